@@ -3,19 +3,22 @@
 use serde_json::{Map, Value, json};
 
 use super::{
-    OWNER, completed_jobs,
+    OWNER,
+    clusters::Kubernetes,
+    completed_jobs,
+    conflict_path::conflict_path,
     creation::{self, Met, Owner},
     delete::{self, Dependents},
     discovery::ResourceType,
     dry_run,
     error::ApiError,
     error_classify, fetch, field_takeover,
-    object_record::PreparedWrite,
+    object_record::{self, PreparedWrite},
     object_ref,
-    plan::{PlanItem, record},
+    plan::record,
+    plan_item::PlanItem,
     precondition::{self, Precondition, WriteKind},
     readiness,
-    runtime::Kubernetes,
 };
 use crate::{
     error::{ErrorKind, UserError},
@@ -152,7 +155,7 @@ async fn carry_out(
         Some(&guard),
     );
     let live = if runtime.options.wait && !readiness::is_settled(runtime, &of, &live).await {
-        let unready = readiness::mark_unready(recorded.clone(), true);
+        let unready = object_record::mark_unready(recorded.clone(), true);
         sink.record_written(&planned.item.id, unready).await?;
         readiness::until_ready(runtime, &subject, &of, live, sink, &planned.item.id).await?
     } else {
@@ -188,7 +191,7 @@ async fn still_to_become_ready(
     let recorded = planned.recorded.clone();
     Ok(AppliedResource {
         id: planned.item.id.clone(),
-        recorded: recorded.map(|recorded| readiness::mark_unready(recorded, planned.unready && !waits)),
+        recorded: recorded.map(|recorded| object_record::mark_unready(recorded, planned.unready && !waits)),
         sensitive: live.as_ref().map(secret_texts).unwrap_or_default(),
         live,
     })
@@ -267,7 +270,7 @@ fn moved_meanwhile(subject: &PlanItem, error: &ApiError) -> UserError {
     let fields: Vec<_> = error
         .conflicts()
         .iter()
-        .map(|cause| dry_run::conflict_path(&cause.field))
+        .map(|cause| conflict_path(&cause.field))
         .collect();
     UserError::new(
         ErrorKind::Kubernetes,

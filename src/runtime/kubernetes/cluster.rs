@@ -14,8 +14,8 @@ use super::{
     discovery::{Discovery, ResourceType},
     error::ApiError,
     noop_guard::Guard,
-    readiness::Watches,
-    runtime::Options,
+    options::Options,
+    watches::Watches,
 };
 use crate::{error::UserError, interrupt::Interrupt, runtime::RunNotes, secrets::Secrets};
 
@@ -89,8 +89,9 @@ impl Cluster {
     pub async fn identity(&self) -> Result<Option<&ClusterIdentity>, UserError> {
         let identity = self
             .identity
-            .get_or_try_init(|| ClusterIdentity::ask(self))
-            .await?;
+            .get_or_try_init(|| ClusterIdentity::ask(&self.api, &self.server, &self.notes))
+            .await
+            .map_err(|error| self.failure(&error, "asking which cluster it is"))?;
         Ok(identity.as_ref())
     }
 

@@ -7,7 +7,7 @@
 use serde_json::{Value, json};
 
 use super::{
-    OWNER, discovery::ResourceType, fetch, object_ref, plan::PlanItem, precondition,
+    OWNER, discovery::ResourceType, fetch, object_ref, plan_item::PlanItem, precondition,
     precondition::Precondition,
 };
 use crate::{

@@ -8,11 +8,11 @@ use tokio::time::Instant;
 
 use super::{
     client::ApiRequest,
+    clusters::Kubernetes,
     discovery::ResourceType,
     fetch,
-    plan::PlanItem,
+    plan_item::PlanItem,
     precondition::{self, Precondition, WriteKind},
-    runtime::Kubernetes,
 };
 use crate::{
     error::{ErrorKind, UserError},

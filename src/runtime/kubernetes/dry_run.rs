@@ -7,11 +7,12 @@ use super::{
     FIELD_MANAGER, built_in_groups,
     client::{ApiAnswer, ApiRequest},
     cluster::Cluster,
+    conflict_path::conflict_path,
     discovery::ResourceType,
     error::{ApiError, StatusCause},
     error_classify,
     object_ref::ObjectRef,
-    runtime::Conflicts,
+    options::Conflicts,
 };
 use crate::{
     retry::{self, RetryDecision},
@@ -194,51 +195,6 @@ fn is_autoscaler(message: &str, path: &str) -> bool {
     path == "/spec/replicas" && message.contains("\"kube-controller-manager\" with subresource \"scale\"")
 }
 
-/// The plan path of a conflicting field, such as `.spec.containers[name="web"].image`.
-pub(super) fn conflict_path(field: &str) -> String {
-    let mut path = String::new();
-    let mut rest = field;
-    while !rest.is_empty() {
-        if let Some(tail) = rest.strip_prefix('[') {
-            let end = tail.rfind("].").or_else(|| tail.strip_suffix(']').map(str::len));
-            let nearest = tail.find("].").or(end).unwrap_or(tail.len());
-            let keys = tail[..nearest].split(',').map(|part| part.replace('"', ""));
-            let keys: Vec<_> = keys.filter(|part| part != "protocol=TCP").collect();
-            path.push('/');
-            path.push_str(&keys.join(",").replace('~', "~0").replace('/', "~1"));
-            rest = tail.get(nearest + 1..).unwrap_or_default();
-        } else {
-            let tail = rest.strip_prefix('.').unwrap_or(rest);
-            // A key may contain dots (annotations): only `f.` names of the schema are split, because the
-            // server writes them unquoted.
-            let end = tail.find(['.', '[']).unwrap_or(tail.len());
-            path.push('/');
-            path.push_str(&tail[..end].replace('~', "~0").replace('/', "~1"));
-            rest = &tail[end..];
-        }
-    }
-    rejoin_map_keys(&path)
-}
-
-/// Rejoins the keys of annotations, labels and data, which contain dots that the server does not quote.
-fn rejoin_map_keys(path: &str) -> String {
-    for map in [
-        "/metadata/annotations/",
-        "/metadata/labels/",
-        "/data/",
-        "/matchLabels/",
-        "/nodeSelector/",
-        "/limits/",
-        "/requests/",
-    ] {
-        if let Some(at) = path.find(map) {
-            let (head, tail) = path.split_at(at + map.len());
-            return format!("{head}{}", tail.replace('/', "."));
-        }
-    }
-    path.to_owned()
-}
-
 /// Removes the value at a path from an object; a missing value is not an error.
 pub(super) fn remove(object: &mut Value, path: &str) {
     if let Some((map, key)) = super::object_diff::member(object, path) {
@@ -250,23 +206,6 @@ pub(super) fn remove(object: &mut Value, path: &str) {
 mod tests {
     use super::*;
     use serde_json::json;
-
-    #[test]
-    fn fields_of_conflicts_are_paths() {
-        assert_eq!(conflict_path(".spec.replicas"), "/spec/replicas");
-        assert_eq!(
-            conflict_path(".spec.template.spec.containers[name=\"web\"].image"),
-            "/spec/template/spec/containers/name=web/image"
-        );
-        assert_eq!(
-            conflict_path(".spec.ports[port=80,protocol=\"TCP\"].targetPort"),
-            "/spec/ports/port=80/targetPort"
-        );
-        assert_eq!(
-            conflict_path(".metadata.annotations.example.com/a.b"),
-            "/metadata/annotations/example.com~1a.b"
-        );
-    }
 
     #[test]
     fn owners_are_read_with_their_subresource() {

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::{
-    dry_run::conflict_path,
+    conflict_path::conflict_path,
     error::{ApiError, ApiStatus, is_malformed},
 };
 use crate::error::{ErrorKind, UserError};

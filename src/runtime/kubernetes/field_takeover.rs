@@ -8,7 +8,7 @@ use super::{
     client::ApiRequest,
     discovery::ResourceType,
     fetch, managed_fields,
-    plan::PlanItem,
+    plan_item::PlanItem,
     precondition::{self, Precondition, WriteKind},
 };
 use crate::error::UserError;

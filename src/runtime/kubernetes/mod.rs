@@ -11,7 +11,9 @@ mod built_in_groups;
 mod client;
 mod cluster;
 mod cluster_identity;
+mod clusters;
 mod completed_jobs;
+mod conflict_path;
 mod connect;
 mod crd_validation;
 mod creation;
@@ -35,17 +37,23 @@ mod noop_guard;
 mod object_diff;
 mod object_record;
 mod object_ref;
+mod observe;
+mod options;
 mod plan;
+mod plan_item;
 mod precondition;
 mod readiness;
 mod related_fetch;
 mod rollout_impact;
 mod runtime;
+mod same_cluster;
 mod volume_expansion;
+mod watches;
 
-pub use cluster_identity::forget_clusters;
+pub use clusters::Kubernetes;
 pub use connect::{ClusterAccess, ClusterCredentials};
-pub use runtime::{Conflicts, Kubernetes, Options};
+pub use options::{Conflicts, Options};
+pub use same_cluster::forget_clusters;
 
 /// Our name as a field manager.
 const FIELD_MANAGER: &str = "konverge";

@@ -38,6 +38,20 @@ impl ObjectRecord {
     }
 }
 
+/// Returns true if the earlier apply did not see it become ready.
+pub(super) fn is_unready(recorded: &Recorded) -> bool {
+    ObjectRecord::of(recorded).is_some_and(|record| record.unready)
+}
+
+/// The record of an object with or without the mark that it is not ready yet.
+pub(super) fn mark_unready(mut recorded: Recorded, unready: bool) -> Recorded {
+    // A record imported from Kusion has no data of ours, and gets none: that would make it look like an intent.
+    if !recorded.private.is_none() {
+        ObjectRecord::update(&mut recorded, |record| record.unready = unready);
+    }
+    recorded
+}
+
 /// What an apply needs of a planned object besides what is shown. Not masked: never printed, never stored.
 #[derive(Clone, Default)]
 pub(super) struct PreparedWrite {

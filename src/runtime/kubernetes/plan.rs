@@ -1,286 +1,43 @@
 //! Plans items: reads the live objects, proves what is unchanged, and lets the server compute the rest.
 
+mod object_planner;
 mod planner;
 mod prefilter;
+mod task;
 
-pub(super) use planner::record;
+pub(super) use object_planner::record;
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
+    collections::{BTreeSet, HashMap, HashSet},
     sync::{Arc, Mutex},
-    time::Duration,
 };
 
-use futures::{
-    StreamExt as _, TryStreamExt as _,
-    stream::{self, FuturesUnordered},
-};
+use futures::{StreamExt as _, stream::FuturesUnordered};
 use serde_json::{Map, Value};
 
-use self::planner::ServerRefusal;
+use self::{
+    object_planner::{Named, ObjectPlanner, ServerRefusal},
+    task::{Proof, Task},
+};
 use super::{
     cluster::Cluster,
-    cluster_identity::{self, AppliedObject},
-    completed_jobs, crd_validation,
-    discovery::ResourceType,
-    error::ApiError,
-    error_classify,
-    fetch::{self, RawObject},
-    health::{self, Health, Weight},
-    object_ref::{self, ObjectRef},
-    related_fetch,
-    runtime::Kubernetes,
+    clusters::Kubernetes,
+    crd_validation,
+    fetch::RawObject,
+    object_ref,
+    observe::{fetch_live, of_the_same_cluster},
+    plan_item::PlanItem,
 };
 use crate::{
     error::{ErrorKind, UserError},
     model::{ClusterName, ResourceId, plan::Action, spec::Resource},
-    runtime::{Item, Needs, ObservedObject, PlannedResource, StackScope},
+    runtime::{Item, Needs, PlannedResource, StackScope},
 };
 
 /// How many times a kind is looked up that this run defined a moment ago.
 const TRIES: u32 = 8;
 /// The number of dry-runs prepared at once; the cluster's limit bounds the concurrent requests.
 const AT_ONCE: usize = 64;
-
-/// An item during planning.
-struct Task {
-    /// Its index in the call.
-    place: usize,
-    item: Item,
-    subject: PlanItem,
-    /// The live object.
-    raw: Option<RawObject>,
-}
-
-/// The result of the local proof.
-enum Proof {
-    /// An apply would change nothing.
-    Unchanged(usize, Box<PlannedResource>),
-    /// The server must decide.
-    Open(Box<Task>),
-}
-
-/// An item with its kind.
-pub(super) struct PlanItem {
-    pub cluster: Arc<Cluster>,
-    /// `None` if the cluster does not know the kind, or serves it only in other versions.
-    pub of: Option<Arc<ResourceType>>,
-    /// The cluster's preferred version of a kind that it does not serve in the desired version.
-    pub other: Option<Arc<ResourceType>>,
-    /// The version of its API group that does not answer, if the kind is unknown for that reason.
-    pub silent: Option<String>,
-    pub name: ObjectRef,
-}
-
-impl PlanItem {
-    /// Looks up the kind of an item. A desired object must be served in its version; a recorded one is looked
-    /// up in any served version.
-    pub async fn resolve(runtime: &Kubernetes, item: &Item) -> Result<Self, UserError> {
-        let cluster = Arc::clone(runtime.cluster(item.cluster.as_ref())?);
-        let discovery = cluster.discovery().await?;
-        let desired = item.desired.as_ref().map(|d| &d.attributes);
-        let object = desired.or_else(|| item.prior.as_ref().map(|prior| &*prior.attributes));
-        let nothing = Map::new();
-        let object = object.unwrap_or(&nothing);
-        let (api_version, kind) = (
-            object_ref::text(object, "apiVersion"),
-            object_ref::text(object, "kind"),
-        );
-        let exact = discovery.exact(api_version, kind).cloned();
-        let any = discovery.any_version(api_version, kind).cloned();
-        let (of, other) = match (exact, any) {
-            (Some(exact), _) => (Some(exact), None),
-            (None, any) if desired.is_some() => (None, any),
-            (None, any) => (any, None),
-        };
-        let name = match of.as_ref().or(other.as_ref()) {
-            Some(of) => ObjectRef::from_object(object, of),
-            None => ObjectRef {
-                group: group(object).to_owned(),
-                kind: kind.to_owned(),
-                namespace: object_ref::metadata(object, "namespace").to_owned(),
-                name: object_ref::metadata(object, "name").to_owned(),
-            },
-        };
-        let silent = match of.as_ref().or(other.as_ref()) {
-            Some(_) => None,
-            None => discovery.silent(&name.group).map(str::to_owned),
-        };
-        Ok(Self {
-            cluster,
-            of,
-            other,
-            silent,
-            name,
-        })
-    }
-
-    /// As [`PlanItem::resolve`]. A kind or a version that this run defined appears in discovery with a delay,
-    /// so it is looked up again until `stop` returns true.
-    pub async fn awaited(
-        runtime: &Kubernetes,
-        item: &Item,
-        mut stop: impl FnMut(u32) -> bool,
-    ) -> Result<Self, UserError> {
-        let mut wait = Duration::from_millis(50);
-        for attempt in 0.. {
-            let subject = Self::resolve(runtime, item).await?;
-            if subject.of.is_some() || stop(attempt) {
-                return Ok(subject);
-            }
-            subject.cluster.api.interrupt.pause(wait).await;
-            wait = (wait * 2).min(Duration::from_secs(2));
-            subject.cluster.forget_discovery().await;
-        }
-        unreachable!("the loop ends by returning")
-    }
-
-    /// The type by which a live object can be read.
-    pub fn readable(&self) -> Option<&Arc<ResourceType>> {
-        self.of.as_ref().or(self.other.as_ref())
-    }
-
-    /// The error that the cluster does not serve the desired version.
-    pub fn not_served(&self, api_version: &str) -> UserError {
-        let kind = &self.name.kind;
-        let message = match &self.other {
-            Some(other) => format!(
-                "the cluster does not serve `{kind}` as `{api_version}` (any more); it does as `{}`",
-                other.api_version()
-            ),
-            None => format!(
-                "cluster `{}` does not know the kind of {}",
-                self.cluster.api.name,
-                self.title()
-            ),
-        };
-        UserError::new(ErrorKind::Spec, message)
-    }
-
-    /// Converts a refusal of the server for a person.
-    pub fn refusal(&self, error: &ApiError) -> UserError {
-        error_classify::refusal(error, &self.cluster.api.name, &self.title())
-    }
-
-    /// `Deployment `ns/web``, for messages.
-    pub fn title(&self) -> String {
-        match self.name.namespace() {
-            Some(namespace) => format!("{} `{namespace}/{}`", self.name.kind, self.name.name),
-            None => format!("{} `{}`", self.name.kind, self.name.name),
-        }
-    }
-}
-
-fn group(object: &Map<String, Value>) -> &str {
-    object_ref::text(object, "apiVersion")
-        .split_once('/')
-        .map_or("", |(group, _)| group)
-}
-
-/// Reads the live objects, one result per item.
-pub(super) async fn observe(
-    runtime: &Kubernetes,
-    scope: &StackScope,
-    items: &[Item],
-) -> Result<Vec<ObservedObject>, UserError> {
-    let mut subjects = Vec::with_capacity(items.len());
-    for item in items {
-        subjects.push(PlanItem::resolve(runtime, item).await?);
-    }
-    let looked_up: Vec<_> = subjects.iter().map(Some).collect();
-    let found = fetch_live(&looked_up).await;
-    let found = of_the_same_cluster(scope, items, &looked_up, found).await?;
-    let observed = items
-        .iter()
-        .zip(&subjects)
-        .zip(found)
-        .map(|((item, subject), raw)| async move {
-            let live = raw.map(|raw| raw.read(&subject.cluster)).transpose()?;
-            let health = match &live {
-                Some(live) => health(runtime, subject, live).await,
-                None if subject.silent.is_some() => (Health::Unknown, "its API does not answer".to_owned()),
-                None if item.prior.as_ref().is_some_and(completed_jobs::went_by_itself) => (
-                    Health::Ready,
-                    "it completed, and its time to live took it away".to_owned(),
-                ),
-                None => (Health::Failed, "it is not there".to_owned()),
-            };
-            Ok(ObservedObject {
-                id: item.id.clone(),
-                live,
-                health,
-            })
-        });
-    let observed: Vec<_> = observed.collect();
-    stream::iter(observed).buffered(AT_ONCE).try_collect().await
-}
-
-/// The health of an object. Related objects are read only if it is not ready.
-async fn health(runtime: &Kubernetes, subject: &PlanItem, live: &Value) -> (Health, String) {
-    let Some(of) = &subject.of else {
-        return (Health::Unknown, String::new());
-    };
-    let rules = &runtime.options.rules;
-    let mut verdict = health::assess(live, &related_fetch::known_related(of), rules).await;
-    if !matches!(verdict.health, Health::Ready | Health::Suspended) {
-        let around = related_fetch::fetch_related(&subject.cluster, of, live).await;
-        verdict = health::assess(live, &around, rules).await;
-    }
-    // A problem that an apply would not wait for is not reported as one.
-    let health = match verdict.weight {
-        Weight::Advisory => Health::Ready,
-        _ => verdict.health,
-    };
-    (health, runtime.secrets.mask(&verdict.message))
-}
-
-/// The live objects, if the clusters are those of the stack's last apply. If they are not, errors of the
-/// wrong cluster do not matter.
-async fn of_the_same_cluster(
-    scope: &StackScope,
-    items: &[Item],
-    subjects: &[Option<&PlanItem>],
-    found: Result<Vec<Option<RawObject>>, UserError>,
-) -> Result<Vec<Option<RawObject>>, UserError> {
-    let nothing = Vec::new();
-    let live = found.as_ref().unwrap_or(&nothing);
-    let applied = items.iter().zip(subjects).enumerate();
-    let applied = applied.filter_map(|(place, (item, subject))| {
-        Some(AppliedObject {
-            prior: item.prior.as_ref()?,
-            cluster: subject.as_ref()?.cluster.as_ref(),
-            live: live.get(place).and_then(Option::as_ref),
-        })
-    });
-    cluster_identity::check(scope, applied, found.is_ok()).await?;
-    found
-}
-
-/// The live object of each item, in order; `None` for an item that could not be resolved.
-async fn fetch_live(subjects: &[Option<&PlanItem>]) -> Result<Vec<Option<RawObject>>, UserError> {
-    let mut by_cluster: BTreeMap<&ClusterName, Vec<usize>> = BTreeMap::new();
-    for (place, subject) in subjects.iter().enumerate() {
-        if let Some(subject) = subject.filter(|subject| subject.readable().is_some()) {
-            by_cluster
-                .entry(&subject.cluster.api.name)
-                .or_default()
-                .push(place);
-        }
-    }
-    let mut found: Vec<Option<RawObject>> = subjects.iter().map(|_| None).collect();
-    for places in by_cluster.into_values() {
-        let here: Vec<&PlanItem> = places.iter().filter_map(|&place| subjects[place]).collect();
-        let asked: Vec<_> = here
-            .iter()
-            .filter_map(|s| Some((&s.name, s.readable()?)))
-            .collect();
-        let Some(one) = here.first() else { continue };
-        for (place, raw) in places.into_iter().zip(fetch::read(&one.cluster, &asked).await?) {
-            found[place] = raw;
-        }
-    }
-    Ok(found)
-}
 
 /// Plans items; one result per item, in order.
 pub(super) async fn plan(
@@ -310,7 +67,7 @@ pub(super) async fn plan(
     let (found, ()) = tokio::join!(fetch_live(&looked_up), ask_environments(&items, &looked_up));
     let found = of_the_same_cluster(scope, &items, &looked_up, found).await?;
     let absent = absent_namespaces(&looked_up, &found);
-    let mut planner = planner::ObjectPlanner {
+    let mut planner = ObjectPlanner {
         runtime,
         scope,
         definitions: Vec::new(),
@@ -365,11 +122,11 @@ pub(super) async fn plan(
 }
 
 /// The names of desired objects that others may depend on.
-fn names(scope: &StackScope, items: &[Item]) -> HashMap<ResourceId, planner::Named> {
+fn names(scope: &StackScope, items: &[Item]) -> HashMap<ResourceId, Named> {
     let pending = scope.pending.iter().map(|pending| &pending.resource);
     let wanted = items.iter().filter_map(|item| item.desired.as_ref());
     let named = |resource: &Resource| {
-        let named = planner::Named {
+        let named = Named {
             kind: object_ref::text(&resource.attributes, "kind").to_owned(),
             name: object_ref::metadata(&resource.attributes, "name").to_owned(),
         };
@@ -386,11 +143,7 @@ struct Answers {
 }
 
 impl Answers {
-    async fn settle(
-        &mut self,
-        planner: &planner::ObjectPlanner<'_>,
-        tasks: Vec<Task>,
-    ) -> Result<(), UserError> {
+    async fn settle(&mut self, planner: &ObjectPlanner<'_>, tasks: Vec<Task>) -> Result<(), UserError> {
         let mut open = Vec::new();
         for proof in planner.prove_all(tasks).await? {
             match proof {

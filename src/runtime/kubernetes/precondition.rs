@@ -4,7 +4,7 @@
 
 use serde_json::Value;
 
-use super::{KEEP, OWNER, PROTECT, discovery::ResourceType, fetch, object_ref, plan::PlanItem};
+use super::{KEEP, OWNER, PROTECT, discovery::ResourceType, fetch, object_ref, plan_item::PlanItem};
 use crate::error::{ErrorKind, UserError};
 
 /// How many times a write is retried after a concurrent write.

@@ -4,8 +4,8 @@
 use std::{borrow::Cow, collections::HashMap, num::NonZero, sync::Arc, thread};
 
 use super::{
-    PlanItem, Proof, Task,
-    planner::{ObjectPlanner, unchanged},
+    object_planner::{ObjectPlanner, unchanged},
+    task::{Proof, Task},
 };
 use crate::{
     error::UserError,
@@ -20,6 +20,7 @@ use crate::{
         noop_guard::Guard,
         object_record::ObjectRecord,
         object_ref,
+        plan_item::PlanItem,
     },
     secrets::mask_object,
 };

@@ -4,7 +4,9 @@
 use serde_json::{Value, json};
 
 use super::{
-    DraftPlan, ObjectPlanner, PlanItem, planned_kinds::is_of_schema, server_generated::after_create,
+    super::object_planner::{DraftPlan, ObjectPlanner},
+    planned_kinds::is_of_schema,
+    server_generated::after_create,
 };
 use crate::{
     error::UserError,
@@ -19,6 +21,7 @@ use crate::{
             dry_run,
             error_classify::{self, RefusalCause},
             object_ref,
+            plan_item::PlanItem,
         },
     },
     secrets::mask_object,

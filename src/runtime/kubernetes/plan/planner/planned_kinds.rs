@@ -3,7 +3,7 @@
 
 use serde_json::{Map, Value};
 
-use super::{DraftPlan, ObjectPlanner, PlanItem};
+use super::super::object_planner::{DraftPlan, ObjectPlanner};
 use crate::{
     error::{ErrorKind, UserError},
     model::{ClusterName, plan::Validation},
@@ -15,6 +15,7 @@ use crate::{
             error::ApiError,
             error_classify::{self, RefusalCause},
             object_ref,
+            plan_item::PlanItem,
         },
     },
 };

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::{
-    DraftPlan, ObjectPlanner, PlanItem, check_protected,
+    super::object_planner::{DraftPlan, ObjectPlanner, check_protected},
     create::scratch_name,
     server_generated::{self, after_create},
 };
@@ -19,6 +19,7 @@ use crate::{
             dry_run,
             error_classify::{self, RefusalCause},
             object_diff::DiffSides,
+            plan_item::PlanItem,
             volume_expansion::Expansion,
         },
     },

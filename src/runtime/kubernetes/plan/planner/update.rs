@@ -4,17 +4,15 @@ use http::Method;
 use serde_json::{Map, Value};
 
 use super::{
-    DraftPlan, ObjectPlanner, PlanItem,
+    super::object_planner::{DraftPlan, ObjectPlanner, unchanged, with_owner},
     planned_kinds::is_of_schema,
     server_generated::{self, after_update},
-    with_owner,
 };
 use crate::{
     error::{ErrorKind, UserError},
     model::{
         diff, masked_value,
         plan::{Action, FieldChange, Validation},
-        state::Recorded,
     },
     runtime::{
         Item,
@@ -30,6 +28,7 @@ use crate::{
             noop_guard::Guard,
             object_diff::{self, DiffSides},
             object_record::PreparedWrite,
+            plan_item::PlanItem,
             precondition::Precondition,
             rollout_impact,
         },
@@ -369,14 +368,6 @@ struct Found {
     changes: Vec<FieldChange>,
     adopting: bool,
     transfer: Transfer,
-}
-
-/// The plan of an unchanged object.
-pub(in crate::runtime::kubernetes::plan) fn unchanged(recorded: Option<Recorded>) -> DraftPlan {
-    let mut draft = DraftPlan::new(Action::Unchanged);
-    draft.validated = Validation::Server;
-    draft.recorded = recorded;
-    draft
 }
 
 fn conflict(subject: &PlanItem, conflicts: &[(String, String)]) -> UserError {

@@ -1,0 +1,87 @@
+//! [`Kubernetes`]: the clusters of a run, by name.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use super::{cluster::Cluster, connect::ClusterAccess, options::Options};
+use crate::{
+    error::{ErrorKind, UserError},
+    interrupt::Interrupt,
+    model::ClusterName,
+    secrets::Secrets,
+};
+
+/// One or more clusters.
+pub struct Kubernetes {
+    /// A cluster with unusable credentials fails when it is used, and does not affect the others.
+    clusters: BTreeMap<ClusterName, Result<Arc<Cluster>, UserError>>,
+    pub(super) options: Options,
+    pub(super) secrets: Secrets,
+}
+
+impl Kubernetes {
+    /// Reads the credentials of each cluster; sends nothing yet. A cluster that is unusable fails when it is
+    /// used.
+    pub async fn connect(clusters: Vec<ClusterAccess>, options: Options, secrets: Secrets) -> Self {
+        let mut connected = BTreeMap::new();
+        for access in clusters {
+            let interrupt = Interrupt::new(options.cancel.clone());
+            let cluster = Cluster::connect(&access, &options, &secrets, interrupt).await;
+            connected.insert(access.name.clone(), cluster.map(Arc::new));
+        }
+        Self {
+            clusters: connected,
+            options,
+            secrets,
+        }
+    }
+
+    /// The number of requests sent to all clusters so far, including retries.
+    pub fn requests(&self) -> u64 {
+        self.clusters
+            .values()
+            .flatten()
+            .map(|cluster| cluster.api.sent_requests())
+            .sum()
+    }
+
+    /// Queries the version of a cluster, and returns it with the address of the server.
+    ///
+    /// # Errors
+    /// Its credentials are unusable, or it cannot be reached.
+    pub async fn version(&self, name: &ClusterName) -> Result<String, UserError> {
+        let cluster = self.cluster(Some(name))?;
+        Ok(format!(
+            "{}, {}",
+            cluster.environment().await?.version,
+            cluster.server()
+        ))
+    }
+
+    /// The cluster with a name; without a name the only one.
+    pub(super) fn cluster(&self, name: Option<&ClusterName>) -> Result<&Arc<Cluster>, UserError> {
+        let found = match name {
+            Some(name) => self.clusters.get(name).ok_or_else(|| {
+                let known: Vec<_> = self.clusters.keys().map(|name| format!("`{name}`")).collect();
+                UserError::new(ErrorKind::Config, format!("there is no cluster `{name}`")).hint(format!(
+                    "define it in `konverge.yaml` under `clusters`; there are: {}",
+                    if known.is_empty() {
+                        "none".to_owned()
+                    } else {
+                        known.join(", ")
+                    }
+                ))
+            }),
+            None => match self.clusters.values().next() {
+                Some(only) if self.clusters.len() == 1 => Ok(only),
+                Some(_) => Err(UserError::new(
+                    ErrorKind::Config,
+                    "there are several clusters, and the stack names none",
+                )
+                .hint("give the stack a `cluster` in `konverge.yaml` under `stacks`")),
+                None => Err(UserError::new(ErrorKind::Config, "no cluster is configured")
+                    .hint("name one in `konverge.yaml` under `clusters`")),
+            },
+        };
+        found?.as_ref().map_err(UserError::clone)
+    }
+}
