@@ -9,7 +9,8 @@ use crate::{
 };
 
 /// Arguments of `konverge ci`. KONVERGE_APPROVE contains plan digests: whoever approves the job's environment
-/// approves these plans. KONVERGE_ENVIRONMENT names that environment.
+/// approves these plans. KONVERGE_ENVIRONMENT names that environment. KONVERGE_SHARD_RESULT is the result of the
+/// shards' jobs as GitHub has it (`needs.JOB.result`), for `--shard all/N` in a later attempt of a run.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Compare with live infrastructure; default: KONVERGE_LIVE, or else required, and never for a pull
@@ -53,6 +54,7 @@ pub async fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
     let options = CiOptions {
         live: live.map(Into::into),
         part,
+        shards_succeeded: text("KONVERGE_SHARD_RESULT").is_some_and(|result| result == "success"),
         approve: text("KONVERGE_APPROVE").unwrap_or_default(),
         environment: text("KONVERGE_ENVIRONMENT").filter(|name| !name.is_empty()),
     };

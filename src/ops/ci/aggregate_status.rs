@@ -58,6 +58,12 @@ pub(super) async fn open_status(
     }
 }
 
+const NOT_AGAIN: &str = "note: what a shard reported in an earlier attempt of the run counts only if all jobs of the shards succeeded; hint: give this job `shard-result: ${{ needs.JOB.result }}`, or start all jobs again";
+
+fn is_of_attempt(status: &CommitStatus, runner: &Runner) -> bool {
+    status.target_url.as_deref() == Some(&runner.attempt_url())
+}
+
 /// Sets the status of a failed run to `error` if it is pending or was not set, so that a required status does not
 /// wait for ever. A job on `workflow_run` may have set the status of another base branch instead.
 ///
@@ -81,7 +87,7 @@ pub(super) async fn end_open(
         if !is_it || !seen.insert(&status.context) {
             continue;
         }
-        let is_own = status.target_url.as_deref() == Some(&runner.attempt_url());
+        let is_own = is_of_attempt(status, runner);
         let overtaken = status.context == context && is_of_later_run(status, runner);
         spoke |= is_own || overtaken;
         if is_own && status.state == StatusState::Pending {
@@ -111,7 +117,7 @@ pub(super) async fn run(
     runner: &Runner,
     event: &GithubEvent,
     client: Option<&Client>,
-    of: NonZeroU32,
+    (of, shards_succeeded): (NonZeroU32, bool),
 ) -> Result<JobResult, UserError> {
     let caller = Caller::of(runner, "", None);
     let Some((head, into)) = judged_commit(run, event, caller)? else {
@@ -124,7 +130,10 @@ pub(super) async fn run(
     })?;
     let shares = Shard::all(of).map_err(|error| UserError::new(ErrorKind::Usage, error.to_string()))?;
     let statuses = client.statuses(head).await?;
-    let (state, description) = verdict(shares, into, &statuses, runner);
+    let (state, description) = verdict(shares, into, &statuses, (runner, shards_succeeded));
+    if state == StatusState::Error && runner.run_attempt > 1 && !shards_succeeded {
+        run.notes.note(NOT_AGAIN);
+    }
     let whole = preview_of(None, into);
     let word = statuses.iter().find(|status| status.context == whole);
     if word.is_some_and(|word| is_of_later_run(word, runner)) {
@@ -169,35 +178,39 @@ fn judged_commit(
 }
 
 /// Success if the newest status of every shard in this run is a success. A re-run of failed jobs leaves the statuses
-/// of the other shards from an earlier attempt.
+/// of the other shards from an earlier attempt. They count only if GitHub says that all jobs of the shards
+/// `succeeded`: a job that was started again and died without a status leaves its earlier success, too.
 fn verdict(
     shares: impl Iterator<Item = Shard>,
     into: Option<&str>,
     statuses: &[CommitStatus],
-    runner: &Runner,
+    (runner, succeeded): (&Runner, bool),
 ) -> (StatusState, String) {
-    let (mut seen, mut failed, mut silent) = (0, Vec::new(), Vec::new());
+    let (mut seen, mut failed, mut silent, mut earlier) = (0, Vec::new(), Vec::new(), Vec::new());
     for share in shares {
         let context = preview_of(Some(share), into);
         let of_this = |status: &&CommitStatus| status.context == context && is_of_run(status, runner);
         let said = statuses.iter().find(of_this);
-        match said.map(|status| status.state) {
-            Some(StatusState::Success) => seen += 1,
-            Some(StatusState::Failure | StatusState::Error) => failed.push(share.to_string()),
-            Some(StatusState::Pending) | None => silent.push(share.to_string()),
+        match said.map(|status| (status.state, is_of_attempt(status, runner) || succeeded)) {
+            Some((StatusState::Success, true)) => seen += 1,
+            Some((StatusState::Success, false)) => earlier.push(share.to_string()),
+            Some((StatusState::Failure | StatusState::Error, _)) => failed.push(share.to_string()),
+            Some((StatusState::Pending, _)) | None => silent.push(share.to_string()),
         }
     }
-    match (failed.is_empty(), silent.is_empty()) {
-        (true, true) => (StatusState::Success, format!("all {seen} shards were previewed")),
-        (false, _) => (
-            StatusState::Failure,
-            format!("could not be previewed: shards {}", failed.join(", ")),
-        ),
-        (true, false) => (
-            StatusState::Error,
-            format!("no result from shards {}", silent.join(", ")),
-        ),
+    let attempt = runner.run_attempt;
+    let listed = |words: &str, shares: &[String]| format!("{words} shards {}", shares.join(", "));
+    if !failed.is_empty() {
+        return (StatusState::Failure, listed("could not be previewed:", &failed));
     }
+    if !silent.is_empty() {
+        return (StatusState::Error, listed("no result from", &silent));
+    }
+    if !earlier.is_empty() {
+        let words = format!("no result in attempt {attempt} from");
+        return (StatusState::Error, listed(&words, &earlier));
+    }
+    (StatusState::Success, format!("all {seen} shards were previewed"))
 }
 
 #[cfg(test)]
@@ -232,8 +245,12 @@ mod tests {
     }
 
     fn combine(statuses: &[CommitStatus]) -> (StatusState, String) {
+        combine_with(statuses, true)
+    }
+
+    fn combine_with(statuses: &[CommitStatus], succeeded: bool) -> (StatusState, String) {
         let shares = Shard::all(NonZeroU32::new(2).unwrap()).unwrap();
-        verdict(shares, None, statuses, &runner())
+        verdict(shares, None, statuses, (&runner(), succeeded))
     }
 
     #[test]
@@ -265,5 +282,31 @@ mod tests {
             let own = status("1/2", Success, &format!("{PAGE}/attempts/{attempt}"));
             assert_eq!(combine(&[own, yes.clone()]).0, Success);
         }
+    }
+
+    #[test]
+    fn an_earlier_attempt_counts_only_if_all_jobs_succeeded() {
+        use StatusState::{Error, Failure, Success};
+        let of =
+            |share: &str, state, attempt: u32| status(share, state, &format!("{PAGE}/attempts/{attempt}"));
+        let both = [of("1/2", Success, 1), of("2/2", Success, 2)];
+        assert_eq!(combine_with(&both, true).0, Success);
+        let (state, said) = combine_with(&both, false);
+        assert_eq!(
+            (state, said.as_str()),
+            (Error, "no result in attempt 2 from shards 1/2")
+        );
+        // A page without an attempt is not known to be of this one.
+        assert_eq!(
+            combine_with(&[status("1/2", Success, PAGE), both[1].clone()], false).0,
+            Error
+        );
+        let now = [of("1/2", Success, 2), of("2/2", Success, 2)];
+        assert_eq!(combine_with(&now, false).0, Success);
+        // A failure stays one, whatever the jobs' result is.
+        assert_eq!(
+            combine_with(&[of("1/2", Failure, 1), both[1].clone()], true).0,
+            Failure
+        );
     }
 }

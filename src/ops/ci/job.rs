@@ -15,6 +15,8 @@ pub struct CiOptions {
     pub live: Option<Live>,
     /// The part of the preview that this job handles.
     pub part: ShardMode,
+    /// GitHub says that the last job of every shard succeeded, in this attempt of the run or in an earlier one.
+    pub shards_succeeded: bool,
     /// Plan digests: whoever approves the job's environment approves these plans. Empty if there are none.
     pub approve: String,
     /// The environment of the job, which GitHub does not expose to jobs: only users who approve the run in it

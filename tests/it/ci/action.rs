@@ -44,6 +44,7 @@ fn inputs_of_the_action_are_obeyed() {
             "working-directory",
             "live",
             "shard",
+            "shard-result",
             "approve",
             "environment",
             "review-key",

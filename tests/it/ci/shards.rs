@@ -17,6 +17,8 @@ struct Dealt {
     prefix: &'static str,
     /// Which try of its run a job is.
     attempt: u32,
+    /// What GitHub says became of the shards' jobs, for the job after them.
+    result: &'static str,
 }
 
 impl Dealt {
@@ -26,6 +28,7 @@ impl Dealt {
             stage,
             prefix,
             attempt: 1,
+            result: "",
         };
         dealt.stage.propose("change", |_| dealt.write("one"));
         dealt
@@ -56,6 +59,7 @@ impl Dealt {
             ("KONVERGE_SHARD", shard.to_owned()),
             ("GITHUB_RUN_ID", run.to_string()),
             ("GITHUB_RUN_ATTEMPT", self.attempt.to_string()),
+            ("KONVERGE_SHARD_RESULT", self.result.to_owned()),
         ];
         let ran = if shard.starts_with("all/") {
             // The verdict needs no checkout.
@@ -299,8 +303,40 @@ async fn the_whole_is_open_while_shares_are_at_work_and_said_so_once() {
     dealt.job(101, "2/3").outcome.check(0);
     assert_eq!(dealt.said(WHOLE)[4..], ["success", "pending"]);
     assert_eq!(dealt.said("konverge/preview 2/3")[2..], ["pending", "success"]);
+    dealt.result = "success";
     dealt.job(101, "all/3").outcome.check(0);
     assert_eq!(dealt.status(WHOLE).as_deref(), Some("success"));
+}
+
+/// "Re-run all jobs" starts each shard again. One dies before it can say anything: what it said in the first attempt is
+/// still there, and does not count.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_shard_that_died_when_all_were_started_again_has_no_result() {
+    let mut dealt = Dealt::begin("again").await;
+    for shard in ["1/2", "2/2", "all/2"] {
+        dealt.job(100, shard).outcome.check(0);
+    }
+    dealt.attempt = 2;
+    dealt.job(100, "2/2").outcome.check(0);
+    for result in ["failure", "cancelled", ""] {
+        dealt.result = result;
+        let verdict = dealt.job(100, "all/2");
+        verdict.outcome.check(1);
+        assert_eq!(verdict.outcome.stdout, "no result in attempt 2 from shards 1/2\n");
+        assert!(
+            verdict
+                .outcome
+                .stderr
+                .contains("hint: give this job `shard-result:"),
+            "{}",
+            verdict.outcome.stderr
+        );
+        assert_eq!(dealt.status("konverge/preview").as_deref(), Some("error"));
+    }
+    // "Re-run failed jobs": the other shard's job succeeded and was not started again.
+    dealt.result = "success";
+    dealt.job(100, "all/2").outcome.check(0);
+    assert_eq!(dealt.status("konverge/preview").as_deref(), Some("success"));
 }
 
 /// Two runs of one commit, as when the base is changed: the older one's verdict comes while the newer is at work.
