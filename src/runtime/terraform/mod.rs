@@ -10,6 +10,7 @@
 //! ([`resolve_items`]).
 
 mod address;
+mod address_shape;
 mod apply;
 mod binary;
 mod command;

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use super::{
+    address_shape::{AddressShape, address_shape},
     error::TerraformError,
     providers::{ProviderRef, full_source},
 };
@@ -70,6 +71,63 @@ const PLACES: [&str; 12] = [
     "zone",
 ];
 
+/// Last words of settings that hold a name or data. A text with dots is ordinary there.
+const TEXTS: [&str; 42] = [
+    "account",
+    "accounts",
+    "alias",
+    "annotation",
+    "annotations",
+    "arn",
+    "bucket",
+    "catalog",
+    "cluster",
+    "comment",
+    "context",
+    "database",
+    "description",
+    "email",
+    "group",
+    "groups",
+    "id",
+    "ids",
+    "label",
+    "labels",
+    "level",
+    "login",
+    "mode",
+    "name",
+    "names",
+    "namespace",
+    "owner",
+    "policy",
+    "prefix",
+    "principal",
+    "profile",
+    "project",
+    "role",
+    "schema",
+    "scope",
+    "scopes",
+    "session",
+    "subject",
+    "suffix",
+    "tag",
+    "tags",
+    "user",
+];
+
+/// Last words of settings that prove who asks.
+const SECRETS: [&str; 7] = [
+    "code",
+    "key",
+    "passphrase",
+    "password",
+    "secret",
+    "signature",
+    "token",
+];
+
 /// Addresses that name a permission, and are never asked for anything.
 const SCOPES: &str = "https://www.googleapis.com/auth/";
 
@@ -84,8 +142,12 @@ enum Decides {
     Protocol,
     /// Whether the server is checked. The check holds if the switch has this value.
     Check(bool),
-    /// Nothing of that kind, as far as its name says.
-    Nothing,
+    /// Nothing of that kind: a name, or data such as tags. A provider may still put it into a host name.
+    Text,
+    /// Nothing of that kind: it proves who asks.
+    Secret,
+    /// Its name does not say: the value's form decides.
+    Unknown,
 }
 
 /// Refuses a configuration with such a value, unless the protected branch lists it for this provider.
@@ -102,7 +164,7 @@ pub(super) fn check(
         .flat_map(|(_, values)| values)
         .map(String::as_str)
         .collect();
-    match find(configuration, ("", ""), Decides::Nothing, &listed) {
+    match find(configuration, ("", ""), Decides::Unknown, &listed) {
         None => Ok(()),
         Some(path) => Err(TerraformError::ProviderAddress {
             id: id.clone(),
@@ -119,6 +181,8 @@ fn find(value: &Value, (path, name): (&str, &str), decides: Decides, listed: &[&
             let within = match (decides_of(key), decides) {
                 // Everything below `endpoints` is an endpoint.
                 (_, Decides::Target) => Decides::Target,
+                // The keys below `tags` are anybody's.
+                (Decides::Unknown, Decides::Text) => Decides::Text,
                 (own, _) => own,
             };
             find(member, (&join_path(path, key), key), within, listed)
@@ -153,7 +217,9 @@ fn sends_elsewhere(text: &str, is_text: bool, decides: Decides) -> bool {
             Decides::Place => is_text && !text.chars().all(plain),
             Decides::Protocol => is_text && !text.eq_ignore_ascii_case("https"),
             Decides::Check(holds) => !text.eq_ignore_ascii_case(&holds.to_string()),
-            Decides::Nothing => false,
+            Decides::Text => is_text && address_shape(text) == AddressShape::Whole,
+            Decides::Secret => false,
+            Decides::Unknown => is_text && address_shape(text) != AddressShape::None,
         }
 }
 
@@ -196,7 +262,9 @@ fn decides_of(name: &str) -> Decides {
     match last {
         "protocol" | "scheme" => Decides::Protocol,
         last if PLACES.contains(&last) => Decides::Place,
-        _ => Decides::Nothing,
+        last if SECRETS.contains(&last) => Decides::Secret,
+        last if TEXTS.contains(&last) || matches!(last, "username" | "version") => Decides::Text,
+        _ => Decides::Unknown,
     }
 }
 
@@ -288,6 +356,20 @@ mod tests {
                 json!({"auth": [{"where": "https://evil.example"}]}),
             ),
             ("/what", json!({"what": "//evil.example"})),
+            ("/what", json!({"what": "evil.example"})),
+            ("/what", json!({"what": "evil.example:8200"})),
+            ("/what", json!({"what": "evil.example/v1"})),
+            ("/what", json!({"what": "203.0.113.9"})),
+            ("/what", json!({"what": "2001:db8::1"})),
+            (
+                "/backend/0/where",
+                json!({"backend": [{"where": "evil.example"}]}),
+            ),
+            ("/list/1", json!({"list": ["a", "evil.example"]})),
+            // The provider makes a host name of it, and this one ends early.
+            ("/account_name", json!({"account_name": "evil.example/"})),
+            ("/org_name", json!({"org_name": "evil.example#"})),
+            ("/account", json!({"account": "x@evil.example?"})),
             // What a host name is made of.
             ("/region", json!({"region": "eu.evil.example/"})),
             ("/cloud", json!({"cloud": "evil.example"})),
@@ -342,6 +424,10 @@ mod tests {
             json!({"features": {"key_vault": {"purge_soft_delete_on_destroy": true}}}),
             json!({"project_domain_id": "default", "token": "t", "password": "p?x", "username": "ada.lovelace"}),
             json!({"impersonate_service_account": "x@shop.iam.gserviceaccount.com"}),
+            json!({"default_tags": [{"tags": {"Owner": "team.shop", "Cost": "acme.example"}}], "default_labels": {"a": "b.example"}}),
+            json!({"allowed_ranges": ["10.0.0.0/8"], "what": "1.2.3", "bucket": "logs.acme.example", "org_name": "acme.shop"}),
+            json!({"access_key": "abc.defg/hi", "client_secret": "a.bc:80", "api_token": "x.yz/1"}),
+            json!({"what": "credentials.json", "other": "v1.33", "more": "acme.com:shop", "last": "a.b c"}),
         ] {
             checked(&configuration, &[]).unwrap();
         }
