@@ -188,6 +188,72 @@ async fn a_registry_that_never_ends_is_left() {
     assert!(said.contains("did not answer within"), "{said}");
 }
 
+/// What a raw server sends once it was asked: `head`, and then `part` again and again, after a pause each time.
+async fn send_without_end(head: &'static str, part: &'static [u8], pause: Duration) -> String {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let host = listener.local_addr().unwrap().to_string();
+    tokio::spawn(async move {
+        while let Ok((mut connection, _)) = listener.accept().await {
+            tokio::spawn(async move {
+                let mut question = [0; 4096];
+                let _ = connection.read(&mut question).await;
+                let mut sent = connection.write_all(head.as_bytes()).await;
+                while sent.is_ok() {
+                    tokio::time::sleep(pause).await;
+                    sent = connection.write_all(part).await;
+                }
+            });
+        }
+    });
+    host
+}
+
+/// Servers that speak no proper HTTP: a head that never ends, a body without a length that never ends, and drops of
+/// either that come as long as anybody waits.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_socket_that_never_ends_is_left() {
+    const BODY: &str = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n";
+    const HEAD: &str = "HTTP/1.1 200 OK\r\n";
+    const HEADER: &[u8] = b"X-More: aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\r\n";
+    static MUCH: [u8; 65536] = [b' '; 65536];
+    let folder = tempfile::tempdir().unwrap();
+    let packages = packages(folder.path()).await;
+    let host = send_without_end(BODY, &MUCH, Duration::ZERO).await;
+    let said = refused(&packages, &oci(&host)).await;
+    assert!(
+        said.contains("sends more than 4194304 bytes") && said.contains(&host),
+        "{said}"
+    );
+    let host = send_without_end(HEAD, HEADER, Duration::ZERO).await;
+    let said = refused(&packages, &oci(&host)).await;
+    assert!(
+        said.contains(&host) && !said.contains("did not answer within"),
+        "{said}"
+    );
+
+    let impatient = PackageFetcher {
+        bounds: Bounds {
+            time: Duration::from_millis(500),
+            ..bounds()
+        },
+        ..packages
+    };
+    let drop_of = Duration::from_millis(20);
+    for (head, part) in [(BODY, &b" "[..]), (HEAD, HEADER), ("", b"")] {
+        let host = send_without_end(head, part, drop_of).await;
+        let said = refused(&impatient, &oci(&host)).await;
+        assert!(said.contains("did not answer within"), "{head:?}: {said}");
+        // The same over git's own protocol: its process is ended with the time.
+        let requirement = json!({"git": format!("http://{host}/lib"), "tag": "v1"});
+        let said = refused(&impatient, &requirement).await;
+        assert!(
+            said.contains("git did not end within") || said.contains("did not end"),
+            "{head:?}: {said}"
+        );
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn an_archive_that_unfolds_is_stopped() {
     let folder = tempfile::tempdir().unwrap();
