@@ -29,7 +29,7 @@ mod stages;
 pub use engine_plan::EnginePlan;
 pub use executor::{ApplyRequest, apply};
 pub use journal::{Journal, NoReview, Review};
-pub use ownership::{NoOtherStacks, OtherStacks, OwnerClaim, ReleasedObjects};
+pub use ownership::{NoOtherStacks, OtherStacks, OwnerClaim, RecordedBy, ReleasedObjects};
 pub use plan::plan;
 pub use plan_request::PlanRequest;
 pub use registry::RuntimeRegistry;

@@ -18,13 +18,23 @@ pub trait OtherStacks: Send + Sync {
     async fn claim(&self, stack: &StackId, item: &Item) -> Result<OwnerClaim, UserError>;
 
     /// Which other stack records what this stack is about to create or to adopt.
-    async fn recorded_by(&self, stack: &StackId, item: &Item) -> Result<Option<StackId>, UserError> {
+    async fn recorded_by(&self, stack: &StackId, item: &Item) -> Result<Option<RecordedBy>, UserError> {
         let _ = (stack, item);
         Ok(None)
     }
 
     /// The objects that their owner no longer manages.
     async fn released_by(&self, owner: &StackId) -> Result<ReleasedObjects, UserError>;
+}
+
+/// Another stack records the object that this stack is about to create or to adopt.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RecordedBy {
+    /// It certainly is the same object.
+    Owner(StackId),
+    /// An object of the same type has the same id at its Terraform provider. In another account that is another
+    /// object.
+    SameId(StackId),
 }
 
 /// Says for each object of an owner whether the owner released it.
@@ -117,10 +127,18 @@ impl<'a> OwnershipLookup<'a> {
 
     async fn not_recorded_elsewhere(
         &mut self,
-        planned: PlannedResource,
+        mut planned: PlannedResource,
     ) -> Result<PlannedResource, UserError> {
-        let Some(other) = self.neighbours.recorded_by(self.stack, &planned.item).await? else {
-            return Ok(planned);
+        let other = match self.neighbours.recorded_by(self.stack, &planned.item).await? {
+            None => return Ok(planned),
+            Some(RecordedBy::Owner(other)) => other,
+            Some(RecordedBy::SameId(other)) => {
+                planned.public.notes.push(format!(
+                    "stack `{other}` records an object of this type with the same id: if it is the same object, take it \
+                     out of one of the two stacks (`konverge state forget {other}` touches nothing outside)"
+                ));
+                return Ok(planned);
+            }
         };
         let is_object = planned.public.runtime == RuntimeKind::Kubernetes;
         if is_object && self.is_released(other.clone(), &planned.item).await? {

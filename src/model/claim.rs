@@ -22,7 +22,7 @@ pub enum Claim {
         /// Group, kind, namespace (`default` if there is none) and name.
         key: [String; 4],
     },
-    /// An existing object that a Terraform resource imports.
+    /// An object of a Terraform provider: one that a resource imports, or one that is recorded with its id.
     Import {
         /// The resource type, such as `aws_vpc`.
         kind: String,
@@ -42,7 +42,7 @@ impl Claim {
         Self::new(resource.runtime, cluster, id, attributes, &resource.extensions)
     }
 
-    /// The claim of a resource in a state.
+    /// The claim of a resource in a state: what its Spec says.
     pub fn of_recorded(recorded: &Recorded) -> Option<Self> {
         let (id, attributes) = (&recorded.id, &recorded.attributes);
         Self::new(
@@ -52,6 +52,23 @@ impl Claim {
             attributes,
             &recorded.extensions,
         )
+    }
+
+    /// The claim by the id that an object got at its Terraform provider. Two accounts may use the same id for
+    /// different objects.
+    pub fn of_object_id(recorded: &Recorded) -> Option<Self> {
+        (recorded.runtime == RuntimeKind::Terraform).then_some(())?;
+        Some(Self::Import {
+            kind: terraform_kind(&recorded.id, &recorded.extensions)?.to_owned(),
+            id: recorded.object_id.clone()?,
+        })
+    }
+
+    /// All claims of a resource in a state.
+    pub fn all_of_recorded(recorded: &Recorded) -> impl Iterator<Item = Self> {
+        let own = Self::of_recorded(recorded);
+        let by_id = Self::of_object_id(recorded).filter(|by_id| Some(by_id) != own.as_ref());
+        own.into_iter().chain(by_id)
     }
 
     fn new(
@@ -75,11 +92,8 @@ impl Claim {
             }
             RuntimeKind::Terraform => {
                 let import = extensions.get(IMPORT_ID).and_then(Value::as_str)?;
-                let kind = extensions.get("resourceType").and_then(Value::as_str);
-                // The id has the form `provider:namespace:type:name`.
-                let kind = kind.or_else(|| id.as_str().rsplit(':').nth(1))?;
                 Some(Self::Import {
-                    kind: kind.to_owned(),
+                    kind: terraform_kind(id, extensions)?.to_owned(),
                     id: import.to_owned(),
                 })
             }
@@ -107,6 +121,13 @@ impl Claim {
         }
         builder.finish().to_string()[..Marks::LENGTH].to_owned()
     }
+}
+
+/// The type of a Terraform resource, such as `aws_vpc`.
+fn terraform_kind<'a>(id: &'a ResourceId, extensions: &'a Map<String, Value>) -> Option<&'a str> {
+    let kind = extensions.get("resourceType").and_then(Value::as_str);
+    // The id has the form `provider:namespace:type:name`.
+    kind.or_else(|| id.as_str().rsplit(':').nth(1))
 }
 
 /// The short hashes of all claims of a stack. They only show that a claim is absent; the state holds the

@@ -12,7 +12,7 @@ use tokio::sync::OnceCell;
 
 use super::{OpenRevision, Planner, SpecSource, cluster_selection};
 use crate::{
-    engine::{OtherStacks, OwnerClaim, ReleasedObjects},
+    engine::{OtherStacks, OwnerClaim, RecordedBy, ReleasedObjects},
     error::UserError,
     model::{
         ClusterName, ResourceId, StackId,
@@ -121,24 +121,30 @@ impl OtherStacks for Planner {
         Ok(unclear)
     }
 
-    async fn recorded_by(&self, stack: &StackId, item: &Item) -> Result<Option<StackId>, UserError> {
+    async fn recorded_by(&self, stack: &StackId, item: &Item) -> Result<Option<RecordedBy>, UserError> {
         let desired = item.desired.as_ref();
         let claim = desired.and_then(|desired| Outside::of_resource(desired, item.cluster.as_ref()));
         let (Some(claim), Some(memory)) = (claim, &self.memory) else {
             return Ok(None);
         };
         let is_it = |recorded: &Recorded| Outside::of_recorded(recorded).as_ref() == Some(&claim);
+        let has_its_id = |recorded: &Recorded| Outside::of_object_id(recorded).as_ref() == Some(&claim);
+        let mut same_id = None;
         for other in self.holders().await?.get(&claim.mark()).into_iter().flatten() {
             let shared = claim.is_definition() && stack.is_beside(other.as_str());
             if other == stack || shared {
                 continue;
             }
             let state = memory.states.load(other).await?.map(|prior| prior.state);
-            if state.is_some_and(|state| state.resources.iter().any(is_it)) {
-                return Ok(Some(other.clone()));
+            let resources = state.map(|state| state.resources).unwrap_or_default();
+            if resources.iter().any(is_it) {
+                return Ok(Some(RecordedBy::Owner(other.clone())));
+            }
+            if resources.iter().any(has_its_id) {
+                same_id.get_or_insert_with(|| RecordedBy::SameId(other.clone()));
             }
         }
-        Ok(None)
+        Ok(same_id)
     }
 
     async fn released_by(&self, owner: &StackId) -> Result<ReleasedObjects, UserError> {

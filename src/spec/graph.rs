@@ -385,6 +385,7 @@ mod tests {
             attributes: Map::new().into(),
             depends_on: on.iter().map(|id| id.parse().unwrap()).collect(),
             extensions: Map::new(),
+            object_id: None,
             private: crate::model::state::RuntimeRecord::default(),
         };
         let graph = ResourceGraph::from_state(&[

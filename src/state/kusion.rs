@@ -113,6 +113,7 @@ fn resource(value: &Value) -> Result<Recorded, NotKusion> {
             .filter_map(|id| id.as_str()?.parse().ok())
             .collect(),
         extensions: map("extensions"),
+        object_id: None,
         private: RuntimeRecord::default(),
         id,
     })

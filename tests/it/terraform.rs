@@ -86,6 +86,7 @@ with_both! {
     guardrails_hold_by_hand: super::by_hand::guardrails_hold_by_hand;
     stacks_that_no_code_knows_are_destroyed: super::by_hand::stacks_that_no_code_knows;
     an_imported_state_names_its_objects: super::by_hand::an_imported_state_names_its_objects;
+    a_second_adopter_is_told: super::by_hand::a_second_adopter_is_told;
     an_error_is_said_once: super::by_hand::an_error_is_said_once;
     expired_credentials_fail_their_own_resources: super::providers::expired_credentials;
     credentials_that_expire_after_the_plan_fail_their_own_resources: super::providers::credentials_that_expire_after_the_plan;

@@ -1,9 +1,16 @@
 //! `state doctor`: whether the store provides its guarantees and every document can be read.
 
+use std::collections::{HashMap, hash_map::Entry};
+
 use serde::Serialize;
 
 use super::super::StateBackend;
-use crate::{error::UserError, state::IndexedStates, store};
+use crate::{
+    error::UserError,
+    model::{ResourceId, StackId, claim::Claim},
+    state::{IndexedStates, Versioned},
+    store,
+};
 
 /// One check.
 #[derive(Debug, Clone, Serialize)]
@@ -45,9 +52,15 @@ pub async fn doctor(memory: &StateBackend, repair: bool) -> Result<Vec<StateFind
         }
     }
     let rebuilt = memory.states.rebuild_index().await?;
+    let mut owners = Owners::default();
     for (stack, entry) in &rebuilt.entries {
         let loaded = memory.states.load(stack).await;
         let state_is_readable = loaded.is_ok();
+        if let Ok(Some(state)) = &loaded {
+            for (is_certain, says) in owners.add(stack, state) {
+                note(stack.as_str(), !is_certain, says);
+            }
+        }
         match loaded {
             Err(error) => note(stack.as_str(), false, error.to_string()),
             Ok(Some(state)) if !state.pending.is_empty() => note(
@@ -93,7 +106,10 @@ pub async fn doctor(memory: &StateBackend, repair: bool) -> Result<Vec<StateFind
         note(
             "index",
             true,
-            format!("{} stacks, as their states say", rebuilt.entries.len()),
+            match rebuilt.entries.len() {
+                1 => "1 stack, as its state says".to_owned(),
+                stacks => format!("{stacks} stacks, as their states say"),
+            },
         );
     } else {
         note(
@@ -107,6 +123,44 @@ pub async fn doctor(memory: &StateBackend, repair: bool) -> Result<Vec<StateFind
         note("index", true, "written again from the states".to_owned());
     }
     Ok(findings)
+}
+
+/// Which stack records what, to find what two stacks record.
+#[derive(Default)]
+struct Owners(HashMap<Claim, (StackId, ResourceId)>);
+
+impl Owners {
+    /// Adds what a stack records. Returns what another stack records too, and whether it certainly is the same.
+    fn add(&mut self, stack: &StackId, state: &Versioned) -> Vec<(bool, String)> {
+        let mut found = Vec::new();
+        for recorded in &state.state.resources {
+            for claim in Claim::all_of_recorded(recorded) {
+                // Two accounts may have the same id for different objects.
+                let is_certain = matches!(claim, Claim::Object { .. });
+                let is_definition = claim.is_definition();
+                let (other, id) = match self.0.entry(claim) {
+                    Entry::Vacant(entry) => {
+                        entry.insert((stack.clone(), recorded.id.clone()));
+                        continue;
+                    }
+                    Entry::Occupied(entry) => entry.get().clone(),
+                };
+                if other == *stack || (is_definition && stack.is_beside(other.as_str())) {
+                    continue;
+                }
+                let what = match is_certain {
+                    true => "is the same object as",
+                    false => "has the same type and id at its provider as",
+                };
+                found.push((is_certain, format!(
+                    "`{}` {what} `{id}` of stack `{other}`; if it is one object, only one stack may record it: \
+                     `konverge state forget`",
+                    recorded.id
+                )));
+            }
+        }
+        found
+    }
 }
 
 fn differing_entries(index: &IndexedStates, states: &IndexedStates) -> Vec<String> {

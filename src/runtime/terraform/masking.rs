@@ -96,6 +96,15 @@ pub(super) fn secret_texts(object: &Value, sensitive: &Value) -> Vec<String> {
     texts
 }
 
+/// The id of an object at its provider. `None` if it is unknown, or if the provider or its text is secret.
+pub(super) fn object_id(object: &Value, sensitive: &Value, secrets: &Secrets) -> Option<String> {
+    const LONGEST: usize = 512;
+    let id = object.get("id")?.as_str()?;
+    let is_plain = !id.is_empty() && id.len() <= LONGEST && secrets.mask(id) == id;
+    let is_secret = *mask_below(sensitive, "id") == Value::Bool(true);
+    (is_plain && !is_secret).then(|| id.to_owned())
+}
+
 fn gather(value: &Value, sensitive: &Value, texts: &mut Vec<String>) {
     match value {
         Value::String(text) if *sensitive == Value::Bool(true) => texts.push(text.clone()),

@@ -237,6 +237,7 @@ impl Segment<'_> {
             attributes: masked(masking::attributes(attributes, sensitive, self.secrets)).into(),
             depends_on: Vec::new(),
             extensions: masked(extensions),
+            object_id: change.and_then(|c| masking::object_id(&c.change.after, sensitive, self.secrets)),
             private: RuntimeRecord::default(),
         }
     }

@@ -180,3 +180,68 @@ pub async fn an_imported_state_names_its_objects(binary: PathBuf) {
         &["were not imported", "instead of creating another one"],
     );
 }
+
+/// One stack made an object; another one imports it by its id, or already records it.
+pub async fn a_second_adopter_is_told(binary: PathBuf) {
+    let place = Place::new(&binary);
+    place.want(&[Place::data("one", json!("x"), &[])]);
+    place.run("apply").arg("--yes").run().expect(0);
+    let state = place
+        .command(&["state", "show", "shop/prod", "--output", "json"])
+        .run()
+        .expect(0)
+        .json();
+    let id = state["state"]["resources"][0]["objectId"]
+        .as_str()
+        .unwrap_or_else(|| panic!("{state}"))
+        .to_owned();
+
+    let mut second = Place::data("two", json!("x"), &[]);
+    second["extensions"] = json!({"kusionstack.io/import-id": id});
+    place
+        .repository
+        .write("second.json", json!({"resources": [second]}).to_string());
+    let second = |command: &str| place.command(&[command, "--spec", "second.json", "--stack", "shop/second"]);
+    let told = "stack `shop/prod` records an object of this type with the same id";
+    says(
+        &second("preview").run().expect(0),
+        &[told, "konverge state forget shop/prod"],
+    );
+    says(&second("apply").arg("--yes").run().expect(0), &[told]);
+    // Each of the two has it on record now, which nothing refuses: it may be another account's.
+    let doctor = place.command(&["state", "doctor"]).run().expect(0);
+    says(
+        &doctor,
+        &[
+            "`terraform:builtin:terraform_data:two` has the same type and id at its provider as \
+           `terraform:builtin:terraform_data:one` of stack `shop/prod`",
+        ],
+    );
+    // A third one knows it by the import: that is certainly the same.
+    let third = place
+        .command(&["preview", "--spec", "second.json", "--stack", "shop/third"])
+        .run()
+        .expect(1);
+    says(&third, &["stack `shop/second` has taken over the same object"]);
+    // What shop/prod gave up is nobody else's any more.
+    place
+        .command(&[
+            "state",
+            "forget",
+            "shop/second",
+            "terraform:builtin:terraform_data:two",
+        ])
+        .run()
+        .expect(0);
+    place
+        .command(&[
+            "state",
+            "forget",
+            "shop/prod",
+            "terraform:builtin:terraform_data:one",
+        ])
+        .run()
+        .expect(0);
+    let free = second("preview").run().expect(0);
+    assert!(!said(&free).contains(told), "{}", said(&free));
+}

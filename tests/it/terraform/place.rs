@@ -40,7 +40,7 @@ sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 
 /// Where runs are made.
 pub struct Place {
-    repository: Repository,
+    pub repository: Repository,
     /// Both the runs and the test open Terraform's state with it.
     key: Sealer,
     pub store: TempDir,

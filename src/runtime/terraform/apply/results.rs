@@ -124,9 +124,14 @@ impl Application<'_> {
         if let Some(live) = &live {
             sensitive.extend(masking::secret_texts(live, &ready.sensitive));
         }
+        let mut recorded = ready.recorded.clone().filter(|_| ready.action != Action::Forget);
+        if let (Some(recorded), Some(live)) = (&mut recorded, &live) {
+            let id = masking::object_id(live, &ready.sensitive, &self.runtime.options.secrets);
+            recorded.object_id = id.filter(|id| !sensitive.contains(id));
+        }
         AppliedResource {
             id: ready.subject.id().clone(),
-            recorded: ready.recorded.clone().filter(|_| ready.action != Action::Forget),
+            recorded,
             live,
             sensitive,
         }
