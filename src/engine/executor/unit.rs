@@ -86,6 +86,7 @@ impl Executor<'_> {
                 })
                 .collect(),
             ended: Mutex::default(),
+            last_progress: Mutex::default(),
         };
         let planned: Vec<PlannedResource> = touched.into_iter().map(|(planned, _)| planned).collect();
         let asked: Vec<_> = planned
@@ -260,6 +261,8 @@ struct JournalSink<'w> {
     walk: &'w Executor<'w>,
     unit: HashMap<ResourceId, BatchMember<'w>>,
     ended: Mutex<HashSet<ResourceId>>,
+    /// The last message of each resource: one that polls reports the same again and again.
+    last_progress: Mutex<HashMap<ResourceId, String>>,
 }
 
 impl JournalSink<'_> {
@@ -282,6 +285,10 @@ impl JournalSink<'_> {
 #[async_trait]
 impl ApplySink for JournalSink<'_> {
     fn progress(&self, id: &ResourceId, message: &str) {
+        let last = lock(&self.last_progress).insert(id.clone(), message.to_owned());
+        if last.as_deref() == Some(message) {
+            return;
+        }
         self.walk.request.events.event(RunEvent::ResourceProgress {
             stack: self.walk.plan.public.id.clone(),
             id: id.clone(),

@@ -113,9 +113,10 @@ pub(super) async fn wait_until_gone(
 }
 
 fn held_by(object: &Value) -> String {
-    let finalizers: Vec<_> = object["metadata"]["finalizers"]
-        .as_array()
+    // A namespace has those of its content in its spec.
+    let finalizers: Vec<_> = [&object["metadata"], &object["spec"]]
         .into_iter()
+        .filter_map(|part| part["finalizers"].as_array())
         .flatten()
         .filter_map(Value::as_str)
         .collect();

@@ -20,6 +20,7 @@ mod creation;
 mod delete;
 mod discovery;
 mod dry_run;
+mod early_failure;
 mod error;
 mod error_classify;
 mod fetch;

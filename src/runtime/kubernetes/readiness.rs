@@ -9,6 +9,7 @@ use super::{
     clusters::Kubernetes,
     completed_jobs,
     discovery::ResourceType,
+    early_failure::EarlyFailure,
     fetch,
     health::{self, Health, Related, Weight},
     plan_item::PlanItem,
@@ -79,12 +80,11 @@ pub(super) async fn until_ready(
     let mut events = feed.seen.subscribe();
     let uid = written["metadata"]["uid"].clone();
     let mut object = written;
-    let mut told = String::new();
     let mut look = false;
     let mut looked = Instant::now();
     let mut related = related_fetch::known_related(of);
     let mut looked_around = Instant::now();
-    let mut blocked_since = None;
+    let mut early_failure = EarlyFailure::new(&runtime.options);
     loop {
         if looked_around.elapsed() >= LOOK_AROUND {
             related = related_fetch::fetch_related(&subject.cluster, of, &object).await;
@@ -95,16 +95,7 @@ pub(super) async fn until_ready(
             Health::Ready | Health::Suspended => return Ok(object),
             _ if verdict.weight == Weight::Advisory => return Ok(object),
             Health::Failed => {
-                let counts = match verdict.weight {
-                    Weight::Final => true,
-                    Weight::Blocked => {
-                        let since = *blocked_since.get_or_insert_with(Instant::now);
-                        since.elapsed() >= runtime.options.fail_early_after
-                    }
-                    // A back-off between two retries does not reset the clock.
-                    Weight::Transient | Weight::Advisory => false,
-                };
-                if counts {
+                if early_failure.is_due(verdict.weight, Instant::now()) {
                     let why = last_words(runtime, subject, of, &object, &related, verdict.message).await;
                     let failure = UserError::new(
                         ErrorKind::Kubernetes,
@@ -118,14 +109,14 @@ pub(super) async fn until_ready(
                     });
                 }
             }
-            Health::Progressing | Health::Unknown => blocked_since = None,
+            Health::Progressing | Health::Unknown => early_failure.reset(),
         }
-        if verdict.message != told {
+        if !verdict.message.is_empty() {
             sink.progress(id, &verdict.message);
-            told = verdict.message;
         }
+        let last_message = verdict.message;
         if Instant::now() >= deadline {
-            let why = last_words(runtime, subject, of, &object, &related, told).await;
+            let why = last_words(runtime, subject, of, &object, &related, last_message).await;
             let seconds = runtime.options.ready_timeout.as_secs();
             let what = format!("{} is not ready after {seconds} s: {why}", subject.title());
             return Err(UserError::new(ErrorKind::Kubernetes, what).hint(
@@ -136,7 +127,7 @@ pub(super) async fn until_ready(
             return Err(UserError::new(
                 ErrorKind::Interrupted,
                 format!(
-                    "{} was applied, but its readiness was not waited for: {told}",
+                    "{} was applied, but its readiness was not waited for: {last_message}",
                     subject.title()
                 ),
             ));

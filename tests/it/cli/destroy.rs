@@ -1,11 +1,14 @@
 //! `konverge destroy`: every stack that was named, those first that come last, and nobody else's.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 
 use crate::support::{
     cluster::Cluster,
     objects::Objects,
     process::Konverge,
+    service::eventually,
     shop::{Shop, resource},
     spec_runs::SpecRuns,
 };
@@ -90,4 +93,48 @@ async fn a_spec_that_has_become_empty_deletes_only_with_consent() {
     assert!(objects.get(&map).await.is_some());
     shop.run(&["apply", "--all", "--yes", "--allow-empty"]).expect(0);
     assert!(objects.get(&map).await.is_none());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_holds_an_object_is_said_once() {
+    let cluster = Cluster::shared();
+    let (ns, objects) = (cluster.namespace("held").await, Objects::of(cluster).await);
+    let shop = Shop::new(CONFIG, &[("KUBECONFIG", &cluster.kubeconfig())]);
+    let map = config_map(&ns, "held");
+    shop.wants("first", &[resource(&map)]);
+    shop.run(&["apply", "--all", "--yes"]).expect(0);
+    let hold = async |finalizers: Value| {
+        let patch = json!({"metadata": {"finalizers": finalizers}});
+        objects.merge(&map, "controller", &patch).await;
+    };
+    // Each question after the deletion is one more chance to say the same again.
+    let asked_again = async |times: usize| {
+        let asked = || {
+            cluster
+                .audit()
+                .iter()
+                .filter(|event| event.verb == "get" && event.is_in(&ns))
+                .count()
+        };
+        let before = asked();
+        eventually("it is asked about again", Duration::from_secs(60), || async {
+            (asked() >= before + times).then_some(())
+        })
+        .await;
+    };
+    hold(json!(["example.com/one", "example.com/two"])).await;
+    let running = shop.konverge(&["destroy", "shop/first", "--yes"]).start();
+    eventually("the deletion is asked for", Duration::from_secs(60), || async {
+        (!deleted(cluster, &ns).is_empty()).then_some(())
+    })
+    .await;
+    asked_again(7).await;
+    hold(json!(["example.com/two"])).await;
+    asked_again(3).await;
+    hold(json!([])).await;
+    let ended = running.wait().expect(0);
+    for holders in ["example.com/one, example.com/two\n", "example.com/two\n"] {
+        let said = format!("waiting until it is gone, held by its finalizers: {holders}");
+        assert_eq!(ended.stderr.matches(&said).count(), 1, "{}", ended.stderr);
+    }
 }
