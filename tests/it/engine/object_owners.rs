@@ -261,3 +261,39 @@ async fn an_object_without_an_owner_that_appears_meanwhile_is_written_to() {
     assert_eq!(outcome.result, StackResult::Failed, "{outcome:?}");
     assert_eq!(objects.get(&other).await.unwrap()["data"]["ours"], "2");
 }
+
+/// `konverge state move`, before the change that renames the stack is merged: nobody else wrote anything.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_new_name_of_a_moved_stack_is_a_change_of_its_own() {
+    use konverge::model::plan::ChangeOrigin;
+    let cluster = Cluster::shared();
+    let ns = cluster.namespace("renamed").await;
+    let wanted = [map(&ns, "one", json!({"a": "1"}))];
+    let mut stack = TestStack::new("old-name", cluster.kubeconfig());
+    stack.apply(&wanted).await;
+    stack.id = "test/new-name".parse().unwrap();
+    stack.state = stack.state.clone().renamed(stack.id.clone());
+    let origins = |plan: &konverge::engine::EnginePlan| -> Vec<(String, ChangeOrigin)> {
+        let changes = plan
+            .public
+            .resources
+            .iter()
+            .flat_map(|resource| &resource.changes);
+        changes
+            .map(|change| (change.path.clone(), change.origin.clone()))
+            .collect()
+    };
+    let name = "/metadata/annotations/konverge~1stack".to_owned();
+    let plan = stack.plan_well(&wanted).await;
+    assert_eq!(origins(&plan), [(name.clone(), ChangeOrigin::Change)]);
+    // What somebody else writes there is theirs, also after the move.
+    stack.carry_out(plan).await;
+    let other = json!({"metadata": {"annotations": {"konverge/stack": "test/new-name", "x": "y"}}, "data": {"a": "2"}});
+    Objects::of(cluster)
+        .await
+        .merge(&wanted[0], "somebody", &other)
+        .await;
+    let plan = stack.plan_well(&wanted).await;
+    let manager = ChangeOrigin::Manager("somebody".to_owned());
+    assert_eq!(origins(&plan), [("/data/a".to_owned(), manager)]);
+}

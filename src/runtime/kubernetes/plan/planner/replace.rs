@@ -68,7 +68,7 @@ impl ObjectPlanner<'_> {
                     becomes["metadata"]["name"] = asked["metadata"]["name"].clone();
                     server_generated::put_back_held(&mut becomes, &asked);
                     server_generated::mark(&mut becomes, &asked, None);
-                    let prior = self.prior(item, self.owner(live));
+                    let prior = self.prior(item, live);
                     draft.changes = self.changes(&DiffSides {
                         prior: prior.as_ref(),
                         desired: body,

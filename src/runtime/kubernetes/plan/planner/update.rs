@@ -17,7 +17,7 @@ use crate::{
     runtime::{
         Item,
         kubernetes::{
-            FIELD_MANAGER,
+            FIELD_MANAGER, OWNER,
             client::ApiRequest,
             discovery::ResourceType,
             dry_run::{self, DryRunAnswer, DryRunRefusal, Ownership},
@@ -28,6 +28,7 @@ use crate::{
             noop_guard::Guard,
             object_diff::{self, DiffSides},
             object_record::PreparedWrite,
+            object_ref,
             plan_item::PlanItem,
             precondition::Precondition,
             rollout_impact,
@@ -59,7 +60,7 @@ impl ObjectPlanner<'_> {
             };
         };
         let guard = subject.cluster.guard(of, subject.name.namespace()).await?;
-        let prior = self.prior(item, owner);
+        let prior = self.prior(item, live);
         // An object that the project already has is not adopted.
         let adopting = item.prior.is_none() && !self.is_shared(live);
         let ownership = Ownership {
@@ -213,9 +214,12 @@ impl ObjectPlanner<'_> {
     }
 
     /// As last applied, with its owner; secrets masked.
-    pub(super) fn prior(&self, item: &Item, owner: &str) -> Option<Map<String, Value>> {
-        let prior = item.prior.as_ref();
-        prior.map(|prior| with_owner(prior.attributes.as_ref().clone(), owner))
+    pub(super) fn prior(&self, item: &Item, live: &Value) -> Option<Map<String, Value>> {
+        let prior = item.prior.as_ref()?;
+        // After a move the last write was under an earlier identity of the stack: the new one is a change.
+        let earlier = object_ref::annotation(live, OWNER).filter(|owner| self.scope.was(owner));
+        let owner = earlier.unwrap_or_else(|| self.owner(live));
+        Some(with_owner(prior.attributes.as_ref().clone(), owner))
     }
 
     pub(super) async fn may_mutate(&self, subject: &PlanItem, of: &ResourceType) -> Result<bool, UserError> {
@@ -328,7 +332,7 @@ impl ObjectPlanner<'_> {
         live: &Value,
         fill_in: &dyn Fn(&mut Value),
     ) -> DraftPlan {
-        let prior = self.prior(item, self.owner(live)).map(Value::Object);
+        let prior = self.prior(item, live).map(Value::Object);
         let mut becomes = object_diff::merge(live, prior.as_ref(), &Value::Object(body.clone()), "");
         fill_in(&mut becomes);
         let changes = self.changes(&DiffSides {
