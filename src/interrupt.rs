@@ -1,21 +1,57 @@
-//! What a run waits for after it was asked to stop. A peer (a store, a cluster) that answers gets time to
-//! finish running requests; a peer that does not answer gets none.
+//! What a run waits for after it was asked to stop. A peer (a store, a cluster, GitHub, a receiver of
+//! notifications) that answers gets time to finish running requests; a peer that does not answer gets little.
 
 use std::{
     sync::{
-        Arc,
+        Arc, OnceLock,
         atomic::{AtomicU8, Ordering},
     },
     time::Duration,
 };
 
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-/// The maximum duration of a request without an answer, if no other request to the same peer was answered in
-/// the meantime.
-const SILENCE: Duration = Duration::from_millis(700);
-/// The maximum duration of a request to a peer that answers.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// How long a run that was asked to stop waits for a peer.
+#[derive(Debug, Clone, Copy)]
+pub struct Patience {
+    /// For a request, if no request was answered or abandoned since.
+    unknown: Duration,
+    /// For a request to a peer that has answered since.
+    answering: Duration,
+    /// For a request to a peer of which the last request was abandoned.
+    silent: Duration,
+    /// For all requests together, from the first one after the stop request.
+    all: Option<Duration>,
+}
+
+impl Patience {
+    /// For stores and clusters. What a run has done is stored whenever it ends, so there is no limit for all
+    /// requests.
+    pub const STORED: Self = Self {
+        unknown: Duration::from_millis(700),
+        answering: Duration::from_secs(5),
+        silent: Duration::ZERO,
+        all: None,
+    };
+
+    /// For GitHub. Its runner kills a job 7.5 seconds after the stop request, and the results must be on GitHub
+    /// by then. One call without an answer does not use up the time of the others.
+    pub const GITHUB: Self = Self {
+        unknown: Duration::from_millis(1_500),
+        answering: Duration::from_millis(1_500),
+        silent: Duration::from_millis(1_500),
+        all: Some(Duration::from_secs(4)),
+    };
+
+    /// For a receiver of notifications.
+    pub const RECEIVER: Self = Self {
+        unknown: Duration::from_secs(1),
+        answering: Duration::from_secs(1),
+        silent: Duration::ZERO,
+        all: Some(Duration::from_secs(1)),
+    };
+}
 
 /// The error of an abandoned request: the run was asked to stop, and the peer did not answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -23,22 +59,37 @@ const PATIENCE: Duration = Duration::from_secs(5);
 pub struct Stopped;
 
 /// The stop request, as the requests to one peer see it. Clones share what is known of the peer.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct Interrupt {
     asked: CancellationToken,
+    patience: Patience,
     peer: Arc<AtomicU8>,
+    end: Arc<OnceLock<Instant>>,
 }
 
 /// What is known of the peer since the stop request; at first nothing, which is 0.
 const ANSWERS: u8 = 1;
 const SILENT: u8 = 2;
 
+impl Default for Interrupt {
+    fn default() -> Self {
+        Self::new(CancellationToken::new())
+    }
+}
+
 impl Interrupt {
-    /// For one peer of a run that this token asks to stop.
+    /// For one store or cluster of a run that this token asks to stop.
     pub fn new(asked: CancellationToken) -> Self {
+        Self::with(asked, Patience::STORED)
+    }
+
+    /// For one peer of a run that this token asks to stop.
+    pub fn with(asked: CancellationToken, patience: Patience) -> Self {
         Self {
             asked,
+            patience,
             peer: Arc::default(),
+            end: Arc::default(),
         }
     }
 
@@ -78,12 +129,24 @@ impl Interrupt {
 
     async fn silence(&self) {
         self.asked.cancelled().await;
-        if self.peer.load(Ordering::Relaxed) == SILENT {
-            return;
-        }
-        tokio::time::sleep(SILENCE).await;
-        if self.peer.load(Ordering::Relaxed) == ANSWERS {
-            tokio::time::sleep(PATIENCE - SILENCE).await;
+        let start = Instant::now();
+        let end = self.patience.all.map(|all| *self.end.get_or_init(|| start + all));
+        let until = async |time: Duration| {
+            let until = end.map_or(start + time, |end| end.min(start + time));
+            if until > Instant::now() {
+                tokio::time::sleep_until(until).await;
+            }
+        };
+        match self.peer.load(Ordering::Relaxed) {
+            SILENT => until(self.patience.silent).await,
+            ANSWERS => until(self.patience.answering).await,
+            _ => {
+                until(self.patience.unknown).await;
+                // Another request may have been answered in the meantime.
+                if self.peer.load(Ordering::Relaxed) == ANSWERS {
+                    until(self.patience.answering).await;
+                }
+            }
         }
     }
 }
@@ -99,11 +162,28 @@ mod tests {
         interrupt
     }
 
+    /// Short times, of which each can be told from the others.
+    const SHORT: Patience = Patience {
+        unknown: Duration::from_millis(20),
+        answering: Duration::from_millis(20),
+        silent: Duration::from_millis(20),
+        all: Some(Duration::from_secs(1)),
+    };
+
+    async fn abandoned(interrupt: &Interrupt) -> Duration {
+        let start = Instant::now();
+        assert_eq!(
+            interrupt.clone().unless_silent(pending::<()>()).await,
+            Err(Stopped)
+        );
+        start.elapsed()
+    }
+
     #[tokio::test]
     async fn a_run_that_is_not_asked_to_stop_waits() {
-        let waiting = Interrupt::default();
+        let waiting = Interrupt::with(CancellationToken::new(), SHORT);
         let never = waiting.unless_silent(pending::<()>());
-        assert!(tokio::time::timeout(SILENCE * 2, never).await.is_err());
+        assert!(tokio::time::timeout(SHORT.unknown * 4, never).await.is_err());
     }
 
     #[tokio::test]
@@ -124,9 +204,40 @@ mod tests {
         let interrupt = asked();
         assert_eq!(interrupt.unless_silent(ready(1)).await, Ok(1));
         let slow = async {
-            tokio::time::sleep(SILENCE * 2).await;
+            tokio::time::sleep(Patience::STORED.unknown * 2).await;
             2
         };
         assert_eq!(interrupt.unless_silent(slow).await, Ok(2));
+    }
+
+    #[tokio::test]
+    async fn each_call_has_its_time_until_all_of_it_is_used_up() {
+        let interrupt = Interrupt::with(CancellationToken::new(), SHORT);
+        interrupt.asked.cancel();
+        // One call without an answer leaves time for the next ones.
+        assert!(abandoned(&interrupt).await >= SHORT.unknown);
+        assert!(abandoned(&interrupt).await >= SHORT.silent);
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        // All of it is used up: nothing is waited for, and an answer that is there is taken.
+        let mut next = std::pin::pin!(interrupt.unless_silent(pending::<()>()));
+        assert_eq!(
+            futures::poll!(next.as_mut()),
+            std::task::Poll::Ready(Err(Stopped))
+        );
+        assert_eq!(interrupt.unless_silent(ready(1)).await, Ok(1));
+    }
+
+    #[test]
+    fn a_job_ends_before_its_runner_kills_it() {
+        let all = |patience: Patience| patience.all.unwrap_or(Duration::MAX);
+        assert!(all(Patience::GITHUB) + all(Patience::RECEIVER) < Duration::from_millis(7_500));
+        assert!(
+            Patience::GITHUB.silent * 2 < all(Patience::GITHUB),
+            "two calls without an answer leave a third"
+        );
+        assert!(
+            Patience::STORED.all.is_none(),
+            "what was done is stored, whenever a run ends"
+        );
     }
 }

@@ -18,10 +18,9 @@ use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use super::{
-    authenticated_user::AuthenticatedUser, error::GithubError, response, shutdown_budget::ShutdownBudget,
-};
+use super::{authenticated_user::AuthenticatedUser, error::GithubError, response};
 use crate::{
+    interrupt::{Interrupt, Patience},
     retry::{RetryDecision, RetryPolicy},
     secrets::Secrets,
 };
@@ -48,7 +47,7 @@ pub struct Client {
     secrets: Secrets,
     patience: RetryPolicy,
     deadline: Duration,
-    parting: ShutdownBudget,
+    interrupt: Interrupt,
     pub(super) identity: AuthenticatedUser,
     requests: Arc<AtomicUsize>,
     known: Arc<Mutex<HashMap<String, (String, Response)>>>,
@@ -118,7 +117,7 @@ impl Client {
                 ..RetryPolicy::default()
             },
             deadline: DEADLINE,
-            parting: ShutdownBudget::default(),
+            interrupt: Interrupt::default(),
             identity: AuthenticatedUser::default(),
             requests: Arc::default(),
             known: Arc::default(),
@@ -143,7 +142,7 @@ impl Client {
     /// that.
     #[must_use]
     pub fn with_stop(mut self, asked: CancellationToken) -> Self {
-        self.parting = ShutdownBudget::new(asked);
+        self.interrupt = Interrupt::with(asked, Patience::GITHUB);
         self
     }
 
@@ -246,13 +245,13 @@ impl Client {
         let tries = self
             .patience
             .run(classify, || self.send_once(method.clone(), path, body, need));
-        tokio::select! {
-            done = tries => done,
-            () = self.parting.wait_until_spent() => Err(GithubError::Unreachable {
+        let done = self.interrupt.unless_silent(tries).await;
+        done.unwrap_or_else(|stopped| {
+            Err(GithubError::Unreachable {
                 operation: operation(method, path),
-                cause: "the run was asked to stop, and there was no time to wait".to_owned(),
-            }),
-        }
+                cause: stopped.to_string(),
+            })
+        })
     }
 
     /// A PATCH, PUT or POST that sets something to a value, so that repeating it has no further effect.

@@ -19,7 +19,6 @@ mod issues;
 mod pull_requests;
 mod response;
 mod runner;
-mod shutdown_budget;
 mod statuses;
 pub mod workflow_commands;
 mod workflow_runs;

@@ -1,12 +1,11 @@
 //! Sends notifications of applies and drift, by `notify` of the effective configuration. A failed delivery is
 //! a warning.
 
-use std::time::Duration;
-
 use super::job::Job;
 use crate::{
     config::{Config, Notify, NotifyKind},
     error::{ErrorKind, UserError},
+    interrupt::{Interrupt, Patience},
     model::{
         StackId,
         apply_result::{ApplyReport, StackResult},
@@ -85,21 +84,18 @@ impl<'a> Notifications<'a> {
             url: Some(self.job.runner.run_url()),
         };
         for notify in those {
-            let told = tokio::select! {
-                told = self.deliver(&sender, notify, &message) => told.map_err(UserError::from),
-                () = self.no_time_left() => Err(UserError::new(ErrorKind::Interrupted, "the run was asked to stop")),
+            let interrupt = Interrupt::with(self.job.run.cancel.clone(), Patience::RECEIVER);
+            let told = match interrupt
+                .unless_silent(self.deliver(&sender, notify, &message))
+                .await
+            {
+                Ok(told) => told.map_err(UserError::from),
+                Err(stopped) => Err(UserError::new(ErrorKind::Interrupted, stopped.to_string())),
             };
             if let Err(failure) = told {
                 self.job.run.warn(UNDELIVERED, failure);
             }
         }
-    }
-
-    /// Returns when a run that was asked to stop has no time left for a receiver; never otherwise.
-    async fn no_time_left(&self) {
-        const LAST_WORDS: Duration = Duration::from_secs(1);
-        self.job.run.cancel.cancelled().await;
-        tokio::time::sleep(LAST_WORDS).await;
     }
 
     async fn deliver(
