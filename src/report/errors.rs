@@ -1,7 +1,13 @@
 //! Errors of stacks: what is wrong with many of them is said once, with the count.
 
 use super::labels::plural;
-use crate::{error::ErrorBody, model::StackId};
+use crate::{
+    error::ErrorBody,
+    model::{
+        StackId,
+        apply_result::{ApplyReport, StackOutcome, StackResult},
+    },
+};
 
 /// Stacks that a group names.
 const NAMED: usize = 10;
@@ -41,7 +47,34 @@ pub fn group<'a>(errors: impl IntoIterator<Item = (&'a StackId, &'a ErrorBody)>)
     groups
 }
 
+/// The stacks of an apply that ended with the same error and the same result before anything of them was tried. Stacks
+/// with an error of their own are in no group.
+pub fn equal_outcomes(report: &ApplyReport) -> Vec<ErrorGroup<'_>> {
+    let untouched = |stack: &&StackOutcome| stack.resources.is_empty() && stack.serial.is_none();
+    let of = |result: StackResult| {
+        let stacks = report.stacks.iter().filter(move |stack| stack.result == result);
+        group(
+            stacks
+                .filter(untouched)
+                .filter_map(|stack| Some((&stack.id, stack.error.as_ref()?))),
+        )
+    };
+    let results = [StackResult::Failed, StackResult::Stopped, StackResult::HeldBack];
+    let groups = results.into_iter().flat_map(of);
+    groups.filter(|group| group.stacks.len() > 1).collect()
+}
+
+/// The group of a stack.
+pub fn group_of<'g, 'a>(groups: &'g [ErrorGroup<'a>], stack: &StackId) -> Option<&'g ErrorGroup<'a>> {
+    groups.iter().find(|group| group.stacks.contains(&stack))
+}
+
 impl ErrorGroup<'_> {
+    /// Returns true for the stack at which the group is shown.
+    pub fn is_shown_at(&self, stack: &StackId) -> bool {
+        self.stacks.first() == Some(&stack)
+    }
+
     /// The message without the lines that not all stacks have, which are counted.
     pub fn message(&self) -> String {
         let (first, others) = self.messages.split_first().expect("a group has a stack");
@@ -109,6 +142,61 @@ mod tests {
         assert_eq!(
             groups[1].message(),
             "TypeError: no\n    a = 1\nq/dev/main.k:1:1: TypeError: own"
+        );
+    }
+    #[test]
+    fn equal_ends_of_untouched_stacks_are_one_group() {
+        use crate::model::{Digest, RepoPath, apply_result::ResourceOutcome, authorization::Authorization};
+        let outcome = |id: &str, result: StackResult, message: &str| StackOutcome {
+            stack: RepoPath::root(),
+            id: id.parse().unwrap(),
+            result,
+            digest: Digest::of_set([]),
+            serial: None,
+            grounds: Authorization::default(),
+            resources: Vec::<ResourceOutcome>::new(),
+            error: Some(UserError::new(ErrorKind::Kubernetes, message).body()),
+        };
+        use StackResult::{Failed, Stopped};
+        let mut written = outcome("e/dev", Failed, "no answer");
+        written.serial = Some(3);
+        let report = ApplyReport {
+            stacks: vec![
+                outcome("a/dev", Failed, "no answer"),
+                outcome("b/dev", Stopped, "no answer"),
+                outcome("c/dev", Failed, "no answer"),
+                outcome("d/dev", Failed, "another one"),
+                written,
+            ],
+            version: 1,
+        };
+        let groups = equal_outcomes(&report);
+        assert_eq!(groups.len(), 1);
+        assert_eq!(groups[0].names(str::to_owned), "a/dev, c/dev");
+        for (stack, grouped, shown) in [
+            ("a/dev", true, true),
+            ("c/dev", true, false),
+            ("b/dev", false, false),
+            ("e/dev", false, false),
+        ] {
+            let id = stack.parse().unwrap();
+            let group = group_of(&groups, &id);
+            assert_eq!(group.is_some(), grouped, "{stack}");
+            assert_eq!(
+                group.is_some_and(|group| group.is_shown_at(&id)),
+                shown,
+                "{stack}"
+            );
+        }
+        let text = crate::report::terminal::outcome(&report, crate::report::terminal::Style { color: false });
+        assert_eq!(text.matches("no answer").count(), 3, "{text}");
+        assert!(
+            text.starts_with("a/dev, c/dev: failed\n    no answer\nb/dev: stopped"),
+            "{text}"
+        );
+        assert!(
+            text.ends_with("5 stacks: 0 applied, 0 unchanged, 4 failed, 1 stopped, 0 held back.\n"),
+            "{text}"
         );
     }
 }

@@ -288,7 +288,12 @@ pub(super) fn paint(lines: &[String], style: Style) -> String {
 /// The results of an apply.
 pub fn outcome(report: &ApplyReport, style: Style) -> String {
     let mut text = String::new();
+    let groups = errors::equal_outcomes(report);
     for stack in &report.stacks {
+        let group = errors::group_of(&groups, &stack.id);
+        if group.is_some_and(|group| !group.is_shown_at(&stack.id)) {
+            continue;
+        }
         let (word, ink) = match stack.result {
             StackResult::Applied => ("applied", Color::Green),
             StackResult::Unchanged => ("unchanged", Color::Dim),
@@ -296,6 +301,12 @@ pub fn outcome(report: &ApplyReport, style: Style) -> String {
             StackResult::Stopped => ("stopped before anything was touched", Color::Yellow),
             StackResult::HeldBack => ("held back", Color::Yellow),
         };
+        if let Some(group) = group {
+            let names = group.names(|name| style.ink(Color::Bold, &escape::log(name)));
+            text.push_str(&format!("{names}: {}\n", style.ink(ink, word)));
+            text.push_str(&failure(group.error, &group.message()));
+            continue;
+        }
         let serial = stack.serial.map_or(String::new(), |s| format!(" (state {s})"));
         text.push_str(&format!(
             "{}: {}{serial}\n",

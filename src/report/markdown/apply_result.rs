@@ -9,7 +9,11 @@ use crate::{
         apply_result::{ApplyReport, ResourceResult, StackOutcome, StackResult},
         comment_marker::CommentMarker,
     },
-    report::{RunInfo, escape, labels},
+    report::{
+        RunInfo,
+        errors::{self, ErrorGroup},
+        escape, labels,
+    },
 };
 
 /// Headline, failures (dropped last), table, footer; at most `budget` bytes.
@@ -43,12 +47,16 @@ pub fn outcome(report: &ApplyReport, run: &RunInfo, marker: Option<&CommentMarke
     let footer = footer(run);
     let _ = page.reserve(footer.len() + 160);
     let mut omitted = 0;
+    let groups = errors::equal_outcomes(report);
     for stack in report
         .stacks
         .iter()
         .filter(|s| !matches!(s.result, StackResult::Applied | StackResult::Unchanged))
     {
-        omitted += usize::from(!page.try_push(&trouble(stack)));
+        let group = errors::group_of(&groups, &stack.id);
+        if group.is_none_or(|group| group.is_shown_at(&stack.id)) {
+            omitted += usize::from(!page.try_push(&trouble(stack, group)));
+        }
     }
     let mut header = false;
     for stack in report
@@ -100,15 +108,21 @@ pub fn newer(stacks: &BTreeMap<StackId, CommitId>) -> String {
     text
 }
 
-fn trouble(stack: &StackOutcome) -> String {
+/// What went wrong in a stack, or in all stacks of its group.
+fn trouble(stack: &StackOutcome, group: Option<&ErrorGroup<'_>>) -> String {
     let (tone, title) = match stack.result {
         StackResult::Failed => ("CAUTION", "failed; what was done is recorded"),
         StackResult::Stopped => ("WARNING", "was stopped before anything of it was touched"),
         _ => ("NOTE", "was skipped: a stack it depends on failed"),
     };
-    let mut text = format!("> [!{tone}]\n> {} {title}\n", escape::code(stack.id.as_str()));
+    let names = match group {
+        Some(group) => group.names(escape::code),
+        None => escape::code(stack.id.as_str()),
+    };
+    let mut text = format!("> [!{tone}]\n> {names} {title}\n");
     if let Some(error) = &stack.error {
-        let lines: Vec<String> = escape::lines(&error.message)
+        let message = group.map_or_else(|| error.message.clone(), ErrorGroup::message);
+        let lines: Vec<String> = escape::lines(&message)
             .take(8)
             .map(|l| l.chars().take(400).collect())
             .collect();
