@@ -14,6 +14,7 @@ use tempfile::TempDir;
 use crate::{
     ROUNDS, objects,
     page::Measured,
+    processor,
     support::{cluster::Cluster, process::Konverge, stack::id},
 };
 
@@ -74,6 +75,7 @@ impl<'c> Command<'c> {
 
     fn run(&self, arguments: &[&str]) -> Measured {
         let before = self.cluster.audit().len();
+        let (own, servers) = (processor::of_children(), processor::of_servers(self.cluster));
         let running = Konverge::new(arguments)
             .arg_all([
                 "--quiet",
@@ -94,6 +96,8 @@ impl<'c> Command<'c> {
             took: outcome.elapsed,
             requests: (self.cluster.audit().len() - before) as u64,
             memory: peak.load(Ordering::Relaxed),
+            own: processor::of_children().saturating_sub(own),
+            servers: processor::of_servers(self.cluster).saturating_sub(servers),
         }
     }
 }

@@ -11,6 +11,7 @@ mod support;
 mod command;
 mod others;
 mod page;
+mod processor;
 mod scheduler;
 
 use std::{sync::Arc, time::Duration, time::Instant};
@@ -87,12 +88,13 @@ fn lists(count: usize) -> u64 {
 }
 
 async fn measure(size: usize, page: &mut Page) {
-    let (mut bare, mut writing) = (Duration::MAX, Measured::NOTHING);
+    let (mut bare, mut both, mut writing) = (Duration::MAX, Duration::MAX, Measured::NOTHING);
     let mut whole = [Measured::NOTHING, Measured::NOTHING];
     let mut last = None;
     for width in WIDTHS {
         // A server that holds more is a slower one: each starts with an empty one.
         bare = bare.min(others::creates(&Cluster::start(), size, width).await);
+        both = both.min(others::asks_and_creates(&Cluster::start(), size, width).await);
         for (shape, whole) in SHAPES.into_iter().zip(&mut whole) {
             let cluster = Cluster::start();
             let wanted = shape.objects(&cluster, size).await;
@@ -115,9 +117,19 @@ async fn measure(size: usize, page: &mut Page) {
             let kubectl = others::kubectl_apply(&cluster, &wanted);
             page.faster(what, size, whole, "`kubectl apply --server-side`", kubectl);
             if shape == Namespace::There {
-                page.bound(size, kubectl, bare);
+                page.bound(size, Some(kubectl), bare, both);
             }
+        } else if shape == Namespace::There {
+            page.bound(size, None, bare, both);
         }
+        page.longer(
+            what,
+            size,
+            whole,
+            "a bare client's dry runs and creates of the same objects",
+            both,
+        );
+        page.processor(what, size, whole);
         page.longer(
             what,
             size,
@@ -190,6 +202,7 @@ async fn nothing_changed(cluster: &Cluster, size: usize, page: &mut Page) {
         diff,
     );
     page.memory("peak memory of that preview", size, unchanged.memory);
+    page.processor("nothing changed, the whole command", size, &unchanged);
 }
 
 /// Plans everything as new and carries it out; what the carrying out takes.
@@ -213,7 +226,7 @@ async fn write(
     Measured {
         took,
         requests: kubernetes.requests() - before,
-        memory: 0,
+        ..Measured::NOTHING
     }
 }
 
@@ -236,7 +249,7 @@ async fn best(
         best = best.best(Measured {
             took,
             requests: kubernetes.requests() - before,
-            memory: 0,
+            ..Measured::NOTHING
         });
     }
     best

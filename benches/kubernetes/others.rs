@@ -18,16 +18,31 @@ use crate::{
 
 /// Server-side apply of new objects by a bare client, so many at once.
 pub async fn creates(cluster: &Cluster, size: usize, width: usize) -> Duration {
-    let client = cluster.client().await;
     let ns = cluster.namespace("bare").await;
     let all = objects(&ns, size);
     let started = Instant::now();
+    send_all(cluster, &all, width, "").await;
+    started.elapsed()
+}
+
+/// What a first apply asks of the server and no more: each object's dry run, and then each object's write.
+pub async fn asks_and_creates(cluster: &Cluster, size: usize, width: usize) -> Duration {
+    let ns = cluster.namespace("both").await;
+    let all = objects(&ns, size);
+    let started = Instant::now();
+    send_all(cluster, &all, width, "&dryRun=All").await;
+    send_all(cluster, &all, width, "").await;
+    started.elapsed()
+}
+
+async fn send_all(cluster: &Cluster, all: &[Value], width: usize, query: &str) {
+    let client = cluster.client().await;
     stream::iter(all)
         .for_each_concurrent(width, |object| {
             let client = client.clone();
             async move {
-                let path = support::objects::path(&object, true);
-                let request = Request::patch(format!("{path}?fieldManager=bare"))
+                let path = support::objects::path(object, true);
+                let request = Request::patch(format!("{path}?fieldManager=bare{query}"))
                     .header("content-type", "application/apply-patch+yaml")
                     .body(object.to_string().into_bytes())
                     .unwrap();
@@ -35,7 +50,6 @@ pub async fn creates(cluster: &Cluster, size: usize, width: usize) -> Duration {
             }
         })
         .await;
-    started.elapsed()
 }
 
 /// The LISTs of a namespace, all kinds at once, the answers only looked through for the next page.
