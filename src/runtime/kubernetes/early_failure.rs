@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::{health::Weight, runtime::Options};
+use super::health::Weight;
 
 /// Measures how long a failure lasts that waiting does not remove.
 pub(super) struct EarlyFailure {
@@ -13,10 +13,10 @@ pub(super) struct EarlyFailure {
 }
 
 impl EarlyFailure {
-    /// For the wait for one object.
-    pub fn new(options: &Options) -> Self {
+    /// For the wait for one object, which may be blocked for so long.
+    pub fn new(allowed: Duration) -> Self {
         Self {
-            allowed: options.fail_early_after,
+            allowed,
             blocked_since: None,
         }
     }
@@ -46,11 +46,7 @@ mod tests {
 
     #[test]
     fn what_waiting_does_not_remove_may_last_as_long_as_the_options_say() {
-        let options = Options {
-            fail_early_after: Duration::from_secs(30),
-            ..Options::default()
-        };
-        let mut failure = EarlyFailure::new(&options);
+        let mut failure = EarlyFailure::new(Duration::from_secs(30));
         let start = Instant::now();
         let at = |seconds: u64| start + Duration::from_secs(seconds);
         assert!(!failure.is_due(Weight::Blocked, at(0)));
@@ -67,7 +63,7 @@ mod tests {
 
     #[test]
     fn a_final_failure_ends_the_wait_at_once_and_a_passing_one_never() {
-        let mut failure = EarlyFailure::new(&Options::default());
+        let mut failure = EarlyFailure::new(Duration::from_secs(30));
         let start = Instant::now();
         assert!(failure.is_due(Weight::Final, start));
         let late = start + Duration::from_secs(86_400);

@@ -84,7 +84,7 @@ pub(super) async fn until_ready(
     let mut looked = Instant::now();
     let mut related = related_fetch::known_related(of);
     let mut looked_around = Instant::now();
-    let mut early_failure = EarlyFailure::new(&runtime.options);
+    let mut early_failure = EarlyFailure::new(runtime.options.fail_early_after);
     loop {
         if looked_around.elapsed() >= LOOK_AROUND {
             related = related_fetch::fetch_related(&subject.cluster, of, &object).await;

@@ -104,7 +104,7 @@ async fn state_comment_and_status_are_true_after_a_cancelled_apply() {
         ("HOOK_KEY", "signing-key".to_owned()),
     ];
     let (tip, outcome) = merged_and_cancelled(&mut stage, 7, "1", |_| {}).await;
-    let unheard = "a notification was not delivered: the run was asked to stop";
+    let unheard = "a notification was not delivered: no answer came, and the run was asked to stop";
     assert!(outcome.stderr.contains(unheard), "{}", outcome.stderr);
     let apply = |stage: &Stage, tip: &str| stage.status(tip, "konverge/apply");
     assert_eq!(apply(&stage, &tip).as_deref(), Some("failure"));
