@@ -188,6 +188,21 @@ impl Fault {
     }
 }
 
+impl Fault {
+    /// A kill in the first moments of the work, before Terraform's first report is stored.
+    fn early(random: &Random) -> Self {
+        Self {
+            after_first: true,
+            wait: random.millis(60),
+            away: None,
+            killed: Some(random.millis(60)),
+        }
+    }
+}
+
+/// Histories that begin with an early kill.
+const EARLY: [u64; 2] = [1, 2];
+
 /// Seeds that found something once are kept here.
 const SEEDS: [u64; 6] = [1, 2, 3, 5, 20_260_101, 20_261_122];
 
@@ -198,11 +213,14 @@ pub async fn kills_and_outages_at_random_moments(binary: PathBuf) {
     };
     for seed in seeds {
         println!("KONVERGE_SEED={seed}");
-        one_history(&binary, seed).await;
+        one_history(&binary, seed, Fault::random).await;
+    }
+    for seed in EARLY {
+        one_history(&binary, seed, Fault::early).await;
     }
 }
 
-async fn one_history(binary: &std::path::Path, seed: u64) {
+async fn one_history(binary: &std::path::Path, seed: u64, fault: fn(&Random) -> Fault) {
     let random = Random::new(seed);
     let gate = Gate::before(Minio::shared().endpoint()).await;
     let place = Place::behind(binary, Minio::shared(), &gate, "6s");
@@ -214,7 +232,7 @@ async fn one_history(binary: &std::path::Path, seed: u64) {
         wanted.push(place.trace(pair[1], json!({}), after));
     }
     place.want(&wanted);
-    let fault = Fault::random(&random);
+    let fault = fault(&random);
     println!("{fault:?}");
     let run = place.run("apply").arg("--yes").start();
     let started = Instant::now();
