@@ -22,13 +22,15 @@ pub enum Claim {
         /// Group, kind, namespace (`default` if there is none) and name.
         key: [String; 4],
     },
-    /// An object of a Terraform provider: one that a resource imports, or one that is recorded with its id.
+    /// An existing object that a Terraform resource imports.
     Import {
         /// The resource type, such as `aws_vpc`.
         kind: String,
         /// The id at the provider, such as `vpc-0a1b`.
         id: String,
     },
+    /// An object that a Terraform resource made or imported, by the keyed hash of its type and id.
+    ObjectHash { hash: String },
 }
 
 impl Claim {
@@ -56,19 +58,20 @@ impl Claim {
 
     /// The claim by the id that an object got at its Terraform provider. Two accounts may use the same id for
     /// different objects.
-    pub fn of_object_id(recorded: &Recorded) -> Option<Self> {
-        (recorded.runtime == RuntimeKind::Terraform).then_some(())?;
-        Some(Self::Import {
-            kind: terraform_kind(&recorded.id, &recorded.extensions)?.to_owned(),
-            id: recorded.object_id.clone()?,
-        })
+    pub fn of_object(recorded: &Recorded) -> Option<Self> {
+        let hash = recorded.object_hash.clone()?;
+        Some(Self::ObjectHash { hash })
+    }
+
+    /// What is hashed of an object of a Terraform provider.
+    pub fn hashed_text(kind: &str, id: &str) -> String {
+        format!("{kind}\n{id}")
     }
 
     /// All claims of a resource in a state.
     pub fn all_of_recorded(recorded: &Recorded) -> impl Iterator<Item = Self> {
         let own = Self::of_recorded(recorded);
-        let by_id = Self::of_object_id(recorded).filter(|by_id| Some(by_id) != own.as_ref());
-        own.into_iter().chain(by_id)
+        own.into_iter().chain(Self::of_object(recorded))
     }
 
     fn new(
@@ -115,6 +118,7 @@ impl Claim {
                 .chain(key.iter().map(String::as_str))
                 .collect::<Vec<_>>(),
             Self::Import { kind, id } => vec![kind.as_str(), id.as_str()],
+            Self::ObjectHash { hash } => vec![hash.as_str()],
         };
         for part in parts {
             builder.part(part.as_bytes());

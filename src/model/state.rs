@@ -158,10 +158,10 @@ pub struct Recorded {
     /// As in the Spec.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub extensions: Map<String, Value>,
-    /// The id that the object has at its provider, if it is known and no secret. `None` for Kubernetes, where
-    /// the attributes identify the object.
+    /// The keyed hash of the type and the id that the object has at its Terraform provider, once it is known:
+    /// an id may be a secret. `None` for Kubernetes, where the attributes identify the object.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub object_id: Option<String>,
+    pub object_hash: Option<String>,
     /// What the runtime needs to find and verify the object. Never a secret in clear text.
     #[serde(default, skip_serializing_if = "RuntimeRecord::is_none")]
     pub private: RuntimeRecord,

@@ -128,9 +128,23 @@ impl OtherStacks for Planner {
             return Ok(None);
         };
         let is_it = |recorded: &Recorded| Outside::of_recorded(recorded).as_ref() == Some(&claim);
-        let has_its_id = |recorded: &Recorded| Outside::of_object_id(recorded).as_ref() == Some(&claim);
+        // What it imports by its id, as the state of whoever made it has it.
+        let object = match &claim {
+            Outside::Import { kind, id } => {
+                let hash = self.secrets().hash(Outside::hashed_text(kind, id).as_bytes());
+                Some(Outside::ObjectHash { hash })
+            }
+            Outside::Object { .. } | Outside::ObjectHash { .. } => None,
+        };
+        let is_object = |recorded: &Recorded| object.is_some() && Outside::of_object(recorded) == object;
         let mut same_id = None;
-        for other in self.holders().await?.get(&claim.mark()).into_iter().flatten() {
+        let marks = [Some(&claim), object.as_ref()]
+            .into_iter()
+            .flatten()
+            .map(Outside::mark);
+        let holders = self.holders().await?;
+        let holders: BTreeSet<_> = marks.filter_map(|mark| holders.get(&mark)).flatten().collect();
+        for other in holders {
             let shared = claim.is_definition() && stack.is_beside(other.as_str());
             if other == stack || shared {
                 continue;
@@ -140,7 +154,7 @@ impl OtherStacks for Planner {
             if resources.iter().any(is_it) {
                 return Ok(Some(RecordedBy::Owner(other.clone())));
             }
-            if resources.iter().any(has_its_id) {
+            if resources.iter().any(is_object) {
                 same_id.get_or_insert_with(|| RecordedBy::SameId(other.clone()));
             }
         }

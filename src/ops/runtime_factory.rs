@@ -105,20 +105,6 @@ pub(super) async fn parts(
         });
     }
     let options = Options {
-        conflicts: match config.apply.conflicts {
-            config::ConflictsConfig::Restore => Conflicts::Restore,
-            config::ConflictsConfig::Stop => Conflicts::Stop,
-            config::ConflictsConfig::Take => Conflicts::Take,
-            config::ConflictsConfig::Leave => Conflicts::Leave,
-        },
-        ready_timeout: config
-            .apply
-            .ready_timeout
-            .map_or(Options::default().ready_timeout, config::Span::duration),
-        fail_early_after: config
-            .apply
-            .fail_early_after
-            .map_or(Options::default().fail_early_after, config::Span::duration),
         wait: setup.wait,
         checkout: checkout.clone(),
         rules: match setup.files {
@@ -130,6 +116,7 @@ pub(super) async fn parts(
             let notes = Arc::clone(&run.notes);
             RunNotes::new(move |text| notes.note(text))
         },
+        ..configured_options(config)
     };
     let kubernetes = Kubernetes::connect(clusters, options, secrets.clone()).await;
     let mut terraform = TerraformOptions::new(secrets.clone());
@@ -220,4 +207,59 @@ fn access(
         credentials,
         requests,
     })
+}
+
+/// How an apply treats the objects of a cluster, as the configuration says.
+fn configured_options(config: &Config) -> Options {
+    let apply = &config.apply;
+    let defaults = Options::default();
+    Options {
+        conflicts: match apply.conflicts {
+            config::ConflictsConfig::Restore => Conflicts::Restore,
+            config::ConflictsConfig::Stop => Conflicts::Stop,
+            config::ConflictsConfig::Take => Conflicts::Take,
+            config::ConflictsConfig::Leave => Conflicts::Leave,
+        },
+        ready_timeout: apply
+            .ready_timeout
+            .map_or(defaults.ready_timeout, config::Span::duration),
+        fail_early_after: apply
+            .fail_early_after
+            .map_or(defaults.fail_early_after, config::Span::duration),
+        ..defaults
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn an_apply_waits_as_long_as_the_configuration_says() {
+        let waits = |text: &str| {
+            let options = configured_options(&Config::parse(text).unwrap());
+            (options.conflicts, options.ready_timeout, options.fail_early_after)
+        };
+        let given = "version: 1\napply: {conflicts: leave, ready_timeout: 7m, fail_early_after: 45s}\n";
+        assert_eq!(
+            waits(given),
+            (
+                Conflicts::Leave,
+                Duration::from_secs(420),
+                Duration::from_secs(45)
+            )
+        );
+        let defaults = Options::default();
+        assert_eq!(
+            waits("version: 1\n"),
+            (
+                Conflicts::Restore,
+                defaults.ready_timeout,
+                defaults.fail_early_after
+            )
+        );
+    }
 }

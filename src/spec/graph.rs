@@ -385,7 +385,7 @@ mod tests {
             attributes: Map::new().into(),
             depends_on: on.iter().map(|id| id.parse().unwrap()).collect(),
             extensions: Map::new(),
-            object_id: None,
+            object_hash: None,
             private: crate::model::state::RuntimeRecord::default(),
         };
         let graph = ResourceGraph::from_state(&[

@@ -102,7 +102,7 @@ mod tests {
             attributes: json!({"word": word}).as_object().unwrap().clone().into(),
             depends_on: Vec::new(),
             extensions: serde_json::Map::new(),
-            object_id: None,
+            object_hash: None,
             private: crate::model::state::RuntimeRecord::default(),
         }
     }

@@ -113,7 +113,7 @@ fn resource(value: &Value) -> Result<Recorded, NotKusion> {
             .filter_map(|id| id.as_str()?.parse().ok())
             .collect(),
         extensions: map("extensions"),
-        object_id: None,
+        object_hash: None,
         private: RuntimeRecord::default(),
         id,
     })

@@ -101,6 +101,13 @@ pub async fn doctor(memory: &StateBackend, repair: bool) -> Result<Vec<StateFind
             );
         }
     }
+    if let Some(more @ 1..) = owners.uncertain.checked_sub(NAMED) {
+        note(
+            "objects",
+            true,
+            format!("{more} more have a type and an id that another stack records"),
+        );
+    }
     let differing = differing_entries(&memory.states.read_all().await?, &rebuilt);
     if differing.is_empty() {
         note(
@@ -125,20 +132,28 @@ pub async fn doctor(memory: &StateBackend, repair: bool) -> Result<Vec<StateFind
     Ok(findings)
 }
 
+/// How many objects are named that may be the same as another stack's.
+const NAMED: usize = 20;
+
 /// Which stack records what, to find what two stacks record.
 #[derive(Default)]
-struct Owners(HashMap<Claim, (StackId, ResourceId)>);
+struct Owners {
+    by_claim: HashMap<Claim, (StackId, ResourceId)>,
+    /// How many objects may be the same as another stack's.
+    uncertain: usize,
+}
 
 impl Owners {
     /// Adds what a stack records. Returns what another stack records too, and whether it certainly is the same.
     fn add(&mut self, stack: &StackId, state: &Versioned) -> Vec<(bool, String)> {
         let mut found = Vec::new();
         for recorded in &state.state.resources {
-            for claim in Claim::all_of_recorded(recorded) {
+            // The last one says most of an object.
+            if let Some(claim) = Claim::all_of_recorded(recorded).last() {
                 // Two accounts may have the same id for different objects.
                 let is_certain = matches!(claim, Claim::Object { .. });
                 let is_definition = claim.is_definition();
-                let (other, id) = match self.0.entry(claim) {
+                let (other, id) = match self.by_claim.entry(claim) {
                     Entry::Vacant(entry) => {
                         entry.insert((stack.clone(), recorded.id.clone()));
                         continue;
@@ -146,6 +161,10 @@ impl Owners {
                     Entry::Occupied(entry) => entry.get().clone(),
                 };
                 if other == *stack || (is_definition && stack.is_beside(other.as_str())) {
+                    continue;
+                }
+                self.uncertain += usize::from(!is_certain);
+                if !is_certain && self.uncertain > NAMED {
                     continue;
                 }
                 let what = match is_certain {

@@ -4,7 +4,7 @@ use serde_json::{Map, Value};
 
 use super::saved_plan::{self, at, mask_below, members};
 use crate::{
-    model::masked_value,
+    model::{claim::Claim, masked_value},
     secrets::{Secrets, mask_terraform, named_texts},
 };
 
@@ -96,13 +96,10 @@ pub(super) fn secret_texts(object: &Value, sensitive: &Value) -> Vec<String> {
     texts
 }
 
-/// The id of an object at its provider. `None` if it is unknown, or if the provider or its text is secret.
-pub(super) fn object_id(object: &Value, sensitive: &Value, secrets: &Secrets) -> Option<String> {
-    const LONGEST: usize = 512;
-    let id = object.get("id")?.as_str()?;
-    let is_plain = !id.is_empty() && id.len() <= LONGEST && secrets.mask(id) == id;
-    let is_secret = *mask_below(sensitive, "id") == Value::Bool(true);
-    (is_plain && !is_secret).then(|| id.to_owned())
+/// The keyed hash of an object's type and its id at its provider. `None` if the id is unknown.
+pub(super) fn object_hash(kind: &str, object: &Value, secrets: &Secrets) -> Option<String> {
+    let id = object.get("id")?.as_str().filter(|id| !id.is_empty())?;
+    Some(secrets.hash(Claim::hashed_text(kind, id).as_bytes()))
 }
 
 fn gather(value: &Value, sensitive: &Value, texts: &mut Vec<String>) {

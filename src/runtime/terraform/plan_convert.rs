@@ -237,7 +237,8 @@ impl Segment<'_> {
             attributes: masked(masking::attributes(attributes, sensitive, self.secrets)).into(),
             depends_on: Vec::new(),
             extensions: masked(extensions),
-            object_id: change.and_then(|c| masking::object_id(&c.change.after, sensitive, self.secrets)),
+            object_hash: change
+                .and_then(|c| masking::object_hash(&subject.address.kind, &c.change.after, self.secrets)),
             private: RuntimeRecord::default(),
         }
     }

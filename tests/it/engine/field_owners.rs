@@ -183,7 +183,7 @@ async fn after_an_import_every_field_is_ours_and_what_left_the_spec_goes() {
         attributes: std::sync::Arc::new(kusions.as_object().unwrap().clone()),
         depends_on: Vec::new(),
         extensions: Map::new(),
-        object_id: None,
+        object_hash: None,
         private: konverge::model::state::RuntimeRecord::default(),
     };
     stack.state.put(recorded);

@@ -44,7 +44,7 @@ fn recorded(name: &str) -> Recorded {
             .into(),
         depends_on: Vec::new(),
         extensions: serde_json::Map::new(),
-        object_id: None,
+        object_hash: None,
         private: konverge::model::state::RuntimeRecord::encode(&serde_json::json!({"uid": name})),
     }
 }

@@ -127,7 +127,7 @@ fn recorded(name: &str) -> Recorded {
         attributes: std::sync::Arc::default(),
         depends_on: Vec::new(),
         extensions: serde_json::Map::new(),
-        object_id: None,
+        object_hash: None,
         private: konverge::model::state::RuntimeRecord::default(),
     }
 }

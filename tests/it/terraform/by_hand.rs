@@ -191,10 +191,16 @@ pub async fn a_second_adopter_is_told(binary: PathBuf) {
         .run()
         .expect(0)
         .json();
-    let id = state["state"]["resources"][0]["objectId"]
+    assert!(
+        state["state"]["resources"][0]["objectHash"].is_string(),
+        "{state}"
+    );
+    let id = place.book().await["resources"]["terraform:builtin:terraform_data:one"]["entry"]["instances"][0]
+        ["attributes"]["id"]
         .as_str()
-        .unwrap_or_else(|| panic!("{state}"))
+        .unwrap()
         .to_owned();
+    assert!(!state.to_string().contains(&id), "an id may be a secret: {state}");
 
     let mut second = Place::data("two", json!("x"), &[]);
     second["extensions"] = json!({"kusionstack.io/import-id": id});

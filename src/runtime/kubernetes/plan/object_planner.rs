@@ -289,7 +289,7 @@ pub(in crate::runtime::kubernetes) fn record(
         attributes: Arc::new(mask_object(secrets, &attributes).into_owned()),
         depends_on: Vec::new(),
         extensions: desired.extensions.clone(),
-        object_id: None,
+        object_hash: None,
         private: RuntimeRecord::encode(&record),
     };
     if let Some(live) = live {

@@ -126,8 +126,8 @@ impl Application<'_> {
         }
         let mut recorded = ready.recorded.clone().filter(|_| ready.action != Action::Forget);
         if let (Some(recorded), Some(live)) = (&mut recorded, &live) {
-            let id = masking::object_id(live, &ready.sensitive, &self.runtime.options.secrets);
-            recorded.object_id = id.filter(|id| !sensitive.contains(id));
+            let (kind, secrets) = (&ready.subject.address.kind, &self.runtime.options.secrets);
+            recorded.object_hash = masking::object_hash(kind, live, secrets);
         }
         AppliedResource {
             id: ready.subject.id().clone(),
