@@ -2,7 +2,7 @@
 //!
 //! It always says what went wrong, where (if there is a place), why (its causes) and what to do next (hints).
 
-use std::fmt;
+use std::{error::Error, fmt, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 
@@ -96,7 +96,28 @@ pub struct UserError {
     pub hints: Vec<String>,
     /// The errors one by one, if the message holds several.
     pub causes: Vec<Cause>,
+    /// The error of the room, for decisions: a decision never rests on a text.
+    pub(crate) source: RoomError,
 }
+
+/// The typed error that a [`UserError`] was made of. It may hold what is not masked: it is never printed, and two
+/// errors are the same if they say the same.
+#[derive(Clone, Default)]
+pub(crate) struct RoomError(Option<Arc<dyn Error + Send + Sync>>);
+
+impl fmt::Debug for RoomError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("..")
+    }
+}
+
+impl PartialEq for RoomError {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl Eq for RoomError {}
 
 /// One of several errors that one message holds.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -116,7 +137,20 @@ impl UserError {
             location: None,
             hints: Vec::new(),
             causes: Vec::new(),
+            source: RoomError::default(),
         }
+    }
+
+    /// Keeps the error of the room that this one was made of.
+    #[must_use]
+    pub fn caused_by(mut self, error: impl Error + Send + Sync + 'static) -> Self {
+        self.source = RoomError(Some(Arc::new(error)));
+        self
+    }
+
+    /// The error of the room, if it is of this type.
+    pub fn room_error<E: Error + 'static>(&self) -> Option<&E> {
+        self.source.0.as_deref()?.downcast_ref()
     }
 
     /// Adds a hint.
@@ -167,7 +201,7 @@ impl fmt::Display for UserError {
     }
 }
 
-impl std::error::Error for UserError {}
+impl Error for UserError {}
 
 /// The value of `error` in JSON output.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -213,4 +247,25 @@ pub fn chain(error: &(dyn std::error::Error + 'static)) -> String {
         text.push_str(" (install the package `ca-certificates`, or name a bundle in SSL_CERT_FILE)");
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_error_of_a_room_is_kept_for_decisions_and_never_printed() {
+        let kept =
+            |error: std::num::ParseIntError| UserError::new(ErrorKind::Usage, "no number").caused_by(error);
+        let failure = kept("hunter2".parse::<u8>().expect_err("no number"))
+            .hint("give one")
+            .context("x");
+        assert!(failure.room_error::<std::num::ParseIntError>().is_some());
+        assert!(failure.room_error::<fmt::Error>().is_none());
+        assert!(!format!("{failure:?} {failure}").contains("InvalidDigit"));
+        assert_eq!(
+            failure,
+            UserError::new(ErrorKind::Usage, "x: no number").hint("give one")
+        );
+    }
 }

@@ -7,6 +7,7 @@
 //! ```
 
 pub mod affected;
+pub mod atomic_file;
 pub mod checkout;
 pub mod cli;
 pub mod config;

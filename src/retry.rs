@@ -4,6 +4,7 @@
 
 use std::{future::Future, time::Duration};
 
+use http::{HeaderMap, header};
 use tokio::time::Instant;
 
 /// What an error means for the next attempt.
@@ -15,6 +16,12 @@ pub enum RetryDecision {
     Retry,
     /// The server said when to retry (`retry-after`).
     RetryAfter(Duration),
+}
+
+/// How long a server asks to wait (`retry-after` in seconds).
+pub fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+    let seconds = headers.get(header::RETRY_AFTER)?.to_str().ok()?;
+    seconds.trim().parse().ok().map(Duration::from_secs)
 }
 
 /// The number and timing of retries.
@@ -87,6 +94,15 @@ fn jitter(wait: Duration) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_wait_is_read_in_seconds_only() {
+        for (said, wait) in [("7", Some(7)), (" 7 ", Some(7)), ("soon", None), ("-1", None)] {
+            let headers = HeaderMap::from_iter([(header::RETRY_AFTER, said.parse().expect("a header"))]);
+            assert_eq!(retry_after(&headers), wait.map(Duration::from_secs), "{said}");
+        }
+        assert_eq!(retry_after(&HeaderMap::new()), None);
+    }
     use std::cell::Cell;
 
     fn quick() -> RetryPolicy {

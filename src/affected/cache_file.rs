@@ -1,13 +1,12 @@
-//! Cache files. They are written to a temporary file and renamed, so that no reader sees a partial file and
-//! the last of two writers wins. A checksum is verified when they are read.
+//! Cache files. A checksum is verified when they are read.
 
 use std::{
-    io::{ErrorKind, Write},
+    io::ErrorKind,
     path::Path,
     time::{Duration, SystemTime},
 };
 
-use crate::model::Digest;
+use crate::{atomic_file, model::Digest};
 
 /// The maximum size in bytes; a larger file is not ours.
 const MAX_SIZE: u64 = 1 << 30;
@@ -25,15 +24,7 @@ pub(super) fn read(path: &Path, header: &[u8]) -> Option<Vec<u8>> {
 
 /// Writes header, body and checksum.
 pub(super) fn write(path: &Path, header: &[u8], body: &[u8]) -> std::io::Result<()> {
-    let Some(folder) = path.parent() else {
-        return Ok(());
-    };
-    std::fs::create_dir_all(folder)?;
-    let bytes = with_checksum(header, body);
-    let mut file = tempfile::NamedTempFile::new_in(folder)?;
-    file.write_all(&bytes)?;
-    file.persist(path).map_err(|error| error.error)?;
-    Ok(())
+    atomic_file::write(path, &with_checksum(header, body))
 }
 
 /// The number of cache files in a folder, and their total size in bytes.

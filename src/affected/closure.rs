@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{AffectedError, Analysis, data_files, resolve::ImportTarget, shared_reads};
+use super::{AffectedError, Analysis, data_files, resolve::ResolvedImport, shared_reads};
 use crate::{
     konfig::FileTreeView,
     model::{
@@ -68,7 +68,7 @@ fn compute(analysis: &Analysis, stack: usize) -> Result<Closure, AffectedError> 
                 .iter()
                 .flat_map(|(readable, _)| data_files(tree, readable)),
         );
-        if let ImportTarget::Package(folder) | ImportTarget::EntryFolder(folder) = &node.place {
+        if let ResolvedImport::Package(folder) | ResolvedImport::EntryFolder(folder) = &node.place {
             folders.insert(folder.clone());
             // A folder named like a file breaks the load; it must do so in the worker's folder too.
             let named_like_files = tree.children(folder).into_iter();

@@ -6,7 +6,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use super::{Analysis, graph::NodeId, resolve::ImportTarget, shared_reads};
+use super::{Analysis, graph::NodeId, resolve::ResolvedImport, shared_reads};
 use crate::{
     konfig::Changes,
     model::{
@@ -401,14 +401,14 @@ impl<'a> Side<'a> {
             add(InputKind::Import, link, None);
         }
         let mut is_broken = false;
-        if let ImportTarget::Package(folder) | ImportTarget::EntryFolder(folder) = &node.place {
+        if let ResolvedImport::Package(folder) | ResolvedImport::EntryFolder(folder) = &node.place {
             for path in changed.odd.iter().filter(|path| is_broken_child(path, folder)) {
                 add(InputKind::Import, path, None);
                 is_broken = true;
             }
         }
         // A folder that was added or removed hides or uncovers a file of the same name, whatever it contains.
-        if let ImportTarget::Package(folder) = &node.place
+        if let ResolvedImport::Package(folder) = &node.place
             && self.new[id]
             && !is_broken
             && let Some(path) = changed.paths_below(folder).next()

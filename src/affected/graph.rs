@@ -7,7 +7,7 @@ use super::{
     EntryPoint, FileScan, RuntimeReads, ScanCache,
     core_compat::CoreRules,
     data_files,
-    resolve::{ImportContext, ImportTarget, resolve},
+    resolve::{ImportContext, ResolvedImport, resolve},
 };
 use crate::{
     konfig::FileTreeView,
@@ -23,7 +23,7 @@ pub(super) type NodeId = usize;
 /// A package or file, loaded in a context.
 #[derive(Debug, Clone)]
 pub(super) struct PackageNode {
-    pub(super) place: ImportTarget,
+    pub(super) place: ResolvedImport,
     pub(super) context: usize,
     /// The `.k` files, in the order in which they are loaded.
     pub(super) files: Vec<NodeFile>,
@@ -50,7 +50,7 @@ pub(super) struct NodeFile {
 pub(super) struct ImportGraph {
     pub(super) nodes: Vec<PackageNode>,
     pub(super) contexts: Vec<ImportContext>,
-    by_key: HashMap<(usize, ImportTarget), NodeId>,
+    by_key: HashMap<(usize, ResolvedImport), NodeId>,
     by_context: HashMap<ImportContext, usize>,
 }
 
@@ -100,7 +100,7 @@ impl ImportGraph {
     }
 
     /// The node of a target; added if it is new. The caller then calls [`ImportGraph::complete`].
-    pub(super) fn node(&mut self, context: &ImportContext, place: ImportTarget) -> NodeId {
+    pub(super) fn node(&mut self, context: &ImportContext, place: ResolvedImport) -> NodeId {
         let context = self.context(context);
         self.node_in(context, place)
     }
@@ -114,7 +114,7 @@ impl ImportGraph {
         self.contexts.len() - 1
     }
 
-    pub(super) fn node_in(&mut self, context: usize, place: ImportTarget) -> NodeId {
+    pub(super) fn node_in(&mut self, context: usize, place: ResolvedImport) -> NodeId {
         let next = self.nodes.len();
         let id = *self.by_key.entry((context, place.clone())).or_insert(next);
         if id == next {
@@ -136,7 +136,7 @@ impl ImportGraph {
     pub(super) fn counterpart(
         &self,
         context: &ImportContext,
-        place: &ImportTarget,
+        place: &ResolvedImport,
         there: NodeId,
     ) -> Option<NodeId> {
         if let Some(node) = self.nodes.get(there)
@@ -207,14 +207,14 @@ impl ImportGraph {
         let node = &mut self.nodes[id];
         let mut digest = DigestBuilder::new("konverge node 1");
         match &node.place {
-            ImportTarget::File(path) => {
+            ResolvedImport::File(path) => {
                 digest.part(b"file");
                 if let Some((path, entry)) = tree.file(path) {
                     node.files.push(NodeFile::new(path, entry.blob));
                 }
             }
-            ImportTarget::Package(folder) | ImportTarget::EntryFolder(folder) => {
-                let hidden_too = matches!(node.place, ImportTarget::EntryFolder(_));
+            ResolvedImport::Package(folder) | ResolvedImport::EntryFolder(folder) => {
+                let hidden_too = matches!(node.place, ResolvedImport::EntryFolder(_));
                 digest.part(if hidden_too { b"entries" } else { b"package" });
                 let folder = folder.clone();
                 for (name, entry) in tree.children(&folder) {
@@ -320,7 +320,7 @@ impl ImportGraph {
     }
 
     /// The context and target of a node.
-    pub(super) fn key(&self, id: NodeId) -> (&ImportContext, &ImportTarget) {
+    pub(super) fn key(&self, id: NodeId) -> (&ImportContext, &ResolvedImport) {
         let node = &self.nodes[id];
         (&self.contexts[node.context], &node.place)
     }

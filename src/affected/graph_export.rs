@@ -8,7 +8,7 @@ use std::{
 
 use serde::Serialize;
 
-use super::{Analysis, graph::NodeId, resolve::ImportTarget, shared_reads};
+use super::{Analysis, graph::NodeId, resolve::ResolvedImport, shared_reads};
 use crate::model::{RepoPath, affected::InputKind, text::is_hidden};
 
 /// The graph. The JSON has `"version":1`.
@@ -77,7 +77,7 @@ impl Analysis {
             .flat_map(|inputs| inputs.entries.iter().copied());
         for id in self.graph.reachable(entries) {
             let loaded = &self.graph.nodes[id];
-            if !matches!(loaded.place, ImportTarget::File(_)) {
+            if !matches!(loaded.place, ResolvedImport::File(_)) {
                 for file in &loaded.files {
                     edges.insert((self.export_node(id), node(&file.path, NodeKind::File)));
                 }
@@ -96,8 +96,10 @@ impl Analysis {
 
     fn export_node(&self, id: NodeId) -> ExportNode {
         match &self.graph.nodes[id].place {
-            ImportTarget::File(path) => node(path, NodeKind::File),
-            ImportTarget::Package(path) | ImportTarget::EntryFolder(path) => node(path, NodeKind::Package),
+            ResolvedImport::File(path) => node(path, NodeKind::File),
+            ResolvedImport::Package(path) | ResolvedImport::EntryFolder(path) => {
+                node(path, NodeKind::Package)
+            }
         }
     }
 }

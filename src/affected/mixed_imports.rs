@@ -4,7 +4,7 @@
 
 use std::collections::HashSet;
 
-use super::{AffectedError, Analysis, resolve::ImportTarget};
+use super::{AffectedError, Analysis, resolve::ResolvedImport};
 use crate::model::{RepoPath, stack::Stack};
 
 /// A file that is imported by itself in a program that also imports its package.
@@ -28,14 +28,14 @@ impl Analysis {
         let nodes = &self.graph.nodes;
         let reached = self.graph.reachable(entries.iter().copied());
         let package = |id: &usize| match &nodes[*id].place {
-            ImportTarget::Package(folder) => Some(folder),
+            ResolvedImport::Package(folder) => Some(folder),
             _ => None,
         };
         let packages: HashSet<&RepoPath> = reached.iter().filter_map(package).collect();
         let mut found = Vec::new();
         for node in reached.iter().map(|id| &nodes[*id]) {
             for (to, by) in &node.edges {
-                let ImportTarget::File(file) = &nodes[*to].place else {
+                let ResolvedImport::File(file) = &nodes[*to].place else {
                     continue;
                 };
                 if let Some(package) = file.parent().filter(|folder| packages.contains(folder)) {

@@ -17,7 +17,7 @@ pub(super) struct ImportContext {
 
 /// What is loaded: real paths, with links resolved.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(super) enum ImportTarget {
+pub(super) enum ResolvedImport {
     /// A file given as an entry, or imported as a module.
     File(RepoPath),
     /// An imported folder: its `.k` files without tests and without a leading `_`.
@@ -30,7 +30,7 @@ pub(super) enum ImportTarget {
 #[derive(Debug, Default)]
 pub(super) struct Resolution {
     /// What is loaded, each with the context of its own imports (`None`: the importing file's).
-    pub(super) loads: Vec<(Option<ImportContext>, ImportTarget)>,
+    pub(super) loads: Vec<(Option<ImportContext>, ResolvedImport)>,
     /// The links on the path.
     pub(super) links: Vec<RepoPath>,
     /// True if nothing was found: an added file may change that.
@@ -91,7 +91,9 @@ fn resolve_path(
     if tree.is_folder(&candidate) {
         if let Some(real) = tree.resolve(&candidate) {
             resolution.links.extend(real.links);
-            resolution.loads.push((context, ImportTarget::Package(real.path)));
+            resolution
+                .loads
+                .push((context, ResolvedImport::Package(real.path)));
         }
         return;
     }
@@ -107,6 +109,6 @@ fn resolve_path(
                 .map(|resolved| resolved.links)
                 .unwrap_or_default(),
         );
-        resolution.loads.push((context, ImportTarget::File(real)));
+        resolution.loads.push((context, ResolvedImport::File(real)));
     }
 }

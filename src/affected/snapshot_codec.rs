@@ -7,7 +7,7 @@ use super::{
     EntryPoint, FileScan, RuntimeReads, Snapshot,
     codec::{ByteReader, ByteWriter, Encode, encode_choice, encode_fields},
     graph::{ImportGraph, NodeFile, PackageNode},
-    resolve::{ImportContext, ImportTarget},
+    resolve::{ImportContext, ResolvedImport},
     stack_inputs::StackInputs,
 };
 use crate::{
@@ -175,7 +175,7 @@ impl Encode for EntryPackage {
     }
 }
 
-impl Encode for ImportTarget {
+impl Encode for ResolvedImport {
     fn put(&self, out: &mut ByteWriter) {
         let (kind, path): (u8, _) = match self {
             Self::File(path) => (0, path),

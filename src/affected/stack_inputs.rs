@@ -5,7 +5,7 @@ use std::{collections::HashSet, sync::Arc};
 use super::{
     core_compat::CoreRules,
     graph::{ImportGraph, NodeId},
-    resolve::{ImportContext, ImportTarget},
+    resolve::{ImportContext, ResolvedImport},
 };
 use crate::{
     konfig::FileTreeView,
@@ -108,8 +108,8 @@ impl StackInputs {
             }
             let real = resolved.map_or_else(|| entry.path.clone(), |resolved| resolved.path);
             let (folder, place) = match tree.file(&real) {
-                Some((file, _)) => (file.parent().unwrap_or_default(), ImportTarget::File(file)),
-                None => (real.clone(), ImportTarget::EntryFolder(real)),
+                Some((file, _)) => (file.parent().unwrap_or_default(), ResolvedImport::File(file)),
+                None => (real.clone(), ResolvedImport::EntryFolder(real)),
             };
             let root = match &entry.package {
                 EntryPackage::Root(root) => Some(root.clone()),

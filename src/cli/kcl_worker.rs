@@ -8,13 +8,13 @@ use crate::ops::toolchains;
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// The sandbox settings, as JSON
-    walls: String,
+    sandbox: String,
 }
 
 /// Runs the command. On success the process becomes another program, and this never returns.
 pub fn run(args: &Args) -> ExitCode {
     let mut stderr = std::io::stderr().lock();
-    let error = toolchains::become_worker(&args.walls, &mut stderr);
+    let error = toolchains::become_worker(&args.sandbox, &mut stderr);
     // The pool reads this and reports it.
     let _ = std::io::Write::write_all(&mut stderr, format!("error: {error}\n").as_bytes());
     ExitCode::FAILURE

@@ -1,63 +1,35 @@
 //! The claims of other stacks on a plan's objects. Nothing is deleted that another stack claims, and nothing
 //! is taken over that its owner still records.
 
-use std::collections::HashMap;
-
-use async_trait::async_trait;
-
 use crate::{
     error::{ErrorKind, UserError},
     model::{StackId, claim::IMPORT_ID, plan::Action, spec::RuntimeKind},
     runtime::{Item, PlannedResource},
 };
 
-/// Answers questions about the other stacks.
-#[async_trait]
-pub trait OtherStacks: Send + Sync {
-    /// Which other stack wants what this stack is about to delete.
-    async fn claim(&self, stack: &StackId, item: &Item) -> Result<OwnerClaim, UserError>;
-
-    /// Which other stack records what this stack is about to create or to adopt.
-    async fn recorded_by(&self, stack: &StackId, item: &Item) -> Result<Option<RecordedBy>, UserError> {
-        let _ = (stack, item);
-        Ok(None)
-    }
-
-    /// The objects that their owner no longer manages.
-    async fn released_by(&self, owner: &StackId) -> Result<ReleasedObjects, UserError>;
+/// A question about the other stacks: who else has a claim on an object that a plan is about to touch.
+#[derive(Debug, Clone)]
+pub struct ClaimQuestion<'a> {
+    pub item: &'a Item,
+    /// What the plan is about to do with the object.
+    pub about: ClaimedObject,
 }
 
-/// Another stack records the object that this stack is about to create or to adopt.
+/// What a plan is about to do with an object that another stack may claim.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum RecordedBy {
-    /// It certainly is the same object.
-    Owner(StackId),
-    /// An object of the same type has the same id at its Terraform provider. In another account that is another
-    /// object.
-    SameId(StackId),
+pub enum ClaimedObject {
+    /// It deletes the object: which other stack wants it?
+    Deleted,
+    /// It creates or adopts the object: which other stack records it, and has not released it?
+    Created,
+    /// It takes the object over from the stack that the object names as its owner: has that stack released it?
+    TakenFrom(StackId),
 }
 
-/// Says for each object of an owner whether the owner released it.
-pub struct ReleasedObjects(Box<Told>);
-
-type Told = dyn Fn(&Item) -> Result<bool, UserError> + Send + Sync;
-
-impl ReleasedObjects {
-    /// Nothing is released.
-    pub fn none() -> Self {
-        Self::from_fn(|_| Ok(false))
-    }
-
-    /// Uses a function that returns true for a released object.
-    pub fn from_fn(tells: impl Fn(&Item) -> Result<bool, UserError> + Send + Sync + 'static) -> Self {
-        Self(Box::new(tells))
-    }
-}
-
-/// The claim of another stack on an object.
+/// The answer: the claim of another stack on the object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum OwnerClaim {
-    /// No other stack claims the object.
+    /// No other stack claims the object, or its owner released it.
     Nobody,
     /// This stack claims the object.
     By(StackId),
@@ -67,115 +39,94 @@ pub enum OwnerClaim {
     Unclear(StackId),
     /// Unknown as well, but a person confirmed that this stack does not claim the object.
     Waived(StackId),
+    /// An object of the same type has the same id at its Terraform provider. In another account that is another
+    /// object.
+    SameId(StackId),
 }
 
-/// For a stack without other stacks: nobody claims or releases anything.
-pub struct NoOtherStacks;
+/// The question that the plan of a resource raises, if any.
+pub(super) fn question(planned: &PlannedResource) -> Option<ClaimQuestion<'_>> {
+    let about = match (&planned.foreign, planned.public.action) {
+        // An owner without an identity is no stack: nobody can release the object.
+        (Some(foreign), _) => ClaimedObject::TakenFrom(foreign.owner.parse().ok()?),
+        (None, Action::Create | Action::Adopt) => ClaimedObject::Created,
+        (None, Action::Delete) => ClaimedObject::Deleted,
+        (None, _) => return None,
+    };
+    Some(ClaimQuestion {
+        item: &planned.item,
+        about,
+    })
+}
 
-#[async_trait]
-impl OtherStacks for NoOtherStacks {
-    async fn claim(&self, _: &StackId, _: &Item) -> Result<OwnerClaim, UserError> {
-        Ok(OwnerClaim::Nobody)
-    }
-
-    async fn released_by(&self, _: &StackId) -> Result<ReleasedObjects, UserError> {
-        Ok(ReleasedObjects::none())
+/// Adjusts the plan of one resource to the claim of another stack. `None` if nothing was asked.
+pub(super) fn resolve_claim(
+    stack: &StackId,
+    planned: PlannedResource,
+    claim: Option<OwnerClaim>,
+) -> Result<PlannedResource, UserError> {
+    match (&planned.foreign, planned.public.action) {
+        (Some(_), _) => taken_over(planned, claim),
+        (None, Action::Create | Action::Adopt) => not_recorded_elsewhere(planned, claim),
+        (None, Action::Delete) => let_go(stack, planned, claim.unwrap_or(OwnerClaim::Nobody)),
+        (None, _) => Ok(planned),
     }
 }
 
-/// The questions of one plan to the other stacks: each owner is asked once, however many objects it had.
-pub(super) struct OwnershipLookup<'a> {
-    stack: &'a StackId,
-    neighbours: &'a dyn OtherStacks,
-    owners: HashMap<StackId, ReleasedObjects>,
+fn taken_over(mut planned: PlannedResource, claim: Option<OwnerClaim>) -> Result<PlannedResource, UserError> {
+    let Some(foreign) = &planned.foreign else {
+        return Ok(planned);
+    };
+    if claim != Some(OwnerClaim::Nobody) {
+        return Err(foreign.refusal.clone());
+    }
+    let note = format!("it moves here from stack `{}`", foreign.owner);
+    planned.public.notes.push(note);
+    Ok(planned)
 }
 
-impl<'a> OwnershipLookup<'a> {
-    pub fn of(stack: &'a StackId, neighbours: &'a dyn OtherStacks) -> Self {
-        Self {
-            stack,
-            neighbours,
-            owners: HashMap::new(),
-        }
-    }
-
-    /// Adjusts the plan of one resource to the claims of the other stacks.
-    pub async fn resolve_claims(&mut self, planned: PlannedResource) -> Result<PlannedResource, UserError> {
-        match (&planned.foreign, planned.public.action) {
-            (Some(_), _) => self.taken_over(planned).await,
-            (None, Action::Create | Action::Adopt) => self.not_recorded_elsewhere(planned).await,
-            (None, Action::Delete) => let_go(self.neighbours, self.stack, planned).await,
-            (None, _) => Ok(planned),
-        }
-    }
-
-    async fn taken_over(&mut self, mut planned: PlannedResource) -> Result<PlannedResource, UserError> {
-        let Some(foreign) = &planned.foreign else {
-            return Ok(planned);
-        };
-        let released = match foreign.owner.parse::<StackId>() {
-            Ok(owner) => self.is_released(owner, &planned.item).await?,
-            Err(_) => false,
-        };
-        if !released {
-            return Err(foreign.refusal.clone());
-        }
-        let note = format!("it moves here from stack `{}`", foreign.owner);
-        planned.public.notes.push(note);
-        Ok(planned)
-    }
-
-    async fn not_recorded_elsewhere(
-        &mut self,
-        mut planned: PlannedResource,
-    ) -> Result<PlannedResource, UserError> {
-        let other = match self.neighbours.recorded_by(self.stack, &planned.item).await? {
-            None => return Ok(planned),
-            Some(RecordedBy::Owner(other)) => other,
-            Some(RecordedBy::SameId(other)) => {
-                planned.public.notes.push(format!(
-                    "stack `{other}` records an object of this type with the same id: if it is the same object, take it \
-                     out of one of the two stacks (`konverge state forget {other}` touches nothing outside)"
-                ));
-                return Ok(planned);
-            }
-        };
-        let is_object = planned.public.runtime == RuntimeKind::Kubernetes;
-        if is_object && self.is_released(other.clone(), &planned.item).await? {
+fn not_recorded_elsewhere(
+    mut planned: PlannedResource,
+    claim: Option<OwnerClaim>,
+) -> Result<PlannedResource, UserError> {
+    let other = match claim {
+        None | Some(OwnerClaim::Nobody) => return Ok(planned),
+        Some(OwnerClaim::SameId(other)) => {
+            planned.public.notes.push(format!(
+                "stack `{other}` records an object of this type with the same id: if it is the same object, take it \
+                 out of one of the two stacks (`konverge state forget {other}` touches nothing outside)"
+            ));
             return Ok(planned);
         }
-        let what = match is_object {
-            true => format!("stack `{other}` records the same object, and has not let go of it"),
-            false => format!("stack `{other}` has taken over the same object (`{IMPORT_ID}`)"),
-        };
-        Err(UserError::new(ErrorKind::Policy, what)
-            .hint(format!("only one stack can own an object: take it out of this one or of `{other}`"))
-            .hint(format!(
-                "if `{other}` is to give it up: `konverge state forget {other} '{}'` forgets it there, nothing outside is touched",
-                planned.item.id
-            )))
-    }
-
-    async fn is_released(&mut self, owner: StackId, item: &Item) -> Result<bool, UserError> {
-        if !self.owners.contains_key(&owner) {
-            let released = self.neighbours.released_by(&owner).await?;
-            self.owners.insert(owner.clone(), released);
-        }
-        self.owners
-            .get(&owner)
-            .map_or(Ok(false), |ReleasedObjects(tells)| tells(item))
-    }
+        Some(
+            OwnerClaim::By(other)
+            | OwnerClaim::SharedWith(other)
+            | OwnerClaim::Unclear(other)
+            | OwnerClaim::Waived(other),
+        ) => other,
+    };
+    let is_object = planned.public.runtime == RuntimeKind::Kubernetes;
+    let what = match is_object {
+        true => format!("stack `{other}` records the same object, and has not let go of it"),
+        false => format!("stack `{other}` has taken over the same object (`{IMPORT_ID}`)"),
+    };
+    Err(UserError::new(ErrorKind::Policy, what)
+        .hint(format!("only one stack can own an object: take it out of this one or of `{other}`"))
+        .hint(format!(
+            "if `{other}` is to give it up: `konverge state forget {other} '{}'` forgets it there, nothing outside is touched",
+            planned.item.id
+        )))
 }
 
-async fn let_go(
-    neighbours: &dyn OtherStacks,
+fn let_go(
     stack: &StackId,
     mut planned: PlannedResource,
+    claim: OwnerClaim,
 ) -> Result<PlannedResource, UserError> {
     let refused = |what: String| UserError::new(ErrorKind::Policy, what);
-    match (neighbours.claim(stack, &planned.item).await?, planned.protected.take()) {
+    match (claim, planned.protected.take()) {
         (OwnerClaim::Nobody, Some(refusal)) => Err(refusal),
-        (OwnerClaim::Unclear(other), Some(refusal)) => Err(refusal.hint(format!(
+        (OwnerClaim::Unclear(other) | OwnerClaim::SameId(other), Some(refusal)) => Err(refusal.hint(format!(
             "if it is to move to stack `{other}`, fix that first: `konverge build {other}` says why its Spec cannot be compiled"
         ))),
         (OwnerClaim::Nobody, None) => Ok(planned),
@@ -211,7 +162,7 @@ async fn let_go(
             Ok(planned)
         }
         (OwnerClaim::Waived(_), Some(refusal)) => Err(refusal),
-        (OwnerClaim::Unclear(other), None) if planned.public.data_loss => Err(refused(format!(
+        (OwnerClaim::Unclear(other) | OwnerClaim::SameId(other), None) if planned.public.data_loss => Err(refused(format!(
             "it would be deleted with its data, and it cannot be seen whether it moves to stack `{other}`, whose Spec can \
              not be compiled"
         ))
@@ -220,7 +171,7 @@ async fn let_go(
             "if `{other}` certainly does not want it: `konverge apply {stack} --without {other}`; in CI start the workflow \
              by hand with `approve: without={other}`"
         ))),
-        (OwnerClaim::Unclear(other), None) => {
+        (OwnerClaim::Unclear(other) | OwnerClaim::SameId(other), None) => {
             planned.public.notes.push(format!(
                 "whether stack `{other}` wants it cannot be seen: its Spec cannot be compiled"
             ));
@@ -236,27 +187,11 @@ fn stays(stack: &StackId, planned: PlannedResource, note: String) -> PlannedReso
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
-    use std::sync::atomic::{AtomicUsize, Ordering};
-
     use super::*;
     use crate::{
         model::plan::ResourcePlan,
         runtime::{Foreign, Needs},
     };
-
-    struct Says(OwnerClaim, bool);
-
-    #[async_trait]
-    impl OtherStacks for Says {
-        async fn claim(&self, _: &StackId, _: &Item) -> Result<OwnerClaim, UserError> {
-            Ok(self.0.clone())
-        }
-
-        async fn released_by(&self, _: &StackId) -> Result<ReleasedObjects, UserError> {
-            let released = self.1;
-            Ok(ReleasedObjects::from_fn(move |_| Ok(released)))
-        }
-    }
 
     fn planned(kind: RuntimeKind, action: Action, data_loss: bool, owner: Option<&str>) -> PlannedResource {
         let stack = "shop/dev".parse().unwrap();
@@ -278,47 +213,36 @@ mod tests {
         planned
     }
 
-    async fn asked(
-        planned: PlannedResource,
-        claim: OwnerClaim,
-        released: bool,
-    ) -> Result<PlannedResource, UserError> {
-        let (stack, says) = ("shop/dev".parse().unwrap(), Says(claim, released));
-        OwnershipLookup::of(&stack, &says).resolve_claims(planned).await
+    fn asked(planned: PlannedResource, claim: OwnerClaim) -> Result<PlannedResource, UserError> {
+        let claim = question(&planned).map(|_| claim);
+        resolve_claim(&"shop/dev".parse().unwrap(), planned, claim)
     }
 
-    #[tokio::test]
-    async fn what_another_stack_claims_is_not_deleted() {
+    #[test]
+    fn what_another_stack_claims_is_not_deleted() {
         let other: StackId = "shop/prod".parse().unwrap();
         let delete = |kind, data_loss| planned(kind, Action::Delete, data_loss, None);
         let kubernetes = RuntimeKind::Kubernetes;
-        let moved = asked(delete(kubernetes, true), OwnerClaim::By(other.clone()), false).await;
+        let moved = asked(delete(kubernetes, true), OwnerClaim::By(other.clone()));
         let moved = moved.unwrap().public;
         assert_eq!((moved.action, moved.data_loss), (Action::Forget, false));
         assert!(
             moved.notes[0].contains("it moves to stack `shop/prod`"),
             "{moved:?}"
         );
-        let shared = asked(
-            delete(kubernetes, false),
-            OwnerClaim::SharedWith(other.clone()),
-            false,
-        )
-        .await;
+        let shared = asked(delete(kubernetes, false), OwnerClaim::SharedWith(other.clone()));
         let shared = shared.unwrap().public;
         assert_eq!(
             (shared.action, shared.notes[0].as_str()),
             (Action::Forget, "it stays: stack `shop/prod` has it too")
         );
-        let deleted = asked(delete(kubernetes, true), OwnerClaim::Nobody, false).await;
+        let deleted = asked(delete(kubernetes, true), OwnerClaim::Nobody);
         assert_eq!(deleted.unwrap().public.action, Action::Delete);
 
         let terraform = asked(
             delete(RuntimeKind::Terraform, false),
             OwnerClaim::By(other.clone()),
-            false,
-        )
-        .await;
+        );
         let refusal = terraform.unwrap_err();
         assert_eq!(refusal.kind, ErrorKind::Policy);
         assert!(
@@ -328,75 +252,64 @@ mod tests {
 
         // The claims cannot be determined: what can be recreated is deleted, data is not.
         let unclear = OwnerClaim::Unclear(other);
-        let small = asked(delete(kubernetes, false), unclear.clone(), false).await;
+        let small = asked(delete(kubernetes, false), unclear.clone());
         let small = small.unwrap().public;
         assert_eq!((small.action, small.notes.len()), (Action::Delete, 1));
-        let data = asked(delete(kubernetes, true), unclear, false).await;
+        let data = asked(delete(kubernetes, true), unclear);
         let refusal = data.unwrap_err();
         assert!(refusal.hints[0].contains("konverge build shop/prod"));
         assert!(refusal.hints[1].contains("konverge apply shop/dev --without shop/prod"));
         let waived = OwnerClaim::Waived("shop/prod".parse().unwrap());
-        let data = asked(delete(kubernetes, true), waived, false)
-            .await
-            .unwrap()
-            .public;
+        let data = asked(delete(kubernetes, true), waived).unwrap().public;
         assert_eq!((data.action, data.notes.len()), (Action::Delete, 1));
     }
 
-    struct Counts(AtomicUsize);
-
-    #[async_trait]
-    impl OtherStacks for Counts {
-        async fn claim(&self, _: &StackId, _: &Item) -> Result<OwnerClaim, UserError> {
-            Ok(OwnerClaim::Nobody)
-        }
-
-        async fn released_by(&self, _: &StackId) -> Result<ReleasedObjects, UserError> {
-            self.0.fetch_add(1, Ordering::Relaxed);
-            Ok(ReleasedObjects::from_fn(|_| Ok(true)))
-        }
-    }
-
-    #[tokio::test]
-    async fn an_owner_is_asked_once_for_all_that_it_had() {
-        let (stack, counts) = ("shop/dev".parse().unwrap(), Counts(AtomicUsize::new(0)));
-        let mut around = OwnershipLookup::of(&stack, &counts);
-        for owner in ["shop/old", "shop/old", "shop/older", "shop/old"] {
-            let adopt = planned(RuntimeKind::Kubernetes, Action::Adopt, false, Some(owner));
-            around.resolve_claims(adopt).await.unwrap();
-        }
-        assert_eq!(counts.0.into_inner(), 2);
-    }
-
-    #[tokio::test]
-    async fn what_is_protected_may_move_and_nothing_else() {
+    #[test]
+    fn what_is_protected_may_move_and_nothing_else() {
         let other: StackId = "shop/prod".parse().unwrap();
         let protected = |claim| {
             let mut delete = planned(RuntimeKind::Kubernetes, Action::Delete, true, None);
             delete.protected = Some(UserError::new(ErrorKind::Policy, "it is protected"));
-            asked(delete, claim, false)
+            asked(delete, claim)
         };
-        let moved = protected(OwnerClaim::By(other.clone())).await.unwrap().public;
+        let moved = protected(OwnerClaim::By(other.clone())).unwrap().public;
         assert_eq!(moved.action, Action::Forget);
-        let refused = protected(OwnerClaim::Nobody).await.unwrap_err();
+        let refused = protected(OwnerClaim::Nobody).unwrap_err();
         assert_eq!(
             (refused.message.as_str(), refused.hints.len()),
             ("it is protected", 0)
         );
-        let refused = protected(OwnerClaim::Unclear(other)).await.unwrap_err();
+        let refused = protected(OwnerClaim::Unclear(other)).unwrap_err();
         assert!(
             refused.message == "it is protected" && refused.hints[0].contains("konverge build shop/prod")
         );
     }
 
-    #[tokio::test]
-    async fn what_its_owner_has_not_let_go_of_is_not_taken() {
+    #[test]
+    fn what_its_owner_has_not_let_go_of_is_not_taken() {
         let adopt = |owner| planned(RuntimeKind::Kubernetes, Action::Adopt, false, Some(owner));
-        let taken = asked(adopt("shop/old"), OwnerClaim::Nobody, true).await;
+        let taken = asked(adopt("shop/old"), OwnerClaim::Nobody);
         assert!(taken.unwrap().public.notes[0].contains("from stack `shop/old`"));
-        for (owner, released) in [("shop/old", false), ("no identity", true)] {
-            let refused = asked(adopt(owner), OwnerClaim::Nobody, released).await;
+        let kept = OwnerClaim::By("shop/old".parse().unwrap());
+        for (owner, claim) in [("shop/old", kept), ("no identity", OwnerClaim::Nobody)] {
+            let refused = asked(adopt(owner), claim);
             assert_eq!(refused.unwrap_err().message, "it belongs to another");
         }
+    }
+
+    #[test]
+    fn what_another_stack_records_is_not_created() {
+        let create = |kind| planned(kind, Action::Create, false, None);
+        for (kind, says) in [
+            (RuntimeKind::Kubernetes, "records the same object"),
+            (RuntimeKind::Terraform, "has taken over the same object"),
+        ] {
+            let refused = asked(create(kind), OwnerClaim::By("shop/prod".parse().unwrap()));
+            assert!(refused.unwrap_err().message.contains(says));
+            assert!(asked(create(kind), OwnerClaim::Nobody).is_ok());
+        }
+        let same_id = OwnerClaim::SameId("shop/prod".parse().unwrap());
+        let named = asked(create(RuntimeKind::Terraform), same_id).unwrap().public;
+        assert_eq!((named.action, named.notes.len()), (Action::Create, 1));
     }
 }

@@ -1,7 +1,10 @@
 //! Plans a stack, stage by stage. Each runtime reads the live objects; nothing is written.
+//!
+//! Before a resource is created, deleted or taken over, the claims of the other stacks must be known. The engine does
+//! not look them up: the plan stops with its questions ([`PlanStep::Asks`]), and goes on with the answers.
 
 use std::{
-    collections::{BTreeMap, HashMap, HashSet},
+    collections::{BTreeMap, HashMap, HashSet, VecDeque},
     sync::Arc,
 };
 
@@ -11,7 +14,7 @@ use super::{
     RuntimeRegistry,
     engine_plan::EnginePlan,
     interrupted_replacement, normalize,
-    ownership::OwnershipLookup,
+    ownership::{ClaimQuestion, ClaimedObject, OwnerClaim, question, resolve_claim},
     plan_builder,
     plan_failures::PlanFailures,
     plan_nodes::{DraftNode, add_deletes, wanted_drafts},
@@ -29,12 +32,12 @@ use crate::{
     spec::{graph::ResourceGraph, resolve::KnownValue},
 };
 
-/// Plans a stack.
+/// Starts to plan a stack.
 ///
 /// # Errors
 /// The Spec has no valid order, or a runtime cannot be reached. A resource that cannot be planned is in
 /// [`EnginePlan::failures`] instead.
-pub async fn plan(mut request: PlanRequest<'_>) -> Result<EnginePlan, UserError> {
+pub async fn plan(mut request: PlanRequest<'_>) -> Result<PlanStep<'_>, UserError> {
     request.events.event(RunEvent::PlanStarted {
         stack: request.stack.clone(),
         resources: request.spec.resources.len(),
@@ -61,19 +64,31 @@ pub async fn plan(mut request: PlanRequest<'_>) -> Result<EnginePlan, UserError>
         read: Arc::new(read.collect()),
         pending: Arc::default(),
     };
-    let mut planner = PlanBuilder {
+    let builder = PlanBuilder {
         scope,
         runtimes: request.runtimes,
-        targets: &targets,
+        targets,
         planned: drafts.iter().map(|_| None).collect(),
         expected: HashMap::new(),
         carried: PropagatedSecrets::default(),
         failures: PlanFailures::default(),
-        stack: &request.stack,
+        stack: request.stack.clone(),
         begun: &request.state.begun,
-        neighbours: OwnershipLookup::of(&request.stack, request.neighbours),
         secrets: request.secrets,
     };
+    let plan = UnfinishedPlan {
+        segments: segments(&drafts),
+        request,
+        drafts,
+        builder,
+        empties_stack,
+    };
+    plan.go_on().await
+}
+
+/// The parts of a plan in their order: those of one runtime in one stage.
+fn segments(drafts: &[DraftNode]) -> VecDeque<Segment> {
+    let mut segments = VecDeque::new();
     for deleting in [false, true] {
         let last = drafts
             .iter()
@@ -89,56 +104,184 @@ pub async fn plan(mut request: PlanRequest<'_>) -> Result<EnginePlan, UserError>
                     })
                     .collect();
                 if !members.is_empty() {
-                    planner.plan_segment(kind, &mut drafts, &members).await?;
+                    segments.push_back(Segment { kind, members });
                 }
             }
         }
     }
-    let PlanBuilder {
-        mut scope,
-        planned,
-        failures,
-        ..
-    } = planner;
-    // During the apply all earlier stages are finished.
-    scope.pending = Arc::default();
-    Ok(plan_builder::assemble(
-        request,
-        scope,
-        targets,
-        (drafts, planned),
-        failures,
-        empties_stack,
+    segments
+}
+
+/// The resources of one runtime in one stage.
+struct Segment {
+    kind: RuntimeKind,
+    members: Vec<usize>,
+}
+
+/// The index of a draft, and the runtime's result.
+type SegmentAnswer = (usize, Result<PlannedResource, UserError>);
+
+/// Where a plan is: it is done, or it has to know the claims of other stacks before it goes on.
+pub enum PlanStep<'a> {
+    Asks(Box<AskingPlan<'a>>),
+    Done(Box<EnginePlan>),
+}
+
+/// A plan that waits for the claims of other stacks.
+pub struct AskingPlan<'a> {
+    plan: UnfinishedPlan<'a>,
+    /// The planned segment, with the results of the runtime.
+    segment: Segment,
+    answers: Vec<SegmentAnswer>,
+}
+
+struct UnfinishedPlan<'a> {
+    request: PlanRequest<'a>,
+    segments: VecDeque<Segment>,
+    drafts: Vec<DraftNode>,
+    builder: PlanBuilder<'a>,
+    empties_stack: bool,
+}
+
+impl<'a> PlanStep<'a> {
+    /// Ends the plan of a stack without other stacks: nobody claims anything, and nobody releases anything.
+    ///
+    /// # Errors
+    /// As [`plan`].
+    pub async fn without_other_stacks(self) -> Result<EnginePlan, UserError> {
+        let mut step = self;
+        loop {
+            step = match step {
+                Self::Done(plan) => return Ok(*plan),
+                Self::Asks(asking) => {
+                    let claims = asking
+                        .questions()
+                        .into_iter()
+                        .map(|question| match question.about {
+                            ClaimedObject::TakenFrom(owner) => Ok(OwnerClaim::By(owner)),
+                            ClaimedObject::Created | ClaimedObject::Deleted => Ok(OwnerClaim::Nobody),
+                        });
+                    let claims = claims.collect();
+                    asking.answer(claims).await?
+                }
+            };
+        }
+    }
+}
+
+impl<'a> AskingPlan<'a> {
+    /// What has to be known of the other stacks.
+    pub fn questions(&self) -> Vec<ClaimQuestion<'_>> {
+        questions(&self.answers).collect()
+    }
+
+    /// Goes on with the answers, in the order of the questions. An error fails the resource; a question without an
+    /// answer counts as failed.
+    ///
+    /// # Errors
+    /// As [`plan`].
+    pub async fn answer(
+        self: Box<Self>,
+        claims: Vec<Result<OwnerClaim, UserError>>,
+    ) -> Result<PlanStep<'a>, UserError> {
+        let Self {
+            mut plan,
+            segment,
+            answers,
+        } = *self;
+        let mut claims = claims.into_iter();
+        let (builder, drafts) = (&mut plan.builder, &plan.drafts);
+        for (member, answer) in answers {
+            let answer = answer.and_then(|planned| {
+                let claim = match question(&planned) {
+                    Some(_) => Some(claims.next().unwrap_or_else(no_answer)?),
+                    None => None,
+                };
+                resolve_claim(&builder.stack, planned, claim)
+            });
+            builder.settle(&drafts[member], member, answer);
+        }
+        builder.end_segment(drafts, &segment.members);
+        plan.go_on().await
+    }
+}
+
+fn questions(answers: &[SegmentAnswer]) -> impl Iterator<Item = ClaimQuestion<'_>> {
+    let planned = answers.iter().filter_map(|(_, answer)| answer.as_ref().ok());
+    planned.filter_map(question)
+}
+
+fn no_answer() -> Result<OwnerClaim, UserError> {
+    Err(UserError::new(
+        ErrorKind::Internal,
+        "the claims of other stacks were not looked up",
     ))
+}
+
+impl<'a> UnfinishedPlan<'a> {
+    /// Plans segments until there is a question, or to the end.
+    async fn go_on(mut self) -> Result<PlanStep<'a>, UserError> {
+        while let Some(segment) = self.segments.pop_front() {
+            let answers = self
+                .builder
+                .plan_segment(segment.kind, &mut self.drafts, &segment.members)
+                .await?;
+            if questions(&answers).next().is_some() {
+                return Ok(PlanStep::Asks(Box::new(AskingPlan {
+                    plan: self,
+                    segment,
+                    answers,
+                })));
+            }
+            for (member, answer) in answers {
+                let answer = answer.and_then(|planned| resolve_claim(&self.builder.stack, planned, None));
+                self.builder.settle(&self.drafts[member], member, answer);
+            }
+            self.builder.end_segment(&self.drafts, &segment.members);
+        }
+        let PlanBuilder {
+            mut scope,
+            planned,
+            failures,
+            targets,
+            ..
+        } = self.builder;
+        // During the apply all earlier stages are finished.
+        scope.pending = Arc::default();
+        Ok(PlanStep::Done(Box::new(plan_builder::assemble(
+            self.request,
+            scope,
+            targets,
+            (self.drafts, planned),
+            failures,
+            self.empties_stack,
+        ))))
+    }
 }
 
 struct PlanBuilder<'a> {
     scope: StackScope,
     runtimes: &'a RuntimeRegistry,
-    targets: &'a Targets,
+    targets: Targets,
     planned: Vec<Option<PlannedResource>>,
     /// The values that references of later stages read, and whether the resource is unchanged.
     expected: HashMap<ResourceId, (Value, bool)>,
     /// The secrets in those values.
     carried: PropagatedSecrets,
     failures: PlanFailures,
-    stack: &'a StackId,
+    stack: StackId,
     begun: &'a BTreeMap<ResourceId, Replacement>,
-    neighbours: OwnershipLookup<'a>,
     secrets: &'a Secrets,
 }
 
 impl PlanBuilder<'_> {
+    /// Lets the runtime plan a segment. Returns its results with the drafts that they are of.
     async fn plan_segment(
         &mut self,
         kind: RuntimeKind,
         drafts: &mut [DraftNode],
         members: &[usize],
-    ) -> Result<(), UserError> {
-        let Some(&first) = members.first() else {
-            return Ok(());
-        };
-        let stage = drafts[first].stage;
+    ) -> Result<Vec<SegmentAnswer>, UserError> {
         let as_one = |&&n: &&usize| drafts[n].granularity == Granularity::Segment;
         let inside = members.iter().filter(as_one);
         let inside: HashSet<_> = inside.map(|&n| drafts[n].item.id.clone()).collect();
@@ -149,7 +292,7 @@ impl PlanBuilder<'_> {
             if let Some(now) = drafts[member].is_now.take() {
                 let note = format!("it is the same object as `{now}`");
                 let (item, kind) = (drafts[member].item.clone(), drafts[member].kind);
-                self.planned[member] = Some(PlannedResource::forgotten(self.stack, item, kind, note));
+                self.planned[member] = Some(PlannedResource::forgotten(&self.stack, item, kind, note));
                 continue;
             }
             if let Some(failed) = held[member].filter(|_| self.needs_what_is_missing(&drafts[member])) {
@@ -169,42 +312,43 @@ impl PlanBuilder<'_> {
             }
         }
         let answers = self.runtimes.get(kind)?.plan(&self.scope, items).await?;
-        for (member, answer) in asked.into_iter().zip(answers) {
-            let id = drafts[member].item.id.clone();
-            let answer = match answer {
-                Ok(planned) => self.neighbours.resolve_claims(planned).await,
-                failed => failed,
-            };
-            match answer {
-                Ok(mut planned) => {
-                    let nothing = PropagatedSecrets::default();
-                    let carried = match drafts[member].references.is_empty() {
-                        true => &nothing,
-                        false => &self.carried,
-                    };
-                    let wanted = drafts[member].wanted.as_ref();
-                    carried.hide(self.stack, &mut planned, wanted, self.secrets);
-                    let mut planned =
-                        interrupted_replacement::as_agreed(self.begun, self.stack, planned, self.secrets);
-                    self.carried.learn(planned.sensitive.clone());
-                    if !self.scope.read.contains(&id) {
-                        (planned.expected, planned.sensitive) = (None, Vec::new());
-                    } else if let Some(expected) = &planned.expected {
-                        let settled = planned.public.action == Action::Unchanged;
-                        self.expected.insert(id, (expected.clone(), settled));
-                    }
-                    self.planned[member] = Some(planned);
-                }
-                Err(failure) => {
-                    self.failures.own.insert(id, failure);
-                }
+        Ok(asked.into_iter().zip(answers).collect())
+    }
+
+    /// Keeps the plan of a resource, or why it has none.
+    fn settle(&mut self, draft: &DraftNode, member: usize, answer: Result<PlannedResource, UserError>) {
+        let id = draft.item.id.clone();
+        let mut planned = match answer {
+            Ok(planned) => planned,
+            Err(failure) => {
+                self.failures.own.insert(id, failure);
+                return;
             }
+        };
+        let nothing = PropagatedSecrets::default();
+        let carried = match draft.references.is_empty() {
+            true => &nothing,
+            false => &self.carried,
+        };
+        carried.hide(&self.stack, &mut planned, draft.wanted.as_ref(), self.secrets);
+        let mut planned = interrupted_replacement::as_agreed(self.begun, &self.stack, planned, self.secrets);
+        self.carried.learn(planned.sensitive.clone());
+        if !self.scope.read.contains(&id) {
+            (planned.expected, planned.sensitive) = (None, Vec::new());
+        } else if let Some(expected) = &planned.expected {
+            let settled = planned.public.action == Action::Unchanged;
+            self.expected.insert(id, (expected.clone(), settled));
         }
-        let comes_later = |draft: &DraftNode| !draft.goes && draft.stage > stage;
+        self.planned[member] = Some(planned);
+    }
+
+    /// Tells later segments what this one creates or changes, if one of them comes in a later stage.
+    fn end_segment(&mut self, drafts: &[DraftNode], members: &[usize]) {
+        let Some(&first) = members.first() else { return };
+        let comes_later = |draft: &DraftNode| !draft.goes && draft.stage > drafts[first].stage;
         if !drafts[first].goes && drafts.iter().any(comes_later) {
             self.add_pending(members);
         }
-        Ok(())
     }
 
     /// Tells later batches what these nodes create or change.

@@ -1,6 +1,6 @@
 //! [`PlanRequest`]: what a plan is made of.
 
-use super::{RuntimeRegistry, ownership::OtherStacks};
+use super::RuntimeRegistry;
 use crate::{
     model::{ClusterName, RepoPath, StackId, event::EventSink, spec::Spec, state::StackState},
     secrets::Secrets,
@@ -20,8 +20,6 @@ pub struct PlanRequest<'a> {
     pub ignore: &'a [String],
     /// The cluster of the stack. The extension `cluster` of a resource takes precedence.
     pub cluster: Option<ClusterName>,
-    /// Answers questions about the other stacks.
-    pub neighbours: &'a dyn OtherStacks,
     /// Receives the progress.
     pub events: &'a dyn EventSink,
     /// Masks the messages of failures.

@@ -6,6 +6,7 @@ use http::{HeaderMap, StatusCode, header};
 use serde_json::Value;
 
 use super::error::GithubError;
+use crate::retry;
 
 /// The wait if GitHub gives no time: at least a minute, as its documentation says.
 const UNSAID: Duration = Duration::from_secs(60);
@@ -60,8 +61,8 @@ fn is_limit(headers: &HeaderMap, message: &str) -> bool {
 
 /// `retry-after`, or else the time until the reset of the limit, or else a minute.
 fn wait(headers: &HeaderMap, now: SystemTime) -> Duration {
-    if let Some(seconds) = number(headers, "retry-after") {
-        return Duration::from_secs(seconds);
+    if let Some(wait) = retry::retry_after(headers) {
+        return wait;
     }
     if number(headers, "x-ratelimit-remaining") == Some(0)
         && let Some(reset) = number(headers, "x-ratelimit-reset")

@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::Compiled;
-use crate::model::Digest;
+use crate::{atomic_file, model::Digest};
 
 /// The first word of every entry; it changes with the format.
 const MAGIC: &str = "konverge-compiled-1";
@@ -139,7 +139,7 @@ impl Cache {
             return;
         }
         if let Some(path) = self.path(key)
-            && let Err(error) = write(&path, entry)
+            && let Err(error) = atomic_file::write(&path, entry)
         {
             tracing::warn!(path = %path.display(), %error, "the compile cache cannot be written");
         }
@@ -204,15 +204,6 @@ fn each(folder: &Path, mut seen: impl FnMut(&Path, &std::fs::Metadata) -> io::Re
             }
         }
     }
-    Ok(())
-}
-
-fn write(path: &Path, entry: &[u8]) -> io::Result<()> {
-    let folder = path.parent().unwrap_or(Path::new("."));
-    std::fs::create_dir_all(folder)?;
-    let mut fresh = tempfile::NamedTempFile::new_in(folder)?;
-    io::Write::write_all(&mut fresh, entry)?;
-    fresh.persist(path).map_err(|error| error.error)?;
     Ok(())
 }
 

@@ -103,6 +103,21 @@ pub enum KclError {
     Answer(String),
 }
 
+impl KclError {
+    /// Returns true if the core cannot be used at all: every compilation fails for the same reason.
+    pub fn is_of_the_core(&self) -> bool {
+        matches!(
+            self,
+            Self::NotInstalled(_)
+                | Self::Interpreter(..)
+                | Self::TooOld { .. }
+                | Self::WrongVersion { .. }
+                | Self::UnknownVersion(_)
+                | Self::NoDataFolder
+        )
+    }
+}
+
 /// The first diagnostic leads; the others follow, one per line.
 fn render(diagnostics: &[KclDiagnostic]) -> String {
     match diagnostics {
@@ -124,7 +139,7 @@ const GET_KCL: &str =
 
 impl From<KclError> for UserError {
     fn from(error: KclError) -> Self {
-        let failure = UserError::new(ErrorKind::Kcl, error.to_string());
+        let failure = UserError::new(ErrorKind::Kcl, error.to_string()).caused_by(error.clone());
         match error {
             KclError::Untrusted(error) => error.into(),
             KclError::NotInstalled(version) => {

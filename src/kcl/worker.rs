@@ -65,12 +65,12 @@ impl Worker {
     pub(super) async fn start(options: &PoolOptions) -> Result<Self, KclError> {
         let failed = |error: std::io::Error| KclError::Start(error.to_string());
         let scratch = Workdir::new().map_err(failed)?;
-        let walls = serde_json::to_string(&walls(options, &scratch))
+        let sandbox = serde_json::to_string(&sandbox_layers(options, &scratch))
             .map_err(|error| KclError::Start(error.to_string()))?;
         let mut command = Command::new(&options.self_exe);
         command
             .arg("__worker")
-            .arg(walls)
+            .arg(sandbox)
             .env_clear()
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -204,7 +204,7 @@ impl WorkerLost {
     }
 }
 
-fn walls(options: &PoolOptions, scratch: &Workdir) -> SandboxLayers {
+fn sandbox_layers(options: &PoolOptions, scratch: &Workdir) -> SandboxLayers {
     let core = &options.core;
     let mut readable = core.readable.clone();
     readable.push(scratch.root().to_owned());

@@ -8,7 +8,7 @@ use sha2::Sha256;
 use super::message::Notification;
 use crate::{
     error::{ErrorKind, UserError, chain},
-    retry::{RetryDecision, RetryPolicy},
+    retry::{self, RetryDecision, RetryPolicy},
     secrets::Secrets,
 };
 
@@ -167,14 +167,11 @@ impl Sender {
         if status.is_success() {
             return Ok(());
         }
-        let wait = response
-            .headers()
-            .get("retry-after")
-            .and_then(|v| v.to_str().ok()?.parse().ok());
+        let wait = retry::retry_after(response.headers());
         Err(NotifyError::Refused {
             name: target.name.clone(),
             status: status.as_u16(),
-            wait: wait.map(Duration::from_secs).filter(|_| status == 429),
+            wait: wait.filter(|_| status == 429),
         })
     }
 }

@@ -8,8 +8,8 @@ use super::{
 };
 use crate::{
     affected::{Analysis, ScanCache},
-    config::Config,
-    error::{ErrorKind, UserError},
+    config::{Config, ConfigError},
+    error::UserError,
     git::{GitCredentials, GitError, Repository},
     konfig::Layout,
     model::{
@@ -173,7 +173,7 @@ fn open_base(
 ) -> Result<OpenRevision, UserError> {
     let at = RevisionSpec::Commit(commit);
     match OpenRevision::open_knowing(known, repository, &at, None) {
-        Err(failure) if failure.kind == ErrorKind::Config => {
+        Err(failure) if failure.room_error::<ConfigError>().is_some() => {
             let files = match head {
                 RevisionSpec::Worktree => repository.worktree()?,
                 RevisionSpec::Commit(commit) => repository.revision(commit)?,

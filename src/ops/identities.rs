@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use tokio::sync::OnceCell;
 
-use super::{Planner, SpecSource, StateBackend};
+use super::StateBackend;
 use crate::{
     error::UserError,
     konfig::Layout,
@@ -17,34 +17,20 @@ use crate::{
 #[derive(Default)]
 pub struct Renamed(OnceCell<BTreeMap<StackId, StackId>>);
 
-impl Planner {
-    /// As [`renamed_stacks`], for the head.
+impl Renamed {
+    /// The recorded identity that a stack of a layout continues, if it differs now.
     ///
     /// # Errors
     /// Errors of the store.
-    pub async fn renamed_stacks(
+    pub async fn earlier(
         &self,
-        known: &IndexedStates,
-    ) -> Result<BTreeMap<StackId, StackId>, UserError> {
-        match (&self.wanted, &self.memory) {
-            (SpecSource::Compiled { head, .. }, Some(memory)) => {
-                renamed_stacks(memory, &head.layout, known).await
-            }
-            _ => Ok(BTreeMap::new()),
-        }
-    }
-
-    /// The recorded identity that a stack of the head continues, if it differs now.
-    ///
-    /// # Errors
-    /// Errors of the store.
-    pub async fn earlier_identity(&self, stack: &StackId) -> Result<Option<StackId>, UserError> {
-        let (SpecSource::Compiled { head, .. }, Some(memory)) = (&self.wanted, &self.memory) else {
-            return Ok(None);
-        };
-        let renamed = self.renamed.0.get_or_try_init(|| async {
-            renamed_stacks(memory, &head.layout, memory.states.known().await?).await
-        });
+        memory: &StateBackend,
+        layout: &Layout,
+        stack: &StackId,
+    ) -> Result<Option<StackId>, UserError> {
+        let renamed = self
+            .0
+            .get_or_try_init(|| async { renamed_stacks(memory, layout, memory.states.known().await?).await });
         Ok(renamed.await?.get(stack).cloned())
     }
 }

@@ -7,12 +7,11 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
-use async_trait::async_trait;
 use tokio::sync::OnceCell;
 
-use super::{OpenRevision, Planner, SpecSource, cluster_selection};
+use super::{OpenRevision, StateBackend, spec_source::SpecSource};
 use crate::{
-    engine::{OtherStacks, OwnerClaim, RecordedBy, ReleasedObjects},
+    engine::{ClaimQuestion, ClaimedObject, OwnerClaim},
     error::UserError,
     model::{
         ClusterName, ResourceId, StackId,
@@ -87,9 +86,79 @@ impl SpecClaims {
     }
 }
 
-#[async_trait]
-impl OtherStacks for Planner {
-    async fn claim(&self, stack: &StackId, item: &Item) -> Result<OwnerClaim, UserError> {
+/// Says for each object of an owner whether the owner released it.
+type ReleasedObjects = Box<dyn Fn(&Item) -> Result<bool, UserError> + Send + Sync>;
+
+/// Answers the questions of one plan about the other stacks. Each owner is looked up once, however many objects it
+/// had.
+pub(super) struct OwnershipLookup<'a> {
+    claims: &'a StackClaims,
+    wanted: &'a SpecSource,
+    memory: Option<&'a StateBackend>,
+    /// The cluster of a stack, as far as it is known.
+    cluster: Box<dyn Fn(&Stack) -> Option<ClusterName> + Send + Sync + 'a>,
+    owners: HashMap<StackId, ReleasedObjects>,
+}
+
+impl<'a> OwnershipLookup<'a> {
+    pub fn new(
+        claims: &'a StackClaims,
+        wanted: &'a SpecSource,
+        memory: Option<&'a StateBackend>,
+        cluster: Box<dyn Fn(&Stack) -> Option<ClusterName> + Send + Sync + 'a>,
+    ) -> Self {
+        Self {
+            claims,
+            wanted,
+            memory,
+            cluster,
+            owners: HashMap::new(),
+        }
+    }
+
+    /// The claims of the other stacks on the objects of a stack's plan, in the order of the questions.
+    pub async fn claims(
+        &mut self,
+        stack: &StackId,
+        questions: Vec<ClaimQuestion<'_>>,
+    ) -> Vec<Result<OwnerClaim, UserError>> {
+        let mut claims = Vec::with_capacity(questions.len());
+        for ClaimQuestion { item, about } in questions {
+            claims.push(match about {
+                ClaimedObject::Deleted => self.wanted_by(stack, item).await,
+                ClaimedObject::Created => self.recorded_by(stack, item).await,
+                ClaimedObject::TakenFrom(owner) => self.kept_by(&owner, item).await,
+            });
+        }
+        claims
+    }
+
+    /// Which other stack records what this stack is about to create or to adopt, and has not released it. What
+    /// Terraform made is not released by itself.
+    async fn recorded_by(&mut self, stack: &StackId, item: &Item) -> Result<OwnerClaim, UserError> {
+        let desired = item.desired.as_ref();
+        let is_object = desired.is_some_and(|desired| desired.runtime == RuntimeKind::Kubernetes);
+        match self.recorder(stack, item).await? {
+            OwnerClaim::By(other) if is_object => self.kept_by(&other, item).await,
+            claim => Ok(claim),
+        }
+    }
+
+    /// The owner, unless it released the object.
+    async fn kept_by(&mut self, owner: &StackId, item: &Item) -> Result<OwnerClaim, UserError> {
+        if !self.owners.contains_key(owner) {
+            let released = self.released_by(owner).await?;
+            self.owners.insert(owner.clone(), released);
+        }
+        let is_released = self.owners.get(owner).map_or(Ok(false), |tells| tells(item))?;
+        Ok(match is_released {
+            true => OwnerClaim::Nobody,
+            false => OwnerClaim::By(owner.clone()),
+        })
+    }
+
+    /// Which other stack wants what this stack is about to delete.
+    async fn wanted_by(&self, stack: &StackId, item: &Item) -> Result<OwnerClaim, UserError> {
         let Some(prior) = &item.prior else {
             return Ok(OwnerClaim::Nobody);
         };
@@ -97,7 +166,12 @@ impl OtherStacks for Planner {
             return Ok(OwnerClaim::SharedWith(other));
         }
         let mut unclear = OwnerClaim::Nobody;
-        for (other, wants) in self.claims().await?.iter().filter(|(other, _)| other != stack) {
+        for (other, wants) in self
+            .pending_claims()
+            .await?
+            .iter()
+            .filter(|(other, _)| other != stack)
+        {
             let Some(wants) = wants else {
                 unclear = match (self.claims.without.contains(other), unclear) {
                     (true, OwnerClaim::Nobody) => OwnerClaim::Waived(other.clone()),
@@ -121,23 +195,24 @@ impl OtherStacks for Planner {
         Ok(unclear)
     }
 
-    async fn recorded_by(&self, stack: &StackId, item: &Item) -> Result<Option<RecordedBy>, UserError> {
+    /// Which other stack records what this stack is about to create or to adopt.
+    async fn recorder(&self, stack: &StackId, item: &Item) -> Result<OwnerClaim, UserError> {
         let desired = item.desired.as_ref();
         let claim = desired.and_then(|desired| Outside::of_resource(desired, item.cluster.as_ref()));
-        let (Some(claim), Some(memory)) = (claim, &self.memory) else {
-            return Ok(None);
+        let (Some(claim), Some(memory)) = (claim, self.memory) else {
+            return Ok(OwnerClaim::Nobody);
         };
         let is_it = |recorded: &Recorded| Outside::of_recorded(recorded).as_ref() == Some(&claim);
         // What it imports by its id, as the state of whoever made it has it.
         let object = match &claim {
             Outside::Import { kind, id } => {
-                let hash = self.secrets().hash(Outside::hashed_text(kind, id).as_bytes());
+                let hash = memory.secrets.hash(Outside::hashed_text(kind, id).as_bytes());
                 Some(Outside::ObjectHash { hash })
             }
             Outside::Object { .. } | Outside::ObjectHash { .. } => None,
         };
         let is_object = |recorded: &Recorded| object.is_some() && Outside::of_object(recorded) == object;
-        let mut same_id = None;
+        let mut same_id = OwnerClaim::Nobody;
         let marks = [Some(&claim), object.as_ref()]
             .into_iter()
             .flatten()
@@ -152,33 +227,34 @@ impl OtherStacks for Planner {
             let state = memory.states.load(other).await?.map(|prior| prior.state);
             let resources = state.map(|state| state.resources).unwrap_or_default();
             if resources.iter().any(is_it) {
-                return Ok(Some(RecordedBy::Owner(other.clone())));
+                return Ok(OwnerClaim::By(other.clone()));
             }
-            if resources.iter().any(is_object) {
-                same_id.get_or_insert_with(|| RecordedBy::SameId(other.clone()));
+            if same_id == OwnerClaim::Nobody && resources.iter().any(is_object) {
+                same_id = OwnerClaim::SameId(other.clone());
             }
         }
         Ok(same_id)
     }
 
+    /// The objects that their owner no longer manages.
     async fn released_by(&self, owner: &StackId) -> Result<ReleasedObjects, UserError> {
-        let (SpecSource::Compiled { head, base, .. }, Some(memory)) = (&self.wanted, &self.memory) else {
-            return Ok(ReleasedObjects::none());
+        let (SpecSource::Compiled { head, base, .. }, Some(memory)) = (self.wanted, self.memory) else {
+            return Ok(nothing_released());
         };
         // An owner that was never recorded here is a stack of another repository.
         let Some(prior) = memory.states.load(owner).await? else {
-            return Ok(ReleasedObjects::none());
+            return Ok(nothing_released());
         };
         // A stack that is missing may be hidden.
         if head.layout.stack(owner).is_none() && !head.layout.identities_certain() {
-            return Ok(ReleasedObjects::none());
+            return Ok(nothing_released());
         }
         let now = self.wants(head, owner).await?;
         let before = match base {
             Some(base) if !prior.state.resources.is_empty() => Some(self.wants(base, owner).await),
             _ => None,
         };
-        Ok(ReleasedObjects::from_fn(move |item| {
+        Ok(Box::new(move |item: &Item| {
             let Some(desired) = &item.desired else {
                 return Ok(false);
             };
@@ -200,27 +276,19 @@ impl OtherStacks for Planner {
             }
         }))
     }
-}
 
-impl Planner {
     /// The claims of a stack at a revision; `None` if the stack does not exist there.
     async fn wants(&self, side: &OpenRevision, stack: &StackId) -> Result<Option<SpecClaims>, UserError> {
-        let (SpecSource::Compiled { compiler, .. }, Some(stack)) = (&self.wanted, side.layout.stack(stack))
+        let (SpecSource::Compiled { compiler, .. }, Some(stack)) = (self.wanted, side.layout.stack(stack))
         else {
             return Ok(None);
         };
         let spec = compiler.spec(side, stack).await?;
-        Ok(Some(SpecClaims::from_spec(&spec, self.cluster(stack).as_ref())))
+        Ok(Some(SpecClaims::from_spec(&spec, (self.cluster)(stack).as_ref())))
     }
 
-    fn cluster(&self, stack: &Stack) -> Option<ClusterName> {
-        cluster_selection::cluster_of(&self.config, stack, &self.given, self.live)
-            .ok()
-            .flatten()
-    }
-
-    async fn claims(&self) -> Result<&[(StackId, Option<SpecClaims>)], UserError> {
-        let (SpecSource::Compiled { compiler, head, .. }, Some(memory)) = (&self.wanted, &self.memory) else {
+    async fn pending_claims(&self) -> Result<&[(StackId, Option<SpecClaims>)], UserError> {
+        let (SpecSource::Compiled { compiler, head, .. }, Some(memory)) = (self.wanted, self.memory) else {
             return Ok(&[]);
         };
         let claims = self.claims.wanted.get_or_try_init(|| async {
@@ -230,7 +298,7 @@ impl Planner {
             let claims = stacks.into_iter().zip(specs).map(|(stack, spec)| {
                 let wants = spec
                     .ok()
-                    .map(|spec| SpecClaims::from_spec(&spec, self.cluster(&stack).as_ref()));
+                    .map(|spec| SpecClaims::from_spec(&spec, (self.cluster)(&stack).as_ref()));
                 (stack.id, wants)
             });
             Ok::<_, UserError>(claims.collect())
@@ -242,7 +310,7 @@ impl Planner {
     async fn holders(&self) -> Result<&HashMap<String, Vec<StackId>>, UserError> {
         let holders = self.claims.holders.get_or_try_init(|| async {
             let mut holders: HashMap<String, Vec<StackId>> = HashMap::new();
-            let Some(memory) = &self.memory else {
+            let Some(memory) = self.memory else {
                 return Ok(holders);
             };
             let entries = memory.states.known().await?.entries.iter();
@@ -259,7 +327,7 @@ impl Planner {
     /// For a CRD: a stack of the same project that has it on the same cluster, by its state, and desires it,
     /// by its Spec. A stack that does not compile may desire everything.
     async fn shares(&self, stack: &StackId, mine: &Recorded) -> Result<Option<StackId>, UserError> {
-        let SpecSource::Compiled { compiler, head, .. } = &self.wanted else {
+        let SpecSource::Compiled { compiler, head, .. } = self.wanted else {
             return Ok(None);
         };
         if object_key(&mine.attributes).1 != "CustomResourceDefinition" {
@@ -277,12 +345,16 @@ impl Planner {
     }
 
     async fn records(&self, stack: &StackId, is: impl Fn(&Recorded) -> bool) -> Result<bool, UserError> {
-        let Some(memory) = &self.memory else {
+        let Some(memory) = self.memory else {
             return Ok(false);
         };
         let prior = memory.states.load(stack).await?;
         Ok(prior.is_some_and(|prior| prior.state.resources.iter().any(is)))
     }
+}
+
+fn nothing_released() -> ReleasedObjects {
+    Box::new(|_| Ok(false))
 }
 
 #[cfg(test)]
@@ -314,5 +386,26 @@ mod tests {
         assert!(
             holds(&west, ("", "ConfigMap", "shop", "far")) && !holds(&east, ("", "ConfigMap", "shop", "far"))
         );
+    }
+    #[tokio::test]
+    async fn an_owner_is_looked_up_once_for_all_that_it_had() {
+        let (claims, wanted) = (StackClaims::default(), SpecSource::File(Spec::default()));
+        let mut lookup = OwnershipLookup::new(&claims, &wanted, None, Box::new(|_| None));
+        let owner: StackId = "shop/old".parse().unwrap();
+        let item = Item {
+            id: "v1:ConfigMap:shop:a".parse().unwrap(),
+            cluster: None,
+            prior: None,
+            desired: None,
+            needs: crate::runtime::Needs::default(),
+        };
+        let kept = lookup.kept_by(&owner, &item).await.unwrap();
+        assert_eq!(
+            kept,
+            OwnerClaim::By(owner.clone()),
+            "nobody can tell that it was released"
+        );
+        lookup.owners.insert(owner.clone(), Box::new(|_| Ok(true)));
+        assert_eq!(lookup.kept_by(&owner, &item).await.unwrap(), OwnerClaim::Nobody);
     }
 }

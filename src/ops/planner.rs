@@ -1,16 +1,19 @@
 //! Plans one target: compares its Spec with the live infrastructure, or with the Spec of the base.
 
+use std::collections::BTreeMap;
+
 use super::{
     OpenRevision, RunContext, StateBackend, Target,
     cluster_selection::{self, GivenCluster, Live},
     compiler::{CompileCounts, Compiler},
-    identities::Renamed,
-    ownership::StackClaims,
+    identities::{self, Renamed},
+    ownership::{OwnershipLookup, StackClaims},
     rescue::Rescue,
+    spec_source::SpecSource,
 };
 use crate::{
     config::Config,
-    engine::{self, EnginePlan, PlanRequest, RuntimeRegistry},
+    engine::{self, EnginePlan, PlanRequest, PlanStep, RuntimeRegistry},
     error::UserError,
     model::{
         Digest, StackId,
@@ -20,6 +23,7 @@ use crate::{
         state::StackState,
     },
     secrets::Secrets,
+    state::IndexedStates,
 };
 
 /// The common input of all plans of a run.
@@ -41,20 +45,6 @@ pub struct Planner {
     pub claims: StackClaims,
     /// The recorded identities that stacks continue, loaded on demand.
     pub renamed: Renamed,
-}
-
-/// The source of Specs.
-pub enum SpecSource {
-    /// Compiled from revisions of a monorepo.
-    Compiled {
-        compiler: Box<Compiler>,
-        /// The head, which has the desired resources.
-        head: Box<OpenRevision>,
-        /// The base, for comparisons without a cluster.
-        base: Option<Box<OpenRevision>>,
-    },
-    /// Read from a file.
-    File(Spec),
 }
 
 /// The plan of a target.
@@ -197,20 +187,71 @@ impl Planner {
             return Ok(TargetPlan::Spec(Box::new(plan)));
         }
         let ignore = target.rules().map(|stack| self.config.for_stack(stack).ignore);
-        let plan = engine::plan(PlanRequest {
+        let ignore = ignore.unwrap_or_default();
+        let mut step = engine::plan(PlanRequest {
             stack: target.id.clone(),
             folder: target.folder.clone(),
             spec: wanted,
             state,
             runtimes: &self.runtimes,
-            ignore: &ignore.unwrap_or_default(),
+            ignore: &ignore,
             cluster,
-            neighbours: self,
             events: self.run.events.as_ref(),
             secrets: self.secrets(),
         })
         .await?;
-        Ok(TargetPlan::Live(Box::new(plan)))
+        let mut ownership = self.ownership();
+        loop {
+            step = match step {
+                PlanStep::Done(plan) => return Ok(TargetPlan::Live(plan)),
+                PlanStep::Asks(asking) => {
+                    let claims = ownership.claims(&target.id, asking.questions()).await;
+                    asking.answer(claims).await?
+                }
+            };
+        }
+    }
+
+    /// Looks up the claims of other stacks for one plan.
+    fn ownership(&self) -> OwnershipLookup<'_> {
+        OwnershipLookup::new(
+            &self.claims,
+            &self.wanted,
+            self.memory.as_ref(),
+            Box::new(|stack| {
+                let cluster = cluster_selection::cluster_of(&self.config, stack, &self.given, self.live);
+                cluster.ok().flatten()
+            }),
+        )
+    }
+
+    /// As [`identities::renamed_stacks`], for the head.
+    ///
+    /// # Errors
+    /// Errors of the store.
+    pub async fn renamed_stacks(
+        &self,
+        known: &IndexedStates,
+    ) -> Result<BTreeMap<StackId, StackId>, UserError> {
+        match (&self.wanted, &self.memory) {
+            (SpecSource::Compiled { head, .. }, Some(memory)) => {
+                identities::renamed_stacks(memory, &head.layout, known).await
+            }
+            _ => Ok(BTreeMap::new()),
+        }
+    }
+
+    /// The recorded identity that a stack of the head continues, if it differs now.
+    ///
+    /// # Errors
+    /// Errors of the store.
+    pub async fn earlier_identity(&self, stack: &StackId) -> Result<Option<StackId>, UserError> {
+        match (&self.wanted, &self.memory) {
+            (SpecSource::Compiled { head, .. }, Some(memory)) => {
+                self.renamed.earlier(memory, &head.layout, stack).await
+            }
+            _ => Ok(None),
+        }
     }
 
     /// What a target is compared with, as far as its Spec determines it.

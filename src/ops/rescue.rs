@@ -3,7 +3,6 @@
 
 use std::{
     collections::BTreeMap,
-    io::Write as _,
     path::{Path, PathBuf},
 };
 
@@ -12,6 +11,7 @@ use serde_json::Value;
 
 use super::RunContext;
 use crate::{
+    atomic_file,
     error::{ErrorKind, UserError},
     model::{Digest, StackId, state::StackState},
     store::Key,
@@ -104,20 +104,12 @@ impl Rescue {
     }
 
     fn write(&self, data: &BTreeMap<String, RescueFile>) -> std::io::Result<()> {
-        let folder = self.path.parent().unwrap_or(Path::new("/"));
-        std::fs::create_dir_all(folder)?;
         let document = Document {
             version: VERSION,
             stack: self.stack.clone(),
             data: data.clone(),
         };
-        let mut file = tempfile::Builder::new()
-            .permissions(std::os::unix::fs::PermissionsExt::from_mode(0o600))
-            .tempfile_in(folder)?;
-        file.write_all(serde_json::to_string(&document)?.as_bytes())?;
-        file.as_file().sync_all()?;
-        file.persist(&self.path)?;
-        Ok(())
+        atomic_file::write_durable(&self.path, serde_json::to_string(&document)?.as_bytes())
     }
 
     /// Deletes the file: the store has everything.

@@ -74,11 +74,11 @@ pub async fn find(run: &RunContext, version: &str) -> Result<InstalledToolchain,
     Ok(Toolchain::find_earlier(version, &run.checkout()).await?.into())
 }
 
-/// Becomes a sandboxed worker; `walls` is the pool's JSON with the sandbox settings. Returns only on failure,
+/// Becomes a sandboxed worker; `sandbox` is the pool's JSON with the sandbox settings. Returns only on failure,
 /// with the reason.
-pub fn become_worker(walls: &str, warn: &mut dyn std::io::Write) -> String {
-    match serde_json::from_str::<kcl::sandbox::SandboxLayers>(walls) {
-        Ok(walls) => walls.enter(warn).to_string(),
-        Err(error) => format!("not a description of walls: {error}"),
+pub fn become_worker(sandbox: &str, warn: &mut dyn std::io::Write) -> String {
+    match serde_json::from_str::<kcl::sandbox::SandboxLayers>(sandbox) {
+        Ok(layers) => layers.enter(warn).to_string(),
+        Err(error) => format!("not a description of a sandbox: {error}"),
     }
 }

@@ -117,7 +117,7 @@ impl Lease {
         &self.inner.grant.id
     }
 
-    /// Checks without a request whether we still hold the lease. Call it before every write to the
+    /// Checks without a request whether the lease is still ours. Call it before every write to the
     /// infrastructure.
     ///
     /// # Errors

@@ -18,7 +18,7 @@ use object_store::{
 use super::{
     Created, Key, Store, StoreError, StoreOptions, aws_profile,
     gcp_wif::{ExternalAccount, WorkloadIdentity},
-    location::Location,
+    location::StoreLocation,
 };
 use crate::{
     error::chain,
@@ -56,7 +56,7 @@ pub(super) fn folder(path: &FilePath, options: &StoreOptions) -> Result<Arc<dyn 
 }
 
 /// Amazon S3 and compatible stores.
-pub(super) fn s3(place: &Location) -> Result<Arc<dyn Store>, StoreError> {
+pub(super) fn s3(place: &StoreLocation) -> Result<Arc<dyn Store>, StoreError> {
     let mut builder = AmazonS3Builder::new();
     for (name, value) in aws_profile::environment(&place.options.environment) {
         if let Ok(key) = name.to_ascii_lowercase().parse::<AmazonS3ConfigKey>()
@@ -83,7 +83,7 @@ pub(super) fn s3(place: &Location) -> Result<Arc<dyn Store>, StoreError> {
     Ok(at(place, Box::new(inner)))
 }
 
-pub(super) fn gs(place: &Location) -> Result<Arc<dyn Store>, StoreError> {
+pub(super) fn gs(place: &StoreLocation) -> Result<Arc<dyn Store>, StoreError> {
     const FILE: &str = "GOOGLE_APPLICATION_CREDENTIALS";
     let environment = &place.options.environment;
     let account = environment.get(FILE).and_then(|file| ExternalAccount::read(file));
@@ -114,7 +114,7 @@ pub(super) fn gs(place: &Location) -> Result<Arc<dyn Store>, StoreError> {
 }
 
 /// Azure Blob Storage. The account comes from `AZURE_STORAGE_ACCOUNT_NAME`.
-pub(super) fn az(place: &Location) -> Result<Arc<dyn Store>, StoreError> {
+pub(super) fn az(place: &StoreLocation) -> Result<Arc<dyn Store>, StoreError> {
     let mut builder = MicrosoftAzureBuilder::new();
     for (name, value) in &place.options.environment {
         if name.starts_with("AZURE_")
@@ -141,7 +141,7 @@ pub(super) fn az(place: &Location) -> Result<Arc<dyn Store>, StoreError> {
     Ok(at(place, Box::new(inner)))
 }
 
-fn at(place: &Location, inner: Box<dyn ObjectStore>) -> Arc<dyn Store> {
+fn at(place: &StoreLocation, inner: Box<dyn ObjectStore>) -> Arc<dyn Store> {
     Arc::new(CloudStore {
         url: place.shown.clone(),
         prefix: place.prefix.clone(),
@@ -159,7 +159,7 @@ fn no_retries() -> RetryConfig {
     }
 }
 
-fn client(place: &Location) -> Result<ClientOptions, StoreError> {
+fn client(place: &StoreLocation) -> Result<ClientOptions, StoreError> {
     let mut client = ClientOptions::new()
         .with_timeout(REQUEST_DEADLINE)
         .with_connect_timeout(CONNECT_DEADLINE)

@@ -5,7 +5,7 @@ use std::{path::PathBuf, sync::Arc};
 use url::Url;
 
 use super::{
-    Store, StoreError, cloud, filesystem, http, interruptible::Interruptible, location::Location,
+    Store, StoreError, cloud, filesystem, http, interruptible::Interruptible, location::StoreLocation,
     options::StoreOptions, oss, sql,
 };
 use crate::interrupt::Interrupt;
@@ -32,7 +32,7 @@ async fn open_scheme(url: &str, options: &StoreOptions) -> Result<Arc<dyn Store>
     if scheme == "file" {
         return trusted_folder(file_path(url, rest)?, options);
     }
-    let place = Location::parse(url, options)?;
+    let place = StoreLocation::parse(url, options)?;
     if let Some(file) = &place.options.ca_file {
         let trusted = options.checkout.trust("state.options.ca_file", file.as_ref());
         trusted.map_err(|error| place.error(error.to_string()))?;

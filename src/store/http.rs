@@ -18,7 +18,7 @@ use reqwest::{
 };
 use url::Url;
 
-use super::{Created, Key, Store, StoreError, http_client::HttpClient, location::Location};
+use super::{Created, Key, Store, StoreError, http_client::HttpClient, location::StoreLocation};
 
 struct HttpStore {
     requests: HttpClient,
@@ -27,7 +27,7 @@ struct HttpStore {
     user: Option<(String, Option<String>)>,
 }
 
-pub(super) fn http(place: &Location) -> Result<Arc<dyn Store>, StoreError> {
+pub(super) fn http(place: &StoreLocation) -> Result<Arc<dyn Store>, StoreError> {
     place.check_transport(place.url.as_str())?;
     if place.url.cannot_be_a_base() || !place.url.username().is_empty() {
         return Err(place.error("credentials come from the environment: KONVERGE_HTTP_TOKEN, or KONVERGE_HTTP_USER and KONVERGE_HTTP_PASSWORD".to_owned()));

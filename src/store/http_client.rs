@@ -3,10 +3,10 @@
 use std::{future::Future, time::Duration};
 
 use bytes::Bytes;
-use reqwest::{Certificate, Client, RequestBuilder, StatusCode, header::RETRY_AFTER};
+use reqwest::{Certificate, Client, RequestBuilder, StatusCode};
 
-use super::{Key, StoreError, location::Location};
-use crate::retry::{RetryDecision, RetryPolicy};
+use super::{Key, StoreError, location::StoreLocation};
+use crate::retry::{self, RetryDecision, RetryPolicy};
 
 const REQUEST_DEADLINE: Duration = Duration::from_secs(30);
 const CONNECT_DEADLINE: Duration = Duration::from_secs(5);
@@ -40,7 +40,7 @@ enum HttpProblem {
 
 impl HttpClient {
     /// Builds the client for a location, with its certificates.
-    pub fn new(place: &Location) -> Result<Self, StoreError> {
+    pub fn new(place: &StoreLocation) -> Result<Self, StoreError> {
         let mut builder = Client::builder()
             .timeout(REQUEST_DEADLINE)
             .connect_timeout(CONNECT_DEADLINE)
@@ -101,11 +101,7 @@ impl HttpClient {
                 |error: reqwest::Error| HttpProblem::Network(crate::error::chain(&error.without_url()));
             let answer = request.send().await.map_err(network)?;
             let status = answer.status();
-            let after = answer
-                .headers()
-                .get(RETRY_AFTER)
-                .and_then(|value| value.to_str().ok()?.parse().ok())
-                .map(Duration::from_secs);
+            let after = retry::retry_after(answer.headers());
             let body = answer.bytes().await.map_err(network)?;
             if status == StatusCode::TOO_MANY_REQUESTS || status.is_server_error() {
                 return Err(HttpProblem::Passing {

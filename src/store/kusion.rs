@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use sqlx::{Connection, MySqlConnection, Row};
 use url::Url;
 
-use super::{Key, StoreError, StoreOptions, http_client::HttpClient, location::Location, sql};
+use super::{Key, StoreError, StoreOptions, http_client::HttpClient, location::StoreLocation, sql};
 use crate::error::chain;
 
 /// The key of a state, in Kusion's terms. Empty fields are not part of the query.
@@ -45,7 +45,7 @@ pub async fn over_http(
     }
     // The query belongs to the server here, not to the options of a store.
     let bare = address.split(['?', '#']).next().unwrap_or_default();
-    let place = Location::parse(bare, options)?;
+    let place = StoreLocation::parse(bare, options)?;
     if !place.is_loopback() {
         place.check_transport(bare)?;
     }
@@ -71,7 +71,7 @@ pub async fn in_mysql(
     query: &KusionQuery,
     options: &StoreOptions,
 ) -> Result<Option<Bytes>, StoreError> {
-    let place = Location::parse(url, options)?;
+    let place = StoreLocation::parse(url, options)?;
     let database = place.prefix.clone();
     if database.is_empty() || database.contains('/') {
         return Err(place.error("it names no database, as in mysql://user@host/database".to_owned()));
@@ -91,7 +91,7 @@ pub async fn in_mysql(
 async fn newest_row(
     connection: &mut MySqlConnection,
     query: &KusionQuery,
-    place: &Location,
+    place: &StoreLocation,
 ) -> Result<Option<Bytes>, StoreError> {
     let failed = |error: sqlx::Error| sql::connect_error(&place.shown, "state", &error);
     // Casts, because a column may have any type of text or number.

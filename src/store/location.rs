@@ -1,11 +1,11 @@
-//! [`Location`]: the URL of a store, parsed, with the options that its query sets.
+//! [`StoreLocation`]: the URL of a store, parsed, with the options that its query sets.
 
 use url::Url;
 
 use super::{StoreError, options::StoreOptions};
 
 /// A parsed URL, with the options changed by its query.
-pub(super) struct Location {
+pub(super) struct StoreLocation {
     /// The URL without query and credentials, for messages.
     pub shown: String,
     /// The URL without query.
@@ -18,7 +18,7 @@ pub(super) struct Location {
     pub options: StoreOptions,
 }
 
-impl Location {
+impl StoreLocation {
     /// Parses a URL.
     pub fn parse(text: &str, options: &StoreOptions) -> Result<Self, StoreError> {
         let bare = text.split(['?', '#']).next().unwrap_or_default();

@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use reqwest::{Client, Method, RequestBuilder, StatusCode};
 use sha2::{Digest as _, Sha256};
 
-use super::{Created, Key, Store, StoreError, http_client::HttpClient, location::Location};
+use super::{Created, Key, Store, StoreError, http_client::HttpClient, location::StoreLocation};
 
 struct OssStore {
     requests: HttpClient,
@@ -36,7 +36,7 @@ struct Unsigned<'a> {
     headers: &'a [(&'a str, &'a str)],
 }
 
-pub(super) fn oss(place: &Location) -> Result<Arc<dyn Store>, StoreError> {
+pub(super) fn oss(place: &StoreLocation) -> Result<Arc<dyn Store>, StoreError> {
     let variable = |names: [&str; 2]| {
         let mut set = names.iter().filter_map(|name| place.variable(name));
         set.next().map(str::to_owned)

@@ -13,7 +13,7 @@ use sqlx::{
 
 use tokio::sync::OnceCell;
 
-use super::{Created, Key, Store, StoreError, location::Location};
+use super::{Created, Key, Store, StoreError, location::StoreLocation};
 use crate::{
     error::chain,
     retry::{RetryDecision, RetryPolicy},
@@ -38,7 +38,7 @@ enum Pool {
 }
 
 /// Opens either database by its scheme. Connects at the first request.
-pub(super) fn sql(place: &Location, scheme: &str) -> Result<Arc<dyn Store>, StoreError> {
+pub(super) fn sql(place: &StoreLocation, scheme: &str) -> Result<Arc<dyn Store>, StoreError> {
     let (database, prefix) = match place.prefix.split_once('/') {
         Some((database, prefix)) => (database, prefix),
         None => (place.prefix.as_str(), ""),
@@ -69,7 +69,7 @@ pub(super) fn sql(place: &Location, scheme: &str) -> Result<Arc<dyn Store>, Stor
 }
 
 /// The options of a PostgreSQL connection. Network connections must verify the server.
-fn postgres_options(place: &Location, database: &str) -> PgConnectOptions {
+fn postgres_options(place: &StoreLocation, database: &str) -> PgConnectOptions {
     let mut options = PgConnectOptions::new_without_pgpass()
         .host(&place.host)
         .port(place.url.port().unwrap_or(5432))
@@ -92,7 +92,7 @@ fn postgres_options(place: &Location, database: &str) -> PgConnectOptions {
 }
 
 /// The options of a MySQL or MariaDB connection. Network connections must verify the server.
-pub(super) fn mysql_options(place: &Location, database: &str) -> MySqlConnectOptions {
+pub(super) fn mysql_options(place: &StoreLocation, database: &str) -> MySqlConnectOptions {
     let mut options = MySqlConnectOptions::new()
         .host(&place.host)
         .port(place.url.port().unwrap_or(3306))

@@ -1,5 +1,5 @@
 # Unpacks a package's archive from standard input into a folder: regular files only, never outside of it. Runs behind
-# walls that let it write there alone. Arguments: the folder, the most bytes, the most files.
+# a sandbox that lets it write there alone. Arguments: the folder, the most bytes, the most files.
 import gzip, os, sys, tarfile
 
 target = os.path.realpath(sys.argv[1])

@@ -25,14 +25,14 @@ pub(super) async fn unpack(
         .checkout
         .executable("the interpreter of the KCL core", &packages.core.interpreter)
         .map_err(|error| error.to_string())?;
-    let walls =
-        walls(packages, interpreter.path().to_owned(), target, bounds).map_err(|error| error.to_string())?;
-    let walls = serde_json::to_string(&walls).map_err(|error| error.to_string())?;
+    let sandbox = sandbox_layers(packages, interpreter.path().to_owned(), target, bounds)
+        .map_err(|error| error.to_string())?;
+    let sandbox = serde_json::to_string(&sandbox).map_err(|error| error.to_string())?;
     // This program itself, which is already running.
     let own = Checkout::default()
         .executable("konverge", &packages.executable)
         .map_err(|error| error.to_string())?;
-    let mut program = Program::new(own).args(["__worker", &walls]);
+    let mut program = Program::new(own).args(["__worker", &sandbox]);
     program.env = Some(Vec::new());
     program.stdin = archive;
     program.deadline = bounds.time;
@@ -46,7 +46,7 @@ pub(super) async fn unpack(
     Err(last.trim_start_matches("error: ").to_owned())
 }
 
-fn walls(
+fn sandbox_layers(
     packages: &PackageFetcher,
     interpreter: PathBuf,
     target: &Path,

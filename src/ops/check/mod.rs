@@ -25,8 +25,9 @@ use super::{
     selection::SelectedStacks,
 };
 use crate::{
-    error::{ErrorKind, Location, UserError},
+    error::{Location, UserError},
     github::workflow_commands,
+    kcl::KclError,
     model::{
         RepoPath,
         check_run::Annotation,
@@ -92,12 +93,9 @@ pub async fn run(
                 }
             }
             Ok(whole) => found.extend(goldens.compare(stack, &whole)?),
-            Err(failure) if failure.kind == ErrorKind::Interrupted => return Err(failure),
+            Err(failure) if run.cancel.is_cancelled() => return Err(failure),
             // Without a core every stack would fail in the same way.
-            Err(failure)
-                if failure.location.is_none()
-                    && failure.hints.iter().any(|hint| hint.contains("kcl install")) =>
-            {
+            Err(failure) if failure.room_error().is_some_and(KclError::is_of_the_core) => {
                 return Err(failure);
             }
             Err(failure) => found.extend(diagnostics_of_failure(stack, &failure)),

@@ -6,7 +6,7 @@
 //! is read from the commit that GitHub names as the tip of the default branch *now*, also in a re-run; a tag
 //! is not a branch.
 
-use super::approve_input::Approved;
+use super::{approve_input::Approved, trust::Trust};
 use crate::{
     error::{ErrorKind, UserError},
     github::{
@@ -15,87 +15,6 @@ use crate::{
     model::CommitId,
     report::Merging,
 };
-
-/// How much a job trusts the code that it processes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Trust {
-    /// Code of the default branch: merged, or checked for drift.
-    Merged,
-    /// A pull request from this repository into the default branch.
-    Proposed,
-    /// Code of this repository whose merge applies nothing.
-    Own,
-    /// Code from outside in a job of this repository with write access.
-    Recorded,
-    /// Code from outside in its own job without write access.
-    Stranger,
-}
-
-/// What a job may open, store and write.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[allow(clippy::struct_excessive_bools)] // a row of the table
-pub(super) struct Grants {
-    /// Compare with the live infrastructure; otherwise Specs are compared.
-    pub clusters: bool,
-    /// Open the store of the default branch's configuration, and record what is shown.
-    pub store: bool,
-    /// Fetch packages with the job's credentials; otherwise only those of the base, without credentials.
-    pub packages: bool,
-    /// Store compiled values for later runs.
-    pub caches: bool,
-    /// Publish on GitHub: comment, status, issues.
-    pub tells: bool,
-    /// Show the findings of the policies, which asks GitHub about people.
-    pub people: bool,
-}
-
-impl Trust {
-    /// The grants of each level.
-    pub const fn grants(self) -> Grants {
-        const NOTHING: Grants = Grants {
-            clusters: false,
-            store: false,
-            packages: false,
-            caches: false,
-            tells: false,
-            people: false,
-        };
-        match self {
-            Self::Merged => Grants {
-                clusters: true,
-                store: true,
-                packages: true,
-                caches: true,
-                tells: true,
-                people: true,
-            },
-            Self::Proposed => Grants {
-                ..Self::Merged.grants()
-            },
-            Self::Own => Grants {
-                packages: true,
-                tells: true,
-                people: true,
-                ..NOTHING
-            },
-            Self::Recorded => Grants {
-                store: true,
-                tells: true,
-                ..NOTHING
-            },
-            Self::Stranger => NOTHING,
-        }
-    }
-
-    /// The trust without the default branch's configuration, if that is unusable or unknown.
-    #[must_use]
-    pub const fn without_power(self) -> Self {
-        match self {
-            Self::Merged | Self::Proposed | Self::Own => Self::Own,
-            Self::Recorded | Self::Stranger => Self::Stranger,
-        }
-    }
-}
 
 /// Who started the run, and how.
 #[derive(Debug, Clone, Copy)]
@@ -288,7 +207,7 @@ impl Authority {
         }
         // A job of code from outside needs no permissions, so it asks for none.
         let trust = match (event.is_from_outside(), answer) {
-            (true, _) => Trust::Stranger,
+            (true, _) => Trust::Untrusted,
             (false, DefaultBranchAnswer::NotYet) => return Decision::Ask,
             (false, DefaultBranchAnswer::Is(branch, _)) if event.base_branch == branch.name => {
                 Trust::Proposed
@@ -451,7 +370,7 @@ impl Authority {
     /// What merging a pull request does, for its preview.
     pub fn merging(&self) -> Merging {
         match (self.trust, self.elsewhere()) {
-            (Trust::Recorded | Trust::Stranger, _) => Merging::Outside,
+            (Trust::Recorded | Trust::Untrusted, _) => Merging::Outside,
             (_, Some(_)) => Merging::OtherBranch,
             (Trust::Merged | Trust::Proposed, None) => Merging::Applies,
             (Trust::Own, None) => Merging::Unreviewed,

@@ -40,6 +40,7 @@ mod shard_mode;
 mod summary;
 mod superseded;
 mod timings;
+mod trust;
 
 use std::collections::HashMap;
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{active_policies::InForce, authority::Trust, job::Job};
+use super::{active_policies::InForce, job::Job, trust::Trust};
 use crate::{
     config::{Config, Sandbox},
     error::UserError,

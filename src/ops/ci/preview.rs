@@ -5,7 +5,6 @@ use std::{collections::BTreeMap, sync::Arc};
 use super::{
     active_policies::{InForce, ReviewedPolicies, Shown},
     aggregate_status,
-    authority::Trust,
     checks::PullRequestNow,
     job::{Job, JobResult},
     open::OpenedChange,
@@ -13,6 +12,7 @@ use super::{
     preview_target::PreviewTarget,
     publisher::Publisher,
     timings::Timings,
+    trust::Trust,
 };
 use crate::{
     error::UserError,

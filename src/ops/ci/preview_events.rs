@@ -2,13 +2,13 @@
 //! job with write access.
 
 use super::{
-    authority::Trust,
     job::{Job, JobResult},
     open::Sides,
     preview::show,
     preview_target::PreviewTarget,
     publisher::Publisher,
     summary::{Place, RunSummary},
+    trust::Trust,
 };
 use crate::{
     error::UserError,
@@ -22,20 +22,20 @@ use crate::{
 pub(super) async fn pull_request(job: &Job, event: &PullRequestEvent) -> Result<JobResult, UserError> {
     let (base, content) = sides(job, event).await?;
     let authority = &job.authority;
-    let stranger = authority.trust == Trust::Stranger;
+    let untrusted = authority.trust == Trust::Untrusted;
     let power = match &authority.branch {
         Some(branch) => branch.tip.clone(),
         // The tip of the base branch: the first parent of the test merge is newer than the event.
         None if event.merge_commit.as_ref() == Some(&content) => base.clone(),
         None => event.base.clone(),
     };
-    if let (Some(into), false) = (authority.elsewhere(), stranger) {
+    if let (Some(into), false) = (authority.elsewhere(), untrusted) {
         job.run.notes.note(&format!(
             "note: this pull request goes to `{into}`, not to `{}`: merging it applies nothing, so Spec is compared with Spec",
             event.default_branch
         ));
     }
-    if stranger {
+    if untrusted {
         job.run.notes.note("note: this job may not write: the summary holds the preview; the workflow on `workflow_run` posts it");
     }
     let subject = PreviewTarget {
@@ -101,7 +101,7 @@ pub(super) async fn preview_outside(
     branch: &DefaultBranch,
     event: &WorkflowRunEvent,
 ) -> Result<JobResult, UserError> {
-    refuse_strangers_tree(job, event).await?;
+    refuse_untrusted_checkout(job, event).await?;
     let Some(pull) = find_pull_request(client, event, &branch.name).await? else {
         job.run
             .notes
@@ -154,7 +154,7 @@ async fn find_pull_request(
 
 /// Returns an error if the working tree contains the commit from outside: that commit, GitHub's test merge of
 /// it, or a commit on top of it.
-async fn refuse_strangers_tree(job: &Job, event: &WorkflowRunEvent) -> Result<(), UserError> {
+async fn refuse_untrusted_checkout(job: &Job, event: &WorkflowRunEvent) -> Result<(), UserError> {
     let here = job.repository.resolve("HEAD")?;
     if here == job.runner.sha {
         return Ok(());

@@ -155,7 +155,8 @@ impl Api {
             let (parts, body) = self.send(request).await?.into_parts();
             let bytes = body.collect().await.map_err(network)?.to_bytes();
             if !parts.status.is_success() {
-                let status = ApiStatus::read(parts.status.as_u16(), &bytes, retry_after(&parts.headers));
+                let status =
+                    ApiStatus::read(parts.status.as_u16(), &bytes, retry::retry_after(&parts.headers));
                 return Err(ApiError::Status(Box::new(status)));
             }
             Ok((bytes, warnings(&parts.headers)))
@@ -176,7 +177,7 @@ impl Api {
             return Ok(body);
         }
         let bytes = body.collect().await.map_err(network)?.to_bytes();
-        let status = ApiStatus::read(parts.status.as_u16(), &bytes, retry_after(&parts.headers));
+        let status = ApiStatus::read(parts.status.as_u16(), &bytes, retry::retry_after(&parts.headers));
         Err(ApiError::Status(Box::new(status)))
     }
 
@@ -194,17 +195,6 @@ impl Api {
 
 fn network(error: impl std::error::Error + 'static) -> ApiError {
     ApiError::Network(crate::error::chain(&error))
-}
-
-fn retry_after(headers: &HeaderMap) -> Option<Duration> {
-    let seconds = headers
-        .get(header::RETRY_AFTER)?
-        .to_str()
-        .ok()?
-        .trim()
-        .parse()
-        .ok()?;
-    Some(Duration::from_secs(seconds))
 }
 
 /// The text of `299 - "text"`.

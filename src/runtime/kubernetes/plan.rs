@@ -17,7 +17,7 @@ use serde_json::{Map, Value};
 
 use self::{
     object_planner::{Named, ObjectPlanner, ServerRefusal},
-    task::{Proof, Task},
+    task::{PlanTask, Proof},
 };
 use super::{
     cluster::Cluster,
@@ -91,7 +91,7 @@ pub(super) async fn plan(
             Ok(subject) => {
                 let desired = item.desired.as_ref();
                 let defines = desired.is_some_and(|d| crd_validation::names(&d.attributes).is_some());
-                let task = Task {
+                let task = PlanTask {
                     place,
                     item,
                     subject,
@@ -143,7 +143,7 @@ struct Answers {
 }
 
 impl Answers {
-    async fn settle(&mut self, planner: &ObjectPlanner<'_>, tasks: Vec<Task>) -> Result<(), UserError> {
+    async fn settle(&mut self, planner: &ObjectPlanner<'_>, tasks: Vec<PlanTask>) -> Result<(), UserError> {
         let mut open = Vec::new();
         for proof in planner.prove_all(tasks).await? {
             match proof {

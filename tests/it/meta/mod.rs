@@ -11,4 +11,5 @@ pub mod rooms;
 pub mod sentences;
 pub mod site;
 pub mod toolchain;
+pub mod type_names;
 pub mod words;

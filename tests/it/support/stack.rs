@@ -117,10 +117,11 @@ impl TestStack {
             runtimes,
             ignore: &self.ignore,
             cluster: Some(cluster()),
-            neighbours: &engine::NoOtherStacks,
             events: &NoEvents,
             secrets: &self.secrets,
         })
+        .await?
+        .without_other_stacks()
         .await
     }
 

@@ -170,10 +170,12 @@ impl Mixed {
             runtimes: &self.runtimes,
             ignore: &[],
             cluster: Some("test".parse().unwrap()),
-            neighbours: &engine::NoOtherStacks,
             events: &NoEvents,
             secrets: &self.secrets,
         })
+        .await
+        .unwrap()
+        .without_other_stacks()
         .await
         .unwrap();
         self.note(&serde_json::to_string(&plan.public).unwrap());

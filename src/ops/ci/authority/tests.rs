@@ -180,9 +180,9 @@ fn the_table() {
     let rows: Vec<(GithubEvent, Caller<'_>, &str, bool, String, String)> = vec![
         (own("main"), on("refs/pull/7/merge"), "ask", true, "preview, Proposed, power of f".into(), "preview, Own, no power".into()),
         (own("release"), on("refs/pull/7/merge"), "ask", true, "preview into release, Own, power of f".into(), "preview into release, Own, no power".into()),
-        (fork("main"), on("refs/pull/7/merge"), "preview, Stranger, no power", true, String::new(), String::new()),
-        (fork("release"), on("refs/pull/7/merge"), "preview into release, Stranger, no power", true, String::new(), String::new()),
-        (bot, caller("dependabot[bot]", 1, "", None, "refs/pull/7/merge"), "preview, Stranger, no power", true, String::new(), String::new()),
+        (fork("main"), on("refs/pull/7/merge"), "preview, Untrusted, no power", true, String::new(), String::new()),
+        (fork("release"), on("refs/pull/7/merge"), "preview into release, Untrusted, no power", true, String::new(), String::new()),
+        (bot, caller("dependabot[bot]", 1, "", None, "refs/pull/7/merge"), "preview, Untrusted, no power", true, String::new(), String::new()),
         (closed, on(main), "nothing: the pull request is closed: nothing to preview", true, String::new(), String::new()),
         (queue("main"), on("refs/heads/gh-readonly-queue/main/pr-7"), "ask", true, "queue, Own, power of f".into(), "queue, Own, no power".into()),
         (queue("release"), on("refs/heads/gh-readonly-queue/release/pr-7"), "ask", true, "queue into release, Own, power of f".into(), "queue into release, Own, no power".into()),
@@ -270,7 +270,7 @@ fn who_is_trusted_less_may_not_more() {
         Trust::Proposed,
         Trust::Own,
         Trust::Recorded,
-        Trust::Stranger,
+        Trust::Untrusted,
     ]
     .into_iter()
     .map(|trust| {
@@ -295,7 +295,7 @@ fn who_is_trusted_less_may_not_more() {
             (Trust::Proposed, [1, 1, 1, 1, 1, 1]),
             (Trust::Own, [0, 0, 1, 0, 1, 1]),
             (Trust::Recorded, [0, 1, 0, 0, 1, 0]),
-            (Trust::Stranger, [0, 0, 0, 0, 0, 0]),
+            (Trust::Untrusted, [0, 0, 0, 0, 0, 0]),
         ]
     );
     for (trust, _) in rows {

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::{
     object_planner::{DraftPlan, ObjectPlanner, ServerRefusal, check_protected, recorded_uid, unchanged},
-    task::Task,
+    task::PlanTask,
 };
 use crate::{
     error::{ErrorKind, UserError},
@@ -32,9 +32,9 @@ impl ObjectPlanner<'_> {
     /// resolve it.
     pub(super) async fn decide(
         &self,
-        task: Task,
+        task: PlanTask,
     ) -> Result<(PlannedResource, Option<ServerRefusal>), UserError> {
-        let Task {
+        let PlanTask {
             mut item,
             subject,
             raw,

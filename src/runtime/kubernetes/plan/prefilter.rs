@@ -5,7 +5,7 @@ use std::{borrow::Cow, collections::HashMap, num::NonZero, sync::Arc, thread};
 
 use super::{
     object_planner::{ObjectPlanner, unchanged},
-    task::{Proof, Task},
+    task::{PlanTask, Proof},
 };
 use crate::{
     error::UserError,
@@ -87,9 +87,9 @@ impl OfType {
 
 impl ObjectPlanner<'_> {
     /// Proves what can be proven; the others stay open. In the order of the tasks.
-    pub(super) async fn prove_all(&self, tasks: Vec<Task>) -> Result<Vec<Proof>, UserError> {
+    pub(super) async fn prove_all(&self, tasks: Vec<PlanTask>) -> Result<Vec<Proof>, UserError> {
         let mut guards = Guards::default();
-        for Task {
+        for PlanTask {
             subject, item, raw, ..
         } in &tasks
         {
@@ -104,11 +104,11 @@ impl ObjectPlanner<'_> {
         }
         let mut tasks = tasks.into_iter();
         let shares = std::iter::from_fn(|| {
-            let share: Vec<Task> = tasks.by_ref().take(share).collect();
+            let share: Vec<PlanTask> = tasks.by_ref().take(share).collect();
             (!share.is_empty()).then_some(share)
         });
         let guards = &guards;
-        let prove = |share: Vec<Task>| -> Result<Vec<Proof>, UserError> {
+        let prove = |share: Vec<PlanTask>| -> Result<Vec<Proof>, UserError> {
             share.into_iter().map(|task| self.prove(task, guards)).collect()
         };
         thread::scope(|scope| {
@@ -125,7 +125,7 @@ impl ObjectPlanner<'_> {
         })
     }
 
-    fn prove(&self, mut task: Task, guards: &Guards) -> Result<Proof, UserError> {
+    fn prove(&self, mut task: PlanTask, guards: &Guards) -> Result<Proof, UserError> {
         if self.may_be_refused(&task)? {
             return Ok(Proof::Open(Box::new(task)));
         }
@@ -142,7 +142,7 @@ impl ObjectPlanner<'_> {
     }
 
     /// Returns true if the plan changes the CRD of an object's kind, and the new schema rejects the object.
-    fn may_be_refused(&self, task: &Task) -> Result<bool, UserError> {
+    fn may_be_refused(&self, task: &PlanTask) -> Result<bool, UserError> {
         let (Some(definition), Some(raw), Some(desired)) =
             (self.definition(&task.subject), &task.raw, &task.item.desired)
         else {
@@ -155,8 +155,8 @@ impl ObjectPlanner<'_> {
 
     /// The record of an object if applying it provably changes nothing. The desired object is then dropped,
     /// because it is not sent.
-    fn prove_noop(&self, task: &mut Task, guards: &Guards) -> Result<Option<Recorded>, UserError> {
-        let Task {
+    fn prove_noop(&self, task: &mut PlanTask, guards: &Guards) -> Result<Option<Recorded>, UserError> {
+        let PlanTask {
             item, subject, raw, ..
         } = task;
         let (Some(raw), Some(guard)) = (raw, guards.of(subject).filter(|guard| !guard.is_void())) else {

@@ -1,4 +1,4 @@
-//! [`Task`]: an item during planning.
+//! [`PlanTask`]: an item during planning.
 
 use crate::runtime::{
     Item, PlannedResource,
@@ -6,7 +6,7 @@ use crate::runtime::{
 };
 
 /// An item during planning.
-pub(super) struct Task {
+pub(super) struct PlanTask {
     /// Its index in the call.
     pub place: usize,
     pub item: Item,
@@ -20,5 +20,5 @@ pub(super) enum Proof {
     /// An apply would change nothing.
     Unchanged(usize, Box<PlannedResource>),
     /// The server must decide.
-    Open(Box<Task>),
+    Open(Box<PlanTask>),
 }

@@ -1,0 +1,82 @@
+//! [`Trust`]: how much a job trusts the code that it processes, and what that grants.
+
+/// How much a job trusts the code that it processes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Trust {
+    /// Code of the default branch: merged, or checked for drift.
+    Merged,
+    /// A pull request from this repository into the default branch.
+    Proposed,
+    /// Code of this repository whose merge applies nothing.
+    Own,
+    /// Code from outside in a job of this repository with write access.
+    Recorded,
+    /// Code from outside in its own job without write access.
+    Untrusted,
+}
+
+/// What a job may open, store and write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(clippy::struct_excessive_bools)] // a row of the table
+pub(super) struct Grants {
+    /// Compare with the live infrastructure; otherwise Specs are compared.
+    pub clusters: bool,
+    /// Open the store of the default branch's configuration, and record what is shown.
+    pub store: bool,
+    /// Fetch packages with the job's credentials; otherwise only those of the base, without credentials.
+    pub packages: bool,
+    /// Store compiled values for later runs.
+    pub caches: bool,
+    /// Publish on GitHub: comment, status, issues.
+    pub tells: bool,
+    /// Show the findings of the policies, which asks GitHub about people.
+    pub people: bool,
+}
+
+impl Trust {
+    /// The grants of each level.
+    pub const fn grants(self) -> Grants {
+        const NOTHING: Grants = Grants {
+            clusters: false,
+            store: false,
+            packages: false,
+            caches: false,
+            tells: false,
+            people: false,
+        };
+        match self {
+            Self::Merged => Grants {
+                clusters: true,
+                store: true,
+                packages: true,
+                caches: true,
+                tells: true,
+                people: true,
+            },
+            Self::Proposed => Grants {
+                ..Self::Merged.grants()
+            },
+            Self::Own => Grants {
+                packages: true,
+                tells: true,
+                people: true,
+                ..NOTHING
+            },
+            Self::Recorded => Grants {
+                store: true,
+                tells: true,
+                ..NOTHING
+            },
+            Self::Untrusted => NOTHING,
+        }
+    }
+
+    /// The trust without the default branch's configuration, if that is unusable or unknown.
+    #[must_use]
+    pub const fn without_power(self) -> Self {
+        match self {
+            Self::Merged | Self::Proposed | Self::Own => Self::Own,
+            Self::Recorded | Self::Untrusted => Self::Untrusted,
+        }
+    }
+}
