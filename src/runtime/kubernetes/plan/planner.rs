@@ -15,6 +15,7 @@ use super::{
 use crate::{
     error::{ErrorKind, UserError},
     model::{
+        object_rules,
         plan::{Action, ChangeOrigin, FieldChange, Validation},
         state::Recorded,
     },
@@ -135,7 +136,7 @@ impl ObjectPlanner<'_> {
             origin: ChangeOrigin::Change,
         }];
         draft.validated = Validation::Server;
-        if let Some(loss) = error_classify::loses_data(live) {
+        if let Some(loss) = object_rules::data_loss(live) {
             draft.data_loss = true;
             draft.notes.push(loss.to_owned());
         }
