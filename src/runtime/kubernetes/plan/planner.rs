@@ -22,7 +22,7 @@ use crate::{
     runtime::{
         Foreign, Item, PlannedResource,
         kubernetes::{
-            KEEP, OWNER, completed_jobs, error_classify, object_diff, object_ref, plan_item::PlanItem,
+            KEEP, OWNER, completed_jobs, object_diff, object_ref, plan_item::PlanItem,
             precondition::Precondition,
         },
     },
