@@ -17,7 +17,7 @@ use crate::{
 pub struct Args {
     #[command(flatten)]
     opened: OpenedTargets,
-    /// Skip the confirmation (required without a terminal). `policy.max_delete` and `policy.drift: stop`
+    /// Skip the confirmation (required without a terminal). `policy.max_destructive` and `policy.drift: stop`
     /// apply then
     #[arg(long, short)]
     yes: bool,

@@ -5,12 +5,14 @@ use clap::ValueEnum;
 use super::{CliContext, common_args::LiveArg};
 use crate::{
     error::{ErrorKind, UserError},
-    ops::ci::{self, CiOptions, ShardMode},
+    ops::ci::{self, CiOptions, CommentRule, ShardMode},
 };
 
 /// Arguments of `konverge ci`. KONVERGE_APPROVE contains plan digests: whoever approves the job's environment
 /// approves these plans. KONVERGE_ENVIRONMENT names that environment. KONVERGE_SHARD_RESULT is the result of the
 /// shards' jobs as GitHub has it (`needs.JOB.result`), for `--shard all/N` in a later attempt of a run.
+/// KONVERGE_COMMENT says when a comment is written: `always`, `changes` or `never`. KONVERGE_KUBECONFIG holds the
+/// text of a kubeconfig. KONVERGE_PAGE_ARTIFACT names the artifact with the page, if a later step uploads it.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Compare with live infrastructure; default: KONVERGE_LIVE, or else required, and never for a pull
@@ -57,6 +59,19 @@ pub async fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
         shards_succeeded: text("KONVERGE_SHARD_RESULT").is_some_and(|result| result == "success"),
         approve: text("KONVERGE_APPROVE").unwrap_or_default(),
         environment: text("KONVERGE_ENVIRONMENT").filter(|name| !name.is_empty()),
+        comment: match text("KONVERGE_COMMENT").as_deref().unwrap_or_default() {
+            "" | "always" => CommentRule::Always,
+            "changes" => CommentRule::Changes,
+            "never" => CommentRule::Never,
+            other => {
+                return Err(UserError::new(
+                    ErrorKind::Usage,
+                    format!("KONVERGE_COMMENT is `{}`", other.escape_debug()),
+                )
+                .hint("it is `always`, `changes` or `never`"));
+            }
+        },
+        page_artifact: text("KONVERGE_PAGE_ARTIFACT").is_some_and(|name| !name.is_empty()),
     };
     let run = context.run();
     // The result of the run must be published on GitHub.

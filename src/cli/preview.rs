@@ -123,6 +123,7 @@ pub(super) fn render(
         affected,
         plan,
         power: &[],
+        last_push: None,
         findings: &[],
         waves: &std::collections::BTreeMap::new(),
         links: &std::collections::BTreeMap::new(),

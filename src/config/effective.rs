@@ -131,6 +131,18 @@ impl StackRules<'_> {
         })
     }
 
+    /// The patterns of rules that match none of the stacks.
+    pub fn unmatched(&self, stacks: &[Stack]) -> Vec<&str> {
+        let hits = |glob: &Option<GlobMatcher>| {
+            stacks.iter().any(|stack| {
+                let ids = [&stack.id, &stack.names];
+                ids.iter().any(|id| matches(glob.as_ref(), id, &stack.folder))
+            })
+        };
+        let unmatched = self.compiled.iter().filter(|(glob, _)| !hits(glob));
+        unmatched.map(|(_, rule)| rule.pattern.as_str()).collect()
+    }
+
     fn for_place(&self, id: &StackId, folder: &RepoPath) -> EffectiveStack {
         self.for_names([id, id], folder)
     }
@@ -231,6 +243,16 @@ mod tests {
         // The only cluster and the one of a rule give the same digest.
         let ruled = "clusters: {a: {}, b: {}}\nstacks:\n- {match: '**', cluster: a}";
         assert_eq!(digest(ruled, None), all[0]);
+    }
+
+    #[test]
+    fn a_rule_that_matches_nothing_is_named() {
+        let config = Config::parse(
+            "stacks: [{match: 'appops/**'}, {match: shop/prod}, {match: appops/shop}, {match: 'x/*'}]",
+        )
+        .unwrap();
+        let stacks = [stack("appops/shop/prod", "shop/prod")];
+        assert_eq!(config.rules().unmatched(&stacks), ["appops/shop", "x/*"]);
     }
 
     #[test]

@@ -288,6 +288,15 @@ fn invalid(error: YamlError) -> ConfigError {
     }
 }
 
+/// Keys of earlier versions, and their names now.
+const RENAMED: [(&str, &str); 5] = [
+    ("stacks", "parallel_stacks"),
+    ("resources", "parallel_resources"),
+    ("stacks", "stacks_per_run"),
+    ("max_delete", "max_destructive"),
+    ("requests", "max_concurrent_requests"),
+];
+
 /// Derives "did you mean `state`?" from "unknown key `statee`, expected one of state, stacks"; also for an
 /// unknown value of an enum.
 fn nearest(message: &str) -> Option<String> {
@@ -295,6 +304,14 @@ fn nearest(message: &str) -> Option<String> {
         .iter()
         .find_map(|start| message.split_once(start))?;
     let (given, expected) = rest.split_once('`')?;
+    if let Some((_, new)) = RENAMED
+        .iter()
+        .find(|(old, new)| *old == given && expected.split(['`', ',', ' ']).any(|known| known == *new))
+    {
+        return Some(format!(
+            "`{given}` is called `{new}` now: rename the key, its meaning is the same"
+        ));
+    }
     expected
         .rsplit_once("expected one of ")
         .or_else(|| expected.rsplit_once("expected "))?
@@ -344,6 +361,27 @@ mod tests {
         assert!(failure.hints[0].contains("`drift`"), "{failure:?}");
         let failure = UserError::from(Config::parse("policy: {drift: restor}\n").unwrap_err());
         assert!(failure.hints[0].contains("`restore`"), "{failure:?}");
+    }
+
+    #[test]
+    fn an_old_key_is_refused_with_its_new_name() {
+        for (text, new) in [
+            ("apply: {stacks: 2}", "`parallel_stacks`"),
+            ("apply: {resources: 2}", "`parallel_resources`"),
+            ("drift: {stacks: 2}", "`stacks_per_run`"),
+            ("policy: {max_delete: 2}", "`max_destructive`"),
+            (
+                "stacks: [{match: a, policy: {max_delete: 2}}]",
+                "`max_destructive`",
+            ),
+            ("clusters: {a: {requests: 2}}", "`max_concurrent_requests`"),
+        ] {
+            let failure = UserError::from(Config::parse(text).unwrap_err());
+            assert!(
+                failure.hints[0].contains(new) && failure.hints[0].contains("rename"),
+                "{text}: {failure:?}"
+            );
+        }
     }
 
     #[test]

@@ -4,11 +4,15 @@ use serde_json::Value;
 
 use super::Config;
 
+/// The address of the published schema.
+const ID: &str = "https://konverge.github.io/konverge/reference/konverge.schema.json";
+
 /// The schema (draft 2020-12).
 pub fn json_schema() -> Value {
     let mut schema = schemars::schema_for!(Config).to_value();
     if let Some(map) = schema.as_object_mut() {
         map.insert("title".into(), "konverge.yaml".into());
+        map.insert("$id".into(), ID.into());
     }
     schema
 }

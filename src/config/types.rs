@@ -98,7 +98,7 @@ pub struct ClusterConfig {
     /// Use the service account of the pod instead.
     pub in_cluster: bool,
     /// The maximum number of concurrent requests. Default: 16.
-    pub requests: Option<u32>,
+    pub max_concurrent_requests: Option<u32>,
 }
 
 /// A rule for the stacks whose folder or identity matches.
@@ -147,7 +147,7 @@ pub struct StackPolicy {
     pub freeze: Vec<FreezeConfig>,
     /// The maximum number of resources that one apply may delete or replace in a stack without a separate
     /// approval.
-    pub max_delete: Option<u32>,
+    pub max_destructive: Option<u32>,
 }
 
 /// A period in which nothing is applied.
@@ -243,9 +243,9 @@ pub struct Provider {
 #[serde(deny_unknown_fields, default)]
 pub struct Apply {
     /// The maximum number of stacks applied concurrently. Default: 4.
-    pub stacks: Option<u32>,
+    pub parallel_stacks: Option<u32>,
     /// The maximum number of resources of one stack applied concurrently. Default: 16.
-    pub resources: Option<u32>,
+    pub parallel_resources: Option<u32>,
     /// How long a resource may take to become ready, or to be deleted. Default: 10 minutes.
     pub ready_timeout: Option<Span>,
     /// How long a failure that waiting does not fix (an image that does not exist, a pod that the server
@@ -297,7 +297,7 @@ pub struct PolicyConfig {
     pub freeze: Vec<FreezeConfig>,
     /// The maximum number of resources that one apply may delete or replace in a stack without a separate
     /// approval. Default: 10.
-    pub max_delete: Option<u32>,
+    pub max_destructive: Option<u32>,
 }
 
 /// What an apply does about fields that others changed since the last apply.
@@ -316,7 +316,7 @@ pub enum DriftPolicy {
 #[serde(deny_unknown_fields, default)]
 pub struct Drift {
     /// The number of stacks to check per run, the least recently checked first. Default: all.
-    pub stacks: Option<u32>,
+    pub stacks_per_run: Option<u32>,
     /// The time after which no further stack is started. Default: none.
     pub budget: Option<Span>,
     /// Whether drift is restored.

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::{
     model::{
-        ClusterName, RepoPath, ResourceId, StackId, diff,
+        ClusterName, RepoPath, ResourceId, StackId, diff, object_rules,
         plan::{Action, Basis, ChangeOrigin, FieldChange, ResourcePlan, StackPlan, Validation},
         spec::{Resource, RuntimeKind, Spec},
     },
@@ -14,7 +14,7 @@ use crate::{
 };
 
 /// The changes from `base` to `head`. No cluster is queried, so nothing is validated, and a replacement
-/// appears as an update.
+/// appears as an update; the published rules of built-in kinds say where one is likely.
 pub fn plan_against_spec(
     stack: &StackId,
     folder: &RepoPath,
@@ -42,11 +42,22 @@ pub fn plan_against_spec(
                 (action, changes)
             }
         };
-        plans.push(plan_resource(stack, resource, action, changes, cluster));
+        let mut plan = plan_resource(stack, resource, action, changes, cluster);
+        if let Some(old) = before.get(&resource.id) {
+            plan.immutable = immutable_paths(old, &plan);
+        }
+        plans.push(plan);
     }
     for resource in base.resources.iter().filter(|r| !after.contains_key(&r.id)) {
         let changes = vec![change("", Some(masked_attributes(resource, secrets)), None)];
-        plans.push(plan_resource(stack, resource, Action::Delete, changes, cluster));
+        let mut plan = plan_resource(stack, resource, Action::Delete, changes, cluster);
+        if resource.runtime == RuntimeKind::Kubernetes
+            && let Some(loss) = object_rules::data_loss(&Value::Object(resource.attributes.clone()))
+        {
+            plan.data_loss = true;
+            plan.notes.push(loss.to_owned());
+        }
+        plans.push(plan);
     }
     StackPlan::new(folder.clone(), stack.clone(), Basis::Spec, plans)
 }
@@ -67,6 +78,18 @@ fn plan_resource(
             .or_else(|| cluster.cloned());
     }
     plan
+}
+
+/// The changed paths of an object that its kind documents as immutable.
+fn immutable_paths(old: &Resource, plan: &ResourcePlan) -> Vec<String> {
+    if old.runtime != RuntimeKind::Kubernetes {
+        return Vec::new();
+    }
+    let object = Value::Object(old.attributes.clone());
+    let paths = plan.changes.iter().map(|change| change.path.clone());
+    paths
+        .filter(|path| object_rules::is_immutable(&object, path))
+        .collect()
 }
 
 fn diff_resources(old: &Resource, new: &Resource, secrets: &Secrets) -> Vec<FieldChange> {
@@ -113,6 +136,24 @@ mod tests {
         Spec {
             resources: objects.iter().map(resource).collect(),
         }
+    }
+
+    #[test]
+    fn published_rules_warn_where_no_server_was_asked() {
+        let set = |name: &str| json!({"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": "db"}, "spec": {"serviceName": name, "replicas": name.len()}});
+        let claim =
+            json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "data"}});
+        let (base, head) = (spec(&[set("a"), claim]), spec(&[set("bb")]));
+        let secrets = Secrets::new(HashKey::derive("k"));
+        let stack = "a/b".parse().unwrap();
+        let plan = plan_against_spec(&stack, &RepoPath::root(), &base, &head, None, &secrets);
+        let [claim, set] = plan.resources.as_slice() else {
+            panic!("{plan:?}")
+        };
+        assert_eq!((claim.action, claim.data_loss), (Action::Delete, true));
+        assert_eq!(set.action, Action::Update);
+        assert_eq!(set.immutable, ["/spec/serviceName"]);
+        assert_eq!(set.changes.len(), 2);
     }
 
     #[test]

@@ -148,6 +148,9 @@ pub struct ResourcePlan {
     /// For a replacement: the paths that force it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub replace: Vec<String>,
+    /// For an update that no server has seen: the changed paths that Kubernetes documents as immutable.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub immutable: Vec<String>,
     /// True if the change permanently deletes data or releases an address.
     pub data_loss: bool,
     /// Sorted by path. A creation has one change at path `""` whose `to` is the whole resource; a deletion

@@ -25,6 +25,7 @@ impl ResourcePlan {
             digest: Digest::of_set([]),
             validated: Validation::None,
             replace: Vec::new(),
+            immutable: Vec::new(),
             data_loss: false,
             changes,
             ownership: Vec::new(),

@@ -38,7 +38,7 @@ pub async fn run(
     let leaving = targets.iter().filter(|target| target.head.is_none());
     let leaving = leaving.map(|target| target.id.clone()).collect();
     let order = StackOrder::build(config, targets)?.taking_down(&leaving);
-    let at_once = config.apply.stacks.map_or(4, |n| n.max(1) as usize);
+    let at_once = config.apply.parallel_stacks.map_or(4, |n| n.max(1) as usize);
 
     let mut waiting: BTreeMap<&StackId, &Target> =
         targets.iter().map(|target| (&target.id, target)).collect();

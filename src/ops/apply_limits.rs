@@ -1,4 +1,4 @@
-//! The policies of a manual apply: `policy.max_delete` and `policy.drift` apply if no person confirms the
+//! The policies of a manual apply: `policy.max_destructive` and `policy.drift` apply if no person confirms the
 //! plan at a terminal.
 
 use std::collections::BTreeMap;
@@ -35,7 +35,7 @@ impl Approver for ByHand {
     async fn stack(&self, plan: &StackPlan, past: &PriorState) -> Result<Authorization, UserError> {
         let mut findings = findings(&self.config, plan, past)?;
         if self.deletes_all {
-            findings.retain(|finding| finding.rule != MAX_DELETE);
+            findings.retain(|finding| finding.rule != MAX_DESTRUCTIVE);
         }
         match refusal(&plan.id, &findings) {
             Some(refusal) => Err(refusal),
@@ -52,7 +52,7 @@ impl Approver for ByHand {
     }
 }
 
-const MAX_DELETE: &str = "policy.max_delete";
+const MAX_DESTRUCTIVE: &str = "policy.max_destructive";
 
 /// The policy findings for a stack's plan.
 ///
@@ -64,7 +64,7 @@ pub fn findings(
     past: &PriorState,
 ) -> Result<Vec<PolicyFinding>, UserError> {
     let rules = EffectivePolicy {
-        max_delete: policy_config::effective_policy(config, &plan.id, &plan.stack)?.max_delete,
+        max_destructive: policy_config::effective_policy(config, &plan.id, &plan.stack)?.max_destructive,
         ..EffectivePolicy::default()
     };
     let facts = PolicyFacts {
@@ -81,7 +81,8 @@ pub fn findings(
     let mut findings = policy::evaluate(&rules, plan, &facts);
     findings.retain(|finding| finding.verdict == Enforcement::Deny);
     for finding in &mut findings {
-        finding.hint = Some("split the change, or raise `policy.max_delete` in konverge.yaml".to_owned());
+        finding.hint =
+            Some("split the change, or raise `policy.max_destructive` in konverge.yaml".to_owned());
     }
     findings.extend(drift(config, &plan.id, plan.resources.iter(), past));
     Ok(findings)

@@ -268,6 +268,12 @@ impl OpenRevision {
         for note in notes.into_iter().flatten() {
             run.notes.note(&format!("note: {note}"));
         }
+        for pattern in self.config.rules().unmatched(&self.layout.stacks) {
+            run.notes.note(&format!(
+                "warning: konverge.yaml: `match: {}` under `stacks` matches no stack; a glob is for a folder or an identity, such as `appops/*/prod`",
+                pattern.escape_debug()
+            ));
+        }
     }
 
     /// The commit, or `None` for the working tree.

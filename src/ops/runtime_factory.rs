@@ -15,7 +15,8 @@ use crate::{
     runtime::{
         RunNotes,
         kubernetes::{
-            ClusterAccess, ClusterCredentials, Conflicts, Kubernetes, Options, health::HealthRules,
+            ClusterAccess, ClusterCredentials, Conflicts, KubeconfigText, Kubernetes, Options,
+            health::HealthRules,
         },
         terraform::{AllowedProvider, StateEncryption, Terraform, TerraformOptions},
     },
@@ -176,7 +177,7 @@ fn access(
     name: crate::model::ClusterName,
     cluster: &config::ClusterConfig,
 ) -> Result<ClusterAccess, UserError> {
-    let requests = cluster.requests.map(|n| n as usize);
+    let requests = cluster.max_concurrent_requests.map(|n| n as usize);
     if cluster.in_cluster {
         return Ok(ClusterAccess {
             name,
@@ -197,10 +198,17 @@ fn access(
             Some(PathBuf::from(path))
         }
     };
-    let credentials = ClusterCredentials::Kubeconfig {
-        path,
-        context: cluster.context.clone(),
-        variable: cluster.kubeconfig_env.clone(),
+    let text = run.var("KONVERGE_KUBECONFIG").filter(|_| path.is_none());
+    let credentials = match text {
+        Some(text) => ClusterCredentials::Text {
+            text: KubeconfigText::new(text.to_owned()),
+            context: cluster.context.clone(),
+        },
+        None => ClusterCredentials::Kubeconfig {
+            path,
+            context: cluster.context.clone(),
+            variable: cluster.kubeconfig_env.clone(),
+        },
     };
     Ok(ClusterAccess {
         name,

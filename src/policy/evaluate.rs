@@ -271,7 +271,7 @@ fn reviewers(rules: &EffectivePolicy, plan: &StackPlan, facts: &PolicyFacts<'_>)
 }
 
 fn blast_radius(rules: &EffectivePolicy, plan: &StackPlan, facts: &PolicyFacts<'_>) -> Option<PolicyFinding> {
-    let allowed = rules.max_delete.unwrap_or(EffectivePolicy::MAX_DELETE);
+    let allowed = rules.max_destructive.unwrap_or(EffectivePolicy::MAX_DESTRUCTIVE);
     let gone = plan.summary.delete + plan.summary.replace;
     if gone == 0 {
         return None;
@@ -283,10 +283,10 @@ fn blast_radius(rules: &EffectivePolicy, plan: &StackPlan, facts: &PolicyFacts<'
         } else {
             Enforcement::Deny
         },
-        "max_delete",
+        "max_destructive",
         format!("{gone} resources are deleted or replaced, {allowed} are allowed at once"),
         Some(format!(
-            "split the change, raise `policy.max_delete`, or agree to exactly this: run the workflow by hand with `approve: {}`",
+            "split the change, raise `policy.max_destructive`, or agree to exactly this: run the workflow by hand with `approve: {}`",
             plan.digest
         )),
     ))
@@ -499,14 +499,14 @@ mod tests {
         let world = world(&[]);
         let mut facts = facts(&world);
         let rules = EffectivePolicy {
-            max_delete: Some(3),
+            max_destructive: Some(3),
             ..EffectivePolicy::default()
         };
         assert!(denied(&rules, &plan(3), &facts).is_empty());
-        assert_eq!(denied(&rules, &plan(4), &facts), ["policy.max_delete"]);
+        assert_eq!(denied(&rules, &plan(4), &facts), ["policy.max_destructive"]);
         assert_eq!(
             denied(&EffectivePolicy::default(), &plan(11), &facts),
-            ["policy.max_delete"]
+            ["policy.max_destructive"]
         );
         facts.consented = true;
         assert!(denied(&rules, &plan(4), &facts).is_empty());

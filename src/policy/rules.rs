@@ -19,13 +19,13 @@ pub struct EffectivePolicy {
     /// The periods in which nothing is applied.
     pub freeze: Vec<Freeze>,
     /// The maximum number of resources that one apply may delete or replace; `None` means
-    /// [`EffectivePolicy::MAX_DELETE`].
-    pub max_delete: Option<u32>,
+    /// [`EffectivePolicy::MAX_DESTRUCTIVE`].
+    pub max_destructive: Option<u32>,
 }
 
 impl EffectivePolicy {
     /// The default maximum of resources that one apply may delete or replace.
-    pub const MAX_DELETE: u32 = 10;
+    pub const MAX_DESTRUCTIVE: u32 = 10;
 }
 
 /// A period in which nothing is applied.

@@ -1,8 +1,7 @@
-//! The check runs of a preview: one per changed stack, the most severe first, and one that summarises the
-//! rest.
+//! The check runs of a preview: one for all stacks, and one for each stack that failed or deletes something.
 
 use super::{
-    CHECK_BUDGET, escape,
+    CHECK_BUDGET, diff, escape,
     labels::{self, is_grave},
     markdown,
 };
@@ -11,29 +10,33 @@ use crate::{
     model::{
         StackId,
         check_run::{Annotation, CheckRun, Conclusion, Level},
-        plan::{Plan, StackPlan},
+        plan::{Plan, StackPlan, Summary},
     },
 };
 
-/// At most `most` check runs: failed stacks first, then stacks with deletions or replacements, then the
-/// others, each sorted by identity. The last one summarises the remaining stacks, under the name of the
-/// plan's `scope`. The name of a check run is that of its stack, so the next run replaces it.
+/// At most `most` check runs: failed stacks first, then stacks with deletions or replacements, each sorted by
+/// identity. The last one is about all other stacks, under the name of the plan's `scope`. The name of a check
+/// run is that of its stack, so the next run replaces it.
 pub fn checks(plan: &Plan, most: usize, scope: &str) -> Vec<CheckRun> {
     let mut stacks: Vec<_> = plan
         .stacks
         .iter()
-        .filter(|s| s.error.is_some() || s.summary.changed() > 0)
+        .filter(|s| s.error.is_some() || diff::own_summary(s).changed() > 0)
         .collect();
     stacks.sort_by(|a, b| rank(a).cmp(&rank(b)).then_with(|| a.id.cmp(&b.id)));
-    if stacks.len() <= most {
-        return stacks.into_iter().map(check).collect();
-    }
-    let Some(shown) = most.checked_sub(1) else {
+    let grave = stacks.iter().filter(|stack| rank(stack) < HARMLESS).count();
+    if stacks.is_empty() || most == 0 {
         return Vec::new();
+    }
+    let own = match grave == stacks.len() && grave <= most {
+        true => grave,
+        false => grave.min(most - 1),
     };
-    let (shown, rest) = stacks.split_at(shown);
+    let (shown, rest) = stacks.split_at(own);
     let mut checks: Vec<_> = shown.iter().map(|s| check(s)).collect();
-    checks.push(aggregate(rest, scope));
+    if !rest.is_empty() {
+        checks.push(aggregate(rest, scope));
+    }
     checks
 }
 
@@ -54,9 +57,12 @@ fn rank(stack: &StackPlan) -> u8 {
     match stack {
         s if s.error.is_some() => 0,
         s if s.resources.iter().any(is_grave) => 1,
-        _ => 2,
+        _ => HARMLESS,
     }
 }
+
+/// The rank of a stack without a check run of its own.
+const HARMLESS: u8 = 2;
 
 fn check(stack: &StackPlan) -> CheckRun {
     let name = name(&stack.id);
@@ -80,7 +86,7 @@ fn check(stack: &StackPlan) -> CheckRun {
             },
         };
     }
-    let counts = labels::counts(&stack.summary);
+    let counts = counts(stack);
     CheckRun {
         name,
         // A severe change is not an error: the review and the policies decide whether it is allowed.
@@ -117,15 +123,26 @@ fn visible_lines(message: &str) -> String {
     lines.join("\n")
 }
 
+/// The counts of a stack's own changes. What differs already is counted apart.
+fn counts(stack: &StackPlan) -> String {
+    let own = labels::counts(&diff::own_summary(stack));
+    match diff::drifted(stack) {
+        0 => own,
+        drifted => format!("{own}; {} differs already", labels::plural(drifted, "resource")),
+    }
+}
+
 fn aggregate(rest: &[&StackPlan], scope: &str) -> CheckRun {
     let failed = rest.iter().filter(|s| s.error.is_some()).count();
+    let total = rest
+        .iter()
+        .fold(Summary::default(), |sum, stack| sum + diff::own_summary(stack));
     let mut text = String::new();
     let mut left_out = 0;
     for stack in rest {
-        let what = if stack.error.is_some() {
-            "failed".to_owned()
-        } else {
-            labels::counts(&stack.summary)
+        let what = match stack.error {
+            Some(_) => labels::failed(stack).to_owned(),
+            None => counts(stack),
         };
         let line = format!("- {}: {what}\n", escape::code(stack.id.as_str()));
         if text.len() + line.len() > CHECK_BUDGET {
@@ -137,18 +154,32 @@ fn aggregate(rest: &[&StackPlan], scope: &str) -> CheckRun {
     if left_out > 0 {
         text.push_str(&format!("- and {left_out} more\n"));
     }
+    // The diffs of as many stacks as fit.
+    for stack in rest {
+        let heading = format!("\n### {}\n\n", escape::code(stack.id.as_str()));
+        let room = CHECK_BUDGET.saturating_sub(text.len() + heading.len());
+        if room < LEAST {
+            break;
+        }
+        let body = markdown::stack_text(stack, room);
+        text.push_str(&heading);
+        text.push_str(&body);
+    }
+    let counts = labels::counts(&total);
     CheckRun {
-        name: format!("konverge: other stacks {}", escape::line(scope))
+        name: format!("konverge: plan {}", escape::line(scope))
             .trim_end()
             .to_owned(),
         conclusion: if failed > 0 {
             Conclusion::Failure
+        } else if rest.iter().any(|stack| stack.resources.iter().any(is_grave)) {
+            Conclusion::Neutral
         } else {
             Conclusion::Success
         },
-        title: format!("{} more", labels::plural(rest.len(), "stack")),
+        title: format!("{counts} in {}", labels::plural(rest.len(), "stack")),
         summary: format!(
-            "{} change besides those with a check of their own; {failed} failed.",
+            "{counts} in {}; {failed} failed.",
             labels::plural(rest.len(), "stack")
         ),
         text,
@@ -159,3 +190,6 @@ fn aggregate(rest: &[&StackPlan], scope: &str) -> CheckRun {
             .collect(),
     }
 }
+
+/// The least room for the diff of a stack.
+const LEAST: usize = 2048;

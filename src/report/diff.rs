@@ -7,7 +7,7 @@ use similar::{ChangeTag, TextDiff};
 use super::{escape, list_diff, yaml_text};
 use crate::model::{
     masked_value,
-    plan::{Action, ChangeOrigin, FieldChange, ResourcePlan},
+    plan::{Action, ChangeOrigin, FieldChange, ResourcePlan, StackPlan, Summary},
 };
 
 /// Longer differing parts of texts are not compared line by line, because the time grows with the product of
@@ -61,6 +61,35 @@ pub fn is_own(plan: &ResourcePlan, change: &FieldChange) -> bool {
             becomes_unknown || (plan.action == Action::Create && change.path.is_empty())
         }
     }
+}
+
+/// Returns true if the change itself touches the resource. Otherwise the resource only differs already, and an
+/// apply would restore it.
+pub fn touches(plan: &ResourcePlan) -> bool {
+    match plan.action {
+        Action::Unchanged => false,
+        Action::Update => {
+            !plan.changes.iter().any(is_drift) || plan.changes.iter().any(|change| is_own(plan, change))
+        }
+        _ => true,
+    }
+}
+
+/// The counts of a stack's own changes, without resources that only differ already.
+pub fn own_summary(stack: &StackPlan) -> Summary {
+    let mut summary = Summary {
+        unchanged: stack.summary.unchanged,
+        ..Summary::default()
+    };
+    let own = stack.resources.iter().filter(|resource| touches(resource));
+    own.for_each(|resource| summary.count(resource.action));
+    summary
+}
+
+/// The number of a stack's resources that only differ already.
+pub fn drifted(stack: &StackPlan) -> usize {
+    let drifted = |resource: &&ResourcePlan| resource.changes.iter().any(is_drift) && !touches(resource);
+    stack.resources.iter().filter(drifted).count()
 }
 
 /// The paths of a resource's own changes, for places without space for the values.
@@ -183,6 +212,31 @@ fn value_lines(key: Option<&str>, change: &FieldChange, depth: usize, around: us
         && (from.contains('\n') || to.contains('\n'))
     {
         text(key, from, to, depth, around, out);
+        return;
+    }
+    // Secrets are equal or not; their hashes say nothing more to a reader.
+    let sides = [&change.from, &change.to].map(|side| side.as_ref().and_then(masked_value::as_secret));
+    if sides.iter().any(Option::is_some) {
+        let head = key.map_or(String::new(), |key| format!("{}: ", yaml_text::name(key)));
+        let pad = "  ".repeat(depth);
+        let word = match sides {
+            [Some(from), Some(to)] if from != to => "(secret, changed)",
+            [Some(_), Some(_)] => "(secret, same)",
+            _ => "(secret)",
+        };
+        for (sign, side, of) in [('-', &change.from, "(secret)"), ('+', &change.to, word)] {
+            match side {
+                Some(side) if masked_value::as_secret(side).is_some() => {
+                    out.push(format!("{sign}{pad}{head}{of}"));
+                }
+                Some(side) => {
+                    let mut shown = Vec::new();
+                    yaml_text::write_yaml(key, side, depth * 2, &mut shown);
+                    out.extend(shown.into_iter().map(|line| format!("{sign}{line}")));
+                }
+                None => {}
+            }
+        }
         return;
     }
     if let (Some(Value::String(from)), Some(Value::String(to))) = (&change.from, &change.to)
@@ -422,6 +476,23 @@ mod tests {
         assert!(
             lines.contains(&"+- port: 8080  # forces replacement".to_owned()),
             "{lines:?}"
+        );
+    }
+
+    #[test]
+    fn a_secret_is_named_and_said_to_have_changed() {
+        let secret = |hash: &str| Some(json!({"$secret": hash}));
+        let plan = plan(
+            Action::Update,
+            vec![
+                change("/data/a", secret("1"), secret("2")),
+                change("/data/b", None, secret("2")),
+                change("/data/c", secret("1"), None),
+            ],
+        );
+        assert_eq!(
+            resource(&plan, DiffContext::Tree(3)).join("\n"),
+            " data:\n-  a: (secret)\n+  a: (secret, changed)\n+  b: (secret)\n-  c: (secret)"
         );
     }
 

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use crate::model::{
     CommitId, StackId, affected::Affected, comment_marker::CommentMarker, plan::Plan,
-    policy_finding::PolicyFinding, power::PowerChange,
+    policy_finding::PolicyFinding, power::PowerChange, review_difference::ReviewDifference,
 };
 
 /// The run that a report describes.
@@ -21,6 +21,8 @@ pub struct RunInfo {
     pub base: Option<CommitId>,
     /// The URL of the run.
     pub run_url: Option<String>,
+    /// The address of the preview as a page, if a later step uploads it.
+    pub page_url: Option<String>,
     /// GitHub's id of the run; 0 outside GitHub.
     pub run: u64,
     /// The attempt of the run, from 1.
@@ -45,6 +47,8 @@ pub struct CommentInput<'a> {
     pub plan: &'a Plan,
     /// The findings of the policies.
     pub findings: &'a [PolicyFinding],
+    /// What the last push changed in the plan; `None` if there is no earlier preview.
+    pub last_push: Option<&'a ReviewDifference>,
     /// How merging would change the settings that grant permissions.
     pub power: &'a [PowerChange],
     /// The wave of each stack, where `after` orders stacks; a missing stack is in wave 0.

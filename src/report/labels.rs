@@ -72,22 +72,31 @@ impl Title {
     }
 }
 
-/// The word for a stack with an error.
+/// What is said of a stack that could not be planned.
+pub const FAILED: &str = "could not be planned";
+
+/// What is said of a stack of which only a part could be planned.
+pub const FAILED_IN_PART: &str = "could not be planned in full";
+
+/// The words for a stack with an error.
 pub fn failed(stack: &StackPlan) -> &'static str {
     match stack.fails_in_part() {
-        true => "could not be planned in full",
-        false => "could not be planned",
+        true => FAILED_IN_PART,
+        false => FAILED,
     }
 }
 
 /// What an apply would skip in a stack that was planned in part; `None` for any other stack.
 pub fn left_as_it_is(stack: &StackPlan) -> Option<String> {
-    stack.fails_in_part().then(|| {
-        format!(
-            "Apply will skip {}: unplanned resources, their dependents and all deletions.",
-            plural(stack.held_back.len(), "resource")
-        )
-    })
+    stack.fails_in_part().then(|| skipped(stack.held_back.len()))
+}
+
+/// What an apply would skip, as a sentence.
+pub fn skipped(resources: usize) -> String {
+    format!(
+        "Apply will skip {}: unplanned resources, their dependents and all deletions.",
+        plural(resources, "resource")
+    )
 }
 
 /// Returns true if the error of a stack is the failure of one of its resources, or of those that could not be
@@ -144,32 +153,35 @@ pub fn action_word(action: Action) -> &'static str {
         Action::Adopt => "adopt",
         Action::Forget => "forget",
         Action::Unchanged => "unchanged",
-        Action::Unknown => "not known yet",
+        Action::Unknown => "unknown",
     }
 }
 
-/// `+7 ~31 ±1 -2` without the zeros; `no change` if all are zero.
+/// `7 created, 31 updated, 1 replaced, 2 deleted` without the zeros; `no change` if all are zero.
 pub fn counts(summary: &Summary) -> String {
     let parts = [
-        (Action::Create, summary.create),
-        (Action::Update, summary.update),
-        (Action::Replace, summary.replace),
-        (Action::Delete, summary.delete),
-        (Action::Adopt, summary.adopt),
-        (Action::Forget, summary.forget),
-        (Action::Unknown, summary.unknown),
+        (summary.create, "created"),
+        (summary.update, "updated"),
+        (summary.replace, "replaced"),
+        (summary.delete, "deleted"),
+        (summary.adopt, "adopted"),
+        (summary.forget, "forgotten"),
+        (summary.unknown, "unknown"),
     ];
     let text: Vec<_> = parts
         .into_iter()
-        .filter(|(_, n)| *n > 0)
-        .map(|(action, n)| format!("{}{n}", sign(action)))
+        .filter(|(n, _)| *n > 0)
+        .map(|(n, word)| format!("{n} {word}"))
         .collect();
     if text.is_empty() {
         "no change".to_owned()
     } else {
-        text.join(" ")
+        text.join(", ")
     }
 }
+
+/// The note on an unvalidated Spec-only comparison: what no cluster was asked about.
+pub const SPEC_ONLY: &str = "No cluster was queried: these are differences between the compiled Specs of base and head. Not known: whether the server accepts them, whether a change replaces a resource or deletes data beyond the published rules of built-in kinds, and what differs on the cluster already (drift).";
 
 /// `1 stack`, `2 stacks`.
 pub fn plural(n: usize, one: &str) -> String {
@@ -235,7 +247,7 @@ mod tests {
             unchanged: 9,
             ..Summary::default()
         };
-        assert_eq!(counts(&summary), "+1 -2");
+        assert_eq!(counts(&summary), "1 created, 2 deleted");
         assert_eq!(counts(&Summary::default()), "no change");
         assert_eq!(
             (plural(1, "stack"), plural(2, "policy")),

@@ -9,7 +9,10 @@ use crate::model::affected::Affected;
 /// The maximum number of boxes that a reader can follow. GitHub renders at most 50,000 characters.
 pub const NODES: usize = 40;
 
-/// The diagram, or `None` if it would be empty or too large to read.
+/// A diagram with fewer boxes says nothing.
+const FEWEST: usize = 3;
+
+/// The diagram, or `None` if it would be too small or too large to be of use.
 pub fn why(affected: &Affected, most: usize) -> Option<String> {
     let mut edges: BTreeSet<(&str, &str)> = BTreeSet::new();
     let mut stacks: BTreeSet<&str> = BTreeSet::new();
@@ -34,7 +37,7 @@ pub fn why(affected: &Affected, most: usize) -> Option<String> {
         }
     }
     let nodes: BTreeSet<_> = edges.iter().flat_map(|(a, b)| [*a, *b]).collect();
-    if edges.is_empty() || nodes.len() > most || edges.len() > 3 * most {
+    if nodes.len() < FEWEST || nodes.len() > most || edges.len() > 3 * most {
         return None;
     }
     let ids: BTreeMap<_, _> = nodes

@@ -8,6 +8,7 @@
 pub mod checks;
 pub mod diff;
 pub mod drift;
+mod equal_changes;
 pub mod errors;
 pub mod escape;
 pub mod html;
@@ -25,4 +26,4 @@ mod view_model;
 mod yaml_text;
 
 pub use input::{CHECK_BUDGET, COMMENT_BUDGET, CommentInput, Merging, Mode, RunInfo, SUMMARY_BUDGET};
-pub use labels::{age, plural};
+pub use labels::{age, counts, plural};

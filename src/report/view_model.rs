@@ -1,18 +1,20 @@
 //! The plan as the comment needs it: sorted, split into own changes and drift, with equal changes grouped. It
 //! is built once and used for every size.
 
-use std::collections::{BTreeMap, HashMap};
-
-use serde_json::Value;
+use std::collections::HashMap;
 
 use crate::{
+    error::ErrorBody,
     model::{
         Digest, StackId,
         affected::{AffectedStack, InputChange},
-        digest::DigestBuilder,
-        plan::{Action, ResourcePlan, StackPlan, Summary},
+        plan::{ResourcePlan, StackPlan, Summary},
     },
-    report::{CommentInput, diff, labels},
+    report::{
+        CommentInput, diff,
+        equal_changes::{ChangeGroup, EqualChanges, StackChanges},
+        labels,
+    },
 };
 
 /// One stack in the comment.
@@ -21,24 +23,16 @@ pub(super) struct StackView<'a> {
     pub affected: Option<&'a AffectedStack>,
     /// Resources with a change of this pull request.
     pub own: Vec<&'a ResourcePlan>,
-    /// The [`Group`] that shows the resource, in the order of `own`.
+    /// The group of equal changes that shows the resource, in the order of `own`.
     pub grouped: Vec<Option<usize>>,
     pub wave: usize,
-}
-
-/// Equal changes in several stacks.
-pub(super) struct Group<'a> {
-    /// The resources of one stack represent all.
-    pub resources: Vec<&'a ResourcePlan>,
-    /// The stacks, in the order of the comment.
-    pub stacks: Vec<&'a StackId>,
 }
 
 /// The whole plan.
 pub(super) struct PlanView<'a> {
     /// Failed and changed stacks, in the order of the comment.
     pub stacks: Vec<StackView<'a>>,
-    pub groups: Vec<Group<'a>>,
+    pub groups: Vec<ChangeGroup<'a>>,
     /// Affected stacks without changes.
     pub unchanged: Vec<&'a StackId>,
     /// Stacks with drift.
@@ -46,18 +40,67 @@ pub(super) struct PlanView<'a> {
     /// The summary over all stacks.
     pub total: Summary,
     pub failed: usize,
+    /// The number of stacks in the plan.
+    pub planned: usize,
+    /// The number of affected stacks; 0 if the user named the stacks.
+    pub affected: usize,
     /// The word for the stacks of the plan: "affected", or another if the user named them.
     pub word: &'static str,
-    /// The number of stacks in the denominator of the changed stacks.
+    /// The number of stacks in the repository.
     pub all: usize,
     /// The digest over the digests of all stacks.
     pub digest: Digest,
 }
 
 impl PlanView<'_> {
-    /// The number of stacks that would change.
-    pub(super) fn changed(&self) -> usize {
-        self.stacks.len() - self.failed
+    /// The number of stacks that would change. A stack that failed in part counts if the rest changes.
+    fn changed(&self) -> usize {
+        self.stacks.iter().filter(|stack| !stack.own.is_empty()).count()
+    }
+
+    /// The stacks of which nothing could be planned, with their errors.
+    pub(super) fn whole_failures(&self) -> impl Iterator<Item = (&StackId, &ErrorBody)> {
+        self.failures(false)
+    }
+
+    /// The stacks of which a part could not be planned, with their errors.
+    pub(super) fn partial_failures(&self) -> impl Iterator<Item = (&StackId, &ErrorBody)> {
+        self.failures(true)
+    }
+
+    fn failures(&self, in_part: bool) -> impl Iterator<Item = (&StackId, &ErrorBody)> {
+        let plans = self.stacks.iter().map(|stack| stack.plan);
+        let plans = plans.filter(move |plan| plan.fails_in_part() == in_part);
+        plans.filter_map(|plan| Some((&plan.id, plan.error.as_ref()?)))
+    }
+
+    /// The verdict in words: `10 updated, 1 deleted in 2 stacks · 1 stack failed`.
+    pub(super) fn verdict(&self) -> String {
+        if self.planned == 0 && self.affected == 0 {
+            return "no stack is affected".to_owned();
+        }
+        let mut parts = match (self.changed(), self.failed) {
+            (0, 0) if self.affected == 0 => {
+                vec![format!(
+                    "none of {} changes",
+                    labels::plural(self.planned, "stack")
+                )]
+            }
+            (0, 0) => vec![format!(
+                "{} affected, no changes",
+                labels::plural(self.affected, "stack")
+            )],
+            (0, _) => Vec::new(),
+            (changed, _) => vec![format!(
+                "{} in {}",
+                labels::counts(&self.total),
+                labels::plural(changed, "stack")
+            )],
+        };
+        if self.failed > 0 {
+            parts.push(format!("{} failed", labels::plural(self.failed, "stack")));
+        }
+        parts.join(" · ")
     }
 }
 
@@ -71,6 +114,8 @@ pub(super) fn build<'a>(input: &CommentInput<'a>) -> PlanView<'a> {
         drifted: Vec::new(),
         total: Summary::default(),
         failed: 0,
+        planned: input.plan.stacks.len(),
+        affected: input.affected.stacks.len(),
         word: match input.affected.stacks.is_empty() {
             true => "stack",
             false => "affected stack",
@@ -86,7 +131,7 @@ pub(super) fn build<'a>(input: &CommentInput<'a>) -> PlanView<'a> {
     };
     for plan in &input.plan.stacks {
         view.failed += usize::from(plan.error.is_some());
-        let own: Vec<_> = plan.resources.iter().filter(|r| is_own(r)).collect();
+        let own: Vec<_> = plan.resources.iter().filter(|r| diff::touches(r)).collect();
         for resource in &own {
             view.total.count(resource.action);
         }
@@ -113,22 +158,27 @@ pub(super) fn build<'a>(input: &CommentInput<'a>) -> PlanView<'a> {
         let key = |s: &StackView<'_>| (s.wave, environment(s.plan.id.name()));
         key(a).cmp(&key(b)).then_with(|| a.plan.id.cmp(&b.plan.id))
     });
-    group(&mut view);
+    find_equal_changes(&mut view);
     view
 }
 
-/// Returns true if the change itself touches the resource; otherwise it only has drift that would be
-/// restored.
-fn is_own(resource: &ResourcePlan) -> bool {
-    match resource.action {
-        Action::Unchanged => false,
-        Action::Update => {
-            resource.changes.is_empty()
-                || resource.changes.iter().any(|c| !diff::is_drift(c))
-                || !resource.notes.is_empty()
-        }
-        _ => true,
+/// Finds the changes that several stacks make.
+fn find_equal_changes(view: &mut PlanView<'_>) {
+    let owns: Vec<_> = view.stacks.iter().map(|stack| stack.own.clone()).collect();
+    let stacks: Vec<_> = view
+        .stacks
+        .iter()
+        .zip(&owns)
+        .map(|(stack, resources)| StackChanges {
+            stack: &stack.plan.id,
+            resources,
+        })
+        .collect();
+    let equal = EqualChanges::find(&stacks);
+    for (s, stack) in view.stacks.iter_mut().enumerate() {
+        stack.grouped = (0..stack.own.len()).map(|r| equal.group_of(s, r)).collect();
     }
+    view.groups = equal.groups;
 }
 
 /// The rank of an environment from harmless to critical, by its usual names.
@@ -145,84 +195,6 @@ fn environment(name: &str) -> usize {
         .iter()
         .position(|names| names.iter().any(|n| name.contains(n)))
         .unwrap_or(ORDER.len())
-}
-
-/// Groups resources that change equally in several stacks, and joins groups of the same stacks.
-fn group(view: &mut PlanView<'_>) {
-    let mut places: BTreeMap<Digest, Vec<(usize, usize)>> = BTreeMap::new();
-    for (s, stack) in view.stacks.iter().enumerate() {
-        for (r, resource) in stack.own.iter().enumerate() {
-            if let Some(digest) = shape(resource) {
-                places.entry(digest).or_default().push((s, r));
-            }
-        }
-    }
-    let mut by_stacks: BTreeMap<Vec<usize>, Vec<Vec<(usize, usize)>>> = BTreeMap::new();
-    for same in places.into_values() {
-        let mut stacks: Vec<_> = same.iter().map(|(s, _)| *s).collect();
-        stacks.dedup();
-        if stacks.len() > 1 {
-            by_stacks.entry(stacks).or_default().push(same);
-        }
-    }
-    let mut found: Vec<_> = by_stacks.into_iter().collect();
-    found.sort_by(|(a, x), (b, y)| {
-        b.len()
-            .cmp(&a.len())
-            .then_with(|| a.cmp(b))
-            .then_with(|| x.len().cmp(&y.len()))
-    });
-    for (stacks, mut sames) in found {
-        sames.sort();
-        let index = view.groups.len();
-        let resources = sames
-            .iter()
-            .map(|same| view.stacks[same[0].0].own[same[0].1])
-            .collect();
-        for (s, r) in sames.into_iter().flatten() {
-            view.stacks[s].grouped[r] = Some(index);
-        }
-        let stacks = stacks.into_iter().map(|s| &view.stacks[s].plan.id).collect();
-        view.groups.push(Group { resources, stacks });
-    }
-}
-
-/// The digest of a resource's change without its identity: equal in two stacks if a reader would see the same
-/// lines. `None` for changes that must always be shown separately.
-fn shape(resource: &ResourcePlan) -> Option<Digest> {
-    if resource.data_loss || matches!(resource.action, Action::Delete | Action::Replace | Action::Forget) {
-        return None;
-    }
-    let mut builder = DigestBuilder::new("shape");
-    let title = labels::Title::of(&resource.id, resource.runtime);
-    for part in [&title.group, &title.kind, labels::action_word(resource.action)] {
-        builder.part(part.as_bytes());
-    }
-    for change in resource.changes.iter().filter(|c| diff::is_own(resource, c)) {
-        builder.part(change.path.as_bytes());
-        for side in [&change.from, &change.to] {
-            match side {
-                Some(value) => builder.part(Digest::of_json(&drop_name(value, &change.path)).as_bytes()),
-                None => builder.part(b""),
-            };
-        }
-    }
-    for note in &resource.notes {
-        builder.part(note.as_bytes());
-    }
-    Some(builder.finish())
-}
-
-/// A whole resource without its namespace. Its name stays, because the name of a new resource is part of what
-/// is reviewed.
-fn drop_name(value: &Value, path: &str) -> Value {
-    let mut value = value.clone();
-    if path.is_empty()
-        && let Some(metadata) = value.get_mut("metadata").and_then(Value::as_object_mut)
-    {
-        metadata.shift_remove("namespace");
-    }
-    value
 }
 
 /// The word for a change of the stack's inputs other than *modified*.

@@ -61,7 +61,7 @@ fn push_item(item: &Value, indent: usize, out: &mut Vec<String>) {
     }
 }
 
-fn is_mark(value: &Value) -> bool {
+pub fn is_mark(value: &Value) -> bool {
     masked_value::is_unknown(value) || masked_value::as_secret(value).is_some()
 }
 

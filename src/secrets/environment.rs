@@ -61,7 +61,9 @@ const PASSED: [(&str, Holds); 33] = [
 ];
 
 /// Credentials of this program whose names do not say so.
-const OWN: [&str; 5] = [
+const OWN: [&str; 7] = [
+    "INPUT_KUBECONFIG",
+    "KONVERGE_KUBECONFIG",
     "KONVERGE_REVIEW_KEY",
     "KONVERGE_AGE_IDENTITY",
     "GOOGLE_SERVICE_ACCOUNT_KEY",

@@ -149,6 +149,27 @@ impl ReviewStore<'_> {
         Ok(records)
     }
 
+    /// The last preview of another head of a pull request, made by an earlier run. The records are those of
+    /// [`ReviewStore::latest`].
+    ///
+    /// # Errors
+    /// As [`ReviewStore::latest`].
+    pub async fn earlier(
+        &self,
+        number: u64,
+        head: &CommitId,
+        run: u64,
+    ) -> Result<Vec<ReviewRecord>, StateError> {
+        let keys = self.list_for_pull_request(number).await?.into_iter();
+        let last = keys
+            .filter(|key| key.head != *head && key.run < run)
+            .max_by_key(|key| key.run);
+        match last {
+            Some(last) => self.latest(number, &last.head).await,
+            None => Ok(Vec::new()),
+        }
+    }
+
     /// The latest records of the other shards of a run. If each shard saves its own record before it asks,
     /// then of two shards at least one sees the other.
     ///

@@ -164,7 +164,11 @@ async fn under_lease(
         journal: &journal,
         events: planning.run.events.as_ref(),
         cancel: planning.run.cancel.clone(),
-        parallelism: planning.config.apply.resources.map_or(16, |n| n.max(1) as usize),
+        parallelism: planning
+            .config
+            .apply
+            .parallel_resources
+            .map_or(16, |n| n.max(1) as usize),
         allow_empty: options.allow_empty || target.head.is_none(),
     })
     .await;

@@ -22,6 +22,11 @@ impl Publisher<'_> {
         self.keep("page", "html", html, "summary-path")
     }
 
+    /// Writes the summary as Markdown, for a place where neither the comment nor the job summary is seen.
+    pub fn markdown(&self, text: &str) {
+        self.keep("summary", "md", text, "markdown-path");
+    }
+
     fn keep(&self, what: &str, extension: &str, text: &str, output: &str) -> Option<String> {
         let run = &self.job.run;
         let name = format!("konverge-{}.{extension}", uuid::Uuid::new_v4().simple());

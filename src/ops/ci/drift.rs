@@ -72,7 +72,7 @@ async fn check_and_publish(
     let renamed = renamed_stacks(&memory, &side.layout, known).await?;
     let applied = applied(known, &side, &renamed);
     let ids: Vec<_> = applied.iter().map(|target| target.id.clone()).collect();
-    let due = rounds.select_due(applied, config.drift.stacks);
+    let due = rounds.select_due(applied, config.drift.stacks_per_run);
     let behind = pending_stacks(known, &side);
     let overdue = rounds.overdue();
     warn(job, &behind, overdue);

@@ -22,6 +22,22 @@ pub struct CiOptions {
     /// The environment of the job, which GitHub does not expose to jobs: only users who approve the run in it
     /// approve the digests.
     pub environment: Option<String>,
+    /// When a comment is written.
+    pub comment: CommentRule,
+    /// True if a later step uploads the preview's page as an artifact of the run.
+    pub page_artifact: bool,
+}
+
+/// When a comment is written on a pull request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum CommentRule {
+    /// For each preview and each apply.
+    #[default]
+    Always,
+    /// Only if a preview has changes, failures or denials. A comment of an earlier push is deleted otherwise.
+    Changes,
+    /// Never.
+    Never,
 }
 
 /// The result of a `ci` run.

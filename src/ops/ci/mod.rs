@@ -46,7 +46,7 @@ use std::collections::HashMap;
 
 use authority::{Authority, Caller, Decision, DefaultBranchAnswer, Task};
 use job::Job;
-pub use job::{CiOptions, JobResult};
+pub use job::{CiOptions, CommentRule, JobResult};
 pub use shard_mode::ShardMode;
 use summary::RunSummary;
 
@@ -67,7 +67,7 @@ pub async fn run(run: &RunContext, options: &CiOptions) -> Result<JobResult, Use
     let ending = RunSummary::begin(run, &runner);
     let mut client = None;
     let result = begin(run, options, &runner, &mut client).await;
-    ending.write(client.as_ref(), options.part, &result).await;
+    ending.write(client.as_ref(), options, &result).await;
     result
 }
 

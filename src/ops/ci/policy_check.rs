@@ -168,7 +168,7 @@ impl PolicyCheck {
         Ok(match self.restoring {
             true => EffectivePolicy {
                 freeze: rules.freeze,
-                max_delete: rules.max_delete,
+                max_destructive: rules.max_destructive,
                 ..EffectivePolicy::default()
             },
             false => rules,

@@ -28,7 +28,7 @@ pub(in crate::ops) fn effective_policy(
         freeze: freeze.collect::<Result<_, _>>()?,
         reviewers: people(own.reviewers, &common.reviewers),
         actors: people(own.actors, &common.actors),
-        max_delete: own.max_delete.or(common.max_delete),
+        max_destructive: own.max_destructive.or(common.max_destructive),
     })
 }
 

@@ -6,7 +6,7 @@ use super::{
     active_policies::{InForce, ReviewedPolicies, Shown},
     aggregate_status,
     checks::PullRequestNow,
-    job::{Job, JobResult},
+    job::{CommentRule, Job, JobResult},
     open::OpenedChange,
     policy_check::PolicyCheck,
     preview_target::PreviewTarget,
@@ -23,6 +23,7 @@ use crate::{
         plan::{Plan, Summary},
         policy_finding::{Enforcement, PolicyFinding},
         review::ReviewRecord,
+        review_difference::ReviewDifference,
     },
     ops::{
         SkippedRemovals,
@@ -92,10 +93,10 @@ async fn plan_and_publish(
         record(job, subject, &opened, &preview).await?;
         compare_with_other_shares(job, subject, &opened, &mut preview).await?;
     }
+    let last_push = last_push(job, subject, &opened, &preview).await;
     watch.ends("compile and plan");
-    let total = preview
-        .plan
-        .stacks
+    let stacks = &preview.plan.stacks;
+    let total = stacks
         .iter()
         .fold(Summary::default(), |sum, stack| sum + stack.summary);
     let failed = preview
@@ -104,13 +105,7 @@ async fn plan_and_publish(
         .iter()
         .filter(|stack| stack.error.is_some())
         .count();
-    let changed = preview
-        .plan
-        .stacks
-        .iter()
-        .filter(|stack| stack.summary.changed() > 0)
-        .count();
-    let description = description(changed, failed, &total);
+    let description = description(&preview.plan, failed);
 
     let counted = opened.planning.counts();
     let info = RunInfo {
@@ -121,6 +116,8 @@ async fn plan_and_publish(
         head: Some(subject.head.clone()),
         base: Some(subject.sides.base.clone()),
         stacks_in_repository: opened.stacks_in_repository,
+        // Where GitHub lists the artifacts of a run.
+        page_url: (job.options.page_artifact).then(|| format!("{}#artifacts", job.runner.run_url())),
         ..job.info()
     };
     let marker = CommentMarker {
@@ -149,6 +146,7 @@ async fn plan_and_publish(
         plan: &preview.plan,
         findings: &findings,
         power: &opened.power,
+        last_push: last_push.as_ref(),
         waves: &waves,
         links: &links,
         marker: &marker,
@@ -165,17 +163,24 @@ async fn plan_and_publish(
         budget,
     };
     // Of the jobs without stacks only one reports.
-    let mute = opened.targets.is_empty() && share.is_some_and(|share| !share.is_first());
+    let of_no_stack = opened.targets.is_empty() && share.is_some_and(|share| !share.is_first());
+    let denied = findings
+        .iter()
+        .any(|finding| finding.verdict == Enforcement::Deny);
+    let nothing = total.changed() == 0 && failed == 0 && !denied && opened.power.is_empty();
+    let mute = of_no_stack || (nothing && job.options.comment == CommentRule::Changes);
     if let Some(number) = subject.number.filter(|_| mute) {
         feedback.no_comment(number, &marker).await;
     } else if let Some(number) = subject.number {
-        feedback
+        let url = feedback
             .comment(number, &marker, |budget| {
                 report::markdown::comment(&input(budget)).body
             })
             .await;
+        feedback.outputs(&[("comment-url", url.unwrap_or_default())]);
     }
     let mut summary = report::markdown::summary(&input(SUMMARY_BUDGET), SUMMARY_BUDGET).body;
+    feedback.markdown(&summary);
     if let Some(path) = feedback.page(&report::html::report(&input(SUMMARY_BUDGET))) {
         summary.push_str(&report::markdown::page_note(&path));
     }
@@ -251,6 +256,33 @@ fn unreviewable_finding(hidden: &UnreviewableValue) -> PolicyFinding {
     }
 }
 
+/// What this head changes in the plan of the pull request's earlier head. Shards have no such comparison: their
+/// stacks may be distributed in another way. Without an answer from the store there is none either.
+async fn last_push(
+    job: &Job,
+    subject: &PreviewTarget,
+    opened: &OpenedChange,
+    preview: &Preview,
+) -> Option<ReviewDifference> {
+    let (number, memory) = (subject.number?, opened.planning.memory.as_ref()?);
+    if job.options.part.share().is_some() {
+        return None;
+    }
+    let reviews = memory.states.reviews();
+    let earlier = reviews
+        .earlier(number, &subject.head, job.runner.run_id)
+        .await
+        .inspect_err(|error| {
+            job.run.notes.note(&format!(
+                "warning: the earlier preview could not be read, so the comment does not say what the last push changed: {error}"
+            ));
+        })
+        .ok()?;
+    let failed = preview.plan.stacks.iter().filter(|stack| stack.error.is_some());
+    let failed = failed.map(|stack| stack.id.clone()).collect();
+    ReviewDifference::between(&earlier, &preview.reviewed, &failed)
+}
+
 /// Records what was shown, so that an apply can compare the merge with it. The record of a fork contains only
 /// Specs.
 async fn record(
@@ -306,30 +338,22 @@ async fn compare_with_other_shares(
     Ok(())
 }
 
-fn description(changed: usize, failed: usize, total: &Summary) -> String {
-    let stacks = |n: usize| {
-        if n == 1 {
-            "1 stack".to_owned()
-        } else {
-            format!("{n} stacks")
-        }
+/// The description of the status: what this change does, and what differs already.
+fn description(plan: &Plan, failed: usize) -> String {
+    let stacks = |n: usize| report::plural(n, "stack");
+    let own: Vec<_> = plan.stacks.iter().map(report::diff::own_summary).collect();
+    let changed = own.iter().filter(|summary| summary.changed() > 0).count();
+    let total = own.into_iter().fold(Summary::default(), |sum, own| sum + own);
+    let drifted: usize = plan.stacks.iter().map(report::diff::drifted).sum();
+    let already = match drifted {
+        0 => String::new(),
+        n => format!("; already different: {}", report::plural(n, "resource")),
     };
-    let counts = [
-        ("+", total.create + total.adopt),
-        ("~", total.update + total.unknown),
-        ("±", total.replace),
-        ("-", total.delete + total.forget),
-    ];
-    let counts: Vec<_> = counts
-        .iter()
-        .filter(|(_, n)| *n > 0)
-        .map(|(sign, n)| format!("{sign}{n}"))
-        .collect();
     match (changed, failed) {
-        (0, 0) => "nothing changes".to_owned(),
-        (_, 0) => format!("{} would change: {}", stacks(changed), counts.join(" ")),
+        (0, 0) => format!("no changes{already}"),
+        (_, 0) => format!("{} in {}{already}", report::counts(&total), stacks(changed)),
         (_, _) => format!(
-            "{} could not be previewed; {} would change",
+            "{} could not be planned; {} changed",
             stacks(failed),
             stacks(changed)
         ),

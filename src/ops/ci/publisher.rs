@@ -4,7 +4,10 @@ use std::collections::BTreeSet;
 
 use serde_json::json;
 
-use super::{job::Job, newer_status};
+use super::{
+    job::{CommentRule, Job},
+    newer_status,
+};
 use crate::{
     error::UserError,
     github::{APPLY, Client, GithubError, Issue, IssueChange, StatusState, Upsert, workflow_commands},
@@ -75,19 +78,31 @@ impl<'a> Publisher<'a> {
         }
     }
 
-    /// Writes the sticky comment, fitted to GitHub's limit.
-    pub async fn comment(&self, number: u64, marker: &CommentMarker, render: impl Fn(usize) -> String) {
-        let Some(client) = self.client else { return };
+    /// Writes the sticky comment, fitted to GitHub's limit, and returns its address.
+    pub async fn comment(
+        &self,
+        number: u64,
+        marker: &CommentMarker,
+        render: impl Fn(usize) -> String,
+    ) -> Option<String> {
+        let client = self.client?;
+        if self.job.options.comment == CommentRule::Never {
+            return None;
+        }
         let masked = |budget| self.job.run.secrets.mask_finished(&render(budget));
         match client.upsert_packed(number, marker, masked).await {
-            Ok(Upsert::NewerRunWrote { .. }) => {
+            Ok(Upsert::NewerRunWrote { url }) => {
                 self.job
                     .run
                     .notes
                     .note("note: a newer run has written the comment; it is left as it is");
+                Some(url)
             }
-            Ok(_) => {}
-            Err(error) => self.warn("the comment could not be written", error),
+            Ok(Upsert::Created { url } | Upsert::Updated { url } | Upsert::Unchanged { url }) => Some(url),
+            Err(error) => {
+                self.warn("the comment could not be written", error);
+                None
+            }
         }
     }
 
@@ -211,6 +226,8 @@ impl<'a> Publisher<'a> {
             .filter(|s| s.summary.changed() > 0)
             .map(|s| s.id.as_str())
             .collect();
+        let failed = plan.stacks.iter().filter(|stack| stack.error.is_some());
+        let failed: Vec<_> = failed.map(|stack| stack.id.as_str()).collect();
         let failure = plan.stacks.iter().find_map(|stack| stack.error.as_ref());
         let reason = failure.and_then(|error| serde_json::to_value(error.kind).ok());
         let digest = crate::model::Digest::of_set(plan.stacks.iter().map(|stack| stack.digest));
@@ -218,6 +235,7 @@ impl<'a> Publisher<'a> {
             ("has-changes", (!changed.is_empty()).to_string()),
             ("stack-count", plan.stacks.len().to_string()),
             ("changed-stacks", json!(changed).to_string()),
+            ("failed-stacks", json!(failed).to_string()),
             ("create-count", (total.create + total.adopt).to_string()),
             ("update-count", total.update.to_string()),
             ("replace-count", total.replace.to_string()),
@@ -243,12 +261,15 @@ impl<'a> Publisher<'a> {
             .filter(|s| !s.resources.is_empty())
             .map(|s| s.id.as_str())
             .collect();
+        let failed = report.stacks.iter().filter(|stack| stack.error.is_some());
+        let failed: Vec<_> = failed.map(|stack| stack.id.as_str()).collect();
         let failure = report.stacks.iter().find_map(|stack| stack.error.as_ref());
         let reason = failure.and_then(|error| serde_json::to_value(error.kind).ok());
         self.outputs(&[
             ("has-changes", (!touched.is_empty()).to_string()),
             ("stack-count", report.stacks.len().to_string()),
             ("changed-stacks", json!(touched).to_string()),
+            ("failed-stacks", json!(failed).to_string()),
             (
                 "failure-reason",
                 reason

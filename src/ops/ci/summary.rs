@@ -3,7 +3,11 @@
 
 use std::fs;
 
-use super::{aggregate_status, job::JobResult, shard_mode::ShardMode};
+use super::{
+    aggregate_status,
+    job::{CiOptions, CommentRule, JobResult},
+    shard_mode::ShardMode,
+};
 use crate::{
     error::UserError,
     github::{APPLY, Client, GithubEvent, Runner, Upsert, other_branch, preview_of},
@@ -68,9 +72,10 @@ impl<'a> RunSummary<'a> {
     pub async fn write(
         &self,
         client: Option<&Client>,
-        part: ShardMode,
+        options: &CiOptions,
         result: &Result<JobResult, UserError>,
     ) {
+        let part = options.part;
         match result {
             Ok(ended) if length(self.runner) == self.summary => {
                 self.summarize(&markdown::nothing_to_do(&ended.text));
@@ -83,7 +88,7 @@ impl<'a> RunSummary<'a> {
                 let head = places.first().map(|place| place.head.clone());
                 self.summarize(&markdown::failure(what, &masked, &self.info(head), None));
                 for place in places {
-                    if let Some(client) = client {
+                    if let Some(client) = client.filter(|_| options.comment != CommentRule::Never) {
                         self.comment(client, &place, failure).await;
                     }
                 }

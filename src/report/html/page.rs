@@ -13,13 +13,18 @@ use crate::{
         policy_finding::Enforcement,
     },
     report::{
-        CommentInput, diff, errors, escape, labels, terminal,
-        view_model::{self, Group, PlanView, StackView},
+        CommentInput, diff,
+        equal_changes::{ChangeGroup, EqualChange},
+        errors, escape, labels,
+        view_model::{self, PlanView, StackView},
     },
 };
 
 const STYLE: &str = include_str!("style.css");
 const SCRIPT: &str = include_str!("script.js");
+
+/// The number of affected stacks up to which the graph is open.
+const OPEN_GRAPH: usize = 50;
 
 /// The whole preview as one HTML file.
 pub fn report(input: &CommentInput<'_>) -> String {
@@ -42,10 +47,16 @@ pub fn report(input: &CommentInput<'_>) -> String {
     tools(&mut html, &view);
     html.push_str("<main>\n");
     alerts(&mut html, input, &view);
+    last_push(&mut html, input);
     if let Some(svg) = graph::svg(input.affected) {
+        // A large graph is in the way of the changes.
+        let open = match input.affected.stacks.len() <= OPEN_GRAPH {
+            true => " open",
+            false => "",
+        };
         let _ = write!(
             html,
-            "<section><h2>Why</h2>\n<p class=\"legend\"><span class=\"swatch changed\"></span> changed file <span class=\"swatch between\"></span> imports it <span class=\"swatch stack\"></span> affected stack</p>\n<div class=\"graph\" tabindex=\"0\">{svg}</div></section>\n"
+            "<section><details{open}><summary><h2>Why these stacks</h2></summary>\n<p class=\"legend\"><span class=\"swatch changed\"></span> changed file <span class=\"swatch between\"></span> imports it <span class=\"swatch stack\"></span> affected stack</p>\n<div class=\"graph\" tabindex=\"0\">{svg}</div></details></section>\n"
         );
     }
     groups(&mut html, &view);
@@ -62,20 +73,9 @@ fn sha256(text: &str) -> String {
 fn header(html: &mut String, input: &CommentInput<'_>, view: &PlanView<'_>, title: &str) {
     let _ = write!(
         html,
-        "<header>\n<h1>{title}</h1>\n<p class=\"verdict\"><strong>{} of {}</strong> change",
-        view.changed(),
-        labels::plural(view.all, "stack")
+        "<header>\n<h1>{title}</h1>\n<p class=\"verdict\"><strong>{}</strong>",
+        escape::html(&view.verdict())
     );
-    for (action, n) in count_actions(view) {
-        let _ = write!(html, " {}", badge(action, n));
-    }
-    if view.failed > 0 {
-        let _ = write!(
-            html,
-            " <span class=\"badge failed\">{} failed</span>",
-            view.failed
-        );
-    }
     html.push_str("</p>\n<p class=\"facts\">");
     let mut facts = Vec::new();
     if let Some(pr) = input.run.pr {
@@ -90,6 +90,13 @@ fn header(html: &mut String, input: &CommentInput<'_>, view: &PlanView<'_>, titl
     if let Some(url) = input.run.run_url.as_ref().filter(|url| escape::is_plain_url(url)) {
         facts.push(format!("<a href=\"{}\">run</a>", escape::html(url)));
     }
+    for (stage, time) in &input.run.timings {
+        facts.push(format!("{stage} {:.1} s", time.as_secs_f64()));
+    }
+    facts.push(format!(
+        "{} compiled, {} from the cache",
+        input.run.compiled, input.run.cached
+    ));
     let _ = write!(html, "{}</p>\n</header>\n", facts.join(" · "));
 }
 
@@ -109,15 +116,6 @@ fn count_actions(view: &PlanView<'_>) -> Vec<(Action, usize)> {
     .collect()
 }
 
-fn badge(action: Action, n: usize) -> String {
-    format!(
-        "<span class=\"badge {}\">{} {n} {}</span>",
-        class(action),
-        labels::sign(action),
-        labels::action_word(action)
-    )
-}
-
 fn class(action: Action) -> &'static str {
     match action {
         Action::Create | Action::Adopt => "create",
@@ -128,7 +126,8 @@ fn class(action: Action) -> &'static str {
 }
 
 fn tools(html: &mut String, view: &PlanView<'_>) {
-    html.push_str("<div class=\"tools\">\n<label class=\"search\"><span>Search</span><input id=\"search\" type=\"search\" placeholder=\"stack, resource, value\" autocomplete=\"off\"></label>\n<div class=\"filters\">");
+    // Without script the tools do nothing: the script shows them.
+    html.push_str("<div class=\"tools\" hidden>\n<label class=\"search\"><span>Search</span><input id=\"search\" type=\"search\" placeholder=\"stack, resource, value\" autocomplete=\"off\"></label>\n<div class=\"filters\">");
     for (action, _) in count_actions(view) {
         let word = labels::action_word(action).replace(' ', "-");
         let _ = write!(
@@ -137,11 +136,28 @@ fn tools(html: &mut String, view: &PlanView<'_>) {
             labels::action_word(action)
         );
     }
+    for (word, count) in [
+        (FAILED, view.failed),
+        (
+            DANGEROUS,
+            view.stacks
+                .iter()
+                .filter(|stack| is_dangerous(&stack.own))
+                .count(),
+        ),
+    ] {
+        if count > 0 {
+            let _ = write!(
+                html,
+                "<label><input type=\"checkbox\" data-filter=\"{word}\"> {word}</label>"
+            );
+        }
+    }
     html.push_str("</div>\n<button id=\"all\" type=\"button\">Open all</button>\n<p id=\"found\" role=\"status\"></p>\n</div>\n");
 }
 
 /// An item of a list about stacks that failed with the same; the caller ends it.
-fn failed(html: &mut String, names: &str, failed: &str, error: &ErrorBody, message: &str) {
+fn failed_item(html: &mut String, names: &str, failed: &str, error: &ErrorBody, message: &str) {
     let place = error.file.as_ref().map_or(String::new(), |file| {
         let line = error.line.map_or(String::new(), |l| format!(":{l}"));
         format!(" at {}", escape::html_code(&format!("{file}{line}")))
@@ -152,17 +168,15 @@ fn failed(html: &mut String, names: &str, failed: &str, error: &ErrorBody, messa
         escape::html(message)
     );
     for hint in &error.hints {
-        let _ = write!(html, "<p>Next: {}</p>", escape::html_code(hint));
+        let _ = write!(html, "<p>hint: {}</p>", escape::html_code(hint));
     }
 }
 
 fn alerts(html: &mut String, input: &CommentInput<'_>, view: &PlanView<'_>) {
     let mut lines = String::new();
-    let whole = view.stacks.iter().map(|stack| stack.plan);
-    let whole = whole.filter_map(|plan| Some((&plan.id, terminal::whole_failure(plan)?)));
-    for group in errors::group(whole) {
+    for group in errors::group(view.whole_failures()) {
         let names = group.names(escape::html_code);
-        failed(
+        failed_item(
             &mut lines,
             &names,
             "could not be planned",
@@ -174,7 +188,7 @@ fn alerts(html: &mut String, input: &CommentInput<'_>, view: &PlanView<'_>) {
     for stack in &view.stacks {
         let name = escape::html_code(stack.plan.id.as_str());
         if let (Some(error), Some(rest)) = (&stack.plan.error, labels::left_as_it_is(stack.plan)) {
-            failed(
+            failed_item(
                 &mut lines,
                 &name,
                 labels::failed(stack.plan),
@@ -183,6 +197,17 @@ fn alerts(html: &mut String, input: &CommentInput<'_>, view: &PlanView<'_>) {
             );
             let _ = write!(lines, "<p>{}</p>", escape::html(&rest));
             lines.push_str("</li>\n");
+        }
+        for resource in stack.own.iter().filter(|r| !labels::is_grave(r)) {
+            if !resource.immutable.is_empty() {
+                let title = labels::Title::of(&resource.id, resource.runtime);
+                let _ = writeln!(
+                    lines,
+                    "<li class=\"replace\">{} in {name} may have to be replaced{}</li>",
+                    escape::html_code(&title.short()),
+                    fields(": cannot be changed in place: ", &resource.immutable)
+                );
+            }
         }
         for resource in stack.own.iter().filter(|r| labels::is_grave(r)) {
             let title = labels::Title::of(&resource.id, resource.runtime);
@@ -195,11 +220,37 @@ fn alerts(html: &mut String, input: &CommentInput<'_>, view: &PlanView<'_>) {
             };
             let _ = writeln!(
                 lines,
-                "<li class=\"{class}\">{} {} in {name}{loss}</li>",
+                "<li class=\"{class}\">{} {} in {name}{loss}{}</li>",
                 labels::action_word(resource.action),
-                escape::html_code(&title.short())
+                escape::html_code(&title.short()),
+                fields(", forced by ", &resource.replace)
             );
         }
+    }
+    for change in input.power {
+        let value = |value: &Option<String>| {
+            value.as_ref().map_or("not set".to_owned(), |value| {
+                escape::html_code(&escape::line(value))
+            })
+        };
+        let _ = writeln!(
+            lines,
+            "<li class=\"replace\">this merge would change what grants power: {} from {} to {}</li>",
+            escape::html_code(&escape::line(&change.key)),
+            value(&change.from),
+            value(&change.to)
+        );
+    }
+    if view
+        .stacks
+        .iter()
+        .any(|stack| stack.plan.basis == Basis::Spec && !stack.own.is_empty())
+    {
+        let _ = writeln!(
+            lines,
+            "<li class=\"replace\">Not validated. {}</li>",
+            labels::SPEC_ONLY
+        );
     }
     for finding in input.findings.iter().filter(|f| f.verdict == Enforcement::Deny) {
         let stack = finding
@@ -221,6 +272,43 @@ fn alerts(html: &mut String, input: &CommentInput<'_>, view: &PlanView<'_>) {
     }
 }
 
+/// Paths after a text; nothing without paths.
+fn fields(before: &str, paths: &[String]) -> String {
+    if paths.is_empty() {
+        return String::new();
+    }
+    let paths = paths.iter().map(|path| escape::html_code(&diff::dotted(path)));
+    format!("{before}{}", paths.collect::<Vec<_>>().join(", "))
+}
+
+fn last_push(html: &mut String, input: &CommentInput<'_>) {
+    let Some(difference) = input.last_push else { return };
+    let _ = write!(
+        html,
+        "<section><h2>Since your last push</h2>\n<p>Compared with the preview of <code>{}</code>.</p>\n<ul>\n",
+        difference.earlier.short()
+    );
+    for (word, units) in [("now", &difference.added), ("no longer", &difference.removed)] {
+        for unit in units {
+            let path = match unit.path.is_empty() {
+                true => String::new(),
+                false => format!(": {}", escape::html_code(&diff::dotted(&unit.path))),
+            };
+            let _ = writeln!(
+                html,
+                "<li>{word}: {} {} in {}{path}</li>",
+                labels::action_word(unit.action),
+                escape::html_code(&escape::line(unit.resource.as_str())),
+                escape::html_code(&escape::line(unit.stack.as_str()))
+            );
+        }
+    }
+    if difference.added.is_empty() && difference.removed.is_empty() {
+        html.push_str("<li>the same changes</li>\n");
+    }
+    html.push_str("</ul></section>\n");
+}
+
 fn groups(html: &mut String, view: &PlanView<'_>) {
     if view.groups.is_empty() {
         return;
@@ -230,7 +318,7 @@ fn groups(html: &mut String, view: &PlanView<'_>) {
         let _ = write!(
             html,
             "<details class=\"item\" id=\"group-{index}\" data-actions=\"{}\"><summary><span class=\"name\">{}</span> <span class=\"where\">in {} stacks</span></summary>\n<p class=\"stacks\">{}</p>\n",
-            actions(&group.resources),
+            actions(group.changes.iter().map(EqualChange::first)),
             escape::html(&group_title(group)),
             group.stacks.len(),
             group
@@ -240,19 +328,22 @@ fn groups(html: &mut String, view: &PlanView<'_>) {
                 .collect::<Vec<_>>()
                 .join(" ")
         );
-        for resource in &group.resources {
+        for change in &group.changes {
+            let resource = change.first();
             let title = labels::Title::of(&resource.id, resource.runtime);
-            titled_block(html, resource, &title.kind_label());
+            let title = format!("{} {}", title.kind_label(), change.names().join(", "));
+            titled_block(html, resource, &title);
         }
         html.push_str("</details>\n");
     }
     html.push_str("</section>\n");
 }
 
-fn group_title(group: &Group<'_>) -> String {
+fn group_title(group: &ChangeGroup<'_>) -> String {
     let mut words: Vec<_> = group
-        .resources
+        .changes
         .iter()
+        .map(EqualChange::first)
         .map(|r| {
             format!(
                 "{} {}",
@@ -265,11 +356,26 @@ fn group_title(group: &Group<'_>) -> String {
     escape::line(&words.join(", "))
 }
 
-fn actions(resources: &[&ResourcePlan]) -> String {
+/// The filter for stacks that failed.
+const FAILED: &str = "failed";
+
+/// The filter for deletions, replacements and lost data.
+const DANGEROUS: &str = "dangerous";
+
+fn is_dangerous(resources: &[&ResourcePlan]) -> bool {
+    let is = |resource: &&ResourcePlan| labels::is_grave(resource) || !resource.immutable.is_empty();
+    resources.iter().any(is)
+}
+
+fn actions<'a>(resources: impl Iterator<Item = &'a ResourcePlan>) -> String {
+    let resources: Vec<_> = resources.collect();
     let mut words: Vec<_> = resources
         .iter()
         .map(|r| labels::action_word(r.action).replace(' ', "-"))
         .collect();
+    if is_dangerous(&resources) {
+        words.push(DANGEROUS.to_owned());
+    }
     words.sort_unstable();
     words.dedup();
     words.join(" ")
@@ -287,10 +393,6 @@ fn stacks(html: &mut String, view: &PlanView<'_>) {
 }
 
 fn stack_block(html: &mut String, stack: &StackView<'_>) {
-    let mut summary = crate::model::plan::Summary::default();
-    for resource in &stack.own {
-        summary.count(resource.action);
-    }
     let failed = if stack.plan.error.is_some() {
         " <span class=\"badge failed\">failed</span>"
     } else {
@@ -298,13 +400,14 @@ fn stack_block(html: &mut String, stack: &StackView<'_>) {
     };
     let _ = writeln!(
         html,
-        "<details class=\"item\" data-actions=\"{}\"><summary><span class=\"name\">{}</span> <span class=\"where\">{}</span>{failed}</summary>",
-        actions(&stack.own),
+        "<details class=\"item\" data-actions=\"{}{}\"><summary><span class=\"name\">{}</span> <span class=\"where\">{}</span>{failed}</summary>",
+        actions(stack.own.iter().copied()),
+        if stack.plan.error.is_some() { " failed" } else { "" },
         escape::html(&escape::line(stack.plan.id.as_str())),
         if stack.plan.error.is_some() && !stack.plan.fails_in_part() {
             String::new()
         } else {
-            labels::counts(&summary)
+            labels::counts(&diff::own_summary(stack.plan))
         }
     );
     if let Some(affected) = stack.affected {
@@ -330,8 +433,19 @@ fn stack_block(html: &mut String, stack: &StackView<'_>) {
         }
         html.push_str("</ul>\n");
     }
+    if let Some(error) = &stack.plan.error {
+        html.push_str("<ul class=\"failure\">");
+        failed_item(
+            html,
+            "this stack",
+            labels::failed(stack.plan),
+            error,
+            &error.message,
+        );
+        html.push_str("</li></ul>\n");
+    }
     if stack.plan.basis == Basis::Spec {
-        html.push_str("<p class=\"note\">Compared with the base's Spec: no cluster was asked.</p>\n");
+        html.push_str("<p class=\"note\">Not validated: compared with the base's Spec.</p>\n");
     }
     for (resource, group) in stack.own.iter().zip(&stack.grouped) {
         match group {
@@ -343,6 +457,7 @@ fn stack_block(html: &mut String, stack: &StackView<'_>) {
                     labels::action_word(resource.action),
                     escape::html_code(&escape::line(&title.full()))
                 );
+                drift_block(html, resource);
             }
             None => resource_block(html, resource),
         }
@@ -364,6 +479,22 @@ fn titled_block(html: &mut String, resource: &ResourcePlan, title: &str) {
         labels::action_word(resource.action),
         escape::html(&escape::line(title))
     );
+    if resource.data_loss {
+        html.push_str(
+            "<p class=\"note\"><strong>permanently deletes data or releases an address</strong></p>\n",
+        );
+    }
+    for (before, paths) in [
+        ("must be replaced, because of a change of ", &resource.replace),
+        (
+            "may have to be replaced, because this cannot be changed in place: ",
+            &resource.immutable,
+        ),
+    ] {
+        if !paths.is_empty() {
+            let _ = writeln!(html, "<p class=\"note\">{}</p>", fields(before, paths));
+        }
+    }
     for note in &resource.notes {
         let _ = writeln!(
             html,
@@ -372,12 +503,19 @@ fn titled_block(html: &mut String, resource: &ResourcePlan, title: &str) {
         );
     }
     diff_block(html, &diff::resource(resource, diff::DiffContext::Tree(3)));
+    drift_block(html, resource);
+    html.push_str("</article>\n");
+}
+
+/// What differs already, apart from the change.
+fn drift_block(html: &mut String, resource: &ResourcePlan) {
     let drift = diff::drift(resource, diff::DiffContext::Tree(3));
     if !drift.is_empty() {
-        html.push_str("<p class=\"note\">Already different on the cluster:</p>\n");
+        html.push_str(
+            "<p class=\"note\">Already different on the cluster, not from this pull request:</p>\n",
+        );
         diff_block(html, &drift);
     }
-    html.push_str("</article>\n");
 }
 
 fn diff_block(html: &mut String, lines: &[String]) {
@@ -440,7 +578,7 @@ fn rest(html: &mut String, input: &CommentInput<'_>, view: &PlanView<'_>) {
         );
     }
     if !input.findings.is_empty() {
-        html.push_str("<section><h2>Guardrails</h2>\n<ul>\n");
+        html.push_str("<section><h2>Policies</h2>\n<ul>\n");
         for finding in input.findings {
             let word = labels::enforcement_word(finding.verdict);
             let stack = finding

@@ -6,14 +6,21 @@ use std::collections::BTreeMap;
 use crate::{
     error::ErrorBody,
     model::{
-        plan::{Action, ResourcePlan},
+        plan::{Action, Basis, ResourcePlan, Validation},
         policy_finding::Enforcement,
+        spec::RuntimeKind,
     },
-    report::{CommentInput, errors, escape, labels, terminal, view_model::PlanView},
+    report::{
+        CommentInput, diff, errors, escape, labels,
+        view_model::{PlanView, StackView},
+    },
 };
 
 /// The number of error lines that are shown.
 const ERROR_LINES: usize = 8;
+
+/// The number of resources that are named where only their number matters.
+const NAMED: usize = 5;
 
 struct Alert {
     /// The section; sections are shown in this order.
@@ -34,6 +41,8 @@ enum Section {
     DataLoss,
     Replace,
     Delete,
+    MayReplace,
+    NotValidated,
 }
 
 /// The alerts in at most `room` bytes, as far as possible: all lines, or else joined lines, or else one line
@@ -84,29 +93,41 @@ fn collect(input: &CommentInput<'_>, view: &PlanView<'_>) -> Vec<Alert> {
             count: 1,
         });
     }
-    let whole = view.stacks.iter().map(|stack| stack.plan);
-    let whole = whole.filter_map(|plan| Some((&plan.id, terminal::whole_failure(plan)?)));
-    for group in errors::group(whole) {
+    for group in errors::group(view.whole_failures()) {
         let names = group.names(escape::code);
         alerts.push(failed(
             &names,
-            "could not be planned",
+            labels::FAILED,
             group.error,
             &group.message(),
             group.stacks.len(),
         ));
     }
+    for group in errors::group(view.partial_failures()) {
+        let names = group.names(escape::code);
+        let n = group.stacks.len();
+        let mut alert = failed(&names, labels::FAILED_IN_PART, group.error, &group.message(), n);
+        let of_group = view
+            .stacks
+            .iter()
+            .filter(|stack| group.stacks.contains(&&stack.plan.id));
+        let skipped = of_group.map(|stack| stack.plan.held_back.len()).sum();
+        alert
+            .line
+            .push_str(&format!("\n>   {}", labels::skipped(skipped)));
+        alerts.push(alert);
+    }
     for stack in &view.stacks {
         let name = escape::code(stack.plan.id.as_str());
-        if let (Some(error), Some(rest)) = (&stack.plan.error, labels::left_as_it_is(stack.plan)) {
-            let mut alert = failed(&name, labels::failed(stack.plan), error, &error.message, 1);
-            alert.line.push_str(&format!("\n>   {rest}"));
-            alerts.push(alert);
-        }
-        for resource in stack.own.iter().filter(|r| labels::is_grave(r)) {
-            alerts.push(grave(&name, resource));
+        for resource in &stack.own {
+            if labels::is_grave(resource) {
+                alerts.push(grave(&name, resource));
+            } else if !resource.immutable.is_empty() {
+                alerts.push(may_replace(&name, resource));
+            }
         }
     }
+    alerts.extend(not_validated(view));
     for finding in input.findings.iter().filter(|f| f.verdict == Enforcement::Deny) {
         let rule = escape::code(&finding.rule);
         let message = escape::code(&finding.message);
@@ -117,7 +138,7 @@ fn collect(input: &CommentInput<'_>, view: &PlanView<'_>) -> Vec<Alert> {
         let hint = finding
             .hint
             .as_ref()
-            .map_or(String::new(), |h| format!(" Next: {}", escape::code(h)));
+            .map_or(String::new(), |h| format!(" hint: {}", escape::code(h)));
         alerts.push(Alert {
             section: Section::Denied,
             line: format!("{stack}{rule} {message}{hint}"),
@@ -138,7 +159,7 @@ fn failed(names: &str, failed: &str, error: &ErrorBody, message: &str, count: us
     };
     let mut line = format!("{names} {failed}{place}:\n{}", quote(message));
     for hint in &error.hints {
-        line.push_str(&format!("\n>   Next: {}", escape::code(hint)));
+        line.push_str(&format!("\n>   hint: {}", escape::code(hint)));
     }
     Alert {
         section: Section::Failed,
@@ -162,7 +183,7 @@ fn grave(stack: &str, resource: &ResourcePlan) -> Alert {
             .replace
             .iter()
             .take(5)
-            .map(|p| escape::code(&super::super::diff::dotted(p)))
+            .map(|p| escape::code(&diff::dotted(p)))
             .collect();
         format!(", forced by {}", paths.join(", "))
     };
@@ -173,6 +194,65 @@ fn grave(stack: &str, resource: &ResourcePlan) -> Alert {
         joined: format!("{word} {}", escape::code(&title.kind)),
         count: 1,
     }
+}
+
+/// An update of fields that Kubernetes documents as immutable, where no server was asked.
+fn may_replace(stack: &str, resource: &ResourcePlan) -> Alert {
+    let title = labels::Title::of(&resource.id, resource.runtime);
+    let paths = resource.immutable.iter().take(5);
+    let paths: Vec<_> = paths.map(|path| escape::code(&diff::dotted(path))).collect();
+    let fields = paths.join(", ");
+    Alert {
+        section: Section::MayReplace,
+        line: format!(
+            "update {} in {stack}: {fields} cannot be changed in place",
+            escape::code(&title.short())
+        ),
+        joined: format!("update {}: {fields}", escape::code(&title.kind)),
+        count: 1,
+    }
+}
+
+/// What a preview without a cluster cannot know, and what no server has validated; once for all stacks.
+fn not_validated(view: &PlanView<'_>) -> Vec<Alert> {
+    let alert = |line: String, count| Alert {
+        section: Section::NotValidated,
+        joined: line.clone(),
+        line,
+        count,
+    };
+    let (spec, live): (Vec<&StackView<'_>>, Vec<&StackView<'_>>) = view
+        .stacks
+        .iter()
+        .filter(|stack| !stack.own.is_empty())
+        .partition(|stack| stack.plan.basis == Basis::Spec);
+    let mut alerts = Vec::new();
+    if !spec.is_empty() {
+        let of = match live.is_empty() {
+            true => String::new(),
+            false => format!("{}: ", labels::plural(spec.len(), "stack")),
+        };
+        alerts.push(alert(format!("{of}{}", labels::SPEC_ONLY), spec.len()));
+    }
+    let open = live.iter().flat_map(|stack| {
+        let open = stack.own.iter().filter(|r| r.validated == Validation::None);
+        let open = open.filter(|r| r.runtime == RuntimeKind::Kubernetes && r.action != Action::Delete);
+        open.map(|r| (stack.plan.id.as_str(), labels::Title::of(&r.id, r.runtime)))
+    });
+    let open: Vec<_> = open.collect();
+    if !open.is_empty() {
+        let named = open.iter().take(NAMED);
+        let named: Vec<_> = named
+            .map(|(stack, title)| format!("{} in {}", escape::code(&title.short()), escape::code(stack)))
+            .collect();
+        let more = match open.len().saturating_sub(NAMED) {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        let line = format!("the server could not check yet: {}{more}", named.join(", "));
+        alerts.push(alert(line, 1));
+    }
+    alerts
 }
 
 fn sections(alerts: &[Alert], lines: impl Fn(&[Alert]) -> String) -> String {
@@ -187,19 +267,15 @@ fn sections(alerts: &[Alert], lines: impl Fn(&[Alert]) -> String) -> String {
             ),
             Section::Denied => (
                 "CAUTION",
-                format!(
-                    "{} what merging would do",
-                    if n == 1 {
-                        "1 guardrail forbids".to_owned()
-                    } else {
-                        format!("{n} guardrails forbid")
-                    }
-                ),
+                match n {
+                    1 => "1 policy blocks this merge from being applied".to_owned(),
+                    n => format!("{n} policies block this merge from being applied"),
+                },
             ),
             Section::DataLoss => (
                 "CAUTION",
                 format!(
-                    "{} would lose data or an address for good",
+                    "{}: data is permanently deleted, or an address released",
                     labels::plural(n, "resource")
                 ),
             ),
@@ -212,8 +288,13 @@ fn sections(alerts: &[Alert], lines: impl Fn(&[Alert]) -> String) -> String {
             ),
             Section::Delete => (
                 "WARNING",
-                format!("{} would be deleted", labels::plural(n, "resource")),
+                format!("{} will be deleted", labels::plural(n, "resource")),
             ),
+            Section::MayReplace => (
+                "WARNING",
+                format!("{} may have to be replaced", labels::plural(n, "resource")),
+            ),
+            Section::NotValidated => ("NOTE", "Not validated".to_owned()),
         };
         text.push_str(&format!("> [!{tone}]\n> **{title}**\n{}\n", lines(alerts)));
     }

@@ -1,19 +1,30 @@
-//! The folded details: equal changes once, then the changes of each stack.
+//! The details: equal changes once, then the changes of each stack. Short ones are open, long ones folded.
 
 use super::{
     bounded_writer::{BoundedWriter, BudgetExceeded},
     verbosity::{Folds, Verbosity},
 };
 use crate::{
-    model::plan::{Basis, ResourcePlan, Validation},
+    model::plan::ResourcePlan,
     report::{
-        CommentInput, Merging, diff, escape, labels,
-        view_model::{Group, PlanView, StackView, lifecycle},
+        diff,
+        equal_changes::{ChangeGroup, EqualChange},
+        escape, labels,
+        view_model::{PlanView, StackView, lifecycle},
     },
 };
 
 /// The number of stacks that a group names if not all are named.
 const FEW: usize = 5;
+
+/// The number of names, fields or changes that a title shows.
+const TITLE: usize = 3;
+
+/// A fold with at most this many lines of diff is open.
+const SHORT: usize = 15;
+
+/// The number of lines of diff in all open folds of a comment.
+const OPEN: usize = 80;
 
 /// What did not fit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -24,175 +35,204 @@ pub struct OmittedDetails {
     pub groups: usize,
 }
 
-pub(super) fn groups(
-    page: &mut BoundedWriter,
-    view: &PlanView<'_>,
-    detail: &Verbosity,
-) -> Result<usize, BudgetExceeded> {
-    if view.groups.is_empty() {
-        return Ok(0);
-    }
-    let mut omitted = 0;
-    for group in &view.groups {
-        let block = group_block(group, detail);
-        match detail.folds {
-            Folds::All => page.push(&block)?,
-            Folds::Fitting => omitted += usize::from(!page.try_push(&block)),
-        }
-    }
-    Ok(omitted)
+/// A fold before it is written.
+struct Fold {
+    title: String,
+    body: String,
+    /// The number of lines of diff in it.
+    lines: usize,
 }
 
-fn group_block(group: &Group<'_>, detail: &Verbosity) -> String {
-    let n = group.stacks.len();
-    let kinds = kinds(&group.resources);
-    let mut text = format!("<details><summary><b>Same change in {n} stacks</b>: {kinds}</summary>\n\n");
-    let shown = if detail.group_stacks { n } else { FEW.min(n) };
-    let names: Vec<_> = group.stacks[..shown]
-        .iter()
-        .map(|id| escape::code(id.as_str()))
-        .collect();
-    text.push_str(&names.join(", "));
-    if shown < n {
-        text.push_str(&format!(" and {} more", n - shown));
-    }
-    text.push_str("\n\n");
-    for resource in &group.resources {
-        let title = labels::Title::of(&resource.id, resource.runtime);
-        text.push_str(&block(resource, &title.kind_label(), detail));
-    }
-    text.push_str("</details>\n\n");
-    text
-}
-
-fn kinds(resources: &[&ResourcePlan]) -> String {
-    let mut words: Vec<String> = Vec::new();
-    for resource in resources {
-        let title = labels::Title::of(&resource.id, resource.runtime);
-        let kind = if title.kind.is_empty() {
-            title.name
+impl Fold {
+    /// Writes the fold: open if it is short and `room` for open lines is left.
+    fn render(&self, room: &mut usize) -> String {
+        // An open fold takes room with its title too.
+        let lines = self.lines + 2;
+        let open = if self.lines > 0 && self.lines <= SHORT && lines <= *room {
+            *room -= lines;
+            " open"
         } else {
-            title.kind
+            ""
         };
-        let word = format!(
-            "{} {}",
-            labels::action_word(resource.action),
-            escape::html_code(&kind)
-        );
-        if !words.contains(&word) {
-            words.push(word);
-        }
+        format!(
+            "<details{open}><summary>{}</summary>\n\n{}</details>\n\n",
+            self.title, self.body
+        )
     }
-    let more = words.len().saturating_sub(4);
-    words.truncate(4);
-    let mut text = words.join(", ");
-    if more > 0 {
-        text.push_str(&format!(" and {more} more"));
+
+    fn push(&mut self, block: ResourceBlock) {
+        self.body.push_str(&block.text);
+        self.lines += block.lines;
     }
-    text
 }
 
-pub(super) fn stacks(
+/// Writes the groups, then the stacks, and returns what did not fit.
+pub(super) fn render(
     page: &mut BoundedWriter,
-    input: &CommentInput<'_>,
     view: &PlanView<'_>,
     detail: &Verbosity,
-) -> Result<usize, BudgetExceeded> {
-    let mut omitted = 0;
-    for stack in &view.stacks {
-        if stack.own.is_empty() || stack.grouped.iter().all(Option::is_some) {
-            continue;
-        }
-        let block = stack_block(input, stack, detail);
+) -> Result<OmittedDetails, BudgetExceeded> {
+    let mut omitted = OmittedDetails::default();
+    let mut room = OPEN;
+    let mut write = |fold: Fold, omitted: &mut usize| {
+        let mut left = room;
+        let text = fold.render(&mut left);
         match detail.folds {
-            Folds::All => page.push(&block)?,
-            // Later stacks may be smaller: each is tried.
-            Folds::Fitting => omitted += usize::from(!page.try_push(&block)),
+            Folds::All => page.push(&text)?,
+            // Later folds may be smaller: each is tried.
+            Folds::Fitting if !page.try_push(&text) => {
+                *omitted += 1;
+                return Ok(());
+            }
+            Folds::Fitting => {}
+        }
+        room = left;
+        Ok(())
+    };
+    // A group stands for many stacks: its diff stays longer than theirs.
+    let with_diffs = Verbosity {
+        diffs: true,
+        ..*detail
+    };
+    for group in &view.groups {
+        write(group_fold(group, &with_diffs), &mut omitted.groups)?;
+    }
+    for stack in &view.stacks {
+        if !stack.own.is_empty() && !stack.grouped.iter().all(Option::is_some) {
+            write(stack_fold(stack, detail), &mut omitted.stacks)?;
         }
     }
     Ok(omitted)
 }
 
-fn stack_block(input: &CommentInput<'_>, stack: &StackView<'_>, detail: &Verbosity) -> String {
-    let mut summary = crate::model::plan::Summary::default();
-    for resource in &stack.own {
-        summary.count(resource.action);
+fn group_fold(group: &ChangeGroup<'_>, detail: &Verbosity) -> Fold {
+    let n = group.stacks.len();
+    let mut fold = Fold {
+        title: format!("<b>Same change in {n} stacks</b>: {}", group_title(group)),
+        body: String::new(),
+        lines: 0,
+    };
+    let shown = if detail.group_stacks { n } else { FEW.min(n) };
+    let names = group.stacks[..shown].iter().map(|id| escape::code(id.as_str()));
+    let names: Vec<_> = names.collect();
+    fold.body.push_str(&names.join(", "));
+    if shown < n {
+        fold.body.push_str(&format!(" and {} more", n - shown));
     }
-    let mut text = format!(
-        "<details><summary><b>{}</b> {}{}</summary>\n\n",
-        escape::html_code(stack.plan.id.as_str()),
-        labels::counts(&summary),
-        lifecycle(stack)
-            .map(|word| format!(" · {word}"))
-            .unwrap_or_default()
-    );
-    let said_below = matches!(input.mode.merging, Merging::Outside | Merging::Queued);
-    if stack.plan.basis == Basis::Spec && !said_below {
-        text.push_str("Compared with the base's Spec: no cluster was asked.\n\n");
+    fold.body.push_str("\n\n");
+    for change in &group.changes {
+        let resource = change.first();
+        let title = labels::Title::of(&resource.id, resource.runtime);
+        let shown = if detail.group_stacks { usize::MAX } else { FEW };
+        let names = first_few(&change.names(), shown, escape::code);
+        let title = format!("{} {names}", escape::code(&title.kind_label()));
+        fold.push(block(resource, &title, detail));
     }
+    fold
+}
+
+/// The changes with names and fields: `update Deployment web: spec.replicas`.
+fn group_title(group: &ChangeGroup<'_>) -> String {
+    let titles: Vec<_> = group.changes.iter().map(change_title).collect();
+    first_few(&titles, TITLE, str::to_owned)
+}
+
+fn change_title(change: &EqualChange<'_>) -> String {
+    let resource = change.first();
+    let title = labels::Title::of(&resource.id, resource.runtime);
+    let names = first_few(&change.names(), TITLE, escape::html_code);
+    let kind = match title.kind.is_empty() {
+        true => String::new(),
+        false => format!(" {}", escape::html_code(&title.kind)),
+    };
+    let fields = change.fields();
+    let fields = match fields.is_empty() {
+        true => String::new(),
+        false => format!(": {}", first_few(&fields, TITLE, escape::html_code)),
+    };
+    format!("{}{kind} {names}{fields}", labels::action_word(resource.action))
+}
+
+/// At most `most` texts, and how many more there are.
+fn first_few(texts: &[String], most: usize, write: impl Fn(&str) -> String) -> String {
+    let shown: Vec<_> = texts.iter().take(most).map(|text| write(text)).collect();
+    match texts.len().saturating_sub(most) {
+        0 => shown.join(", "),
+        more => format!("{} and {more} more", shown.join(", ")),
+    }
+}
+
+fn stack_fold(stack: &StackView<'_>, detail: &Verbosity) -> Fold {
+    let mut fold = Fold {
+        title: format!(
+            "<b>{}</b> {}{}",
+            escape::html_code(stack.plan.id.as_str()),
+            labels::counts(&diff::own_summary(stack.plan)),
+            lifecycle(stack)
+                .map(|word| format!(" · {word}"))
+                .unwrap_or_default()
+        ),
+        body: String::new(),
+        lines: 0,
+    };
     for (resource, group) in stack.own.iter().zip(&stack.grouped) {
         match group {
             Some(_) => {
                 let title = labels::Title::of(&resource.id, resource.runtime);
-                text.push_str(&format!(
+                fold.body.push_str(&format!(
                     "- {} {}: see \"Same change\" above\n\n",
                     labels::action_word(resource.action),
                     escape::code(&title.short())
                 ));
             }
-            None => text.push_str(&resource_block(resource, detail)),
+            None => fold.push(resource_block(resource, detail)),
         }
     }
-    text.push_str("</details>\n\n");
-    text
+    fold
+}
+
+/// The text of a resource.
+pub(super) struct ResourceBlock {
+    pub text: String,
+    /// The number of lines of diff in it.
+    pub lines: usize,
 }
 
 /// The heading, the notes and the diff of a resource.
-pub(super) fn resource_block(resource: &ResourcePlan, detail: &Verbosity) -> String {
+pub(super) fn resource_block(resource: &ResourcePlan, detail: &Verbosity) -> ResourceBlock {
     let title = labels::Title::of(&resource.id, resource.runtime);
-    block(resource, &title.full(), detail)
+    block(resource, &escape::code(&title.full()), detail)
 }
 
-fn block(resource: &ResourcePlan, title: &str, detail: &Verbosity) -> String {
+fn block(resource: &ResourcePlan, title: &str, detail: &Verbosity) -> ResourceBlock {
     let mut text = format!(
-        "#### {} {} {}\n\n",
+        "#### {} {} {title}\n\n",
         labels::sign(resource.action),
         labels::action_word(resource.action),
-        escape::code(title)
     );
     for note in notes(resource) {
         text.push_str(&format!("- {note}\n"));
     }
-    if !resource.replace.is_empty() {
-        let paths: Vec<_> = resource
-            .replace
-            .iter()
-            .map(|p| escape::code(&diff::dotted(p)))
-            .collect();
-        text.push_str(&format!("- must be replaced: {} changed\n", paths.join(", ")));
-    }
     if !text.ends_with("\n\n") {
         text.push('\n');
     }
+    let mut count = 0;
     if detail.diffs {
         let lines = diff::resource(resource, detail.context);
+        count = lines.len();
         if !lines.is_empty() {
             text.push_str(&escape::fenced("diff", &lines.join("\n")));
             text.push('\n');
         }
     } else {
+        let whole = resource.changes.iter().any(|change| change.path.is_empty());
         let paths = diff::paths(resource);
-        if !paths.is_empty() {
-            let shown: Vec<_> = paths.iter().take(10).map(|p| escape::code(p)).collect();
-            let more = paths.len().saturating_sub(10);
-            text.push_str(&shown.join(", "));
-            if more > 0 {
-                text.push_str(&format!(" and {more} more"));
-            }
+        if !paths.is_empty() && !whole {
+            text.push_str(&first_few(&paths, 10, escape::code));
             text.push_str("\n\n");
         }
     }
-    text
+    ResourceBlock { text, lines: count }
 }
 
 fn notes(resource: &ResourcePlan) -> Vec<String> {
@@ -200,8 +240,18 @@ fn notes(resource: &ResourcePlan) -> Vec<String> {
     if resource.data_loss {
         notes.push("**permanently deletes data or releases an address**".to_owned());
     }
-    if resource.validated == Validation::None && resource.changes.iter().any(|c| diff::is_own(resource, c)) {
-        notes.push("not validated: no cluster was queried".to_owned());
+    let paths = |paths: &[String]| {
+        let paths: Vec<_> = paths.iter().map(|p| escape::code(&diff::dotted(p))).collect();
+        paths.join(", ")
+    };
+    if !resource.replace.is_empty() {
+        notes.push(format!("must be replaced: {} changed", paths(&resource.replace)));
+    }
+    if !resource.immutable.is_empty() {
+        notes.push(format!(
+            "may have to be replaced: {} cannot be changed in place",
+            paths(&resource.immutable)
+        ));
     }
     notes.extend(resource.notes.iter().map(|note| escape::code(note)));
     notes

@@ -3,7 +3,7 @@
 use super::{
     alerts,
     bounded_writer::{BoundedWriter, BudgetExceeded},
-    details, footer, headline, power, table,
+    details, footer, headline, last_push, power, table,
     verbosity::{Folds, LADDER, Table, Verbosity},
 };
 use crate::report::{
@@ -39,7 +39,7 @@ fn fit(input: &CommentInput<'_>, budget: usize, marker: &str) -> FittedComment {
     let head = format!("{marker}{}", headline::render(input, &view));
     let budget = budget.max(4096);
     let alerts = alerts::render(input, &view, (budget / 2).saturating_sub(head.len()));
-    let fixed = head + &alerts + &power::render(input, budget / 8);
+    let fixed = head + &alerts + &power::render(input, budget / 8) + &last_push::render(input, budget / 8);
     for (step, detail) in LADDER.iter().enumerate() {
         if let Ok((body, omitted)) = try_fit(input, &view, &fixed, budget, detail) {
             return FittedComment { body, omitted, step };
@@ -81,14 +81,29 @@ fn try_fit(
     );
     let reserved = tail.len() + longest_footer.len();
     page.reserve(reserved)?;
-    table::render(&mut page, input, view, detail.table, detail.unchanged)?;
-    if detail.folds == Folds::All {
-        page.push(&footer::picture(input))?;
+    // Of many stacks most change equally: then the groups come first, and the table after them.
+    let by_stack = table::is_by_stack(view);
+    if by_stack {
+        table::render(&mut page, input, view, detail.table)?;
     }
-    let omitted = OmittedDetails {
-        groups: details::groups(&mut page, view, detail)?,
-        stacks: details::stacks(&mut page, input, view, detail)?,
-    };
+    let mut after = BoundedWriter::new(page.room());
+    table::unchanged(&mut after, view, detail.unchanged)?;
+    if !by_stack {
+        // The details have the other half.
+        let half = after.room() / 2;
+        if detail.folds == Folds::Fitting {
+            after.reserve(half)?;
+        }
+        table::render(&mut after, input, view, detail.table)?;
+    }
+    if detail.folds == Folds::All {
+        after.push(&footer::why(input))?;
+    }
+    let after = after.into_text();
+    page.reserve(after.len())?;
+    let omitted = details::render(&mut page, view, detail)?;
+    page.release(after.len());
+    page.push(&after)?;
     page.release(reserved);
     page.push(&tail)?;
     page.push(&footer::footer(input, view, omitted))?;

@@ -1,6 +1,9 @@
 //! The end of a comment: drift, policy findings, and what merging will do.
 
-use std::time::Duration;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use super::details::OmittedDetails;
 use crate::{
@@ -12,10 +15,47 @@ use crate::{
 const DRIFT: usize = 12_000;
 const FINDINGS: usize = 6_000;
 
-pub(super) fn picture(input: &CommentInput<'_>) -> String {
-    mermaid::why(input.affected, mermaid::NODES).map_or(String::new(), |graph| {
-        format!("<details><summary>Why these stacks: from the changed files to the stacks</summary>\n\n```mermaid\n{graph}```\n\n</details>\n\n")
-    })
+/// The number of changed files that are listed.
+const FILES: usize = 20;
+
+/// The folded reasons: a diagram from the changed files to the stacks, or a list of the files if it would be too
+/// large.
+pub(super) fn why(input: &CommentInput<'_>) -> String {
+    if let Some(graph) = mermaid::why(input.affected, mermaid::NODES) {
+        return format!(
+            "<details><summary>Why these stacks: from the changed files to the stacks</summary>\n\n```mermaid\n{graph}```\n\n</details>\n\n"
+        );
+    }
+    if input.affected.stacks.len() <= mermaid::NODES / 4 {
+        return String::new();
+    }
+    let mut reached: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    for stack in &input.affected.stacks {
+        for reason in &stack.why {
+            reached
+                .entry(reason.path.as_str())
+                .or_default()
+                .insert(stack.id.as_str());
+        }
+    }
+    let mut files: Vec<_> = reached
+        .into_iter()
+        .map(|(file, stacks)| (file, stacks.len()))
+        .collect();
+    files.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(b.0)));
+    let lines = files.iter().take(FILES).map(|(file, n)| {
+        format!(
+            "- {} reaches {}\n",
+            escape::code(file),
+            labels::plural(*n, "stack")
+        )
+    });
+    let lines: String = lines.collect();
+    let more = match files.len().saturating_sub(FILES) {
+        0 => String::new(),
+        more => format!("- and {}\n", labels::plural(more, "more file")),
+    };
+    format!("<details><summary>Why these stacks</summary>\n\n{lines}{more}\n</details>\n\n")
 }
 
 /// The folded drift section; whole resources only. `short` omits the diffs.
@@ -31,8 +71,12 @@ pub(super) fn drift(view: &PlanView<'_>, short: bool) -> String {
             }
             count += 1;
             let title = labels::Title::of(&resource.id, resource.runtime);
+            // The notes of a resource that this change touches are shown with the change.
+            let notes = resource.notes.iter().filter(|_| !diff::touches(resource));
+            let notes: String = notes.map(|note| format!("- {}\n", escape::code(note))).collect();
+            let notes = if notes.is_empty() { notes } else { notes + "\n" };
             let block = format!(
-                "{} in {}\n\n{}\n",
+                "{} in {}\n\n{notes}{}\n",
                 escape::code(&title.full()),
                 escape::code(stack.id.as_str()),
                 escape::fenced("diff", &lines.join("\n"))
@@ -88,7 +132,7 @@ pub(super) fn findings(input: &CommentInput<'_>) -> String {
         body.push_str(&format!("- and {left_out} more\n"));
     }
     format!(
-        "<details><summary>Guardrails: {} denied, {}, {} satisfied</summary>\n\n{body}\n</details>\n\n",
+        "<details><summary>Policies: {} denied, {}, {} satisfied</summary>\n\n{body}\n</details>\n\n",
         count(Enforcement::Deny),
         labels::plural(count(Enforcement::Warn), "warning"),
         count(Enforcement::Pass)
@@ -97,14 +141,13 @@ pub(super) fn findings(input: &CommentInput<'_>) -> String {
 
 /// The location of the full page, for the end of the summary.
 pub fn page_note(path: &str) -> String {
-    // The action runs in a container, where the runner's folder has another path than for other steps.
     format!(
-        "\nThe whole preview as one page: {} (output `summary-path`). A later step that keeps it, with `actions/upload-artifact`, sees it as `${{{{ runner.temp }}}}/konverge-*.html`.\n",
+        "\nThe whole preview as one page: {} (output `summary-path`). A later step can upload it with `actions/upload-artifact`.\n",
         escape::code(path)
     )
 }
 
-/// What merging will do, the commands to reproduce, the run, its duration.
+/// Two lines: what merging does, and how to reproduce the preview. Before them, what did not fit.
 pub(super) fn footer(input: &CommentInput<'_>, view: &PlanView<'_>, omitted: OmittedDetails) -> String {
     let mut text = String::new();
     if omitted != OmittedDetails::default() {
@@ -130,19 +173,19 @@ pub(super) fn footer(input: &CommentInput<'_>, view: &PlanView<'_>, omitted: Omi
             what.join(" and ")
         ));
     }
-    text.push_str("---\n");
-    text.push_str(&format!("{}\n\n", merging(input, view)));
-    let mut facts = Vec::new();
+    text.push_str(&format!("---\n{}\n\n", merging(input, view)));
+    let mut facts =
+        vec!["To reproduce: <code>konverge preview</code> in a checkout of this branch".to_owned()];
+    if let Some(url) = &input.run.page_url {
+        facts.push(escape::link("the preview as a page", url));
+    }
     if let Some(url) = &input.run.run_url {
         facts.push(escape::link("run", url));
     }
-    for (stage, time) in &input.run.timings {
-        facts.push(format!("{stage} {}", seconds(*time)));
+    let total: Duration = input.run.timings.iter().map(|(_, time)| *time).sum();
+    if !total.is_zero() {
+        facts.push(seconds(total));
     }
-    facts.push(format!(
-        "{} compiled, {} from the cache",
-        input.run.compiled, input.run.cached
-    ));
     if !input.run.version.is_empty() {
         facts.push(format!("Konverge {}", escape::line(&input.run.version)));
     }
@@ -150,34 +193,32 @@ pub(super) fn footer(input: &CommentInput<'_>, view: &PlanView<'_>, omitted: Omi
     text
 }
 
-fn merging(input: &CommentInput<'_>, view: &PlanView<'_>) -> String {
-    let look = "To reproduce: `konverge preview` in a checkout of this branch.";
+/// What merging does now, in one line.
+fn merging(input: &CommentInput<'_>, view: &PlanView<'_>) -> &'static str {
     let denied = input.findings.iter().any(|f| f.verdict == Enforcement::Deny);
-    let sentence = if input.mode.merging == Merging::Outside {
-        "This pull request comes from outside (a fork, or Dependabot): it was compiled without any credential and compared with the base's Spec. After the merge Konverge plans again, against the real infrastructure."
-    } else if input.mode.merging == Merging::Queued {
-        return "In the merge queue Specs are compared with Specs, and no cluster is asked. After the merge Konverge plans again, against the real infrastructure.".to_owned();
-    } else if input.mode.merging == Merging::Applies
-        && !denied
-        && view.stacks.iter().any(|stack| stack.plan.fails_in_part())
-    {
-        "Merging now would leave what failed as it is, with what waits for it, and delete nothing in those stacks; what could be planned besides is applied. The rest follows with the first run in which it can be planned and what it changes has been reviewed."
+    let merging = input.mode.merging;
+    let in_part = view.partial_failures().next().is_some();
+    if merging == Merging::Outside {
+        "**Merging**: Konverge plans again with credentials, and applies. This pull request comes from outside (a fork, or Dependabot), so it was only compiled."
+    } else if merging == Merging::Queued {
+        "**Merging**: Konverge plans again with credentials, and applies. In the merge queue only Specs are compared."
+    } else if merging == Merging::Applies && !denied && in_part {
+        "**Merging** applies what could be planned. It leaves the failed resources and their dependents as they are, and deletes nothing in those stacks; a later run applies the rest once it is planned and reviewed."
     } else if view.failed > 0 {
-        "Merging now would leave the failed stacks as they are: they are applied by the first run in which they can be planned and what they change has been reviewed."
+        "**Merging** leaves the failed stacks as they are; a later run applies them once they are planned and reviewed."
     } else if denied {
-        "Merging now would stop at the guardrails above; those stacks are not changed until the rule is satisfied."
+        "**Merging** stops at the policies above: those stacks are not changed until the rule is satisfied."
     } else if view.stacks.is_empty() {
-        return "Merging makes no infrastructure changes.".to_owned();
-    } else if input.mode.merging == Merging::OtherBranch {
-        "Merging applies nothing: this targets a branch that is not deployed."
-    } else if input.mode.merging == Merging::Unreviewed {
-        "This preview was not recorded as a review; the job's log says why. After the merge what it changes waits for an approval by digest."
-    } else if input.mode.merging == Merging::NoStore {
-        "Merging applies nothing: `konverge.yaml` of the protected branch configures no store (`state.url`)."
+        "**Merging** makes no infrastructure changes."
+    } else if merging == Merging::OtherBranch {
+        "**Merging** applies nothing: this targets a branch that is not deployed."
+    } else if merging == Merging::Unreviewed {
+        "**Merging** applies nothing yet: this preview was not recorded as reviewed (the job's log says why), so the changes wait for an approval by digest."
+    } else if merging == Merging::NoStore {
+        "**Merging** applies nothing: `konverge.yaml` of the protected branch configures no store (`state.url`)."
     } else {
-        "Merging applies exactly this. Konverge plans again after the merge. If a stack's plan then holds something that is not shown here, Konverge stops the stack before changing anything."
-    };
-    format!("{sentence} {look}")
+        "**Merging** applies exactly this. Konverge plans again after the merge, and stops a stack before changing anything if its plan holds something else."
+    }
 }
 
 fn seconds(time: Duration) -> String {

@@ -1,8 +1,8 @@
 //! GitHub's Markdown: the comment on the pull request, the job summary, the texts of check runs and issues.
 //!
-//! The layout of the comment, top to bottom: headline, alerts and permission changes (never folded or
-//! dropped), table, equal changes once, a fold per stack, drift, policies, what merging does. If it exceeds
-//! its budget, it is reduced in fixed steps ([`verbosity`]), by whole resources only.
+//! The layout of the comment, top to bottom: verdict, alerts and permission changes (never folded or dropped),
+//! what the last push changed, table, equal changes once, a fold per stack, reasons, drift, policies, what
+//! merging does. If it exceeds its budget, it is reduced in fixed steps ([`verbosity`]), by whole resources only.
 
 mod alerts;
 mod apply_result;
@@ -13,6 +13,7 @@ mod failure;
 mod fit;
 mod footer;
 mod headline;
+mod last_push;
 mod power;
 mod stack_details;
 mod table;

@@ -57,7 +57,7 @@ fn resources(page: &mut BoundedWriter, resources: &[ResourcePlan]) -> usize {
 
 /// A resource with its drift, because nothing else on this page shows the drift.
 fn render_resource(resource: &ResourcePlan, detail: &Verbosity) -> String {
-    let mut text = details::resource_block(resource, detail);
+    let mut text = details::resource_block(resource, detail).text;
     let drift = diff::drift(resource, detail.context);
     if detail.diffs && !drift.is_empty() {
         let block = escape::fenced("diff", &drift.join("\n"));
@@ -103,7 +103,7 @@ pub fn unreviewed(
         marker.line(),
         escape::code(stack.id.as_str()),
         place(run, "this run"),
-        labels::plural(units.len(), "thing")
+        labels::plural(units.len(), "change")
     );
     let footer = format!(
         "To agree to exactly this, run the workflow by hand with `approve: {}`; the reviewers of its environment count too. To undo it, revert the change that brought it, or put the live object back.\n",

@@ -1,4 +1,5 @@
-//! The table: one row per changed stack, or per project if there are too many stacks.
+//! The table: one row per changed stack; for many stacks one row per project, of what is not shown as an equal
+//! change.
 
 use std::collections::BTreeMap;
 
@@ -17,19 +18,29 @@ use crate::{
 /// The space for the row of the remaining projects and for the line after the table.
 const LAST_ROW: usize = 300;
 
+/// The number of stacks up to which each has a row.
+const MOST_STACKS: usize = 15;
+
+/// The number of projects up to which their table is not folded.
+const MOST_PROJECTS: usize = 15;
+
+/// Returns true if the table has a row for each stack.
+pub(super) fn is_by_stack(view: &PlanView<'_>) -> bool {
+    view.stacks.len() <= MOST_STACKS
+}
+
+/// Writes the table; nothing if there is no change, or if all changes are shown as equal changes.
 pub(super) fn render(
     page: &mut BoundedWriter,
     input: &CommentInput<'_>,
     view: &PlanView<'_>,
     table: Table,
-    names: bool,
 ) -> Result<(), BudgetExceeded> {
     match table {
-        Table::Stacks if !view.stacks.is_empty() => stacks(page, input, view)?,
-        Table::Projects | Table::Fitting if !view.stacks.is_empty() => projects(page, view, table)?,
-        _ => {}
+        _ if view.stacks.is_empty() => Ok(()),
+        Table::Stacks if is_by_stack(view) => stacks(page, input, view),
+        _ => projects(page, view, table),
     }
-    unchanged(page, view, names)
 }
 
 fn stacks(
@@ -97,10 +108,15 @@ fn counts(stack: &StackView<'_>, runtime: RuntimeKind) -> String {
     for resource in stack.own.iter().filter(|r| r.runtime == runtime) {
         summary.count(resource.action);
     }
+    counts_cell(&summary)
+}
+
+/// Counts in a cell, emphasised if something is deleted; empty without changes.
+fn counts_cell(summary: &Summary) -> String {
     if summary.changed() == 0 {
         return String::new();
     }
-    let text = labels::counts(&summary);
+    let text = labels::counts(summary);
     if summary.delete + summary.replace > 0 {
         format!("**{text}**")
     } else {
@@ -143,39 +159,66 @@ fn chain(reason: &InputReason) -> String {
     }
 }
 
+/// What a project changes besides the equal changes.
+#[derive(Default)]
+struct ProjectRow {
+    stacks: usize,
+    failed: usize,
+    summary: Summary,
+}
+
 fn projects(page: &mut BoundedWriter, view: &PlanView<'_>, table: Table) -> Result<(), BudgetExceeded> {
-    let mut projects: BTreeMap<&str, (usize, usize, Summary)> = BTreeMap::new();
+    let mut projects: BTreeMap<&str, ProjectRow> = BTreeMap::new();
     for stack in &view.stacks {
-        let id = stack.plan.id.as_str();
-        let row = projects
-            .entry(id.rsplit_once('/').map_or(id, |(project, _)| project))
-            .or_default();
-        row.0 += 1;
-        row.1 += usize::from(stack.plan.error.is_some());
-        for resource in &stack.own {
-            row.2.count(resource.action);
+        let alone = stack.own.iter().zip(&stack.grouped);
+        let alone: Vec<_> = alone.filter(|(_, group)| group.is_none()).collect();
+        let failed = stack.plan.error.is_some();
+        if alone.is_empty() && !failed {
+            continue;
         }
+        let id = stack.plan.id.as_str();
+        let project = id.rsplit_once('/').map_or(id, |(project, _)| project);
+        let row = projects.entry(project).or_default();
+        row.stacks += 1;
+        row.failed += usize::from(failed);
+        for (resource, _) in alone {
+            row.summary.count(resource.action);
+        }
+    }
+    if projects.is_empty() {
+        return Ok(());
+    }
+    let other = if view.groups.is_empty() {
+        "Changes"
+    } else {
+        "Other changes"
+    };
+    let title = format!("{other} in {}", labels::plural(projects.len(), "project"));
+    let folded = projects.len() > MOST_PROJECTS;
+    match folded {
+        true => page.push(&format!("<details><summary>{title}</summary>\n\n"))?,
+        false => page.push(&format!("{title}:\n\n"))?,
     }
     page.push("| Project | Stacks | Resources |\n| --- | --- | --- |\n")?;
     let mut cut = 0;
     let mut rest = Summary::default();
-    for (project, (stacks, failed, summary)) in projects {
-        let failed = if failed > 0 {
-            format!(" ({failed} failed)")
-        } else {
-            String::new()
+    for (project, row) in projects {
+        let failed = match row.failed {
+            0 => String::new(),
+            failed => format!(" ({failed} failed)"),
         };
-        let row = format!(
-            "| {} | {stacks}{failed} | {} |\n",
+        let text = format!(
+            "| {} | {}{failed} | {} |\n",
             escape::cell(project),
-            labels::counts(&summary)
+            row.stacks,
+            counts_cell(&row.summary)
         );
         // After the first row that does not fit none follows; otherwise the table would not be in order.
-        if table == Table::Fitting && (cut > 0 || page.room() < row.len() + LAST_ROW) {
+        if table == Table::Fitting && (cut > 0 || page.room() < text.len() + LAST_ROW) {
             cut += 1;
-            rest = rest + summary;
+            rest = rest + row.summary;
         } else {
-            page.push(&row)?;
+            page.push(&text)?;
         }
     }
     if cut > 0 {
@@ -185,19 +228,22 @@ fn projects(page: &mut BoundedWriter, view: &PlanView<'_>, table: Table) -> Resu
             labels::counts(&rest)
         ))?;
     }
-    page.push("\n")
+    page.push(if folded { "\n</details>\n\n" } else { "\n" })
 }
 
-fn unchanged(page: &mut BoundedWriter, view: &PlanView<'_>, names: bool) -> Result<(), BudgetExceeded> {
+/// The affected stacks without changes, by name or only counted.
+pub(super) fn unchanged(
+    page: &mut BoundedWriter,
+    view: &PlanView<'_>,
+    names: bool,
+) -> Result<(), BudgetExceeded> {
     let n = view.unchanged.len();
-    if n == 0 {
+    // With nothing else in it, the verdict says it already.
+    if n == 0 || (view.stacks.is_empty() && !names) {
         return Ok(());
     }
-    let words = format!(
-        "{} would stay as {}",
-        labels::plural(n, view.word),
-        if n == 1 { "it is" } else { "they are" }
-    );
+    let have = if n == 1 { "has" } else { "have" };
+    let words = format!("{} {have} no changes", labels::plural(n, view.word));
     if !names {
         return page.push(&format!("{words}.\n\n"));
     }

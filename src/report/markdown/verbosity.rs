@@ -31,7 +31,7 @@ pub(super) enum Folds {
 /// The layout of the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Table {
-    /// One row per stack.
+    /// One row per stack; per project if there are many.
     Stacks,
     /// One row per project.
     Projects,

@@ -45,8 +45,31 @@ pub enum ClusterCredentials {
         /// variable.
         variable: Option<String>,
     },
+    /// The text of a kubeconfig, such as an input of the action.
+    Text {
+        text: KubeconfigText,
+        /// The context; `None` for the current one.
+        context: Option<String>,
+    },
     /// The service account of the pod.
     InCluster,
+}
+
+/// The text of a kubeconfig. It may hold secrets, so it is not shown.
+#[derive(Clone, PartialEq, Eq)]
+pub struct KubeconfigText(String);
+
+impl KubeconfigText {
+    /// Takes the text.
+    pub fn new(text: String) -> Self {
+        Self(text)
+    }
+}
+
+impl std::fmt::Debug for KubeconfigText {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("KubeconfigText(…)")
+    }
 }
 
 /// Builds the client and returns the address of its server; sends nothing yet. Every credential of the client
@@ -215,6 +238,26 @@ async fn config(access: &ClusterAccess, checkout: &Checkout) -> Result<kube::Con
             )
             .hint("outside of the cluster give it a kubeconfig: `kubeconfig_env` under `clusters`")
         }),
+        ClusterCredentials::Text { text, context } => {
+            let options = KubeConfigOptions {
+                context: context.clone(),
+                ..KubeConfigOptions::default()
+            };
+            let config = match kubeconfig::parse(&text.0, context.as_deref(), checkout) {
+                Ok(file) => kube::Config::from_custom_kubeconfig(file, &options).await,
+                Err(ReadError::Kubeconfig(error)) => Err(error),
+                Err(ReadError::Untrusted(error)) => {
+                    return Err(UserError::from(error).context(format!("cluster `{name}`")));
+                }
+            };
+            config.map_err(|error| {
+                let why = unusable(&error);
+                let what =
+                    format!("cluster `{name}`: the kubeconfig in KONVERGE_KUBECONFIG cannot be used: {why}");
+                UserError::new(ErrorKind::Config, what)
+                    .hint("the input `kubeconfig` holds the text of a kubeconfig, not its path")
+            })
+        }
         ClusterCredentials::Kubeconfig {
             path,
             context,

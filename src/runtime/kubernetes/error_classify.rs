@@ -1,7 +1,5 @@
 //! Classifies why the server refused: whether to replace the object, to edit it, or to ask somebody.
 
-use serde_json::Value;
-
 use super::{
     conflict_path::conflict_path,
     error::{ApiError, ApiStatus, is_malformed},
@@ -164,35 +162,10 @@ pub(super) fn refusal(error: &ApiError, cluster: &crate::model::ClusterName, doi
     }
 }
 
-/// Why deleting the object permanently loses data or an address; `None` if it does not.
-pub(super) fn loses_data(live: &Value) -> Option<&'static str> {
-    let spec = &live["spec"];
-    match live["kind"].as_str()? {
-        "PersistentVolumeClaim" => Some("the volume's data may be deleted with the claim"),
-        "PersistentVolume" => Some("the volume is released"),
-        "Namespace" => Some("everything in the namespace is deleted"),
-        "CustomResourceDefinition" => Some("every object of this kind is deleted"),
-        "StatefulSet" if spec["persistentVolumeClaimRetentionPolicy"]["whenDeleted"] == "Delete" => {
-            Some("its volume claims are deleted with it")
-        }
-        "StatefulSet"
-            if spec["volumeClaimTemplates"]
-                .as_array()
-                .is_some_and(|claims| !claims.is_empty()) =>
-        {
-            Some(
-                "its pods end; its volume claims stay, and are taken up again only if their templates are the same",
-            )
-        }
-        "Service" if spec["type"] == "LoadBalancer" => Some("its load balancer's address is given up"),
-        _ => None,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     fn error(code: u16, body: Value) -> ApiError {
         ApiError::Status(Box::new(ApiStatus::read(code, body.to_string().as_bytes(), None)))

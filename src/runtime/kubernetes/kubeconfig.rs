@@ -39,6 +39,15 @@ pub(super) fn read(
         checkout.trust("the kubeconfig", &file)?;
         all = all.merge(Kubeconfig::read_from(&file)?)?;
     }
+    check(all, context, checkout)
+}
+
+/// Parses the text of a kubeconfig, with the same checks.
+pub(super) fn parse(text: &str, context: Option<&str>, checkout: &Checkout) -> Result<Kubeconfig, ReadError> {
+    check(Kubeconfig::from_yaml(text)?, context, checkout)
+}
+
+fn check(mut all: Kubeconfig, context: Option<&str>, checkout: &Checkout) -> Result<Kubeconfig, ReadError> {
     let wanted = context.or(all.current_context.as_deref());
     let context = all
         .contexts
@@ -141,6 +150,9 @@ mod tests {
             let read = read(Some(&written(&home, &user)), None, &checkout);
             assert!(matches!(read, Err(ReadError::Untrusted(_))), "{user}: {read:?}");
         }
+        let text = std::fs::read_to_string(written(&home, &format!("{{tokenFile: {planted}}}"))).unwrap();
+        let parsed = parse(&text, None, &checkout);
+        assert!(matches!(parsed, Err(ReadError::Untrusted(_))), "{parsed:?}");
         let read_plain = |folder| {
             let file = written(folder, "{exec: {apiVersion: v1, command: sh}}");
             read(Some(&file), Some("c"), &checkout)

@@ -52,7 +52,7 @@ mod volume_expansion;
 mod watches;
 
 pub use clusters::Kubernetes;
-pub use connect::{ClusterAccess, ClusterCredentials};
+pub use connect::{ClusterAccess, ClusterCredentials, KubeconfigText};
 pub use options::{Conflicts, Options};
 pub use same_cluster::forget_clusters;
 

@@ -34,6 +34,12 @@ fn inputs_of_the_action_are_obeyed() {
         .run();
     let wrong = wrong.expect(64);
     assert!(wrong.stderr.contains("perhaps"), "{}", wrong.stderr);
+    let wrong = Konverge::new(["ci"])
+        .dir(elsewhere.path())
+        .env("INPUT_COMMENT", "sometimes")
+        .run();
+    let wrong = wrong.expect(64);
+    assert!(wrong.stderr.contains("`changes`"), "{}", wrong.stderr);
     let inputs = metadata("action.yml")["inputs"].clone();
     let inputs: Vec<_> = inputs.as_object().unwrap().keys().map(String::as_str).collect();
     assert_eq!(
@@ -43,6 +49,9 @@ fn inputs_of_the_action_are_obeyed() {
             "github-token",
             "working-directory",
             "live",
+            "comment",
+            "kubeconfig",
+            "page-artifact",
             "shard",
             "shard-result",
             "approve",

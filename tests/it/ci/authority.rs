@@ -116,17 +116,17 @@ async fn a_push_that_is_started_again_has_today_s_rules() {
 /// The proposal takes out the rule that it should satisfy.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pull_request_that_removes_its_own_guardrail_is_shown_and_held_by_it() {
-    let strict = "policy: {approvals: 1, max_delete: 3}\nstacks: [{match: 'rail/prod', policy: {reviewers: [grace]}}]\n";
+    let strict = "policy: {approvals: 1, max_destructive: 3}\nstacks: [{match: 'rail/prod', policy: {reviewers: [grace]}}]\n";
     let mut stage = Stage::small(strict).await;
     let (head, _) = stage.reviewed(7, "loosen", |stage| {
-        stage.configure("policy: {max_delete: 99}\n");
+        stage.configure("policy: {max_destructive: 99}\n");
         stage.stack("rail/dev", &[("power-rail", "one")]);
         stage.stack("rail/prod", &[("power-rail-prod", "one")]);
     });
     let comment = stage.comments()[0].1.clone();
     for row in [
         "| `policy.approvals` | `1` | not set | all |",
-        "| `policy.max_delete` | `3` | `99` | all |",
+        "| `policy.max_destructive` | `3` | `99` | all |",
         "3 settings that grant power would change",
         "| `stacks[].policy.reviewers` | `[\"grace\"]` | not set | `rail/prod` |",
     ] {

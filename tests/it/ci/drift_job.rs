@@ -47,7 +47,7 @@ async fn one_issue_a_stack_is_updated_only_when_the_difference_changes() {
     let summary = &drifted.summary;
     assert!(summary.contains("1 of 2 stacks differ"), "{summary}");
     assert!(
-        summary.contains("| `loose/dev` | ~1 | less than a minute |"),
+        summary.contains("| `loose/dev` | 1 updated | less than a minute |"),
         "{summary}"
     );
     let opened = issues(&stage);
@@ -112,7 +112,7 @@ async fn the_longest_not_looked_at_come_first_and_what_is_late_is_said() {
         ("turnb/dev", "turn-b"),
         ("turnc/dev", "turn-c"),
     ];
-    let mut stage = applied("drift: {stacks: 2, stale_after: 1d}\n", &stacks).await;
+    let mut stage = applied("drift: {stacks_per_run: 2, stale_after: 1d}\n", &stacks).await;
     let states = stage.states().await;
     let long_ago = DriftHistory {
         good: Some("2026-01-01T00:00:00Z".parse().unwrap()),
@@ -235,7 +235,7 @@ async fn code_that_has_moved_on_hides_no_drift() {
         let looked = stage.schedule();
         looked.outcome.check(0);
         assert!(
-            looked.summary.contains("| `ahead/dev` | +1 ~1 |"),
+            looked.summary.contains("| `ahead/dev` | 1 created, 1 updated |"),
             "{}",
             looked.summary
         );
@@ -316,7 +316,8 @@ async fn drift_is_put_back_where_the_configuration_says_so() {
     assert_eq!(stage.value("back-c").await.as_deref(), Some("two"));
     let summary = &looked.summary;
     assert!(
-        summary.contains("| `backa/dev` | ~1 | |") || summary.contains("| `backa/dev` | ~1 |  | yes |"),
+        summary.contains("| `backa/dev` | 1 updated | |")
+            || summary.contains("| `backa/dev` | 1 updated |  | yes |"),
         "{summary}"
     );
     let open = issues(&stage);

@@ -413,7 +413,7 @@ mod scenarios {
             let recorded = records.iter().any(|record| record.run == run);
             let told = written(&stage, MarkerKind::Preview, run);
             for text in told.iter().chain([&ran.summary]) {
-                let claims = text.contains("Merging applies exactly this");
+                let claims = text.contains("**Merging** applies exactly this");
                 assert!(!claims || recorded, "it is not recorded: {text} {case}");
                 assert!(
                     !claims || text.contains("policy.approvals"),

@@ -48,17 +48,26 @@ async fn a_pull_request_its_update_its_merge_and_a_scheduled_run() {
     );
     assert!(opened.summary.contains("storefront/dev"), "{}", opened.summary);
     assert!(opened.outputs.contains("has-changes"), "{}", opened.outputs);
-    let check = stage.check("konverge: storefront/dev").expect("a check run");
+    let check = stage.check("konverge: plan").expect("a check run");
     assert_eq!(check["head_sha"], *head);
     assert_eq!(check["conclusion"], "success");
-    let link = format!("[diff]({})", check["html_url"].as_str().unwrap());
-    assert!(body.contains(&link), "{link}: {body}");
     assert!(
-        body.contains("compile and plan") && body.contains("1 compiled, 0 from the cache"),
-        "{body}"
+        check["output"]["text"]
+            .as_str()
+            .unwrap()
+            .contains("storefront/dev")
     );
+    assert!(body.contains("To reproduce: <code>konverge preview"), "{body}");
+    let markdown = std::fs::read_to_string(opened.output("markdown-path")).unwrap();
+    assert!(markdown.starts_with("### Konverge preview: "), "{markdown}");
+    assert!(opened.output("comment-url").ends_with(&format!("{comment}")));
+    assert_eq!(opened.output("failed-stacks"), "[]");
     let page = std::fs::read_to_string(opened.output("summary-path")).unwrap();
     assert!(page.starts_with("<!doctype html>") && page.contains("storefront/dev"));
+    assert!(
+        page.contains("compile and plan") && page.contains("1 compiled, 0 from the cache"),
+        "{page}"
+    );
     assert!(
         opened.summary.contains(&opened.output("summary-path")),
         "{}",
@@ -102,6 +111,14 @@ async fn a_pull_request_its_update_its_merge_and_a_scheduled_run() {
     let comments = stage.comments();
     assert_eq!((comments.len(), comments[0].0), (1, comment));
     assert!(comments[0].1.contains(&head[..7]), "{}", comments[0].1);
+    // Read out of the record of the head before.
+    let since = &comments[0].1;
+    assert!(
+        since.contains("<b>Since your last push</b>")
+            && since.contains("- now: ")
+            && since.contains("`storefront/dev`"),
+        "{since}"
+    );
 
     // The merge: exactly that happens.
     let merged = stage.merge(7, "add-storefront");

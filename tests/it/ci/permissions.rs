@@ -77,7 +77,7 @@ async fn a_preview_needs_what_is_documented() {
     enough.outcome.check(0);
     assert!(warnings(&enough).is_empty(), "{}", enough.outcome.stderr);
     assert_eq!(stage.comments().len(), 1);
-    assert!(stage.check("konverge: web/dev").is_some());
+    assert!(stage.check("konverge: plan").is_some());
     for key in asked_of_the_api("preview") {
         permit(&stage, "preview", &key);
         let less = stage.pull_request(7, "add-web", "synchronize");

@@ -219,7 +219,7 @@ async fn a_freeze_holds_an_apply_back_until_it_is_over() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn more_deletes_than_allowed_take_a_consent_of_their_own() {
-    let mut stage = Stage::small("policy: {max_delete: 1}\n").await;
+    let mut stage = Stage::small("policy: {max_destructive: 1}\n").await;
     let maps = [("radius-a", "one"), ("radius-b", "one"), ("radius-c", "one")];
     stage.reviewed(7, "radius", |stage| stage.stack("radius/dev", &maps));
     stage.merge(7, "radius").outcome.check(0);
@@ -228,7 +228,7 @@ async fn more_deletes_than_allowed_take_a_consent_of_their_own() {
     merged.outcome.check(3);
     let said = &merged.outcome.stdout;
     assert!(
-        said.contains("policy.max_delete: 2 resources are deleted or replaced, 1 are allowed"),
+        said.contains("policy.max_destructive: 2 resources are deleted or replaced, 1 are allowed"),
         "{said}"
     );
     assert!(stage.value("radius-c").await.is_some());

@@ -240,7 +240,7 @@ async fn a_run_that_fails_as_a_whole_leaves_a_summary_and_a_true_comment() {
     for text in [&failed.summary, &told] {
         assert!(text.contains("### Konverge preview: failed"), "{text}");
         assert!(text.contains("hint: "), "{text}");
-        assert!(!text.contains("Merging applies"), "{text}");
+        assert!(!text.contains("**Merging** applies"), "{text}");
     }
     // What can be done again takes its place again.
     stage.env.clear();
@@ -276,7 +276,7 @@ async fn every_end_leaves_a_summary() {
     );
     let told = comment(&stage, 7, MarkerKind::Preview);
     assert!(told.contains("Konverge preview: failed"), "{told}");
-    assert!(!told.contains("Merging applies"), "{told}");
+    assert!(!told.contains("**Merging** applies"), "{told}");
 
     let status = stage.status(&head, "konverge/preview");
     assert_eq!(status.as_deref(), Some("error"), "{}", lost.outcome.stderr);

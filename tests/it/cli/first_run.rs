@@ -133,7 +133,7 @@ fn a_headline_counts_what_was_looked_at() {
     );
     monorepo.replace("appops/storefront/dev/main.k", "rc.1", "rc.2");
     let changed = headline(&[&preview[..], &["markdown"]].concat(), 0);
-    assert!(changed.contains("1 of 15 stacks changes"), "{changed}");
+    assert!(changed.contains("updated in 1 stack"), "{changed}");
 }
 
 #[test]

@@ -214,7 +214,7 @@ async fn an_apply_whose_cluster_falls_silent_records_what_it_did_and_gives_its_l
     runs.repository.write(
         "konverge.yaml",
         format!(
-            "version: 1\nstate:\n  id: spec-runs\n  url: '{}'\napply: {{resources: 1}}\n",
+            "version: 1\nstate:\n  id: spec-runs\n  url: '{}'\napply: {{parallel_resources: 1}}\n",
             runs.url
         ),
     );
@@ -287,7 +287,7 @@ async fn an_apply_whose_store_and_cluster_fall_silent_is_taken_up_by_the_next() 
     let through = format!("s3://{bucket}/p?endpoint=http://127.0.0.1:{port}&allow_http=true");
     let config = |url: &str| {
         format!(
-            "version: 1\nstate:\n  id: spec-runs\n  url: '{url}'\n  lease: {{term: 3s}}\napply: {{resources: 1}}\n"
+            "version: 1\nstate:\n  id: spec-runs\n  url: '{url}'\n  lease: {{term: 3s}}\napply: {{parallel_resources: 1}}\n"
         )
     };
     let mut runs = SpecRuns::at("both-silent", &through, "").await;

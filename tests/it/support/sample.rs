@@ -11,6 +11,8 @@ use konverge::{
         plan::{Action, Basis, ChangeOrigin, FieldChange, Plan, ResourcePlan, StackPlan, Validation},
         policy_finding::{Enforcement, PolicyFinding},
         power::PowerChange,
+        review::ReviewUnit,
+        review_difference::ReviewDifference,
         spec::RuntimeKind,
     },
     report::{CommentInput, Merging, Mode, RunInfo},
@@ -25,6 +27,7 @@ pub struct Sample {
     pub plan: Plan,
     pub findings: Vec<PolicyFinding>,
     pub power: Vec<PowerChange>,
+    pub last_push: Option<ReviewDifference>,
     pub waves: BTreeMap<StackId, usize>,
     pub links: BTreeMap<StackId, String>,
     pub marker: CommentMarker,
@@ -39,6 +42,7 @@ impl Sample {
             plan: &self.plan,
             findings: &self.findings,
             power: &self.power,
+            last_push: self.last_push.as_ref(),
             waves: &self.waves,
             links: &self.links,
             marker: &self.marker,
@@ -122,6 +126,7 @@ pub fn run() -> RunInfo {
                 .expect("a commit"),
         ),
         run_url: Some("https://github.com/acme/konfig/actions/runs/4711".into()),
+        page_url: None,
         run: 4711,
         attempt: 1,
         timings: vec![
@@ -307,6 +312,7 @@ pub fn shop() -> Sample {
         },
         plan,
         power: Vec::new(),
+        last_push: None,
         findings: vec![
             PolicyFinding {
                 verdict: Enforcement::Deny,
@@ -376,6 +382,7 @@ pub fn large(n: usize) -> Sample {
         plan: Plan { version: 1, stacks },
         findings: Vec::new(),
         power: Vec::new(),
+        last_push: None,
         waves: BTreeMap::new(),
         links: BTreeMap::new(),
         run: RunInfo {
@@ -388,4 +395,109 @@ pub fn large(n: usize) -> Sample {
             ..Mode::default()
         },
     }
+}
+
+fn sample(stacks: Vec<StackPlan>) -> Sample {
+    let affected = stacks.iter().map(|stack| {
+        let last = format!("appops/{}/main.k", stack.id);
+        let chain = ["base/pkg/backend/server.k", "base/base.k", &last];
+        affected_stack(stack.id.as_str(), InputChange::Modified, &[&chain])
+    });
+    Sample {
+        affected: Affected {
+            version: 1,
+            base: run().base,
+            head: run().head,
+            stacks: affected.collect(),
+        },
+        plan: Plan { version: 1, stacks },
+        findings: Vec::new(),
+        ..shop()
+    }
+}
+
+/// The same change of one field in `n` stacks.
+pub fn equal(n: usize) -> Sample {
+    let stacks = (0..n).map(|i| {
+        let name = format!("app-{i:02}/dev");
+        stack(&name, vec![image(&name, if i % 2 == 0 { "web" } else { "api" })])
+    });
+    Sample {
+        waves: BTreeMap::new(),
+        links: BTreeMap::new(),
+        ..sample(stacks.collect())
+    }
+}
+
+/// A preview without a cluster, of changes that a server would not make in place.
+pub fn spec_only() -> Sample {
+    let selector = |stack: &str| {
+        let path = "/spec/selector/matchLabels/app";
+        let changed = change(path, Some(json!("a")), Some(json!("b")), ChangeOrigin::Change);
+        let mut plan = resource(stack, "apps/v1:Deployment:ns:web", Action::Update, vec![changed]);
+        plan.immutable = vec![path.to_owned()];
+        plan
+    };
+    let mut claim = resource(
+        "b/dev",
+        "v1:PersistentVolumeClaim:ns:data",
+        Action::Delete,
+        Vec::new(),
+    );
+    claim.data_loss = true;
+    claim.notes = vec!["the volume's data may be deleted with the claim".to_owned()];
+    let mut stacks = vec![
+        stack("a/dev", vec![selector("a/dev")]),
+        stack("b/dev", vec![selector("b/dev"), claim]),
+    ];
+    for stack in &mut stacks {
+        stack.basis = Basis::Spec;
+        stack
+            .resources
+            .iter_mut()
+            .for_each(|resource| resource.validated = Validation::None);
+    }
+    let mut sample = sample(stacks);
+    sample.mode.merging = Merging::Outside;
+    sample
+}
+
+/// A second push: one stack changes otherwise than before, and three fail with one error.
+pub fn pushed() -> Sample {
+    let replicas = change(
+        "/spec/replicas",
+        Some(json!(2)),
+        Some(json!(3)),
+        ChangeOrigin::Change,
+    );
+    let id_of = "apps/v1:Deployment:orders-dev:orders";
+    let mut stacks = vec![stack(
+        "orders/dev",
+        vec![resource("orders/dev", id_of, Action::Update, vec![replicas])],
+    )];
+    for name in ["a/dev", "b/dev", "c/dev"] {
+        let error = UserError::new(ErrorKind::Kcl, "attribute 'replica' not found in 'Server'")
+            .at("base/base.k", Some(7), None)
+            .hint("did you mean `replicas`?");
+        let folder = path(&format!("appops/{name}"));
+        stacks.push(StackPlan::failed(folder, id(name), Basis::Live, error.body()));
+    }
+    let unit = |resource: &str, action, path: &str, to: Option<Value>| ReviewUnit {
+        stack: id("orders/dev"),
+        resource: resource.parse().expect("a resource id"),
+        action,
+        path: path.to_owned(),
+        to,
+        from: None,
+    };
+    let mut sample = sample(stacks);
+    sample.last_push = Some(ReviewDifference {
+        earlier: "0123456789abcdef0123456789abcdef01234567"
+            .parse()
+            .expect("a commit"),
+        added: vec![unit(id_of, Action::Update, "/spec/replicas", Some(json!(3)))],
+        removed: vec![unit("v1:ConfigMap:orders-dev:old", Action::Delete, "", None)],
+        incomparable: Vec::new(),
+    });
+    sample
 }

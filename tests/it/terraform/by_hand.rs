@@ -58,14 +58,22 @@ pub async fn what_is_protected_is_not_destroyed(binary: PathBuf) {
 }
 
 pub async fn guardrails_hold_by_hand(binary: PathBuf) {
-    let place = Place::with(&binary, json!({"policy": {"max_delete": 1, "drift": "stop"}}));
+    let place = Place::with(
+        &binary,
+        json!({"policy": {"max_destructive": 1, "drift": "stop"}}),
+    );
     place.want(&objects(&place, &["one", "two", "three"]));
     place.run("apply").arg("--yes").run().expect(0);
     place.want(&objects(&place, &["one"]));
     let refused = place.run("apply").arg("--yes").run().expect(3);
     says(
         &refused,
-        &["policy.max_delete", "2 resources", "1 are allowed", "terminal"],
+        &[
+            "policy.max_destructive",
+            "2 resources",
+            "1 are allowed",
+            "terminal",
+        ],
     );
     place.want(&objects(&place, &["one", "two"]));
     place.run("apply").arg("--yes").run().expect(0);
@@ -73,7 +81,10 @@ pub async fn guardrails_hold_by_hand(binary: PathBuf) {
     place.want(&objects(&place, &["four"]));
     let by_hand = ["apply", "--spec", "spec.json", "--stack", "shop/prod"];
     let agreed = place.at_terminal(&by_hand).run().expect(0);
-    says(&agreed, &["warning: shop/prod: policy.max_delete: 2 resources"]);
+    says(
+        &agreed,
+        &["warning: shop/prod: policy.max_destructive: 2 resources"],
+    );
     place.want(&objects(&place, &["one"]));
     place.run("apply").arg("--yes").run().expect(0);
 

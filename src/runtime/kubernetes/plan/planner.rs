@@ -15,13 +15,14 @@ use super::{
 use crate::{
     error::{ErrorKind, UserError},
     model::{
+        object_rules,
         plan::{Action, ChangeOrigin, FieldChange, Validation},
         state::Recorded,
     },
     runtime::{
         Foreign, Item, PlannedResource,
         kubernetes::{
-            KEEP, OWNER, completed_jobs, error_classify, object_diff, object_ref, plan_item::PlanItem,
+            KEEP, OWNER, completed_jobs, object_diff, object_ref, plan_item::PlanItem,
             precondition::Precondition,
         },
     },
@@ -135,7 +136,7 @@ impl ObjectPlanner<'_> {
             origin: ChangeOrigin::Change,
         }];
         draft.validated = Validation::Server;
-        if let Some(loss) = error_classify::loses_data(live) {
+        if let Some(loss) = object_rules::data_loss(live) {
             draft.data_loss = true;
             draft.notes.push(loss.to_owned());
         }

@@ -11,6 +11,7 @@ use crate::{
     error::UserError,
     model::{
         masked_value,
+        object_rules::{self, MUTABLE_IN_STATEFUL_SET},
         plan::{Action, ChangeOrigin, FieldChange, Validation},
     },
     runtime::{
@@ -24,17 +25,6 @@ use crate::{
         },
     },
 };
-
-/// The mutable fields of a StatefulSet.
-const MUTABLE_IN_STATEFUL_SET: [&str; 7] = [
-    "replicas",
-    "ordinals",
-    "template",
-    "updateStrategy",
-    "persistentVolumeClaimRetentionPolicy",
-    "minReadySeconds",
-    "revisionHistoryLimit",
-];
 
 impl ObjectPlanner<'_> {
     /// The server validates the new object under a temporary name.
@@ -94,7 +84,7 @@ impl ObjectPlanner<'_> {
             draft
                 .notes
                 .push("it is deleted, and recreated when it is gone".to_owned());
-            if let Some(loss) = error_classify::loses_data(live) {
+            if let Some(loss) = object_rules::data_loss(live) {
                 draft.data_loss = true;
                 draft.notes.push(loss.to_owned());
             }
