@@ -11,6 +11,10 @@ use crate::{
 /// Arguments of `konverge ci`. KONVERGE_APPROVE contains plan digests: whoever approves the job's environment
 /// approves these plans. KONVERGE_ENVIRONMENT names that environment.
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  konverge ci                       in a job of GitHub Actions: the event decides what is done
+  konverge ci --live never          previews that compare Spec with Spec
+  konverge ci --shard 2/8           the second of eight jobs of a preview")]
 pub struct Args {
     /// Compare with live infrastructure; default: KONVERGE_LIVE, or else required, and never for a pull
     /// request from a fork

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use super::completions;
 use crate::{
     error::UserError,
     model::{Shard, StackId},
@@ -11,6 +12,12 @@ use crate::{
         open,
     },
 };
+
+/// The groups of options in `--help` and in the man pages.
+pub const STACKS: &str = "Stacks";
+pub const CHANGE: &str = "Change";
+pub const INFRASTRUCTURE: &str = "Infrastructure";
+pub const GLOBAL: &str = "Global options";
 
 /// What a command opens: stacks of a revision, or a Spec from a file, on an infrastructure.
 #[derive(Debug, Clone, clap::Args)]
@@ -32,7 +39,7 @@ pub struct OpenedTargets {
 pub struct Without {
     /// Confirm that this stack, whose Spec does not compile, needs nothing that others delete; may be
     /// repeated. Without it, data that could move to that stack is not deleted
-    #[arg(long = "without", value_name = "IDENTITY")]
+    #[arg(long = "without", value_name = "IDENTITY", help_heading = STACKS, add = completions::recorded_stacks())]
     pub stacks: Vec<StackId>,
 }
 
@@ -69,13 +76,13 @@ impl OpenedTargets {
 #[derive(Debug, Clone, Default, clap::Args)]
 pub struct Stacks {
     /// Stacks, by identity, folder, project or glob (`storefront/*`); default: the stacks that the change affects
-    #[arg(value_name = "STACK")]
+    #[arg(value_name = "STACK", add = completions::stacks())]
     pub names: Vec<StackSelector>,
     /// Every stack
-    #[arg(long, conflicts_with = "names")]
+    #[arg(long, conflicts_with = "names", help_heading = STACKS)]
     pub all: bool,
     /// Shard to process: `2/8` is the second of eight jobs
-    #[arg(long, value_name = "N/M")]
+    #[arg(long, value_name = "N/M", help_heading = STACKS)]
     pub shard: Option<Shard>,
 }
 
@@ -113,13 +120,13 @@ pub fn always_asked(live: clap::Arg) -> clap::Arg {
 #[derive(Debug, Clone, Default, clap::Args)]
 pub struct Revisions {
     /// Compare with this revision; default: the merge base with the default branch
-    #[arg(long, value_name = "REV")]
+    #[arg(long, value_name = "REV", help_heading = CHANGE, add = completions::revisions())]
     pub base: Option<String>,
     /// The revision that holds the change; default: the working tree
-    #[arg(long = "head", visible_alias = "rev", value_name = "REV")]
+    #[arg(long = "head", visible_alias = "rev", value_name = "REV", help_heading = CHANGE, add = completions::revisions())]
     pub rev: Option<String>,
     /// The working tree holds the change: what is not committed counts, too
-    #[arg(long, conflicts_with = "rev")]
+    #[arg(long, conflicts_with = "rev", help_heading = CHANGE)]
     pub worktree: bool,
 }
 
@@ -131,7 +138,7 @@ pub fn head_by_default(head: clap::Arg) -> clap::Arg {
 #[derive(Debug, Clone, clap::Args)]
 pub struct Infrastructure {
     /// Compare with live infrastructure
-    #[arg(long, value_name = "WHEN", value_enum, default_value_t = LiveArg::Auto)]
+    #[arg(long, value_name = "WHEN", value_enum, default_value_t = LiveArg::Auto, help_heading = INFRASTRUCTURE)]
     pub live: LiveArg,
     #[command(flatten)]
     cluster: ClusterArg,
@@ -147,10 +154,10 @@ impl Infrastructure {
 #[derive(Debug, Clone, clap::Args)]
 pub struct ClusterArg {
     /// A kubeconfig, for stacks without a cluster in konverge.yaml
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath, help_heading = INFRASTRUCTURE)]
     kubeconfig: Option<String>,
     /// The context in the kubeconfig
-    #[arg(long, value_name = "NAME", requires = "kubeconfig")]
+    #[arg(long, value_name = "NAME", requires = "kubeconfig", help_heading = INFRASTRUCTURE, add = completions::contexts())]
     context: Option<String>,
 }
 
@@ -189,9 +196,9 @@ impl From<LiveArg> for Live {
 #[derive(Debug, Clone, Default, clap::Args)]
 pub struct SpecFile {
     /// A Spec file instead of stacks; needs neither a repository nor KCL
-    #[arg(long = "spec", value_name = "FILE", conflicts_with_all = ["names", "all", "shard", "rev", "worktree", "base"])]
+    #[arg(long = "spec", value_name = "FILE", help_heading = STACKS, conflicts_with_all = ["names", "all", "shard", "rev", "worktree", "base"])]
     pub path: Option<PathBuf>,
     /// The identity for the state of --spec; default: spec/<file name>
-    #[arg(long, value_name = "IDENTITY", requires = "path")]
+    #[arg(long, value_name = "IDENTITY", requires = "path", help_heading = STACKS)]
     pub stack: Option<String>,
 }

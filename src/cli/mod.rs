@@ -13,6 +13,7 @@ mod completions;
 mod config;
 mod confirm;
 mod context;
+mod demo;
 mod destroy;
 mod docs_gen;
 mod doctor;

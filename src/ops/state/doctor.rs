@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::super::StateBackend;
-use crate::{error::UserError, state::IndexedStates, store};
+use crate::{error::UserError, report::plural, state::IndexedStates, store};
 
 /// One check.
 #[derive(Debug, Clone, Serialize)]
@@ -54,8 +54,8 @@ pub async fn doctor(memory: &StateBackend, repair: bool) -> Result<Vec<StateFind
                 stack.as_str(),
                 false,
                 format!(
-                    "a run ended in the middle: the outcome of {} resources is unknown; the next apply checks them",
-                    state.pending.len()
+                    "a run ended in the middle: the outcome of {} is unknown; the next apply checks it",
+                    plural(state.pending.len(), "resource")
                 ),
             ),
             Ok(_) => {}
@@ -84,7 +84,7 @@ pub async fn doctor(memory: &StateBackend, repair: bool) -> Result<Vec<StateFind
             note(
                 stack.as_str(),
                 false,
-                format!("serials {unreadable:?} cannot be read"),
+                format!("cannot be read: {}", serials(&unreadable)),
             );
         }
     }
@@ -93,7 +93,10 @@ pub async fn doctor(memory: &StateBackend, repair: bool) -> Result<Vec<StateFind
         note(
             "index",
             true,
-            format!("{} stacks, as their states say", rebuilt.entries.len()),
+            format!(
+                "{}, as recorded in the states",
+                plural(rebuilt.entries.len(), "stack")
+            ),
         );
     } else {
         note(
@@ -107,6 +110,13 @@ pub async fn doctor(memory: &StateBackend, repair: bool) -> Result<Vec<StateFind
         note("index", true, "written again from the states".to_owned());
     }
     Ok(findings)
+}
+
+/// `serial 3`, `serials 3, 4`.
+fn serials(numbers: &[u64]) -> String {
+    let word = if numbers.len() == 1 { "serial" } else { "serials" };
+    let numbers: Vec<_> = numbers.iter().map(u64::to_string).collect();
+    format!("{word} {}", numbers.join(", "))
 }
 
 fn differing_entries(index: &IndexedStates, states: &IndexedStates) -> Vec<String> {
