@@ -42,11 +42,15 @@ mod tests {
         let setup = CompileSetup {
             remote_packages: vec![RemotePackage {
                 name: "models".to_owned(),
-                ..RemotePackage::default()
+                requirement: String::new(),
+                checksum: None,
             }],
             ..CompileSetup::default()
         };
         let refusal = package_folder(&setup, "models:KCL_MOD", "${models:KCL_MOD}/a.k").unwrap_err();
-        assert!(refusal.contains("`kcl mod vendor`") && refusal.contains(GET_KCL), "{refusal}");
+        assert!(
+            refusal.contains("`kcl mod vendor`") && refusal.contains(GET_KCL),
+            "{refusal}"
+        );
     }
 }
