@@ -2,7 +2,10 @@
 
 use std::path::PathBuf;
 
-use super::completions;
+use super::{
+    completers,
+    option_groups::{CHANGE, INFRASTRUCTURE, STACKS},
+};
 use crate::{
     error::UserError,
     model::{Shard, StackId},
@@ -12,12 +15,6 @@ use crate::{
         open,
     },
 };
-
-/// The groups of options in `--help` and in the man pages.
-pub const STACKS: &str = "Stacks";
-pub const CHANGE: &str = "Change";
-pub const INFRASTRUCTURE: &str = "Infrastructure";
-pub const GLOBAL: &str = "Global options";
 
 /// What a command opens: stacks of a revision, or a Spec from a file, on an infrastructure.
 #[derive(Debug, Clone, clap::Args)]
@@ -39,7 +36,7 @@ pub struct OpenedTargets {
 pub struct Without {
     /// Confirm that this stack, whose Spec does not compile, needs nothing that others delete; may be
     /// repeated. Without it, data that could move to that stack is not deleted
-    #[arg(long = "without", value_name = "IDENTITY", help_heading = STACKS, add = completions::recorded_stacks())]
+    #[arg(long = "without", value_name = "IDENTITY", help_heading = STACKS, add = completers::recorded_stacks())]
     pub stacks: Vec<StackId>,
 }
 
@@ -76,7 +73,7 @@ impl OpenedTargets {
 #[derive(Debug, Clone, Default, clap::Args)]
 pub struct Stacks {
     /// Stacks, by identity, folder, project or glob (`storefront/*`); default: the stacks that the change affects
-    #[arg(value_name = "STACK", add = completions::stacks())]
+    #[arg(value_name = "STACK", add = completers::stacks())]
     pub names: Vec<StackSelector>,
     /// Every stack
     #[arg(long, conflicts_with = "names", help_heading = STACKS)]
@@ -120,10 +117,10 @@ pub fn always_asked(live: clap::Arg) -> clap::Arg {
 #[derive(Debug, Clone, Default, clap::Args)]
 pub struct Revisions {
     /// Compare with this revision; default: the merge base with the default branch
-    #[arg(long, value_name = "REV", help_heading = CHANGE, add = completions::revisions())]
+    #[arg(long, value_name = "REV", help_heading = CHANGE, add = completers::revisions())]
     pub base: Option<String>,
     /// The revision that holds the change; default: the working tree
-    #[arg(long = "head", visible_alias = "rev", value_name = "REV", help_heading = CHANGE, add = completions::revisions())]
+    #[arg(long = "head", visible_alias = "rev", value_name = "REV", help_heading = CHANGE, add = completers::revisions())]
     pub rev: Option<String>,
     /// The working tree holds the change: what is not committed counts, too
     #[arg(long, conflicts_with = "rev", help_heading = CHANGE)]
@@ -157,7 +154,7 @@ pub struct ClusterArg {
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath, help_heading = INFRASTRUCTURE)]
     kubeconfig: Option<String>,
     /// The context in the kubeconfig
-    #[arg(long, value_name = "NAME", requires = "kubeconfig", help_heading = INFRASTRUCTURE, add = completions::contexts())]
+    #[arg(long, value_name = "NAME", requires = "kubeconfig", help_heading = INFRASTRUCTURE, add = completers::contexts())]
     context: Option<String>,
 }
 

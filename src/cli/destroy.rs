@@ -4,7 +4,7 @@ use super::{
     CliContext,
     apply::ApplyOutput,
     common_args::{Infrastructure, LiveArg, Without, always_asked},
-    completions,
+    completers,
     confirm::{self, Asked},
 };
 use crate::{
@@ -25,7 +25,7 @@ use crate::{
 )]
 pub struct Args {
     /// The stacks, by identity, folder, project or glob (`storefront/*`); also stacks that only the state knows
-    #[arg(value_name = "STACK", required = true, add = completions::recorded_stacks())]
+    #[arg(value_name = "STACK", required = true, add = completers::recorded_stacks())]
     names: Vec<StackSelector>,
     #[command(flatten)]
     infrastructure: Infrastructure,

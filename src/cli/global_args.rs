@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use super::common_args::GLOBAL;
+use super::option_groups::GLOBAL;
 
 /// Options of every command.
 #[derive(Debug, Clone, clap::Args)]

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{CliContext, completions};
+use super::{CliContext, completers};
 use crate::{
     error::UserError,
     ops::graph::{ExportNode, GraphExport, GraphSelection, NodeKind, run as draw},
@@ -22,7 +22,7 @@ pub struct Args {
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::AnyPath)]
     downstream: Vec<String>,
     /// Read a revision instead of the working tree
-    #[arg(long, value_name = "REV", add = completions::revisions())]
+    #[arg(long, value_name = "REV", add = completers::revisions())]
     rev: Option<String>,
     /// The output format
     #[arg(long, short, value_enum, default_value_t = Output::Text)]
@@ -76,7 +76,12 @@ fn text(picture: &GraphExport) -> String {
             NodeKind::File => "file",
             NodeKind::Data => "data",
         };
-        format!("{word} {}", log(node.path.as_str()))
+        let path = if node.path.is_root() {
+            "."
+        } else {
+            node.path.as_str()
+        };
+        format!("{word} {}", log(path))
     };
     let mut depends_on: BTreeMap<&ExportNode, Vec<&ExportNode>> = BTreeMap::new();
     for edge in &picture.edges {

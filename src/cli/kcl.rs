@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Subcommand;
 
-use super::{CliContext, completions};
+use super::{CliContext, completers};
 use crate::{
     error::UserError,
     ops::toolchains::{self, InstallStep},
@@ -25,7 +25,7 @@ enum Action {
     /// Download a version of the official core, verify its pinned hash and install it
     Install {
         /// The version
-        #[arg(default_value = toolchains::DEFAULT_VERSION, add = completions::cores())]
+        #[arg(default_value = toolchains::DEFAULT_VERSION, add = completers::cores())]
         version: String,
         /// The Python interpreter that runs the core (default: the first suitable one on the PATH)
         #[arg(long, value_name = "PYTHON")]
@@ -39,7 +39,7 @@ enum Action {
     /// Show where a version is installed
     Which {
         /// The version
-        #[arg(default_value = toolchains::DEFAULT_VERSION, add = completions::cores())]
+        #[arg(default_value = toolchains::DEFAULT_VERSION, add = completers::cores())]
         version: String,
     },
 }

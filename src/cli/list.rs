@@ -5,7 +5,7 @@ use serde::Serialize;
 use super::{
     CliContext,
     common_args::{Stacks, every_by_default},
-    completions,
+    completers,
 };
 use crate::{
     error::UserError,
@@ -29,7 +29,7 @@ pub struct Args {
     #[command(flatten)]
     stacks: Stacks,
     /// Read this revision instead of the working tree
-    #[arg(long = "head", visible_alias = "rev", value_name = "REV", add = completions::revisions())]
+    #[arg(long = "head", visible_alias = "rev", value_name = "REV", add = completers::revisions())]
     rev: Option<String>,
     /// How the stacks are printed
     #[arg(long, short, value_name = "FORMAT", value_enum, default_value_t = Output::Text)]

@@ -2,7 +2,7 @@
 
 use super::{
     diff, escape, labels,
-    table::{Cell, table},
+    table::{Cell, folded, table},
     terminal::{self, Color, Style},
 };
 use crate::model::plan::{Action, Basis, ChangeOrigin, FieldChange, Plan, ResourcePlan, StackPlan};
@@ -16,10 +16,14 @@ struct Counts {
     failed: usize,
 }
 
+/// The last rows of the table.
+const NEVER_APPLIED: u8 = 2;
+
 /// A table, the worst stack first, the differences of each stack, and a line that counts the others.
 pub fn text(plan: &Plan, style: Style) -> String {
     let mut counts = Counts::default();
     let mut rows = Vec::new();
+    let mut never_applied = Vec::new();
     let mut differences = String::new();
     for stack in &plan.stacks {
         let name = style.ink(Color::Bold, &escape::log(stack.id.as_str()));
@@ -39,7 +43,8 @@ pub fn text(plan: &Plan, style: Style) -> String {
             }
             (None, Basis::NeverApplied) => {
                 counts.never_applied += 1;
-                rows.push((2, cell(Color::Yellow, "never applied".to_owned())));
+                never_applied.push(&stack.id);
+                rows.push((NEVER_APPLIED, cell(Color::Yellow, "never applied".to_owned())));
             }
             (None, _) if stack.resources.is_empty() => counts.as_applied += 1,
             (None, _) => {
@@ -50,6 +55,10 @@ pub fn text(plan: &Plan, style: Style) -> String {
         }
     }
     let mut text = String::new();
+    if let Some(cell) = folded(&never_applied) {
+        rows.retain(|(severity, _)| *severity != NEVER_APPLIED);
+        rows.push((NEVER_APPLIED, [cell, Cell::inked(Color::Yellow, "never applied")]));
+    }
     rows.sort_by_key(|(severity, _)| *severity);
     let rows: Vec<_> = rows.into_iter().map(|(_, row)| row).collect();
     if !rows.is_empty() {

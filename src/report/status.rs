@@ -2,7 +2,7 @@
 
 use super::{
     escape, labels,
-    table::{Cell, table},
+    table::{Cell, folded, table},
     terminal::{Color, Style},
 };
 use crate::model::{
@@ -23,7 +23,7 @@ pub fn text(status: &StatusReport, with_well: bool, style: Style) -> String {
     shown.sort_by_key(|stack| severity(stack));
     let mut text = String::new();
     if !shown.is_empty() {
-        let rows: Vec<_> = shown.iter().map(|stack| row(stack)).collect();
+        let rows = rows(&shown);
         text.push_str(&table(
             ["STACK", "HEAD", "HEALTH", "SERIAL", "APPLIED (UTC)"],
             &rows,
@@ -58,6 +58,20 @@ fn severity(stack: &StackStatus) -> u8 {
         HeadStatus::Applied if has(Health::Suspended) => 8,
         HeadStatus::Applied => 9,
     }
+}
+
+/// A row for each stack; many stacks that were never applied share one.
+fn rows(shown: &[&StackStatus]) -> Vec<[Cell; 5]> {
+    let is_new = |stack: &&&StackStatus| stack.head == HeadStatus::New && stack.error.is_none();
+    let new: Vec<_> = shown.iter().filter(is_new).map(|stack| &stack.id).collect();
+    let Some(cell) = folded(&new) else {
+        return shown.iter().map(|stack| row(stack)).collect();
+    };
+    let others = shown.iter().filter(|stack| !is_new(stack));
+    let mut rows: Vec<_> = others.map(|stack| row(stack)).collect();
+    let words = Cell::inked(Color::Yellow, "never applied");
+    rows.push([cell, words, Cell::plain(""), Cell::plain(""), Cell::plain("")]);
+    rows
 }
 
 fn row(stack: &StackStatus) -> [Cell; 5] {
@@ -270,6 +284,34 @@ mod tests {
         );
         let widths = |text: &str| text.lines().map(|line| line.chars().count()).max();
         assert!(widths(&lines[..4].join("\n")) <= Some(80), "{said}");
+    }
+
+    #[test]
+    fn many_stacks_that_were_never_applied_are_one_row() {
+        let new = |n: usize| StackStatus {
+            applied: None,
+            objects: None,
+            ..stack(&format!("p{n:02}/dev"), HeadStatus::New, Vec::new())
+        };
+        let mut status = StatusReport {
+            version: 1,
+            stacks: (0..40).map(new).collect(),
+        };
+        status
+            .stacks
+            .push(stack("shop/dev", HeadStatus::Unfinished, Vec::new()));
+        let said = text(&status, false, Style::default());
+        let lines: Vec<_> = said.lines().collect();
+        assert!(
+            lines[1].starts_with("shop/dev ") && lines[1].contains("last apply failed"),
+            "{said}"
+        );
+        assert_eq!(lines[2], "40 stacks, such as p00/dev  never applied");
+        assert!(!said.contains("p01/dev"), "{said}");
+        assert!(
+            said.ends_with("41 stacks: 0 applied and ready, 41 not.\n"),
+            "{said}"
+        );
     }
 
     #[test]

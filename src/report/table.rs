@@ -1,6 +1,10 @@
 //! A table for a terminal: columns as wide as their widest cell, colours after the padding.
 
-use super::terminal::{Color, Style};
+use super::{
+    escape, labels,
+    terminal::{Color, Style},
+};
+use crate::model::StackId;
 
 /// One cell: its text, already escaped, and its colour.
 pub(super) struct Cell {
@@ -22,6 +26,17 @@ impl Cell {
             ink: Some(ink),
         }
     }
+}
+
+/// Rows that say the same of more stacks than this become one.
+const EQUAL_ROWS: usize = 10;
+
+/// The first cell of a row that stands for many equal ones: `15 stacks, such as orders/dev`. `None` for few, which have a row
+/// each.
+pub(super) fn folded(stacks: &[&StackId]) -> Option<Cell> {
+    let (first, count) = (stacks.first()?, stacks.len());
+    let name = escape::log(first.as_str());
+    (count > EQUAL_ROWS).then(|| Cell::plain(format!("{}, such as {name}", labels::plural(count, "stack"))))
 }
 
 /// The lines of a table with a head. A column without any text is left out.

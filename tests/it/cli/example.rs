@@ -57,7 +57,7 @@ async fn every_object_of_the_example_is_taken_and_then_unchanged() {
     assert!(objects > 70, "the example has only {objects} objects");
 }
 
-/// The preview of the change in the built-in monorepo, without git, cluster or a repository around.
+/// The preview of the change in the built-in monorepo, without a cluster or a repository around.
 #[test]
 fn the_demo_shows_a_change_and_its_preview() {
     let nowhere = tempfile::tempdir().unwrap();
@@ -66,7 +66,6 @@ fn the_demo_shows_a_change_and_its_preview() {
         Konverge::new(["demo"])
             .dir(nowhere.path())
             .env("TMPDIR", scratch.path())
-            .env("PATH", "/nonexistent")
     };
     let shown = demo().with_kcl().run().expect(0).stdout;
     for line in [
