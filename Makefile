@@ -26,7 +26,7 @@ build: ## the release binary, and the pinned KCL core where it finds it
 	$(CARGO) build --release --locked
 	$(TARGET)/release/konverge kcl install
 
-demo: ## show the preview of a change to the example, as a reviewer would get it
+demo: ## build, and show the preview of a change in a small monorepo
 	scripts/demo
 
 parts: ## install the real parts that the tests run on

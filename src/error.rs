@@ -133,7 +133,7 @@ impl UserError {
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
         Self {
             kind,
-            message: message.into(),
+            message: without_error_numbers(message.into()),
             location: None,
             hints: Vec::new(),
             causes: Vec::new(),
@@ -174,7 +174,7 @@ impl UserError {
     /// Puts context before the message: `context: message`.
     #[must_use]
     pub fn context(mut self, context: impl fmt::Display) -> Self {
-        self.message = format!("{context}: {}", self.message);
+        self.message = without_error_numbers(format!("{context}: {}", self.message));
         self
     }
 
@@ -190,6 +190,24 @@ impl UserError {
             hints: self.hints.clone(),
         }
     }
+}
+
+/// Rust's standard library ends the text of a system error with its number: ` (os error 2)`. It tells a person nothing.
+fn without_error_numbers(text: String) -> String {
+    const START: &str = " (os error ";
+    let mut parts = text.split(START);
+    let mut clean = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let rest = part.trim_start_matches(|c: char| c.is_ascii_digit());
+        match rest.strip_prefix(')') {
+            Some(rest) if rest.len() + 1 < part.len() => clean.push_str(rest),
+            _ => {
+                clean.push_str(START);
+                clean.push_str(part);
+            }
+        }
+    }
+    clean
 }
 
 impl fmt::Display for UserError {
@@ -267,5 +285,18 @@ mod tests {
             failure,
             UserError::new(ErrorKind::Usage, "x: no number").hint("give one")
         );
+    }
+
+    fn a_system_error_has_no_number() {
+        let missing = std::io::Error::from_raw_os_error(2);
+        assert!(missing.to_string().ends_with("(os error 2)"), "{missing}");
+        let failure = UserError::new(ErrorKind::Config, format!("a.yaml: {missing}; b.yaml: {missing}"));
+        let failure = failure.context(format!("store: {missing}"));
+        assert_eq!(
+            failure.message,
+            "store: No such file or directory: a.yaml: No such file or directory; b.yaml: No such file or directory"
+        );
+        let other = UserError::new(ErrorKind::Config, "a (os error x) b (os error )");
+        assert_eq!(other.message, "a (os error x) b (os error )");
     }
 }

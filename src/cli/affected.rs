@@ -20,7 +20,14 @@ use crate::{
 const DRAWN: usize = 2_000;
 
 #[derive(Debug, clap::Args)]
-#[command(mut_arg("rev", head_by_default))]
+#[command(
+    mut_arg("rev", head_by_default),
+    after_help = "Examples:
+  konverge affected                               what HEAD changes against the default branch
+  konverge affected --worktree                    what is not committed counts, too
+  konverge affected --base v1.0 --head v1.1
+  konverge affected --output matrix --shards 8    the jobs of a matrix"
+)]
 pub struct Args {
     #[command(flatten)]
     revisions: Revisions,

@@ -20,7 +20,11 @@ use crate::{
 
 /// Runs the command line; never panics on wrong input.
 pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
+    report_bugs();
     let args: Vec<OsString> = args.into_iter().collect();
+    if let Some(code) = super::completions::answer(&args, Cli::command) {
+        return code;
+    }
     let cli = match Cli::try_parse_from(&args) {
         Ok(cli) => cli,
         Err(error) => {
@@ -77,6 +81,31 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     }
 }
 
+/// A bug ends with what to do about it. What went wrong in the code may contain values, so it is shown on request only.
+fn report_bugs() {
+    let in_full = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |bug| {
+        if std::env::var_os("RUST_BACKTRACE").is_some() {
+            in_full(bug);
+        }
+        let place = bug
+            .location()
+            .map(|place| format!("{}:{}", place.file(), place.line()));
+        let text = bug_text(place.as_deref().unwrap_or("an unknown place"));
+        super::context::write_all(&mut std::io::stderr().lock(), &text);
+    }));
+}
+
+fn bug_text(place: &str) -> String {
+    format!(
+        "error: Konverge {} stopped because of a bug in itself, at {place}\n  \
+         hint: the state is safe: the next run takes up what was begun\n  \
+         hint: please report it with the command that you typed: {}/issues (RUST_BACKTRACE=1 shows more)\n",
+        env!("CARGO_PKG_VERSION"),
+        env!("CARGO_PKG_REPOSITORY"),
+    )
+}
+
 /// Returns true if an invalid command line requested JSON, as far as that can be determined.
 fn asks_for_json(args: &[OsString]) -> bool {
     let args: Vec<_> = args.iter().map(|arg| arg.to_string_lossy()).collect();
@@ -88,6 +117,7 @@ fn asks_for_json(args: &[OsString]) -> bool {
 async fn dispatch(command: Command, context: &CliContext) -> Result<u8, UserError> {
     match command {
         Command::Init(args) => super::init::run(&args, context).await,
+        Command::Demo(args) => super::demo::run(&args, context).await,
         Command::List(args) => super::list::run(&args, context).await,
         Command::Affected(args) => super::affected::run(&args, context).await,
         Command::Graph(args) => super::graph::run(&args, context),
@@ -104,7 +134,7 @@ async fn dispatch(command: Command, context: &CliContext) -> Result<u8, UserErro
         Command::State(args) => super::state::run(&args, context).await,
         Command::Config(args) => super::config::run(&args, context),
         Command::Doctor(args) => super::doctor::run(&args, context).await,
-        Command::Completions(args) => Ok(super::completions::run(&args, Cli::command(), context)),
+        Command::Completions(args) => super::completions::run(&args, context),
         Command::Kcl(args) => super::kcl::run(&args, context).await,
         Command::Reference(args) => super::docs_gen::run(&args, Cli::command(), context),
         Command::Worker(_) => unreachable!("handled before anything else was started"),
@@ -251,4 +281,22 @@ fn watch_signals(cancel: CancellationToken) {
             }
         }
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bug_says_what_to_do() {
+        let text = bug_text("src/x.rs:1");
+        assert!(
+            text.starts_with("error: Konverge ") && text.contains("at src/x.rs:1\n"),
+            "{text}"
+        );
+        assert!(
+            text.contains("/issues") && text.contains("RUST_BACKTRACE=1"),
+            "{text}"
+        );
+    }
 }

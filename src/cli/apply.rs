@@ -13,7 +13,13 @@ use crate::{
 };
 
 #[derive(Debug, clap::Args)]
-#[command(mut_arg("live", always_asked))]
+#[command(
+    mut_arg("live", always_asked),
+    after_help = "Examples:
+  konverge apply storefront/dev                 show the plan, ask, and apply it
+  konverge apply --all --yes                    every stack, without a question
+  konverge apply storefront/dev --kubeconfig ~/.kube/config --context kind-dev"
+)]
 pub struct Args {
     #[command(flatten)]
     opened: OpenedTargets,

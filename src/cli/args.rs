@@ -28,6 +28,8 @@ pub struct Cli {
 pub enum Command {
     /// Write konverge.yaml and the workflow into a repository, without overwriting files
     Init(super::init::Args),
+    /// Show a change and its preview in a small monorepo that comes with Konverge
+    Demo(super::demo::Args),
     /// List the stacks of the repository: identity and folder
     #[command(visible_alias = "ls")]
     List(super::list::Args),
@@ -73,4 +75,70 @@ pub enum Command {
     /// Internal: a KCL worker, started by the pool
     #[command(name = "__worker", hide = true)]
     Worker(super::kcl_worker::Args),
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use clap::CommandFactory;
+
+    use super::*;
+
+    /// The command line of an example: what follows two spaces, a pipe or an arrow is not part of it.
+    fn words(line: &str) -> Option<Vec<String>> {
+        let command = line
+            .split("  ")
+            .next()?
+            .split(['|', '>'])
+            .find(|part| part.contains("konverge "))?;
+        let words = command
+            .split_whitespace()
+            .map(|word| word.trim_matches('\'').to_owned());
+        Some(words.collect())
+    }
+
+    #[test]
+    fn every_command_has_examples_that_parse() {
+        let root = Cli::command();
+        for command in root.get_subcommands().filter(|command| !command.is_hide_set()) {
+            let name = command.get_name();
+            let help = command
+                .get_after_help()
+                .map(ToString::to_string)
+                .unwrap_or_default();
+            let (_, examples) = help
+                .split_once("Examples:\n")
+                .unwrap_or_else(|| panic!("{name} has no examples"));
+            let lines = examples.lines().take_while(|line| line.starts_with("  "));
+            let examples: Vec<_> = lines.filter_map(|line| words(line.trim_start())).collect();
+            assert!(!examples.is_empty(), "{name}: {help}");
+            for example in examples {
+                assert!(example.iter().any(|word| word == name), "{name}: {example:?}");
+                let parsed = Cli::try_parse_from(&example);
+                assert!(parsed.is_ok(), "{example:?}: {}", parsed.err().unwrap());
+            }
+        }
+    }
+
+    #[test]
+    fn shared_options_are_in_groups() {
+        let mut root = Cli::command();
+        root.build();
+        let preview = root.find_subcommand("preview").unwrap();
+        let heading = |name: &str| {
+            let mut options = preview.get_arguments();
+            options
+                .find(|option| option.get_id() == name)
+                .and_then(clap::Arg::get_help_heading)
+        };
+        for (option, group) in [
+            ("all", Some("Stacks")),
+            ("base", Some("Change")),
+            ("live", Some("Infrastructure")),
+            ("color", Some("Global options")),
+            ("exit_code", None),
+        ] {
+            assert_eq!(heading(option), group, "{option}");
+        }
+    }
 }

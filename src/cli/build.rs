@@ -27,6 +27,10 @@ use crate::{
 };
 
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  konverge build storefront/dev                 one stack, as YAML
+  konverge build --all --output json            every stack of the repository
+  konverge build storefront/dev -o manifests | kubectl diff -f -")]
 pub struct Args {
     #[command(flatten)]
     stacks: Stacks,

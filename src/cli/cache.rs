@@ -10,6 +10,9 @@ use crate::{
 };
 
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  konverge cache show
+  konverge cache prune --older-than 30d")]
 pub struct Args {
     #[command(subcommand)]
     action: Action,

@@ -18,6 +18,11 @@ use crate::{
 };
 
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  konverge check                    what the change touches
+  konverge check --all              the whole repository
+  konverge check --fix              format the files, too
+  konverge check --update           write the golden files anew")]
 pub struct Args {
     #[command(flatten)]
     stacks: Stacks,

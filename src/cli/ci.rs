@@ -14,6 +14,10 @@ use crate::{
 /// KONVERGE_COMMENT says when a comment is written: `always`, `changes` or `never`. KONVERGE_KUBECONFIG holds the
 /// text of a kubeconfig. KONVERGE_PAGE_ARTIFACT names the artifact with the page, if a later step uploads it.
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  konverge ci                       in a job of GitHub Actions: the event decides what is done
+  konverge ci --live never          previews that compare Spec with Spec
+  konverge ci --shard 2/8           the second of eight jobs of a preview")]
 pub struct Args {
     /// Compare with live infrastructure; default: KONVERGE_LIVE, or else required, and never for a pull
     /// request from a fork

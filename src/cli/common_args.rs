@@ -2,6 +2,10 @@
 
 use std::path::PathBuf;
 
+use super::{
+    completers,
+    option_groups::{CHANGE, INFRASTRUCTURE, STACKS},
+};
 use crate::{
     error::UserError,
     model::{Shard, StackId},
@@ -32,7 +36,7 @@ pub struct OpenedTargets {
 pub struct Without {
     /// Confirm that this stack, whose Spec does not compile, needs nothing that others delete; may be
     /// repeated. Without it, data that could move to that stack is not deleted
-    #[arg(long = "without", value_name = "IDENTITY")]
+    #[arg(long = "without", value_name = "IDENTITY", help_heading = STACKS, add = completers::recorded_stacks())]
     pub stacks: Vec<StackId>,
 }
 
@@ -69,13 +73,13 @@ impl OpenedTargets {
 #[derive(Debug, Clone, Default, clap::Args)]
 pub struct Stacks {
     /// Stacks, by identity, folder, project or glob (`storefront/*`); default: the stacks that the change affects
-    #[arg(value_name = "STACK")]
+    #[arg(value_name = "STACK", add = completers::stacks())]
     pub names: Vec<StackSelector>,
     /// Every stack
-    #[arg(long, conflicts_with = "names")]
+    #[arg(long, conflicts_with = "names", help_heading = STACKS)]
     pub all: bool,
     /// Shard to process: `2/8` is the second of eight jobs
-    #[arg(long, value_name = "N/M")]
+    #[arg(long, value_name = "N/M", help_heading = STACKS)]
     pub shard: Option<Shard>,
 }
 
@@ -113,13 +117,13 @@ pub fn always_asked(live: clap::Arg) -> clap::Arg {
 #[derive(Debug, Clone, Default, clap::Args)]
 pub struct Revisions {
     /// Compare with this revision; default: the merge base with the default branch
-    #[arg(long, value_name = "REV")]
+    #[arg(long, value_name = "REV", help_heading = CHANGE, add = completers::revisions())]
     pub base: Option<String>,
     /// The revision that holds the change; default: the working tree
-    #[arg(long = "head", visible_alias = "rev", value_name = "REV")]
+    #[arg(long = "head", visible_alias = "rev", value_name = "REV", help_heading = CHANGE, add = completers::revisions())]
     pub rev: Option<String>,
     /// The working tree holds the change: what is not committed counts, too
-    #[arg(long, conflicts_with = "rev")]
+    #[arg(long, conflicts_with = "rev", help_heading = CHANGE)]
     pub worktree: bool,
 }
 
@@ -131,7 +135,7 @@ pub fn head_by_default(head: clap::Arg) -> clap::Arg {
 #[derive(Debug, Clone, clap::Args)]
 pub struct Infrastructure {
     /// Compare with live infrastructure
-    #[arg(long, value_name = "WHEN", value_enum, default_value_t = LiveArg::Auto)]
+    #[arg(long, value_name = "WHEN", value_enum, default_value_t = LiveArg::Auto, help_heading = INFRASTRUCTURE)]
     pub live: LiveArg,
     #[command(flatten)]
     cluster: ClusterArg,
@@ -147,10 +151,10 @@ impl Infrastructure {
 #[derive(Debug, Clone, clap::Args)]
 pub struct ClusterArg {
     /// A kubeconfig, for stacks without a cluster in konverge.yaml
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath, help_heading = INFRASTRUCTURE)]
     kubeconfig: Option<String>,
     /// The context in the kubeconfig
-    #[arg(long, value_name = "NAME", requires = "kubeconfig")]
+    #[arg(long, value_name = "NAME", requires = "kubeconfig", help_heading = INFRASTRUCTURE, add = completers::contexts())]
     context: Option<String>,
 }
 
@@ -189,9 +193,9 @@ impl From<LiveArg> for Live {
 #[derive(Debug, Clone, Default, clap::Args)]
 pub struct SpecFile {
     /// A Spec file instead of stacks; needs neither a repository nor KCL
-    #[arg(long = "spec", value_name = "FILE", conflicts_with_all = ["names", "all", "shard", "rev", "worktree", "base"])]
+    #[arg(long = "spec", value_name = "FILE", help_heading = STACKS, conflicts_with_all = ["names", "all", "shard", "rev", "worktree", "base"])]
     pub path: Option<PathBuf>,
     /// The identity for the state of --spec; default: spec/<file name>
-    #[arg(long, value_name = "IDENTITY", requires = "path")]
+    #[arg(long, value_name = "IDENTITY", requires = "path", help_heading = STACKS)]
     pub stack: Option<String>,
 }

@@ -13,6 +13,9 @@ use crate::{
 };
 
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  konverge config check                             is konverge.yaml valid, and what does it mean?
+  konverge config schema > konverge.schema.json     for an editor")]
 pub struct Args {
     #[command(subcommand)]
     action: Action,

@@ -20,6 +20,7 @@ use crate::{
         self, Planner, Target,
         apply::{Approver, AutoApprove, PriorState},
         apply_limits::{self, ByHand},
+        apply_scope::{self, ApplyScope},
     },
     report::{self, terminal::Style},
 };
@@ -83,17 +84,40 @@ pub async fn consent(
         )
         .hint("if it is what you want, add `--yes`"));
     }
-    let agreed = calm || ask(planning, context).await?;
+    let agreed = calm || {
+        let scope = apply_scope::of(planning, targets, &plan).await?;
+        ask(question(what, &scope), planning, context).await?
+    };
     Ok(agreed.then(|| -> Arc<dyn Approver> { Arc::new(ConfirmShownPlan::of(plan)) }))
 }
 
-async fn ask(planning: &Planner, context: &CliContext) -> Result<bool, UserError> {
+/// `Apply 3 updates, 1 delete to storefront/dev on cluster `dev`? Type `yes`: `
+fn question(what: Asked, scope: &ApplyScope) -> String {
+    let stacks = match scope.stacks.as_slice() {
+        [stack] => stack.to_string(),
+        many => report::plural(many.len(), "stack"),
+    };
+    let changes = report::changes(&scope.changes);
+    let terraform = match (scope.terraform, scope.clusters.is_empty()) {
+        (false, _) => "",
+        (true, true) => " by Terraform",
+        (true, false) => " and by Terraform",
+    };
+    let clusters = match scope.clusters.as_slice() {
+        [] => String::new(),
+        named => format!(" on {}", named.join(", ")),
+    };
+    match what {
+        Asked::Apply { .. } => format!("Apply {changes} to {stacks}{clusters}{terraform}? Type `yes`: "),
+        Asked::Destroy => format!("Destroy {stacks}{clusters}{terraform} ({changes})? Type `yes`: "),
+    }
+}
+
+async fn ask(question: String, planning: &Planner, context: &CliContext) -> Result<bool, UserError> {
     context.stop_drawing();
-    let answer = tokio::task::spawn_blocking(|| {
+    let answer = tokio::task::spawn_blocking(move || {
         let mut out = std::io::stderr().lock();
-        let _ = out
-            .write_all(b"Go on? Only `yes` is accepted: ")
-            .and_then(|()| out.flush());
+        let _ = out.write_all(question.as_bytes()).and_then(|()| out.flush());
         let mut answer = String::new();
         std::io::stdin().read_line(&mut answer).map(|_| answer)
     });
@@ -187,6 +211,33 @@ mod tests {
             error: None,
             held_back: Vec::new(),
         }
+    }
+
+    #[test]
+    fn the_question_says_what_will_happen_where() {
+        let mut scope = ApplyScope {
+            changes: Summary {
+                update: 3,
+                delete: 1,
+                ..Summary::default()
+            },
+            stacks: vec!["shop/dev".parse().unwrap()],
+            clusters: vec!["cluster `dev`".to_owned()],
+            terraform: false,
+        };
+        let apply = Asked::Apply { deletes_all: false };
+        assert_eq!(
+            question(apply, &scope),
+            "Apply 3 updates, 1 delete to shop/dev on cluster `dev`? Type `yes`: "
+        );
+        scope.stacks.push("shop/prod".parse().unwrap());
+        scope.terraform = true;
+        assert_eq!(
+            question(Asked::Destroy, &scope),
+            "Destroy 2 stacks on cluster `dev` and by Terraform (3 updates, 1 delete)? Type `yes`: "
+        );
+        scope.clusters.clear();
+        assert!(question(apply, &scope).ends_with("to 2 stacks by Terraform? Type `yes`: "));
     }
 
     #[tokio::test]

@@ -4,6 +4,7 @@ use super::{
     CliContext,
     apply::ApplyOutput,
     common_args::{Infrastructure, LiveArg, Without, always_asked},
+    completers,
     confirm::{self, Asked},
 };
 use crate::{
@@ -16,10 +17,15 @@ use crate::{
 };
 
 #[derive(Debug, clap::Args)]
-#[command(mut_arg("live", always_asked))]
+#[command(
+    mut_arg("live", always_asked),
+    after_help = "Examples:
+  konverge destroy storefront/dev          show what is deleted, ask, and delete it
+  konverge destroy 'storefront/*' --yes    all stacks of a project, without a question"
+)]
 pub struct Args {
     /// The stacks, by identity, folder, project or glob (`storefront/*`); also stacks that only the state knows
-    #[arg(value_name = "STACK", required = true)]
+    #[arg(value_name = "STACK", required = true, add = completers::recorded_stacks())]
     names: Vec<StackSelector>,
     #[command(flatten)]
     infrastructure: Infrastructure,

@@ -6,6 +6,9 @@ use crate::{
 };
 
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  konverge doctor                   what is missing on this machine, and how to get it
+  konverge doctor --output json     for a script")]
 pub struct Args {
     /// The output format
     #[arg(long, short, value_name = "FORMAT", value_enum, default_value_t = DoctorOutput::Text)]

@@ -12,7 +12,14 @@ use crate::{
 };
 
 #[derive(Debug, clap::Args)]
-#[command(mut_arg("names", every_by_default), mut_arg("live", always_asked))]
+#[command(
+    mut_arg("names", every_by_default),
+    mut_arg("live", always_asked),
+    after_help = "Examples:
+  konverge drift                        every stack
+  konverge drift 'storefront/*'         the stacks of a project
+  konverge drift --exit-code            exit with 2 if anything drifted"
+)]
 pub struct Args {
     #[command(flatten)]
     stacks: Stacks,

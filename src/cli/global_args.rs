@@ -2,20 +2,22 @@
 
 use std::path::PathBuf;
 
+use super::option_groups::GLOBAL;
+
 /// Options of every command.
 #[derive(Debug, Clone, clap::Args)]
 pub struct Global {
     /// The repository, or a folder in it; default: KONVERGE_REPO, or else the current folder
-    #[arg(long, value_name = "DIR", global = true)]
+    #[arg(long, value_name = "DIR", value_hint = clap::ValueHint::DirPath, global = true, help_heading = GLOBAL)]
     pub repo: Option<PathBuf>,
     /// When to use colour
-    #[arg(long, value_name = "WHEN", global = true, value_enum, default_value_t = Colour::Auto)]
+    #[arg(long, value_name = "WHEN", global = true, help_heading = GLOBAL, value_enum, default_value_t = Colour::Auto)]
     pub color: Colour,
     /// Print only results and errors
-    #[arg(long, short, global = true)]
+    #[arg(long, short, global = true, help_heading = GLOBAL)]
     pub quiet: bool,
     /// Log to stderr what is done (KONVERGE_LOG takes filters such as `debug`)
-    #[arg(long, short, global = true, action = clap::ArgAction::Count)]
+    #[arg(long, short, global = true, help_heading = GLOBAL, action = clap::ArgAction::Count)]
     pub verbose: u8,
 }
 

@@ -1,22 +1,28 @@
 //! `konverge graph`: the dependency graph.
 
-use super::CliContext;
+use std::collections::BTreeMap;
+
+use super::{CliContext, completers};
 use crate::{
     error::UserError,
-    ops::graph::{GraphExport, GraphSelection, NodeKind, run as draw},
+    ops::graph::{ExportNode, GraphExport, GraphSelection, NodeKind, run as draw},
     report::{escape::log, json},
 };
 
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  konverge graph --downstream base/base.k     what depends on a file
+  konverge graph --upstream appops/storefront/dev
+  konverge graph --output dot | dot -Tsvg > graph.svg")]
 pub struct Args {
     /// Show only what these files or folders depend on
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::AnyPath)]
     upstream: Vec<String>,
     /// Show only what depends on these files or folders
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::AnyPath)]
     downstream: Vec<String>,
     /// Read a revision instead of the working tree
-    #[arg(long, value_name = "REV")]
+    #[arg(long, value_name = "REV", add = completers::revisions())]
     rev: Option<String>,
     /// The output format
     #[arg(long, short, value_enum, default_value_t = Output::Text)]
@@ -25,7 +31,7 @@ pub struct Args {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum Output {
-    /// Stacks, packages and files, one per line
+    /// Stacks, packages and files, each with what it depends on
     Text,
     /// For programs
     Json,
@@ -61,17 +67,34 @@ pub fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
     Ok(0)
 }
 
+/// Each node, and below it what it depends on.
 fn text(picture: &GraphExport) -> String {
-    let line = |kind: NodeKind, path: &crate::model::RepoPath| {
-        let word = match kind {
+    let name = |node: &ExportNode| {
+        let word = match node.kind {
             NodeKind::Stack => "stack",
             NodeKind::Package => "package",
             NodeKind::File => "file",
             NodeKind::Data => "data",
         };
-        format!("{word:<8} {}\n", log(path.as_str()))
+        let path = if node.path.is_root() {
+            "."
+        } else {
+            node.path.as_str()
+        };
+        format!("{word} {}", log(path))
     };
-    let mut nodes: Vec<_> = picture.nodes.iter().map(|node| (node.kind, &node.path)).collect();
-    nodes.sort();
-    nodes.into_iter().map(|(kind, path)| line(kind, path)).collect()
+    let mut depends_on: BTreeMap<&ExportNode, Vec<&ExportNode>> = BTreeMap::new();
+    for edge in &picture.edges {
+        depends_on.entry(&edge.from).or_default().push(&edge.to);
+    }
+    let mut nodes: Vec<_> = picture.nodes.iter().collect();
+    nodes.sort_by_key(|node| (node.kind, &node.path));
+    let mut text = String::new();
+    for node in nodes {
+        text.push_str(&format!("{}\n", name(node)));
+        for to in depends_on.remove(node).unwrap_or_default() {
+            text.push_str(&format!("  → {}\n", name(to)));
+        }
+    }
+    text
 }

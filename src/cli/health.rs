@@ -17,7 +17,7 @@ use crate::{
                   DIR/<group>/<Kind>/health.cel.yaml holds CEL instead: inProgress, failed, current.\n\
                   DIR/<group>/<Kind>/health.k holds KCL: the object is `res`, an assertion that fails is still awaited,\n\
                   `status` (Healthy, Progressing, Degraded, Suspended) and `message` say more.\n\n\
-                  Example: kubectl get deploy,rs,pods -n shop -o yaml | konverge health -"
+                  Examples:\n  konverge health deployment.yaml\n  kubectl get deploy,rs,pods -n shop -o yaml | konverge health -"
 )]
 pub struct Args {
     /// Files with Kubernetes objects in YAML or JSON, as a cluster returns them; `-` is standard input

@@ -7,6 +7,9 @@ use crate::{
 };
 
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  konverge init                     in a clone of the repository
+  konverge --repo ~/monorepo init")]
 pub struct Args {}
 
 /// Runs the command.

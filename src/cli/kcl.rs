@@ -4,13 +4,17 @@ use std::path::PathBuf;
 
 use clap::Subcommand;
 
-use super::CliContext;
+use super::{CliContext, completers};
 use crate::{
     error::UserError,
     ops::toolchains::{self, InstallStep},
 };
 
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  konverge kcl install              the core that konverge.yaml means by default
+  konverge kcl install 0.11.2       another one, for `kcl.version`
+  konverge kcl list                 the versions that can be installed")]
 pub struct Args {
     #[command(subcommand)]
     action: Action,
@@ -21,7 +25,7 @@ enum Action {
     /// Download a version of the official core, verify its pinned hash and install it
     Install {
         /// The version
-        #[arg(default_value = toolchains::DEFAULT_VERSION)]
+        #[arg(default_value = toolchains::DEFAULT_VERSION, add = completers::cores())]
         version: String,
         /// The Python interpreter that runs the core (default: the first suitable one on the PATH)
         #[arg(long, value_name = "PYTHON")]
@@ -35,7 +39,7 @@ enum Action {
     /// Show where a version is installed
     Which {
         /// The version
-        #[arg(default_value = toolchains::DEFAULT_VERSION)]
+        #[arg(default_value = toolchains::DEFAULT_VERSION, add = completers::cores())]
         version: String,
     },
 }

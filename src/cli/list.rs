@@ -5,6 +5,7 @@ use serde::Serialize;
 use super::{
     CliContext,
     common_args::{Stacks, every_by_default},
+    completers,
 };
 use crate::{
     error::UserError,
@@ -20,14 +21,15 @@ use crate::{
 #[derive(Debug, clap::Args)]
 #[command(
     mut_arg("names", every_by_default),
-    after_help = "What is recorded of stacks, also of those that the repository does not have any more: `konverge state list`.\n\
+    after_help = "Examples:\n  konverge list                     every stack\n  konverge list 'storefront/*'      the stacks of a project\n\n\
+                  What is recorded of stacks, also of those that the repository does not have any more: `konverge state list`.\n\
                   JSON: {\"version\":1,\"stacks\":[{\"stack\":FOLDER,\"id\",\"project\",\"name\",\"namedBy\":\"names|folder|config\"}]}"
 )]
 pub struct Args {
     #[command(flatten)]
     stacks: Stacks,
     /// Read this revision instead of the working tree
-    #[arg(long = "head", visible_alias = "rev", value_name = "REV")]
+    #[arg(long = "head", visible_alias = "rev", value_name = "REV", add = completers::revisions())]
     rev: Option<String>,
     /// How the stacks are printed
     #[arg(long, short, value_name = "FORMAT", value_enum, default_value_t = Output::Text)]

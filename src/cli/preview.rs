@@ -14,6 +14,11 @@ use crate::{
 };
 
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  konverge preview                            the stacks that the change affects
+  konverge preview storefront/dev             one stack
+  konverge preview --base main --head change --live never
+  konverge preview --output markdown          the comment of a pull request")]
 pub struct Args {
     #[command(flatten)]
     opened: OpenedTargets,

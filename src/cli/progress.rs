@@ -1,9 +1,11 @@
 //! Shows the progress: a spinner on a terminal, plain lines elsewhere (grouped in GitHub Actions).
 
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, Instant},
+};
 
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::{ProgressBar, ProgressState, ProgressStyle};
 
 use super::CliContext;
 use crate::{
@@ -11,16 +13,20 @@ use crate::{
     ops::{Notes, RunContext},
     report::{
         escape,
-        progress::{LogStyle, ProgressLines},
+        progress::{LogStyle, ProgressLines, step_text},
     },
 };
 
 /// The interval of the spinner.
 const TICK: Duration = Duration::from_millis(100);
 
+/// What the spinner says before the first step.
+const AT_FIRST: &str = "Reading";
+
 /// Prints events and notes to stderr.
 pub struct Screen {
     context: CliContext,
+    began: Instant,
     lines: Mutex<ProgressLines>,
     spinner: Option<ProgressBar>,
 }
@@ -35,13 +41,15 @@ impl CliContext {
         };
         let spinner = self.interactive().then(|| {
             let bar = ProgressBar::new_spinner();
-            bar.set_style(ProgressStyle::with_template("{spinner} {msg}").expect("a constant template"));
+            bar.set_style(spinner_style());
+            bar.set_prefix(AT_FIRST);
             bar.enable_steady_tick(TICK);
             bar
         });
         *self.drawn.lock().unwrap_or_else(PoisonError::into_inner) = spinner.clone();
         let screen = Arc::new(Screen {
             context: self.clone(),
+            began: Instant::now(),
             lines: Mutex::new(ProgressLines::new(dialect)),
             spinner,
         });
@@ -55,6 +63,18 @@ impl CliContext {
             notes: screen,
         }
     }
+}
+
+/// `⠋ Compiling 312/1020 · 18 s  shop/dev: 3 resources`: the step, its time, and what came last, cut at the width of the
+/// terminal.
+fn spinner_style() -> ProgressStyle {
+    let took = |state: &ProgressState, out: &mut dyn std::fmt::Write| {
+        // A sink that cannot be written to shows nothing.
+        let _ = write!(out, "{} s", state.elapsed().as_secs());
+    };
+    ProgressStyle::with_template("{spinner} {prefix} · {took}  {wide_msg}")
+        .expect("a constant template")
+        .with_key("took", took)
 }
 
 impl CliContext {
@@ -78,11 +98,19 @@ impl CliContext {
 
 impl EventSink for Screen {
     fn event(&self, event: RunEvent) {
+        if let (Some(spinner), RunEvent::StepProgress { step, done, total }) = (&self.spinner, &event) {
+            if *done == 0 {
+                spinner.reset_elapsed();
+                spinner.set_message("");
+            }
+            spinner.set_prefix(step_text(*step, *done, *total));
+            return;
+        }
         let lines = self
             .lines
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
-            .lines(&event);
+            .lines(&event, self.began.elapsed());
         let passing = matches!(
             event,
             RunEvent::PlanStarted { .. } | RunEvent::ResourceProgress { .. }
@@ -110,7 +138,8 @@ impl Notes for Screen {
 
 impl Drop for Screen {
     fn drop(&mut self) {
-        let rest = self.lines.lock().unwrap_or_else(PoisonError::into_inner).finish();
+        let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
+        let rest = lines.finish(self.began.elapsed());
         for line in rest {
             self.context.note(&line);
         }

@@ -6,7 +6,7 @@ use super::{
 };
 use crate::{
     error::UserError,
-    ops::{KeyUse, OpenRequest, open, status},
+    ops::{KeyUse, OpenRequest, Selection, open, status},
     report::{self, terminal::Style},
 };
 
@@ -15,7 +15,8 @@ use crate::{
 #[command(
     mut_arg("names", every_by_default),
     mut_arg("live", |live| live.help("Whether what is there is looked at: where a cluster is configured (auto), never, or else it is an error (required)").hide_possible_values(true)),
-    after_help = "Without stacks every one is looked at, also those that only the state knows.\n\
+    after_help = "Examples:\n  konverge status                       what is not as the head wants it, the worst first\n  konverge status storefront/dev        one stack, also if all is well\n  konverge status --watch               until no rollout is in progress\n\n\
+                  Without stacks every one is looked at, also those that only the state knows.\n\
                   JSON: {\"version\":1,\"stacks\":[{\"stack\",\"id\",\"head\":\"applied|changed|unfinished|new|destroyed|removed\",\n\
                   \"applied\":{\"serial\",\"written\",\"reason\",\"actor\",\"run\",\"commit\",\"specDigest\"},\"pending\":[ID],\"resources\":N,\n\
                   \"objects\":[{\"id\",\"cluster\",\"health\":\"ready|progressing|failed|suspended|unknown\",\"message\"}],\"error\":{…}}]};\n\
@@ -72,6 +73,7 @@ pub async fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
         StatusOutput::Json => report::json::document(&status),
         StatusOutput::Text => report::status::text(
             &status,
+            matches!(selection, Selection::Named(_)),
             Style {
                 color: context.colour(),
             },

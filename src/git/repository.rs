@@ -176,6 +176,26 @@ impl Repository {
         })
     }
 
+    /// The names of all branches and tags, as [`Repository::resolve`] takes them, sorted.
+    ///
+    /// # Errors
+    /// The references cannot be read.
+    pub fn branches_and_tags(&self) -> Result<Vec<String>, GitError> {
+        self.handles.with(|git| {
+            let mut names = Vec::new();
+            for reference in git.references()? {
+                let reference = reference?;
+                if (reference.is_branch() || reference.is_remote() || reference.is_tag())
+                    && let Ok(name) = reference.shorthand()
+                {
+                    names.push(name.to_owned());
+                }
+            }
+            names.sort();
+            Ok(names)
+        })
+    }
+
     /// The parents of a commit, in order; empty at the start of the history (or where a shallow clone cuts it
     /// off).
     ///

@@ -6,6 +6,7 @@ use super::{KclDiagnostic, OLDEST_VERSION, core_hints, version::is_too_old};
 use crate::{
     checkout::Untrusted,
     error::{Cause, ErrorKind, UserError},
+    model::stack::GET_KCL,
 };
 
 /// A compilation, or the core itself, failed.
@@ -133,14 +134,20 @@ fn render(diagnostics: &[KclDiagnostic]) -> String {
     }
 }
 
-/// How to get the command line of KCL, which a hint names.
-const GET_KCL: &str =
-    "`kcl` is KCL's own command line: https://www.kcl-lang.io/docs/user_docs/getting-started/install";
-
 impl From<KclError> for UserError {
+    /// A hint that names the `kcl` command, our own or the core's, is followed by how to get that command.
     fn from(error: KclError) -> Self {
-        let failure = UserError::new(ErrorKind::Kcl, error.to_string()).caused_by(error.clone());
-        match error {
+        let failure = with_hints(error);
+        match failure.hints.iter().any(|hint| hint.contains("kcl mod ")) {
+            true => failure.hint(GET_KCL),
+            false => failure,
+        }
+    }
+}
+
+fn with_hints(error: KclError) -> UserError {
+    let failure = UserError::new(ErrorKind::Kcl, error.to_string()).caused_by(error.clone());
+    match error {
             KclError::Untrusted(error) => error.into(),
             KclError::NotInstalled(version) => {
                 failure.hint(format!("run `konverge kcl install {version}`"))
@@ -174,25 +181,16 @@ impl From<KclError> for UserError {
             KclError::NoDataFolder => failure.hint("set HOME, or XDG_DATA_HOME to an absolute path"),
             KclError::Checksum { .. } | KclError::PackageDiffers { .. } => failure.hint(
                 "what is served is not what was pinned: if the change is wanted, pin it anew (`kcl mod update`), else ask who changed it",
-            )
-            .hint(GET_KCL),
+            ),
             KclError::UnknownPackage(_) => failure
                 .hint("ask a maintainer to bring the change of kcl.mod and kcl.mod.lock in by a branch of this repository, then merge that into this pull request")
-                .hint("or commit the folder that `kcl mod vendor` writes beside kcl.mod, for everybody to review")
-                .hint(GET_KCL),
-            KclError::NotLocked(_) => {
-                failure
-                    .hint("run `kcl mod update` beside kcl.mod and commit kcl.mod.lock, or commit the folder of `kcl mod vendor`")
-                    .hint(GET_KCL)
-            }
+                .hint("or commit the folder that `kcl mod vendor` writes beside kcl.mod, for everybody to review"),
+            KclError::NotLocked(_) => failure
+                .hint("run `kcl mod update` beside kcl.mod and commit kcl.mod.lock, or commit the folder of `kcl mod vendor`"),
             KclError::Offline(_) => failure
-                .hint("run it once without KONVERGE_OFFLINE, or commit the folder of `kcl mod vendor`")
-                .hint(GET_KCL),
-            KclError::Package { .. } => {
-                failure
-                    .hint("to compile without the network, commit the folder that `kcl mod vendor` writes beside kcl.mod")
-                    .hint(GET_KCL)
-            }
+                .hint("run it once without KONVERGE_OFFLINE, or commit the folder of `kcl mod vendor`"),
+            KclError::Package { .. } => failure
+                .hint("to compile without the network, commit the folder that `kcl mod vendor` writes beside kcl.mod"),
             KclError::Crash { why, .. } => match core_hints::hint_of_crash(&why) {
                 Some(hint) => failure.hint(hint),
                 None => failure,
@@ -224,5 +222,52 @@ impl From<KclError> for UserError {
             }
             _ => failure,
         }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The message of a setup is one text: its test is in `konfig::compile_setup`.
+    #[test]
+    fn who_is_told_to_use_the_kcl_command_is_told_how_to_get_it() {
+        let name = || "models".to_owned();
+        let unresolved = KclDiagnostic {
+            code: None,
+            name: "CannotFindModule".to_owned(),
+            message: String::new(),
+            place: None,
+            source: None,
+            related: Vec::new(),
+            hints: vec!["try 'kcl mod add nope'".to_owned()],
+        };
+        let with_command = [
+            KclError::PackageDiffers {
+                name: name(),
+                pinned: String::new(),
+            },
+            KclError::UnknownPackage(name()),
+            KclError::NotLocked(name()),
+            KclError::Offline(name()),
+            KclError::Package {
+                name: name(),
+                why: String::new(),
+            },
+            KclError::Code(vec![unresolved]),
+        ];
+        for error in with_command {
+            let failure = UserError::from(error);
+            assert!(
+                failure.hints.iter().any(|hint| hint.contains("kcl mod ")),
+                "{failure:?}"
+            );
+            assert_eq!(
+                failure.hints.last().map(String::as_str),
+                Some(GET_KCL),
+                "{failure:?}"
+            );
+        }
+        let without = UserError::from(KclError::NoDataFolder);
+        assert!(!without.hints.iter().any(|hint| hint == GET_KCL), "{without:?}");
     }
 }

@@ -115,14 +115,14 @@ impl SandboxLayers {
     }
 
     fn limit(&self) -> Result<(), String> {
-        for (resource, limit) in [
-            (Resource::RLIMIT_AS, self.memory),
-            (Resource::RLIMIT_STACK, STACK),
-            (Resource::RLIMIT_CORE, 0),
-            (Resource::RLIMIT_FSIZE, self.file_size),
-            (Resource::RLIMIT_NOFILE, 256),
+        for (resource, name, limit) in [
+            (Resource::RLIMIT_AS, "memory", self.memory),
+            (Resource::RLIMIT_STACK, "stack", STACK),
+            (Resource::RLIMIT_CORE, "core file", 0),
+            (Resource::RLIMIT_FSIZE, "file size", self.file_size),
+            (Resource::RLIMIT_NOFILE, "open files", 256),
         ] {
-            setrlimit(resource, limit, limit).map_err(|error| format!("limit {resource:?}: {error}"))?;
+            setrlimit(resource, limit, limit).map_err(|error| format!("the limit of {name}: {error}"))?;
         }
         Ok(())
     }

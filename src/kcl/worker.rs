@@ -113,7 +113,10 @@ impl Worker {
                 "" => format!("it ended at once ({status})"),
                 said => said.trim_start_matches("error: ").to_owned(),
             })),
-            Ok(Err(lost)) => Err(KclError::Start(format!("{lost:?}"))),
+            Ok(Err(WorkerLost::Garbled(why))) => {
+                Err(KclError::Start(format!("its first answer cannot be read: {why}")))
+            }
+            Ok(Err(WorkerLost::Deadline)) => Err(KclError::Start("it did not answer in time".to_owned())),
             Err(_) => Err(KclError::Start(format!(
                 "the core did not load within {} s",
                 START.as_secs()

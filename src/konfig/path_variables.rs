@@ -1,6 +1,9 @@
 //! Variables in the paths of settings and entries: `${PWD}`, `${KCL_MOD}`, `${<package>:KCL_MOD}`.
 
-use crate::model::{RepoPath, stack::CompileSetup};
+use crate::model::{
+    RepoPath,
+    stack::{CompileSetup, GET_KCL},
+};
 
 /// The variable at the start of a path, and the rest.
 pub(super) fn variable(text: &str) -> Option<(&str, &str)> {
@@ -22,8 +25,32 @@ pub(super) fn package_folder(
     }
     match setup.remote_packages.iter().any(|package| package.name == name) {
         true => Err(format!(
-            "`{text}`: the package `{name}` is fetched, and an entry must be a file of this repository: run `kcl mod vendor` (the command line of https://www.kcl-lang.io) and commit the folder `vendor`"
+            "`{text}`: the package `{name}` is fetched, and an entry must be a file of this repository: run `kcl mod vendor` and commit the folder `vendor` ({GET_KCL})"
         )),
         false => Err(format!("`{text}`: there is no package `{name}`")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::model::stack::RemotePackage;
+
+    #[test]
+    fn who_is_told_to_vendor_a_package_is_told_how_to_get_the_command() {
+        let setup = CompileSetup {
+            remote_packages: vec![RemotePackage {
+                name: "models".to_owned(),
+                requirement: String::new(),
+                checksum: None,
+            }],
+            ..CompileSetup::default()
+        };
+        let refusal = package_folder(&setup, "models:KCL_MOD", "${models:KCL_MOD}/a.k").unwrap_err();
+        assert!(
+            refusal.contains("`kcl mod vendor`") && refusal.contains(GET_KCL),
+            "{refusal}"
+        );
     }
 }

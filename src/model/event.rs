@@ -4,6 +4,8 @@ use super::{ResourceId, StackId, apply_result::ResourceResult, plan::Action};
 
 #[derive(Debug, Clone, PartialEq)]
 pub enum RunEvent {
+    /// A step has handled this many of its stacks. The first event of a step has `done: 0`.
+    StepProgress { step: Step, done: usize, total: usize },
     /// A stack is being planned.
     PlanStarted {
         stack: StackId,
@@ -43,6 +45,21 @@ pub enum RunEvent {
         /// Why, if the resource did not succeed.
         message: Option<String>,
     },
+}
+
+/// A step of a run that handles many stacks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Step {
+    /// KCL compiles the stacks.
+    Compile,
+    /// The stacks are compiled, and compared with the infrastructure or with the base.
+    Plan,
+    /// What was applied last is compared with the infrastructure.
+    CheckDrift,
+    /// Recorded states and the health of objects are read.
+    QueryStatus,
+    /// The stacks are applied.
+    Apply,
 }
 
 /// Receives events. Must not block.

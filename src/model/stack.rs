@@ -173,6 +173,10 @@ impl Entry {
     }
 }
 
+/// How to get the command that fetches, locks and vendors packages. Every message that names it says this.
+pub const GET_KCL: &str = "to get KCL's command line `kcl`: `brew install kcl-lang/tap/kcl`, or \
+    `go install kcl-lang.io/cli/cmd/kcl@latest`, or https://www.kcl-lang.io/docs/user_docs/getting-started/install";
+
 /// A dependency in `kcl.mod` from outside the repository.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct RemotePackage {

@@ -11,12 +11,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use futures::{StreamExt, stream::FuturesUnordered};
 
-use super::{Planner, Target, redact, stack_order::StackOrder};
+use super::{Planner, StepCounter, Target, redact, stack_order::StackOrder};
 use crate::{
     error::{ErrorKind, UserError},
     model::{
         StackId,
         apply_result::{ApplyReport, StackOutcome, StackResult},
+        event::Step,
     },
 };
 
@@ -40,6 +41,7 @@ pub async fn run(
     let order = StackOrder::build(config, targets)?.taking_down(&leaving);
     let at_once = config.apply.parallel_stacks.map_or(4, |n| n.max(1) as usize);
 
+    let counter = StepCounter::start(&planning.run, Step::Apply, targets.len());
     let mut waiting: BTreeMap<&StackId, &Target> =
         targets.iter().map(|target| (&target.id, target)).collect();
     let mut failed: BTreeSet<StackId> = BTreeSet::new();
@@ -69,6 +71,7 @@ pub async fn run(
             } else {
                 failed.insert(id.clone());
                 ended.insert(id);
+                counter.advance();
                 outcomes.push(skipped_outcome(target, &held_by));
             }
         }
@@ -78,6 +81,7 @@ pub async fn run(
                     failed.insert(outcome.id.clone());
                 }
                 ended.insert(outcome.id.clone());
+                counter.advance();
                 outcomes.push(outcome);
             }
             None if waiting.is_empty() => break,

@@ -14,7 +14,7 @@ use futures::{StreamExt, stream};
 use tempfile::TempDir;
 use tokio::sync::{OnceCell, Semaphore};
 
-use super::{OpenRevision, RunContext, StateBackend, caches, remote_cache::RemoteCache};
+use super::{OpenRevision, RunContext, StateBackend, StepCounter, caches, remote_cache::RemoteCache};
 use crate::{
     affected::Analysis,
     config::{Config, Sandbox},
@@ -25,6 +25,7 @@ use crate::{
     },
     model::{
         Digest, RepoPath, StackId,
+        event::Step,
         file_source::{FileKind, Source},
         spec::Spec,
         stack::{CompileSetup, Stack},
@@ -174,7 +175,13 @@ impl Compiler {
 
     /// Compiles several stacks, as many at once as there are workers; returns them in the given order.
     pub async fn specs(&self, workspace: &OpenRevision, stacks: &[Stack]) -> Vec<Result<Spec, UserError>> {
-        let specs: Vec<_> = stacks.iter().map(|stack| self.spec(workspace, stack)).collect();
+        let counter = StepCounter::start(&self.run, Step::Compile, stacks.len());
+        let one = async |stack| {
+            let spec = self.spec(workspace, stack).await;
+            counter.advance();
+            spec
+        };
+        let specs: Vec<_> = stacks.iter().map(one).collect();
         stream::iter(specs)
             .buffered(workers(&self.config) * 2)
             .collect()

@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
 };
 
@@ -16,7 +16,7 @@ use crate::{
     checkout::Checkout,
     error::{ErrorKind, UserError},
     git::Repository,
-    model::event::EventSink,
+    model::event::{EventSink, RunEvent, Step},
     secrets::Secrets,
 };
 
@@ -166,6 +166,41 @@ impl RunContext {
                 .hint("run it again: completed work is kept"));
         }
         Ok(())
+    }
+}
+
+/// Counts the stacks that a step has handled, and reports them.
+pub struct StepCounter {
+    events: Arc<dyn EventSink>,
+    step: Step,
+    total: usize,
+    done: AtomicUsize,
+}
+
+impl StepCounter {
+    /// Starts a step over `total` stacks.
+    pub fn start(run: &RunContext, step: Step, total: usize) -> Self {
+        let counter = Self {
+            events: Arc::clone(&run.events),
+            step,
+            total,
+            done: AtomicUsize::new(0),
+        };
+        counter.report(0);
+        counter
+    }
+
+    /// One stack more is handled.
+    pub fn advance(&self) {
+        self.report(self.done.fetch_add(1, Ordering::SeqCst) + 1);
+    }
+
+    fn report(&self, done: usize) {
+        self.events.event(RunEvent::StepProgress {
+            step: self.step,
+            done,
+            total: self.total,
+        });
     }
 }
 

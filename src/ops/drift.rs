@@ -7,12 +7,13 @@ use std::time::{Duration, Instant};
 use futures::{StreamExt, stream};
 use serde_json::Value;
 
-use super::{Planner, Target, TargetPlan, applied_spec::AppliedSpec, redact};
+use super::{Planner, StepCounter, Target, TargetPlan, applied_spec::AppliedSpec, redact};
 use crate::{
     error::{ErrorKind, UserError},
     model::{
         Digest, StackId,
         digest::DigestBuilder,
+        event::Step,
         plan::{Action, Basis, ChangeOrigin, FieldChange, Plan, ResourcePlan, StackPlan},
         review,
         state::StackState,
@@ -35,10 +36,15 @@ pub async fn run(
     let began = Instant::now();
     let in_time = |at: usize| at == 0 || budget.is_none_or(|budget| began.elapsed() < budget);
     let last_applied = AppliedSpec::new(planning);
+    let counter = StepCounter::start(&planning.run, Step::CheckDrift, targets.len());
     let targets = targets.iter().enumerate();
     let mut stacks: Vec<_> = stream::iter(targets.take_while(|(at, _)| in_time(*at)))
         .map(|(_, target)| target)
-        .map(|target| one(planning, &last_applied, target))
+        .map(async |target| {
+            let checked = one(planning, &last_applied, target).await;
+            counter.advance();
+            checked
+        })
         .buffer_unordered(AT_ONCE)
         .collect()
         .await;

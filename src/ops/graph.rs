@@ -1,7 +1,7 @@
 //! The `graph` use case: the dependency graph of a revision, whole or up to some files.
 
 use super::{OpenRevision, RevisionSpec, RunContext};
-pub use crate::affected::{GraphExport, NodeKind};
+pub use crate::affected::{ExportNode, GraphExport, NodeKind};
 use crate::{
     error::{ErrorKind, UserError},
     git::Repository,

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use futures::{StreamExt, stream};
 
 use super::{
-    Planner, Target, adoption,
+    Planner, StepCounter, Target, adoption,
     collisions::{self, Imports},
     redact::{self, UnreviewableValue},
 };
@@ -13,6 +13,7 @@ use crate::{
     error::UserError,
     model::{
         Digest, StackId,
+        event::Step,
         plan::{Basis, Plan, StackPlan},
         review::{ReviewedStack, stack_units},
     },
@@ -46,8 +47,13 @@ impl Preview {
 /// # Errors
 /// The run was interrupted.
 pub async fn run(planning: &Planner, targets: &[Target]) -> Result<Preview, UserError> {
+    let counter = StepCounter::start(&planning.run, Step::Plan, targets.len());
     let mut done: Vec<_> = stream::iter(targets)
-        .map(|target| one(planning, target))
+        .map(async |target| {
+            let planned = one(planning, target).await;
+            counter.advance();
+            planned
+        })
         .buffer_unordered(AT_ONCE)
         .collect()
         .await;

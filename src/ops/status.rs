@@ -6,7 +6,7 @@ use std::{collections::HashMap, time::Duration};
 use futures::{StreamExt, stream};
 
 use super::{
-    Planner, Selection, Session, Target,
+    Planner, Selection, Session, StepCounter, Target,
     cluster_selection::{self, Live},
 };
 use crate::{
@@ -14,7 +14,7 @@ use crate::{
     error::{ErrorKind, UserError},
     model::{
         ResourceId, StackId,
-        event::RunEvent,
+        event::{RunEvent, Step},
         health::Health,
         spec::RuntimeKind,
         status::{AppliedStatus, HeadStatus, ObjectStatus, StackStatus, StatusReport},
@@ -69,8 +69,13 @@ async fn fetch_status(
     targets: &[Target],
     kinds: &[RuntimeKind],
 ) -> Result<StatusReport, UserError> {
+    let counter = StepCounter::start(&planning.run, Step::QueryStatus, targets.len());
     let mut stacks: Vec<_> = stream::iter(targets)
-        .map(|target| one(planning, target, kinds))
+        .map(async |target| {
+            let status = one(planning, target, kinds).await;
+            counter.advance();
+            status
+        })
         .buffer_unordered(AT_ONCE)
         .collect()
         .await;

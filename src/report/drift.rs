@@ -2,6 +2,7 @@
 
 use super::{
     diff, escape, labels,
+    table::{Cell, folded, table},
     terminal::{self, Color, Style},
 };
 use crate::model::plan::{Action, Basis, ChangeOrigin, FieldChange, Plan, ResourcePlan, StackPlan};
@@ -15,28 +16,57 @@ struct Counts {
     failed: usize,
 }
 
-/// All checked stacks, and a line that counts the others.
+/// The last rows of the table.
+const NEVER_APPLIED: u8 = 2;
+
+/// A table, the worst stack first, the differences of each stack, and a line that counts the others.
 pub fn text(plan: &Plan, style: Style) -> String {
-    let mut text = terminal::failures(plan, style);
     let mut counts = Counts::default();
+    let mut rows = Vec::new();
+    let mut never_applied = Vec::new();
+    let mut differences = String::new();
     for stack in &plan.stacks {
         let name = style.ink(Color::Bold, &escape::log(stack.id.as_str()));
-        match (terminal::whole_failure(stack), stack.basis) {
-            (Some(_), _) => counts.failed += 1,
+        let cell = |ink, words: String| {
+            [
+                Cell::inked(Color::Bold, escape::log(stack.id.as_str())),
+                Cell::inked(ink, words),
+            ]
+        };
+        match (&stack.error, stack.basis) {
+            (Some(_), _) => {
+                counts.failed += 1;
+                rows.push((0, cell(Color::Red, "could not be checked".to_owned())));
+                if terminal::whole_failure(stack).is_none() {
+                    differences.push_str(&stack_text(stack, &name, style));
+                }
+            }
             (None, Basis::NeverApplied) => {
                 counts.never_applied += 1;
-                text.push_str(&format!("{name}: never applied\n"));
+                never_applied.push(&stack.id);
+                rows.push((NEVER_APPLIED, cell(Color::Yellow, "never applied".to_owned())));
             }
-            (None, Basis::Live | Basis::Spec) => {
-                *match (stack.error.is_some(), stack.resources.is_empty()) {
-                    (true, _) => &mut counts.failed,
-                    (false, true) => &mut counts.as_applied,
-                    (false, false) => &mut counts.drifted,
-                } += 1;
-                text.push_str(&stack_text(stack, &name, style));
+            (None, _) if stack.resources.is_empty() => counts.as_applied += 1,
+            (None, _) => {
+                counts.drifted += 1;
+                rows.push((1, cell(Color::Yellow, drift_counts(stack).join(", "))));
+                differences.push_str(&stack_text(stack, &name, style));
             }
         }
     }
+    let mut text = String::new();
+    if let Some(cell) = folded(&never_applied) {
+        rows.retain(|(severity, _)| *severity != NEVER_APPLIED);
+        rows.push((NEVER_APPLIED, [cell, Cell::inked(Color::Yellow, "never applied")]));
+    }
+    rows.sort_by_key(|(severity, _)| *severity);
+    let rows: Vec<_> = rows.into_iter().map(|(_, row)| row).collect();
+    if !rows.is_empty() {
+        text.push_str(&table(["STACK", "DRIFT"], &rows, style));
+        text.push('\n');
+    }
+    text.push_str(&terminal::failures(plan, style));
+    text.push_str(&differences);
     let Counts {
         drifted,
         as_applied,
@@ -64,22 +94,27 @@ pub fn text(plan: &Plan, style: Style) -> String {
 
 fn stack_text(stack: &StackPlan, name: &str, style: Style) -> String {
     let mut text = terminal::partial_failure(stack, name, style);
-    let of = |word: &'static str| {
-        let rows = stack.resources.iter();
-        (rows.filter(|row| drift_word(row.action) == word).count(), word)
-    };
-    let mut parts: Vec<_> = [CHANGED, MISSING, LEFT_OVER, OTHER]
-        .map(of)
-        .into_iter()
-        .filter(|(count, _)| *count > 0)
-        .map(|(count, word)| format!("{count} {word}"))
-        .collect();
+    let mut parts = drift_counts(stack);
     parts.push(format!("{} as applied", stack.summary.unchanged));
     text.push_str(&format!("{name}: {}\n", parts.join(", ")));
     for resource in &stack.resources {
         text.push_str(&resource_text(resource, style));
     }
     text
+}
+
+/// `2 changed`, `1 missing`: the resources of a stack that differ.
+fn drift_counts(stack: &StackPlan) -> Vec<String> {
+    let of = |word: &'static str| {
+        let rows = stack.resources.iter();
+        (rows.filter(|row| drift_word(row.action) == word).count(), word)
+    };
+    [CHANGED, MISSING, LEFT_OVER, OTHER]
+        .map(of)
+        .into_iter()
+        .filter(|(count, _)| *count > 0)
+        .map(|(count, word)| format!("{count} {word}"))
+        .collect()
 }
 
 const CHANGED: &str = "changed";
@@ -182,6 +217,10 @@ mod tests {
         };
         let text = text(&plan, Style::default());
         let expected = "\
+STACK     DRIFT
+shop/dev  1 changed, 1 missing
+shop/new  never applied
+
 shop/dev: 1 changed, 1 missing, 3 as applied
   ~ changed v1 ConfigMap shop/edited
       note: `kubectl-edit` wrote /data/a at 2026-01-01T00:00:00Z
@@ -196,7 +235,7 @@ shop/dev: 1 changed, 1 missing, 3 as applied
         assert!(!text.contains("defaulted"), "{text}");
         assert!(
             text.ends_with(
-                "  - missing v1 ConfigMap shop/gone\nshop/new: never applied\nshop/prod: 0 as applied\n\
+                "  - missing v1 ConfigMap shop/gone\n\
                  3 stacks: 1 drifted, 1 as applied, 1 never applied.\n"
             ),
             "{text}"

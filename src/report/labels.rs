@@ -42,6 +42,21 @@ impl Title {
         }
     }
 
+    /// As [`Title::of`], where only the id is known: a Kubernetes id begins with an API version.
+    pub fn from_id(id: &ResourceId) -> Self {
+        let first = id.as_str().split(':').next().unwrap_or_default();
+        let core = first
+            .strip_prefix('v')
+            .is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()));
+        Self::of(
+            id,
+            match core || first.contains('/') {
+                true => RuntimeKind::Kubernetes,
+                false => RuntimeKind::Terraform,
+            },
+        )
+    }
+
     /// The full title: `apps/v1 Deployment web/api`.
     pub fn full(&self) -> String {
         [&self.group, &self.kind, &self.name]
@@ -182,6 +197,21 @@ pub fn counts(summary: &Summary) -> String {
 
 /// The note on an unvalidated Spec-only comparison: what no cluster was asked about.
 pub const SPEC_ONLY: &str = "No cluster was queried: these are differences between the compiled Specs of base and head. Not known: whether the server accepts them, whether a change replaces a resource or deletes data beyond the published rules of built-in kinds, and what differs on the cluster already (drift).";
+/// `3 updates, 1 delete`: what will happen, without the zeros.
+pub fn changes(summary: &Summary) -> String {
+    let parts = [
+        (summary.create, "create"),
+        (summary.update, "update"),
+        (summary.replace, "replacement"),
+        (summary.delete, "delete"),
+        (summary.adopt, "adoption"),
+        (summary.forget, "forget"),
+        (summary.unknown, "unknown change"),
+    ];
+    let parts = parts.into_iter().filter(|(n, _)| *n > 0);
+    let text: Vec<_> = parts.map(|(n, word)| plural(n, word)).collect();
+    text.join(", ")
+}
 
 /// `1 stack`, `2 stacks`.
 pub fn plural(n: usize, one: &str) -> String {
@@ -207,6 +237,17 @@ pub fn age(time: Duration) -> String {
         (_, hours @ 1..) => format!("{hours} h"),
         _ if minutes > 0 => format!("{minutes} min"),
         _ => "less than a minute".to_owned(),
+    }
+}
+
+/// How long something took: `0.4 s`, `18 s`, `2 min 5 s`, `1 h 3 min`.
+pub fn took(time: Duration) -> String {
+    let seconds = time.as_secs();
+    match (seconds / 3600, seconds / 60) {
+        (0, 0) if seconds < 10 => format!("{:.1} s", time.as_secs_f64()),
+        (0, 0) => format!("{seconds} s"),
+        (0, minutes) => format!("{minutes} min {} s", seconds % 60),
+        (hours, minutes) => format!("{hours} h {} min", minutes % 60),
     }
 }
 
@@ -236,6 +277,30 @@ mod tests {
         assert_eq!(
             title("hashicorp:aws:aws_s3_bucket:logs", RuntimeKind::Terraform),
             "aws aws_s3_bucket logs"
+        );
+    }
+
+    #[test]
+    fn an_id_alone_gives_the_same_title() {
+        let title = |id: &str| Title::from_id(&id.parse().unwrap()).full();
+        assert_eq!(title("v1:Namespace:web"), "v1 Namespace web");
+        assert_eq!(title("apps/v1:Deployment:web:api"), "apps/v1 Deployment web/api");
+        assert_eq!(
+            title("vmware:vsphere:vsphere_folder:f"),
+            "vsphere vsphere_folder f"
+        );
+        assert_eq!(
+            title("hashicorp:aws:aws_s3_bucket:logs"),
+            "aws aws_s3_bucket logs"
+        );
+    }
+
+    #[test]
+    fn a_duration_has_one_or_two_units() {
+        let said = |seconds: f64| took(Duration::from_secs_f64(seconds));
+        assert_eq!(
+            [0.42, 18.0, 125.0, 3780.0].map(said),
+            ["0.4 s", "18 s", "2 min 5 s", "1 h 3 min"]
         );
     }
 

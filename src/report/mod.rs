@@ -21,9 +21,10 @@ pub mod markdown;
 pub mod mermaid;
 pub mod progress;
 pub mod status;
+mod table;
 pub mod terminal;
 mod view_model;
 mod yaml_text;
 
 pub use input::{CHECK_BUDGET, COMMENT_BUDGET, CommentInput, Merging, Mode, RunInfo, SUMMARY_BUDGET};
-pub use labels::{age, counts, plural};
+pub use labels::{age, changes, counts, plural, time, took};

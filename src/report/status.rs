@@ -2,62 +2,155 @@
 
 use super::{
     escape, labels,
+    table::{Cell, folded, table},
     terminal::{Color, Style},
 };
 use crate::model::{
+    ResourceId,
     health::Health,
     status::{AppliedStatus, HeadStatus, ObjectStatus, StackStatus, StatusReport},
 };
 
-/// One block per stack, then a count.
-pub fn text(status: &StatusReport, style: Style) -> String {
-    let mut text = String::new();
-    for stack in &status.stacks {
-        text.push_str(&block(stack, style));
-        text.push('\n');
-    }
+/// A table, the worst stack first, what is to know of each of its stacks, and a count. Stacks that are applied and ready
+/// are only counted, unless `with_well` asks for them.
+pub fn text(status: &StatusReport, with_well: bool, style: Style) -> String {
     let well = status.stacks.iter().filter(|stack| stack.is_well()).count();
+    let mut shown: Vec<_> = status
+        .stacks
+        .iter()
+        .filter(|stack| with_well || !stack.is_well())
+        .collect();
+    shown.sort_by_key(|stack| severity(stack));
+    let mut text = String::new();
+    if !shown.is_empty() {
+        let rows = rows(&shown);
+        text.push_str(&table(
+            ["STACK", "HEAD", "HEALTH", "SERIAL", "APPLIED (UTC)"],
+            &rows,
+            style,
+        ));
+        text.push('\n');
+        for stack in &shown {
+            text.push_str(&details(stack, style));
+        }
+    }
     text.push_str(&format!(
         "{}: {well} applied and ready, {} not.\n",
-        labels::plural(status.stacks.len(), "stack"),
+        style.ink(Color::Bold, &labels::plural(status.stacks.len(), "stack")),
         status.stacks.len() - well
     ));
     text
 }
 
-fn block(stack: &StackStatus, style: Style) -> String {
-    let mut text = format!(
-        "{}  {}\n",
-        style.ink(Color::Bold, stack.id.as_str()),
-        escape::log(stack.stack.as_str())
-    );
-    let mut row = |name: &str, value: &str| text.push_str(&format!("  {name:<8} {value}\n"));
+/// The order of the stacks: what needs a person comes first.
+fn severity(stack: &StackStatus) -> u8 {
+    let has = |health: Health| stack.not_ready().any(|object| object.health == health);
+    match stack.head {
+        _ if stack.error.is_some() => 0,
+        HeadStatus::Unfinished => 1,
+        _ if !stack.pending.is_empty() => 1,
+        _ if has(Health::Failed) => 2,
+        HeadStatus::Removed => 3,
+        _ if has(Health::Progressing) || has(Health::Unknown) => 4,
+        HeadStatus::Changed => 5,
+        HeadStatus::New => 6,
+        HeadStatus::Destroyed => 7,
+        HeadStatus::Applied if has(Health::Suspended) => 8,
+        HeadStatus::Applied => 9,
+    }
+}
+
+/// A row for each stack; many stacks that were never applied share one.
+fn rows(shown: &[&StackStatus]) -> Vec<[Cell; 5]> {
+    let is_new = |stack: &&&StackStatus| stack.head == HeadStatus::New && stack.error.is_none();
+    let new: Vec<_> = shown.iter().filter(is_new).map(|stack| &stack.id).collect();
+    let Some(cell) = folded(&new) else {
+        return shown.iter().map(|stack| row(stack)).collect();
+    };
+    let others = shown.iter().filter(|stack| !is_new(stack));
+    let mut rows: Vec<_> = others.map(|stack| row(stack)).collect();
+    let words = Cell::inked(Color::Yellow, "never applied");
+    rows.push([cell, words, Cell::plain(""), Cell::plain(""), Cell::plain("")]);
+    rows
+}
+
+fn row(stack: &StackStatus) -> [Cell; 5] {
     let (words, ink) = match stack.head {
+        _ if stack.error.is_some() => ("unknown", Color::Red),
         HeadStatus::Applied => ("up to date", Color::Green),
         HeadStatus::Changed => ("changes pending", Color::Yellow),
-        HeadStatus::Unfinished => ("last apply failed; the next run retries", Color::Red),
-        HeadStatus::Destroyed => ("everything that was applied was destroyed", Color::Yellow),
+        HeadStatus::Unfinished => ("last apply failed", Color::Red),
+        HeadStatus::Destroyed => ("destroyed", Color::Yellow),
         HeadStatus::New => ("never applied", Color::Yellow),
         HeadStatus::Removed => ("removed from the repository", Color::Red),
     };
-    row("head", &style.ink(ink, words));
+    let objects = stack.objects.as_deref().unwrap_or_default();
+    let has = |wanted: fn(Health) -> bool| objects.iter().any(|object| wanted(object.health));
+    let health_ink = match (
+        has(|health| health == Health::Failed),
+        has(|health| health != Health::Ready),
+    ) {
+        (true, _) => Color::Red,
+        (false, true) => Color::Yellow,
+        (false, false) => Color::Green,
+    };
+    let applied = stack.applied.as_ref();
+    [
+        Cell::inked(Color::Bold, escape::log(stack.id.as_str())),
+        Cell::inked(ink, words),
+        Cell::inked(
+            health_ink,
+            stack.objects.as_deref().map(health).unwrap_or_default(),
+        ),
+        Cell::plain(
+            applied
+                .map(|applied| applied.serial.to_string())
+                .unwrap_or_default(),
+        ),
+        Cell::plain(
+            applied
+                .map(|applied| applied.written.strftime("%Y-%m-%d %H:%M").to_string())
+                .unwrap_or_default(),
+        ),
+    ]
+}
+
+/// What a row has no space for; empty if there is nothing.
+fn details(stack: &StackStatus, style: Style) -> String {
+    let mut lines = String::new();
     if let Some(applied) = &stack.applied {
-        row("state", &state(applied, stack.resources));
+        lines.push_str(&format!("  {}\n", state(applied, stack.resources)));
     }
     if !stack.pending.is_empty() {
-        let ids: Vec<_> = stack.pending.iter().map(|id| escape::log(id.as_str())).collect();
-        row("pending", &format!("outcome unknown: {}", ids.join(", ")));
+        let ids: Vec<_> = stack.pending.iter().map(title).collect();
+        lines.push_str(&format!("  outcome unknown: {}\n", ids.join(", ")));
     }
-    if let Some(objects) = &stack.objects {
-        row("health", &health(objects));
+    if stack.head == HeadStatus::Unfinished {
+        lines.push_str("  last apply failed; the next run retries\n");
     }
     if let Some(error) = &stack.error {
-        row("error", &style.ink(Color::Red, &escape::log(&error.message)));
+        for line in escape::log_each(&error.message) {
+            lines.push_str(&format!("  {}\n", style.ink(Color::Red, &line)));
+        }
+        for hint in &error.hints {
+            lines.push_str(&format!("  hint: {}\n", escape::log(hint)));
+        }
     }
     for object in stack.not_ready() {
-        text.push_str(&line(object, style));
+        lines.push_str(&line(object, style));
     }
-    text
+    if lines.is_empty() {
+        return lines;
+    }
+    format!(
+        "{} ({})\n{lines}\n",
+        style.ink(Color::Bold, &escape::log(stack.id.as_str())),
+        escape::log(stack.stack.as_str())
+    )
+}
+
+fn title(id: &ResourceId) -> String {
+    escape::log(&labels::Title::from_id(id).full())
 }
 
 fn state(applied: &AppliedStatus, resources: usize) -> String {
@@ -113,11 +206,7 @@ fn line(object: &ObjectStatus, style: Style) -> String {
         Health::Suspended | Health::Unknown => Color::Cyan,
     };
     let word = style.ink(ink, &format!("{:<11}", object.health));
-    let text = format!(
-        "    {word} {}  {}",
-        escape::log(object.id.as_str()),
-        escape::log(&object.message)
-    );
+    let text = format!("  {word} {}  {}", title(&object.id), escape::log(&object.message));
     format!("{}\n", text.trim_end())
 }
 
@@ -127,52 +216,102 @@ mod tests {
     use super::*;
     use crate::model::RepoPath;
 
-    #[test]
-    fn a_block_says_what_is_not_ready_and_carries_no_commands() {
-        let object = |id: &str, health: Health, message: &str| ObjectStatus {
+    fn stack(id: &str, head: HeadStatus, objects: Vec<ObjectStatus>) -> StackStatus {
+        StackStatus {
+            stack: RepoPath::normalise(&format!("appops/{id}")).unwrap(),
+            id: id.parse().unwrap(),
+            head,
+            applied: Some(AppliedStatus {
+                serial: 3,
+                written: "2026-11-21T10:00:00.123456789Z".parse().unwrap(),
+                reason: "apply".to_owned(),
+                actor: "dev\n::error::x".to_owned(),
+                run: "https://ci.example/7".to_owned(),
+                commit: None,
+                spec_digest: None,
+            }),
+            pending: Vec::new(),
+            resources: 2,
+            objects: Some(objects),
+            error: None,
+        }
+    }
+
+    fn object(id: &str, health: Health, message: &str) -> ObjectStatus {
+        ObjectStatus {
             id: id.parse().unwrap(),
             cluster: None,
             health,
             message: message.to_owned(),
-        };
+        }
+    }
+
+    #[test]
+    fn the_worst_stack_is_first_and_those_that_are_well_are_counted() {
+        let ready = || object("v1:Service:shop:web", Health::Ready, "");
+        let web = object("apps/v1:Deployment:shop:web", Health::Progressing, "1 of 2 pods");
         let status = StatusReport {
             version: 1,
-            stacks: vec![StackStatus {
-                stack: RepoPath::normalise("appops/shop/dev").unwrap(),
-                id: "shop/dev".parse().unwrap(),
-                head: HeadStatus::Changed,
-                applied: Some(AppliedStatus {
-                    serial: 3,
-                    written: "2026-11-21T10:00:00Z".parse().unwrap(),
-                    reason: "apply".to_owned(),
-                    actor: "dev\n::error::x".to_owned(),
-                    run: "https://ci.example/7".to_owned(),
-                    commit: None,
-                    spec_digest: None,
-                }),
-                pending: Vec::new(),
-                resources: 2,
-                objects: Some(vec![
-                    object("v1:Service:shop:web", Health::Ready, ""),
-                    object("apps/v1:Deployment:shop:web", Health::Progressing, "1 of 2 pods"),
-                ]),
-                error: None,
-            }],
+            stacks: vec![
+                stack("shop/dev", HeadStatus::Applied, vec![ready()]),
+                stack("shop/new", HeadStatus::New, Vec::new()),
+                stack("shop/prod", HeadStatus::Changed, vec![ready(), web]),
+            ],
         };
-        let text = text(&status, Style::default());
-        let lines: Vec<_> = text.lines().collect();
-        assert_eq!(lines[0], "shop/dev  appops/shop/dev");
-        assert!(
-            lines[2].starts_with("  state    serial 3, 2 resources; apply by dev"),
-            "{text}"
-        );
-        assert_eq!(lines[3], "  health   1 ready, 1 progressing");
+        let said = text(&status, false, Style::default());
+        let lines: Vec<_> = said.lines().collect();
         assert_eq!(
-            lines[4],
-            "    progressing apps/v1:Deployment:shop:web  1 of 2 pods"
+            lines[..7],
+            [
+                "STACK      HEAD             HEALTH                  SERIAL  APPLIED (UTC)",
+                "shop/prod  changes pending  1 ready, 1 progressing  3       2026-11-21 10:00",
+                "shop/new   never applied    nothing is recorded     3       2026-11-21 10:00",
+                "",
+                "shop/prod (appops/shop/prod)",
+                "  serial 3, 2 resources; apply by dev\\u{a}::error::x (https://ci.example/7) at 2026-11-21 10:00:00 UTC",
+                "  progressing apps/v1 Deployment shop/web  1 of 2 pods",
+            ]
         );
-        assert!(!text.contains("\n::"), "{text}");
-        assert!(text.ends_with("1 stack: 0 applied and ready, 1 not.\n"), "{text}");
+        assert!(!said.contains("\n::") && !said.contains("shop/dev"), "{said}");
+        assert!(
+            said.ends_with("3 stacks: 1 applied and ready, 2 not.\n"),
+            "{said}"
+        );
+        let named = text(&status, true, Style::default());
+        assert!(
+            named.lines().nth(3).unwrap().starts_with("shop/dev   up to date"),
+            "{named}"
+        );
+        let widths = |text: &str| text.lines().map(|line| line.chars().count()).max();
+        assert!(widths(&lines[..4].join("\n")) <= Some(80), "{said}");
+    }
+
+    #[test]
+    fn many_stacks_that_were_never_applied_are_one_row() {
+        let new = |n: usize| StackStatus {
+            applied: None,
+            objects: None,
+            ..stack(&format!("p{n:02}/dev"), HeadStatus::New, Vec::new())
+        };
+        let mut status = StatusReport {
+            version: 1,
+            stacks: (0..40).map(new).collect(),
+        };
+        status
+            .stacks
+            .push(stack("shop/dev", HeadStatus::Unfinished, Vec::new()));
+        let said = text(&status, false, Style::default());
+        let lines: Vec<_> = said.lines().collect();
+        assert!(
+            lines[1].starts_with("shop/dev ") && lines[1].contains("last apply failed"),
+            "{said}"
+        );
+        assert_eq!(lines[2], "40 stacks, such as p00/dev  never applied");
+        assert!(!said.contains("p01/dev"), "{said}");
+        assert!(
+            said.ends_with("41 stacks: 0 applied and ready, 41 not.\n"),
+            "{said}"
+        );
     }
 
     #[test]

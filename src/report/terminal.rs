@@ -56,6 +56,23 @@ impl Style {
     }
 }
 
+/// The title of a part of the output.
+pub fn title(text: &str, style: Style) -> String {
+    format!(
+        "\n{}\n",
+        style.ink(Color::Bold, &format!("==> {}", escape::log(text)))
+    )
+}
+
+/// One line of a file that was replaced.
+pub fn file_edit(file: &str, from: &str, to: &str, style: Style) -> String {
+    format!(
+        "{}\n{}",
+        style.ink(Color::Dim, &escape::log(file)),
+        paint(&[format!("-{from}"), format!("+{to}")], style)
+    )
+}
+
 /// The affected stacks and the reasons.
 pub fn affected(affected: &Affected, style: Style) -> String {
     if affected.stacks.is_empty() {
@@ -176,7 +193,7 @@ fn failure(error: &ErrorBody, message: &str) -> String {
         text.push_str(&format!("    at {}\n", escape::log(&format!("{file}{place}"))));
     }
     for hint in &error.hints {
-        text.push_str(&format!("    next: {}\n", escape::log(hint)));
+        text.push_str(&format!("    hint: {}\n", escape::log(hint)));
     }
     text
 }
@@ -191,10 +208,19 @@ pub(super) fn whole_failure(stack: &StackPlan) -> Option<&ErrorBody> {
 
 /// All stacks that failed with the same error.
 fn failed_with(group: &ErrorGroup<'_>, style: Style) -> String {
+    ended_with(group, "failed", Color::Red, style)
+}
+
+/// All stacks that ended with the same error, with their number if there are several.
+fn ended_with(group: &ErrorGroup<'_>, word: &str, ink: Color, style: Style) -> String {
     let names = group.names(|name| style.ink(Color::Bold, &escape::log(name)));
+    let count = match group.stacks.len() {
+        1 => String::new(),
+        n => format!(" ({})", labels::plural(n, "stack")),
+    };
     format!(
-        "{names}: {}\n{}",
-        style.ink(Color::Red, "failed"),
+        "{names}: {}{count}\n{}",
+        style.ink(ink, word),
         failure(group.error, &group.message())
     )
 }
@@ -285,26 +311,27 @@ pub(super) fn paint(lines: &[String], style: Style) -> String {
         .collect()
 }
 
-/// The results of an apply.
+/// The result of a stack in words.
+fn result_word(result: StackResult) -> (&'static str, Color) {
+    match result {
+        StackResult::Applied => ("applied", Color::Green),
+        StackResult::Unchanged => ("unchanged", Color::Dim),
+        StackResult::Failed => ("failed", Color::Red),
+        StackResult::Stopped => ("stopped before anything was touched", Color::Yellow),
+        StackResult::HeldBack => ("held back", Color::Yellow),
+    }
+}
+
+/// The results of an apply. An error of many stacks is shown once, at the first of them.
 pub fn outcome(report: &ApplyReport, style: Style) -> String {
     let mut text = String::new();
     let groups = errors::equal_outcomes(report);
     for stack in &report.stacks {
-        let group = errors::group_of(&groups, &stack.id);
-        if group.is_some_and(|group| !group.is_shown_at(&stack.id)) {
-            continue;
-        }
-        let (word, ink) = match stack.result {
-            StackResult::Applied => ("applied", Color::Green),
-            StackResult::Unchanged => ("unchanged", Color::Dim),
-            StackResult::Failed => ("failed", Color::Red),
-            StackResult::Stopped => ("stopped before anything was touched", Color::Yellow),
-            StackResult::HeldBack => ("held back", Color::Yellow),
-        };
-        if let Some(group) = group {
-            let names = group.names(|name| style.ink(Color::Bold, &escape::log(name)));
-            text.push_str(&format!("{names}: {}\n", style.ink(ink, word)));
-            text.push_str(&failure(group.error, &group.message()));
+        let (word, ink) = result_word(stack.result);
+        if let Some(group) = errors::group_of(&groups, &stack.id) {
+            if group.is_shown_at(&stack.id) {
+                text.push_str(&ended_with(group, word, ink, style));
+            }
             continue;
         }
         let serial = stack.serial.map_or(String::new(), |s| format!(" (state {s})"));
@@ -337,7 +364,7 @@ pub fn outcome(report: &ApplyReport, style: Style) -> String {
             text.push_str(&format!(
                 "  {} {}: {}\n",
                 style.action(resource.action, labels::sign(resource.action)),
-                escape::log(resource.id.as_str()),
+                escape::log(&labels::Title::from_id(&resource.id).full()),
                 style.ink(ink, result)
             ));
             // The stack with the failure shows its hints line by line.
@@ -369,4 +396,48 @@ pub fn outcome(report: &ApplyReport, style: Style) -> String {
         count(StackResult::HeldBack)
     ));
     text
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::{
+        error::{ErrorKind, UserError},
+        model::{Digest, RepoPath, StackId, apply_result::StackOutcome, authorization::Authorization},
+    };
+
+    #[test]
+    fn an_error_of_many_applied_stacks_is_shown_once_with_the_count() {
+        let outcome_of = |id: &str, result, message: &str| {
+            let id: StackId = id.parse().unwrap();
+            let message = format!("stack {id}: {message}");
+            StackOutcome {
+                stack: RepoPath::root(),
+                id,
+                result,
+                digest: Digest::of_set([]),
+                serial: None,
+                grounds: Authorization::default(),
+                resources: Vec::new(),
+                error: Some(
+                    UserError::new(ErrorKind::Kcl, message)
+                        .hint("look at base.k")
+                        .body(),
+                ),
+            }
+        };
+        let same = ["a/dev", "b/dev", "c/dev"].map(|id| outcome_of(id, StackResult::Failed, "TypeError: no"));
+        let mut stacks = Vec::from(same);
+        stacks.push(outcome_of("d/dev", StackResult::Failed, "another"));
+        stacks.push(outcome_of("e/dev", StackResult::HeldBack, "TypeError: no"));
+        let report = ApplyReport { version: 1, stacks };
+        assert_eq!(
+            outcome(&report, Style::default()),
+            "a/dev, b/dev, c/dev: failed (3 stacks)\n    TypeError: no\n    hint: look at base.k\n\
+             d/dev: failed\n    stack d/dev: another\n    hint: look at base.k\n\
+             e/dev: held back\n    stack e/dev: TypeError: no\n    hint: look at base.k\n\
+             5 stacks: 0 applied, 0 unchanged, 4 failed, 0 stopped, 1 held back.\n"
+        );
+    }
 }

@@ -6,7 +6,7 @@ use clap::Subcommand;
 
 mod print;
 
-use super::{CliContext, common_args::ClusterArg};
+use super::{CliContext, common_args::ClusterArg, completers};
 use crate::{
     error::{ErrorKind, UserError},
     model::{ClusterName, RepoPath, ResourceId, StackId, plan::Plan},
@@ -19,6 +19,11 @@ use crate::{
 };
 
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  konverge state list                                   what is recorded
+  konverge state history storefront/dev                 the earlier serials
+  konverge state rollback storefront/dev --to 7         show what going back to serial 7 would do
+  konverge state import kusion_state.json               take over a state of Kusion")]
 pub struct Args {
     #[command(subcommand)]
     action: Action,
@@ -43,6 +48,7 @@ enum Action {
     /// Show the recorded state of a stack
     Show {
         /// The stack, by identity or folder
+        #[arg(add = completers::recorded_stacks())]
         stack: String,
         /// Another serial than the newest
         #[arg(long, value_name = "N")]
@@ -51,11 +57,13 @@ enum Action {
     /// List the stored serials of a stack
     History {
         /// The stack, by identity or folder
+        #[arg(add = completers::recorded_stacks())]
         stack: String,
     },
     /// Show the difference between two serials
     Diff {
         /// The stack, by identity or folder
+        #[arg(add = completers::recorded_stacks())]
         stack: String,
         /// The earlier serial
         from: u64,
@@ -65,6 +73,7 @@ enum Action {
     /// Apply the commit of an earlier serial again, compiled with the core of that time
     Rollback {
         /// The stack, by identity or folder
+        #[arg(add = completers::recorded_stacks())]
         stack: String,
         /// The serial to restore
         #[arg(long, value_name = "N")]
@@ -78,6 +87,7 @@ enum Action {
     /// Print a state as a file for `push`
     Pull {
         /// The stack, by identity or folder
+        #[arg(add = completers::recorded_stacks())]
         stack: String,
         /// Another serial than the newest
         #[arg(long, value_name = "N")]
@@ -86,6 +96,7 @@ enum Action {
     /// Write a pulled state back; refused if anything was written since it was pulled
     Push {
         /// The stack, by identity
+        #[arg(add = completers::recorded_stacks())]
         stack: String,
         /// The file
         file: PathBuf,
@@ -96,13 +107,16 @@ enum Action {
     /// Give a stack another identity
     Move {
         /// The current identity
+        #[arg(add = completers::recorded_stacks())]
         from: StackId,
         /// New identity
+        #[arg(add = completers::stacks())]
         to: StackId,
     },
     /// Forget resources, or a whole stack; live objects are not changed
     Forget {
         /// The stack, by identity or folder
+        #[arg(add = completers::recorded_stacks())]
         stack: String,
         /// The resources; default: all
         resources: Vec<ResourceId>,
@@ -113,14 +127,16 @@ enum Action {
     /// Let a stack move to the cluster that its cluster name means now
     Rebind {
         /// The stack, by identity or folder
+        #[arg(add = completers::recorded_stacks())]
         stack: String,
         /// The cluster, by its name in konverge.yaml; default: every cluster of the stack
-        #[arg(long, value_name = "NAME")]
+        #[arg(long, value_name = "NAME", add = completers::clusters())]
         cluster: Option<ClusterName>,
     },
     /// End the lease of a run that is dead
     Unlock {
         /// The stack, by identity or folder
+        #[arg(add = completers::recorded_stacks())]
         stack: String,
         /// The lease id, as shown by the waiting run
         #[arg(long, value_name = "ID")]
@@ -137,7 +153,7 @@ enum Action {
         /// mysql://USER@HOST/DATABASE
         from: String,
         /// The identity of the stack; default: the stack that the file lies in or names
-        #[arg(long, value_name = "IDENTITY")]
+        #[arg(long, value_name = "IDENTITY", add = completers::stacks())]
         stack: Option<StackId>,
         /// The cluster under which Kusion stored it, in a database or behind a URL format
         #[arg(long, value_name = "NAME")]

@@ -5,7 +5,10 @@ use crate::{
     error::UserError,
     model::{ResourceId, apply_record::ApplyRecord, apply_result::StackResult},
     ops::{StateBackend, state as ops},
-    report::escape::{self, log},
+    report::{
+        self,
+        escape::{self, log},
+    },
 };
 
 pub(super) fn json<T: serde::Serialize>(value: &T, context: &CliContext) {
@@ -72,7 +75,7 @@ pub(super) async fn show(
         found.serial,
         found.reason,
         log(&found.writer.to_string()),
-        found.written
+        report::time(found.written)
     ));
     if let Some(receipt) = &found.receipt {
         context.print(&format!("# {}\n", record_line(receipt)));
@@ -117,8 +120,7 @@ pub(super) async fn history(
                     .as_deref()
                     .and_then(|commit| commit.get(..7))
                     .unwrap_or("-"),
-                // Rounded to whole seconds, which have a fixed width.
-                entry.time.round(jiff::Unit::Second).unwrap_or(entry.time),
+                report::time(entry.time),
                 log(&entry.writer.to_string()),
                 entry
                     .note

@@ -20,7 +20,7 @@ use checked_files::{CheckedFiles, is_kcl};
 use golden::GoldenFiles;
 
 use super::{
-    RunContext,
+    RunContext, StepCounter,
     compiler::{self, Compiler},
     selection::SelectedStacks,
 };
@@ -31,6 +31,7 @@ use crate::{
     model::{
         RepoPath,
         check_run::Annotation,
+        event::Step,
         lint::{Diagnostic, LintReport, LintRule, LintSeverity},
         stack::Stack,
     },
@@ -77,6 +78,7 @@ pub async fn run(
     }
     let goldens = GoldenFiles::new(workspace, root, &run.secrets);
     let mut compiled = Vec::new();
+    let counter = StepCounter::start(run, Step::Compile, good.len());
     for stack in &good {
         let printed = compiler.compile_for_print(workspace, stack).await;
         let whole = printed.and_then(|printed| {
@@ -100,6 +102,7 @@ pub async fn run(
             }
             Err(failure) => found.extend(diagnostics_of_failure(stack, &failure)),
         }
+        counter.advance();
     }
     if !scope.update {
         found.extend(golden::find_missing(selected, stacks));

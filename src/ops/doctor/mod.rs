@@ -122,7 +122,7 @@ async fn infrastructure(run: &RunContext, config: &Config) -> Vec<DoctorFinding>
         }
         seen => DoctorFinding::from_result(
             "Terraform",
-            seen.map(|binary| format!("{:?} {}, {}", binary.make, binary.version, binary.path.display())),
+            seen.map(|binary| format!("{} {}, {}", binary.make, binary.version, binary.path.display())),
         ),
     });
     if config.clusters.is_empty() {

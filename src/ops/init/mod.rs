@@ -35,6 +35,11 @@ const STEP: &str = "      - uses: konverge/konverge@v0\n";
 /// The path of the workflow.
 const WORKFLOW_PATH: &str = ".github/workflows/konverge.yml";
 
+/// The names of the contexts of the kubeconfig that kubectl would use, the current one first.
+pub(super) fn kubeconfig_contexts(run: &RunContext) -> Vec<String> {
+    survey::contexts(run)
+}
+
 /// The maximum number of kubeconfig contexts that are offered.
 const CONTEXTS: usize = 10;
 

@@ -108,7 +108,7 @@ fn core(named: &[String]) -> String {
 }
 
 /// The names of the contexts that kubectl would offer.
-fn contexts(run: &RunContext) -> Vec<String> {
+pub(super) fn contexts(run: &RunContext) -> Vec<String> {
     let file = match run.var("KUBECONFIG") {
         Some(list) => list.split(':').find(|path| !path.is_empty()).map(PathBuf::from),
         None => run.var("HOME").map(|home| Path::new(home).join(".kube/config")),

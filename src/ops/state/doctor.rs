@@ -8,6 +8,7 @@ use super::super::StateBackend;
 use crate::{
     error::UserError,
     model::{ResourceId, StackId, claim::Claim},
+    report::plural,
     state::{IndexedStates, Versioned},
     store,
 };
@@ -67,8 +68,8 @@ pub async fn doctor(memory: &StateBackend, repair: bool) -> Result<Vec<StateFind
                 stack.as_str(),
                 false,
                 format!(
-                    "a run ended in the middle: the outcome of {} resources is unknown; the next apply checks them",
-                    state.pending.len()
+                    "a run ended in the middle: the outcome of {} is unknown; the next apply checks it",
+                    plural(state.pending.len(), "resource")
                 ),
             ),
             Ok(_) => {}
@@ -97,7 +98,7 @@ pub async fn doctor(memory: &StateBackend, repair: bool) -> Result<Vec<StateFind
             note(
                 stack.as_str(),
                 false,
-                format!("serials {unreadable:?} cannot be read"),
+                format!("cannot be read: {}", serials(&unreadable)),
             );
         }
     }
@@ -113,10 +114,10 @@ pub async fn doctor(memory: &StateBackend, repair: bool) -> Result<Vec<StateFind
         note(
             "index",
             true,
-            match rebuilt.entries.len() {
-                1 => "1 stack, as its state says".to_owned(),
-                stacks => format!("{stacks} stacks, as their states say"),
-            },
+            format!(
+                "{}, as recorded in the states",
+                plural(rebuilt.entries.len(), "stack")
+            ),
         );
     } else {
         note(
@@ -180,6 +181,13 @@ impl Owners {
         }
         found
     }
+}
+
+/// `serial 3`, `serials 3, 4`.
+fn serials(numbers: &[u64]) -> String {
+    let word = if numbers.len() == 1 { "serial" } else { "serials" };
+    let numbers: Vec<_> = numbers.iter().map(u64::to_string).collect();
+    format!("{word} {}", numbers.join(", "))
 }
 
 fn differing_entries(index: &IndexedStates, states: &IndexedStates) -> Vec<String> {

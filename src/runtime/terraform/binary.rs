@@ -20,6 +20,15 @@ pub enum BinaryKind {
     OpenTofu,
 }
 
+impl std::fmt::Display for BinaryKind {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Terraform => "Terraform",
+            Self::OpenTofu => "OpenTofu",
+        })
+    }
+}
+
 /// A usable executable.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Binary {
@@ -110,7 +119,7 @@ impl Binary {
         }
         Err(TerraformError::Version {
             path: self.path.clone(),
-            found: format!("{:?} {}", self.make, self.version),
+            found: format!("{} {}", self.make, self.version),
             needed: NEEDED,
         })
     }

@@ -244,7 +244,7 @@ fn segment(key: &str) -> String {
     if !key.is_empty() && key.chars().all(plain) {
         format!(".{key}")
     } else {
-        format!("[{key:?}]")
+        format!("[{}]", Value::String(key.to_owned()))
     }
 }
 

@@ -183,6 +183,23 @@ fn the_graph_is_told_in_every_form_up_and_down() {
             "{path}: {forms:?}"
         );
     }
+    // Each node is followed by what it depends on.
+    let edges = whole["edges"].as_array().unwrap();
+    let edge = edges
+        .iter()
+        .find(|edge| edge["from"]["path"] == "appops/orders/dev")
+        .unwrap();
+    let to = format!("  → {} {}", text(&edge["to"]["kind"]), text(&edge["to"]["path"]));
+    let said_text = said(&repository, &["graph"]);
+    let below = said_text
+        .lines()
+        .skip_while(|line| *line != "stack appops/orders/dev")
+        .skip(1)
+        .take_while(|line| line.starts_with("  "));
+    assert!(
+        below.collect::<Vec<_>>().contains(&to.as_str()),
+        "{to}: {said_text}"
+    );
     let unknown = Konverge::new(["graph", "--upstream", "nowhere.k"])
         .dir(repository.path())
         .run()

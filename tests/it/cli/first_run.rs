@@ -270,7 +270,7 @@ while True:
     if not part:
         break
     seen += part
-    if not answered and b"is accepted: " in seen:
+    if not answered and b"Type `yes`: " in seen:
         os.write(terminal, sys.argv[1].encode() + b"\n")
         answered = True
 sys.stdout.write(seen.decode())
@@ -302,7 +302,10 @@ async fn an_answer_that_is_not_yes_is_told_so_and_without_anybody_the_plan_is_sh
         "{slip}"
     );
     // What was drawn is wiped away before the question.
-    let (before, _) = slip.split_once("Go on?").unwrap();
+    // The question says what will happen, and where.
+    let (before, _) = slip
+        .split_once("Apply 1 create to shop/dev on cluster `test`? Type `yes`: ")
+        .expect(&slip);
     let line = before.rsplit(['\n', '\r']).next().unwrap();
     assert!(
         !line.contains(['⠁', '⠂', '⠄', '⡀', '⢀', '⠠', '⠐', '⠈']),

@@ -47,7 +47,8 @@ async fn drift_goes_from_recorded_to_live_and_names_who_wrote_it() {
         "-  value: recorded",
         "+  value: live",
         &format!("- missing v1 ConfigMap {ns}/gone"),
-        "shop/new: never applied",
+        "shop/dev  1 changed, 1 missing",
+        "shop/new  never applied",
         "2 stacks: 1 drifted, 1 never applied.",
     ] {
         assert!(lines.contains(&line), "{line:?} in\n{found}");
@@ -86,7 +87,7 @@ async fn where_nothing_could_be_planned_nobody_is_asked() {
     shop.wants("dev", &[resource(&refused)]);
     let outcome = shop.run(&["apply", "shop/dev"]).expect(1);
     let said = format!("{}{}", outcome.stdout, outcome.stderr);
-    assert!(!said.contains("--yes") && !said.contains("Go on?"), "{said}");
+    assert!(!said.contains("--yes") && !said.contains("Type `yes`"), "{said}");
     assert!(outcome.stdout.contains("shop/dev: "), "{said}");
     // Where there is something to do, `--yes` is the advice.
     shop.wants("dev", &[resource(&config_map(&ns, "taken"))]);

@@ -172,16 +172,6 @@ fn a_change_is_named_in_the_same_words_by_every_command() {
     }
 }
 
-#[test]
-fn completions_know_the_other_names_of_commands() {
-    for shell in ["bash", "zsh", "fish"] {
-        let script = Konverge::new(["completions", shell]).run().expect(0).stdout;
-        for word in ["list", "plan", "diff", "up", "worktree"] {
-            assert!(script.contains(word), "{shell}: {word}");
-        }
-    }
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_applied_is_looked_at_by_project_and_glob_too() {
     let cluster = Cluster::shared();

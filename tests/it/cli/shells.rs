@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path};
 
-use crate::support::{executable, kcl, process::Konverge};
+use crate::support::{executable, git::Repository, kcl, process::Konverge};
 
 /// Starts a shell at a terminal, has it load completions, types the beginning of a command and the tab key, and waits
 /// until the rest stands there. Arguments: what loads them, the shell and its arguments.
@@ -30,21 +30,85 @@ os.write(terminal, b"konverge state unl\t")
 until(b"konverge state unlock")
 os.write(terminal, b"--lea\t")
 until(b"--lease")
+for typed, wanted in (
+    (b"konverge preview storefront/d", b"storefront/dev"),
+    (b"konverge preview appops/orders/p", b"appops/orders/prod"),
+    (b"konverge preview --live ne", b"never"),
+    (b"konverge state rebind storefront/dev --cluster stag", b"staging-eu"),
+    (b"konverge preview --base feat", b"feature-x"),
+):
+    # A new line; what was typed before is left.
+    os.write(terminal, b"\x15")
+    seen = b""
+    os.write(terminal, typed + b"\t")
+    until(wanted)
 os.kill(pid, 9)
 "#;
+
+/// The example with a cluster, a branch, and a branch whose name a shell would run.
+fn monorepo() -> Repository {
+    let repository = Repository::konfig_example();
+    let config = repository.read("konverge.yaml");
+    repository.write(
+        "konverge.yaml",
+        format!("{config}\nclusters: {{staging-eu: {{context: staging}}}}\n"),
+    );
+    repository.commit("A cluster");
+    repository.git(["branch", "feature-x"]);
+    repository.git(["branch", "feature-$(touch${IFS}broken-in)"]);
+    repository
+}
 
 fn completes(shell: &Path, arguments: &[&str], load: &str) {
     let programs = Path::new(env!("CARGO_BIN_EXE_konverge")).parent().unwrap();
     let path = format!("{}:{}", programs.display(), std::env::var("PATH").unwrap());
     let shell = shell.to_str().unwrap();
+    let repository = monorepo();
     Konverge::of(
         &kcl::interpreter(),
         [&["-c", AT_A_TERMINAL, load, shell], arguments].concat(),
     )
+    .dir(repository.path())
     .env("TERM", "dumb")
     .env("PATH", path)
     .run()
     .expect(0);
+}
+
+/// What a shell is answered, word by word.
+#[test]
+fn words_of_the_repository_are_offered() {
+    let repository = monorepo();
+    let offered = |words: &[&str]| -> Vec<String> {
+        let said = Konverge::new(["--", "konverge"].iter().chain(words))
+            .dir(repository.path())
+            .env("KONVERGE_COMPLETE", "bash")
+            .env("_CLAP_COMPLETE_INDEX", words.len().to_string())
+            .env("_CLAP_IFS", "\n")
+            .run()
+            .expect(0);
+        assert_eq!(said.stderr, "");
+        said.stdout.lines().map(str::to_owned).collect()
+    };
+    assert_eq!(
+        offered(&["drift", "storefront/"]),
+        ["storefront/dev", "storefront/prod", "storefront/staging"]
+    );
+    assert_eq!(offered(&["state", "show", "billing/p"]), ["billing/prod"]);
+    assert_eq!(offered(&["destroy", "--without", "billing/p"]), ["billing/prod"]);
+    assert_eq!(offered(&["state", "rebind", "--cluster", "s"]), ["staging-eu"]);
+    assert_eq!(offered(&["check", "--skip", "golde"]), ["golden"]);
+    // The other names of commands and options.
+    for (typed, word) in [("pla", "plan"), ("diff", "diff"), ("lis", "list"), ("up", "up")] {
+        assert_eq!(offered(&[typed]), [word]);
+    }
+    assert_eq!(offered(&["preview", "--workt"]), ["--worktree"]);
+    // A name that a shell would run is not offered.
+    assert_eq!(offered(&["affected", "--base", "feature"]), ["feature-x"]);
+    // Another repository; and none.
+    let root = env!("CARGO_MANIFEST_DIR");
+    assert!(offered(&["--repo", "/", "list", "storefront"]).is_empty());
+    assert!(!offered(&["--repo", root, "preview", "--base", ""]).is_empty());
 }
 
 #[test]
@@ -72,8 +136,10 @@ fn zsh_completes() {
 fn fish_completes() {
     let programs = Path::new(env!("CARGO_BIN_EXE_konverge")).parent().unwrap();
     let path = format!("{}:{}", programs.display(), std::env::var("PATH").unwrap());
-    let line = "konverge completions fish | source; complete -C 'konverge state unl'; complete -C 'konverge preview --live '";
+    let line = "konverge completions fish | source; complete -C 'konverge state unl'; complete -C 'konverge preview --live '; complete -C 'konverge list storefront/d'";
+    let repository = monorepo();
     let said = Konverge::of(&executable("shells", "fish"), ["--no-config", "-c", line])
+        .dir(repository.path())
         .env("PATH", path)
         .run()
         .expect(0);
@@ -81,6 +147,7 @@ fn fish_completes() {
     for line in [
         "unlock\tEnd the lease of a run that is dead",
         "never\tSpec is compared with Spec",
+        "storefront/dev\tappops/storefront/dev",
     ] {
         assert!(
             said.stdout.lines().any(|said| said == line),

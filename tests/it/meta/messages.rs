@@ -76,3 +76,36 @@ fn messages_that_are_explained_are_printed() {
     assert!(seen > 50, "only {seen} messages were found in the pages");
     assert!(unknown.is_empty(), "{}", unknown.join("\n"));
 }
+
+/// What `{:?}` prints is for who reads the code: quotes, variants and fields of Rust. No text is made of it but keys.
+#[test]
+fn no_text_shows_rusts_insides() {
+    const KEYS: [&str; 1] = ["src/kcl/packages/mod.rs"];
+    let mut found = Vec::new();
+    let mut folders = vec![root().join("src")];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+                continue;
+            }
+            let name = path.strip_prefix(root()).unwrap().display().to_string();
+            if path.extension().is_none_or(|end| end != "rs")
+                || path.ends_with("tests.rs")
+                || KEYS.contains(&name.as_str())
+            {
+                continue;
+            }
+            let text = fs::read_to_string(&path).unwrap();
+            let program = text.split("#[cfg(test)]\nmod tests").next().unwrap_or_default();
+            for (number, line) in program.lines().enumerate() {
+                let code = line.trim_start();
+                if !code.starts_with("//") && (code.contains(":?}") || code.contains(":#?}")) {
+                    found.push(format!("{name}:{}: {code}", number + 1));
+                }
+            }
+        }
+    }
+    assert!(found.is_empty(), "{}", found.join("\n"));
+}

@@ -1,0 +1,90 @@
+//! `konverge demo`: the preview of a change, in a scratch monorepo that the binary contains.
+
+use std::time::Instant;
+
+use super::CliContext;
+use crate::{
+    error::UserError,
+    ops::{
+        self, KeyUse, OpenRequest,
+        affected::{AffectedRequest, run as answer},
+        cluster_selection::Live,
+        demo::{self, DemoRepository, EDITS, LineEdit},
+        open,
+    },
+    report::{self, terminal, terminal::Style},
+};
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  konverge demo
+
+It writes nothing outside of a scratch folder, which is removed at the end. It needs no cluster, no git and no network, but
+the KCL core: `konverge kcl install`.")]
+pub struct Args {}
+
+/// Runs the command.
+///
+/// # Errors
+/// The core is not installed, or the scratch folder cannot be written.
+pub async fn run(_: &Args, context: &CliContext) -> Result<u8, UserError> {
+    let began = Instant::now();
+    let style = Style {
+        color: context.colour(),
+    };
+    let outer = context.run();
+    let repository = DemoRepository::create(&outer).await?;
+    let run = repository.run(&outer);
+    let (base, head) = (demo::BASE, demo::HEAD);
+    title(
+        context,
+        style,
+        "A small monorepo with four stacks, and the change of a pull request",
+    );
+    for LineEdit { file, from, to } in EDITS {
+        context.print(&terminal::file_edit(file, from, to, style));
+    }
+
+    title(
+        context,
+        style,
+        &format!("konverge affected --base {base} --head {head}"),
+    );
+    let request = AffectedRequest {
+        base: Some(base.to_owned()),
+        head: Some(head.to_owned()),
+        worktree: false,
+        all: false,
+        exact: false,
+    };
+    let affected = answer(&run, &request).await?;
+    context.print(&terminal::affected(&affected.affected, style));
+
+    title(
+        context,
+        style,
+        &format!("konverge preview --base {base} --head {head} --live never"),
+    );
+    let request = OpenRequest {
+        rev: Some(head.to_owned()),
+        base: Some(base.to_owned()),
+        live: Live::Never,
+        ..OpenRequest::default()
+    };
+    let session = open::open(&run, &request, KeyUse::Look).await?;
+    let preview = ops::preview::run(&session.planning, &session.targets).await?;
+    context.print(&terminal::plan(&preview.plan, style));
+
+    let took = report::took(began.elapsed());
+    title(
+        context,
+        style,
+        &format!("Done in {took}. In your own monorepo: konverge init"),
+    );
+    let failed = preview.plan.stacks.iter().any(|stack| stack.error.is_some());
+    Ok(u8::from(failed))
+}
+
+fn title(context: &CliContext, style: Style, text: &str) {
+    context.print(&terminal::title(text, style));
+}

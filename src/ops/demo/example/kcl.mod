@@ -1,0 +1,3 @@
+[package]
+name = "demo"
+version = "0.1.0"

@@ -1,0 +1,150 @@
+//! What the tab key offers: the names of stacks, clusters, revisions and contexts. Where an answer cannot be found, nothing
+//! is offered, and nothing is said.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use super::{KeyUse, OpenRequest, RunContext, Selection, init, selection, state};
+use crate::{git::Repository, model::RepoPath};
+
+/// A person waits for the tab key: a store that answers later is not asked further.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// One word to offer.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Suggestion {
+    pub word: String,
+    /// What the word stands for, where the shell can show it.
+    pub help: String,
+}
+
+impl Suggestion {
+    /// Names come from files and branches that others write, and a shell puts the word on its command line as it is: a
+    /// name with anything but plain characters is not offered.
+    fn new(word: impl Into<String>, help: impl Into<String>) -> Option<Self> {
+        let word = word.into();
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || "._/@+-".contains(c);
+        let is_safe = !word.is_empty() && !word.starts_with('-') && word.chars().all(is_plain);
+        let help: String = help.into().chars().filter(|c| !c.is_control()).collect();
+        is_safe.then_some(Self { word, help })
+    }
+}
+
+/// The stacks of the working tree: identities; where none begins with what was typed, folders and projects.
+pub async fn stacks(run: &RunContext, typed: &str) -> Vec<Suggestion> {
+    offer_stacks(stacks_of_worktree(run).await, typed)
+}
+
+/// As [`stacks`], with those that only the states know.
+pub async fn recorded_stacks(run: &RunContext, typed: &str) -> Vec<Suggestion> {
+    let mut known = stacks_of_worktree(run).await;
+    let recorded = async {
+        let (memory, _) = state::open(run, KeyUse::Look).await.ok()?;
+        state::list(&memory).await.ok()
+    };
+    if let Ok(Some(rows)) = tokio::time::timeout(PATIENCE, recorded).await {
+        for row in rows {
+            known
+                .entry(row.stack.to_string())
+                .or_insert_with(|| row.entry.folder.clone());
+        }
+    }
+    offer_stacks(known, typed)
+}
+
+async fn stacks_of_worktree(run: &RunContext) -> BTreeMap<String, RepoPath> {
+    let request = OpenRequest {
+        selection: Selection::All,
+        ..OpenRequest::default()
+    };
+    let Ok(selected) = selection::open(run, &request).await else {
+        return BTreeMap::new();
+    };
+    let stacks = selected.stacks.into_iter();
+    stacks.map(|stack| (stack.id.to_string(), stack.folder)).collect()
+}
+
+fn offer_stacks(stacks: BTreeMap<String, RepoPath>, typed: &str) -> Vec<Suggestion> {
+    let by_identity = stacks
+        .iter()
+        .filter_map(|(id, folder)| Suggestion::new(id.clone(), folder.as_str()));
+    let found = beginning(by_identity, typed);
+    if !found.is_empty() {
+        return found;
+    }
+    let by_folder = stacks
+        .iter()
+        .filter_map(|(id, folder)| Suggestion::new(folder.as_str(), id.clone()));
+    beginning(by_folder, typed)
+}
+
+/// The clusters of `konverge.yaml` in the working tree.
+pub async fn clusters(run: &RunContext, typed: &str) -> Vec<Suggestion> {
+    let request = OpenRequest {
+        selection: Selection::All,
+        ..OpenRequest::default()
+    };
+    let Ok(selected) = selection::open(run, &request).await else {
+        return Vec::new();
+    };
+    let clusters = selected.workspace.config.clusters.into_keys();
+    beginning(
+        clusters.filter_map(|name| Suggestion::new(name.as_str(), "cluster")),
+        typed,
+    )
+}
+
+/// Branches and tags.
+pub fn revisions(run: &RunContext, typed: &str) -> Vec<Suggestion> {
+    let names = Repository::discover(&run.dir).and_then(|repository| repository.branches_and_tags());
+    let names = names.unwrap_or_default().into_iter();
+    beginning(names.filter_map(|name| Suggestion::new(name, "")), typed)
+}
+
+/// The contexts of the kubeconfig that kubectl would use.
+pub fn contexts(run: &RunContext, typed: &str) -> Vec<Suggestion> {
+    let names = init::kubeconfig_contexts(run).into_iter();
+    beginning(names.filter_map(|name| Suggestion::new(name, "")), typed)
+}
+
+/// The versions of the KCL core that can be installed.
+pub fn cores(typed: &str) -> Vec<Suggestion> {
+    let versions = crate::kcl::versions().into_iter();
+    beginning(versions.filter_map(|version| Suggestion::new(version, "")), typed)
+}
+
+fn beginning(all: impl Iterator<Item = Suggestion>, typed: &str) -> Vec<Suggestion> {
+    all.filter(|suggestion| suggestion.word.starts_with(typed))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_plain_words_are_offered() {
+        for plain in ["storefront/dev", "feature/x_1", "v0.12.2", "a@b"] {
+            assert!(Suggestion::new(plain, "").is_some(), "{plain}");
+        }
+        for hostile in ["", "$(touch x)", "a;b", "a b", "`id`", "--yes", "a\u{1b}[0m", "*"] {
+            assert!(Suggestion::new(hostile, "").is_none(), "{hostile}");
+        }
+    }
+
+    #[test]
+    fn a_folder_is_offered_where_no_identity_begins_so() {
+        let stacks: BTreeMap<String, RepoPath> = ["dev", "prod"]
+            .map(|name| {
+                let folder = RepoPath::normalise(&format!("appops/shop/{name}")).expect("a plain path");
+                (format!("shop/{name}"), folder)
+            })
+            .into();
+        let words = |typed: &str| -> Vec<String> {
+            let offered = offer_stacks(stacks.clone(), typed).into_iter();
+            offered.map(|suggestion| suggestion.word).collect()
+        };
+        assert_eq!(words("sh"), ["shop/dev", "shop/prod"]);
+        assert_eq!(words("appops/shop/p"), ["appops/shop/prod"]);
+        assert!(words("x").is_empty());
+    }
+}
