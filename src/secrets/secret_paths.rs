@@ -7,13 +7,13 @@ use base64::Engine as _;
 use serde_json::{Map, Value};
 
 use super::{
-    Secrets, encodings,
+    SecretReference, SecretTemplate, Secrets, encodings,
     registry::is_made_of_words,
     secret_names::{self, Says},
     token_patterns,
 };
 use crate::model::{
-    masked_value,
+    masked_value::{self, ReferenceMark},
     spec::{Resource, RuntimeKind},
 };
 
@@ -188,7 +188,7 @@ fn leaves(value: &Value, seen: &mut dyn FnMut(&str)) {
 
 /// The key, if everything below it in this map is secret by shape. A reference to a Secret (`{kind: Secret,
 /// name: a}`) has no data.
-fn place_of<'a>(map: &Map<String, Value>, key: &'a str) -> Option<&'a str> {
+pub(super) fn place_of<'a>(map: &Map<String, Value>, key: &'a str) -> Option<&'a str> {
     let is = |name: &str, text: &str| map.get(name).and_then(Value::as_str) == Some(text);
     let secret = match key {
         "stringData" => true,
@@ -219,7 +219,10 @@ impl<'a> Marker<'a> {
     fn map<'m>(&self, map: &'m Map<String, Value>) -> Cow<'m, Map<String, Value>> {
         // A marker has no members.
         let is_mark = map.len() == 1
-            && (map.get("$secret").is_some_and(Value::is_string) || map.contains_key("$unknown"));
+            && (map.contains_key("$unknown")
+                || map
+                    .get("$secret")
+                    .is_some_and(|mark| mark.is_string() || mark.get("ref").is_some()));
         if is_mark {
             return Cow::Borrowed(map);
         }
@@ -285,12 +288,44 @@ impl<'a> Marker<'a> {
             }
             Value::Array(items) => items.iter().map(|item| self.place(key, item)).collect(),
             Value::String(text) if key == "data" => match decode(text) {
-                Some(clear) => self.secrets.mark(&Value::String(clear)),
-                None => self.secrets.mark(value),
+                Some(clear) => self
+                    .reference(&clear)
+                    .unwrap_or_else(|| self.secrets.mark(&Value::String(clear))),
+                None => self.reference(text).unwrap_or_else(|| self.secrets.mark(value)),
             },
+            Value::String(text) => self.reference(text).unwrap_or_else(|| self.secrets.mark(value)),
             Value::Null => Value::Null,
             other => self.secrets.mark(other),
         }
+    }
+
+    /// The marker of a text with references: they are shown, the text around them is hashed.
+    fn reference(&self, text: &str) -> Option<Value> {
+        let template = SecretTemplate::from_stand_in(text)?;
+        let labels: Vec<_> = template.references().map(SecretReference::label).collect();
+        let versions = template.references().map(|reference| {
+            let version = reference.version.as_deref().or(reference.at.as_deref());
+            version.unwrap_or("?")
+        });
+        let versions: Vec<_> = versions.collect();
+        let version = versions
+            .iter()
+            .any(|version| *version != "?")
+            .then(|| versions.join(" + "));
+        let around = template.whole().is_none().then(|| {
+            let written =
+                template.try_map(|reference| Ok::<_, std::convert::Infallible>(reference.as_written()));
+            self.secrets.hash(
+                written
+                    .map_or_else(|never| match never {}, |text| text.to_string())
+                    .as_bytes(),
+            )
+        });
+        Some(masked_value::reference(ReferenceMark {
+            reference: &labels.join(" + "),
+            version: version.as_deref(),
+            text: around.as_deref(),
+        }))
     }
 
     /// Masks the value of a place that is secret by its name. A reference to a secret is kept.
@@ -409,7 +444,7 @@ fn collect_differences(clear: &Value, masked: &Value, found: &mut Vec<String>) {
 }
 
 fn is_mark(value: &Value) -> bool {
-    masked_value::is_unknown(value) || masked_value::as_secret(value).is_some()
+    masked_value::is_unknown(value) || masked_value::is_secret(value)
 }
 
 /// Returns true if a text is a valid name of a Kubernetes object.

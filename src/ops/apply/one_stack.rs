@@ -69,6 +69,8 @@ async fn apply_stack(
             target.folder, target.id
         ));
     }
+    // A secret that cannot be read stops the stack before anything of it is touched.
+    let _held = planning.references.hold(target, &wanted).await?;
     let lease = memory.states.acquire(&target.id, lease_options).await?;
     let result = under_lease(planning, target, options, wanted, input_digest, &lease).await;
     // A lease that cannot be released expires by itself; the result matters more.
