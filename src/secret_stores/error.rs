@@ -37,9 +37,6 @@ pub enum SecretProblem {
     /// The value is empty.
     #[error("is empty")]
     Empty,
-    /// The value is not UTF-8, and stands in a place that is a text.
-    #[error("is not UTF-8, and stands in a text")]
-    NotText,
     /// The run has no credentials for the store.
     #[error("could not be read: {0}")]
     NoCredentials(String),
@@ -88,10 +85,6 @@ impl From<SecretStoreError> for UserError {
                 "correct the key after `#/` in the reference".to_owned()
             }
             SecretProblem::Empty => "write a value into the store".to_owned(),
-            SecretProblem::NotText => {
-                "write the reference alone into `data` or `stringData` of a Secret, not into a longer text"
-                    .to_owned()
-            }
             SecretProblem::NoCredentials(_) => {
                 format!("give the job the credentials that `secrets.stores.{store}` needs")
             }

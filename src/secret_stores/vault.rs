@@ -2,10 +2,12 @@
 //!
 //! <https://developer.hashicorp.com/vault/api-docs/secret/kv/kv-v2>
 
+use std::time::Duration;
+
 use async_trait::async_trait;
-use reqwest::{Client, RequestBuilder};
+use reqwest::{Client, RequestBuilder, StatusCode};
 use serde_json::{Map, Value, json};
-use tokio::sync::Mutex;
+use tokio::{sync::Mutex, time::Instant};
 use zeroize::Zeroizing;
 
 use super::{
@@ -14,6 +16,9 @@ use super::{
     http::{HttpAnswer, HttpClient, unavailable},
 };
 use crate::secrets::Secrets;
+
+/// A session of less than this is not renewed: a denial is meant.
+const RENEWAL_AFTER: Duration = Duration::from_secs(30);
 
 /// Where the engine is, and how to log in.
 pub struct VaultSettings {
@@ -68,7 +73,16 @@ pub struct VaultStore {
     name: String,
     settings: VaultSettings,
     secrets: Secrets,
-    sessions: [Mutex<Option<Zeroizing<String>>>; 2],
+    http: Result<HttpClient, SecretProblem>,
+    /// By rights.
+    sessions: [Mutex<Option<Session>>; 2],
+}
+
+/// A login.
+#[derive(Clone)]
+struct Session {
+    token: Zeroizing<String>,
+    since: Instant,
 }
 
 impl VaultStore {
@@ -78,6 +92,7 @@ impl VaultStore {
             name,
             settings,
             secrets,
+            http: HttpClient::new(),
             sessions: Default::default(),
         }
     }
@@ -99,40 +114,54 @@ impl VaultStore {
         }
     }
 
-    fn request(&self, client: &Client, path: &str, token: Option<&str>) -> RequestBuilder {
-        let mut request = client.get(self.url(path)).header("X-Vault-Request", "true");
-        if let Some(namespace) = &self.settings.namespace {
-            request = request.header("X-Vault-Namespace", namespace);
-        }
-        match token {
-            Some(token) => request.header("X-Vault-Token", token),
+    fn request(&self, client: &Client, path: &str, token: &str) -> RequestBuilder {
+        let request = client.get(self.url(path)).header("X-Vault-Token", token);
+        self.with_namespace(request)
+    }
+
+    fn with_namespace(&self, request: RequestBuilder) -> RequestBuilder {
+        let request = request.header("X-Vault-Request", "true");
+        match &self.settings.namespace {
+            Some(namespace) => request.header("X-Vault-Namespace", namespace),
             None => request,
         }
     }
 
-    /// Reads a path. A session that the server does not know any more is renewed once.
+    /// Reads a path. An older session that the server does not know any more is renewed once.
     async fn get(&self, path: &str, rights: SecretRights) -> Result<Map<String, Value>, SecretProblem> {
-        let http = HttpClient::new()?;
-        let mut session = self.sessions[rights as usize].lock().await;
-        let mut fresh = false;
-        loop {
-            let token = match session.take() {
-                Some(token) => token,
-                None => {
-                    fresh = true;
-                    self.log_in(&http, rights).await?
-                }
-            };
-            let answer = http
-                .send(|client| self.request(client, path, Some(&token)))
+        let http = self.http.as_ref().map_err(Clone::clone)?;
+        let session = self.session(http, rights, None).await?;
+        let mut answer = http
+            .send(|client| self.request(client, path, &session.token))
+            .await?;
+        let may_have_ended =
+            answer.status == StatusCode::FORBIDDEN && session.since.elapsed() > RENEWAL_AFTER;
+        if may_have_ended && !matches!(self.settings.login, VaultLogin::Token(_)) {
+            let renewed = self.session(http, rights, Some(session.since)).await?;
+            answer = http
+                .send(|client| self.request(client, path, &renewed.token))
                 .await?;
-            let denied = answer.status == reqwest::StatusCode::FORBIDDEN;
-            if denied && !fresh && !matches!(self.settings.login, VaultLogin::Token(_)) {
-                continue;
-            }
-            *session = Some(token);
-            return data_of(&answer);
         }
+        data_of(&answer)
+    }
+
+    /// The session for these rights; a new one if the last one began at `ended`.
+    async fn session(
+        &self,
+        http: &HttpClient,
+        rights: SecretRights,
+        ended: Option<Instant>,
+    ) -> Result<Session, SecretProblem> {
+        let mut session = self.sessions[rights as usize].lock().await;
+        if let Some(known) = session.as_ref().filter(|known| Some(known.since) != ended) {
+            return Ok(known.clone());
+        }
+        let new = Session {
+            token: self.log_in(http, rights).await?,
+            since: Instant::now(),
+        };
+        *session = Some(new.clone());
+        Ok(new)
     }
 
     async fn log_in(
@@ -178,16 +207,7 @@ impl VaultStore {
             }
         };
         let path = format!("auth/{}/login", mount.trim_matches('/'));
-        let answer = http.send(|client| {
-            let request = client
-                .post(self.url(&path))
-                .header("X-Vault-Request", "true")
-                .json(&body);
-            match &self.settings.namespace {
-                Some(namespace) => request.header("X-Vault-Namespace", namespace),
-                None => request,
-            }
-        });
+        let answer = http.send(|client| self.with_namespace(client.post(self.url(&path))).json(&body));
         let answer = answer.await;
         let mut body = body;
         zeroize_json(&mut body);
@@ -216,13 +236,13 @@ impl VaultStore {
         http: &HttpClient,
         identity: &JobIdentity,
     ) -> Result<Zeroizing<String>, SecretProblem> {
-        let answer = http.send(|client| {
-            let request = client.get(&identity.url).bearer_auth(identity.token.as_str());
-            match &identity.audience {
-                Some(audience) => request.query(&[("audience", audience)]),
-                None => request,
-            }
-        });
+        let no_address =
+            |_| SecretProblem::NoCredentials("ACTIONS_ID_TOKEN_REQUEST_URL is not a URL".to_owned());
+        let mut url = url::Url::parse(&identity.url).map_err(no_address)?;
+        if let Some(audience) = &identity.audience {
+            url.query_pairs_mut().append_pair("audience", audience);
+        }
+        let answer = http.send(|client| client.get(url.clone()).bearer_auth(identity.token.as_str()));
         let answer = answer.await?;
         let mut body: Value = serde_json::from_slice(&answer.body).unwrap_or_default();
         match body.get_mut("value") {

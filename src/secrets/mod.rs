@@ -10,6 +10,7 @@
 mod encodings;
 mod environment;
 mod reference;
+mod reference_mark;
 mod registry;
 mod resolver;
 mod secret_names;

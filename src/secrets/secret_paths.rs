@@ -7,13 +7,14 @@ use base64::Engine as _;
 use serde_json::{Map, Value};
 
 use super::{
-    SecretReference, SecretTemplate, Secrets, encodings,
+    Secrets, encodings,
+    reference_mark::reference_mark,
     registry::is_made_of_words,
     secret_names::{self, Says},
     token_patterns,
 };
 use crate::model::{
-    masked_value::{self, ReferenceMark},
+    masked_value,
     spec::{Resource, RuntimeKind},
 };
 
@@ -291,41 +292,14 @@ impl<'a> Marker<'a> {
                 Some(clear) => self
                     .reference(&clear)
                     .unwrap_or_else(|| self.secrets.mark(&Value::String(clear))),
-                None => self.reference(text).unwrap_or_else(|| self.secrets.mark(value)),
+                None => reference_mark(self.secrets, text).unwrap_or_else(|| self.secrets.mark(value)),
             },
-            Value::String(text) => self.reference(text).unwrap_or_else(|| self.secrets.mark(value)),
+            Value::String(text) => {
+                reference_mark(self.secrets, text).unwrap_or_else(|| self.secrets.mark(value))
+            }
             Value::Null => Value::Null,
             other => self.secrets.mark(other),
         }
-    }
-
-    /// The marker of a text with references: they are shown, the text around them is hashed.
-    fn reference(&self, text: &str) -> Option<Value> {
-        let template = SecretTemplate::from_stand_in(text)?;
-        let labels: Vec<_> = template.references().map(SecretReference::label).collect();
-        let versions = template.references().map(|reference| {
-            let version = reference.version.as_deref().or(reference.at.as_deref());
-            version.unwrap_or("?")
-        });
-        let versions: Vec<_> = versions.collect();
-        let version = versions
-            .iter()
-            .any(|version| *version != "?")
-            .then(|| versions.join(" + "));
-        let around = template.whole().is_none().then(|| {
-            let written =
-                template.try_map(|reference| Ok::<_, std::convert::Infallible>(reference.as_written()));
-            self.secrets.hash(
-                written
-                    .map_or_else(|never| match never {}, |text| text.to_string())
-                    .as_bytes(),
-            )
-        });
-        Some(masked_value::reference(ReferenceMark {
-            reference: &labels.join(" + "),
-            version: version.as_deref(),
-            text: around.as_deref(),
-        }))
     }
 
     /// Masks the value of a place that is secret by its name. A reference to a secret is kept.

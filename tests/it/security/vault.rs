@@ -184,7 +184,12 @@ async fn what_vault_denies_or_lacks_stops_the_stack_with_its_words() {
     vaulted.vault.put("pay/deeper/db", json!({"password": CANARY}));
     vaulted.vault.allow(
         "apply",
-        &["secret/metadata/", "secret/data/pay/db", "secret/data/pay/gone"],
+        &[
+            "secret/metadata/",
+            "secret/data/pay/db",
+            "secret/data/pay/gone",
+            "secret/data/pay/none",
+        ],
     );
     for (reference, why) in [
         ("ref+vault://secret/pay/none#/password", "is not there (HTTP 404)"),
