@@ -26,6 +26,7 @@ pub mod process;
 pub mod report;
 pub mod retry;
 pub mod runtime;
+pub mod secret_stores;
 pub mod secrets;
 pub mod spec;
 pub mod state;

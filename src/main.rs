@@ -1,4 +1,4 @@
-//! The `konverge` binary: one TLS provider, signals, the exit code. Everything else is in the library.
+//! The `konverge` binary: one TLS provider, no core dumps, signals, the exit code. Everything else is in the library.
 
 use std::process::ExitCode;
 
@@ -10,5 +10,6 @@ fn main() -> ExitCode {
     {
         tracing::debug!("a TLS provider was installed before");
     }
+    konverge::process::forbid_core_dumps();
     konverge::cli::main(std::env::args_os())
 }

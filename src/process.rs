@@ -184,6 +184,13 @@ fn limit(command: &mut Command, resource: Resource, most: Option<u64>) {
     }
 }
 
+/// Forbids core dumps of this process: they would hold the secrets of its memory.
+pub fn forbid_core_dumps() {
+    if let Err(error) = setrlimit(Resource::RLIMIT_CORE, 0, 0) {
+        tracing::debug!(%error, "core dumps could not be forbidden");
+    }
+}
+
 /// Makes the kernel kill the child when this process dies, however it dies.
 #[allow(unsafe_code)]
 pub fn die_with_parent(command: &mut Command) {

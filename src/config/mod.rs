@@ -9,12 +9,17 @@ mod effective;
 mod parse;
 mod power;
 mod schema;
+mod secrets;
 mod types;
 
 pub use duration::Span;
 pub use effective::{ClusterChoice, EffectiveStack};
 pub use parse::{ConfigError, FILE_NAME};
 pub use schema::json_schema;
+pub use secrets::{
+    Rotation, SecretAuthConfig, SecretAuthMethod, SecretRule, SecretStoreConfig, SecretStoreKind,
+    SecretsConfig,
+};
 pub use types::{
     Apply, ClusterConfig, Config, ConflictsConfig, Drift, DriftPolicy, FreezeConfig, Kcl, LeaseConfig,
     Notify, NotifyKind, PolicyConfig, Provider, Reconcile, Sandbox, StackRule, State, TerraformConfig,

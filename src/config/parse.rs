@@ -4,7 +4,7 @@ use super::{Config, DriftPolicy, Reconcile, StackRule, types::DEFAULT_CORE};
 use crate::{
     error::{ErrorKind, UserError},
     model::{
-        RepoPath, StackId,
+        ClusterName, RepoPath, StackId,
         file_source::{Source, SourceError},
         stack::LayoutRules,
     },
@@ -169,6 +169,10 @@ impl Config {
                 ),
                 "write its path from the root, such as `ops/health`",
             );
+        }
+        let is_cluster = |name: &ClusterName| self.clusters.contains_key(name);
+        if let Some((message, hint)) = self.secrets.problem(is_cluster) {
+            return refuse(message, &hint);
         }
         if self.drift.reconcile == Reconcile::Restore && self.policy.drift == DriftPolicy::Stop {
             return refuse(

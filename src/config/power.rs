@@ -279,6 +279,16 @@ mod tests {
                 "terraform.provider_addresses.hashicorp/vault: [\"https://vault.acme.example\"] → [\"https://evil.example\"] (all)",
             ]
         );
+        assert_eq!(
+            told(
+                "secrets: {stores: {job: {kind: env}}}\n",
+                "secrets: {rotation: stop, stores: {job: {kind: env, allow: [{stacks: '**', paths: '**'}]}}}\n",
+            ),
+            [
+                "secrets.rotation: follow → stop (all)",
+                "secrets.stores.job.allow: - → [{\"stacks\":\"**\",\"paths\":\"**\"}] (all)",
+            ]
+        );
         let two = "clusters: {a: {context: one}, b: {}}\nstacks:\n- {match: '**', cluster: a}\n";
         assert_eq!(
             told(

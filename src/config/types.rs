@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::Span;
+use super::{Span, secrets::SecretsConfig};
 use crate::model::{ClusterName, NotifyEvent, StackId, stack::SettingsOrder};
 
 /// The version of the KCL core if `kcl.version` is not set.
@@ -33,6 +33,8 @@ pub struct Config {
     pub kcl: Kcl,
     /// How Terraform is run.
     pub terraform: TerraformConfig,
+    /// The secret stores that Specs may refer to.
+    pub secrets: SecretsConfig,
     /// How changes are applied.
     pub apply: Apply,
     /// What may be applied, and by whom.

@@ -127,7 +127,7 @@ fn mark(value: &mut Value, holds: &dyn Fn(&str) -> bool, secrets: &Secrets) {
     match value {
         Value::String(text) if holds(text) => *value = secrets.mark(value),
         Value::Array(items) => items.iter_mut().for_each(|item| mark(item, holds, secrets)),
-        Value::Object(_) if masked_value::as_secret(value).is_some() => {}
+        Value::Object(_) if masked_value::is_secret(value) => {}
         Value::Object(map) => map.values_mut().for_each(|value| mark(value, holds, secrets)),
         _ => {}
     }

@@ -1,4 +1,5 @@
-//! JSON values with two markers for values that are not shown: `{"$unknown":true}` and `{"$secret":HASH}`.
+//! JSON values with markers for values that are not shown: `{"$unknown":true}`, `{"$secret":HASH}`, and for a
+//! reference to a secret `{"$secret":{"ref":"STORE:PATH#/KEY","version":V}}`.
 //! Paths into them follow RFC 6901; an item of a keyed list is written `name=web`.
 
 use serde_json::{Map, Value, json};
@@ -35,10 +36,51 @@ pub fn as_secret(value: &Value) -> Option<&str> {
     }
 }
 
+/// A marker of a reference to a secret.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ReferenceMark<'a> {
+    /// `STORE:PATH#/KEY`.
+    pub reference: &'a str,
+    /// The version, if it is known.
+    pub version: Option<&'a str>,
+    /// The keyed hash of the text around the reference, if there is any.
+    pub text: Option<&'a str>,
+}
+
+/// The marker of a reference to a secret.
+pub fn reference(mark: ReferenceMark<'_>) -> Value {
+    let mut map = object([("ref", Value::from(mark.reference))]);
+    let more = [("version", mark.version), ("text", mark.text)];
+    let more = more.into_iter().filter_map(|(key, value)| Some((key, value?)));
+    map.extend(more.map(|(key, value)| (key.to_owned(), Value::from(value))));
+    json!({"$secret": map})
+}
+
+/// The reference in a secret marker; `None` for any other value.
+pub fn as_reference(value: &Value) -> Option<ReferenceMark<'_>> {
+    match value {
+        Value::Object(map) if map.len() == 1 => {
+            let mark = map.get("$secret")?.as_object()?;
+            let text = |key: &str| mark.get(key).and_then(Value::as_str);
+            Some(ReferenceMark {
+                reference: text("ref")?,
+                version: text("version"),
+                text: text("text"),
+            })
+        }
+        _ => None,
+    }
+}
+
+/// Returns true for a secret marker, of a value or of a reference.
+pub fn is_secret(value: &Value) -> bool {
+    as_secret(value).is_some() || as_reference(value).is_some()
+}
+
 /// Returns true if any part of the value is a secret marker.
 pub fn holds_secret(value: &Value) -> bool {
     match value {
-        Value::Object(map) => as_secret(value).is_some() || map.values().any(holds_secret),
+        Value::Object(map) => is_secret(value) || map.values().any(holds_secret),
         Value::Array(items) => items.iter().any(holds_secret),
         _ => false,
     }

@@ -251,6 +251,8 @@ pub enum ChangeOrigin {
     Admission,
     /// Another field manager sets it, by name.
     Manager(String),
+    /// The version of a secret moved in its store.
+    Rotation,
 }
 
 impl Serialize for ChangeOrigin {
@@ -260,6 +262,7 @@ impl Serialize for ChangeOrigin {
             Self::Drift => serializer.serialize_str("drift"),
             Self::Default => serializer.serialize_str("default"),
             Self::Admission => serializer.serialize_str("admission"),
+            Self::Rotation => serializer.serialize_str("rotation"),
             Self::Manager(name) => serializer.collect_str(&format_args!("manager:{name}")),
         }
     }
@@ -273,6 +276,7 @@ impl<'de> Deserialize<'de> for ChangeOrigin {
             "drift" => Self::Drift,
             "default" => Self::Default,
             "admission" => Self::Admission,
+            "rotation" => Self::Rotation,
             other => match other.strip_prefix("manager:") {
                 Some(name) => Self::Manager(name.to_owned()),
                 None => return Err(serde::de::Error::custom(format!("unknown origin `{other}`"))),

@@ -176,8 +176,12 @@ fn missing_resource(stack: &StackId, resource: &ResourcePlan, state: &StackState
 
 /// The part of a resource's plan that restores changes by others.
 fn drifted_resource(stack: &StackId, resource: &ResourcePlan) -> Option<ResourcePlan> {
-    let foreign =
-        |change: &&FieldChange| matches!(change.origin, ChangeOrigin::Drift | ChangeOrigin::Manager(_));
+    let foreign = |change: &&FieldChange| {
+        matches!(
+            change.origin,
+            ChangeOrigin::Drift | ChangeOrigin::Manager(_) | ChangeOrigin::Rotation
+        )
+    };
     let changes: Vec<_> = resource.changes.iter().filter(foreign).cloned().collect();
     (!changes.is_empty()).then(|| ResourcePlan {
         cluster: resource.cluster.clone(),

@@ -11,11 +11,11 @@ use super::{
     identities::Renamed,
     named_stacks::{self, NamedStacks},
     ownership::StackClaims,
-    runtime_factory, state_backend,
+    runtime_factory::{self, Infrastructure},
+    state_backend,
 };
 use crate::{
     config::Config,
-    engine::RuntimeRegistry,
     error::{ErrorKind, UserError},
     git::Repository,
     model::{
@@ -59,7 +59,7 @@ impl OpenRequest {
         given: &GivenCluster,
         files: Option<&dyn Source>,
         memory: &StateBackend,
-    ) -> Result<RuntimeRegistry, UserError> {
+    ) -> Result<Infrastructure, UserError> {
         let setup = runtime_factory::RuntimeSetup {
             config,
             files,
@@ -68,7 +68,7 @@ impl OpenRequest {
             memory: Some(memory),
             wait: !self.no_wait,
         };
-        runtime_factory::runtimes(run, &setup).await
+        runtime_factory::open(run, &setup).await
     }
 }
 
@@ -152,7 +152,7 @@ pub async fn open(run: &RunContext, request: &OpenRequest, key: KeyUse) -> Resul
     let removed = base.iter().flat_map(|base| &base.layout.stacks);
     let given = request.given.clone();
     let given = given.with_stack_clusters(head.layout.stacks.iter().chain(removed));
-    let runtimes = request
+    let Infrastructure { runtimes, references } = request
         .runtimes(run, &config, &given, Some(head.source.as_ref()), &memory)
         .await?;
     let compiler = Box::new(Compiler::new(run, &config));
@@ -166,6 +166,7 @@ pub async fn open(run: &RunContext, request: &OpenRequest, key: KeyUse) -> Resul
         },
         memory: Some(memory),
         runtimes,
+        references,
         live: request.live,
         given,
         claims: StackClaims::without(request.without.iter().cloned()),
@@ -267,7 +268,7 @@ async fn without_code(
         None => Config::default(),
     };
     let memory = state_backend::open(run, &config, repository, key).await?;
-    let runtimes = request
+    let Infrastructure { runtimes, references } = request
         .runtimes(run, &config, &request.given, files.as_deref(), &memory)
         .await?;
     Ok(Planner {
@@ -276,6 +277,7 @@ async fn without_code(
         wanted: SpecSource::File(spec),
         memory: Some(memory),
         runtimes,
+        references,
         live: request.live,
         given: request.given.clone(),
         claims: StackClaims::without(request.without.iter().cloned()),

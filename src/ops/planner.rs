@@ -1,9 +1,9 @@
 //! Plans one target: compares its Spec with the live infrastructure, or with the Spec of the base.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use super::{
-    OpenRevision, RunContext, StateBackend, Target,
+    OpenRevision, RunContext, SecretReferences, StateBackend, Target,
     cluster_selection::{self, GivenCluster, Live},
     compiler::{CompileCounts, Compiler},
     identities::{self, Renamed},
@@ -37,6 +37,8 @@ pub struct Planner {
     pub memory: Option<StateBackend>,
     /// The live infrastructure.
     pub runtimes: RuntimeRegistry,
+    /// The references to secrets.
+    pub references: Arc<SecretReferences>,
     /// Whether it is queried.
     pub live: Live,
     /// A cluster from the command line.
@@ -181,11 +183,14 @@ impl Planner {
         };
         let real = self.live != Live::Never && (cluster.is_some() || !on_clusters);
         if !real {
-            let before = self.spec_before(target).await?;
+            // Nothing is resolved: only texts are compared.
+            let before = self.references.name_stores(self.spec_before(target).await?);
+            let wanted = self.references.name_stores(wanted);
             let plan =
                 engine::plan_against_spec(&target.id, &target.folder, &before, &wanted, None, self.secrets());
             return Ok(TargetPlan::Spec(Box::new(plan)));
         }
+        let wanted = self.references.admit(target, wanted)?;
         let ignore = target.rules().map(|stack| self.config.for_stack(stack).ignore);
         let ignore = ignore.unwrap_or_default();
         let mut step = engine::plan(PlanRequest {

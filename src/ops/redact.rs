@@ -130,7 +130,7 @@ fn collect_hidden(value: &Value, path: &str, secrets: &Secrets, found: &mut Vec<
                 collect_hidden(item, &format!("{path}/{at}"), secrets, found);
             }
         }
-        Value::Object(_) if masked_value::as_secret(value).is_some() => {}
+        Value::Object(_) if masked_value::is_secret(value) => {}
         Value::Object(map) => {
             for (key, member) in map {
                 collect_hidden(member, &masked_value::join_path(path, key), secrets, found);

@@ -1,9 +1,11 @@
 //! Builds the runtimes of a run from the effective configuration.
 
-use std::{path::PathBuf, sync::Arc};
+use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
+
+use async_trait::async_trait;
 
 use super::{
-    RunContext, StateBackend, caches,
+    RunContext, SecretReferences, StateBackend, caches,
     cluster_selection::{GivenCluster, Live, given_name},
     health_rules,
 };
@@ -11,7 +13,7 @@ use crate::{
     config::{self, Config},
     engine::RuntimeRegistry,
     error::{ErrorKind, UserError},
-    model::file_source::Source,
+    model::{ClusterName, file_source::Source},
     runtime::{
         RunNotes,
         kubernetes::{
@@ -20,6 +22,8 @@ use crate::{
         },
         terraform::{AllowedProvider, StateEncryption, Terraform, TerraformOptions},
     },
+    secret_stores::ClusterSecrets,
+    secrets::{SecretResolver, SecretValue, Secrets},
     state::Sealer,
 };
 
@@ -39,21 +43,83 @@ pub(super) struct RuntimeSetup<'a> {
     pub wait: bool,
 }
 
+/// The runtimes of a run, and the secret references that they resolve.
+pub(super) struct Infrastructure {
+    pub runtimes: RuntimeRegistry,
+    pub references: Arc<SecretReferences>,
+}
+
 /// Clusters and Terraform; connected on demand. None with [`Live::Never`].
 ///
 /// # Errors
 /// An invalid setting.
-pub(super) async fn runtimes(
-    run: &RunContext,
-    setup: &RuntimeSetup<'_>,
-) -> Result<RuntimeRegistry, UserError> {
-    if setup.live == Live::Never {
-        return Ok(RuntimeRegistry::new());
+pub(super) async fn open(run: &RunContext, setup: &RuntimeSetup<'_>) -> Result<Infrastructure, UserError> {
+    let mut parts = None;
+    if setup.live != Live::Never {
+        parts = Some(parts_of(run, setup).await?);
     }
-    let (kubernetes, terraform) = parts(run, setup).await?;
-    Ok(RuntimeRegistry::new()
-        .with(Arc::new(kubernetes))
-        .with(Arc::new(terraform)))
+    let secrets = setup.memory.map_or(&run.secrets, |memory| &memory.secrets);
+    let reader = match &parts {
+        // A connection of its own: the runtime itself asks for references.
+        Some(parts) if setup.config.secrets.reads_clusters() => {
+            Some(Arc::new(parts.another_kubernetes().await))
+        }
+        _ => None,
+    };
+    let references = SecretReferences::new(run, &setup.config.secrets, secrets.clone(), |cluster| {
+        Arc::new(ClusterReader {
+            kubernetes: reader.clone(),
+            cluster: cluster.cloned(),
+        })
+    });
+    let references = Arc::new(references);
+    let mut runtimes = RuntimeRegistry::new();
+    if let Some(parts) = parts {
+        let resolver = Arc::clone(&references) as Arc<dyn SecretResolver>;
+        runtimes = runtimes
+            .with(Arc::new(parts.kubernetes.with_references(resolver)))
+            .with(Arc::new(parts.terraform));
+    }
+    Ok(Infrastructure { runtimes, references })
+}
+
+/// Reads Secrets of a configured cluster.
+struct ClusterReader {
+    /// `None` if no cluster is queried in this run.
+    kubernetes: Option<Arc<Kubernetes>>,
+    cluster: Option<ClusterName>,
+}
+
+#[async_trait]
+impl ClusterSecrets for ClusterReader {
+    async fn secret(
+        &self,
+        namespace: &str,
+        name: &str,
+    ) -> Result<Option<BTreeMap<String, SecretValue>>, UserError> {
+        let kubernetes = self.kubernetes.as_ref().ok_or_else(|| {
+            UserError::new(ErrorKind::Config, "no cluster is queried in this run")
+                .hint("run it without `--live never`")
+        })?;
+        kubernetes
+            .secret_data(self.cluster.as_ref(), namespace, name)
+            .await
+    }
+}
+
+/// The runtimes, and how to connect to the clusters once more.
+struct Parts {
+    kubernetes: Kubernetes,
+    terraform: Terraform,
+    clusters: Vec<ClusterAccess>,
+    options: Options,
+    secrets: Secrets,
+}
+
+impl Parts {
+    async fn another_kubernetes(&self) -> Kubernetes {
+        Kubernetes::connect(self.clusters.clone(), self.options.clone(), self.secrets.clone()).await
+    }
 }
 
 /// Clusters and Terraform, separately.
@@ -64,6 +130,11 @@ pub(super) async fn parts(
     run: &RunContext,
     setup: &RuntimeSetup<'_>,
 ) -> Result<(Kubernetes, Terraform), UserError> {
+    let parts = parts_of(run, setup).await?;
+    Ok((parts.kubernetes, parts.terraform))
+}
+
+async fn parts_of(run: &RunContext, setup: &RuntimeSetup<'_>) -> Result<Parts, UserError> {
     let RuntimeSetup {
         config,
         given,
@@ -119,7 +190,7 @@ pub(super) async fn parts(
         },
         ..configured_options(config)
     };
-    let kubernetes = Kubernetes::connect(clusters, options, secrets.clone()).await;
+    let kubernetes = Kubernetes::connect(clusters.clone(), options.clone(), secrets.clone()).await;
     let mut terraform = TerraformOptions::new(secrets.clone());
     terraform.checkout = checkout.clone();
     terraform.binary = config
@@ -156,7 +227,13 @@ pub(super) async fn parts(
             hashes: provider.hashes.clone(),
         })
         .collect();
-    Ok((kubernetes, Terraform::new(terraform)))
+    Ok(Parts {
+        kubernetes,
+        terraform: Terraform::new(terraform),
+        clusters,
+        options,
+        secrets: secrets.clone(),
+    })
 }
 
 /// Encrypts Terraform's part of the state with the key of the state.

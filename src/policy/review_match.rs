@@ -23,6 +23,8 @@ pub struct ReviewedUnits {
     last_writes: LastWrites,
     /// True if reviewers only saw a comparison of Specs, which is not enough here.
     needs_more_than_specs: bool,
+    /// True if a newer version of a reviewed secret is written as well (`secrets.rotation: follow`).
+    follows_rotation: bool,
 }
 
 /// Why a unit is not accepted.
@@ -97,6 +99,13 @@ impl ReviewedUnits {
         self
     }
 
+    /// Accepts a version of a secret that moved since the review.
+    #[must_use]
+    pub fn following_rotation(mut self, follows: bool) -> Self {
+        self.follows_rotation = follows;
+        self
+    }
+
     fn add(&mut self, unit: ReviewUnit) {
         let place = (unit.resource.clone(), unit.path.clone());
         self.by_path.entry(place).or_default().push(unit);
@@ -134,9 +143,14 @@ impl ReviewedUnits {
         }
         let place = (unit.resource.clone(), unit.path.clone());
         let seen = self.by_path.get(&place).map(Vec::as_slice).unwrap_or_default();
-        let same = |reviewed: &&ReviewUnit| reviewed.digest() == unit.digest() || admits(reviewed, unit);
+        let same = |reviewed: &&ReviewUnit| {
+            reviewed.digest() == unit.digest() || admits(reviewed, unit, self.follows_rotation)
+        };
         let reviewed: Vec<_> = seen.iter().filter(same).collect();
         let restores = restores_our_write(unit, plan);
+        if reviewed.is_empty() && self.follows_rotation && only_rotates(unit, plan) {
+            return None;
+        }
         if reviewed.is_empty() {
             return match (restores, drift) {
                 (true, DriftPolicy::Restore) => None,
@@ -175,34 +189,51 @@ impl ReviewedUnits {
 
 /// Returns true if a reviewed unit covers this unit. A value reviewed as *known after apply* covers any
 /// value, but no action more severe than the reviewed one.
-fn admits(reviewed: &ReviewUnit, unit: &ReviewUnit) -> bool {
+fn admits(reviewed: &ReviewUnit, unit: &ReviewUnit, any_version: bool) -> bool {
     let turned_out = (reviewed.action, unit.action) == (Action::Unknown, Action::Update);
     let actions_meet = reviewed.action == unit.action || turned_out;
     match (&reviewed.to, &unit.to) {
         (Some(expected), Some(actual)) => {
-            actions_meet && reviewed.stack == unit.stack && fits(expected, actual)
+            actions_meet && reviewed.stack == unit.stack && fits(expected, actual, any_version)
         }
         _ => false,
     }
 }
 
-/// Returns true if a value matches the reviewed one, with anything in the places that were unknown then.
-fn fits(expected: &Value, actual: &Value) -> bool {
+/// Returns true if a value matches the reviewed one, with anything in the places that were unknown then. The
+/// version of a secret that the review could not read was unknown too.
+fn fits(expected: &Value, actual: &Value, any_version: bool) -> bool {
     if masked_value::is_unknown(expected) {
         return true;
+    }
+    if let (Some(reviewed), Some(now)) = (
+        masked_value::as_reference(expected),
+        masked_value::as_reference(actual),
+    ) {
+        let same_version = any_version || reviewed.version.is_none() || reviewed.version == now.version;
+        return same_version && (reviewed.reference, reviewed.text) == (now.reference, now.text);
     }
     match (expected, actual) {
         (Value::Object(expected), Value::Object(actual)) => {
             expected.len() == actual.len()
-                && expected
-                    .iter()
-                    .all(|(key, value)| actual.get(key).is_some_and(|other| fits(value, other)))
+                && expected.iter().all(|(key, value)| {
+                    actual
+                        .get(key)
+                        .is_some_and(|other| fits(value, other, any_version))
+                })
         }
         (Value::Array(expected), Value::Array(actual)) => {
-            expected.len() == actual.len() && expected.iter().zip(actual).all(|(a, b)| fits(a, b))
+            expected.len() == actual.len()
+                && expected.iter().zip(actual).all(|(a, b)| fits(a, b, any_version))
         }
         (expected, actual) => expected == actual,
     }
+}
+
+/// Returns true if the unit only writes another version of a secret that is already there.
+fn only_rotates(unit: &ReviewUnit, plan: &ResourcePlan) -> bool {
+    let mut changes = plan.changes.iter().filter(|change| change.path == unit.path);
+    plan.action == Action::Update && changes.any(|change| change.origin == ChangeOrigin::Rotation)
 }
 
 /// Returns true if the unit restores our last write: its change comes from an edit by others, not from the
@@ -484,5 +515,53 @@ mod tests {
         );
         let agreed = ReviewedUnits::default().with_agreed(&drifted);
         assert!(agreed.objections(&drifted, DriftPolicy::Stop).is_empty());
+    }
+
+    #[test]
+    fn a_version_that_moved_is_written_unless_rotation_stops() {
+        let secret = |version: Option<&str>| {
+            masked_value::reference(masked_value::ReferenceMark {
+                reference: "db:pay#/password",
+                version,
+                text: None,
+            })
+        };
+        let planned = |version: &str, origin: ChangeOrigin| {
+            let from = json!({"$secret": "old"});
+            plan(
+                Action::Update,
+                vec![change("/data/p", from, secret(Some(version)), origin)],
+            )
+        };
+        let seen = |version: Option<&str>| {
+            let from = json!({"$secret": "old"});
+            let shown = plan(
+                Action::Update,
+                vec![change("/data/p", from, secret(version), ChangeOrigin::Change)],
+            );
+            let mut reviewed = ReviewedUnits::default();
+            stack_units(&shown)
+                .into_iter()
+                .for_each(|unit| reviewed.add(unit));
+            reviewed
+        };
+        let objections = |reviewed: ReviewedUnits, follows: bool, plan: &StackPlan| {
+            let reviewed = reviewed.following_rotation(follows);
+            reviewed.objections(plan, DriftPolicy::Restore).len()
+        };
+        let newer = planned("8", ChangeOrigin::Change);
+        assert_eq!(objections(seen(Some("7")), true, &newer), 0);
+        assert_eq!(objections(seen(Some("7")), false, &newer), 1);
+        assert_eq!(objections(seen(Some("8")), false, &newer), 0);
+        // The preview could not read the version.
+        assert_eq!(objections(seen(None), false, &newer), 0);
+        // Another reference is another value.
+        let mut other = newer.clone();
+        other.resources[0].changes[0].to =
+            Some(json!({"$secret": {"ref": "db:root#/password", "version": "7"}}));
+        assert_eq!(objections(seen(Some("7")), true, &other), 1);
+        let rotated = planned("8", ChangeOrigin::Rotation);
+        assert_eq!(objections(ReviewedUnits::default(), true, &rotated), 0);
+        assert_eq!(objections(ReviewedUnits::default(), false, &rotated), 1);
     }
 }

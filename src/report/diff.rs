@@ -46,7 +46,10 @@ pub fn drift(plan: &ResourcePlan, context: DiffContext) -> Vec<String> {
 
 /// Returns true if the difference existed before this change.
 pub fn is_drift(change: &FieldChange) -> bool {
-    matches!(change.origin, ChangeOrigin::Drift | ChangeOrigin::Manager(_))
+    matches!(
+        change.origin,
+        ChangeOrigin::Drift | ChangeOrigin::Manager(_) | ChangeOrigin::Rotation
+    )
 }
 
 /// Returns true if the difference belongs to this change. Values that the server fills in are neither own
@@ -54,7 +57,7 @@ pub fn is_drift(change: &FieldChange) -> bool {
 pub fn is_own(plan: &ResourcePlan, change: &FieldChange) -> bool {
     match change.origin {
         ChangeOrigin::Change => true,
-        ChangeOrigin::Drift | ChangeOrigin::Manager(_) => false,
+        ChangeOrigin::Drift | ChangeOrigin::Manager(_) | ChangeOrigin::Rotation => false,
         // A created resource is shown as the server would create it.
         ChangeOrigin::Default | ChangeOrigin::Admission => {
             let becomes_unknown = change.to.as_ref().is_some_and(masked_value::holds_unknown);

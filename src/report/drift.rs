@@ -162,7 +162,10 @@ fn to_live(resource: &ResourcePlan) -> ResourcePlan {
         path: change.path.clone(),
         from: change.to.clone(),
         to: change.from.clone(),
-        origin: ChangeOrigin::Drift,
+        origin: match change.origin {
+            ChangeOrigin::Rotation => ChangeOrigin::Rotation,
+            _ => ChangeOrigin::Drift,
+        },
     };
     let is_server_side =
         |change: &&FieldChange| matches!(change.origin, ChangeOrigin::Default | ChangeOrigin::Admission);

@@ -62,7 +62,7 @@ fn push_item(item: &Value, indent: usize, out: &mut Vec<String>) {
 }
 
 pub fn is_mark(value: &Value) -> bool {
-    masked_value::is_unknown(value) || masked_value::as_secret(value).is_some()
+    masked_value::is_unknown(value) || masked_value::is_secret(value)
 }
 
 /// A value in one line: a marker in words, a string in quotes wherever it is ambiguous.
@@ -75,6 +75,14 @@ pub fn scalar(value: &Value) -> String {
             "(secret {})",
             escape::line(&hash.chars().take(8).collect::<String>())
         );
+    }
+    if let Some(mark) = masked_value::as_reference(value) {
+        let version = mark.version.map(|version| format!(", version {version}"));
+        let around = mark
+            .text
+            .map(|hash| format!(", in a text {}", &hash[..hash.len().min(8)]));
+        let more: String = version.into_iter().chain(around).collect();
+        return escape::line(&format!("(secret {}{more})", mark.reference));
     }
     match value {
         Value::String(text) => string(text),

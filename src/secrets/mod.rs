@@ -3,18 +3,30 @@
 //! There is one [`Secrets`] registry per run. *Learned* values (a token, a resolved reference, the data of a
 //! Kubernetes Secret) are masked wherever they occur in text. *Places* that are secret by shape, schema or
 //! name are replaced by a keyed short hash, so that a reviewer sees only whether they changed.
+//!
+//! A [`SecretReference`] names a secret of a store. Its value is a [`SecretValue`], which a [`SecretResolver`]
+//! gives just before it is written.
 
 mod encodings;
 mod environment;
+mod reference;
+mod reference_mark;
 mod registry;
+mod resolver;
 mod secret_names;
 mod secret_paths;
+mod texts;
 mod token_patterns;
+mod value;
 
 pub use environment::{is_passed, learn_environment};
+pub use reference::{MalformedReference, SecretReference, SecretTemplate, StoreWord, TemplatePart};
 pub use registry::{HashKey, Secrets};
+pub use resolver::{RotatedVersion, SecretResolver};
 pub use secret_names::is_secret_name;
 pub use secret_paths::{
     is_last_applied, mask_object, mask_provider, mask_resource, mask_terraform, named_texts, secret_texts,
 };
+pub use texts::{TextPlace, decode_base64, encode_base64, may_refer, rewrite_texts, zeroize_texts};
 pub use token_patterns::without_secrets;
+pub use value::SecretValue;

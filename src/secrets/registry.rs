@@ -145,7 +145,7 @@ impl Secrets {
 
     /// The marker of a secret value. The value is learned as well.
     pub fn mark(&self, secret: &Value) -> Value {
-        if masked_value::as_secret(secret).is_some() || masked_value::is_unknown(secret) {
+        if masked_value::is_secret(secret) || masked_value::is_unknown(secret) {
             return secret.clone();
         }
         self.learn_texts(secret);
@@ -216,7 +216,7 @@ impl Secrets {
                 }
             }
             Value::Array(items) => items.iter().map(|item| self.mask_value(item)).collect(),
-            Value::Object(_) if masked_value::as_secret(value).is_some() => value.clone(),
+            Value::Object(_) if masked_value::is_secret(value) => value.clone(),
             Value::Object(map) => Value::Object(
                 map.iter()
                     .map(|(key, value)| (key.clone(), self.mask_value(value)))

@@ -8,6 +8,7 @@ use serde_json::{Map, Value};
 
 use super::{
     Secrets, encodings,
+    reference_mark::reference_mark,
     registry::is_made_of_words,
     secret_names::{self, Says},
     token_patterns,
@@ -188,7 +189,7 @@ fn leaves(value: &Value, seen: &mut dyn FnMut(&str)) {
 
 /// The key, if everything below it in this map is secret by shape. A reference to a Secret (`{kind: Secret,
 /// name: a}`) has no data.
-fn place_of<'a>(map: &Map<String, Value>, key: &'a str) -> Option<&'a str> {
+pub(super) fn place_of<'a>(map: &Map<String, Value>, key: &'a str) -> Option<&'a str> {
     let is = |name: &str, text: &str| map.get(name).and_then(Value::as_str) == Some(text);
     let secret = match key {
         "stringData" => true,
@@ -219,7 +220,10 @@ impl<'a> Marker<'a> {
     fn map<'m>(&self, map: &'m Map<String, Value>) -> Cow<'m, Map<String, Value>> {
         // A marker has no members.
         let is_mark = map.len() == 1
-            && (map.get("$secret").is_some_and(Value::is_string) || map.contains_key("$unknown"));
+            && (map.contains_key("$unknown")
+                || map
+                    .get("$secret")
+                    .is_some_and(|mark| mark.is_string() || mark.get("ref").is_some()));
         if is_mark {
             return Cow::Borrowed(map);
         }
@@ -285,9 +289,14 @@ impl<'a> Marker<'a> {
             }
             Value::Array(items) => items.iter().map(|item| self.place(key, item)).collect(),
             Value::String(text) if key == "data" => match decode(text) {
-                Some(clear) => self.secrets.mark(&Value::String(clear)),
-                None => self.secrets.mark(value),
+                Some(clear) => self
+                    .reference(&clear)
+                    .unwrap_or_else(|| self.secrets.mark(&Value::String(clear))),
+                None => reference_mark(self.secrets, text).unwrap_or_else(|| self.secrets.mark(value)),
             },
+            Value::String(text) => {
+                reference_mark(self.secrets, text).unwrap_or_else(|| self.secrets.mark(value))
+            }
             Value::Null => Value::Null,
             other => self.secrets.mark(other),
         }
@@ -409,7 +418,7 @@ fn collect_differences(clear: &Value, masked: &Value, found: &mut Vec<String>) {
 }
 
 fn is_mark(value: &Value) -> bool {
-    masked_value::is_unknown(value) || masked_value::as_secret(value).is_some()
+    masked_value::is_unknown(value) || masked_value::is_secret(value)
 }
 
 /// Returns true if a text is a valid name of a Kubernetes object.

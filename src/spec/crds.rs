@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use super::{SpecError, parse, reserved_markers, secret_refs};
+use super::{SpecError, parse, reserved_markers};
 use crate::{
     model::{RepoPath, spec::Spec},
     yaml,
@@ -59,7 +59,6 @@ pub fn append_crds<B: AsRef<[u8]>>(spec: &mut Spec, files: &[(RepoPath, B)]) -> 
             parse::add(resource, place, spec, &mut places)?;
         }
     }
-    secret_refs::refuse(spec)?;
     reserved_markers::refuse(spec)
 }
 

@@ -34,14 +34,6 @@ pub enum SpecError {
         earlier: String,
         id: ResourceId,
     },
-    /// A reference into a secret store, which is not supported.
-    #[error("{path}: `{reference}` is a reference to a secret, and no provider resolves it")]
-    Secret {
-        /// The path of the reference.
-        path: String,
-        /// The reference itself, which is not secret.
-        reference: String,
-    },
     /// A value that has the form of a reserved marker.
     #[error("{path}: `{mark}` is how Konverge marks a value that it does not show; no Spec may hold that")]
     Mark {
@@ -75,11 +67,6 @@ impl From<SpecError> for UserError {
             }
             SpecError::Mark { .. } => failure
                 .hint("give the value itself, or give that mapping another key beside it: reviewers must see what is applied"),
-            SpecError::Secret { .. } => UserError {
-                kind: ErrorKind::Secret,
-                ..failure
-            }
-            .hint("keep the value in a Secret that the cluster's own operator fills, and refer to that by name"),
         }
     }
 }

@@ -8,7 +8,6 @@ mod parse;
 mod reserved_markers;
 pub mod resolve;
 pub mod schema;
-mod secret_refs;
 
 pub use crds::{append_crds, is_crd_file};
 pub use error::SpecError;

@@ -9,7 +9,7 @@ use std::collections::HashMap;
 
 use serde_json::{Map, Value};
 
-use super::{SpecError, reserved_markers, secret_refs};
+use super::{SpecError, reserved_markers};
 use crate::{
     model::{
         ResourceId,
@@ -27,7 +27,7 @@ const SPEC_KEYS: [&str; 3] = ["resources", "secretStore", "context"];
 /// Parses the documents of a compilation.
 ///
 /// # Errors
-/// The path and what is wrong there; two resources with the same id; a reference to a secret.
+/// The path and what is wrong there; two resources with the same id.
 pub fn read(documents: &[Value]) -> Result<Spec, SpecError> {
     let mut spec = Spec::default();
     let mut places = HashMap::new();
@@ -40,7 +40,6 @@ pub fn read(documents: &[Value]) -> Result<Spec, SpecError> {
         };
         read_document(document, &path, &mut spec, &mut places)?;
     }
-    secret_refs::refuse(&spec)?;
     reserved_markers::refuse(&spec)?;
     Ok(spec)
 }

@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 
 use super::SpecError;
 use crate::model::{
-    masked_value::{as_secret, is_unknown},
+    masked_value::{is_secret, is_unknown},
     spec::Spec,
 };
 
@@ -33,7 +33,7 @@ fn is_mark(map: &Map<String, Value>) -> bool {
         return false;
     }
     let value = Value::Object(map.clone());
-    is_unknown(&value) || as_secret(&value).is_some()
+    is_unknown(&value) || is_secret(&value)
 }
 
 fn in_map(map: &Map<String, Value>, path: &str) -> Option<(String, String)> {

@@ -49,6 +49,15 @@ async fn apply_stack(
     planning.run.check_interrupted()?;
     let wanted = planning.spec(target).await?;
     let input_digest = planning.input_digest(target)?;
+    // A secret that cannot be read stops the stack before anything of it is touched.
+    let _held = tokio::select! {
+        biased;
+        () = planning.run.cancel.cancelled() => {
+            planning.run.check_interrupted()?;
+            None
+        }
+        held = planning.references.hold(target, &wanted) => Some(held?),
+    };
     planning.run.begin_writes()?;
     let memory = planning.memory.as_ref().ok_or_else(|| {
         UserError::new(ErrorKind::Config, "there is no store to keep the state in")

@@ -14,7 +14,9 @@ use crate::{
         StateBackend, Target,
         cluster_selection::{GivenCluster, Live},
         compiler::Compiler,
-        health_rules, open, runtime_factory, state_backend,
+        health_rules, open,
+        runtime_factory::{self, Infrastructure},
+        state_backend,
     },
     policy::CodeOwners,
 };
@@ -212,8 +214,10 @@ impl Job {
             memory: memory.as_ref(),
             wait: true,
         };
+        let Infrastructure { runtimes, references } = runtime_factory::open(&self.run, &setup).await?;
         Ok(Planner {
-            runtimes: runtime_factory::runtimes(&self.run, &setup).await?,
+            runtimes,
+            references,
             wanted: SpecSource::Compiled {
                 compiler: Box::new(compiler),
                 head: Box::new(head),
@@ -290,6 +294,8 @@ fn without_power(config: &Config) -> Config {
     let config_without = Config {
         version: config.version,
         kcl: config.kcl.clone(),
+        // Without a live infrastructure only the names of the stores are used.
+        secrets: config.secrets.clone(),
         ..Config::default()
     };
     config_without.with_layout_of(config)

@@ -16,7 +16,7 @@ use super::{
     reviewers::Reviewers,
 };
 use crate::{
-    config::DriftPolicy,
+    config::{DriftPolicy, Rotation},
     error::{ErrorKind, UserError},
     github::Permission,
     model::{
@@ -84,6 +84,11 @@ impl PolicyCheck {
             restoring: false,
             agreeing: DispatchApprovers::Environment,
         }
+    }
+
+    /// Returns true if a version of a secret that moved since the review is written as well.
+    pub fn follows_rotation(&self) -> bool {
+        self.own.config.secrets.rotation != Rotation::Stop
     }
 
     /// Sets the authors of pull requests: their approval of their own does not count.

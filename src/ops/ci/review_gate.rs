@@ -130,7 +130,8 @@ impl Approver for ReviewGate {
             true => ReviewedUnits::from_unrecorded(&plan.id, records.iter().copied()),
             false => ReviewedUnits::from_records(&plan.id, records.iter().copied()),
         }
-        .on(past.last_writes.clone());
+        .on(past.last_writes.clone())
+        .following_rotation(self.guardrails.follows_rotation());
         let agreed = self.approvals.contains(&plan.digest).then_some(Agreed {
             since: past.commit.as_ref(),
         });

@@ -18,7 +18,9 @@ use crate::{
         apply::{self, ApplyOptions, AutoApprove},
         cluster_selection::{GivenCluster, Live},
         compiler::Compiler,
-        redact, runtime_factory, state_backend,
+        redact,
+        runtime_factory::{self, Infrastructure},
+        state_backend,
     },
 };
 
@@ -83,9 +85,11 @@ pub async fn rollback(
         memory: Some(&memory),
         wait: true,
     };
+    let Infrastructure { runtimes, references } = runtime_factory::open(run, &setup).await?;
     let planning = Planner {
         run: run.clone(),
-        runtimes: runtime_factory::runtimes(run, &setup).await?,
+        runtimes,
+        references,
         wanted: SpecSource::Compiled {
             compiler: Box::new(Compiler::new(run, &config).for_earlier()),
             head: Box::new(head),

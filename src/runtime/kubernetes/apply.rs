@@ -13,7 +13,7 @@ use super::{
     dry_run,
     error::ApiError,
     error_classify, fetch, field_takeover,
-    object_record::{self, PreparedWrite},
+    object_record::{self, ObjectRecord, PreparedWrite},
     object_ref,
     plan::record,
     plan_item::PlanItem,
@@ -25,7 +25,7 @@ use crate::{
     model::{StackId, plan::Action},
     retry::{self, RetryDecision},
     runtime::{AppliedResource, ApplySink, Item, PlannedResource, StackScope},
-    secrets::secret_texts,
+    secrets::{secret_texts, zeroize_texts},
 };
 
 /// How many times a kind is looked up that was defined a moment ago.
@@ -92,6 +92,8 @@ async fn carry_out(
     if let Some(body) = &prepared.body {
         readiness::prepare(runtime, &subject, &of, body).await;
     }
+    // Before anything is deleted: without a value everything stays unchanged.
+    let filled = FilledBody::new(runtime, scope, prepared).await?;
     match planned.public.action {
         Action::Unchanged | Action::Forget => {
             return still_to_become_ready(runtime, &subject, &of, planned, sink).await;
@@ -131,7 +133,7 @@ async fn carry_out(
     sink.fence().await?;
     // Nothing may fail between the write and its record.
     let guard = cluster.guard(&of, subject.name.namespace()).await?;
-    let body = prepared.body.as_ref().and_then(Value::as_object);
+    let body = filled.body().and_then(Value::as_object);
     let (Some(desired), Some(body)) = (&planned.item.desired, body) else {
         return Err(UserError::new(
             ErrorKind::Internal,
@@ -154,6 +156,10 @@ async fn carry_out(
         Some(&live),
         Some(&guard),
     );
+    if let Some(references) = &prepared.references {
+        ObjectRecord::update(&mut recorded, |record| record.references = references.written());
+    }
+    drop(filled);
     let live = if runtime.options.wait && !readiness::is_settled(runtime, &of, &live).await {
         let unready = object_record::mark_unready(recorded.clone(), true);
         sink.record_written(&planned.item.id, unready).await?;
@@ -171,6 +177,50 @@ async fn carry_out(
         sensitive: secret_texts(&live),
         live: Some(live),
     })
+}
+
+/// The object that is written, with the values of its references. They are overwritten when it is dropped.
+struct FilledBody<'a> {
+    prepared: &'a PreparedWrite,
+    /// The object with values, and their paths.
+    filled: Option<(Value, Vec<&'a str>)>,
+}
+
+impl<'a> FilledBody<'a> {
+    async fn new(
+        runtime: &Kubernetes,
+        scope: &StackScope,
+        prepared: &'a PreparedWrite,
+    ) -> Result<Self, UserError> {
+        let mut whole = Self {
+            prepared,
+            filled: None,
+        };
+        let parts = (
+            &prepared.references,
+            &prepared.body,
+            runtime.references.as_deref(),
+        );
+        if let (Some(references), Some(body), Some(resolver)) = parts {
+            let mut body = body.clone();
+            let paths = references.fill_in(resolver, &scope.stack, &mut body).await?;
+            whole.filled = Some((body, paths));
+        }
+        Ok(whole)
+    }
+
+    fn body(&self) -> Option<&Value> {
+        let filled = self.filled.as_ref().map(|(body, _)| body);
+        filled.or(self.prepared.body.as_ref())
+    }
+}
+
+impl Drop for FilledBody<'_> {
+    fn drop(&mut self) {
+        if let Some((body, paths)) = &mut self.filled {
+            zeroize_texts(body, paths.iter().copied());
+        }
+    }
 }
 
 /// Waits for an object that an earlier run wrote; nothing is written.

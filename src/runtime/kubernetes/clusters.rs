@@ -2,12 +2,14 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use super::{cluster::Cluster, connect::ClusterAccess, options::Options};
+use serde_json::Value;
+
+use super::{client::ApiRequest, cluster::Cluster, connect::ClusterAccess, options::Options};
 use crate::{
     error::{ErrorKind, UserError},
     interrupt::Interrupt,
     model::ClusterName,
-    secrets::Secrets,
+    secrets::{SecretResolver, SecretValue, Secrets, decode_base64},
 };
 
 /// One or more clusters.
@@ -16,6 +18,8 @@ pub struct Kubernetes {
     clusters: BTreeMap<ClusterName, Result<Arc<Cluster>, UserError>>,
     pub(super) options: Options,
     pub(super) secrets: Secrets,
+    /// Answers about the references to secrets in objects.
+    pub(super) references: Option<Arc<dyn SecretResolver>>,
 }
 
 impl Kubernetes {
@@ -32,7 +36,41 @@ impl Kubernetes {
             clusters: connected,
             options,
             secrets,
+            references: None,
         }
+    }
+
+    /// Resolves references to secrets with this.
+    #[must_use]
+    pub fn with_references(mut self, resolver: Arc<dyn SecretResolver>) -> Self {
+        self.references = Some(resolver);
+        self
+    }
+
+    /// The decoded `data` of a Secret; `None` if there is none.
+    ///
+    /// # Errors
+    /// The cluster cannot be reached, or denies it.
+    pub async fn secret_data(
+        &self,
+        cluster: Option<&ClusterName>,
+        namespace: &str,
+        name: &str,
+    ) -> Result<Option<BTreeMap<String, SecretValue>>, UserError> {
+        let cluster = self.cluster(cluster)?;
+        let path = format!("/api/v1/namespaces/{namespace}/secrets/{name}");
+        let secret = match cluster.api.call(&ApiRequest::get(path)).await {
+            Ok(answer) => answer.value,
+            Err(error) if error.is_code(404) => return Ok(None),
+            Err(error) => {
+                return Err(cluster.failure(&error, &format!("reading Secret `{namespace}/{name}`")));
+            }
+        };
+        let data = secret.get("data").and_then(Value::as_object);
+        let fields = data.into_iter().flatten().filter_map(|(key, value)| {
+            Some((key.clone(), SecretValue::new(decode_base64(value.as_str()?)?)))
+        });
+        Ok(Some(fields.collect()))
     }
 
     /// The number of requests sent to all clusters so far, including retries.

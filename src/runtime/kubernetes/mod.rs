@@ -48,6 +48,7 @@ mod related_fetch;
 mod rollout_impact;
 mod runtime;
 mod same_cluster;
+mod secret_references;
 mod volume_expansion;
 mod watches;
 

@@ -1,9 +1,16 @@
 //! What the state keeps of a Kubernetes object besides its attributes: by this an object is recognised later.
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 
-use super::{noop_detection::AppliedEcho, precondition::Precondition, volume_expansion::Expansion};
+use super::{
+    noop_detection::AppliedEcho,
+    precondition::Precondition,
+    secret_references::{PlannedReferences, WrittenReferences},
+    volume_expansion::Expansion,
+};
 use crate::model::state::Recorded;
 
 /// The Kubernetes part of a record.
@@ -16,6 +23,9 @@ pub(super) struct ObjectRecord {
     /// Proves that applying the same again would change nothing.
     #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "echo_or_none")]
     pub echo: Option<AppliedEcho>,
+    /// The references to secrets that were written, by path.
+    #[serde(skip_serializing_if = "WrittenReferences::is_empty")]
+    pub references: WrittenReferences,
     /// The object is a Job that completed.
     #[serde(skip_serializing_if = "is_false")]
     pub completed: bool,
@@ -67,6 +77,8 @@ pub(super) struct PreparedWrite {
     pub expansion: Option<Expansion>,
     /// The UID of an object that is being deleted: the write waits until it is gone.
     pub ending: Option<String>,
+    /// The references to secrets whose values are written.
+    pub references: Option<Arc<PlannedReferences>>,
 }
 
 fn is_false(value: &bool) -> bool {

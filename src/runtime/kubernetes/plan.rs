@@ -3,6 +3,7 @@
 mod object_planner;
 mod planner;
 mod prefilter;
+mod stand_ins;
 mod task;
 
 pub(super) use object_planner::record;
@@ -17,6 +18,7 @@ use serde_json::{Map, Value};
 
 use self::{
     object_planner::{Named, ObjectPlanner, ServerRefusal},
+    stand_ins::stand_in,
     task::{PlanTask, Proof},
 };
 use super::{
@@ -86,7 +88,11 @@ pub(super) async fn plan(
         refusals: Vec::new(),
     };
     let (mut defining, mut others) = (Vec::new(), Vec::with_capacity(items.len()));
-    for (place, ((item, subject), raw)) in items.into_iter().zip(subjects).zip(found).enumerate() {
+    for (place, ((mut item, subject), raw)) in items.into_iter().zip(subjects).zip(found).enumerate() {
+        let subject = match subject {
+            Ok(subject) => stand_in(runtime, scope, &mut item, subject, raw.as_ref()).await,
+            failed => failed,
+        };
         match subject {
             Ok(subject) => {
                 let desired = item.desired.as_ref();

@@ -11,6 +11,7 @@ use super::{
     error::ApiError,
     error_classify,
     object_ref::{self, ObjectRef},
+    secret_references::PlannedReferences,
 };
 use crate::{
     error::{ErrorKind, UserError},
@@ -27,6 +28,8 @@ pub(super) struct PlanItem {
     /// The version of its API group that does not answer, if the kind is unknown for that reason.
     pub silent: Option<String>,
     pub name: ObjectRef,
+    /// Its references to secrets, while it is planned.
+    pub references: Option<Arc<PlannedReferences>>,
 }
 
 impl PlanItem {
@@ -69,6 +72,7 @@ impl PlanItem {
             other,
             silent,
             name,
+            references: None,
         })
     }
 

@@ -103,8 +103,7 @@ pub(super) fn changed_paths(before: &Value, after: &Value) -> Vec<String> {
 type Visit<'v> = &'v mut dyn FnMut(String, Option<&Value>, Option<&Value>);
 
 fn compare(path: &str, before: Option<&Value>, after: Option<&Value>, visit: Visit<'_>) {
-    let plain =
-        |v: &Value| v.is_object() && !masked_value::is_unknown(v) && masked_value::as_secret(v).is_none();
+    let plain = |v: &Value| v.is_object() && !masked_value::is_unknown(v) && !masked_value::is_secret(v);
     match (before, after) {
         (None, None) => {}
         (Some(b), Some(a)) if b == a => {}

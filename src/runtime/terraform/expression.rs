@@ -51,7 +51,7 @@ impl Translator<'_> {
             unknown if masked_value::is_unknown(unknown) => {
                 Value::String(format!("${{jsondecode(terraform_data.{PLACEHOLDER}.id)}}"))
             }
-            secret if masked_value::as_secret(secret).is_some() => {
+            secret if masked_value::is_secret(secret) => {
                 return Err(TerraformError::MaskedValue { id: self.id.clone() });
             }
             Value::String(text) => Value::String(self.text(text)?),

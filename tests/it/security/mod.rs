@@ -6,3 +6,5 @@ pub mod injection;
 pub mod masking;
 pub mod sandbox;
 pub mod secret_paths;
+pub mod secret_references;
+pub mod vault;

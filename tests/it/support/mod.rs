@@ -47,6 +47,7 @@ pub mod terraform;
 pub mod timeline;
 pub mod tiny;
 pub mod told;
+pub mod vault;
 
 use std::path::PathBuf;
 

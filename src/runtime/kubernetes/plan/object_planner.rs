@@ -30,6 +30,7 @@ use crate::{
             object_record::{ObjectRecord, PreparedWrite, is_unready},
             object_ref,
             plan_item::PlanItem,
+            secret_references::PlannedReferences,
         },
     },
     secrets::{mask_object, secret_texts},
@@ -112,6 +113,23 @@ pub(super) fn unchanged(recorded: Option<Recorded>) -> DraftPlan {
     draft
 }
 
+impl DraftPlan {
+    /// Turns the plan of stand-ins into that of references to secrets.
+    fn refer(&mut self, item: &mut Item, references: &Arc<PlannedReferences>) {
+        if item.desired.is_some() {
+            item.desired = Some(references.original().clone());
+        }
+        self.notes.extend(references.explain(&mut self.changes));
+        if let Some(recorded) = &mut self.recorded {
+            ObjectRecord::update(recorded, |record| record.references = references.written());
+        }
+        if let Some(expected) = &mut self.expected {
+            references.hide_stand_ins(expected);
+        }
+        self.write.references = Some(Arc::clone(references));
+    }
+}
+
 impl ObjectPlanner<'_> {
     /// Accepts a plan that the server refuses until an earlier resource is applied.
     pub(super) fn not_validated_yet(
@@ -144,7 +162,10 @@ impl ObjectPlanner<'_> {
         needs.iter().filter(is_about).cloned().collect()
     }
 
-    pub(super) fn finish(&self, item: Item, subject: &PlanItem, mut draft: DraftPlan) -> PlannedResource {
+    pub(super) fn finish(&self, mut item: Item, subject: &PlanItem, mut draft: DraftPlan) -> PlannedResource {
+        if let Some(references) = &subject.references {
+            draft.refer(&mut item, references);
+        }
         let stack = &self.scope.stack;
         let mut public = ResourcePlan::new(
             stack,

@@ -1,0 +1,341 @@
+//! `secrets:` in `konverge.yaml`: the stores that references may name, and which stack may read what.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::model::ClusterName;
+
+/// The secret stores. A Spec refers to a secret by `ref+STORE://PATH#/KEY` and never contains it. Only the
+/// default branch's file counts.
+#[derive(Debug, Clone, PartialEq, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+#[schemars(rename = "Secrets")]
+pub struct SecretsConfig {
+    /// The store that `ref://NAME/KEY` means.
+    pub default: Option<String>,
+    /// What an apply does if the version of a secret moved since it was written. Default: `follow`.
+    pub rotation: Rotation,
+    /// The stores by name.
+    pub stores: BTreeMap<String, SecretStoreConfig>,
+}
+
+/// What an apply does if the version of a secret moved since it was written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Rotation {
+    /// The new version is written, without a review of its own.
+    #[default]
+    Follow,
+    /// The new version is shown in previews and drift reports, and is not written.
+    Notify,
+    /// The new version is a change that needs a review.
+    Stop,
+}
+
+/// One secret store.
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "SecretStore")]
+pub struct SecretStoreConfig {
+    /// The kind of the store.
+    pub kind: SecretStoreKind,
+    /// `vault`: the address of the server, such as `https://vault.example.com`.
+    #[serde(default)]
+    pub address: Option<String>,
+    /// `vault`: the mount of the KV engine. Default: the first component of a path.
+    #[serde(default)]
+    pub mount: Option<String>,
+    /// `vault`: the version of the KV engine, 1 or 2. Default: 2.
+    #[serde(default)]
+    pub kv: Option<u32>,
+    /// `vault`: the namespace, for servers that have them.
+    #[serde(default)]
+    pub namespace: Option<String>,
+    /// `vault`: how the job logs in. Default: with the token in `VAULT_TOKEN`.
+    #[serde(default)]
+    pub auth: Option<SecretAuthConfig>,
+    /// `kubernetes`: the cluster, by its name under `clusters`. Default: the only one.
+    #[serde(default)]
+    #[schemars(with = "Option<String>")]
+    pub cluster: Option<ClusterName>,
+    /// Which stacks may read which paths. Nothing may be read without a rule.
+    #[serde(default)]
+    pub allow: Vec<SecretRule>,
+}
+
+/// How a job logs in to a secret store. Credentials come from its environment, never from this file.
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "SecretAuth")]
+pub struct SecretAuthConfig {
+    /// The method.
+    pub method: SecretAuthMethod,
+    /// The mount of the method in Vault. Default: its name.
+    #[serde(default)]
+    pub mount: Option<String>,
+    /// `jwt`: the role.
+    #[serde(default)]
+    pub role: Option<String>,
+    /// `jwt`: the role of previews and drift checks, which needs to read versions only. Default: `role`.
+    #[serde(default)]
+    pub preview_role: Option<String>,
+    /// `jwt`: the audience of GitHub's OIDC token. Default: GitHub's own.
+    #[serde(default)]
+    pub audience: Option<String>,
+}
+
+/// How a job logs in to Vault.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum SecretAuthMethod {
+    /// The OIDC token that GitHub gives the job.
+    Jwt,
+    /// `VAULT_ROLE_ID` and `VAULT_SECRET_ID`.
+    AppRole,
+    /// `VAULT_TOKEN`.
+    Token,
+}
+
+/// The kind of a secret store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum SecretStoreKind {
+    /// Environment variables of the job: `ref+env://NAME`.
+    Env,
+    /// Secrets of a cluster: `ref+k8s://NAMESPACE/NAME#/KEY`.
+    Kubernetes,
+    /// The KV engine of HashiCorp Vault or OpenBao: `ref+vault://MOUNT/PATH#/KEY`.
+    Vault,
+}
+
+impl SecretStoreKind {
+    /// The word in `kind:`.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Env => "env",
+            Self::Kubernetes => "kubernetes",
+            Self::Vault => "vault",
+        }
+    }
+
+    /// The kind that vals calls by this word after `ref+`.
+    pub fn from_word(word: &str) -> Option<Self> {
+        Some(match word {
+            "env" => Self::Env,
+            "k8s" | "kubernetes" => Self::Kubernetes,
+            "vault" | "openbao" => Self::Vault,
+            _ => return None,
+        })
+    }
+}
+
+/// Which stacks may read which paths of a store.
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SecretRule {
+    /// A glob for the folder or the identity of a stack, such as `payments/**`.
+    pub stacks: String,
+    /// A glob for the path in the store, such as `payments/*`.
+    pub paths: String,
+}
+
+impl SecretsConfig {
+    /// Returns true if a store reads the Secrets of a cluster.
+    pub fn reads_clusters(&self) -> bool {
+        self.stores
+            .values()
+            .any(|store| store.kind == SecretStoreKind::Kubernetes)
+    }
+
+    /// The first problem, with what to do about it.
+    pub(super) fn problem(&self, clusters: impl Fn(&ClusterName) -> bool) -> Option<(String, String)> {
+        if let Some(name) = self
+            .default
+            .as_ref()
+            .filter(|name| !self.stores.contains_key(*name))
+        {
+            return Some((
+                format!(
+                    "secrets.default: there is no store `{}` under secrets.stores",
+                    name.escape_debug()
+                ),
+                "define it there, or name one that is".to_owned(),
+            ));
+        }
+        self.stores
+            .iter()
+            .find_map(|(name, store)| store.problem(name, &clusters))
+    }
+}
+
+impl SecretStoreConfig {
+    /// What is wrong with the keys of a Vault: the key, why, and what to do.
+    fn vault_problem(&self) -> Option<(&'static str, String, &'static str)> {
+        let set = [
+            (".address", self.address.is_some()),
+            (".mount", self.mount.is_some()),
+            (".kv", self.kv.is_some()),
+            (".namespace", self.namespace.is_some()),
+            (".auth", self.auth.is_some()),
+        ];
+        if self.kind != SecretStoreKind::Vault {
+            let (key, _) = set.into_iter().find(|(_, is_set)| *is_set)?;
+            let why = format!("a store of kind `{}` has no such key", self.kind.word());
+            return Some((key, why, "take the key out"));
+        }
+        let Some(address) = &self.address else {
+            return Some((
+                "",
+                "a store of kind `vault` needs an `address`".to_owned(),
+                "write `address: https://vault.example.com`",
+            ));
+        };
+        let url = url::Url::parse(address).ok();
+        let is_safe = url.as_ref().is_some_and(|url| {
+            let is_loopback = match url.host() {
+                Some(url::Host::Ipv4(ip)) => ip.is_loopback(),
+                Some(url::Host::Ipv6(ip)) => ip.is_loopback(),
+                _ => false,
+            };
+            let is_bare = url.username().is_empty() && url.password().is_none() && url.query().is_none();
+            is_bare && (url.scheme() == "https" || (url.scheme() == "http" && is_loopback))
+        });
+        if !is_safe {
+            let why = "is not an https address without a user, a password and a query".to_owned();
+            return Some((
+                ".address",
+                why,
+                "a token is sent there; write `https://vault.example.com`",
+            ));
+        }
+        if !matches!(self.kv, None | Some(1 | 2)) {
+            return Some((
+                ".kv",
+                "the KV engine has the versions 1 and 2".to_owned(),
+                "write 1 or 2",
+            ));
+        }
+        let auth = self.auth.as_ref()?;
+        let needs_role = auth.method == SecretAuthMethod::Jwt && auth.role.is_none();
+        needs_role.then(|| {
+            (
+                ".auth",
+                "`jwt` needs a `role`".to_owned(),
+                "name the role that trusts this repository",
+            )
+        })
+    }
+
+    fn problem(&self, name: &str, clusters: &dyn Fn(&ClusterName) -> bool) -> Option<(String, String)> {
+        let key = format!("secrets.stores.{}", name.escape_debug());
+        let is_name = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+        if name.is_empty() || !name.chars().all(is_name) {
+            return Some((
+                format!("{key}: the name of a store is made of letters, digits, `-` and `_`"),
+                "it stands between `ref+` and `://`".to_owned(),
+            ));
+        }
+        // A reference would mean another store than its word says.
+        if SecretStoreKind::from_word(name).is_some_and(|kind| kind != self.kind) {
+            return Some((
+                format!(
+                    "{key}: `{name}` is the word of another kind of store than `{}`",
+                    self.kind.word()
+                ),
+                "give the store another name".to_owned(),
+            ));
+        }
+        match &self.cluster {
+            Some(_) if self.kind != SecretStoreKind::Kubernetes => {
+                return Some((
+                    format!(
+                        "{key}.cluster: a store of kind `{}` has no cluster",
+                        self.kind.word()
+                    ),
+                    "take the key out".to_owned(),
+                ));
+            }
+            Some(cluster) if !clusters(cluster) => {
+                return Some((
+                    format!("{key}.cluster: `{cluster}` is not under `clusters`"),
+                    "define it there, or name one that is".to_owned(),
+                ));
+            }
+            _ => {}
+        }
+        if let Some((field, why, hint)) = self.vault_problem() {
+            return Some((format!("{key}{field}: {why}"), hint.to_owned()));
+        }
+        let globs = self.allow.iter().flat_map(|rule| [&rule.stacks, &rule.paths]);
+        globs
+            .filter_map(|glob| Some((glob, globset::Glob::new(glob).err()?)))
+            .next()
+            .map(|(glob, error)| {
+                (
+                    format!("{key}.allow: `{}` is not a glob: {error}", glob.escape_debug()),
+                    "write `payments/**`".to_owned(),
+                )
+            })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use crate::config::{Config, SecretStoreKind};
+
+    #[test]
+    fn a_store_denies_by_default() {
+        let config = Config::parse("secrets: {stores: {job: {kind: env}}}").unwrap();
+        let store = &config.secrets.stores["job"];
+        assert_eq!((store.kind, store.allow.len()), (SecretStoreKind::Env, 0));
+    }
+
+    #[test]
+    fn what_cannot_be_meant_is_refused_with_its_key() {
+        for (secrets, why) in [
+            ("{default: x}", "secrets.default"),
+            ("{stores: {'a b': {kind: env}}}", "letters"),
+            ("{stores: {k8s: {kind: env}}}", "another kind"),
+            ("{stores: {job: {kind: env, cluster: a}}}", "no cluster"),
+            (
+                "{stores: {here: {kind: kubernetes, cluster: a}}}",
+                "not under `clusters`",
+            ),
+            (
+                "{stores: {job: {kind: env, allow: [{stacks: '[', paths: x}]}}}",
+                "not a glob",
+            ),
+            ("{stores: {job: {kind: exec}}}", "exec"),
+            (
+                "{stores: {job: {kind: env, address: 'https://a'}}}",
+                "no such key",
+            ),
+            ("{stores: {db: {kind: vault}}}", "needs an `address`"),
+            (
+                "{stores: {db: {kind: vault, address: 'http://vault.example'}}}",
+                "is not an https address",
+            ),
+            (
+                "{stores: {db: {kind: vault, address: 'https://u:p@v.example'}}}",
+                "is not an https address",
+            ),
+            (
+                "{stores: {db: {kind: vault, address: 'https://v.example', kv: 3}}}",
+                "versions 1 and 2",
+            ),
+            (
+                "{stores: {db: {kind: vault, address: 'https://v.example', auth: {method: jwt}}}}",
+                "needs a `role`",
+            ),
+            ("{stores: {job: {kind: env, allow: [{stacks: x}]}}}", "paths"),
+        ] {
+            let error = Config::parse(&format!("secrets: {secrets}"))
+                .unwrap_err()
+                .to_string();
+            assert!(error.contains(why), "{secrets}: {error}");
+        }
+    }
+}

@@ -1,0 +1,325 @@
+//! The references of the stacks of a run: which are admitted, which version each secret has, and the values of
+//! the stacks that are being applied.
+//!
+//! A secret is asked at most once a run for its version, and once for its value. The values of a stack are
+//! read before its lease, so that a missing one stops the stack untouched, and are overwritten when the stack
+//! ended.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    sync::{Arc, Mutex, MutexGuard},
+};
+
+use async_trait::async_trait;
+use futures::{StreamExt as _, stream};
+use tokio::sync::OnceCell;
+use zeroize::Zeroizing;
+
+use super::{RunContext, Target};
+use crate::{
+    config::{
+        Rotation, SecretAuthConfig, SecretAuthMethod, SecretStoreConfig, SecretStoreKind, SecretsConfig,
+    },
+    error::{ErrorKind, UserError},
+    model::{ClusterName, StackId, spec::Spec},
+    policy::{self, SecretReader},
+    secret_stores::{
+        ClusterSecrets, EnvStore, FetchedSecret, JobIdentity, KubernetesStore, KvVersion, SecretProblem,
+        SecretQuery, SecretRights, SecretStore, SecretStoreError, VaultLogin, VaultSettings, VaultStore,
+    },
+    secrets::{RotatedVersion, SecretReference, SecretResolver, SecretValue, Secrets, StoreWord},
+};
+
+/// The number of secrets read at once.
+const AT_ONCE: usize = 16;
+
+/// A secret: its store and what is read of it.
+type SecretKey = (String, SecretQuery);
+
+/// The secret references of a run.
+pub struct SecretReferences {
+    config: SecretsConfig,
+    stores: BTreeMap<String, Arc<dyn SecretStore>>,
+    secrets: Secrets,
+    notes: Arc<dyn super::Notes>,
+    /// What each stack may use.
+    admitted: Mutex<HashMap<StackId, BTreeSet<SecretReference>>>,
+    /// The values of the stacks that are being applied.
+    held: Mutex<HashMap<StackId, HashMap<SecretKey, Arc<FetchedSecret>>>>,
+    versions: Mutex<HashMap<(SecretKey, bool), Arc<OnceCell<Option<String>>>>>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().expect("no panic while the lock is held")
+}
+
+impl SecretReferences {
+    /// The stores of the configuration; nothing is asked yet. `cluster` gives the reader of a cluster's
+    /// Secrets.
+    pub fn new(
+        run: &RunContext,
+        config: &SecretsConfig,
+        secrets: Secrets,
+        cluster: impl Fn(Option<&ClusterName>) -> Arc<dyn ClusterSecrets>,
+    ) -> Self {
+        let stores = config.stores.iter().map(|(name, store)| {
+            let opened: Arc<dyn SecretStore> = match store.kind {
+                SecretStoreKind::Env => Arc::new(EnvStore::new(name.clone(), run.env.clone())),
+                SecretStoreKind::Vault => {
+                    let settings = vault_settings(run, store);
+                    Arc::new(VaultStore::new(name.clone(), settings, secrets.clone()))
+                }
+                SecretStoreKind::Kubernetes => Arc::new(KubernetesStore::new(
+                    name.clone(),
+                    cluster(store.cluster.as_ref()),
+                )),
+            };
+            (name.clone(), opened)
+        });
+        Self {
+            config: config.clone(),
+            stores: stores.collect(),
+            secrets,
+            notes: Arc::clone(&run.notes),
+            admitted: Mutex::default(),
+            held: Mutex::default(),
+            versions: Mutex::default(),
+        }
+    }
+
+    /// Checks the references of a target's Spec. In the result each one names its store.
+    ///
+    /// # Errors
+    /// A reference that the stack may not use.
+    pub fn admit(&self, target: &Target, spec: Spec) -> Result<Spec, UserError> {
+        let reader = SecretReader {
+            stack: &target.id,
+            folder: &target.folder,
+        };
+        let admitted = policy::admit(&self.config, reader, spec)?;
+        if !admitted.references.is_empty() {
+            let mut known = lock(&self.admitted);
+            known
+                .entry(target.id.clone())
+                .or_default()
+                .extend(admitted.references);
+        }
+        Ok(admitted.spec)
+    }
+
+    /// The same without a check, for a Spec that is only compared as text.
+    pub fn name_stores(&self, spec: Spec) -> Spec {
+        policy::name_stores(&self.config, spec)
+    }
+
+    /// Reads every secret of a target's Spec. The values are held until the result is dropped.
+    ///
+    /// # Errors
+    /// A reference that the stack may not use, or the first secret that cannot be read.
+    pub async fn hold(&self, target: &Target, spec: &Spec) -> Result<HeldSecrets<'_>, UserError> {
+        self.admit(target, spec.clone())?;
+        let references = lock(&self.admitted).get(&target.id).cloned().unwrap_or_default();
+        let values = references.iter().filter(|reference| !reference.as_version);
+        let keys: BTreeSet<SecretKey> = values.clone().map(secret_key).collect();
+        let mut reads = stream::iter(keys)
+            .map(|key| async move {
+                let found = self.store(&key.0)?.read(&key.1).await?;
+                Ok::<_, UserError>((key, Arc::new(found)))
+            })
+            .buffer_unordered(AT_ONCE);
+        let mut held = HashMap::new();
+        while let Some(read) = reads.next().await {
+            let (key, found) = read?;
+            held.insert(key, found);
+        }
+        for reference in values {
+            let key = secret_key(reference);
+            if let Some(found) = held.get(&key) {
+                self.learn(&select(&key, found, reference)?);
+            }
+        }
+        lock(&self.held).insert(target.id.clone(), held);
+        Ok(HeldSecrets {
+            of: self,
+            stack: target.id.clone(),
+        })
+    }
+
+    fn store(&self, name: &str) -> Result<&Arc<dyn SecretStore>, UserError> {
+        self.stores.get(name).ok_or_else(|| {
+            UserError::new(
+                ErrorKind::Secret,
+                format!("there is no secret store `{}`", name.escape_debug()),
+            )
+            .hint("define it under `secrets.stores` in the default branch's konverge.yaml")
+        })
+    }
+
+    /// A value may be a user's name or a region: a plain word is not masked everywhere.
+    fn learn(&self, value: &SecretValue) {
+        if let Some(text) = value.expose_text() {
+            self.secrets.learn_unless_word(text);
+        }
+    }
+
+    fn check_admitted(&self, stack: &StackId, reference: &SecretReference) -> Result<(), UserError> {
+        let known = lock(&self.admitted);
+        let is_admitted = known
+            .get(stack)
+            .is_some_and(|known| known.contains(&reference.as_written()));
+        match is_admitted {
+            true => Ok(()),
+            false => Err(UserError::new(
+                ErrorKind::Secret,
+                format!("`{}`: this reference is not in the Spec of `{stack}`", reference.as_written()),
+            )
+            .hint("a value that another object holds is never read as a reference: write the reference into the Spec")),
+        }
+    }
+
+    fn held_secret(&self, stack: &StackId, key: &SecretKey) -> Option<Arc<FetchedSecret>> {
+        lock(&self.held).get(stack)?.get(key).cloned()
+    }
+}
+
+/// The values of a stack that is being applied; dropped, they are overwritten.
+pub struct HeldSecrets<'a> {
+    of: &'a SecretReferences,
+    stack: StackId,
+}
+
+impl Drop for HeldSecrets<'_> {
+    fn drop(&mut self) {
+        lock(&self.of.held).remove(&self.stack);
+    }
+}
+
+/// The settings of a Vault, with the credentials of the job.
+fn vault_settings(run: &RunContext, store: &SecretStoreConfig) -> VaultSettings {
+    let variable = |name: &str| run.var(name).map(|value| Zeroizing::new(value.to_owned()));
+    let mount =
+        |auth: &SecretAuthConfig, default: &str| auth.mount.clone().unwrap_or_else(|| default.to_owned());
+    let login = match &store.auth {
+        Some(auth) if auth.method == SecretAuthMethod::Jwt => VaultLogin::Jwt {
+            mount: mount(auth, "jwt"),
+            role: auth.role.clone().unwrap_or_default(),
+            preview_role: auth.preview_role.clone(),
+            identity: run
+                .var("ACTIONS_ID_TOKEN_REQUEST_URL")
+                .zip(variable("ACTIONS_ID_TOKEN_REQUEST_TOKEN"))
+                .map(|(url, token)| JobIdentity {
+                    url: url.to_owned(),
+                    token,
+                    audience: auth.audience.clone(),
+                }),
+        },
+        Some(auth) if auth.method == SecretAuthMethod::AppRole => VaultLogin::AppRole {
+            mount: mount(auth, "approle"),
+            role_id: variable("VAULT_ROLE_ID"),
+            secret_id: variable("VAULT_SECRET_ID"),
+        },
+        _ => VaultLogin::Token(variable("VAULT_TOKEN")),
+    };
+    VaultSettings {
+        address: store.address.clone().unwrap_or_default(),
+        namespace: store.namespace.clone(),
+        mount: store.mount.clone(),
+        engine: match store.kv {
+            Some(1) => KvVersion::One,
+            _ => KvVersion::Two,
+        },
+        login,
+    }
+}
+
+fn secret_key(reference: &SecretReference) -> SecretKey {
+    let store = match &reference.store {
+        StoreWord::Word(word) => word.clone(),
+        StoreWord::Default => String::new(),
+    };
+    let query = SecretQuery {
+        path: reference.path.clone(),
+        version: reference.version.clone(),
+    };
+    (store, query)
+}
+
+fn select(
+    (store, query): &SecretKey,
+    found: &FetchedSecret,
+    reference: &SecretReference,
+) -> Result<SecretValue, SecretStoreError> {
+    let selected = found.document.select(&reference.keys);
+    selected.map_err(|problem| SecretStoreError::new(store, &query.path, problem))
+}
+
+#[async_trait]
+impl SecretResolver for SecretReferences {
+    async fn version(
+        &self,
+        stack: &StackId,
+        reference: &SecretReference,
+    ) -> Result<Option<String>, UserError> {
+        self.check_admitted(stack, reference)?;
+        let key = secret_key(reference);
+        if let Some(found) = self.held_secret(stack, &key) {
+            // A store without versions: another content is another version.
+            let hash = || format!("hash:{}", self.secrets.hash(&found.document.expose_all()));
+            return Ok(Some(found.version.clone().unwrap_or_else(hash)));
+        }
+        let applying = lock(&self.held).contains_key(stack);
+        let cell = {
+            let mut versions = lock(&self.versions);
+            Arc::clone(versions.entry((key.clone(), applying)).or_default())
+        };
+        let (store, query) = &key;
+        let rights = match applying {
+            true => SecretRights::Values,
+            false => SecretRights::Versions,
+        };
+        let found = cell
+            .get_or_try_init(|| async {
+                match self.store(store)?.version(query, rights).await {
+                    Ok(version) => Ok(version),
+                    // A preview without the right to read versions still shows the reference.
+                    Err(error) if !applying && !matches!(error.problem, SecretProblem::Missing(_)) => {
+                        self.notes
+                            .note(&format!("note: {error}; the version is not shown"));
+                        Ok(None)
+                    }
+                    Err(error) => Err(UserError::from(error)),
+                }
+            })
+            .await?;
+        Ok(found.clone())
+    }
+
+    async fn value(
+        &self,
+        stack: &StackId,
+        reference: &SecretReference,
+    ) -> Result<(SecretValue, Option<String>), UserError> {
+        self.check_admitted(stack, reference)?;
+        let key = secret_key(reference);
+        let found = self.held_secret(stack, &key).ok_or_else(|| {
+            UserError::new(
+                ErrorKind::Internal,
+                format!(
+                    "the value of `{}` is not held: the stack is not being applied",
+                    reference.label()
+                ),
+            )
+        })?;
+        let value = select(&key, &found, reference)?;
+        Ok((value, self.version(stack, reference).await?))
+    }
+
+    fn rotated(&self, stack: &StackId) -> RotatedVersion {
+        // A preview and a drift report show it; only an apply leaves it.
+        let applying = lock(&self.held).contains_key(stack);
+        match self.config.rotation {
+            Rotation::Notify if applying => RotatedVersion::Keep,
+            _ => RotatedVersion::Write,
+        }
+    }
+}

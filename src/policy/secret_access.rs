@@ -1,0 +1,513 @@
+//! Decides which references of a Spec a stack may use: the store must be configured, the path allowed, and the
+//! place must be one where a secret stands. The answer is the same Spec with the store of each reference named.
+
+use std::collections::BTreeSet;
+
+use globset::GlobBuilder;
+use serde_json::{Map, Value};
+
+use crate::{
+    config::{SecretStoreConfig, SecretStoreKind, SecretsConfig},
+    error::{ErrorKind, UserError},
+    model::{
+        RepoPath, StackId,
+        spec::{Resource, RuntimeKind, Spec},
+    },
+    secrets::{
+        MalformedReference, SecretReference, SecretTemplate, StoreWord, TextPlace, may_refer, rewrite_texts,
+    },
+};
+
+/// The stack whose references are judged.
+#[derive(Debug, Clone, Copy)]
+pub struct SecretReader<'a> {
+    pub stack: &'a StackId,
+    pub folder: &'a RepoPath,
+}
+
+/// A Spec whose references the stack may use.
+#[derive(Debug, Clone, PartialEq)]
+pub struct AdmittedSpec {
+    /// The Spec; each reference names its store.
+    pub spec: Spec,
+    /// The references in it.
+    pub references: BTreeSet<SecretReference>,
+}
+
+/// Why a reference may not be used.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum AccessRefusal {
+    #[error(transparent)]
+    Malformed(#[from] MalformedReference),
+    #[error("`{reference}`: there is no secret store `{word}`")]
+    UnknownStore {
+        reference: String,
+        word: String,
+        known: Vec<String>,
+    },
+    #[error("`{reference}`: no default secret store is configured")]
+    NoDefault { reference: String },
+    #[error("`{reference}`: several secret stores are of the kind `{kind}`")]
+    Ambiguous {
+        reference: String,
+        kind: &'static str,
+        known: Vec<String>,
+    },
+    #[error("`{reference}`: a reference cannot set `{parameter}`: it names a store and a path, nothing else")]
+    Parameter {
+        reference: String,
+        parameter: String,
+        store: String,
+    },
+    #[error("`{reference}`: a store of kind `{kind}` has no versions")]
+    NoVersions { reference: String, kind: &'static str },
+    #[error("`{reference}`: `{path}` is not a path of a store of kind `{kind}`")]
+    Path {
+        reference: String,
+        path: String,
+        kind: &'static str,
+    },
+    #[error("`{reference}`: stack `{stack}` may not read `{path}` of the secret store `{store}`")]
+    Denied {
+        reference: String,
+        stack: StackId,
+        path: String,
+        store: String,
+    },
+    #[error("`{reference}`: a secret may not stand here, where everybody who sees the object reads it")]
+    PlainPlace { reference: String },
+    #[error("`{reference}`: references in Terraform resources are not resolved")]
+    Terraform { reference: String },
+}
+
+impl AccessRefusal {
+    fn hint(&self) -> String {
+        let stores = |known: &[String]| match known {
+            [] => "there is none yet".to_owned(),
+            known => format!("there are: {}", known.join(", ")),
+        };
+        match self {
+            Self::Malformed(_) => {
+                "write `ref+STORE://PATH#/KEY`; a `+` ends a reference inside a longer text".to_owned()
+            }
+            Self::UnknownStore { word, known, .. } => format!(
+                "define `secrets.stores.{}` in the default branch's konverge.yaml, or name a store that is there ({})",
+                word.escape_debug(),
+                stores(known)
+            ),
+            Self::NoDefault { .. } => "set `secrets.default` in the default branch's konverge.yaml".to_owned(),
+            Self::Ambiguous { known, .. } => {
+                format!("write `ref+NAME://…` with one of {}", known.join(", "))
+            }
+            Self::Parameter { parameter, store, .. } => format!(
+                "take it out of the reference; where the store is and who asks it is written under `secrets.stores.{store}` in \
+                 the default branch's konverge.yaml, not as `{}` in a Spec",
+                parameter.escape_debug()
+            ),
+            Self::NoVersions { .. } => "take `version` out of the reference".to_owned(),
+            Self::Path { kind, .. } => match *kind {
+                "env" => "write the name of a variable: `ref+env://NAME`".to_owned(),
+                "vault" => "write `ref+vault://MOUNT/PATH?version=NUMBER#/KEY`".to_owned(),
+                _ => "write `ref+k8s://NAMESPACE/NAME#/KEY`".to_owned(),
+            },
+            Self::Denied { stack, path, store, .. } => format!(
+                "if it may, add `{{stacks: \"{stack}\", paths: \"{path}\"}}` to `secrets.stores.{store}.allow` in the default \
+                 branch's konverge.yaml"
+            ),
+            Self::PlainPlace { .. } => {
+                "put it into `stringData` of a Secret, and refer to that by name; `?as=version` gives the version, which may \
+                 stand anywhere"
+                    .to_owned()
+            }
+            Self::Terraform { .. } => {
+                "let the provider read the secret itself (a data source, or its own environment variables)".to_owned()
+            }
+        }
+    }
+}
+
+/// Admits a Spec.
+///
+/// # Errors
+/// The first reference that the stack may not use, with its place and the key to write.
+pub fn admit(
+    config: &SecretsConfig,
+    reader: SecretReader<'_>,
+    mut spec: Spec,
+) -> Result<AdmittedSpec, UserError> {
+    let mut references = BTreeSet::new();
+    for resource in spec.resources.iter_mut().filter(|resource| refers(resource)) {
+        rewrite(config, Some(reader), resource, &mut references)?;
+    }
+    Ok(AdmittedSpec { spec, references })
+}
+
+/// Names the store of each reference where that is possible, without judging: for a Spec that is only compared
+/// with.
+#[must_use]
+pub fn name_stores(config: &SecretsConfig, mut spec: Spec) -> Spec {
+    for resource in spec.resources.iter_mut().filter(|resource| refers(resource)) {
+        // What cannot be named stays as written.
+        let mut copy = resource.clone();
+        if rewrite(config, None, &mut copy, &mut BTreeSet::new()).is_ok() {
+            *resource = copy;
+        }
+    }
+    spec
+}
+
+fn refers(resource: &Resource) -> bool {
+    may_refer(&resource.attributes) || may_refer(&resource.extensions)
+}
+
+fn rewrite(
+    config: &SecretsConfig,
+    reader: Option<SecretReader<'_>>,
+    resource: &mut Resource,
+    references: &mut BTreeSet<SecretReference>,
+) -> Result<(), UserError> {
+    let (id, runtime) = (resource.id.clone(), resource.runtime);
+    let mut part = |name: &str, map: &mut Map<String, Value>, may_be_secret: bool| {
+        rewrite_texts(map, &mut |place, text| {
+            let place = TextPlace {
+                is_secret: place.is_secret && may_be_secret,
+                ..*place
+            };
+            let changed = named(config, reader, runtime, &place, text, references);
+            changed.map_err(|refusal| {
+                let at = format!("{id}: {name}{}", place.path);
+                UserError::new(ErrorKind::Secret, format!("{at}: {refusal}")).hint(refusal.hint())
+            })
+        })
+    };
+    part(
+        "attributes",
+        &mut resource.attributes,
+        runtime == RuntimeKind::Kubernetes,
+    )?;
+    part("extensions", &mut resource.extensions, false)
+}
+
+/// The text with the store of each reference named; `None` if it has no reference.
+fn named(
+    config: &SecretsConfig,
+    reader: Option<SecretReader<'_>>,
+    runtime: RuntimeKind,
+    place: &TextPlace<'_>,
+    text: &str,
+    references: &mut BTreeSet<SecretReference>,
+) -> Result<Option<Vec<u8>>, AccessRefusal> {
+    let Some(template) = SecretTemplate::parse(text)? else {
+        return Ok(None);
+    };
+    let named = template.try_map(|reference| {
+        let (store, of) = store_of(config, reference)?;
+        let named = normal_form(reference, store, of.kind)?;
+        if let Some(reader) = reader {
+            check(reader, (store, of), &named, runtime, place)?;
+        }
+        references.insert(named.clone());
+        Ok::<_, AccessRefusal>(named)
+    })?;
+    Ok(Some(named.to_string().into_bytes()))
+}
+
+fn check(
+    reader: SecretReader<'_>,
+    (store, of): (&str, &SecretStoreConfig),
+    reference: &SecretReference,
+    runtime: RuntimeKind,
+    place: &TextPlace<'_>,
+) -> Result<(), AccessRefusal> {
+    let text = || reference.to_string();
+    let at = reference.at.as_ref().map(|_| "at".to_owned());
+    if let Some(parameter) = at.or_else(|| reference.unknown.first().cloned()) {
+        return Err(AccessRefusal::Parameter {
+            reference: reference.label(),
+            parameter,
+            store: store.to_owned(),
+        });
+    }
+    if runtime == RuntimeKind::Terraform {
+        return Err(AccessRefusal::Terraform { reference: text() });
+    }
+    let versions = reference.version.is_some() || reference.as_version;
+    if versions && !has_versions(of) {
+        return Err(AccessRefusal::NoVersions {
+            reference: text(),
+            kind: of.kind.word(),
+        });
+    }
+    if !is_allowed(of, reader, &reference.path) {
+        return Err(AccessRefusal::Denied {
+            reference: text(),
+            stack: reader.stack.clone(),
+            path: reference.path.clone(),
+            store: store.to_owned(),
+        });
+    }
+    if !place.is_secret && !reference.as_version {
+        return Err(AccessRefusal::PlainPlace { reference: text() });
+    }
+    Ok(())
+}
+
+/// Returns true if the versions of a secret of this kind can be asked for by number.
+fn has_versions(store: &SecretStoreConfig) -> bool {
+    match store.kind {
+        SecretStoreKind::Env | SecretStoreKind::Kubernetes => false,
+        SecretStoreKind::Vault => store.kv != Some(1),
+    }
+}
+
+fn is_allowed(store: &SecretStoreConfig, reader: SecretReader<'_>, path: &str) -> bool {
+    let matches = |glob: &str, text: &str| {
+        let glob = GlobBuilder::new(glob).literal_separator(true).build();
+        glob.is_ok_and(|glob| glob.compile_matcher().is_match(text))
+    };
+    store.allow.iter().any(|rule| {
+        let is_stack =
+            matches(&rule.stacks, reader.stack.as_str()) || matches(&rule.stacks, reader.folder.as_str());
+        is_stack && matches(&rule.paths, path)
+    })
+}
+
+/// The store that a reference names.
+fn store_of<'c>(
+    config: &'c SecretsConfig,
+    reference: &SecretReference,
+) -> Result<(&'c str, &'c SecretStoreConfig), AccessRefusal> {
+    let known = || config.stores.keys().cloned().collect();
+    let text = || reference.to_string();
+    let word = match &reference.store {
+        StoreWord::Word(word) => word,
+        StoreWord::Default => {
+            let no_default = || AccessRefusal::NoDefault { reference: text() };
+            config.default.as_ref().ok_or_else(no_default)?
+        }
+    };
+    if let Some((name, store)) = config.stores.get_key_value(word) {
+        return Ok((name, store));
+    }
+    let unknown = || AccessRefusal::UnknownStore {
+        reference: text(),
+        word: word.clone(),
+        known: known(),
+    };
+    let kind = SecretStoreKind::from_word(word).ok_or_else(unknown)?;
+    let of_kind: Vec<_> = config
+        .stores
+        .iter()
+        .filter(|(_, store)| store.kind == kind)
+        .collect();
+    let is_default = |(name, _): &&(&String, &SecretStoreConfig)| config.default.as_ref() == Some(*name);
+    match (of_kind.as_slice(), of_kind.iter().find(is_default)) {
+        ([], _) => Err(unknown()),
+        ([(name, store)], _) | (_, Some((name, store))) => Ok((name, store)),
+        _ => Err(AccessRefusal::Ambiguous {
+            reference: text(),
+            kind: kind.word(),
+            known: of_kind.iter().map(|(name, _)| format!("`{name}`")).collect(),
+        }),
+    }
+}
+
+/// The one form of a reference: other ways to write the same path would pass by the rules.
+fn normal_form(
+    reference: &SecretReference,
+    store: &str,
+    kind: SecretStoreKind,
+) -> Result<SecretReference, AccessRefusal> {
+    let mut named = SecretReference {
+        store: StoreWord::Word(store.to_owned()),
+        ..reference.clone()
+    };
+    let wrong = || AccessRefusal::Path {
+        reference: reference.to_string(),
+        path: reference.path.clone(),
+        kind: kind.word(),
+    };
+    match kind {
+        SecretStoreKind::Env => {
+            let is_variable = |c: char| c.is_ascii_alphanumeric() || c == '_';
+            if !named.path.chars().all(is_variable) {
+                return Err(wrong());
+            }
+        }
+        SecretStoreKind::Vault => {
+            // The same secret is written in one way.
+            if named.path.starts_with('/') || named.path.contains(':') {
+                return Err(wrong());
+            }
+            if named
+                .version
+                .as_ref()
+                .is_some_and(|version| !version.bytes().all(|b| b.is_ascii_digit()))
+            {
+                return Err(wrong());
+            }
+        }
+        SecretStoreKind::Kubernetes => {
+            let path = named.path.strip_prefix("v1/Secret/").unwrap_or(&named.path);
+            let parts: Vec<_> = path.split('/').map(str::to_owned).collect();
+            match (parts.as_slice(), named.keys.len()) {
+                ([_, _], 1) => named.path = parts.join("/"),
+                ([namespace, name, key], 0) => {
+                    named.path = format!("{namespace}/{name}");
+                    named.keys = vec![key.clone()];
+                }
+                _ => return Err(wrong()),
+            }
+        }
+    }
+    Ok(named)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::config::Config;
+    use serde_json::json;
+
+    fn judge(secrets: &str, resource: Value) -> Result<Vec<String>, String> {
+        let config = Config::parse(secrets).unwrap();
+        let resource = Resource {
+            id: "v1:X:ns:x".parse().unwrap(),
+            runtime: match resource.get("kind") {
+                Some(_) => RuntimeKind::Kubernetes,
+                None => RuntimeKind::Terraform,
+            },
+            attributes: resource.as_object().unwrap().clone(),
+            depends_on: Vec::new(),
+            extensions: Map::new(),
+        };
+        let (stack, folder) = (
+            "pay/prod".parse().unwrap(),
+            RepoPath::normalise("appops/pay/prod").unwrap(),
+        );
+        let reader = SecretReader {
+            stack: &stack,
+            folder: &folder,
+        };
+        let spec = Spec {
+            resources: vec![resource],
+        };
+        match admit(&config.secrets, reader, spec) {
+            Ok(admitted) => Ok(admitted.references.iter().map(SecretReference::label).collect()),
+            Err(failure) => Err(format!("{} — {}", failure.message, failure.hints.join(" "))),
+        }
+    }
+
+    const STORES: &str = "secrets:\n  default: job\n  stores:\n    job: {kind: env, allow: [{stacks: 'pay/*', paths: 'PAY_*'}]}\n    here: {kind: kubernetes, allow: [{stacks: 'appops/**', paths: 'pay/*'}]}\n";
+
+    fn secret(text: &str) -> Value {
+        json!({"kind": "Secret", "stringData": {"a": text}})
+    }
+
+    #[test]
+    fn a_reference_of_an_allowed_path_is_admitted_with_its_store() {
+        for (text, label) in [
+            ("ref+job://PAY_DB", "job:PAY_DB"),
+            ("ref+env://PAY_DB", "job:PAY_DB"),
+            ("ref://PAY_DB/user", "job:PAY_DB#/user"),
+            ("x ref+env://PAY_DB+ y", "job:PAY_DB"),
+            ("ref+k8s://v1/Secret/pay/db/password", "here:pay/db#/password"),
+            ("ref+here://pay/db#/password", "here:pay/db#/password"),
+        ] {
+            assert_eq!(judge(STORES, secret(text)), Ok(vec![label.to_owned()]), "{text}");
+        }
+        let encoded = json!({"kind": "Secret", "data": {"a": "cmVmK2VudjovL1BBWV9EQg=="}});
+        assert_eq!(judge(STORES, encoded), Ok(vec!["job:PAY_DB".to_owned()]));
+    }
+
+    #[test]
+    fn everything_else_is_refused_with_the_key_to_write() {
+        for (text, why, hint) in [
+            (
+                "ref+env://HOME",
+                "may not read `HOME`",
+                "secrets.stores.job.allow",
+            ),
+            ("ref+env://PAY_DB/../HOME", "`.` or `..`", "ref+STORE"),
+            (
+                "ref+k8s://kube-system/root#/token",
+                "may not read `kube-system/root`",
+                "secrets.stores.here.allow",
+            ),
+            ("ref+k8s://pay/db", "is not a path", "NAMESPACE/NAME"),
+            ("ref+env://PAY-DB", "is not a path", "ref+env://NAME"),
+            (
+                "ref+vault://pay#/x",
+                "there is no secret store `vault`",
+                "secrets.stores.vault",
+            ),
+            (
+                "ref+exec://id",
+                "there is no secret store `exec`",
+                "secrets.stores.exec",
+            ),
+            (
+                "ref+file:///etc/passwd",
+                "there is no secret store `file`",
+                "secrets.stores.file",
+            ),
+            (
+                "ref+env://PAY_DB?address=http://evil",
+                "cannot set `address`",
+                "secrets.stores.job",
+            ),
+            ("ref+env://PAY_DB?at=1", "cannot set `at`", "secrets.stores.job"),
+            (
+                "ref+env://PAY_DB?version=1",
+                "has no versions",
+                "take `version` out",
+            ),
+        ] {
+            let refusal = judge(STORES, secret(text)).unwrap_err();
+            assert!(
+                refusal.starts_with("v1:X:ns:x: attributes/stringData/a: "),
+                "{refusal}"
+            );
+            assert!(
+                refusal.contains(why) && refusal.contains(hint),
+                "{text}: {refusal}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_secret_stands_in_secret_places_only() {
+        for plain in [
+            json!({"kind": "ConfigMap", "data": {"a": "ref+env://PAY_DB"}}),
+            json!({"kind": "Deployment", "spec": {"env": [{"value": "u:ref+env://PAY_DB+@h"}]}}),
+            json!({"kind": "Secret", "metadata": {"annotations": {"a": "ref+env://PAY_DB"}}}),
+            json!({"kind": "Secret", "metadata": {"annotations": {"a": "ref://PAY_DB"}}}),
+        ] {
+            let refusal = judge(STORES, plain.clone()).unwrap_err();
+            assert!(refusal.contains("may not stand here"), "{plain}: {refusal}");
+        }
+        let refusal = judge(STORES, json!({"password": "ref+env://PAY_DB"})).unwrap_err();
+        assert!(refusal.contains("Terraform"), "{refusal}");
+    }
+
+    #[test]
+    fn nothing_is_read_without_a_rule() {
+        let refusal = judge("{}", secret("ref+env://PAY_DB")).unwrap_err();
+        assert!(refusal.contains("there is none yet"), "{refusal}");
+        let refusal = judge("{}", secret("ref://PAY_DB")).unwrap_err();
+        assert!(refusal.contains("secrets.default"), "{refusal}");
+        let refusal = judge(
+            "secrets: {stores: {env: {kind: env}}}",
+            secret("ref+env://PAY_DB"),
+        )
+        .unwrap_err();
+        assert!(refusal.contains("may not read"), "{refusal}");
+        let two = "secrets: {stores: {a: {kind: env}, b: {kind: env}}}";
+        let refusal = judge(two, secret("ref+env://PAY_DB")).unwrap_err();
+        assert!(
+            refusal.contains("several") && refusal.contains("`a`, `b`"),
+            "{refusal}"
+        );
+    }
+}

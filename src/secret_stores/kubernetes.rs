@@ -1,0 +1,58 @@
+//! Secrets of a cluster. Who may read a Secret there may read its value, so a preview reads nothing at all.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use async_trait::async_trait;
+
+use super::{
+    FetchedSecret, SecretDocument, SecretProblem, SecretQuery, SecretRights, SecretStore, SecretStoreError,
+};
+use crate::{error::UserError, secrets::SecretValue};
+
+/// Reads Secrets of a cluster.
+#[async_trait]
+pub trait ClusterSecrets: Send + Sync {
+    /// The decoded `data` of a Secret; `None` if there is none.
+    ///
+    /// # Errors
+    /// The cluster cannot be reached, or denies it.
+    async fn secret(
+        &self,
+        namespace: &str,
+        name: &str,
+    ) -> Result<Option<BTreeMap<String, SecretValue>>, UserError>;
+}
+
+/// The Secrets of a cluster as a store, by `NAMESPACE/NAME`. It has no versions.
+pub struct KubernetesStore {
+    name: String,
+    cluster: Arc<dyn ClusterSecrets>,
+}
+
+impl KubernetesStore {
+    pub fn new(name: String, cluster: Arc<dyn ClusterSecrets>) -> Self {
+        Self { name, cluster }
+    }
+}
+
+#[async_trait]
+impl SecretStore for KubernetesStore {
+    async fn version(&self, _: &SecretQuery, _: SecretRights) -> Result<Option<String>, SecretStoreError> {
+        Ok(None)
+    }
+
+    async fn read(&self, query: &SecretQuery) -> Result<FetchedSecret, SecretStoreError> {
+        let problem = |problem| SecretStoreError::new(&self.name, &query.path, problem);
+        let (namespace, name) = query.path.split_once('/').unwrap_or(("default", &query.path));
+        let found = self.cluster.secret(namespace, name).await.map_err(|failure| {
+            problem(SecretProblem::Unavailable {
+                status: None,
+                why: failure.message,
+            })
+        })?;
+        Ok(FetchedSecret {
+            document: SecretDocument::Fields(found.ok_or_else(|| problem(SecretProblem::Missing(None)))?),
+            version: None,
+        })
+    }
+}

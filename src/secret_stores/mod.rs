@@ -1,0 +1,58 @@
+//! Secret stores: where companies keep the values that Specs refer to. Each store reads one secret by its path;
+//! which stack may read it is decided elsewhere.
+//!
+//! The version of a secret is read without its value where the store can do that. A value is a
+//! [`SecretValue`](crate::secrets::SecretValue) from the answer's bytes on.
+
+mod document;
+mod env;
+mod error;
+mod http;
+mod kubernetes;
+mod vault;
+
+use async_trait::async_trait;
+
+pub use document::{FetchedSecret, SecretDocument};
+pub use env::EnvStore;
+pub use error::{SecretProblem, SecretStoreError};
+pub use kubernetes::{ClusterSecrets, KubernetesStore};
+pub use vault::{JobIdentity, KvVersion, VaultLogin, VaultSettings, VaultStore};
+
+/// What is read of a store.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SecretQuery {
+    /// The path, in the store's normal form.
+    pub path: String,
+    /// A version; `None` for the newest.
+    pub version: Option<String>,
+}
+
+/// With which rights a store is asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SecretRights {
+    /// Versions only, as in a preview.
+    Versions,
+    /// Values, as in an apply.
+    Values,
+}
+
+/// A secret store.
+#[async_trait]
+pub trait SecretStore: Send + Sync {
+    /// The version of a secret, without its value. `None` if the store has no versions.
+    ///
+    /// # Errors
+    /// The store cannot be reached, denies it, or has no such secret.
+    async fn version(
+        &self,
+        query: &SecretQuery,
+        rights: SecretRights,
+    ) -> Result<Option<String>, SecretStoreError>;
+
+    /// The secret.
+    ///
+    /// # Errors
+    /// As [`SecretStore::version`].
+    async fn read(&self, query: &SecretQuery) -> Result<FetchedSecret, SecretStoreError>;
+}

@@ -1,0 +1,446 @@
+//! References to secrets: `ref+STORE://PATH?version=N#/KEY` (as helmfile's vals writes them), anywhere in a
+//! text, and `ref://NAME/KEY?version=N` (as Kusion writes them), which is the whole text.
+//!
+//! This is only the grammar. A reference names a store and a path; `policy/` decides which store that is and
+//! whether the stack may read it.
+
+use std::fmt::Write as _;
+
+/// How a reference names its store.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum StoreWord {
+    /// `ref://…`: the default store.
+    Default,
+    /// `ref+WORD://…`: the name of a store, or a kind of which there is one store.
+    Word(String),
+}
+
+/// One reference.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SecretReference {
+    pub store: StoreWord,
+    /// The path in the store: components of letters, digits and `_ . - @ : = ~`, none of them `.` or `..`.
+    pub path: String,
+    /// The keys that lead to the value inside the secret; empty for the whole secret.
+    pub keys: Vec<String>,
+    /// The version that the author asks for.
+    pub version: Option<String>,
+    /// True for `?as=version`: the value is the version itself, which is not secret.
+    pub as_version: bool,
+    /// The version that a plan found. Only Konverge writes it (`?at=`).
+    pub at: Option<String>,
+    /// Other parameters, by name. None of them has a meaning.
+    pub unknown: Vec<String>,
+}
+
+/// A text that starts like a reference and breaks a rule of the grammar.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{text}` is not a valid reference to a secret: {why}")]
+pub struct MalformedReference {
+    /// The reference as written.
+    pub text: String,
+    /// The rule that it breaks.
+    pub why: &'static str,
+}
+
+/// A part of a text with references.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum TemplatePart {
+    Text(String),
+    Reference(SecretReference),
+}
+
+/// A text with at least one reference.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SecretTemplate {
+    pub parts: Vec<TemplatePart>,
+}
+
+/// Every reference but Kusion's starts with this. vals also accepts `secretref+`.
+const MARK: &str = "ref+";
+const LONG_MARK: &str = "secretref+";
+/// What stands around a stand-in that must be a JSON document.
+const JSON_STAND_IN: (&str, &str) = ("{\"konverge\":\"", "\"}");
+/// Kusion's form.
+const KUSION: &str = "ref://";
+
+impl SecretTemplate {
+    /// Parses a text; `None` if it contains no reference.
+    ///
+    /// # Errors
+    /// The first reference that breaks a rule.
+    pub fn parse(text: &str) -> Result<Option<Self>, MalformedReference> {
+        if let Some(rest) = text.trim().strip_prefix(KUSION) {
+            let reference = read_kusion(rest).map_err(|why| malformed(text.trim(), why))?;
+            let parts = vec![TemplatePart::Reference(reference)];
+            return Ok(Some(Self { parts }));
+        }
+        let mut parts = Vec::new();
+        let (mut kept, mut from) = (0, 0);
+        while let Some(found) = text[from..].find(MARK).map(|at| from + at) {
+            let after = found + MARK.len();
+            let Some((word, start)) = store_word(text, after) else {
+                from = after;
+                continue;
+            };
+            let begins = match text[..after].ends_with(LONG_MARK) {
+                true => after - LONG_MARK.len(),
+                false => found,
+            };
+            let length = text[start..].find(ends_reference).unwrap_or(text.len() - start);
+            let end = start + length;
+            let reference = read_body(StoreWord::Word(word.to_owned()), &text[start..end])
+                .map_err(|why| malformed(&text[begins..end], why))?;
+            if kept < begins {
+                parts.push(TemplatePart::Text(text[kept..begins].to_owned()));
+            }
+            parts.push(TemplatePart::Reference(reference));
+            // A `+` ends a reference and is not a part of the text.
+            kept = if text[end..].starts_with('+') {
+                end + 1
+            } else {
+                end
+            };
+            from = kept;
+        }
+        if parts.is_empty() {
+            return Ok(None);
+        }
+        if kept < text.len() {
+            parts.push(TemplatePart::Text(text[kept..].to_owned()));
+        }
+        Ok(Some(Self { parts }))
+    }
+
+    /// The text that stands for the value while it is planned. `is_json`: the server parses the value.
+    pub fn stand_in(&self, is_json: bool) -> String {
+        match is_json {
+            true => format!("{}{self}{}", JSON_STAND_IN.0, JSON_STAND_IN.1),
+            false => self.to_string(),
+        }
+    }
+
+    /// The template of a stand-in, or of a text as written.
+    pub fn from_stand_in(text: &str) -> Option<Self> {
+        let inner = text.strip_prefix(JSON_STAND_IN.0);
+        let inner = inner.and_then(|text| text.strip_suffix(JSON_STAND_IN.1));
+        Self::parse(inner.unwrap_or(text)).ok().flatten()
+    }
+
+    /// The references, in order.
+    pub fn references(&self) -> impl Iterator<Item = &SecretReference> {
+        self.parts.iter().filter_map(|part| match part {
+            TemplatePart::Reference(reference) => Some(reference),
+            TemplatePart::Text(_) => None,
+        })
+    }
+
+    /// The same template with each reference changed.
+    ///
+    /// # Errors
+    /// Those of `change`.
+    pub fn try_map<E>(
+        &self,
+        mut change: impl FnMut(&SecretReference) -> Result<SecretReference, E>,
+    ) -> Result<Self, E> {
+        let parts = self.parts.iter().map(|part| {
+            Ok(match part {
+                TemplatePart::Text(text) => TemplatePart::Text(text.clone()),
+                TemplatePart::Reference(reference) => TemplatePart::Reference(change(reference)?),
+            })
+        });
+        Ok(Self {
+            parts: parts.collect::<Result<_, E>>()?,
+        })
+    }
+
+    /// True if the value is not secret: nothing but versions is filled in.
+    pub fn is_plain(&self) -> bool {
+        self.references().all(|reference| reference.as_version)
+    }
+
+    /// The only reference, if the text has nothing else.
+    pub fn whole(&self) -> Option<&SecretReference> {
+        match self.parts.as_slice() {
+            [TemplatePart::Reference(reference)] => Some(reference),
+            _ => None,
+        }
+    }
+}
+
+/// The text from which the same template is parsed again.
+impl std::fmt::Display for SecretTemplate {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        for (at, part) in self.parts.iter().enumerate() {
+            match part {
+                TemplatePart::Text(text) => f.write_str(text)?,
+                TemplatePart::Reference(reference) => {
+                    write!(f, "{reference}")?;
+                    if at + 1 < self.parts.len() {
+                        f.write_char('+')?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl SecretReference {
+    /// The reference for people: `STORE:PATH#/KEY`.
+    pub fn label(&self) -> String {
+        let store = match &self.store {
+            StoreWord::Default => "default",
+            StoreWord::Word(word) => word,
+        };
+        format!("{store}:{}{}", self.path, self.fragment())
+    }
+
+    fn fragment(&self) -> String {
+        self.keys.iter().fold(String::new(), |mut text, key| {
+            text.push_str(if text.is_empty() { "#/" } else { "/" });
+            text.push_str(key);
+            text
+        })
+    }
+
+    /// The same reference without what a plan found.
+    #[must_use]
+    pub fn as_written(&self) -> Self {
+        Self {
+            at: None,
+            ..self.clone()
+        }
+    }
+}
+
+impl std::fmt::Display for SecretReference {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let StoreWord::Word(store) = &self.store else {
+            let version = self.version.iter().map(|version| format!("?version={version}"));
+            let keys: String = self.keys.iter().map(|key| format!("/{key}")).collect();
+            return write!(f, "{KUSION}{}{keys}{}", self.path, version.collect::<String>());
+        };
+        write!(f, "{MARK}{store}://{}", self.path)?;
+        let version = self.version.iter().map(|version| format!("version={version}"));
+        let as_version = self.as_version.then(|| "as=version".to_owned());
+        let at = self.at.iter().map(|version| format!("at={version}"));
+        let unknown = self.unknown.iter().map(|name| format!("{name}="));
+        let parameters: Vec<_> = version.chain(as_version).chain(at).chain(unknown).collect();
+        if !parameters.is_empty() {
+            write!(f, "?{}", parameters.join("&"))?;
+        }
+        f.write_str(&self.fragment())
+    }
+}
+
+/// The word between `ref+` and `://`, and the position after them.
+fn store_word(text: &str, after: usize) -> Option<(&str, usize)> {
+    let rest = &text[after..];
+    let length = rest.find(|c: char| !(c.is_ascii_alphanumeric() || c == '-' || c == '_'))?;
+    let is_store = length > 0 && rest[length..].starts_with("://");
+    is_store.then(|| (&rest[..length], after + length + "://".len()))
+}
+
+fn ends_reference(c: char) -> bool {
+    c.is_whitespace() || c.is_control() || "+\"',;`<>{}()|\\".contains(c)
+}
+
+/// Reads `PATH?version=N#/KEY`.
+fn read_body(store: StoreWord, body: &str) -> Result<SecretReference, &'static str> {
+    let (body, fragment) = body.split_once('#').unwrap_or((body, ""));
+    let (path, parameters) = body.split_once('?').unwrap_or((body, ""));
+    let keys = fragment.strip_prefix('/').unwrap_or(fragment);
+    let keys: Vec<_> = match keys {
+        "" => Vec::new(),
+        keys => keys.split('/').map(str::to_owned).collect(),
+    };
+    finish(store, path, keys, parameters)
+}
+
+/// Reads `NAME/KEY?version=N`.
+fn read_kusion(body: &str) -> Result<SecretReference, &'static str> {
+    let (path, parameters) = body.split_once('?').unwrap_or((body, ""));
+    let (name, key) = path.split_once('/').unwrap_or((path, ""));
+    let keys = (!key.is_empty()).then(|| key.to_owned()).into_iter().collect();
+    finish(StoreWord::Default, name, keys, parameters)
+}
+
+fn finish(
+    store: StoreWord,
+    path: &str,
+    keys: Vec<String>,
+    parameters: &str,
+) -> Result<SecretReference, &'static str> {
+    check_path(path)?;
+    let is_key =
+        |key: &String| !key.is_empty() && !key.contains(['%', '?', '#']) && key.chars().all(is_printed);
+    if !keys.iter().all(is_key) {
+        return Err("a key after `#/` is not empty and contains no `%`, `?` or `#`");
+    }
+    let mut reference = SecretReference {
+        store,
+        path: path.to_owned(),
+        keys,
+        version: None,
+        as_version: false,
+        at: None,
+        unknown: Vec::new(),
+    };
+    for parameter in parameters.split('&').filter(|parameter| !parameter.is_empty()) {
+        let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
+        let is_version = !value.is_empty() && value.chars().all(|c| is_path_character(c) && c != ':');
+        match name {
+            "version" | "at" if !is_version => {
+                return Err("a version is made of letters, digits and `_ . - @ = ~`");
+            }
+            "version" => reference.version = Some(value.to_owned()),
+            "at" => reference.at = Some(value.to_owned()),
+            "as" if value == "version" => reference.as_version = true,
+            "as" => return Err("the only value of `as` is `version`"),
+            other => reference.unknown.push(other.to_owned()),
+        }
+    }
+    Ok(reference)
+}
+
+fn check_path(path: &str) -> Result<(), &'static str> {
+    let mut components = path.strip_prefix('/').unwrap_or(path).split('/');
+    if path.is_empty() || components.clone().any(str::is_empty) {
+        return Err("its path is empty or has an empty component");
+    }
+    if components.any(|component| component == "." || component == "..") {
+        return Err("its path has a component `.` or `..`");
+    }
+    match path.chars().all(|c| is_path_character(c) || c == '/') {
+        true => Ok(()),
+        false => Err("its path is made of letters, digits, `/` and `_ . - @ : = ~`"),
+    }
+}
+
+fn is_path_character(c: char) -> bool {
+    c.is_ascii_alphanumeric() || "_.-@:=~".contains(c)
+}
+
+fn is_printed(c: char) -> bool {
+    !c.is_control()
+}
+
+fn malformed(text: &str, why: &'static str) -> MalformedReference {
+    MalformedReference {
+        text: text.chars().take(120).flat_map(char::escape_debug).collect(),
+        why,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use proptest::prelude::*;
+
+    fn labels(text: &str) -> Vec<String> {
+        let template = SecretTemplate::parse(text).unwrap();
+        let references = template.iter().flat_map(SecretTemplate::references);
+        references
+            .map(|reference| format!("{} [{reference}]", reference.label()))
+            .collect()
+    }
+
+    #[test]
+    fn both_ways_to_write_a_reference_are_read() {
+        for (text, label) in [
+            ("ref+vault://pay/db#/password", "vault:pay/db#/password"),
+            ("secretref+vault://pay/db#/password+", "vault:pay/db#/password"),
+            ("ref+awsssm:///prod/db?version=3", "awsssm:/prod/db"),
+            ("ref+db://pay?version=7&as=version", "db:pay"),
+            ("ref://pay/password?version=7", "default:pay#/password"),
+            ("ref://pay", "default:pay"),
+            ("ref+k8s://v1/Secret/ns/name/key", "k8s:v1/Secret/ns/name/key"),
+        ] {
+            let template = SecretTemplate::parse(text).unwrap().unwrap();
+            assert_eq!(template.whole().unwrap().label(), label, "{text}");
+        }
+        let versions = SecretTemplate::parse("ref+db://pay?version=7&as=version")
+            .unwrap()
+            .unwrap();
+        assert!(versions.is_plain());
+        assert_eq!(versions.whole().unwrap().version.as_deref(), Some("7"));
+    }
+
+    #[test]
+    fn references_stand_inside_a_longer_text() {
+        let text = "postgres://app:ref+vault://pay#/password+@host/ref+env://NAME+?x=1";
+        let template = SecretTemplate::parse(text).unwrap().unwrap();
+        assert_eq!(
+            labels(text),
+            [
+                "vault:pay#/password [ref+vault://pay#/password]",
+                "env:NAME [ref+env://NAME]"
+            ]
+        );
+        assert!(template.whole().is_none());
+        assert_eq!(template.to_string(), text);
+        assert_eq!(
+            labels("{\"a\":\"ref+vault://x#/a\",\"b\":\"ref+vault://x#/b\"}").len(),
+            2
+        );
+    }
+
+    #[test]
+    fn other_texts_contain_none() {
+        for text in [
+            "href://a",
+            "see ref://a",
+            "ref+",
+            "ref+ vault://x",
+            "prefer+1",
+            "ref+vault:x",
+            "ref",
+        ] {
+            assert_eq!(SecretTemplate::parse(text), Ok(None), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_could_lead_out_of_a_path_is_refused() {
+        for text in [
+            "ref+vault://",
+            "ref+vault://a/../b",
+            "ref+vault://a/./b",
+            "ref+vault://a//b",
+            "ref+vault://a/",
+            "ref+vault://a%2Fb",
+            "ref+vault://a*",
+            "ref+vault://a#/x%2Fy",
+            "ref+vault://a#/x//y",
+            "ref+vault://a?version=",
+            "ref+vault://a?version=1/../2",
+            "ref+vault://a?as=value",
+            "ref://../a",
+            "ref://",
+        ] {
+            assert!(SecretTemplate::parse(text).is_err(), "{text}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_makes_the_parser_fail_and_a_template_is_read_back_as_itself(text in ".*") {
+            if let Ok(Some(template)) = SecretTemplate::parse(&text) {
+                let again = SecretTemplate::parse(&template.to_string());
+                prop_assert_eq!(again.unwrap().unwrap().to_string(), template.to_string());
+            }
+        }
+
+        #[test]
+        fn a_path_never_leaves_its_components(path in "[a-z./%*]{1,12}") {
+            if let Ok(Some(template)) = SecretTemplate::parse(&format!("ref+vault://{path}#/k")) {
+                for reference in template.references() {
+                    let path = reference.path.trim_start_matches('/');
+                    prop_assert!(path.split('/').all(|part| !part.is_empty() && part != "." && part != ".."));
+                }
+            }
+        }
+    }
+}

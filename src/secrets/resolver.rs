@@ -1,0 +1,43 @@
+//! What a runtime may ask about the references of a stack. The secret stores answer; `ops` wires them.
+
+use async_trait::async_trait;
+
+use super::{SecretReference, SecretValue};
+use crate::{error::UserError, model::StackId};
+
+/// What happens when the version of a secret moved since it was written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RotatedVersion {
+    /// The new version is written.
+    Write,
+    /// The written version stays.
+    Keep,
+}
+
+/// Answers about the references of a stack.
+#[async_trait]
+pub trait SecretResolver: Send + Sync {
+    /// The version of the secret now, without its value. `None` if the store has no versions, or if this run
+    /// may not read them.
+    ///
+    /// # Errors
+    /// The stack may not use the reference.
+    async fn version(
+        &self,
+        stack: &StackId,
+        reference: &SecretReference,
+    ) -> Result<Option<String>, UserError>;
+
+    /// The value, and the version that it has.
+    ///
+    /// # Errors
+    /// The stack may not use the reference; the store cannot be reached, denies it, or has no such value.
+    async fn value(
+        &self,
+        stack: &StackId,
+        reference: &SecretReference,
+    ) -> Result<(SecretValue, Option<String>), UserError>;
+
+    /// What is done about a version that moved.
+    fn rotated(&self, stack: &StackId) -> RotatedVersion;
+}

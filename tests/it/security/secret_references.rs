@@ -1,0 +1,377 @@
+//! References to secrets: the value comes from a store just before it is written, and is found nowhere else; a reference
+//! that its stack may not use gets nothing.
+
+use serde_json::{Value, json};
+
+use crate::support::{
+    cluster::Cluster,
+    objects::Objects,
+    process::{Konverge, Outcome},
+    shop::{Shop, resource},
+    spec_runs::walk,
+};
+
+/// In every value of a store.
+const CANARY: &str = "c4nary-Vd8x!Qz";
+
+/// The beginning of the base64 of a value that starts with the canary.
+const ENCODED: &str = "YzRuYXJ5LVZkOHghUX";
+
+/// A stack on the real API server whose stores are the job's environment and the Secrets of a namespace.
+struct Refers {
+    shop: Shop,
+    cluster: &'static Cluster,
+    namespace: String,
+    /// The folder for temporary files of the runs.
+    scratch: tempfile::TempDir,
+}
+
+impl Refers {
+    async fn new(subject: &str, more: &str) -> Self {
+        let cluster = Cluster::shared();
+        let namespace = cluster.namespace(subject).await;
+        let config = format!(
+            "clusters: {{test: {{}}}}\nsecrets:\n{more}  stores:\n    job: {{kind: env, allow: [{{stacks: 'shop/*', paths: 'PAY_*'}}]}}\n    \
+             vaulted: {{kind: kubernetes, allow: [{{stacks: 'shop/*', paths: '{namespace}/source'}}]}}\n"
+        );
+        Self {
+            shop: Shop::new(&config, &[("KUBECONFIG", cluster.kubeconfig().as_path())]),
+            cluster,
+            namespace,
+            scratch: tempfile::tempdir().unwrap(),
+        }
+    }
+
+    fn object(&self, kind: &str, name: &str, more: Value) -> Value {
+        let mut object = json!({"apiVersion": "v1", "kind": kind, "metadata": {"name": name, "namespace": self.namespace}});
+        for (key, value) in more.as_object().unwrap() {
+            object[key] = value.clone();
+        }
+        object
+    }
+
+    fn konverge(&self, arguments: &[&str]) -> Konverge {
+        let run = self.shop.konverge(arguments);
+        run.env("TMPDIR", self.scratch.path())
+            .env("KONVERGE_LOG", "trace")
+            .env("RUST_LOG", "trace")
+    }
+
+    fn apply(&self, password: Option<&str>) -> Outcome {
+        let run = self.konverge(&["apply", "--all", "--yes", "--no-wait", "--output", "json"]);
+        match password {
+            Some(password) => run.env("PAY_PASSWORD", password),
+            None => run,
+        }
+        .run()
+    }
+
+    fn preview(&self) -> Outcome {
+        self.konverge(&["preview", "--all", "--live", "required", "--output", "json"])
+            .run()
+    }
+
+    async fn live(&self, name: &str) -> Option<Value> {
+        Objects::of(self.cluster)
+            .await
+            .get(&self.object("Secret", name, json!({})))
+            .await
+    }
+
+    /// The decoded value of a key of a Secret.
+    async fn value(&self, name: &str, key: &str) -> Option<String> {
+        use base64::Engine as _;
+        let live = self.live(name).await?;
+        let encoded = live["data"][key].as_str()?;
+        let bytes = base64::engine::general_purpose::STANDARD.decode(encoded).unwrap();
+        Some(String::from_utf8(bytes).unwrap())
+    }
+
+    /// Looks for the canary in what a command printed and in every file that the runs left.
+    fn holds_no_value(&self, outcome: &Outcome, what: &str) {
+        let mut texts = vec![outcome.stdout.clone(), outcome.stderr.clone()];
+        let state = self.shop.monorepo.path().join(".git/test-state");
+        // A preview alone leaves none.
+        texts.extend(state.is_dir().then(|| walk(&state)));
+        texts.push(walk(self.scratch.path()));
+        for text in texts {
+            for word in [CANARY, ENCODED] {
+                assert!(!text.contains(word), "{what} leaves {word}:\n{text}");
+            }
+        }
+    }
+}
+
+fn changes(outcome: &Outcome) -> Vec<Value> {
+    let document = outcome.json();
+    let stack = &document["stacks"][0];
+    assert!(stack["error"].is_null(), "{stack}");
+    let resources = stack["resources"].as_array().unwrap().iter();
+    resources
+        .flat_map(|resource| resource["changes"].as_array().unwrap().clone())
+        .collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_value_is_written_and_found_nowhere_else() {
+    let refers = Refers::new("references", "").await;
+    let pay = refers.object(
+        "Secret",
+        "pay",
+        json!({"stringData": {
+            "password": "ref+env://PAY_PASSWORD",
+            "url": "postgres://app:ref+job://PAY_PASSWORD+@db/pay",
+        }}),
+    );
+    refers.shop.wants("prod", &[resource(&pay)]);
+
+    // A preview needs no value, and shows the reference.
+    let previewed = refers.preview().expect(0);
+    let made = changes(&previewed);
+    let data = &made[0]["to"]["data"];
+    assert_eq!(data["password"], json!({"$secret": {"ref": "job:PAY_PASSWORD"}}));
+    assert_eq!(data["url"]["$secret"]["ref"], "job:PAY_PASSWORD");
+    assert!(data["url"]["$secret"]["text"].is_string(), "{data}");
+    assert_eq!(
+        previewed.json()["stacks"][0]["resources"][0]["validated"],
+        "server"
+    );
+
+    let first = format!("{CANARY}-1");
+    let applied = refers.apply(Some(&first)).expect(0);
+    refers.holds_no_value(&applied, "an apply");
+    assert_eq!(refers.value("pay", "password").await, Some(first.clone()));
+    assert_eq!(
+        refers.value("pay", "url").await,
+        Some(format!("postgres://app:{first}@db/pay"))
+    );
+
+    // Equal by keyed hash: neither a preview without the value nor an apply with it finds a change.
+    assert_eq!(changes(&refers.preview().expect(0)), [] as [Value; 0]);
+    let again = refers.apply(Some(&first)).expect(0);
+    assert_eq!(
+        again.json()["stacks"][0]["result"],
+        "unchanged",
+        "{}",
+        again.stdout
+    );
+
+    // Another value of the variable is another version.
+    let second = format!("{CANARY}-2");
+    let rotated = refers.apply(Some(&second)).expect(0);
+    refers.holds_no_value(&rotated, "a rotation");
+    assert_eq!(refers.value("pay", "password").await, Some(second.clone()));
+
+    // Somebody else's value is drift, and is restored.
+    let theirs = json!({"stringData": {"password": "theirs-1234"}});
+    Objects::of(refers.cluster)
+        .await
+        .merge(&pay, "somebody", &theirs)
+        .await;
+    let drifted = changes(&refers.preview().expect(0));
+    assert_eq!(
+        (drifted.len(), &drifted[0]["path"]),
+        (1, &json!("/data/password")),
+        "{drifted:?}"
+    );
+    assert_eq!(drifted[0]["origin"], "drift", "{drifted:?}");
+    assert_eq!(drifted[0]["to"], json!({"$secret": {"ref": "job:PAY_PASSWORD"}}));
+    refers.apply(Some(&second)).expect(0);
+    assert_eq!(refers.value("pay", "password").await, Some(second));
+
+    let destroyed = refers
+        .konverge(&["destroy", "shop/prod", "--yes", "--output", "json"])
+        .run()
+        .expect(0);
+    refers.holds_no_value(&destroyed, "a destroy");
+    assert_eq!(refers.live("pay").await, None);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_value_that_cannot_be_had_stops_the_stack_untouched() {
+    let refers = Refers::new("missing-values", "").await;
+    let first = refers.object("ConfigMap", "first", json!({"data": {"a": "b"}}));
+    let pay = refers.object(
+        "Secret",
+        "pay",
+        json!({"stringData": {"a": "ref+vaulted://NS/source#/gone"}}),
+    );
+    let pay: Value =
+        serde_json::from_str(&pay.to_string().replace("NS/", &format!("{}/", refers.namespace))).unwrap();
+    for (case, password, why) in [
+        (
+            "ref+env://PAY_PASSWORD",
+            None,
+            "the variable `PAY_PASSWORD` is not set",
+        ),
+        ("ref+env://PAY_PASSWORD", Some(""), "`PAY_PASSWORD` is empty"),
+        (
+            "ref+env://PAY_PASSWORD#/x",
+            Some("no-json-at-all"),
+            "is not a JSON document",
+        ),
+    ] {
+        let secret = refers.object("Secret", "pay", json!({"stringData": {"a": case}}));
+        refers.shop.wants("prod", &[resource(&first), resource(&secret)]);
+        let outcome = refers.apply(password).expect(1);
+        let error = outcome.json()["stacks"][0]["error"].take();
+        let message = error["message"].as_str().unwrap();
+        assert!(
+            message.contains(why) && message.contains("secret store `job`"),
+            "{message}"
+        );
+        assert_eq!(error["kind"], "secret");
+        assert!(!error["hints"].as_array().unwrap().is_empty(), "{error}");
+    }
+    refers.shop.wants("prod", &[resource(&first), resource(&pay)]);
+    for why in ["is not there", "has no key `gone`"] {
+        let outcome = refers.apply(None).expect(1);
+        assert!(outcome.stdout.contains(why), "{}", outcome.stdout);
+        let source = refers.object("Secret", "source", json!({"stringData": {"there": CANARY}}));
+        if refers.live("source").await.is_none() {
+            Objects::of(refers.cluster).await.create(&source).await;
+        }
+    }
+    let objects = Objects::of(refers.cluster).await;
+    assert_eq!(
+        objects.get(&first).await,
+        None,
+        "nothing of the stack was touched"
+    );
+    assert_eq!(refers.live("pay").await, None);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_secret_of_the_cluster_is_followed_and_types_with_rules_are_planned() {
+    let refers = Refers::new("cluster-secrets", "").await;
+    let docker = json!({"auths": {"r.example": {"auth": CANARY}}}).to_string();
+    let source = |password: &str| {
+        refers.object(
+            "Secret",
+            "source",
+            json!({"stringData": {"password": password, "docker": docker, "crt": CANARY}}),
+        )
+    };
+    let objects = Objects::of(refers.cluster).await;
+    objects.create(&source(CANARY)).await;
+    let reference = |key: &str| format!("ref+k8s://{}/source/{key}", refers.namespace);
+    let pull = json!({"type": "kubernetes.io/dockerconfigjson", "stringData": {".dockerconfigjson": reference("docker")}});
+    let tls = json!({"type": "kubernetes.io/tls", "stringData": {"tls.crt": reference("crt"), "tls.key": reference("crt")}});
+    let wanted = [
+        refers.object("Secret", "pull", pull),
+        refers.object("Secret", "tls", tls),
+        refers.object(
+            "Secret",
+            "pay",
+            json!({"stringData": {"password": reference("password")}}),
+        ),
+    ];
+    refers.shop.wants("prod", &wanted.each_ref().map(resource));
+    let previewed = refers.preview().expect(0);
+    for change in changes(&previewed) {
+        let data = change["to"]["data"].as_object().unwrap();
+        for value in data.values() {
+            let shown = value["$secret"]["ref"].as_str().unwrap();
+            assert!(
+                shown.starts_with(&format!("vaulted:{}/source#/", refers.namespace)),
+                "{shown}"
+            );
+            assert!(value["$secret"]["text"].is_null(), "{value}");
+        }
+    }
+    refers.holds_no_value(&previewed, "a preview");
+    refers.holds_no_value(&refers.apply(None).expect(0), "an apply");
+    assert_eq!(
+        refers.value("pull", ".dockerconfigjson").await,
+        Some(docker.clone())
+    );
+    assert_eq!(refers.value("tls", "tls.key").await, Some(CANARY.to_owned()));
+
+    let rotated = format!("{CANARY}-rotated");
+    objects
+        .merge(
+            &source(&rotated),
+            "somebody",
+            &json!({"stringData": {"password": rotated}}),
+        )
+        .await;
+    refers.apply(None).expect(0);
+    assert_eq!(refers.value("pay", "password").await, Some(rotated));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_version_that_is_only_notified_is_not_written() {
+    let refers = Refers::new("notified", "  rotation: notify\n").await;
+    let pay = |label: &str| {
+        let mut pay = refers.object(
+            "Secret",
+            "pay",
+            json!({"stringData": {"password": "ref+env://PAY_PASSWORD"}}),
+        );
+        pay["metadata"]["labels"] = json!({"app": label});
+        resource(&pay)
+    };
+    let (first, second) = (format!("{CANARY}-1"), format!("{CANARY}-2"));
+    refers.shop.wants("prod", &[pay("one")]);
+    refers.apply(Some(&first)).expect(0);
+    let outcome = refers.apply(Some(&second)).expect(0);
+    assert_eq!(
+        outcome.json()["stacks"][0]["result"],
+        "unchanged",
+        "{}",
+        outcome.stdout
+    );
+    // Another change of the object keeps the value as well.
+    refers.shop.wants("prod", &[pay("two")]);
+    refers.apply(Some(&second)).expect(0);
+    assert_eq!(refers.value("pay", "password").await, Some(first));
+    let live = refers.live("pay").await.unwrap();
+    assert_eq!(live["metadata"]["labels"]["app"], "two");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hostile_reference_gets_nothing() {
+    let refers = Refers::new("hostile-references", "").await;
+    let objects = Objects::of(refers.cluster).await;
+    let other = refers.object("Secret", "other", json!({"stringData": {"k": CANARY}}));
+    objects.create(&other).await;
+    let other_path = format!("ref+k8s://{}/other/k", refers.namespace);
+    let dots = format!("ref+k8s://{}/source/../other#/k", refers.namespace);
+    let secret = |text: &str| refers.object("Secret", "pay", json!({"stringData": {"a": text}}));
+    let plain = |text: &str| refers.object("ConfigMap", "pay", json!({"data": {"a": text}}));
+    let annotated = |text: &str| {
+        let mut object = refers.object("Secret", "pay", json!({}));
+        object["metadata"]["annotations"] = json!({"a": text});
+        object
+    };
+    for (object, key) in [
+        (secret("ref+env://HOME"), "secrets.stores.job.allow"),
+        (secret(&other_path), "secrets.stores.vaulted.allow"),
+        (secret(&dots), "ref+STORE"),
+        (
+            secret("ref+env://PAY_PASSWORD?address=http://evil.example"),
+            "secrets.stores.job",
+        ),
+        (
+            secret("ref+vault://pay?address=http://evil.example#/x"),
+            "secrets.stores.vault",
+        ),
+        (secret("ref+exec://id"), "secrets.stores.exec"),
+        (secret("ref+file:///etc/passwd"), "secrets.stores.file"),
+        (secret("ref+envsubst://PAY_PASSWORD"), "secrets.stores.envsubst"),
+        (secret("ref://PAY_PASSWORD"), "secrets.default"),
+        (plain("ref+env://PAY_PASSWORD"), "stringData"),
+        (plain("postgres://app:ref+env://PAY_PASSWORD+@db"), "stringData"),
+        (annotated("ref+env://PAY_PASSWORD"), "stringData"),
+    ] {
+        refers.shop.wants("prod", &[resource(&object)]);
+        for outcome in [refers.preview(), refers.apply(Some(CANARY))] {
+            let error = outcome.json()["stacks"][0]["error"].take();
+            assert_eq!(error["kind"], "secret", "{object}: {}", outcome.stdout);
+            let hints = error["hints"].to_string();
+            assert!(hints.contains(key), "{object}: {error}");
+            refers.holds_no_value(&outcome, "a refused reference");
+        }
+        assert_eq!(objects.get(&object).await, None, "{object}");
+    }
+}
