@@ -7,6 +7,7 @@
 //! ```
 
 pub mod affected;
+pub mod cel_expression;
 pub mod checkout;
 pub mod cli;
 pub mod config;

@@ -7,6 +7,7 @@
 mod duration;
 mod effective;
 mod parse;
+mod policy_sets;
 mod power;
 mod schema;
 mod types;
@@ -17,5 +18,6 @@ pub use parse::{ConfigError, FILE_NAME};
 pub use schema::json_schema;
 pub use types::{
     Apply, ClusterConfig, Config, ConflictsConfig, Drift, DriftPolicy, FreezeConfig, Kcl, LeaseConfig,
-    Notify, NotifyKind, PolicyConfig, Provider, Reconcile, Sandbox, StackRule, State, TerraformConfig,
+    Notify, NotifyKind, PolicyConfig, PolicyEnforcement, PolicyExceptionConfig, PolicyInput, PolicyLanguage,
+    PolicySetConfig, Provider, Reconcile, RegoVersion, Sandbox, StackRule, State, TerraformConfig,
 };

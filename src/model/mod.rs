@@ -23,6 +23,7 @@ pub mod notify_event;
 pub mod path;
 pub mod plan;
 mod plan_digest;
+pub mod plan_document;
 pub mod policy_finding;
 pub mod power;
 pub mod reference;

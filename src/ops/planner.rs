@@ -15,6 +15,7 @@ use crate::{
     model::{
         Digest, StackId,
         plan::{Basis, StackPlan},
+        plan_document::DesiredResource,
         spec::{RuntimeKind, Spec},
         stack::Stack,
         state::StackState,
@@ -62,7 +63,14 @@ pub enum TargetPlan {
     /// Compared with the live infrastructure: it can be applied.
     Live(Box<EnginePlan>),
     /// Compared with the Spec of the base.
-    Spec(Box<StackPlan>),
+    Spec(Box<SpecPlan>),
+}
+
+/// A plan against the Spec of the base.
+pub struct SpecPlan {
+    pub public: StackPlan,
+    /// What the Spec of the head wants, masked.
+    pub desired: Vec<DesiredResource>,
 }
 
 impl TargetPlan {
@@ -70,7 +78,7 @@ impl TargetPlan {
     pub fn public(&self) -> &StackPlan {
         match self {
             Self::Live(plan) => &plan.public,
-            Self::Spec(plan) => plan,
+            Self::Spec(plan) => &plan.public,
         }
     }
 }
@@ -192,9 +200,11 @@ impl Planner {
         let real = self.live != Live::Never && (cluster.is_some() || !on_clusters);
         if !real {
             let before = self.spec_before(target).await?;
-            let plan =
-                engine::plan_against_spec(&target.id, &target.folder, &before, &wanted, None, self.secrets());
-            return Ok(TargetPlan::Spec(Box::new(plan)));
+            let secrets = self.secrets();
+            let public =
+                engine::plan_against_spec(&target.id, &target.folder, &before, &wanted, None, secrets);
+            let desired = engine::desired_by_spec(&wanted, None, secrets);
+            return Ok(TargetPlan::Spec(Box::new(SpecPlan { public, desired })));
         }
         let ignore = target.rules().map(|stack| self.config.for_stack(stack).ignore);
         let plan = engine::plan(PlanRequest {

@@ -50,6 +50,7 @@ fn finding(verdict: Enforcement, rule: &str, message: String, hint: Option<Strin
         stack: None,
         message,
         hint: hint.filter(|_| verdict != Enforcement::Pass),
+        place: None,
     }
 }
 

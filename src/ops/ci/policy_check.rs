@@ -22,10 +22,11 @@ use crate::{
     model::{
         CommitId,
         authorization::{Authorization, ReviewedPull},
-        plan::StackPlan,
+        plan::{ResourcePlan, StackPlan},
+        plan_document::StackDocument,
         policy_finding::{Enforcement, PolicyFinding},
     },
-    ops::RunContext,
+    ops::{RunContext, apply::ProposedPlan},
     policy::{self, Approval, CodeOwners, EffectivePolicy, PolicyFacts, Role, Stage},
 };
 
@@ -146,6 +147,15 @@ impl PolicyCheck {
         Ok(different)
     }
 
+    /// The findings of the policy sets for a preview: of the default branch's sets, and of those that the merge
+    /// creates. An unchanged stack has none.
+    pub fn preview_sets(&self, document: &StackDocument, pulls: &[(u64, CommitId)]) -> Vec<PolicyFinding> {
+        let pulls = pulls.iter();
+        let proposed = pulls.flat_map(|(pull, _)| self.reviewed.of(*pull, &document.stack.id));
+        let sets: Vec<_> = std::iter::once(Arc::clone(&self.own)).chain(proposed).collect();
+        sets_findings(&sets, document)
+    }
+
     /// What an apply does about drift: it stops the stack if one of the policies says so.
     ///
     /// # Errors
@@ -194,6 +204,29 @@ impl PolicyCheck {
             findings.extend(self.judge(&policy, plan, pulls, agreed).await?);
         }
         Ok(findings.into_iter().collect())
+    }
+
+    /// As [`PolicyCheck::findings`], with those of the policy sets. What they read later comes back: the same
+    /// sets evaluate values that become known during the apply.
+    ///
+    /// # Errors
+    /// As [`PolicyCheck::findings`].
+    pub async fn findings_with_sets(
+        &self,
+        proposed: &ProposedPlan<'_>,
+        pulls: &[(u64, CommitId)],
+        agreed: Option<Agreed<'_>>,
+    ) -> Result<(Vec<PolicyFinding>, ActiveSets), UserError> {
+        let mut findings = self.findings(proposed.plan, pulls, agreed).await?;
+        let policies = self.policies(proposed.plan, pulls, agreed).await?;
+        let sets = ActiveSets {
+            policies,
+            document: proposed.document.clone(),
+        };
+        findings.extend(sets_findings(&sets.policies, &sets.document));
+        findings.sort();
+        findings.dedup();
+        Ok((findings, sets))
     }
 
     /// The findings of one policy.
@@ -455,6 +488,58 @@ impl PolicyCheck {
         }
         Ok(self.people.teams(names, &people).await)
     }
+}
+
+/// The policy sets that were in force when a stack was approved, with its plan document.
+pub(super) struct ActiveSets {
+    policies: Vec<Arc<InForce>>,
+    document: StackDocument,
+}
+
+impl ActiveSets {
+    /// The error of the sets for a resource whose values are known now, before it is written.
+    pub fn refusal(&mut self, plan: &ResourcePlan) -> Option<UserError> {
+        if self.policies.iter().all(|policy| policy.sets.is_empty()) {
+            return None;
+        }
+        policy::update_document(&mut self.document, plan);
+        let findings = sets_findings(&self.policies, &self.document);
+        let denied: Vec<_> = findings
+            .iter()
+            .filter(|finding| finding.verdict == Enforcement::Deny)
+            .collect();
+        if denied.is_empty() {
+            return None;
+        }
+        let said: Vec<_> = denied
+            .iter()
+            .map(|f| format!("{}: {}", f.rule, f.message))
+            .collect();
+        let failure = UserError::new(
+            ErrorKind::Policy,
+            format!(
+                "{} was stopped before {} was written, where a value became known:\n{}",
+                self.document.stack.id,
+                plan.id,
+                said.join("\n")
+            ),
+        );
+        let hints = denied.iter().filter_map(|finding| finding.hint.clone());
+        Some(hints.fold(failure, UserError::hint))
+    }
+}
+
+/// The findings of the sets of several policies. An unchanged stack has none.
+fn sets_findings(policies: &[Arc<InForce>], document: &StackDocument) -> Vec<PolicyFinding> {
+    if !document.has_changes() {
+        return Vec::new();
+    }
+    let now = Timestamp::now();
+    let findings: BTreeSet<_> = policies
+        .iter()
+        .flat_map(|policy| policy.sets.findings(document, now))
+        .collect();
+    findings.into_iter().collect()
 }
 
 /// Returns true if an approval is required.

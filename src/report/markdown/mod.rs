@@ -13,6 +13,7 @@ mod failure;
 mod fit;
 mod footer;
 mod headline;
+mod policy_findings;
 mod power;
 mod stack_details;
 mod table;

@@ -8,10 +8,11 @@ use std::{
 
 use super::import_graph::ModuleGraph;
 
-const OPEN_TO_ALL: [&str; 8] = [
+const OPEN_TO_ALL: [&str; 9] = [
     "error",
     "interrupt",
     "yaml",
+    "cel_expression",
     "retry",
     "checkout",
     "process",
@@ -20,10 +21,11 @@ const OPEN_TO_ALL: [&str; 8] = [
 ];
 
 /// Rooms on the left may use only what is listed, not even the rooms open to all.
-const STRICT: [&str; 8] = [
+const STRICT: [&str; 9] = [
     "error",
     "interrupt",
     "yaml",
+    "cel_expression",
     "retry",
     "checkout",
     "process",
