@@ -52,6 +52,11 @@ impl PolicySets {
         self.sets.is_empty()
     }
 
+    /// Each set.
+    pub fn iter(&self) -> impl Iterator<Item = &PolicySet> {
+        self.sets.iter()
+    }
+
     /// The names of the sets that both have, with other settings or files.
     pub fn different<'s>(&'s self, other: &'s Self) -> impl Iterator<Item = &'s str> {
         let both = self.sets.iter().filter(|set| {

@@ -8,18 +8,26 @@
 //!   message: the image has no fixed tag
 //!   messageExpression: "'…' + resource.id"   # optional; wins over `message`
 //!   severity: deny                           # or warn
+//!   cases:                                   # tests, for `konverge check`
+//!   - input: {kind: Deployment, after: {spec: {image: 'a:1'}}}
+//!     passes: true
 //! ```
 
 use std::collections::BTreeSet;
 
 use cel::{Context, Value as CelValue};
 use serde::Deserialize;
+use serde_json::{Value, json};
 
 use super::{
     mentions::Mentions,
-    rule::{PolicyFile, RuleFinding, Severity, shorten},
+    rule::{FailedTest, PolicyFile, RuleFinding, Severity, shorten},
 };
-use crate::{cel_expression::CelExpression, yaml};
+use crate::{
+    cel_expression::{CelExpression, to_cel, widest},
+    config::PolicyInput,
+    yaml,
+};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -40,6 +48,18 @@ struct RuleText {
     message_expression: Option<String>,
     #[serde(default)]
     severity: SeverityText,
+    #[serde(default)]
+    cases: Vec<CelCase>,
+}
+
+/// A test of a rule.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct CelCase {
+    /// The resource or the object.
+    input: Value,
+    /// Whether the rule finds nothing.
+    passes: bool,
 }
 
 #[derive(Deserialize, Default, Clone, Copy)]
@@ -60,6 +80,26 @@ pub(super) struct CelRule {
     expression: CelExpression,
     message: String,
     message_expression: Option<CelExpression>,
+    cases: Vec<CelCase>,
+    file: String,
+}
+
+/// The variables of a rule for one input.
+pub(super) fn context(
+    view: PolicyInput,
+    input: &Value,
+    plan: Option<&CelValue>,
+) -> Context<'static, 'static> {
+    let mut context = Context::default();
+    match view {
+        PolicyInput::Objects => context.add_variable_from_value("object", to_cel(input)),
+        PolicyInput::Plan | PolicyInput::Tfplan => {
+            let alone = || to_cel(&json!({"resources": [input]}));
+            context.add_variable_from_value("plan", plan.cloned().unwrap_or_else(alone));
+            context.add_variable_from_value("resource", to_cel(input));
+        }
+    }
+    context
 }
 
 /// Reads the rules of a set.
@@ -76,7 +116,10 @@ pub(super) fn load(files: &[PolicyFile]) -> Result<Vec<CelRule>, String> {
                 return Err(format!("{}: two rules are called `{}`", file.path, text.name));
             }
             let name = text.name.clone();
-            rules.push(CelRule::of(text).map_err(|why| format!("{}: rule `{name}`: {why}", file.path))?);
+            rules.push(
+                CelRule::of(&file.path, text)
+                    .map_err(|why| format!("{}: rule `{name}`: {why}", file.path))?,
+            );
         }
     }
     match rules.is_empty() {
@@ -86,7 +129,7 @@ pub(super) fn load(files: &[PolicyFile]) -> Result<Vec<CelRule>, String> {
 }
 
 impl CelRule {
-    fn of(text: RuleText) -> Result<Self, String> {
+    fn of(file: &str, text: RuleText) -> Result<Self, String> {
         let mut mentions = Mentions::default();
         let mut compile = |key: &str, source: &str| {
             mentions.add(source);
@@ -108,8 +151,34 @@ impl CelRule {
                 .unwrap_or_else(|| format!("failed expression: {}", text.expression)),
             message_expression: message_expression.transpose()?,
             mentions,
+            cases: text.cases,
+            file: file.to_owned(),
             name: text.name,
         })
+    }
+
+    /// The cases that end otherwise than they say.
+    pub fn failed_cases(&self, view: PolicyInput) -> Vec<FailedTest> {
+        let mut found = Vec::new();
+        for (at, case) in self.cases.iter().enumerate() {
+            let (context, widest) = (context(view, &case.input, None), widest(&case.input));
+            let finding = match self.is_about(&context, widest) {
+                Ok(true) => self.finding(&context, widest),
+                Ok(false) => None,
+                Err(error) => Some(error),
+            };
+            let why = match (finding, case.passes) {
+                (None, false) => "it passes".to_owned(),
+                (Some(finding), true) => format!("it does not pass: {}", finding.message),
+                _ => continue,
+            };
+            found.push(FailedTest {
+                file: self.file.clone(),
+                name: format!("{}, case {}", self.name, at + 1),
+                why,
+            });
+        }
+        found
     }
 
     /// Returns true if the rule is about this input.

@@ -16,5 +16,5 @@ mod set;
 mod tests;
 
 pub use all_sets::PolicySets;
-pub use rule::PolicyFile;
+pub use rule::{FailedTest, PolicyFile};
 pub use set::PolicySet;

@@ -17,7 +17,7 @@ use serde_json::Value;
 
 use super::{
     mentions::Mentions,
-    rule::{MOST_FINDINGS, PolicyFile, RULE_TIME, RuleFinding, Severity, shorten},
+    rule::{FailedTest, MOST_FINDINGS, PolicyFile, RULE_TIME, RuleFinding, Severity, shorten},
 };
 use crate::config::RegoVersion;
 
@@ -117,6 +117,47 @@ impl RegoRules {
             rules: &self.rules,
         }
     }
+}
+
+/// The tests of a set (`test_…` in `*_test.rego`) that are not true.
+pub(super) fn failed_tests(
+    files: &[PolicyFile],
+    data: &[PolicyFile],
+    version: RegoVersion,
+) -> Vec<FailedTest> {
+    if !files.iter().any(|file| file.path.ends_with(TESTS)) {
+        return Vec::new();
+    }
+    let failed = |file: &str, name: &str, why: String| FailedTest {
+        file: file.to_owned(),
+        name: name.to_owned(),
+        why,
+    };
+    let mut engine = new_engine(version);
+    let mut places = Vec::new();
+    for file in files {
+        match engine.add_policy(file.path.clone(), file.text.clone()) {
+            Ok(package) => places.push(package),
+            Err(error) => return vec![failed(&file.path, "parse", first_lines(&error.to_string()))],
+        }
+    }
+    if let Err(why) = add_data(&mut engine, data) {
+        return vec![failed(&files[0].path, "data", why)];
+    }
+    let mut found = Vec::new();
+    let names = rule_names(&mut engine);
+    for ((file, package), names) in files.iter().zip(&places).zip(names) {
+        let is_test = |name: &&String| file.path.ends_with(TESTS) && name.starts_with("test_");
+        for name in names.iter().filter(is_test) {
+            let why = match evaluate(&mut engine, &format!("{package}.{name}")) {
+                Ok(RegoValue::Bool(true)) => continue,
+                Ok(_) => "it is not true".to_owned(),
+                Err(why) => why,
+            };
+            found.push(failed(&file.path, name, why));
+        }
+    }
+    found
 }
 
 /// Evaluates inputs one after another.

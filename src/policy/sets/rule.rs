@@ -17,6 +17,16 @@ pub struct PolicyFile {
     pub text: String,
 }
 
+/// A test of a policy set that failed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FailedTest {
+    /// The path of the file with the test.
+    pub file: String,
+    /// The test.
+    pub name: String,
+    pub why: String,
+}
+
 /// What a rule demands, before the set says whether that is enforced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Severity {

@@ -9,12 +9,12 @@ use super::{
     cel_rules::{self, CelRule},
     input,
     mentions::Mentions,
-    rego::RegoRules,
-    rule::{PolicyFile, RuleFinding, Severity},
+    rego::{self, RegoRules},
+    rule::{FailedTest, PolicyFile, RuleFinding, Severity},
 };
 use crate::{
     cel_expression::{to_cel, widest},
-    config::{PolicyEnforcement, PolicyInput, PolicyLanguage, PolicySetConfig},
+    config::{PolicyEnforcement, PolicyInput, PolicyLanguage, PolicySetConfig, RegoVersion},
     model::{
         Digest, RepoPath, ResourceId, StackId,
         digest::DigestBuilder,
@@ -36,7 +36,16 @@ pub struct PolicySet {
     stacks: Option<GlobMatcher>,
     /// The rules, or why there are none.
     rules: Result<Rules, String>,
+    /// The files for its tests in Rego.
+    tests: Option<RegoTests>,
     digest: Digest,
+}
+
+/// The files of a set with tests in Rego.
+struct RegoTests {
+    files: Vec<PolicyFile>,
+    data: Vec<PolicyFile>,
+    version: RegoVersion,
 }
 
 enum Rules {
@@ -83,6 +92,11 @@ impl PolicySet {
             input: config.input,
             stacks: config.stacks.as_deref().and_then(stack_glob),
             rules,
+            tests: (config.language == PolicyLanguage::Rego).then(|| RegoTests {
+                files: files.to_vec(),
+                data: data.to_vec(),
+                version: config.rego,
+            }),
             digest: digest.finish(),
         }
     }
@@ -92,6 +106,23 @@ impl PolicySet {
         Self {
             rules: Err(why),
             ..Self::load(config, &[], &[])
+        }
+    }
+
+    /// The tests of the set that fail. A set that cannot be read fails as a whole.
+    pub fn failed_tests(&self, path: &str) -> Vec<FailedTest> {
+        match (&self.rules, &self.tests) {
+            (Err(why), _) => vec![FailedTest {
+                file: path.to_owned(),
+                name: "load".to_owned(),
+                why: why.clone(),
+            }],
+            (Ok(Rules::Rego(_)), Some(tests)) => rego::failed_tests(&tests.files, &tests.data, tests.version),
+            (Ok(Rules::Rego(_)), None) => Vec::new(),
+            (Ok(Rules::Cel(rules)), _) => {
+                let failed = rules.iter().flat_map(|rule| rule.failed_cases(self.input));
+                failed.collect()
+            }
         }
     }
 
@@ -307,8 +338,7 @@ fn cel_each(rules: &[CelRule], document: &StackDocument, view: PolicyInput) -> V
     match view {
         PolicyInput::Objects => {
             for (resource, object) in input::objects(document) {
-                let mut context = Context::default();
-                context.add_variable_from_value("object", to_cel(object));
+                let context = cel_rules::context(view, object, None);
                 cel_one(rules, (resource, &[]), &context, widest(object), &mut outcomes);
             }
         }
@@ -318,9 +348,7 @@ fn cel_each(rules: &[CelRule], document: &StackDocument, view: PolicyInput) -> V
             let values = whole["resources"].as_array().unwrap_or(&empty);
             let (plan, widest) = (to_cel(&whole), widest(&whole));
             for (resource, value) in document.resources.iter().zip(values) {
-                let mut context = Context::default();
-                context.add_variable_from_value("plan", plan.clone());
-                context.add_variable_from_value("resource", to_cel(value));
+                let context = cel_rules::context(view, value, Some(&plan));
                 let others = document.resources.as_slice();
                 cel_one(rules, (resource, others), &context, widest, &mut outcomes);
             }

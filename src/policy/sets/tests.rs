@@ -369,3 +369,31 @@ fn sets_are_equal_by_their_files() {
     assert_ne!(one(), other);
     assert_eq!(one().different(&other).collect::<Vec<_>>(), ["s"]);
 }
+
+#[test]
+fn the_tests_of_a_set_run() {
+    let rules = file("p/a.rego", "package main\ndeny contains \"m\" if input.bad\n");
+    let tests = file(
+        "p/a_test.rego",
+        "package main\ntest_bad if { count(deny) == 1 with input as {\"bad\": true} }\ntest_wrong if { count(deny) == 1 with input as {} }\ntest_error if { do_magic(1) }\n",
+    );
+    let set = PolicySet::load(&config(""), &[rules, tests], &[]);
+    let failed = set.failed_tests("p");
+    let names: Vec<_> = failed
+        .iter()
+        .map(|test| (test.file.as_str(), test.name.as_str()))
+        .collect();
+    assert_eq!(
+        names,
+        [("p/a_test.rego", "test_error"), ("p/a_test.rego", "test_wrong")]
+    );
+    assert!(failed[0].why.contains("do_magic"), "{failed:?}");
+
+    let text = "rules:\n- name: named\n  match: resource.action != 'delete'\n  expression: has(resource.after.name)\n  cases:\n  - {input: {action: create, after: {name: a}}, passes: true}\n  - {input: {action: create, after: {}}, passes: true}\n  - {input: {action: delete}, passes: false}\n";
+    let names: Vec<_> = cel("", text)
+        .failed_tests("p")
+        .into_iter()
+        .map(|test| test.name)
+        .collect();
+    assert_eq!(names, ["named, case 2", "named, case 3"]);
+}
