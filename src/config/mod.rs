@@ -19,5 +19,6 @@ pub use schema::json_schema;
 pub use types::{
     Apply, ClusterConfig, Config, ConflictsConfig, Drift, DriftPolicy, FreezeConfig, Kcl, LeaseConfig,
     Notify, NotifyKind, PolicyConfig, PolicyEnforcement, PolicyExceptionConfig, PolicyInput, PolicyLanguage,
-    PolicySetConfig, Provider, Reconcile, RegoVersion, Sandbox, StackRule, State, TerraformConfig,
+    PolicyOverriders, PolicySetConfig, Provider, Reconcile, RegoVersion, Sandbox, StackRule, State,
+    TerraformConfig,
 };

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::types::{PolicyConfig, PolicyInput, PolicyLanguage};
+use super::types::{PolicyConfig, PolicyEnforcement, PolicyInput, PolicyLanguage};
 use crate::model::RepoPath;
 
 impl PolicyConfig {
@@ -46,6 +46,15 @@ impl PolicyConfig {
                 return Some((
                     format!("policy.sets: `{}` is not a glob: {error}", glob.escape_debug()),
                     "write `appops/*/prod`",
+                ));
+            }
+            let named = set.overriders.as_ref().is_some_and(|named| !named.by.is_empty());
+            if named != (set.enforce == PolicyEnforcement::Override) {
+                return Some((
+                    format!(
+                        "policy.sets: set `{name}` needs both `enforce: override` and `override.by`, or neither"
+                    ),
+                    "write `enforce: override` and `override: {by: [org/team]}`",
                 ));
             }
             if set.language == PolicyLanguage::Cel && set.input == PolicyInput::Tfplan {
@@ -129,6 +138,11 @@ mod tests {
                 "tfplan",
             ),
             ("{sets: [{name: a, path: p, enforce: sometimes}]}", "sometimes"),
+            ("{sets: [{name: a, path: p, enforce: override}]}", "needs both"),
+            (
+                "{sets: [{name: a, path: p, override: {by: [a/b]}}]}",
+                "needs both",
+            ),
             (
                 "{exceptions: [{set: a, resource: x, until: 2027-01-01, reason: r}]}",
                 "no set",

@@ -334,6 +334,17 @@ pub struct PolicySetConfig {
     /// What a denial does. Default: `always`.
     #[serde(default)]
     pub enforce: PolicyEnforcement,
+    /// Who may override a denial; for `enforce: override`.
+    #[serde(default, rename = "override")]
+    pub overriders: Option<PolicyOverriders>,
+}
+
+/// Who may override a denial.
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PolicyOverriders {
+    /// Teams (`org/team`) or users. Nobody overrides their own change.
+    pub by: Vec<String>,
 }
 
 /// The language of the rules.
@@ -377,6 +388,8 @@ pub enum PolicyInput {
 pub enum PolicyEnforcement {
     /// It is shown only.
     Advise,
+    /// It stops the stack, unless one of `override.by` overrides exactly this finding.
+    Override,
     /// It stops the stack.
     #[default]
     Always,

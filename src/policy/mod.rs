@@ -11,6 +11,6 @@ pub mod sets;
 
 pub use codeowners::CodeOwners;
 pub use document::{document, update_document};
-pub use evaluate::{evaluate, may_apply, owned_file};
+pub use evaluate::{evaluate, includes, may_apply, owned_file};
 pub use review_match::{LastWrites, Objection, ReviewedUnits, Unreviewed};
 pub use rules::{Approval, EffectivePolicy, Freeze, PolicyFacts, Role, Stage};

@@ -7,7 +7,10 @@ use std::{
 
 use async_trait::async_trait;
 
-use super::policy_check::{ActiveSets, Agreed, PolicyCheck};
+use super::{
+    active_sets::ActiveSets,
+    policy_check::{Agreed, GivenDigests, PolicyCheck},
+};
 use crate::{
     config::DriftPolicy,
     error::{ErrorKind, UserError},
@@ -174,12 +177,24 @@ impl Approver for ReviewGate {
         if objections.is_empty() {
             let (findings, sets) = self
                 .guardrails
-                .findings_with_sets(proposed, &pulls, agreed)
+                .findings_with_sets(
+                    proposed,
+                    &pulls,
+                    agreed,
+                    GivenDigests {
+                        digests: &self.approvals,
+                        since: past.commit.as_ref(),
+                    },
+                )
                 .await?;
+            let overrides = sets.overridden().to_vec();
             self.remember(&plan.id, sets);
             return match PolicyCheck::refusal(plan, &findings) {
                 Some(refusal) => Err(naming(refusal, &pulls)),
-                None => Ok(self.guardrails.grounds(plan, &pulls, agreed).await),
+                None => Ok(Authorization {
+                    overrides,
+                    ..self.guardrails.grounds(plan, &pulls, agreed).await
+                }),
             };
         }
         let units = objections

@@ -4,10 +4,18 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use super::{exception::Exception, set::PolicySet};
+use super::{
+    exception::Exception,
+    set::{PolicySet, UNREADABLE},
+};
 use crate::{
     config::PolicyExceptionConfig,
-    model::{Digest, digest::DigestBuilder, plan_document::StackDocument, policy_finding::PolicyFinding},
+    model::{
+        Digest,
+        digest::DigestBuilder,
+        plan_document::StackDocument,
+        policy_finding::{Enforcement, PolicyFinding},
+    },
 };
 
 /// The policy sets of a revision. Two are equal if their settings and files are.
@@ -55,6 +63,15 @@ impl PolicySets {
     /// Each set.
     pub fn iter(&self) -> impl Iterator<Item = &PolicySet> {
         self.sets.iter()
+    }
+
+    /// Who may override a finding; empty: nobody.
+    pub fn overriders_of(&self, finding: &PolicyFinding) -> &[String] {
+        let unreadable = finding.rule.ends_with(&format!("/{UNREADABLE}"));
+        let place = finding.place.as_ref();
+        let place = place.filter(|_| finding.verdict == Enforcement::Deny && !unreadable);
+        let set = place.and_then(|place| self.sets.iter().find(|set| set.name() == place.set));
+        set.map_or(&[], PolicySet::overriders)
     }
 
     /// The names of the sets that both have, with other settings or files.

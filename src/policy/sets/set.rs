@@ -28,10 +28,15 @@ const PARSER_STACK: usize = 256 * 1024 * 1024;
 /// The maximum size of the files of a set in bytes.
 const LARGEST_SET: usize = 8 * 1024 * 1024;
 
+/// The rule of a finding of a set that cannot be read.
+pub(super) const UNREADABLE: &str = "load";
+
 /// A policy set of a revision.
 pub struct PolicySet {
     name: String,
     enforce: PolicyEnforcement,
+    /// Who may override a denial; empty: nobody.
+    overriders: Vec<String>,
     input: PolicyInput,
     stacks: Option<GlobMatcher>,
     /// The rules, or why there are none.
@@ -89,6 +94,10 @@ impl PolicySet {
         Self {
             name: config.name.clone(),
             enforce: config.enforce,
+            overriders: match (config.enforce, &config.overriders) {
+                (PolicyEnforcement::Override, Some(overriders)) => overriders.by.clone(),
+                _ => Vec::new(),
+            },
             input: config.input,
             stacks: config.stacks.as_deref().and_then(stack_glob),
             rules,
@@ -136,6 +145,11 @@ impl PolicySet {
         &self.name
     }
 
+    /// Who may override a denial of the set; empty: nobody.
+    pub fn overriders(&self) -> &[String] {
+        &self.overriders
+    }
+
     /// Returns true if the set is about a stack.
     pub fn is_about(&self, stack: &StackId, folder: &RepoPath) -> bool {
         self.stacks
@@ -148,7 +162,7 @@ impl PolicySet {
         let outcomes = match &self.rules {
             Err(why) => vec![Outcome::Found(RuleFinding {
                 message: format!("the set cannot be read, so nothing passes it: {why}"),
-                ..RuleFinding::error("load", "")
+                ..RuleFinding::error(UNREADABLE, "")
             })],
             Ok(Rules::Rego(rules)) if self.input == PolicyInput::Objects => rego_objects(rules, document),
             Ok(Rules::Rego(rules)) => rego_whole(rules, document, self.input),
@@ -213,6 +227,18 @@ impl PolicySet {
         for part in parts {
             digest.part(part.as_bytes());
         }
+        let digest = digest.finish();
+        // A set that cannot be read has found nothing that could be overridden.
+        let hint = match verdict == Enforcement::Deny
+            && !self.overriders.is_empty()
+            && found.rule != UNREADABLE
+        {
+            true => Some(format!(
+                "one of {} may override exactly this finding: run the workflow by hand with `approve: {digest}`",
+                self.overriders.join(", ")
+            )),
+            false => hint,
+        };
         PolicyFinding {
             verdict,
             rule: format!("{}/{}", self.name, found.rule),
@@ -223,7 +249,7 @@ impl PolicySet {
                 set: self.name.clone(),
                 resource,
                 path: found.path,
-                digest: digest.finish(),
+                digest,
             }),
         }
     }
