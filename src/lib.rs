@@ -8,6 +8,7 @@
 
 pub mod affected;
 pub mod atomic_file;
+pub mod cel_expression;
 pub mod checkout;
 pub mod cli;
 pub mod config;

@@ -150,7 +150,10 @@ impl Command {
             Self::Graph(args) => args.wants_json(),
             Self::Build(args) => args.wants_json(),
             Self::Check(args) => args.wants_json(),
-            Self::Preview(args) => args.output == super::preview::PlanOutput::Json,
+            Self::Preview(args) => {
+                use super::preview::PlanOutput;
+                matches!(args.output, PlanOutput::Json | PlanOutput::Plan)
+            }
             Self::Health(args) => args.wants_json(),
             Self::Destroy(args) => args.output == super::apply::ApplyOutput::Json,
             Self::Status(args) => args.output == super::status::StatusOutput::Json,

@@ -34,6 +34,9 @@ pub struct Args {
     /// Format the KCL files that are checked
     #[arg(long, conflicts_with = "rev")]
     fix: bool,
+    /// Run only the rules as code (`policy.sets`) and their tests
+    #[arg(long, conflicts_with_all = ["update", "fix"])]
+    policy: bool,
     /// Skip a check; may be repeated
     #[arg(long, value_name = "CHECK", value_parser = checks())]
     skip: Vec<LintRule>,
@@ -89,6 +92,7 @@ pub async fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
         files,
         update: args.update,
         fix: args.fix,
+        only_policy: args.policy,
         skip: &args.skip,
     };
     let inspection = check::run(&run, &selected, &root, scope).await?;

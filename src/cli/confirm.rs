@@ -18,7 +18,7 @@ use crate::{
     },
     ops::{
         self, Planner, Target,
-        apply::{Approver, AutoApprove, PriorState},
+        apply::{Approver, AutoApprove, PriorState, ProposedPlan},
         apply_limits::{self, ByHand},
         apply_scope::{self, ApplyScope},
     },
@@ -57,7 +57,7 @@ pub async fn consent(
             }),
         }));
     }
-    let plan = ops::preview::run(planning, targets).await?.plan;
+    let plan = ops::preview::run(planning, targets, None).await?.plan;
     context.show(&report::terminal::plan(
         &plan,
         Style {
@@ -162,7 +162,8 @@ fn plan_changed_error(what: impl std::fmt::Display) -> UserError {
 
 #[async_trait]
 impl Approver for ConfirmShownPlan {
-    async fn stack(&self, plan: &StackPlan, _: &PriorState) -> Result<Authorization, UserError> {
+    async fn stack(&self, proposed: &ProposedPlan<'_>, _: &PriorState) -> Result<Authorization, UserError> {
+        let plan = proposed.plan;
         let shown = self.0.get(&plan.id);
         if plan.summary.changed() == 0 || shown.is_some_and(|shown| shown.digest == plan.digest) {
             return Ok(Authorization::default());
@@ -184,10 +185,13 @@ impl Approver for ConfirmShownPlan {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::model::{
-        Digest, RepoPath,
-        plan::{Basis, Summary},
-        spec::RuntimeKind,
+    use crate::{
+        model::{
+            Digest, RepoPath,
+            plan::{Basis, Summary},
+            spec::RuntimeKind,
+        },
+        policy,
     };
 
     fn stack(digest: &str, action: Action) -> StackPlan {
@@ -248,7 +252,15 @@ mod tests {
         };
         let consent = ConfirmShownPlan::of(plan);
         let past = PriorState::default();
-        let agrees = async |digest: &str, action| consent.stack(&stack(digest, action), &past).await;
+        let agrees = async |digest: &str, action| {
+            let plan = stack(digest, action);
+            let document = policy::document(&plan, Vec::new());
+            let proposed = ProposedPlan {
+                plan: &plan,
+                document: &document,
+            };
+            consent.stack(&proposed, &past).await
+        };
         assert!(agrees("shown", Action::Unknown).await.is_ok());
         assert!(agrees("another", Action::Unchanged).await.is_ok());
         let failure = agrees("another", Action::Delete).await.unwrap_err();

@@ -10,6 +10,7 @@ use super::CliContext;
 use crate::{
     config::json_schema,
     error::{ErrorKind, UserError},
+    model::plan_document::PlanDocument,
 };
 
 #[derive(Debug, clap::Args)]
@@ -31,6 +32,8 @@ pub enum DocPage {
     Config,
     /// docs/reference/errors.md
     Errors,
+    /// docs/reference/plan.schema.json
+    Plan,
     /// A man page for every command
     Man,
 }
@@ -44,6 +47,7 @@ pub fn run(args: &Args, command: Command, context: &CliContext) -> Result<u8, Us
         (DocPage::Commands, _) => context.print(&commands(command)),
         (DocPage::Config, _) => context.print(&config()),
         (DocPage::Errors, _) => context.print(&errors()),
+        (DocPage::Plan, _) => context.print(&plan_schema()),
         (DocPage::Man, to) => man(
             command,
             &context.current_dir.join(to.as_deref().unwrap_or(Path::new("."))),
@@ -92,6 +96,12 @@ fn errors() -> String {
         ));
     }
     text
+}
+
+/// The JSON Schema of the plan document.
+fn plan_schema() -> String {
+    let schema = serde_json::to_string_pretty(&PlanDocument::schema());
+    schema.expect("a schema has string keys only") + "\n"
 }
 
 fn commands(command: Command) -> String {

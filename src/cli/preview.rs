@@ -1,5 +1,7 @@
 //! `konverge preview`: shows planned changes.
 
+use std::sync::{Mutex, PoisonError};
+
 use super::{CliContext, common_args::OpenedTargets};
 use crate::{
     error::UserError,
@@ -8,8 +10,9 @@ use crate::{
         affected::Affected,
         comment_marker::{CommentMarker, MarkerKind},
         plan::{Basis, Plan},
+        plan_document::{PlanDocument, StackDocument},
     },
-    ops::{self, KeyUse, Session},
+    ops::{self, KeyUse, Session, plan_documents::DocumentVisitor},
     report::{self, CommentInput, Merging, Mode, RunInfo, SUMMARY_BUDGET, terminal::Style},
 };
 
@@ -41,6 +44,8 @@ pub enum PlanOutput {
     Markdown,
     /// One self-contained page
     Html,
+    /// The plan document, which policy sets get as their input
+    Plan,
 }
 
 /// Runs the command.
@@ -53,7 +58,9 @@ pub async fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
         .opened
         .open(&context.run(), live, KeyUse::Look, false)
         .await?;
-    let preview = ops::preview::run(&session.planning, &session.targets).await?;
+    let documents = Documents::default();
+    let visitor = (args.output == PlanOutput::Plan).then_some(&documents as &dyn DocumentVisitor);
+    let preview = ops::preview::run(&session.planning, &session.targets, visitor).await?;
     if args.output == PlanOutput::Text {
         remark(&preview.plan, &session);
     }
@@ -72,6 +79,10 @@ pub async fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
     let style = Style {
         color: context.colour(),
     };
+    if args.output == PlanOutput::Plan {
+        context.print(&report::json::document(&documents.into_document()));
+        return Ok(exit_code(&preview.plan, args.exit_code));
+    }
     context.print(&render(
         &preview.plan,
         &session.affected,
@@ -80,17 +91,34 @@ pub async fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
         args.output,
         style,
     ));
-    let failed = preview.plan.stacks.iter().any(|stack| stack.error.is_some());
-    let changed = preview
-        .plan
-        .stacks
-        .iter()
-        .any(|stack| stack.summary.changed() > 0);
-    Ok(match (failed, changed && args.exit_code) {
+    Ok(exit_code(&preview.plan, args.exit_code))
+}
+
+fn exit_code(plan: &Plan, changes_count: bool) -> u8 {
+    let failed = plan.stacks.iter().any(|stack| stack.error.is_some());
+    let changed = plan.stacks.iter().any(|stack| stack.summary.changed() > 0);
+    match (failed, changed && changes_count) {
         (true, _) => 1,
         (false, true) => 2,
         (false, false) => 0,
-    })
+    }
+}
+
+/// The plan documents of a preview.
+#[derive(Default)]
+struct Documents(Mutex<Vec<StackDocument>>);
+
+impl Documents {
+    fn into_document(self) -> PlanDocument {
+        PlanDocument::new(self.0.into_inner().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl DocumentVisitor for Documents {
+    fn visit(&self, document: StackDocument) {
+        let mut documents = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        documents.push(document);
+    }
 }
 
 /// Notes what a plan was compared with, if that is less than expected.
@@ -141,7 +169,7 @@ pub(super) fn render(
     };
     match output {
         PlanOutput::Text => report::terminal::plan(plan, style),
-        PlanOutput::Json => report::json::document(plan),
+        PlanOutput::Json | PlanOutput::Plan => report::json::document(plan),
         PlanOutput::Markdown => report::markdown::comment(&input).body,
         PlanOutput::Html => report::html::report(&input),
     }

@@ -7,6 +7,7 @@
 mod duration;
 mod effective;
 mod parse;
+mod policy_sets;
 mod power;
 mod schema;
 mod secrets;
@@ -22,5 +23,7 @@ pub use secrets::{
 };
 pub use types::{
     Apply, ClusterConfig, Config, ConflictsConfig, Drift, DriftPolicy, FreezeConfig, Kcl, LeaseConfig,
-    Notify, NotifyKind, PolicyConfig, Provider, Reconcile, Sandbox, StackRule, State, TerraformConfig,
+    Notify, NotifyKind, PolicyConfig, PolicyEnforcement, PolicyExceptionConfig, PolicyInput, PolicyLanguage,
+    PolicyOverriders, PolicySetConfig, Provider, Reconcile, RegoVersion, Sandbox, StackRule, State,
+    TerraformConfig,
 };

@@ -180,6 +180,9 @@ impl Config {
                 "take one of the two out",
             );
         }
+        if let Some((message, hint)) = self.policy.sets_problem() {
+            return refuse(message, hint);
+        }
         for glob in &self.exclude {
             if let Err(error) = globset::Glob::new(glob.strip_prefix('!').unwrap_or(glob)) {
                 return refuse(

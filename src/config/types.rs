@@ -300,6 +300,135 @@ pub struct PolicyConfig {
     /// The maximum number of resources that one apply may delete or replace in a stack without a separate
     /// approval. Default: 10.
     pub max_destructive: Option<u32>,
+    /// Rules as code, evaluated on the plan of each stack that changes.
+    pub sets: Vec<PolicySetConfig>,
+    /// Findings that do not count for some resources until a date.
+    pub exceptions: Vec<PolicyExceptionConfig>,
+}
+
+/// Rules as code, evaluated on the plan of each stack that changes.
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "PolicySet")]
+pub struct PolicySetConfig {
+    /// The name of the set, unique in the file.
+    pub name: String,
+    /// The file or folder with the rules, from the root of the repository: `*.rego`, or `*.yaml` with CEL.
+    pub path: String,
+    /// The language of the rules. Default: `rego`.
+    #[serde(default)]
+    pub language: PolicyLanguage,
+    /// The version of Rego. Default: `v1`.
+    #[serde(default)]
+    pub rego: RegoVersion,
+    /// What the rules get as their input. Default: `plan`.
+    #[serde(default)]
+    pub input: PolicyInput,
+    /// A glob for the folder or the identity of the stacks. Default: every stack.
+    #[serde(default)]
+    pub stacks: Option<String>,
+    /// The Rego packages whose rules count, such as `main`. Default: every package of the set.
+    #[serde(default)]
+    pub packages: Vec<String>,
+    /// Files (`.json`, `.yaml`) of the repository that Rego reads below `data`.
+    #[serde(default)]
+    pub data: Vec<String>,
+    /// What a denial does. Default: `always`.
+    #[serde(default)]
+    pub enforce: PolicyEnforcement,
+    /// Who may override a denial; for `enforce: override`.
+    #[serde(default, rename = "override")]
+    pub overriders: Option<PolicyOverriders>,
+}
+
+/// Who may override a denial.
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PolicyOverriders {
+    /// Teams (`org/team`) or users. Nobody overrides their own change.
+    pub by: Vec<String>,
+}
+
+/// The language of the rules.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum PolicyLanguage {
+    /// Rego with conftest's conventions: `deny`, `violation`, `warn`, `exception`.
+    #[default]
+    Rego,
+    /// CEL expressions in YAML.
+    Cel,
+}
+
+/// The version of Rego.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum RegoVersion {
+    /// Rego as of OPA 1.0.
+    #[default]
+    V1,
+    /// Rego as before OPA 1.0.
+    V0,
+}
+
+/// What the rules get as their input.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum PolicyInput {
+    /// The plan document of the stack.
+    #[default]
+    Plan,
+    /// Each Kubernetes object that the stack wants, one after another.
+    Objects,
+    /// The Terraform resources in the form of Terraform's own JSON plan.
+    Tfplan,
+}
+
+/// What a denial does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum PolicyEnforcement {
+    /// It is shown only.
+    Advise,
+    /// It stops the stack, unless one of `override.by` overrides exactly this finding.
+    Override,
+    /// It stops the stack.
+    #[default]
+    Always,
+}
+
+/// A finding that does not count for some resources until a date.
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "PolicyException")]
+pub struct PolicyExceptionConfig {
+    /// The name of the set.
+    pub set: String,
+    /// The rule as the finding shows it, such as `main.deny_latest`. Default: every rule of the set.
+    #[serde(default)]
+    pub rule: Option<String>,
+    /// A glob for the ids of the resources, such as `apps/v1:Deployment:legacy:*`.
+    pub resource: String,
+    /// A glob for the identities of the stacks. Default: every stack.
+    #[serde(default)]
+    pub stacks: Option<String>,
+    /// The first day on which it does not hold any more, in UTC (`2027-01-31`), or a moment as RFC 3339.
+    pub until: String,
+    /// The reason.
+    pub reason: String,
+}
+
+impl PolicyExceptionConfig {
+    /// The end.
+    ///
+    /// # Errors
+    /// It is neither a date nor a moment.
+    pub fn until_moment(&self) -> Result<jiff::Timestamp, jiff::Error> {
+        self.until.parse().or_else(|_| {
+            let date: jiff::civil::Date = self.until.parse()?;
+            Ok(date.to_zoned(jiff::tz::TimeZone::UTC)?.timestamp())
+        })
+    }
 }
 
 /// What an apply does about fields that others changed since the last apply.

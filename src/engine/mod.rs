@@ -8,6 +8,7 @@
 //! ([`plan_builder`]).
 
 mod batches;
+mod desired;
 mod engine_plan;
 mod executor;
 mod interrupted_replacement;
@@ -26,6 +27,7 @@ mod secret_propagation;
 mod spec_diff;
 mod stages;
 
+pub use desired::desired_by_spec;
 pub use engine_plan::EnginePlan;
 pub use executor::{ApplyRequest, apply};
 pub use journal::{Journal, NoReview, Review};

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::CommitId;
+use super::{CommitId, Digest};
 
 /// Who authorized a plan. Empty for a person at a terminal: the envelope names that person.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -14,9 +14,25 @@ pub struct Authorization {
     /// The users who approved exactly this plan, by its digest.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub agreed_by: Vec<String>,
+    /// The findings of policy sets that were overridden.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub overrides: Vec<PolicyOverride>,
     /// True if the apply restored what was applied before, as `drift.reconcile` on the default branch allows.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub reconciled: bool,
+}
+
+/// A finding of a policy set that was overridden.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct PolicyOverride {
+    /// The digest of the finding.
+    pub finding: Digest,
+    /// The rule, as `SET/RULE`.
+    pub rule: String,
+    /// What the rule said.
+    pub message: String,
+    /// Who overrode it.
+    pub by: Vec<String>,
 }
 
 /// A merged pull request that authorizes a part of a plan.
@@ -42,6 +58,13 @@ impl std::fmt::Display for Authorization {
         let mut words: Vec<_> = self.pull_requests.iter().map(ReviewedPull::to_string).collect();
         if !self.agreed_by.is_empty() {
             words.push(format!("agreed to by {}", self.agreed_by.join(", ")));
+        }
+        for overridden in &self.overrides {
+            words.push(format!(
+                "{} overridden by {}",
+                overridden.rule,
+                overridden.by.join(", ")
+            ));
         }
         if self.reconciled {
             words.push("put back".to_owned());

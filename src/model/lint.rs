@@ -35,6 +35,8 @@ pub enum LintRule {
     Ownership,
     /// The Spec depends on more than the files of the repository.
     Irreproducible,
+    /// The rules of `policy.sets` hold for the Spec, and their own tests pass.
+    Policy,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -99,7 +101,7 @@ impl LintReport {
 }
 
 impl LintRule {
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Structure,
         Self::Compile,
         Self::Format,
@@ -109,6 +111,7 @@ impl LintRule {
         Self::Schema,
         Self::Ownership,
         Self::Irreproducible,
+        Self::Policy,
     ];
 
     /// The rule of that name.
@@ -128,6 +131,7 @@ impl LintRule {
             Self::Schema => "schema",
             Self::Ownership => "ownership",
             Self::Irreproducible => "irreproducible",
+            Self::Policy => "policy",
         }
     }
 }

@@ -24,6 +24,7 @@ pub mod object_rules;
 pub mod path;
 pub mod plan;
 mod plan_digest;
+pub mod plan_document;
 pub mod policy_finding;
 pub mod power;
 pub mod reference;

@@ -2,14 +2,14 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::StackId;
+use super::{Digest, ResourceId, StackId};
 
-/// The result of one policy rule.
+/// The result of one policy rule: of a setting in `policy`, or of a rule in a policy set.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct PolicyFinding {
     /// The enforcement, the strictest first.
     pub verdict: Enforcement,
-    /// The rule as its key in `konverge.yaml`, such as `policy.freeze`.
+    /// The rule as its key in `konverge.yaml`, such as `policy.freeze`; of a policy set `SET/RULE`.
     pub rule: String,
     /// The stack that the finding concerns; `None` for the whole run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -19,6 +19,24 @@ pub struct PolicyFinding {
     /// What would satisfy the rule.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
+    /// Where a rule of a policy set found it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub place: Option<SetPlace>,
+}
+
+/// Where a rule of a policy set found something.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct SetPlace {
+    /// The name of the policy set.
+    pub set: String,
+    /// The resource, if the rule names one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resource: Option<ResourceId>,
+    /// The path in the resource, if the rule names one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path: Option<String>,
+    /// The digest over set, rule, stack, resource, path and message.
+    pub digest: Digest,
 }
 
 /// The enforcement of a finding.
@@ -27,6 +45,8 @@ pub struct PolicyFinding {
 pub enum Enforcement {
     /// The stack is stopped.
     Deny,
+    /// The rule reads a value that is known only after apply. It is evaluated again before the write.
+    Undecided,
     /// The finding is shown only.
     Warn,
     /// The rule was evaluated and is satisfied.

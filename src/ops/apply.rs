@@ -21,7 +21,7 @@ use crate::{
     },
 };
 
-pub use consent::{Approver, AutoApprove, PriorState};
+pub use consent::{Approver, AutoApprove, PriorState, ProposedPlan};
 pub use options::{ApplyOptions, Newer};
 pub(super) use outcome::stopped_outcome;
 pub use outcome::{ended_well, exit_code, is_well};

@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use jiff::Timestamp;
 
 use super::{
-    apply::{Approver, PriorState},
+    apply::{Approver, PriorState, ProposedPlan},
     ci::policy_config,
 };
 use crate::{
@@ -32,7 +32,12 @@ pub struct ByHand {
 
 #[async_trait]
 impl Approver for ByHand {
-    async fn stack(&self, plan: &StackPlan, past: &PriorState) -> Result<Authorization, UserError> {
+    async fn stack(
+        &self,
+        proposed: &ProposedPlan<'_>,
+        past: &PriorState,
+    ) -> Result<Authorization, UserError> {
+        let plan = proposed.plan;
         let mut findings = findings(&self.config, plan, past)?;
         if self.deletes_all {
             findings.retain(|finding| finding.rule != MAX_DESTRUCTIVE);
@@ -121,6 +126,7 @@ fn drift<'p>(
         hint: Some(format!(
             "`konverge drift {stack}` shows what differs: take it over in the code, or put it back by hand"
         )),
+        place: None,
     })
 }
 

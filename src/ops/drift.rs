@@ -104,7 +104,7 @@ async fn check_drift(
     }
     let plan = match planning.plan_from(target, wanted, &state).await? {
         TargetPlan::Live(plan) => plan.public,
-        TargetPlan::Spec(plan) => *plan,
+        TargetPlan::Spec(plan) => plan.public,
     };
     if plan.error.is_some() {
         return Ok(plan);

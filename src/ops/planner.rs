@@ -18,6 +18,7 @@ use crate::{
     model::{
         Digest, StackId,
         plan::{Basis, StackPlan},
+        plan_document::DesiredResource,
         spec::{RuntimeKind, Spec},
         stack::Stack,
         state::StackState,
@@ -54,7 +55,14 @@ pub enum TargetPlan {
     /// Compared with the live infrastructure: it can be applied.
     Live(Box<EnginePlan>),
     /// Compared with the Spec of the base.
-    Spec(Box<StackPlan>),
+    Spec(Box<SpecPlan>),
+}
+
+/// A plan against the Spec of the base.
+pub struct SpecPlan {
+    pub public: StackPlan,
+    /// What the Spec of the head wants, masked.
+    pub desired: Vec<DesiredResource>,
 }
 
 impl TargetPlan {
@@ -62,7 +70,7 @@ impl TargetPlan {
     pub fn public(&self) -> &StackPlan {
         match self {
             Self::Live(plan) => &plan.public,
-            Self::Spec(plan) => plan,
+            Self::Spec(plan) => &plan.public,
         }
     }
 }
@@ -186,9 +194,11 @@ impl Planner {
             // Nothing is resolved: only texts are compared.
             let before = self.references.name_stores(self.spec_before(target).await?);
             let wanted = self.references.name_stores(wanted);
-            let plan =
-                engine::plan_against_spec(&target.id, &target.folder, &before, &wanted, None, self.secrets());
-            return Ok(TargetPlan::Spec(Box::new(plan)));
+            let secrets = self.secrets();
+            let public =
+                engine::plan_against_spec(&target.id, &target.folder, &before, &wanted, None, secrets);
+            let desired = engine::desired_by_spec(&wanted, None, secrets);
+            return Ok(TargetPlan::Spec(Box::new(SpecPlan { public, desired })));
         }
         let wanted = self.references.admit(target, wanted)?;
         let ignore = target.rules().map(|stack| self.config.for_stack(stack).ignore);

@@ -7,6 +7,7 @@ use futures::{StreamExt, stream};
 use super::{
     Planner, StepCounter, Target, adoption,
     collisions::{self, Imports},
+    plan_documents::{self, DocumentVisitor},
     redact::{self, UnreviewableValue},
 };
 use crate::{
@@ -42,15 +43,20 @@ impl Preview {
     }
 }
 
-/// Previews the targets; a stack that fails does not affect the others.
+/// Previews the targets; a stack that fails does not affect the others. The visitor sees the plan document of
+/// each stack that could be planned.
 ///
 /// # Errors
 /// The run was interrupted.
-pub async fn run(planning: &Planner, targets: &[Target]) -> Result<Preview, UserError> {
+pub async fn run(
+    planning: &Planner,
+    targets: &[Target],
+    visitor: Option<&dyn DocumentVisitor>,
+) -> Result<Preview, UserError> {
     let counter = StepCounter::start(&planning.run, Step::Plan, targets.len());
     let mut done: Vec<_> = stream::iter(targets)
         .map(async |target| {
-            let planned = one(planning, target).await;
+            let planned = one(planning, target, visitor).await;
             counter.advance();
             planned
         })
@@ -84,7 +90,11 @@ pub async fn run(planning: &Planner, targets: &[Target]) -> Result<Preview, User
     })
 }
 
-async fn one(planning: &Planner, target: &Target) -> (StackPlan, Option<ReviewedStack>, Imports) {
+async fn one(
+    planning: &Planner,
+    target: &Target,
+    visitor: Option<&dyn DocumentVisitor>,
+) -> (StackPlan, Option<ReviewedStack>, Imports) {
     let failed = |basis, failure: UserError| {
         StackPlan::failed(target.folder.clone(), target.id.clone(), basis, failure.body())
     };
@@ -100,6 +110,9 @@ async fn one(planning: &Planner, target: &Target) -> (StackPlan, Option<Reviewed
             let mut plan = planned.public().clone();
             if let Err(failure) = adoption::explain(planning, target, &mut plan).await {
                 return (failed(basis, failure), None, imports);
+            }
+            if let Some(visitor) = visitor {
+                visitor.visit(plan_documents::of_target(&planned, &plan, planning.secrets()));
             }
             // The planned part of a stack was shown, and may be applied without the rest.
             let shown = plan.error.is_none() || plan.fails_in_part();

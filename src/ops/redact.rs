@@ -12,6 +12,7 @@ use crate::{
         apply_result::ApplyReport,
         masked_value,
         plan::{ChangeOrigin, FieldChange, Plan, StackPlan},
+        policy_finding::PolicyFinding,
         review::ReviewUnit,
     },
     secrets::Secrets,
@@ -83,6 +84,13 @@ pub fn report(report: &mut ApplyReport, secrets: &Secrets) {
         for message in stack.resources.iter_mut().filter_map(|r| r.message.as_mut()) {
             *message = secrets.mask(message);
         }
+    }
+}
+
+/// Masks the messages of findings.
+pub fn findings(findings: &mut [PolicyFinding], secrets: &Secrets) {
+    for finding in findings {
+        finding.message = secrets.mask(&finding.message);
     }
 }
 

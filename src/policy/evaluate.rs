@@ -1,5 +1,7 @@
 //! Evaluates the rules for the facts.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use super::rules::{Approval, EffectivePolicy, PolicyFacts, Role, Stage};
 use crate::model::{
     StackId,
@@ -50,6 +52,7 @@ fn finding(verdict: Enforcement, rule: &str, message: String, hint: Option<Strin
         stack: None,
         message,
         hint: hint.filter(|_| verdict != Enforcement::Pass),
+        place: None,
     }
 }
 
@@ -148,10 +151,14 @@ fn unknown_teams(names: &[String], facts: &PolicyFacts<'_>) -> Option<String> {
 
 /// Returns true if a name in a rule (a user, a team) includes this user.
 fn is(name: &str, login: &str, facts: &PolicyFacts<'_>) -> bool {
+    includes(name, login, facts.teams)
+}
+
+/// Returns true if a name (a user, a team) includes this user. A team whose members are unknown has none.
+pub fn includes(name: &str, login: &str, teams: &BTreeMap<String, BTreeSet<String>>) -> bool {
     let name = name.trim_start_matches('@');
     if name.contains('/') {
-        facts
-            .teams
+        teams
             .get(name)
             .is_some_and(|members| members.iter().any(|m| m.eq_ignore_ascii_case(login)))
     } else {
@@ -302,7 +309,6 @@ mod tests {
         plan::{Action, Basis, ResourcePlan},
         spec::RuntimeKind,
     };
-    use std::collections::{BTreeMap, BTreeSet};
 
     fn plan(deletes: usize) -> StackPlan {
         let id: StackId = "shop/prod".parse().unwrap();

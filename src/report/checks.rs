@@ -8,11 +8,15 @@ use super::{
 use crate::{
     error::ErrorBody,
     model::{
-        StackId,
+        ResourceId, StackId,
         check_run::{Annotation, CheckRun, Conclusion, Level},
         plan::{Plan, StackPlan, Summary},
+        policy_finding::{Enforcement, PolicyFinding},
     },
 };
+
+/// GitHub shows 10 errors and 10 warnings of a step.
+const MOST_ANNOTATIONS: usize = 20;
 
 /// At most `most` check runs: failed stacks first, then stacks with deletions or replacements, each sorted by
 /// identity. The last one is about all other stacks, under the name of the plan's `scope`. The name of a check
@@ -115,6 +119,30 @@ fn annotation(stack: &StackPlan, error: &ErrorBody) -> Annotation {
         title: format!("{} {}", stack.id, labels::failed(stack)),
         message: visible_lines(&error.message),
     }
+}
+
+/// The annotations of what policy sets deny, warn about or cannot decide.
+pub fn finding_annotations(findings: &[PolicyFinding]) -> Vec<Annotation> {
+    let of_sets = findings.iter().filter_map(|finding| {
+        let place = finding.place.as_ref()?;
+        let level = match finding.verdict {
+            Enforcement::Deny => Level::Error,
+            Enforcement::Undecided | Enforcement::Warn => Level::Warning,
+            Enforcement::Pass => return None,
+        };
+        let stack = finding.stack.as_ref().map_or("", StackId::as_str);
+        let resource = place.resource.as_ref().map_or("", ResourceId::as_str);
+        let message = format!("{stack} {resource}: {}", finding.message);
+        Some(Annotation {
+            level,
+            file: String::new(),
+            line: None,
+            column: None,
+            title: format!("policy {}", finding.rule),
+            message: visible_lines(&message),
+        })
+    });
+    of_sets.take(MOST_ANNOTATIONS).collect()
 }
 
 /// The lines of a message for GitHub's interface, which shows them as plain text.

@@ -153,6 +153,7 @@ pub fn sign(action: Action) -> &'static str {
 pub fn enforcement_word(verdict: Enforcement) -> &'static str {
     match verdict {
         Enforcement::Deny => "denied",
+        Enforcement::Undecided => "undecided",
         Enforcement::Warn => "warning",
         Enforcement::Pass => "satisfied",
     }

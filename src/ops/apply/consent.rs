@@ -11,6 +11,7 @@ use crate::{
         CommitId, StackId,
         authorization::Authorization,
         plan::{ResourcePlan, StackPlan},
+        plan_document::StackDocument,
     },
     policy::LastWrites,
 };
@@ -19,10 +20,18 @@ use crate::{
 #[async_trait]
 pub trait Approver: Send + Sync {
     /// Returns who authorized the plan. An error stops the stack.
-    async fn stack(&self, plan: &StackPlan, past: &PriorState) -> Result<Authorization, UserError>;
+    async fn stack(&self, plan: &ProposedPlan<'_>, past: &PriorState) -> Result<Authorization, UserError>;
 
     /// Approves a resource whose values became known only during the apply.
     async fn resource(&self, stack: &StackId, plan: &ResourcePlan) -> Result<(), UserError>;
+}
+
+/// The plan of a stack that is to be approved.
+#[derive(Debug, Clone, Copy)]
+pub struct ProposedPlan<'a> {
+    pub plan: &'a StackPlan,
+    /// The same with whole resources, masked, for rules as code.
+    pub document: &'a StackDocument,
 }
 
 /// What the state says about a stack.
@@ -56,7 +65,7 @@ pub struct AutoApprove;
 
 #[async_trait]
 impl Approver for AutoApprove {
-    async fn stack(&self, _: &StackPlan, _: &PriorState) -> Result<Authorization, UserError> {
+    async fn stack(&self, _: &ProposedPlan<'_>, _: &PriorState) -> Result<Authorization, UserError> {
         Ok(Authorization::default())
     }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{
-    consent::{ConsentReview, PriorState},
+    consent::{ConsentReview, PriorState, ProposedPlan},
     journal::ApplyJournal,
     options::ApplyOptions,
     outcome::{is_well, stopped_outcome},
@@ -19,7 +19,7 @@ use crate::{
         spec::Spec,
         state::StackState,
     },
-    ops::{Planner, Target, TargetPlan, lease_wait::HolderWatch, rescue::Unstored, state},
+    ops::{Planner, Target, TargetPlan, lease_wait::HolderWatch, plan_documents, rescue::Unstored, state},
     policy::LastWrites,
     state::{Lease, LeaseOptions, WriteReason},
 };
@@ -151,7 +151,12 @@ async fn under_lease(
         last_writes: last_writes(&prior),
     };
     let public = plan.public.clone();
-    let grounds = match options.consent.stack(&public, &past).await {
+    let document = plan_documents::of_plan(&plan, planning.secrets());
+    let proposed = ProposedPlan {
+        plan: &public,
+        document: &document,
+    };
+    let grounds = match options.consent.stack(&proposed, &past).await {
         Ok(grounds) => grounds,
         Err(refusal) => {
             return Ok(StackOutcome {

@@ -10,6 +10,7 @@ mod kcl_tests;
 mod mixed_imports;
 mod nondeterminism;
 mod ownership;
+mod policy;
 mod schema;
 mod spec_equality;
 
@@ -47,6 +48,8 @@ pub struct CheckScope<'a> {
     pub update: bool,
     /// Format the files that are not formatted.
     pub fix: bool,
+    /// Check only the rules as code.
+    pub only_policy: bool,
     /// The checks to skip.
     pub skip: &'a [LintRule],
 }
@@ -94,6 +97,7 @@ pub async fn run(
                     run.notes.note(&format!("{path} is written"));
                 }
             }
+            Ok(_) if scope.only_policy => {}
             Ok(whole) => found.extend(goldens.compare(stack, &whole)?),
             Err(failure) if run.cancel.is_cancelled() => return Err(failure),
             // Without a core every stack would fail in the same way.
@@ -106,6 +110,11 @@ pub async fn run(
     }
     if !scope.update {
         found.extend(golden::find_missing(selected, stacks));
+    }
+    found.extend(policy::check(workspace, &compiled, &run.secrets));
+    if scope.only_policy {
+        found.retain(|found| matches!(found.rule, LintRule::Policy | LintRule::Compile));
+        return Ok(LintReport::new(stacks.len(), found));
     }
     found.extend(ownership::check(workspace, &compiled));
     found.extend(schema::check(run, workspace, compiled)?);

@@ -12,7 +12,8 @@ use crate::{
     error::UserError,
     git::{GitCredentials, Repository},
     model::{CommitId, RepoPath, StackId, file_source::Source},
-    policy::{CodeOwners, EffectivePolicy},
+    ops::policy_sets,
+    policy::{CodeOwners, EffectivePolicy, sets::PolicySets},
 };
 
 /// A policy with its code owners.
@@ -22,14 +23,17 @@ pub(super) struct InForce {
     pub config: Config,
     /// The text of its CODEOWNERS file.
     pub codeowners: Option<String>,
+    /// Its rules as code.
+    pub sets: PolicySets,
 }
 
 impl InForce {
-    /// A configuration with the CODEOWNERS file of a revision.
+    /// A configuration with the CODEOWNERS file and the policy sets of a revision.
     pub fn of(config: &Config, source: Option<&dyn Source>) -> Self {
         Self {
             config: config.clone(),
             codeowners: source.and_then(codeowners),
+            sets: source.map_or_else(PolicySets::default, |source| policy_sets::load(config, source)),
         }
     }
 
@@ -138,7 +142,7 @@ impl Archive {
 }
 
 /// The CODEOWNERS file of a revision, at the places where GitHub looks.
-fn codeowners(source: &dyn Source) -> Option<String> {
+pub(super) fn codeowners(source: &dyn Source) -> Option<String> {
     let places = CodeOwners::PLACES
         .iter()
         .filter_map(|place| RepoPath::normalise(place));

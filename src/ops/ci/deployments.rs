@@ -23,7 +23,7 @@ use crate::{
     },
     ops::{
         RunContext, Target,
-        apply::{Approver, PriorState},
+        apply::{Approver, PriorState, ProposedPlan},
     },
 };
 
@@ -161,10 +161,14 @@ pub(super) struct DeploymentApprover {
 
 #[async_trait]
 impl Approver for DeploymentApprover {
-    async fn stack(&self, plan: &StackPlan, past: &PriorState) -> Result<Authorization, UserError> {
-        let grounds = self.consent.stack(plan, past).await?;
-        if plan.summary.changed() > 0 {
-            self.deployments.begin(plan).await;
+    async fn stack(
+        &self,
+        proposed: &ProposedPlan<'_>,
+        past: &PriorState,
+    ) -> Result<Authorization, UserError> {
+        let grounds = self.consent.stack(proposed, past).await?;
+        if proposed.plan.summary.changed() > 0 {
+            self.deployments.begin(proposed.plan).await;
         }
         Ok(grounds)
     }

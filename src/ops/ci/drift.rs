@@ -177,7 +177,7 @@ fn outputs(feedback: &Publisher<'_>, plan: &Plan, report: &ApplyReport) {
     let put_back = restored_stacks(report);
     let left = drifted_stacks(plan).any(|stack| !put_back.contains(&stack.id));
     feedback.outputs(&[("has-drift", left.to_string())]);
-    feedback.annotate(plan);
+    feedback.annotate(plan, &[]);
 }
 
 /// The results of a drift check.

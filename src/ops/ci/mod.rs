@@ -11,6 +11,7 @@
 //! | `repository_dispatch` | by its type: `konverge-apply`, `konverge-drift` |
 
 mod active_policies;
+mod active_sets;
 mod aggregate_status;
 mod apply;
 mod approve_input;
@@ -26,6 +27,7 @@ mod job;
 mod newer_status;
 mod notifications;
 mod open;
+mod overrides;
 mod policy_check;
 pub(super) mod policy_config;
 mod preview;

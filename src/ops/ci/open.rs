@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{active_policies::InForce, job::Job, trust::Trust};
+use super::{active_policies::{self, InForce}, job::Job, trust::Trust};
 use crate::{
     config::{Config, Sandbox},
     error::UserError,
@@ -14,7 +14,7 @@ use crate::{
         StateBackend, Target,
         cluster_selection::{GivenCluster, Live},
         compiler::Compiler,
-        health_rules, open,
+        health_rules, open, policy_sets,
         runtime_factory::{self, Infrastructure},
         state_backend,
     },
@@ -274,7 +274,11 @@ fn difference(proposed: &Config, (base, head): (&OpenRevision, &OpenRevision)) -
         let folder = proposed.apply.health_rules.as_deref().unwrap_or_default();
         changes.push(file(&format!("apply.health_rules: {folder}"), None));
     }
-    let owners = [base, head].map(|side| InForce::of(proposed, Some(side.source.as_ref())).codeowners);
+    let sets = [base, head].map(|side| policy_sets::load(proposed, side.source.as_ref()));
+    for name in sets[0].different(&sets[1]) {
+        changes.push(file(&format!("policy.sets: {name}"), None));
+    }
+    let owners = [base, head].map(|side| active_policies::codeowners(side.source.as_ref()));
     if owners[0] != owners[1] {
         let [before, after] = owners.map(|text| CodeOwners::read(text.as_deref().unwrap_or_default()));
         let file_of = |stack: &&Stack| format!("{}/stack.yaml", stack.folder);

@@ -10,9 +10,11 @@ use jiff::Timestamp;
 
 use super::{
     active_policies::{Archive, InForce, ReviewedPolicies},
+    active_sets::{self, ActiveSets},
     authority::{DispatchApprovers, Task},
     contributors::Contributors,
     job::Job,
+    overrides::Overrides,
     reviewers::Reviewers,
 };
 use crate::{
@@ -20,12 +22,13 @@ use crate::{
     error::{ErrorKind, UserError},
     github::Permission,
     model::{
-        CommitId,
+        CommitId, Digest,
         authorization::{Authorization, ReviewedPull},
         plan::StackPlan,
+        plan_document::StackDocument,
         policy_finding::{Enforcement, PolicyFinding},
     },
-    ops::RunContext,
+    ops::{RunContext, apply::ProposedPlan},
     policy::{self, Approval, CodeOwners, EffectivePolicy, PolicyFacts, Role, Stage},
 };
 
@@ -33,6 +36,14 @@ use crate::{
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Agreed<'a> {
     /// The last commit applied to the stack, if it is recorded: the digest covers everything since.
+    pub since: Option<&'a CommitId>,
+}
+
+/// The digests that were given to a run.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct GivenDigests<'a> {
+    pub digests: &'a BTreeSet<Digest>,
+    /// The last commit applied to the stack, if it is recorded.
     pub since: Option<&'a CommitId>,
 }
 
@@ -151,6 +162,15 @@ impl PolicyCheck {
         Ok(different)
     }
 
+    /// The findings of the policy sets for a preview: of the default branch's sets, and of those that the merge
+    /// creates. An unchanged stack has none.
+    pub fn preview_sets(&self, document: &StackDocument, pulls: &[(u64, CommitId)]) -> Vec<PolicyFinding> {
+        let pulls = pulls.iter();
+        let proposed = pulls.flat_map(|(pull, _)| self.reviewed.of(*pull, &document.stack.id));
+        let sets: Vec<_> = std::iter::once(Arc::clone(&self.own)).chain(proposed).collect();
+        active_sets::findings(&sets, document)
+    }
+
     /// What an apply does about drift: it stops the stack if one of the policies says so.
     ///
     /// # Errors
@@ -199,6 +219,91 @@ impl PolicyCheck {
             findings.extend(self.judge(&policy, plan, pulls, agreed).await?);
         }
         Ok(findings.into_iter().collect())
+    }
+
+    /// As [`PolicyCheck::findings`], with those of the policy sets. What they read later comes back: the same
+    /// sets evaluate values that become known during the apply.
+    ///
+    /// # Errors
+    /// As [`PolicyCheck::findings`].
+    pub async fn findings_with_sets(
+        &self,
+        proposed: &ProposedPlan<'_>,
+        pulls: &[(u64, CommitId)],
+        agreed: Option<Agreed<'_>>,
+        given: GivenDigests<'_>,
+    ) -> Result<(Vec<PolicyFinding>, ActiveSets), UserError> {
+        let plan = proposed.plan;
+        let mut findings = self.findings(plan, pulls, agreed).await?;
+        let policies = self.policies(plan, pulls, agreed).await?;
+        let overrides = self.overrides(plan, pulls, &policies, given).await?;
+        let (sets, found) = ActiveSets::evaluate(policies, proposed.document, &overrides);
+        findings.extend(found);
+        findings.sort();
+        findings.dedup();
+        Ok((findings, sets))
+    }
+
+    /// The overrides that the given digests may be.
+    async fn overrides(
+        &self,
+        plan: &StackPlan,
+        pulls: &[(u64, CommitId)],
+        policies: &[Arc<InForce>],
+        given: GivenDigests<'_>,
+    ) -> Result<Overrides, UserError> {
+        let sets = policies.iter().flat_map(|policy| policy.sets.iter());
+        let names: BTreeSet<&str> = sets
+            .flat_map(|set| set.overriders())
+            .map(|name| name.trim_start_matches('@'))
+            .collect();
+        let teams: Vec<&str> = names.iter().copied().filter(|name| name.contains('/')).collect();
+        if given.digests.is_empty() || names.is_empty() {
+            return Ok(Overrides::default());
+        }
+        let mut logins = self.digest_givers(pulls, true).await;
+        if !logins.is_empty() {
+            let since = Agreed { since: given.since };
+            let behind = self.contributors(plan, since).await?;
+            logins.retain(|login| !behind.hold(login));
+        }
+        let mut allowed = Vec::new();
+        for login in logins {
+            if self.role(&login).await? >= Role::Write {
+                allowed.push(login);
+            }
+        }
+        let people = allowed.iter().cloned().collect();
+        Ok(Overrides {
+            digests: given.digests.clone(),
+            teams: self.people.teams(teams, &people).await,
+            logins: allowed,
+        })
+    }
+
+    /// The users who gave digests to the run, without the authors of the pull requests.
+    async fn digest_givers(&self, pulls: &[(u64, CommitId)], ask_environment: bool) -> Vec<String> {
+        let (mut logins, asked) = match &self.agreeing {
+            DispatchApprovers::Starter(starter) => (vec![starter.clone()], ask_environment),
+            DispatchApprovers::Environment => (Vec::new(), true),
+        };
+        // Without its name they cannot be distinguished from users who approved another job of the run.
+        if let Some(environment) = self.environment.as_ref().filter(|_| asked) {
+            match self.people.let_run_go_on(self.run_id, environment).await {
+                Ok(approvers) => logins.extend(approvers),
+                Err(error) => self
+                    .run
+                    .warn("who approved this run in its environment does not count", error),
+            }
+        }
+        let authors: Vec<_> = pulls
+            .iter()
+            .filter_map(|(pull, _)| self.authors.get(pull))
+            .collect();
+        logins.retain(|login| !authors.iter().any(|author| author.eq_ignore_ascii_case(login)));
+        logins.sort();
+        logins.dedup();
+        logins
     }
 
     /// The findings of one policy.
@@ -305,6 +410,7 @@ impl PolicyCheck {
         Authorization {
             pull_requests: reviewed,
             agreed_by: others.map(|approval| approval.reviewer).collect(),
+            overrides: Vec::new(),
             reconciled: false,
         }
     }
@@ -321,26 +427,7 @@ impl PolicyCheck {
         pulls: &[(u64, CommitId)],
         agreed: Agreed<'_>,
     ) -> Result<Vec<Approval>, UserError> {
-        let (mut logins, asked) = match &self.agreeing {
-            DispatchApprovers::Starter(starter) => (vec![starter.clone()], needs_approval(rules)),
-            DispatchApprovers::Environment => (Vec::new(), true),
-        };
-        // Without its name they cannot be distinguished from users who approved another job of the run.
-        if let Some(environment) = self.environment.as_ref().filter(|_| asked) {
-            match self.people.let_run_go_on(self.run_id, environment).await {
-                Ok(approvers) => logins.extend(approvers),
-                Err(error) => self
-                    .run
-                    .warn("who approved this run in its environment does not count", error),
-            }
-        }
-        let authors: Vec<_> = pulls
-            .iter()
-            .filter_map(|(pull, _)| self.authors.get(pull))
-            .collect();
-        logins.retain(|login| !authors.iter().any(|author| author.eq_ignore_ascii_case(login)));
-        logins.sort();
-        logins.dedup();
+        let logins = self.digest_givers(pulls, needs_approval(rules)).await;
         let behind = match needs_approval(rules) && !logins.is_empty() {
             true => self.contributors(plan, agreed).await?,
             false => Contributors::default(),

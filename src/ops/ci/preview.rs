@@ -1,6 +1,9 @@
 //! Publishes a preview: check runs, comment, status, summary, outputs, and the review record.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, PoisonError},
+};
 
 use super::{
     active_policies::{InForce, ReviewedPolicies, Shown},
@@ -18,15 +21,17 @@ use crate::{
     error::UserError,
     github::StatusState,
     model::{
-        StackId,
+        CommitId, StackId,
         comment_marker::{CommentMarker, MarkerKind},
         plan::{Plan, Summary},
+        plan_document::StackDocument,
         policy_finding::{Enforcement, PolicyFinding},
         review::ReviewRecord,
         review_difference::ReviewDifference,
     },
     ops::{
         SkippedRemovals,
+        plan_documents::DocumentVisitor,
         preview::{self, Preview},
         redact::{self, UnreviewableValue},
         stack_order::StackOrder,
@@ -84,7 +89,9 @@ async fn plan_and_publish(
         opened.select_shard(share);
     }
     watch.ends("what is affected");
-    let mut preview = preview::run(&opened.planning, &opened.targets).await?;
+    let sets = SetFindings::new(job, subject, &opened)?;
+    let visitor = sets.as_ref().map(|sets| sets as &dyn DocumentVisitor);
+    let mut preview = preview::run(&opened.planning, &opened.targets, visitor).await?;
     let meanwhile = match subject.number {
         Some(number) => feedback.fetch_pull_request(number, &subject.head).await,
         None => PullRequestNow::default(),
@@ -129,7 +136,11 @@ async fn plan_and_publish(
             share.map(|share| share.to_string()).unwrap_or_default(),
         )
     };
-    let mut findings = findings(job, subject, &opened, &preview.plan).await?;
+    let mut findings = match sets {
+        Some(sets) => sets.with_guardrails(&preview.plan).await?,
+        None => Vec::new(),
+    };
+    redact::findings(&mut findings, opened.planning.secrets());
     findings.extend(preview.hidden.iter().map(unreviewable_finding));
     if let Some(skipped) = SkippedRemovals::among(&opened.planning, &opened.targets) {
         let told = |stack: &StackId| removal_held_back(stack.clone(), &skipped.reason);
@@ -186,7 +197,7 @@ async fn plan_and_publish(
     }
     feedback.summary(&summary);
     feedback.plan_outputs(&preview.plan, &total);
-    feedback.annotate(&preview.plan);
+    feedback.annotate(&preview.plan, &findings);
     let text = report::terminal::plan(&preview.plan, report::terminal::Style::default());
     Ok((
         JobResult {
@@ -197,38 +208,54 @@ async fn plan_and_publish(
     ))
 }
 
-/// The findings of the policies if it were merged now. A job for code from outside cannot look up facts, and
-/// shows none.
-async fn findings(
-    job: &Job,
-    subject: &PreviewTarget,
-    opened: &OpenedChange,
-    plan: &Plan,
-) -> Result<Vec<PolicyFinding>, UserError> {
-    if !job.authority.trust.grants().people {
-        return Ok(Vec::new());
+/// The findings of the policies if it were merged now. The policy sets see each plan as soon as it is there.
+struct SetFindings {
+    guardrails: PolicyCheck,
+    pulls: Vec<(u64, CommitId)>,
+    found: Mutex<Vec<PolicyFinding>>,
+}
+
+impl SetFindings {
+    /// `None` in a job for code from outside: it cannot look up facts, and shows no findings.
+    fn new(job: &Job, subject: &PreviewTarget, opened: &OpenedChange) -> Result<Option<Self>, UserError> {
+        if !job.authority.trust.grants().people {
+            return Ok(None);
+        }
+        let power = job.repository.revision(&subject.sides.power)?;
+        let content = job.repository.revision(&subject.sides.content)?;
+        let now = InForce::of(&opened.planning.config, Some(power.as_ref()));
+        let mut guardrails = PolicyCheck::new(job, now, Stage::Preview);
+        let pulls = subject.number.map(|number| (number, subject.head.clone()));
+        // The policy that the merge creates applies too.
+        if let Some(number) = subject.number.filter(|_| opened.trust == Trust::Proposed) {
+            let then = InForce::of(&opened.proposed, Some(content.as_ref()));
+            let mut policies = ReviewedPolicies::default();
+            policies.add(number, Shown::All, Arc::new(then));
+            guardrails = guardrails.with_reviewed(policies);
+        }
+        Ok(Some(Self {
+            guardrails,
+            pulls: pulls.into_iter().collect(),
+            found: Mutex::default(),
+        }))
     }
-    let power = job.repository.revision(&subject.sides.power)?;
-    let content = job.repository.revision(&subject.sides.content)?;
-    let now = InForce::of(&opened.planning.config, Some(power.as_ref()));
-    let mut guardrails = PolicyCheck::new(job, now, Stage::Preview);
-    let pulls: Vec<_> = subject
-        .number
-        .map(|number| (number, subject.head.clone()))
-        .into_iter()
-        .collect();
-    // The policy that the merge creates applies too.
-    if let Some(number) = subject.number.filter(|_| opened.trust == Trust::Proposed) {
-        let then = InForce::of(&opened.proposed, Some(content.as_ref()));
-        let mut policies = ReviewedPolicies::default();
-        policies.add(number, Shown::All, Arc::new(then));
-        guardrails = guardrails.with_reviewed(policies);
+
+    /// The findings of the sets so far, and those of the settings in `policy`.
+    async fn with_guardrails(self, plan: &Plan) -> Result<Vec<PolicyFinding>, UserError> {
+        let mut findings = self.found.into_inner().unwrap_or_else(PoisonError::into_inner);
+        for stack in &plan.stacks {
+            findings.extend(self.guardrails.findings(stack, &self.pulls, None).await?);
+        }
+        Ok(findings)
     }
-    let mut findings = Vec::new();
-    for stack in &plan.stacks {
-        findings.extend(guardrails.findings(stack, &pulls, None).await?);
+}
+
+impl DocumentVisitor for SetFindings {
+    fn visit(&self, document: StackDocument) {
+        let findings = self.guardrails.preview_sets(&document, &self.pulls);
+        let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
+        found.extend(findings);
     }
-    Ok(findings)
 }
 
 /// A removed stack that an apply would skip.
@@ -239,6 +266,7 @@ fn removal_held_back(stack: StackId, reason: &UserError) -> PolicyFinding {
         stack: Some(stack),
         message: format!("the apply will hold this removal back: {}", reason.message),
         hint: reason.hints.first().cloned(),
+        place: None,
     }
 }
 
@@ -253,6 +281,7 @@ fn unreviewable_finding(hidden: &UnreviewableValue) -> PolicyFinding {
             hidden.path, hidden.resource
         ),
         hint: Some("let a reference carry it; or look at it in the code, and agree to the plan by its digest after the merge".to_owned()),
+        place: None,
     }
 }
 

@@ -17,6 +17,7 @@ use crate::{
         check_run::{Annotation, Level},
         comment_marker::{CommentMarker, MarkerKind},
         plan::{Plan, Summary},
+        policy_finding::PolicyFinding,
     },
     report::{self, RunInfo},
 };
@@ -290,8 +291,9 @@ impl<'a> Publisher<'a> {
     }
 
     /// Shows the failures of a plan at their lines.
-    pub fn annotate(&self, plan: &Plan) {
+    pub fn annotate(&self, plan: &Plan, findings: &[PolicyFinding]) {
         let mut notes = report::checks::annotations(plan);
+        notes.extend(report::checks::finding_annotations(findings));
         for note in &mut notes {
             note.message = self.job.run.secrets.mask_finished(&note.message);
         }

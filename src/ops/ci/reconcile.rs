@@ -13,11 +13,11 @@ use crate::{
         CommitId, StackId,
         apply_result::ApplyReport,
         authorization::Authorization,
-        plan::{Action, Plan, ResourcePlan, StackPlan},
+        plan::{Action, Plan, ResourcePlan},
     },
     ops::{
         Planner, Target,
-        apply::{self, ApplyOptions, Approver, PriorState},
+        apply::{self, ApplyOptions, Approver, PriorState, ProposedPlan},
     },
 };
 
@@ -72,7 +72,8 @@ struct RestoreApprover {
 
 #[async_trait]
 impl Approver for RestoreApprover {
-    async fn stack(&self, plan: &StackPlan, _: &PriorState) -> Result<Authorization, UserError> {
+    async fn stack(&self, proposed: &ProposedPlan<'_>, _: &PriorState) -> Result<Authorization, UserError> {
+        let plan = proposed.plan;
         for resource in &plan.resources {
             takes_nothing_away(resource)?;
         }

@@ -7,7 +7,10 @@ use std::{
 
 use async_trait::async_trait;
 
-use super::policy_check::{Agreed, PolicyCheck};
+use super::{
+    active_sets::ActiveSets,
+    policy_check::{Agreed, GivenDigests, PolicyCheck},
+};
 use crate::{
     config::DriftPolicy,
     error::{ErrorKind, UserError},
@@ -17,7 +20,7 @@ use crate::{
         plan::{ResourcePlan, StackPlan},
         review::{ReviewRecord, ReviewUnit},
     },
-    ops::apply::{Approver, PriorState},
+    ops::apply::{Approver, PriorState, ProposedPlan},
     policy::{Objection, ReviewedUnits, Unreviewed},
 };
 
@@ -26,8 +29,16 @@ pub(super) struct ReviewGate {
     guardrails: PolicyCheck,
     records: Vec<ReviewRecord>,
     approvals: BTreeSet<Digest>,
-    current: Mutex<BTreeMap<StackId, (ReviewedUnits, DriftPolicy)>>,
+    current: Mutex<BTreeMap<StackId, Approved>>,
     stopped: Mutex<Vec<(StackPlan, Vec<ReviewUnit>)>>,
+}
+
+/// What holds for the resources of a stack while it is applied.
+struct Approved {
+    reviewed: ReviewedUnits,
+    drift: DriftPolicy,
+    /// Set when the plan was approved.
+    sets: Option<ActiveSets>,
 }
 
 impl ReviewGate {
@@ -45,6 +56,14 @@ impl ReviewGate {
     /// The pull requests whose records count.
     pub fn pull_requests(&self) -> BTreeSet<u64> {
         self.records.iter().map(|record| record.pull_request).collect()
+    }
+
+    /// Keeps the sets for values that become known later.
+    fn remember(&self, stack: &StackId, sets: ActiveSets) {
+        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(approved) = current.get_mut(stack) {
+            approved.sets = Some(sets);
+        }
     }
 
     /// The plans that were stopped as unreviewed, with their unreviewed parts.
@@ -108,7 +127,12 @@ fn describe(unreviewed: &Unreviewed) -> String {
 
 #[async_trait]
 impl Approver for ReviewGate {
-    async fn stack(&self, plan: &StackPlan, past: &PriorState) -> Result<Authorization, UserError> {
+    async fn stack(
+        &self,
+        proposed: &ProposedPlan<'_>,
+        past: &PriorState,
+    ) -> Result<Authorization, UserError> {
+        let plan = proposed.plan;
         let records: Vec<_> = self
             .records
             .iter()
@@ -143,12 +167,35 @@ impl Approver for ReviewGate {
         self.current
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
-            .insert(plan.id.clone(), (reviewed, drift));
+            .insert(
+                plan.id.clone(),
+                Approved {
+                    reviewed,
+                    drift,
+                    sets: None,
+                },
+            );
         if objections.is_empty() {
-            let findings = self.guardrails.findings(plan, &pulls, agreed).await?;
+            let (findings, sets) = self
+                .guardrails
+                .findings_with_sets(
+                    proposed,
+                    &pulls,
+                    agreed,
+                    GivenDigests {
+                        digests: &self.approvals,
+                        since: past.commit.as_ref(),
+                    },
+                )
+                .await?;
+            let overrides = sets.overridden().to_vec();
+            self.remember(&plan.id, sets);
             return match PolicyCheck::refusal(plan, &findings) {
                 Some(refusal) => Err(naming(refusal, &pulls)),
-                None => Ok(self.guardrails.grounds(plan, &pulls, agreed).await),
+                None => Ok(Authorization {
+                    overrides,
+                    ..self.guardrails.grounds(plan, &pulls, agreed).await
+                }),
             };
         }
         let units = objections
@@ -169,17 +216,18 @@ impl Approver for ReviewGate {
     }
 
     async fn resource(&self, stack: &StackId, plan: &ResourcePlan) -> Result<(), UserError> {
-        let current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some((reviewed, drift)) = current.get(stack) else {
+        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(approved) = current.get_mut(stack) else {
             return Err(UserError::new(
                 ErrorKind::Unreviewed,
                 format!("nobody agreed to a plan of {stack}, so nothing of it is applied"),
             )
             .hint("run it again: it is planned as a whole first"));
         };
-        let objections = reviewed.resource_objections(stack, plan, *drift);
+        let objections = approved.reviewed.resource_objections(stack, plan, approved.drift);
         if objections.is_empty() {
-            Ok(())
+            let refusal = approved.sets.as_mut().and_then(|sets| sets.refusal(plan));
+            refusal.map_or(Ok(()), Err)
         } else {
             let what = format!(
                 "{stack} was stopped here, where a value became known; what was done before it is recorded, and run \

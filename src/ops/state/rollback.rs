@@ -117,7 +117,7 @@ pub async fn rollback(
     }
     let mut plan = match planning.plan(&target, spec).await? {
         TargetPlan::Live(plan) => plan.public,
-        TargetPlan::Spec(plan) => *plan,
+        TargetPlan::Spec(plan) => plan.public,
     };
     redact::stack(&mut plan, planning.secrets());
     Ok(Rollback {

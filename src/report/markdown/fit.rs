@@ -3,7 +3,7 @@
 use super::{
     alerts,
     bounded_writer::{BoundedWriter, BudgetExceeded},
-    details, footer, headline, last_push, power, table,
+    details, footer, headline, last_push, policy_findings, power, table,
     verbosity::{Folds, LADDER, Table, Verbosity},
 };
 use crate::report::{
@@ -70,6 +70,7 @@ fn try_fit(
     let mut tail = footer::drift(view, least);
     if !least {
         tail.push_str(&footer::findings(input));
+        tail.push_str(&policy_findings::render(input));
     }
     let longest_footer = footer::footer(
         input,

@@ -103,15 +103,16 @@ pub(super) fn drift(view: &PlanView<'_>, short: bool) -> String {
     )
 }
 
-/// The folded policy findings.
+/// The folded findings of the settings in `policy`.
 pub(super) fn findings(input: &CommentInput<'_>) -> String {
-    if input.findings.is_empty() {
+    let settings = || input.findings.iter().filter(|finding| finding.place.is_none());
+    if settings().next().is_none() {
         return String::new();
     }
-    let count = |verdict| input.findings.iter().filter(|f| f.verdict == verdict).count();
+    let count = |verdict| settings().filter(|f| f.verdict == verdict).count();
     let mut body = String::new();
     let mut left_out = 0;
-    for finding in input.findings {
+    for finding in settings() {
         let word = labels::enforcement_word(finding.verdict);
         let stack = finding
             .stack

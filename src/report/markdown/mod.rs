@@ -14,6 +14,7 @@ mod fit;
 mod footer;
 mod headline;
 mod last_push;
+mod policy_findings;
 mod power;
 mod stack_details;
 mod table;

@@ -342,6 +342,7 @@ fn hostile_sample() -> impl Strategy<Value = Sample> {
             stack: None,
             message: file.clone(),
             hint: Some(message.clone()),
+            place: None,
         }];
         for (index, (name, key, value, kind)) in stacks.into_iter().enumerate() {
             let clean = cleaned(&name);

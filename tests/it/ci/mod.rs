@@ -18,6 +18,8 @@ pub mod matrix;
 pub mod notifications;
 pub mod permissions;
 pub mod policy;
+pub mod policy_overrides;
+pub mod policy_sets;
 pub mod request_counts;
 pub mod reviews;
 pub mod run_summary;

@@ -11,20 +11,20 @@ use crate::support::{
 };
 
 /// A Service, whose address only the API server knows.
-fn service(name: &str) -> String {
+pub fn service(name: &str) -> String {
     format!(
         "    {{id = \"v1:Service:default:{name}\", type = \"Kubernetes\", attributes = {{apiVersion = \"v1\", kind = \"Service\", metadata = {{name = \"{name}\", namespace = \"default\"}}, spec = {{ports = [{{port = 80}}]}}}}}}\n"
     )
 }
 
 /// A ConfigMap with further lines of KCL, for example `immutable = True`.
-fn map(name: &str, value: &str, more: &str) -> String {
+pub fn map(name: &str, value: &str, more: &str) -> String {
     format!(
         "    {{id = \"v1:ConfigMap:default:{name}\", type = \"Kubernetes\", attributes = {{apiVersion = \"v1\", kind = \"ConfigMap\", metadata = {{name = \"{name}\", namespace = \"default\"}}, data = {{value = \"{value}\"}}{more}}}}}\n"
     )
 }
 
-fn program(stage: &Stage, id: &str, resources: &[String]) {
+pub fn program(stage: &Stage, id: &str, resources: &[String]) {
     let program = format!("resources = [\n{}]\n", resources.concat());
     tiny::write_program(&stage.monorepo, id, &program);
 }

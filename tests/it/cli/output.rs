@@ -133,3 +133,66 @@ async fn drift_without_a_cluster_says_once_why_no_stack_can_be_looked_at() {
     assert_eq!(said.matches("no cluster is configured").count(), 1, "{said}");
     assert!(said.contains("shop/dev, shop/prod"), "{said}");
 }
+
+/// What policy sets get as their input: whole resources before and after, as the published schema says, and no secret.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_plan_document_is_as_its_schema_says() {
+    let cluster = Cluster::shared();
+    let ns = cluster.namespace("plan-document").await;
+    let shop = shop(cluster);
+    let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "key", "namespace": ns}, "stringData": {"password": "correct-horse-battery"}});
+    let same = config_map(&ns, "same");
+    shop.wants(
+        "dev",
+        &[
+            resource(&same),
+            resource(&secret),
+            resource(&config_map(&ns, "edited")),
+            resource(&config_map(&ns, "gone")),
+        ],
+    );
+    shop.run(&["apply", "--all", "--yes"]).expect(0);
+    let mut edited = config_map(&ns, "edited");
+    edited["data"]["value"] = json!("wanted");
+    let map = format!("v1:ConfigMap:{ns}:edited");
+    let reads = json!({"id": format!("v1:ConfigMap:{ns}:reads"), "type": "Kubernetes", "attributes":
+        {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "reads", "namespace": ns}, "data": {"uid": format!("$kusion_path.{map}.metadata.resourceVersion")}}});
+    shop.wants(
+        "dev",
+        &[resource(&same), resource(&secret), resource(&edited), reads],
+    );
+
+    let printed = shop.run(&["preview", "--all", "--output", "plan"]).expect(0);
+    let document = printed.json();
+    let schema = shop.run(&["__reference", "plan"]).expect(0).json();
+    let validator = jsonschema::validator_for(&schema).unwrap();
+    let errors: Vec<_> = validator
+        .iter_errors(&document)
+        .map(|error| error.to_string())
+        .collect();
+    assert!(errors.is_empty(), "{errors:?}: {document}");
+    assert!(!printed.stdout.contains("correct-horse"), "{document}");
+
+    let resources = document["stacks"][0]["resources"].as_array().unwrap();
+    let of = |name: &str| {
+        let found = resources
+            .iter()
+            .find(|resource| resource["id"].as_str().unwrap().ends_with(&format!(":{name}")));
+        found.unwrap_or_else(|| panic!("no {name}: {document}")).clone()
+    };
+    assert_eq!(of("same")["action"], "unchanged");
+    assert_eq!(of("same")["after"]["data"]["value"], "recorded");
+    assert_eq!(of("edited")["action"], "update");
+    assert_eq!(of("edited")["before"]["data"]["value"], "recorded");
+    assert_eq!(of("edited")["after"]["data"]["value"], "wanted");
+    assert_eq!(of("gone")["action"], "delete");
+    assert_eq!(of("gone")["after"], Value::Null);
+    assert_eq!(of("gone")["kind"], "ConfigMap");
+    assert_eq!(of("gone")["before"]["data"]["value"], "recorded");
+    assert_eq!(of("reads")["action"], "create");
+    assert_eq!(of("reads")["unknown"], json!(["/data/uid"]));
+    let key = of("key");
+    assert_eq!(key["action"], "unchanged");
+    let paths = key["secret"].as_array().unwrap();
+    assert_eq!(paths.len(), 1, "{key}");
+}

@@ -60,6 +60,7 @@ fn generated_pages_are_up_to_date() {
         ("commands", "commands.md"),
         ("config", "konverge-yaml.md"),
         ("errors", "errors.md"),
+        ("plan", "plan.schema.json"),
     ] {
         let made = Konverge::new(["__reference", page]).run().expect(0).stdout;
         let path = root().join("docs/reference").join(file);

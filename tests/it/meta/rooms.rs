@@ -8,11 +8,12 @@ use std::{
 
 use super::import_graph::ModuleGraph;
 
-const OPEN_TO_ALL: [&str; 9] = [
+const OPEN_TO_ALL: [&str; 10] = [
     "atomic_file",
     "error",
     "interrupt",
     "yaml",
+    "cel_expression",
     "retry",
     "checkout",
     "process",
@@ -21,11 +22,12 @@ const OPEN_TO_ALL: [&str; 9] = [
 ];
 
 /// Rooms on the left may use only what is listed, not even the rooms open to all.
-const STRICT: [&str; 9] = [
+const STRICT: [&str; 10] = [
     "atomic_file",
     "error",
     "interrupt",
     "yaml",
+    "cel_expression",
     "retry",
     "checkout",
     "process",

@@ -320,6 +320,7 @@ pub fn shop() -> Sample {
                 stack: Some(id("media/prod")),
                 message: "production stacks need an approval by one of @acme/infra; there is none".into(),
                 hint: Some("ask one of @acme/infra to approve this pull request".into()),
+                place: None,
             },
             PolicyFinding {
                 verdict: Enforcement::Pass,
@@ -327,6 +328,7 @@ pub fn shop() -> Sample {
                 stack: None,
                 message: "9 resources change, 100 are allowed".into(),
                 hint: None,
+                place: None,
             },
         ],
         waves: BTreeMap::from([(id("orders/prod"), 1), (id("media/prod"), 1)]),

@@ -12,13 +12,9 @@
 //! step by step. CEL has no loops except those over lists, no input and no output; the cost of an expression
 //! is limited before it is evaluated.
 
-use std::{collections::HashMap, sync::Arc};
+use std::sync::Arc;
 
-use cel::{
-    Context, ExecutionError, Program, Value as CelValue,
-    common::ast::{EntryExpr, Expr, IdedExpr, operators},
-    objects::{Key, Map},
-};
+use cel::{Context, Value as CelValue, objects::Map};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -27,16 +23,10 @@ use super::{
     object_view::ObjectView,
     verdict::{HealthVerdict, Weight},
 };
-use crate::yaml::{self, YamlError};
-
-/// The maximum length of an expression in bytes.
-const LONGEST: usize = 4096;
-/// The maximum nesting of an expression.
-const DEEPEST: u32 = 60;
-/// The stack size of the parser in bytes; only the used part is allocated.
-const PARSER_STACK: usize = 256 * 1024 * 1024;
-/// The maximum cost of an expression: its size times the iterations of its innermost loop.
-const COST: u64 = 20_000_000;
+use crate::{
+    cel_expression::{CelError, CelExpression, to_cel, widest},
+    yaml::{self, YamlError},
+};
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -48,24 +38,12 @@ struct File {
     current: String,
 }
 
-#[derive(Debug)]
-struct Expression {
-    program: Program,
-    size: u64,
-    /// The nesting of loops.
-    loops: u32,
-    /// The number of concatenations: each may double a list.
-    additions: u64,
-    /// The longest list literal in the expression.
-    longest: u64,
-}
-
 /// The rule of one kind.
 #[derive(Debug)]
 pub(super) struct Expressions {
-    in_progress: Option<Expression>,
-    failed: Option<Expression>,
-    current: Expression,
+    in_progress: Option<CelExpression>,
+    failed: Option<CelExpression>,
+    current: CelExpression,
 }
 
 impl Expressions {
@@ -76,7 +54,7 @@ impl Expressions {
     pub(super) fn parse(text: &str) -> Result<Self, YamlError> {
         let file: File = yaml::from_str(text)?;
         let compile = |key: &str, source: &str| {
-            Expression::compile(source).map_err(|message| {
+            CelExpression::compile(source).map_err(|message| {
                 let place = text.lines().position(|line| line.trim_start().starts_with(key));
                 YamlError {
                     line: place.and_then(|at| u32::try_from(at + 1).ok()),
@@ -106,13 +84,11 @@ impl Expressions {
         }
         let context = context(object);
         let widest = widest(object);
-        let holds = |name: &str, expression: &Option<Expression>| {
+        let holds = |name: &str, expression: &Option<CelExpression>| {
             let Some(expression) = expression else {
                 return Ok(false);
             };
-            expression
-                .holds(&context, widest)
-                .map_err(|why| format!("`{name}`: {why}"))
+            holds_now(expression, &context, widest).map_err(|why| format!("`{name}`: {why}"))
         };
         if holds("inProgress", &self.in_progress)? {
             return Ok(HealthVerdict::progressing("its rule says that it is in progress"));
@@ -121,7 +97,7 @@ impl Expressions {
             let why = reason(&view).unwrap_or_else(|| "its rule says that it failed".to_owned());
             return Ok(HealthVerdict::failed(why).weighing(Weight::Blocked));
         }
-        let current = self.current.holds(&context, widest);
+        let current = holds_now(&self.current, &context, widest);
         if current.map_err(|why| format!("`current`: {why}"))? {
             return Ok(HealthVerdict::ready(""));
         }
@@ -137,128 +113,12 @@ fn reason(view: &ObjectView) -> Option<String> {
     Some(ready.lowercase_words()).filter(|words| !words.is_empty())
 }
 
-impl Expression {
-    fn compile(source: &str) -> Result<Self, String> {
-        if source.len() > LONGEST {
-            return Err(format!("an expression may have at most {LONGEST} bytes"));
-        }
-        let source = source.to_owned();
-        // The parser recurses as deep as the expression, before the limit can be checked: it gets a stack
-        // that is large enough.
-        let thread = std::thread::Builder::new().stack_size(PARSER_STACK);
-        let parsing = thread
-            .spawn(move || Self::parse(&source))
-            .map_err(|error| error.to_string())?;
-        parsing.join().unwrap_or_else(|_| Err("not CEL".to_owned()))
-    }
-
-    fn parse(source: &str) -> Result<Self, String> {
-        let program = Program::compile(source).map_err(|error| {
-            let text = error.to_string();
-            text.lines().next().unwrap_or("not CEL").to_owned()
-        })?;
-        let mut shape = Shape::default();
-        shape.walk(program.expression(), 0, 0);
-        if shape.deepest > DEEPEST {
-            return Err(format!("nested more than {DEEPEST} levels deep"));
-        }
-        Ok(Self {
-            program,
-            size: shape.size,
-            loops: shape.loops,
-            additions: shape.additions,
-            longest: shape.longest,
-        })
-    }
-
-    /// Returns true if it is true for an object whose longest list or map has `widest` entries.
-    fn holds(&self, context: &Context, widest: u64) -> Result<bool, String> {
-        let rounds = widest.max(self.longest).max(1).saturating_mul(self.additions + 1);
-        let cost = rounds.saturating_pow(self.loops).saturating_mul(self.size);
-        if cost > COST {
-            return Err(format!(
-                "too costly for this object: {} loops within each other over up to {rounds} entries",
-                self.loops
-            ));
-        }
-        match self.program.execute(context) {
-            Ok(CelValue::Bool(answer)) => Ok(answer),
-            Ok(other) => Err(format!("it gives {}, not true or false", other.type_of())),
-            Err(ExecutionError::NoSuchKey(_) | ExecutionError::IndexOutOfBounds(_)) => Ok(false),
-            Err(error) => {
-                let text = error.to_string();
-                Err(text.chars().take(300).collect())
-            }
-        }
-    }
-}
-
-/// The quantities that limit the cost of an expression.
-#[derive(Default)]
-struct Shape {
-    size: u64,
-    loops: u32,
-    additions: u64,
-    longest: u64,
-    deepest: u32,
-}
-
-impl Shape {
-    /// `level` is the nesting of the expression; `depth` that of the loops around it.
-    fn walk(&mut self, expression: &IdedExpr, level: u32, depth: u32) {
-        self.size += 1;
-        self.loops = self.loops.max(depth);
-        self.deepest = self.deepest.max(level);
-        let next = level + 1;
-        match &expression.expr {
-            Expr::Call(call) => {
-                self.additions += u64::from(call.func_name == operators::ADD);
-                for part in call.target.as_deref().into_iter().chain(&call.args) {
-                    self.walk(part, next, depth);
-                }
-            }
-            Expr::Comprehension(comprehension) => {
-                self.walk(&comprehension.iter_range, next, depth);
-                self.walk(&comprehension.accu_init, next, depth);
-                self.walk(&comprehension.result, next, depth);
-                let before = self.additions;
-                self.walk(&comprehension.loop_cond, next, depth + 1);
-                self.walk(&comprehension.loop_step, next, depth + 1);
-                // `map` and `filter` append to a list in each iteration, which may copy it.
-                if self.additions > before {
-                    self.loops = self.loops.max(depth + 2);
-                }
-            }
-            Expr::List(list) => {
-                self.longest = self.longest.max(list.elements.len() as u64);
-                list.elements
-                    .iter()
-                    .for_each(|element| self.walk(element, next, depth));
-            }
-            Expr::Map(map) => {
-                self.longest = self.longest.max(map.entries.len() as u64);
-                map.entries
-                    .iter()
-                    .for_each(|entry| self.walk_entry(&entry.expr, next, depth));
-            }
-            Expr::Struct(made) => {
-                made.entries
-                    .iter()
-                    .for_each(|entry| self.walk_entry(&entry.expr, next, depth));
-            }
-            Expr::Select(select) => self.walk(&select.operand, next, depth),
-            Expr::Unspecified | Expr::Ident(_) | Expr::Literal(_) => {}
-        }
-    }
-
-    fn walk_entry(&mut self, entry: &EntryExpr, level: u32, depth: u32) {
-        match entry {
-            EntryExpr::StructField(field) => self.walk(&field.value, level, depth),
-            EntryExpr::MapEntry(entry) => {
-                self.walk(&entry.key, level, depth);
-                self.walk(&entry.value, level, depth);
-            }
-        }
+/// As [`CelExpression::holds`]; what does not exist yet is false.
+fn holds_now(expression: &CelExpression, context: &Context, widest: u64) -> Result<bool, String> {
+    match expression.holds(context, widest) {
+        Err(CelError::Missing(_)) => Ok(false),
+        Err(CelError::Other(why)) => Err(why),
+        Ok(answer) => Ok(answer),
     }
 }
 
@@ -276,39 +136,11 @@ fn context(object: &Value) -> Context<'static, 'static> {
     context
 }
 
-/// Integers are `int` whatever their sign, as in Kubernetes.
-fn to_cel(value: &Value) -> CelValue {
-    match value {
-        Value::Null => CelValue::Null,
-        Value::Bool(flag) => CelValue::Bool(*flag),
-        Value::Number(number) => match number.as_i64() {
-            Some(whole) => CelValue::Int(whole),
-            None => CelValue::Float(number.as_f64().unwrap_or(f64::NAN)),
-        },
-        Value::String(text) => CelValue::String(Arc::new(text.clone())),
-        Value::Array(items) => CelValue::List(Arc::new(items.iter().map(to_cel).collect())),
-        Value::Object(fields) => {
-            let entry = |(key, value): (&String, &Value)| (Key::String(Arc::new(key.clone())), to_cel(value));
-            let map: HashMap<_, _> = fields.iter().map(entry).collect();
-            CelValue::Map(Map { map: Arc::new(map) })
-        }
-    }
-}
-
-/// The length of the longest list, map or string in a value.
-fn widest(value: &Value) -> u64 {
-    match value {
-        Value::Array(items) => items.iter().map(widest).fold(items.len() as u64, u64::max),
-        Value::Object(fields) => fields.values().map(widest).fold(fields.len() as u64, u64::max),
-        _ => 0,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::runtime::kubernetes::health::Health;
+    use crate::{cel_expression::LONGEST, runtime::kubernetes::health::Health};
     use serde_json::json;
 
     fn health(rule: &str, object: Value) -> Result<Health, String> {

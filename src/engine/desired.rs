@@ -1,0 +1,73 @@
+//! What a stack wants its resources to be, for rules as code: masked, and with markers for what is unknown.
+
+use serde_json::{Map, Value};
+
+use super::engine_plan::{EnginePlan, PlanNode};
+use crate::{
+    model::{
+        ClusterName,
+        plan_document::DesiredResource,
+        spec::{Resource, RuntimeKind, Spec},
+    },
+    secrets::{Secrets, mask_resource},
+};
+
+impl EnginePlan {
+    /// The resources that the Spec wants and that could be planned, masked.
+    pub fn desired(&self) -> Vec<DesiredResource> {
+        let nodes = self.nodes.iter().filter(|node| !node.goes);
+        nodes.filter_map(|node| desired_of(node, &self.secrets)).collect()
+    }
+}
+
+fn desired_of(node: &PlanNode, secrets: &Secrets) -> Option<DesiredResource> {
+    let planned = &node.planned;
+    let wanted = planned.item.desired.as_ref().or(node.wanted.as_ref());
+    // A record is masked wherever a secret came through a reference, too.
+    let (attributes, extensions) = match (&planned.recorded, wanted) {
+        (Some(recorded), _) => (Map::clone(&recorded.attributes), &recorded.extensions),
+        (None, Some(wanted)) => (mask_resource(secrets, wanted).attributes, &wanted.extensions),
+        (None, None) => return None,
+    };
+    let public = &planned.public;
+    Some(DesiredResource {
+        id: public.id.clone(),
+        runtime: public.runtime,
+        kind: kind(public.runtime, &attributes, extensions),
+        cluster: public.cluster.clone(),
+        attributes,
+        known_before_write: node.provisional,
+    })
+}
+
+/// The resources of a Spec that is compared with another Spec, masked.
+pub fn desired_by_spec(
+    spec: &Spec,
+    cluster: Option<&ClusterName>,
+    secrets: &Secrets,
+) -> Vec<DesiredResource> {
+    let desired = |resource: &Resource| {
+        let masked = mask_resource(secrets, resource);
+        DesiredResource {
+            kind: kind(masked.runtime, &masked.attributes, &masked.extensions),
+            cluster: cluster
+                .filter(|_| masked.runtime == RuntimeKind::Kubernetes)
+                .cloned(),
+            id: masked.id,
+            runtime: masked.runtime,
+            attributes: masked.attributes,
+            // References are resolved when it is applied.
+            known_before_write: true,
+        }
+    };
+    spec.resources.iter().map(desired).collect()
+}
+
+/// The kind of an object, or the type of a Terraform resource.
+fn kind(runtime: RuntimeKind, attributes: &Map<String, Value>, extensions: &Map<String, Value>) -> String {
+    let text = match runtime {
+        RuntimeKind::Kubernetes => attributes.get("kind"),
+        RuntimeKind::Terraform => extensions.get("resourceType"),
+    };
+    text.and_then(Value::as_str).unwrap_or_default().to_owned()
+}

@@ -1,0 +1,142 @@
+//! The plan document: the plan of a stack with whole resources before and after, for rules as code. It is
+//! version 1, and its JSON Schema is published. It contains no secret: a secret is `secret:HASH`.
+
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use super::{
+    ClusterName, RepoPath, ResourceId, StackId,
+    plan::{Action, Basis, ChangeOrigin},
+    spec::RuntimeKind,
+};
+
+/// The version of the document.
+pub const DOCUMENT_VERSION: u32 = 1;
+
+/// The output of `konverge preview --output plan`: a document for each stack.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, JsonSchema)]
+#[schemars(title = "Plan document")]
+pub struct PlanDocument {
+    /// Always 1.
+    pub version: u32,
+    /// Sorted by folder and identity. Each item is the `input` of a rule whose set has `input: plan`.
+    pub stacks: Vec<StackDocument>,
+}
+
+/// The plan of one stack: the `input` of a rule.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct StackDocument {
+    /// Always 1.
+    pub version: u32,
+    pub stack: DocumentStack,
+    /// What the Spec was compared with: `live` (the infrastructure) or `spec` (the Spec of the base).
+    #[schemars(with = "String")]
+    pub basis: Basis,
+    /// All resources of the stack, unchanged ones and deleted ones too; sorted by id.
+    pub resources: Vec<DocumentResource>,
+}
+
+/// The identity of a stack.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct DocumentStack {
+    /// `[tenant/]<project>/<stack>`.
+    #[schemars(with = "String")]
+    pub id: StackId,
+    /// The folder in the repository.
+    #[schemars(with = "String")]
+    pub folder: RepoPath,
+}
+
+/// One resource.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct DocumentResource {
+    #[schemars(with = "String")]
+    pub id: ResourceId,
+    /// `Kubernetes` or `Terraform`.
+    #[schemars(with = "String")]
+    pub runtime: RuntimeKind,
+    /// The kind of a Kubernetes object, or the type of a Terraform resource (`aws_s3_bucket`).
+    pub kind: String,
+    /// The name of the cluster, if one is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>")]
+    pub cluster: Option<ClusterName>,
+    /// `create`, `update`, `replace`, `delete`, `adopt`, `forget`, `unchanged` or `unknown`.
+    #[schemars(with = "String")]
+    pub action: Action,
+    /// For a replacement: the paths that force it.
+    pub replace: Vec<String>,
+    /// True if the change permanently deletes data or releases an address.
+    pub data_loss: bool,
+    /// The resource before the change; `null` if it does not exist. Of an update it has the fields that the
+    /// Spec sets and those that change.
+    pub before: Option<Value>,
+    /// The resource after the change; `null` if it is deleted.
+    pub after: Option<Value>,
+    /// The differences, sorted by path.
+    pub changes: Vec<DocumentChange>,
+    /// The paths in `after` whose values are known only after apply. They are absent from `after`; an item of
+    /// a list is `null` there.
+    pub unknown: Vec<String>,
+    /// The paths in `after` whose values are secret.
+    pub secret: Vec<String>,
+    /// True if the unknown values become known before this resource is written, because other resources of
+    /// the stack provide them. False if only the write itself shows them.
+    pub known_before_write: bool,
+}
+
+/// One difference of a resource.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct DocumentChange {
+    /// As in RFC 6901; an item of a keyed list as `name=web`.
+    pub path: String,
+    /// The value before; absent if there was none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub from: Option<Value>,
+    /// The value after; absent if it is removed or unknown.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub to: Option<Value>,
+    /// `change`, `drift`, `default`, `admission` or `manager:NAME`.
+    #[schemars(with = "String")]
+    pub origin: ChangeOrigin,
+}
+
+/// What a stack wants a resource to be, with secrets masked.
+#[derive(Debug, Clone, PartialEq)]
+pub struct DesiredResource {
+    pub id: ResourceId,
+    pub runtime: RuntimeKind,
+    /// The kind of a Kubernetes object, or the type of a Terraform resource.
+    pub kind: String,
+    pub cluster: Option<ClusterName>,
+    /// The attributes, with `$secret` and `$unknown` markers.
+    pub attributes: Map<String, Value>,
+    /// True if the resource is planned again before it is written, when its values are known.
+    pub known_before_write: bool,
+}
+
+impl StackDocument {
+    /// Returns true if a resource changes.
+    pub fn has_changes(&self) -> bool {
+        let mut actions = self.resources.iter().map(|resource| resource.action);
+        actions.any(|action| action != Action::Unchanged)
+    }
+}
+
+impl PlanDocument {
+    /// The document of these stacks.
+    pub fn new(mut stacks: Vec<StackDocument>) -> Self {
+        stacks.sort_by(|a, b| (&a.stack.folder, &a.stack.id).cmp(&(&b.stack.folder, &b.stack.id)));
+        Self {
+            version: DOCUMENT_VERSION,
+            stacks,
+        }
+    }
+
+    /// The published JSON Schema.
+    pub fn schema() -> Value {
+        schemars::schema_for!(PlanDocument).to_value()
+    }
+}

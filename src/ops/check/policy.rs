@@ -1,0 +1,67 @@
+//! The rules as code of the repository, on the Specs alone: no cluster is asked. Each resource is one that is
+//! created. The tests of the sets run, too.
+
+use jiff::Timestamp;
+
+use super::super::OpenRevision;
+use crate::{
+    engine,
+    model::{
+        RepoPath,
+        lint::{Diagnostic, LintRule, LintSeverity},
+        policy_finding::{Enforcement, PolicyFinding},
+        spec::Spec,
+        stack::Stack,
+    },
+    ops::{plan_documents, policy_sets},
+    policy,
+    secrets::Secrets,
+};
+
+/// The findings for the Specs, and the tests that fail.
+pub(super) fn check(
+    workspace: &OpenRevision,
+    compiled: &[(&Stack, Spec)],
+    secrets: &Secrets,
+) -> Vec<Diagnostic> {
+    let sets = policy_sets::load(&workspace.config, workspace.source.as_ref());
+    let mut found = Vec::new();
+    for (set, config) in sets.iter().zip(&workspace.config.policy.sets) {
+        for test in set.failed_tests(&config.path) {
+            let file = RepoPath::normalise(&test.file).unwrap_or_else(RepoPath::root);
+            let message = format!("policy set `{}`: {}: {}", set.name(), test.name, test.why);
+            found.push(Diagnostic::new(&file, LintRule::Policy, &message));
+        }
+    }
+    let now = Timestamp::now();
+    for (stack, spec) in compiled.iter().filter(|_| !sets.is_empty()) {
+        let (id, folder) = (&stack.id, &stack.folder);
+        let nothing = Spec::default();
+        let plan = engine::plan_against_spec(id, folder, &nothing, spec, None, secrets);
+        let desired = engine::desired_by_spec(spec, None, secrets);
+        let document = plan_documents::masked(policy::document(&plan, desired), secrets);
+        // A set that cannot be read is told once, above.
+        let findings = sets.findings(&document, now).into_iter();
+        let findings = findings.filter(|finding| !finding.rule.ends_with("/load"));
+        found.extend(findings.filter_map(|finding| remark(stack, &finding, secrets)));
+    }
+    found
+}
+
+/// A finding at the stack's file; `None` if the rule is satisfied or cannot decide yet.
+fn remark(stack: &Stack, finding: &PolicyFinding, secrets: &Secrets) -> Option<Diagnostic> {
+    let severity = match finding.verdict {
+        Enforcement::Deny => LintSeverity::Error,
+        Enforcement::Warn | Enforcement::Undecided => LintSeverity::Warning,
+        Enforcement::Pass => return None,
+    };
+    let place = finding.place.as_ref().and_then(|place| place.resource.as_ref());
+    let resource = place.map_or(String::new(), |id| format!(" {id}:"));
+    let message = format!("{}:{resource} {}", finding.rule, finding.message);
+    let file = stack.folder.child("stack.yaml");
+    let mut found = Diagnostic::new(&file, LintRule::Policy, &secrets.mask(&message));
+    found.severity = severity;
+    found.hint.clone_from(&finding.hint);
+    found.stacks = vec![stack.id.clone()];
+    Some(found)
+}

@@ -1,0 +1,49 @@
+//! The plan documents of targets: the input of rules as code.
+
+use serde_json::Value;
+
+use super::TargetPlan;
+use crate::{
+    engine::EnginePlan,
+    model::{plan::StackPlan, plan_document::StackDocument},
+    policy,
+    secrets::Secrets,
+};
+
+/// Sees the plan document of each stack of a preview, as soon as it is planned. A document lives no longer.
+pub trait DocumentVisitor: Send + Sync {
+    /// Looks at the document of a stack.
+    fn visit(&self, document: StackDocument);
+}
+
+/// The document of a target, with all known secrets masked.
+pub(super) fn of_target(planned: &TargetPlan, public: &StackPlan, secrets: &Secrets) -> StackDocument {
+    let desired = match planned {
+        TargetPlan::Live(plan) => plan.desired(),
+        TargetPlan::Spec(plan) => plan.desired.clone(),
+    };
+    masked(policy::document(public, desired), secrets)
+}
+
+/// The document of a plan that is applied.
+pub(super) fn of_plan(plan: &EnginePlan, secrets: &Secrets) -> StackDocument {
+    masked(policy::document(&plan.public, plan.desired()), secrets)
+}
+
+/// Masks every known secret in the values.
+pub(super) fn masked(mut document: StackDocument, secrets: &Secrets) -> StackDocument {
+    let mask = |value: &mut Option<Value>| {
+        if let Some(value) = value {
+            *value = secrets.mask_value(value);
+        }
+    };
+    for resource in &mut document.resources {
+        mask(&mut resource.before);
+        mask(&mut resource.after);
+        for change in &mut resource.changes {
+            mask(&mut change.from);
+            mask(&mut change.to);
+        }
+    }
+    document
+}

@@ -1,0 +1,103 @@
+//! The policy sets of a configuration, with its exceptions.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+
+use super::{
+    exception::Exception,
+    set::{PolicySet, UNREADABLE},
+};
+use crate::{
+    config::PolicyExceptionConfig,
+    model::{
+        Digest,
+        digest::DigestBuilder,
+        plan_document::StackDocument,
+        policy_finding::{Enforcement, PolicyFinding},
+    },
+};
+
+/// The policy sets of a revision. Two are equal if their settings and files are.
+#[derive(Debug, Clone)]
+pub struct PolicySets {
+    sets: Arc<Vec<PolicySet>>,
+    exceptions: Arc<Vec<Exception>>,
+    digest: Digest,
+}
+
+impl PartialEq for PolicySets {
+    fn eq(&self, other: &Self) -> bool {
+        self.digest == other.digest
+    }
+}
+
+impl Default for PolicySets {
+    fn default() -> Self {
+        Self::new(Vec::new(), &[])
+    }
+}
+
+impl PolicySets {
+    /// Sets with exceptions.
+    pub fn new(sets: Vec<PolicySet>, exceptions: &[PolicyExceptionConfig]) -> Self {
+        let mut digest = DigestBuilder::new("policy-sets");
+        for set in &sets {
+            digest.part(set.digest().as_bytes());
+        }
+        for exception in exceptions {
+            digest.part(serde_json::to_string(exception).unwrap_or_default().as_bytes());
+        }
+        Self {
+            sets: Arc::new(sets),
+            exceptions: Arc::new(exceptions.iter().filter_map(Exception::of).collect()),
+            digest: digest.finish(),
+        }
+    }
+
+    /// Returns true if there is no set.
+    pub fn is_empty(&self) -> bool {
+        self.sets.is_empty()
+    }
+
+    /// Each set.
+    pub fn iter(&self) -> impl Iterator<Item = &PolicySet> {
+        self.sets.iter()
+    }
+
+    /// Who may override a finding; empty: nobody.
+    pub fn overriders_of(&self, finding: &PolicyFinding) -> &[String] {
+        let unreadable = finding.rule.ends_with(&format!("/{UNREADABLE}"));
+        let place = finding.place.as_ref();
+        let place = place.filter(|_| finding.verdict == Enforcement::Deny && !unreadable);
+        let set = place.and_then(|place| self.sets.iter().find(|set| set.name() == place.set));
+        set.map_or(&[], PolicySet::overriders)
+    }
+
+    /// The names of the sets that both have, with other settings or files.
+    pub fn different<'s>(&'s self, other: &'s Self) -> impl Iterator<Item = &'s str> {
+        let both = self.sets.iter().filter(|set| {
+            let theirs = other.sets.iter().find(|other| other.name() == set.name());
+            theirs.is_some_and(|theirs| theirs.digest() != set.digest())
+        });
+        both.map(PolicySet::name)
+    }
+
+    /// The findings of all sets for the plan of a stack, the strictest first.
+    pub fn findings(&self, document: &StackDocument, now: Timestamp) -> Vec<PolicyFinding> {
+        let (id, folder) = (&document.stack.id, &document.stack.folder);
+        let concerned = self.sets.iter().filter(|set| set.is_about(id, folder));
+        let mut findings: Vec<_> = concerned
+            .flat_map(|set| set.findings(document))
+            .map(|finding| {
+                let exception = self.exceptions.iter().find(|e| e.covers(&finding, now));
+                match exception {
+                    Some(exception) => exception.excuse(finding),
+                    None => finding,
+                }
+            })
+            .collect();
+        findings.sort();
+        findings
+    }
+}

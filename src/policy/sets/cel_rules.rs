@@ -1,0 +1,223 @@
+//! Rules in CEL, in YAML files:
+//!
+//! ```yaml
+//! rules:
+//! - name: no-latest
+//!   match: resource.kind == 'Deployment'     # optional: which inputs the rule is about
+//!   expression: "!resource.after.spec.image.endsWith(':latest')"   # must be true
+//!   message: the image has no fixed tag
+//!   messageExpression: "'…' + resource.id"   # optional; wins over `message`
+//!   severity: deny                           # or warn
+//!   cases:                                   # tests, for `konverge check`
+//!   - input: {kind: Deployment, after: {spec: {image: 'a:1'}}}
+//!     passes: true
+//! ```
+
+use std::collections::BTreeSet;
+
+use cel::{Context, Value as CelValue};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::{
+    mentions::Mentions,
+    rule::{FailedTest, PolicyFile, RuleFinding, Severity, shorten},
+};
+use crate::{
+    cel_expression::{CelExpression, to_cel, widest},
+    config::PolicyInput,
+    yaml,
+};
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    rules: Vec<RuleText>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct RuleText {
+    name: String,
+    #[serde(default, rename = "match")]
+    matches: Option<String>,
+    expression: String,
+    #[serde(default)]
+    message: Option<String>,
+    #[serde(default)]
+    message_expression: Option<String>,
+    #[serde(default)]
+    severity: SeverityText,
+    #[serde(default)]
+    cases: Vec<CelCase>,
+}
+
+/// A test of a rule.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct CelCase {
+    /// The resource or the object.
+    input: Value,
+    /// Whether the rule finds nothing.
+    passes: bool,
+}
+
+#[derive(Deserialize, Default, Clone, Copy)]
+#[serde(rename_all = "lowercase")]
+enum SeverityText {
+    #[default]
+    Deny,
+    Warn,
+}
+
+/// One rule.
+#[derive(Debug)]
+pub(super) struct CelRule {
+    pub name: String,
+    pub severity: Severity,
+    pub mentions: Mentions,
+    matches: Option<CelExpression>,
+    expression: CelExpression,
+    message: String,
+    message_expression: Option<CelExpression>,
+    cases: Vec<CelCase>,
+    file: String,
+}
+
+/// The variables of a rule for one input.
+pub(super) fn context(
+    view: PolicyInput,
+    input: &Value,
+    plan: Option<&CelValue>,
+) -> Context<'static, 'static> {
+    let mut context = Context::default();
+    match view {
+        PolicyInput::Objects => context.add_variable_from_value("object", to_cel(input)),
+        PolicyInput::Plan | PolicyInput::Tfplan => {
+            let alone = || to_cel(&json!({"resources": [input]}));
+            context.add_variable_from_value("plan", plan.cloned().unwrap_or_else(alone));
+            context.add_variable_from_value("resource", to_cel(input));
+        }
+    }
+    context
+}
+
+/// Reads the rules of a set.
+///
+/// # Errors
+/// A file has another form, an expression is not CEL, or there is no rule.
+pub(super) fn load(files: &[PolicyFile]) -> Result<Vec<CelRule>, String> {
+    let mut rules = Vec::new();
+    let mut names = BTreeSet::new();
+    for file in files {
+        let read: File = yaml::from_str(&file.text).map_err(|error| format!("{}: {error}", file.path))?;
+        for text in read.rules {
+            if !names.insert(text.name.clone()) {
+                return Err(format!("{}: two rules are called `{}`", file.path, text.name));
+            }
+            let name = text.name.clone();
+            rules.push(
+                CelRule::of(&file.path, text)
+                    .map_err(|why| format!("{}: rule `{name}`: {why}", file.path))?,
+            );
+        }
+    }
+    match rules.is_empty() {
+        true => Err("it has no rule".to_owned()),
+        false => Ok(rules),
+    }
+}
+
+impl CelRule {
+    fn of(file: &str, text: RuleText) -> Result<Self, String> {
+        let mut mentions = Mentions::default();
+        let mut compile = |key: &str, source: &str| {
+            mentions.add(source);
+            CelExpression::compile(source).map_err(|why| format!("`{key}`: {why}"))
+        };
+        let matches = text.matches.as_deref().map(|source| compile("match", source));
+        let expression = compile("expression", &text.expression)?;
+        let said = text.message_expression.as_deref();
+        let message_expression = said.map(|source| compile("messageExpression", source));
+        Ok(Self {
+            severity: match text.severity {
+                SeverityText::Deny => Severity::Deny,
+                SeverityText::Warn => Severity::Warn,
+            },
+            matches: matches.transpose()?,
+            expression,
+            message: text
+                .message
+                .unwrap_or_else(|| format!("failed expression: {}", text.expression)),
+            message_expression: message_expression.transpose()?,
+            mentions,
+            cases: text.cases,
+            file: file.to_owned(),
+            name: text.name,
+        })
+    }
+
+    /// The cases that end otherwise than they say.
+    pub fn failed_cases(&self, view: PolicyInput) -> Vec<FailedTest> {
+        let mut found = Vec::new();
+        for (at, case) in self.cases.iter().enumerate() {
+            let (context, widest) = (context(view, &case.input, None), widest(&case.input));
+            let finding = match self.is_about(&context, widest) {
+                Ok(true) => self.finding(&context, widest),
+                Ok(false) => None,
+                Err(error) => Some(error),
+            };
+            let why = match (finding, case.passes) {
+                (None, false) => "it passes".to_owned(),
+                (Some(finding), true) => format!("it does not pass: {}", finding.message),
+                _ => continue,
+            };
+            found.push(FailedTest {
+                file: self.file.clone(),
+                name: format!("{}, case {}", self.name, at + 1),
+                why,
+            });
+        }
+        found
+    }
+
+    /// Returns true if the rule is about this input.
+    ///
+    /// # Errors
+    /// The condition could not be evaluated.
+    pub fn is_about(&self, context: &Context, widest: u64) -> Result<bool, RuleFinding> {
+        match &self.matches {
+            None => Ok(true),
+            Some(matches) => matches
+                .holds(context, widest)
+                .map_err(|why| RuleFinding::error(&self.name, &format!("`match`: {why}"))),
+        }
+    }
+
+    /// The finding for an input.
+    pub fn finding(&self, context: &Context, widest: u64) -> Option<RuleFinding> {
+        match self.expression.holds(context, widest) {
+            Ok(true) => None,
+            Ok(false) => Some(RuleFinding {
+                rule: self.name.clone(),
+                severity: self.severity,
+                message: shorten(&self.message(context, widest)),
+                resource: None,
+                path: None,
+            }),
+            Err(why) => Some(RuleFinding::error(&self.name, &format!("`expression`: {why}"))),
+        }
+    }
+
+    /// The message: of the expression, unless it is empty, has several lines or is no text.
+    fn message(&self, context: &Context, widest: u64) -> String {
+        let expression = self.message_expression.as_ref();
+        let value = expression.and_then(|expression| expression.evaluate(context, widest).ok());
+        match value {
+            Some(CelValue::String(text)) if !text.trim().is_empty() && !text.contains('\n') => {
+                text.to_string()
+            }
+            _ => self.message.clone(),
+        }
+    }
+}

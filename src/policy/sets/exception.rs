@@ -1,0 +1,77 @@
+//! Exceptions: a finding for one resource that does not count until a date.
+
+use globset::GlobMatcher;
+use jiff::Timestamp;
+
+use crate::{
+    config::PolicyExceptionConfig,
+    model::policy_finding::{Enforcement, PolicyFinding},
+};
+
+/// One exception.
+#[derive(Debug)]
+pub(super) struct Exception {
+    set: String,
+    rule: Option<String>,
+    resource: GlobMatcher,
+    stacks: Option<GlobMatcher>,
+    until: Timestamp,
+    until_text: String,
+    reason: String,
+}
+
+impl Exception {
+    /// `None` if it is not valid; the configuration was checked when it was read.
+    pub fn of(config: &PolicyExceptionConfig) -> Option<Self> {
+        let glob = |pattern: &str| {
+            let glob = globset::GlobBuilder::new(pattern).build().ok()?;
+            Some(glob.compile_matcher())
+        };
+        let stacks = match &config.stacks {
+            Some(pattern) => Some(glob(pattern)?),
+            None => None,
+        };
+        Some(Self {
+            set: config.set.clone(),
+            rule: config.rule.clone(),
+            resource: glob(&config.resource)?,
+            stacks,
+            until: config.until_moment().ok()?,
+            until_text: config.until.clone(),
+            reason: config.reason.clone(),
+        })
+    }
+
+    /// Returns true if a finding is covered at this time.
+    pub fn covers(&self, finding: &PolicyFinding, now: Timestamp) -> bool {
+        let Some(place) = &finding.place else {
+            return false;
+        };
+        let rule = finding.rule.split_once('/').map_or("", |(_, rule)| rule);
+        let in_stack = |glob: &GlobMatcher| {
+            finding
+                .stack
+                .as_ref()
+                .is_some_and(|stack| glob.is_match(stack.as_str()))
+        };
+        now < self.until
+            && place.set == self.set
+            && self.rule.as_ref().is_none_or(|own| own == rule)
+            && self.stacks.as_ref().is_none_or(in_stack)
+            && place
+                .resource
+                .as_ref()
+                .is_some_and(|resource| self.resource.is_match(resource.as_str()))
+    }
+
+    /// The finding as it is shown: it is covered.
+    pub fn excuse(&self, mut finding: PolicyFinding) -> PolicyFinding {
+        finding.verdict = Enforcement::Pass;
+        finding.message = format!(
+            "excepted until {} ({}): {}",
+            self.until_text, self.reason, finding.message
+        );
+        finding.hint = None;
+        finding
+    }
+}

@@ -1,0 +1,105 @@
+//! The views of a plan document that rules get as their input.
+
+use serde_json::{Map, Value, json};
+
+use crate::model::{
+    plan::Action,
+    plan_document::{DocumentResource, StackDocument},
+    spec::RuntimeKind,
+};
+
+/// The Kubernetes objects that the stack wants, as conftest gets manifests.
+pub(super) fn objects(document: &StackDocument) -> impl Iterator<Item = (&DocumentResource, &Value)> {
+    let resources = document.resources.iter();
+    resources
+        .filter(|resource| resource.runtime == RuntimeKind::Kubernetes)
+        .filter_map(|resource| Some((resource, resource.after.as_ref()?)))
+}
+
+/// The whole document, without some resources.
+pub(super) fn plan(document: &StackDocument, without: &[&DocumentResource]) -> Value {
+    let mut value = serde_json::to_value(document).unwrap_or_default();
+    if let Some(resources) = value.get_mut("resources").and_then(Value::as_array_mut) {
+        resources.retain(|resource| !without.iter().any(|other| resource["id"] == other.id.as_str()));
+    }
+    value
+}
+
+/// The Terraform resources in the form of `terraform show -json`, without some of them.
+pub(super) fn terraform_plan(document: &StackDocument, without: &[&DocumentResource]) -> Value {
+    let resources: Vec<_> = document
+        .resources
+        .iter()
+        .filter(|resource| resource.runtime == RuntimeKind::Terraform)
+        .filter(|resource| !without.iter().any(|other| other.id == resource.id))
+        .collect();
+    let changes: Vec<_> = resources
+        .iter()
+        .map(|resource| resource_change(resource))
+        .collect();
+    let values = resources.iter().filter_map(|resource| {
+        let mut value = named(resource);
+        value.insert("values".to_owned(), resource.after.clone()?);
+        Some(Value::Object(value))
+    });
+    json!({
+        "format_version": "1.2",
+        "resource_changes": changes,
+        "planned_values": {"root_module": {"resources": values.collect::<Vec<_>>()}},
+    })
+}
+
+fn resource_change(resource: &DocumentResource) -> Value {
+    let actions = match resource.action {
+        Action::Create => json!(["create"]),
+        Action::Replace => json!(["delete", "create"]),
+        Action::Delete => json!(["delete"]),
+        Action::Forget => json!(["forget"]),
+        Action::Unchanged => json!(["no-op"]),
+        Action::Update | Action::Adopt | Action::Unknown => json!(["update"]),
+    };
+    let mut unknown = Value::Object(Map::new());
+    for path in &resource.unknown {
+        mark(&mut unknown, path);
+    }
+    let mut value = named(resource);
+    let change = json!({
+        "actions": actions,
+        "before": resource.before,
+        "after": resource.after,
+        "after_unknown": unknown,
+    });
+    value.insert("change".to_owned(), change);
+    Value::Object(value)
+}
+
+/// Address, type, name and provider. The id of a Terraform resource is `namespace:provider:type:name`.
+fn named(resource: &DocumentResource) -> Map<String, Value> {
+    let parts: Vec<_> = resource.id.as_str().split(':').collect();
+    let name = parts.last().copied().unwrap_or_default();
+    let mut value = Map::new();
+    let mut put = |key: &str, text: String| value.insert(key.to_owned(), Value::String(text));
+    put("address", format!("{}.{name}", resource.kind));
+    put("mode", "managed".to_owned());
+    put("type", resource.kind.clone());
+    put("name", name.to_owned());
+    if let [namespace, provider, ..] = parts[..] {
+        put(
+            "provider_name",
+            format!("registry.terraform.io/{namespace}/{provider}"),
+        );
+    }
+    put("konverge_id", resource.id.to_string());
+    value
+}
+
+/// Sets `true` at a path; lists become maps by index, which reads the same in rules.
+fn mark(value: &mut Value, path: &str) {
+    let mut at = value;
+    for component in path.split('/').skip(1) {
+        let key = component.replace("~1", "/").replace("~0", "~");
+        let Value::Object(map) = at else { return };
+        at = map.entry(key).or_insert_with(|| Value::Object(Map::new()));
+    }
+    *at = Value::Bool(true);
+}

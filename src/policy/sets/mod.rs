@@ -1,0 +1,20 @@
+//! Policy sets: rules as code, evaluated on the plan document of a stack. Pure: the files are read by `ops`.
+//!
+//! [`set`] evaluates one set: it makes the inputs ([`input`]), runs the rules ([`rego`], [`cel_rules`]), and
+//! decides what an unknown value means ([`mentions`]). [`all_sets`] evaluates the sets of a configuration and
+//! takes out what an exception covers.
+
+mod all_sets;
+mod cel_rules;
+mod exception;
+mod input;
+mod mentions;
+mod rego;
+mod rule;
+mod set;
+#[cfg(test)]
+mod tests;
+
+pub use all_sets::PolicySets;
+pub use rule::{FailedTest, PolicyFile};
+pub use set::PolicySet;

@@ -1,0 +1,415 @@
+//! Rules in Rego with conftest's conventions: the rules `deny`, `violation` and `warn`, each with an optional
+//! suffix (`deny_latest`), are sets of messages, or of objects with `msg`. The rule `exception` holds lists of
+//! suffixes that do not count for the input.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    num::NonZeroU32,
+};
+
+use globset::GlobMatcher;
+use regorus::{
+    Engine, Value as RegoValue,
+    unstable::{Expr, Rule, RuleHead},
+    utils::limits::ExecutionTimerConfig,
+};
+use serde_json::Value;
+
+use super::{
+    mentions::Mentions,
+    rule::{FailedTest, MOST_FINDINGS, PolicyFile, RULE_TIME, RuleFinding, Severity, shorten},
+};
+use crate::config::RegoVersion;
+
+/// The steps between two looks at the clock.
+const CLOCK_EVERY: NonZeroU32 = NonZeroU32::new(64).expect("it is not zero");
+/// The most numbers that `numbers.range` gives.
+const LONGEST_RANGE: i64 = 100_000;
+/// The end of the names of files that hold tests.
+const TESTS: &str = "_test.rego";
+
+/// The rules of a set.
+pub(super) struct RegoRules {
+    engine: Engine,
+    rules: Vec<RegoRule>,
+    mentions: Mentions,
+}
+
+struct RegoRule {
+    /// The path for the engine, such as `data.main.deny_latest`.
+    path: String,
+    /// The name in findings, such as `main.deny_latest`.
+    name: String,
+    /// What an exception names: `latest`, or nothing.
+    suffix: String,
+    severity: Severity,
+    /// The path of the `exception` rule of its package, if there is one.
+    exception: Option<String>,
+}
+
+impl RegoRules {
+    /// Parses the rules.
+    ///
+    /// # Errors
+    /// A file is not Rego or not data, or there is no rule.
+    pub fn load(
+        files: &[PolicyFile],
+        data: &[PolicyFile],
+        version: RegoVersion,
+        packages: &[GlobMatcher],
+    ) -> Result<Self, String> {
+        let mut engine = new_engine(version);
+        let mut mentions = Mentions::default();
+        let mut places = Vec::new();
+        for file in files.iter().filter(|file| is_rules(&file.path)) {
+            let package = engine
+                .add_policy(file.path.clone(), file.text.clone())
+                .map_err(|error| first_lines(&error.to_string()))?;
+            mentions.add(&file.text);
+            places.push(package);
+        }
+        add_data(&mut engine, data)?;
+        let names = rule_names(&mut engine);
+        let mut found: BTreeMap<String, RegoRule> = BTreeMap::new();
+        for (package, names) in places.iter().zip(names) {
+            let short = package.strip_prefix("data.").unwrap_or(package);
+            if !packages.is_empty() && !packages.iter().any(|glob| glob.is_match(short)) {
+                continue;
+            }
+            for name in names {
+                if let Some(rule) = RegoRule::of(package, short, &name) {
+                    found.insert(rule.path.clone(), rule);
+                }
+            }
+        }
+        if found.is_empty() {
+            return Err("it has no rule `deny`, `violation` or `warn`".to_owned());
+        }
+        let mut rules: Vec<_> = found.into_values().collect();
+        let exceptions = exception_rules(&places, rule_names(&mut engine));
+        for rule in &mut rules {
+            let package = rule.path.rsplit_once('.').map_or("", |(package, _)| package);
+            rule.exception = exceptions
+                .contains(package)
+                .then(|| format!("{package}.exception"));
+        }
+        Ok(Self {
+            engine,
+            rules,
+            mentions,
+        })
+    }
+
+    /// The words in the source.
+    pub fn mentions(&self) -> &Mentions {
+        &self.mentions
+    }
+
+    /// The names of the rules.
+    pub fn names(&self) -> impl Iterator<Item = (&str, Severity)> {
+        self.rules.iter().map(|rule| (rule.name.as_str(), rule.severity))
+    }
+
+    /// Starts evaluations: a session evaluates one input after another.
+    pub fn session(&self) -> RegoSession<'_> {
+        RegoSession {
+            engine: self.engine.clone(),
+            rules: &self.rules,
+        }
+    }
+}
+
+/// The tests of a set (`test_…` in `*_test.rego`) that are not true.
+pub(super) fn failed_tests(
+    files: &[PolicyFile],
+    data: &[PolicyFile],
+    version: RegoVersion,
+) -> Vec<FailedTest> {
+    if !files.iter().any(|file| file.path.ends_with(TESTS)) {
+        return Vec::new();
+    }
+    let failed = |file: &str, name: &str, why: String| FailedTest {
+        file: file.to_owned(),
+        name: name.to_owned(),
+        why,
+    };
+    let mut engine = new_engine(version);
+    let mut places = Vec::new();
+    for file in files {
+        match engine.add_policy(file.path.clone(), file.text.clone()) {
+            Ok(package) => places.push(package),
+            Err(error) => return vec![failed(&file.path, "parse", first_lines(&error.to_string()))],
+        }
+    }
+    if let Err(why) = add_data(&mut engine, data) {
+        return vec![failed(&files[0].path, "data", why)];
+    }
+    let mut found = Vec::new();
+    let names = rule_names(&mut engine);
+    for ((file, package), names) in files.iter().zip(&places).zip(names) {
+        let is_test = |name: &&String| file.path.ends_with(TESTS) && name.starts_with("test_");
+        for name in names.iter().filter(is_test) {
+            let why = match evaluate(&mut engine, &format!("{package}.{name}")) {
+                Ok(RegoValue::Bool(true)) => continue,
+                Ok(_) => "it is not true".to_owned(),
+                Err(why) => why,
+            };
+            found.push(failed(&file.path, name, why));
+        }
+    }
+    found
+}
+
+/// Evaluates inputs one after another.
+pub(super) struct RegoSession<'r> {
+    engine: Engine,
+    rules: &'r [RegoRule],
+}
+
+impl RegoSession<'_> {
+    /// The findings of all rules for an input.
+    pub fn findings(&mut self, input: Value) -> Vec<RuleFinding> {
+        self.engine.set_input(RegoValue::from(input));
+        let mut silenced: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
+        let mut findings = Vec::new();
+        for rule in self.rules {
+            if let Some(path) = &rule.exception
+                && !silenced.contains_key(path.as_str())
+            {
+                match excepted(&mut self.engine, path) {
+                    Ok(names) => drop(silenced.insert(path, names)),
+                    // An exception that cannot be evaluated excepts nothing.
+                    Err(why) => {
+                        findings.push(RuleFinding::error(path, &why));
+                        silenced.insert(path, BTreeSet::new());
+                    }
+                }
+            }
+            let is_silenced = rule.exception.as_deref().and_then(|path| silenced.get(path));
+            let can_be = rule.severity == Severity::Deny;
+            if can_be && is_silenced.is_some_and(|names| names.contains(&rule.suffix)) {
+                continue;
+            }
+            match evaluate(&mut self.engine, &rule.path) {
+                Ok(value) => read_findings(rule, &value, &mut findings),
+                Err(why) => findings.push(RuleFinding::error(&rule.name, &why)),
+            }
+        }
+        findings
+    }
+}
+
+impl RegoRule {
+    fn of(package: &str, short: &str, name: &str) -> Option<Self> {
+        let (word, suffix) = name.split_once('_').unwrap_or((name, ""));
+        let severity = match word {
+            "deny" | "violation" => Severity::Deny,
+            "warn" => Severity::Warn,
+            _ => return None,
+        };
+        Some(Self {
+            path: format!("{package}.{name}"),
+            name: format!("{short}.{name}"),
+            suffix: suffix.to_owned(),
+            severity,
+            exception: None,
+        })
+    }
+}
+
+fn new_engine(version: RegoVersion) -> Engine {
+    let mut engine = Engine::new();
+    engine.set_rego_v0(version == RegoVersion::V0);
+    // An error of a function is an error, and not *undefined*: a `deny` would never fire.
+    engine.set_strict_builtin_errors(true);
+    engine.set_execution_timer_config(ExecutionTimerConfig {
+        limit: RULE_TIME,
+        check_interval: CLOCK_EVERY,
+    });
+    bound_functions(&mut engine);
+    engine
+}
+
+/// Replaces functions whose result may be of any size, or is different each time.
+fn bound_functions(engine: &mut Engine) {
+    let range = |arguments: Vec<RegoValue>| numbers(&arguments).map_err(Into::into);
+    let random = |_: Vec<RegoValue>| Err(BoundedFunctionError::Random.into());
+    // They are the first extensions of these names, which is the only way in which this fails.
+    let _ = engine.add_extension("numbers.range".to_owned(), 2, Box::new(range));
+    let _ = engine.add_extension("numbers.range_step".to_owned(), 3, Box::new(range));
+    let _ = engine.add_extension("rand.intn".to_owned(), 2, Box::new(random));
+}
+
+/// Why a function gives no value here.
+#[derive(Debug, thiserror::Error)]
+enum BoundedFunctionError {
+    #[error("numbers.range needs whole numbers and a step from 1")]
+    NotWhole,
+    #[error("numbers.range gives at most {LONGEST_RANGE} numbers")]
+    TooLong,
+    #[error("a rule gives the same answer each time, so there are no random numbers")]
+    Random,
+}
+
+/// The numbers from the first to the second argument, in steps of the third.
+fn numbers(arguments: &[RegoValue]) -> Result<RegoValue, BoundedFunctionError> {
+    let whole = arguments.iter().map(RegoValue::as_i64);
+    let whole: Vec<i64> = whole
+        .collect::<Result<_, _>>()
+        .map_err(|_| BoundedFunctionError::NotWhole)?;
+    let (from, to, step) = match whole[..] {
+        [from, to] => (from, to, 1),
+        [from, to, step] if step >= 1 => (from, to, step),
+        _ => return Err(BoundedFunctionError::NotWhole),
+    };
+    let distance = i64::try_from(to.abs_diff(from)).map_err(|_| BoundedFunctionError::TooLong)?;
+    let count = distance / step;
+    if count > LONGEST_RANGE {
+        return Err(BoundedFunctionError::TooLong);
+    }
+    let towards = if to < from { -step } else { step };
+    let numbers = (0..=count).map(|n| RegoValue::from(from + towards * n));
+    Ok(RegoValue::from(numbers.collect::<Vec<_>>()))
+}
+
+fn add_data(engine: &mut Engine, data: &[PolicyFile]) -> Result<(), String> {
+    for file in data {
+        let value = read_data(file)?;
+        engine
+            .add_data(RegoValue::from(value))
+            .map_err(|error| format!("{}: {}", file.path, first_lines(&error.to_string())))?;
+    }
+    Ok(())
+}
+
+fn read_data(file: &PolicyFile) -> Result<Value, String> {
+    let documents = crate::yaml::documents(&file.text).map_err(|error| format!("{}: {error}", file.path))?;
+    match <[Value; 1]>::try_from(documents) {
+        Ok([value]) if value.is_object() => Ok(value),
+        _ => Err(format!("{}: data is one map", file.path)),
+    }
+}
+
+/// Returns true for a file with rules; conftest does not evaluate test files either.
+fn is_rules(path: &str) -> bool {
+    path.ends_with(".rego") && !path.ends_with(TESTS)
+}
+
+/// The names of the rules of each file, in the order in which the files were added.
+fn rule_names(engine: &mut Engine) -> Vec<BTreeSet<String>> {
+    let modules = engine.get_modules().iter();
+    let names = modules.map(|module| module.policy.iter().filter_map(|rule| head_name(rule)).collect());
+    names.collect()
+}
+
+fn head_name(rule: &Rule) -> Option<String> {
+    let reference = match rule {
+        Rule::Spec { head, .. } => match head {
+            RuleHead::Compr { refr, .. } | RuleHead::Set { refr, .. } => refr,
+            RuleHead::Func { .. } => return None,
+        },
+        Rule::Default { refr, .. } => refr,
+    };
+    let mut expression: &Expr = reference;
+    loop {
+        match expression {
+            Expr::RefDot { refr, .. } | Expr::RefBrack { refr, .. } => expression = refr,
+            Expr::Var { span, .. } => return Some(span.text().to_owned()),
+            _ => return None,
+        }
+    }
+}
+
+/// The packages with a rule `exception`.
+fn exception_rules(places: &[String], names: Vec<BTreeSet<String>>) -> BTreeSet<String> {
+    let of_files = places.iter().zip(names);
+    let with = of_files.filter(|(_, names)| names.contains("exception"));
+    with.map(|(package, _)| package.clone()).collect()
+}
+
+fn evaluate(engine: &mut Engine, path: &str) -> Result<RegoValue, String> {
+    engine.eval_rule(path.to_owned()).map_err(|error| {
+        let text = error.to_string();
+        match text.contains("execution exceeded time limit") {
+            true => format!("it took longer than {} ms", RULE_TIME.as_millis()),
+            false => first_lines(&text),
+        }
+    })
+}
+
+/// The suffixes that do not count for this input.
+fn excepted(engine: &mut Engine, path: &str) -> Result<BTreeSet<String>, String> {
+    let value = evaluate(engine, path)?;
+    let lists = items(&value).ok_or_else(|| "`exception` is not a set of lists".to_owned());
+    if value == RegoValue::Undefined {
+        return Ok(BTreeSet::new());
+    }
+    let mut names = BTreeSet::new();
+    for list in lists? {
+        let list = items(list).ok_or_else(|| "`exception` is not a set of lists".to_owned())?;
+        names.extend(list.filter_map(|name| Some(name.as_string().ok()?.to_string())));
+    }
+    Ok(names)
+}
+
+fn read_findings(rule: &RegoRule, value: &RegoValue, findings: &mut Vec<RuleFinding>) {
+    if *value == RegoValue::Undefined {
+        return;
+    }
+    let Some(entries) = items(value) else {
+        let why = "it is not a set of messages: write `deny contains msg if …`";
+        findings.push(RuleFinding::error(&rule.name, why));
+        return;
+    };
+    for (count, entry) in entries.enumerate() {
+        if count == MOST_FINDINGS {
+            let why = format!("it has more than {MOST_FINDINGS} findings for one input");
+            findings.push(RuleFinding::error(&rule.name, &why));
+            return;
+        }
+        findings.push(read_finding(rule, entry));
+    }
+}
+
+fn read_finding(rule: &RegoRule, entry: &RegoValue) -> RuleFinding {
+    let text = |value: &RegoValue| value.as_string().ok().map(|text| text.to_string());
+    let field = |name: &str| text(&entry[name]);
+    let message = match entry {
+        RegoValue::String(message) => Some(message.to_string()),
+        RegoValue::Object(_) => field("msg"),
+        _ => None,
+    };
+    let Some(message) = message else {
+        let why = "a finding is neither a text nor an object with the text `msg`";
+        return RuleFinding::error(&rule.name, why);
+    };
+    let of_object = |name| match entry {
+        RegoValue::Object(_) => field(name),
+        _ => None,
+    };
+    RuleFinding {
+        rule: rule.name.clone(),
+        severity: rule.severity,
+        message: shorten(&message),
+        resource: of_object("resource"),
+        path: of_object("path"),
+    }
+}
+
+fn items(value: &RegoValue) -> Option<Box<dyn Iterator<Item = &RegoValue> + '_>> {
+    match value {
+        RegoValue::Set(items) => Some(Box::new(items.iter())),
+        RegoValue::Array(items) => Some(Box::new(items.iter())),
+        _ => None,
+    }
+}
+
+/// The part of an error that says what and where, in one line.
+fn first_lines(text: &str) -> String {
+    let lines: Vec<_> = text
+        .lines()
+        .map(str::trim)
+        .filter(|line| !line.is_empty() && !line.starts_with('|'))
+        .collect();
+    shorten(&lines.join(" "))
+}

@@ -1,0 +1,69 @@
+//! What the languages of rules have in common.
+
+use std::time::Duration;
+
+/// The time that one rule may take for one input.
+pub(super) const RULE_TIME: Duration = Duration::from_millis(100);
+/// The maximum length of a message in characters.
+const LONGEST_MESSAGE: usize = 1_000;
+/// The maximum number of findings of one rule for one input.
+pub(super) const MOST_FINDINGS: usize = 200;
+
+/// A file of a policy set: rules or data.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PolicyFile {
+    /// The path in the repository.
+    pub path: String,
+    pub text: String,
+}
+
+/// A test of a policy set that failed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FailedTest {
+    /// The path of the file with the test.
+    pub file: String,
+    /// The test.
+    pub name: String,
+    pub why: String,
+}
+
+/// What a rule demands, before the set says whether that is enforced.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Severity {
+    Deny,
+    Warn,
+}
+
+/// One finding of a rule for one input.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct RuleFinding {
+    /// The name of the rule in its set.
+    pub rule: String,
+    pub severity: Severity,
+    pub message: String,
+    /// The resource that the rule names.
+    pub resource: Option<String>,
+    /// The path that the rule names.
+    pub path: Option<String>,
+}
+
+impl RuleFinding {
+    /// A rule that could not be evaluated: it denies.
+    pub fn error(rule: &str, why: &str) -> Self {
+        Self {
+            rule: rule.to_owned(),
+            severity: Severity::Deny,
+            message: shorten(&format!("the rule could not be evaluated: {why}")),
+            resource: None,
+            path: None,
+        }
+    }
+}
+
+/// A message within its maximum length.
+pub(super) fn shorten(message: &str) -> String {
+    match message.char_indices().nth(LONGEST_MESSAGE) {
+        None => message.to_owned(),
+        Some((end, _)) => format!("{}…", &message[..end]),
+    }
+}

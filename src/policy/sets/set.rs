@@ -1,0 +1,424 @@
+//! One policy set: its rules, its inputs, and what its findings mean.
+
+use std::{collections::BTreeSet, fmt};
+
+use cel::Context;
+use globset::GlobMatcher;
+
+use super::{
+    cel_rules::{self, CelRule},
+    input,
+    mentions::Mentions,
+    rego::{self, RegoRules},
+    rule::{FailedTest, PolicyFile, RuleFinding, Severity},
+};
+use crate::{
+    cel_expression::{to_cel, widest},
+    config::{PolicyEnforcement, PolicyInput, PolicyLanguage, PolicySetConfig, RegoVersion},
+    model::{
+        Digest, RepoPath, ResourceId, StackId,
+        digest::DigestBuilder,
+        plan_document::{DocumentResource, StackDocument},
+        policy_finding::{Enforcement, PolicyFinding, SetPlace},
+    },
+};
+
+/// The stack size of the parser in bytes; only the used part is allocated.
+const PARSER_STACK: usize = 256 * 1024 * 1024;
+/// The maximum size of the files of a set in bytes.
+const LARGEST_SET: usize = 8 * 1024 * 1024;
+
+/// The rule of a finding of a set that cannot be read.
+pub(super) const UNREADABLE: &str = "load";
+
+/// A policy set of a revision.
+pub struct PolicySet {
+    name: String,
+    enforce: PolicyEnforcement,
+    /// Who may override a denial; empty: nobody.
+    overriders: Vec<String>,
+    input: PolicyInput,
+    stacks: Option<GlobMatcher>,
+    /// The rules, or why there are none.
+    rules: Result<Rules, String>,
+    /// The files for its tests in Rego.
+    tests: Option<RegoTests>,
+    digest: Digest,
+}
+
+/// The files of a set with tests in Rego.
+struct RegoTests {
+    files: Vec<PolicyFile>,
+    data: Vec<PolicyFile>,
+    version: RegoVersion,
+}
+
+enum Rules {
+    Rego(Box<RegoRules>),
+    Cel(Vec<CelRule>),
+}
+
+impl fmt::Debug for PolicySet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "PolicySet({}, {})", self.name, self.digest.short())
+    }
+}
+
+/// A finding of a rule, or that an unknown value keeps it from deciding.
+enum Outcome {
+    Found(RuleFinding),
+    /// The rule may read these paths of the resource.
+    Unknown {
+        rule: String,
+        severity: Severity,
+        resource: ResourceId,
+        paths: Vec<String>,
+        /// True if they become known before the resource is written.
+        later: bool,
+    },
+}
+
+impl PolicySet {
+    /// Reads a set from its files. A set that cannot be read denies everything, and says why.
+    pub fn load(config: &PolicySetConfig, files: &[PolicyFile], data: &[PolicyFile]) -> Self {
+        let mut digest = DigestBuilder::new("policy-set");
+        digest.part(serde_json::to_string(config).unwrap_or_default().as_bytes());
+        for file in files.iter().chain(data) {
+            digest.part(file.path.as_bytes()).part(file.text.as_bytes());
+        }
+        let size: usize = files.iter().chain(data).map(|file| file.text.len()).sum();
+        let rules = match size > LARGEST_SET {
+            true => Err(format!("its files have more than {LARGEST_SET} bytes")),
+            false => parse_apart(config, files, data),
+        };
+        Self {
+            name: config.name.clone(),
+            enforce: config.enforce,
+            overriders: match (config.enforce, &config.overriders) {
+                (PolicyEnforcement::Override, Some(overriders)) => overriders.by.clone(),
+                _ => Vec::new(),
+            },
+            input: config.input,
+            stacks: config.stacks.as_deref().and_then(stack_glob),
+            rules,
+            tests: (config.language == PolicyLanguage::Rego).then(|| RegoTests {
+                files: files.to_vec(),
+                data: data.to_vec(),
+                version: config.rego,
+            }),
+            digest: digest.finish(),
+        }
+    }
+
+    /// A set whose files could not be found or read.
+    pub fn broken(config: &PolicySetConfig, why: String) -> Self {
+        Self {
+            rules: Err(why),
+            ..Self::load(config, &[], &[])
+        }
+    }
+
+    /// The tests of the set that fail. A set that cannot be read fails as a whole.
+    pub fn failed_tests(&self, path: &str) -> Vec<FailedTest> {
+        match (&self.rules, &self.tests) {
+            (Err(why), _) => vec![FailedTest {
+                file: path.to_owned(),
+                name: "load".to_owned(),
+                why: why.clone(),
+            }],
+            (Ok(Rules::Rego(_)), Some(tests)) => rego::failed_tests(&tests.files, &tests.data, tests.version),
+            (Ok(Rules::Rego(_)), None) => Vec::new(),
+            (Ok(Rules::Cel(rules)), _) => {
+                let failed = rules.iter().flat_map(|rule| rule.failed_cases(self.input));
+                failed.collect()
+            }
+        }
+    }
+
+    /// The digest over its settings and files.
+    pub fn digest(&self) -> Digest {
+        self.digest
+    }
+
+    /// The name in `konverge.yaml`.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Who may override a denial of the set; empty: nobody.
+    pub fn overriders(&self) -> &[String] {
+        &self.overriders
+    }
+
+    /// Returns true if the set is about a stack.
+    pub fn is_about(&self, stack: &StackId, folder: &RepoPath) -> bool {
+        self.stacks
+            .as_ref()
+            .is_none_or(|glob| glob.is_match(folder.as_str()) || glob.is_match(stack.as_str()))
+    }
+
+    /// The findings for the plan of a stack.
+    pub fn findings(&self, document: &StackDocument) -> Vec<PolicyFinding> {
+        let outcomes = match &self.rules {
+            Err(why) => vec![Outcome::Found(RuleFinding {
+                message: format!("the set cannot be read, so nothing passes it: {why}"),
+                ..RuleFinding::error(UNREADABLE, "")
+            })],
+            Ok(Rules::Rego(rules)) if self.input == PolicyInput::Objects => rego_objects(rules, document),
+            Ok(Rules::Rego(rules)) => rego_whole(rules, document, self.input),
+            Ok(Rules::Cel(rules)) => cel_each(rules, document, self.input),
+        };
+        let findings: BTreeSet<_> = outcomes
+            .into_iter()
+            .map(|outcome| self.finding(document, outcome))
+            .collect();
+        findings.into_iter().collect()
+    }
+
+    fn finding(&self, document: &StackDocument, outcome: Outcome) -> PolicyFinding {
+        let advises = self.enforce == PolicyEnforcement::Advise;
+        let enforced = |severity| match severity {
+            Severity::Deny if !advises => Enforcement::Deny,
+            Severity::Deny | Severity::Warn => Enforcement::Warn,
+        };
+        let (verdict, found, hint) = match outcome {
+            Outcome::Found(found) => (enforced(found.severity), found, None),
+            Outcome::Unknown {
+                rule,
+                severity,
+                resource,
+                paths,
+                later,
+            } => {
+                let paths = paths.join(", ");
+                let (verdict, message, hint) = match later {
+                    true => (
+                        Enforcement::Undecided,
+                        format!("undecided: it reads {paths}, known only after apply"),
+                        "the apply evaluates it again when the value is known, before it writes this resource",
+                    ),
+                    false => (
+                        enforced(severity),
+                        format!("undecided: it reads {paths}, which only the write itself makes known"),
+                        "set the value in the Spec, or add an exception for this resource",
+                    ),
+                };
+                let found = RuleFinding {
+                    rule,
+                    severity,
+                    message,
+                    resource: Some(resource.to_string()),
+                    path: None,
+                };
+                (verdict, found, Some(hint.to_owned()))
+            }
+        };
+        let stack = &document.stack.id;
+        let resource = found.resource.as_deref().and_then(|id| id.parse().ok());
+        let mut digest = DigestBuilder::new("policy-finding");
+        let parts = [
+            self.name.as_str(),
+            &found.rule,
+            stack.as_str(),
+            found.resource.as_deref().unwrap_or_default(),
+            found.path.as_deref().unwrap_or_default(),
+            &found.message,
+        ];
+        for part in parts {
+            digest.part(part.as_bytes());
+        }
+        let digest = digest.finish();
+        // A set that cannot be read has found nothing that could be overridden.
+        let hint = match verdict == Enforcement::Deny
+            && !self.overriders.is_empty()
+            && found.rule != UNREADABLE
+        {
+            true => Some(format!(
+                "one of {} may override exactly this finding: run the workflow by hand with `approve: {digest}`",
+                self.overriders.join(", ")
+            )),
+            false => hint,
+        };
+        PolicyFinding {
+            verdict,
+            rule: format!("{}/{}", self.name, found.rule),
+            stack: Some(stack.clone()),
+            message: found.message,
+            hint,
+            place: Some(SetPlace {
+                set: self.name.clone(),
+                resource,
+                path: found.path,
+                digest,
+            }),
+        }
+    }
+}
+
+/// Parses on a thread with a stack that is large enough for any nesting.
+fn parse_apart(config: &PolicySetConfig, files: &[PolicyFile], data: &[PolicyFile]) -> Result<Rules, String> {
+    std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new().stack_size(PARSER_STACK);
+        let parsing = thread
+            .spawn_scoped(scope, || parse(config, files, data))
+            .map_err(|error| error.to_string())?;
+        parsing
+            .join()
+            .unwrap_or_else(|_| Err("the parser failed".to_owned()))
+    })
+}
+
+fn parse(config: &PolicySetConfig, files: &[PolicyFile], data: &[PolicyFile]) -> Result<Rules, String> {
+    match config.language {
+        PolicyLanguage::Cel => cel_rules::load(files).map(Rules::Cel),
+        PolicyLanguage::Rego => {
+            let packages = config.packages.iter().filter_map(|glob| stack_glob(glob));
+            let packages: Vec<_> = packages.collect();
+            let rules = RegoRules::load(files, data, config.rego, &packages)?;
+            Ok(Rules::Rego(Box::new(rules)))
+        }
+    }
+}
+
+fn stack_glob(pattern: &str) -> Option<GlobMatcher> {
+    let glob = globset::GlobBuilder::new(pattern).literal_separator(true).build();
+    glob.ok().map(|glob| glob.compile_matcher())
+}
+
+/// The unknown paths of a resource that rules may read.
+fn unknown(mentions: &Mentions, resource: &DocumentResource) -> Vec<String> {
+    let paths = resource.unknown.iter();
+    let read = paths.filter(|path| mentions.may_read(resource.runtime, path));
+    read.cloned().collect()
+}
+
+fn undecided(rule: &str, severity: Severity, resource: &DocumentResource, paths: Vec<String>) -> Outcome {
+    Outcome::Unknown {
+        rule: rule.to_owned(),
+        severity,
+        resource: resource.id.clone(),
+        paths,
+        later: resource.known_before_write,
+    }
+}
+
+/// Each object is an input of its own.
+fn rego_objects(rules: &RegoRules, document: &StackDocument) -> Vec<Outcome> {
+    let mut session = rules.session();
+    let mut outcomes = Vec::new();
+    for (resource, object) in input::objects(document) {
+        let unknown = unknown(rules.mentions(), resource);
+        if !unknown.is_empty() {
+            let names = rules.names();
+            outcomes
+                .extend(names.map(|(name, severity)| undecided(name, severity, resource, unknown.clone())));
+            continue;
+        }
+        let findings = session.findings(object.clone());
+        outcomes.extend(findings.into_iter().map(|finding| about(finding, resource)));
+    }
+    outcomes
+}
+
+/// A finding about the resource that was the input.
+fn about(finding: RuleFinding, resource: &DocumentResource) -> Outcome {
+    Outcome::Found(RuleFinding {
+        resource: Some(resource.id.to_string()),
+        ..finding
+    })
+}
+
+/// The whole stack is one input. With unknown values in it, only those findings count that there are also
+/// without the resources with these values.
+fn rego_whole(rules: &RegoRules, document: &StackDocument, view: PolicyInput) -> Vec<Outcome> {
+    let input = |without: &[&DocumentResource]| match view {
+        PolicyInput::Tfplan => input::terraform_plan(document, without),
+        PolicyInput::Plan | PolicyInput::Objects => input::plan(document, without),
+    };
+    let mut session = rules.session();
+    let mut findings = session.findings(input(&[]));
+    let mut outcomes = Vec::new();
+    let open: Vec<_> = document
+        .resources
+        .iter()
+        .map(|resource| (resource, unknown(rules.mentions(), resource)))
+        .filter(|(_, unknown)| !unknown.is_empty())
+        .collect();
+    if !open.is_empty() {
+        let without: Vec<_> = open.iter().map(|(resource, _)| *resource).collect();
+        let certain: BTreeSet<_> = session.findings(input(&without)).into_iter().collect();
+        findings.retain(|finding| certain.contains(finding));
+        for (resource, unknown) in &open {
+            let names = rules.names();
+            outcomes
+                .extend(names.map(|(name, severity)| undecided(name, severity, resource, unknown.clone())));
+        }
+    }
+    outcomes.extend(findings.into_iter().map(Outcome::Found));
+    outcomes
+}
+
+/// Each resource, or each object, is an input of its own.
+fn cel_each(rules: &[CelRule], document: &StackDocument, view: PolicyInput) -> Vec<Outcome> {
+    let mut outcomes = Vec::new();
+    match view {
+        PolicyInput::Objects => {
+            for (resource, object) in input::objects(document) {
+                let context = cel_rules::context(view, object, None);
+                cel_one(rules, (resource, &[]), &context, widest(object), &mut outcomes);
+            }
+        }
+        PolicyInput::Plan | PolicyInput::Tfplan => {
+            let whole = input::plan(document, &[]);
+            let empty = Vec::new();
+            let values = whole["resources"].as_array().unwrap_or(&empty);
+            let (plan, widest) = (to_cel(&whole), widest(&whole));
+            for (resource, value) in document.resources.iter().zip(values) {
+                let context = cel_rules::context(view, value, Some(&plan));
+                let others = document.resources.as_slice();
+                cel_one(rules, (resource, others), &context, widest, &mut outcomes);
+            }
+        }
+    }
+    outcomes
+}
+
+/// Evaluates the rules for one resource. `others` are the resources that a rule can also reach.
+fn cel_one(
+    rules: &[CelRule],
+    (resource, others): (&DocumentResource, &[DocumentResource]),
+    context: &Context,
+    widest: u64,
+    outcomes: &mut Vec<Outcome>,
+) {
+    for rule in rules {
+        match rule.is_about(context, widest) {
+            Ok(true) => {}
+            // A condition on what is unknown is an error, or decides for another value: see below.
+            Ok(false) if unknown(&rule.mentions, resource).is_empty() => continue,
+            Ok(false) => {}
+            Err(error) if unknown(&rule.mentions, resource).is_empty() => {
+                outcomes.push(about(error, resource));
+                continue;
+            }
+            Err(_) => {}
+        }
+        let reaches_others = rule.mentions.has_word("plan");
+        let reached = others
+            .iter()
+            .filter(|other| reaches_others && other.id != resource.id);
+        let open = std::iter::once(resource).chain(reached).find_map(|reached| {
+            let unknown = unknown(&rule.mentions, reached);
+            (!unknown.is_empty()).then_some((reached, unknown))
+        });
+        match open {
+            Some((reached, unknown)) => {
+                outcomes.push(undecided(&rule.name, rule.severity, reached, unknown));
+            }
+            None => outcomes.extend(
+                rule.finding(context, widest)
+                    .map(|finding| about(finding, resource)),
+            ),
+        }
+    }
+}

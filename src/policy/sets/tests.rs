@@ -1,0 +1,399 @@
+#![allow(clippy::unwrap_used)]
+use super::*;
+use crate::{
+    config::{Config, PolicySetConfig},
+    model::{
+        RepoPath,
+        plan::{Action, Basis, ResourcePlan, StackPlan},
+        plan_document::{DesiredResource, StackDocument},
+        policy_finding::{Enforcement, PolicyFinding},
+        spec::RuntimeKind,
+    },
+    policy,
+};
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+fn file(path: &str, text: &str) -> PolicyFile {
+    PolicyFile {
+        path: path.to_owned(),
+        text: text.to_owned(),
+    }
+}
+
+fn config(settings: &str) -> PolicySetConfig {
+    let text = format!("policy: {{sets: [{{name: s, path: p, {settings}}}]}}\n");
+    Config::parse(&text).unwrap().policy.sets.remove(0)
+}
+
+fn rego(settings: &str, text: &str) -> PolicySet {
+    PolicySet::load(&config(settings), &[file("p/a.rego", text)], &[])
+}
+
+fn cel(settings: &str, text: &str) -> PolicySet {
+    let config = config(&format!("language: cel, {settings}"));
+    PolicySet::load(&config, &[file("p/a.yaml", text)], &[])
+}
+
+fn wanted(id: &str, attributes: Value) -> DesiredResource {
+    let runtime = match attributes.get("kind") {
+        Some(_) => RuntimeKind::Kubernetes,
+        None => RuntimeKind::Terraform,
+    };
+    DesiredResource {
+        id: id.parse().unwrap(),
+        runtime,
+        kind: attributes["kind"].as_str().unwrap_or("random_pet").to_owned(),
+        cluster: None,
+        attributes: attributes.as_object().unwrap().clone(),
+        known_before_write: true,
+    }
+}
+
+fn document(desired: Vec<DesiredResource>) -> StackDocument {
+    let stack = "shop/dev".parse().unwrap();
+    let plans = desired.iter().map(|wanted| {
+        let action = Action::Update;
+        ResourcePlan::new(&stack, wanted.id.clone(), wanted.runtime, action, Vec::new())
+    });
+    let folder = RepoPath::normalise("appops/shop/dev").unwrap();
+    let plan = StackPlan::new(folder, stack.clone(), Basis::Live, plans.collect());
+    policy::document(&plan, desired)
+}
+
+fn pod(name: &str, image: Value) -> DesiredResource {
+    let object = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": {"containers": [{"name": "c", "image": image}]}});
+    wanted(&format!("v1:Pod:shop:{name}"), object)
+}
+
+fn said(findings: &[PolicyFinding]) -> Vec<(Enforcement, &str, &str)> {
+    let rows = findings
+        .iter()
+        .map(|f| (f.verdict, f.rule.as_str(), f.message.as_str()));
+    rows.collect()
+}
+
+const LATEST: &str = r#"package main
+
+deny contains msg if {
+	input.kind == "Pod"
+	some container in input.spec.containers
+	endswith(container.image, ":latest")
+	msg := sprintf("%s uses :latest", [input.metadata.name])
+}
+
+warn_labels contains {"msg": "no labels", "path": "/metadata/labels"} if not input.metadata.labels
+
+violation_team contains "x" if input.metadata.labels.team == ""
+
+exception contains ["team"] if input.metadata.name == "old"
+"#;
+
+#[test]
+fn conftest_s_rules_find_what_they_name() {
+    let set = rego("input: objects", LATEST);
+    let document = document(vec![pod("web", json!("a:latest")), pod("ok", json!("a:1"))]);
+    let findings = set.findings(&document);
+    assert_eq!(
+        said(&findings),
+        [
+            (Enforcement::Deny, "s/main.deny", "web uses :latest"),
+            (Enforcement::Warn, "s/main.warn_labels", "no labels"),
+            (Enforcement::Warn, "s/main.warn_labels", "no labels"),
+        ]
+    );
+    let place = findings[0].place.as_ref().unwrap();
+    assert_eq!(place.resource.as_ref().unwrap().as_str(), "v1:Pod:shop:web");
+    assert_eq!(
+        findings[1].place.as_ref().unwrap().path.as_deref(),
+        Some("/metadata/labels")
+    );
+    // Two resources with the same message are two findings.
+    assert_ne!(
+        findings[1].place.as_ref().unwrap().digest,
+        findings[2].place.as_ref().unwrap().digest
+    );
+    let advised = rego("input: objects, enforce: advise", LATEST).findings(&document);
+    assert!(advised.iter().all(|finding| finding.verdict == Enforcement::Warn));
+}
+
+#[test]
+fn an_exception_of_conftest_silences_its_rule_for_one_object() {
+    let set = rego("input: objects", LATEST);
+    let labelled = |name: &str| {
+        let mut pod = pod(name, json!("a:1"));
+        let metadata = json!({"name": name, "labels": {"team": ""}});
+        pod.attributes.insert("metadata".to_owned(), metadata);
+        pod
+    };
+    let findings = set.findings(&document(vec![labelled("old"), labelled("new")]));
+    assert_eq!(
+        said(&findings),
+        [(Enforcement::Deny, "s/main.violation_team", "x")]
+    );
+    let place = findings[0].place.as_ref().unwrap();
+    assert_eq!(place.resource.as_ref().unwrap().as_str(), "v1:Pod:shop:new");
+}
+
+#[test]
+fn the_plan_says_what_happens_and_rego_v0_is_read() {
+    let text = "package main\ndeny[{\"msg\": msg, \"resource\": r.id}] { r := input.resources[_]; r.action == \"update\"; r.kind == \"Pod\"; msg := input.stack.id }\n";
+    let findings = rego("rego: v0", text).findings(&document(vec![pod("web", json!("a"))]));
+    assert_eq!(said(&findings), [(Enforcement::Deny, "s/main.deny", "shop/dev")]);
+    let place = findings[0].place.as_ref().unwrap();
+    assert_eq!(place.resource.as_ref().unwrap().as_str(), "v1:Pod:shop:web");
+}
+
+#[test]
+fn terraform_s_form_is_there() {
+    let text = "package main\ndeny contains r.address if { some r in input.resource_changes; r.type == \"random_pet\"; r.change.after.length > 2; r.change.actions == [\"update\"] }\n";
+    let pet = wanted("hashicorp:random:random_pet:name", json!({"length": 3}));
+    let findings = rego("input: tfplan", text).findings(&document(vec![pet, pod("a", json!("a"))]));
+    assert_eq!(
+        said(&findings),
+        [(Enforcement::Deny, "s/main.deny", "random_pet.name")]
+    );
+}
+
+#[test]
+fn data_and_packages_are_conftest_s() {
+    let rules = [
+        file(
+            "p/a.rego",
+            "package main\nimport rego.v1\ndeny contains msg if { msg := data.allowed.hosts[_] }\n",
+        ),
+        file("p/b.rego", "package other\ndeny contains \"other\" if true\n"),
+        file("p/a_test.rego", "package main\ntest_nothing if { 1 == 2 }\n"),
+    ];
+    let data = [file("p/d.json", "{\"allowed\": {\"hosts\": [\"a.example\"]}}")];
+    let set = PolicySet::load(&config("packages: [main]"), &rules, &data);
+    let findings = set.findings(&document(vec![pod("web", json!("a"))]));
+    assert_eq!(said(&findings), [(Enforcement::Deny, "s/main.deny", "a.example")]);
+}
+
+/// The first finding of a rule that cannot be evaluated.
+fn error_of(text: &str) -> String {
+    let findings = rego("", text).findings(&document(vec![pod("web", json!("a"))]));
+    let first = findings.first().expect("it must not pass");
+    assert_eq!(first.verdict, Enforcement::Deny, "{}", first.message);
+    first.message.clone()
+}
+
+#[test]
+fn what_cannot_be_evaluated_denies_and_says_so() {
+    let rule = |body: &str| format!("package main\ndeny contains msg if {{ {body} }}\n");
+    for (text, word) in [
+        (rule("msg := do_magic(input)"), "could not find function do_magic"),
+        (
+            rule("r := http.send({\"url\": \"http://x\", \"method\": \"get\"}); msg := r.body"),
+            "http.send",
+        ),
+        (rule("msg := opa.runtime().env.HOME"), "opa.runtime"),
+        (
+            rule("msg := sprintf(\"%d\", [to_number(\"x\")])"),
+            "could not be evaluated",
+        ),
+        (rule("msg := rand.intn(\"a\", 3)"), "random"),
+        (
+            rule("x := numbers.range(1, 100000000); msg := x[0]"),
+            "at most 100000",
+        ),
+        (
+            rule("x := numbers.range(1, 99999); some a in x; some b in x; a + b == -1; msg := \"m\""),
+            "longer than 100 ms",
+        ),
+        ("package main\ndeny := true\n".to_owned(), "not a set of messages"),
+        (
+            "package main\ndeny contains 7 if true\n".to_owned(),
+            "neither a text nor an object",
+        ),
+        ("package main\nallow if true\n".to_owned(), "no rule `deny`"),
+        ("package main\ndeny contains if\n".to_owned(), "cannot be read"),
+        (
+            format!(
+                "package main\nx := {}1{}\n",
+                "(".repeat(90_000),
+                ")".repeat(90_000)
+            ),
+            "cannot be read",
+        ),
+    ] {
+        let said = error_of(&text);
+        assert!(said.contains(word), "{word}: {said}");
+    }
+}
+
+#[test]
+fn numbers_are_compared_by_value() {
+    let text = "package main\ndeny contains \"m\" if { input.resources[0].after.a == 1.0; input.resources[0].after.b > 0.29 }\n";
+    let object = json!({"kind": "X", "a": 1, "b": 0.3});
+    let findings = rego("", text).findings(&document(vec![wanted("v1:X:shop:x", object)]));
+    assert_eq!(findings.len(), 1);
+}
+
+#[test]
+fn cel_rules_must_hold_for_each_resource() {
+    let text = "rules:\n- name: no-latest\n  match: resource.kind == 'Pod'\n  expression: \"resource.after.spec.containers.all(c, !c.image.endsWith(':latest'))\"\n  messageExpression: \"'latest in ' + resource.id\"\n- name: few\n  expression: size(plan.resources) < 2\n  message: too many\n  severity: warn\n";
+    let document = document(vec![pod("web", json!("a:latest")), pod("ok", json!("a:1"))]);
+    let findings = cel("", text).findings(&document);
+    assert_eq!(
+        said(&findings),
+        [
+            (Enforcement::Deny, "s/no-latest", "latest in v1:Pod:shop:web"),
+            (Enforcement::Warn, "s/few", "too many"),
+            (Enforcement::Warn, "s/few", "too many"),
+        ]
+    );
+    let objects = "rules:\n- name: labels\n  expression: has(object.metadata.labels)\n- name: wrong\n  expression: object.spec.nowhere == 1\n";
+    let findings = cel("input: objects", objects).findings(&self::document(vec![pod("web", json!("a"))]));
+    assert_eq!(findings.len(), 2);
+    assert!(
+        findings
+            .iter()
+            .all(|finding| finding.verdict == Enforcement::Deny)
+    );
+    assert!(
+        findings
+            .iter()
+            .any(|f| f.message == "failed expression: has(object.metadata.labels)")
+    );
+    assert!(
+        findings
+            .iter()
+            .any(|f| f.message.contains("could not be evaluated"))
+    );
+}
+
+#[test]
+fn a_rule_that_reads_an_unknown_value_is_undecided() {
+    let unknown = || json!({"$unknown": true});
+    let image = "package main\ndeny contains msg if { some c in input.spec.containers; c.image == \"bad\"; msg := \"bad image\" }\n";
+    let findings = rego("input: objects", image)
+        .findings(&document(vec![pod("web", unknown()), pod("b", json!("bad"))]));
+    assert_eq!(
+        said(&findings),
+        [
+            (Enforcement::Deny, "s/main.deny", "bad image"),
+            (
+                Enforcement::Undecided,
+                "s/main.deny",
+                "undecided: it reads /spec/containers/0/image, known only after apply"
+            ),
+        ]
+    );
+    // A rule that does not read it decides.
+    let name = "package main\ndeny contains \"named\" if input.metadata.name == \"web\"\n";
+    let findings = rego("input: objects", name).findings(&document(vec![pod("web", unknown())]));
+    assert_eq!(said(&findings), [(Enforcement::Deny, "s/main.deny", "named")]);
+    // `not` on what is absent does not count as a denial of the whole plan.
+    let whole = "package main\ndeny contains msg if { some r in input.resources; some c in r.after.spec.containers; not startswith(c.image, \"good/\"); msg := r.id }\n";
+    let findings = rego("", whole).findings(&document(vec![pod("web", unknown()), pod("b", json!("bad"))]));
+    assert_eq!(
+        findings.iter().map(|f| f.verdict).collect::<Vec<_>>(),
+        [Enforcement::Deny, Enforcement::Undecided]
+    );
+    assert_eq!(findings[0].message, "v1:Pod:shop:b");
+    let cel_rule =
+        "rules:\n- name: image\n  expression: \"resource.after.spec.containers.all(c, c.image != 'bad')\"\n";
+    let findings = cel("", cel_rule).findings(&document(vec![pod("web", unknown())]));
+    assert_eq!(findings[0].verdict, Enforcement::Undecided);
+}
+
+#[test]
+fn what_only_the_write_makes_known_does_not_pass() {
+    let mut pet = wanted(
+        "hashicorp:random:random_pet:name",
+        json!({"region": {"$unknown": true}, "id": {"$unknown": true}}),
+    );
+    pet.known_before_write = false;
+    let text =
+        "package main\ndeny contains r.id if { some r in input.resources; r.after.region == \"us\" }\n";
+    let findings = rego("", text).findings(&document(vec![pet]));
+    assert_eq!(findings[0].verdict, Enforcement::Deny);
+    assert!(
+        findings[0].message.contains("/region, which only the write"),
+        "{}",
+        findings[0].message
+    );
+}
+
+#[test]
+fn an_exception_holds_for_its_resource_until_its_end() {
+    let exceptions =
+        "exceptions: [{set: s, resource: 'v1:Pod:shop:w*', until: 2027-01-31, reason: moved in January}]";
+    let config = Config::parse(&format!(
+        "policy: {{sets: [{{name: s, path: p}}], {exceptions}}}\n"
+    ))
+    .unwrap();
+    let sets = PolicySets::new(vec![rego("input: objects", LATEST)], &config.policy.exceptions);
+    let document = document(vec![pod("web", json!("a:latest")), pod("b", json!("a:latest"))]);
+    let denied = |now: &str| {
+        let findings = sets.findings(&document, now.parse::<Timestamp>().unwrap());
+        findings
+            .into_iter()
+            .filter(|f| f.verdict == Enforcement::Deny)
+            .count()
+    };
+    assert_eq!(denied("2027-01-30T23:59:59Z"), 1);
+    assert_eq!(denied("2027-01-31T00:00:00Z"), 2);
+    let excused = sets.findings(&document, "2027-01-01T00:00:00Z".parse().unwrap());
+    let excused = excused.iter().find(|f| f.verdict == Enforcement::Pass).unwrap();
+    assert!(
+        excused
+            .message
+            .starts_with("excepted until 2027-01-31 (moved in January): ")
+    );
+}
+
+#[test]
+fn hostile_values_are_bounded() {
+    let mut deep = json!("x");
+    for _ in 0..100 {
+        deep = json!({ "a": deep });
+    }
+    let object = json!({"kind": "X", "deep": deep, "long": "a".repeat(1_000_000)});
+    let text = "package main\ndeny contains input.resources[0].after.long if true\ndeny contains \"m\" if regex.match(\"^(a+)+$\", input.resources[0].after.long)\ndeny contains \"w\" if { walk(input, [_, v]); v == \"never\" }\n";
+    let findings = rego("", text).findings(&document(vec![wanted("v1:X:shop:x", object)]));
+    assert!(findings.iter().all(|finding| finding.message.len() < 1_100));
+    assert!(!findings.is_empty());
+    let many = "package main\ndeny contains msg if { some n in numbers.range(1, 5000); msg := sprintf(\"%d\", [n]) }\n";
+    let findings = rego("", many).findings(&document(vec![pod("web", json!("a"))]));
+    assert!(findings.len() <= 201, "{}", findings.len());
+}
+
+#[test]
+fn sets_are_equal_by_their_files() {
+    let one = || PolicySets::new(vec![rego("", "package main\ndeny contains \"a\" if true\n")], &[]);
+    let other = PolicySets::new(vec![rego("", "package main\ndeny contains \"b\" if true\n")], &[]);
+    assert_eq!(one(), one());
+    assert_ne!(one(), other);
+    assert_eq!(one().different(&other).collect::<Vec<_>>(), ["s"]);
+}
+
+#[test]
+fn the_tests_of_a_set_run() {
+    let rules = file("p/a.rego", "package main\ndeny contains \"m\" if input.bad\n");
+    let tests = file(
+        "p/a_test.rego",
+        "package main\ntest_bad if { count(deny) == 1 with input as {\"bad\": true} }\ntest_wrong if { count(deny) == 1 with input as {} }\ntest_error if { do_magic(1) }\n",
+    );
+    let set = PolicySet::load(&config(""), &[rules, tests], &[]);
+    let failed = set.failed_tests("p");
+    let names: Vec<_> = failed
+        .iter()
+        .map(|test| (test.file.as_str(), test.name.as_str()))
+        .collect();
+    assert_eq!(
+        names,
+        [("p/a_test.rego", "test_error"), ("p/a_test.rego", "test_wrong")]
+    );
+    assert!(failed[0].why.contains("do_magic"), "{failed:?}");
+
+    let text = "rules:\n- name: named\n  match: resource.action != 'delete'\n  expression: has(resource.after.name)\n  cases:\n  - {input: {action: create, after: {name: a}}, passes: true}\n  - {input: {action: create, after: {}}, passes: true}\n  - {input: {action: delete}, passes: false}\n";
+    let names: Vec<_> = cel("", text)
+        .failed_tests("p")
+        .into_iter()
+        .map(|test| test.name)
+        .collect();
+    assert_eq!(names, ["named, case 2", "named, case 3"]);
+}

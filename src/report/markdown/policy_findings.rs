@@ -1,0 +1,85 @@
+//! The findings of the policy sets, a fold: the most severe first, then by set and rule.
+
+use std::collections::BTreeMap;
+
+use crate::{
+    model::policy_finding::{Enforcement, PolicyFinding, SetPlace},
+    report::{CommentInput, escape, labels},
+};
+
+/// The maximum size of the section, in bytes.
+const SECTION: usize = 8_000;
+/// The most findings that are shown of one rule.
+const PER_RULE: usize = 10;
+
+/// The folded section; empty if no set found anything.
+pub(super) fn render(input: &CommentInput<'_>) -> String {
+    let mut groups: BTreeMap<(Enforcement, &str), Vec<(&PolicyFinding, &SetPlace)>> = BTreeMap::new();
+    for finding in input.findings {
+        if let Some(place) = &finding.place {
+            let group = groups.entry((finding.verdict, &finding.rule)).or_default();
+            group.push((finding, place));
+        }
+    }
+    if groups.is_empty() {
+        return String::new();
+    }
+    let mut body = String::new();
+    let mut left_out = 0;
+    for ((verdict, rule), findings) in &groups {
+        let word = labels::enforcement_word(*verdict);
+        let title = format!("**{word}** by {}\n", escape::code(rule));
+        let mut block = title;
+        for (finding, place) in findings.iter().take(PER_RULE) {
+            block.push_str(&row(finding, place));
+        }
+        let hidden = findings.len().saturating_sub(PER_RULE);
+        if hidden > 0 {
+            block.push_str(&format!("- and {hidden} more\n"));
+        }
+        block.push('\n');
+        if body.len() + block.len() > SECTION {
+            left_out += findings.len();
+        } else {
+            body.push_str(&block);
+        }
+    }
+    if left_out > 0 {
+        body.push_str(&format!(
+            "{} not shown here.\n\n",
+            labels::plural(left_out, "finding")
+        ));
+    }
+    format!(
+        "<details><summary>Policy sets: {}</summary>\n\n{body}</details>\n\n",
+        counts(&groups)
+    )
+}
+
+/// `2 denied, 1 undecided`.
+fn counts(groups: &BTreeMap<(Enforcement, &str), Vec<(&PolicyFinding, &SetPlace)>>) -> String {
+    let mut counts: BTreeMap<Enforcement, usize> = BTreeMap::new();
+    for ((verdict, _), findings) in groups {
+        *counts.entry(*verdict).or_default() += findings.len();
+    }
+    let words = counts
+        .iter()
+        .map(|(verdict, count)| format!("{count} {}", labels::enforcement_word(*verdict)));
+    words.collect::<Vec<_>>().join(", ")
+}
+
+fn row(finding: &PolicyFinding, place: &SetPlace) -> String {
+    let stack = finding.stack.as_ref().map(|stack| escape::code(stack.as_str()));
+    let resource = place.resource.as_ref().map(|id| escape::code(id.as_str()));
+    let path = place.path.as_deref().map(escape::code);
+    let places: Vec<_> = [stack, resource, path].into_iter().flatten().collect();
+    let hint = finding
+        .hint
+        .as_ref()
+        .map_or(String::new(), |hint| format!(" (hint: {})", escape::code(hint)));
+    format!(
+        "- {}: {}{hint}\n",
+        places.join(" "),
+        escape::code(&finding.message)
+    )
+}

@@ -1,0 +1,130 @@
+//! Overrides of policy findings: only the right person, for exactly the finding, and never for their own change. Each
+//! row that does not fit changes nothing. GitHub is played by the fake, the API server is real.
+
+use serde_json::json;
+
+use crate::support::stage::{Ran, Stage};
+
+const SETS: &str = "policy:\n  sets:\n  - {name: maps, path: ops/policy, input: objects, enforce: override, override: {by: [acme/sre]}}\n";
+
+const RULES: &str = "package main\n\ndeny contains msg if {\n\tstartswith(input.data.value, \"bad\")\n\tmsg := sprintf(\"%s holds %s\", [input.metadata.name, input.data.value])\n}\n";
+
+/// The digest of the finding, as its hint names it.
+fn digest_of(ran: &Ran) -> String {
+    ran.digest()
+}
+
+fn starts(stage: &mut Stage, login: &str) {
+    stage.env = vec![("GITHUB_ACTOR", login.to_owned())];
+}
+
+async fn refused(stage: &Stage, ran: &Ran, map: &str, row: &str) {
+    assert_eq!(ran.outcome.code, Some(3), "{row}: {}", ran.outcome.stdout);
+    assert_eq!(stage.value(map).await, None, "{row}: it was applied");
+    assert!(
+        ran.outcome.stdout.contains("maps/main.deny"),
+        "{row}: {}",
+        ran.outcome.stdout
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn only_the_right_person_overrides_exactly_one_finding() {
+    let mut stage = Stage::small(SETS).await;
+    stage
+        .monorepo
+        .write("ops/policy/maps.rego", RULES)
+        .commit("Rules");
+    stage.github.world(|world| {
+        for login in ["dev", "grace", "bob"] {
+            world.collaborators.insert(login.into(), "write");
+        }
+        world.collaborators.insert("eve".into(), "read");
+        world.teams.insert(
+            "acme/sre".into(),
+            vec!["grace".into(), "dev".into(), "eve".into()],
+        );
+    });
+    let (head, _) = stage.reviewed(7, "exception", |stage| {
+        stage.stack("exception/dev", &[("override-a", "bad-a")]);
+    });
+    let comment = stage.comments()[0].1.clone();
+    assert!(
+        comment.contains("one of acme/sre may override exactly this finding"),
+        "{comment}"
+    );
+    let merged = stage.merge(7, "exception");
+    let map = "override-a";
+    refused(&stage, &merged, map, "nobody overrides").await;
+    let digest = digest_of(&merged);
+
+    // GITHUB_TOKEN may not look into teams: nobody is known to be in one.
+    starts(&mut stage, "grace");
+    let ran = stage.approve(&digest);
+    refused(&stage, &ran, map, "the team cannot be read").await;
+    stage.github.world(|world| {
+        let token = world.tokens.get_mut("ghs_token").unwrap();
+        token.permissions.insert("members", "read");
+    });
+    for (login, given, row) in [
+        ("bob", digest.as_str(), "not in the team"),
+        ("dev", digest.as_str(), "their own change"),
+        ("eve", digest.as_str(), "may not push"),
+        ("grace", &"0".repeat(64), "another finding"),
+    ] {
+        starts(&mut stage, login);
+        let ran = stage.approve(given);
+        refused(&stage, &ran, map, row).await;
+    }
+    // An approving review of the change is not an override.
+    stage.approved_by(7, "grace", &head);
+    stage.env.clear();
+    let again = stage.again();
+    refused(&stage, &again, map, "a review alone").await;
+
+    starts(&mut stage, "grace");
+    stage.approve(&digest).outcome.check(0);
+    assert_eq!(stage.value(map).await.as_deref(), Some("bad-a"));
+    stage.env.clear();
+    let receipt = stage.receipt("exception/dev");
+    let overrides = &receipt["overrides"];
+    assert_eq!(overrides[0]["by"], json!(["grace"]), "{receipt}");
+    assert_eq!(overrides[0]["finding"], json!(digest));
+    assert_eq!(overrides[0]["rule"], "maps/main.deny");
+    assert_eq!(overrides[0]["message"], "override-a holds bad-a");
+
+    // What is new is never covered: the same rule, another message.
+    stage.reviewed(8, "more", |stage| {
+        stage.stack(
+            "exception/dev",
+            &[("override-a", "bad-a"), ("override-b", "bad-b")],
+        );
+    });
+    stage.merge(8, "more").outcome.check(3);
+    starts(&mut stage, "grace");
+    let ran = stage.approve(&digest);
+    refused(&stage, &ran, "override-b", "an older finding's digest").await;
+}
+
+/// What the set was when the pull request was reviewed names who may override it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pull_request_does_not_name_its_own_overriders() {
+    let mut stage = Stage::small(SETS).await;
+    stage
+        .monorepo
+        .write("ops/policy/maps.rego", RULES)
+        .commit("Rules");
+    stage.github.world(|world| {
+        world.collaborators.insert("dev".into(), "write");
+        world.collaborators.insert("bob".into(), "write");
+    });
+    stage.reviewed(7, "mine", |stage| {
+        stage.stack("mine/dev", &[("override-mine", "bad-m")]);
+        stage.configure(&SETS.replace("acme/sre", "bob"));
+    });
+    let merged = stage.merge(7, "mine");
+    refused(&stage, &merged, "override-mine", "nobody overrides").await;
+    starts(&mut stage, "bob");
+    let ran = stage.approve(&digest_of(&merged));
+    refused(&stage, &ran, "override-mine", "named by the change itself").await;
+}
