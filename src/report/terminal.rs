@@ -119,6 +119,7 @@ fn kind(kind: InputKind) -> &'static str {
         InputKind::Compiler => "compiler",
         InputKind::Moved => "moved",
         InputKind::Unresolved => "unresolved",
+        InputKind::Workspace => "workspace",
     }
 }
 
