@@ -119,7 +119,7 @@ impl App {
         }
         if let Some(unknown) = values.keys().find(|key| !APP_KEYS.contains(&key.as_str())) {
             return Err(refuse(format!(
-                "`{}` is no key of an AppConfiguration",
+                "`{}` is not a key of an AppConfiguration",
                 unknown.escape_debug()
             )));
         }

@@ -55,11 +55,12 @@ pub fn generate(apps: &AppConfigurations, stack: &AppStack<'_>) -> Result<Genera
     generated
         .notes
         .extend(context_keys::notes(&stack.platform.context));
-    generated.notes.extend(
-        apps.others
-            .iter()
-            .map(|name| format!("`{}` is no AppConfiguration and is left out", name.escape_debug())),
-    );
+    generated.notes.extend(apps.others.iter().map(|name| {
+        format!(
+            "`{}` is not an AppConfiguration and is left out",
+            name.escape_debug()
+        )
+    }));
     let namespace = namespace(stack)?;
     for app in &apps.apps {
         let mut resources = generate_app(app, stack, &mut generated.notes)?;

@@ -65,7 +65,7 @@ impl HandlerConfig {
             "Tcp" => ("tcpSocket", self.tcp()?),
             other => {
                 return Err(format!(
-                    "`{}` is no handler: Http, Exec or Tcp",
+                    "`{}` is not a handler: Http, Exec or Tcp",
                     other.escape_debug()
                 ));
             }
@@ -75,7 +75,7 @@ impl HandlerConfig {
 
     fn http(&self) -> Result<Value, String> {
         let wrong = |why: &str| format!("the URL `{}` {why}", self.url.escape_debug());
-        let url = Url::parse(&self.url).map_err(|error| wrong(&format!("is none: {error}")))?;
+        let url = Url::parse(&self.url).map_err(|error| wrong(&format!("is not valid: {error}")))?;
         // The port as written: a URL's own port is dropped where it is the scheme's.
         let port = url.port_or_known_default().ok_or_else(|| wrong("has no port"))?;
         let mut action = Map::new();

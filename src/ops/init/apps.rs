@@ -104,7 +104,7 @@ impl AppSurvey {
         };
         let name = self.without.iter().find(|name| !has_one(name))?;
         Some(format!(
-            "the stacks `{name}` have no workspace: `konverge state import ~/.kusion --workspace {name}` takes it out of Kusion's local backend"
+            "stacks named `{name}` have no workspace: `konverge state import ~/.kusion --workspace {name}` takes it out of Kusion's local backend"
         ))
     }
 }
