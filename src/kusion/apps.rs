@@ -44,8 +44,8 @@ pub(super) struct Part {
 
 /// Returns true if a KCL file may define applications, so that it is worth compiling it with the types of schemas.
 pub fn may_hold_apps(file: &[u8]) -> bool {
-    let name = APP_SCHEMA.as_bytes();
-    file.windows(name.len()).any(|window| window == name)
+    let holds = |word: &str| file.windows(word.len()).any(|window| window == word.as_bytes());
+    holds(APP_SCHEMA) || holds("workload") || holds("accessories")
 }
 
 /// The name of an application in what KCL printed without the types of schemas.

@@ -14,7 +14,7 @@ use crate::{model::RepoPath, yaml};
 /// The folder of the workspaces, at the root of the repository.
 pub const FOLDER: &str = "workspaces";
 
-/// The file of a workspace; `None` for a name that is none.
+/// The file of a workspace; `None` for an invalid name.
 pub fn workspace_file(name: &str) -> Option<RepoPath> {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
     let is_name = !name.is_empty() && !name.starts_with('.') && name.chars().all(plain);
