@@ -19,6 +19,7 @@ pub mod github;
 pub mod interrupt;
 pub mod kcl;
 pub mod konfig;
+pub mod kusion;
 pub mod model;
 pub mod notify;
 pub mod ops;

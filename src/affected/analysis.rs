@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use super::{
-    AffectedError, CoreRules, ScanCache, data_files,
+    AffectedError, CoreRules, ScanCache, WorkspaceInput, data_files,
     graph::{ImportGraph, NodeId},
     merkle, shared_reads,
     stack_inputs::StackInputs,
@@ -25,6 +25,8 @@ pub struct Analysis {
     pub(super) inputs: Vec<Arc<StackInputs>>,
     /// Parallel to `layout.stacks`: the settings of `konverge.yaml` that concern the stack.
     pub(super) config: Vec<Option<Digest>>,
+    /// Parallel to `layout.stacks`: the part of a workspace that concerns the stack.
+    pub(super) workspaces: Vec<Option<WorkspaceInput>>,
     /// Parallel to `layout.stacks`.
     pub(super) digests: Vec<Digest>,
 }
@@ -66,6 +68,7 @@ impl Analysis {
         let nodes = merkle::digests(&graph);
         let mut analysis = Self {
             config: vec![None; inputs.len()],
+            workspaces: vec![None; inputs.len()],
             digests: Vec::new(),
             tree,
             layout,
@@ -121,6 +124,10 @@ impl Analysis {
             .iter()
             .map(|known| known.and_then(|known| before.config[known]))
             .collect();
+        let workspaces = known
+            .iter()
+            .map(|known| known.and_then(|known| before.workspaces[known].clone()))
+            .collect();
         let mut analysis = Self {
             tree,
             layout,
@@ -129,6 +136,7 @@ impl Analysis {
             nodes,
             inputs,
             config,
+            workspaces,
             digests: Vec::new(),
         };
         let digests = known.iter().enumerate().map(|(at, known)| match known {
@@ -153,6 +161,19 @@ impl Analysis {
             let config = of(&self.layout.stacks[at]);
             if config != self.config[at] {
                 self.config[at] = config;
+                self.digests[at] = self.digest(at);
+            }
+        }
+        self
+    }
+
+    /// Adds the part of a workspace that concerns each stack; `None` if it is not generated from one.
+    #[must_use]
+    pub fn with_workspaces(mut self, of: impl Fn(&Stack) -> Option<WorkspaceInput>) -> Self {
+        for at in 0..self.inputs.len() {
+            let workspace = of(&self.layout.stacks[at]);
+            if workspace != self.workspaces[at] {
+                self.workspaces[at] = workspace;
                 self.digests[at] = self.digest(at);
             }
         }
@@ -225,6 +246,8 @@ impl Analysis {
             .iter()
             .map(|(readable, _)| data_files::digest(&self.tree, readable))
             .collect();
-        self.inputs[at].digest(&self.nodes, &self.rules, &shared, self.config[at])
+        let workspace = self.workspaces[at].as_ref().map(|workspace| workspace.digest);
+        let outside = [(b"config".as_slice(), self.config[at]), (b"workspace", workspace)];
+        self.inputs[at].digest(&self.nodes, &self.rules, &shared, outside)
     }
 }

@@ -6,7 +6,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use super::{Analysis, graph::NodeId, resolve::ResolvedImport, shared_reads};
+use super::{Analysis, WorkspaceInput, graph::NodeId, resolve::ResolvedImport, shared_reads};
 use crate::{
     konfig::Changes,
     model::{
@@ -194,6 +194,19 @@ impl<'a> AnalysisDiff<'a> {
         }
         if self.base.config[before] != self.head.config[after] {
             add(InputKind::Config, vec![config.clone(), folder.clone()]);
+        }
+        let workspaces = [&self.base.workspaces[before], &self.head.workspaces[after]];
+        if workspaces[0] != workspaces[1] {
+            let file =
+                |input: &'_ Option<WorkspaceInput>| input.as_ref().and_then(|input| input.file.clone());
+            let files: Vec<_> = workspaces.into_iter().filter_map(file).collect();
+            let edited = files.iter().rev().find(|file| self.changed.contains(file));
+            match edited {
+                Some(file) => add(InputKind::Workspace, vec![file.clone(), folder.clone()]),
+                // Its own kcl.mod is a reason already, else konverge.yaml names another workspace.
+                None if found_module(&old.files, &new.files) => {}
+                None => add(InputKind::Config, vec![config.clone(), folder.clone()]),
+            }
         }
         let parts: [(InputKind, Digest, Digest); 2] = [
             (InputKind::Settings, old.settings, new.settings),

@@ -32,6 +32,7 @@ mod shared_reads;
 mod snapshot;
 mod snapshot_codec;
 mod stack_inputs;
+mod workspace_input;
 
 pub use analysis::Analysis;
 pub use cache_file::{kept_files, prune_kept_files};
@@ -45,3 +46,4 @@ pub use member_access::{MemberAccess, members};
 pub use mixed_imports::MixedImport;
 pub use scan_cache::ScanCache;
 pub use snapshot::Snapshot;
+pub use workspace_input::WorkspaceInput;

@@ -9,7 +9,8 @@ use std::{
 };
 
 use super::{
-    Analysis, CoreRules, ScanCache, cache_file, codec, graph::ImportGraph, stack_inputs::StackInputs,
+    Analysis, CoreRules, ScanCache, WorkspaceInput, cache_file, codec, graph::ImportGraph,
+    stack_inputs::StackInputs,
 };
 use crate::{
     konfig::{FileTreeView, Layout, LayoutRules},
@@ -21,7 +22,7 @@ use crate::{
 
 /// The header. The number changes with the format, or with the conclusions from the same files, at the latest
 /// with the next version.
-const HEADER: &[u8] = concat!("konverge revision 4 ", env!("CARGO_PKG_VERSION"), "\n").as_bytes();
+const HEADER: &[u8] = concat!("konverge revision 5 ", env!("CARGO_PKG_VERSION"), "\n").as_bytes();
 
 /// A revision as an earlier run analysed it.
 pub struct Snapshot {
@@ -34,6 +35,7 @@ pub struct Snapshot {
     pub(super) nodes: Arc<Vec<Digest>>,
     pub(super) inputs: Vec<Arc<StackInputs>>,
     pub(super) config: Vec<Option<Digest>>,
+    pub(super) workspaces: Vec<Option<WorkspaceInput>>,
     pub(super) digests: Vec<Digest>,
 }
 
@@ -62,6 +64,7 @@ impl Snapshot {
             nodes: Arc::clone(&analysis.nodes),
             inputs: analysis.inputs.clone(),
             config: analysis.config.clone(),
+            workspaces: analysis.workspaces.clone(),
             digests: analysis.digests.clone(),
         })
     }
@@ -99,6 +102,7 @@ impl Snapshot {
             nodes: self.nodes,
             inputs: self.inputs,
             config: self.config,
+            workspaces: self.workspaces,
             digests: self.digests,
         }
     }
@@ -109,6 +113,7 @@ impl Snapshot {
         let entries = self.inputs.iter().flat_map(|inputs| &inputs.entries);
         self.inputs.len() == stacks
             && self.config.len() == stacks
+            && self.workspaces.len() == stacks
             && self.digests.len() == stacks
             && self.nodes.len() == nodes
             && entries.into_iter().all(|entry| *entry < nodes)

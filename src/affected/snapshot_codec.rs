@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use super::{
-    EntryPoint, FileScan, RuntimeReads, Snapshot,
+    EntryPoint, FileScan, RuntimeReads, Snapshot, WorkspaceInput,
     codec::{ByteReader, ByteWriter, Encode, encode_choice, encode_fields},
     graph::{ImportGraph, NodeFile, PackageNode},
     resolve::{ImportContext, ResolvedImport},
@@ -33,8 +33,10 @@ encode_fields!(Snapshot {
     nodes,
     inputs,
     config,
+    workspaces,
     digests,
 });
+encode_fields!(WorkspaceInput { file, digest });
 encode_choice!(SettingsOrder: V07, V090, V091);
 encode_fields!(LayoutRules {
     order,
@@ -121,7 +123,7 @@ encode_fields!(StackInputs {
     settings_files,
     error,
 });
-encode_choice!(InputKind: Import, Entry, Settings, Options, Project, Stack, Module, Data, Crd, Config, Compiler, Moved, Unresolved);
+encode_choice!(InputKind: Import, Entry, Settings, Options, Project, Stack, Module, Data, Crd, Config, Compiler, Moved, Unresolved, Workspace);
 
 impl Encode for ImportGraph {
     fn put(&self, out: &mut ByteWriter) {

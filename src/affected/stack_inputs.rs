@@ -144,7 +144,7 @@ impl StackInputs {
         nodes: &[Digest],
         rules: &CoreRules,
         shared: &[Digest],
-        config: Option<Digest>,
+        outside: [(&[u8], Option<Digest>); 2],
     ) -> Digest {
         let mut digest = DigestBuilder::new("konverge input 1");
         digest.part(rules.version().as_bytes());
@@ -163,8 +163,10 @@ impl StackInputs {
         for data in shared {
             digest.part(b"data").part(data.as_bytes());
         }
-        if let Some(config) = config {
-            digest.part(b"config").part(config.as_bytes());
+        for (name, settings) in outside {
+            if let Some(settings) = settings {
+                digest.part(name).part(settings.as_bytes());
+            }
         }
         if let Some(error) = &self.error {
             digest

@@ -10,6 +10,8 @@ use crate::model::{ClusterName, Digest, RepoPath, StackId, digest::DigestBuilder
 pub struct EffectiveStack {
     /// The cluster that a rule assigns.
     pub cluster: Option<ClusterName>,
+    /// The workspace that a rule names.
+    pub workspace: Option<String>,
     /// Globs of stacks that come before it.
     pub after: Vec<String>,
     /// Who may apply it.
@@ -158,12 +160,14 @@ impl StackRules<'_> {
                 pattern: _,
                 identity: _,
                 cluster,
+                workspace,
                 after,
                 policy,
                 environment,
                 ignore,
             } = (*rule).clone();
             effective.cluster = cluster.or(effective.cluster);
+            effective.workspace = workspace.or(effective.workspace);
             effective.after = after.unwrap_or(effective.after);
             effective.policy = policy.unwrap_or(effective.policy);
             effective.environment = environment.or(effective.environment);

@@ -201,6 +201,16 @@ impl Config {
                     );
                 }
             }
+            if let Some(name) = rule.workspace.as_deref().filter(|name| !is_workspace_name(name)) {
+                return refuse(
+                    format!(
+                        "stacks rule `{}`: `{}` is not the name of a workspace",
+                        rule.pattern,
+                        name.escape_debug()
+                    ),
+                    "write `prod` for the file `workspaces/prod.yaml`",
+                );
+            }
             if let Some(cluster) = rule
                 .cluster
                 .as_ref()
@@ -237,6 +247,13 @@ impl Config {
         }
     }
 
+    fn workspaces(&self) -> Vec<(String, String)> {
+        let named = self.stacks.iter();
+        named
+            .filter_map(|rule| Some((rule.pattern.clone(), rule.workspace.clone()?)))
+            .collect()
+    }
+
     fn identities(&self) -> Vec<(String, StackId)> {
         let named = self.stacks.iter();
         named
@@ -244,18 +261,20 @@ impl Config {
             .collect()
     }
 
-    /// This configuration with the `exclude` and `stacks[].identity` of another revision: the stacks and
-    /// identities of a revision follow from its own file.
+    /// This configuration with the `exclude`, `stacks[].identity` and `stacks[].workspace` of another revision:
+    /// the stacks of a revision, their identities and their Specs follow from its own file.
     #[must_use]
     pub fn with_layout_of(&self, other: &Config) -> Config {
         let mut config = self.clone();
         config.exclude.clone_from(&other.exclude);
         let identities = other.identities();
-        if identities == self.identities() {
+        let workspaces = other.workspaces();
+        if identities == self.identities() && workspaces == self.workspaces() {
             return config;
         }
         for rule in &mut config.stacks {
             rule.identity = None;
+            rule.workspace = None;
         }
         let named = identities.into_iter().map(|(pattern, identity)| StackRule {
             pattern,
@@ -263,6 +282,12 @@ impl Config {
             ..StackRule::default()
         });
         config.stacks.extend(named);
+        let with_workspace = workspaces.into_iter().map(|(pattern, workspace)| StackRule {
+            pattern,
+            workspace: Some(workspace),
+            ..StackRule::default()
+        });
+        config.stacks.extend(with_workspace);
         config
     }
 
@@ -270,6 +295,12 @@ impl Config {
     pub const fn default_core() -> &'static str {
         DEFAULT_CORE
     }
+}
+
+/// Returns true if a text can be the name of a file in the folder of workspaces.
+fn is_workspace_name(name: &str) -> bool {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    !name.is_empty() && !name.starts_with('.') && name.chars().all(plain)
 }
 
 /// Returns true if a text is, or contains in its query, an address with a password, or over HTTP with any

@@ -119,6 +119,10 @@ pub struct StackRule {
     #[serde(default)]
     #[schemars(with = "Option<String>")]
     pub cluster: Option<ClusterName>,
+    /// The workspace of stacks of AppConfigurations: the name of a file in the folder `workspaces`, without
+    /// `.yaml`. Default: the workspace with the name of the stack, or else `default`.
+    #[serde(default)]
+    pub workspace: Option<String>,
     /// Globs of stacks that must be applied before. If one of them fails, this stack is skipped.
     #[serde(default)]
     pub after: Option<Vec<String>>,

@@ -29,6 +29,8 @@ pub struct CompileRequest {
     pub folders: Vec<RepoPath>,
     /// Fetched packages: the name used in imports, and the folder below [`super::PoolOptions::packages`].
     pub packages: Vec<(String, std::path::PathBuf)>,
+    /// Prints each instance of a schema with the name of its schema, as `_type`, and leaves out `None`.
+    pub schema_types: bool,
 }
 
 /// The result of a compilation.
@@ -71,11 +73,12 @@ pub(super) fn arguments(request: &CompileRequest, root: &Path) -> ExecProgramArg
         overrides: setup.overrides.clone(),
         disable_yaml_result: true,
         strict_range_check: setup.strict_range_check,
-        disable_none: setup.disable_none,
+        disable_none: setup.disable_none || request.schema_types,
         external_pkgs: inside
             .chain(outside)
             .map(|(pkg_name, pkg_path)| ExternalPkg { pkg_name, pkg_path })
             .collect(),
+        include_schema_type_path: request.schema_types,
         path_selector: setup.path_selector.clone(),
         fast_eval: false,
     }

@@ -90,6 +90,9 @@ pub struct ExecProgramArgs {
     /// External packages.
     #[prost(message, repeated, tag = "13")]
     pub external_pkgs: Vec<ExternalPkg>,
+    /// Prints the schema of each instance with its package.
+    #[prost(bool, tag = "14")]
+    pub include_schema_type_path: bool,
     /// The paths of the parts to print.
     #[prost(string, repeated, tag = "17")]
     pub path_selector: Vec<String>,

@@ -6,6 +6,7 @@
 
 mod changes;
 mod compile_setup;
+mod declared;
 mod dependencies;
 mod discovery;
 mod entry;
@@ -25,6 +26,7 @@ mod settings;
 mod unchanged_layout;
 
 pub use changes::Changes;
+pub use declared::{DeclaredDependency, DependencySource, declared_dependencies};
 pub use discovery::LayoutReader;
 pub use error::LayoutError;
 pub use exclusion::PackageKind;

@@ -96,4 +96,6 @@ pub enum InputKind {
     Moved,
     /// The stack's files cannot be resolved.
     Unresolved,
+    /// The part of a workspace that concerns the stack.
+    Workspace,
 }

@@ -240,7 +240,7 @@ impl Compiler {
                 let pool = self.pool().await?;
                 let request = self.request(workspace, &workspace.analysis, stack).await?;
                 let turn = self.turns.acquire().await.expect("it is never closed");
-                let compiled = pool.compile(&request).await?;
+                let compiled = workspace.apps.compile(pool, &request, stack).await?;
                 drop(turn);
                 self.compiled.fetch_add(usize::from(first), Ordering::Relaxed);
                 cache.put(&key, &compiled).await;

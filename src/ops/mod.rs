@@ -5,6 +5,7 @@
 
 mod adoption;
 pub mod affected;
+mod app_stacks;
 mod applied_spec;
 pub mod apply;
 pub mod apply_limits;

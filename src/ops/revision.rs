@@ -7,7 +7,7 @@ use std::{
     thread::JoinHandle,
 };
 
-use super::{RunContext, StackSelector, caches};
+use super::{RunContext, StackSelector, app_stacks::AppStacks, caches};
 use crate::{
     affected::{Analysis, ScanCache, Snapshot},
     config::Config,
@@ -39,6 +39,8 @@ pub struct OpenRevision {
     pub layout: Arc<Layout>,
     /// The inputs of each stack.
     pub analysis: Arc<Analysis>,
+    /// What stacks of AppConfigurations are generated from.
+    pub(super) apps: AppStacks,
 }
 
 /// The analysis cache: scan results by content, and opened revisions. Shared by the revisions of a run and
@@ -248,13 +250,18 @@ impl OpenRevision {
             }
         };
         let rules = config.rules();
-        let analysis = Arc::new(analysis.with_config(|stack| rules.digest(stack)));
+        let apps = AppStacks::read(analysis.tree(), analysis.layout(), &config);
+        let analysis = analysis
+            .with_config(|stack| rules.digest(stack))
+            .with_workspaces(|stack| apps.workspace_input(stack));
+        let analysis = Arc::new(analysis);
         known.remember(layout_rules, &analysis);
         Ok(Self {
             layout: Arc::clone(analysis.layout()),
             source,
             config,
             analysis,
+            apps,
         })
     }
 

@@ -136,6 +136,7 @@ fn kind(kind: InputKind) -> &'static str {
         InputKind::Compiler => "compiler",
         InputKind::Moved => "moved",
         InputKind::Unresolved => "unresolved",
+        InputKind::Workspace => "workspace",
     }
 }
 

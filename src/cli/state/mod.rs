@@ -145,7 +145,7 @@ enum Action {
         #[arg(long, value_name = "TEXT")]
         reason: String,
     },
-    /// Import a Kusion state: kusion_state.json, or the newest release
+    /// Import a Kusion state (kusion_state.json, or the newest release) or a workspace
     Import {
         /// A file (JSON or YAML), a folder of releases, or the folder of a stack that holds
         /// kusion_state.json; the URL of an object (s3://BUCKET/KEY, gs://, az://, oss://), or of a
@@ -161,6 +161,10 @@ enum Action {
         /// The folder of the stack in the repository; default: where that stack is
         #[arg(long, value_name = "DIR")]
         folder: Option<String>,
+        /// Import this workspace instead, into workspaces/NAME.yaml: FROM is its file, the folder of a backend
+        /// (~/.kusion), or the URL of either (a folder's ends in /)
+        #[arg(long, value_name = "NAME", conflicts_with_all = ["stack", "cluster", "folder"])]
+        workspace: Option<String>,
     },
     /// Verify the store and its documents
     Doctor {
@@ -205,6 +209,14 @@ impl Action {
 /// # Errors
 /// Errors of the state or the store.
 pub async fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
+    if let Action::Import {
+        from,
+        workspace: Some(name),
+        ..
+    } = &args.action
+    {
+        return import_workspace(from, name, context).await;
+    }
     let (memory, repository) = ops::open(&context.run(), args.action.key()).await?;
     if args.action.writes() {
         context.run().begin_writes()?;
@@ -297,6 +309,7 @@ pub async fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
             stack,
             cluster,
             folder,
+            workspace: _,
         } => {
             let wanted = ImportRequest {
                 from: from.clone(),
@@ -364,6 +377,19 @@ fn in_repository(folder: &str) -> Result<RepoPath, UserError> {
             format!("`{}` is not a folder of the repository", folder.escape_debug()),
         )
     })
+}
+
+async fn import_workspace(from: &str, name: &str, context: &CliContext) -> Result<u8, UserError> {
+    let imported = ops::import_workspace(&context.run(), from, name).await?;
+    context.note(&format!("created {}", imported.file));
+    for key in &imported.left_out {
+        context.complain(&format!(
+            "warning: `context.{}` was left out: it holds a credential, which the job that applies has in its environment",
+            log(key)
+        ));
+    }
+    context.note("  hint: `git add` it; the stacks named as the workspace have it, or name it under `stacks[].workspace` of konverge.yaml");
+    Ok(0)
 }
 
 async fn import(

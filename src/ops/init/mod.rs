@@ -1,6 +1,7 @@
 //! The `init` use case: examines the repository, writes `konverge.yaml` and the workflow, and never
 //! overwrites a file.
 
+mod apps;
 mod survey;
 
 use std::path::Path;
@@ -99,7 +100,12 @@ fn describe_survey(survey: &Survey) -> Vec<String> {
         SettingsOrder::V091 => "`stack.yaml` names a kubeconfig, as in Kusion v0.9.1: `kcl.settings: v0.9.1`",
         SettingsOrder::V090 => "the settings files are read as Kusion v0.9.0 does",
     };
-    found.push(era.to_owned());
+    match survey.apps.stacks == layout.stacks.len() && survey.apps.stacks > 0 {
+        // Nobody reads settings files here.
+        true => {}
+        false => found.push(era.to_owned()),
+    }
+    found.extend(survey.apps.describe());
     let named = survey.unknown_core.as_ref().map(|version| {
         format!(
             "; kcl.mod names {version}, which cannot be installed: code of another KCL may have to be changed"
@@ -143,6 +149,7 @@ fn hints(survey: &Survey) -> Vec<String> {
                 .to_owned(),
         );
     }
+    hints.extend(survey.apps.hint());
     hints.push(
         "commit both files and open a pull request: its preview compares Spec with Spec until `clusters` is set; nothing is \
          applied until `state.url` is set, too"
@@ -197,7 +204,8 @@ fn write(root: &Path, branch: &str, survey: &Survey) -> Result<Vec<(&'static str
         .replace("{id}", &uuid::Uuid::new_v4().to_string())
         .replace("{core}", &survey.core)
         .replace("{settings}", settings(survey.order))
-        .replace("{clusters}", &clusters(&survey.contexts));
+        .replace("{clusters}", &clusters(&survey.contexts))
+        .replace("{stacks}", &stacks(survey.apps.only_workspace()));
     let mut workflow = WORKFLOW.replace(BRANCHES, &format!("branches: [{}]", scalar(branch)));
     if let Some(folder) = &survey.folder {
         workflow = in_folder(&workflow, folder);
@@ -231,6 +239,15 @@ fn clusters(contexts: &[String]) -> String {
             Err(_) => entry(&format!("cluster-{}", at + 1), context),
         })
         .collect()
+}
+
+/// The rules for stacks, in comments unless all stacks have one workspace of another name.
+fn stacks(workspace: Option<&str>) -> String {
+    match workspace {
+        Some(name) => format!("stacks:\n  - match: '**'\n    workspace: {}\n", scalar(name)),
+        None => "# stacks:\n#   - match: appops/*/prod\n#     cluster: prod\n#     after: [appops/*/dev]\n"
+            .to_owned(),
+    }
 }
 
 /// The workflow for a monorepo in a subfolder of its repository.
@@ -282,6 +299,7 @@ mod tests {
             core: Config::default_core().to_owned(),
             unknown_core: None,
             contexts: Vec::new(),
+            apps: apps::AppSurvey::default(),
         }
     }
 

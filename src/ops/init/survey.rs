@@ -3,6 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
+use super::apps::AppSurvey;
 use crate::{
     config::Config,
     konfig::Layout,
@@ -29,6 +30,8 @@ pub(super) struct Survey {
     pub unknown_core: Option<String>,
     /// The contexts of the kubeconfig, the current one first.
     pub contexts: Vec<String>,
+    /// The stacks of AppConfigurations.
+    pub apps: AppSurvey,
 }
 
 /// Examines the files that git knows.
@@ -50,6 +53,7 @@ pub(super) fn take(
             .into_iter()
             .find(|version| !crate::kcl::versions().contains(&version.as_str())),
         contexts: contexts(run),
+        apps: AppSurvey::take(&layout, files.as_ref()),
         layout,
         order,
     })

@@ -165,6 +165,40 @@ async fn fetch(run: &RunContext, import: &ImportRequest) -> Result<String, UserE
     String::from_utf8(bytes).map_err(|_| unreadable("it is not text"))
 }
 
+/// The text of a file of Kusion's: `from` itself, or `inside` it if it is a folder or a URL that ends in `/`.
+pub(super) async fn fetch_file(run: &RunContext, from: &str, inside: &str) -> Result<String, UserError> {
+    let shown = from.split(['?', '#']).next().unwrap_or_default();
+    let unreadable = |why: String| UserError::new(ErrorKind::State, format!("{shown} cannot be read: {why}"));
+    let found = if from.contains("://") {
+        let options = StoreOptions {
+            environment: run.env.clone(),
+            cancel: run.cancel.clone(),
+            ..StoreOptions::default()
+        };
+        let (path, query) = from.split_once('?').unwrap_or((from, ""));
+        let path = match path.ends_with('/') {
+            true => format!("{path}{inside}"),
+            false => path.to_owned(),
+        };
+        let query = if query.is_empty() {
+            String::new()
+        } else {
+            format!("?{query}")
+        };
+        in_store(&format!("{path}{query}"), &options).await?
+    } else {
+        let path = run.dir.join(from);
+        let path = if path.is_dir() { path.join(inside) } else { path };
+        match std::fs::read(&path) {
+            Ok(bytes) => Some(bytes),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
+            Err(error) => return Err(unreadable(error.to_string())),
+        }
+    };
+    let bytes = found.ok_or_else(|| unreadable(format!("it holds no `{inside}`")))?;
+    String::from_utf8(bytes).map_err(|_| unreadable("it is not text".to_owned()))
+}
+
 /// Removes hints about `konverge.yaml` from errors of a Kusion source.
 fn not_ours(error: StoreError) -> UserError {
     match error {

@@ -6,6 +6,7 @@ mod doctor;
 mod edit;
 mod import;
 mod import_target;
+mod import_workspace;
 mod read;
 mod rollback;
 
@@ -13,5 +14,6 @@ pub use doctor::{StateFinding, doctor};
 pub(super) use edit::move_waiting;
 pub use edit::{forget, move_to, push, rebind, unlock};
 pub use import::{ImportRequest, Imported, LeftOut, import};
+pub use import_workspace::{ImportedWorkspace, import_workspace};
 pub use read::{PulledState, StateRow, diff, list, open, readable, resolve_stack, show, unknown};
 pub use rollback::rollback;

@@ -12,3 +12,4 @@ pub mod random_repository;
 pub mod rare_layouts;
 pub mod snapshots;
 pub mod stack_inputs;
+pub mod workspaces;

@@ -1,5 +1,6 @@
 //! Commands as a user types them.
 
+pub mod app_configurations;
 pub mod bad_input;
 pub mod build;
 pub mod check;

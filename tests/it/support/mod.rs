@@ -5,6 +5,7 @@
 // Each subject uses some of it, and the benches others.
 #![allow(dead_code)]
 
+pub mod apps;
 pub mod audit;
 pub mod browser;
 pub mod cluster;

@@ -1,0 +1,233 @@
+//! [`AppConfigurations`]: the applications in what KCL printed with the types of schemas.
+
+use serde_json::{Map, Value};
+
+use super::KusionError;
+
+/// The key under which KCL prints the schema of a value.
+pub(super) const SCHEMA: &str = "_type";
+
+/// The name of the schema of an application.
+const APP_SCHEMA: &str = "AppConfiguration";
+
+/// The packages whose AppConfiguration is that of Kusion 0.10.
+const OLD_PACKAGES: [&str; 2] = ["catalog.models.schema.v1", "models.schema.v1"];
+
+/// The keys of an application.
+const APP_KEYS: [&str; 6] = [SCHEMA, "name", "workload", "accessories", "labels", "annotations"];
+
+/// The applications of a stack, by name.
+#[derive(Debug, Clone, PartialEq)]
+pub struct AppConfigurations {
+    pub(super) apps: Vec<App>,
+    /// Values beside the applications, which are no applications.
+    pub(super) others: Vec<String>,
+}
+
+/// An application.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct App {
+    pub(super) name: String,
+    pub(super) workload: Option<Part>,
+    /// By key.
+    pub(super) accessories: Vec<(String, Part)>,
+}
+
+/// The workload or an accessory.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Part {
+    /// Its schema with its package, as `network.Network`; `None` for a plain dictionary.
+    pub(super) schema: Option<String>,
+    /// As the developer wrote it, with the types of schemas.
+    pub(super) config: Value,
+}
+
+/// Returns true if a KCL file may define applications, so that it is worth compiling it with the types of schemas.
+pub fn may_hold_apps(file: &[u8]) -> bool {
+    let holds = |word: &str| file.windows(word.len()).any(|window| window == word.as_bytes());
+    holds(APP_SCHEMA) || holds("workload") || holds("accessories")
+}
+
+/// The name of an application in what KCL printed without the types of schemas.
+pub fn untyped_app(documents: &[Value]) -> Option<&str> {
+    let [Value::Object(values)] = documents else {
+        return None;
+    };
+    let is_app = |value: &Value| value["workload"]["containers"].is_object() && value.get("kind").is_none();
+    let is_spec = values.contains_key("resources") || values.contains_key("apiVersion");
+    let (name, _) = values
+        .iter()
+        .find(|(_, value)| is_app(value))
+        .filter(|_| !is_spec)?;
+    Some(name)
+}
+
+impl AppConfigurations {
+    /// Reads the documents of a compilation with the types of schemas; `None` if they hold no application.
+    ///
+    /// # Errors
+    /// An application of an earlier Kusion, or one that cannot be read.
+    pub fn recognise(documents: &[Value]) -> Result<Option<Self>, KusionError> {
+        let [Value::Object(values)] = documents else {
+            return Ok(None);
+        };
+        if !values.values().any(is_app) {
+            return Ok(None);
+        }
+        let mut found = Self {
+            apps: Vec::new(),
+            others: Vec::new(),
+        };
+        for (name, value) in values {
+            let Some(app) = value.as_object().filter(|_| is_app(value)) else {
+                found.others.push(name.clone());
+                continue;
+            };
+            found.apps.push(App::read(name, app)?);
+        }
+        found.apps.sort_by(|a, b| a.name.cmp(&b.name));
+        found.others.sort();
+        Ok(Some(found))
+    }
+}
+
+/// Returns true for an instance of an AppConfiguration, of a schema derived from it, or a dictionary of its form.
+fn is_app(value: &Value) -> bool {
+    let schema = value[SCHEMA].as_str().unwrap_or_default();
+    let named = schema.rsplit('.').next() == Some(APP_SCHEMA);
+    let typed_workload = value["workload"][SCHEMA].is_string();
+    let mut accessories = value["accessories"].as_object().into_iter().flatten();
+    named || typed_workload || accessories.any(|(_, accessory)| accessory[SCHEMA].is_string())
+}
+
+impl App {
+    fn read(name: &str, values: &Map<String, Value>) -> Result<Self, KusionError> {
+        let refuse = |message: String| KusionError::App {
+            app: name.to_owned(),
+            message,
+        };
+        let schema = values.get(SCHEMA).and_then(Value::as_str).unwrap_or_default();
+        let (package, _) = schema.rsplit_once('.').unwrap_or_default();
+        if OLD_PACKAGES
+            .iter()
+            .any(|old| package == *old || package.starts_with(&format!("{old}.")))
+        {
+            return Err(KusionError::OldApp {
+                app: name.to_owned(),
+                schema: schema.to_owned(),
+            });
+        }
+        if let Some(unknown) = values.keys().find(|key| !APP_KEYS.contains(&key.as_str())) {
+            return Err(refuse(format!(
+                "`{}` is not a key of an AppConfiguration",
+                unknown.escape_debug()
+            )));
+        }
+        let is_name = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+        if name.is_empty() || !name.chars().all(is_name) || name.starts_with('-') || name.ends_with('-') {
+            return Err(KusionError::AppName { app: name.to_owned() });
+        }
+        let workload = match values.get("workload") {
+            None | Some(Value::Null) => None,
+            Some(config @ Value::Object(_)) => Some(Part::new(config)),
+            Some(_) => return Err(refuse("`workload` must be an instance of a schema".to_owned())),
+        };
+        let mut accessories = Vec::new();
+        match values.get("accessories") {
+            None | Some(Value::Null) => {}
+            Some(Value::Object(parts)) => {
+                for (key, config) in parts.iter().filter(|(key, _)| *key != SCHEMA) {
+                    accessories.push((key.clone(), Part::new(config)));
+                }
+            }
+            Some(_) => return Err(refuse("`accessories` must be a dictionary".to_owned())),
+        }
+        accessories.sort_by(|(a, _), (b, _)| a.cmp(b));
+        Ok(Self {
+            name: name.to_owned(),
+            workload,
+            accessories,
+        })
+    }
+}
+
+impl Part {
+    fn new(config: &Value) -> Self {
+        Self {
+            schema: config[SCHEMA].as_str().map(str::to_owned),
+            config: config.clone(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_spec_and_plain_values_are_no_applications() {
+        for value in [
+            json!({"resources": []}),
+            json!({"a": {"b": 1}}),
+            json!([]),
+            json!({"apiVersion": "v1", "kind": "Pod", "workload": {"containers": {}}}),
+        ] {
+            assert_eq!(
+                AppConfigurations::recognise(&[value.clone()]).unwrap(),
+                None,
+                "{value}"
+            );
+            assert_eq!(untyped_app(&[value]), None);
+        }
+    }
+
+    #[test]
+    fn derived_schemas_and_dictionaries_of_the_form_are_applications() {
+        let workload = json!({"_type": "service.Service", "containers": {}});
+        for app in [
+            json!({"_type": "kam.v1.AppConfiguration"}),
+            json!({"_type": "MyApp", "workload": workload}),
+            json!({"workload": workload}),
+            json!({"accessories": {"net": {"_type": "network.Network"}}}),
+        ] {
+            let found = AppConfigurations::recognise(&[json!({"b": app, "a": {"x": 1}, "n": 3})]).unwrap();
+            let found = found.unwrap();
+            assert_eq!(found.apps.len(), 1, "{app}");
+            assert_eq!(found.others, ["a", "n"]);
+        }
+    }
+
+    #[test]
+    fn what_kubernetes_or_today_s_kusion_cannot_take_is_refused() {
+        let app = |name: &str, value: Value| {
+            let mut values = Map::new();
+            values.insert(name.to_owned(), value);
+            AppConfigurations::recognise(&[Value::Object(values)]).unwrap_err()
+        };
+        let typed = |schema: &str| json!({"_type": schema});
+        assert!(matches!(
+            app("my_app", typed("kam.v1.AppConfiguration")),
+            KusionError::AppName { .. }
+        ));
+        assert!(matches!(
+            app("Shop", typed("kam.v1.AppConfiguration")),
+            KusionError::AppName { .. }
+        ));
+        let old = app("shop", typed("catalog.models.schema.v1.AppConfiguration"));
+        assert!(matches!(old, KusionError::OldApp { .. }));
+        let unknown = app(
+            "shop",
+            json!({"_type": "kam.v1.AppConfiguration", "database": {}}),
+        );
+        assert!(unknown.to_string().contains("`database`"), "{unknown}");
+    }
+
+    #[test]
+    fn an_untyped_application_is_named() {
+        let documents = [json!({"shop": {"workload": {"containers": {"web": {}}}}})];
+        assert_eq!(untyped_app(&documents), Some("shop"));
+    }
+}

@@ -1,0 +1,55 @@
+//! The keys of a workspace's `context` that Kusion gives a meaning.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+/// Which cluster Kusion would use.
+const CLUSTER_KEYS: [&str; 2] = ["KUBECONFIG_CONTENT", "KUBECONFIG_PATH"];
+
+/// Credentials of providers.
+const CREDENTIAL_KEYS: [&str; 5] = [
+    "AWS_ACCESS_KEY_ID",
+    "AWS_SECRET_ACCESS_KEY",
+    "ALICLOUD_ACCESS_KEY",
+    "ALICLOUD_SECRET_KEY",
+    "KUBECONFIG_CONTENT",
+];
+
+/// What Kusion puts into Terraform's environment besides.
+const REGION_KEYS: [&str; 2] = ["AWS_REGION", "ALICLOUD_REGION"];
+
+/// The keys with a credential in clear.
+pub(super) fn credentials_in_clear<'a>(
+    context: impl Iterator<Item = (&'a String, &'a Value)>,
+) -> Vec<String> {
+    let clear = context.filter(|(key, value)| is_clear(key, value));
+    clear.map(|(key, _)| key.clone()).collect()
+}
+
+/// Returns true for a credential that is not a reference to one.
+fn is_clear(key: &str, value: &Value) -> bool {
+    let is_text = value
+        .as_str()
+        .is_some_and(|text| !text.is_empty() && !text.starts_with("ref://"));
+    CREDENTIAL_KEYS.contains(&key) && is_text
+}
+
+/// What is said about the keys that have no effect here.
+pub(super) fn notes(context: &BTreeMap<String, Value>) -> Vec<String> {
+    let ignored = |key: &String| {
+        let key = key.as_str();
+        if CLUSTER_KEYS.contains(&key) {
+            Some(format!(
+                "the workspace's `context.{key}` is not used: name the cluster under `clusters` in konverge.yaml"
+            ))
+        } else if CREDENTIAL_KEYS.contains(&key) || REGION_KEYS.contains(&key) {
+            Some(format!(
+                "the workspace's `context.{key}` is not used: Terraform has it from the environment of the job"
+            ))
+        } else {
+            None
+        }
+    };
+    context.keys().filter_map(ignored).collect()
+}

@@ -1,0 +1,33 @@
+//! Applications of today's Kusion (0.12 and later): turns the AppConfigurations of a stack, the workspace of its
+//! platform team and the modules that it uses into a Spec.
+//!
+//! [`AppConfigurations`] recognises what KCL printed. [`Workspace`] reads a workspace file, and
+//! [`Workspace::platform`] gives the part of it that concerns one stack. [`generate`] makes the Spec from both,
+//! always in the same order, so that the same input gives the same bytes. What Kusion would lose without a word is
+//! an error or a note.
+//!
+//! This room computes; it reads no file and starts no process.
+
+mod apps;
+mod context_keys;
+mod error;
+mod generate;
+mod import;
+mod kubernetes_object;
+mod kubernetes_order;
+mod module_source;
+mod native;
+mod platform;
+mod project_files;
+#[cfg(test)]
+mod tests;
+mod workload_secrets;
+mod workspace;
+
+pub use apps::{AppConfigurations, may_hold_apps, untyped_app};
+pub use error::KusionError;
+pub use generate::{AppStack, Generated, generate};
+pub use import::{ImportedText, import_text};
+pub use platform::{Platform, PlatformModule};
+pub use project_files::namespace_extension;
+pub use workspace::{FOLDER, Workspace, workspace_file};

@@ -1,0 +1,170 @@
+//! Which module a schema belongs to, and whether its rules are built in.
+
+use super::{KusionError, apps::Part};
+use crate::konfig::{DeclaredDependency, DependencySource};
+
+/// The organisation whose modules are built in.
+const ORGANISATION: &str = "kusionstack";
+
+/// A module that a part of an application belongs to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct ModuleRef {
+    /// The name of the dependency, which is that of the package.
+    pub(super) name: String,
+    pub(super) rules: ModuleRules,
+}
+
+/// How a module's resources are made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ModuleRules {
+    Service(WorkloadEra),
+    Job(WorkloadEra),
+    Network,
+    /// Only Kusion can run it.
+    Foreign,
+}
+
+/// Who made the resources of a workload.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum WorkloadEra {
+    /// Kusion itself, up to 0.12.0: `service` and `job` 0.1, and `kam.v1.workload`. Their resources go where the
+    /// namespace extension says.
+    BuiltIn,
+    /// The module, since 0.2. Its resources go to the namespace with the project's name.
+    Module,
+}
+
+/// Where a part of an application stands, for messages.
+pub(super) fn place(key: Option<&str>) -> String {
+    match key {
+        Some(key) => format!("the accessory `{}`", key.escape_debug()),
+        None => "the workload".to_owned(),
+    }
+}
+
+impl ModuleRef {
+    /// Finds the module of a part of an application among the dependencies of the stack.
+    pub(super) fn find(
+        app: &str,
+        place: &str,
+        part: &Part,
+        dependencies: &[DeclaredDependency],
+    ) -> Result<Self, KusionError> {
+        let none = |why| KusionError::NoModule {
+            app: app.to_owned(),
+            place: place.to_owned(),
+            why,
+        };
+        let Some(schema) = &part.schema else {
+            return Err(none("is a plain dictionary"));
+        };
+        let Some((name, rest)) = schema.split_once('.') else {
+            return Err(none("is of a schema of the repository itself"));
+        };
+        let declared = dependencies.iter().find(|dependency| dependency.name == name);
+        let Some(declared) = declared else {
+            return Err(KusionError::NotADependency {
+                app: app.to_owned(),
+                place: place.to_owned(),
+                module: name.to_owned(),
+            });
+        };
+        let rules = match (name, rest) {
+            _ if !is_official(declared) => ModuleRules::Foreign,
+            ("service", _) => ModuleRules::Service(era(declared)),
+            ("job", _) => ModuleRules::Job(era(declared)),
+            ("network", _) => ModuleRules::Network,
+            ("kam", "v1.workload.Service") => ModuleRules::Service(WorkloadEra::BuiltIn),
+            ("kam", "v1.workload.Job") => ModuleRules::Job(WorkloadEra::BuiltIn),
+            _ => ModuleRules::Foreign,
+        };
+        Ok(Self {
+            name: name.to_owned(),
+            rules,
+        })
+    }
+}
+
+/// The built-in workloads end with 0.1.
+fn era(declared: &DeclaredDependency) -> WorkloadEra {
+    let version = declared.version().unwrap_or_default();
+    let version = version.trim_start_matches('v');
+    match version.starts_with("0.0.") || version == "0.1" || version.starts_with("0.1.") {
+        true => WorkloadEra::BuiltIn,
+        false => WorkloadEra::Module,
+    }
+}
+
+/// Returns true for a package of Kusion's own organisation, on whatever host, and for a folder of the repository,
+/// which is a copy of one.
+fn is_official(declared: &DeclaredDependency) -> bool {
+    let (DependencySource::Oci { url, .. } | DependencySource::Git { url, .. }) = &declared.source else {
+        return true;
+    };
+    let path = url.trim_end_matches('/').trim_end_matches(".git");
+    let mut parts = path.rsplit('/');
+    let name = parts.next().unwrap_or_default();
+    let organisation = parts.next().unwrap_or_default();
+    // The modules were once folders of one repository.
+    let own = name == declared.name || name == "catalog";
+    own && organisation.eq_ignore_ascii_case(ORGANISATION)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use serde_json::json;
+
+    use super::*;
+
+    fn rules(schema: &str, kcl_mod: &str) -> ModuleRules {
+        let dependencies = crate::konfig::declared_dependencies(kcl_mod.as_bytes()).unwrap();
+        let part = Part {
+            schema: Some(schema.to_owned()),
+            config: json!({}),
+        };
+        ModuleRef::find("shop", "the workload", &part, &dependencies)
+            .unwrap()
+            .rules
+    }
+
+    #[test]
+    fn the_version_says_whose_rules_hold() {
+        let service = |tag: &str| {
+            let line = format!(
+                "[dependencies]\nservice = {{ oci = \"oci://ghcr.io/kusionstack/service\", tag = \"{tag}\" }}\n"
+            );
+            rules("service.Service", &line)
+        };
+        for tag in ["0.1.0", "v0.1.1"] {
+            assert_eq!(service(tag), ModuleRules::Service(WorkloadEra::BuiltIn), "{tag}");
+        }
+        for tag in ["0.2.0", "0.10.0", "1.0.0"] {
+            assert_eq!(service(tag), ModuleRules::Service(WorkloadEra::Module), "{tag}");
+        }
+        let kam =
+            "[dependencies]\nkam = { git = \"https://github.com/KusionStack/kam.git\", tag = \"0.1.0\" }\n";
+        assert_eq!(
+            rules("kam.v1.workload.Job", kam),
+            ModuleRules::Job(WorkloadEra::BuiltIn)
+        );
+    }
+
+    #[test]
+    fn only_kusion_s_own_modules_are_built_in() {
+        let of = |line: &str| rules("network.Network", &format!("[dependencies]\n{line}\n"));
+        for line in [
+            "network = { oci = \"oci://mirror.example.com/kusionstack/network\", tag = \"0.3.0\" }",
+            "network = { path = \"../network\" }",
+            "network = \"0.3.0\"",
+        ] {
+            assert_eq!(of(line), ModuleRules::Network, "{line}");
+        }
+        for line in [
+            "network = { oci = \"oci://ghcr.io/acme/network\", tag = \"0.3.0\" }",
+            "network = { git = \"https://github.com/acme/kusionstack\", tag = \"1\" }",
+        ] {
+            assert_eq!(of(line), ModuleRules::Foreign, "{line}");
+        }
+    }
+}

@@ -1,0 +1,219 @@
+//! The containers of a workload.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use super::{
+    call::ModuleCall,
+    files::{FileConfig, PodFiles, SecretKey},
+    probes::{HandlerConfig, ProbeConfig},
+};
+use crate::kusion::KusionError;
+
+/// A container as the developer writes it.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct ContainerConfig {
+    #[serde(rename = "_type")]
+    _schema: Option<String>,
+    image: String,
+    #[serde(default)]
+    command: Vec<String>,
+    #[serde(default)]
+    args: Vec<String>,
+    #[serde(default)]
+    env: BTreeMap<String, String>,
+    #[serde(default)]
+    working_dir: String,
+    /// `limit` or `request-limit`, by resource.
+    #[serde(default)]
+    resources: BTreeMap<String, String>,
+    /// By path.
+    #[serde(default)]
+    files: BTreeMap<String, FileConfig>,
+    /// Secrets by path.
+    #[serde(default)]
+    dirs: BTreeMap<String, String>,
+    liveness_probe: Option<ProbeConfig>,
+    readiness_probe: Option<ProbeConfig>,
+    startup_probe: Option<ProbeConfig>,
+    lifecycle: Option<LifecycleConfig>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct LifecycleConfig {
+    #[serde(rename = "_type")]
+    _schema: Option<String>,
+    pre_stop: Option<HandlerConfig>,
+    post_start: Option<HandlerConfig>,
+}
+
+/// The container of a pod; what it mounts is added to the pod's files.
+pub(super) fn container(
+    call: &ModuleCall<'_>,
+    name: &str,
+    config: &ContainerConfig,
+    files: &mut PodFiles,
+    notes: &mut Vec<String>,
+) -> Result<Value, KusionError> {
+    let refuse = |message: String| call.refuse(format!("the container `{}`: {message}", name.escape_debug()));
+    let mut container = Map::new();
+    let mut add = |key: &str, value: Value| container.insert(key.to_owned(), value);
+    if !config.args.is_empty() {
+        add("args", json!(config.args));
+    }
+    if !config.command.is_empty() {
+        add("command", json!(config.command));
+    }
+    if !config.env.is_empty() {
+        add("env", environment(&config.env).map_err(refuse)?);
+        notes.extend(used_too_early(call.app, name, &config.env));
+    }
+    add("image", json!(config.image));
+    if let Some(lifecycle) = &config.lifecycle {
+        let mut hooks = Map::new();
+        for (key, hook) in [
+            ("postStart", &lifecycle.post_start),
+            ("preStop", &lifecycle.pre_stop),
+        ] {
+            if let Some(hook) = hook {
+                hooks.insert(key.to_owned(), Value::Object(hook.action().map_err(refuse)?));
+            }
+        }
+        add("lifecycle", Value::Object(hooks));
+    }
+    add("name", json!(name));
+    let probes = [
+        ("livenessProbe", &config.liveness_probe),
+        ("readinessProbe", &config.readiness_probe),
+        ("startupProbe", &config.startup_probe),
+    ];
+    for (key, probe) in probes {
+        if let Some(probe) = probe {
+            add(key, probe.probe().map_err(refuse)?);
+        }
+    }
+    add("resources", resources(&config.resources).map_err(refuse)?);
+    let mounts = files.add(call, name, (&config.files, &config.dirs), notes)?;
+    if !mounts.is_empty() {
+        add("volumeMounts", Value::Array(mounts));
+    }
+    if !config.working_dir.is_empty() {
+        add("workingDir", json!(config.working_dir));
+    }
+    Ok(Value::Object(container))
+}
+
+/// Sorted by name, as Kusion does. `secret://NAME/KEY` is a key of a Secret.
+fn environment(variables: &BTreeMap<String, String>) -> Result<Value, String> {
+    let one = |(name, value): (&String, &String)| {
+        if !value.starts_with("secret://") {
+            return Ok(json!({"name": name, "value": value}));
+        }
+        let Some(SecretKey {
+            secret,
+            key: Some(key),
+        }) = SecretKey::parse(value)
+        else {
+            return Err(format!(
+                "env `{}`: write `secret://NAME/KEY`",
+                name.escape_debug()
+            ));
+        };
+        Ok(json!({"name": name, "valueFrom": {"secretKeyRef": {"key": key, "name": secret}}}))
+    };
+    variables.iter().map(one).collect()
+}
+
+/// Variables whose value names one that stands after it: Kubernetes does not expand these.
+fn used_too_early(app: &str, container: &str, variables: &BTreeMap<String, String>) -> Vec<String> {
+    let mut found = Vec::new();
+    for (name, value) in variables {
+        let later = variables
+            .keys()
+            .find(|other| *other > name && value.contains(&format!("$({other})")));
+        if let Some(later) = later {
+            found.push(format!(
+                "`{app}`: the container `{container}` has its variables sorted by name, so `$({later})` in `{}` is not replaced by its value",
+                name.escape_debug()
+            ));
+        }
+    }
+    found
+}
+
+/// `limit`, or `request-limit`.
+fn resources(wanted: &BTreeMap<String, String>) -> Result<Value, String> {
+    let (mut limits, mut requests) = (Map::new(), Map::new());
+    for (name, text) in wanted {
+        let parts: Vec<_> = text.split('-').collect();
+        let limit = match parts[..] {
+            [limit] => limit,
+            [request, limit] => {
+                requests.insert(name.clone(), json!(request));
+                limit
+            }
+            _ => {
+                return Err(format!(
+                    "resources: `{}` is not LIMIT or REQUEST-LIMIT",
+                    text.escape_debug()
+                ));
+            }
+        };
+        limits.insert(name.clone(), json!(limit));
+    }
+    let mut both = Map::new();
+    for (key, values) in [("limits", limits), ("requests", requests)] {
+        if !values.is_empty() {
+            both.insert(key.to_owned(), Value::Object(values));
+        }
+    }
+    Ok(Value::Object(both))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn texts(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
+        pairs
+            .iter()
+            .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
+            .collect()
+    }
+
+    #[test]
+    fn a_resource_is_a_limit_or_a_request_and_a_limit() {
+        let both = resources(&texts(&[("cpu", "250m-500m"), ("memory", "1Gi")])).unwrap();
+        assert_eq!(
+            both,
+            json!({"limits": {"cpu": "500m", "memory": "1Gi"}, "requests": {"cpu": "250m"}})
+        );
+        assert!(resources(&texts(&[("cpu", "1-2-3")])).is_err());
+        assert_eq!(resources(&texts(&[])).unwrap(), json!({}));
+    }
+
+    #[test]
+    fn a_variable_is_a_text_or_a_key_of_a_secret() {
+        let env = environment(&texts(&[("B", "b"), ("A", "secret://db/password")])).unwrap();
+        let expected = json!([
+            {"name": "A", "valueFrom": {"secretKeyRef": {"key": "password", "name": "db"}}},
+            {"name": "B", "value": "b"},
+        ]);
+        assert_eq!(env, expected);
+        for wrong in ["secret://db", "secret://db/a/b", "secret:///key"] {
+            assert!(environment(&texts(&[("A", wrong)])).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_variable_that_is_used_before_its_turn_is_named() {
+        let notes = used_too_early("shop", "web", &texts(&[("A", "$(B)"), ("B", "1"), ("C", "$(B)")]));
+        assert_eq!(notes.len(), 1);
+        assert!(notes[0].contains("`$(B)` in `A`"), "{notes:?}");
+    }
+}

@@ -1,0 +1,508 @@
+//! Specs by the rules of the published modules. The expectations are those of the modules' own unit tests and of
+//! Kusion's documentation, as facts.
+#![allow(clippy::unwrap_used)]
+
+use serde_json::{Value, json};
+
+use super::{AppConfigurations, AppStack, Generated, KusionError, Platform, Workspace, generate};
+use crate::{konfig::declared_dependencies, model::RepoPath};
+
+const MODULES: &str = r#"
+[dependencies]
+kam = { git = "https://github.com/KusionStack/kam.git", tag = "0.2.2" }
+service = { oci = "oci://ghcr.io/kusionstack/service", tag = "0.2.1" }
+job = { oci = "oci://ghcr.io/kusionstack/job", tag = "0.2.0" }
+network = { oci = "oci://ghcr.io/kusionstack/network", tag = "0.3.0" }
+mysql = { oci = "oci://ghcr.io/kusionstack/mysql", tag = "0.2.0" }
+"#;
+
+/// A stack `default/dev`.
+struct Stack {
+    apps: Value,
+    modules: String,
+    workspace: String,
+    namespace: Option<&'static str>,
+}
+
+impl Stack {
+    fn new(apps: Value) -> Self {
+        Self {
+            apps,
+            modules: MODULES.to_owned(),
+            workspace: String::new(),
+            namespace: None,
+        }
+    }
+
+    /// One application `foo` with a workload.
+    fn of(workload: Value) -> Self {
+        Self::new(
+            json!({"foo": {"_type": "kam.v1.app_configuration.AppConfiguration", "workload": workload}}),
+        )
+    }
+
+    fn workspace(mut self, text: &str) -> Self {
+        self.workspace = text.to_owned();
+        self
+    }
+
+    fn generate(&self) -> Result<Generated, KusionError> {
+        let apps = AppConfigurations::recognise(&[self.apps.clone()])?.expect("there are applications");
+        let dependencies = declared_dependencies(self.modules.as_bytes()).unwrap();
+        let names: Vec<_> = dependencies
+            .iter()
+            .map(|dependency| dependency.name.clone())
+            .collect();
+        let file = RepoPath::normalise("workspaces/dev.yaml").unwrap();
+        let platform = match self.workspace.as_str() {
+            "" => Platform::default(),
+            text => Workspace::parse(&file, text)?.platform("default", &names),
+        };
+        generate(
+            &apps,
+            &AppStack {
+                project: "default",
+                name: "dev",
+                namespace: self.namespace,
+                dependencies: &dependencies,
+                platform: &platform,
+            },
+        )
+    }
+
+    fn attributes(&self, id: &str) -> Value {
+        let generated = self.generate().unwrap();
+        let found = generated
+            .spec
+            .resources
+            .iter()
+            .find(|resource| resource.id.as_str() == id);
+        let ids: Vec<_> = generated
+            .spec
+            .resources
+            .iter()
+            .map(|resource| resource.id.as_str())
+            .collect();
+        Value::Object(
+            found
+                .unwrap_or_else(|| panic!("{id} is not in {ids:?}"))
+                .attributes
+                .clone(),
+        )
+    }
+}
+
+fn service(more: Value) -> Value {
+    let mut service = json!({"_type": "service.Service", "containers": {"nginx": {"_type": "service.container.Container", "image": "nginx:v1"}}});
+    service
+        .as_object_mut()
+        .unwrap()
+        .extend(more.as_object().unwrap().clone());
+    service
+}
+
+fn platform(module: &str, settings: &str) -> String {
+    format!(
+        "modules:\n  {module}:\n    path: oci://ghcr.io/kusionstack/{module}\n    version: 0.2.1\n    configs:\n      default: {settings}\n"
+    )
+}
+
+fn with_files() -> Value {
+    service(json!({"containers": {"nginx": {"image": "nginx:v1",
+        "files": {"/tmp/example.txt": {"_type": "service.container.FileSpec", "content": "some file contents", "mode": "0777"}}}}}))
+}
+
+const DEPLOYMENT: &str = "apps/v1:Deployment:default:default-dev-foo";
+
+#[test]
+fn a_service_with_a_file_is_a_deployment_and_a_config_map() {
+    let labels = json!({"app.kubernetes.io/name": "foo", "app.kubernetes.io/part-of": "default", "service-workload-type": "Deployment"});
+    let selector = json!({"app.kubernetes.io/name": "foo", "app.kubernetes.io/part-of": "default"});
+    let stack = Stack::of(with_files()).workspace(&platform(
+        "service",
+        "{replicas: 4, labels: {service-workload-type: Deployment}}",
+    ));
+    assert_eq!(
+        stack.attributes(DEPLOYMENT),
+        json!({
+            "apiVersion": "apps/v1", "kind": "Deployment",
+            "metadata": {"creationTimestamp": null, "labels": labels, "name": "default-dev-foo", "namespace": "default"},
+            "spec": {
+                "replicas": 4,
+                "selector": {"matchLabels": selector},
+                "strategy": {},
+                "template": {
+                    "metadata": {"creationTimestamp": null, "labels": labels},
+                    "spec": {
+                        "containers": [{"image": "nginx:v1", "name": "nginx", "resources": {},
+                            "volumeMounts": [{"mountPath": "/tmp", "name": "default-dev-foo-nginx-0"}]}],
+                        "volumes": [{"configMap": {"defaultMode": 511, "name": "default-dev-foo-nginx-0"}, "name": "default-dev-foo-nginx-0"}],
+                    },
+                },
+            },
+            "status": {},
+        })
+    );
+    assert_eq!(
+        stack.attributes("v1:ConfigMap:default:default-dev-foo-nginx-0"),
+        json!({
+            "apiVersion": "v1", "kind": "ConfigMap",
+            "metadata": {"creationTimestamp": null, "name": "default-dev-foo-nginx-0", "namespace": "default"},
+            "data": {"example.txt": "some file contents"},
+        })
+    );
+}
+
+#[test]
+fn the_workload_is_known_although_it_comes_with_config_maps() {
+    let generated = Stack::of(with_files()).generate().unwrap();
+    let marked = generated
+        .spec
+        .resources
+        .iter()
+        .filter(|resource| resource.extensions.contains_key("kusion.io/is-workload"));
+    let marked: Vec<_> = marked.map(|resource| resource.id.as_str()).collect();
+    assert_eq!(marked, [DEPLOYMENT]);
+    // It waits for what it mounts.
+    let deployment = generated
+        .spec
+        .resources
+        .iter()
+        .find(|resource| resource.id.as_str() == DEPLOYMENT)
+        .unwrap();
+    let waits: Vec<_> = deployment.depends_on.iter().map(ToString::to_string).collect();
+    assert_eq!(
+        waits,
+        [
+            "v1:Namespace:default",
+            "v1:ConfigMap:default:default-dev-foo-nginx-0"
+        ]
+    );
+}
+
+#[test]
+fn the_platform_may_ask_for_a_colla_set() {
+    let settings = "{type: CollaSet, labels: {service-workload-type: CollaSet}, annotations: {service-workload-type: CollaSet}}";
+    let stack = Stack::of(service(json!({"replicas": 2}))).workspace(&platform("service", settings));
+    let set = stack.attributes("apps.kusionstack.io/v1alpha1:CollaSet:default:default-dev-foo");
+    assert_eq!(set["spec"]["replicas"], 2);
+    assert_eq!(
+        (&set["spec"]["scaleStrategy"], &set["spec"]["updateStrategy"]),
+        (&json!({}), &json!({}))
+    );
+    assert_eq!(
+        set["metadata"]["annotations"],
+        json!({"service-workload-type": "CollaSet"})
+    );
+    assert_eq!(
+        set["spec"]["template"]["metadata"]["annotations"],
+        json!({"service-workload-type": "CollaSet"})
+    );
+    assert_eq!(set["status"], json!({}));
+    let wrong = Stack::of(service(json!({}))).workspace(&platform("service", "{type: StatefulSet}"));
+    assert!(wrong.generate().unwrap_err().to_string().contains("StatefulSet"));
+}
+
+#[test]
+fn what_the_developer_wrote_wins_over_the_platform() {
+    let stack = Stack::of(service(json!({"replicas": 2, "labels": {"a": "mine"}}))).workspace(&platform(
+        "service",
+        "{replicas: 7, labels: {a: theirs, b: theirs}}",
+    ));
+    let deployment = stack.attributes(DEPLOYMENT);
+    assert_eq!(deployment["spec"]["replicas"], 2);
+    assert_eq!(deployment["metadata"]["labels"]["a"], "mine");
+    assert_eq!(deployment["metadata"]["labels"]["b"], "theirs");
+    // The selector holds neither.
+    assert_eq!(
+        deployment["spec"]["selector"]["matchLabels"]
+            .as_object()
+            .unwrap()
+            .len(),
+        2
+    );
+}
+
+#[test]
+fn probes_and_hooks_are_those_of_kubernetes() {
+    let container = json!({"image": "nginx:v1",
+        "readinessProbe": {"_type": "service.container.probe.Probe", "probeHandler": {"_type": "service.container.probe.Tcp", "url": "localhost:8888"}, "periodSeconds": 10},
+        "lifecycle": {"_type": "service.container.lifecycle.Lifecycle", "postStart": {"_type": "service.container.probe.Exec", "command": ["/bin/true"]}}});
+    let deployment = Stack::of(service(json!({"containers": {"nginx": container}}))).attributes(DEPLOYMENT);
+    let container = &deployment["spec"]["template"]["spec"]["containers"][0];
+    assert_eq!(
+        container["readinessProbe"],
+        json!({"tcpSocket": {"host": "localhost", "port": 8888}, "periodSeconds": 10})
+    );
+    assert_eq!(
+        container["lifecycle"],
+        json!({"postStart": {"exec": {"command": ["/bin/true"]}}})
+    );
+}
+
+#[test]
+fn a_job_with_a_schedule_is_a_cron_job() {
+    let job = |more: Value| {
+        let mut job = json!({"_type": "job.Job", "containers": {"pi": {"image": "perl"}}});
+        job.as_object_mut()
+            .unwrap()
+            .extend(more.as_object().unwrap().clone());
+        Stack::of(job)
+    };
+    let once = job(json!({})).attributes("batch/v1:Job:default:default-dev-foo");
+    assert_eq!(once["spec"]["template"]["spec"]["restartPolicy"], "Never");
+    let cron = job(json!({"schedule": "0 * * * *"})).attributes("batch/v1:CronJob:default:default-dev-foo");
+    assert_eq!(cron["spec"]["schedule"], "0 * * * *");
+    assert_eq!(
+        cron["spec"]["jobTemplate"]["metadata"],
+        json!({"creationTimestamp": null})
+    );
+    assert_eq!(
+        cron["spec"]["jobTemplate"]["spec"]["template"]["spec"]["containers"][0]["image"],
+        "perl"
+    );
+    let notes = job(json!({"replicas": 3})).generate().unwrap().notes;
+    assert!(
+        notes.iter().any(|note| note.contains("`replicas` has no effect")),
+        "{notes:?}"
+    );
+}
+
+fn with_network(network: Value) -> Stack {
+    let mut network = network;
+    network["_type"] = json!("network.Network");
+    let workload = service(json!({"labels": {"team": "a"}}));
+    Stack::new(json!({"foo": {"workload": workload, "accessories": {"network": network}}}))
+}
+
+#[test]
+fn ports_are_services_of_two_types() {
+    let settings = "{port: {type: alicloud, labels: {kusionstack.io/control: 'true'}, annotations: {spec: slb.s1.small}}}";
+    let ports = json!({"ports": [{"port": 80, "protocol": "TCP", "public": true}, {"port": 9090, "targetPort": 9091, "protocol": "UDP", "public": false}]});
+    let stack = with_network(ports).workspace(&platform("network", settings));
+    let public = stack.attributes("v1:Service:default:default-dev-foo-public");
+    assert_eq!(public["spec"]["type"], "LoadBalancer");
+    assert_eq!(
+        public["spec"]["ports"],
+        json!([{"name": "default-dev-foo-public-80-tcp", "port": 80, "protocol": "TCP", "targetPort": 80}])
+    );
+    assert_eq!(public["metadata"]["annotations"], json!({"spec": "slb.s1.small"}));
+    assert_eq!(public["metadata"]["labels"]["kusionstack.io/control"], "true");
+    assert_eq!(public["metadata"]["labels"]["team"], "a");
+    let private = stack.attributes("v1:Service:default:default-dev-foo-private");
+    assert_eq!(private["spec"]["type"], "ClusterIP");
+    assert_eq!(private["spec"]["ports"][0]["targetPort"], 9091);
+    assert_eq!(private["metadata"]["labels"].get("kusionstack.io/control"), None);
+}
+
+#[test]
+fn a_public_port_needs_the_platform_s_word() {
+    let ports = json!({"ports": [{"port": 80, "protocol": "TCP", "public": true}]});
+    for workspace in ["", &platform("network", "{port: {labels: {}}}")] {
+        let error = with_network(ports.clone())
+            .workspace(workspace)
+            .generate()
+            .unwrap_err();
+        assert!(error.to_string().contains("public port"), "{error}");
+    }
+    let wrong = with_network(ports)
+        .workspace(&platform("network", "{port: {type: azure}}"))
+        .generate();
+    assert!(wrong.unwrap_err().to_string().contains("azure"));
+}
+
+#[test]
+fn an_ingress_finds_the_service_of_a_port() {
+    let backend = json!({"service": {"port": {"number": 80}}});
+    let network = json!({
+        "ports": [{"port": 80, "protocol": "TCP", "public": false}],
+        "ingress": {"ingressClassName": "nginx", "rules": [{"host": "example.com", "http": {"paths": [{"path": "/", "pathType": "Prefix", "backend": backend}]}}], "tls": [{"hosts": ["example.com"], "secretName": "tls"}]},
+        "ingressClass": {"controller": "acme.io/ingress"},
+    });
+    let stack = with_network(network);
+    let ingress = stack.attributes("networking.k8s.io/v1:Ingress:default:default-dev-foo-ingress");
+    let path = &ingress["spec"]["rules"][0]["http"]["paths"][0];
+    assert_eq!(
+        path["backend"]["service"],
+        json!({"name": "default-dev-foo-private", "port": {"number": 80}})
+    );
+    assert_eq!(
+        ingress["spec"]["tls"],
+        json!([{"hosts": ["example.com"], "secretName": "tls"}])
+    );
+    let class = stack.attributes("networking.k8s.io/v1:IngressClass:default-dev-foo-ingressclass");
+    assert_eq!(class["spec"], json!({"controller": "acme.io/ingress"}));
+    let lost = with_network(json!({"ingress": {"defaultBackend": backend}}))
+        .generate()
+        .unwrap_err();
+    assert!(lost.to_string().contains("`ports`"), "{lost}");
+}
+
+#[test]
+fn secrets_are_made_beside_the_modules() {
+    let secrets = json!({
+        "db": {"_type": "service.secret.Secret", "type": "basic", "data": {"username": "u", "password": "p", "other": "x"}},
+        "api": {"type": "opaque", "data": {"key": "v"}, "immutable": true},
+    });
+    let mut stack = Stack::of(service(json!({"secrets": secrets})));
+    stack.namespace = Some("team-a");
+    let db = stack.attributes("v1:Secret:team-a:db");
+    assert_eq!(db["type"], "kubernetes.io/basic-auth");
+    assert_eq!(db["data"], json!({"password": "cA==", "username": "dQ=="}));
+    assert_eq!(db["immutable"], false);
+    let generated = stack.generate().unwrap();
+    assert!(
+        generated.notes.iter().any(|note| note.contains("no key `other`")),
+        "{:?}",
+        generated.notes
+    );
+    let order: Vec<_> = generated
+        .spec
+        .resources
+        .iter()
+        .map(|resource| resource.id.as_str())
+        .collect();
+    assert_eq!(
+        order,
+        [
+            "v1:Namespace:team-a",
+            "v1:Secret:team-a:api",
+            "v1:Secret:team-a:db",
+            DEPLOYMENT
+        ]
+    );
+    // The published module ignores the extension, and that is said.
+    assert!(
+        generated
+            .notes
+            .iter()
+            .any(|note| note.contains("namespace `default`")),
+        "{:?}",
+        generated.notes
+    );
+}
+
+#[test]
+fn no_secret_is_made_up_and_none_is_left_as_a_reference_without_a_store() {
+    let secret = |secret: Value| Stack::of(service(json!({"secrets": {"s": secret}}))).generate();
+    let missing = secret(json!({"type": "basic", "data": {"username": "u"}})).unwrap_err();
+    assert!(
+        matches!(missing, KusionError::NoValue { key: "password", .. }),
+        "{missing}"
+    );
+    let external = secret(json!({"type": "external", "data": {"k": "ref://a/b"}})).unwrap_err();
+    assert!(external.to_string().contains("secretStore"), "{external}");
+}
+
+#[test]
+fn the_workload_of_kusion_0_12_0_follows_the_namespace_extension() {
+    let mut stack = Stack::of(service(json!({})));
+    stack.modules = MODULES.replace("0.2.1", "0.1.0");
+    stack.namespace = Some("team-a");
+    let generated = stack.generate().unwrap();
+    let ids: Vec<_> = generated
+        .spec
+        .resources
+        .iter()
+        .map(|resource| resource.id.as_str())
+        .collect();
+    assert_eq!(
+        ids,
+        ["v1:Namespace:team-a", "apps/v1:Deployment:team-a:default-dev-foo"]
+    );
+    assert_eq!(generated.notes, Vec::<String>::new());
+    assert!(
+        !generated.spec.resources[1]
+            .extensions
+            .contains_key("kusion.io/is-workload")
+    );
+}
+
+#[test]
+fn what_kusion_loses_or_cannot_do_is_an_error() {
+    let network = json!({"_type": "network.Network", "ports": []});
+    let apps = |accessories: Value| {
+        Stack::new(json!({"foo": {"workload": service(json!({})), "accessories": accessories}}))
+            .generate()
+            .unwrap_err()
+    };
+    let twice = apps(json!({"a": network, "b": network}));
+    assert!(
+        matches!(&twice, KusionError::Twice { first, second, .. } if first.contains("`a`") && second.contains("`b`")),
+        "{twice}"
+    );
+    let plain = apps(json!({"a": {"ports": []}}));
+    assert!(matches!(plain, KusionError::NoModule { .. }), "{plain}");
+    let own = apps(json!({"a": {"_type": "MyNetwork"}}));
+    assert!(matches!(own, KusionError::NoModule { .. }), "{own}");
+    let unknown = apps(json!({"a": {"_type": "redis.Redis"}}));
+    assert!(
+        matches!(&unknown, KusionError::NotADependency { module, .. } if module == "redis"),
+        "{unknown}"
+    );
+    let foreign = apps(json!({"a": {"_type": "mysql.MySQL"}}));
+    assert!(
+        foreign
+            .to_string()
+            .contains("oci://ghcr.io/kusionstack/mysql 0.2.0"),
+        "{foreign}"
+    );
+    let typo = Stack::of(service(json!({"replica": 2}))).generate().unwrap_err();
+    assert!(typo.to_string().contains("`replica`"), "{typo}");
+}
+
+#[test]
+fn a_version_that_differs_and_an_import_that_is_not_there_are_said() {
+    let workspace =
+        platform("service", "{importedResources: {'a:b:c:d': cloud-1}}").replace("0.2.1", "0.1.0");
+    let stack = Stack::of(service(json!({})))
+        .workspace(&(workspace + "context: {KUBECONFIG_PATH: /k, AWS_REGION: eu, mine: 1}\n"));
+    let notes = stack.generate().unwrap().notes;
+    for says in ["version 0.1.0", "`a:b:c:d`", "KUBECONFIG_PATH", "AWS_REGION"] {
+        assert!(notes.iter().any(|note| note.contains(says)), "{says}: {notes:?}");
+    }
+    assert_eq!(notes.len(), 4);
+}
+
+#[test]
+fn a_health_policy_goes_to_the_workload() {
+    let workspace = platform("service", "{healthPolicy: {health.kcl: assert res.a}}");
+    let generated = Stack::of(with_files()).workspace(&workspace).generate().unwrap();
+    let with_policy = generated
+        .spec
+        .resources
+        .iter()
+        .filter(|resource| resource.extensions.contains_key("healthPolicy"));
+    let with_policy: Vec<_> = with_policy.map(|resource| resource.id.as_str()).collect();
+    assert_eq!(with_policy, [DEPLOYMENT]);
+}
+
+#[test]
+fn applications_do_not_wait_for_each_other() {
+    let one = json!({"workload": service(json!({}))});
+    let network =
+        json!({"_type": "network.Network", "ports": [{"port": 80, "protocol": "TCP", "public": false}]});
+    let two = json!({"workload": service(json!({})), "accessories": {"net": network}});
+    let generated = Stack::new(json!({"b": two, "a": one})).generate().unwrap();
+    let waits = |id: &str| {
+        let found = generated
+            .spec
+            .resources
+            .iter()
+            .find(|resource| resource.id.as_str() == id)
+            .unwrap();
+        found
+            .depends_on
+            .iter()
+            .map(ToString::to_string)
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(
+        waits("apps/v1:Deployment:default:default-dev-a"),
+        ["v1:Namespace:default"]
+    );
+    assert_eq!(
+        waits("apps/v1:Deployment:default:default-dev-b"),
+        ["v1:Namespace:default", "v1:Service:default:default-dev-b-private"]
+    );
+}

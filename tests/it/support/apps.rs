@@ -1,0 +1,108 @@
+//! A repository of today's Kusion: projects whose stacks are packages of their own with AppConfigurations, and the
+//! packages that they import, written anew from what is published about them.
+
+use super::git::Repository;
+
+/// The packages as vendored in each stack, by `<name>_<version>`: path and text of each file.
+const KAM: &[(&str, &str)] = &[
+    ("kcl.mod", "[package]\nname = \"kam\"\nversion = \"0.2.0\"\n"),
+    (
+        "v1/app_configuration.k",
+        "import v1.workload as wl\n\nschema AppConfiguration:\n    workload?: wl.Workload\n    accessories?: {str:any}\n    labels?: {str:str}\n    annotations?: {str:str}\n",
+    ),
+    (
+        "v1/workload.k",
+        "schema Workload:\n    \"\"\"What every workload is.\"\"\"\n",
+    ),
+];
+
+const SERVICE: &[(&str, &str)] = &[
+    (
+        "kcl.mod",
+        "[package]\nname = \"service\"\n\n[dependencies]\nkam = { git = \"https://github.com/KusionStack/kam.git\", tag = \"0.2.0\" }\n",
+    ),
+    (
+        "service.k",
+        "import container as c\nimport secret as sec\nimport kam.v1.workload as wl\n\nschema Service(wl.Workload):\n    containers: {str:c.Container}\n    secrets?: {str:sec.Secret}\n    replicas?: int\n    labels?: {str:str}\n    annotations?: {str:str}\n",
+    ),
+    (
+        "secret/secret.k",
+        "schema Secret:\n    type: \"basic\" | \"token\" | \"opaque\" | \"certificate\" | \"external\"\n    data?: {str:str}\n    immutable?: bool\n",
+    ),
+    (
+        "container/container.k",
+        "import container.probe as p\n\nschema Container:\n    image: str\n    env?: {str:str}\n    resources?: {str:str}\n    files?: {str:FileSpec}\n    readinessProbe?: p.Probe\n\nschema FileSpec:\n    content?: str\n    contentFrom?: str\n    mode: str = \"0644\"\n",
+    ),
+    (
+        "container/probe/probe.k",
+        "schema Probe:\n    probeHandler: Exec | Http | Tcp\n    initialDelaySeconds?: int\n    periodSeconds?: int\n\nschema Exec:\n    command: [str]\n\nschema Http:\n    url: str\n    headers?: {str:str}\n\nschema Tcp:\n    url: str\n",
+    ),
+];
+
+const NETWORK: &[(&str, &str)] = &[
+    ("kcl.mod", "[package]\nname = \"network\"\n"),
+    (
+        "network.k",
+        "schema Network:\n    ports?: [Port]\n\nschema Port:\n    port: int = 80\n    targetPort?: int\n    protocol: \"TCP\" | \"UDP\" = \"TCP\"\n    public: bool = False\n",
+    ),
+];
+
+/// The application of the quickstart.
+pub const QUICKSTART: &str = r#"import kam.v1.app_configuration as ac
+import service
+import service.container as c
+import network as n
+
+quickstart: ac.AppConfiguration {
+    workload: service.Service {
+        containers: {
+            quickstart: c.Container {
+                image: "kusionstack/kusion-quickstart:latest"
+            }
+        }
+    }
+    accessories: {
+        "network": n.Network {
+            ports: [
+                n.Port {
+                    port: 8080
+                }
+            ]
+        }
+    }
+}
+"#;
+
+/// Writes the stack `folder`, whose package is `versions` of the modules `service` and `network`.
+pub fn write_stack(repository: &Repository, folder: &str, versions: (&str, &str), program: &str) {
+    let (project, stack) = folder.rsplit_once('/').expect("project/stack");
+    let (service, network) = versions;
+    let name = project.rsplit('/').next().expect("a last part");
+    repository
+        .write(&format!("{project}/project.yaml"), format!("name: {name}\n"))
+        .write(&format!("{folder}/stack.yaml"), format!("name: {stack}\n"))
+        .write(&format!("{folder}/main.k"), program)
+        .write(
+            &format!("{folder}/kcl.mod"),
+            format!(
+                "[package]\n\n[dependencies]\nkam = {{ git = \"https://github.com/KusionStack/kam.git\", tag = \"0.2.0\" }}\nservice = {{ oci = \"oci://ghcr.io/kusionstack/service\", tag = \"{service}\" }}\nnetwork = {{ oci = \"oci://ghcr.io/kusionstack/network\", tag = \"{network}\" }}\n\n[profile]\nentries = [\"main.k\"]\n"
+            ),
+        );
+    let packages = [
+        ("kam_0.2.0".to_owned(), KAM),
+        (format!("service_{service}"), SERVICE),
+        (format!("network_{network}"), NETWORK),
+    ];
+    for (package, files) in packages {
+        for (path, text) in files {
+            repository.write(&format!("{folder}/vendor/{package}/{path}"), text);
+        }
+    }
+}
+
+/// A workspace with settings for `service`.
+pub fn workspace(version: &str, configs: &str) -> String {
+    format!(
+        "modules:\n  service:\n    path: oci://ghcr.io/kusionstack/service\n    version: {version}\n    configs:\n{configs}"
+    )
+}
