@@ -1,9 +1,9 @@
 //! The references of the stacks of a run: which are admitted, which version each secret has, and the values of
 //! the stacks that are being applied.
 //!
-//! A secret is asked at most once a run for its version, and once for its value. The values of a stack are
-//! read before its lease, so that a missing one stops the stack untouched, and are overwritten when the stack
-//! ended.
+//! A secret is asked at most once a run for its version, and once for its value by each stack that is applied.
+//! The values of a stack are read before its lease, so that a missing one stops the stack untouched, and are
+//! overwritten when the stack ended.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},

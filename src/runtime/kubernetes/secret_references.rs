@@ -52,8 +52,8 @@ enum Standing {
     Version,
 }
 
-/// A text with references in an object.
-#[derive(Debug, Clone)]
+/// A text with references in an object. Not printable: it may hold a live value.
+#[derive(Clone)]
 pub(super) struct ReferencePlace {
     path: String,
     is_text: bool,
@@ -68,7 +68,7 @@ pub(super) struct ReferencePlace {
 }
 
 /// The references of an object that is planned.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub(super) struct PlannedReferences {
     /// The object with its references.
     original: Resource,
