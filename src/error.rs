@@ -287,6 +287,7 @@ mod tests {
         );
     }
 
+    #[test]
     fn a_system_error_has_no_number() {
         let missing = std::io::Error::from_raw_os_error(2);
         assert!(missing.to_string().ends_with("(os error 2)"), "{missing}");

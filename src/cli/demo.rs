@@ -72,7 +72,7 @@ pub async fn run(_: &Args, context: &CliContext) -> Result<u8, UserError> {
         ..OpenRequest::default()
     };
     let session = open::open(&run, &request, KeyUse::Look).await?;
-    let preview = ops::preview::run(&session.planning, &session.targets).await?;
+    let preview = ops::preview::run(&session.planning, &session.targets, None).await?;
     context.print(&terminal::plan(&preview.plan, style));
 
     let took = report::took(began.elapsed());

@@ -289,8 +289,7 @@ impl<'a> Marker<'a> {
             }
             Value::Array(items) => items.iter().map(|item| self.place(key, item)).collect(),
             Value::String(text) if key == "data" => match decode(text) {
-                Some(clear) => self
-                    .reference(&clear)
+                Some(clear) => reference_mark(self.secrets, &clear)
                     .unwrap_or_else(|| self.secrets.mark(&Value::String(clear))),
                 None => reference_mark(self.secrets, text).unwrap_or_else(|| self.secrets.mark(value)),
             },

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{active_policies::{self, InForce}, job::Job, trust::Trust};
+use super::{active_policies, job::Job, trust::Trust};
 use crate::{
     config::{Config, Sandbox},
     error::UserError,
