@@ -32,6 +32,9 @@ pub fn import_text(file: &RepoPath, text: &str) -> Result<ImportedText, KusionEr
             left_out.push(key);
         }
     }
+    if !value.is_object() {
+        return Err(wrong(None, "it is not a mapping".to_owned()));
+    }
     Workspace::parse(file, &yaml::to_string(&value))?;
     if let Some(document) = value.as_object_mut() {
         // Kusion writes what is not set as null or as an empty mapping.

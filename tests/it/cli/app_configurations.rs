@@ -256,7 +256,6 @@ async fn the_quickstart_is_applied_and_then_there_is_nothing_to_do() {
         (&json!("/spec/replicas"), &json!(2))
     );
     run(&["apply", folder, "--yes", "--no-wait"]).expect(0);
-    run(&["destroy", folder, "--yes"]);
 }
 
 /// What Kusion records of a stack whose Spec this is.
