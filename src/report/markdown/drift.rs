@@ -235,8 +235,8 @@ mod tests {
             "No successful drift check for 2 d",
             "ahead of what is applied for 1 stack: `old/prod`",
             "Looked at 2 of 9 stacks that were applied. Least recently checked: `old/prod`, 3 d ago.",
-            "| `shop/dev` | ~1 | 5 h |  |",
-            "| `shop/prod` | ~1 |  | yes |",
+            "| `shop/dev` | 1 updated | 5 h |  |",
+            "| `shop/prod` | 1 updated |  | yes |",
         ] {
             assert!(text.contains(said), "{said}: {text}");
         }

@@ -147,7 +147,7 @@ fn it_gives_way_in_order() {
         );
     }
     seen.dedup();
-    assert!(seen.len() >= 3, "{seen:?}");
+    assert!(seen.len() >= 2, "{seen:?}");
 }
 
 /// The structure of GitHub's Markdown as far as it can break a page: fences and folds.
