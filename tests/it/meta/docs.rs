@@ -166,7 +166,8 @@ fn configurations_that_are_shown_are_valid() {
     assert!(seen >= 2, "{seen} blocks");
 }
 
-/// Every YAML block is one that a test looks at: a configuration, a workflow, manifests, GitLab's pipeline.
+/// Every YAML block is one that a test looks at: a configuration, a workflow, manifests, GitLab's pipeline,
+/// rules in CEL.
 #[test]
 fn blocks_that_are_shown_are_of_a_known_kind() {
     for page in pages() {
@@ -178,6 +179,7 @@ fn blocks_that_are_shown_are_of_a_known_kind() {
                     || document["jobs"].is_object()
                     || document["kind"].is_string()
                     || document["stages"].is_array()
+                    || document["rules"].is_array()
             };
             assert!(
                 documents.iter().all(known),

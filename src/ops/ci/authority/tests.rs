@@ -274,7 +274,7 @@ fn who_is_trusted_less_may_not_more() {
     ]
     .into_iter()
     .map(|trust| {
-        let super::super::trust::Grants {
+        let Grants {
             clusters,
             store,
             packages,
