@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use hmac::{Hmac, KeyInit as _, Mac as _};
 use jiff::Timestamp;
 use reqwest::{Client, Method, RequestBuilder, StatusCode};
 use sha2::{Digest as _, Sha256};
@@ -141,17 +142,9 @@ impl Signer {
     }
 }
 
-/// HMAC-SHA-256 (RFC 2104).
 fn hmac(key: &[u8], message: &[u8]) -> [u8; 32] {
-    let mut block = [0; 64];
-    if key.len() > block.len() {
-        block[..32].copy_from_slice(&Sha256::digest(key));
-    } else {
-        block[..key.len()].copy_from_slice(key);
-    }
-    let padded = |with: u8| Sha256::new().chain_update(block.map(|byte| byte ^ with));
-    let inner = padded(0x36).chain_update(message).finalize();
-    padded(0x5c).chain_update(inner).finalize().into()
+    let mac = Hmac::<Sha256>::new_from_slice(key).expect("HMAC takes keys of any length");
+    mac.chain_update(message).finalize().into_bytes().into()
 }
 
 fn hex(bytes: &[u8]) -> String {

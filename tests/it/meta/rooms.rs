@@ -216,6 +216,45 @@ fn no_file_is_too_long_to_tell_one_story() {
     assert!(long.is_empty(), "over 600 lines: {long:?}");
 }
 
+/// The lines of each function of a source, by name: from `fn` to the closing brace with the same indentation.
+fn function_lengths(text: &str) -> Vec<(usize, String)> {
+    let lines: Vec<_> = text.lines().collect();
+    let mut lengths = Vec::new();
+    for (at, line) in lines.iter().enumerate() {
+        let code = line.trim_start();
+        let Some(name) = code.split_once("fn ").map(|(_, rest)| rest) else {
+            continue;
+        };
+        let is_declared = code.starts_with("fn ") || code.starts_with("pub") || code.starts_with("async fn ");
+        let closing = format!("{}}}", &line[..line.len() - code.len()]);
+        let last = lines.iter().skip(at).position(|other| **other == closing);
+        if let Some(last) = last.filter(|_| is_declared) {
+            lengths.push((last + 1, name.split(['(', '<']).next().unwrap_or(name).to_owned()));
+        }
+    }
+    lengths
+}
+
+#[test]
+fn no_function_is_too_long_to_be_read_at_once() {
+    assert_eq!(
+        function_lengths("impl A {\n    pub fn a<T>() {\n        b()\n    }\n}\nfn c() {\n}"),
+        [(3, "a".to_owned()), (2, "c".to_owned())]
+    );
+    let mut files = Vec::new();
+    rust_files(&root().join("src"), &mut files);
+    let mut long = Vec::new();
+    for file in files.iter().filter(|file| !file.ends_with("tests.rs")) {
+        let text = fs::read_to_string(file).expect("a source file");
+        let code = text.split("\n#[cfg(test)]").next().unwrap_or_default();
+        let lengths = function_lengths(code)
+            .into_iter()
+            .filter(|(lines, _)| *lines > 165);
+        long.extend(lengths.map(|(lines, name)| format!("{name} in {}: {lines}", file.display())));
+    }
+    assert!(long.is_empty(), "over 165 lines: {}", long.join("\n"));
+}
+
 #[test]
 fn the_reader_of_imports_reads_groups() {
     let found = uses(
