@@ -24,7 +24,7 @@ pub struct OpenedTargets {
     #[command(flatten)]
     revisions: Revisions,
     #[command(flatten)]
-    pub infrastructure: Infrastructure,
+    pub infrastructure: InfrastructureArgs,
     #[command(flatten)]
     file: SpecFile,
     #[command(flatten)]
@@ -133,7 +133,7 @@ pub fn head_by_default(head: clap::Arg) -> clap::Arg {
 }
 
 #[derive(Debug, Clone, clap::Args)]
-pub struct Infrastructure {
+pub struct InfrastructureArgs {
     /// Compare with live infrastructure
     #[arg(long, value_name = "WHEN", value_enum, default_value_t = LiveArg::Auto, help_heading = INFRASTRUCTURE)]
     pub live: LiveArg,
@@ -141,7 +141,7 @@ pub struct Infrastructure {
     cluster: ClusterArg,
 }
 
-impl Infrastructure {
+impl InfrastructureArgs {
     /// The cluster from the command line.
     pub fn given_cluster(&self) -> GivenCluster {
         self.cluster.given()

@@ -3,7 +3,7 @@
 use super::{
     CliContext,
     apply::ApplyOutput,
-    common_args::{Infrastructure, LiveArg, Without, always_asked},
+    common_args::{InfrastructureArgs, LiveArg, Without, always_asked},
     completers,
     confirm::{self, Asked},
 };
@@ -28,7 +28,7 @@ pub struct Args {
     #[arg(value_name = "STACK", required = true, add = completers::recorded_stacks())]
     names: Vec<StackSelector>,
     #[command(flatten)]
-    infrastructure: Infrastructure,
+    infrastructure: InfrastructureArgs,
     #[command(flatten)]
     without: Without,
     /// Skip the confirmation (required without a terminal)

@@ -3,7 +3,7 @@
 use super::{
     CliContext,
     apply::ApplyOutput,
-    common_args::{Infrastructure, LiveArg, Stacks, always_asked, every_by_default},
+    common_args::{InfrastructureArgs, LiveArg, Stacks, always_asked, every_by_default},
 };
 use crate::{
     error::{ErrorKind, UserError},
@@ -24,7 +24,7 @@ pub struct Args {
     #[command(flatten)]
     stacks: Stacks,
     #[command(flatten)]
-    infrastructure: Infrastructure,
+    infrastructure: InfrastructureArgs,
     /// The output format
     #[arg(long, short, value_name = "FORMAT", value_enum, default_value_t = ApplyOutput::Text)]
     pub output: ApplyOutput,

@@ -2,7 +2,7 @@
 
 use super::{
     CliContext,
-    common_args::{Infrastructure, Stacks, every_by_default},
+    common_args::{InfrastructureArgs, Stacks, every_by_default},
 };
 use crate::{
     error::UserError,
@@ -26,7 +26,7 @@ pub struct Args {
     #[command(flatten)]
     stacks: Stacks,
     #[command(flatten)]
-    infrastructure: Infrastructure,
+    infrastructure: InfrastructureArgs,
     /// Watch until no rollout is in progress
     #[arg(long)]
     watch: bool,

@@ -7,7 +7,7 @@ use crate::yaml::{self, YamlError};
 
 /// The relevant content of `project.yaml`.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
-pub(super) struct ProjectDocument {
+pub(super) struct ProjectManifest {
     #[serde(default, deserialize_with = "name")]
     pub(super) name: Option<String>,
     #[serde(default, deserialize_with = "name")]
@@ -16,7 +16,7 @@ pub(super) struct ProjectDocument {
 
 /// The relevant content of `stack.yaml`.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
-pub(super) struct StackDocument {
+pub(super) struct StackManifest {
     #[serde(default, deserialize_with = "name")]
     pub(super) name: Option<String>,
     #[serde(default)]

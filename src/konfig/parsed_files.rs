@@ -9,7 +9,7 @@ use std::{
 use super::{
     FileTreeView, Settings,
     kcl_mod::KclMod,
-    manifests::{self, ProjectDocument, StackDocument},
+    manifests::{self, ProjectManifest, StackManifest},
 };
 use crate::{
     model::{
@@ -37,8 +37,8 @@ enum Class {
 /// A parsed file.
 #[derive(Clone)]
 enum Parsed {
-    Project(Result<Arc<ProjectDocument>, YamlError>),
-    Stack(Result<Arc<StackDocument>, YamlError>),
+    Project(Result<Arc<ProjectManifest>, YamlError>),
+    Stack(Result<Arc<StackManifest>, YamlError>),
     Settings(Result<Arc<Settings>, YamlError>),
     Module(Result<Arc<KclMod>, String>),
 }
@@ -73,7 +73,7 @@ impl ParsedFiles {
         &self,
         tree: &FileTreeView,
         file: &RepoPath,
-    ) -> Result<Option<Result<Arc<ProjectDocument>, YamlError>>, SourceError> {
+    ) -> Result<Option<Result<Arc<ProjectManifest>, YamlError>>, SourceError> {
         Ok(match self.parse_cached(tree, file, Class::Project)? {
             Some(Parsed::Project(document)) => Some(document),
             _ => None,
@@ -84,7 +84,7 @@ impl ParsedFiles {
         &self,
         tree: &FileTreeView,
         file: &RepoPath,
-    ) -> Result<Option<Result<Arc<StackDocument>, YamlError>>, SourceError> {
+    ) -> Result<Option<Result<Arc<StackManifest>, YamlError>>, SourceError> {
         Ok(match self.parse_cached(tree, file, Class::Stack)? {
             Some(Parsed::Stack(document)) => Some(document),
             _ => None,

@@ -16,13 +16,13 @@ const SHOWN: usize = 200;
 
 /// Sends the requests of one store.
 #[derive(Clone)]
-pub(super) struct HttpClient {
+pub(super) struct SecretHttpClient {
     client: Client,
     retry: RetryPolicy,
 }
 
 /// An answer that is no failure of the network or of the server.
-pub(super) struct HttpAnswer {
+pub(super) struct SecretHttpAnswer {
     pub status: StatusCode,
     pub body: Bytes,
 }
@@ -34,7 +34,7 @@ struct Attempt {
     after: Option<Duration>,
 }
 
-impl HttpClient {
+impl SecretHttpClient {
     pub fn new() -> Result<Self, SecretProblem> {
         let client = Client::builder()
             .timeout(REQUEST_DEADLINE)
@@ -53,7 +53,10 @@ impl HttpClient {
     ///
     /// # Errors
     /// No answer, or only answers that the server is busy or broken.
-    pub async fn send(&self, make: impl Fn(&Client) -> RequestBuilder) -> Result<HttpAnswer, SecretProblem> {
+    pub async fn send(
+        &self,
+        make: impl Fn(&Client) -> RequestBuilder,
+    ) -> Result<SecretHttpAnswer, SecretProblem> {
         let classify = |attempt: &Attempt| match attempt.after {
             Some(after) => RetryDecision::RetryAfter(after),
             None => RetryDecision::Retry,
@@ -65,7 +68,7 @@ impl HttpClient {
         })
     }
 
-    async fn attempt(&self, request: RequestBuilder) -> Result<HttpAnswer, Attempt> {
+    async fn attempt(&self, request: RequestBuilder) -> Result<SecretHttpAnswer, Attempt> {
         let network = |error: reqwest::Error| Attempt {
             status: None,
             why: crate::error::chain(&error.without_url()),
@@ -85,11 +88,11 @@ impl HttpClient {
                 after,
             });
         }
-        Ok(HttpAnswer { status, body })
+        Ok(SecretHttpAnswer { status, body })
     }
 }
 
-impl HttpAnswer {
+impl SecretHttpAnswer {
     /// The problem that an answer without success means. `words` reads the server's own words.
     pub fn problem(&self, words: impl Fn(&serde_json::Value) -> Option<String>) -> SecretProblem {
         let status = Some(self.status.as_u16());

@@ -13,7 +13,7 @@ use zeroize::Zeroizing;
 use super::{
     FetchedSecret, SecretDocument, SecretProblem, SecretQuery, SecretRights, SecretStore, SecretStoreError,
     document::zeroize_json,
-    http::{HttpAnswer, HttpClient, unavailable},
+    http::{SecretHttpAnswer, SecretHttpClient, unavailable},
 };
 use crate::secrets::Secrets;
 
@@ -73,7 +73,7 @@ pub struct VaultStore {
     name: String,
     settings: VaultSettings,
     secrets: Secrets,
-    http: Result<HttpClient, SecretProblem>,
+    http: Result<SecretHttpClient, SecretProblem>,
     /// By rights.
     sessions: [Mutex<Option<Session>>; 2],
 }
@@ -92,7 +92,7 @@ impl VaultStore {
             name,
             settings,
             secrets,
-            http: HttpClient::new(),
+            http: SecretHttpClient::new(),
             sessions: Default::default(),
         }
     }
@@ -148,7 +148,7 @@ impl VaultStore {
     /// The session for these rights; a new one if the last one began at `ended`.
     async fn session(
         &self,
-        http: &HttpClient,
+        http: &SecretHttpClient,
         rights: SecretRights,
         ended: Option<Instant>,
     ) -> Result<Session, SecretProblem> {
@@ -166,7 +166,7 @@ impl VaultStore {
 
     async fn log_in(
         &self,
-        http: &HttpClient,
+        http: &SecretHttpClient,
         rights: SecretRights,
     ) -> Result<Zeroizing<String>, SecretProblem> {
         let missing = |what: &str| SecretProblem::NoCredentials(what.to_owned());
@@ -233,7 +233,7 @@ impl VaultStore {
 
     async fn job_token(
         &self,
-        http: &HttpClient,
+        http: &SecretHttpClient,
         identity: &JobIdentity,
     ) -> Result<Zeroizing<String>, SecretProblem> {
         let no_address =
@@ -318,7 +318,7 @@ impl VaultStore {
 }
 
 /// `data` of an answer.
-fn data_of(answer: &HttpAnswer) -> Result<Map<String, Value>, SecretProblem> {
+fn data_of(answer: &SecretHttpAnswer) -> Result<Map<String, Value>, SecretProblem> {
     if !answer.status.is_success() {
         return Err(answer.problem(|body| Some(errors(body))));
     }
@@ -339,7 +339,7 @@ fn errors(body: &Value) -> String {
     errors.collect::<Vec<_>>().join("; ")
 }
 
-fn words_of(answer: &HttpAnswer) -> String {
+fn words_of(answer: &SecretHttpAnswer) -> String {
     let body: Value = serde_json::from_slice(&answer.body).unwrap_or_default();
     let words: String = errors(&body).chars().take(200).collect();
     words.escape_debug().to_string()
