@@ -133,7 +133,13 @@ impl Sealer {
         let decryptor = age::Decryptor::new_buffered(cipher).map_err(|error| wrong(&error))?;
         let identity: Box<dyn age::Identity> = match &self.0.secret {
             Some(KeyBytes::Identity(identity)) => identity.clone(),
-            Some(KeyBytes::Passphrase(text)) => Box::new(age::scrypt::Identity::new(text.clone())),
+            Some(KeyBytes::Passphrase(text)) => {
+                let mut identity = age::scrypt::Identity::new(text.clone());
+                // By default age derives the maximum from this machine's speed: a slow one would refuse what a fast
+                // one wrote.
+                identity.set_max_work_factor(SCRYPT_LOG_N);
+                Box::new(identity)
+            }
             None => return Err(key_error("decrypting", "there is no identity in this run")),
         };
         let mut reader = decryptor
@@ -185,6 +191,17 @@ pub(super) fn key_error(what: &str, why: &str) -> StateError {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+
+    #[test]
+    fn the_work_factor_of_a_passphrase_does_not_depend_on_the_machine() {
+        let text = "correct horse battery";
+        let sealer = Sealer::new(&[], Some(text)).unwrap().unwrap();
+        assert_eq!(sealer.open(&sealer.seal(b"x").unwrap()).unwrap(), b"x");
+        let mut costly = age::scrypt::Recipient::new(SecretString::from(text.to_owned()));
+        costly.set_work_factor(SCRYPT_LOG_N + 1);
+        let error = sealer.open(&age::encrypt(&costly, b"x").unwrap()).unwrap_err();
+        assert!(error.to_string().contains("work parameter"), "{error}");
+    }
 
     #[test]
     fn an_identity_seals_for_itself_alone() {
