@@ -77,7 +77,7 @@ pub async fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
     };
     let report = ops::apply::run(&session.planning, &targets, &options).await?;
     context.print(&match args.output {
-        ApplyOutput::Text => report::terminal::outcome(
+        ApplyOutput::Text => report::outcome::text(
             &report,
             Style {
                 color: context.colour(),

@@ -90,16 +90,16 @@ impl ErrorGroup<'_> {
 
     /// The stacks by name, at most ten of them: `a/dev, b/dev and 3 more`.
     pub fn names(&self, write: impl Fn(&str) -> String) -> String {
-        let named: Vec<String> = self
-            .stacks
-            .iter()
-            .take(NAMED)
-            .map(|id| write(id.as_str()))
-            .collect();
-        match self.stacks.len().saturating_sub(NAMED) {
-            0 => named.join(", "),
-            more => format!("{} and {more} more", named.join(", ")),
-        }
+        names(&self.stacks, write)
+    }
+}
+
+/// Stacks by name, at most ten of them: `a/dev, b/dev and 3 more`.
+pub(super) fn names(stacks: &[&StackId], write: impl Fn(&str) -> String) -> String {
+    let named: Vec<String> = stacks.iter().take(NAMED).map(|id| write(id.as_str())).collect();
+    match stacks.len().saturating_sub(NAMED) {
+        0 => named.join(", "),
+        more => format!("{} and {more} more", named.join(", ")),
     }
 }
 
@@ -188,7 +188,7 @@ mod tests {
                 "{stack}"
             );
         }
-        let text = crate::report::terminal::outcome(&report, crate::report::terminal::Style { color: false });
+        let text = crate::report::outcome::text(&report, crate::report::terminal::Style { color: false });
         assert_eq!(text.matches("no answer").count(), 3, "{text}");
         assert!(
             text.starts_with("a/dev, c/dev: failed\n    no answer\nb/dev: stopped"),

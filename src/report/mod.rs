@@ -19,6 +19,7 @@ pub mod lint;
 mod list_diff;
 pub mod markdown;
 pub mod mermaid;
+pub mod outcome;
 pub mod progress;
 pub mod status;
 mod table;

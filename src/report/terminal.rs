@@ -1,14 +1,17 @@
 //! Reports for a terminal or a log, with colours if requested.
 
+use std::collections::HashSet;
+
 use super::{
     diff,
+    equal_changes::{ChangeGroup, EqualChanges, StackChanges},
     errors::{self, ErrorGroup},
     escape, labels,
 };
 use crate::error::ErrorBody;
 use crate::model::{
+    ResourceId, StackId,
     affected::{Affected, AffectedStack, InputChange, InputKind, SpecChange},
-    apply_result::{ApplyReport, ResourceOutcome, ResourceResult, StackResult},
     plan::{Action, Basis, Plan, ResourcePlan, StackPlan, Summary},
 };
 
@@ -46,7 +49,7 @@ impl Style {
         format!("{style}{text}{style:#}")
     }
 
-    fn action(self, action: Action, text: &str) -> String {
+    pub(super) fn action(self, action: Action, text: &str) -> String {
         match action {
             Action::Create | Action::Adopt => self.ink(Color::Green, text),
             Action::Update | Action::Unknown => self.ink(Color::Yellow, text),
@@ -146,6 +149,8 @@ pub fn plan(plan: &Plan, style: Style) -> String {
     let mut total = Summary::default();
     let mut failed = 0;
     let groups = failure_groups(plan);
+    let equal = SharedChanges::find(plan);
+    text.push_str(&equal.text(style));
     for stack in &plan.stacks {
         total = total + stack.summary;
         failed += usize::from(stack.error.is_some());
@@ -155,7 +160,7 @@ pub fn plan(plan: &Plan, style: Style) -> String {
                 let group = groups.iter().find(|group| group.stacks[0] == &stack.id);
                 text.extend(group.map(|group| failed_with(group, style)));
             }
-            None => text.push_str(&stack_plan(stack, style)),
+            None => text.push_str(&stack_plan(stack, &equal, style)),
         }
     }
     let failed = if failed > 0 {
@@ -183,7 +188,7 @@ fn failure_groups(plan: &Plan) -> Vec<ErrorGroup<'_>> {
 }
 
 /// The failure of a stack: message, place, hints.
-fn failure(error: &ErrorBody, message: &str) -> String {
+pub(super) fn failure(error: &ErrorBody, message: &str) -> String {
     let mut text = String::new();
     for line in escape::log_each(message) {
         text.push_str(&format!("    {line}\n"));
@@ -213,7 +218,7 @@ fn failed_with(group: &ErrorGroup<'_>, style: Style) -> String {
 }
 
 /// All stacks that ended with the same error, with their number if there are several.
-fn ended_with(group: &ErrorGroup<'_>, word: &str, ink: Color, style: Style) -> String {
+pub(super) fn ended_with(group: &ErrorGroup<'_>, word: &str, ink: Color, style: Style) -> String {
     let names = group.names(|name| style.ink(Color::Bold, &escape::log(name)));
     let count = match group.stacks.len() {
         1 => String::new(),
@@ -238,23 +243,116 @@ pub(super) fn partial_failure(stack: &StackPlan, name: &str, style: Style) -> St
     }
 }
 
-fn stack_plan(stack: &StackPlan, style: Style) -> String {
+/// A change is shown once if at least this many stacks make it.
+const SHARED_BY: usize = 3;
+
+/// Changes that several stacks make, which are shown once above the stacks.
+struct SharedChanges<'a> {
+    groups: Vec<ChangeGroup<'a>>,
+    /// What the groups show.
+    shown: HashSet<(&'a StackId, &'a ResourceId)>,
+}
+
+impl<'a> SharedChanges<'a> {
+    fn find(plan: &'a Plan) -> Self {
+        let stacks: Vec<&StackPlan> = plan
+            .stacks
+            .iter()
+            .filter(|stack| whole_failure(stack).is_none())
+            .collect();
+        // What differs on the cluster already differs in each stack.
+        let own = |stack: &&'a StackPlan| -> Vec<&'a ResourcePlan> {
+            let resources = stack.resources.iter();
+            resources
+                .filter(|resource| !resource.changes.iter().any(diff::is_drift))
+                .collect()
+        };
+        let resources: Vec<_> = stacks.iter().map(own).collect();
+        let changes = stacks
+            .iter()
+            .zip(&resources)
+            .map(|(stack, resources)| StackChanges {
+                stack: &stack.id,
+                resources,
+            });
+        let found = EqualChanges::find(&changes.collect::<Vec<_>>());
+        let is_shared = |group: &ChangeGroup<'_>| group.stacks.len() >= SHARED_BY;
+        let mut shown = HashSet::new();
+        for (s, stack) in stacks.iter().enumerate() {
+            let of_stack = resources[s].iter().enumerate();
+            let shared = of_stack.filter(|(r, _)| {
+                found
+                    .group_of(s, *r)
+                    .is_some_and(|group| is_shared(&found.groups[group]))
+            });
+            shown.extend(shared.map(|(_, resource)| (&stack.id, &resource.id)));
+        }
+        let groups = found.groups.into_iter().filter(is_shared).collect();
+        Self { groups, shown }
+    }
+
+    fn shows(&self, stack: &StackPlan, resource: &ResourcePlan) -> bool {
+        self.shown.contains(&(&stack.id, &resource.id))
+    }
+
+    fn text(&self, style: Style) -> String {
+        let mut text = String::new();
+        for group in &self.groups {
+            let names = errors::names(&group.stacks, |name| style.ink(Color::Bold, &escape::log(name)));
+            let count = labels::plural(group.stacks.len(), "stack");
+            text.push_str(&format!(
+                "{} in {count}: {names}\n",
+                style.ink(Color::Bold, "Same change")
+            ));
+            for change in &group.changes {
+                let first = change.first();
+                let kind = labels::Title::of(&first.id, first.runtime).kind_label();
+                let title = format!("{kind} {}", change.names().join(", "));
+                text.push_str(&titled_resource(first, &title, style));
+            }
+        }
+        text
+    }
+}
+
+/// A stack without the changes that are shown above; nothing if that is all of it.
+fn stack_plan(stack: &StackPlan, shared: &SharedChanges<'_>, style: Style) -> String {
     let name = style.ink(Color::Bold, &escape::log(stack.id.as_str()));
     let mut text = partial_failure(stack, &name, style);
+    let own: Vec<_> = stack
+        .resources
+        .iter()
+        .filter(|resource| !shared.shows(stack, resource))
+        .collect();
+    let above = stack.resources.len() - own.len();
+    if above > 0 && own.is_empty() && text.is_empty() {
+        return text;
+    }
+    let above = match above {
+        0 => String::new(),
+        n => format!(", {n} of them above under \"Same change\""),
+    };
     let basis = match stack.basis {
         Basis::Live => "",
         Basis::NeverApplied => " (never applied)",
         Basis::Spec => " (Spec compared with Spec: no cluster was asked)",
     };
-    text.push_str(&format!("{name}: {}{basis}\n", labels::counts(&stack.summary)));
-    for resource in &stack.resources {
+    text.push_str(&format!(
+        "{name}: {}{above}{basis}\n",
+        labels::counts(&stack.summary)
+    ));
+    for resource in own {
         text.push_str(&resource_plan(resource, style));
     }
     text
 }
 
 fn resource_plan(resource: &ResourcePlan, style: Style) -> String {
-    let title = labels::Title::of(&resource.id, resource.runtime);
+    let title = labels::Title::of(&resource.id, resource.runtime).full();
+    titled_resource(resource, &title, style)
+}
+
+fn titled_resource(resource: &ResourcePlan, title: &str, style: Style) -> String {
     let mut text = format!(
         "  {} {}\n",
         style.action(
@@ -265,7 +363,7 @@ fn resource_plan(resource: &ResourcePlan, style: Style) -> String {
                 labels::action_word(resource.action)
             )
         ),
-        escape::log(&title.full())
+        escape::log(title)
     );
     if resource.data_loss {
         text.push_str(&format!(
@@ -312,133 +410,76 @@ pub(super) fn paint(lines: &[String], style: Style) -> String {
         .collect()
 }
 
-/// The result of a stack in words.
-fn result_word(result: StackResult) -> (&'static str, Color) {
-    match result {
-        StackResult::Applied => ("applied", Color::Green),
-        StackResult::Unchanged => ("unchanged", Color::Dim),
-        StackResult::Failed => ("failed", Color::Red),
-        StackResult::Stopped => ("stopped before anything was touched", Color::Yellow),
-        StackResult::HeldBack => ("held back", Color::Yellow),
-    }
-}
-
-/// The results of an apply. An error of many stacks is shown once, at the first of them.
-pub fn outcome(report: &ApplyReport, style: Style) -> String {
-    let mut text = String::new();
-    let groups = errors::equal_outcomes(report);
-    for stack in &report.stacks {
-        let (word, ink) = result_word(stack.result);
-        if let Some(group) = errors::group_of(&groups, &stack.id) {
-            if group.is_shown_at(&stack.id) {
-                text.push_str(&ended_with(group, word, ink, style));
-            }
-            continue;
-        }
-        let serial = stack.serial.map_or(String::new(), |s| format!(" (state {s})"));
-        text.push_str(&format!(
-            "{}: {}{serial}\n",
-            style.ink(Color::Bold, &escape::log(stack.id.as_str())),
-            style.ink(ink, word)
-        ));
-        let told = |resource: &&ResourceOutcome| labels::is_of(stack, resource);
-        let at = stack.resources.iter().filter(told).count();
-        if let Some(error) = stack.error.as_ref().filter(|_| at == 0) {
-            text.push_str(&failure(error, &error.message));
-        }
-        let stays = |r: &&ResourceOutcome| {
-            (r.action, r.result) == (Action::Forget, ResourceResult::Done) && r.message.is_some()
-        };
-        match stack.resources.iter().filter(stays).count() {
-            0 => {}
-            n => text.push_str(&format!(
-                "    {} forgotten: outside nothing was deleted\n",
-                labels::plural(n, "resource")
-            )),
-        }
-        for resource in &stack.resources {
-            let (result, ink) = match resource.result {
-                ResourceResult::Done => ("done", Color::Green),
-                ResourceResult::Failed => ("failed", Color::Red),
-                ResourceResult::Skipped => ("skipped", Color::Yellow),
-            };
-            text.push_str(&format!(
-                "  {} {}: {}\n",
-                style.action(resource.action, labels::sign(resource.action)),
-                escape::log(&labels::Title::from_id(&resource.id).full()),
-                style.ink(ink, result)
-            ));
-            // The stack with the failure shows its hints line by line.
-            let own = stack
-                .error
-                .as_ref()
-                .filter(|_| at == 1 && labels::is_of(stack, resource));
-            if let Some(error) = own {
-                text.push_str(&failure(error, &error.message));
-                continue;
-            }
-            for line in resource
-                .message
-                .iter()
-                .flat_map(|message| escape::log_each(message))
-            {
-                text.push_str(&format!("      {line}\n"));
-            }
-        }
-    }
-    let count = |result| report.stacks.iter().filter(|s| s.result == result).count();
-    text.push_str(&format!(
-        "{}: {} applied, {} unchanged, {} failed, {} stopped, {} held back.\n",
-        style.ink(Color::Bold, &labels::plural(report.stacks.len(), "stack")),
-        count(StackResult::Applied),
-        count(StackResult::Unchanged),
-        count(StackResult::Failed),
-        count(StackResult::Stopped),
-        count(StackResult::HeldBack)
-    ));
-    text
-}
-
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::{
-        error::{ErrorKind, UserError},
-        model::{Digest, RepoPath, StackId, apply_result::StackOutcome, authorization::Authorization},
+    use crate::model::{
+        RepoPath,
+        plan::{ChangeOrigin, FieldChange},
+        spec::RuntimeKind,
     };
+    use serde_json::json;
 
     #[test]
-    fn an_error_of_many_applied_stacks_is_shown_once_with_the_count() {
-        let outcome_of = |id: &str, result, message: &str| {
-            let id: StackId = id.parse().unwrap();
-            let message = format!("stack {id}: {message}");
-            StackOutcome {
-                stack: RepoPath::root(),
+    fn a_change_of_many_stacks_is_shown_once() {
+        let resource = |id: &StackId, name: &str, to: &str| {
+            let change = FieldChange {
+                path: "/spec/replicas".to_owned(),
+                from: Some(json!(1)),
+                to: Some(json!(to)),
+                origin: ChangeOrigin::Change,
+            };
+            let key = format!("apps/v1:Deployment:{}:{name}", id.project());
+            ResourcePlan::new(
                 id,
-                result,
-                digest: Digest::of_set([]),
-                serial: None,
-                grounds: Authorization::default(),
-                resources: Vec::new(),
-                error: Some(
-                    UserError::new(ErrorKind::Kcl, message)
-                        .hint("look at base.k")
-                        .body(),
-                ),
-            }
+                key.parse().unwrap(),
+                RuntimeKind::Kubernetes,
+                Action::Update,
+                vec![change],
+            )
         };
-        let same = ["a/dev", "b/dev", "c/dev"].map(|id| outcome_of(id, StackResult::Failed, "TypeError: no"));
-        let mut stacks = Vec::from(same);
-        stacks.push(outcome_of("d/dev", StackResult::Failed, "another"));
-        stacks.push(outcome_of("e/dev", StackResult::HeldBack, "TypeError: no"));
-        let report = ApplyReport { version: 1, stacks };
-        assert_eq!(
-            outcome(&report, Style::default()),
-            "a/dev, b/dev, c/dev: failed (3 stacks)\n    TypeError: no\n    hint: look at base.k\n\
-             d/dev: failed\n    stack d/dev: another\n    hint: look at base.k\n\
-             e/dev: held back\n    stack e/dev: TypeError: no\n    hint: look at base.k\n\
-             5 stacks: 0 applied, 0 unchanged, 4 failed, 0 stopped, 1 held back.\n"
+        let stack = |id: &str, extra: bool| {
+            let id: StackId = id.parse().unwrap();
+            let mut resources = vec![resource(&id, "web", "2")];
+            if extra {
+                resources.push(resource(&id, "own", "7"));
+            }
+            StackPlan::new(RepoPath::root(), id, Basis::Live, resources)
+        };
+        let stacks = vec![stack("a/dev", false), stack("b/dev", true), stack("c/dev", false)];
+        let said = plan(
+            &Plan {
+                version: 1,
+                stacks: stacks.clone(),
+            },
+            Style::default(),
+        );
+        let lines: Vec<_> = said.lines().collect();
+        assert_eq!(lines[0], "Same change in 3 stacks: a/dev, b/dev, c/dev");
+        assert_eq!(lines[1], "  ~ update apps/v1 Deployment web");
+        assert_eq!(said.matches("  replicas: ").count(), 4, "{said}");
+        assert!(
+            said.contains(
+                "b/dev: 2 updated, 1 of them above under \"Same change\"\n  ~ update apps/v1 Deployment b/own"
+            ),
+            "{said}"
+        );
+        assert!(
+            !said.contains("a/dev: ") && said.ends_with("3 stacks: 4 updated.\n"),
+            "{said}"
+        );
+        // Two are shown each by itself.
+        let few = plan(
+            &Plan {
+                version: 1,
+                stacks: stacks[..2].to_vec(),
+            },
+            Style::default(),
+        );
+        assert!(
+            few.contains("a/dev: 1 updated\n") && !few.contains("Same change"),
+            "{few}"
         );
     }
 }

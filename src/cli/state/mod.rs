@@ -355,7 +355,7 @@ async fn rollback(
     let report = rollback.apply().await?;
     context.print(&match json {
         true => report::json::document(&report),
-        false => report::terminal::outcome(&report, style),
+        false => report::outcome::text(&report, style),
     });
     Ok(exit_code(&report, context.cancel.is_cancelled()))
 }

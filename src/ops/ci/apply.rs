@@ -146,7 +146,7 @@ async fn apply_and_report(job: &Job, tip: ApplyTarget<'_>) -> Result<JobResult, 
     let (report, ..) = result?;
     Ok(JobResult {
         code: apply::exit_code(&report, job.run.cancel.is_cancelled()),
-        text: report::terminal::outcome(&report, report::terminal::Style::default()),
+        text: report::outcome::text(&report, report::terminal::Style::default()),
     })
 }
 

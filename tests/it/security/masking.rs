@@ -10,7 +10,7 @@ use konverge::{
         plan::{Action, ChangeOrigin, Plan},
     },
     ops::redact,
-    report::{COMMENT_BUDGET, SUMMARY_BUDGET, checks, html, json as document, markdown, terminal},
+    report::{COMMENT_BUDGET, SUMMARY_BUDGET, checks, html, json as document, markdown, outcome, terminal},
     secrets::{HashKey, Secrets},
 };
 use serde_json::{Value, json};
@@ -114,7 +114,7 @@ fn no_form_of_a_secret_is_rendered() {
                 markdown::unreviewed(dev, &units, run, marker, COMMENT_BUDGET),
             ),
             ("outcome", markdown::outcome(&report, run, None, COMMENT_BUDGET)),
-            ("outcome in a terminal", terminal::outcome(&report, style)),
+            ("outcome in a terminal", outcome::text(&report, style)),
             ("outcome in json", document::document(&report)),
             ("failure", document::failure(&redact::failure(&failure, &secrets))),
         ];
