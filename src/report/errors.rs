@@ -191,7 +191,7 @@ mod tests {
         let text = crate::report::outcome::text(&report, crate::report::terminal::Style { color: false });
         assert_eq!(text.matches("no answer").count(), 3, "{text}");
         assert!(
-            text.starts_with("a/dev, c/dev: failed\n    no answer\nb/dev: stopped"),
+            text.starts_with("a/dev, c/dev: failed (2 stacks)\n    no answer\nb/dev: stopped"),
             "{text}"
         );
         assert!(
