@@ -185,13 +185,11 @@ impl Approver for ConfirmShownPlan {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::{
-        model::{
-            Digest, RepoPath,
-            plan::{Basis, Summary},
-            spec::RuntimeKind,
-        },
-        policy,
+    use crate::model::{
+        Digest, RepoPath,
+        plan::{Basis, Summary},
+        plan_document::{DocumentStack, StackDocument},
+        spec::RuntimeKind,
     };
 
     fn stack(digest: &str, action: Action) -> StackPlan {
@@ -254,7 +252,15 @@ mod tests {
         let past = PriorState::default();
         let agrees = async |digest: &str, action| {
             let plan = stack(digest, action);
-            let document = policy::document(&plan, Vec::new());
+            let document = StackDocument {
+                version: 1,
+                stack: DocumentStack {
+                    id: plan.id.clone(),
+                    folder: plan.stack.clone(),
+                },
+                basis: plan.basis,
+                resources: Vec::new(),
+            };
             let proposed = ProposedPlan {
                 plan: &plan,
                 document: &document,
