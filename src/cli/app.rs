@@ -168,7 +168,7 @@ impl Command {
 
 /// The inputs of the action and the equivalent environment variables. The runner passes inputs as `INPUT_…`
 /// with hyphens kept; an input that is not set is empty.
-const INPUTS: [(&str, &str); 11] = [
+const INPUTS: [(&str, &str); 10] = [
     ("INPUT_WORKING-DIRECTORY", "KONVERGE_REPO"),
     ("INPUT_LIVE", "KONVERGE_LIVE"),
     ("INPUT_SHARD", "KONVERGE_SHARD"),
@@ -177,7 +177,6 @@ const INPUTS: [(&str, &str); 11] = [
     ("INPUT_ENVIRONMENT", "KONVERGE_ENVIRONMENT"),
     ("INPUT_COMMENT", "KONVERGE_COMMENT"),
     ("INPUT_KUBECONFIG", "KONVERGE_KUBECONFIG"),
-    ("INPUT_PAGE-ARTIFACT", "KONVERGE_PAGE_ARTIFACT"),
     ("INPUT_REVIEW-KEY", "KONVERGE_REVIEW_KEY"),
     ("INPUT_AGE-IDENTITY", "KONVERGE_AGE_IDENTITY"),
 ];

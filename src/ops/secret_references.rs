@@ -36,6 +36,9 @@ const AT_ONCE: usize = 16;
 /// A secret: its store and what is read of it.
 type SecretKey = (String, SecretQuery);
 
+/// The version of a secret, asked once.
+type VersionCell = Arc<OnceCell<Option<String>>>;
+
 /// The secret references of a run.
 pub struct SecretReferences {
     config: SecretsConfig,
@@ -46,7 +49,8 @@ pub struct SecretReferences {
     admitted: Mutex<HashMap<StackId, BTreeSet<SecretReference>>>,
     /// The values of the stacks that are being applied.
     held: Mutex<HashMap<StackId, HashMap<SecretKey, Arc<FetchedSecret>>>>,
-    versions: Mutex<HashMap<(SecretKey, bool), Arc<OnceCell<Option<String>>>>>,
+    /// By secret, and whether the stack that asked is being applied.
+    versions: Mutex<HashMap<(SecretKey, bool), VersionCell>>,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -51,7 +51,6 @@ fn inputs_of_the_action_are_obeyed() {
             "live",
             "comment",
             "kubeconfig",
-            "page-artifact",
             "shard",
             "shard-result",
             "approve",

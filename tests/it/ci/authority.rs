@@ -263,7 +263,7 @@ async fn a_preview_of_which_nobody_knows_whether_it_is_merged_is_not_recorded() 
         assert!(records.is_empty(), "{answer}: {records:?}");
         let (_, comment) = stage.comments().pop().unwrap();
         assert!(
-            comment.contains("waits for an approval by digest"),
+            comment.contains("wait for an approval by digest"),
             "{answer}: {comment}"
         );
     }

@@ -111,7 +111,7 @@ async fn a_configuration_that_is_broken_on_main_can_be_repaired() {
         Some("success")
     );
     let (_, comment) = stage.comments().pop().unwrap();
-    assert!(comment.contains("waits for an approval by digest"), "{comment}");
+    assert!(comment.contains("wait for an approval by digest"), "{comment}");
 
     // Without its power nothing was recorded, so what it changes waits; the repair itself holds.
     let merged = stage.merge(7, "repair");

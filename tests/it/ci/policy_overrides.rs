@@ -36,13 +36,13 @@ async fn only_the_right_person_overrides_exactly_one_finding() {
         .write("ops/policy/maps.rego", RULES)
         .commit("Rules");
     stage.github.world(|world| {
-        for login in ["dev", "grace", "bob"] {
+        for login in ["ada", "dev", "grace", "bob"] {
             world.collaborators.insert(login.into(), "write");
         }
         world.collaborators.insert("eve".into(), "read");
         world.teams.insert(
             "acme/sre".into(),
-            vec!["grace".into(), "dev".into(), "eve".into()],
+            vec!["grace".into(), "ada".into(), "eve".into()],
         );
     });
     let (head, _) = stage.reviewed(7, "exception", |stage| {
@@ -68,7 +68,7 @@ async fn only_the_right_person_overrides_exactly_one_finding() {
     });
     for (login, given, row) in [
         ("bob", digest.as_str(), "not in the team"),
-        ("dev", digest.as_str(), "their own change"),
+        ("ada", digest.as_str(), "their own change"),
         ("eve", digest.as_str(), "may not push"),
         ("grace", &"0".repeat(64), "another finding"),
     ] {
