@@ -55,6 +55,10 @@ pub fn generate(apps: &AppConfigurations, stack: &AppStack<'_>) -> Result<Genera
     generated
         .notes
         .extend(context_keys::notes(&stack.platform.context));
+    if stack.platform.has_secret_store {
+        let note = "the workspace's `secretStore` is not used: name the store under `secrets.stores` in konverge.yaml";
+        generated.notes.push(note.to_owned());
+    }
     generated.notes.extend(apps.others.iter().map(|name| {
         format!(
             "`{}` is not an AppConfiguration and is left out",
@@ -98,8 +102,7 @@ fn generate_app(
     stack: &AppStack<'_>,
     notes: &mut Vec<String>,
 ) -> Result<Vec<Resource>, KusionError> {
-    let secret_store = stack.platform.has_secret_store;
-    let mut resources = workload_secrets::generate(app, stack.own_namespace(), secret_store, notes)?;
+    let mut resources = workload_secrets::generate(app, stack.own_namespace(), notes)?;
     let workload = app.workload.iter().map(|part| (None, part));
     let accessories = app
         .accessories

@@ -383,15 +383,23 @@ fn secrets_are_made_beside_the_modules() {
 }
 
 #[test]
-fn no_secret_is_made_up_and_none_is_left_as_a_reference_without_a_store() {
-    let secret = |secret: Value| Stack::of(service(json!({"secrets": {"s": secret}}))).generate();
-    let missing = secret(json!({"type": "basic", "data": {"username": "u"}})).unwrap_err();
+fn no_secret_is_made_up_and_an_external_one_keeps_its_reference() {
+    let secret = |secret: Value| Stack::of(service(json!({"secrets": {"s": secret}})));
+    let missing = secret(json!({"type": "basic", "data": {"username": "u"}}));
+    let missing = missing.generate().unwrap_err();
     assert!(
         matches!(missing, KusionError::NoValue { key: "password", .. }),
         "{missing}"
     );
-    let external = secret(json!({"type": "external", "data": {"k": "ref://a/b"}})).unwrap_err();
-    assert!(external.to_string().contains("secretStore"), "{external}");
+    let external = secret(json!({"type": "external", "data": {"k": "ref://a/b"}}));
+    let external = external.workspace("secretStore: {provider: {vault: {server: x}}}\n");
+    let attributes = external.attributes("v1:Secret:default:s");
+    assert_eq!(attributes["data"], json!({"k": "cmVmOi8vYS9i"}));
+    let notes = external.generate().unwrap().notes;
+    assert!(
+        notes.iter().any(|note| note.contains("secrets.stores")),
+        "{notes:?}"
+    );
 }
 
 #[test]

@@ -66,11 +66,10 @@ impl SecretKind {
     }
 }
 
-/// The Secrets of an application's workload, by name.
+/// The Secrets of an application's workload, by name. An external one keeps its references, which an apply resolves.
 pub(super) fn generate(
     app: &App,
     namespace: &str,
-    has_secret_store: bool,
     notes: &mut Vec<String>,
 ) -> Result<Vec<Resource>, KusionError> {
     let Some(workload) = &app.workload else {
@@ -95,12 +94,6 @@ pub(super) fn generate(
             )
         };
         let secret: SecretConfig = serde_json::from_value(config.clone()).map_err(unreadable)?;
-        if secret.kind == SecretKind::External && !has_secret_store {
-            return Err(refuse(
-                name,
-                "it is external, and the workspace has no `secretStore`".to_owned(),
-            ));
-        }
         let data = data_of(app, name, &secret, notes)?;
         let body = json!({
             "data": data,

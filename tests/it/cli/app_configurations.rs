@@ -418,3 +418,33 @@ fn a_workspace_is_imported_once_and_only_if_it_is_one() {
     assert!(twice.stderr.contains("the file exists"), "{}", twice.stderr);
     import(from, "../../x").expect(64);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_external_secret_comes_from_the_configured_store() {
+    let cluster = Cluster::shared();
+    let objects = Objects::of(cluster).await;
+    let repository = Repository::init();
+    let folder = "example/quickstart-external/default";
+    let program = QUICKSTART.replace("import network as n", "import network as n\nimport service.secret as sec").replace(
+        "        containers: {",
+        "        secrets: {db: sec.Secret {type: \"external\", data: {password: \"ref://SHOP_DB\"}}}\n        containers: {",
+    );
+    write_stack(&repository, folder, ("0.2.1", "0.3.0"), &program);
+    repository.write(
+        "konverge.yaml",
+        "version: 1\nclusters: {test: {}}\nsecrets: {default: job, stores: {job: {kind: env, allow: [{stacks: '**', paths: 'SHOP_*'}]}}}\n",
+    );
+    repository.commit("An external secret");
+    let home = tempfile::tempdir().unwrap();
+    Konverge::new(["apply", folder, "--yes", "--no-wait"])
+        .dir(repository.path())
+        .env("KUBECONFIG", cluster.kubeconfig())
+        .env("XDG_STATE_HOME", home.path())
+        .env("SHOP_DB", "hunter2hunter2")
+        .with_kcl()
+        .run()
+        .expect(0);
+    let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "db", "namespace": "quickstart-external"}});
+    let live = objects.get(&secret).await.expect("the apply made it");
+    assert_eq!(live["data"]["password"], "aHVudGVyMmh1bnRlcjI=");
+}
