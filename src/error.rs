@@ -95,15 +95,15 @@ pub struct UserError {
     /// What to do next. Commands are in backticks.
     pub hints: Vec<String>,
     /// The errors one by one, if the message holds several.
-    pub causes: Vec<Cause>,
+    pub causes: Box<[Cause]>,
     /// The error of the room, for decisions: a decision never rests on a text.
     pub(crate) source: RoomError,
 }
 
 /// The typed error that a [`UserError`] was made of. It may hold what is not masked: it is never printed, and two
-/// errors are the same if they say the same.
+/// errors are the same if they say the same. One pointer wide, so that results stay small.
 #[derive(Clone, Default)]
-pub(crate) struct RoomError(Option<Arc<dyn Error + Send + Sync>>);
+pub(crate) struct RoomError(Option<Arc<Box<dyn Error + Send + Sync>>>);
 
 impl fmt::Debug for RoomError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -136,7 +136,7 @@ impl UserError {
             message: without_error_numbers(message.into()),
             location: None,
             hints: Vec::new(),
-            causes: Vec::new(),
+            causes: Box::default(),
             source: RoomError::default(),
         }
     }
@@ -144,13 +144,13 @@ impl UserError {
     /// Keeps the error of the room that this one was made of.
     #[must_use]
     pub fn caused_by(mut self, error: impl Error + Send + Sync + 'static) -> Self {
-        self.source = RoomError(Some(Arc::new(error)));
+        self.source = RoomError(Some(Arc::new(Box::new(error))));
         self
     }
 
     /// The error of the room, if it is of this type.
     pub fn room_error<E: Error + 'static>(&self) -> Option<&E> {
-        self.source.0.as_deref()?.downcast_ref()
+        self.source.0.as_ref()?.downcast_ref()
     }
 
     /// Adds a hint.

@@ -176,7 +176,7 @@ mod tests {
             json!({"apiVersion": "v1", "kind": "Pod", "workload": {"containers": {}}}),
         ] {
             assert_eq!(
-                AppConfigurations::recognise(&[value.clone()]).unwrap(),
+                AppConfigurations::recognise(std::slice::from_ref(&value)).unwrap(),
                 None,
                 "{value}"
             );

@@ -47,7 +47,8 @@ impl Stack {
     }
 
     fn generate(&self) -> Result<Generated, KusionError> {
-        let apps = AppConfigurations::recognise(&[self.apps.clone()])?.expect("there are applications");
+        let apps =
+            AppConfigurations::recognise(std::slice::from_ref(&self.apps))?.expect("there are applications");
         let dependencies = declared_dependencies(self.modules.as_bytes()).unwrap();
         let names: Vec<_> = dependencies
             .iter()

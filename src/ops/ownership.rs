@@ -89,14 +89,16 @@ impl SpecClaims {
 /// Says for each object of an owner whether the owner released it.
 type ReleasedObjects = Box<dyn Fn(&Item) -> Result<bool, UserError> + Send + Sync>;
 
+/// The cluster of a stack, as far as it is known.
+type ClusterOfStack<'a> = Box<dyn Fn(&Stack) -> Option<ClusterName> + Send + Sync + 'a>;
+
 /// Answers the questions of one plan about the other stacks. Each owner is looked up once, however many objects it
 /// had.
 pub(super) struct OwnershipLookup<'a> {
     claims: &'a StackClaims,
     wanted: &'a SpecSource,
     memory: Option<&'a StateBackend>,
-    /// The cluster of a stack, as far as it is known.
-    cluster: Box<dyn Fn(&Stack) -> Option<ClusterName> + Send + Sync + 'a>,
+    cluster: ClusterOfStack<'a>,
     owners: HashMap<StackId, ReleasedObjects>,
 }
 
@@ -105,7 +107,7 @@ impl<'a> OwnershipLookup<'a> {
         claims: &'a StackClaims,
         wanted: &'a SpecSource,
         memory: Option<&'a StateBackend>,
-        cluster: Box<dyn Fn(&Stack) -> Option<ClusterName> + Send + Sync + 'a>,
+        cluster: ClusterOfStack<'a>,
     ) -> Self {
         Self {
             claims,

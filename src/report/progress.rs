@@ -161,7 +161,8 @@ impl ProgressLines {
             return Vec::new();
         };
         let is_due = at.saturating_sub(times.said.unwrap_or(times.began)) >= STEP_INTERVAL;
-        if !is_due && !(done == total && times.said.is_some()) {
+        let is_end = done == total && times.said.is_some();
+        if !is_due && !is_end {
             return Vec::new();
         }
         times.said = Some(at);

@@ -23,10 +23,7 @@ pub struct TextPlace<'a> {
 ///
 /// # Errors
 /// Those of `visit`.
-pub fn rewrite_texts<E>(
-    object: &mut Map<String, Value>,
-    visit: &mut dyn FnMut(&TextPlace<'_>, &str) -> Result<Option<Vec<u8>>, E>,
-) -> Result<(), E> {
+pub fn rewrite_texts<E>(object: &mut Map<String, Value>, visit: &mut Visit<'_, E>) -> Result<(), E> {
     walk_map(object, "", None, visit)
 }
 
@@ -71,7 +68,8 @@ pub fn may_refer(object: &Map<String, Value>) -> bool {
     in_map(object, false)
 }
 
-type Visit<'v, E> = dyn FnMut(&TextPlace<'_>, &str) -> Result<Option<Vec<u8>>, E> + 'v;
+/// What to do with a text: keep it, or replace it.
+pub type Visit<'v, E> = dyn FnMut(&TextPlace<'_>, &str) -> Result<Option<Vec<u8>>, E> + 'v;
 
 fn walk_map<E>(
     map: &mut Map<String, Value>,

@@ -433,16 +433,12 @@ fn stack_block(html: &mut String, stack: &StackView<'_>) {
         }
         html.push_str("</ul>\n");
     }
-    if let Some(error) = &stack.plan.error {
-        html.push_str("<ul class=\"failure\">");
-        failed_item(
+    if stack.plan.error.is_some() {
+        let _ = writeln!(
             html,
-            "this stack",
-            labels::failed(stack.plan),
-            error,
-            &error.message,
+            "<p class=\"note\">This stack {}. The error is at the top of the page.</p>",
+            labels::failed(stack.plan)
         );
-        html.push_str("</li></ul>\n");
     }
     if stack.plan.basis == Basis::Spec {
         html.push_str("<p class=\"note\">Not validated: compared with the base's Spec.</p>\n");

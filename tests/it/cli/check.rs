@@ -356,11 +356,10 @@ fn rules_as_code_and_their_tests_are_checked_without_a_cluster() {
     repository.write("ops/policy/a.rego", "package main\ndeny contains if\n");
     let document = run("json", 1).json();
     assert_eq!(document["remarks"].as_array().unwrap().len(), 1, "{document}");
-    repository
-        .write(
-            "ops/policy/a.rego",
-            "package main\ndeny contains \"x\" if input.kind == \"Nothing\"\n",
-        )
-        .remove("ops/policy/a_test.rego");
+    repository.write(
+        "ops/policy/a.rego",
+        "package main\ndeny contains \"x\" if input.kind == \"Nothing\"\n",
+    );
+    std::fs::remove_file(repository.path().join("ops/policy/a_test.rego")).unwrap();
     run("json", 0);
 }

@@ -93,7 +93,7 @@ fn status_names_a_person_a_machine_and_a_time_that_people_read() {
     let said = quiet(&["status"]);
     let state = said
         .lines()
-        .find(|line| line.trim_start().starts_with("state "))
+        .find(|line| line.trim_start().starts_with("serial "))
         .unwrap();
     assert!(state.contains("apply by ") && state.contains(" on "), "{state}");
     assert!(

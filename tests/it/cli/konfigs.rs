@@ -282,7 +282,7 @@ fn change_is_green(stage: &mut Stage, changed: &str, from: &str, to: &str) {
     );
     let printed = format!("{}{}", second.outcome.stdout, second.outcome.stderr);
     assert_eq!(printed.matches("defines no clusters").count(), 1, "{printed}");
-    assert!(second.summary.contains("1 of "), "{}", second.summary);
+    assert!(second.summary.contains(" in 1 stack\n"), "{}", second.summary);
 }
 
 /// `init`, commit, pull request; then a pull request that changes a stack. Answers what `init` said.

@@ -120,10 +120,10 @@ fn lines(outcome: &Outcome) -> Vec<String> {
 }
 
 fn says_may_exist(outcome: &Outcome, name: &str) -> bool {
-    let id = Place::trace_id(name);
+    let title = format!("trace trace_object {name}: note: ");
     lines(outcome)
         .iter()
-        .any(|line| line.contains(&id) && line.contains("may exist"))
+        .any(|line| line.contains(&title) && line.contains("may exist"))
 }
 
 async fn until_called(place: &Place, call: &str) {

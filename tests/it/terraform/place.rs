@@ -30,7 +30,7 @@ while True:
     if not part:
         break
     said += part
-    if not answered and b"Only `yes`" in said:
+    if not answered and b"Type `yes`: " in said:
         answered = True
         os.write(terminal, b"yes\n")
 sys.stdout.buffer.write(said)
