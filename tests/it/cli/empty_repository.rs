@@ -90,11 +90,11 @@ fn status_names_a_person_a_machine_and_a_time_that_people_read() {
             .stdout
     };
     quiet(&["apply", "--all", "--yes"]);
-    let said = quiet(&["status"]);
+    let said = quiet(&["status", "shop/dev"]);
     let state = said
         .lines()
-        .find(|line| line.trim_start().starts_with("serial "))
-        .unwrap();
+        .find(|line| line.contains("apply by "))
+        .unwrap_or_else(|| panic!("{said}"));
     assert!(state.contains("apply by ") && state.contains(" on "), "{state}");
     assert!(
         !state.contains("unknown") && !state.contains("process"),
