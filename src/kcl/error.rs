@@ -179,7 +179,10 @@ fn with_hints(error: KclError) -> UserError {
                 .hint("run on a kernel with Landlock (Linux 5.13 or newer, not switched off, not denied by the container's seccomp profile)")
                 .hint("or accept a partial sandbox: `kcl.sandbox: best-effort` in konverge.yaml, in `ci` the protected branch's"),
             KclError::NoDataFolder => failure.hint("set HOME, or XDG_DATA_HOME to an absolute path"),
-            KclError::Checksum { .. } | KclError::PackageDiffers { .. } => failure.hint(
+            KclError::Checksum { .. } => failure.hint(
+                "run it again; if it fails again, a proxy or mirror serves another file than the one that was published: ask who runs it",
+            ),
+            KclError::PackageDiffers { .. } => failure.hint(
                 "what is served is not what was pinned: if the change is wanted, pin it anew (`kcl mod update`), else ask who changed it",
             ),
             KclError::UnknownPackage(_) => failure
@@ -267,7 +270,15 @@ mod tests {
                 "{failure:?}"
             );
         }
-        let without = UserError::from(KclError::NoDataFolder);
-        assert!(!without.hints.iter().any(|hint| hint == GET_KCL), "{without:?}");
+        // The download of a core has nothing to do with that command.
+        let download = KclError::Checksum {
+            file: String::new(),
+            found: String::new(),
+            pinned: String::new(),
+        };
+        for error in [KclError::NoDataFolder, download] {
+            let without = UserError::from(error);
+            assert!(!without.hints.iter().any(|hint| hint == GET_KCL), "{without:?}");
+        }
     }
 }

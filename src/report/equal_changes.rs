@@ -4,12 +4,15 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::{diff, labels};
+use super::{diff, escape, labels};
 use crate::model::{
     Digest, StackId,
     digest::DigestBuilder,
     plan::{Action, ResourcePlan},
 };
+
+/// The number of names, fields or changes that a title shows.
+const IN_TITLE: usize = 3;
 
 /// The changed resources of one stack, in the order in which they are shown.
 pub(super) struct StackChanges<'s, 'a> {
@@ -102,12 +105,45 @@ impl EqualChange<'_> {
         names
     }
 
+    fn title(&self) -> String {
+        let resource = self.first();
+        let title = labels::Title::of(&resource.id, resource.runtime);
+        let names = first_few(&self.names(), IN_TITLE, escape::html_code);
+        let kind = match title.kind.is_empty() {
+            true => String::new(),
+            false => format!(" {}", escape::html_code(&title.kind)),
+        };
+        let fields = self.fields();
+        let fields = match fields.is_empty() {
+            true => String::new(),
+            false => format!(": {}", first_few(&fields, IN_TITLE, escape::html_code)),
+        };
+        format!("{}{kind} {names}{fields}", labels::action_word(resource.action))
+    }
+
     /// The changed fields, as in `spec.replicas`. Empty for a change of a whole resource.
     pub fn fields(&self) -> Vec<String> {
         match self.first().action {
             Action::Create | Action::Delete | Action::Forget => Vec::new(),
             _ => diff::paths(self.first()),
         }
+    }
+}
+
+impl ChangeGroup<'_> {
+    /// The changes as HTML, for the comment and the page: `update Deployment web: spec.replicas`.
+    pub fn title(&self) -> String {
+        let titles: Vec<_> = self.changes.iter().map(EqualChange::title).collect();
+        first_few(&titles, IN_TITLE, str::to_owned)
+    }
+}
+
+/// At most `most` texts, and how many more there are.
+pub(super) fn first_few(texts: &[String], most: usize, write: impl Fn(&str) -> String) -> String {
+    let shown: Vec<_> = texts.iter().take(most).map(|text| write(text)).collect();
+    match texts.len().saturating_sub(most) {
+        0 => shown.join(", "),
+        more => format!("{} and {more} more", shown.join(", ")),
     }
 }
 

@@ -14,7 +14,7 @@ use crate::{
     },
     report::{
         CommentInput, diff,
-        equal_changes::{ChangeGroup, EqualChange},
+        equal_changes::EqualChange,
         errors, escape, labels,
         view_model::{self, PlanView, StackView},
     },
@@ -319,7 +319,7 @@ fn groups(html: &mut String, view: &PlanView<'_>) {
             html,
             "<details class=\"item\" id=\"group-{index}\" data-actions=\"{}\"><summary><span class=\"name\">{}</span> <span class=\"where\">in {} stacks</span></summary>\n<p class=\"stacks\">{}</p>\n",
             actions(group.changes.iter().map(EqualChange::first)),
-            escape::html(&group_title(group)),
+            group.title(),
             group.stacks.len(),
             group
                 .stacks
@@ -337,23 +337,6 @@ fn groups(html: &mut String, view: &PlanView<'_>) {
         html.push_str("</details>\n");
     }
     html.push_str("</section>\n");
-}
-
-fn group_title(group: &ChangeGroup<'_>) -> String {
-    let mut words: Vec<_> = group
-        .changes
-        .iter()
-        .map(EqualChange::first)
-        .map(|r| {
-            format!(
-                "{} {}",
-                labels::action_word(r.action),
-                labels::Title::of(&r.id, r.runtime).kind_label()
-            )
-        })
-        .collect();
-    words.dedup();
-    escape::line(&words.join(", "))
 }
 
 /// The filter for stacks that failed.

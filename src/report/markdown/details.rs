@@ -8,7 +8,7 @@ use crate::{
     model::plan::ResourcePlan,
     report::{
         diff,
-        equal_changes::{ChangeGroup, EqualChange},
+        equal_changes::{ChangeGroup, first_few},
         escape, labels,
         view_model::{PlanView, StackView, lifecycle},
     },
@@ -16,9 +16,6 @@ use crate::{
 
 /// The number of stacks that a group names if not all are named.
 const FEW: usize = 5;
-
-/// The number of names, fields or changes that a title shows.
-const TITLE: usize = 3;
 
 /// A fold with at most this many lines of diff is open.
 const SHORT: usize = 15;
@@ -108,7 +105,7 @@ pub(super) fn render(
 fn group_fold(group: &ChangeGroup<'_>, detail: &Verbosity) -> Fold {
     let n = group.stacks.len();
     let mut fold = Fold {
-        title: format!("<b>Same change in {n} stacks</b>: {}", group_title(group)),
+        title: format!("<b>Same change in {n} stacks</b>: {}", group.title()),
         body: String::new(),
         lines: 0,
     };
@@ -132,36 +129,6 @@ fn group_fold(group: &ChangeGroup<'_>, detail: &Verbosity) -> Fold {
 }
 
 /// The changes with names and fields: `update Deployment web: spec.replicas`.
-fn group_title(group: &ChangeGroup<'_>) -> String {
-    let titles: Vec<_> = group.changes.iter().map(change_title).collect();
-    first_few(&titles, TITLE, str::to_owned)
-}
-
-fn change_title(change: &EqualChange<'_>) -> String {
-    let resource = change.first();
-    let title = labels::Title::of(&resource.id, resource.runtime);
-    let names = first_few(&change.names(), TITLE, escape::html_code);
-    let kind = match title.kind.is_empty() {
-        true => String::new(),
-        false => format!(" {}", escape::html_code(&title.kind)),
-    };
-    let fields = change.fields();
-    let fields = match fields.is_empty() {
-        true => String::new(),
-        false => format!(": {}", first_few(&fields, TITLE, escape::html_code)),
-    };
-    format!("{}{kind} {names}{fields}", labels::action_word(resource.action))
-}
-
-/// At most `most` texts, and how many more there are.
-fn first_few(texts: &[String], most: usize, write: impl Fn(&str) -> String) -> String {
-    let shown: Vec<_> = texts.iter().take(most).map(|text| write(text)).collect();
-    match texts.len().saturating_sub(most) {
-        0 => shown.join(", "),
-        more => format!("{} and {more} more", shown.join(", ")),
-    }
-}
-
 fn stack_fold(stack: &StackView<'_>, detail: &Verbosity) -> Fold {
     let mut fold = Fold {
         title: format!(

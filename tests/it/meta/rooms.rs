@@ -90,11 +90,9 @@ fn room_of(path: &Path) -> String {
     first.trim_end_matches(".rs").to_owned()
 }
 
-/// The code without line comments (a doc link names rooms too, and is no import) and without its test module, which
-/// may build its data by another room.
+/// The code without line comments: a doc link names rooms too, and is no import.
 fn code(path: &Path) -> String {
     let text = fs::read_to_string(path).expect("a source file");
-    let text = text.split("\n#[cfg(test)]\nmod ").next().unwrap_or_default();
     text.lines()
         .map(|line| line.split("//").next().unwrap_or_default())
         .collect::<Vec<_>>()
