@@ -8,8 +8,8 @@ use crate::{
     ops::ci::{self, CiOptions, CommentRule, ShardMode},
 };
 
-/// Arguments of `konverge ci`. KONVERGE_APPROVE contains plan digests: whoever approves the job's environment
-/// approves these plans. KONVERGE_ENVIRONMENT names that environment. KONVERGE_SHARD_RESULT is the result of the
+/// Arguments of `konverge ci`. KONVERGE_APPROVE contains plan digests: a person who approves the job's
+/// environment approves these plans. KONVERGE_ENVIRONMENT names that environment. KONVERGE_SHARD_RESULT is the result of the
 /// shards' jobs as GitHub has it (`needs.JOB.result`), for `--shard all/N` in a later attempt of a run.
 /// KONVERGE_COMMENT says when a comment is written: `always`, `changes` or `never`. KONVERGE_KUBECONFIG holds the
 /// text of a kubeconfig. KONVERGE_PAGE_ARTIFACT names the artifact with the page, if a later step uploads it.

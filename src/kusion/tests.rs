@@ -115,6 +115,13 @@ fn with_files() -> Value {
 
 const DEPLOYMENT: &str = "apps/v1:Deployment:default:default-dev-foo";
 
+/// The resources with an extension.
+fn ids_with<'a>(generated: &'a Generated, extension: &str) -> Vec<&'a str> {
+    let resources = generated.spec.resources.iter();
+    let with_it = resources.filter(|resource| resource.extensions.contains_key(extension));
+    with_it.map(|resource| resource.id.as_str()).collect()
+}
+
 #[test]
 fn a_service_with_a_file_is_a_deployment_and_a_config_map() {
     let labels = json!({"app.kubernetes.io/name": "foo", "app.kubernetes.io/part-of": "default", "service-workload-type": "Deployment"});
@@ -157,13 +164,7 @@ fn a_service_with_a_file_is_a_deployment_and_a_config_map() {
 #[test]
 fn the_workload_is_known_although_it_comes_with_config_maps() {
     let generated = Stack::of(with_files()).generate().unwrap();
-    let marked = generated
-        .spec
-        .resources
-        .iter()
-        .filter(|resource| resource.extensions.contains_key("kusion.io/is-workload"));
-    let marked: Vec<_> = marked.map(|resource| resource.id.as_str()).collect();
-    assert_eq!(marked, [DEPLOYMENT]);
+    assert_eq!(ids_with(&generated, "kusion.io/is-workload"), [DEPLOYMENT]);
     // It waits for what it mounts.
     let deployment = generated
         .spec
@@ -477,13 +478,7 @@ fn a_version_that_differs_and_an_import_that_is_not_there_are_said() {
 fn a_health_policy_goes_to_the_workload() {
     let workspace = platform("service", "{healthPolicy: {health.kcl: assert res.a}}");
     let generated = Stack::of(with_files()).workspace(&workspace).generate().unwrap();
-    let with_policy = generated
-        .spec
-        .resources
-        .iter()
-        .filter(|resource| resource.extensions.contains_key("healthPolicy"));
-    let with_policy: Vec<_> = with_policy.map(|resource| resource.id.as_str()).collect();
-    assert_eq!(with_policy, [DEPLOYMENT]);
+    assert_eq!(ids_with(&generated, "healthPolicy"), [DEPLOYMENT]);
 }
 
 #[test]

@@ -205,7 +205,7 @@ impl<'a> OwnershipLookup<'a> {
             return Ok(OwnerClaim::Nobody);
         };
         let is_it = |recorded: &Recorded| Outside::of_recorded(recorded).as_ref() == Some(&claim);
-        // What it imports by its id, as the state of whoever made it has it.
+        // An import names an object by its id. The state of the stack that created the object has a hash of that id.
         let object = match &claim {
             Outside::Import { kind, id } => {
                 let hash = memory.secrets.hash(Outside::hashed_text(kind, id).as_bytes());

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use reqwest::{Client, RequestBuilder, StatusCode, header::RETRY_AFTER};
+use reqwest::{Client, RequestBuilder, StatusCode};
 
 use super::SecretProblem;
-use crate::retry::{RetryDecision, RetryPolicy};
+use crate::retry::{self, RetryDecision, RetryPolicy};
 
 const REQUEST_DEADLINE: Duration = Duration::from_secs(30);
 const CONNECT_DEADLINE: Duration = Duration::from_secs(5);
@@ -21,7 +21,7 @@ pub(super) struct SecretHttpClient {
     retry: RetryPolicy,
 }
 
-/// An answer that is no failure of the network or of the server.
+/// The answer to a request: a success, or a refusal that a retry does not improve.
 pub(super) struct SecretHttpAnswer {
     pub status: StatusCode,
     pub body: Bytes,
@@ -76,10 +76,7 @@ impl SecretHttpClient {
         };
         let answer = request.send().await.map_err(network)?;
         let status = answer.status();
-        let after = answer.headers().get(RETRY_AFTER);
-        let after = after
-            .and_then(|value| value.to_str().ok()?.parse().ok())
-            .map(Duration::from_secs);
+        let after = retry::retry_after(answer.headers());
         let body = answer.bytes().await.map_err(network)?;
         if status == StatusCode::TOO_MANY_REQUESTS || status.is_server_error() {
             return Err(Attempt {

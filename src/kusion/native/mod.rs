@@ -5,6 +5,7 @@ mod containers;
 mod files;
 mod job;
 mod network;
+mod network_settings;
 mod probes;
 mod service;
 mod workload;

@@ -17,7 +17,7 @@ pub struct CiOptions {
     pub part: ShardMode,
     /// GitHub says that the last job of every shard succeeded, in this attempt of the run or in an earlier one.
     pub shards_succeeded: bool,
-    /// Plan digests: whoever approves the job's environment approves these plans. Empty if there are none.
+    /// Plan digests. A person who approves the job's environment approves these plans. Empty if there are none.
     pub approve: String,
     /// The environment of the job, which GitHub does not expose to jobs: only users who approve the run in it
     /// approve the digests.

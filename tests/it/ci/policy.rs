@@ -14,7 +14,7 @@ fn let_go_on(login: &str, state: &str, environment: &str) -> Value {
 }
 
 /// Stopped by a rule, and the cluster is as it was.
-async fn stopped(stage: &Stage, ran: &Ran, map: &str, words: &[&str]) {
+pub(super) async fn stopped(stage: &Stage, ran: &Ran, map: &str, words: &[&str]) {
     ran.outcome.check(3);
     assert_eq!(stage.value(map).await, None, "{map} was touched");
     for word in words {

@@ -4,7 +4,10 @@
 use k8s_openapi::api::core::v1::Service;
 use kube::Api;
 
-use super::reviews::{map, program, service};
+use super::{
+    policy::stopped,
+    reviews::{map, program, service},
+};
 use crate::support::stage::{Ran, Stage};
 
 const SETS: &str = "policy:\n  sets:\n  - {name: maps, path: ops/policy, input: objects}\n";
@@ -21,15 +24,6 @@ async fn stage(config: &str, rules: &str) -> Stage {
     let stage = Stage::small(config).await;
     stage.monorepo.write(RULES, rules).commit("Rules");
     stage
-}
-
-async fn stopped(stage: &Stage, ran: &Ran, map: &str, words: &[&str]) {
-    ran.outcome.check(3);
-    assert_eq!(stage.value(map).await, None, "{map} was touched");
-    for word in words {
-        let said = &ran.outcome.stdout;
-        assert!(said.contains(word), "{word}: {said}");
-    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

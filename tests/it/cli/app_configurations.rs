@@ -297,14 +297,8 @@ async fn the_guide_is_typed_whole_and_nothing_is_made_again() {
             .env("PATH", &path)
             .env("KUBECONFIG", cluster.kubeconfig())
             .env("XDG_STATE_HOME", home.path().join("state"))
-            .run();
-        assert_eq!(
-            outcome.code,
-            Some(0),
-            "{line}: {}{}",
-            outcome.stdout,
-            outcome.stderr
-        );
+            .run()
+            .expect(0);
         outcome
     };
     let page = std::fs::read_to_string(root().join("docs/guides/kusion-apps.md")).unwrap();

@@ -112,14 +112,7 @@ async fn an_old_repository_is_taken_over_without_making_anything_again() {
                 .replace("kusion_state.json", &format!("{at_minio}'")),
             false => line,
         };
-        let outcome = typed(&line, after.path());
-        assert_eq!(
-            outcome.code,
-            Some(0),
-            "{line}: {}{}",
-            outcome.stdout,
-            outcome.stderr
-        );
+        let outcome = typed(&line, after.path()).expect(0);
         last = outcome.stdout;
     }
     assert!(
@@ -169,14 +162,8 @@ async fn the_guide_is_typed_whole(konfig: Published) {
             .env("AWS_ACCESS_KEY_ID", Minio::ACCESS_KEY)
             .env("AWS_SECRET_ACCESS_KEY", Minio::SECRET_KEY)
             .env("AWS_REGION", Minio::REGION)
-            .run();
-        assert_eq!(
-            outcome.code,
-            Some(0),
-            "{line}: {}{}",
-            outcome.stdout,
-            outcome.stderr
-        );
+            .run()
+            .expect(0);
         outcome
     };
     let state = |stack: &str| {

@@ -38,14 +38,7 @@ impl Shell<'_> {
             shell = shell.env(&format!("GIT_{who}_NAME"), "S");
             shell = shell.env(&format!("GIT_{who}_EMAIL"), "s@example.com");
         }
-        let outcome = shell.run();
-        assert_eq!(
-            outcome.code,
-            Some(0),
-            "{line}: {}{}",
-            outcome.stdout,
-            outcome.stderr
-        );
+        let outcome = shell.run().expect(0);
         outcome
     }
 }

@@ -1,0 +1,186 @@
+//! The settings of the module `network`: what a developer writes, and what the platform sets.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+/// What a developer writes.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct NetworkConfig {
+    #[serde(rename = "_type")]
+    _schema: Option<String>,
+    #[serde(default)]
+    pub ports: Vec<PortConfig>,
+    pub ingress: Option<IngressConfig>,
+    pub ingress_class: Option<IngressClassConfig>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct PortConfig {
+    #[serde(rename = "_type")]
+    _schema: Option<String>,
+    pub port: u16,
+    pub target_port: Option<u16>,
+    pub protocol: Protocol,
+    #[serde(default)]
+    pub public: bool,
+}
+
+#[derive(Debug, Clone, Copy, Deserialize, Serialize)]
+#[serde(rename_all = "UPPERCASE")]
+pub(super) enum Protocol {
+    Tcp,
+    Udp,
+}
+
+/// What the platform sets.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct PlatformNetwork {
+    pub port: Option<PlatformPort>,
+}
+
+/// What it sets for public ports.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct PlatformPort {
+    /// `None` where the file leaves it out.
+    #[serde(rename = "type")]
+    pub cloud: Option<Cloud>,
+    #[serde(default)]
+    pub labels: BTreeMap<String, String>,
+    #[serde(default)]
+    pub annotations: BTreeMap<String, String>,
+}
+
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Cloud {
+    Alicloud,
+    Aws,
+}
+
+/// The labels and annotations of a workload, as its developer wrote them.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct WorkloadMetadata {
+    pub labels: BTreeMap<String, String>,
+    pub annotations: BTreeMap<String, String>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct IngressConfig {
+    #[serde(rename = "_type")]
+    _schema: Option<String>,
+    #[serde(default)]
+    pub labels: BTreeMap<String, String>,
+    #[serde(default)]
+    pub annotations: BTreeMap<String, String>,
+    pub ingress_class_name: Option<String>,
+    pub default_backend: Option<BackendConfig>,
+    #[serde(default)]
+    pub tls: Vec<TlsConfig>,
+    #[serde(default)]
+    pub rules: Vec<RuleConfig>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct BackendConfig {
+    #[serde(rename = "_type")]
+    _schema: Option<String>,
+    pub service: Option<BackendService>,
+    pub resource: Option<ObjectRef>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct BackendService {
+    #[serde(rename = "_type")]
+    _schema: Option<String>,
+    /// Empty: the Service of the port.
+    #[serde(default)]
+    pub name: String,
+    pub port: BackendPort,
+}
+
+#[derive(Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct BackendPort {
+    #[serde(rename = "_type", skip_serializing)]
+    _schema: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub number: Option<u16>,
+}
+
+/// An object that a backend or a class names.
+#[derive(Debug, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct ObjectRef {
+    #[serde(rename = "_type", skip_serializing)]
+    _schema: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub api_group: Option<String>,
+    pub kind: String,
+    pub name: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub scope: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub namespace: Option<String>,
+}
+
+#[derive(Debug, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct TlsConfig {
+    #[serde(rename = "_type", skip_serializing)]
+    _schema: Option<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub hosts: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub secret_name: Option<String>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RuleConfig {
+    #[serde(rename = "_type")]
+    _schema: Option<String>,
+    pub host: Option<String>,
+    pub http: Option<HttpConfig>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct HttpConfig {
+    #[serde(rename = "_type")]
+    _schema: Option<String>,
+    pub paths: Vec<PathConfig>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct PathConfig {
+    #[serde(rename = "_type")]
+    _schema: Option<String>,
+    pub path: Option<String>,
+    pub path_type: Option<String>,
+    pub backend: BackendConfig,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct IngressClassConfig {
+    #[serde(rename = "_type")]
+    _schema: Option<String>,
+    #[serde(default)]
+    pub labels: BTreeMap<String, String>,
+    #[serde(default)]
+    pub annotations: BTreeMap<String, String>,
+    pub controller: Option<String>,
+    pub parameters: Option<ObjectRef>,
+}
