@@ -1,8 +1,6 @@
 //! The module `network`: Services, an Ingress and an IngressClass.
 
-use std::collections::BTreeMap;
-
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::{

@@ -1,24 +1,31 @@
 //! Executes a plan: the same request as the dry-run, bound to the object that was read.
 
+mod creation;
+mod delete;
+mod early_failure;
+mod field_takeover;
+mod readiness;
+
 use serde_json::{Map, Value, json};
 
+use self::{
+    creation::{Met, Owner},
+    delete::Dependents,
+};
 use super::{
     OWNER,
-    clusters::Kubernetes,
-    completed_jobs,
-    conflict_path::conflict_path,
-    creation::{self, Met, Owner},
-    delete::{self, Dependents},
-    discovery::ResourceType,
-    dry_run,
-    error::ApiError,
-    error_classify, fetch, field_takeover,
-    object_record::{self, ObjectRecord, PreparedWrite},
-    object_ref,
-    plan::record,
-    plan_item::PlanItem,
-    precondition::{self, Precondition, WriteKind},
-    readiness,
+    api::{
+        clusters::Kubernetes, conflict_path::conflict_path, discovery::ResourceType, error::ApiError,
+        error_classify,
+    },
+    object::{
+        completed_jobs, fetch,
+        object_record::{self, ObjectRecord, PreparedWrite},
+        object_ref,
+        plan_item::PlanItem,
+        precondition::{self, Precondition, WriteKind},
+    },
+    plan::{dry_run, record},
 };
 use crate::{
     error::{ErrorKind, UserError},

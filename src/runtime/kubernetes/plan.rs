@@ -1,8 +1,12 @@
 //! Plans items: reads the live objects, proves what is unchanged, and lets the server compute the rest.
 
+pub(super) mod dry_run;
 mod object_planner;
+pub(super) mod observe;
 mod planner;
 mod prefilter;
+mod rollout_impact;
+pub(super) mod same_cluster;
 mod stand_ins;
 mod task;
 
@@ -18,17 +22,13 @@ use serde_json::{Map, Value};
 
 use self::{
     object_planner::{Named, ObjectPlanner, ServerRefusal},
+    observe::{fetch_live, of_the_same_cluster},
     stand_ins::stand_in,
     task::{PlanTask, Proof},
 };
 use super::{
-    cluster::Cluster,
-    clusters::Kubernetes,
-    crd_validation,
-    fetch::RawObject,
-    object_ref,
-    observe::{fetch_live, of_the_same_cluster},
-    plan_item::PlanItem,
+    api::{cluster::Cluster, clusters::Kubernetes},
+    object::{crd_validation, fetch::RawObject, object_ref, plan_item::PlanItem},
 };
 use crate::{
     error::{ErrorKind, UserError},

@@ -5,7 +5,13 @@ use std::collections::BTreeSet;
 use async_trait::async_trait;
 use serde_json::Value;
 
-use super::{apply, clusters::Kubernetes, object_ref, observe, plan, same_cluster};
+use super::{
+    api::clusters::Kubernetes,
+    apply,
+    object::object_ref,
+    plan,
+    plan::{observe, same_cluster},
+};
 use crate::{
     error::UserError,
     model::{

@@ -22,8 +22,10 @@ use crate::{
     runtime::{
         Foreign, Item, PlannedResource,
         kubernetes::{
-            KEEP, OWNER, completed_jobs, object_diff, object_ref, plan_item::PlanItem,
-            precondition::Precondition,
+            KEEP, OWNER,
+            object::{
+                completed_jobs, object_diff, object_ref, plan_item::PlanItem, precondition::Precondition,
+            },
         },
     },
 };

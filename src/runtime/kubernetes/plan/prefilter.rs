@@ -12,15 +12,14 @@ use crate::{
     model::{Digest, state::Recorded},
     runtime::kubernetes::{
         OWNER,
-        cluster::Cluster,
-        crd_validation::Check,
-        discovery::ResourceType,
-        json_ref::JsonRef,
-        noop_detection::{self, AppliedEcho},
-        noop_guard::Guard,
-        object_record::ObjectRecord,
-        object_ref,
-        plan_item::PlanItem,
+        api::{cluster::Cluster, discovery::ResourceType, json_ref::JsonRef, noop_guard::Guard},
+        object::{
+            crd_validation::Check,
+            noop_detection::{self, AppliedEcho},
+            object_record::ObjectRecord,
+            object_ref,
+            plan_item::PlanItem,
+        },
     },
     secrets::mask_object,
 };

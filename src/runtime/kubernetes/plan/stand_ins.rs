@@ -7,12 +7,14 @@ use crate::{
     runtime::{
         Item, StackScope,
         kubernetes::{
-            clusters::Kubernetes,
-            fetch::RawObject,
-            object_record::ObjectRecord,
-            object_ref,
-            plan_item::PlanItem,
-            secret_references::{self, KnownObject},
+            api::clusters::Kubernetes,
+            object::{
+                fetch::RawObject,
+                object_record::ObjectRecord,
+                object_ref,
+                plan_item::PlanItem,
+                secret_references::{self, KnownObject},
+            },
         },
     },
     secrets::may_refer,

@@ -2,7 +2,7 @@
 
 use crate::runtime::{
     Item, PlannedResource,
-    kubernetes::{fetch::RawObject, plan_item::PlanItem},
+    kubernetes::object::{fetch::RawObject, plan_item::PlanItem},
 };
 
 /// An item during planning.

@@ -17,11 +17,9 @@ use crate::{
     runtime::{
         Item,
         kubernetes::{
-            crd_validation::Definition,
-            dry_run,
-            error_classify::{self, RefusalCause},
-            object_ref,
-            plan_item::PlanItem,
+            api::error_classify::{self, RefusalCause},
+            object::{crd_validation::Definition, object_ref, plan_item::PlanItem},
+            plan::dry_run,
         },
     },
     secrets::mask_object,

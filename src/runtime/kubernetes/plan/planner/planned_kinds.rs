@@ -10,12 +10,16 @@ use crate::{
     runtime::{
         Item,
         kubernetes::{
-            built_in_groups,
-            crd_validation::{self, Check, Definition},
-            error::ApiError,
-            error_classify::{self, RefusalCause},
-            object_ref,
-            plan_item::PlanItem,
+            api::{
+                built_in_groups,
+                error::ApiError,
+                error_classify::{self, RefusalCause},
+            },
+            object::{
+                crd_validation::{self, Check, Definition},
+                object_ref,
+                plan_item::PlanItem,
+            },
         },
     },
 };

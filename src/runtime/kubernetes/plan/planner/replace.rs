@@ -17,11 +17,9 @@ use crate::{
     runtime::{
         Item,
         kubernetes::{
-            dry_run,
-            error_classify::{self, RefusalCause},
-            object_diff::DiffSides,
-            plan_item::PlanItem,
-            volume_expansion::Expansion,
+            api::error_classify::{self, RefusalCause},
+            object::{object_diff::DiffSides, plan_item::PlanItem, volume_expansion::Expansion},
+            plan::dry_run,
         },
     },
 };

@@ -1,0 +1,20 @@
+//! The API server: credentials, requests, kinds, clusters, watches.
+
+pub(super) mod admission;
+pub(super) mod admission_parameters;
+pub(super) mod built_in_groups;
+pub(super) mod client;
+pub(super) mod cluster;
+pub(super) mod cluster_identity;
+pub(super) mod clusters;
+pub(super) mod conflict_path;
+pub(super) mod connect;
+pub(super) mod discovery;
+pub(super) mod error;
+pub(super) mod error_classify;
+pub(super) mod json_ref;
+pub(super) mod kubeconfig;
+pub(super) mod list_page;
+pub(super) mod noop_guard;
+pub(super) mod options;
+pub(super) mod watches;

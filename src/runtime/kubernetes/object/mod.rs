@@ -1,0 +1,18 @@
+//! The objects: their names, reading them, their fields and managers, what is recorded of them.
+
+pub(super) mod completed_jobs;
+pub(super) mod crd_validation;
+pub(super) mod fetch;
+pub(super) mod field_leftovers;
+pub(super) mod field_owner;
+pub(super) mod field_ownership;
+pub(super) mod managed_fields;
+pub(super) mod noop_detection;
+pub(super) mod object_diff;
+pub(super) mod object_record;
+pub(super) mod object_ref;
+pub(super) mod plan_item;
+pub(super) mod precondition;
+pub(super) mod related_fetch;
+pub(super) mod secret_references;
+pub(super) mod volume_expansion;

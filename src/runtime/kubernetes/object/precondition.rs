@@ -1,0 +1,100 @@
+//! The precondition of a write: the object as the plan saw it. A write is bound to its UID and its version.
+//! If only the version changed, the object is read again; if the owner changed, it is not written. Without a
+//! change this needs no request.
+
+use serde_json::Value;
+
+use super::super::{KEEP, OWNER, PROTECT, api::discovery::ResourceType};
+use super::{fetch, object_ref, plan_item::PlanItem};
+use crate::error::{ErrorKind, UserError};
+
+/// How many times a write is retried after a concurrent write.
+pub(in crate::runtime::kubernetes) const TRIES: u32 = 10;
+
+/// What a write is bound to.
+#[derive(Debug, Clone, PartialEq)]
+pub(in crate::runtime::kubernetes) struct Precondition {
+    pub uid: String,
+    pub version: String,
+    marks: [Option<String>; 3],
+}
+
+/// The annotations that restrict writes to an object; the first one is the owner.
+const MARKS: [&str; 3] = [OWNER, PROTECT, KEEP];
+
+/// The kind of a write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::runtime::kubernetes) enum WriteKind<'a> {
+    /// Makes the object this stack's: an earlier attempt, whose answer was lost, may have done so.
+    WritingFor(&'a str),
+    Deleting,
+}
+
+impl Precondition {
+    /// From the live object.
+    pub fn from_object(object: &Value) -> Self {
+        let text = |key: &str| object["metadata"][key].as_str().unwrap_or_default().to_owned();
+        Self {
+            uid: text("uid"),
+            version: text("resourceVersion"),
+            marks: MARKS.map(|mark| object_ref::annotation(object, mark).map(str::to_owned)),
+        }
+    }
+
+    /// Reads the object again and checks that the write is still allowed; `None` if it is gone.
+    pub async fn refetch(
+        self,
+        subject: &PlanItem,
+        of: &ResourceType,
+        doing: WriteKind<'_>,
+    ) -> Result<Option<Self>, UserError> {
+        let Some(object) = fetch::get(&subject.cluster, of, &subject.name).await? else {
+            return Ok(None);
+        };
+        self.check_current(&object, subject, doing).map(Some)
+    }
+
+    /// As [`Precondition::refetch`], for an object that was already read.
+    pub fn check_current(
+        &self,
+        object: &Value,
+        subject: &PlanItem,
+        doing: WriteKind<'_>,
+    ) -> Result<Self, UserError> {
+        let now = Self::from_object(object);
+        if now.uid != self.uid {
+            return Err(another_object(subject, "it was recreated"));
+        }
+        let (bears, owner) = match doing {
+            WriteKind::WritingFor(owner) => (&MARKS[..1], Some(owner)),
+            WriteKind::Deleting => (&MARKS[..], None),
+        };
+        let mut marks = bears.iter().zip(self.marks.iter().zip(&now.marks));
+        let changed = marks
+            .find(|(_, (before, after))| before != after && (owner.is_none() || after.as_deref() != owner));
+        let Some((mark, (_, set))) = changed else {
+            return Ok(now);
+        };
+        let what = format!(
+            "{} is not touched: its annotation `{mark}`, which the plan saw otherwise, is now {}",
+            subject.title(),
+            match set {
+                Some(text) => format!("`{}`", text.escape_debug()),
+                None => "gone".to_owned(),
+            }
+        );
+        Err(UserError::new(ErrorKind::Policy, what).hint("run it again: a new plan sees what is there now"))
+    }
+}
+
+/// The error that another object has the name, or none.
+pub(in crate::runtime::kubernetes) fn another_object(
+    subject: &PlanItem,
+    why: impl std::fmt::Display,
+) -> UserError {
+    let what = format!(
+        "{} is not the object any more that the plan saw: {why}",
+        subject.title()
+    );
+    UserError::new(ErrorKind::Kubernetes, what).hint("run it again: a new plan sees what is there now")
+}

@@ -1,0 +1,415 @@
+//! References to secrets in an object. A plan never needs a value: a text that is provably as it was written
+//! keeps the live value, and any other gets a *stand-in*, the reference itself with the version that the store
+//! has now. The dry-run sees the stand-in. The value takes its place just before the write.
+
+use std::{collections::BTreeMap, convert::Infallible};
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use zeroize::Zeroizing;
+
+use crate::{
+    error::{ErrorKind, UserError},
+    model::{
+        StackId, masked_value,
+        plan::{ChangeOrigin, FieldChange},
+        spec::Resource,
+        state::Recorded,
+    },
+    secrets::{
+        MalformedReference, RotatedVersion, SecretReference, SecretResolver, SecretTemplate, Secrets,
+        TemplatePart, decode_base64, encode_base64, may_refer, rewrite_texts,
+    },
+};
+
+/// The keys of a Secret whose value the server parses as JSON.
+const JSON_KEYS: [&str; 2] = ["/data/.dockerconfigjson", "/data/.dockercfg"];
+
+/// The version of a reference in a text that has several.
+const NO_VERSION: &str = "?";
+
+/// What the state keeps of a reference that was written.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(in crate::runtime::kubernetes) struct WrittenReference {
+    /// The text with the reference, as in the Spec; its store is named.
+    pub text: String,
+    /// The version that was written, if the store has versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version: Option<String>,
+}
+
+/// The references of an object by path.
+pub(in crate::runtime::kubernetes) type WrittenReferences = BTreeMap<String, WrittenReference>;
+
+/// What stands at the place of a text with references while it is planned.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Standing {
+    /// The live value, which is as it was written.
+    Live,
+    /// A stand-in. The value is written in its place.
+    StandIn,
+    /// The version itself, which is not secret.
+    Version,
+}
+
+/// A text with references in an object. Not printable: it may hold a live value.
+#[derive(Clone)]
+pub(in crate::runtime::kubernetes) struct ReferencePlace {
+    path: String,
+    is_text: bool,
+    template: SecretTemplate,
+    standing: Standing,
+    /// What the object has at the path: encoded in `data`.
+    leaf: String,
+    /// Why it changes, if it is not a change of the Spec.
+    origin: Option<ChangeOrigin>,
+    written: WrittenReference,
+    note: Option<String>,
+}
+
+/// The references of an object that is planned.
+#[derive(Clone)]
+pub(in crate::runtime::kubernetes) struct PlannedReferences {
+    /// The object with its references.
+    original: Resource,
+    places: Vec<ReferencePlace>,
+}
+
+/// What the state and the cluster know of the object.
+#[derive(Clone, Copy)]
+pub(in crate::runtime::kubernetes) struct KnownObject<'a> {
+    pub stack: &'a StackId,
+    /// As last applied; its references by path.
+    pub prior: Option<(&'a Recorded, &'a WrittenReferences)>,
+    pub live: Option<&'a Value>,
+}
+
+/// Replaces the references of an object by live values and stand-ins. `None` if it has none.
+///
+/// # Errors
+/// The stack may not use a reference, or the store of its version cannot be asked.
+pub(in crate::runtime::kubernetes) async fn stand_in(
+    resolver: Option<&dyn SecretResolver>,
+    secrets: &Secrets,
+    desired: &mut Resource,
+    known: KnownObject<'_>,
+    normalise: impl FnOnce(&mut Map<String, Value>),
+) -> Result<Option<PlannedReferences>, UserError> {
+    if !may_refer(&desired.attributes) {
+        return Ok(None);
+    }
+    let mut attributes = desired.attributes.clone();
+    normalise(&mut attributes);
+    let mut found = Vec::new();
+    rewrite_texts(&mut attributes, &mut |place, text| {
+        if let Some(template) = SecretTemplate::parse(text)? {
+            found.push((place.path.to_owned(), place.is_text, template));
+        }
+        Ok(None)
+    })
+    .map_err(|error: MalformedReference| UserError::new(ErrorKind::Secret, error.to_string()))?;
+    if found.is_empty() {
+        return Ok(None);
+    }
+    let resolver = resolver.ok_or_else(|| {
+        UserError::new(
+            ErrorKind::Secret,
+            format!("`{}` refers to a secret, and no secret store is open", desired.id),
+        )
+        .hint("define the store under `secrets.stores` in the default branch's konverge.yaml")
+    })?;
+    let mut places = Vec::with_capacity(found.len());
+    for (path, is_text, template) in found {
+        let mut versions = Vec::new();
+        for reference in template.references() {
+            versions.push(resolver.version(known.stack, reference).await?);
+        }
+        let rotated = resolver.rotated(known.stack);
+        places.push(place(
+            secrets,
+            known,
+            rotated,
+            (path, is_text, template),
+            &versions,
+        )?);
+    }
+    let mut whole = Value::Object(attributes);
+    for place in &places {
+        if let Some(leaf) = whole.pointer_mut(&place.path) {
+            *leaf = Value::String(place.leaf.clone());
+        }
+    }
+    let Value::Object(attributes) = whole else {
+        return Ok(None);
+    };
+    let original = desired.clone();
+    desired.attributes = attributes;
+    Ok(Some(PlannedReferences { original, places }))
+}
+
+fn place(
+    secrets: &Secrets,
+    known: KnownObject<'_>,
+    rotated: RotatedVersion,
+    (path, is_text, template): (String, bool, SecretTemplate),
+    versions: &[Option<String>],
+) -> Result<ReferencePlace, UserError> {
+    let written = WrittenReference {
+        text: template.to_string(),
+        version: joined(versions),
+    };
+    let before = known.prior.and_then(|(_, references)| references.get(&path));
+    let same_text = before.is_some_and(|before| before.text == written.text);
+    let same_version =
+        before.is_some_and(|before| may_be_same(before.version.as_deref(), written.version.as_deref()));
+    let live = known
+        .live
+        .and_then(|live| live.pointer(&path))
+        .and_then(Value::as_str);
+    let mut place = ReferencePlace {
+        path,
+        is_text,
+        template,
+        standing: Standing::StandIn,
+        leaf: String::new(),
+        origin: None,
+        written,
+        note: None,
+    };
+    if place.template.is_plain() {
+        place.leaf = encoded(rendered_versions(&place.template, versions)?.as_bytes(), is_text);
+        place.standing = Standing::Version;
+        place.origin = (same_text && !same_version).then_some(ChangeOrigin::Rotation);
+        return Ok(place);
+    }
+    let recorded = known
+        .prior
+        .and_then(|(prior, _)| at(&prior.attributes, &place.path));
+    let as_written = match (live, recorded) {
+        (Some(live), Some(recorded)) => marked(secrets, live, is_text) == *recorded,
+        _ => false,
+    };
+    let moved = before.filter(|_| same_text && !same_version);
+    if let Some(before) = moved {
+        let names: Vec<_> = place.template.references().map(SecretReference::label).collect();
+        let version = |version: &Option<String>| version.clone().unwrap_or_else(|| NO_VERSION.to_owned());
+        let moved = format!(
+            "`{}` moved from version {} to {}",
+            names.join(" + "),
+            version(&before.version),
+            version(&place.written.version)
+        );
+        place.note = Some(match rotated {
+            RotatedVersion::Write => moved,
+            RotatedVersion::Keep => {
+                format!("{moved}: it is not written, because `secrets.rotation` is `notify`")
+            }
+        });
+    }
+    let keeps = same_text && as_written && (same_version || rotated == RotatedVersion::Keep);
+    if let (true, Some(live), Some(before)) = (keeps, live, before) {
+        place.standing = Standing::Live;
+        live.clone_into(&mut place.leaf);
+        if moved.is_some() || place.written.version.is_none() {
+            place.written.version.clone_from(&before.version);
+        }
+        return Ok(place);
+    }
+    place.origin = match (same_text, as_written) {
+        (true, true) => Some(ChangeOrigin::Rotation),
+        (true, false) if live.is_some() && recorded.is_some_and(masked_value::is_secret) => {
+            // A write that is not known to have arrived is no drift.
+            masked_value::as_secret(recorded.unwrap_or(&Value::Null)).map(|_| ChangeOrigin::Drift)
+        }
+        _ => None,
+    };
+    let is_json = JSON_KEYS.contains(&place.path.as_str());
+    let leaf = |suffix: &str| {
+        let mut versions = versions.iter();
+        let with_versions = place.template.try_map(|reference| {
+            let version = versions.next().cloned().flatten();
+            let at = version.map(|version| format!("{version}{suffix}"));
+            Ok::<_, Infallible>(SecretReference {
+                at: at.or_else(|| (!suffix.is_empty()).then(|| suffix.to_owned())),
+                ..reference.clone()
+            })
+        });
+        let text = with_versions.map_or_else(|never| match never {}, |text| text.stand_in(is_json));
+        encoded(text.as_bytes(), is_text)
+    };
+    place.leaf = leaf("");
+    // Somebody wrote the text of the stand-in: it must differ, or the object would seem unchanged.
+    if live == Some(place.leaf.as_str()) {
+        place.leaf = leaf("~");
+    }
+    Ok(place)
+}
+
+impl PlannedReferences {
+    /// The object with its references, as the engine handed it over.
+    pub fn original(&self) -> &Resource {
+        &self.original
+    }
+
+    /// What is recorded of the references.
+    pub fn written(&self) -> WrittenReferences {
+        let places = self.places.iter();
+        places
+            .map(|place| (place.path.clone(), place.written.clone()))
+            .collect()
+    }
+
+    /// Sets the origin of the changes at references, and returns what to note about them.
+    pub fn explain(&self, changes: &mut [FieldChange]) -> Vec<String> {
+        for change in changes {
+            let place = self.places.iter().find(|place| place.path == change.path);
+            if let Some(origin) = place.and_then(|place| place.origin.clone()) {
+                change.origin = origin;
+            }
+        }
+        self.places
+            .iter()
+            .filter_map(|place| place.note.clone())
+            .collect()
+    }
+
+    /// Marks as unknown what only the write knows, in the object that references of others read.
+    pub fn hide_stand_ins(&self, expected: &mut Value) {
+        for place in self.to_write() {
+            if let Some(leaf) = expected.pointer_mut(&place.path) {
+                *leaf = masked_value::unknown();
+            }
+        }
+    }
+
+    fn to_write(&self) -> impl Iterator<Item = &ReferencePlace> {
+        self.places
+            .iter()
+            .filter(|place| place.standing == Standing::StandIn)
+    }
+
+    /// Puts the values into an object that is about to be written; returns their paths.
+    ///
+    /// # Errors
+    /// A value cannot be had, or is not UTF-8 and stands in a text.
+    pub async fn fill_in(
+        &self,
+        resolver: &dyn SecretResolver,
+        stack: &StackId,
+        body: &mut Value,
+    ) -> Result<Vec<&str>, UserError> {
+        let mut filled = Vec::new();
+        for place in self.to_write() {
+            // The field was left to its owner, or is not compared.
+            if body.pointer(&place.path).and_then(Value::as_str) != Some(&place.leaf) {
+                continue;
+            }
+            let value = place.value(resolver, stack).await?;
+            if let Some(leaf) = body.pointer_mut(&place.path) {
+                *leaf = Value::String(encoded(&value, place.is_text));
+                filled.push(place.path.as_str());
+            }
+        }
+        Ok(filled)
+    }
+}
+
+impl ReferencePlace {
+    async fn value(
+        &self,
+        resolver: &dyn SecretResolver,
+        stack: &StackId,
+    ) -> Result<Zeroizing<Vec<u8>>, UserError> {
+        let mut whole = Zeroizing::new(Vec::new());
+        for part in &self.template.parts {
+            match part {
+                TemplatePart::Text(text) => whole.extend_from_slice(text.as_bytes()),
+                TemplatePart::Reference(reference) if reference.as_version => {
+                    let version = resolver.version(stack, reference).await?;
+                    whole.extend_from_slice(version.unwrap_or_default().as_bytes());
+                }
+                TemplatePart::Reference(reference) => {
+                    let (value, _) = resolver.value(stack, reference).await?;
+                    let in_text = self.is_text || self.template.whole().is_none();
+                    if in_text && value.expose_text().is_none() {
+                        return Err(UserError::new(
+                            ErrorKind::Secret,
+                            format!("`{}` is not UTF-8, and stands in a text", reference.label()),
+                        )
+                        .hint("write the reference alone into `data` of a Secret"));
+                    }
+                    whole.extend_from_slice(value.expose());
+                }
+            }
+        }
+        Ok(whole)
+    }
+}
+
+fn rendered_versions(template: &SecretTemplate, versions: &[Option<String>]) -> Result<String, UserError> {
+    let mut versions = versions.iter();
+    let mut text = String::new();
+    for part in &template.parts {
+        match part {
+            TemplatePart::Text(part) => text.push_str(part),
+            TemplatePart::Reference(reference) => match versions.next().cloned().flatten() {
+                Some(version) => text.push_str(&version),
+                None => {
+                    return Err(UserError::new(
+                        ErrorKind::Secret,
+                        format!("the version of `{}` could not be read", reference.label()),
+                    )
+                    .hint("let the role of this job read the versions of the secret"));
+                }
+            },
+        }
+    }
+    Ok(text)
+}
+
+fn joined(versions: &[Option<String>]) -> Option<String> {
+    let known = versions.iter().any(Option::is_some);
+    let texts: Vec<_> = versions
+        .iter()
+        .map(|version| version.as_deref().unwrap_or(NO_VERSION))
+        .collect();
+    known.then(|| texts.join(" + "))
+}
+
+/// Returns true unless a version is known to have moved.
+fn may_be_same(before: Option<&str>, now: Option<&str>) -> bool {
+    let (Some(before), Some(now)) = (before, now) else {
+        return true;
+    };
+    let mut pairs = before.split(" + ").zip(now.split(" + "));
+    pairs.all(|(before, now)| before == now || before == NO_VERSION || now == NO_VERSION)
+}
+
+fn at<'a>(attributes: &'a Map<String, Value>, path: &str) -> Option<&'a Value> {
+    let (first, rest) = path
+        .strip_prefix('/')?
+        .split_once('/')
+        .unwrap_or((path.strip_prefix('/')?, ""));
+    let first = first.replace("~1", "/").replace("~0", "~");
+    let value = attributes.get(&first)?;
+    match rest {
+        "" => Some(value),
+        rest => value.pointer(&format!("/{rest}")),
+    }
+}
+
+/// The marker that a state has for a live text.
+fn marked(secrets: &Secrets, live: &str, is_text: bool) -> Value {
+    let clear = match is_text {
+        true => None,
+        false => decode_base64(live).and_then(|bytes| String::from_utf8(bytes).ok()),
+    };
+    secrets.marked(&Value::String(clear.unwrap_or_else(|| live.to_owned())))
+}
+
+fn encoded(bytes: &[u8], is_text: bool) -> String {
+    match is_text {
+        true => String::from_utf8_lossy(bytes).into_owned(),
+        false => encode_base64(bytes),
+    }
+}
