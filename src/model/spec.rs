@@ -66,6 +66,9 @@ pub fn object_key(attributes: &Map<String, Value>) -> (&str, &str, &str, &str) {
 pub struct Spec {
     /// In the order of the Spec. The ids are unique.
     pub resources: Vec<Resource>,
+    /// What the Spec itself says about a secret store (Kusion 0.12 and later). It is never used, only compared with
+    /// the configured store.
+    pub secret_stores: Vec<Map<String, Value>>,
 }
 
 impl Spec {
