@@ -18,7 +18,9 @@ const DEEPEST: u32 = 60;
 /// The stack size of the parser in bytes; only the used part is allocated.
 const PARSER_STACK: usize = 256 * 1024 * 1024;
 /// The maximum cost of an expression: its size times the iterations of its innermost loop.
-const COST: u64 = 20_000_000;
+const COST: u64 = 5_000_000;
+/// The maximum size of the texts that concatenations make, in bytes.
+const TEXT: u64 = 64 * 1024 * 1024;
 
 /// A parsed expression.
 #[derive(Debug)]
@@ -82,17 +84,28 @@ impl CelExpression {
         })
     }
 
-    /// The value for a context whose longest list or map has `widest` entries.
+    /// The value for a context with values of this extent.
     ///
     /// # Errors
     /// Too costly for this context, or the evaluation failed.
-    pub fn evaluate(&self, context: &Context, widest: u64) -> Result<CelValue, CelError> {
-        let rounds = widest.max(self.longest).max(1).saturating_mul(self.additions + 1);
+    pub fn evaluate(&self, context: &Context, extent: Extent) -> Result<CelValue, CelError> {
+        let rounds = extent
+            .entries
+            .max(self.longest)
+            .max(1)
+            .saturating_mul(self.additions + 1);
         let cost = rounds.saturating_pow(self.loops).saturating_mul(self.size);
         if cost > COST {
             return Err(CelError::Other(format!(
                 "too costly for this object: {} loops within each other over up to {rounds} entries",
                 self.loops
+            )));
+        }
+        let copies = rounds.saturating_pow(self.loops).saturating_mul(self.additions);
+        if copies.saturating_mul(extent.text) > TEXT {
+            return Err(CelError::Other(format!(
+                "too costly for this object: it joins texts of up to {} bytes up to {copies} times",
+                extent.text
             )));
         }
         self.program.execute(context).map_err(|error| {
@@ -108,8 +121,8 @@ impl CelExpression {
     ///
     /// # Errors
     /// As [`CelExpression::evaluate`]; or it gives something else than true or false.
-    pub fn holds(&self, context: &Context, widest: u64) -> Result<bool, CelError> {
-        match self.evaluate(context, widest)? {
+    pub fn holds(&self, context: &Context, extent: Extent) -> Result<bool, CelError> {
+        match self.evaluate(context, extent)? {
             CelValue::Bool(answer) => Ok(answer),
             other => Err(CelError::Other(format!(
                 "it gives {}, not true or false",
@@ -207,11 +220,51 @@ pub fn to_cel(value: &Value) -> CelValue {
     }
 }
 
-/// The length of the longest list, map or string in a value.
-pub fn widest(value: &Value) -> u64 {
-    match value {
-        Value::Array(items) => items.iter().map(widest).fold(items.len() as u64, u64::max),
-        Value::Object(fields) => fields.values().map(widest).fold(fields.len() as u64, u64::max),
-        _ => 0,
+/// What limits the cost of an expression for a value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Extent {
+    /// The length of the longest list or map.
+    pub entries: u64,
+    /// The length of the longest text in bytes.
+    pub text: u64,
+}
+
+impl Extent {
+    /// The extent of a value.
+    pub fn of(value: &Value) -> Self {
+        match value {
+            Value::Array(items) => items
+                .iter()
+                .fold(Self::with(items.len()), |all, item| all.and(item)),
+            Value::Object(fields) => fields.iter().fold(Self::with(fields.len()), |all, (key, value)| {
+                all.and_text(key).and(value)
+            }),
+            Value::String(text) => Self::default().and_text(text),
+            _ => Self::default(),
+        }
+    }
+
+    fn with(entries: usize) -> Self {
+        Self {
+            entries: entries as u64,
+            text: 0,
+        }
+    }
+
+    /// The extent of two values beside each other.
+    #[must_use]
+    pub fn and(self, value: &Value) -> Self {
+        let other = Self::of(value);
+        Self {
+            entries: self.entries.max(other.entries),
+            text: self.text.max(other.text),
+        }
+    }
+
+    fn and_text(self, text: &str) -> Self {
+        Self {
+            text: self.text.max(text.len() as u64),
+            ..self
+        }
     }
 }

@@ -58,7 +58,7 @@ pub async fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
     let what = Asked::Apply {
         deletes_all: args.allow_empty,
     };
-    let consent = confirm::consent(args.yes, what, &session.planning, &session.targets, context).await?;
+    let consent = confirm::consent(args.yes, what, &session, &session.targets, context).await?;
     let Some(consent) = consent else {
         context.note("nothing was applied");
         return Ok(0);

@@ -15,12 +15,15 @@ use crate::{
         StackId,
         authorization::Authorization,
         plan::{Action, Plan, ResourcePlan, StackPlan},
+        policy_finding::{Enforcement, PolicyFinding},
     },
     ops::{
-        self, Planner, Target,
+        self, Planner, Session, Target,
         apply::{Approver, AutoApprove, PriorState, ProposedPlan},
         apply_limits::{self, ByHand},
         apply_scope::{self, ApplyScope},
+        redact,
+        sets_by_hand::{FoundByHand, WithPolicySets},
     },
     report::{self, terminal::Style},
 };
@@ -44,20 +47,25 @@ pub enum Asked {
 pub async fn consent(
     yes: bool,
     what: Asked,
-    planning: &Planner,
+    session: &Session,
     targets: &[Target],
     context: &CliContext,
 ) -> Result<Option<Arc<dyn Approver>>, UserError> {
+    let planning = &session.planning;
+    let with_sets = |approver: Arc<dyn Approver>| -> Arc<dyn Approver> {
+        Arc::new(WithPolicySets::new(approver, session.sets.clone()))
+    };
     if yes {
-        return Ok(Some(match what {
+        return Ok(Some(with_sets(match what {
             Asked::Destroy => Arc::new(AutoApprove),
             Asked::Apply { deletes_all } => Arc::new(ByHand {
                 config: planning.config.clone(),
                 deletes_all,
             }),
-        }));
+        })));
     }
-    let plan = ops::preview::run(planning, targets, None).await?.plan;
+    let found = FoundByHand::new(session.sets.clone());
+    let plan = ops::preview::run(planning, targets, Some(&found)).await?.plan;
     context.show(&report::terminal::plan(
         &plan,
         Style {
@@ -74,6 +82,13 @@ pub async fn consent(
             }
         }
     }
+    let mut findings = found.into_findings();
+    redact::findings(&mut findings, planning.secrets());
+    for finding in findings {
+        if let Some(line) = said(&finding) {
+            context.note(&line);
+        }
+    }
     // Without changes there is nothing to confirm: the result is recorded, and what could not be planned
     // fails again with its reason.
     let calm = plan.stacks.iter().all(|stack| stack.summary.changed() == 0);
@@ -88,7 +103,24 @@ pub async fn consent(
         let scope = apply_scope::of(planning, targets, &plan).await?;
         ask(question(what, &scope), planning, context).await?
     };
-    Ok(agreed.then(|| -> Arc<dyn Approver> { Arc::new(ConfirmShownPlan::of(plan)) }))
+    Ok(agreed.then(|| with_sets(Arc::new(ConfirmShownPlan::of(plan)))))
+}
+
+/// A finding of a policy set, as the person sees it; `None` if the rule is satisfied.
+fn said(finding: &PolicyFinding) -> Option<String> {
+    let what = match finding.verdict {
+        Enforcement::Deny => "denied, so this stack will not be applied",
+        Enforcement::Undecided => "undecided",
+        Enforcement::Warn => "warning",
+        Enforcement::Pass => return None,
+    };
+    let stack = finding.stack.as_ref().map_or("", StackId::as_str);
+    let resource = finding.place.as_ref().and_then(|place| place.resource.as_ref());
+    let resource = resource.map_or(String::new(), |id| format!(" {id}:"));
+    Some(format!(
+        "{what}: {stack}: {}:{resource} {}",
+        finding.rule, finding.message
+    ))
 }
 
 /// `Apply 3 updates, 1 delete to storefront/dev on cluster `dev`? Type `yes`: `
@@ -259,6 +291,7 @@ mod tests {
                     folder: plan.stack.clone(),
                 },
                 basis: plan.basis,
+                known_as: Vec::new(),
                 resources: Vec::new(),
             };
             let proposed = ProposedPlan {

@@ -60,9 +60,7 @@ pub async fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
     };
     let session = open::open_named(&context.run(), &request, KeyUse::Make).await?;
     let targets: Vec<_> = session.targets.iter().map(ops::Target::destroyed).collect();
-    let Some(consent) =
-        confirm::consent(args.yes, Asked::Destroy, &session.planning, &targets, context).await?
-    else {
+    let Some(consent) = confirm::consent(args.yes, Asked::Destroy, &session, &targets, context).await? else {
         context.note("nothing was destroyed");
         return Ok(0);
     };

@@ -2,6 +2,7 @@
 //! older run.
 
 use http::Method;
+use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::json;
 
@@ -9,8 +10,9 @@ use super::{
     client::{Client, PAGE, TokenPermission, User},
     error::GithubError,
 };
-use crate::model::comment_marker::CommentMarker;
+use crate::model::comment_marker::{CommentMarker, MarkerKind};
 
+const READ: TokenPermission = TokenPermission("pull-requests: read");
 const NEED: TokenPermission = TokenPermission("pull-requests: write");
 
 /// The sizes to try in order while GitHub says that a text is too long. The documented limit is 65,536
@@ -38,6 +40,18 @@ struct Comment {
     user: Option<User>,
     #[serde(default)]
     html_url: String,
+    #[serde(default)]
+    updated_at: Option<Timestamp>,
+}
+
+/// A comment of ours with the preview of a pull request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PreviewComment {
+    /// The head that it shows.
+    pub head: String,
+    pub body: String,
+    /// When it was written last, by whomever.
+    pub written: Timestamp,
 }
 
 impl Comment {
@@ -147,6 +161,26 @@ impl Client {
             Ok(_) | Err(GithubError::NotFound { .. }) => Ok(()),
             Err(error) => Err(error),
         }
+    }
+
+    /// Our comments with the preview of a pull request, one for each shard.
+    ///
+    /// # Errors
+    /// Errors of GitHub.
+    pub async fn preview_comments(&self, pr: u64) -> Result<Vec<PreviewComment>, GithubError> {
+        let path = self.path(&format!("/issues/{pr}/comments?per_page={PAGE}"));
+        let mut all: Vec<Comment> = self.list(&path, READ).await?;
+        let marker = |comment: &Comment| comment.marker().filter(|m| m.kind == MarkerKind::Preview);
+        all.retain(|comment| marker(comment).is_some());
+        let ours = self.filter_own(all, |comment| comment.user.as_ref()).await?;
+        let shown = ours.into_iter().filter_map(|comment| {
+            Some(PreviewComment {
+                head: marker(&comment)?.head,
+                written: comment.updated_at?,
+                body: comment.body?,
+            })
+        });
+        Ok(shown.collect())
     }
 
     /// Our comments of `marker`, and those that it makes obsolete. Anybody can write a marker into a comment,

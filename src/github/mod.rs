@@ -26,7 +26,7 @@ mod workflow_runs;
 pub use branches::DefaultBranch;
 pub use checks::MOST as MOST_CHECKS;
 pub use client::{Client, User};
-pub use comments::{BUDGETS, Upsert};
+pub use comments::{BUDGETS, PreviewComment, Upsert};
 pub use contributions::{Contribution, Movement};
 pub use deployments::DeploymentState;
 pub use error::GithubError;

@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use jiff::Timestamp;
 use serde::Deserialize;
 
 use super::{
@@ -46,6 +47,8 @@ pub struct ReviewApproval {
     pub reviewer: String,
     /// The reviewed head.
     pub commit: CommitId,
+    /// When it was given, if GitHub says so.
+    pub given: Option<Timestamp>,
 }
 
 /// A user's permission in the repository, from GitHub's permission API.
@@ -162,6 +165,8 @@ impl Client {
             user: Option<User>,
             state: String,
             commit_id: Option<String>,
+            #[serde(default)]
+            submitted_at: Option<Timestamp>,
         }
         let path = self.path(&format!("/pulls/{pr}/reviews?per_page={PAGE}"));
         let reviews: Vec<Review> = self.list(&path, READ).await?;
@@ -178,6 +183,7 @@ impl Client {
                 approvals.push(ReviewApproval {
                     reviewer: user.login,
                     commit,
+                    given: review.submitted_at,
                 });
             }
         }

@@ -44,8 +44,7 @@ mod tests {
                     pull(9, None),
                 ],
                 agreed_by: vec!["dev".to_owned()],
-                overrides: Vec::new(),
-                reconciled: false,
+                ..Authorization::default()
             },
         };
         assert_eq!(

@@ -2,7 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{CommitId, Digest};
+use super::{
+    CommitId, Digest,
+    policy_finding::{Enforcement, PolicyFinding},
+};
 
 /// Who authorized a plan. Empty for a person at a terminal: the envelope names that person.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -17,6 +20,9 @@ pub struct Authorization {
     /// The findings of policy sets that were overridden.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub overrides: Vec<PolicyOverride>,
+    /// What the policy sets found in the plan.
+    #[serde(default, skip_serializing_if = "RecordedFindings::is_empty")]
+    pub findings: RecordedFindings,
     /// True if the apply restored what was applied before, as `drift.reconcile` on the default branch allows.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub reconciled: bool,
@@ -33,6 +39,44 @@ pub struct PolicyOverride {
     pub message: String,
     /// Who overrode it.
     pub by: Vec<String>,
+}
+
+/// What the policy sets found in a plan that was applied: what advises, what is undecided, and what an exception
+/// or an override let pass.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct RecordedFindings {
+    /// What an exception or an override let pass comes first.
+    pub shown: Vec<PolicyFinding>,
+    /// The number of findings without a place in `shown`.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub more: usize,
+}
+
+impl RecordedFindings {
+    /// The maximum number of findings in a receipt.
+    const MOST: usize = 50;
+
+    /// The first findings, and the number of the others. What denies is not applied.
+    pub fn of(findings: &[PolicyFinding]) -> Self {
+        let of_sets = findings
+            .iter()
+            .filter(|f| f.place.is_some() && f.verdict != Enforcement::Deny);
+        let mut shown: Vec<_> = of_sets.cloned().collect();
+        shown.sort_by_key(|finding| finding.verdict != Enforcement::Pass);
+        let more = shown.len().saturating_sub(Self::MOST);
+        shown.truncate(Self::MOST);
+        Self { shown, more }
+    }
+
+    /// Returns true if nothing was found.
+    pub fn is_empty(&self) -> bool {
+        self.shown.is_empty()
+    }
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref)]
+fn is_zero(number: &usize) -> bool {
+    *number == 0
 }
 
 /// A merged pull request that authorizes a part of a plan.

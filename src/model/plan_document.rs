@@ -33,6 +33,9 @@ pub struct StackDocument {
     /// What the Spec was compared with: `live` (the infrastructure) or `spec` (the Spec of the base).
     #[schemars(with = "String")]
     pub basis: Basis,
+    /// Other names of the stack: in its files, and as it was recorded. Rules do not see them.
+    #[serde(skip)]
+    pub known_as: Vec<StackId>,
     /// All resources of the stack, unchanged ones and deleted ones too; sorted by id.
     pub resources: Vec<DocumentResource>,
 }

@@ -26,6 +26,7 @@ pub struct PolicyFinding {
 
 /// Where a rule of a policy set found something.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct SetPlace {
     /// The name of the policy set.
     pub set: String,
@@ -37,6 +38,23 @@ pub struct SetPlace {
     pub path: Option<String>,
     /// The digest over set, rule, stack, resource, path and message.
     pub digest: Digest,
+    /// Why it does not count, although the rule denies.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub passed_by: Option<PassedBy>,
+}
+
+/// Why a denial does not count.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum PassedBy {
+    /// An exception in `policy.exceptions`.
+    Exception {
+        /// Its end, as in the configuration.
+        until: String,
+        reason: String,
+    },
+    /// The people who overrode it.
+    Override(Vec<String>),
 }
 
 /// The enforcement of a finding.

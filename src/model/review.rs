@@ -1,6 +1,8 @@
 //! Review units: what a reviewer approved. A unit is (stack, resource, action, path, to). The value before
 //! the change (`from`) is a guard beside it.
 
+use std::collections::BTreeSet;
+
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -121,6 +123,9 @@ pub struct ReviewRecord {
     pub power: Option<CommitId>,
     /// The URL of the run that wrote the record.
     pub run: String,
+    /// The digests of the denials of policy sets that the comment shows: a review of this head may override them.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub findings: BTreeSet<Digest>,
     /// The plan digest and the units of each previewed stack. Unchanged stacks are listed too, with no units.
     pub stacks: Vec<ReviewedStack>,
 }

@@ -107,6 +107,7 @@ mod tests {
             base: "b".repeat(40).parse().unwrap(),
             power: None,
             run: String::new(),
+            findings: BTreeSet::new(),
             stacks: vec![
                 stack("a/dev", Basis::Live, &[1, 11]),
                 stack("b/dev", Basis::Live, &[1]),

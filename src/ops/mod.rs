@@ -3,6 +3,7 @@
 //! [`RunContext`] is the context of every use case; a [`Session`] opens a request; [`Planner`] plans one
 //! target.
 
+mod active_sets;
 mod adoption;
 pub mod affected;
 mod app_stacks;
@@ -42,6 +43,7 @@ mod revision;
 mod runtime_factory;
 mod secret_references;
 pub mod selection;
+pub mod sets_by_hand;
 mod skipped_removals;
 mod spec_source;
 pub mod stack_order;

@@ -11,6 +11,7 @@ use super::{
     identities::Renamed,
     named_stacks::{self, NamedStacks},
     ownership::StackClaims,
+    policy_sets,
     runtime_factory::{self, Infrastructure},
     state_backend,
 };
@@ -25,6 +26,7 @@ use crate::{
         spec::Spec,
         stack::{CompileSetup, NamedBy, Stack},
     },
+    policy::sets::PolicySets,
 };
 
 /// A request.
@@ -80,6 +82,8 @@ pub struct Session {
     pub targets: Vec<Target>,
     /// How they differ from the base; empty for a Spec from a file.
     pub affected: Affected,
+    /// The rules as code of the revision at hand.
+    pub sets: PolicySets,
 }
 
 impl Session {
@@ -156,6 +160,7 @@ pub async fn open(run: &RunContext, request: &OpenRequest, key: KeyUse) -> Resul
         .runtimes(run, &config, &given, Some(head.source.as_ref()), &memory)
         .await?;
     let compiler = Box::new(Compiler::new(run, &config));
+    let sets = policy_sets::load(&config, head.source.as_ref());
     let planning = Planner {
         run: run.clone(),
         config,
@@ -176,6 +181,7 @@ pub async fn open(run: &RunContext, request: &OpenRequest, key: KeyUse) -> Resul
         planning,
         targets,
         affected,
+        sets,
     })
 }
 
@@ -194,7 +200,7 @@ pub async fn open_named(run: &RunContext, request: &OpenRequest, key: KeyUse) ->
         Selection::Named(selectors) if !has_module => selectors,
         _ => return open(run, request, key).await,
     };
-    let planning = without_code(run, repository.as_ref(), request, key, Spec::default()).await?;
+    let (planning, sets) = without_code(run, repository.as_ref(), request, key, Spec::default()).await?;
     let mut targets = BTreeMap::new();
     if let Some(memory) = &planning.memory {
         let known = memory.states.known().await?;
@@ -207,6 +213,7 @@ pub async fn open_named(run: &RunContext, request: &OpenRequest, key: KeyUse) ->
         planning,
         targets: targets.into_values().collect(),
         affected: nothing_compared(),
+        sets,
     })
 }
 
@@ -235,7 +242,7 @@ pub async fn open_file(
             .hint("name the state's identity: `--stack <project>/<stack>`")
     })?;
     let repository = Repository::discover(&run.dir).ok();
-    let planning = without_code(run, repository.as_ref(), request, key, spec).await?;
+    let (planning, sets) = without_code(run, repository.as_ref(), request, key, spec).await?;
     let folder = RepoPath::root();
     let stack = Stack {
         id: id.clone(),
@@ -251,27 +258,32 @@ pub async fn open_file(
         planning,
         targets: vec![Target::new(&stack, None)],
         affected: nothing_compared(),
+        sets,
     })
 }
 
-/// The input of plans without compilation: the Spec is given.
+/// The input of plans without compilation, and the rules as code: the Spec is given.
 async fn without_code(
     run: &RunContext,
     repository: Option<&Repository>,
     request: &OpenRequest,
     key: KeyUse,
     spec: Spec,
-) -> Result<Planner, UserError> {
+) -> Result<(Planner, PolicySets), UserError> {
     let files = repository.map(Repository::worktree).transpose()?;
     let config = match &files {
         Some(files) => Config::load(files.as_ref())?,
         None => Config::default(),
     };
+    let sets = match &files {
+        Some(files) => policy_sets::load(&config, files.as_ref()),
+        None => PolicySets::default(),
+    };
     let memory = state_backend::open(run, &config, repository, key).await?;
     let Infrastructure { runtimes, references } = request
         .runtimes(run, &config, &request.given, files.as_deref(), &memory)
         .await?;
-    Ok(Planner {
+    let planning = Planner {
         run: run.clone(),
         config,
         wanted: SpecSource::File(spec),
@@ -282,7 +294,8 @@ async fn without_code(
         given: request.given.clone(),
         claims: StackClaims::without(request.without.iter().cloned()),
         renamed: Renamed::default(),
-    })
+    };
+    Ok((planning, sets))
 }
 
 fn nothing_compared() -> Affected {

@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::TargetPlan;
 use crate::{
     engine::EnginePlan,
-    model::{plan::StackPlan, plan_document::StackDocument},
+    model::{StackId, plan::StackPlan, plan_document::StackDocument},
     policy,
     secrets::Secrets,
 };
@@ -16,18 +16,29 @@ pub trait DocumentVisitor: Send + Sync {
     fn visit(&self, document: StackDocument);
 }
 
-/// The document of a target, with all known secrets masked.
-pub(super) fn of_target(planned: &TargetPlan, public: &StackPlan, secrets: &Secrets) -> StackDocument {
+/// The document of a target with its other names, with all known secrets masked.
+pub(super) fn of_target(
+    planned: &TargetPlan,
+    public: &StackPlan,
+    known_as: Vec<StackId>,
+    secrets: &Secrets,
+) -> StackDocument {
     let desired = match planned {
         TargetPlan::Live(plan) => plan.desired(),
         TargetPlan::Spec(plan) => plan.desired.clone(),
     };
-    masked(policy::document(public, desired), secrets)
+    StackDocument {
+        known_as,
+        ..masked(policy::document(public, desired), secrets)
+    }
 }
 
 /// The document of a plan that is applied.
-pub(super) fn of_plan(plan: &EnginePlan, secrets: &Secrets) -> StackDocument {
-    masked(policy::document(&plan.public, plan.desired()), secrets)
+pub(super) fn of_plan(plan: &EnginePlan, known_as: Vec<StackId>, secrets: &Secrets) -> StackDocument {
+    StackDocument {
+        known_as,
+        ..masked(policy::document(&plan.public, plan.desired()), secrets)
+    }
 }
 
 /// Masks every known secret in the values.

@@ -256,6 +256,18 @@ impl Planner {
         }
     }
 
+    /// The other names of a target: in its files, before this change, and as it was recorded.
+    ///
+    /// # Errors
+    /// Errors of the store.
+    pub async fn other_names(&self, target: &Target) -> Result<Vec<StackId>, UserError> {
+        let sides = target.head.iter().chain(&target.base);
+        let named = sides.flat_map(|stack| [stack.names.clone(), stack.id.clone()]);
+        let mut names: Vec<_> = named.chain(self.earlier_identity(&target.id).await?).collect();
+        names.retain(|name| *name != target.id);
+        Ok(names)
+    }
+
     /// The recorded identity that a stack of the head continues, if it differs now.
     ///
     /// # Errors

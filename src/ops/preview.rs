@@ -112,7 +112,12 @@ async fn one(
                 return (failed(basis, failure), None, imports);
             }
             if let Some(visitor) = visitor {
-                visitor.visit(plan_documents::of_target(&planned, &plan, planning.secrets()));
+                let known_as = match planning.other_names(target).await {
+                    Ok(names) => names,
+                    Err(failure) => return (failed(basis, failure), None, imports),
+                };
+                let document = plan_documents::of_target(&planned, &plan, known_as, planning.secrets());
+                visitor.visit(document);
             }
             // The planned part of a stack was shown, and may be applied without the rest.
             let shown = plan.error.is_none() || plan.fails_in_part();

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value};
 
 use crate::model::{
-    ResourceId, diff, masked_value,
+    Digest, ResourceId, diff, masked_value,
     plan::{Action, FieldChange, ResourcePlan, StackPlan},
     plan_document::{
         DOCUMENT_VERSION, DesiredResource, DocumentChange, DocumentResource, DocumentStack, StackDocument,
@@ -37,6 +37,7 @@ pub fn document(plan: &StackPlan, desired: Vec<DesiredResource>) -> StackDocumen
             folder: plan.stack.clone(),
         },
         basis: plan.basis,
+        known_as: Vec::new(),
         resources: resources.into_values().collect(),
     }
 }
@@ -223,6 +224,19 @@ fn unescape(component: &str) -> String {
     component.replace("~1", "/").replace("~0", "~")
 }
 
+/// A secret as rules see it: by its hash. A reference has the hash of what is shown of it, which moves with the
+/// version.
+fn secret_text(value: &Value) -> Option<String> {
+    let hash = match masked_value::as_secret(value) {
+        Some(hash) => hash.to_owned(),
+        None => {
+            masked_value::as_reference(value)?;
+            Digest::of_json(value).short()
+        }
+    };
+    Some(format!("secret:{hash}"))
+}
+
 /// A value as rules see it: a secret is a text, and what is unknown is absent.
 struct Shown {
     value: Value,
@@ -247,9 +261,9 @@ impl Shown {
             self.unknown.push(path.to_owned());
             return None;
         }
-        if let Some(hash) = masked_value::as_secret(&value) {
+        if let Some(text) = secret_text(&value) {
             self.secret.push(path.to_owned());
-            return Some(Value::String(format!("secret:{hash}")));
+            return Some(Value::String(text));
         }
         Some(match value {
             // A reference that no cluster was asked about.
@@ -365,6 +379,30 @@ mod tests {
         assert_eq!(before["metadata"]["labels"]["app.io/x"], "y");
         assert_eq!(after["spec"]["containers"][0]["env"][0]["value"], "secret:abc");
         assert_eq!(web.secret, ["/spec/containers/0/env/0/value"]);
+    }
+
+    #[test]
+    fn a_reference_to_a_secret_is_a_secret() {
+        let reference = |version| {
+            let mark = masked_value::ReferenceMark {
+                reference: "db:pay#/password",
+                version: Some(version),
+                text: None,
+            };
+            masked_value::reference(mark)
+        };
+        let shown = |version| {
+            let object = json!({"kind": "Secret", "data": {"password": reference(version)}});
+            let create = plan(WEB, Action::Create, vec![change("", None, Some(object.clone()))]);
+            let document = document(&stack(vec![create]), vec![wanted(WEB, object)]);
+            let secret = &document.resources[0];
+            assert_eq!(secret.secret, ["/data/password"]);
+            let text = secret.after.as_ref().unwrap()["data"]["password"].clone();
+            text.as_str().unwrap().to_owned()
+        };
+        assert!(shown("7").starts_with("secret:"));
+        assert_eq!(shown("7"), shown("7"));
+        assert_ne!(shown("7"), shown("8"));
     }
 
     #[test]

@@ -252,6 +252,7 @@ mod tests {
     use super::*;
     use crate::model::{plan::FieldChange, review::ReviewedStack, spec::RuntimeKind};
     use serde_json::json;
+    use std::collections::BTreeSet;
 
     fn change(path: &str, from: Value, to: Value, origin: ChangeOrigin) -> FieldChange {
         FieldChange {
@@ -292,6 +293,7 @@ mod tests {
             base: "b".repeat(40).parse().unwrap(),
             power: None,
             run: "https://example.com/run".into(),
+            findings: BTreeSet::new(),
             stacks: vec![ReviewedStack {
                 id: plan.id.clone(),
                 basis: plan.basis,

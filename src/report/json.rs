@@ -3,13 +3,28 @@
 use serde::Serialize;
 
 use super::escape;
-use crate::error::{ErrorDocument, UserError};
+use crate::{
+    error::{ErrorDocument, UserError},
+    model::policy_finding::PolicyFinding,
+};
 
 /// A document of the model (plan, affected, apply report) with a newline, without workflow commands and
 /// hidden characters. The same input gives the same bytes.
 pub fn document<T: Serialize>(document: &T) -> String {
     let text = serde_json::to_string(document).expect("the model's types have string keys only");
     escape::json(&text) + "\n"
+}
+
+/// The same with the findings of the policies at the end, if there are any.
+pub fn with_findings<T: Serialize>(result: &T, findings: &[PolicyFinding]) -> String {
+    #[derive(Serialize)]
+    struct WithFindings<'a, T> {
+        #[serde(flatten)]
+        result: &'a T,
+        #[serde(skip_serializing_if = "<[_]>::is_empty")]
+        findings: &'a [PolicyFinding],
+    }
+    document(&WithFindings { result, findings })
 }
 
 /// `{"error":{…}}`.

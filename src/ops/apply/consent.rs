@@ -9,7 +9,7 @@ use crate::{
     error::UserError,
     model::{
         CommitId, StackId,
-        authorization::Authorization,
+        authorization::{Authorization, PolicyOverride},
         plan::{ResourcePlan, StackPlan},
         plan_document::StackDocument,
     },
@@ -45,6 +45,8 @@ pub struct PriorState {
     pub commit: Option<CommitId>,
     /// The last written values, with secrets as keyed hashes.
     pub last_writes: LastWrites,
+    /// The findings of policy sets that were overridden in the last apply.
+    pub overridden: Vec<PolicyOverride>,
 }
 
 /// Answers the engine's questions during the apply with the approver of the stack.

@@ -149,9 +149,16 @@ async fn under_lease(
         is_new: prior.resources.is_empty() && prior.input_digest.is_none(),
         commit: prior.commit.clone(),
         last_writes: last_writes(&prior),
+        overridden: lease
+            .prior()
+            .and_then(|prior| prior.receipt.as_ref())
+            .map(|receipt| receipt.grounds.overrides.clone())
+            .unwrap_or_default(),
     };
     let public = plan.public.clone();
-    let document = plan_documents::of_plan(&plan, planning.secrets());
+    let mut known_as = planning.other_names(target).await?;
+    known_as.extend(prior.earlier_identities.iter().cloned());
+    let document = plan_documents::of_plan(&plan, known_as, planning.secrets());
     let proposed = ProposedPlan {
         plan: &public,
         document: &document,

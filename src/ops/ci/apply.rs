@@ -33,6 +33,7 @@ use crate::{
         apply_result::{ApplyReport, StackOutcome, StackResult},
         comment_marker::{CommentMarker, MarkerKind},
         plan::StackPlan,
+        policy_finding::PolicyFinding,
         review::ReviewUnit,
     },
     ops::{
@@ -267,6 +268,8 @@ async fn apply_pending(
     for (plan, _) in &mut stopped {
         redact::stack(plan, planning.secrets());
     }
+    let mut findings = consent.findings();
+    redact::findings(&mut findings, planning.secrets());
     let told = Told {
         head,
         report: &report,
@@ -278,6 +281,7 @@ async fn apply_pending(
             false => arrivals::since_last_apply(job, head, known).await,
         },
         pulls: reviews.pull_requests_of(&report),
+        findings: &findings,
     };
     told.publish_result(job, feedback).await;
     if let Some(deployments) = deployments {
@@ -334,6 +338,8 @@ struct Told<'a> {
     arrived: Vec<CommitId>,
     /// The pull requests whose changes were applied, besides those.
     pulls: BTreeSet<u64>,
+    /// The findings of the policies when the plans were approved or stopped.
+    findings: &'a [PolicyFinding],
 }
 
 impl Told<'_> {
@@ -355,7 +361,7 @@ impl Told<'_> {
                 commit.short()
             ));
         }
-        feedback.apply_outputs(report);
+        feedback.apply_outputs(report, self.findings);
         let unreviewed: Vec<_> = stopped.iter().map(|(plan, _)| plan.digest.to_string()).collect();
         if !report.stacks.is_empty() {
             feedback.outputs(&[("unreviewed", unreviewed.join(","))]);

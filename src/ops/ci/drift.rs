@@ -76,7 +76,11 @@ async fn check_and_publish(
     let behind = pending_stacks(known, &side);
     let overdue = rounds.overdue();
     warn(job, &behind, overdue);
-    let guardrails = PolicyCheck::new(job, InForce::of(&config, None), Stage::Apply);
+    let guardrails = PolicyCheck::new(
+        job,
+        InForce::of(&config, Some(side.source.as_ref())),
+        Stage::Apply,
+    );
     let budget = config.drift.budget.map(Span::duration);
     let label = config.drift.label.clone();
     let notices = Notifications::new(job, &config);
@@ -173,7 +177,7 @@ fn outputs(feedback: &Publisher<'_>, plan: &Plan, report: &ApplyReport) {
         .stacks
         .iter()
         .fold(Summary::default(), |sum, stack| sum + stack.summary);
-    feedback.plan_outputs(plan, &total);
+    feedback.plan_outputs(plan, &total, &[]);
     let put_back = restored_stacks(report);
     let left = drifted_stacks(plan).any(|stack| !put_back.contains(&stack.id));
     feedback.outputs(&[("has-drift", left.to_string())]);

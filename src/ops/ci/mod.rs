@@ -11,7 +11,6 @@
 //! | `repository_dispatch` | by its type: `konverge-apply`, `konverge-drift` |
 
 mod active_policies;
-mod active_sets;
 mod aggregate_status;
 mod apply;
 mod approve_input;
@@ -30,12 +29,14 @@ mod open;
 mod overrides;
 mod policy_check;
 pub(super) mod policy_config;
+mod policy_outlook;
 mod preview;
 mod preview_events;
 mod preview_target;
 mod publisher;
 mod reconcile;
 mod review_gate;
+mod review_overrides;
 mod reviewers;
 mod reviews;
 mod shard_mode;

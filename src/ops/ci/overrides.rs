@@ -6,17 +6,16 @@ use crate::{
     model::{
         Digest,
         authorization::PolicyOverride,
-        policy_finding::{Enforcement, PolicyFinding},
+        policy_finding::{Enforcement, PassedBy, PolicyFinding},
     },
     policy::{self, sets::PolicySets},
 };
 
-/// The digests that were given to a run, and the people behind them. Nobody is among them who wrote or pushed
+/// The digests of findings that people gave to a run or reviewed. Nobody is among these people who wrote or pushed
 /// a part of the change.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Overrides {
-    pub digests: BTreeSet<Digest>,
-    pub logins: Vec<String>,
+    pub given: BTreeMap<Digest, BTreeSet<String>>,
     /// The members of the teams that sets name, among these people.
     pub teams: BTreeMap<String, BTreeSet<String>>,
 }
@@ -26,34 +25,65 @@ impl Overrides {
     pub fn excuse(&self, sets: &PolicySets, findings: &mut [PolicyFinding]) -> Vec<PolicyOverride> {
         let mut overrides = Vec::new();
         for finding in findings {
-            let Some(place) = &finding.place else { continue };
             let names = sets.overriders_of(finding);
-            if names.is_empty() || !self.digests.contains(&place.digest) {
+            let Some(place) = &finding.place else { continue };
+            let Some(people) = self.given.get(&place.digest).filter(|_| !names.is_empty()) else {
                 continue;
-            }
+            };
             let may = |login: &&String| {
                 names
                     .iter()
                     .any(|name| policy::includes(name, login, &self.teams))
             };
-            let by: Vec<String> = self.logins.iter().filter(may).cloned().collect();
+            let by: Vec<String> = people.iter().filter(may).cloned().collect();
             if by.is_empty() {
-                finding.hint = Some(format!(
-                    "its digest was given, but not by one of {} who took no part in the change",
+                let others = format!(
+                    "it was agreed to, but not by one of {} who took no part in the change",
                     names.join(", ")
-                ));
+                );
+                finding.hint = Some(match finding.hint.take() {
+                    Some(hint) => format!("{others}; {hint}"),
+                    None => others,
+                });
                 continue;
             }
-            overrides.push(PolicyOverride {
+            let given = PolicyOverride {
                 finding: place.digest,
                 rule: finding.rule.clone(),
                 message: finding.message.clone(),
-                by: by.clone(),
-            });
-            finding.verdict = Enforcement::Pass;
-            finding.message = format!("overridden by {}: {}", by.join(", "), finding.message);
-            finding.hint = None;
+                by,
+            };
+            pass(finding, &given);
+            overrides.push(given);
         }
         overrides
     }
+}
+
+/// Takes out of the findings of some sets what was overridden in an earlier apply of the same resources, and
+/// returns those overrides.
+pub(super) fn keep(
+    earlier: &[PolicyOverride],
+    sets: &PolicySets,
+    findings: &mut [PolicyFinding],
+) -> Vec<PolicyOverride> {
+    let mut kept = Vec::new();
+    for finding in findings {
+        let digest = finding.place.as_ref().map(|place| place.digest);
+        let given = earlier.iter().find(|given| Some(given.finding) == digest);
+        if let Some(given) = given.filter(|_| !sets.overriders_of(finding).is_empty()) {
+            pass(finding, given);
+            kept.push(given.clone());
+        }
+    }
+    kept
+}
+
+fn pass(finding: &mut PolicyFinding, given: &PolicyOverride) {
+    if let Some(place) = &mut finding.place {
+        place.passed_by = Some(PassedBy::Override(given.by.clone()));
+    }
+    finding.verdict = Enforcement::Pass;
+    finding.message = format!("overridden by {}: {}", given.by.join(", "), finding.message);
+    finding.hint = None;
 }

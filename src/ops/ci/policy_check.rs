@@ -10,11 +10,11 @@ use jiff::Timestamp;
 
 use super::{
     active_policies::{Archive, InForce, ReviewedPolicies},
-    active_sets::{self, ActiveSets},
     authority::{DispatchApprovers, Task},
     contributors::Contributors,
     job::Job,
-    overrides::Overrides,
+    overrides::{self, Overrides},
+    review_overrides,
     reviewers::Reviewers,
 };
 use crate::{
@@ -23,13 +23,18 @@ use crate::{
     github::Permission,
     model::{
         CommitId, Digest,
-        authorization::{Authorization, ReviewedPull},
+        authorization::{Authorization, PolicyOverride, ReviewedPull},
         plan::StackPlan,
         plan_document::StackDocument,
         policy_finding::{Enforcement, PolicyFinding},
+        review::ReviewRecord,
     },
-    ops::{RunContext, apply::ProposedPlan},
-    policy::{self, Approval, CodeOwners, EffectivePolicy, PolicyFacts, Role, Stage},
+    ops::{
+        RunContext,
+        active_sets::{self, ActiveSets},
+        apply::ProposedPlan,
+    },
+    policy::{self, Approval, CodeOwners, EffectivePolicy, PolicyFacts, Role, Stage, sets::PolicySets},
 };
 
 /// A plan whose digest was given to the run.
@@ -39,10 +44,12 @@ pub(super) struct Agreed<'a> {
     pub since: Option<&'a CommitId>,
 }
 
-/// The digests that were given to a run.
+/// The digests that were given to a run, and what reviewers saw.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct GivenDigests<'a> {
     pub digests: &'a BTreeSet<Digest>,
+    /// What was shown to the reviewers of the pull requests.
+    pub records: &'a [&'a ReviewRecord],
     /// The last commit applied to the stack, if it is recorded.
     pub since: Option<&'a CommitId>,
 }
@@ -162,13 +169,19 @@ impl PolicyCheck {
         Ok(different)
     }
 
+    /// The policy sets of the default branch.
+    pub fn own_sets(&self) -> &PolicySets {
+        &self.own.sets
+    }
+
     /// The findings of the policy sets for a preview: of the default branch's sets, and of those that the merge
     /// creates. An unchanged stack has none.
     pub fn preview_sets(&self, document: &StackDocument, pulls: &[(u64, CommitId)]) -> Vec<PolicyFinding> {
         let pulls = pulls.iter();
         let proposed = pulls.flat_map(|(pull, _)| self.reviewed.of(*pull, &document.stack.id));
-        let sets: Vec<_> = std::iter::once(Arc::clone(&self.own)).chain(proposed).collect();
-        active_sets::findings(&sets, document)
+        let versions = std::iter::once(Arc::clone(&self.own)).chain(proposed);
+        let versions: Vec<_> = versions.map(|policy| policy.sets.clone()).collect();
+        active_sets::findings(&versions, document)
     }
 
     /// What an apply does about drift: it stops the stack if one of the policies says so.
@@ -237,14 +250,27 @@ impl PolicyCheck {
         let mut findings = self.findings(plan, pulls, agreed).await?;
         let policies = self.policies(plan, pulls, agreed).await?;
         let overrides = self.overrides(plan, pulls, &policies, given).await?;
-        let (sets, found) = ActiveSets::evaluate(policies, proposed.document, &overrides);
-        findings.extend(found);
+        let versions = policies.iter().map(|policy| policy.sets.clone()).collect();
+        let sets = ActiveSets::evaluate(versions, proposed.document, |sets, findings| {
+            overrides.excuse(sets, findings)
+        });
+        findings.extend(sets.findings().iter().cloned());
         findings.sort();
         findings.dedup();
         Ok((findings, sets))
     }
 
-    /// The overrides that the given digests may be.
+    /// The policy sets of the default branch for restoring what was applied. What was overridden then stays so,
+    /// if the set can still be overridden.
+    pub fn sets_for_restoring(&self, proposed: &ProposedPlan<'_>, earlier: &[PolicyOverride]) -> ActiveSets {
+        ActiveSets::evaluate(
+            vec![self.own.sets.clone()],
+            proposed.document,
+            |sets, findings| overrides::keep(earlier, sets, findings),
+        )
+    }
+
+    /// The overrides that the given digests and the reviews may be.
     async fn overrides(
         &self,
         plan: &StackPlan,
@@ -258,27 +284,58 @@ impl PolicyCheck {
             .map(|name| name.trim_start_matches('@'))
             .collect();
         let teams: Vec<&str> = names.iter().copied().filter(|name| name.contains('/')).collect();
-        if given.digests.is_empty() || names.is_empty() {
+        if names.is_empty() {
             return Ok(Overrides::default());
         }
-        let mut logins = self.digest_givers(pulls, true).await;
-        if !logins.is_empty() {
-            let since = Agreed { since: given.since };
-            let behind = self.contributors(plan, since).await?;
-            logins.retain(|login| !behind.hold(login));
+        let mut by_digest: BTreeMap<Digest, BTreeSet<String>> = BTreeMap::new();
+        if !given.digests.is_empty() {
+            let logins: BTreeSet<_> = self.digest_givers(pulls, true).await.into_iter().collect();
+            by_digest.extend(given.digests.iter().map(|digest| (*digest, logins.clone())));
         }
-        let mut allowed = Vec::new();
-        for login in logins {
-            if self.role(&login).await? >= Role::Write {
-                allowed.push(login);
+        let of_plan = |record: &&&ReviewRecord| pulls.contains(&(record.pull_request, record.head.clone()));
+        for record in given.records.iter().filter(of_plan) {
+            for (digest, logins) in review_overrides::reviewers_by_finding(&self.people, record).await? {
+                by_digest.entry(digest).or_default().extend(logins);
             }
         }
-        let people = allowed.iter().cloned().collect();
+        let mut people: BTreeSet<String> = by_digest.values().flatten().cloned().collect();
+        let teams = self.people.teams(teams, &people).await;
+        people.retain(|login| names.iter().any(|name| policy::includes(name, login, &teams)));
+        let people = self.uninvolved(people, plan, pulls, given.since).await?;
+        for logins in by_digest.values_mut() {
+            logins.retain(|login| people.contains(login));
+        }
         Ok(Overrides {
-            digests: given.digests.clone(),
-            teams: self.people.teams(teams, &people).await,
-            logins: allowed,
+            given: by_digest,
+            teams,
         })
+    }
+
+    /// Those who may push, and took no part in what is applied: in none of its pull requests, and in no commit
+    /// since the last apply.
+    async fn uninvolved(
+        &self,
+        mut people: BTreeSet<String>,
+        plan: &StackPlan,
+        pulls: &[(u64, CommitId)],
+        since: Option<&CommitId>,
+    ) -> Result<BTreeSet<String>, UserError> {
+        if people.is_empty() {
+            return Ok(people);
+        }
+        let behind = self.contributors(plan, Agreed { since }).await?;
+        people.retain(|login| !behind.hold(login));
+        for (pull, _) in pulls {
+            let behind = self.people.behind_pull(*pull).await?;
+            people.retain(|login| !behind.hold(login));
+        }
+        let mut allowed = BTreeSet::new();
+        for login in people {
+            if self.role(&login).await? >= Role::Write {
+                allowed.insert(login);
+            }
+        }
+        Ok(allowed)
     }
 
     /// The users who gave digests to the run, without the authors of the pull requests.
@@ -410,8 +467,7 @@ impl PolicyCheck {
         Authorization {
             pull_requests: reviewed,
             agreed_by: others.map(|approval| approval.reviewer).collect(),
-            overrides: Vec::new(),
-            reconciled: false,
+            ..Authorization::default()
         }
     }
 
@@ -432,11 +488,20 @@ impl PolicyCheck {
             true => self.contributors(plan, agreed).await?,
             false => Contributors::default(),
         };
+        let mut own: Vec<_> = logins
+            .iter()
+            .filter(|login| behind.hold(login))
+            .cloned()
+            .collect();
+        for (pull, _) in pulls.iter().filter(|_| needs_approval(rules)) {
+            let behind = self.people.behind_pull(*pull).await?;
+            own.extend(logins.iter().filter(|login| behind.hold(login)).cloned());
+        }
         let approvals = logins.into_iter().map(|reviewer| Approval {
             on_last_head: true,
             // GitHub lets only users with write access start a run or approve it.
             role: Role::Write,
-            own: behind.hold(&reviewer),
+            own: own.contains(&reviewer),
             reviewer,
         });
         Ok(approvals.collect())

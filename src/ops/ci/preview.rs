@@ -1,7 +1,7 @@
 //! Publishes a preview: check runs, comment, status, summary, outputs, and the review record.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     sync::{Arc, Mutex, PoisonError},
 };
 
@@ -12,6 +12,7 @@ use super::{
     job::{CommentRule, Job, JobResult},
     open::OpenedChange,
     policy_check::PolicyCheck,
+    policy_outlook::PolicyOutlook,
     preview_target::PreviewTarget,
     publisher::Publisher,
     timings::Timings,
@@ -21,7 +22,7 @@ use crate::{
     error::UserError,
     github::StatusState,
     model::{
-        CommitId, StackId,
+        CommitId, Digest, Shard, StackId,
         comment_marker::{CommentMarker, MarkerKind},
         plan::{Plan, Summary},
         plan_document::StackDocument,
@@ -38,6 +39,7 @@ use crate::{
     },
     policy::Stage,
     report::{self, CommentInput, Merging, Mode, RunInfo, SUMMARY_BUDGET},
+    secrets::Secrets,
 };
 
 /// Previews a target and publishes the result.
@@ -97,7 +99,8 @@ async fn plan_and_publish(
         None => PullRequestNow::default(),
     };
     if meanwhile.unmerged {
-        record(job, subject, &opened, &preview).await?;
+        let shown = sets.as_ref().map(|sets| sets.shown(opened.planning.secrets()));
+        record(job, subject, &opened, &preview, shown.unwrap_or_default()).await?;
         compare_with_other_shares(job, subject, &opened, &mut preview).await?;
     }
     let last_push = last_push(job, subject, &opened, &preview).await;
@@ -137,7 +140,10 @@ async fn plan_and_publish(
         )
     };
     let mut findings = match sets {
-        Some(sets) => sets.with_guardrails(&preview.plan).await?,
+        Some(sets) => {
+            sets.look_at_others(&opened, share).await?;
+            sets.with_guardrails(&preview.plan).await?
+        }
         None => Vec::new(),
     };
     redact::findings(&mut findings, opened.planning.secrets());
@@ -196,7 +202,7 @@ async fn plan_and_publish(
         summary.push_str(&report::markdown::page_note(&path));
     }
     feedback.summary(&summary);
-    feedback.plan_outputs(&preview.plan, &total);
+    feedback.plan_outputs(&preview.plan, &total, &findings);
     feedback.annotate(&preview.plan, &findings);
     let text = report::terminal::plan(&preview.plan, report::terminal::Style::default());
     Ok((
@@ -212,6 +218,8 @@ async fn plan_and_publish(
 struct SetFindings {
     guardrails: PolicyCheck,
     pulls: Vec<(u64, CommitId)>,
+    /// What the rules of the pull request would deny, if it edits them.
+    outlook: Option<PolicyOutlook>,
     found: Mutex<Vec<PolicyFinding>>,
 }
 
@@ -225,10 +233,12 @@ impl SetFindings {
         let content = job.repository.revision(&subject.sides.content)?;
         let now = InForce::of(&opened.planning.config, Some(power.as_ref()));
         let mut guardrails = PolicyCheck::new(job, now, Stage::Preview);
+        let mut outlook = None;
         let pulls = subject.number.map(|number| (number, subject.head.clone()));
         // The policy that the merge creates applies too.
         if let Some(number) = subject.number.filter(|_| opened.trust == Trust::Proposed) {
             let then = InForce::of(&opened.proposed, Some(content.as_ref()));
+            outlook = PolicyOutlook::new(guardrails.own_sets(), &then.sets);
             let mut policies = ReviewedPolicies::default();
             policies.add(number, Shown::All, Arc::new(then));
             guardrails = guardrails.with_reviewed(policies);
@@ -236,13 +246,33 @@ impl SetFindings {
         Ok(Some(Self {
             guardrails,
             pulls: pulls.into_iter().collect(),
+            outlook,
             found: Mutex::default(),
         }))
+    }
+
+    /// The digests of the denials that the comment shows.
+    fn shown(&self, secrets: &Secrets) -> BTreeSet<Digest> {
+        let found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut findings = found.clone();
+        drop(found);
+        redact::findings(&mut findings, secrets);
+        findings.sort();
+        report::markdown::shown_denials(&findings)
+    }
+
+    /// Compares the two versions of the sets on the stacks that the pull request does not change.
+    async fn look_at_others(&self, opened: &OpenedChange, share: Option<Shard>) -> Result<(), UserError> {
+        match &self.outlook {
+            Some(outlook) => outlook.look_at_others(&opened.planning, share).await,
+            None => Ok(()),
+        }
     }
 
     /// The findings of the sets so far, and those of the settings in `policy`.
     async fn with_guardrails(self, plan: &Plan) -> Result<Vec<PolicyFinding>, UserError> {
         let mut findings = self.found.into_inner().unwrap_or_else(PoisonError::into_inner);
+        findings.extend(self.outlook.iter().map(PolicyOutlook::finding));
         for stack in &plan.stacks {
             findings.extend(self.guardrails.findings(stack, &self.pulls, None).await?);
         }
@@ -252,6 +282,9 @@ impl SetFindings {
 
 impl DocumentVisitor for SetFindings {
     fn visit(&self, document: StackDocument) {
+        if let Some(outlook) = &self.outlook {
+            outlook.look(&document);
+        }
         let findings = self.guardrails.preview_sets(&document, &self.pulls);
         let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
         found.extend(findings);
@@ -319,6 +352,7 @@ async fn record(
     subject: &PreviewTarget,
     opened: &OpenedChange,
     preview: &Preview,
+    findings: BTreeSet<Digest>,
 ) -> Result<(), UserError> {
     let (Some(number), Some(memory)) = (subject.number, &opened.planning.memory) else {
         return Ok(());
@@ -330,6 +364,7 @@ async fn record(
         base: subject.sides.base.clone(),
         power: Some(subject.sides.power.clone()),
         run: job.runner.run_url(),
+        findings,
         stacks: preview.reviewed.clone(),
     };
     memory

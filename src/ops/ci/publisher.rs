@@ -220,7 +220,7 @@ impl<'a> Publisher<'a> {
     }
 
     /// Sets the step's outputs of a preview or a drift check.
-    pub fn plan_outputs(&self, plan: &Plan, total: &Summary) {
+    pub fn plan_outputs(&self, plan: &Plan, total: &Summary, findings: &[PolicyFinding]) {
         let changed: Vec<_> = plan
             .stacks
             .iter()
@@ -251,11 +251,11 @@ impl<'a> Publisher<'a> {
                     .to_owned(),
             ),
         ]);
-        self.result_file(&report::json::document(plan));
+        self.result_file(&report::json::with_findings(plan, findings));
     }
 
     /// Sets the step's outputs of an apply.
-    pub fn apply_outputs(&self, report: &ApplyReport) {
+    pub fn apply_outputs(&self, report: &ApplyReport, findings: &[PolicyFinding]) {
         let touched: Vec<_> = report
             .stacks
             .iter()
@@ -280,7 +280,7 @@ impl<'a> Publisher<'a> {
                     .to_owned(),
             ),
         ]);
-        self.result_file(&report::json::document(report));
+        self.result_file(&report::json::with_findings(report, findings));
     }
 
     /// Sets outputs of the step.

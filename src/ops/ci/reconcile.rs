@@ -1,7 +1,10 @@
 //! Restores drift if `drift.reconcile` says so: what was applied last is applied again, under the lease, and
 //! only if that removes nothing.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{Arc, Mutex, PoisonError},
+};
 
 use async_trait::async_trait;
 
@@ -17,6 +20,7 @@ use crate::{
     },
     ops::{
         Planner, Target,
+        active_sets::ActiveSets,
         apply::{self, ApplyOptions, Approver, PriorState, ProposedPlan},
     },
 };
@@ -48,7 +52,10 @@ pub(super) async fn run(
         Reconcile::Restore => looked_at.iter().filter(can).cloned().collect(),
     };
     let options = ApplyOptions {
-        consent: Arc::new(RestoreApprover { guardrails }),
+        consent: Arc::new(RestoreApprover {
+            guardrails,
+            current: Mutex::default(),
+        }),
         newer: None,
         commit: Some(head.clone()),
         pull_requests: Vec::new(),
@@ -68,27 +75,45 @@ pub(super) fn restored_stacks(report: &ApplyReport) -> Vec<StackId> {
 /// Approves creations and updates: the plan is for what was applied last, so nothing in it is new.
 struct RestoreApprover {
     guardrails: PolicyCheck,
+    /// The policy sets of each approved stack, for values that become known later.
+    current: Mutex<BTreeMap<StackId, ActiveSets>>,
 }
 
 #[async_trait]
 impl Approver for RestoreApprover {
-    async fn stack(&self, proposed: &ProposedPlan<'_>, _: &PriorState) -> Result<Authorization, UserError> {
+    async fn stack(
+        &self,
+        proposed: &ProposedPlan<'_>,
+        past: &PriorState,
+    ) -> Result<Authorization, UserError> {
         let plan = proposed.plan;
         for resource in &plan.resources {
             takes_nothing_away(resource)?;
         }
         let findings = self.guardrails.findings(plan, &[], None).await?;
-        match PolicyCheck::refusal(plan, &findings) {
-            Some(refusal) => Err(refusal),
-            None => Ok(Authorization {
-                reconciled: true,
-                ..Authorization::default()
-            }),
+        if let Some(refusal) = PolicyCheck::refusal(plan, &findings) {
+            return Err(refusal);
         }
+        let sets = self.guardrails.sets_for_restoring(proposed, &past.overridden);
+        if let Some(refusal) = sets.plan_refusal() {
+            return Err(refusal);
+        }
+        let authorization = Authorization {
+            overrides: sets.overridden().to_vec(),
+            findings: sets.recorded(),
+            reconciled: true,
+            ..Authorization::default()
+        };
+        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        current.insert(plan.id.clone(), sets);
+        Ok(authorization)
     }
 
-    async fn resource(&self, _: &StackId, plan: &ResourcePlan) -> Result<(), UserError> {
-        takes_nothing_away(plan)
+    async fn resource(&self, stack: &StackId, plan: &ResourcePlan) -> Result<(), UserError> {
+        takes_nothing_away(plan)?;
+        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        let refusal = current.get_mut(stack).and_then(|sets| sets.refusal(plan));
+        refusal.map_or(Ok(()), Err)
     }
 }
 

@@ -7,10 +7,7 @@ use std::{
 
 use async_trait::async_trait;
 
-use super::{
-    active_sets::ActiveSets,
-    policy_check::{Agreed, GivenDigests, PolicyCheck},
-};
+use super::policy_check::{Agreed, GivenDigests, PolicyCheck};
 use crate::{
     config::DriftPolicy,
     error::{ErrorKind, UserError},
@@ -18,9 +15,13 @@ use crate::{
         CommitId, Digest, StackId,
         authorization::Authorization,
         plan::{ResourcePlan, StackPlan},
+        policy_finding::PolicyFinding,
         review::{ReviewRecord, ReviewUnit},
     },
-    ops::apply::{Approver, PriorState, ProposedPlan},
+    ops::{
+        active_sets::ActiveSets,
+        apply::{Approver, PriorState, ProposedPlan},
+    },
     policy::{Objection, ReviewedUnits, Unreviewed},
 };
 
@@ -31,6 +32,8 @@ pub(super) struct ReviewGate {
     approvals: BTreeSet<Digest>,
     current: Mutex<BTreeMap<StackId, Approved>>,
     stopped: Mutex<Vec<(StackPlan, Vec<ReviewUnit>)>>,
+    /// What the policies found in the plans that were checked.
+    found: Mutex<BTreeSet<PolicyFinding>>,
 }
 
 /// What holds for the resources of a stack while it is applied.
@@ -50,6 +53,7 @@ impl ReviewGate {
             approvals,
             current: Mutex::default(),
             stopped: Mutex::default(),
+            found: Mutex::default(),
         }
     }
 
@@ -64,6 +68,12 @@ impl ReviewGate {
         if let Some(approved) = current.get_mut(stack) {
             approved.sets = Some(sets);
         }
+    }
+
+    /// What the policies found, the strictest first.
+    pub fn findings(&self) -> Vec<PolicyFinding> {
+        let found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
+        found.iter().cloned().collect()
     }
 
     /// The plans that were stopped as unreviewed, with their unreviewed parts.
@@ -184,16 +194,23 @@ impl Approver for ReviewGate {
                     agreed,
                     GivenDigests {
                         digests: &self.approvals,
+                        records: &records,
                         since: past.commit.as_ref(),
                     },
                 )
                 .await?;
             let overrides = sets.overridden().to_vec();
+            let recorded = sets.recorded();
             self.remember(&plan.id, sets);
+            self.found
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .extend(findings.iter().cloned());
             return match PolicyCheck::refusal(plan, &findings) {
                 Some(refusal) => Err(naming(refusal, &pulls)),
                 None => Ok(Authorization {
                     overrides,
+                    findings: recorded,
                     ..self.guardrails.grounds(plan, &pulls, agreed).await
                 }),
             };

@@ -9,7 +9,7 @@ use tokio::sync::Mutex;
 
 use super::contributors::{self, Before, Contributors};
 use crate::{
-    github::{Client, GithubError, Permission, ReviewApproval},
+    github::{Client, GithubError, Permission, PreviewComment, ReviewApproval},
     model::CommitId,
 };
 
@@ -41,6 +41,7 @@ pub(super) struct Reviewers {
     client: Option<Client>,
     permissions: AnswerCache<String, Permission>,
     approvals: AnswerCache<u64, Vec<ReviewApproval>>,
+    comments: AnswerCache<u64, Vec<PreviewComment>>,
     members: AnswerCache<(String, String), Option<bool>>,
     runs: AnswerCache<(u64, String), Vec<String>>,
     behind_pulls: AnswerCache<u64, Contributors>,
@@ -54,6 +55,7 @@ impl Reviewers {
             client,
             permissions: AnswerCache::new(),
             approvals: AnswerCache::new(),
+            comments: AnswerCache::new(),
             members: AnswerCache::new(),
             runs: AnswerCache::new(),
             behind_pulls: AnswerCache::new(),
@@ -78,6 +80,14 @@ impl Reviewers {
             return Ok(Vec::new());
         };
         self.approvals.ask(pull, client.approvals(pull)).await
+    }
+
+    /// The comments that show the previews of a pull request.
+    pub async fn preview_comments(&self, pull: u64) -> Result<Vec<PreviewComment>, GithubError> {
+        let Some(client) = &self.client else {
+            return Ok(Vec::new());
+        };
+        self.comments.ask(pull, client.preview_comments(pull)).await
     }
 
     /// Who approved a run in an environment.

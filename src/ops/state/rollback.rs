@@ -18,10 +18,12 @@ use crate::{
         apply::{self, ApplyOptions, AutoApprove},
         cluster_selection::{GivenCluster, Live},
         compiler::Compiler,
-        redact,
+        policy_sets, redact,
         runtime_factory::{self, Infrastructure},
+        sets_by_hand::WithPolicySets,
         state_backend,
     },
+    policy::sets::PolicySets,
 };
 
 /// A prepared rollback: the plan and its apply.
@@ -30,6 +32,7 @@ pub struct Rollback {
     target: Target,
     commit: CommitId,
     serial: u64,
+    sets: PolicySets,
     /// The plan.
     pub plan: StackPlan,
 }
@@ -85,6 +88,7 @@ pub async fn rollback(
         memory: Some(&memory),
         wait: true,
     };
+    let sets = policy_sets::load(&config, files.as_ref());
     let Infrastructure { runtimes, references } = runtime_factory::open(run, &setup).await?;
     let planning = Planner {
         run: run.clone(),
@@ -125,6 +129,7 @@ pub async fn rollback(
         target,
         commit,
         serial,
+        sets,
         plan,
     })
 }
@@ -159,7 +164,7 @@ impl Rollback {
     /// As an apply.
     pub async fn apply(&self) -> Result<ApplyReport, UserError> {
         let options = ApplyOptions {
-            consent: Arc::new(AutoApprove),
+            consent: Arc::new(WithPolicySets::new(Arc::new(AutoApprove), self.sets.clone())),
             newer: None,
             commit: Some(self.commit.clone()),
             pull_requests: Vec::new(),

@@ -4,10 +4,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use super::{
-    exception::Exception,
-    set::{PolicySet, UNREADABLE},
-};
+use super::{exception::Exception, rule::UNREADABLE, set::PolicySet};
 use crate::{
     config::PolicyExceptionConfig,
     model::{
@@ -86,11 +83,22 @@ impl PolicySets {
     /// The findings of all sets for the plan of a stack, the strictest first.
     pub fn findings(&self, document: &StackDocument, now: Timestamp) -> Vec<PolicyFinding> {
         let (id, folder) = (&document.stack.id, &document.stack.folder);
-        let concerned = self.sets.iter().filter(|set| set.is_about(id, folder));
-        let mut findings: Vec<_> = concerned
+        let concerned = || self.sets.iter().filter(|set| set.is_about(document));
+        let renamed = concerned().filter(|set| !set.is_about_its_place(document));
+        let renamed = renamed.map(|set| PolicyFinding {
+            verdict: Enforcement::Warn,
+            rule: format!("{}/stacks", set.name()),
+            stack: Some(id.clone()),
+            message: format!("the set is about this stack by another name of it, and not by `{id}`"),
+            hint: Some(format!("write `{id}` or its folder into `stacks` of the set")),
+            place: None,
+        });
+        let mut findings: Vec<_> = concerned()
             .flat_map(|set| set.findings(document))
+            .chain(renamed)
             .map(|finding| {
-                let exception = self.exceptions.iter().find(|e| e.covers(&finding, now));
+                let exceptions = self.exceptions.iter();
+                let exception = exceptions.into_iter().find(|e| e.covers(&finding, folder, now));
                 match exception {
                     Some(exception) => exception.excuse(finding),
                     None => finding,

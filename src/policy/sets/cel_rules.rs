@@ -21,10 +21,10 @@ use serde_json::{Value, json};
 
 use super::{
     mentions::Mentions,
-    rule::{FailedTest, PolicyFile, RuleFinding, Severity, shorten},
+    rule::{FailedTest, PolicyFile, RuleFinding, Severity, UNREADABLE, shorten},
 };
 use crate::{
-    cel_expression::{CelExpression, to_cel, widest},
+    cel_expression::{CelExpression, Extent, to_cel},
     config::PolicyInput,
     yaml,
 };
@@ -112,6 +112,12 @@ pub(super) fn load(files: &[PolicyFile]) -> Result<Vec<CelRule>, String> {
     for file in files {
         let read: File = yaml::from_str(&file.text).map_err(|error| format!("{}: {error}", file.path))?;
         for text in read.rules {
+            if text.name == UNREADABLE || text.name.contains('/') {
+                return Err(format!(
+                    "{}: `{}` is not a name of a rule: `{UNREADABLE}` and `/` have another meaning",
+                    file.path, text.name
+                ));
+            }
             if !names.insert(text.name.clone()) {
                 return Err(format!("{}: two rules are called `{}`", file.path, text.name));
             }
@@ -161,9 +167,9 @@ impl CelRule {
     pub fn failed_cases(&self, view: PolicyInput) -> Vec<FailedTest> {
         let mut found = Vec::new();
         for (at, case) in self.cases.iter().enumerate() {
-            let (context, widest) = (context(view, &case.input, None), widest(&case.input));
-            let finding = match self.is_about(&context, widest) {
-                Ok(true) => self.finding(&context, widest),
+            let (context, extent) = (context(view, &case.input, None), Extent::of(&case.input));
+            let finding = match self.is_about(&context, extent) {
+                Ok(true) => self.finding(&context, extent),
                 Ok(false) => None,
                 Err(error) => Some(error),
             };
@@ -185,23 +191,23 @@ impl CelRule {
     ///
     /// # Errors
     /// The condition could not be evaluated.
-    pub fn is_about(&self, context: &Context, widest: u64) -> Result<bool, RuleFinding> {
+    pub fn is_about(&self, context: &Context, extent: Extent) -> Result<bool, RuleFinding> {
         match &self.matches {
             None => Ok(true),
             Some(matches) => matches
-                .holds(context, widest)
+                .holds(context, extent)
                 .map_err(|why| RuleFinding::error(&self.name, &format!("`match`: {why}"))),
         }
     }
 
     /// The finding for an input.
-    pub fn finding(&self, context: &Context, widest: u64) -> Option<RuleFinding> {
-        match self.expression.holds(context, widest) {
+    pub fn finding(&self, context: &Context, extent: Extent) -> Option<RuleFinding> {
+        match self.expression.holds(context, extent) {
             Ok(true) => None,
             Ok(false) => Some(RuleFinding {
                 rule: self.name.clone(),
                 severity: self.severity,
-                message: shorten(&self.message(context, widest)),
+                message: shorten(&self.message(context, extent)),
                 resource: None,
                 path: None,
             }),
@@ -210,9 +216,9 @@ impl CelRule {
     }
 
     /// The message: of the expression, unless it is empty, has several lines or is no text.
-    fn message(&self, context: &Context, widest: u64) -> String {
+    fn message(&self, context: &Context, extent: Extent) -> String {
         let expression = self.message_expression.as_ref();
-        let value = expression.and_then(|expression| expression.evaluate(context, widest).ok());
+        let value = expression.and_then(|expression| expression.evaluate(context, extent).ok());
         match value {
             Some(CelValue::String(text)) if !text.trim().is_empty() && !text.contains('\n') => {
                 text.to_string()

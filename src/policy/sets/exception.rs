@@ -3,9 +3,13 @@
 use globset::GlobMatcher;
 use jiff::Timestamp;
 
+use super::set::stack_glob;
 use crate::{
     config::PolicyExceptionConfig,
-    model::policy_finding::{Enforcement, PolicyFinding},
+    model::{
+        RepoPath, StackId,
+        policy_finding::{Enforcement, PassedBy, PolicyFinding},
+    },
 };
 
 /// One exception.
@@ -28,7 +32,7 @@ impl Exception {
             Some(glob.compile_matcher())
         };
         let stacks = match &config.stacks {
-            Some(pattern) => Some(glob(pattern)?),
+            Some(pattern) => Some(stack_glob(pattern)?),
             None => None,
         };
         Some(Self {
@@ -43,16 +47,14 @@ impl Exception {
     }
 
     /// Returns true if a finding is covered at this time.
-    pub fn covers(&self, finding: &PolicyFinding, now: Timestamp) -> bool {
+    pub fn covers(&self, finding: &PolicyFinding, folder: &RepoPath, now: Timestamp) -> bool {
         let Some(place) = &finding.place else {
             return false;
         };
         let rule = finding.rule.split_once('/').map_or("", |(_, rule)| rule);
         let in_stack = |glob: &GlobMatcher| {
-            finding
-                .stack
-                .as_ref()
-                .is_some_and(|stack| glob.is_match(stack.as_str()))
+            let by_name = |stack: &StackId| glob.is_match(stack.as_str());
+            glob.is_match(folder.as_str()) || finding.stack.as_ref().is_some_and(by_name)
         };
         now < self.until
             && place.set == self.set
@@ -72,6 +74,12 @@ impl Exception {
             self.until_text, self.reason, finding.message
         );
         finding.hint = None;
+        if let Some(place) = &mut finding.place {
+            place.passed_by = Some(PassedBy::Exception {
+                until: self.until_text.clone(),
+                reason: self.reason.clone(),
+            });
+        }
         finding
     }
 }

@@ -9,8 +9,18 @@ use std::collections::BTreeSet;
 
 use crate::model::spec::RuntimeKind;
 
-/// Functions that go through a value without naming its keys.
-const READ_ALL: [&str; 4] = ["walk", "marshal", "reachable", "reachable_paths"];
+/// Words with which a rule reads values without naming their keys: functions that go through a value, and the list of
+/// differences, which has every value.
+const READ_ALL: [&str; 6] = [
+    "walk",
+    "marshal",
+    "marshal_with_options",
+    "reachable",
+    "reachable_paths",
+    "changes",
+];
+/// The same for what is not one word: the keys of an object, and values two levels below a name.
+const READ_ALL_TEXTS: [&str; 2] = ["object.keys", "[_][_]"];
 
 /// The words in the source of rules.
 #[derive(Debug, Clone, Default)]
@@ -27,9 +37,14 @@ impl Mentions {
             .split(|c: char| !is_word(c))
             .filter(|word| !word.is_empty());
         for word in words {
-            self.reads_all |= READ_ALL.contains(&word);
-            self.words.insert(word.to_owned());
+            // `a-b` is a key, or a difference of two values.
+            for word in std::iter::once(word).chain(word.split('-')) {
+                self.reads_all |= READ_ALL.contains(&word);
+                self.words.insert(word.to_owned());
+            }
         }
+        let dense: String = source.chars().filter(|c| !c.is_whitespace()).collect();
+        self.reads_all |= READ_ALL_TEXTS.iter().any(|text| dense.contains(text));
     }
 
     /// Returns true if a rule may read the value at a path of a resource.
@@ -38,7 +53,8 @@ impl Mentions {
         if runtime == RuntimeKind::Terraform && path == "/id" {
             return false;
         }
-        if self.reads_all {
+        // The path of the whole value has no key.
+        if self.reads_all || path.is_empty() {
             return true;
         }
         let keys = path
@@ -79,6 +95,25 @@ mod tests {
         assert!(!reads("/metadata/app.io~1other"));
         mentions.add("walk(input, [path, value])");
         assert!(mentions.may_read(RuntimeKind::Kubernetes, "/spec/template/hostname"));
+    }
+
+    #[test]
+    fn what_reads_without_a_key_reads_all() {
+        for source in [
+            "some c in r.changes; endswith(c.to, \":latest\")",
+            "count(object.keys(r.after)) > 3",
+            "x := input.spec[_] [_]",
+            "json.marshal(r.after)",
+        ] {
+            let mut mentions = Mentions::default();
+            mentions.add(source);
+            assert!(mentions.may_read(RuntimeKind::Terraform, "/acl"), "{source}");
+        }
+        let mut mentions = Mentions::default();
+        mentions.add("r.after.max_size-r.after.min_size > 10");
+        assert!(mentions.may_read(RuntimeKind::Terraform, "/max_size"));
+        assert!(!mentions.may_read(RuntimeKind::Terraform, "/size"));
+        assert!(mentions.may_read(RuntimeKind::Terraform, ""));
     }
 
     #[test]

@@ -10,6 +10,7 @@ mod exception;
 mod input;
 mod mentions;
 mod rego;
+mod rego_functions;
 mod rule;
 mod set;
 #[cfg(test)]

@@ -13,18 +13,17 @@ use regorus::{
     unstable::{Expr, Rule, RuleHead},
     utils::limits::ExecutionTimerConfig,
 };
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{
     mentions::Mentions,
+    rego_functions,
     rule::{FailedTest, MOST_FINDINGS, PolicyFile, RULE_TIME, RuleFinding, Severity, shorten},
 };
-use crate::config::RegoVersion;
+use crate::{config::RegoVersion, model::RepoPath};
 
 /// The steps between two looks at the clock.
 const CLOCK_EVERY: NonZeroU32 = NonZeroU32::new(64).expect("it is not zero");
-/// The most numbers that `numbers.range` gives.
-const LONGEST_RANGE: i64 = 100_000;
 /// The end of the names of files that hold tests.
 const TESTS: &str = "_test.rego";
 
@@ -61,12 +60,17 @@ impl RegoRules {
         let mut engine = new_engine(version);
         let mut mentions = Mentions::default();
         let mut places = Vec::new();
+        let sources: Vec<_> = files.iter().map(|file| file.text.as_str()).collect();
+        rego_functions::bound_formats(&mut engine, &sources.join("\n"));
         for file in files.iter().filter(|file| is_rules(&file.path)) {
             let package = engine
                 .add_policy(file.path.clone(), file.text.clone())
                 .map_err(|error| first_lines(&error.to_string()))?;
-            mentions.add(&file.text);
+            mentions.add(&without_comments(&file.text));
             places.push(package);
+        }
+        for file in data {
+            mentions.add(&file.text);
         }
         add_data(&mut engine, data)?;
         let names = rule_names(&mut engine);
@@ -110,11 +114,22 @@ impl RegoRules {
         self.rules.iter().map(|rule| (rule.name.as_str(), rule.severity))
     }
 
-    /// Starts evaluations: a session evaluates one input after another.
-    pub fn session(&self) -> RegoSession<'_> {
+    /// Starts evaluations for a stack: a session evaluates one input after another. As in conftest the rules find
+    /// the file of the input in `data.conftest.file`: here it is the `stack.yaml`, below the root of the repository.
+    pub fn session(&self, folder: &RepoPath) -> RegoSession<'_> {
+        let mut engine = self.engine.clone();
+        let mut unusable = None;
+        // Data is prepared again, which takes its time.
+        if self.mentions.has_word("conftest") {
+            let file = json!({"name": "stack.yaml", "dir": format!("/{folder}")});
+            let data = json!({"conftest": {"file": file}});
+            unusable = engine.add_data(RegoValue::from(data)).err();
+        }
         RegoSession {
-            engine: self.engine.clone(),
+            engine,
             rules: &self.rules,
+            unusable: unusable.map(|error| first_lines(&error.to_string())),
+            slow: BTreeSet::new(),
         }
     }
 }
@@ -164,11 +179,19 @@ pub(super) fn failed_tests(
 pub(super) struct RegoSession<'r> {
     engine: Engine,
     rules: &'r [RegoRule],
+    /// Why no rule can be evaluated.
+    unusable: Option<String>,
+    /// The rules that took too long for an input. They deny, so they are not tried on the other inputs.
+    slow: BTreeSet<&'r str>,
 }
 
 impl RegoSession<'_> {
     /// The findings of all rules for an input.
     pub fn findings(&mut self, input: Value) -> Vec<RuleFinding> {
+        if let Some(why) = &self.unusable {
+            let rules = self.rules.iter();
+            return rules.map(|rule| RuleFinding::error(&rule.name, why)).collect();
+        }
         self.engine.set_input(RegoValue::from(input));
         let mut silenced: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
         let mut findings = Vec::new();
@@ -186,13 +209,20 @@ impl RegoSession<'_> {
                 }
             }
             let is_silenced = rule.exception.as_deref().and_then(|path| silenced.get(path));
-            let can_be = rule.severity == Severity::Deny;
-            if can_be && is_silenced.is_some_and(|names| names.contains(&rule.suffix)) {
+            if is_silenced.is_some_and(|names| names.contains(&rule.suffix)) {
+                continue;
+            }
+            if self.slow.contains(rule.path.as_str()) {
                 continue;
             }
             match evaluate(&mut self.engine, &rule.path) {
                 Ok(value) => read_findings(rule, &value, &mut findings),
-                Err(why) => findings.push(RuleFinding::error(&rule.name, &why)),
+                Err(why) => {
+                    if why == too_slow() {
+                        self.slow.insert(&rule.path);
+                    }
+                    findings.push(RuleFinding::error(&rule.name, &why));
+                }
             }
         }
         findings
@@ -226,50 +256,8 @@ fn new_engine(version: RegoVersion) -> Engine {
         limit: RULE_TIME,
         check_interval: CLOCK_EVERY,
     });
-    bound_functions(&mut engine);
+    rego_functions::bound(&mut engine);
     engine
-}
-
-/// Replaces functions whose result may be of any size, or is different each time.
-fn bound_functions(engine: &mut Engine) {
-    let range = |arguments: Vec<RegoValue>| numbers(&arguments).map_err(Into::into);
-    let random = |_: Vec<RegoValue>| Err(BoundedFunctionError::Random.into());
-    // They are the first extensions of these names, which is the only way in which this fails.
-    let _ = engine.add_extension("numbers.range".to_owned(), 2, Box::new(range));
-    let _ = engine.add_extension("numbers.range_step".to_owned(), 3, Box::new(range));
-    let _ = engine.add_extension("rand.intn".to_owned(), 2, Box::new(random));
-}
-
-/// Why a function gives no value here.
-#[derive(Debug, thiserror::Error)]
-enum BoundedFunctionError {
-    #[error("numbers.range needs whole numbers and a step from 1")]
-    NotWhole,
-    #[error("numbers.range gives at most {LONGEST_RANGE} numbers")]
-    TooLong,
-    #[error("a rule gives the same answer each time, so there are no random numbers")]
-    Random,
-}
-
-/// The numbers from the first to the second argument, in steps of the third.
-fn numbers(arguments: &[RegoValue]) -> Result<RegoValue, BoundedFunctionError> {
-    let whole = arguments.iter().map(RegoValue::as_i64);
-    let whole: Vec<i64> = whole
-        .collect::<Result<_, _>>()
-        .map_err(|_| BoundedFunctionError::NotWhole)?;
-    let (from, to, step) = match whole[..] {
-        [from, to] => (from, to, 1),
-        [from, to, step] if step >= 1 => (from, to, step),
-        _ => return Err(BoundedFunctionError::NotWhole),
-    };
-    let distance = i64::try_from(to.abs_diff(from)).map_err(|_| BoundedFunctionError::TooLong)?;
-    let count = distance / step;
-    if count > LONGEST_RANGE {
-        return Err(BoundedFunctionError::TooLong);
-    }
-    let towards = if to < from { -step } else { step };
-    let numbers = (0..=count).map(|n| RegoValue::from(from + towards * n));
-    Ok(RegoValue::from(numbers.collect::<Vec<_>>()))
 }
 
 fn add_data(engine: &mut Engine, data: &[PolicyFile]) -> Result<(), String> {
@@ -288,6 +276,12 @@ fn read_data(file: &PolicyFile) -> Result<Value, String> {
         Ok([value]) if value.is_object() => Ok(value),
         _ => Err(format!("{}: data is one map", file.path)),
     }
+}
+
+/// A source without the lines that are comments: their words read nothing.
+fn without_comments(source: &str) -> String {
+    let lines = source.lines().filter(|line| !line.trim_start().starts_with('#'));
+    lines.collect::<Vec<_>>().join("\n")
 }
 
 /// Returns true for a file with rules; conftest does not evaluate test files either.
@@ -331,10 +325,14 @@ fn evaluate(engine: &mut Engine, path: &str) -> Result<RegoValue, String> {
     engine.eval_rule(path.to_owned()).map_err(|error| {
         let text = error.to_string();
         match text.contains("execution exceeded time limit") {
-            true => format!("it took longer than {} ms", RULE_TIME.as_millis()),
+            true => too_slow(),
             false => first_lines(&text),
         }
     })
+}
+
+fn too_slow() -> String {
+    format!("it took longer than {} ms", RULE_TIME.as_millis())
 }
 
 /// The suffixes that do not count for this input.

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 /// The time that one rule may take for one input.
 pub(super) const RULE_TIME: Duration = Duration::from_millis(100);
+/// The rule of a finding of a set that cannot be read.
+pub(super) const UNREADABLE: &str = "load";
 /// The maximum length of a message in characters.
 const LONGEST_MESSAGE: usize = 1_000;
 /// The maximum number of findings of one rule for one input.

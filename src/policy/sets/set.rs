@@ -10,16 +10,17 @@ use super::{
     input,
     mentions::Mentions,
     rego::{self, RegoRules},
-    rule::{FailedTest, PolicyFile, RuleFinding, Severity},
+    rule::{FailedTest, PolicyFile, RuleFinding, Severity, UNREADABLE},
 };
 use crate::{
-    cel_expression::{to_cel, widest},
+    cel_expression::{Extent, to_cel},
     config::{PolicyEnforcement, PolicyInput, PolicyLanguage, PolicySetConfig, RegoVersion},
     model::{
-        Digest, RepoPath, ResourceId, StackId,
+        Digest, ResourceId, StackId,
         digest::DigestBuilder,
         plan_document::{DocumentResource, StackDocument},
         policy_finding::{Enforcement, PolicyFinding, SetPlace},
+        spec::RuntimeKind,
     },
 };
 
@@ -27,9 +28,6 @@ use crate::{
 const PARSER_STACK: usize = 256 * 1024 * 1024;
 /// The maximum size of the files of a set in bytes.
 const LARGEST_SET: usize = 8 * 1024 * 1024;
-
-/// The rule of a finding of a set that cannot be read.
-pub(super) const UNREADABLE: &str = "load";
 
 /// A policy set of a revision.
 pub struct PolicySet {
@@ -150,11 +148,22 @@ impl PolicySet {
         &self.overriders
     }
 
-    /// Returns true if the set is about a stack.
-    pub fn is_about(&self, stack: &StackId, folder: &RepoPath) -> bool {
-        self.stacks
-            .as_ref()
-            .is_none_or(|glob| glob.is_match(folder.as_str()) || glob.is_match(stack.as_str()))
+    /// Returns true if the set is about a stack: by its folder or identity, or by another name of it. A change that
+    /// renames a stack does not leave the rules of its name.
+    pub fn is_about(&self, document: &StackDocument) -> bool {
+        let is_match = |id: &StackId| {
+            self.stacks
+                .as_ref()
+                .is_some_and(|glob| glob.is_match(id.as_str()))
+        };
+        self.is_about_its_place(document) || document.known_as.iter().any(is_match)
+    }
+
+    /// Returns true if the set is about a stack by its folder or identity.
+    pub fn is_about_its_place(&self, document: &StackDocument) -> bool {
+        let stack = &document.stack;
+        let glob = self.stacks.as_ref();
+        glob.is_none_or(|glob| glob.is_match(stack.folder.as_str()) || glob.is_match(stack.id.as_str()))
     }
 
     /// The findings for the plan of a stack.
@@ -234,7 +243,7 @@ impl PolicySet {
             && found.rule != UNREADABLE
         {
             true => Some(format!(
-                "one of {} may override exactly this finding: run the workflow by hand with `approve: {digest}`",
+                "one of {} may override exactly this finding: approve the last head after the comment showed it, or run the workflow by hand with `approve: {digest}`",
                 self.overriders.join(", ")
             )),
             false => hint,
@@ -250,6 +259,7 @@ impl PolicySet {
                 resource,
                 path: found.path,
                 digest,
+                passed_by: None,
             }),
         }
     }
@@ -280,7 +290,7 @@ fn parse(config: &PolicySetConfig, files: &[PolicyFile], data: &[PolicyFile]) ->
     }
 }
 
-fn stack_glob(pattern: &str) -> Option<GlobMatcher> {
+pub(super) fn stack_glob(pattern: &str) -> Option<GlobMatcher> {
     let glob = globset::GlobBuilder::new(pattern).literal_separator(true).build();
     glob.ok().map(|glob| glob.compile_matcher())
 }
@@ -304,7 +314,7 @@ fn undecided(rule: &str, severity: Severity, resource: &DocumentResource, paths:
 
 /// Each object is an input of its own.
 fn rego_objects(rules: &RegoRules, document: &StackDocument) -> Vec<Outcome> {
-    let mut session = rules.session();
+    let mut session = rules.session(&document.stack.folder);
     let mut outcomes = Vec::new();
     for (resource, object) in input::objects(document) {
         let unknown = unknown(rules.mentions(), resource);
@@ -335,12 +345,13 @@ fn rego_whole(rules: &RegoRules, document: &StackDocument, view: PolicyInput) ->
         PolicyInput::Tfplan => input::terraform_plan(document, without),
         PolicyInput::Plan | PolicyInput::Objects => input::plan(document, without),
     };
-    let mut session = rules.session();
+    let mut session = rules.session(&document.stack.folder);
     let mut findings = session.findings(input(&[]));
     let mut outcomes = Vec::new();
     let open: Vec<_> = document
         .resources
         .iter()
+        .filter(|resource| view != PolicyInput::Tfplan || resource.runtime == RuntimeKind::Terraform)
         .map(|resource| (resource, unknown(rules.mentions(), resource)))
         .filter(|(_, unknown)| !unknown.is_empty())
         .collect();
@@ -365,18 +376,24 @@ fn cel_each(rules: &[CelRule], document: &StackDocument, view: PolicyInput) -> V
         PolicyInput::Objects => {
             for (resource, object) in input::objects(document) {
                 let context = cel_rules::context(view, object, None);
-                cel_one(rules, (resource, &[]), &context, widest(object), &mut outcomes);
+                cel_one(
+                    rules,
+                    (resource, &[]),
+                    &context,
+                    Extent::of(object),
+                    &mut outcomes,
+                );
             }
         }
         PolicyInput::Plan | PolicyInput::Tfplan => {
             let whole = input::plan(document, &[]);
             let empty = Vec::new();
             let values = whole["resources"].as_array().unwrap_or(&empty);
-            let (plan, widest) = (to_cel(&whole), widest(&whole));
+            let (plan, extent) = (to_cel(&whole), Extent::of(&whole));
             for (resource, value) in document.resources.iter().zip(values) {
                 let context = cel_rules::context(view, value, Some(&plan));
                 let others = document.resources.as_slice();
-                cel_one(rules, (resource, others), &context, widest, &mut outcomes);
+                cel_one(rules, (resource, others), &context, extent, &mut outcomes);
             }
         }
     }
@@ -388,21 +405,10 @@ fn cel_one(
     rules: &[CelRule],
     (resource, others): (&DocumentResource, &[DocumentResource]),
     context: &Context,
-    widest: u64,
+    extent: Extent,
     outcomes: &mut Vec<Outcome>,
 ) {
     for rule in rules {
-        match rule.is_about(context, widest) {
-            Ok(true) => {}
-            // A condition on what is unknown is an error, or decides for another value: see below.
-            Ok(false) if unknown(&rule.mentions, resource).is_empty() => continue,
-            Ok(false) => {}
-            Err(error) if unknown(&rule.mentions, resource).is_empty() => {
-                outcomes.push(about(error, resource));
-                continue;
-            }
-            Err(_) => {}
-        }
         let reaches_others = rule.mentions.has_word("plan");
         let reached = others
             .iter()
@@ -411,12 +417,21 @@ fn cel_one(
             let unknown = unknown(&rule.mentions, reached);
             (!unknown.is_empty()).then_some((reached, unknown))
         });
+        // With an unknown value a condition is an error, or decides for another value.
+        match rule.is_about(context, extent) {
+            Ok(false) if open.is_none() => continue,
+            Err(error) if open.is_none() => {
+                outcomes.push(about(error, resource));
+                continue;
+            }
+            _ => {}
+        }
         match open {
             Some((reached, unknown)) => {
                 outcomes.push(undecided(&rule.name, rule.severity, reached, unknown));
             }
             None => outcomes.extend(
-                rule.finding(context, widest)
+                rule.finding(context, extent)
                     .map(|finding| about(finding, resource)),
             ),
         }

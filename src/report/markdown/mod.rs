@@ -25,4 +25,5 @@ pub use drift::{DriftRound, drift_round};
 pub use failure::{Failed, failure, nothing_to_do};
 pub use fit::{FittedComment, OmittedDetails, comment, summary};
 pub use footer::page_note;
+pub use policy_findings::shown_denials;
 pub use stack_details::{drift_issue, stack_text, unreviewed};

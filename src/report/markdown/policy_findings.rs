@@ -1,9 +1,12 @@
 //! The findings of the policy sets, a fold: the most severe first, then by set and rule.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{
-    model::policy_finding::{Enforcement, PolicyFinding, SetPlace},
+    model::{
+        Digest,
+        policy_finding::{Enforcement, PolicyFinding, SetPlace},
+    },
     report::{CommentInput, escape, labels},
 };
 
@@ -12,15 +15,33 @@ const SECTION: usize = 8_000;
 /// The most findings that are shown of one rule.
 const PER_RULE: usize = 10;
 
-/// The folded section; empty if no set found anything.
-pub(super) fn render(input: &CommentInput<'_>) -> String {
-    let mut groups: BTreeMap<(Enforcement, &str), Vec<(&PolicyFinding, &SetPlace)>> = BTreeMap::new();
-    for finding in input.findings {
+type Groups<'f> = BTreeMap<(Enforcement, &'f str), Vec<(&'f PolicyFinding, &'f SetPlace)>>;
+
+/// The findings of sets by enforcement and rule.
+fn grouped(findings: &[PolicyFinding]) -> Groups<'_> {
+    let mut groups = Groups::new();
+    for finding in findings {
         if let Some(place) = &finding.place {
             let group = groups.entry((finding.verdict, &finding.rule)).or_default();
             group.push((finding, place));
         }
     }
+    groups
+}
+
+/// The digests of the denials with a row of their own in the comment.
+pub fn shown_denials(findings: &[PolicyFinding]) -> BTreeSet<Digest> {
+    let groups = grouped(findings);
+    let denied = groups
+        .iter()
+        .filter(|((verdict, _), _)| *verdict == Enforcement::Deny);
+    let shown = denied.flat_map(|(_, findings)| findings.iter().take(PER_RULE));
+    shown.map(|(_, place)| place.digest).collect()
+}
+
+/// The folded section; empty if no set found anything.
+pub(super) fn render(input: &CommentInput<'_>) -> String {
+    let groups = grouped(input.findings);
     if groups.is_empty() {
         return String::new();
     }
@@ -57,7 +78,7 @@ pub(super) fn render(input: &CommentInput<'_>) -> String {
 }
 
 /// `2 denied, 1 undecided`.
-fn counts(groups: &BTreeMap<(Enforcement, &str), Vec<(&PolicyFinding, &SetPlace)>>) -> String {
+fn counts(groups: &Groups<'_>) -> String {
     let mut counts: BTreeMap<Enforcement, usize> = BTreeMap::new();
     for ((verdict, _), findings) in groups {
         *counts.entry(*verdict).or_default() += findings.len();

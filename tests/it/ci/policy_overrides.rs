@@ -45,7 +45,7 @@ async fn only_the_right_person_overrides_exactly_one_finding() {
             vec!["grace".into(), "ada".into(), "eve".into()],
         );
     });
-    let (head, _) = stage.reviewed(7, "exception", |stage| {
+    stage.reviewed(7, "exception", |stage| {
         stage.stack("exception/dev", &[("override-a", "bad-a")]);
     });
     let comment = stage.comments()[0].1.clone();
@@ -76,12 +76,6 @@ async fn only_the_right_person_overrides_exactly_one_finding() {
         let ran = stage.approve(given);
         refused(&stage, &ran, map, row).await;
     }
-    // An approving review of the change is not an override.
-    stage.approved_by(7, "grace", &head);
-    stage.env.clear();
-    let again = stage.again();
-    refused(&stage, &again, map, "a review alone").await;
-
     starts(&mut stage, "grace");
     stage.approve(&digest).outcome.check(0);
     assert_eq!(stage.value(map).await.as_deref(), Some("bad-a"));
@@ -104,6 +98,103 @@ async fn only_the_right_person_overrides_exactly_one_finding() {
     starts(&mut stage, "grace");
     let ran = stage.approve(&digest);
     refused(&stage, &ran, "override-b", "an older finding's digest").await;
+}
+
+/// A review of the last head overrides what the comment showed before it. Whatever does not fit changes nothing.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_review_overrides_what_it_was_shown() {
+    let mut stage = Stage::small(SETS).await;
+    stage
+        .monorepo
+        .write("ops/policy/maps.rego", RULES)
+        .commit("Rules");
+    stage.github.world(|world| {
+        for login in ["ada", "dev", "grace", "bob"] {
+            world.collaborators.insert(login.into(), "write");
+        }
+        world.collaborators.insert("eve".into(), "read");
+        let sre = ["grace", "ada", "eve"].map(str::to_owned);
+        world.teams.insert("acme/sre".into(), sre.to_vec());
+        let token = world.tokens.get_mut("ghs_token").unwrap();
+        token.permissions.insert("members", "read");
+    });
+    let (old, _) = stage.reviewed(7, "shown", |stage| {
+        stage.stack("shown/dev", &[("override-s", "bad-old")]);
+    });
+    stage.monorepo.checkout("shown");
+    stage.stack("shown/dev", &[("override-s", "bad-s")]);
+    let head = stage.monorepo.commit("Another head");
+    // Somebody who is named approves before the comment shows this head.
+    stage.approved_by(7, "grace", &head);
+    stage.pull_request(7, "shown", "synchronize").outcome.check(0);
+    let merged = stage.merge(7, "shown");
+    let map = "override-s";
+    refused(&stage, &merged, map, "a review before the comment").await;
+
+    for (login, head, row) in [
+        ("bob", &head, "not in the team"),
+        ("ada", &head, "their own change"),
+        ("eve", &head, "may not push"),
+        ("grace", &old, "an older head"),
+    ] {
+        stage.github.world(|world| world.reviews.clear());
+        stage.approved_by(7, login, head);
+        let again = stage.again();
+        refused(&stage, &again, map, row).await;
+    }
+    // The comment was edited after the review, or did not show the finding.
+    let shown = stage.github.world(|world| world.comments[0].body.clone());
+    stage.github.world(|world| world.reviews.clear());
+    stage.approved_by(7, "grace", &head);
+    stage
+        .github
+        .world(|world| world.comments[0].updated = world.tick());
+    let again = stage.again();
+    refused(&stage, &again, map, "an edit after the review").await;
+    for (body, row) in [
+        (
+            shown.lines().next().unwrap().to_owned(),
+            "a comment without the finding",
+        ),
+        (
+            shown.split_once('\n').unwrap().1.to_owned(),
+            "a comment without its marker",
+        ),
+    ] {
+        stage.github.world(|world| {
+            let now = world.tick();
+            world.comments[0].body = body;
+            world.comments[0].updated = now;
+            world.reviews.clear();
+        });
+        stage.approved_by(7, "grace", &head);
+        let again = stage.again();
+        refused(&stage, &again, map, row).await;
+    }
+    stage.github.world(|world| {
+        world.comments[0].body = shown;
+        world.comments[0].updated = world.tick();
+        world.reviews.clear();
+    });
+    // A rule that says something else now: nobody was shown that.
+    let other = RULES.replace("%s holds %s", "%s still holds %s");
+    stage
+        .straight_to_main(|stage| {
+            stage.monorepo.write("ops/policy/maps.rego", &other);
+        })
+        .outcome
+        .check(3);
+    stage.approved_by(7, "grace", &head);
+    let again = stage.again();
+    refused(&stage, &again, map, "another finding").await;
+    stage.straight_to_main(|stage| {
+        stage.monorepo.write("ops/policy/maps.rego", RULES);
+    });
+    assert_eq!(stage.value(map).await.as_deref(), Some("bad-s"));
+    let receipt = stage.receipt("shown/dev");
+    assert_eq!(receipt["overrides"][0]["by"], json!(["grace"]), "{receipt}");
+    let passed = &receipt["findings"]["shown"][0]["place"]["passedBy"];
+    assert_eq!(passed, &json!({"override": ["grace"]}), "{receipt}");
 }
 
 /// What the set was when the pull request was reviewed names who may override it.

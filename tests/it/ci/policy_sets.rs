@@ -3,6 +3,7 @@
 
 use k8s_openapi::api::core::v1::Service;
 use kube::Api;
+use serde_json::{Value, json};
 
 use super::{
     policy::stopped,
@@ -158,4 +159,153 @@ async fn advice_is_shown_and_stops_nothing() {
     assert!(comment.contains("Policy sets: 1 warning"), "{comment}");
     stage.merge(7, "advice").outcome.check(0);
     assert_eq!(stage.value("sets-advice").await.as_deref(), Some("bad"));
+}
+
+fn result(ran: &Ran) -> Value {
+    let path = ran.output("result-path");
+    serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap()
+}
+
+/// A finding is in the JSON of the preview and of the apply; what let it pass is in the receipt.
+#[tokio::test(flavor = "multi_thread")]
+async fn findings_are_in_the_result_and_in_the_receipt() {
+    let config = "policy:\n  sets:\n  - {name: maps, path: ops/policy, input: objects}\n  exceptions:\n  - {set: maps, resource: '*:sets-kept', until: 2999-01-01, reason: the vendor}\n";
+    let mut stage = stage(config, &forbids("bad")).await;
+    let (_, previewed) = stage.reviewed(7, "kept", |stage| {
+        stage.stack("kept/dev", &[("sets-kept", "bad")]);
+        stage.stack("lost/dev", &[("sets-lost", "bad")]);
+    });
+    let shown = result(&previewed);
+    let verdicts: Vec<_> = shown["findings"].as_array().unwrap().iter().collect();
+    assert_eq!(verdicts.len(), 2, "{shown}");
+    assert_eq!(
+        (&verdicts[0]["verdict"], &verdicts[1]["verdict"]),
+        (&json!("deny"), &json!("pass"))
+    );
+    assert_eq!(verdicts[0]["place"]["resource"], "v1:ConfigMap:default:sets-lost");
+
+    let merged = stage.merge(7, "kept");
+    merged.outcome.check(3);
+    let applied = result(&merged);
+    assert_eq!(applied["findings"][0]["verdict"], "deny", "{applied}");
+    assert_eq!(applied["findings"][0]["stack"], "lost/dev", "{applied}");
+    assert_eq!(stage.value("sets-kept").await.as_deref(), Some("bad"));
+    assert_eq!(stage.value("sets-lost").await, None);
+    let receipt = stage.receipt("kept/dev");
+    let finding = &receipt["findings"]["shown"][0];
+    assert_eq!(finding["rule"], "maps/main.deny", "{receipt}");
+    let exception = json!({"exception": {"until": "2999-01-01", "reason": "the vendor"}});
+    assert_eq!(finding["place"]["passedBy"], exception);
+}
+
+/// Whoever edits a rule sees what it means for the stacks that the pull request does not change.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_edit_of_a_rule_says_how_many_stacks_more_are_denied() {
+    let mut stage = stage(SETS, &forbids("bad")).await;
+    stage.reviewed(7, "two", |stage| {
+        stage.stack("outa/dev", &[("sets-out-a", "one")]);
+        stage.stack("outb/dev", &[("sets-out-b", "one")]);
+        stage.stack("outc/dev", &[("sets-out-c", "two")]);
+    });
+    stage.merge(7, "two").outcome.check(0);
+    let (_, previewed) = stage.reviewed(8, "edit", |stage| {
+        stage.monorepo.write(RULES, forbids("one"));
+    });
+    let line = "with the rules of this pull request 2 stacks more are denied (outa/dev, outb/dev), and 0 stacks no longer are denied";
+    let shown = result(&previewed);
+    assert_eq!(shown["findings"][0]["message"], line, "{shown}");
+    let comment = stage.comments().last().unwrap().1.clone();
+    assert!(comment.contains(line), "{comment}");
+    // Advice: the merge applies.
+    stage.merge(8, "edit").outcome.check(0);
+}
+
+/// What was applied is put back under the rules of today only.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_restore_is_judged_by_the_rules() {
+    let config = format!("drift: {{reconcile: restore}}\n{SETS}");
+    let mut stage = stage(&config, &forbids("bad")).await;
+    stage.reviewed(7, "restored", |stage| {
+        stage.stack("restored/dev", &[("sets-restored", "one")]);
+    });
+    stage.merge(7, "restored").outcome.check(0);
+    stage.by_hand("sets-restored", Some("two")).await;
+    stage.straight_to_main(|stage| {
+        stage.monorepo.write(RULES, forbids("one"));
+    });
+    let looked = stage.schedule();
+    assert_eq!(stage.value("sets-restored").await.as_deref(), Some("two"));
+    assert!(
+        looked.summary.contains("holds a forbidden value"),
+        "{}",
+        looked.summary
+    );
+    stage.straight_to_main(|stage| {
+        stage.monorepo.write(RULES, forbids("bad"));
+    });
+    stage.schedule();
+    assert_eq!(stage.value("sets-restored").await.as_deref(), Some("one"));
+}
+
+/// What was overridden stays so when it is put back.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_restore_keeps_what_was_overridden() {
+    let config = "drift: {reconcile: restore}\npolicy:\n  sets:\n  - {name: maps, path: ops/policy, input: objects, enforce: override, override: {by: [grace]}}\n";
+    let mut stage = stage(config, &forbids("bad")).await;
+    stage
+        .github
+        .world(|world| world.collaborators.insert("grace".into(), "write"));
+    stage.reviewed(7, "again", |stage| {
+        stage.stack("again/dev", &[("sets-again", "bad")]);
+    });
+    let digest = stage.merge(7, "again").digest();
+    stage.env = vec![("GITHUB_ACTOR", "grace".to_owned())];
+    stage.approve(&digest).outcome.check(0);
+    stage.env.clear();
+    stage.by_hand("sets-again", Some("two")).await;
+    let looked = stage.schedule();
+    looked.outcome.check(0);
+    let value = stage.value("sets-again").await;
+    assert_eq!(value.as_deref(), Some("bad"), "{}", looked.summary);
+    let receipt = stage.receipt("again/dev");
+    assert_eq!(receipt["reconciled"], json!(true), "{receipt}");
+    assert_eq!(receipt["overrides"][0]["by"], json!(["grace"]), "{receipt}");
+}
+
+/// By hand the rules of the working tree hold, for an apply, a rollback and a destroy.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_rule_denies_is_not_applied_by_hand() {
+    let stage = stage(SETS, &forbids("bad")).await;
+    let run = |stage: &Stage, arguments: &[&str], code: i32| {
+        stage.konverge(arguments.iter().copied()).run().expect(code)
+    };
+    let apply = ["apply", "hand/dev", "--yes"];
+    stage.stack("hand/dev", &[("sets-hand", "bad")]);
+    let refused = run(&stage, &apply, 3);
+    let said = format!("{}{}", refused.stdout, refused.stderr);
+    assert!(
+        said.contains("maps/main.deny: sets-hand holds a forbidden value"),
+        "{said}"
+    );
+    assert!(said.contains("policy.exceptions"), "{said}");
+    assert_eq!(stage.value("sets-hand").await, None);
+
+    stage.monorepo.commit("Bad");
+    stage.stack("hand/dev", &[("sets-hand", "one")]);
+    stage.monorepo.commit("One");
+    run(&stage, &apply, 0);
+    stage.stack("hand/dev", &[("sets-hand", "two")]);
+    stage.monorepo.commit("Two");
+    run(&stage, &apply, 0);
+    assert_eq!(stage.value("sets-hand").await.as_deref(), Some("two"));
+
+    stage.monorepo.write(RULES, forbids("one"));
+    let back = ["state", "rollback", "hand/dev", "--to", "1", "--yes"];
+    run(&stage, &back, 3);
+    assert_eq!(stage.value("sets-hand").await.as_deref(), Some("two"));
+    let gone = "package main\n\ndeny contains msg if {\n\tsome r in input.resources\n\tr.action == \"delete\"\n\tmsg := r.id\n}\n";
+    stage.monorepo.write(RULES, gone);
+    stage.configure(&SETS.replace("objects", "plan"));
+    run(&stage, &["destroy", "hand/dev", "--yes"], 3);
+    assert_eq!(stage.value("sets-hand").await.as_deref(), Some("two"));
 }

@@ -313,9 +313,9 @@ fn custom_resources_are_held_against_the_repositorys_definitions() {
 fn rules_as_code_and_their_tests_are_checked_without_a_cluster() {
     let repository = Repository::konfig_example();
     let config = repository.read("konverge.yaml");
-    let sets = "policy:\n  sets:\n  - {name: house, path: ops/policy, input: objects}\n";
+    let house = "  sets:\n    - {name: house, path: ops/policy, input: objects}\n";
     repository
-        .write("konverge.yaml", format!("{config}{sets}"))
+        .write("konverge.yaml", config.replacen("  sets:\n", house, 1))
         .write(
             "ops/policy/a.rego",
             "package main\ndeny contains \"no deployment today\" if input.kind == \"Deployment\"\n",

@@ -18,7 +18,7 @@ use konverge::{
     },
     store::{Key, MemoryStore, Store, StoreOptions},
 };
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 fn states(store: Arc<dyn Store>, run: &str) -> StateStore {
     let writer = DocumentWriter {
@@ -332,6 +332,7 @@ async fn reviews_are_saved_once_and_the_last_one_counts() {
         base: "b".repeat(40).parse().unwrap(),
         power: None,
         run: run.to_owned(),
+        findings: BTreeSet::new(),
         stacks: Vec::new(),
     };
     assert!(states.reviews().save(&record("nine"), 9, 1, None).await.unwrap());
@@ -365,6 +366,7 @@ async fn the_shares_of_a_run_are_one_review() {
             base: "b".repeat(40).parse().unwrap(),
             power: None,
             run: String::new(),
+            findings: BTreeSet::new(),
             stacks: vec![ReviewedStack {
                 id: stack.parse().unwrap(),
                 basis: Basis::Live,

@@ -101,8 +101,9 @@ impl Stage {
 
     /// Somebody approves a head of a pull request.
     pub fn approved_by(&self, number: u64, login: &str, head: &str) {
-        let review = json!({"user": {"login": login}, "state": "APPROVED", "commit_id": head});
         self.github.world(|world| {
+            let now = world.tick();
+            let review = json!({"user": {"login": login}, "state": "APPROVED", "commit_id": head, "submitted_at": now});
             // Unless a test says otherwise it is somebody who may push.
             world.collaborators.entry(login.to_owned()).or_insert("write");
             world.reviews.push((number, review));

@@ -24,7 +24,7 @@ use super::{
     verdict::{HealthVerdict, Weight},
 };
 use crate::{
-    cel_expression::{CelError, CelExpression, to_cel, widest},
+    cel_expression::{CelError, CelExpression, Extent, to_cel},
     yaml::{self, YamlError},
 };
 
@@ -83,12 +83,12 @@ impl Expressions {
             return Ok(verdict);
         }
         let context = context(object);
-        let widest = widest(object);
+        let extent = Extent::of(object);
         let holds = |name: &str, expression: &Option<CelExpression>| {
             let Some(expression) = expression else {
                 return Ok(false);
             };
-            holds_now(expression, &context, widest).map_err(|why| format!("`{name}`: {why}"))
+            holds_now(expression, &context, extent).map_err(|why| format!("`{name}`: {why}"))
         };
         if holds("inProgress", &self.in_progress)? {
             return Ok(HealthVerdict::progressing("its rule says that it is in progress"));
@@ -97,7 +97,7 @@ impl Expressions {
             let why = reason(&view).unwrap_or_else(|| "its rule says that it failed".to_owned());
             return Ok(HealthVerdict::failed(why).weighing(Weight::Blocked));
         }
-        let current = holds_now(&self.current, &context, widest);
+        let current = holds_now(&self.current, &context, extent);
         if current.map_err(|why| format!("`current`: {why}"))? {
             return Ok(HealthVerdict::ready(""));
         }
@@ -114,8 +114,8 @@ fn reason(view: &ObjectView) -> Option<String> {
 }
 
 /// As [`CelExpression::holds`]; what does not exist yet is false.
-fn holds_now(expression: &CelExpression, context: &Context, widest: u64) -> Result<bool, String> {
-    match expression.holds(context, widest) {
+fn holds_now(expression: &CelExpression, context: &Context, extent: Extent) -> Result<bool, String> {
+    match expression.holds(context, extent) {
         Err(CelError::Missing(_)) => Ok(false),
         Err(CelError::Other(why)) => Err(why),
         Ok(answer) => Ok(answer),

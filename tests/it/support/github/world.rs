@@ -21,6 +21,8 @@ pub struct Comment {
     pub issue: u64,
     pub login: String,
     pub body: String,
+    /// When it was written last, as in RFC 3339.
+    pub updated: String,
 }
 
 #[derive(Debug, Clone)]
@@ -112,6 +114,7 @@ pub struct World {
     /// Runs of workflows, by id.
     pub runs: BTreeMap<u64, Value>,
     last: u64,
+    clock: u64,
 }
 
 type Answer = (u16, Value);
@@ -188,13 +191,26 @@ impl World {
         self.last
     }
 
+    /// A moment after all before it.
+    pub fn tick(&mut self) -> String {
+        self.clock += 1;
+        format!(
+            "2026-11-21T{:02}:{:02}:{:02}Z",
+            8 + self.clock / 3600,
+            self.clock / 60 % 60,
+            self.clock % 60
+        )
+    }
+
     pub fn comment(&mut self, issue: u64, login: &str, body: &str) -> u64 {
         let id = self.id();
+        let updated = self.tick();
         self.comments.push(Comment {
             id,
             issue,
             login: login.into(),
             body: body.into(),
+            updated,
         });
         id
     }
@@ -259,6 +275,7 @@ impl World {
         body: &Value,
     ) -> Option<Answer> {
         let number = |text: &str| text.parse::<u64>().unwrap_or(0);
+        let now = self.tick();
         Some(match (method, rest) {
             ("GET", []) => (200, json!({"full_name": HERE, "default_branch": "main"})),
             ("GET", ["issues", issue, "comments"]) => {
@@ -295,6 +312,7 @@ impl World {
                 (None, None) => not_found(),
                 (None, Some(comment)) => {
                     comment.body = body["body"].as_str().unwrap_or_default().to_owned();
+                    comment.updated = now;
                     (200, comment_json(comment))
                 }
             },
@@ -586,6 +604,7 @@ fn comment_json(comment: &Comment) -> Value {
     json!({
         "id": comment.id, "body": comment.body, "user": {"login": comment.login},
         "html_url": format!("https://github.com/acme/konfig/pull/{}#issuecomment-{}", comment.issue, comment.id),
+        "created_at": "2026-11-01T10:00:00Z", "updated_at": comment.updated,
     })
 }
 

@@ -1,0 +1,165 @@
+//! What a pull request that edits policy sets would deny: its own version beside the default branch's, on every
+//! stack. Until the merge the default branch's version decides, so this is advice.
+//!
+//! Stacks that the pull request does not change are looked at by their Specs alone, as resources that stay as they
+//! are.
+
+use std::{
+    collections::BTreeSet,
+    sync::{Mutex, PoisonError},
+    time::{Duration, Instant},
+};
+
+use futures::{StreamExt, stream};
+use jiff::Timestamp;
+
+use crate::{
+    engine,
+    error::UserError,
+    model::{
+        Shard, StackId,
+        plan_document::StackDocument,
+        policy_finding::{Enforcement, PolicyFinding},
+    },
+    ops::{Planner, SpecSource, Target, plan_documents},
+    policy::{self, sets::PolicySets},
+};
+
+/// The number of stacks that are compiled at the same time.
+const AT_ONCE: usize = 8;
+/// The number of stacks that the finding names.
+const NAMED: usize = 5;
+/// The time for the stacks that the pull request does not change. Compiled Specs are cached, so a second run sees
+/// more.
+const TIME: Duration = Duration::from_secs(60);
+
+/// The stacks that only one of two versions denies.
+pub(super) struct PolicyOutlook {
+    now: PolicySets,
+    then: PolicySets,
+    compared: Mutex<Compared>,
+}
+
+#[derive(Default)]
+struct Compared {
+    more: BTreeSet<StackId>,
+    fewer: BTreeSet<StackId>,
+    /// The stacks that were compared.
+    seen: BTreeSet<StackId>,
+    /// The number of stacks for which there was no time, or no Spec.
+    missing: usize,
+}
+
+impl PolicyOutlook {
+    /// Compares two versions; `None` if they are the same.
+    pub fn new(now: &PolicySets, then: &PolicySets) -> Option<Self> {
+        (now != then).then(|| Self {
+            now: now.clone(),
+            then: then.clone(),
+            compared: Mutex::default(),
+        })
+    }
+
+    /// Looks at the plan document of a stack.
+    pub fn look(&self, document: &StackDocument) {
+        let now = Timestamp::now();
+        let denies = |sets: &PolicySets| {
+            let findings = sets.findings(document, now);
+            findings
+                .iter()
+                .any(|finding| finding.verdict == Enforcement::Deny)
+        };
+        let (before, after) = (denies(&self.now), denies(&self.then));
+        let mut compared = self.compared.lock().unwrap_or_else(PoisonError::into_inner);
+        let id = document.stack.id.clone();
+        match (before, after) {
+            (false, true) => drop(compared.more.insert(id.clone())),
+            (true, false) => drop(compared.fewer.insert(id.clone())),
+            _ => {}
+        }
+        compared.seen.insert(id);
+    }
+
+    /// Looks at the stacks of the head that were not planned, for as long as there is time.
+    ///
+    /// # Errors
+    /// The run was interrupted.
+    pub async fn look_at_others(&self, planning: &Planner, share: Option<Shard>) -> Result<(), UserError> {
+        let SpecSource::Compiled { head, .. } = &planning.wanted else {
+            return Ok(());
+        };
+        let mut others: Vec<_> = {
+            let compared = self.compared.lock().unwrap_or_else(PoisonError::into_inner);
+            let stacks = head.layout.stacks.iter();
+            let others = stacks.filter(|stack| !compared.seen.contains(&stack.id));
+            others.map(|stack| Target::new(stack, None)).collect()
+        };
+        if let Some(share) = share {
+            share.keep(&mut others);
+        }
+        let started = Instant::now();
+        let looked = stream::iter(&others)
+            .map(async |target| {
+                let in_time = started.elapsed() < TIME && !planning.run.cancel.is_cancelled();
+                let document = match in_time {
+                    true => document(planning, target).await,
+                    false => None,
+                };
+                document.map(|document| self.look(&document)).is_some()
+            })
+            .buffer_unordered(AT_ONCE);
+        let looked: Vec<bool> = looked.collect().await;
+        planning.run.check_interrupted()?;
+        let mut compared = self.compared.lock().unwrap_or_else(PoisonError::into_inner);
+        compared.missing = looked.into_iter().filter(|looked| !looked).count();
+        Ok(())
+    }
+
+    /// The finding that says what the merge changes.
+    pub fn finding(&self) -> PolicyFinding {
+        let compared = self.compared.lock().unwrap_or_else(PoisonError::into_inner);
+        let stacks = |number: usize| match number {
+            1 => "1 stack".to_owned(),
+            number => format!("{number} stacks"),
+        };
+        let named = |ids: &BTreeSet<StackId>| {
+            let first: Vec<_> = ids.iter().take(NAMED).map(StackId::as_str).collect();
+            match (ids.len(), ids.len().saturating_sub(NAMED)) {
+                (0, _) => String::new(),
+                (_, 0) => format!(" ({})", first.join(", ")),
+                (_, more) => format!(" ({} and {more} more)", first.join(", ")),
+            }
+        };
+        let verb = |number: usize| if number == 1 { "is" } else { "are" };
+        let (more, fewer) = (compared.more.len(), compared.fewer.len());
+        let missing = match compared.missing {
+            0 => String::new(),
+            number => format!("; {} could not be looked at", stacks(number)),
+        };
+        PolicyFinding {
+            verdict: Enforcement::Warn,
+            rule: "policy.sets".to_owned(),
+            stack: None,
+            message: format!(
+                "with the rules of this pull request {} more {} denied{}, and {} no longer {} denied{}{missing}",
+                stacks(more),
+                verb(more),
+                named(&compared.more),
+                stacks(fewer),
+                verb(fewer),
+                named(&compared.fewer),
+            ),
+            hint: None,
+            place: None,
+        }
+    }
+}
+
+/// The document of a stack that does not change.
+async fn document(planning: &Planner, target: &Target) -> Option<StackDocument> {
+    let spec = planning.spec(target).await.ok()?;
+    let secrets = planning.secrets();
+    let plan = engine::plan_against_spec(&target.id, &target.folder, &spec, &spec, None, secrets);
+    let desired = engine::desired_by_spec(&spec, None, secrets);
+    Some(plan_documents::masked(policy::document(&plan, desired), secrets))
+}

@@ -1,0 +1,101 @@
+//! The rules as code of a manual apply: they are those of the revision at hand, and what they deny is not applied.
+//! Nobody overrides a finding here, because nobody else looks: an override belongs to a run on GitHub.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use async_trait::async_trait;
+
+use super::{
+    active_sets::{self, ActiveSets},
+    apply::{Approver, PriorState, ProposedPlan},
+    plan_documents::DocumentVisitor,
+};
+use crate::{
+    error::UserError,
+    model::{
+        StackId, authorization::Authorization, plan::ResourcePlan, plan_document::StackDocument,
+        policy_finding::PolicyFinding,
+    },
+    policy::sets::PolicySets,
+};
+
+/// Approves what another approver approves and no rule denies.
+pub struct WithPolicySets {
+    approver: Arc<dyn Approver>,
+    sets: PolicySets,
+    current: Mutex<BTreeMap<StackId, ActiveSets>>,
+}
+
+impl WithPolicySets {
+    /// Adds the sets to an approver.
+    pub fn new(approver: Arc<dyn Approver>, sets: PolicySets) -> Self {
+        Self {
+            approver,
+            sets,
+            current: Mutex::default(),
+        }
+    }
+}
+
+#[async_trait]
+impl Approver for WithPolicySets {
+    async fn stack(
+        &self,
+        proposed: &ProposedPlan<'_>,
+        past: &PriorState,
+    ) -> Result<Authorization, UserError> {
+        let authorization = self.approver.stack(proposed, past).await?;
+        let sets = ActiveSets::evaluate(vec![self.sets.clone()], proposed.document, |_, _| Vec::new());
+        if let Some(refusal) = sets.plan_refusal() {
+            return Err(refusal);
+        }
+        let findings = sets.recorded();
+        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        current.insert(proposed.plan.id.clone(), sets);
+        Ok(Authorization {
+            findings,
+            ..authorization
+        })
+    }
+
+    async fn resource(&self, stack: &StackId, plan: &ResourcePlan) -> Result<(), UserError> {
+        self.approver.resource(stack, plan).await?;
+        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        let refusal = current.get_mut(stack).and_then(|sets| sets.refusal(plan));
+        refusal.map_or(Ok(()), Err)
+    }
+}
+
+/// Collects the findings for the plan that a person is asked about.
+pub struct FoundByHand {
+    sets: PolicySets,
+    found: Mutex<Vec<PolicyFinding>>,
+}
+
+impl FoundByHand {
+    /// Nothing is found yet.
+    pub fn new(sets: PolicySets) -> Self {
+        Self {
+            sets,
+            found: Mutex::default(),
+        }
+    }
+
+    /// The findings, by stack.
+    pub fn into_findings(self) -> Vec<PolicyFinding> {
+        let mut found = self.found.into_inner().unwrap_or_else(PoisonError::into_inner);
+        found.sort_by(|a, b| (&a.stack, a).cmp(&(&b.stack, b)));
+        found
+    }
+}
+
+impl DocumentVisitor for FoundByHand {
+    fn visit(&self, document: StackDocument) {
+        let findings = active_sets::findings(std::slice::from_ref(&self.sets), &document);
+        let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
+        found.extend(findings);
+    }
+}
