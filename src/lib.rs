@@ -11,6 +11,7 @@ pub mod atomic_file;
 pub mod cel_expression;
 pub mod checkout;
 pub mod cli;
+pub mod cloud;
 pub mod config;
 pub mod engine;
 pub mod error;

@@ -12,7 +12,8 @@ use crate::{
 /// environment approves these plans. KONVERGE_ENVIRONMENT names that environment. KONVERGE_SHARD_RESULT is the result of the
 /// shards' jobs as GitHub has it (`needs.JOB.result`), for `--shard all/N` in a later attempt of a run.
 /// KONVERGE_COMMENT says when a comment is written: `always`, `changes` or `never`. KONVERGE_KUBECONFIG holds the
-/// text of a kubeconfig. KONVERGE_PAGE_ARTIFACT names the artifact with the page, if a later step uploads it.
+/// text of a kubeconfig. KONVERGE_PAGE_ARTIFACT names the artifact with the page, if a later step uploads it. With
+/// KONVERGE_PAGE_URL, the address of that artifact, nothing is done but to link it in the preview's comment.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   konverge ci                       in a job of GitHub Actions: the event decides what is done
@@ -57,6 +58,10 @@ pub async fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
         None => ShardMode::Whole,
     };
     let text = |name: &str| context.env.get(name).map(|text| text.trim().to_owned());
+    if let Some(address) = text("KONVERGE_PAGE_URL").filter(|address| !address.is_empty()) {
+        ci::link_page(&context.run(), &address).await?;
+        return Ok(0);
+    }
     let options = CiOptions {
         live: live.map(Into::into),
         part,

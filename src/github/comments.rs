@@ -119,6 +119,33 @@ impl Client {
         Ok(Upsert::Created { url: made.html_url })
     }
 
+    /// Replaces a text in our comment of `marker`; returns false if the run of `marker` has written none that
+    /// contains it.
+    ///
+    /// # Errors
+    /// Errors of GitHub.
+    pub async fn edit_comment(
+        &self,
+        pr: u64,
+        marker: &CommentMarker,
+        from: &str,
+        to: &str,
+    ) -> Result<bool, GithubError> {
+        let (ours, _) = self.our_comments(pr, marker).await?;
+        let of_run = |comment: &&Comment| comment.marker().is_some_and(|m| m.run == marker.run);
+        let Some(comment) = ours.iter().find(of_run) else {
+            return Ok(false);
+        };
+        let body = comment.body.as_deref().unwrap_or_default();
+        if !body.contains(from) {
+            return Ok(false);
+        }
+        let path = self.path(&format!("/issues/comments/{}", comment.id));
+        let body = json!({"body": body.replace(from, to)});
+        let _: Comment = self.set(Method::PATCH, &path, &body, NEED).await?;
+        Ok(true)
+    }
+
     /// The same for a text of variable size: `render` is called with a budget in bytes, and again with a
     /// smaller one while GitHub says that the text is too long.
     ///

@@ -10,6 +10,7 @@ use super::{
     health_rules,
 };
 use crate::{
+    cloud::CloudEnvironment,
     config::{self, Config},
     engine::RuntimeRegistry,
     error::{ErrorKind, UserError},
@@ -179,6 +180,7 @@ async fn parts_of(run: &RunContext, setup: &RuntimeSetup<'_>) -> Result<Parts, U
     let options = Options {
         wait: setup.wait,
         checkout: checkout.clone(),
+        environment: CloudEnvironment::new(run.env.clone()),
         rules: match setup.files {
             Some(files) => health_rules::load(run, config, files)?,
             None => HealthRules::default(),

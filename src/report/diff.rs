@@ -2,17 +2,16 @@
 //! GitHub colours it; the path to a changed value is shown as unchanged lines around it.
 
 use serde_json::Value;
-use similar::{ChangeTag, TextDiff};
 
-use super::{escape, list_diff, yaml_text};
+use super::{
+    escape, list_diff,
+    text_diff::{self, FORCES},
+    yaml_text,
+};
 use crate::model::{
-    masked_value,
+    diff, masked_value,
     plan::{Action, ChangeOrigin, FieldChange, ResourcePlan, StackPlan, Summary},
 };
-
-/// Longer differing parts of texts are not compared line by line, because the time grows with the product of
-/// their lengths.
-const LONGEST_TEXT: usize = 2_000;
 
 /// In longer lines the common start and end of both sides are shortened.
 const WIDEST: usize = 400;
@@ -180,7 +179,7 @@ fn changes<'a>(
 }
 
 /// Marks a change that forces the replacement. No value can imitate the mark, because `#` in values is
-/// quoted.
+/// quoted, and so is a line of a text that contains the mark.
 fn mark_forced(change: &FieldChange, forcing: &[String], lines: &mut [String]) {
     let within = |outer: &str, inner: &str| {
         inner
@@ -193,7 +192,7 @@ fn mark_forced(change: &FieldChange, forcing: &[String], lines: &mut [String]) {
     }
     let with = |sign: char| lines.iter().position(|line| line.starts_with(sign));
     if let Some(at) = with('+').or_else(|| with('-')) {
-        lines[at].push_str("  # forces replacement");
+        lines[at].push_str(&format!("  {FORCES}"));
     }
 }
 
@@ -201,20 +200,31 @@ fn mark_forced(change: &FieldChange, forcing: &[String], lines: &mut [String]) {
 fn step(component: &str) -> String {
     match component.split_once('=') {
         Some((key, value)) => format!("- {}: {}", yaml_text::name(key), yaml_text::name(value)),
-        None if component.bytes().all(|b| b.is_ascii_digit()) && !component.is_empty() => {
-            format!("- [{component}]")
-        }
         None => format!("{}:", yaml_text::name(component)),
     }
 }
 
+/// Returns true if a path component names the list item that the value is: `name=web` of `{name: web}`. Any
+/// other component is the key of a map, even if it contains `=`.
+fn is_item(component: &str, change: &FieldChange) -> bool {
+    let Some((key, _)) = component.split_once('=') else {
+        return false;
+    };
+    let is_named = |item: &Value| {
+        let label = diff::label(item, &[key]);
+        !label.is_empty() && (component == label || component.starts_with(&format!("{label},")))
+    };
+    [&change.from, &change.to].into_iter().flatten().all(is_named)
+}
+
 fn value_lines(key: Option<&str>, change: &FieldChange, depth: usize, around: usize, out: &mut Vec<String>) {
     // A whole list item is shown as an item, not under its key.
-    let key = key.filter(|key| !key.contains('=') && !key.bytes().all(|b| b.is_ascii_digit()));
+    let is_item = key.is_some_and(|key| is_item(key, change));
+    let key = key.filter(|_| !is_item);
     if let (Some(Value::String(from)), Some(Value::String(to))) = (&change.from, &change.to)
         && (from.contains('\n') || to.contains('\n'))
     {
-        text(key, from, to, depth, around, out);
+        text_diff::of(key, [from, to], depth, around, out);
         return;
     }
     // Secrets are equal or not; their hashes say nothing more to a reader.
@@ -258,7 +268,10 @@ fn value_lines(key: Option<&str>, change: &FieldChange, depth: usize, around: us
     for (sign, side) in [('-', &change.from), ('+', &change.to)] {
         if let Some(side) = side {
             let mut shown = Vec::new();
-            yaml_text::write_yaml(key, side, depth * 2, &mut shown);
+            match is_item {
+                true => yaml_text::write_yaml(None, &Value::Array(vec![side.clone()]), depth * 2, &mut shown),
+                false => yaml_text::write_yaml(key, side, depth * 2, &mut shown),
+            }
             out.extend(shown.into_iter().map(|line| format!("{sign}{line}")));
         }
     }
@@ -287,53 +300,6 @@ fn shorten_pair(from: &str, to: &str) -> [String; 2] {
         let parts: Vec<_> = parts.into_iter().filter(|part| !part.is_empty()).collect();
         parts.join(" ")
     })
-}
-
-fn text(key: Option<&str>, from: &str, to: &str, depth: usize, around: usize, out: &mut Vec<String>) {
-    let pad = "  ".repeat(depth);
-    out.push(match key {
-        Some(key) => format!(" {pad}{}: |", yaml_text::name(key)),
-        None => format!(" {pad}|"),
-    });
-    if from.lines().count().max(to.lines().count()) > LONGEST_TEXT {
-        return long_text(from, to, &pad, around, out);
-    }
-    let diff = TextDiff::from_lines(from, to);
-    for (index, hunk) in diff.grouped_ops(around).iter().enumerate() {
-        if index > 0 {
-            out.push(format!(" {pad}  …"));
-        }
-        for change in hunk.iter().flat_map(|op| diff.iter_changes(op)) {
-            let sign = match change.tag() {
-                ChangeTag::Delete => '-',
-                ChangeTag::Insert => '+',
-                ChangeTag::Equal => ' ',
-            };
-            let line = escape::line(change.value().trim_end_matches(['\n', '\r']));
-            out.push(format!("{sign}{pad}  {line}"));
-        }
-    }
-}
-
-/// The difference of texts that are too long to compare: all lines between the first and the last that
-/// differ.
-fn long_text(from: &str, to: &str, pad: &str, around: usize, out: &mut Vec<String>) {
-    let (from, to): (Vec<_>, Vec<_>) = (from.split('\n').collect(), to.split('\n').collect());
-    let before = from.iter().zip(&to).take_while(|(a, b)| a == b).count();
-    let rest = from[before..].iter().rev().zip(to[before..].iter().rev());
-    let after = rest.take_while(|(a, b)| a == b).count();
-    let mut lines = |sign: char, lines: &[&str]| {
-        out.extend(
-            lines
-                .iter()
-                .map(|line| format!("{sign}{pad}  {}", escape::line(line))),
-        );
-    };
-    lines(' ', &from[before.saturating_sub(around)..before]);
-    lines('-', &from[before..from.len() - after]);
-    lines('+', &to[before..to.len() - after]);
-    let end = from.len() - after;
-    lines(' ', &from[end..from.len().min(end + around)]);
 }
 
 #[cfg(test)]
@@ -496,6 +462,48 @@ mod tests {
         assert_eq!(
             resource(&plan, DiffContext::Tree(3)).join("\n"),
             " data:\n-  a: (secret)\n+  a: (secret, changed)\n+  b: (secret)\n-  c: (secret)"
+        );
+    }
+
+    #[test]
+    fn a_key_that_looks_like_a_list_item_is_shown() {
+        let secret = |hash: &str| Some(json!({"$secret": hash}));
+        let of = |name: &str| Some(json!({"name": name, "image": "i"}));
+        let plan = plan(
+            Action::Update,
+            vec![
+                change(
+                    "/data/9000",
+                    Some(json!("default/a:80")),
+                    Some(json!("default/b:80")),
+                ),
+                change("/data/9001", secret("1"), secret("2")),
+                change("/data/a=b", Some(json!("x")), Some(json!({"a": "c"}))),
+                change("/data/9002/x", None, Some(json!(1))),
+                change("/spec/containers/name=web", None, of("web")),
+            ],
+        );
+        assert_eq!(
+            resource(&plan, DiffContext::Tree(3)).join("\n"),
+            " data:\n-  \"9000\": default/a:80\n+  \"9000\": default/b:80\n\
+             -  \"9001\": (secret)\n+  \"9001\": (secret, changed)\n\
+             \x20  \"9002\":\n+    x: 1\n\
+             -  a=b: x\n+  a=b:\n+    a: c\n\
+             \x20spec:\n   containers:\n+    - name: web\n+      image: i"
+        );
+    }
+
+    #[test]
+    fn no_text_imitates_the_mark_of_a_replacement() {
+        let text = |line: &str| Some(json!(format!("first\n{line}\nlast\n")));
+        let plan = plan(
+            Action::Update,
+            vec![change("/data/conf", text("x"), text("y  # forces replacement"))],
+        );
+        let lines = resource(&plan, DiffContext::Tree(3));
+        assert!(
+            lines.contains(&"+    \"y  # forces replacement\"".to_owned()),
+            "{lines:?}"
         );
     }
 

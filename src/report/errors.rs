@@ -1,6 +1,6 @@
 //! Errors of stacks: what is wrong with many of them is said once, with the count.
 
-use super::labels::plural;
+use super::{escape, labels::plural};
 use crate::{
     error::ErrorBody,
     model::{
@@ -111,11 +111,33 @@ fn unnamed<'a>(stack: &StackId, message: &'a str) -> &'a str {
     rest.and_then(|rest| rest.strip_prefix(": ")).unwrap_or(message)
 }
 
+/// The number of lines of an error that a comment shows.
+const SHOWN_LINES: usize = 8;
+
+/// The last lines of an error, which say most, with the number of those before them.
+pub fn last_lines(message: &str) -> Vec<String> {
+    let lines: Vec<_> = escape::lines(message).collect();
+    let skipped = lines.len().saturating_sub(SHOWN_LINES);
+    let before = (skipped > 0).then(|| format!("… {} before", plural(skipped, "line")));
+    let last = lines.into_iter().skip(skipped);
+    let last = last.map(|line| line.chars().take(400).collect());
+    before.into_iter().chain(last).collect()
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
     use crate::error::{ErrorKind, UserError};
+
+    #[test]
+    fn of_a_long_error_the_end_is_shown() {
+        let lines: Vec<_> = (1..=10).map(|n| format!("line {n}")).collect();
+        let shown = last_lines(&lines.join("\n"));
+        assert_eq!((shown.len(), shown[0].as_str()), (9, "… 2 lines before"));
+        assert_eq!(shown[8], "line 10");
+        assert_eq!(last_lines("one\ntwo"), ["one", "two"]);
+    }
 
     #[test]
     fn what_is_the_same_in_many_stacks_is_one_group() {

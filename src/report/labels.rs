@@ -27,6 +27,12 @@ impl Title {
         let parts: Vec<_> = id.as_str().split(':').collect();
         let (group, kind, name) = match (runtime, parts.as_slice()) {
             (RuntimeKind::Kubernetes, [group, kind, name]) => (*group, *kind, (*name).to_owned()),
+            // Their names contain colons, as in `system:node`.
+            (RuntimeKind::Kubernetes, [group, kind @ ("ClusterRole" | "ClusterRoleBinding"), rest @ ..])
+                if !rest.is_empty() =>
+            {
+                (*group, *kind, rest.join(":"))
+            }
             (RuntimeKind::Kubernetes, [group, kind, namespace, rest @ ..]) => {
                 (*group, *kind, format!("{namespace}/{}", rest.join(":")))
             }
@@ -198,6 +204,10 @@ pub fn counts(summary: &Summary) -> String {
 
 /// The note on an unvalidated Spec-only comparison: what no cluster was asked about.
 pub const SPEC_ONLY: &str = "No cluster was queried: these are differences between the compiled Specs of base and head. Not known: whether the server accepts them, whether a change replaces a resource or deletes data beyond the published rules of built-in kinds, and what differs on the cluster already (drift).";
+
+/// What precedes resources that a dry run could not include, such as those of a namespace that is new.
+pub const UNCHECKED: &str = "the server could not check yet: ";
+
 /// `3 updates, 1 delete`: what will happen, without the zeros.
 pub fn changes(summary: &Summary) -> String {
     let parts = [
@@ -273,7 +283,7 @@ mod tests {
         assert_eq!(title("v1:Namespace:web", k8s), "v1 Namespace web");
         assert_eq!(
             title("rbac.authorization.k8s.io/v1:ClusterRole:system:node", k8s),
-            "rbac.authorization.k8s.io/v1 ClusterRole system/node"
+            "rbac.authorization.k8s.io/v1 ClusterRole system:node"
         );
         assert_eq!(
             title("hashicorp:aws:aws_s3_bucket:logs", RuntimeKind::Terraform),

@@ -24,6 +24,7 @@ pub mod progress;
 pub mod status;
 mod table;
 pub mod terminal;
+mod text_diff;
 mod view_model;
 mod yaml_text;
 

@@ -147,12 +147,13 @@ fn kind(kind: InputKind) -> &'static str {
 pub fn plan(plan: &Plan, style: Style) -> String {
     let mut text = String::new();
     let mut total = Summary::default();
-    let mut failed = 0;
+    let (mut failed, mut drifted) = (0, 0);
     let groups = failure_groups(plan);
     let equal = SharedChanges::find(plan);
     text.push_str(&equal.text(style));
     for stack in &plan.stacks {
-        total = total + stack.summary;
+        total = total + diff::own_summary(stack);
+        drifted += diff::drifted(stack);
         failed += usize::from(stack.error.is_some());
         match whole_failure(stack) {
             // An error of many stacks is shown once, at the first of them.
@@ -169,9 +170,10 @@ pub fn plan(plan: &Plan, style: Style) -> String {
         String::new()
     };
     text.push_str(&format!(
-        "{}: {}{failed}.\n",
+        "{}: {}{}{failed}.\n",
         style.ink(Color::Bold, &labels::plural(plan.stacks.len(), "stack")),
-        labels::counts(&total)
+        labels::counts(&total),
+        already_different(drifted)
     ));
     text
 }
@@ -338,13 +340,25 @@ fn stack_plan(stack: &StackPlan, shared: &SharedChanges<'_>, style: Style) -> St
         Basis::Spec => " (Spec compared with Spec: no cluster was asked)",
     };
     text.push_str(&format!(
-        "{name}: {}{above}{basis}\n",
-        labels::counts(&stack.summary)
+        "{name}: {}{above}{}{basis}\n",
+        labels::counts(&diff::own_summary(stack)),
+        already_different(diff::drifted(stack))
     ));
     for resource in own {
         text.push_str(&resource_plan(resource, style));
     }
     text
+}
+
+/// What somebody else has changed is counted apart from the changes.
+fn already_different(resources: usize) -> String {
+    match resources {
+        0 => String::new(),
+        n => format!(
+            ", {} already different on the cluster",
+            labels::plural(n, "resource")
+        ),
+    }
 }
 
 fn resource_plan(resource: &ResourcePlan, style: Style) -> String {
@@ -378,6 +392,14 @@ fn titled_resource(resource: &ResourcePlan, title: &str, style: Style) -> String
             .map(|p| escape::log(&diff::dotted(p)))
             .collect();
         text.push_str(&format!("      must be replaced: {} changed\n", paths.join(", ")));
+    }
+    if !resource.immutable.is_empty() {
+        let paths = resource.immutable.iter();
+        let paths: Vec<_> = paths.map(|p| escape::log(&diff::dotted(p))).collect();
+        text.push_str(&format!(
+            "      may have to be replaced: {} cannot be changed in place\n",
+            paths.join(", ")
+        ));
     }
     for note in &resource.notes {
         text.push_str(&format!("      note: {}\n", escape::log(note)));

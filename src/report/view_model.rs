@@ -8,7 +8,8 @@ use crate::{
     model::{
         Digest, StackId,
         affected::{AffectedStack, InputChange},
-        plan::{ResourcePlan, StackPlan, Summary},
+        plan::{Action, Basis, ResourcePlan, StackPlan, Summary, Validation},
+        spec::RuntimeKind,
     },
     report::{
         CommentInput, diff,
@@ -66,6 +67,17 @@ impl PlanView<'_> {
     /// The stacks of which a part could not be planned, with their errors.
     pub(super) fn partial_failures(&self) -> impl Iterator<Item = (&StackId, &ErrorBody)> {
         self.failures(true)
+    }
+
+    /// The Kubernetes resources of live previews that no server has validated, each with its stack.
+    pub(super) fn unchecked(&self) -> Vec<(&StackId, labels::Title)> {
+        let live = self.stacks.iter().filter(|stack| stack.plan.basis != Basis::Spec);
+        let resources = live.flat_map(|stack| {
+            let open = stack.own.iter().filter(|r| r.validated == Validation::None);
+            let open = open.filter(|r| r.runtime == RuntimeKind::Kubernetes && r.action != Action::Delete);
+            open.map(|r| (&stack.plan.id, labels::Title::of(&r.id, r.runtime)))
+        });
+        resources.collect()
     }
 
     fn failures(&self, in_part: bool) -> impl Iterator<Item = (&StackId, &ErrorBody)> {

@@ -80,7 +80,7 @@ pub fn scalar(value: &Value) -> String {
         let version = mark.version.map(|version| format!(", version {version}"));
         let around = mark
             .text
-            .map(|hash| format!(", in a text {}", &hash[..hash.len().min(8)]));
+            .map(|hash| format!(", in a text {}", hash.chars().take(8).collect::<String>()));
         let more: String = version.into_iter().chain(around).collect();
         return escape::line(&format!("(secret {}{more})", mark.reference));
     }
@@ -145,6 +145,12 @@ mod tests {
             text(&value),
             "spec:\n  replicas: 2\n  containers:\n  - name: web\n    args:\n    - \"-v\"\n    - \"2\"\n  empty: {}\ntext: |\n  a\n  b\nsecret: (secret 01234567)\nip: (known after apply)"
         );
+    }
+
+    #[test]
+    fn a_mark_is_cut_between_characters() {
+        let mark = json!({"$secret": {"ref": "x", "text": "aééééééééé"}});
+        assert_eq!(scalar(&mark), "(secret x, in a text aééééééé)");
     }
 
     #[test]

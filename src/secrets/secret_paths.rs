@@ -219,12 +219,7 @@ impl<'a> Marker<'a> {
 
     fn map<'m>(&self, map: &'m Map<String, Value>) -> Cow<'m, Map<String, Value>> {
         // A marker has no members.
-        let is_mark = map.len() == 1
-            && (map.contains_key("$unknown")
-                || map
-                    .get("$secret")
-                    .is_some_and(|mark| mark.is_string() || mark.get("ref").is_some()));
-        if is_mark {
+        if map.len() == 1 && is_mark(&Value::Object(map.clone())) {
             return Cow::Borrowed(map);
         }
         let mut masked: Option<Map<String, Value>> = None;
@@ -489,6 +484,16 @@ mod tests {
         assert_eq!(
             secret_texts(&given)[1..4],
             ["hunter222", "aHVudGVyMjIy", "hunter222"]
+        );
+    }
+
+    #[test]
+    fn no_mark_hides_a_secret() {
+        let spec = json!({"a": {"$unknown": {"password": "hunter222"}}, "b": {"$secret": {"ref": 5, "password": "hunter333"}}});
+        let text = object(&secrets(), &json!({"kind": "Database", "spec": spec})).to_string();
+        assert!(
+            !text.contains("hunter222") && !text.contains("hunter333"),
+            "{text}"
         );
     }
 

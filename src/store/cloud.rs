@@ -16,11 +16,10 @@ use object_store::{
 };
 
 use super::{
-    Created, Key, Store, StoreError, StoreOptions, aws_profile,
-    gcp_wif::{ExternalAccount, WorkloadIdentity},
-    location::StoreLocation,
+    Created, Key, Store, StoreError, StoreOptions, aws_profile, cloud_credentials, location::StoreLocation,
 };
 use crate::{
+    cloud::{AwsLogin, AzureLogin, CloudEnvironment, GoogleLogin},
     error::chain,
     retry::{RetryDecision, RetryPolicy},
 };
@@ -58,12 +57,17 @@ pub(super) fn folder(path: &FilePath, options: &StoreOptions) -> Result<Arc<dyn 
 /// Amazon S3 and compatible stores.
 pub(super) fn s3(place: &StoreLocation) -> Result<Arc<dyn Store>, StoreError> {
     let mut builder = AmazonS3Builder::new();
-    for (name, value) in aws_profile::environment(&place.options.environment) {
+    let environment = aws_profile::environment(&place.options.environment);
+    for (name, value) in &environment {
         if let Ok(key) = name.to_ascii_lowercase().parse::<AmazonS3ConfigKey>()
             && name.starts_with("AWS_")
         {
             builder = builder.with_config(key, value);
         }
+    }
+    let login = AwsLogin::new(CloudEnvironment::new(environment));
+    if login.is_by_job() {
+        builder = builder.with_credentials(cloud_credentials::aws(login));
     }
     builder = builder
         .with_bucket_name(&place.host)
@@ -86,9 +90,10 @@ pub(super) fn s3(place: &StoreLocation) -> Result<Arc<dyn Store>, StoreError> {
 pub(super) fn gs(place: &StoreLocation) -> Result<Arc<dyn Store>, StoreError> {
     const FILE: &str = "GOOGLE_APPLICATION_CREDENTIALS";
     let environment = &place.options.environment;
-    let account = environment.get(FILE).and_then(|file| ExternalAccount::read(file));
+    let login = GoogleLogin::new(CloudEnvironment::new(environment.clone()));
+    let is_federated = login.is_federated();
     let mut builder = GoogleCloudStorageBuilder::new();
-    let ours = |name: &str| name.starts_with("GOOGLE_") && (name != FILE || account.is_none());
+    let ours = |name: &str| name.starts_with("GOOGLE_") && (name != FILE || !is_federated);
     for (name, value) in environment.iter().filter(|(name, _)| ours(name)) {
         if let Ok(key) = name.to_ascii_lowercase().parse() {
             builder = builder.with_config(key, value);
@@ -98,13 +103,8 @@ pub(super) fn gs(place: &StoreLocation) -> Result<Arc<dyn Store>, StoreError> {
         .with_bucket_name(&place.host)
         .with_retry(no_retries())
         .with_client_options(client(place)?);
-    if let Some(account) = account {
-        let client = reqwest::Client::builder()
-            .timeout(REQUEST_DEADLINE)
-            .connect_timeout(CONNECT_DEADLINE)
-            .build()
-            .map_err(|error| place.error(chain(&error)))?;
-        builder = builder.with_credentials(Arc::new(WorkloadIdentity::new(account, client)));
+    if is_federated {
+        builder = builder.with_credentials(cloud_credentials::google(login));
     }
     if let Some(endpoint) = &place.options.endpoint {
         builder = builder.with_base_url(endpoint);
@@ -122,6 +122,10 @@ pub(super) fn az(place: &StoreLocation) -> Result<Arc<dyn Store>, StoreError> {
         {
             builder = builder.with_config(key, value);
         }
+    }
+    let login = AzureLogin::new(CloudEnvironment::new(place.options.environment.clone()));
+    if login.is_by_job() {
+        builder = builder.with_credentials(cloud_credentials::azure(login));
     }
     builder = builder
         .with_container_name(&place.host)

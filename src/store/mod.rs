@@ -3,10 +3,10 @@
 
 mod aws_profile;
 mod cloud;
+mod cloud_credentials;
 mod conformance;
 mod factory;
 mod filesystem;
-mod gcp_wif;
 mod http;
 mod http_client;
 mod interruptible;

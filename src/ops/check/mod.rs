@@ -18,6 +18,7 @@ use std::path::Path;
 
 pub use checked_files::FileScope;
 use checked_files::{CheckedFiles, is_kcl};
+use futures::{StreamExt as _, stream};
 use golden::GoldenFiles;
 
 use super::{
@@ -38,6 +39,9 @@ use crate::{
     },
     spec,
 };
+
+/// The number of stacks that are compiled at once; the pool has fewer workers.
+const AT_ONCE: usize = 8;
 
 /// What to check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -82,8 +86,12 @@ pub async fn run(
     let goldens = GoldenFiles::new(workspace, root, &run.secrets);
     let mut compiled = Vec::new();
     let counter = StepCounter::start(run, Step::Compile, good.len());
+    let compiles = good
+        .iter()
+        .map(|stack| compiler.compile_for_print(workspace, stack));
+    let mut compiles = stream::iter(compiles).buffered(AT_ONCE);
     for stack in &good {
-        let printed = compiler.compile_for_print(workspace, stack).await;
+        let printed = compiles.next().await.expect("each stack is compiled");
         let whole = printed.and_then(|printed| {
             let mut whole = printed.clone();
             let crds = compiler::crds(workspace, &stack.project_folder)?;

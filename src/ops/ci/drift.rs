@@ -20,7 +20,7 @@ use crate::{
         CommitId, StackId,
         apply_result::{ApplyReport, StackResult},
         comment_marker::{CommentMarker, MarkerKind},
-        plan::{Plan, StackPlan, Summary},
+        plan::{Plan, StackPlan},
     },
     ops::{KeyUse, OpenRevision, RevisionSpec, Target, drift, redact, renamed_stacks},
     policy::Stage,
@@ -173,11 +173,7 @@ fn drifted_stacks(plan: &Plan) -> impl Iterator<Item = &StackPlan> {
 }
 
 fn outputs(feedback: &Publisher<'_>, plan: &Plan, report: &ApplyReport) {
-    let total = plan
-        .stacks
-        .iter()
-        .fold(Summary::default(), |sum, stack| sum + stack.summary);
-    feedback.plan_outputs(plan, &total, &[]);
+    feedback.plan_outputs(plan, |stack| stack.summary, &[]);
     let put_back = restored_stacks(report);
     let left = drifted_stacks(plan).any(|stack| !put_back.contains(&stack.id));
     feedback.outputs(&[("has-drift", left.to_string())]);

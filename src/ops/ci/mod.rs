@@ -27,6 +27,7 @@ mod newer_status;
 mod notifications;
 mod open;
 mod overrides;
+mod page_link;
 mod policy_check;
 pub(super) mod policy_config;
 mod policy_outlook;
@@ -50,6 +51,7 @@ use std::collections::HashMap;
 use authority::{Authority, Caller, Decision, DefaultBranchAnswer, Task};
 use job::Job;
 pub use job::{CiOptions, CommentRule, JobResult};
+pub use page_link::link_page;
 pub use shard_mode::ShardMode;
 use summary::RunSummary;
 

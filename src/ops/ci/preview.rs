@@ -11,6 +11,7 @@ use super::{
     checks::PullRequestNow,
     job::{CommentRule, Job, JobResult},
     open::OpenedChange,
+    page_link::artifact_list,
     policy_check::PolicyCheck,
     policy_outlook::PolicyOutlook,
     preview_target::PreviewTarget,
@@ -106,9 +107,9 @@ async fn plan_and_publish(
     let last_push = last_push(job, subject, &opened, &preview).await;
     watch.ends("compile and plan");
     let stacks = &preview.plan.stacks;
-    let total = stacks
-        .iter()
-        .fold(Summary::default(), |sum, stack| sum + stack.summary);
+    let total = stacks.iter().fold(Summary::default(), |sum, stack| {
+        sum + report::diff::own_summary(stack)
+    });
     let failed = preview
         .plan
         .stacks
@@ -126,8 +127,7 @@ async fn plan_and_publish(
         head: Some(subject.head.clone()),
         base: Some(subject.sides.base.clone()),
         stacks_in_repository: opened.stacks_in_repository,
-        // Where GitHub lists the artifacts of a run.
-        page_url: (job.options.page_artifact).then(|| format!("{}#artifacts", job.runner.run_url())),
+        page_url: (job.options.page_artifact).then(|| artifact_list(&job.runner)),
         ..job.info()
     };
     let marker = CommentMarker {
@@ -202,7 +202,7 @@ async fn plan_and_publish(
         summary.push_str(&report::markdown::page_note(&path));
     }
     feedback.summary(&summary);
-    feedback.plan_outputs(&preview.plan, &total, &findings);
+    feedback.plan_outputs(&preview.plan, report::diff::own_summary, &findings);
     feedback.annotate(&preview.plan, &findings);
     let text = report::terminal::plan(&preview.plan, report::terminal::Style::default());
     Ok((

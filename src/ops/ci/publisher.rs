@@ -16,7 +16,7 @@ use crate::{
         apply_result::ApplyReport,
         check_run::{Annotation, Level},
         comment_marker::{CommentMarker, MarkerKind},
-        plan::{Plan, Summary},
+        plan::{Plan, StackPlan, Summary},
         policy_finding::PolicyFinding,
     },
     report::{self, RunInfo},
@@ -219,12 +219,19 @@ impl<'a> Publisher<'a> {
         }
     }
 
-    /// Sets the step's outputs of a preview or a drift check.
-    pub fn plan_outputs(&self, plan: &Plan, total: &Summary, findings: &[PolicyFinding]) {
+    /// Sets the step's outputs of a preview or a drift check. `count` gives what counts as a change of a stack.
+    pub fn plan_outputs(
+        &self,
+        plan: &Plan,
+        count: impl Fn(&StackPlan) -> Summary,
+        findings: &[PolicyFinding],
+    ) {
+        let counted = plan.stacks.iter().map(&count);
+        let total = counted.fold(Summary::default(), |sum, stack| sum + stack);
         let changed: Vec<_> = plan
             .stacks
             .iter()
-            .filter(|s| s.summary.changed() > 0)
+            .filter(|stack| count(stack).changed() > 0)
             .map(|s| s.id.as_str())
             .collect();
         let failed = plan.stacks.iter().filter(|stack| stack.error.is_some());

@@ -1,7 +1,10 @@
 //! Examines a repository before Konverge is set up: its stacks, its Kusion version, its folder, and the
 //! clusters that this machine knows.
 
-use std::path::{Path, PathBuf};
+use std::{
+    collections::BTreeSet,
+    path::{Path, PathBuf},
+};
 
 use super::apps::AppSurvey;
 use crate::{
@@ -76,19 +79,24 @@ fn order(layout: &Layout, files: &dyn Source) -> SettingsOrder {
     }
 }
 
-/// The one folder below the root that contains every `kcl.mod` and every stack, if there is one.
+/// The folder of the monorepo, if it is below the root: the one with a `kcl.mod` that contains every project and
+/// every other `kcl.mod`. A project's own `kcl.mod` does not say where the next project will be.
 fn folder(layout: &Layout, files: &dyn Source) -> Option<RepoPath> {
-    let modules = files
-        .files()
-        .keys()
-        .filter(|path| path.file_name() == "kcl.mod")
-        .filter_map(RepoPath::parent);
-    let stacks = layout.stacks.iter().map(|stack| stack.project_folder.clone());
-    let shared = modules.chain(stacks).reduce(|shared, path| {
-        let mut above = shared.ancestors();
-        above.find(|above| path.is_within(above)).unwrap_or_default()
-    })?;
-    (!shared.is_root()).then_some(shared)
+    let modules = files.files().keys().filter(|path| path.file_name() == "kcl.mod");
+    let modules: BTreeSet<_> = modules.filter_map(RepoPath::parent).collect();
+    let projects: BTreeSet<_> = layout.stacks.iter().map(|stack| &stack.project_folder).collect();
+    let shared = modules
+        .iter()
+        .chain(projects.iter().copied())
+        .cloned()
+        .reduce(|shared, path| {
+            let mut above = shared.ancestors();
+            above.find(|above| path.is_within(above)).unwrap_or_default()
+        })?;
+    let is_above = |folder: &RepoPath| !projects.iter().any(|project| folder.is_within(project));
+    let mut above = shared.ancestors();
+    let found = above.find(|above| modules.contains(above) && is_above(above));
+    found.filter(|folder| !folder.is_root())
 }
 
 /// The versions of KCL that the `kcl.mod` files name: as `edition`, or as `kclvm_version` until 2023.

@@ -252,6 +252,22 @@ fn alerts(html: &mut String, input: &CommentInput<'_>, view: &PlanView<'_>) {
             labels::SPEC_ONLY
         );
     }
+    let unchecked = view.unchecked();
+    if !unchecked.is_empty() {
+        let named: Vec<_> = unchecked
+            .iter()
+            .map(|(stack, title)| {
+                let resource = escape::html_code(&title.short());
+                format!("{resource} in {}", escape::html_code(stack.as_str()))
+            })
+            .collect();
+        let _ = writeln!(
+            lines,
+            "<li class=\"replace\">{}{}</li>",
+            labels::UNCHECKED,
+            named.join(", ")
+        );
+    }
     for finding in input.findings.iter().filter(|f| f.verdict == Enforcement::Deny) {
         let stack = finding
             .stack
@@ -332,7 +348,9 @@ fn groups(html: &mut String, view: &PlanView<'_>) {
             let resource = change.first();
             let title = labels::Title::of(&resource.id, resource.runtime);
             let title = format!("{} {}", title.kind_label(), change.names().join(", "));
-            titled_block(html, resource, &title);
+            // What differs already differs in each stack, and is shown there.
+            change_block(html, resource, &title);
+            html.push_str("</article>\n");
         }
         html.push_str("</details>\n");
     }
@@ -446,10 +464,13 @@ fn stack_block(html: &mut String, stack: &StackView<'_>) {
 
 fn resource_block(html: &mut String, resource: &ResourcePlan) {
     let title = labels::Title::of(&resource.id, resource.runtime);
-    titled_block(html, resource, &title.full());
+    change_block(html, resource, &title.full());
+    drift_block(html, resource);
+    html.push_str("</article>\n");
 }
 
-fn titled_block(html: &mut String, resource: &ResourcePlan, title: &str) {
+/// The change of a resource, in an article that the caller ends.
+fn change_block(html: &mut String, resource: &ResourcePlan, title: &str) {
     let _ = writeln!(
         html,
         "<article class=\"resource\"><h3><span class=\"badge {}\">{} {}</span> {}</h3>",
@@ -482,8 +503,6 @@ fn titled_block(html: &mut String, resource: &ResourcePlan, title: &str) {
         );
     }
     diff_block(html, &diff::resource(resource, diff::DiffContext::Tree(3)));
-    drift_block(html, resource);
-    html.push_str("</article>\n");
 }
 
 /// What differs already, apart from the change.

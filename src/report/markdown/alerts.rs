@@ -6,18 +6,14 @@ use std::collections::BTreeMap;
 use crate::{
     error::ErrorBody,
     model::{
-        plan::{Action, Basis, ResourcePlan, Validation},
+        plan::{Action, Basis, ResourcePlan},
         policy_finding::Enforcement,
-        spec::RuntimeKind,
     },
     report::{
         CommentInput, diff, errors, escape, labels,
         view_model::{PlanView, StackView},
     },
 };
-
-/// The number of error lines that are shown.
-const ERROR_LINES: usize = 8;
 
 /// The number of resources that are named where only their number matters.
 const NAMED: usize = 5;
@@ -234,22 +230,23 @@ fn not_validated(view: &PlanView<'_>) -> Vec<Alert> {
         };
         alerts.push(alert(format!("{of}{}", labels::SPEC_ONLY), spec.len()));
     }
-    let open = live.iter().flat_map(|stack| {
-        let open = stack.own.iter().filter(|r| r.validated == Validation::None);
-        let open = open.filter(|r| r.runtime == RuntimeKind::Kubernetes && r.action != Action::Delete);
-        open.map(|r| (stack.plan.id.as_str(), labels::Title::of(&r.id, r.runtime)))
-    });
-    let open: Vec<_> = open.collect();
+    let open = view.unchecked();
     if !open.is_empty() {
         let named = open.iter().take(NAMED);
         let named: Vec<_> = named
-            .map(|(stack, title)| format!("{} in {}", escape::code(&title.short()), escape::code(stack)))
+            .map(|(stack, title)| {
+                format!(
+                    "{} in {}",
+                    escape::code(&title.short()),
+                    escape::code(stack.as_str())
+                )
+            })
             .collect();
         let more = match open.len().saturating_sub(NAMED) {
             0 => String::new(),
             more => format!(" and {more} more"),
         };
-        let line = format!("the server could not check yet: {}{more}", named.join(", "));
+        let line = format!("{}{}{more}", labels::UNCHECKED, named.join(", "));
         alerts.push(alert(line, 1));
     }
     alerts
@@ -313,18 +310,7 @@ fn first_line(message: &str) -> String {
 
 /// The last lines of an error as a fenced block inside a quoted list item.
 fn quote(message: &str) -> String {
-    let lines: Vec<_> = escape::lines(message).collect();
-    let skipped = lines.len().saturating_sub(ERROR_LINES);
-    let mut shown: Vec<String> = Vec::new();
-    if skipped > 0 {
-        shown.push(format!("… {} before", labels::plural(skipped, "line")));
-    }
-    shown.extend(
-        lines
-            .into_iter()
-            .skip(skipped)
-            .map(|line| line.chars().take(400).collect()),
-    );
+    let shown = errors::last_lines(message);
     let fence = escape::fence_for(&shown.join("\n"));
     let mut text = format!(">   {fence}text\n");
     for line in shown {

@@ -1,6 +1,6 @@
 //! The results of an apply as Markdown, for the summary and for the comment on a merged pull request.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::bounded_writer::BoundedWriter;
 use crate::{
@@ -46,7 +46,7 @@ pub fn outcome(report: &ApplyReport, run: &RunInfo, marker: Option<&CommentMarke
     ));
     let footer = footer(run);
     let _ = page.reserve(footer.len() + 160);
-    let mut omitted = 0;
+    let mut omitted = BTreeSet::new();
     let groups = errors::equal_outcomes(report);
     for stack in report
         .stacks
@@ -55,7 +55,9 @@ pub fn outcome(report: &ApplyReport, run: &RunInfo, marker: Option<&CommentMarke
     {
         let group = errors::group_of(&groups, &stack.id);
         if group.is_none_or(|group| group.is_shown_at(&stack.id)) {
-            omitted += usize::from(!page.try_push(&trouble(stack, group)));
+            if !page.try_push(&trouble(stack, group)) {
+                omitted.insert(&stack.id);
+            }
         }
     }
     let mut header = false;
@@ -75,13 +77,14 @@ pub fn outcome(report: &ApplyReport, run: &RunInfo, marker: Option<&CommentMarke
         if page.try_push(&block) {
             header = true;
         } else {
-            omitted += 1;
+            omitted.insert(&stack.id);
         }
     }
     page.release(footer.len() + 160);
-    if omitted > 0 {
+    if !omitted.is_empty() {
         page.try_push(&format!(
-            "\n{omitted} more rows were omitted to fit GitHub's limit; they are in the job summary and the JSON result.\n"
+            "\nOmitted to fit GitHub's limit: parts of {}; the job summary and the JSON result have them.\n",
+            labels::plural(omitted.len(), "stack")
         ));
     }
     page.try_push(&footer);
@@ -122,10 +125,7 @@ fn trouble(stack: &StackOutcome, group: Option<&ErrorGroup<'_>>) -> String {
     let mut text = format!("> [!{tone}]\n> {names} {title}\n");
     if let Some(error) = &stack.error {
         let message = group.map_or_else(|| error.message.clone(), ErrorGroup::message);
-        let lines: Vec<String> = escape::lines(&message)
-            .take(8)
-            .map(|l| l.chars().take(400).collect())
-            .collect();
+        let lines = errors::last_lines(&message);
         let fence = escape::fence_for(&lines.join("\n"));
         text.push_str(&format!(">\n> {fence}text\n"));
         for line in lines {
@@ -133,7 +133,7 @@ fn trouble(stack: &StackOutcome, group: Option<&ErrorGroup<'_>>) -> String {
         }
         text.push_str(&format!("> {fence}\n"));
         for hint in error.hints.iter().take(4) {
-            text.push_str(&format!("> Next: {}\n", escape::code(hint)));
+            text.push_str(&format!("> hint: {}\n", escape::code(hint)));
         }
     }
     for resource in stack

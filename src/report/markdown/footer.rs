@@ -197,28 +197,35 @@ pub(super) fn footer(input: &CommentInput<'_>, view: &PlanView<'_>, omitted: Omi
 /// What merging does now, in one line.
 fn merging(input: &CommentInput<'_>, view: &PlanView<'_>) -> &'static str {
     let denied = input.findings.iter().any(|f| f.verdict == Enforcement::Deny);
-    let merging = input.mode.merging;
     let in_part = view.partial_failures().next().is_some();
-    if merging == Merging::Outside {
-        "**Merging**: Konverge plans again with credentials, and applies. This pull request comes from outside (a fork, or Dependabot), so it was only compiled."
-    } else if merging == Merging::Queued {
-        "**Merging**: Konverge plans again with credentials, and applies. In the merge queue only Specs are compared."
-    } else if merging == Merging::Applies && !denied && in_part {
-        "**Merging** applies what could be planned. It leaves the failed resources and their dependents as they are, and deletes nothing in those stacks; a later run applies the rest once it is planned and reviewed."
-    } else if view.failed > 0 {
-        "**Merging** leaves the failed stacks as they are; a later run applies them once they are planned and reviewed."
-    } else if denied {
-        "**Merging** stops at the policies above: those stacks are not changed until the rule is satisfied."
-    } else if view.stacks.is_empty() {
-        "**Merging** makes no infrastructure changes."
-    } else if merging == Merging::OtherBranch {
-        "**Merging** applies nothing: this targets a branch that is not deployed."
-    } else if merging == Merging::Unreviewed {
-        "**Merging** applies nothing yet: this preview was not recorded as reviewed (the job's log says why), so the changes wait for an approval by digest."
-    } else if merging == Merging::NoStore {
-        "**Merging** applies nothing: `konverge.yaml` of the protected branch configures no store (`state.url`)."
-    } else {
-        "**Merging** applies exactly this. Konverge plans again after the merge, and stops a stack before changing anything if its plan holds something else."
+    match input.mode.merging {
+        Merging::Outside => {
+            "**Merging**: Konverge plans again with credentials, and applies. This pull request comes from outside (a fork, or Dependabot), so it was only compiled."
+        }
+        Merging::Queued => {
+            "**Merging**: Konverge plans again with credentials, and applies. In the merge queue only Specs are compared."
+        }
+        _ if view.stacks.is_empty() && !denied => "**Merging** makes no infrastructure changes.",
+        // Nothing is applied, whatever the plan holds.
+        Merging::OtherBranch => "**Merging** applies nothing: this targets a branch that is not deployed.",
+        Merging::NoStore => {
+            "**Merging** applies nothing: `konverge.yaml` of the protected branch configures no store (`state.url`)."
+        }
+        Merging::Unreviewed => {
+            "**Merging** applies nothing yet: this preview was not recorded as reviewed (the job's log says why), so the changes wait for an approval by digest."
+        }
+        Merging::Applies if denied => {
+            "**Merging** stops at the policies above: those stacks are not changed until the rule is satisfied."
+        }
+        Merging::Applies if in_part => {
+            "**Merging** applies what could be planned. It leaves the failed resources and their dependents as they are, and deletes nothing in those stacks; a later run applies the rest once it is planned and reviewed."
+        }
+        Merging::Applies if view.failed > 0 => {
+            "**Merging** leaves the failed stacks as they are; a later run applies them once they are planned and reviewed."
+        }
+        Merging::Applies => {
+            "**Merging** applies exactly this. Konverge plans again after the merge, and stops a stack before changing anything if its plan holds something else."
+        }
     }
 }
 

@@ -6,6 +6,7 @@ pub mod apply_records;
 pub mod authority;
 pub mod cancellation;
 pub mod comment;
+pub mod comment_rules;
 pub mod container_job;
 pub mod deployments;
 pub mod drift_job;

@@ -115,6 +115,36 @@ fn what_init_writes_applies_what_is_merged_into_the_default_branch() {
     }
 }
 
+/// The job's folder is the monorepo's, not that of its only project.
+#[test]
+fn init_finds_the_monorepo_above_its_only_project() {
+    for (module, folder) in [
+        ("kcl.mod", None),
+        ("apps/shop/kcl.mod", None),
+        ("apps/shop/dev/kcl.mod", None),
+        ("platform/kcl.mod", Some("platform")),
+    ] {
+        let repository = Repository::init();
+        let project = match folder {
+            Some(folder) => format!("{folder}/apps/shop"),
+            None => "apps/shop".to_owned(),
+        };
+        repository
+            .write(module, "[package]\nname = \"shop\"\n")
+            .write(&format!("{project}/project.yaml"), "name: shop\n")
+            .write(&format!("{project}/dev/stack.yaml"), "name: dev\n")
+            .write(&format!("{project}/dev/main.k"), "a = 1\n")
+            .commit("A stack");
+        said(&repository, &["init"], 0);
+        let text = std::fs::read_to_string(repository.path().join(".github/workflows/konverge.yml")).unwrap();
+        let written = folder.map(|folder| format!("working-directory: {folder}\n"));
+        match written {
+            Some(written) => assert!(text.contains(&written), "{module}: {text}"),
+            None => assert!(!text.contains("working-directory"), "{module}: {text}"),
+        }
+    }
+}
+
 #[test]
 fn a_headline_counts_what_was_looked_at() {
     let monorepo = Repository::konfig_example();

@@ -1,6 +1,7 @@
 //! The Kubernetes runtime on a real API server.
 
 pub mod api_server;
+pub mod cloud_logins;
 pub mod clusters;
 pub mod custom_resources;
 pub mod definitions;

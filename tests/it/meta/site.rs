@@ -59,7 +59,7 @@ const QUESTIONS: [(&str, &str); 23] = [
     ("approve an unreviewed change", "guides/sres/#a-stack-was-stopped"),
     ("roll back", "guides/roll-back/"),
     ("rename a stack", "guides/name-a-stack/#rename-a-stack"),
-    ("OIDC AWS", "guides/oidc/#aws-state-in-s3"),
+    ("OIDC AWS", "guides/oidc/#aws-eks-and-state-in-s3"),
     (
         "why is my stack affected",
         "guides/app-developers/#why-is-my-stack-affected",

@@ -2,6 +2,7 @@
 //! slow to start or to install are ignored but by `make test-all`.
 
 use crate::support::{
+    clouds::Clouds,
     file_server::{FileServer, Manners},
     gcs::Gcs,
     minio::Minio,
@@ -208,6 +209,92 @@ async fn moto() {
     let store = open(&url, &s3("any")).await.unwrap();
     keeps_the_primitives(Arc::clone(&store), false).await;
     keeps_a_state(store).await;
+}
+
+/// The token of the job is traded where the published clients need a file.
+#[tokio::test]
+async fn a_store_is_reached_by_the_identity_of_the_job() {
+    let clouds = Clouds::start("the-token-of-the-store", 3600).await;
+    let job = clouds.job();
+    let job = [(job[0].0, job[0].1.as_str()), (job[1].0, job[1].1.as_str())];
+    let moto = Moto::shared();
+    let bucket = moto.bucket("by-job").await;
+    let variables = [
+        ("AWS_ROLE_ARN", "arn:aws:iam::111122223333:role/konverge-apply"),
+        ("AWS_REGION", "eu-central-1"),
+        ("AWS_ENDPOINT_URL_STS", moto.endpoint()),
+    ];
+    let url = format!("s3://{bucket}?endpoint={}&allow_http=true", moto.endpoint());
+    let store = open(&url, &options(&[&variables[..], &job].concat()))
+        .await
+        .unwrap();
+    keeps_a_state(store).await;
+    assert_eq!(clouds.granted(), ["job"], "once for all requests");
+
+    // The others are asked for a key, and want the token.
+    let blobs = BearerOnly::start("the-token-of-the-store").await;
+    let azure = clouds.azure();
+    let mut variables: Vec<_> = azure
+        .iter()
+        .map(|(name, value)| (*name, value.as_str()))
+        .collect();
+    variables.push(("AZURE_STORAGE_ACCOUNT_NAME", "account"));
+    variables.extend(job);
+    let url = format!("az://container?endpoint={}&allow_http=true", blobs.url);
+    blobs
+        .is_asked(&*open(&url, &options(&variables)).await.unwrap())
+        .await;
+    assert_eq!(
+        clouds.granted(),
+        ["job", "entra https://storage.azure.com/.default"]
+    );
+    let (name, file) = clouds.google_federation();
+    let url = format!("gs://bucket?endpoint={}&allow_http=true", blobs.url);
+    let store = open(&url, &options(&[(name, &file)])).await.unwrap();
+    blobs.is_asked(&*store).await;
+    let scope = "account https://www.googleapis.com/auth/devstorage.read_write";
+    assert_eq!(clouds.granted(), ["job", "trade", scope]);
+
+    let nobody = options(&[
+        (name, &file),
+        ("GOOGLE_WORKLOAD_IDENTITY_PROVIDER", "x"),
+        job[0],
+        (job[1].0, "other"),
+    ]);
+    let error = refused(&*open(&url, &nobody).await.unwrap()).await;
+    assert!(matches!(error, StoreError::Denied { .. }), "{error}");
+    assert!(
+        error
+            .to_string()
+            .contains("the job's own token could not be obtained: 401"),
+        "{error}"
+    );
+}
+
+/// A server without objects, for whoever has the token.
+struct BearerOnly {
+    url: String,
+}
+
+impl BearerOnly {
+    async fn start(token: &'static str) -> Self {
+        let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let router = axum::Router::new().fallback(move |headers: axum::http::HeaderMap| async move {
+            let bearer = format!("Bearer {token}");
+            match headers.get("authorization").is_some_and(|given| *given == bearer) {
+                true => axum::http::StatusCode::NOT_FOUND,
+                false => axum::http::StatusCode::FORBIDDEN,
+            }
+        });
+        tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
+        Self { url }
+    }
+
+    async fn is_asked(&self, store: &dyn Store) {
+        let key = Key::from_components(&["a-key"]);
+        assert_eq!(store.get(&key).await.unwrap(), None);
+    }
 }
 
 fn on_this_machine(environment: &[(&str, &str)]) -> StoreOptions {

@@ -107,6 +107,12 @@ impl Browser {
         assert!(self.wait_for(&there).is_some(), "{url} does not load");
     }
 
+    /// The colour scheme that pages are asked to have: `light` or `dark`.
+    pub fn prefer(&mut self, scheme: &str) {
+        let feature = json!({"name": "prefers-color-scheme", "value": scheme});
+        self.order("Emulation.setEmulatedMedia", &json!({"features": [feature]}));
+    }
+
     /// What an expression of JavaScript is in the page.
     pub fn evaluate(&mut self, expression: &str) -> Value {
         let parameters = json!({"expression": expression, "returnByValue": true, "awaitPromise": true});

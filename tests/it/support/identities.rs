@@ -40,7 +40,8 @@ impl User {
         }
     }
 
-    fn token(self) -> String {
+    /// The token the API server knows it by.
+    pub fn token(self) -> String {
         format!("token-of-{}", self.name())
     }
 

@@ -8,6 +8,7 @@
 pub mod apps;
 pub mod audit;
 pub mod browser;
+pub mod clouds;
 pub mod cluster;
 pub mod compiler;
 pub mod container;

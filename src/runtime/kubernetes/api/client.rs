@@ -19,7 +19,7 @@ use super::{
     connect,
     error::{ApiError, ApiStatus},
 };
-use crate::{interrupt::Interrupt, model::ClusterName, retry};
+use crate::{cloud::CloudError, interrupt::Interrupt, model::ClusterName, retry};
 
 /// The deadline of a single request, including the body of the answer.
 const DEADLINE: Duration = Duration::from_secs(45);
@@ -188,6 +188,9 @@ impl Api {
             .await
             .map_err(|error| match error {
                 kube::Error::Auth(error) => ApiError::Credentials(connect::explain(&error)),
+                kube::Error::Service(error) if error.is::<CloudError>() => {
+                    ApiError::Credentials(error.to_string())
+                }
                 other => network(other),
             })
     }

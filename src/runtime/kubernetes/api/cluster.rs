@@ -54,7 +54,7 @@ impl Cluster {
         secrets: &Secrets,
         interrupt: Interrupt,
     ) -> Result<Self, UserError> {
-        let (client, server) = connect::client(access, &options.checkout, secrets).await?;
+        let (client, server) = connect::client(access, options, secrets).await?;
         let in_flight = access.requests.unwrap_or(IN_FLIGHT);
         let api = Api::new(client, access.name.clone(), in_flight, interrupt);
         Ok(Self {

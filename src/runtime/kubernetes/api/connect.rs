@@ -14,9 +14,13 @@ use kube::{
 };
 use secrecy::ExposeSecret as _;
 
-use super::kubeconfig::{self, ReadError};
+use super::{
+    cluster_login::{ClusterLogin, ClusterToken},
+    kubeconfig::{self, ReadError, TrustedKubeconfig},
+    options::Options,
+};
 use crate::{
-    checkout::{Checkout, Untrusted},
+    checkout::Untrusted,
     error::{ErrorKind, UserError, chain},
     model::ClusterName,
     secrets::{Secrets, is_secret_name, without_secrets},
@@ -76,10 +80,10 @@ impl std::fmt::Debug for KubeconfigText {
 /// is learned as a secret.
 pub(in crate::runtime::kubernetes) async fn client(
     access: &ClusterAccess,
-    checkout: &Checkout,
+    options: &Options,
     secrets: &Secrets,
 ) -> Result<(kube::Client, String), UserError> {
-    let mut config = config(access, checkout).await?;
+    let (mut config, login) = config(access, options).await?;
     config.default_retry = false;
     config.connect_timeout = Some(std::time::Duration::from_secs(10));
     learn(&config.auth_info, secrets);
@@ -94,7 +98,11 @@ pub(in crate::runtime::kubernetes) async fn client(
         exec.interactive_mode = Some(ExecInteractiveMode::Never);
     }
     let server = config.cluster_url.to_string().trim_end_matches('/').to_owned();
-    let client = learning_client(config, secrets).map_err(|error| {
+    let client = match login {
+        Some(login) => cloud_client(config, ClusterToken::new(login), secrets),
+        None => learning_client(config, secrets),
+    };
+    let client = client.map_err(|error| {
         let why = match &error {
             kube::Error::Auth(error) => explain(error),
             other => chain(other),
@@ -138,6 +146,25 @@ fn learning_client(mut config: kube::Config, secrets: &Secrets) -> kube::Result<
         async move { client.send(request).await.map_err(tower::BoxError::from) }
     });
     Ok(ClientBuilder::new(inner, namespace).with_layer(&proof).build())
+}
+
+/// A client whose requests carry the token of a cloud.
+fn cloud_client(config: kube::Config, token: ClusterToken, secrets: &Secrets) -> kube::Result<kube::Client> {
+    let client = kube::Client::try_from(config)?;
+    let namespace = client.default_namespace().to_owned();
+    let secrets = secrets.clone();
+    let token = Arc::new(token);
+    let inner = tower::service_fn(move |mut request: http::Request<Body>| {
+        let (client, token, secrets) = (client.clone(), Arc::clone(&token), secrets.clone());
+        async move {
+            let bearer = token.bearer(|bearer| secrets.learn(bearer)).await?;
+            let mut proof = HeaderValue::try_from(format!("Bearer {bearer}"))?;
+            proof.set_sensitive(true);
+            request.headers_mut().insert(header::AUTHORIZATION, proof);
+            client.send(request).await.map_err(tower::BoxError::from)
+        }
+    });
+    Ok(ClientBuilder::new(inner, namespace).build())
 }
 
 /// Learns `Bearer TOKEN`, or `Basic` with user and password in base64.
@@ -225,26 +252,42 @@ fn unusable(error: &KubeconfigError) -> String {
     }
 }
 
-async fn config(access: &ClusterAccess, checkout: &Checkout) -> Result<kube::Config, UserError> {
+async fn load(
+    trusted: TrustedKubeconfig,
+    options: &KubeConfigOptions,
+) -> Result<(kube::Config, Option<ClusterLogin>), KubeconfigError> {
+    let config = kube::Config::from_custom_kubeconfig(trusted.file, options).await?;
+    Ok((config, trusted.login))
+}
+
+async fn config(
+    access: &ClusterAccess,
+    options: &Options,
+) -> Result<(kube::Config, Option<ClusterLogin>), UserError> {
     let name = &access.name;
+    let (checkout, environment) = (&options.checkout, &options.environment);
     match &access.credentials {
-        ClusterCredentials::InCluster => kube::Config::incluster().map_err(|error| {
-            UserError::new(
-                ErrorKind::Config,
-                format!(
-                    "cluster `{name}` is `in_cluster`, but this is no pod with a service account: {}",
-                    chain(&error)
-                ),
-            )
-            .hint("outside of the cluster give it a kubeconfig: `kubeconfig_env` under `clusters`")
-        }),
+        ClusterCredentials::InCluster => {
+            kube::Config::incluster()
+                .map(|config| (config, None))
+                .map_err(|error| {
+                    UserError::new(
+                        ErrorKind::Config,
+                        format!(
+                            "cluster `{name}` is `in_cluster`, but this is no pod with a service account: {}",
+                            chain(&error)
+                        ),
+                    )
+                    .hint("outside of the cluster give it a kubeconfig: `kubeconfig_env` under `clusters`")
+                })
+        }
         ClusterCredentials::Text { text, context } => {
             let options = KubeConfigOptions {
                 context: context.clone(),
                 ..KubeConfigOptions::default()
             };
-            let config = match kubeconfig::parse(&text.0, context.as_deref(), checkout) {
-                Ok(file) => kube::Config::from_custom_kubeconfig(file, &options).await,
+            let config = match kubeconfig::parse(&text.0, context.as_deref(), checkout, environment) {
+                Ok(trusted) => load(trusted, &options).await,
                 Err(ReadError::Kubeconfig(error)) => Err(error),
                 Err(ReadError::Untrusted(error)) => {
                     return Err(UserError::from(error).context(format!("cluster `{name}`")));
@@ -267,8 +310,8 @@ async fn config(access: &ClusterAccess, checkout: &Checkout) -> Result<kube::Con
                 context: context.clone(),
                 ..KubeConfigOptions::default()
             };
-            let config = match kubeconfig::read(path.as_deref(), context.as_deref(), checkout) {
-                Ok(file) => kube::Config::from_custom_kubeconfig(file, &options).await,
+            let config = match kubeconfig::read(path.as_deref(), context.as_deref(), checkout, environment) {
+                Ok(trusted) => load(trusted, &options).await,
                 Err(ReadError::Kubeconfig(error)) => Err(error),
                 Err(ReadError::Untrusted(error)) => {
                     let failure = untrusted(error, variable.as_deref());

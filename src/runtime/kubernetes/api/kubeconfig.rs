@@ -4,7 +4,19 @@ use std::path::{Path, PathBuf};
 
 use kube::config::{AuthInfo, Kubeconfig, KubeconfigError};
 
-use crate::checkout::{Checkout, Untrusted};
+use super::cluster_login::ClusterLogin;
+use crate::{
+    checkout::{Checkout, Untrusted},
+    cloud::CloudEnvironment,
+};
+
+/// A kubeconfig that may be used.
+#[derive(Debug)]
+pub(in crate::runtime::kubernetes) struct TrustedKubeconfig {
+    pub file: Kubeconfig,
+    /// The login of the used context, if Konverge takes the place of its credentials plugin.
+    pub login: Option<ClusterLogin>,
+}
 
 /// What [`Untrusted`] calls the kubeconfig itself, unlike the files that it names.
 pub(super) const ITSELF: &str = "the kubeconfig";
@@ -28,7 +40,8 @@ pub(in crate::runtime::kubernetes) fn read(
     path: Option<&Path>,
     context: Option<&str>,
     checkout: &Checkout,
-) -> Result<Kubeconfig, ReadError> {
+    environment: &CloudEnvironment,
+) -> Result<TrustedKubeconfig, ReadError> {
     let files = match path {
         Some(path) => vec![path.to_owned()],
         None => default_files(),
@@ -42,7 +55,7 @@ pub(in crate::runtime::kubernetes) fn read(
         checkout.trust(ITSELF, &file)?;
         all = all.merge(Kubeconfig::read_from(&file)?)?;
     }
-    check(all, context, checkout)
+    check(all, context, checkout, environment)
 }
 
 /// Parses the text of a kubeconfig, with the same checks.
@@ -50,18 +63,27 @@ pub(in crate::runtime::kubernetes) fn parse(
     text: &str,
     context: Option<&str>,
     checkout: &Checkout,
-) -> Result<Kubeconfig, ReadError> {
-    check(Kubeconfig::from_yaml(text)?, context, checkout)
+    environment: &CloudEnvironment,
+) -> Result<TrustedKubeconfig, ReadError> {
+    check(Kubeconfig::from_yaml(text)?, context, checkout, environment)
 }
 
-fn check(mut all: Kubeconfig, context: Option<&str>, checkout: &Checkout) -> Result<Kubeconfig, ReadError> {
+fn check(
+    mut all: Kubeconfig,
+    context: Option<&str>,
+    checkout: &Checkout,
+    environment: &CloudEnvironment,
+) -> Result<TrustedKubeconfig, ReadError> {
     let wanted = context.or(all.current_context.as_deref());
     let context = all
         .contexts
         .iter()
         .find(|named| Some(named.name.as_str()) == wanted);
     let Some(context) = context.and_then(|named| named.context.clone()) else {
-        return Ok(all);
+        return Ok(TrustedKubeconfig {
+            file: all,
+            login: None,
+        });
     };
     let clusters = all.clusters.iter().filter(|named| named.name == context.cluster);
     for cluster in clusters.filter_map(|named| named.cluster.as_ref()) {
@@ -69,13 +91,18 @@ fn check(mut all: Kubeconfig, context: Option<&str>, checkout: &Checkout) -> Res
             checkout.trust("`certificate-authority` of the kubeconfig", authority.as_ref())?;
         }
     }
+    let mut login = None;
     let users = all.auth_infos.iter_mut();
     for named in users.filter(|named| Some(&named.name) == context.user.as_ref()) {
         if let Some(user) = &mut named.auth_info {
+            login = own_login(user, checkout, environment);
+            if login.is_some() {
+                user.exec = None;
+            }
             check_user(user, checkout)?;
         }
     }
-    Ok(all)
+    Ok(TrustedKubeconfig { file: all, login })
 }
 
 fn default_files() -> Vec<PathBuf> {
@@ -88,6 +115,19 @@ fn default_files() -> Vec<PathBuf> {
     }
     let home = std::env::home_dir().map(|home| home.join(".kube").join("config"));
     home.into_iter().collect()
+}
+
+/// The login in the place of a credentials plugin: if the plugin is not installed, or cannot use the identity
+/// of the job.
+fn own_login(user: &AuthInfo, checkout: &Checkout, environment: &CloudEnvironment) -> Option<ClusterLogin> {
+    let plugin = user.exec.as_ref()?;
+    let login = ClusterLogin::of_plugin(plugin, environment)?;
+    let command = plugin.command.as_deref().unwrap_or_default();
+    let is_installed = || {
+        let program = checkout.executable("`exec.command` of the kubeconfig", command.as_ref());
+        program.is_ok_and(|program| program.path().exists())
+    };
+    (login.is_by_job() || !is_installed()).then_some(login)
 }
 
 fn check_user(user: &mut AuthInfo, checkout: &Checkout) -> Result<(), Untrusted> {
@@ -154,20 +194,25 @@ mod tests {
             "{exec: {apiVersion: v1, command: /proc/self/cwd/x}}".to_owned(),
             format!("{{auth-provider: {{name: gcp, config: {{cmd-path: {planted}}}}}}}"),
         ] {
-            let read = read(Some(&written(&home, &user)), None, &checkout);
+            let read = read(
+                Some(&written(&home, &user)),
+                None,
+                &checkout,
+                &CloudEnvironment::default(),
+            );
             assert!(matches!(read, Err(ReadError::Untrusted(_))), "{user}: {read:?}");
         }
         let text = std::fs::read_to_string(written(&home, &format!("{{tokenFile: {planted}}}"))).unwrap();
-        let parsed = parse(&text, None, &checkout);
+        let parsed = parse(&text, None, &checkout, &CloudEnvironment::default());
         assert!(matches!(parsed, Err(ReadError::Untrusted(_))), "{parsed:?}");
         let read_plain = |folder| {
             let file = written(folder, "{exec: {apiVersion: v1, command: sh}}");
-            read(Some(&file), Some("c"), &checkout)
+            read(Some(&file), Some("c"), &checkout, &CloudEnvironment::default())
         };
         let refused = read_plain(&root).unwrap_err().to_string();
         assert!(refused.contains("lies in the repository"), "{refused}");
         let good = read_plain(&home).unwrap();
-        let exec = good.auth_infos[0]
+        let exec = good.file.auth_infos[0]
             .auth_info
             .as_ref()
             .unwrap()

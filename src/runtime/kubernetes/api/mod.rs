@@ -6,6 +6,7 @@ pub(super) mod built_in_groups;
 pub(super) mod client;
 pub(super) mod cluster;
 pub(super) mod cluster_identity;
+pub(super) mod cluster_login;
 pub(super) mod clusters;
 pub(super) mod conflict_path;
 pub(super) mod connect;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 use super::super::health::HealthRules;
-use crate::{checkout::Checkout, runtime::RunNotes};
+use crate::{checkout::Checkout, cloud::CloudEnvironment, runtime::RunNotes};
 
 /// What to do about a field that the Spec sets and that another manager owns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -37,6 +37,8 @@ pub struct Options {
     pub rules: HealthRules,
     /// The checkout; neither a kubeconfig nor what it names is taken from it.
     pub checkout: Checkout,
+    /// The variables by which Konverge logs in at a cluster itself.
+    pub environment: CloudEnvironment,
     /// Cancelled when the run is asked to stop: the run then no longer waits for a server that does not
     /// answer.
     pub cancel: CancellationToken,
@@ -53,6 +55,7 @@ impl Default for Options {
             wait: true,
             rules: HealthRules::default(),
             checkout: Checkout::default(),
+            environment: CloudEnvironment::default(),
             cancel: CancellationToken::new(),
             notes: RunNotes::default(),
         }

@@ -1,0 +1,206 @@
+//! [`AwsLogin`]: keys of AWS from the environment, from a role that trusts the token of the job, or from the
+//! container's own endpoint.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use url::Url;
+
+use super::{
+    CloudEnvironment, CloudError, addresses,
+    http_client::{self, LoginClient},
+    job_token,
+};
+
+/// The audience that AWS expects in a job's token.
+const AUDIENCE: &str = "sts.amazonaws.com";
+/// The version of the Security Token Service's API.
+pub(super) const STS_VERSION: &str = "2011-06-15";
+const ROLE: &str = "AWS_ROLE_ARN";
+const TOKEN_FILE: &str = "AWS_WEB_IDENTITY_TOKEN_FILE";
+/// The hosts of a region's token service, public or in a private network.
+const STS_HOSTS: [&str; 3] = [".amazonaws.com", ".amazonaws.com.cn", ".api.aws"];
+/// The endpoints of ECS and of EKS Pod Identity.
+const CONTAINER_HOSTS: [&str; 3] = ["169.254.170.2", "169.254.170.23", "[fd00:ec2::23]"];
+
+/// Keys, which may be short-lived.
+#[derive(Clone, PartialEq, Eq)]
+pub struct AwsKeys {
+    pub access_key: String,
+    pub secret_key: String,
+    pub session_token: Option<String>,
+}
+
+impl std::fmt::Debug for AwsKeys {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("AwsKeys").finish_non_exhaustive()
+    }
+}
+
+/// A login at AWS.
+#[derive(Debug, Clone)]
+pub struct AwsLogin {
+    environment: CloudEnvironment,
+}
+
+impl AwsLogin {
+    /// Logs in by these variables.
+    pub fn new(environment: CloudEnvironment) -> Self {
+        Self { environment }
+    }
+
+    /// Returns true if a role is named, and only GitHub can say who this job is: the published clients need a
+    /// file with the token.
+    pub fn is_by_job(&self) -> bool {
+        self.environment.has(ROLE)
+            && !self.environment.has("AWS_ACCESS_KEY_ID")
+            && !self.environment.has(TOKEN_FILE)
+            && job_token::is_offered(&self.environment)
+    }
+
+    /// The keys, and how long they are valid; `None` for keys without an end.
+    ///
+    /// # Errors
+    /// The environment names no identity, or AWS refuses it.
+    pub async fn keys(&self) -> Result<(AwsKeys, Option<Duration>), CloudError> {
+        let var = |name: &str| self.environment.var(name);
+        if let (Some(access), Some(secret)) = (var("AWS_ACCESS_KEY_ID"), var("AWS_SECRET_ACCESS_KEY")) {
+            let keys = AwsKeys {
+                access_key: access.to_owned(),
+                secret_key: secret.to_owned(),
+                session_token: var("AWS_SESSION_TOKEN").map(str::to_owned),
+            };
+            return Ok((keys, None));
+        }
+        let client = LoginClient::new()?;
+        if let Some(role) = var(ROLE) {
+            let token = job_token::from_file_or_github(&client, &self.environment, TOKEN_FILE, AUDIENCE);
+            if let Some(token) = token.await? {
+                return self.assume_role(&client, role, &token).await;
+            }
+        }
+        match self.container_endpoint()? {
+            Some(url) => self.container_keys(&client, url).await,
+            None => Err(CloudError::NoIdentity {
+                cloud: "AWS",
+                expected: "AWS_ROLE_ARN in a job with `id-token: write`, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY",
+            }),
+        }
+    }
+
+    async fn assume_role(
+        &self,
+        client: &LoginClient,
+        role: &str,
+        token: &str,
+    ) -> Result<(AwsKeys, Option<Duration>), CloudError> {
+        let region = self.environment.var("AWS_REGION");
+        let region = region.or_else(|| self.environment.var("AWS_DEFAULT_REGION"));
+        let endpoint = "AWS_ENDPOINT_URL_STS";
+        let url = match (self.environment.var(endpoint), region) {
+            (Some(url), _) => addresses::of_cloud(endpoint, url, &STS_HOSTS)?.to_string(),
+            (None, Some(region)) => format!("https://{}/", sts_host(region)?),
+            (None, None) => "https://sts.amazonaws.com/".to_owned(),
+        };
+        let session = self
+            .environment
+            .var("AWS_ROLE_SESSION_NAME")
+            .unwrap_or("konverge");
+        let fields = [
+            ("Action", "AssumeRoleWithWebIdentity"),
+            ("Version", STS_VERSION),
+            ("RoleArn", role),
+            ("RoleSessionName", session),
+            ("WebIdentityToken", token),
+        ];
+        let what = "the keys of the role in AWS_ROLE_ARN";
+        let answer = http_client::text(client.post_form(url, &fields), what).await?;
+        let element = |name: &str| {
+            let found = http_client::xml_text(&answer, name).map(str::to_owned);
+            found.ok_or_else(|| CloudError::refused(what, format!("the answer has no `{name}`")))
+        };
+        let keys = AwsKeys {
+            access_key: element("AccessKeyId")?,
+            secret_key: element("SecretAccessKey")?,
+            session_token: Some(element("SessionToken")?),
+        };
+        Ok((
+            keys,
+            Some(remaining(http_client::xml_text(&answer, "Expiration"))),
+        ))
+    }
+
+    fn container_endpoint(&self) -> Result<Option<Url>, CloudError> {
+        let relative = self.environment.var("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI");
+        let full = "AWS_CONTAINER_CREDENTIALS_FULL_URI";
+        let (setting, url) = match (relative, self.environment.var(full)) {
+            (Some(path), _) => (
+                "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
+                format!("http://169.254.170.2{path}"),
+            ),
+            (None, Some(url)) => (full, url.to_owned()),
+            (None, None) => return Ok(None),
+        };
+        let url: Option<Url> = url.parse().ok();
+        let is_endpoint = |url: &Url| {
+            CONTAINER_HOSTS.contains(&url.host_str().unwrap_or_default()) || addresses::is_this_machine(url)
+        };
+        match url.filter(is_endpoint) {
+            Some(url) => Ok(Some(url)),
+            None => Err(CloudError::setting(
+                setting,
+                "it is not an endpoint of this container",
+            )),
+        }
+    }
+
+    async fn container_keys(
+        &self,
+        client: &LoginClient,
+        url: Url,
+    ) -> Result<(AwsKeys, Option<Duration>), CloudError> {
+        let file = "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE";
+        let token = match self.environment.var(file) {
+            Some(path) => {
+                let read = tokio::fs::read_to_string(path).await;
+                let token = read.map_err(|error| CloudError::setting(file, error.to_string()))?;
+                Some(token.trim().to_owned())
+            }
+            None => {
+                let token = self.environment.var("AWS_CONTAINER_AUTHORIZATION_TOKEN");
+                token.map(str::to_owned)
+            }
+        };
+        let request = match token {
+            Some(token) => client.get(url).header("authorization", token),
+            None => client.get(url),
+        };
+        let what = "the keys of the container";
+        let answer = http_client::json(request, what).await?;
+        let keys = AwsKeys {
+            access_key: http_client::field(&answer, "AccessKeyId", what)?,
+            secret_key: http_client::field(&answer, "SecretAccessKey", what)?,
+            session_token: Some(http_client::field(&answer, "Token", what)?),
+        };
+        Ok((keys, Some(remaining(answer["Expiration"].as_str()))))
+    }
+}
+
+/// The time until keys expire; an hour if the answer does not say.
+fn remaining(expiration: Option<&str>) -> Duration {
+    let end = expiration.and_then(|text| text.parse::<Timestamp>().ok());
+    end.map_or(Duration::from_secs(3600), |end| {
+        Duration::try_from(end.duration_since(Timestamp::now())).unwrap_or_default()
+    })
+}
+
+/// The host of a region's token service.
+pub(super) fn sts_host(region: &str) -> Result<String, CloudError> {
+    let is_name = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+    if region.is_empty() || !region.chars().all(is_name) {
+        let why = format!("`{}` is not the name of a region", region.escape_debug());
+        return Err(CloudError::setting("the region of AWS", why));
+    }
+    let end = if region.starts_with("cn-") { ".cn" } else { "" };
+    Ok(format!("sts.{region}.amazonaws.com{end}"))
+}

@@ -1,0 +1,108 @@
+//! [`AzureLogin`]: Entra's tokens, by the token of the job or by a client secret.
+//!
+//! <https://learn.microsoft.com/entra/identity-platform/v2-oauth2-client-creds-grant-flow>
+
+use std::time::Duration;
+
+use super::{
+    AccessToken, CloudEnvironment, CloudError, addresses,
+    http_client::{self, LoginClient},
+    job_token,
+};
+
+/// The audience that Entra expects in a job's token.
+const AUDIENCE: &str = "api://AzureADTokenExchange";
+/// The server application of the AKS clusters with managed Entra integration.
+const AKS_SERVER: &str = "6dae42f8-4368-4678-94ff-3960e28e3630";
+const TOKEN_FILE: &str = "AZURE_FEDERATED_TOKEN_FILE";
+const SECRET: &str = "AZURE_CLIENT_SECRET";
+/// The hosts of Entra in the clouds of the world, of US governments and of China.
+const HOSTS: [&str; 4] = [
+    "login.microsoftonline.com",
+    "login.microsoftonline.us",
+    "login.chinacloudapi.cn",
+    "login.partner.microsoftonline.cn",
+];
+
+/// A login at Entra.
+#[derive(Debug, Clone)]
+pub struct AzureLogin {
+    environment: CloudEnvironment,
+}
+
+impl AzureLogin {
+    /// Logs in by these variables.
+    pub fn new(environment: CloudEnvironment) -> Self {
+        Self { environment }
+    }
+
+    /// Returns true if an application is named, and only GitHub can say who this job is: the published clients
+    /// need a file with the token.
+    pub fn is_by_job(&self) -> bool {
+        self.environment.has("AZURE_CLIENT_ID")
+            && self.environment.has("AZURE_TENANT_ID")
+            && !self.environment.has(SECRET)
+            && !self.environment.has(TOKEN_FILE)
+            && job_token::is_offered(&self.environment)
+    }
+
+    /// A token for an AKS cluster; `server` is its server application, if it has one of its own.
+    ///
+    /// # Errors
+    /// As [`AzureLogin::token`].
+    pub async fn aks_token(&self, server: Option<&str>) -> Result<AccessToken, CloudError> {
+        let scope = format!("{}/.default", server.unwrap_or(AKS_SERVER));
+        self.token(&scope).await
+    }
+
+    /// A token for a scope.
+    ///
+    /// # Errors
+    /// The environment names no identity, or Entra refuses it.
+    pub async fn token(&self, scope: &str) -> Result<AccessToken, CloudError> {
+        let var = |name: &str| self.environment.var(name);
+        let (Some(application), Some(tenant)) = (var("AZURE_CLIENT_ID"), var("AZURE_TENANT_ID")) else {
+            return Err(CloudError::NoIdentity {
+                cloud: "Azure",
+                expected: "AZURE_CLIENT_ID and AZURE_TENANT_ID in a job with `id-token: write`, or AZURE_CLIENT_SECRET beside them",
+            });
+        };
+        let authority = "AZURE_AUTHORITY_HOST";
+        let mut url = match var(authority) {
+            Some(text) => addresses::of_cloud(authority, text, &HOSTS)?,
+            None => addresses::of_cloud(authority, "https://login.microsoftonline.com/", &HOSTS)?,
+        };
+        if let Ok(mut path) = url.path_segments_mut() {
+            path.clear().extend([tenant, "oauth2", "v2.0", "token"]);
+        }
+        let client = LoginClient::new()?;
+        let token;
+        let mut fields = vec![
+            ("grant_type", "client_credentials"),
+            ("client_id", application),
+            ("scope", scope),
+        ];
+        match var(SECRET) {
+            Some(secret) => fields.push(("client_secret", secret)),
+            None => {
+                let offered =
+                    job_token::from_file_or_github(&client, &self.environment, TOKEN_FILE, AUDIENCE);
+                token = offered.await?.ok_or(CloudError::NoIdentity {
+                    cloud: "Azure",
+                    expected: "`id-token: write` in the permissions of the job, AZURE_FEDERATED_TOKEN_FILE or AZURE_CLIENT_SECRET",
+                })?;
+                fields.push((
+                    "client_assertion_type",
+                    "urn:ietf:params:oauth:client-assertion-type:jwt-bearer",
+                ));
+                fields.push(("client_assertion", &token));
+            }
+        }
+        let what = "a token of Entra";
+        let answer = http_client::json(client.post_form(url, &fields), what).await?;
+        Ok(AccessToken {
+            bearer: http_client::field(&answer, "access_token", what)?,
+            lifetime: Duration::from_secs(answer["expires_in"].as_u64().unwrap_or(3600)),
+        })
+    }
+}

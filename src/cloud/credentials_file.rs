@@ -1,0 +1,118 @@
+//! [`CredentialsFile`]: what `GOOGLE_APPLICATION_CREDENTIALS` names. Commands in it are not executed.
+//!
+//! <https://google.aip.dev/auth/4112>, <https://google.aip.dev/auth/4117>
+
+use std::{collections::BTreeMap, path::PathBuf};
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::{
+    CloudEnvironment, CloudError,
+    http_client::{self, LoginClient},
+};
+
+/// The variable with the path of the file.
+pub(super) const VARIABLE: &str = "GOOGLE_APPLICATION_CREDENTIALS";
+
+/// A file of Google's.
+#[derive(Clone, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub(super) enum CredentialsFile {
+    ExternalAccount(ExternalAccount),
+    ServiceAccount(ServiceAccountKey),
+}
+
+/// How the token of another issuer (a GitHub job's, a file's) is traded for a token of Google.
+#[derive(Clone, Deserialize)]
+pub(super) struct ExternalAccount {
+    pub audience: String,
+    pub subject_token_type: String,
+    pub token_url: String,
+    pub service_account_impersonation_url: Option<String>,
+    credential_source: SubjectSource,
+}
+
+/// The key of a service account.
+#[derive(Clone, Deserialize)]
+pub(super) struct ServiceAccountKey {
+    pub client_email: String,
+    pub private_key_id: Option<String>,
+    pub private_key: String,
+    pub token_uri: Option<String>,
+}
+
+/// The source of the other issuer's token.
+#[derive(Clone, Deserialize)]
+struct SubjectSource {
+    file: Option<PathBuf>,
+    url: Option<String>,
+    #[serde(default)]
+    headers: BTreeMap<String, String>,
+    format: Option<SubjectFormat>,
+}
+
+#[derive(Clone, Deserialize)]
+struct SubjectFormat {
+    subject_token_field_name: Option<String>,
+}
+
+impl CredentialsFile {
+    /// Reads the file that the environment names, or a key in a variable; `None` if there is neither.
+    pub fn of_environment(environment: &CloudEnvironment) -> Option<Result<Self, CloudError>> {
+        if let Some(path) = environment.var(VARIABLE) {
+            let text = std::fs::read_to_string(path);
+            let text = text.map_err(|error| CloudError::setting(VARIABLE, error.to_string()));
+            return Some(text.and_then(|text| Self::parse(VARIABLE, &text)));
+        }
+        let variable = ["GOOGLE_CREDENTIALS", "GOOGLE_SERVICE_ACCOUNT_KEY"];
+        let mut variables = variable
+            .iter()
+            .filter_map(|name| Some((name, environment.var(name)?)));
+        variables.next().map(|(name, text)| Self::parse(name, text))
+    }
+
+    /// The parser's message is not shown: it quotes the file.
+    fn parse(setting: &str, text: &str) -> Result<Self, CloudError> {
+        serde_json::from_str(text).map_err(|_| {
+            let why = "it is neither the key of a service account nor the description of a workload identity (`external_account`)";
+            CloudError::setting(setting, why)
+        })
+    }
+}
+
+impl ExternalAccount {
+    /// The other issuer's token.
+    pub async fn subject_token(&self, client: &LoginClient) -> Result<String, CloudError> {
+        let source = &self.credential_source;
+        let what = "the job's own token";
+        let found = match (&source.file, &source.url) {
+            (Some(file), _) => {
+                let read = tokio::fs::read_to_string(file).await;
+                read.map_err(|error| CloudError::setting(file.display().to_string(), error.to_string()))?
+            }
+            (None, Some(url)) => {
+                let request = source
+                    .headers
+                    .iter()
+                    .fold(client.get(url), |request, (name, value)| {
+                        request.header(name, value)
+                    });
+                http_client::text(request, what).await?
+            }
+            (None, None) => {
+                let why = "its `credential_source` is neither a file nor a URL; commands are not run";
+                return Err(CloudError::setting(VARIABLE, why));
+            }
+        };
+        let format = source.format.as_ref();
+        match format.and_then(|format| format.subject_token_field_name.as_ref()) {
+            None => Ok(found.trim().to_owned()),
+            Some(field) => {
+                let document: Value = serde_json::from_str(&found)
+                    .map_err(|_| CloudError::refused(what, "the answer is not JSON"))?;
+                http_client::field(&document, field, what)
+            }
+        }
+    }
+}

@@ -1,0 +1,71 @@
+//! [`EksLogin`]: the token with which keys of AWS log in at an EKS cluster.
+
+use std::time::Duration;
+
+use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
+use jiff::Timestamp;
+
+use super::{
+    AccessToken, AwsLogin, CloudEnvironment, CloudError,
+    aws::{STS_VERSION, sts_host},
+    sigv4::PresignedGet,
+};
+
+/// A cluster accepts a token for 15 minutes after its signature.
+const LIFETIME: Duration = Duration::from_secs(15 * 60);
+
+/// A login at an EKS cluster.
+#[derive(Debug, Clone)]
+pub struct EksLogin {
+    aws: AwsLogin,
+    cluster: String,
+    region: Option<String>,
+}
+
+impl EksLogin {
+    /// Logs in at a cluster by these variables; without a region `AWS_REGION` names it.
+    pub fn new(cluster: String, region: Option<String>, environment: CloudEnvironment) -> Self {
+        let of_environment = environment.var("AWS_REGION");
+        let of_environment = of_environment.or_else(|| environment.var("AWS_DEFAULT_REGION"));
+        let region = region.or_else(|| of_environment.map(str::to_owned));
+        Self {
+            aws: AwsLogin::new(environment),
+            cluster,
+            region,
+        }
+    }
+
+    /// Returns true if only Konverge can use the identity of the job: the published clients need a file.
+    pub fn is_by_job(&self) -> bool {
+        self.aws.is_by_job()
+    }
+
+    /// A token: the signed request *who am I*, which the cluster sends to AWS.
+    ///
+    /// # Errors
+    /// The environment names no identity or region, or AWS refuses it.
+    pub async fn token(&self) -> Result<AccessToken, CloudError> {
+        let region = self.region.as_deref().ok_or(CloudError::NoIdentity {
+            cloud: "AWS",
+            expected: "AWS_REGION, or `--region` among the arguments in the kubeconfig",
+        })?;
+        let host = sts_host(region)?;
+        let (keys, keys_end) = self.aws.keys().await?;
+        let request = PresignedGet {
+            service: "sts",
+            region,
+            host: &host,
+            query: &[("Action", "GetCallerIdentity"), ("Version", STS_VERSION)],
+            headers: &[("x-k8s-aws-id", &self.cluster)],
+            expires: 60,
+        };
+        let url = format!(
+            "https://{host}/?{}",
+            request.signed_query(&keys, Timestamp::now())
+        );
+        Ok(AccessToken {
+            bearer: format!("k8s-aws-v1.{}", URL_SAFE_NO_PAD.encode(url)),
+            lifetime: keys_end.map_or(LIFETIME, |end| end.min(LIFETIME)),
+        })
+    }
+}

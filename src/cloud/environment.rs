@@ -1,0 +1,39 @@
+//! [`CloudEnvironment`]: the variables that a login reads.
+
+use std::collections::BTreeMap;
+
+/// The variables that a login reads.
+#[derive(Clone, Default)]
+pub struct CloudEnvironment(BTreeMap<String, String>);
+
+impl std::fmt::Debug for CloudEnvironment {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_set().entries(self.0.keys()).finish()
+    }
+}
+
+impl CloudEnvironment {
+    pub fn new(variables: BTreeMap<String, String>) -> Self {
+        Self(variables)
+    }
+
+    /// Sets a variable, or replaces its value.
+    #[must_use]
+    pub fn with(mut self, name: &str, value: &str) -> Self {
+        self.0.insert(name.to_owned(), value.to_owned());
+        self
+    }
+
+    /// The value of a variable that is set and not empty.
+    pub fn var(&self, name: &str) -> Option<&str> {
+        self.0
+            .get(name)
+            .map(String::as_str)
+            .filter(|value| !value.is_empty())
+    }
+
+    /// Returns true if a variable is set and not empty.
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.var(name).is_some()
+    }
+}

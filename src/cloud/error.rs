@@ -1,0 +1,37 @@
+//! [`CloudError`]: why there are no credentials.
+
+/// Why there are no credentials. No message contains what was sent.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum CloudError {
+    /// The environment does not say who this job is.
+    #[error("the environment holds no {cloud} identity: set {expected}")]
+    NoIdentity {
+        cloud: &'static str,
+        expected: &'static str,
+    },
+    /// A variable or a file is unusable.
+    #[error("{setting}: {why}")]
+    Setting { setting: String, why: String },
+    /// The service refused, or its answer is not as documented.
+    #[error("{what} could not be obtained: {why}")]
+    Refused { what: String, why: String },
+    /// The service did not answer, or is busy.
+    #[error("{what} could not be obtained: {why}")]
+    Unavailable { what: String, why: String },
+}
+
+impl CloudError {
+    pub(super) fn setting(setting: impl Into<String>, why: impl Into<String>) -> Self {
+        Self::Setting {
+            setting: setting.into(),
+            why: why.into(),
+        }
+    }
+
+    pub(super) fn refused(what: &str, why: impl Into<String>) -> Self {
+        Self::Refused {
+            what: what.to_owned(),
+            why: why.into(),
+        }
+    }
+}

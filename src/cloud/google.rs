@@ -1,0 +1,253 @@
+//! [`GoogleLogin`]: tokens of Google by workload identity federation, by the key of a service account, or from
+//! the metadata server of the machine.
+//!
+//! <https://google.aip.dev/auth/4117>, <https://developers.google.com/identity/protocols/oauth2/service-account>
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use jsonwebtoken::{Algorithm, EncodingKey, Header};
+use serde_json::{Value, json};
+use url::Url;
+
+use super::{
+    AccessToken, CloudEnvironment, CloudError, addresses,
+    credentials_file::{CredentialsFile, ExternalAccount, ServiceAccountKey},
+    http_client::{self, LoginClient},
+    job_token,
+};
+
+/// The scope to ask for a service account's token.
+const IMPERSONATION_SCOPE: &str = "https://www.googleapis.com/auth/cloud-platform";
+/// What a GKE cluster needs: access, and the name to which its role bindings refer.
+const GKE_SCOPE: &str =
+    "https://www.googleapis.com/auth/cloud-platform https://www.googleapis.com/auth/userinfo.email";
+const PROVIDER: &str = "GOOGLE_WORKLOAD_IDENTITY_PROVIDER";
+const ACCOUNT: &str = "GOOGLE_SERVICE_ACCOUNT_EMAIL";
+const HOSTS: [&str; 1] = [".googleapis.com"];
+const TOKEN_URL: &str = "https://sts.googleapis.com/v1/token";
+/// The lifetime of a token whose answer does not say.
+const HOUR: Duration = Duration::from_secs(3600);
+
+/// A login at Google.
+#[derive(Debug, Clone)]
+pub struct GoogleLogin {
+    environment: CloudEnvironment,
+}
+
+impl GoogleLogin {
+    /// Logs in by these variables.
+    pub fn new(environment: CloudEnvironment) -> Self {
+        Self { environment }
+    }
+
+    /// Returns true if a workload identity provider is named that trusts the token of this job.
+    pub fn is_by_job(&self) -> bool {
+        self.environment.has(PROVIDER) && job_token::is_offered(&self.environment)
+    }
+
+    /// Returns true if the environment describes a workload identity federation: by a provider, or by a file.
+    pub fn is_federated(&self) -> bool {
+        let file = || CredentialsFile::of_environment(&self.environment);
+        self.is_by_job() || matches!(file(), Some(Ok(CredentialsFile::ExternalAccount(_))))
+    }
+
+    /// A token for a GKE cluster.
+    ///
+    /// # Errors
+    /// As [`GoogleLogin::token`].
+    pub async fn gke_token(&self) -> Result<AccessToken, CloudError> {
+        self.token(GKE_SCOPE).await
+    }
+
+    /// A token for scopes, which are separated by spaces.
+    ///
+    /// # Errors
+    /// Google refuses, or a credentials file is unusable.
+    pub async fn token(&self, scope: &str) -> Result<AccessToken, CloudError> {
+        let client = LoginClient::new()?;
+        if self.is_by_job() {
+            return self.job_exchange(&client, scope).await;
+        }
+        match CredentialsFile::of_environment(&self.environment).transpose()? {
+            Some(CredentialsFile::ExternalAccount(account)) => {
+                let subject = account.subject_token(&client).await?;
+                Exchange::of_file(&account)?.run(&client, &subject, scope).await
+            }
+            Some(CredentialsFile::ServiceAccount(key)) => key.token(&client, scope).await,
+            None => self.machine_token(&client).await,
+        }
+    }
+
+    /// Trades the token that GitHub gives the job.
+    async fn job_exchange(&self, client: &LoginClient, scope: &str) -> Result<AccessToken, CloudError> {
+        let provider = self.environment.var(PROVIDER).unwrap_or_default();
+        let audience = format!("https://iam.googleapis.com/{provider}");
+        let subject = job_token::request(client, &self.environment, &audience).await?;
+        let subject = subject.ok_or(CloudError::NoIdentity {
+            cloud: "Google Cloud",
+            expected: "`id-token: write` in the permissions of the job",
+        })?;
+        let exchange = Exchange::of_provider(provider, self.environment.var(ACCOUNT))?;
+        exchange.run(client, &subject, scope).await
+    }
+
+    async fn machine_token(&self, client: &LoginClient) -> Result<AccessToken, CloudError> {
+        let host = self.environment.var("GCE_METADATA_HOST");
+        let host = host.unwrap_or("metadata.google.internal");
+        let url = format!("http://{host}/computeMetadata/v1/instance/service-accounts/default/token");
+        let request = client.get(url).header("metadata-flavor", "Google");
+        let what = "the token of this machine";
+        access_token(&http_client::json(request, what).await?, what)
+    }
+}
+
+/// A trade of another issuer's token.
+#[derive(Debug, PartialEq, Eq)]
+struct Exchange {
+    audience: String,
+    subject_token_type: String,
+    url: Url,
+    /// Where the traded token asks for a service account's; `None` to use the traded one itself.
+    impersonation: Option<Url>,
+}
+
+impl Exchange {
+    fn of_file(account: &ExternalAccount) -> Result<Self, CloudError> {
+        let impersonation = account.service_account_impersonation_url.as_deref();
+        let setting = "`service_account_impersonation_url` of the credentials file";
+        Ok(Self {
+            audience: account.audience.clone(),
+            subject_token_type: account.subject_token_type.clone(),
+            url: addresses::of_cloud("`token_url` of the credentials file", &account.token_url, &HOSTS)?,
+            impersonation: impersonation
+                .map(|url| addresses::of_cloud(setting, url, &HOSTS))
+                .transpose()?,
+        })
+    }
+
+    /// The trade of a job's token at a provider of a workload identity pool.
+    fn of_provider(provider: &str, account: Option<&str>) -> Result<Self, CloudError> {
+        let impersonation = account.map(|account| {
+            let is_name = |c: char| c.is_ascii_alphanumeric() || "@.-".contains(c);
+            if !account.chars().all(is_name) {
+                return Err(CloudError::setting(ACCOUNT, "it is not the address of a service account"));
+            }
+            let url = format!(
+                "https://iamcredentials.googleapis.com/v1/projects/-/serviceAccounts/{account}:generateAccessToken"
+            );
+            addresses::of_cloud(ACCOUNT, &url, &HOSTS)
+        });
+        Ok(Self {
+            audience: format!("//iam.googleapis.com/{provider}"),
+            subject_token_type: "urn:ietf:params:oauth:token-type:jwt".to_owned(),
+            url: addresses::of_cloud(PROVIDER, TOKEN_URL, &HOSTS)?,
+            impersonation: impersonation.transpose()?,
+        })
+    }
+
+    async fn run(&self, client: &LoginClient, subject: &str, scope: &str) -> Result<AccessToken, CloudError> {
+        let first_scope = match self.impersonation {
+            Some(_) => IMPERSONATION_SCOPE,
+            None => scope,
+        };
+        let fields = [
+            ("grant_type", "urn:ietf:params:oauth:grant-type:token-exchange"),
+            (
+                "requested_token_type",
+                "urn:ietf:params:oauth:token-type:access_token",
+            ),
+            ("audience", self.audience.as_str()),
+            ("subject_token_type", self.subject_token_type.as_str()),
+            ("subject_token", subject),
+            ("scope", first_scope),
+        ];
+        let what = "a token of Google";
+        let request = client.post_form(self.url.clone(), &fields);
+        let traded = access_token(&http_client::json(request, what).await?, what)?;
+        let Some(url) = &self.impersonation else {
+            return Ok(traded);
+        };
+        let scopes: Vec<_> = scope.split(' ').collect();
+        let request = client.post(url.clone()).bearer_auth(traded.bearer);
+        let what = "the service account's token";
+        let answer = http_client::json(request.json(&json!({"scope": scopes})), what).await?;
+        let end = answer["expireTime"]
+            .as_str()
+            .and_then(|end| end.parse::<Timestamp>().ok());
+        Ok(AccessToken {
+            bearer: http_client::field(&answer, "accessToken", what)?,
+            lifetime: end.map_or(HOUR, |end| {
+                Duration::try_from(end.duration_since(Timestamp::now())).unwrap_or_default()
+            }),
+        })
+    }
+}
+
+impl ServiceAccountKey {
+    async fn token(&self, client: &LoginClient, scope: &str) -> Result<AccessToken, CloudError> {
+        let setting = "`token_uri` of the service account's key";
+        let given = self
+            .token_uri
+            .as_deref()
+            .unwrap_or("https://oauth2.googleapis.com/token");
+        let url = addresses::of_cloud(setting, given, &HOSTS)?;
+        let key = EncodingKey::from_rsa_pem(self.private_key.as_bytes());
+        let unusable = |_| {
+            CloudError::setting(
+                "`private_key` of the service account's key",
+                "it is not an RSA key",
+            )
+        };
+        let key = key.map_err(unusable)?;
+        let mut header = Header::new(Algorithm::RS256);
+        header.kid.clone_from(&self.private_key_id);
+        let now = Timestamp::now().as_second();
+        let claims = json!({
+            "iss": self.client_email, "scope": scope, "aud": url.as_str(), "iat": now, "exp": now + 3600,
+        });
+        let assertion = jsonwebtoken::encode(&header, &claims, &key).map_err(unusable)?;
+        let fields = [
+            ("grant_type", "urn:ietf:params:oauth:grant-type:jwt-bearer"),
+            ("assertion", assertion.as_str()),
+        ];
+        let what = "a token of Google";
+        access_token(
+            &http_client::json(client.post_form(url, &fields), what).await?,
+            what,
+        )
+    }
+}
+
+fn access_token(answer: &Value, what: &str) -> Result<AccessToken, CloudError> {
+    Ok(AccessToken {
+        bearer: http_client::field(answer, "access_token", what)?,
+        lifetime: answer["expires_in"].as_u64().map_or(HOUR, Duration::from_secs),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    /// The addresses and the audience of <https://google.aip.dev/auth/4117>.
+    #[test]
+    fn a_provider_names_the_exchange() {
+        let provider = "projects/1/locations/global/workloadIdentityPools/github/providers/konverge";
+        let account = "konverge@my-project.iam.gserviceaccount.com";
+        let exchange = Exchange::of_provider(provider, Some(account)).unwrap();
+        let url = "https://iamcredentials.googleapis.com/v1/projects/-/serviceAccounts/konverge@my-project.iam.gserviceaccount.com:generateAccessToken";
+        assert_eq!(
+            exchange,
+            Exchange {
+                audience: format!("//iam.googleapis.com/{provider}"),
+                subject_token_type: "urn:ietf:params:oauth:token-type:jwt".to_owned(),
+                url: "https://sts.googleapis.com/v1/token".parse().unwrap(),
+                impersonation: Some(url.parse().unwrap()),
+            }
+        );
+        assert_eq!(Exchange::of_provider(provider, None).unwrap().impersonation, None);
+        assert!(Exchange::of_provider(provider, Some("a/../b?x")).is_err());
+    }
+}

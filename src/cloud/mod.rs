@@ -1,0 +1,23 @@
+//! Logs in at clouds without their command-line tools: short-lived credentials from the identity of the job,
+//! or from the usual environment variables. Stores and clusters use them.
+
+mod addresses;
+mod aws;
+mod azure;
+mod credentials_file;
+mod eks;
+mod environment;
+mod error;
+mod google;
+mod http_client;
+mod job_token;
+mod sigv4;
+mod token;
+
+pub use aws::{AwsKeys, AwsLogin};
+pub use azure::AzureLogin;
+pub use eks::EksLogin;
+pub use environment::CloudEnvironment;
+pub use error::CloudError;
+pub use google::GoogleLogin;
+pub use token::AccessToken;

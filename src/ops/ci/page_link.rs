@@ -1,0 +1,56 @@
+//! Links the uploaded page in the preview's comment, in a step after the upload: the artifact's address is not
+//! known before.
+
+use std::collections::HashMap;
+
+use crate::{
+    error::{ErrorKind, UserError},
+    github::{Client, GithubEvent, Runner},
+    model::comment_marker::{CommentMarker, MarkerKind},
+    ops::RunContext,
+};
+
+/// Where GitHub lists the artifacts of a run. The comment links there until the page is linked.
+pub(super) fn artifact_list(runner: &Runner) -> String {
+    format!("{}#artifacts", runner.run_url())
+}
+
+/// Links the page at this address in the comment that this run has written.
+///
+/// # Errors
+/// The address is not one of an artifact of this run, or GitHub refuses the change.
+pub async fn link_page(run: &RunContext, address: &str) -> Result<(), UserError> {
+    let env: HashMap<String, String> = run.env.clone().into_iter().collect();
+    let runner = Runner::from_env(&env)?;
+    if !is_artifact(&runner, address) {
+        let what = format!("`{}` is not an artifact of this run", address.escape_debug());
+        return Err(UserError::new(ErrorKind::Usage, what).hint(
+            "let KONVERGE_PAGE_URL be the output `artifact-url` of `actions/upload-artifact` of the same job",
+        ));
+    }
+    let (GithubEvent::PullRequest(event), Some(token)) = (runner.event()?, run.github_token()) else {
+        run.notes
+            .note("note: no comment is linked: this is no pull request's job, or it has no token");
+        return Ok(());
+    };
+    let client = Client::new(&runner.api_url, &runner.repository, token, run.secrets.clone())?;
+    let client = client.with_stop(run.cancel.clone());
+    let marker = CommentMarker {
+        head: event.head.to_string(),
+        run: runner.run_id,
+        attempt: runner.run_attempt,
+        ..CommentMarker::new(MarkerKind::Preview, "")
+    };
+    let list = artifact_list(&runner);
+    if !client.edit_comment(event.number, &marker, &list, address).await? {
+        run.notes
+            .note("note: this run has written no comment that links its artifacts; nothing is changed");
+    }
+    Ok(())
+}
+
+fn is_artifact(runner: &Runner, address: &str) -> bool {
+    let prefix = format!("{}/artifacts/", runner.run_url());
+    let number = address.strip_prefix(&prefix).unwrap_or_default();
+    !number.is_empty() && number.chars().all(|c| c.is_ascii_digit())
+}

@@ -1,0 +1,264 @@
+//! The token endpoints of GitHub's jobs, Google and Entra, on one port of this machine. They hold requests to the
+//! documentation: what is not as documented is refused, and the refusal quotes what was sent, as some servers do.
+
+use std::{
+    collections::BTreeMap,
+    path::PathBuf,
+    sync::{Arc, Mutex},
+};
+
+use axum::{
+    Router,
+    extract::Request,
+    http::StatusCode,
+    response::{IntoResponse as _, Response},
+};
+use jsonwebtoken::{Algorithm, DecodingKey, Validation};
+use serde_json::{Value, json};
+
+/// A running server; ends with the runtime it was started on.
+pub struct Clouds {
+    pub url: String,
+    key: rcgen::KeyPair,
+    folder: tempfile::TempDir,
+    granted: Arc<Mutex<Vec<String>>>,
+}
+
+/// What the server knows.
+struct Issuer {
+    url: String,
+    public_key: String,
+    /// The token that each cloud gives out, and its lifetime in seconds.
+    token: (String, u64),
+    granted: Arc<Mutex<Vec<String>>>,
+}
+
+impl Clouds {
+    /// The application of the test at Entra.
+    pub const TENANT: &str = "11111111-2222-3333-4444-555555555555";
+    pub const APPLICATION: &str = "99999999-8888-7777-6666-555555555555";
+    /// The pool and the account of the test at Google.
+    pub const AUDIENCE: &str =
+        "//iam.googleapis.com/projects/1/locations/global/workloadIdentityPools/github/providers/konverge";
+    pub const ACCOUNT: &str = "konverge@my-project.iam.gserviceaccount.com";
+    /// With which a job asks for its own token.
+    const JOB_BEARER: &str = "the-bearer-of-the-job";
+
+    /// Starts one that gives out this token with this lifetime in seconds.
+    pub async fn start(token: &str, lifetime: u64) -> Self {
+        let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let key = rcgen::KeyPair::generate_for(&rcgen::PKCS_RSA_SHA256).unwrap();
+        let granted = Arc::<Mutex<Vec<String>>>::default();
+        let issuer = Arc::new(Issuer {
+            url: url.clone(),
+            public_key: key.public_key_pem(),
+            token: (token.to_owned(), lifetime),
+            granted: Arc::clone(&granted),
+        });
+        let router = Router::new().fallback(move |request| answer(Arc::clone(&issuer), request));
+        tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
+        Self {
+            url,
+            key,
+            folder: tempfile::tempdir().unwrap(),
+            granted,
+        }
+    }
+
+    /// What was given out since the last time, in order.
+    pub fn granted(&self) -> Vec<String> {
+        std::mem::take(&mut *self.granted.lock().unwrap())
+    }
+
+    /// The variables of a job with `id-token: write`.
+    pub fn job(&self) -> Vec<(&'static str, String)> {
+        vec![
+            (
+                "ACTIONS_ID_TOKEN_REQUEST_URL",
+                format!("{}/job?api-version=2.0", self.url),
+            ),
+            ("ACTIONS_ID_TOKEN_REQUEST_TOKEN", Self::JOB_BEARER.to_owned()),
+        ]
+    }
+
+    /// A job that is an application at Entra.
+    pub fn azure(&self) -> Vec<(&'static str, String)> {
+        vec![
+            ("AZURE_AUTHORITY_HOST", self.url.clone()),
+            ("AZURE_TENANT_ID", Self::TENANT.to_owned()),
+            ("AZURE_CLIENT_ID", Self::APPLICATION.to_owned()),
+        ]
+    }
+
+    /// The file that `google-github-actions/auth` writes.
+    pub fn google_federation(&self) -> (&'static str, String) {
+        let audience = format!("https:{}", Self::AUDIENCE);
+        self.google_file(&json!({
+            "type": "external_account",
+            "audience": Self::AUDIENCE,
+            "subject_token_type": "urn:ietf:params:oauth:token-type:jwt",
+            "token_url": format!("{}/v1/token", self.url),
+            "service_account_impersonation_url":
+                format!("{}/v1/projects/-/serviceAccounts/{}:generateAccessToken", self.url, Self::ACCOUNT),
+            "credential_source": {
+                "url": format!("{}/job?api-version=2.0&audience={audience}", self.url),
+                "headers": {"Authorization": format!("Bearer {}", Self::JOB_BEARER)},
+                "format": {"type": "json", "subject_token_field_name": "value"},
+            },
+        }))
+    }
+
+    /// The key of a service account.
+    pub fn google_key(&self) -> (&'static str, String) {
+        self.google_file(&json!({
+            "type": "service_account", "client_email": Self::ACCOUNT, "private_key_id": "key-1",
+            "private_key": self.key.serialize_pem(), "token_uri": format!("{}/token", self.url),
+        }))
+    }
+
+    fn google_file(&self, content: &Value) -> (&'static str, String) {
+        let path: PathBuf = self.folder.path().join("google.json");
+        std::fs::write(&path, content.to_string()).unwrap();
+        ("GOOGLE_APPLICATION_CREDENTIALS", path.display().to_string())
+    }
+}
+
+async fn answer(issuer: Arc<Issuer>, request: Request) -> Response {
+    let (parts, body) = request.into_parts();
+    let body = axum::body::to_bytes(body, 100_000).await.unwrap();
+    let body = String::from_utf8_lossy(&body).into_owned();
+    let header = |name: &str| {
+        parts
+            .headers
+            .get(name)
+            .and_then(|value| value.to_str().ok())
+            .unwrap_or_default()
+    };
+    let form = |text: &str| -> BTreeMap<String, String> {
+        url::form_urlencoded::parse(text.as_bytes())
+            .into_owned()
+            .collect()
+    };
+    let found = match (parts.method.as_str(), parts.uri.path()) {
+        ("GET", "/job") => {
+            let is_job =
+                header("authorization").eq_ignore_ascii_case(&format!("Bearer {}", Clouds::JOB_BEARER));
+            let audience = form(parts.uri.query().unwrap_or_default()).remove("audience");
+            audience.filter(|_| is_job).map(|audience| {
+                let token = json!({"value": format!("job-token-for:{audience}")});
+                ("job".to_owned(), token)
+            })
+        }
+        ("GET", "/computeMetadata/v1/instance/service-accounts/default/token") => {
+            (header("metadata-flavor") == "Google").then(|| ("machine".to_owned(), issuer.oauth_token()))
+        }
+        ("POST", "/v1/token") => issuer.exchange(&form(&body)),
+        ("POST", "/token") => issuer.service_account(&form(&body)),
+        ("POST", path) if path == format!("/{}/oauth2/v2.0/token", Clouds::TENANT) => {
+            issuer.entra(&form(&body))
+        }
+        ("POST", path)
+            if path.ends_with(&format!(
+                "/serviceAccounts/{}:generateAccessToken",
+                Clouds::ACCOUNT
+            )) =>
+        {
+            issuer.impersonation(
+                header("authorization"),
+                &serde_json::from_str(&body).unwrap_or_default(),
+            )
+        }
+        _ => None,
+    };
+    match found {
+        Some((what, answer)) => {
+            issuer.granted.lock().unwrap().push(what);
+            (StatusCode::OK, answer.to_string()).into_response()
+        }
+        None => {
+            let said = format!("not trusted: {body} {}", header("authorization"));
+            let answer = json!({"error": "invalid_grant", "error_description": said});
+            (StatusCode::UNAUTHORIZED, answer.to_string()).into_response()
+        }
+    }
+}
+
+type Granted = Option<(String, Value)>;
+
+impl Issuer {
+    fn oauth_token(&self) -> Value {
+        json!({"access_token": self.token.0, "expires_in": self.token.1, "token_type": "Bearer"})
+    }
+
+    /// <https://learn.microsoft.com/entra/identity-platform/v2-oauth2-client-creds-grant-flow>
+    fn entra(&self, form: &BTreeMap<String, String>) -> Granted {
+        let is = |name: &str, value: &str| form.get(name).is_some_and(|given| given == value);
+        let by_job = is(
+            "client_assertion_type",
+            "urn:ietf:params:oauth:client-assertion-type:jwt-bearer",
+        ) && is("client_assertion", "job-token-for:api://AzureADTokenExchange");
+        let is_good = is("grant_type", "client_credentials")
+            && is("client_id", Clouds::APPLICATION)
+            && (by_job || is("client_secret", "the-secret-of-the-application"));
+        is_good.then(|| (format!("entra {}", form["scope"]), self.oauth_token()))
+    }
+
+    /// <https://cloud.google.com/iam/docs/reference/sts/rest/v1/TopLevel/token>
+    fn exchange(&self, form: &BTreeMap<String, String>) -> Granted {
+        let subject = format!("job-token-for:https:{}", Clouds::AUDIENCE);
+        let wanted = [
+            ("grant_type", "urn:ietf:params:oauth:grant-type:token-exchange"),
+            (
+                "requested_token_type",
+                "urn:ietf:params:oauth:token-type:access_token",
+            ),
+            ("subject_token_type", "urn:ietf:params:oauth:token-type:jwt"),
+            ("audience", Clouds::AUDIENCE),
+            ("scope", "https://www.googleapis.com/auth/cloud-platform"),
+            ("subject_token", &subject),
+        ];
+        let is_good = wanted
+            .iter()
+            .all(|(name, value)| form.get(*name).is_some_and(|given| given == value));
+        is_good.then(|| {
+            let token = json!({"access_token": "the-traded-token", "expires_in": 3600});
+            ("trade".to_owned(), token)
+        })
+    }
+
+    /// <https://cloud.google.com/iam/docs/reference/credentials/rest/v1/projects.serviceAccounts/generateAccessToken>
+    fn impersonation(&self, bearer: &str, body: &Value) -> Granted {
+        let scopes: Vec<_> = body["scope"]
+            .as_array()?
+            .iter()
+            .filter_map(Value::as_str)
+            .collect();
+        let end = jiff::Timestamp::now() + std::time::Duration::from_secs(self.token.1);
+        (bearer == "Bearer the-traded-token").then(|| {
+            let token = json!({"accessToken": self.token.0, "expireTime": end.to_string()});
+            (format!("account {}", scopes.join(" ")), token)
+        })
+    }
+
+    /// <https://developers.google.com/identity/protocols/oauth2/service-account>
+    fn service_account(&self, form: &BTreeMap<String, String>) -> Granted {
+        if form.get("grant_type")? != "urn:ietf:params:oauth:grant-type:jwt-bearer" {
+            return None;
+        }
+        let key = DecodingKey::from_rsa_pem(self.public_key.as_bytes()).unwrap();
+        let mut validation = Validation::new(Algorithm::RS256);
+        validation.set_audience(&[format!("{}/token", self.url)]);
+        validation.set_issuer(&[Clouds::ACCOUNT]);
+        let claims = jsonwebtoken::decode::<Value>(form.get("assertion")?, &key, &validation).ok()?;
+        let (header, claims) = (claims.header, claims.claims);
+        let is_good = header.kid.as_deref() == Some("key-1")
+            && claims["exp"].as_i64()? - claims["iat"].as_i64()? <= 3600;
+        is_good.then(|| {
+            (
+                format!("key {}", claims["scope"].as_str().unwrap()),
+                self.oauth_token(),
+            )
+        })
+    }
+}
