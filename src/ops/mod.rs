@@ -41,6 +41,7 @@ mod rescue;
 mod revision;
 mod runtime_factory;
 mod secret_references;
+mod secret_stores;
 pub mod selection;
 mod skipped_removals;
 mod spec_source;

@@ -13,7 +13,7 @@ use crate::{
         CommitId, StackId,
         apply_result::ApplyReport,
         authorization::Authorization,
-        plan::{Action, Plan, ResourcePlan},
+        plan::{Action, ChangeOrigin, Plan, ResourcePlan},
     },
     ops::{
         Planner, Target,
@@ -75,7 +75,7 @@ impl Approver for RestoreApprover {
     async fn stack(&self, proposed: &ProposedPlan<'_>, _: &PriorState) -> Result<Authorization, UserError> {
         let plan = proposed.plan;
         for resource in &plan.resources {
-            takes_nothing_away(resource)?;
+            self.admits(resource)?;
         }
         let findings = self.guardrails.findings(plan, &[], None).await?;
         match PolicyCheck::refusal(plan, &findings) {
@@ -88,8 +88,34 @@ impl Approver for RestoreApprover {
     }
 
     async fn resource(&self, _: &StackId, plan: &ResourcePlan) -> Result<(), UserError> {
-        takes_nothing_away(plan)
+        self.admits(plan)
     }
+}
+
+impl RestoreApprover {
+    fn admits(&self, resource: &ResourcePlan) -> Result<(), UserError> {
+        takes_nothing_away(resource)?;
+        match self.guardrails.follows_rotation() {
+            true => Ok(()),
+            false => writes_no_rotation(resource),
+        }
+    }
+}
+
+/// Checks that no new version of a secret would be written: `secrets.rotation` is `stop`.
+fn writes_no_rotation(plan: &ResourcePlan) -> Result<(), UserError> {
+    let mut origins = plan.changes.iter().map(|change| &change.origin);
+    if origins.all(|origin| *origin != ChangeOrigin::Rotation) {
+        return Ok(());
+    }
+    Err(UserError::new(
+        ErrorKind::Policy,
+        format!(
+            "{} would get a new version of a secret, and `secrets.rotation` is `stop`",
+            plan.id
+        ),
+    )
+    .hint("a merged pull request whose preview shows the new version writes it"))
 }
 
 fn takes_nothing_away(plan: &ResourcePlan) -> Result<(), UserError> {
@@ -110,7 +136,7 @@ fn takes_nothing_away(plan: &ResourcePlan) -> Result<(), UserError> {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::model::spec::RuntimeKind;
+    use crate::model::{plan::FieldChange, spec::RuntimeKind};
 
     #[test]
     fn nothing_is_taken_away() {
@@ -129,5 +155,26 @@ mod tests {
         for action in [Action::Delete, Action::Replace, Action::Adopt, Action::Unknown] {
             assert!(takes_nothing_away(&plan(action)).is_err(), "{action:?}");
         }
+    }
+
+    #[test]
+    fn a_new_version_of_a_secret_is_left_to_a_review_where_rotation_stops() {
+        let plan = |origin| {
+            let change = FieldChange {
+                path: "/data/password".to_owned(),
+                from: None,
+                to: None,
+                origin,
+            };
+            let id = "v1:Secret:shop:pay".parse().unwrap();
+            let stack = "shop/dev".parse().unwrap();
+            ResourcePlan::new(&stack, id, RuntimeKind::Kubernetes, Action::Update, vec![change])
+        };
+        assert!(writes_no_rotation(&plan(ChangeOrigin::Drift)).is_ok());
+        let refusal = writes_no_rotation(&plan(ChangeOrigin::Rotation)).unwrap_err();
+        assert!(
+            refusal.message.contains("`secrets.rotation` is `stop`"),
+            "{refusal:?}"
+        );
     }
 }
