@@ -135,7 +135,8 @@ impl SecretStoreKind {
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SecretRule {
-    /// A glob for the folder or the identity of a stack, such as `payments/**`.
+    /// A glob for the folder of a stack, such as `appops/payments/**`. An identity does not count: a pull request
+    /// could choose it.
     pub stacks: String,
     /// A glob for the path in the store, such as `payments/*`.
     pub paths: String,

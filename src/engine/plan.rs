@@ -19,6 +19,8 @@ use super::{
     plan_failures::PlanFailures,
     plan_nodes::{DraftNode, add_deletes, wanted_drafts},
     plan_request::PlanRequest,
+    resolve_attributes::resolve_attributes,
+    secret_flow,
     secret_propagation::PropagatedSecrets,
 };
 use crate::{
@@ -51,6 +53,7 @@ pub async fn plan(mut request: PlanRequest<'_>) -> Result<PlanStep<'_>, UserErro
     let graph = ResourceGraph::from_spec(&prepared.resources)?;
     let targets: Targets = graph.ids().collect();
     let normalize::NormalizedResources { resources, old_ids } = prepared;
+    secret_flow::check(&resources, &targets)?;
     let mut drafts = wanted_drafts(&request, resources, &old_ids, &graph)?;
     let empties_stack = drafts.is_empty() && !request.state.resources.is_empty();
     add_deletes(&request, &mut drafts, &old_ids)?;
@@ -395,11 +398,7 @@ impl PlanBuilder<'_> {
             Some((value, false)) => KnownValue::Expected(value),
             None => KnownValue::Nothing,
         };
-        let attributes = self
-            .targets
-            .resolve(&wanted.attributes, &keep, &lookup)
-            .map_err(|error| UserError::new(ErrorKind::Spec, error.to_string()))?;
-        item.desired = Some(wanted.with(attributes));
+        item.desired = Some(resolve_attributes(&self.targets, wanted, &keep, &lookup)?);
         Ok(item)
     }
 }

@@ -11,7 +11,7 @@ use super::{
     ci::policy_config,
 };
 use crate::{
-    config::{Config, DriftPolicy},
+    config::{Config, DriftPolicy, Rotation},
     error::{ErrorKind, UserError},
     model::{
         StackId,
@@ -49,8 +49,10 @@ impl Approver for ByHand {
     }
 
     async fn resource(&self, stack: &StackId, plan: &ResourcePlan) -> Result<(), UserError> {
-        let finding = drift(&self.config, stack, [plan].into_iter(), &PriorState::default());
-        match refusal(stack, finding.as_slice()) {
+        let drift = drift(&self.config, stack, [plan].into_iter(), &PriorState::default());
+        let rotation = rotation(&self.config, stack, [plan].into_iter());
+        let findings: Vec<_> = drift.into_iter().chain(rotation).collect();
+        match refusal(stack, &findings) {
             Some(refusal) => Err(refusal),
             None => Ok(()),
         }
@@ -90,7 +92,37 @@ pub fn findings(
             Some("split the change, or raise `policy.max_destructive` in konverge.yaml".to_owned());
     }
     findings.extend(drift(config, &plan.id, plan.resources.iter(), past));
+    findings.extend(rotation(config, &plan.id, plan.resources.iter()));
     Ok(findings)
+}
+
+/// The secrets with a new version, if it must not be written without a review.
+fn rotation<'p>(
+    config: &Config,
+    stack: &StackId,
+    resources: impl Iterator<Item = &'p ResourcePlan>,
+) -> Option<PolicyFinding> {
+    let is_moved = |resource: &&ResourcePlan| {
+        resource
+            .changes
+            .iter()
+            .any(|change| change.origin == ChangeOrigin::Rotation)
+    };
+    let moved: Vec<_> = resources
+        .filter(is_moved)
+        .map(|resource| format!("`{}`", resource.id))
+        .collect();
+    (config.secrets.rotation == Rotation::Stop && !moved.is_empty()).then(|| PolicyFinding {
+        verdict: Enforcement::Deny,
+        rule: "secrets.rotation".to_owned(),
+        stack: Some(stack.clone()),
+        message: format!(
+            "a new version of a secret would be written into {}; `secrets.rotation` is `stop`",
+            moved.join(", ")
+        ),
+        hint: Some("let a merged pull request show the new version".to_owned()),
+        place: None,
+    })
 }
 
 /// The changes and deletions by others since our last write, if they must not be restored.

@@ -42,6 +42,7 @@ mod rescue;
 mod revision;
 mod runtime_factory;
 mod secret_references;
+mod secret_stores;
 pub mod selection;
 pub mod sets_by_hand;
 mod skipped_removals;

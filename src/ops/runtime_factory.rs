@@ -18,12 +18,12 @@ use crate::{
     runtime::{
         RunNotes,
         kubernetes::{
-            ClusterAccess, ClusterCredentials, Conflicts, KubeconfigText, Kubernetes, Options,
+            ClusterAccess, ClusterCredentials, Conflicts, KubeconfigText, Kubernetes, Options, SecretData,
             health::HealthRules,
         },
         terraform::{AllowedProvider, StateEncryption, Terraform, TerraformOptions},
     },
-    secret_stores::ClusterSecrets,
+    secret_stores::{ClusterSecrets, SecretProblem},
     secrets::{SecretResolver, SecretValue, Secrets},
     state::Sealer,
 };
@@ -97,14 +97,21 @@ impl ClusterSecrets for ClusterReader {
         &self,
         namespace: &str,
         name: &str,
-    ) -> Result<Option<BTreeMap<String, SecretValue>>, UserError> {
-        let kubernetes = self.kubernetes.as_ref().ok_or_else(|| {
-            UserError::new(ErrorKind::Config, "no cluster is queried in this run")
-                .hint("run it without `--live never`")
-        })?;
-        kubernetes
-            .secret_data(self.cluster.as_ref(), namespace, name)
-            .await
+    ) -> Result<BTreeMap<String, SecretValue>, SecretProblem> {
+        let unavailable = |why: String| SecretProblem::Unavailable { status: None, why };
+        let kubernetes = self
+            .kubernetes
+            .as_ref()
+            .ok_or_else(|| unavailable("no cluster is queried in this run".to_owned()))?;
+        let found = kubernetes.secret_data(self.cluster.as_ref(), namespace, name);
+        match found.await.map_err(|failure| unavailable(failure.message))? {
+            SecretData::Found(data) => Ok(data),
+            SecretData::Missing => Err(SecretProblem::Missing(None)),
+            SecretData::Denied(failure) => Err(SecretProblem::Denied {
+                status: Some(403),
+                why: failure.message,
+            }),
+        }
     }
 }
 

@@ -13,19 +13,16 @@ use std::{
 use async_trait::async_trait;
 use futures::{StreamExt as _, stream};
 use tokio::sync::OnceCell;
-use zeroize::Zeroizing;
 
-use super::{RunContext, Target};
+use super::{RunContext, Target, secret_stores};
 use crate::{
-    config::{
-        Rotation, SecretAuthConfig, SecretAuthMethod, SecretStoreConfig, SecretStoreKind, SecretsConfig,
-    },
+    config::{Rotation, SecretsConfig},
     error::{ErrorKind, UserError},
     model::{ClusterName, StackId, spec::Spec},
     policy::{self, SecretReader},
     secret_stores::{
-        ClusterSecrets, EnvStore, FetchedSecret, JobIdentity, KubernetesStore, KvVersion, SecretProblem,
-        SecretQuery, SecretRights, SecretStore, SecretStoreError, VaultLogin, VaultSettings, VaultStore,
+        ClusterSecrets, FetchedSecret, SecretProblem, SecretQuery, SecretRights, SecretStore,
+        SecretStoreError,
     },
     secrets::{RotatedVersion, SecretReference, SecretResolver, SecretValue, Secrets, StoreWord},
 };
@@ -49,6 +46,8 @@ pub struct SecretReferences {
     admitted: Mutex<HashMap<StackId, BTreeSet<SecretReference>>>,
     /// The values of the stacks that are being applied.
     held: Mutex<HashMap<StackId, HashMap<SecretKey, Arc<FetchedSecret>>>>,
+    /// The stores that gave no version to previews, because of a problem of the whole store.
+    silent: Mutex<BTreeSet<String>>,
     /// By secret, and whether the stack that asked is being applied.
     versions: Mutex<HashMap<(SecretKey, bool), VersionCell>>,
 }
@@ -66,27 +65,14 @@ impl SecretReferences {
         secrets: Secrets,
         cluster: impl Fn(Option<&ClusterName>) -> Arc<dyn ClusterSecrets>,
     ) -> Self {
-        let stores = config.stores.iter().map(|(name, store)| {
-            let opened: Arc<dyn SecretStore> = match store.kind {
-                SecretStoreKind::Env => Arc::new(EnvStore::new(name.clone(), run.env.clone())),
-                SecretStoreKind::Vault => {
-                    let settings = vault_settings(run, store);
-                    Arc::new(VaultStore::new(name.clone(), settings, secrets.clone()))
-                }
-                SecretStoreKind::Kubernetes => Arc::new(KubernetesStore::new(
-                    name.clone(),
-                    cluster(store.cluster.as_ref()),
-                )),
-            };
-            (name.clone(), opened)
-        });
         Self {
             config: config.clone(),
-            stores: stores.collect(),
+            stores: secret_stores::open(run, config, &secrets, cluster),
             secrets,
             notes: Arc::clone(&run.notes),
             admitted: Mutex::default(),
             held: Mutex::default(),
+            silent: Mutex::default(),
             versions: Mutex::default(),
         }
     }
@@ -166,6 +152,16 @@ impl SecretReferences {
         }
     }
 
+    /// Says why a version is not shown: once for a store that has the problem with every secret.
+    fn note_no_version(&self, store: &str, error: &SecretStoreError) {
+        let what = match error.problem.is_of_store() {
+            false => "the version is not shown",
+            true if lock(&self.silent).insert(store.to_owned()) => "no version of this store is shown",
+            true => return,
+        };
+        self.notes.note(&format!("note: {error}; {what}"));
+    }
+
     fn check_admitted(&self, stack: &StackId, reference: &SecretReference) -> Result<(), UserError> {
         let known = lock(&self.admitted);
         let is_admitted = known
@@ -195,44 +191,6 @@ pub struct HeldSecrets<'a> {
 impl Drop for HeldSecrets<'_> {
     fn drop(&mut self) {
         lock(&self.of.held).remove(&self.stack);
-    }
-}
-
-/// The settings of a Vault, with the credentials of the job.
-fn vault_settings(run: &RunContext, store: &SecretStoreConfig) -> VaultSettings {
-    let variable = |name: &str| run.var(name).map(|value| Zeroizing::new(value.to_owned()));
-    let mount =
-        |auth: &SecretAuthConfig, default: &str| auth.mount.clone().unwrap_or_else(|| default.to_owned());
-    let login = match &store.auth {
-        Some(auth) if auth.method == SecretAuthMethod::Jwt => VaultLogin::Jwt {
-            mount: mount(auth, "jwt"),
-            role: auth.role.clone().unwrap_or_default(),
-            preview_role: auth.preview_role.clone(),
-            identity: run
-                .var("ACTIONS_ID_TOKEN_REQUEST_URL")
-                .zip(variable("ACTIONS_ID_TOKEN_REQUEST_TOKEN"))
-                .map(|(url, token)| JobIdentity {
-                    url: url.to_owned(),
-                    token,
-                    audience: auth.audience.clone(),
-                }),
-        },
-        Some(auth) if auth.method == SecretAuthMethod::AppRole => VaultLogin::AppRole {
-            mount: mount(auth, "approle"),
-            role_id: variable("VAULT_ROLE_ID"),
-            secret_id: variable("VAULT_SECRET_ID"),
-        },
-        _ => VaultLogin::Token(variable("VAULT_TOKEN")),
-    };
-    VaultSettings {
-        address: store.address.clone().unwrap_or_default(),
-        namespace: store.namespace.clone(),
-        mount: store.mount.clone(),
-        engine: match store.kv {
-            Some(1) => KvVersion::One,
-            _ => KvVersion::Two,
-        },
-        login,
     }
 }
 
@@ -283,12 +241,14 @@ impl SecretResolver for SecretReferences {
         };
         let found = cell
             .get_or_try_init(|| async {
+                if !applying && lock(&self.silent).contains(store) {
+                    return Ok(None);
+                }
                 match self.store(store)?.version(query, rights).await {
                     Ok(version) => Ok(version),
                     // A preview without the right to read versions still shows the reference.
                     Err(error) if !applying && !matches!(error.problem, SecretProblem::Missing(_)) => {
-                        self.notes
-                            .note(&format!("note: {error}; the version is not shown"));
+                        self.note_no_version(store, &error);
                         Ok(None)
                     }
                     Err(error) => Err(UserError::from(error)),

@@ -154,6 +154,7 @@ fn check(
         return Err(AccessRefusal::Denied {
             reference: text(),
             stack: reader.stack.clone(),
+            folder: reader.folder.clone(),
             path: reference.path.clone(),
             store: store.to_owned(),
         });
@@ -178,9 +179,8 @@ fn is_allowed(store: &SecretStoreConfig, reader: SecretReader<'_>, path: &str) -
         glob.is_ok_and(|glob| glob.compile_matcher().is_match(text))
     };
     store.allow.iter().any(|rule| {
-        let is_stack =
-            matches(&rule.stacks, reader.stack.as_str()) || matches(&rule.stacks, reader.folder.as_str());
-        is_stack && matches(&rule.paths, path)
+        // Not the identity: the files of a pull request choose it.
+        matches(&rule.stacks, reader.folder.as_str()) && matches(&rule.paths, path)
     })
 }
 
@@ -282,9 +282,8 @@ mod tests {
     use crate::config::Config;
     use serde_json::json;
 
-    fn judge(secrets: &str, resource: Value) -> Result<Vec<String>, String> {
-        let config = Config::parse(secrets).unwrap();
-        let resource = Resource {
+    fn as_resource(resource: Value) -> Resource {
+        Resource {
             id: "v1:X:ns:x".parse().unwrap(),
             runtime: match resource.get("kind") {
                 Some(_) => RuntimeKind::Kubernetes,
@@ -293,11 +292,17 @@ mod tests {
             attributes: resource.as_object().unwrap().clone(),
             depends_on: Vec::new(),
             extensions: Map::new(),
-        };
-        let (stack, folder) = (
-            "pay/prod".parse().unwrap(),
-            RepoPath::normalise("appops/pay/prod").unwrap(),
-        );
+        }
+    }
+
+    fn judge(secrets: &str, resource: Value) -> Result<Vec<String>, String> {
+        judge_at("appops/pay/prod", secrets, resource)
+    }
+
+    fn judge_at(folder: &str, secrets: &str, resource: Value) -> Result<Vec<String>, String> {
+        let config = Config::parse(secrets).unwrap();
+        let resource = as_resource(resource);
+        let (stack, folder) = ("pay/prod".parse().unwrap(), RepoPath::normalise(folder).unwrap());
         let reader = SecretReader {
             stack: &stack,
             folder: &folder,
@@ -312,10 +317,10 @@ mod tests {
         }
     }
 
-    const STORES: &str = "secrets:\n  default: job\n  stores:\n    job: {kind: env, allow: [{stacks: 'pay/*', paths: 'PAY_*'}]}\n    here: {kind: kubernetes, allow: [{stacks: 'appops/**', paths: 'pay/*'}]}\n";
+    const STORES: &str = "secrets:\n  default: job\n  stores:\n    job: {kind: env, allow: [{stacks: 'appops/pay/*', paths: 'PAY_*'}]}\n    here: {kind: kubernetes, allow: [{stacks: 'appops/**', paths: 'pay/*'}]}\n";
 
     fn secret(text: &str) -> Value {
-        json!({"kind": "Secret", "stringData": {"a": text}})
+        json!({"apiVersion": "v1", "kind": "Secret", "stringData": {"a": text}})
     }
 
     #[test]
@@ -330,7 +335,8 @@ mod tests {
         ] {
             assert_eq!(judge(STORES, secret(text)), Ok(vec![label.to_owned()]), "{text}");
         }
-        let encoded = json!({"kind": "Secret", "data": {"a": "cmVmK2VudjovL1BBWV9EQg=="}});
+        let encoded =
+            json!({"apiVersion": "v1", "kind": "Secret", "data": {"a": "cmVmK2VudjovL1BBWV9EQg=="}});
         assert_eq!(judge(STORES, encoded), Ok(vec!["job:PAY_DB".to_owned()]));
     }
 
@@ -406,12 +412,24 @@ mod tests {
             json!({"kind": "Deployment", "spec": {"env": [{"value": "u:ref+env://PAY_DB+@h"}]}}),
             json!({"kind": "Secret", "metadata": {"annotations": {"a": "ref+env://PAY_DB"}}}),
             json!({"kind": "Secret", "metadata": {"annotations": {"a": "ref://PAY_DB"}}}),
+            json!({"apiVersion": "v1", "kind": "ConfigMap", "data": {"stringData": "ref+env://PAY_DB"}}),
+            json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"annotations": {"stringData": "ref+env://PAY_DB"}}}),
+            json!({"kind": "Deployment", "metadata": {"annotations": {"apiVersion": "v1", "kind": "Secret", "data": "cmVmK2VudjovL1BBWV9EQg=="}}}),
         ] {
             let refusal = judge(STORES, plain.clone()).unwrap_err();
             assert!(refusal.contains("may not stand here"), "{plain}: {refusal}");
         }
         let refusal = judge(STORES, json!({"password": "ref+env://PAY_DB"})).unwrap_err();
         assert!(refusal.contains("Terraform"), "{refusal}");
+    }
+
+    /// The identity comes from `project.yaml` and `stack.yaml`, which a pull request writes.
+    #[test]
+    fn a_stack_is_known_by_its_folder_and_not_by_its_identity() {
+        let secrets = "secrets: {stores: {job: {kind: env, allow: [{stacks: 'pay/*', paths: 'PAY_*'}]}}}";
+        let refusal = judge_at("appops/evil", secrets, secret("ref+env://PAY_DB")).unwrap_err();
+        assert!(refusal.contains("{stacks: \"appops/evil\""), "{refusal}");
+        assert!(judge_at("pay/prod", secrets, secret("ref+env://PAY_DB")).is_ok());
     }
 
     #[test]

@@ -1,6 +1,9 @@
 //! Why a stack may not use a reference to a secret, and the key of `konverge.yaml` that would change it.
 
-use crate::{model::StackId, secrets::MalformedReference};
+use crate::{
+    model::{RepoPath, StackId},
+    secrets::MalformedReference,
+};
 
 /// Words of vals that would run a command, read a file or open an address. They never name a store's kind.
 const NEVER: [&str; 8] = [
@@ -44,6 +47,7 @@ pub enum AccessRefusal {
     Denied {
         reference: String,
         stack: StackId,
+        folder: RepoPath,
         path: String,
         store: String,
     },
@@ -92,8 +96,10 @@ impl AccessRefusal {
                 "vault" => "write `ref+vault://MOUNT/PATH?version=NUMBER#/KEY`".to_owned(),
                 _ => "write `ref+k8s://NAMESPACE/NAME#/KEY`".to_owned(),
             },
-            Self::Denied { stack, path, store, .. } => format!(
-                "if it may, add `{{stacks: \"{stack}\", paths: \"{path}\"}}` to `secrets.stores.{store}.allow` in the default \
+            Self::Denied {
+                folder, path, store, ..
+            } => format!(
+                "if it may, add `{{stacks: \"{folder}\", paths: \"{path}\"}}` to `secrets.stores.{store}.allow` in the default \
                  branch's konverge.yaml"
             ),
             Self::PlainPlace { .. } => {

@@ -29,10 +29,7 @@ impl SecretStore for EnvStore {
 
     async fn read(&self, query: &SecretQuery) -> Result<FetchedSecret, SecretStoreError> {
         let value = self.environment.get(&query.path);
-        let missing = || {
-            let why = format!("the variable `{}` is not set in this job", query.path);
-            SecretStoreError::new(&self.name, &query.path, SecretProblem::NoCredentials(why))
-        };
+        let missing = || SecretStoreError::new(&self.name, &query.path, SecretProblem::NotSet);
         Ok(FetchedSecret {
             document: SecretDocument::Whole(SecretValue::from(value.ok_or_else(missing)?.clone())),
             version: None,

@@ -22,9 +22,21 @@ pub enum SecretProblem {
     /// The store says no.
     #[error("was denied{}: {why}", http(.status))]
     Denied { status: Option<u16>, why: String },
-    /// The store cannot be asked.
+    /// The store does not let the job in.
+    #[error("was denied (HTTP {status}): {why}")]
+    Login { status: u16, why: String },
+    /// The store does not answer, or is busy.
     #[error("could not be read{}: {why}", http(.status))]
     Unavailable { status: Option<u16>, why: String },
+    /// The store answers otherwise than documented.
+    #[error("could not be read{}: {why}", http(.status))]
+    Unexpected { status: Option<u16>, why: String },
+    /// The path does not begin with a mount.
+    #[error("is not below the mount of a KV engine")]
+    NoMount,
+    /// The job has no such environment variable.
+    #[error("is not set in this job")]
+    NotSet,
     /// The secret has several keys, and the reference names none.
     #[error("has keys, and the reference names none of them")]
     KeyNeeded(Vec<String>),
@@ -44,6 +56,16 @@ pub enum SecretProblem {
 
 fn http(status: &Option<u16>) -> String {
     status.map_or_else(String::new, |status| format!(" (HTTP {status})"))
+}
+
+impl SecretProblem {
+    /// Returns true if every other secret of the store has the same problem.
+    pub fn is_of_store(&self) -> bool {
+        matches!(
+            self,
+            Self::Login { .. } | Self::Unavailable { .. } | Self::NoCredentials(_)
+        )
+    }
 }
 
 impl SecretStoreError {
@@ -72,6 +94,15 @@ impl From<SecretStoreError> for UserError {
                 format!(
                     "run it again when the store answers; its address is written under `secrets.stores.{store}`"
                 )
+            }
+            SecretProblem::Login { .. } | SecretProblem::Unexpected { .. } => {
+                format!("compare the keys of `secrets.stores.{store}` with the store")
+            }
+            SecretProblem::NoMount => {
+                format!("set `secrets.stores.{store}.mount`, or write the mount first in the path")
+            }
+            SecretProblem::NotSet => {
+                format!("set it in the step that runs konverge: `env: {{{path}: ${{{{ secrets.{path} }}}}}}`")
             }
             SecretProblem::KeyNeeded(keys) => {
                 let keys: Vec<_> = keys

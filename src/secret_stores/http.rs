@@ -6,7 +6,10 @@ use reqwest::{Client, RequestBuilder, Response, StatusCode};
 use zeroize::Zeroizing;
 
 use super::SecretProblem;
-use crate::retry::{self, RetryDecision, RetryPolicy};
+use crate::{
+    retry::{self, RetryDecision, RetryPolicy},
+    secrets::{Secrets, without_secrets},
+};
 
 const REQUEST_DEADLINE: Duration = Duration::from_secs(30);
 const CONNECT_DEADLINE: Duration = Duration::from_secs(5);
@@ -18,9 +21,9 @@ const SHOWN: usize = 200;
 const MAX_BODY: usize = 4 << 20;
 
 /// Sends the requests of one store.
-#[derive(Clone)]
 pub(super) struct SecretHttpClient {
     client: Client,
+    secrets: Secrets,
     retry: RetryPolicy,
 }
 
@@ -40,16 +43,18 @@ struct Attempt {
 }
 
 impl SecretHttpClient {
-    pub fn new() -> Result<Self, SecretProblem> {
+    /// `secrets` are masked in the words of a server.
+    pub fn new(secrets: Secrets) -> Result<Self, SecretProblem> {
         let client = Client::builder()
             .timeout(REQUEST_DEADLINE)
             .connect_timeout(CONNECT_DEADLINE)
             // A redirect could send a token elsewhere.
             .redirect(reqwest::redirect::Policy::none())
             .build()
-            .map_err(|error| unavailable(crate::error::chain(&error)))?;
+            .map_err(|error| unexpected(crate::error::chain(&error)))?;
         Ok(Self {
             client,
+            secrets,
             retry: RetryPolicy::default(),
         })
     }
@@ -78,11 +83,13 @@ impl SecretHttpClient {
         let answer = request.send().await.map_err(network)?;
         let status = answer.status();
         let after = retry::retry_after(answer.headers());
+        let is_busy = status == StatusCode::TOO_MANY_REQUESTS || status.is_server_error();
         let body = read_body(answer).await?;
-        if status == StatusCode::TOO_MANY_REQUESTS || status.is_server_error() {
+        if is_busy {
             return Err(Attempt {
                 status: Some(status.as_u16()),
-                why: excerpt(&String::from_utf8_lossy(&body)),
+                // A gateway's page may quote the request.
+                why: status.canonical_reason().unwrap_or("no reason given").to_owned(),
                 after,
                 is_final: false,
             });
@@ -130,40 +137,45 @@ async fn read_body(mut answer: Response) -> Result<Zeroizing<Vec<u8>>, Attempt> 
     Ok(body)
 }
 
-impl SecretHttpAnswer {
-    /// The problem that an answer without success means. `words` reads the server's own words.
-    pub fn problem(&self, words: impl Fn(&serde_json::Value) -> Option<String>) -> SecretProblem {
-        let status = Some(self.status.as_u16());
-        let body: Option<serde_json::Value> = serde_json::from_slice(&self.body).ok();
-        let why = body
-            .as_ref()
-            .and_then(words)
-            .unwrap_or_else(|| "no reason given".to_owned());
-        let why = excerpt(&why);
-        match self.status {
+/// Reads a server's own words in the body of an answer.
+type Words = fn(&serde_json::Value) -> Option<String>;
+
+impl SecretHttpClient {
+    /// The problem that an answer without success means.
+    pub fn problem(&self, answer: &SecretHttpAnswer, words: Words) -> SecretProblem {
+        let status = Some(answer.status.as_u16());
+        let why = self.words(answer, words);
+        match answer.status {
             StatusCode::NOT_FOUND => SecretProblem::Missing(status),
             StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => SecretProblem::Denied { status, why },
-            _ => SecretProblem::Unavailable { status, why },
+            _ => SecretProblem::Unexpected { status, why },
         }
+    }
+
+    /// The server's own words, masked before they are cut.
+    pub fn words(&self, answer: &SecretHttpAnswer, words: Words) -> String {
+        let body: Option<serde_json::Value> = serde_json::from_slice(&answer.body).ok();
+        let said = body.as_ref().and_then(words);
+        let said = said.unwrap_or_else(|| "no reason given".to_owned());
+        let masked = without_secrets(&self.secrets.mask(&said));
+        let shown: String = masked.trim().chars().take(SHOWN).collect();
+        shown.escape_debug().to_string()
     }
 }
 
-pub(super) fn unavailable(why: impl Into<String>) -> SecretProblem {
-    SecretProblem::Unavailable {
+/// The problem of an answer that is not as documented.
+pub(super) fn unexpected(why: impl Into<String>) -> SecretProblem {
+    SecretProblem::Unexpected {
         status: None,
         why: why.into(),
     }
-}
-
-fn excerpt(text: &str) -> String {
-    let text: String = text.chars().take(SHOWN).collect();
-    text.trim().escape_debug().to_string()
 }
 
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+    use crate::secrets::HashKey;
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
     /// A server that answers each request with this head and then with bytes without end.
@@ -191,7 +203,7 @@ mod tests {
         ] {
             let address = endless(head).await;
             let asked = std::cell::Cell::new(0);
-            let http = SecretHttpClient::new().unwrap();
+            let http = SecretHttpClient::new(Secrets::new(HashKey::derive("k"))).unwrap();
             let answer = http.send(|client| {
                 asked.set(asked.get() + 1);
                 client.get(&address)
@@ -205,5 +217,20 @@ mod tests {
                 "{head}"
             );
         }
+    }
+
+    #[tokio::test]
+    async fn the_words_of_a_server_are_masked_before_they_are_cut() {
+        let secrets = Secrets::new(HashKey::derive("k"));
+        let token = "hvs.CAESIJ0t-the-token-of-this-run";
+        secrets.learn(token);
+        let http = SecretHttpClient::new(secrets).unwrap();
+        let said = format!("{}{token}", "x".repeat(SHOWN - 10));
+        let answer = SecretHttpAnswer {
+            status: StatusCode::FORBIDDEN,
+            body: Zeroizing::new(serde_json::json!({ "errors": [said] }).to_string().into_bytes()),
+        };
+        let words = http.words(&answer, |body| body["errors"][0].as_str().map(str::to_owned));
+        assert!(!words.contains("hvs."), "{words}");
     }
 }

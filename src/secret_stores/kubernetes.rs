@@ -7,20 +7,20 @@ use async_trait::async_trait;
 use super::{
     FetchedSecret, SecretDocument, SecretProblem, SecretQuery, SecretRights, SecretStore, SecretStoreError,
 };
-use crate::{error::UserError, secrets::SecretValue};
+use crate::secrets::SecretValue;
 
 /// Reads Secrets of a cluster.
 #[async_trait]
 pub trait ClusterSecrets: Send + Sync {
-    /// The decoded `data` of a Secret; `None` if there is none.
+    /// The decoded `data` of a Secret.
     ///
     /// # Errors
-    /// The cluster cannot be reached, or denies it.
+    /// There is no such Secret; the cluster cannot be reached, or denies it.
     async fn secret(
         &self,
         namespace: &str,
         name: &str,
-    ) -> Result<Option<BTreeMap<String, SecretValue>>, UserError>;
+    ) -> Result<BTreeMap<String, SecretValue>, SecretProblem>;
 }
 
 /// The Secrets of a cluster as a store, by `NAMESPACE/NAME`. It has no versions.
@@ -44,14 +44,9 @@ impl SecretStore for KubernetesStore {
     async fn read(&self, query: &SecretQuery) -> Result<FetchedSecret, SecretStoreError> {
         let problem = |problem| SecretStoreError::new(&self.name, &query.path, problem);
         let (namespace, name) = query.path.split_once('/').unwrap_or(("default", &query.path));
-        let found = self.cluster.secret(namespace, name).await.map_err(|failure| {
-            problem(SecretProblem::Unavailable {
-                status: None,
-                why: failure.message,
-            })
-        })?;
+        let found = self.cluster.secret(namespace, name).await.map_err(problem)?;
         Ok(FetchedSecret {
-            document: SecretDocument::Fields(found.ok_or_else(|| problem(SecretProblem::Missing(None)))?),
+            document: SecretDocument::Fields(found),
             version: None,
         })
     }

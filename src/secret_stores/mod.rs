@@ -8,16 +8,20 @@ mod document;
 mod env;
 mod error;
 mod http;
+mod job_identity;
 mod kubernetes;
 mod vault;
+mod vault_client;
 
 use async_trait::async_trait;
 
 pub use document::{FetchedSecret, SecretDocument};
 pub use env::EnvStore;
 pub use error::{SecretProblem, SecretStoreError};
+pub use job_identity::JobIdentity;
 pub use kubernetes::{ClusterSecrets, KubernetesStore};
-pub use vault::{JobIdentity, KvVersion, VaultLogin, VaultSettings, VaultStore};
+pub use vault::{KvVersion, VaultSettings, VaultStore};
+pub use vault_client::{VaultLogin, VaultServer};
 
 /// What is read of a store.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]

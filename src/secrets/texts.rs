@@ -12,7 +12,8 @@ use crate::model::masked_value::join_path;
 pub struct TextPlace<'a> {
     /// Its path as in RFC 6901, with indices of list items.
     pub path: &'a str,
-    /// True for `data` and `stringData` of a Secret, also inside another object.
+    /// True for a value of `data` or `stringData` of an object of `apiVersion: v1` and `kind: Secret`, also inside
+    /// another object: nowhere else may a secret be written. What is masked is more.
     pub is_secret: bool,
     /// True if the new value must be UTF-8: it is not base64-encoded.
     pub is_text: bool,
@@ -24,7 +25,7 @@ pub struct TextPlace<'a> {
 /// # Errors
 /// Those of `visit`.
 pub fn rewrite_texts<E>(object: &mut Map<String, Value>, visit: &mut Visit<'_, E>) -> Result<(), E> {
-    walk_map(object, "", None, visit)
+    walk_map(object, "", None, Part::None, visit)
 }
 
 /// Overwrites the texts at these paths.
@@ -71,12 +72,26 @@ pub fn may_refer(object: &Map<String, Value>) -> bool {
 /// What to do with a text: keep it, or replace it.
 pub type Visit<'v, E> = dyn FnMut(&TextPlace<'_>, &str) -> Result<Option<Vec<u8>>, E> + 'v;
 
+/// What a value is to a Secret.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Part {
+    /// No part of one.
+    None,
+    /// Its `data` or `stringData`.
+    Values,
+    /// One of the values.
+    Value,
+}
+
 fn walk_map<E>(
     map: &mut Map<String, Value>,
     path: &str,
     inside: Option<&str>,
+    part: Part,
     visit: &mut Visit<'_, E>,
 ) -> Result<(), E> {
+    let is = |name: &str, text: &str| map.get(name).and_then(Value::as_str) == Some(text);
+    let is_secret = is("apiVersion", "v1") && is("kind", "Secret");
     let keys: Vec<_> = map.keys().cloned().collect();
     for key in keys {
         let place = inside.or_else(|| place_of(map, &key));
@@ -84,18 +99,35 @@ fn walk_map<E>(
         let place = place.filter(|place| matches!(*place, "data" | "stringData"));
         let place = place.map(str::to_owned);
         if let Some(value) = map.get_mut(&key) {
-            walk(value, &join_path(path, &key), place.as_deref(), visit)?;
+            let part = match part {
+                Part::Values => Part::Value,
+                _ if is_secret && matches!(key.as_str(), "data" | "stringData") => Part::Values,
+                _ => Part::None,
+            };
+            walk(value, &join_path(path, &key), place.as_deref(), part, visit)?;
         }
     }
     Ok(())
 }
 
-fn walk<E>(value: &mut Value, path: &str, place: Option<&str>, visit: &mut Visit<'_, E>) -> Result<(), E> {
+fn walk<E>(
+    value: &mut Value,
+    path: &str,
+    place: Option<&str>,
+    part: Part,
+    visit: &mut Visit<'_, E>,
+) -> Result<(), E> {
     match value {
-        Value::Object(map) => walk_map(map, path, place, visit),
+        Value::Object(map) => {
+            let part = match part {
+                Part::Value => Part::None,
+                part => part,
+            };
+            walk_map(map, path, place, part, visit)
+        }
         Value::Array(items) => {
             for (at, item) in items.iter_mut().enumerate() {
-                walk(item, &format!("{path}/{at}"), place, visit)?;
+                walk(item, &format!("{path}/{at}"), place, Part::None, visit)?;
             }
             Ok(())
         }
@@ -105,7 +137,7 @@ fn walk<E>(value: &mut Value, path: &str, place: Option<&str>, visit: &mut Visit
             let decoded = decoded.and_then(|bytes| String::from_utf8(bytes).ok());
             let of = TextPlace {
                 path,
-                is_secret: place.is_some(),
+                is_secret: part == Part::Value,
                 is_text: !is_encoded,
             };
             if let Some(mut new) = visit(&of, decoded.as_deref().unwrap_or(text))? {
@@ -130,10 +162,11 @@ mod tests {
     #[test]
     fn every_text_is_visited_once_with_its_place() {
         let mut object = json!({
+            "apiVersion": "v1",
             "kind": "Secret",
             "data": {"a": "cmVm", "b": "ref+x://y"},
             "stringData": {"c": "z"},
-            "spec": {"template": {"kind": "Secret", "data": {"d": "cmVm"}}, "list": [{"stringData": {"e": "z"}}]},
+            "spec": {"template": {"apiVersion": "v1", "kind": "Secret", "data": {"d": "cmVm"}}, "list": [{"stringData": {"e": "z"}}]},
         });
         let mut seen = Vec::new();
         let map = object.as_object_mut().unwrap();
@@ -148,18 +181,41 @@ mod tests {
         assert_eq!(
             seen,
             [
+                "/apiVersion v1 false true",
                 "/kind Secret false true",
                 "/data/a ref true false",
                 "/data/b ref+x://y true false",
                 "/stringData/c z true true",
+                "/spec/template/apiVersion v1 false true",
                 "/spec/template/kind Secret false true",
                 "/spec/template/data/d ref true false",
-                "/spec/list/0/stringData/e z true true",
+                "/spec/list/0/stringData/e z false true",
             ]
         );
         assert_eq!(object["data"], json!({"a": "bmV3", "b": "bmV3"}));
-        assert_eq!(object["spec"]["list"][0]["stringData"]["e"], "new");
         zeroize_texts(&mut object, ["/data/a", "/nothing"]);
         assert_eq!(object["data"]["a"], "");
+    }
+
+    /// Whoever reads a ConfigMap or an annotation reads the value.
+    #[test]
+    fn no_other_object_pretends_to_be_a_secret() {
+        for object in [
+            json!({"apiVersion": "v1", "kind": "ConfigMap", "data": {"stringData": "x"}}),
+            json!({"apiVersion": "v1", "kind": "ConfigMap", "data": {"kind": "Secret", "apiVersion": "v1", "data": "x"}}),
+            json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"annotations": {"stringData": "x"}}}),
+            json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"annotations": {"apiVersion": "v1", "kind": "Secret", "data": "eA=="}}}),
+            json!({"apiVersion": "example.com/v1", "kind": "Secret", "data": {"a": "eA=="}, "stringData": {"a": "x"}}),
+            json!({"apiVersion": "v1", "kind": "Secret", "stringData": ["x"]}),
+            json!({"apiVersion": "v1", "kind": "Secret", "stringData": {"a": ["x"], "b": {"c": "x"}}}),
+            json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"labels": {"a": "x"}}, "type": "x"}),
+        ] {
+            let mut object = object.as_object().unwrap().clone();
+            rewrite_texts(&mut object, &mut |place, text| {
+                assert!(!place.is_secret, "{}: {text}", place.path);
+                Ok::<_, ()>(None)
+            })
+            .unwrap();
+        }
     }
 }

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::{Executor, lock, with_dependencies};
 use crate::{
-    engine::{engine_plan::PlanNode, interrupted_replacement},
+    engine::{engine_plan::PlanNode, interrupted_replacement, resolve_attributes::resolve_attributes},
     error::{ErrorKind, UserError},
     model::{
         ResourceId,
@@ -157,12 +157,7 @@ impl Executor<'_> {
                 let keep = |id: &ResourceId| node.granularity == Granularity::Segment && inside.contains(id);
                 let live = lock(&self.live);
                 let lookup = |id: &ResourceId| live.get(id).map_or(KnownValue::Nothing, KnownValue::Final);
-                let attributes = self
-                    .plan
-                    .targets
-                    .resolve(&wanted.attributes, &keep, &lookup)
-                    .map_err(|error| UserError::new(ErrorKind::Spec, error.to_string()))?;
-                item.desired = Some(wanted.with(attributes));
+                item.desired = Some(resolve_attributes(&self.plan.targets, wanted, &keep, &lookup)?);
             }
             items.push(item);
         }

@@ -16,7 +16,7 @@ use crate::{
         CommitId, StackId,
         apply_result::ApplyReport,
         authorization::Authorization,
-        plan::{Action, Plan, ResourcePlan},
+        plan::{Action, ChangeOrigin, Plan, ResourcePlan},
     },
     ops::{
         Planner, Target,
@@ -88,7 +88,7 @@ impl Approver for RestoreApprover {
     ) -> Result<Authorization, UserError> {
         let plan = proposed.plan;
         for resource in &plan.resources {
-            takes_nothing_away(resource)?;
+            self.admits(resource)?;
         }
         let findings = self.guardrails.findings(plan, &[], None).await?;
         if let Some(refusal) = PolicyCheck::refusal(plan, &findings) {
@@ -110,11 +110,37 @@ impl Approver for RestoreApprover {
     }
 
     async fn resource(&self, stack: &StackId, plan: &ResourcePlan) -> Result<(), UserError> {
-        takes_nothing_away(plan)?;
+        self.admits(plan)?;
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
         let refusal = current.get_mut(stack).and_then(|sets| sets.refusal(plan));
         refusal.map_or(Ok(()), Err)
     }
+}
+
+impl RestoreApprover {
+    fn admits(&self, resource: &ResourcePlan) -> Result<(), UserError> {
+        takes_nothing_away(resource)?;
+        match self.guardrails.follows_rotation() {
+            true => Ok(()),
+            false => writes_no_rotation(resource),
+        }
+    }
+}
+
+/// Checks that no new version of a secret would be written: `secrets.rotation` is `stop`.
+fn writes_no_rotation(plan: &ResourcePlan) -> Result<(), UserError> {
+    let mut origins = plan.changes.iter().map(|change| &change.origin);
+    if origins.all(|origin| *origin != ChangeOrigin::Rotation) {
+        return Ok(());
+    }
+    Err(UserError::new(
+        ErrorKind::Policy,
+        format!(
+            "{} would get a new version of a secret, and `secrets.rotation` is `stop`",
+            plan.id
+        ),
+    )
+    .hint("a merged pull request whose preview shows the new version writes it"))
 }
 
 fn takes_nothing_away(plan: &ResourcePlan) -> Result<(), UserError> {
@@ -135,7 +161,7 @@ fn takes_nothing_away(plan: &ResourcePlan) -> Result<(), UserError> {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::model::spec::RuntimeKind;
+    use crate::model::{plan::FieldChange, spec::RuntimeKind};
 
     #[test]
     fn nothing_is_taken_away() {
@@ -154,5 +180,26 @@ mod tests {
         for action in [Action::Delete, Action::Replace, Action::Adopt, Action::Unknown] {
             assert!(takes_nothing_away(&plan(action)).is_err(), "{action:?}");
         }
+    }
+
+    #[test]
+    fn a_new_version_of_a_secret_is_left_to_a_review_where_rotation_stops() {
+        let plan = |origin| {
+            let change = FieldChange {
+                path: "/data/password".to_owned(),
+                from: None,
+                to: None,
+                origin,
+            };
+            let id = "v1:Secret:shop:pay".parse().unwrap();
+            let stack = "shop/dev".parse().unwrap();
+            ResourcePlan::new(&stack, id, RuntimeKind::Kubernetes, Action::Update, vec![change])
+        };
+        assert!(writes_no_rotation(&plan(ChangeOrigin::Drift)).is_ok());
+        let refusal = writes_no_rotation(&plan(ChangeOrigin::Rotation)).unwrap_err();
+        assert!(
+            refusal.message.contains("`secrets.rotation` is `stop`"),
+            "{refusal:?}"
+        );
     }
 }

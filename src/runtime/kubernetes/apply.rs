@@ -6,7 +6,7 @@ mod early_failure;
 mod field_takeover;
 mod readiness;
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use self::{
     creation::{Met, Owner},
@@ -147,9 +147,13 @@ async fn carry_out(
             "the plan writes an object and has no object to write",
         ));
     };
+    let copy = WrittenBody {
+        body: Value::Object(body.clone()),
+        secret: filled.paths(),
+    };
     let live = write(
         (&subject, &of),
-        (&planned.item, prepared, body),
+        (&planned.item, prepared, copy),
         seen,
         &scope.stack,
     )
@@ -222,6 +226,25 @@ impl<'a> FilledBody<'a> {
     }
 }
 
+impl FilledBody<'_> {
+    /// The paths of the values.
+    fn paths(&self) -> Vec<&str> {
+        self.filled.iter().flat_map(|(_, paths)| paths).copied().collect()
+    }
+}
+
+/// The copy of an object that is sent. Its values of references are overwritten when it is dropped.
+struct WrittenBody<'a> {
+    body: Value,
+    secret: Vec<&'a str>,
+}
+
+impl Drop for WrittenBody<'_> {
+    fn drop(&mut self) {
+        zeroize_texts(&mut self.body, self.secret.iter().copied());
+    }
+}
+
 impl Drop for FilledBody<'_> {
     fn drop(&mut self) {
         if let Some((body, paths)) = &mut self.filled {
@@ -258,14 +281,12 @@ async fn still_to_become_ready(
 /// An object that did not exist is created, and no existing object is overwritten.
 async fn write(
     (subject, of): (&PlanItem, &ResourceType),
-    (item, prepared, body): (&Item, &PreparedWrite, &Map<String, Value>),
+    (item, prepared, mut body): (&Item, &PreparedWrite, WrittenBody<'_>),
     mut seen: Option<Precondition>,
     stack: &StackId,
 ) -> Result<Value, UserError> {
-    let mut body = Value::Object(body.clone());
-    let owner = object_ref::annotation(&body, OWNER)
-        .unwrap_or_default()
-        .to_owned();
+    let body = &mut body.body;
+    let owner = object_ref::annotation(body, OWNER).unwrap_or_default().to_owned();
     let doing = WriteKind::WritingFor(&owner);
     if let Some(found) = seen.take() {
         seen = Some(field_takeover::take_over(subject, of, (found, doing), &prepared.claim).await?);
@@ -284,9 +305,9 @@ async fn write(
                 body["metadata"]["uid"] = json!(seen.uid);
                 body["metadata"]["resourceVersion"] = json!(seen.version);
             }
-            None => creation::only_create(&mut body),
+            None => creation::only_create(body),
         }
-        let mut request = dry_run::request(of, &subject.name, &body, prepared.force, false);
+        let mut request = dry_run::request(of, &subject.name, body, prepared.force, false);
         request.bound = true;
         let error = match policy.run(fresh, || subject.cluster.api.call(&request)).await {
             Ok(answer) => return Ok(answer.value),

@@ -11,7 +11,7 @@ mod object;
 mod plan;
 mod runtime;
 
-pub use api::clusters::Kubernetes;
+pub use api::clusters::{Kubernetes, SecretData};
 pub use api::connect::{ClusterAccess, ClusterCredentials, KubeconfigText};
 pub use api::options::{Conflicts, Options};
 pub use plan::same_cluster::forget_clusters;

@@ -31,8 +31,8 @@ impl Refers {
         let cluster = Cluster::shared();
         let namespace = cluster.namespace(subject).await;
         let config = format!(
-            "clusters: {{test: {{}}}}\nsecrets:\n{more}  stores:\n    job: {{kind: env, allow: [{{stacks: 'shop/*', paths: 'PAY_*'}}]}}\n    \
-             vaulted: {{kind: kubernetes, allow: [{{stacks: 'shop/*', paths: '{namespace}/source'}}]}}\n"
+            "clusters: {{test: {{}}}}\nsecrets:\n{more}  stores:\n    job: {{kind: env, allow: [{{stacks: 'apps/shop/*', paths: 'PAY_*'}}]}}\n    \
+             vaulted: {{kind: kubernetes, allow: [{{stacks: 'apps/shop/*', paths: '{namespace}/source'}}]}}\n"
         );
         Self {
             shop: Shop::new(&config, &[("KUBECONFIG", cluster.kubeconfig().as_path())]),
@@ -202,7 +202,7 @@ async fn a_value_that_cannot_be_had_stops_the_stack_untouched() {
         (
             "ref+env://PAY_PASSWORD",
             None,
-            "the variable `PAY_PASSWORD` is not set",
+            "`PAY_PASSWORD` is not set in this job",
         ),
         ("ref+env://PAY_PASSWORD", Some(""), "`PAY_PASSWORD` is empty"),
         (
@@ -374,6 +374,14 @@ async fn a_hostile_reference_gets_nothing() {
         (plain("ref+env://PAY_PASSWORD"), "stringData"),
         (plain("postgres://app:ref+env://PAY_PASSWORD+@db"), "stringData"),
         (annotated("ref+env://PAY_PASSWORD"), "stringData"),
+        (
+            refers.object(
+                "ConfigMap",
+                "pay",
+                json!({"data": {"stringData": "ref+env://PAY_PASSWORD"}}),
+            ),
+            "`stringData` of a Secret",
+        ),
     ] {
         refers.shop.wants("prod", &[resource(&object)]);
         for outcome in [refers.preview(), refers.apply(Some(CANARY))] {
@@ -425,4 +433,54 @@ async fn a_secret_store_of_the_spec_is_refused_with_the_key_to_write() {
     with_store(json!({"provider": {}}));
     refers.apply(Some(CANARY)).expect(0);
     assert_eq!(refers.value("pay", "password").await, Some(CANARY.to_owned()));
+}
+
+/// The ways by which a value could leave its Secret: through a reference between resources, and through a text that
+/// becomes a reference only when another object is read.
+#[tokio::test(flavor = "multi_thread")]
+async fn no_other_object_gets_a_value() {
+    let refers = Refers::new("plain-readers", "").await;
+    let pay = refers.object(
+        "Secret",
+        "pay",
+        json!({"stringData": {"password": "ref+env://PAY_PASSWORD"}}),
+    );
+    let id = |kind: &str, name: &str| format!("v1:{kind}:{}:{name}", refers.namespace);
+    let map = |name: &str, text: String| refers.object("ConfigMap", name, json!({"data": {"x": text}}));
+    let reads_value = map("b", format!("$kusion_path.{}.data.password", id("Secret", "pay")));
+    let store = map("a", "env://PAY_PASSWORD".to_owned());
+    let becomes = map("b", format!("ref+$kusion_path.{}.data.x", id("ConfigMap", "a")));
+    for (objects, why) in [
+        (vec![&pay, &reads_value], "reads the value of a secret reference"),
+        (vec![&pay, &store, &becomes], "refers to a secret"),
+    ] {
+        let wanted: Vec<_> = objects.into_iter().map(resource).collect();
+        refers.shop.wants("prod", &wanted);
+        let outcome = refers.apply(Some(CANARY));
+        assert!(outcome.stdout.contains(why), "{}", outcome.stdout);
+        refers.holds_no_value(&outcome, "a refused reader");
+        let live = Objects::of(refers.cluster).await.get(&reads_value).await;
+        assert_eq!(live, None, "nothing else holds the value");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_version_that_needs_a_review_is_not_written_by_hand_without_a_person() {
+    let refers = Refers::new("stopped-rotation", "  rotation: stop\n").await;
+    let pay = refers.object(
+        "Secret",
+        "pay",
+        json!({"stringData": {"password": "ref+env://PAY_PASSWORD"}}),
+    );
+    refers.shop.wants("prod", &[resource(&pay)]);
+    let (first, second) = (format!("{CANARY}-1"), format!("{CANARY}-2"));
+    refers.apply(Some(&first)).expect(0);
+    let stopped = refers.apply(Some(&second)).expect(3);
+    assert!(
+        stopped.stdout.contains("`secrets.rotation` is `stop`"),
+        "{}",
+        stopped.stdout
+    );
+    refers.holds_no_value(&stopped, "a stopped rotation");
+    assert_eq!(refers.value("pay", "password").await, Some(first));
 }

@@ -107,7 +107,7 @@ impl Vaulted {
 fn config(more: &str, vault: &FakeVault, store: &str) -> String {
     format!(
         "clusters: {{test: {{}}}}\nsecrets:\n{more}  stores:\n    db:\n      kind: vault\n      address: {}\n      {store}\n      \
-         allow: [{{stacks: 'shop/*', paths: 'secret/pay/**'}}, {{stacks: 'shop/*', paths: 'pay/**'}}]\n",
+         allow: [{{stacks: 'apps/shop/*', paths: 'secret/pay/**'}}, {{stacks: 'apps/shop/*', paths: 'pay/**'}}]\n",
         vault.address()
     )
 }
@@ -388,4 +388,77 @@ async fn an_engine_without_versions_is_asked_in_an_apply_alone() {
     let refused = vaulted.apply().expect(1);
     assert!(refused.stdout.contains("has no versions"), "{}", refused.stdout);
     assert_eq!(vaulted.vault.requests(), []);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_token_that_may_be_used_twice_is_renewed_in_time() {
+    let vaulted = Vaulted::new("vault-uses", "").await;
+    vaulted.vault.limit_uses(2);
+    let names: Vec<_> = (0..5).map(|at| format!("pay/{at}")).collect();
+    let mut texts = json!({});
+    for name in &names {
+        vaulted.vault.put(name, json!({"password": CANARY}));
+        texts[name.replace('/', "-")] = json!(format!("ref+vault://secret/{name}#/password"));
+    }
+    let pay = vaulted.wants(texts, json!({}));
+    vaulted.apply().expect(0);
+    assert_eq!(vaulted.value(&pay, "pay-4").await, Some(CANARY.to_owned()));
+    let asked = vaulted.vault.requests();
+    let logins = asked.iter().filter(|(_, path)| path.ends_with("login")).count();
+    assert_eq!(logins, 3, "five reads with two uses each: {asked:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_store_that_does_not_answer_is_noted_once() {
+    let vaulted = Vaulted::new("vault-away", "").await;
+    // Nobody listens on the port of a listener that is gone.
+    let gone = std::net::TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap();
+    let config = config("", &vaulted.vault, "auth: {method: token}");
+    let config = config.replace(vaulted.vault.address(), &format!("http://{gone}"));
+    vaulted
+        .shop
+        .monorepo
+        .write("konverge.yaml", config)
+        .commit("config");
+    let texts = (0..8).map(|at| {
+        (
+            at.to_string(),
+            json!(format!("ref+vault://secret/pay/{at}#/password")),
+        )
+    });
+    let pay = vaulted.wants(Value::Object(texts.collect()), json!({}));
+    for (variables, why) in [
+        (
+            vec![("VAULT_TOKEN", "hvs.any-token-of-a-job")],
+            "could not be read",
+        ),
+        (Vec::new(), "VAULT_TOKEN is not set"),
+    ] {
+        let run = vaulted
+            .shop
+            .konverge(&["preview", "--all", "--live", "required", "--output", "json"]);
+        let run = variables
+            .into_iter()
+            .fold(run, |run, (name, value)| run.env(name, value));
+        let previewed = run.run().expect(0);
+        assert_eq!(changes(&previewed).len(), 1, "{}", previewed.stdout);
+        let notes: Vec<_> = previewed
+            .stderr
+            .lines()
+            .filter(|line| line.contains("version"))
+            .collect();
+        assert!(notes.len() == 1 && notes[0].contains(why), "{notes:?}");
+    }
+    let refused = vaulted
+        .apply_with(&[("VAULT_TOKEN", "hvs.any-token-of-a-job")])
+        .expect(1);
+    assert!(
+        refused.stdout.contains("run it again when the store answers"),
+        "{}",
+        refused.stdout
+    );
+    assert_eq!(vaulted.value(&pay, "0").await, None);
 }

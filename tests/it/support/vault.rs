@@ -27,8 +27,10 @@ struct World {
     plain: BTreeMap<String, Value>,
     /// What each role may read: prefixes of paths.
     roles: HashMap<String, Vec<String>>,
-    /// The role of each token.
-    tokens: HashMap<String, String>,
+    /// The role of each token, and how often it may still be used.
+    tokens: HashMap<String, (String, Option<u64>)>,
+    /// How often the token of a login may be used.
+    uses: Option<u64>,
     /// The namespace in which everything is.
     namespace: String,
     /// Role and path of every request.
@@ -87,18 +89,18 @@ impl FakeVault {
     pub fn token(&self, role: &str) -> String {
         let token = format!("hvs.{}", uuid::Uuid::new_v4().simple());
         let mut world = self.world.lock().unwrap();
-        world.tokens.insert(token.clone(), role.to_owned());
+        world.tokens.insert(token.clone(), (role.to_owned(), None));
         token
+    }
+
+    /// From now on the token of a login may be used so often.
+    pub fn limit_uses(&self, uses: u64) {
+        self.world.lock().unwrap().uses = Some(uses);
     }
 
     /// Moves everything into a namespace: a request that does not name it finds nothing.
     pub fn move_to_namespace(&self, name: &str) {
         self.world.lock().unwrap().namespace = name.to_owned();
-    }
-
-    /// Ends every session.
-    pub fn revoke(&self) {
-        self.world.lock().unwrap().tokens.clear();
     }
 
     /// Role and path of every request since the last call.
@@ -158,15 +160,19 @@ async fn answer(
             return refused(StatusCode::BAD_REQUEST, "role could not be found");
         };
         let token = format!("hvs.{}", uuid::Uuid::new_v4().simple());
-        world.tokens.insert(token.clone(), role.to_owned());
+        let uses = world.uses;
+        world.tokens.insert(token.clone(), (role.to_owned(), uses));
         world.requests.push((role.to_owned(), path));
-        return Json(json!({"auth": {"client_token": token, "lease_duration": 60}})).into_response();
+        let auth = json!({"client_token": token, "lease_duration": 60, "num_uses": uses.unwrap_or(0)});
+        return Json(json!({"auth": auth})).into_response();
     }
-    let role = world
-        .tokens
-        .get(header("x-vault-token"))
-        .cloned()
-        .unwrap_or_default();
+    let role = match world.tokens.get_mut(header("x-vault-token")) {
+        Some((_, Some(0))) | None => String::new(),
+        Some((role, uses)) => {
+            *uses = uses.map(|uses| uses - 1);
+            role.clone()
+        }
+    };
     world.requests.push((role.clone(), path.clone()));
     let is_allowed = |prefix: &String| path.starts_with(prefix.as_str());
     if !world

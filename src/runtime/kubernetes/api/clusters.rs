@@ -12,6 +12,15 @@ use crate::{
     secrets::{SecretResolver, SecretValue, Secrets, decode_base64},
 };
 
+/// What a cluster says about a Secret.
+pub enum SecretData {
+    /// Its `data`, decoded.
+    Found(BTreeMap<String, SecretValue>),
+    Missing,
+    /// The run may not read it.
+    Denied(UserError),
+}
+
 /// One or more clusters.
 pub struct Kubernetes {
     /// A cluster with unusable credentials fails when it is used, and does not affect the others.
@@ -47,7 +56,7 @@ impl Kubernetes {
         self
     }
 
-    /// The decoded `data` of a Secret; `None` if there is none.
+    /// The decoded `data` of a Secret.
     ///
     /// # Errors
     /// The cluster cannot be reached, or denies it.
@@ -56,21 +65,25 @@ impl Kubernetes {
         cluster: Option<&ClusterName>,
         namespace: &str,
         name: &str,
-    ) -> Result<Option<BTreeMap<String, SecretValue>>, UserError> {
+    ) -> Result<SecretData, UserError> {
         let cluster = self.cluster(cluster)?;
         let path = format!("/api/v1/namespaces/{namespace}/secrets/{name}");
         let secret = match cluster.api.call(&ApiRequest::get(path)).await {
             Ok(answer) => answer.value,
-            Err(error) if error.is_code(404) => return Ok(None),
+            Err(error) if error.is_code(404) => return Ok(SecretData::Missing),
             Err(error) => {
-                return Err(cluster.failure(&error, &format!("reading Secret `{namespace}/{name}`")));
+                let failure = cluster.failure(&error, &format!("reading Secret `{namespace}/{name}`"));
+                return match error.is_code(403) {
+                    true => Ok(SecretData::Denied(failure)),
+                    false => Err(failure),
+                };
             }
         };
         let data = secret.get("data").and_then(Value::as_object);
         let fields = data.into_iter().flatten().filter_map(|(key, value)| {
             Some((key.clone(), SecretValue::new(decode_base64(value.as_str()?)?)))
         });
-        Ok(Some(fields.collect()))
+        Ok(SecretData::Found(fields.collect()))
     }
 
     /// The number of requests sent to all clusters so far, including retries.

@@ -17,8 +17,8 @@ use crate::{
         state::Recorded,
     },
     secrets::{
-        MalformedReference, RotatedVersion, SecretReference, SecretResolver, SecretTemplate, Secrets,
-        TemplatePart, decode_base64, encode_base64, may_refer, rewrite_texts,
+        RotatedVersion, SecretReference, SecretResolver, SecretTemplate, Secrets, TemplatePart,
+        decode_base64, encode_base64, may_refer, rewrite_texts,
     },
 };
 
@@ -100,14 +100,20 @@ pub(in crate::runtime::kubernetes) async fn stand_in(
     }
     let mut attributes = desired.attributes.clone();
     normalise(&mut attributes);
-    let mut found = Vec::new();
+    let (id, mut found) = (&desired.id, Vec::new());
     rewrite_texts(&mut attributes, &mut |place, text| {
-        if let Some(template) = SecretTemplate::parse(text)? {
-            found.push((place.path.to_owned(), place.is_text, template));
+        let Some(template) = SecretTemplate::parse(text).map_err(refused)? else {
+            return Ok(None);
+        };
+        if !place.is_secret && !template.is_plain() {
+            let path = place.path;
+            return Err(refused(format_args!(
+                "a secret may not stand at `{path}` of `{id}`"
+            )));
         }
+        found.push((place.path.to_owned(), place.is_text, template));
         Ok(None)
-    })
-    .map_err(|error: MalformedReference| UserError::new(ErrorKind::Secret, error.to_string()))?;
+    })?;
     if found.is_empty() {
         return Ok(None);
     }
@@ -145,6 +151,10 @@ pub(in crate::runtime::kubernetes) async fn stand_in(
     let original = desired.clone();
     desired.attributes = attributes;
     Ok(Some(PlannedReferences { original, places }))
+}
+
+fn refused(why: impl std::fmt::Display) -> UserError {
+    UserError::new(ErrorKind::Secret, why.to_string())
 }
 
 fn place(
