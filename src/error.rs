@@ -247,6 +247,16 @@ pub struct ErrorBody {
     pub hints: Vec<String>,
 }
 
+impl ErrorBody {
+    /// Adds an error of the same stack that has a cause of its own.
+    pub fn add(&mut self, other: Self) {
+        self.message = format!("{}; and {}", self.message, other.message);
+        let new = other.hints.into_iter().filter(|hint| !self.hints.contains(hint));
+        let new: Vec<_> = new.collect();
+        self.hints.extend(new);
+    }
+}
+
 /// The outermost object of an error in JSON output.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ErrorDocument {

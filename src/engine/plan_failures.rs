@@ -79,6 +79,12 @@ pub(super) fn combine_failures(failures: &[(ResourceId, UserError)]) -> Option<U
             failures.len() - 1,
             others.join("; ")
         );
+        // What helps one of them may not help the others.
+        for (_, other) in failures[1..].iter().take(5) {
+            let new = other.hints.iter().filter(|hint| !failure.hints.contains(hint));
+            let new: Vec<_> = new.cloned().collect();
+            failure.hints.extend(new);
+        }
     }
     Some(failure)
 }
