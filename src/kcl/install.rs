@@ -268,7 +268,7 @@ async fn fetch(
         wheel.extend_from_slice(&chunk);
         progress(InstallStep::Received(wheel.len() as u64, total));
     }
-    let found = hex(&sha2::Sha256::digest(&wheel));
+    let found = hex::encode(sha2::Sha256::digest(&wheel));
     if found != pin.sha256 {
         return Err(KclError::Checksum {
             file: pin.file.to_owned(),
@@ -306,10 +306,6 @@ async fn unpack(interpreter: Executable, archive: &Path, folder: &Path) -> Resul
             .to_owned());
     }
     Ok(())
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 #[cfg(test)]

@@ -183,11 +183,5 @@ pub fn signature(key: &str, timestamp: &str, body: &str) -> String {
     mac.update(timestamp.as_bytes());
     mac.update(b".");
     mac.update(body.as_bytes());
-    let hex: String = mac
-        .finalize()
-        .into_bytes()
-        .iter()
-        .map(|byte| format!("{byte:02x}"))
-        .collect();
-    format!("sha256={hex}")
+    format!("sha256={}", hex::encode(mac.finalize().into_bytes()))
 }

@@ -1,11 +1,14 @@
 //! Other encodings of a text: base64, hexadecimal, percent-encoding, JSON strings. A secret is found in each
 //! of them, alone or inside a longer text that was encoded as a whole.
 
+use std::borrow::Cow;
+
 use base64::{
     Engine as _,
     alphabet::{STANDARD, URL_SAFE},
     engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig, general_purpose},
 };
+use percent_encoding::percent_decode_str;
 use serde_json::Value;
 
 /// A shorter run decodes to less than the shortest secret.
@@ -128,36 +131,18 @@ fn decodings(run: &str) -> Vec<String> {
 }
 
 fn percent_decoded(text: &str) -> Option<String> {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let Some((first, after)) = rest.split_first() {
-        let digits = after.get(..2).and_then(|digits| std::str::from_utf8(digits).ok());
-        let byte = digits.and_then(|digits| u8::from_str_radix(digits, 16).ok());
-        match (first, byte) {
-            (b'%', Some(byte)) => {
-                bytes.push(byte);
-                rest = &after[2..];
-            }
-            (b'+', _) => {
-                bytes.push(b' ');
-                rest = after;
-            }
-            (other, _) => {
-                bytes.push(*other);
-                rest = after;
-            }
-        }
-    }
-    String::from_utf8(bytes).ok()
+    let spaced = text.replace('+', " ");
+    let decoded = percent_decode_str(&spaced).decode_utf8();
+    decoded.ok().map(Cow::into_owned)
 }
 
 fn hexadecimal_decoded(digits: &str) -> Option<String> {
     if digits.len() < SHORTEST_RUN {
         return None;
     }
-    let pairs = digits.as_bytes().chunks_exact(2);
-    let bytes = pairs.map(|pair| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok());
-    String::from_utf8(bytes.collect::<Option<_>>()?).ok()
+    // A last digit without a partner is not a byte.
+    let whole = &digits[..digits.len() / 2 * 2];
+    String::from_utf8(hex::decode(whole).ok()?).ok()
 }
 
 #[cfg(test)]
@@ -179,7 +164,7 @@ mod tests {
         let whole = format!("admin:{SECRET}");
         let base64 = general_purpose::STANDARD.encode(&whole);
         let twice = general_purpose::URL_SAFE_NO_PAD.encode(format!("{{\"auth\":\"{base64}\"}}"));
-        let hexadecimal: String = whole.bytes().map(|byte| format!("{byte:02X}")).collect();
+        let hexadecimal = hex::encode_upper(&whole);
         let percent = percent_encoded(whole.as_bytes());
         for encoded in [&base64, &twice, &hexadecimal, &percent, &percent.to_lowercase()] {
             assert_eq!(

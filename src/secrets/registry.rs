@@ -268,7 +268,7 @@ mod tests {
         let secret = "p\"ss <word>";
         secrets.learn(secret);
         let base64 = base64::engine::general_purpose::STANDARD.encode(secret);
-        let hexadecimal: String = secret.bytes().map(|byte| format!("{byte:02x}")).collect();
+        let hexadecimal = hex::encode(secret);
         let json = json!({"x": secret}).to_string();
         let json_in_json = json!({"y": json}).to_string();
         let by_go = json.replace('<', "\\u003c").replace('>', "\\u003e");

@@ -9,6 +9,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use jiff::Timestamp;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use reqwest::{Client, Method, RequestBuilder, StatusCode};
 use sha2::{Digest as _, Sha256};
 
@@ -81,9 +82,17 @@ impl OssStore {
         }
     }
 
+    fn unreadable(&self, prefix: &Key, error: &quick_xml::DeError) -> StoreError {
+        StoreError::Unavailable {
+            url: self.requests.url.clone(),
+            key: prefix.to_string(),
+            why: format!("the listing cannot be read: {}", error.to_string().escape_debug()),
+        }
+    }
+
     fn request(&self, client: &Client, unsigned: &Unsigned<'_>) -> RequestBuilder {
         let now = Timestamp::now().strftime("%Y%m%dT%H%M%SZ").to_string();
-        let path = escape(unsigned.path, true);
+        let path = utf8_percent_encode(unsigned.path, IN_PATH);
         let query = canonical_query(unsigned.query);
         let separator = if query.is_empty() { "" } else { "?" };
         let url = format!("{}/{path}{separator}{query}", self.endpoint);
@@ -128,13 +137,13 @@ impl Signer {
         let scope = format!("{day}/{}/oss/aliyun_v4_request", self.region);
         let to_sign = format!(
             "OSS4-HMAC-SHA256\n{now}\n{scope}\n{}",
-            hex(&Sha256::digest(request))
+            hex::encode(Sha256::digest(request))
         );
         let mut key = hmac(format!("aliyun_v4{}", self.secret).as_bytes(), day.as_bytes());
         for part in [self.region.as_str(), "oss", "aliyun_v4_request"] {
             key = hmac(&key, part.as_bytes());
         }
-        let signature = hex(&hmac(&key, to_sign.as_bytes()));
+        let signature = hex::encode(hmac(&key, to_sign.as_bytes()));
         format!(
             "OSS4-HMAC-SHA256 Credential={}/{scope},Signature={signature}",
             self.id
@@ -147,45 +156,44 @@ fn hmac(key: &[u8], message: &[u8]) -> [u8; 32] {
     mac.chain_update(message).finalize().into_bytes().into()
 }
 
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-/// Percent-encodes everything but unreserved characters (and `/` in paths).
-fn escape(text: &str, path: bool) -> String {
-    let mut escaped = String::with_capacity(text.len());
-    for byte in text.bytes() {
-        if byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte) || (path && byte == b'/') {
-            escaped.push(byte as char);
-        } else {
-            escaped.push_str(&format!("%{byte:02X}"));
-        }
-    }
-    escaped
-}
-
 fn canonical_query(query: &[(&str, String)]) -> String {
     let pairs: Vec<_> = query
         .iter()
-        .map(|(name, value)| format!("{}={}", escape(name, false), escape(value, false)))
+        .map(|(name, value)| {
+            let encoded = |text| utf8_percent_encode(text, IN_QUERY);
+            format!("{}={}", encoded(*name), encoded(value.as_str()))
+        })
         .collect();
     pairs.join("&")
 }
 
-/// The texts of an XML element in OSS's answers. Names are requested percent-encoded, so they contain no
-/// entities.
-fn elements<'a>(xml: &'a str, name: &str) -> Vec<&'a str> {
-    let (open, close) = (format!("<{name}>"), format!("</{name}>"));
-    let parts = xml.split(open.as_str()).skip(1);
-    parts
-        .filter_map(|part| part.split(close.as_str()).next())
-        .collect()
+/// Everything but unreserved characters is percent-encoded.
+const IN_QUERY: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'-')
+    .remove(b'_')
+    .remove(b'.')
+    .remove(b'~');
+const IN_PATH: &AsciiSet = &IN_QUERY.remove(b'/');
+
+/// OSS's answer to a listing. Names are requested percent-encoded.
+#[derive(serde::Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct ObjectListing {
+    #[serde(default)]
+    contents: Vec<ListedObject>,
+    #[serde(default)]
+    is_truncated: bool,
+    next_continuation_token: Option<String>,
+}
+
+#[derive(serde::Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct ListedObject {
+    key: String,
 }
 
 fn unescape(text: &str) -> String {
-    let form = format!("k={}", text.replace('+', "%2B"));
-    let value = url::form_urlencoded::parse(form.as_bytes()).next();
-    value.map(|(_, value)| value.into_owned()).unwrap_or_default()
+    percent_decode_str(text).decode_utf8_lossy().into_owned()
 }
 
 #[async_trait]
@@ -248,15 +256,12 @@ impl Store for OssStore {
             if answer.status != StatusCode::OK {
                 return Err(self.requests.status_error(prefix, &answer));
             }
-            let xml = String::from_utf8_lossy(&answer.body);
-            let names = elements(&xml, "Key").into_iter().map(unescape);
+            let listing: ObjectListing = quick_xml::de::from_reader(answer.body.as_ref())
+                .map_err(|error| self.unreadable(prefix, &error))?;
+            let names = listing.contents.iter().map(|object| unescape(&object.key));
             keys.extend(names.filter_map(|name| name.strip_prefix(&own).map(Key::from_listing)));
-            if elements(&xml, "IsTruncated").first() != Some(&"true") {
-                break;
-            }
-            next = elements(&xml, "NextContinuationToken")
-                .first()
-                .map(|token| unescape(token));
+            let token = listing.next_continuation_token.filter(|_| listing.is_truncated);
+            next = token.map(|token| unescape(&token));
             if next.is_none() {
                 break;
             }

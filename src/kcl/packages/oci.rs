@@ -177,10 +177,7 @@ impl Registry {
         let request = self.http.get(format!("{}/blobs/{digest}", self.base));
         let answer = self.proving(request, proof).send().await.map_err(said)?;
         let content = bounded(answer, most).await?;
-        let found: String = Sha256::digest(&content)
-            .iter()
-            .map(|byte| format!("{byte:02x}"))
-            .collect();
+        let found = hex::encode(Sha256::digest(&content));
         match found.eq_ignore_ascii_case(wanted) {
             true => Ok(content),
             false => Err("a layer of it does not have the digest that the manifest names".to_owned()),

@@ -2,8 +2,11 @@
 
 pub mod commands;
 pub mod documents;
+mod fixture;
 pub mod import;
 pub mod lease_wait;
+pub mod leases;
 pub mod model;
 pub mod processes;
+pub mod review_records;
 pub mod rollback;

@@ -2,9 +2,12 @@
 //! long, and fails on demand. A request that it does not know, or that GitHub's own description forbids, fails the test
 //! when the fake is dropped.
 
+mod answers;
 mod contract;
 mod history;
+mod routes;
 mod world;
+mod writes;
 
 use std::{
     collections::{BTreeMap, VecDeque},

@@ -1,4 +1,4 @@
-//! What the fake knows, and its routes.
+//! What the fake knows.
 
 use std::collections::BTreeMap;
 
@@ -65,7 +65,7 @@ impl Pull {
         }
     }
 
-    fn state(&self) -> &'static str {
+    pub(super) fn state(&self) -> &'static str {
         match self.merged_at.is_some() || self.closed {
             true => "closed",
             false => "open",
@@ -73,7 +73,7 @@ impl Pull {
     }
 
     /// Whether `?state=` and `?head=owner:branch` mean it. GitHub takes no notice of a `head` without an owner.
-    fn is_asked_for(&self, query: &BTreeMap<String, String>) -> bool {
+    pub(super) fn is_asked_for(&self, query: &BTreeMap<String, String>) -> bool {
         let state = query.get("state").map_or("open", String::as_str);
         let owner = self
             .head_repository
@@ -85,7 +85,7 @@ impl Pull {
     }
 }
 
-const HERE: &str = "acme/konfig";
+pub(super) const HERE: &str = "acme/konfig";
 
 /// A GitHub with one repository, `acme/konfig`.
 #[derive(Debug, Clone, Default)]
@@ -116,8 +116,6 @@ pub struct World {
     last: u64,
     clock: u64,
 }
-
-type Answer = (u16, Value);
 
 impl World {
     /// A repository whose GITHUB_TOKEN is `ghs_token`, with the permissions of a preview and an apply job.
@@ -158,7 +156,7 @@ impl World {
     }
 
     /// The commits of a pull request, the oldest first.
-    fn commits_of(&self, pull: &Pull) -> Vec<Value> {
+    pub(super) fn commits_of(&self, pull: &Pull) -> Vec<Value> {
         let Some(history) = &self.history else {
             return Vec::new();
         };
@@ -172,7 +170,7 @@ impl World {
     }
 
     /// The newest commit of a branch.
-    fn tip(&self, branch: &str) -> Option<String> {
+    pub(super) fn tip(&self, branch: &str) -> Option<String> {
         match &self.history {
             Some(history) => history.tip(branch),
             None => self.main.last().filter(|_| branch == "main").cloned(),
@@ -214,414 +212,4 @@ impl World {
         });
         id
     }
-
-    /// `None` for a route that the fake does not know.
-    pub fn route(
-        &mut self,
-        token: &str,
-        method: &str,
-        route: &str,
-        query: &BTreeMap<String, String>,
-        body: &Value,
-    ) -> Option<Answer> {
-        let Some(token) = self.tokens.get(token).cloned() else {
-            return Some((401, json!({"message": "Bad credentials"})));
-        };
-        let parts: Vec<&str> = route.trim_start_matches('/').split('/').collect();
-        let rest = match parts.as_slice() {
-            ["graphql"] => {
-                return Some((200, json!({"data": {"viewer": {"login": token.login}}})));
-            }
-            ["user"] => {
-                return Some(if token.login.ends_with("[bot]") {
-                    forbidden("")
-                } else {
-                    (200, json!({"login": token.login}))
-                });
-            }
-            ["orgs", org, "teams", team, "memberships", user] => {
-                return Some(self.membership(&token, org, team, user));
-            }
-            ["repos", "acme", "konfig", rest @ ..] => rest,
-            ["repos", ..] => return Some((404, json!({"message": "Not Found"}))),
-            _ => return None,
-        };
-        let needs = needs(method, rest)?;
-        let level = if method == "GET" { "read" } else { "write" };
-        let may = needs.iter().any(|need| {
-            token
-                .permissions
-                .get(need)
-                .is_some_and(|have| *have == "write" || *have == level)
-        });
-        if !may {
-            return Some(forbidden(
-                &needs
-                    .iter()
-                    .map(|n| format!("{n}={level}"))
-                    .collect::<Vec<_>>()
-                    .join("; "),
-            ));
-        }
-        self.repository(&token, method, rest, query, body)
-    }
-
-    fn repository(
-        &mut self,
-        token: &Token,
-        method: &str,
-        rest: &[&str],
-        query: &BTreeMap<String, String>,
-        body: &Value,
-    ) -> Option<Answer> {
-        let number = |text: &str| text.parse::<u64>().unwrap_or(0);
-        let now = self.tick();
-        Some(match (method, rest) {
-            ("GET", []) => (200, json!({"full_name": HERE, "default_branch": "main"})),
-            ("GET", ["issues", issue, "comments"]) => {
-                let issue = number(issue);
-                (
-                    200,
-                    self.comments
-                        .iter()
-                        .filter(|c| c.issue == issue)
-                        .map(comment_json)
-                        .collect(),
-                )
-            }
-            ("POST", ["issues", issue, "comments"]) => match too_long(body) {
-                Some(refusal) => refusal,
-                None => {
-                    let id = self.comment(
-                        number(issue),
-                        token.login,
-                        body["body"].as_str().unwrap_or_default(),
-                    );
-                    (201, comment_json(self.comments.iter().find(|c| c.id == id)?))
-                }
-            },
-            ("GET", ["issues", "comments", id]) => {
-                let found = self.comments.iter().find(|c| c.id == number(id));
-                found.map_or_else(not_found, |c| (200, comment_json(c)))
-            }
-            ("PATCH", ["issues", "comments", id]) => match (
-                too_long(body),
-                self.comments.iter_mut().find(|c| c.id == number(id)),
-            ) {
-                (Some(refusal), _) => refusal,
-                (None, None) => not_found(),
-                (None, Some(comment)) => {
-                    comment.body = body["body"].as_str().unwrap_or_default().to_owned();
-                    comment.updated = now;
-                    (200, comment_json(comment))
-                }
-            },
-            ("DELETE", ["issues", "comments", id]) => {
-                let before = self.comments.len();
-                self.comments.retain(|c| c.id != number(id));
-                if self.comments.len() < before {
-                    (204, Value::Null)
-                } else {
-                    not_found()
-                }
-            }
-            ("GET", ["issues"]) => self.list_issues(query),
-            ("POST", ["issues"]) => self.open_issue(token, body),
-            ("PATCH", ["issues", issue]) => self.edit_issue(number(issue), body),
-            ("POST", ["statuses", sha]) => self.status(sha, body),
-            ("GET", ["commits", sha, "statuses"]) => {
-                // The newest first.
-                let of = |(at, _): &&(String, Value)| at == sha;
-                let newest = self.statuses.iter().rev().filter(of);
-                (200, newest.map(|(_, status)| status.clone()).collect())
-            }
-            ("POST", ["check-runs"]) => self.check(body),
-            ("PATCH", ["check-runs", id]) => match self.checks.iter_mut().find(|c| c["id"] == number(id)) {
-                None => not_found(),
-                Some(check) => {
-                    let new = body["output"]["annotations"]
-                        .as_array()
-                        .cloned()
-                        .unwrap_or_default();
-                    if let Some(all) = check["output"]["annotations"].as_array_mut() {
-                        all.extend(new);
-                    }
-                    (200, check.clone())
-                }
-            },
-            ("GET", ["commits", sha, "check-runs"]) => {
-                let name = query.get("check_name").cloned().unwrap_or_default();
-                let runs: Vec<_> = self
-                    .checks
-                    .iter()
-                    .filter(|c| c["head_sha"] == *sha && c["name"] == name)
-                    .cloned()
-                    .collect();
-                (200, json!({"total_count": runs.len(), "check_runs": runs}))
-            }
-            ("GET", ["commits", sha, "pulls"]) => {
-                // What a fork holds is no commit of this repository: of its head GitHub answers `[]`.
-                let numbers = self.commit_pulls.get(*sha).cloned().unwrap_or_default();
-                let brought = |p: &&Pull| {
-                    numbers.contains(&p.number)
-                        || p.head == *sha && p.head_repository.as_deref() == Some(HERE)
-                };
-                (200, self.pulls.iter().filter(brought).map(pull_json).collect())
-            }
-            ("GET", ["pulls"]) => {
-                // The newest first.
-                let wanted = self.pulls.iter().rev().filter(|p| p.is_asked_for(query));
-                (200, wanted.map(pull_json).collect())
-            }
-            ("GET", ["compare", sides]) => {
-                let (base, head) = sides.split_once("...")?;
-                let compared = match &self.history {
-                    Some(history) => history.compare(base, head),
-                    None => {
-                        let at = self.main.iter().position(|commit| commit == base);
-                        let after = &self.main[at.map_or(self.main.len(), |at| at + 1)..];
-                        let status = if after.is_empty() { "identical" } else { "ahead" };
-                        Some((status, after.iter().map(|sha| json!({"sha": sha})).collect()))
-                    }
-                };
-                compared.map_or_else(not_found, |(status, commits)| {
-                    (
-                        200,
-                        json!({"status": status, "total_commits": commits.len(), "commits": commits}),
-                    )
-                })
-            }
-            ("GET", ["pulls", pull]) => {
-                let found = self.pulls.iter().find(|p| p.number == number(pull));
-                found.map_or_else(not_found, |p| (200, pull_json(p)))
-            }
-            ("GET", ["pulls", pull, "commits"]) => {
-                let found = self.pulls.iter().find(|p| p.number == number(pull));
-                found.map_or_else(not_found, |pull| (200, self.commits_of(pull).into()))
-            }
-            ("GET", ["commits"]) => {
-                let (sha, path) = (query.get("sha")?, query.get("path")?);
-                let found = self
-                    .history
-                    .as_ref()
-                    .and_then(|history| history.touching(sha, path));
-                found.map_or_else(not_found, |commits| (200, commits.into()))
-            }
-            ("GET", ["activity"]) => {
-                // The newest first.
-                let wanted = |a: &&Value| query.get("ref").is_none_or(|name| a["ref"] == name.as_str());
-                (200, self.activity.iter().rev().filter(wanted).cloned().collect())
-            }
-            ("GET", ["pulls", pull, "reviews"]) => {
-                let pull = number(pull);
-                (
-                    200,
-                    self.reviews
-                        .iter()
-                        .filter(|(p, _)| *p == pull)
-                        .map(|(_, r)| r.clone())
-                        .collect(),
-                )
-            }
-            // An App is no user: `name[bot] is not a user`.
-            ("GET", ["collaborators", user, "permission"]) if user.ends_with("%5Bbot%5D") => not_found(),
-            ("GET", ["collaborators", user, "permission"]) => {
-                let permission = self.collaborators.get(*user).copied().unwrap_or("none");
-                (
-                    200,
-                    json!({"permission": permission, "role_name": permission, "user": {"login": user}}),
-                )
-            }
-            ("GET", ["branches", branch]) => {
-                let protected = self.protected.iter().any(|b| b == branch);
-                let answer = |sha| json!({"name": branch, "commit": {"sha": sha}, "protected": protected});
-                self.tip(branch).map_or_else(not_found, |sha| (200, answer(sha)))
-            }
-            ("GET", ["actions", "runs", _, "approvals"]) => {
-                (200, self.run_approvals.iter().cloned().collect())
-            }
-            ("GET", ["actions", "runs", run]) => {
-                let found = self.runs.get(&number(run)).cloned();
-                found.map_or_else(not_found, |run| (200, run))
-            }
-            ("GET", ["deployments"]) => {
-                let wanted = |d: &&Value| {
-                    ["sha", "environment"]
-                        .iter()
-                        .all(|key| query.get(*key).is_none_or(|v| d[*key] == v.as_str()))
-                };
-                (200, self.deployments.iter().filter(wanted).cloned().collect())
-            }
-            ("POST", ["deployments"]) => {
-                let mut made = body.clone();
-                made["id"] = json!(self.id());
-                made["sha"] = made["ref"].clone();
-                self.deployments.push(made.clone());
-                (201, made)
-            }
-            ("POST", ["deployments", id, "statuses"]) => {
-                self.deployment_statuses.push((number(id), body.clone()));
-                (201, json!({"id": self.id()}))
-            }
-            _ => return None,
-        })
-    }
-
-    fn membership(&self, token: &Token, org: &str, team: &str, user: &str) -> Answer {
-        if !token.permissions.contains_key("members") {
-            return forbidden("members=read");
-        }
-        match self.teams.get(&format!("{org}/{team}")) {
-            Some(members) if members.iter().any(|m| m == user) => {
-                (200, json!({"state": "active", "role": "member"}))
-            }
-            _ => not_found(),
-        }
-    }
-
-    fn list_issues(&self, query: &BTreeMap<String, String>) -> Answer {
-        let label = query.get("labels").cloned().unwrap_or_default();
-        let all = query.get("state").is_some_and(|s| s == "all");
-        let wanted = |i: &&Issue| i.labels.contains(&label) && (all || i.state == "open");
-        (200, self.issues.iter().filter(wanted).map(issue_json).collect())
-    }
-
-    fn open_issue(&mut self, token: &Token, body: &Value) -> Answer {
-        if let Some(refusal) = too_long(body) {
-            return refusal;
-        }
-        let text = |key: &str| body[key].as_str().unwrap_or_default().to_owned();
-        let labels = body["labels"].as_array().into_iter().flatten();
-        let issue = Issue {
-            number: self.id(),
-            login: token.login.into(),
-            title: text("title"),
-            body: text("body"),
-            labels: labels.filter_map(|l| l.as_str().map(str::to_owned)).collect(),
-            state: "open".into(),
-        };
-        let answer = issue_json(&issue);
-        self.issues.push(issue);
-        (201, answer)
-    }
-
-    fn edit_issue(&mut self, number: u64, body: &Value) -> Answer {
-        let Some(issue) = self.issues.iter_mut().find(|i| i.number == number) else {
-            return not_found();
-        };
-        for (key, field) in [
-            ("title", &mut issue.title),
-            ("body", &mut issue.body),
-            ("state", &mut issue.state),
-        ] {
-            if let Some(text) = body[key].as_str() {
-                *field = text.to_owned();
-            }
-        }
-        (200, issue_json(issue))
-    }
-
-    fn status(&mut self, sha: &str, body: &Value) -> Answer {
-        let description = body["description"].as_str().unwrap_or_default();
-        if description.encode_utf16().count() > 140 {
-            return invalid("description is too long (maximum is 140 characters)");
-        }
-        self.statuses.push((sha.to_owned(), body.clone()));
-        (201, body.clone())
-    }
-
-    fn check(&mut self, body: &Value) -> Answer {
-        for key in ["summary", "text"] {
-            if body["output"][key]
-                .as_str()
-                .is_some_and(|text| text.len() > 65_535)
-            {
-                return invalid(&format!("{key} exceeds a maximum bytesize of 65535"));
-            }
-        }
-        if body["output"]["annotations"]
-            .as_array()
-            .is_some_and(|a| a.len() > 50)
-        {
-            return invalid("no more than 50 annotations");
-        }
-        let mut made = body.clone();
-        let id = self.id();
-        made["id"] = json!(id);
-        made["html_url"] = json!(format!("https://github.com/acme/konfig/runs/{id}"));
-        self.checks.push(made.clone());
-        (201, made)
-    }
-}
-
-/// The permissions, any of which allows a route.
-fn needs(method: &str, rest: &[&str]) -> Option<&'static [&'static str]> {
-    Some(match rest {
-        ["issues", _, "comments"] | ["issues", "comments", _] => &["issues", "pull_requests"],
-        ["issues", ..] => &["issues"],
-        ["statuses", _] | ["commits", _, "statuses"] => &["statuses"],
-        ["check-runs", ..] | ["commits", _, "check-runs"] => &["checks"],
-        ["pulls", ..] | ["commits", _, "pulls"] => &["pull_requests"],
-        [] | ["collaborators", _, "permission"] => &["metadata"],
-        ["branches", _] | ["compare", _] | ["commits"] | ["activity"] => &["contents"],
-        ["deployments", ..] => &["deployments"],
-        ["actions", ..] => &["actions"],
-        _ => {
-            let _ = method;
-            return None;
-        }
-    })
-}
-
-fn forbidden(needs: &str) -> Answer {
-    let mut body = json!({"message": "Resource not accessible by integration"});
-    if !needs.is_empty() {
-        body["x-needs"] = json!(needs);
-    }
-    (403, body)
-}
-
-fn not_found() -> Answer {
-    (404, json!({"message": "Not Found"}))
-}
-
-fn invalid(message: &str) -> Answer {
-    (
-        422,
-        json!({"message": "Validation Failed", "errors": [{"message": message, "code": "custom"}]}),
-    )
-}
-
-/// 65,536 characters, as documented.
-fn too_long(body: &Value) -> Option<Answer> {
-    let long = body["body"]
-        .as_str()
-        .is_some_and(|text| text.chars().count() > 65_536);
-    long.then(|| invalid("Body is too long (maximum is 65536 characters)"))
-}
-
-fn comment_json(comment: &Comment) -> Value {
-    json!({
-        "id": comment.id, "body": comment.body, "user": {"login": comment.login},
-        "html_url": format!("https://github.com/acme/konfig/pull/{}#issuecomment-{}", comment.issue, comment.id),
-        "created_at": "2026-11-01T10:00:00Z", "updated_at": comment.updated,
-    })
-}
-
-fn issue_json(issue: &Issue) -> Value {
-    let labels: Vec<_> = issue.labels.iter().map(|name| json!({"name": name})).collect();
-    json!({
-        "number": issue.number, "title": issue.title, "body": issue.body, "state": issue.state, "labels": labels,
-        "user": {"login": issue.login}, "html_url": format!("https://github.com/acme/konfig/issues/{}", issue.number),
-        "created_at": "2026-11-01T10:00:00Z",
-    })
-}
-
-fn pull_json(pull: &Pull) -> Value {
-    json!({
-        "number": pull.number, "state": pull.state(), "user": {"login": "ada"},
-        "merged_at": pull.merged_at, "merge_commit_sha": pull.merge_commit,
-        "head": {"ref": pull.branch, "sha": pull.head, "repo": pull.head_repository.as_ref().map(|name| json!({"full_name": name}))},
-        "base": {"ref": pull.base, "sha": "0".repeat(40), "repo": {"full_name": HERE}},
-    })
 }

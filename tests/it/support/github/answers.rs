@@ -1,0 +1,60 @@
+//! The answers of the fake, as GitHub words them.
+
+use serde_json::{Value, json};
+
+use super::world::{Comment, HERE, Issue, Pull};
+
+pub(super) type Answer = (u16, Value);
+
+pub(super) fn forbidden(needs: &str) -> Answer {
+    let mut body = json!({"message": "Resource not accessible by integration"});
+    if !needs.is_empty() {
+        body["x-needs"] = json!(needs);
+    }
+    (403, body)
+}
+
+pub(super) fn not_found() -> Answer {
+    (404, json!({"message": "Not Found"}))
+}
+
+pub(super) fn invalid(message: &str) -> Answer {
+    (
+        422,
+        json!({"message": "Validation Failed", "errors": [{"message": message, "code": "custom"}]}),
+    )
+}
+
+/// 65,536 characters, as documented.
+pub(super) fn too_long(body: &Value) -> Option<Answer> {
+    let long = body["body"]
+        .as_str()
+        .is_some_and(|text| text.chars().count() > 65_536);
+    long.then(|| invalid("Body is too long (maximum is 65536 characters)"))
+}
+
+pub(super) fn comment_json(comment: &Comment) -> Value {
+    json!({
+        "id": comment.id, "body": comment.body, "user": {"login": comment.login},
+        "html_url": format!("https://github.com/acme/konfig/pull/{}#issuecomment-{}", comment.issue, comment.id),
+        "created_at": "2026-11-01T10:00:00Z", "updated_at": comment.updated,
+    })
+}
+
+pub(super) fn issue_json(issue: &Issue) -> Value {
+    let labels: Vec<_> = issue.labels.iter().map(|name| json!({"name": name})).collect();
+    json!({
+        "number": issue.number, "title": issue.title, "body": issue.body, "state": issue.state, "labels": labels,
+        "user": {"login": issue.login}, "html_url": format!("https://github.com/acme/konfig/issues/{}", issue.number),
+        "created_at": "2026-11-01T10:00:00Z",
+    })
+}
+
+pub(super) fn pull_json(pull: &Pull) -> Value {
+    json!({
+        "number": pull.number, "state": pull.state(), "user": {"login": "ada"},
+        "merged_at": pull.merged_at, "merge_commit_sha": pull.merge_commit,
+        "head": {"ref": pull.branch, "sha": pull.head, "repo": pull.head_repository.as_ref().map(|name| json!({"full_name": name}))},
+        "base": {"ref": pull.base, "sha": "0".repeat(40), "repo": {"full_name": HERE}},
+    })
+}
