@@ -41,9 +41,13 @@ pub enum Rotation {
 pub struct SecretStoreConfig {
     /// The kind of the store.
     pub kind: SecretStoreKind,
-    /// `vault`: the address of the server, such as `https://vault.example.com`.
+    /// `vault`: the address of the server, such as `https://vault.example.com`. `aws`, `ssm`: the address of a private
+    /// endpoint. Default: the public one of the region.
     #[serde(default)]
     pub address: Option<String>,
+    /// `aws`, `ssm`: the region. Default: `AWS_REGION` of the job.
+    #[serde(default)]
+    pub region: Option<String>,
     /// `vault`: the mount of the KV engine. Default: the first component of a path.
     #[serde(default)]
     pub mount: Option<String>,
@@ -53,7 +57,8 @@ pub struct SecretStoreConfig {
     /// `vault`: the namespace, for servers that have them.
     #[serde(default)]
     pub namespace: Option<String>,
-    /// `vault`: how the job logs in. Default: with the token in `VAULT_TOKEN`.
+    /// `vault`, `aws`, `ssm`: how the job logs in. Default: with the token in `VAULT_TOKEN`, or the usual variables of
+    /// AWS.
     #[serde(default)]
     pub auth: Option<SecretAuthConfig>,
     /// `kubernetes`: the cluster, by its name under `clusters`. Default: the only one.
@@ -75,18 +80,18 @@ pub struct SecretAuthConfig {
     /// The mount of the method in Vault. Default: its name.
     #[serde(default)]
     pub mount: Option<String>,
-    /// `jwt`: the role.
+    /// `jwt`: the role. Of AWS its ARN.
     #[serde(default)]
     pub role: Option<String>,
     /// `jwt`: the role of previews and drift checks, which needs to read versions only. Default: `role`.
     #[serde(default)]
     pub preview_role: Option<String>,
-    /// `jwt`: the audience of GitHub's OIDC token. Default: GitHub's own.
+    /// `jwt`: the audience of GitHub's OIDC token. Default: GitHub's own; for AWS `sts.amazonaws.com`.
     #[serde(default)]
     pub audience: Option<String>,
 }
 
-/// How a job logs in to Vault.
+/// How a job logs in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum SecretAuthMethod {
@@ -108,6 +113,10 @@ pub enum SecretStoreKind {
     Kubernetes,
     /// The KV engine of HashiCorp Vault or OpenBao: `ref+vault://MOUNT/PATH#/KEY`.
     Vault,
+    /// AWS Secrets Manager: `ref+awssecrets://NAME#/KEY`.
+    Aws,
+    /// The Parameter Store of AWS Systems Manager: `ref+awsssm:///PATH#/KEY`.
+    Ssm,
 }
 
 impl SecretStoreKind {
@@ -117,6 +126,8 @@ impl SecretStoreKind {
             Self::Env => "env",
             Self::Kubernetes => "kubernetes",
             Self::Vault => "vault",
+            Self::Aws => "aws",
+            Self::Ssm => "ssm",
         }
     }
 
@@ -126,6 +137,8 @@ impl SecretStoreKind {
             "env" => Self::Env,
             "k8s" | "kubernetes" => Self::Kubernetes,
             "vault" | "openbao" => Self::Vault,
+            "aws" | "awssecrets" => Self::Aws,
+            "ssm" | "awsssm" => Self::Ssm,
             _ => return None,
         })
     }
@@ -172,44 +185,39 @@ impl SecretsConfig {
 }
 
 impl SecretStoreConfig {
-    /// What is wrong with the keys of a Vault: the key, why, and what to do.
-    fn vault_problem(&self) -> Option<(&'static str, String, &'static str)> {
+    /// What is wrong with a key: the key, why, and what to do.
+    fn key_problem(&self) -> Option<(&'static str, String, &'static str)> {
+        use SecretStoreKind::{Aws, Ssm, Vault};
         let set = [
-            (".address", self.address.is_some()),
-            (".mount", self.mount.is_some()),
-            (".kv", self.kv.is_some()),
-            (".namespace", self.namespace.is_some()),
-            (".auth", self.auth.is_some()),
+            (".address", self.address.is_some(), [Vault, Aws, Ssm].as_slice()),
+            (".region", self.region.is_some(), &[Aws, Ssm]),
+            (".mount", self.mount.is_some(), &[Vault]),
+            (".kv", self.kv.is_some(), &[Vault]),
+            (".namespace", self.namespace.is_some(), &[Vault]),
+            (".auth", self.auth.is_some(), &[Vault, Aws, Ssm]),
         ];
-        if self.kind != SecretStoreKind::Vault {
-            let (key, _) = set.into_iter().find(|(_, is_set)| *is_set)?;
+        let mut set = set.into_iter();
+        if let Some((key, ..)) = set.find(|(_, is_set, kinds)| *is_set && !kinds.contains(&self.kind)) {
             let why = format!("a store of kind `{}` has no such key", self.kind.word());
             return Some((key, why, "take the key out"));
         }
-        let Some(address) = &self.address else {
-            return Some((
-                "",
-                "a store of kind `vault` needs an `address`".to_owned(),
-                "write `address: https://vault.example.com`",
-            ));
-        };
-        let url = url::Url::parse(address).ok();
-        let is_safe = url.as_ref().is_some_and(|url| {
-            let is_loopback = match url.host() {
-                Some(url::Host::Ipv4(ip)) => ip.is_loopback(),
-                Some(url::Host::Ipv6(ip)) => ip.is_loopback(),
-                _ => false,
-            };
-            let is_bare = url.username().is_empty() && url.password().is_none() && url.query().is_none();
-            is_bare && (url.scheme() == "https" || (url.scheme() == "http" && is_loopback))
-        });
-        if !is_safe {
-            let why = "is not an https address without a user, a password and a query".to_owned();
-            return Some((
-                ".address",
-                why,
-                "a token is sent there; write `https://vault.example.com`",
-            ));
+        match &self.address {
+            Some(address) if !is_safe(address) => {
+                let why = "is not an https address without a user, a password and a query".to_owned();
+                return Some((
+                    ".address",
+                    why,
+                    "a token is sent there; write `https://vault.example.com`",
+                ));
+            }
+            None if self.kind == Vault => {
+                return Some((
+                    "",
+                    "a store of kind `vault` needs an `address`".to_owned(),
+                    "write `address: https://vault.example.com`",
+                ));
+            }
+            _ => {}
         }
         if !matches!(self.kv, None | Some(1 | 2)) {
             return Some((
@@ -218,15 +226,40 @@ impl SecretStoreConfig {
                 "write 1 or 2",
             ));
         }
+        let is_region = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+        if let Some(region) = &self.region
+            && !region.chars().all(is_region)
+        {
+            let why = format!("`{}` is not the name of a region", region.escape_debug());
+            return Some((".region", why, "write `region: eu-central-1`"));
+        }
+        self.auth_problem()
+    }
+
+    fn auth_problem(&self) -> Option<(&'static str, String, &'static str)> {
         let auth = self.auth.as_ref()?;
-        let needs_role = auth.method == SecretAuthMethod::Jwt && auth.role.is_none();
-        needs_role.then(|| {
-            (
+        let is_aws = self.kind != SecretStoreKind::Vault;
+        if is_aws && (auth.method != SecretAuthMethod::Jwt || auth.mount.is_some()) {
+            return Some((
+                ".auth",
+                "a job logs in at AWS by `jwt` and a role, or by its variables without `auth`".to_owned(),
+                "write `auth: {method: jwt, role: \"arn:aws:iam::ACCOUNT:role/NAME\"}`",
+            ));
+        }
+        if auth.method == SecretAuthMethod::Jwt && auth.role.is_none() {
+            return Some((
                 ".auth",
                 "`jwt` needs a `role`".to_owned(),
                 "name the role that trusts this repository",
-            )
-        })
+            ));
+        }
+        let mut roles = auth.role.iter().chain(&auth.preview_role);
+        let foreign = roles.find(|role| is_aws && !role.starts_with("arn:"))?;
+        Some((
+            ".auth",
+            format!("`{}` is not the ARN of a role", foreign.escape_debug()),
+            "write `arn:aws:iam::ACCOUNT:role/NAME`",
+        ))
     }
 
     fn problem(&self, name: &str, clusters: &dyn Fn(&ClusterName) -> bool) -> Option<(String, String)> {
@@ -266,7 +299,7 @@ impl SecretStoreConfig {
             }
             _ => {}
         }
-        if let Some((field, why, hint)) = self.vault_problem() {
+        if let Some((field, why, hint)) = self.key_problem() {
             return Some((format!("{key}{field}: {why}"), hint.to_owned()));
         }
         let globs = self.allow.iter().flat_map(|rule| [&rule.stacks, &rule.paths]);
@@ -280,6 +313,19 @@ impl SecretStoreConfig {
                 )
             })
     }
+}
+
+/// Returns true if a token may be sent to an address.
+fn is_safe(address: &str) -> bool {
+    url::Url::parse(address).is_ok_and(|url| {
+        let is_loopback = match url.host() {
+            Some(url::Host::Ipv4(ip)) => ip.is_loopback(),
+            Some(url::Host::Ipv6(ip)) => ip.is_loopback(),
+            _ => false,
+        };
+        let is_bare = url.username().is_empty() && url.password().is_none() && url.query().is_none();
+        is_bare && (url.scheme() == "https" || (url.scheme() == "http" && is_loopback))
+    })
 }
 
 #[cfg(test)]
@@ -332,6 +378,28 @@ mod tests {
                 "needs a `role`",
             ),
             ("{stores: {job: {kind: env, allow: [{stacks: x}]}}}", "paths"),
+            ("{stores: {a: {kind: aws, mount: x}}}", "no such key"),
+            (
+                "{stores: {db: {kind: vault, address: 'https://a', region: x}}}",
+                "no such key",
+            ),
+            (
+                "{stores: {a: {kind: ssm, region: 'evil.example/'}}}",
+                "not the name of a region",
+            ),
+            (
+                "{stores: {a: {kind: aws, address: 'http://a.example'}}}",
+                "is not an https address",
+            ),
+            (
+                "{stores: {a: {kind: aws, auth: {method: token}}}}",
+                "by `jwt` and a role",
+            ),
+            (
+                "{stores: {a: {kind: aws, auth: {method: jwt, role: admin}}}}",
+                "not the ARN of a role",
+            ),
+            ("{stores: {awssecrets: {kind: ssm}}}", "another kind"),
         ] {
             let error = Config::parse(&format!("secrets: {secrets}"))
                 .unwrap_err()

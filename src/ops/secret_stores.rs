@@ -9,8 +9,9 @@ use crate::{
     config::{SecretAuthConfig, SecretAuthMethod, SecretStoreConfig, SecretStoreKind, SecretsConfig},
     model::ClusterName,
     secret_stores::{
-        ClusterSecrets, EnvStore, JobIdentity, KubernetesStore, KvVersion, SecretStore, VaultLogin,
-        VaultServer, VaultSettings, VaultStore,
+        AwsCredentials, AwsParametersStore, AwsSecretsStore, AwsSettings, AwsStoreLogin, ClusterSecrets,
+        EnvStore, JobIdentity, KubernetesStore, KvVersion, RoleToken, SecretStore, VaultLogin, VaultServer,
+        VaultSettings, VaultStore, public_host,
     },
     secrets::Secrets,
 };
@@ -29,6 +30,14 @@ pub(super) fn open(
                 let settings = vault_settings(run, store);
                 Arc::new(VaultStore::new(name.clone(), settings, secrets.clone()))
             }
+            SecretStoreKind::Aws => {
+                let settings = aws_settings(run, store, "AWS_ENDPOINT_URL_SECRETS_MANAGER");
+                Arc::new(AwsSecretsStore::new(name.clone(), settings, secrets.clone()))
+            }
+            SecretStoreKind::Ssm => {
+                let settings = aws_settings(run, store, "AWS_ENDPOINT_URL_SSM");
+                Arc::new(AwsParametersStore::new(name.clone(), settings, secrets.clone()))
+            }
             SecretStoreKind::Kubernetes => {
                 let reader = cluster(store.cluster.as_ref());
                 Arc::new(KubernetesStore::new(name.clone(), reader))
@@ -41,7 +50,7 @@ pub(super) fn open(
 
 /// The settings of a Vault, with the credentials of the job.
 fn vault_settings(run: &RunContext, store: &SecretStoreConfig) -> VaultSettings {
-    let variable = |name: &str| run.var(name).map(|value| Zeroizing::new(value.to_owned()));
+    let variable = |name: &str| secret_variable(run, name);
     let mount =
         |auth: &SecretAuthConfig, default: &str| auth.mount.clone().unwrap_or_else(|| default.to_owned());
     let login = match &store.auth {
@@ -49,14 +58,7 @@ fn vault_settings(run: &RunContext, store: &SecretStoreConfig) -> VaultSettings 
             mount: mount(auth, "jwt"),
             role: auth.role.clone().unwrap_or_default(),
             preview_role: auth.preview_role.clone(),
-            identity: run
-                .var("ACTIONS_ID_TOKEN_REQUEST_URL")
-                .zip(variable("ACTIONS_ID_TOKEN_REQUEST_TOKEN"))
-                .map(|(url, token)| JobIdentity {
-                    url: url.to_owned(),
-                    token,
-                    audience: auth.audience.clone(),
-                }),
+            identity: job_identity(run, auth.audience.clone()),
         },
         Some(auth) if auth.method == SecretAuthMethod::AppRole => VaultLogin::AppRole {
             mount: mount(auth, "approle"),
@@ -77,4 +79,62 @@ fn vault_settings(run: &RunContext, store: &SecretStoreConfig) -> VaultSettings 
             _ => KvVersion::Two,
         },
     }
+}
+
+/// The settings of a service of AWS, with the credentials of the job.
+fn aws_settings(run: &RunContext, store: &SecretStoreConfig, endpoint: &str) -> AwsSettings {
+    let variable = |name: &str| run.var(name).map(str::to_owned);
+    let region = store
+        .region
+        .clone()
+        .or_else(|| variable("AWS_REGION"))
+        .or_else(|| variable("AWS_DEFAULT_REGION"));
+    let sts = variable("AWS_ENDPOINT_URL_STS").unwrap_or_else(|| match &region {
+        Some(region) => format!("https://{}/", public_host("sts", region)),
+        None => "https://sts.amazonaws.com/".to_owned(),
+    });
+    let role = |role: Option<String>, preview_role: Option<String>, token| AwsStoreLogin::Role {
+        role: role.unwrap_or_default(),
+        preview_role,
+        token,
+        sts: sts.clone(),
+    };
+    let keys = || {
+        Some(AwsCredentials {
+            access_key: variable("AWS_ACCESS_KEY_ID")?,
+            secret_key: secret_variable(run, "AWS_SECRET_ACCESS_KEY")?,
+            session_token: secret_variable(run, "AWS_SESSION_TOKEN"),
+        })
+    };
+    let login = match (&store.auth, keys()) {
+        (Some(auth), _) => {
+            let audience = auth
+                .audience
+                .clone()
+                .unwrap_or_else(|| "sts.amazonaws.com".to_owned());
+            let token = RoleToken::Job(job_identity(run, Some(audience)));
+            role(auth.role.clone(), auth.preview_role.clone(), token)
+        }
+        (None, Some(keys)) => AwsStoreLogin::Keys(Some(keys)),
+        (None, None) => match (variable("AWS_ROLE_ARN"), variable("AWS_WEB_IDENTITY_TOKEN_FILE")) {
+            (Some(arn), Some(file)) => role(Some(arn), None, RoleToken::File(file)),
+            _ => AwsStoreLogin::Keys(None),
+        },
+    };
+    AwsSettings {
+        region,
+        address: store.address.clone().or_else(|| variable(endpoint)),
+        login,
+    }
+}
+
+fn secret_variable(run: &RunContext, name: &str) -> Option<Zeroizing<String>> {
+    run.var(name).map(|value| Zeroizing::new(value.to_owned()))
+}
+
+/// How this job gets its OIDC token; `None` in a job that may not.
+fn job_identity(run: &RunContext, audience: Option<String>) -> Option<JobIdentity> {
+    let url = run.var("ACTIONS_ID_TOKEN_REQUEST_URL")?.to_owned();
+    let token = secret_variable(run, "ACTIONS_ID_TOKEN_REQUEST_TOKEN")?;
+    Some(JobIdentity { url, token, audience })
 }

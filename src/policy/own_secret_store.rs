@@ -54,6 +54,7 @@ pub(super) fn check(config: &SecretsConfig, store: &Map<String, Value>) -> Resul
 struct DescribedStore {
     kind: SecretStoreKind,
     address: Option<String>,
+    region: Option<String>,
     mount: Option<String>,
     kv: Option<u32>,
 }
@@ -67,6 +68,7 @@ fn keys(provider: &str, settings: &Value) -> Option<DescribedStore> {
         "vault" if is_known(&["server", "path", "version"]) => Some(DescribedStore {
             kind: SecretStoreKind::Vault,
             address: text("server"),
+            region: None,
             mount: text("path"),
             kv: match settings.get("version").map(Value::as_str) {
                 None => None,
@@ -74,6 +76,13 @@ fn keys(provider: &str, settings: &Value) -> Option<DescribedStore> {
                 Some(Some("v2")) => Some(2),
                 Some(_) => return None,
             },
+        }),
+        "aws" if is_known(&["region"]) => Some(DescribedStore {
+            kind: SecretStoreKind::Aws,
+            address: None,
+            region: text("region"),
+            mount: None,
+            kv: None,
         }),
         _ => None,
     }
@@ -85,6 +94,7 @@ impl DescribedStore {
         let bare = |text: &Option<String>| text.as_deref().map(|text| text.trim_end_matches('/').to_owned());
         self.kind == store.kind
             && bare(&self.address) == bare(&store.address)
+            && self.region == store.region
             && (self.mount.is_none() || bare(&self.mount) == bare(&store.mount))
             && self.kv.is_none_or(|kv| kv == store.kv.unwrap_or(2))
     }
@@ -99,6 +109,7 @@ impl DescribedStore {
         let keys = [
             kind,
             quoted("address", &self.address),
+            quoted("region", &self.region),
             quoted("mount", &self.mount),
             kv,
         ];

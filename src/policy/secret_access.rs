@@ -170,6 +170,7 @@ fn has_versions(store: &SecretStoreConfig) -> bool {
     match store.kind {
         SecretStoreKind::Env | SecretStoreKind::Kubernetes => false,
         SecretStoreKind::Vault => store.kv != Some(1),
+        SecretStoreKind::Aws | SecretStoreKind::Ssm => true,
     }
 }
 
@@ -224,6 +225,11 @@ fn store_of<'c>(
     }
 }
 
+/// Returns true if a version is a number, or is not given.
+fn is_number(version: Option<&String>) -> bool {
+    version.is_none_or(|version| version.bytes().all(|b| b.is_ascii_digit()))
+}
+
 /// The one form of a reference: other ways to write the same path would pass by the rules.
 fn normal_form(
     reference: &SecretReference,
@@ -251,12 +257,20 @@ fn normal_form(
             if named.path.starts_with('/') || named.path.contains(':') {
                 return Err(wrong());
             }
-            if named
-                .version
-                .as_ref()
-                .is_some_and(|version| !version.bytes().all(|b| b.is_ascii_digit()))
-            {
+            if !is_number(named.version.as_ref()) {
                 return Err(wrong());
+            }
+        }
+        // An ARN would be a second way to write a name.
+        SecretStoreKind::Aws if named.path.contains(':') => return Err(wrong()),
+        SecretStoreKind::Aws => {}
+        SecretStoreKind::Ssm => {
+            if named.path.contains([':', '~', '=', '@']) || !is_number(named.version.as_ref()) {
+                return Err(wrong());
+            }
+            // A name with a `/` begins with one.
+            if named.path.contains('/') && !named.path.starts_with('/') {
+                named.path.insert(0, '/');
             }
         }
         SecretStoreKind::Kubernetes => {
@@ -338,6 +352,33 @@ mod tests {
         let encoded =
             json!({"apiVersion": "v1", "kind": "Secret", "data": {"a": "cmVmK2VudjovL1BBWV9EQg=="}});
         assert_eq!(judge(STORES, encoded), Ok(vec!["job:PAY_DB".to_owned()]));
+    }
+
+    #[test]
+    fn a_secret_of_aws_has_one_way_to_be_written() {
+        let stores = "secrets:\n  stores:\n    sm: {kind: aws, allow: [{stacks: '**', paths: 'pay/*'}]}\n    params: {kind: ssm, allow: [{stacks: '**', paths: '/pay/*'}]}\n";
+        for (text, label) in [
+            ("ref+awssecrets://pay/db#/user", "sm:pay/db#/user"),
+            (
+                "ref+aws://pay/db?version=b1ddd9b5-e8f2-4088-9950-4317d6c950d5",
+                "sm:pay/db",
+            ),
+            ("ref+awsssm:///pay/db?version=3", "params:/pay/db"),
+            ("ref+ssm://pay/db", "params:/pay/db"),
+        ] {
+            assert_eq!(judge(stores, secret(text)), Ok(vec![label.to_owned()]), "{text}");
+        }
+        for text in [
+            "ref+awssecrets://arn:aws:secretsmanager:eu-central-1:1:secret:pay/db",
+            "ref+awssecrets:///pay/db",
+            "ref+awsssm:///pay/db:3",
+            "ref+awsssm:///pay/db?version=latest",
+            "ref+awsssm:///other/db",
+            "ref+awssecrets://pay/db?region=us-east-1",
+            "ref+awssecrets://pay/db?role_arn=arn:aws:iam::1:role/root",
+        ] {
+            assert!(judge(stores, secret(text)).is_err(), "{text}");
+        }
     }
 
     #[test]

@@ -94,6 +94,8 @@ impl AccessRefusal {
             Self::Path { kind, .. } => match *kind {
                 "env" => "write the name of a variable: `ref+env://NAME`".to_owned(),
                 "vault" => "write `ref+vault://MOUNT/PATH?version=NUMBER#/KEY`".to_owned(),
+                "aws" => "write the name of a secret: `ref+awssecrets://NAME?version=ID#/KEY`".to_owned(),
+                "ssm" => "write the name of a parameter: `ref+awsssm:///PATH?version=NUMBER#/KEY`".to_owned(),
                 _ => "write `ref+k8s://NAMESPACE/NAME#/KEY`".to_owned(),
             },
             Self::Denied {

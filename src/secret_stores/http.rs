@@ -67,25 +67,43 @@ impl SecretHttpClient {
         &self,
         make: impl Fn(&Client) -> RequestBuilder,
     ) -> Result<SecretHttpAnswer, SecretProblem> {
+        self.send_unless(make, |_| false).await
+    }
+
+    /// The same for a server that has other ways to say that it is busy.
+    ///
+    /// # Errors
+    /// As [`SecretHttpClient::send`].
+    pub async fn send_unless(
+        &self,
+        make: impl Fn(&Client) -> RequestBuilder,
+        is_busy: fn(&SecretHttpAnswer) -> bool,
+    ) -> Result<SecretHttpAnswer, SecretProblem> {
         let classify = |attempt: &Attempt| match attempt.after {
             _ if attempt.is_final => RetryDecision::GiveUp,
             Some(after) => RetryDecision::RetryAfter(after),
             None => RetryDecision::Retry,
         };
-        let answer = self.retry.run(classify, || self.attempt(make(&self.client)));
+        let answer = self
+            .retry
+            .run(classify, || self.attempt(make(&self.client), is_busy));
         answer.await.map_err(|attempt| SecretProblem::Unavailable {
             status: attempt.status,
             why: attempt.why,
         })
     }
 
-    async fn attempt(&self, request: RequestBuilder) -> Result<SecretHttpAnswer, Attempt> {
+    async fn attempt(
+        &self,
+        request: RequestBuilder,
+        is_busy: fn(&SecretHttpAnswer) -> bool,
+    ) -> Result<SecretHttpAnswer, Attempt> {
         let answer = request.send().await.map_err(network)?;
         let status = answer.status();
         let after = retry::retry_after(answer.headers());
-        let is_busy = status == StatusCode::TOO_MANY_REQUESTS || status.is_server_error();
         let body = read_body(answer).await?;
-        if is_busy {
+        let answer = SecretHttpAnswer { status, body };
+        if status == StatusCode::TOO_MANY_REQUESTS || status.is_server_error() || is_busy(&answer) {
             return Err(Attempt {
                 status: Some(status.as_u16()),
                 // A gateway's page may quote the request.
@@ -94,7 +112,7 @@ impl SecretHttpClient {
                 is_final: false,
             });
         }
-        Ok(SecretHttpAnswer { status, body })
+        Ok(answer)
     }
 }
 
@@ -156,8 +174,12 @@ impl SecretHttpClient {
     pub fn words(&self, answer: &SecretHttpAnswer, words: Words) -> String {
         let body: Option<serde_json::Value> = serde_json::from_slice(&answer.body).ok();
         let said = body.as_ref().and_then(words);
-        let said = said.unwrap_or_else(|| "no reason given".to_owned());
-        let masked = without_secrets(&self.secrets.mask(&said));
+        self.shown(said.as_deref().unwrap_or("no reason given"))
+    }
+
+    /// A server's own words, masked and then cut.
+    pub fn shown(&self, said: &str) -> String {
+        let masked = without_secrets(&self.secrets.mask(said));
         let shown: String = masked.trim().chars().take(SHOWN).collect();
         shown.escape_debug().to_string()
     }

@@ -4,6 +4,11 @@
 //! The version of a secret is read without its value where the store can do that. A value is a
 //! [`SecretValue`](crate::secrets::SecretValue) from the answer's bytes on.
 
+mod aws_client;
+mod aws_login;
+mod aws_parameters;
+mod aws_secrets;
+mod aws_signature;
 mod document;
 mod env;
 mod error;
@@ -15,6 +20,10 @@ mod vault_client;
 
 use async_trait::async_trait;
 
+pub use aws_client::{AwsSettings, public_host};
+pub use aws_login::{AwsCredentials, AwsStoreLogin, RoleToken};
+pub use aws_parameters::AwsParametersStore;
+pub use aws_secrets::AwsSecretsStore;
 pub use document::{FetchedSecret, SecretDocument};
 pub use env::EnvStore;
 pub use error::{SecretProblem, SecretStoreError};

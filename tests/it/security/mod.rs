@@ -1,5 +1,6 @@
 //! Hostile input, masking and the sandbox.
 
+pub mod aws;
 pub mod checkout;
 pub mod fork_isolation;
 pub mod injection;

@@ -1,0 +1,80 @@
+//! The Parameter Store of AWS Systems Manager.
+//!
+//! <https://docs.aws.amazon.com/systems-manager/latest/APIReference/API_GetParameter.html>
+
+use async_trait::async_trait;
+use serde_json::{Value, json};
+
+use super::{
+    FetchedSecret, SecretDocument, SecretProblem, SecretQuery, SecretRights, SecretStore, SecretStoreError,
+    aws_client::{AwsClient, AwsSettings},
+    http::unexpected,
+};
+use crate::secrets::{SecretValue, Secrets};
+
+/// The parameters of an account in a region.
+pub struct AwsParametersStore {
+    name: String,
+    client: AwsClient,
+}
+
+impl AwsParametersStore {
+    /// `secrets` learns the keys of logins.
+    pub fn new(name: String, settings: AwsSettings, secrets: Secrets) -> Self {
+        Self {
+            name,
+            client: AwsClient::new("ssm", settings, secrets),
+        }
+    }
+
+    async fn newest(&self, query: &SecretQuery, rights: SecretRights) -> Result<String, SecretProblem> {
+        let filter = json!({"Key": "Name", "Option": "Equals", "Values": [query.path]});
+        let request = json!({"ParameterFilters": [filter]});
+        let found = self
+            .client
+            .call("AmazonSSM.DescribeParameters", &request, rights)
+            .await?;
+        let found = found["Parameters"].as_array().into_iter().flatten();
+        let mut found = found.filter(|parameter| parameter["Name"] == query.path.as_str());
+        let version = found.next().and_then(|parameter| parameter["Version"].as_u64());
+        let version = version.ok_or(SecretProblem::Missing(None))?;
+        Ok(query.version.clone().unwrap_or_else(|| version.to_string()))
+    }
+
+    async fn content(&self, query: &SecretQuery) -> Result<FetchedSecret, SecretProblem> {
+        let name = match &query.version {
+            Some(version) => format!("{}:{version}", query.path),
+            None => query.path.clone(),
+        };
+        let request = json!({"Name": name, "WithDecryption": true});
+        let target = "AmazonSSM.GetParameter";
+        let mut answer = self.client.call(target, &request, SecretRights::Values).await?;
+        let version = answer["Parameter"]["Version"].as_u64();
+        match answer.pointer_mut("/Parameter/Value").map(Value::take) {
+            Some(Value::String(value)) => Ok(FetchedSecret {
+                document: SecretDocument::Whole(SecretValue::from(value)),
+                version: version.map(|version| version.to_string()),
+            }),
+            _ => Err(unexpected("the answer has no value")),
+        }
+    }
+}
+
+#[async_trait]
+impl SecretStore for AwsParametersStore {
+    async fn version(
+        &self,
+        query: &SecretQuery,
+        rights: SecretRights,
+    ) -> Result<Option<String>, SecretStoreError> {
+        let found = self.newest(query, rights).await;
+        found
+            .map(Some)
+            .map_err(|problem| SecretStoreError::new(&self.name, &query.path, problem))
+    }
+
+    async fn read(&self, query: &SecretQuery) -> Result<FetchedSecret, SecretStoreError> {
+        let found = self.content(query).await;
+        found.map_err(|problem| SecretStoreError::new(&self.name, &query.path, problem))
+    }
+}

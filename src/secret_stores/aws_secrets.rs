@@ -1,0 +1,100 @@
+//! AWS Secrets Manager.
+//!
+//! <https://docs.aws.amazon.com/secretsmanager/latest/apireference/Welcome.html>
+
+use async_trait::async_trait;
+use serde_json::{Value, json};
+
+use super::{
+    FetchedSecret, SecretDocument, SecretProblem, SecretQuery, SecretRights, SecretStore, SecretStoreError,
+    aws_client::{AwsClient, AwsSettings},
+    document::zeroize_json,
+    http::unexpected,
+};
+use crate::secrets::{SecretValue, Secrets, decode_base64};
+
+/// The label of the version that a reader gets who asks for none.
+const CURRENT: &str = "AWSCURRENT";
+
+/// The secrets of an account in a region.
+pub struct AwsSecretsStore {
+    name: String,
+    client: AwsClient,
+}
+
+impl AwsSecretsStore {
+    /// `secrets` learns the keys of logins.
+    pub fn new(name: String, settings: AwsSettings, secrets: Secrets) -> Self {
+        Self {
+            name,
+            client: AwsClient::new("secretsmanager", settings, secrets),
+        }
+    }
+
+    async fn newest(&self, query: &SecretQuery, rights: SecretRights) -> Result<String, SecretProblem> {
+        let request = json!({"SecretId": query.path});
+        let about = self
+            .client
+            .call("secretsmanager.DescribeSecret", &request, rights)
+            .await?;
+        if about.get("DeletedDate").is_some_and(|date| !date.is_null()) {
+            return Err(SecretProblem::Missing(None));
+        }
+        if let Some(version) = &query.version {
+            // A version without a label is there, and is not listed.
+            return Ok(version.clone());
+        }
+        let versions = about["VersionIdsToStages"].as_object();
+        let is_current = |labels: &Value| {
+            let labels = labels.as_array();
+            labels.is_some_and(|labels| labels.iter().any(|label| label == CURRENT))
+        };
+        let mut versions = versions.into_iter().flatten();
+        let current = versions.find(|(_, labels)| is_current(labels));
+        current
+            .map(|(version, _)| version.clone())
+            .ok_or(SecretProblem::Missing(None))
+    }
+
+    async fn content(&self, query: &SecretQuery) -> Result<FetchedSecret, SecretProblem> {
+        let mut request = json!({"SecretId": query.path});
+        if let Some(version) = &query.version {
+            request["VersionId"] = json!(version);
+        }
+        let target = "secretsmanager.GetSecretValue";
+        let mut answer = self.client.call(target, &request, SecretRights::Values).await?;
+        let version = answer["VersionId"].as_str().map(str::to_owned);
+        let value = match (answer["SecretString"].take(), &answer["SecretBinary"]) {
+            (Value::String(text), _) => SecretValue::from(text),
+            (_, Value::String(text)) => {
+                let bytes = decode_base64(text).ok_or_else(|| unexpected("its bytes are not base64"))?;
+                SecretValue::new(bytes)
+            }
+            _ => return Err(unexpected("the answer has no value")),
+        };
+        zeroize_json(&mut answer);
+        Ok(FetchedSecret {
+            document: SecretDocument::Whole(value),
+            version,
+        })
+    }
+}
+
+#[async_trait]
+impl SecretStore for AwsSecretsStore {
+    async fn version(
+        &self,
+        query: &SecretQuery,
+        rights: SecretRights,
+    ) -> Result<Option<String>, SecretStoreError> {
+        let found = self.newest(query, rights).await;
+        found
+            .map(Some)
+            .map_err(|problem| SecretStoreError::new(&self.name, &query.path, problem))
+    }
+
+    async fn read(&self, query: &SecretQuery) -> Result<FetchedSecret, SecretStoreError> {
+        let found = self.content(query).await;
+        found.map_err(|problem| SecretStoreError::new(&self.name, &query.path, problem))
+    }
+}
