@@ -174,6 +174,11 @@ mod tests {
             );
         }
         assert_eq!(hidden(&format!("auth={base64}")).as_deref(), Some("auth=***"));
+        // A letter behind it that is not part of it.
+        let unpadded = general_purpose::STANDARD.encode(format!("admins:{SECRET}"));
+        assert!(hidden(&format!("{unpadded}x")).is_some(), "{unpadded}x");
+        // Half of a byte behind it.
+        assert!(hidden(&format!("{hexadecimal}0")).is_some(), "{hexadecimal}0");
     }
 
     #[test]

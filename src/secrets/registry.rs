@@ -262,6 +262,20 @@ mod tests {
     use serde_json::json;
 
     #[test]
+    fn what_is_masked_stays_as_it_is_and_lists_are_masked_item_by_item() {
+        let secrets = Secrets::new(HashKey::derive("k"));
+        let once = crate::secrets::mask_provider(&secrets, &json!({"password": "Kusion123456"}));
+        assert!(once["password"].get("$secret").is_some(), "{once}");
+        assert_eq!(crate::secrets::mask_provider(&secrets, &once), once);
+        let object = json!({"kind": "Secret", "stringData": {"a": ["hunter6666", "x1y2z3w4"]}});
+        let masked = crate::secrets::mask_object(&secrets, object.as_object().expect("an object"));
+        assert!(
+            masked["stringData"]["a"][1].get("$secret").is_some(),
+            "{masked:?}"
+        );
+    }
+
+    #[test]
     fn every_form_is_masked() {
         use base64::Engine as _;
         let secrets = Secrets::new(HashKey::derive("k"));

@@ -592,6 +592,8 @@ mod tests {
             masked["oidc"]["clientSecret"].get("$secret").is_some(),
             "{masked}"
         );
+        assert!(is_object_name("grafana-admin.v2") && !is_object_name("Kusion123456"));
+        assert!(!is_object_name("9lives") && !is_object_name(&"a".repeat(254)));
         // It may be a name: elsewhere it stays readable.
         assert_eq!(secrets.mask("long-forgotten-words"), "long-forgotten-words");
     }

@@ -160,6 +160,18 @@ mod tests {
     use serde_json::json;
 
     #[test]
+    fn a_reference_is_noticed_wherever_it_stands() {
+        let refers = |object: serde_json::Value| may_refer(object.as_object().unwrap());
+        let encoded = encode_base64(b"ref+vault://a");
+        assert!(refers(json!({"kind": "Secret", "data": {"a": encoded}})));
+        assert!(refers(json!({"kind": "Secret", "data": {"a": [{"b": encoded}]}})));
+        assert!(refers(json!({"spec": ["ref+vault://a"]})));
+        assert!(!refers(
+            json!({"kind": "ConfigMap", "data": {"a": encoded, "b": "reference"}})
+        ));
+    }
+
+    #[test]
     fn every_text_is_visited_once_with_its_place() {
         let mut object = json!({
             "apiVersion": "v1",

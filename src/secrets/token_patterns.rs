@@ -216,6 +216,7 @@ mod tests {
         let jwt = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.c2ln";
         for (text, shown) in [
             (format!("a\n{key}\nb"), "a\n#\nb"),
+            (format!("say it: token={token} x"), "say it: token=# x"),
             (
                 "postgres://shop:s3cr@t/9@db".to_owned(),
                 "postgres://shop:#@t/9@db",

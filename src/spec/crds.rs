@@ -100,6 +100,25 @@ mod tests {
     }
 
     #[test]
+    fn only_yaml_and_json_are_files_of_crds() {
+        let is = |path: &str| is_crd_file(&RepoPath::normalise(path).unwrap());
+        assert!(is("p/crd/a.yaml") && is("p/crd/a.yml") && is("p/crd/a.json"));
+        assert!(!is("p/crd/README.md") && !is("p/crd/a.yaml.orig"));
+    }
+
+    #[test]
+    fn a_document_is_named_by_its_number_if_a_file_has_several() {
+        let unnamed = "apiVersion: v1\nkind: ConfigMap\nmetadata: {}\n";
+        let error = |text: &str| {
+            let given = files(&[("p/crd/x.yaml", text)]);
+            append_crds(&mut Spec::default(), &given).unwrap_err().to_string()
+        };
+        assert!(!error(unnamed).contains("document"), "{}", error(unnamed));
+        let two = error(&format!("{}---\n{unnamed}", crd("b.x")));
+        assert!(two.contains("p/crd/x.yaml, document 2"), "{two}");
+    }
+
+    #[test]
     fn what_is_no_object_is_named_by_file() {
         for text in ["a: 1\n", "- 1\n", "a: [\n"] {
             let error = append_crds(&mut Spec::default(), &files(&[("p/crd/x.yaml", text)])).unwrap_err();

@@ -161,14 +161,6 @@ impl ResourceGraph {
         graph
     }
 
-    pub fn len(&self) -> usize {
-        self.graph.node_count()
-    }
-
-    pub fn is_empty(&self) -> bool {
-        self.graph.node_count() == 0
-    }
-
     /// The resources in the given order.
     pub fn ids(&self) -> impl Iterator<Item = &ResourceId> {
         self.graph.node_weights()

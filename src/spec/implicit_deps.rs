@@ -268,6 +268,18 @@ mod tests {
     }
 
     #[test]
+    fn a_cron_job_has_the_pods_of_its_job() {
+        let body = json!({"kind": "CronJob", "spec": {"jobTemplate": {"spec": {"template": {
+            "metadata": {"labels": {"app": "a"}}, "spec": {"runtimeClassName": "slow"}}}}}});
+        let job = resource("job", body);
+        let job = Object::of(&job).unwrap();
+        assert_eq!(job.pod_spec().unwrap()["runtimeClassName"], "slow");
+        let selects = |selector: Value| job.has_labels(selector.as_object().unwrap());
+        assert!(selects(json!({"app": "a"})));
+        assert!(!selects(json!({"app": "b"})) && !selects(json!({})));
+    }
+
+    #[test]
     fn a_role_comes_before_what_binds_it_and_a_class_before_its_pods() {
         let rbac = |kind: &str, namespace: Option<&str>, role: Value| json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": kind, "metadata": {"name": "r", "namespace": namespace}, "roleRef": role});
         let resources = [

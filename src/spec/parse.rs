@@ -329,6 +329,18 @@ mod tests {
     const OBJECT: &str = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, namespace: ns}\n";
 
     #[test]
+    fn what_is_neither_a_resource_nor_an_object_is_said_so() {
+        let error = |text: &str| read_text(text, "f").unwrap_err().to_string();
+        let half = error("resources:\n- {kind: ConfigMap, metadata: {name: a}}\n");
+        assert!(!half.contains("apiVersion"), "it is read as a resource: {half}");
+        let unnamed = error(&OBJECT.replace("name: a", "name: ''"));
+        assert!(
+            unnamed.contains("metadata.name") && unnamed.contains("must not be empty"),
+            "{unnamed}"
+        );
+    }
+
+    #[test]
     fn every_shape_reads_to_the_same_spec() {
         let resource = "id: v1:ConfigMap:ns:a\ntype: Kubernetes\nattributes: {apiVersion: v1, kind: ConfigMap, metadata: {name: a, namespace: ns}}\n";
         let indented = resource.replace('\n', "\n  ");

@@ -126,6 +126,19 @@ fn our_last_write_is_known_ground_and_nothing_else_is() {
     assert_eq!(told(&on_ours, "b", "ours"), []);
     assert_eq!(told(&on_ours, "s", "ours"), [moved(item)]);
     assert_eq!(told(&on_ours, "b", "theirs"), [moved("/token")]);
+    // A field that neither we nor the live object have is known ground too; one that the object has is not.
+    let on_new = |from: Option<Value>| {
+        let mut added = plan(
+            Action::Update,
+            vec![change("/new", json!("x"), json!("c"), ChangeOrigin::Change)],
+        );
+        added.resources[0].changes[0].from = from;
+        added.clone()
+    };
+    let reviewed_new =
+        ReviewedUnits::from_records(&seen.id, &[record(&on_new(Some(json!("x"))))]).on(ours.clone());
+    let ground = |from| reviewed_new.objections(&on_new(from), DriftPolicy::Restore).len();
+    assert_eq!((ground(None), ground(Some(json!("y")))), (0, 1));
     // It accepts nothing that was not reviewed, and nothing of another resource.
     let unseen = ReviewedUnits::default().on(ours);
     let unseen = unseen.objections(&image("b", "c"), DriftPolicy::Restore);

@@ -133,6 +133,19 @@ status: {whatever: the server says}
     }
 
     #[test]
+    fn fields_beside_the_known_ones_are_found_at_every_level() {
+        let found = faults(&DEPLOYMENT.replace("replicas: 2.0", "replicsa: 2.0"), &[]);
+        assert!(
+            found.iter().any(|fault| fault.starts_with("spec.replicsa")),
+            "{found:?}"
+        );
+        let known = definitions(THING);
+        let root = "{apiVersion: x.io/v1, kind: Thing, metadata: {name: a}, spec: {}, sepc: {}}";
+        let found = faults(root, &[&known]);
+        assert!(found.iter().any(|fault| fault.starts_with("sepc")), "{found:?}");
+    }
+
+    #[test]
     fn what_another_resource_will_say_fits_everywhere() {
         let text = DEPLOYMENT.replace("replicas: 2.0", "replicas: $kusion_path.v1:ConfigMap:a:b.data.n");
         assert_eq!(faults(&text, &[]), Vec::<String>::new());
