@@ -1,6 +1,7 @@
 //! One self-contained HTML page: the whole diff of every stack, searchable, with the graph. It loads no
 //! script or style from elsewhere; text from others is data only.
 
+mod alerts;
 mod graph;
 mod page;
 

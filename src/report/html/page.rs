@@ -5,17 +5,16 @@ use std::fmt::Write as _;
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use sha2::{Digest as _, Sha256};
 
-use super::graph;
+use super::{
+    alerts::{alerts, class, fields},
+    graph,
+};
 use crate::{
-    error::ErrorBody,
-    model::{
-        plan::{Action, Basis, ResourcePlan},
-        policy_finding::Enforcement,
-    },
+    model::plan::{Action, Basis, ResourcePlan},
     report::{
         CommentInput, diff,
         equal_changes::EqualChange,
-        errors, escape, labels,
+        escape, labels,
         view_model::{self, PlanView, StackView},
     },
 };
@@ -48,6 +47,8 @@ pub fn report(input: &CommentInput<'_>) -> String {
     html.push_str("<main>\n");
     alerts(&mut html, input, &view);
     last_push(&mut html, input);
+    groups(&mut html, &view);
+    stacks(&mut html, &view);
     if let Some(svg) = graph::svg(input.affected) {
         // A large graph is in the way of the changes.
         let open = match input.affected.stacks.len() <= OPEN_GRAPH {
@@ -59,8 +60,6 @@ pub fn report(input: &CommentInput<'_>) -> String {
             "<section><details{open}><summary><h2>Why these stacks</h2></summary>\n<p class=\"legend\"><span class=\"swatch changed\"></span> changed file <span class=\"swatch between\"></span> imports it <span class=\"swatch stack\"></span> affected stack</p>\n<div class=\"graph\" tabindex=\"0\">{svg}</div></details></section>\n"
         );
     }
-    groups(&mut html, &view);
-    stacks(&mut html, &view);
     rest(&mut html, input, &view);
     let _ = write!(html, "</main>\n<script>{SCRIPT}</script>\n</body>\n</html>\n");
     html
@@ -116,15 +115,6 @@ fn count_actions(view: &PlanView<'_>) -> Vec<(Action, usize)> {
     .collect()
 }
 
-fn class(action: Action) -> &'static str {
-    match action {
-        Action::Create | Action::Adopt => "create",
-        Action::Update | Action::Unknown | Action::Unchanged => "update",
-        Action::Replace => "replace",
-        Action::Delete | Action::Forget => "delete",
-    }
-}
-
 fn tools(html: &mut String, view: &PlanView<'_>) {
     // Without script the tools do nothing: the script shows them.
     html.push_str("<div class=\"tools\" hidden>\n<label class=\"search\"><span>Search</span><input id=\"search\" type=\"search\" placeholder=\"stack, resource, value\" autocomplete=\"off\"></label>\n<div class=\"filters\">");
@@ -154,147 +144,6 @@ fn tools(html: &mut String, view: &PlanView<'_>) {
         }
     }
     html.push_str("</div>\n<button id=\"all\" type=\"button\">Open all</button>\n<p id=\"found\" role=\"status\"></p>\n</div>\n");
-}
-
-/// An item of a list about stacks that failed with the same; the caller ends it.
-fn failed_item(html: &mut String, names: &str, failed: &str, error: &ErrorBody, message: &str) {
-    let place = error.file.as_ref().map_or(String::new(), |file| {
-        let line = error.line.map_or(String::new(), |l| format!(":{l}"));
-        format!(" at {}", escape::html_code(&format!("{file}{line}")))
-    });
-    let _ = write!(
-        html,
-        "<li class=\"failed\">{names} {failed}{place}<pre>{}</pre>",
-        escape::html(message)
-    );
-    for hint in &error.hints {
-        let _ = write!(html, "<p>hint: {}</p>", escape::html_code(hint));
-    }
-}
-
-fn alerts(html: &mut String, input: &CommentInput<'_>, view: &PlanView<'_>) {
-    let mut lines = String::new();
-    for group in errors::group(view.whole_failures()) {
-        let names = group.names(escape::html_code);
-        failed_item(
-            &mut lines,
-            &names,
-            "could not be planned",
-            group.error,
-            &group.message(),
-        );
-        lines.push_str("</li>\n");
-    }
-    for stack in &view.stacks {
-        let name = escape::html_code(stack.plan.id.as_str());
-        if let (Some(error), Some(rest)) = (&stack.plan.error, labels::left_as_it_is(stack.plan)) {
-            failed_item(
-                &mut lines,
-                &name,
-                labels::failed(stack.plan),
-                error,
-                &error.message,
-            );
-            let _ = write!(lines, "<p>{}</p>", escape::html(&rest));
-            lines.push_str("</li>\n");
-        }
-        for resource in stack.own.iter().filter(|r| !labels::is_grave(r)) {
-            if !resource.immutable.is_empty() {
-                let title = labels::Title::of(&resource.id, resource.runtime);
-                let _ = writeln!(
-                    lines,
-                    "<li class=\"replace\">{} in {name} may have to be replaced{}</li>",
-                    escape::html_code(&title.short()),
-                    fields(": cannot be changed in place: ", &resource.immutable)
-                );
-            }
-        }
-        for resource in stack.own.iter().filter(|r| labels::is_grave(r)) {
-            let title = labels::Title::of(&resource.id, resource.runtime);
-            let (class, loss) = match resource.data_loss {
-                true => (
-                    class(Action::Delete),
-                    ": permanently deletes data or releases an address",
-                ),
-                false => (class(resource.action), ""),
-            };
-            let _ = writeln!(
-                lines,
-                "<li class=\"{class}\">{} {} in {name}{loss}{}</li>",
-                labels::action_word(resource.action),
-                escape::html_code(&title.short()),
-                fields(", forced by ", &resource.replace)
-            );
-        }
-    }
-    for change in input.power {
-        let value = |value: &Option<String>| {
-            value.as_ref().map_or("not set".to_owned(), |value| {
-                escape::html_code(&escape::line(value))
-            })
-        };
-        let _ = writeln!(
-            lines,
-            "<li class=\"replace\">this merge would change what grants power: {} from {} to {}</li>",
-            escape::html_code(&escape::line(&change.key)),
-            value(&change.from),
-            value(&change.to)
-        );
-    }
-    if view
-        .stacks
-        .iter()
-        .any(|stack| stack.plan.basis == Basis::Spec && !stack.own.is_empty())
-    {
-        let _ = writeln!(
-            lines,
-            "<li class=\"replace\">Not validated. {}</li>",
-            labels::SPEC_ONLY
-        );
-    }
-    let unchecked = view.unchecked();
-    if !unchecked.is_empty() {
-        let named: Vec<_> = unchecked
-            .iter()
-            .map(|(stack, title)| {
-                let resource = escape::html_code(&title.short());
-                format!("{resource} in {}", escape::html_code(stack.as_str()))
-            })
-            .collect();
-        let _ = writeln!(
-            lines,
-            "<li class=\"replace\">{}{}</li>",
-            labels::UNCHECKED,
-            named.join(", ")
-        );
-    }
-    for finding in input.findings.iter().filter(|f| f.verdict == Enforcement::Deny) {
-        let stack = finding
-            .stack
-            .as_ref()
-            .map_or(String::new(), |s| format!("{}: ", escape::html_code(s.as_str())));
-        let _ = writeln!(
-            lines,
-            "<li class=\"failed\">{stack}{} {}</li>",
-            escape::html_code(&finding.rule),
-            escape::html(&finding.message)
-        );
-    }
-    if !lines.is_empty() {
-        let _ = write!(
-            html,
-            "<section class=\"alerts\"><h2>Look at these first</h2>\n<ul>\n{lines}</ul></section>\n"
-        );
-    }
-}
-
-/// Paths after a text; nothing without paths.
-fn fields(before: &str, paths: &[String]) -> String {
-    if paths.is_empty() {
-        return String::new();
-    }
-    let paths = paths.iter().map(|path| escape::html_code(&diff::dotted(path)));
-    format!("{before}{}", paths.collect::<Vec<_>>().join(", "))
 }
 
 fn last_push(html: &mut String, input: &CommentInput<'_>) {

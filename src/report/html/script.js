@@ -38,7 +38,7 @@
     const target = location.hash.length > 1 && document.getElementById(location.hash.slice(1));
     if (target && target.matches(".item")) { target.hidden = false; target.open = true; target.scrollIntoView(); }
   };
-  document.querySelector(".tools").hidden = false;
+  document.querySelector(".tools").hidden = items.length === 0;
   // A search can be linked: report.html?q=orders
   const asked = new URLSearchParams(location.search).get("q");
   if (asked) { search.value = asked; show(); }

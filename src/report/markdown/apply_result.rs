@@ -54,10 +54,9 @@ pub fn outcome(report: &ApplyReport, run: &RunInfo, marker: Option<&CommentMarke
         .filter(|s| !matches!(s.result, StackResult::Applied | StackResult::Unchanged))
     {
         let group = errors::group_of(&groups, &stack.id);
-        if group.is_none_or(|group| group.is_shown_at(&stack.id)) {
-            if !page.try_push(&trouble(stack, group)) {
-                omitted.insert(&stack.id);
-            }
+        let is_shown = group.is_none_or(|group| group.is_shown_at(&stack.id));
+        if is_shown && !page.try_push(&trouble(stack, group)) {
+            omitted.insert(&stack.id);
         }
     }
     let mut header = false;

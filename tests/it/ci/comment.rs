@@ -919,3 +919,34 @@ fn the_page_in_a_browser() {
     fs::write(&path, broken).unwrap();
     assert!(!crate::support::browser::dom(&path).contains("<title>captured</title>"));
 }
+
+/// The page begins with what is dangerous, the worst first, then shows the changes, then why.
+#[test]
+fn the_page_begins_with_the_worst() {
+    let page = html::report(&sample::shop().input(0));
+    let specs = html::report(&sample::spec_only().input(0));
+    for (page, parts) in [
+        (
+            &page,
+            &[
+                "could not be planned",
+                "policy.reviewers",
+                "replace <code>aws_s3_bucket uploads",
+                "delete <code>Job media-prod/migrate",
+                "<h2>Stacks</h2>",
+                "<h2>Why these stacks</h2>",
+            ][..],
+        ),
+        (
+            &specs,
+            &[
+                "delete <code>PersistentVolumeClaim",
+                "may have to be replaced",
+                "Not validated",
+            ],
+        ),
+    ] {
+        let places: Vec<_> = parts.iter().map(|part| page.find(part).expect(part)).collect();
+        assert!(places.is_sorted(), "{parts:?}: {places:?}");
+    }
+}
