@@ -30,6 +30,7 @@ mod overrides;
 mod policy_check;
 pub(super) mod policy_config;
 mod policy_outlook;
+mod policy_refusal;
 mod preview;
 mod preview_events;
 mod preview_target;
