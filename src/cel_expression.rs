@@ -5,7 +5,7 @@
 use std::{collections::HashMap, sync::Arc};
 
 use cel::{
-    Context, ExecutionError, Program, Value as CelValue,
+    Context, Env, ExecutionError, Program, Value as CelValue,
     common::ast::{EntryExpr, Expr, IdedExpr, operators},
     objects::{Key, Map},
 };
@@ -52,21 +52,36 @@ impl CelExpression {
     /// # Errors
     /// Too long, nested too deeply, or not CEL; in one line.
     pub fn compile(source: &str) -> Result<Self, String> {
+        Self::compile_with(source, &Env::stdlib())
+    }
+
+    /// The same with the macros of an environment.
+    ///
+    /// # Errors
+    /// As [`CelExpression::compile`].
+    pub fn compile_with(source: &str, env: &Env) -> Result<Self, String> {
         if source.len() > LONGEST {
             return Err(format!("an expression may have at most {LONGEST} bytes"));
         }
-        let source = source.to_owned();
         // The parser recurses as deep as the expression, before the limit can be checked: it gets a stack
         // that is large enough.
-        let thread = std::thread::Builder::new().stack_size(PARSER_STACK);
-        let parsing = thread
-            .spawn(move || Self::parse(&source))
-            .map_err(|error| error.to_string())?;
-        parsing.join().unwrap_or_else(|_| Err("not CEL".to_owned()))
+        std::thread::scope(|scope| {
+            let thread = std::thread::Builder::new().stack_size(PARSER_STACK);
+            let parsing = thread
+                .spawn_scoped(scope, || Self::parse(source, env))
+                .map_err(|error| error.to_string())?;
+            parsing.join().unwrap_or_else(|_| Err("not CEL".to_owned()))
+        })
     }
 
-    fn parse(source: &str) -> Result<Self, String> {
-        let program = Program::compile(source).map_err(|error| {
+    /// The names of the functions that it calls, operators included.
+    pub fn functions(&self) -> Vec<String> {
+        let references = self.program.references();
+        references.functions().into_iter().map(str::to_owned).collect()
+    }
+
+    fn parse(source: &str, env: &Env) -> Result<Self, String> {
+        let program = env.compile(source).map_err(|error| {
             let text = error.to_string();
             text.lines().next().unwrap_or("not CEL").to_owned()
         })?;

@@ -57,6 +57,14 @@ impl PolicyConfig {
                     "write `enforce: override` and `override: {by: [org/team]}`",
                 ));
             }
+            if (set.language == PolicyLanguage::Vap) != (set.input == PolicyInput::Admission) {
+                return Some((
+                    format!(
+                        "policy.sets: set `{name}` needs both `language: vap` and `input: admission`, or neither"
+                    ),
+                    "write `language: vap, input: admission` for ValidatingAdmissionPolicies",
+                ));
+            }
             if set.language == PolicyLanguage::Cel && set.input == PolicyInput::Tfplan {
                 return Some((
                     format!("policy.sets: CEL rules of set `{name}` have no input `tfplan`"),
@@ -137,6 +145,7 @@ mod tests {
                 "{sets: [{name: a, path: p, language: cel, input: tfplan}]}",
                 "tfplan",
             ),
+            ("{sets: [{name: a, path: p, language: vap}]}", "needs both"),
             ("{sets: [{name: a, path: p, enforce: sometimes}]}", "sometimes"),
             ("{sets: [{name: a, path: p, enforce: override}]}", "needs both"),
             (

@@ -362,6 +362,8 @@ pub enum PolicyLanguage {
     Rego,
     /// CEL expressions in YAML.
     Cel,
+    /// ValidatingAdmissionPolicies of Kubernetes with their bindings and parameters; with `input: admission`.
+    Vap,
 }
 
 /// The version of Rego.
@@ -386,6 +388,8 @@ pub enum PolicyInput {
     Objects,
     /// The Terraform resources in the form of Terraform's own JSON plan.
     Tfplan,
+    /// Each request that the apply would send to an API server; for `language: vap`.
+    Admission,
 }
 
 /// What a denial does.

@@ -141,20 +141,7 @@ async fn under_lease(
     if let Some(refusal) = plan.refusal() {
         return Err(refusal);
     }
-    let past = PriorState {
-        used: lease
-            .prior()
-            .map(|prior| prior.applied_reviews.clone())
-            .unwrap_or_default(),
-        is_new: prior.resources.is_empty() && prior.input_digest.is_none(),
-        commit: prior.commit.clone(),
-        last_writes: last_writes(&prior),
-        overridden: lease
-            .prior()
-            .and_then(|prior| prior.receipt.as_ref())
-            .map(|receipt| receipt.grounds.overrides.clone())
-            .unwrap_or_default(),
-    };
+    let past = prior_state(&prior, lease);
     let public = plan.public.clone();
     let mut known_as = planning.other_names(target).await?;
     known_as.extend(prior.earlier_identities.iter().cloned());
@@ -234,7 +221,9 @@ async fn under_lease(
     }
     let is_same = state == recorded;
     state.commit = commit;
-    let nothing_new = (is_same || never_there) && used.is_empty() && (well || told);
+    // What was restored is recorded, although the state says the same.
+    let restored = options.restore && outcome.result == StackResult::Applied;
+    let nothing_new = (is_same || never_there) && used.is_empty() && (well || told) && !restored;
     outcome.grounds = grounds;
     outcome.serial = match nothing_new {
         true => lease.prior().map(|prior| prior.serial),
@@ -266,6 +255,23 @@ async fn under_lease(
         error.hints.push(hint);
     }
     Ok(outcome)
+}
+
+/// What the state says about the stack, and what was overridden in its last apply.
+fn prior_state(prior: &StackState, lease: &Lease) -> PriorState {
+    let there = lease.prior();
+    let receipt = there.and_then(|there| there.receipt.as_ref());
+    PriorState {
+        used: there
+            .map(|there| there.applied_reviews.clone())
+            .unwrap_or_default(),
+        is_new: prior.resources.is_empty() && prior.input_digest.is_none(),
+        commit: prior.commit.clone(),
+        last_writes: last_writes(prior),
+        overridden: receipt
+            .map(|receipt| receipt.grounds.overrides.clone())
+            .unwrap_or_default(),
+    }
 }
 
 fn last_writes(state: &StackState) -> LastWrites {

@@ -529,28 +529,6 @@ impl PolicyCheck {
         }
     }
 
-    /// The error of the findings, if they deny the plan.
-    pub fn refusal(plan: &StackPlan, findings: &[PolicyFinding]) -> Option<UserError> {
-        if policy::may_apply(findings, &plan.id) {
-            return None;
-        }
-        let denied = || findings.iter().filter(|f| f.verdict == Enforcement::Deny);
-        let said: Vec<_> = denied().map(|f| format!("{}: {}", f.rule, f.message)).collect();
-        let failure = UserError::new(
-            ErrorKind::Policy,
-            format!(
-                "{} was stopped before anything of it was touched:\n{}",
-                plan.id,
-                said.join("\n")
-            ),
-        );
-        Some(
-            denied()
-                .filter_map(|f| f.hint.clone())
-                .fold(failure, UserError::hint),
-        )
-    }
-
     async fn role(&self, user: &str) -> Result<Role, UserError> {
         Ok(match self.people.permission(user).await? {
             Permission::None => Role::None,

@@ -1,8 +1,8 @@
 //! What a pull request that edits policy sets would deny: its own version beside the default branch's, on every
 //! stack. Until the merge the default branch's version decides, so this is advice.
 //!
-//! Stacks that the pull request does not change are looked at by their Specs alone, as resources that stay as they
-//! are.
+//! Stacks that the pull request does not change are looked at by their Specs alone, as resources without
+//! changes.
 
 use std::{
     collections::BTreeSet,

@@ -8,7 +8,7 @@ use std::{
 
 use async_trait::async_trait;
 
-use super::policy_check::PolicyCheck;
+use super::{policy_check::PolicyCheck, policy_refusal};
 use crate::{
     config::Reconcile,
     error::{ErrorKind, UserError},
@@ -91,7 +91,7 @@ impl Approver for RestoreApprover {
             self.admits(resource)?;
         }
         let findings = self.guardrails.findings(plan, &[], None).await?;
-        if let Some(refusal) = PolicyCheck::refusal(plan, &findings) {
+        if let Some(refusal) = policy_refusal::refusal(plan, &findings) {
             return Err(refusal);
         }
         let sets = self.guardrails.sets_for_restoring(proposed, &past.overridden);

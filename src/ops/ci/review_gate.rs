@@ -7,7 +7,10 @@ use std::{
 
 use async_trait::async_trait;
 
-use super::policy_check::{Agreed, GivenDigests, PolicyCheck};
+use super::{
+    policy_check::{Agreed, GivenDigests, PolicyCheck},
+    policy_refusal,
+};
 use crate::{
     config::DriftPolicy,
     error::{ErrorKind, UserError},
@@ -206,7 +209,7 @@ impl Approver for ReviewGate {
                 .lock()
                 .unwrap_or_else(PoisonError::into_inner)
                 .extend(findings.iter().cloned());
-            return match PolicyCheck::refusal(plan, &findings) {
+            return match policy_refusal::refusal(plan, &findings) {
                 Some(refusal) => Err(naming(refusal, &pulls)),
                 None => Ok(Authorization {
                     overrides,

@@ -93,7 +93,7 @@ pub(super) fn context(
     let mut context = Context::default();
     match view {
         PolicyInput::Objects => context.add_variable_from_value("object", to_cel(input)),
-        PolicyInput::Plan | PolicyInput::Tfplan => {
+        PolicyInput::Plan | PolicyInput::Tfplan | PolicyInput::Admission => {
             let alone = || to_cel(&json!({"resources": [input]}));
             context.add_variable_from_value("plan", plan.cloned().unwrap_or_else(alone));
             context.add_variable_from_value("resource", to_cel(input));

@@ -4,6 +4,12 @@
 //! decides what an unknown value means ([`mentions`]). [`all_sets`] evaluates the sets of a configuration and
 //! takes out what an exception covers.
 
+mod admission;
+mod admission_functions;
+mod admission_match;
+mod admission_request;
+#[cfg(test)]
+mod admission_tests;
 mod all_sets;
 mod cel_rules;
 mod exception;

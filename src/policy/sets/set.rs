@@ -6,6 +6,7 @@ use cel::Context;
 use globset::GlobMatcher;
 
 use super::{
+    admission::{AdmissionOutcome, AdmissionPolicies},
     cel_rules::{self, CelRule},
     input,
     mentions::Mentions,
@@ -54,6 +55,7 @@ struct RegoTests {
 enum Rules {
     Rego(Box<RegoRules>),
     Cel(Vec<CelRule>),
+    Admission(Box<AdmissionPolicies>),
 }
 
 impl fmt::Debug for PolicySet {
@@ -125,7 +127,7 @@ impl PolicySet {
                 why: why.clone(),
             }],
             (Ok(Rules::Rego(_)), Some(tests)) => rego::failed_tests(&tests.files, &tests.data, tests.version),
-            (Ok(Rules::Rego(_)), None) => Vec::new(),
+            (Ok(Rules::Rego(_)), None) | (Ok(Rules::Admission(_)), _) => Vec::new(),
             (Ok(Rules::Cel(rules)), _) => {
                 let failed = rules.iter().flat_map(|rule| rule.failed_cases(self.input));
                 failed.collect()
@@ -176,6 +178,7 @@ impl PolicySet {
             Ok(Rules::Rego(rules)) if self.input == PolicyInput::Objects => rego_objects(rules, document),
             Ok(Rules::Rego(rules)) => rego_whole(rules, document, self.input),
             Ok(Rules::Cel(rules)) => cel_each(rules, document, self.input),
+            Ok(Rules::Admission(policies)) => admission(policies, document),
         };
         let findings: BTreeSet<_> = outcomes
             .into_iter()
@@ -281,6 +284,10 @@ fn parse_apart(config: &PolicySetConfig, files: &[PolicyFile], data: &[PolicyFil
 fn parse(config: &PolicySetConfig, files: &[PolicyFile], data: &[PolicyFile]) -> Result<Rules, String> {
     match config.language {
         PolicyLanguage::Cel => cel_rules::load(files).map(Rules::Cel),
+        PolicyLanguage::Vap => {
+            let policies = AdmissionPolicies::load(files)?;
+            Ok(Rules::Admission(Box::new(policies)))
+        }
         PolicyLanguage::Rego => {
             let packages = config.packages.iter().filter_map(|glob| stack_glob(glob));
             let packages: Vec<_> = packages.collect();
@@ -310,6 +317,18 @@ fn undecided(rule: &str, severity: Severity, resource: &DocumentResource, paths:
         paths,
         later: resource.known_before_write,
     }
+}
+
+/// Each request that the apply would send is an input of its own.
+fn admission(policies: &AdmissionPolicies, document: &StackDocument) -> Vec<Outcome> {
+    let outcomes = policies.outcomes(document).into_iter();
+    let outcomes = outcomes.map(|outcome| match outcome {
+        AdmissionOutcome::Found(finding) => Outcome::Found(finding),
+        AdmissionOutcome::Undecided(resource, rule, severity) => {
+            undecided(&rule, severity, resource, resource.unknown.clone())
+        }
+    });
+    outcomes.collect()
 }
 
 /// Each object is an input of its own.
@@ -343,7 +362,7 @@ fn about(finding: RuleFinding, resource: &DocumentResource) -> Outcome {
 fn rego_whole(rules: &RegoRules, document: &StackDocument, view: PolicyInput) -> Vec<Outcome> {
     let input = |without: &[&DocumentResource]| match view {
         PolicyInput::Tfplan => input::terraform_plan(document, without),
-        PolicyInput::Plan | PolicyInput::Objects => input::plan(document, without),
+        PolicyInput::Plan | PolicyInput::Objects | PolicyInput::Admission => input::plan(document, without),
     };
     let mut session = rules.session(&document.stack.folder);
     let mut findings = session.findings(input(&[]));
@@ -385,7 +404,7 @@ fn cel_each(rules: &[CelRule], document: &StackDocument, view: PolicyInput) -> V
                 );
             }
         }
-        PolicyInput::Plan | PolicyInput::Tfplan => {
+        PolicyInput::Plan | PolicyInput::Tfplan | PolicyInput::Admission => {
             let whole = input::plan(document, &[]);
             let empty = Vec::new();
             let values = whole["resources"].as_array().unwrap_or(&empty);

@@ -1,0 +1,186 @@
+//! The requests that an API server would see for a planned resource, as far as they are known before the apply.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use crate::model::{
+    plan::Action,
+    plan_document::{DocumentResource, StackDocument},
+    spec::RuntimeKind,
+};
+
+/// What is asked of the API server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Operation {
+    Create,
+    Update,
+    Delete,
+}
+
+impl Operation {
+    /// The word in rules.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Create => "CREATE",
+            Self::Update => "UPDATE",
+            Self::Delete => "DELETE",
+        }
+    }
+}
+
+/// One request.
+#[derive(Debug, Clone)]
+pub(super) struct AdmissionRequest<'d> {
+    pub resource: &'d DocumentResource,
+    pub operation: Operation,
+    pub group: String,
+    pub version: String,
+    pub kind: String,
+    /// The name of the resource in addresses; `None` if no definition of the kind is known.
+    pub plural: Option<String>,
+    pub namespace: Option<String>,
+    pub name: String,
+    pub object: Option<&'d Value>,
+    pub old_object: Option<&'d Value>,
+}
+
+/// The plurals of custom resources by group and kind, from definitions.
+pub(super) type Plurals = BTreeMap<(String, String), String>;
+
+/// Adds the plural of a CustomResourceDefinition.
+pub(super) fn add_plural(plurals: &mut Plurals, object: &Value) {
+    if object["kind"] != "CustomResourceDefinition" {
+        return;
+    }
+    let spec = &object["spec"];
+    let text = |value: &Value| value.as_str().map(str::to_owned);
+    let names = &spec["names"];
+    if let (Some(group), Some(kind), Some(plural)) =
+        (text(&spec["group"]), text(&names["kind"]), text(&names["plural"]))
+    {
+        plurals.insert((group, kind), plural);
+    }
+}
+
+/// The requests for the resources of a stack that change. A replacement is a deletion and a creation.
+pub(super) fn requests<'d>(document: &'d StackDocument, known: &Plurals) -> Vec<AdmissionRequest<'d>> {
+    let mut plurals = known.clone();
+    for resource in &document.resources {
+        if let Some(object) = &resource.after {
+            add_plural(&mut plurals, object);
+        }
+    }
+    let resources = document.resources.iter();
+    let objects = resources.filter(|resource| resource.runtime == RuntimeKind::Kubernetes);
+    objects
+        .flat_map(|resource| {
+            let operations: &[Operation] = match resource.action {
+                Action::Create => &[Operation::Create],
+                Action::Update | Action::Adopt | Action::Unknown => &[Operation::Update],
+                Action::Replace => &[Operation::Delete, Operation::Create],
+                Action::Delete => &[Operation::Delete],
+                Action::Forget | Action::Unchanged => &[],
+            };
+            operations.iter().map(move |operation| (resource, *operation))
+        })
+        .map(|(resource, operation)| request(resource, operation, &plurals))
+        .collect()
+}
+
+fn request<'d>(
+    resource: &'d DocumentResource,
+    operation: Operation,
+    plurals: &Plurals,
+) -> AdmissionRequest<'d> {
+    let (before, after) = (resource.before.as_ref(), resource.after.as_ref());
+    let (object, old_object) = match operation {
+        Operation::Create => (after, None),
+        Operation::Update => (after, before),
+        Operation::Delete => (None, before),
+    };
+    let any = object.or(old_object).unwrap_or(&Value::Null);
+    // The id of a resource is `apiVersion:Kind:[namespace:]name`.
+    let parts: Vec<_> = resource.id.as_str().split(':').collect();
+    let api_version = any["apiVersion"]
+        .as_str()
+        .or(parts.first().copied())
+        .unwrap_or_default();
+    let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+    let namespace = any["metadata"]["namespace"].as_str();
+    let namespace = namespace.or((parts.len() == 4).then(|| parts[2]));
+    let name = any["metadata"]["name"].as_str().or(parts.last().copied());
+    let (group, kind) = (group.to_owned(), resource.kind.clone());
+    let plural = match is_built_in(&group) {
+        true => Some(regular_plural(&kind)),
+        false => plurals.get(&(group.clone(), kind.clone())).cloned(),
+    };
+    AdmissionRequest {
+        resource,
+        operation,
+        version: version.to_owned(),
+        plural,
+        // A Namespace is in itself, as for an API server.
+        namespace: match (group.as_str(), kind.as_str()) {
+            ("", "Namespace") => name.map(str::to_owned),
+            _ => namespace.map(str::to_owned),
+        },
+        name: name.unwrap_or_default().to_owned(),
+        group,
+        kind,
+        object,
+        old_object,
+    }
+}
+
+impl AdmissionRequest<'_> {
+    /// Returns true for a Namespace itself.
+    pub fn is_namespace(&self) -> bool {
+        self.group.is_empty() && self.kind == "Namespace"
+    }
+
+    /// The variable `request`, without what only the API server knows.
+    pub fn variable(&self) -> Value {
+        let kind = json!({"group": self.group, "version": self.version, "kind": self.kind});
+        let resource = json!({"group": self.group, "version": self.version, "resource": self.plural});
+        json!({
+            "kind": kind, "requestKind": kind,
+            "resource": resource, "requestResource": resource,
+            "subResource": "", "requestSubResource": "",
+            "name": self.name, "namespace": self.namespace.as_deref().unwrap_or_default(),
+            "operation": self.operation.word(),
+        })
+    }
+}
+
+/// A group without a dot is always built in, because a CustomResourceDefinition has one.
+fn is_built_in(group: &str) -> bool {
+    const WITH_DOT: [&str; 14] = [
+        "admissionregistration.k8s.io",
+        "apiextensions.k8s.io",
+        "apiregistration.k8s.io",
+        "authentication.k8s.io",
+        "authorization.k8s.io",
+        "certificates.k8s.io",
+        "coordination.k8s.io",
+        "discovery.k8s.io",
+        "events.k8s.io",
+        "networking.k8s.io",
+        "node.k8s.io",
+        "rbac.authorization.k8s.io",
+        "scheduling.k8s.io",
+        "storage.k8s.io",
+    ];
+    !group.contains('.') || WITH_DOT.contains(&group)
+}
+
+/// The plural of a built-in kind: they all follow one rule.
+fn regular_plural(kind: &str) -> String {
+    let kind = kind.to_lowercase();
+    match kind.as_str() {
+        "endpoints" => kind,
+        _ if kind.ends_with('s') => format!("{kind}es"),
+        _ if kind.ends_with('y') => format!("{}ies", &kind[..kind.len() - 1]),
+        _ => format!("{kind}s"),
+    }
+}

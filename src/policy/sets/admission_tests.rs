@@ -1,0 +1,182 @@
+#![allow(clippy::unwrap_used)]
+//! What an API server cannot be asked: what is not known before the apply denies.
+use serde_json::{Value, json};
+
+use super::{PolicyFile, PolicySet};
+use crate::{
+    config::Config,
+    model::{
+        RepoPath,
+        plan::{Action, Basis, ChangeOrigin, FieldChange, ResourcePlan, StackPlan},
+        policy_finding::{Enforcement, PolicyFinding},
+        spec::RuntimeKind,
+    },
+    policy,
+};
+
+const POLICY: &str = "apiVersion: admissionregistration.k8s.io/v1\nkind: ValidatingAdmissionPolicy\nmetadata: {name: p}\nspec:\n  matchConstraints:\n    resourceRules:\n    - {apiGroups: ['*'], apiVersions: ['v1'], operations: ['*'], resources: [RESOURCES]}\n  validations:\n  - {expression: EXPRESSION, message: 'no'}\n---\napiVersion: admissionregistration.k8s.io/v1\nkind: ValidatingAdmissionPolicyBinding\nmetadata: {name: b}\nspec: {policyName: p, validationActions: [Deny]}\n";
+
+fn text(expression: &str) -> String {
+    POLICY
+        .replace("EXPRESSION", &format!("\"{expression}\""))
+        .replace("RESOURCES", "services, things")
+}
+
+fn findings_for(text: &str, id: &str, (before, after): (Option<Value>, Option<Value>)) -> Vec<PolicyFinding> {
+    let config =
+        Config::parse("policy: {sets: [{name: s, path: p, language: vap, input: admission}]}\n").unwrap();
+    let file = PolicyFile {
+        path: "p/a.yaml".to_owned(),
+        text: text.to_owned(),
+    };
+    let set = PolicySet::load(&config.policy.sets[0], &[file], &[]);
+    let stack = "shop/dev".parse().unwrap();
+    let action = match (&before, &after) {
+        (None, _) => Action::Create,
+        (_, None) => Action::Delete,
+        _ => Action::Replace,
+    };
+    let change = FieldChange {
+        path: String::new(),
+        from: before,
+        to: after,
+        origin: ChangeOrigin::Change,
+    };
+    let plan = ResourcePlan::new(
+        &stack,
+        id.parse().unwrap(),
+        RuntimeKind::Kubernetes,
+        action,
+        vec![change],
+    );
+    let plan = StackPlan::new(RepoPath::root(), stack, Basis::Live, vec![plan]);
+    set.findings(&policy::document(&plan, Vec::new()))
+}
+
+fn service(type_of: Value) -> Value {
+    json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "a", "namespace": "shop"}, "spec": {"type": type_of}})
+}
+
+fn created(text: &str) -> Vec<PolicyFinding> {
+    findings_for(
+        text,
+        "v1:Service:shop:a",
+        (None, Some(service(json!("NodePort")))),
+    )
+}
+
+#[test]
+fn a_policy_sees_operation_and_objects() {
+    let rule = text("request.operation == 'CREATE' && oldObject == null && object.spec.type != 'NodePort'");
+    let findings = created(&rule);
+    assert_eq!(findings.len(), 1);
+    assert_eq!(
+        (findings[0].rule.as_str(), findings[0].message.as_str()),
+        ("s/p:b", "no")
+    );
+    let place = findings[0].place.as_ref().unwrap();
+    assert_eq!(place.resource.as_ref().unwrap().as_str(), "v1:Service:shop:a");
+    // A replacement is a deletion and a creation.
+    let both = (Some(service(json!("A"))), Some(service(json!("B"))));
+    let deletion = text("request.operation != 'DELETE' || oldObject.spec.type != 'A'");
+    assert_eq!(
+        findings_for(&deletion, "v1:Service:shop:a", both.clone()).len(),
+        1
+    );
+    let creation = text("request.operation != 'CREATE' || object.spec.type != 'B'");
+    assert_eq!(findings_for(&creation, "v1:Service:shop:a", both).len(), 1);
+    // Who only warns denies nothing.
+    let warning = rule.replace("[Deny]", "[Warn]");
+    assert_eq!(created(&warning)[0].verdict, Enforcement::Warn);
+}
+
+#[test]
+fn what_is_not_known_denies() {
+    let pass = text("true");
+    assert!(created(&pass).is_empty());
+    let selected = |selector: &str| {
+        pass.replace(
+            "    resourceRules:",
+            &format!("    namespaceSelector: {selector}\n    resourceRules:"),
+        )
+    };
+    let with_params = pass.replace(
+        "spec:\n  matchConstraints",
+        "spec:\n  paramKind: {apiVersion: v1, kind: ConfigMap}\n  matchConstraints",
+    );
+    let with_params = with_params.replace(
+        "spec: {policyName: p",
+        "spec: {paramRef: {name: c, parameterNotFoundAction: Allow}, policyName: p",
+    );
+    for (rules, word) in [
+        (
+            text("authorizer.group('').resource('pods').check('get').allowed()"),
+            "not known here",
+        ),
+        (
+            text("request.userInfo.username == 'a' || true"),
+            "only the API server knows",
+        ),
+        (
+            text("namespaceObject.metadata.name == 'shop' || true"),
+            "not part of the stack",
+        ),
+        (text("object.spec.nowhere.size() > 0"), "resulted in error"),
+        (text("do_magic(object) || true"), "`do_magic` is not known here"),
+        (text("1 +"), "the set cannot be read"),
+        (selected("{matchLabels: {team: a}}"), "labels of Namespace shop"),
+        (with_params, "not among the files of the set"),
+        (pass.replace("policyName: p", "policyName: q"), "no policy q"),
+        (
+            pass.split("---").next().unwrap().to_owned(),
+            "no ValidatingAdmissionPolicy with a binding",
+        ),
+        (
+            pass.replace("apiVersions: ['v1']", "apiVersions: ['v2']"),
+            "which the API server converts",
+        ),
+        (
+            pass.replace(
+                "  validations:",
+                "  auditAnnotations: [{key: a, valueExpression: 'b'}]\n  validations:",
+            ),
+            "auditAnnotations",
+        ),
+    ] {
+        let findings = created(&rules);
+        assert_eq!(findings.len(), 1, "{word}");
+        assert_eq!(findings[0].verdict, Enforcement::Deny, "{word}");
+        assert!(findings[0].message.contains(word), "{word}");
+    }
+    // By its own name, and by a Namespace of the set.
+    assert!(created(&selected("{matchLabels: {kubernetes.io/metadata.name: shop}}")).is_empty());
+    let namespace = "---\napiVersion: v1\nkind: Namespace\nmetadata: {name: shop, labels: {team: a}}\n";
+    assert!(created(&format!("{}{namespace}", selected("{matchLabels: {team: a}}"))).is_empty());
+    // The failure policy lets an absent field pass, and shows it.
+    let ignored = text("object.spec.nowhere.size() > 0")
+        .replace("spec:\n  matchC", "spec:\n  failurePolicy: Ignore\n  matchC");
+    assert_eq!(created(&ignored)[0].verdict, Enforcement::Warn);
+}
+
+#[test]
+fn a_custom_kind_needs_its_definition() {
+    let thing =
+        json!({"apiVersion": "x.io/v1", "kind": "Thing", "metadata": {"name": "a", "namespace": "shop"}});
+    let found = |rules: &str| findings_for(rules, "x.io/v1:Thing:shop:a", (None, Some(thing.clone())));
+    let rule = text("object.metadata.name != 'a'");
+    assert!(
+        found(&rule)[0]
+            .message
+            .contains("no definition says how Thing of x.io")
+    );
+    let definition = "---\napiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {name: things.x.io}\nspec: {group: x.io, names: {kind: Thing, plural: things}}\n";
+    assert_eq!(found(&format!("{rule}{definition}"))[0].message, "no");
+}
+
+#[test]
+fn an_unknown_value_is_undecided() {
+    let rule = text("object.spec.type != 'NodePort'");
+    let unknown = service(json!({"$unknown": true}));
+    let findings = findings_for(&rule, "v1:Service:shop:a", (None, Some(unknown)));
+    assert!(findings[0].message.starts_with("undecided: it reads /spec/type"));
+}
