@@ -42,7 +42,8 @@ pub struct Resource {
     pub extensions: Map<String, Value>,
 }
 
-/// The identity of a Kubernetes object regardless of its version: group, kind, namespace, name.
+/// The identity of a Kubernetes object regardless of its version: group, kind, namespace, name. The namespace is
+/// `default` if none is written.
 pub fn object_key(attributes: &Map<String, Value>) -> (&str, &str, &str, &str) {
     fn text(value: Option<&Value>) -> &str {
         value.and_then(Value::as_str).unwrap_or_default()
@@ -52,7 +53,10 @@ pub fn object_key(attributes: &Map<String, Value>) -> (&str, &str, &str, &str) {
     (
         group.map_or("", |(group, _)| group),
         text(attributes.get("kind")),
-        text(metadata("namespace")),
+        match text(metadata("namespace")) {
+            "" => "default",
+            namespace => namespace,
+        },
         text(metadata("name")),
     )
 }
