@@ -67,12 +67,8 @@ pub(super) async fn open(run: &RunContext, setup: &RuntimeSetup<'_>) -> Result<I
         }
         _ => None,
     };
-    let references = SecretReferences::new(run, &setup.config.secrets, secrets.clone(), |cluster| {
-        Arc::new(ClusterReader {
-            kubernetes: reader.clone(),
-            cluster: cluster.cloned(),
-        })
-    });
+    let reader = cluster_secrets(reader);
+    let references = SecretReferences::new(run, &setup.config.secrets, secrets.clone(), reader);
     let references = Arc::new(references);
     let mut runtimes = RuntimeRegistry::new();
     if let Some(parts) = parts {
@@ -82,6 +78,18 @@ pub(super) async fn open(run: &RunContext, setup: &RuntimeSetup<'_>) -> Result<I
             .with(Arc::new(parts.terraform));
     }
     Ok(Infrastructure { runtimes, references })
+}
+
+/// The readers of the Secrets of clusters; without a connection they read nothing.
+pub(super) fn cluster_secrets(
+    kubernetes: Option<Arc<Kubernetes>>,
+) -> impl Fn(Option<&ClusterName>) -> Arc<dyn ClusterSecrets> {
+    move |cluster| {
+        Arc::new(ClusterReader {
+            kubernetes: kubernetes.clone(),
+            cluster: cluster.cloned(),
+        })
+    }
 }
 
 /// Reads Secrets of a configured cluster.

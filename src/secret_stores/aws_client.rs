@@ -58,6 +58,15 @@ impl AwsClient {
         }
     }
 
+    /// Gets the keys, and sends nothing with them.
+    ///
+    /// # Errors
+    /// The job has none, or AWS gives none.
+    pub async fn log_in(&self, rights: SecretRights) -> Result<(), SecretProblem> {
+        let http = self.http.as_ref().map_err(Clone::clone)?;
+        self.keys(http, rights).await.map(drop)
+    }
+
     /// Calls an operation that may be repeated. `target` is `SERVICE.OPERATION`.
     ///
     /// # Errors

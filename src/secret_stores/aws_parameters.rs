@@ -62,6 +62,10 @@ impl AwsParametersStore {
 
 #[async_trait]
 impl SecretStore for AwsParametersStore {
+    async fn log_in(&self, rights: SecretRights) -> Result<(), SecretProblem> {
+        self.client.log_in(rights).await
+    }
+
     async fn version(
         &self,
         query: &SecretQuery,

@@ -82,6 +82,10 @@ impl AwsSecretsStore {
 
 #[async_trait]
 impl SecretStore for AwsSecretsStore {
+    async fn log_in(&self, rights: SecretRights) -> Result<(), SecretProblem> {
+        self.client.log_in(rights).await
+    }
+
     async fn version(
         &self,
         query: &SecretQuery,

@@ -53,6 +53,14 @@ pub enum SecretRights {
 /// A secret store.
 #[async_trait]
 pub trait SecretStore: Send + Sync {
+    /// Logs in with these rights, without reading a secret. A store without a login is ready.
+    ///
+    /// # Errors
+    /// The store cannot be reached, or does not let the job in.
+    async fn log_in(&self, _: SecretRights) -> Result<(), SecretProblem> {
+        Ok(())
+    }
+
     /// The version of a secret, without its value. `None` if the store has no versions.
     ///
     /// # Errors

@@ -1,6 +1,7 @@
 //! The `doctor` use case: what is missing on this machine or in this job, and how to fix each problem.
 
 mod finding;
+mod secret_stores;
 mod workflow;
 
 use super::{
@@ -57,6 +58,7 @@ pub async fn run(run: &RunContext) -> Vec<DoctorFinding> {
         Some(config) => {
             findings.push(core(run, &config).await);
             findings.extend(infrastructure(run, &config).await);
+            findings.extend(secret_stores::findings(run, &config.secrets).await);
             findings.push(state(run, &config, &repository).await);
         }
         None => findings.push(DoctorFinding::unused(

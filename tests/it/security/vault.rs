@@ -462,3 +462,45 @@ async fn a_store_that_does_not_answer_is_noted_once() {
     );
     assert_eq!(vaulted.value(&pay, "0").await, None);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn doctor_logs_in_to_each_store_and_reads_no_secret() {
+    let vaulted = Vaulted::new("vault-doctor", "").await;
+    vaulted.vault.put("pay/db", json!({"password": CANARY}));
+    let store = |outcome: &Outcome| {
+        let findings = outcome.json()["findings"].as_array().unwrap().clone();
+        let of_store = findings
+            .into_iter()
+            .find(|finding| finding["what"] == "secret store db");
+        of_store.unwrap_or_else(|| panic!("{}", outcome.stdout))
+    };
+    let well = vaulted.run(&["doctor", "--output", "json"]);
+    assert!(
+        store(&well).to_string().contains("logged in; 2 rules"),
+        "{}",
+        well.stdout
+    );
+    let asked = vaulted.vault.requests();
+    let paths: Vec<_> = asked
+        .iter()
+        .map(|(role, path)| (role.as_str(), path.as_str()))
+        .collect();
+    let lookup = "auth/token/lookup-self";
+    assert_eq!(
+        paths,
+        [
+            ("preview", "auth/jwt/login"),
+            ("preview", lookup),
+            ("apply", "auth/jwt/login"),
+            ("apply", lookup),
+        ]
+    );
+    let elsewhere = store(&vaulted.shop.konverge(&["doctor", "--output", "json"]).run());
+    assert_eq!(elsewhere["verdict"], "unused", "no job, no token: {elsewhere}");
+    vaulted.configure("auth: {method: jwt, role: unknown}");
+    let refused = store(&vaulted.run(&["doctor", "--output", "json"])).to_string();
+    assert!(
+        refused.contains("role could not be found") && refused.contains("secrets.stores.db"),
+        "{refused}"
+    );
+}

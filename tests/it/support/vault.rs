@@ -174,6 +174,9 @@ async fn answer(
         }
     };
     world.requests.push((role.clone(), path.clone()));
+    if path == "auth/token/lookup-self" && !role.is_empty() {
+        return Json(json!({"data": {"path": "auth/jwt/login"}})).into_response();
+    }
     let is_allowed = |prefix: &String| path.starts_with(prefix.as_str());
     if !world
         .roles
