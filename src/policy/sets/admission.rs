@@ -310,11 +310,8 @@ impl AdmissionPolicies {
             let text = "the policy reads `namespaceObject`, and the Namespace is not part of the stack";
             return found(binding.severity, text);
         }
-        let unknown = resource.unknown.iter();
-        if unknown
-            .into_iter()
-            .any(|path| policy.mentions.may_read(resource.runtime, path))
-        {
+        let mut unknown = resource.unknown.iter();
+        if unknown.any(|path| policy.mentions.may_read(resource.runtime, path)) {
             outcomes.push(AdmissionOutcome::Undecided(resource, rule, binding.severity));
             return;
         }

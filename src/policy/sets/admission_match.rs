@@ -154,8 +154,8 @@ impl MatchResources {
         let Some(selector) = selector.filter(|selector| !selector.is_empty()) else {
             return Selected::Yes;
         };
-        let objects = [request.object, request.old_object].into_iter().flatten();
-        Selected::of(objects.into_iter().any(|object| selector.selects(Some(object))))
+        let mut objects = [request.object, request.old_object].into_iter().flatten();
+        Selected::of(objects.any(|object| selector.selects(Some(object))))
     }
 }
 
@@ -229,9 +229,9 @@ impl LabelSelector {
     pub fn selects(&self, object: Option<&Value>) -> bool {
         let labels = object.map(|object| &object["metadata"]["labels"]);
         let label = |key: &str| labels.and_then(|labels| labels.get(key)?.as_str());
-        let wanted = self.match_labels.iter();
+        let mut wanted = self.match_labels.iter();
         let mut expressions = self.match_expressions.iter();
-        wanted.into_iter().all(|(key, value)| label(key) == Some(value))
+        wanted.all(|(key, value)| label(key) == Some(value))
             && expressions.all(|one| match (one.operator, label(&one.key)) {
                 (Operator::In, Some(value)) => one.values.iter().any(|known| known == value),
                 (Operator::NotIn, Some(value)) => !one.values.iter().any(|known| known == value),

@@ -97,8 +97,8 @@ impl PolicySets {
             .flat_map(|set| set.findings(document))
             .chain(renamed)
             .map(|finding| {
-                let exceptions = self.exceptions.iter();
-                let exception = exceptions.into_iter().find(|e| e.covers(&finding, folder, now));
+                let mut exceptions = self.exceptions.iter();
+                let exception = exceptions.find(|e| e.covers(&finding, folder, now));
                 match exception {
                     Some(exception) => exception.excuse(finding),
                     None => finding,

@@ -65,8 +65,8 @@ pub(super) fn bound(engine: &mut Engine) {
 /// Bounds `sprintf` for rules in this source. A format that stands in the source needs no check at each call.
 pub(super) fn bound_formats(engine: &mut Engine, source: &str) {
     let literal = |rest: &str| rest.trim_start().starts_with(['"', '`']);
-    let formats = source.split("sprintf(").skip(1);
-    if formats.into_iter().any(|rest| !literal(rest)) || has_large_width(source) {
+    let mut formats = source.split("sprintf(").skip(1);
+    if formats.any(|rest| !literal(rest)) || has_large_width(source) {
         checked(engine, "sprintf", 2, format);
     }
 }
@@ -132,14 +132,14 @@ fn numbers_in_text(arguments: &[RegoValue]) -> Result<(), BoundedFunctionError> 
             .take_while(|byte| byte.is_ascii_digit() || *byte == b'_');
         digits.count()
     };
-    let exponents = text.split(['e', 'E']).skip(1);
+    let mut exponents = text.split(['e', 'E']).skip(1);
     let large = |rest: &str| digits(rest.strip_prefix(['+', '-']).unwrap_or(rest)) > EXPONENT_DIGITS;
     let mut run = 0;
     let long = text.bytes().any(|byte| {
         run = if byte.is_ascii_digit() { run + 1 } else { 0 };
         run > LONGEST_NUMBER
     });
-    match long || exponents.into_iter().any(large) {
+    match long || exponents.any(large) {
         true => Err(BoundedFunctionError::LargeNumber),
         false => Ok(()),
     }
