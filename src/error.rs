@@ -57,6 +57,12 @@ impl ErrorKind {
             _ => 1,
         }
     }
+
+    /// Returns true if nothing failed: somebody else has to decide or to finish first (exit codes 3 and 4). The result
+    /// of a stack is then *stopped*, not *failed*.
+    pub fn is_stop(self) -> bool {
+        matches!(self, Self::Unreviewed | Self::Policy | Self::LeaseHeld)
+    }
 }
 
 /// A place in a file. The path is relative to the repository if there is one; line and column start at 1.
@@ -241,6 +247,16 @@ pub struct ErrorBody {
     pub hints: Vec<String>,
 }
 
+impl ErrorBody {
+    /// Adds an error of the same stack that has a cause of its own.
+    pub fn add(&mut self, other: Self) {
+        self.message = format!("{}; and {}", self.message, other.message);
+        let new = other.hints.into_iter().filter(|hint| !self.hints.contains(hint));
+        let new: Vec<_> = new.collect();
+        self.hints.extend(new);
+    }
+}
+
 /// The outermost object of an error in JSON output.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ErrorDocument {
@@ -285,6 +301,21 @@ mod tests {
             failure,
             UserError::new(ErrorKind::Usage, "x: no number").hint("give one")
         );
+    }
+
+    #[test]
+    fn a_result_with_an_error_stays_small() {
+        assert!(size_of::<UserError>() < 128, "{}", size_of::<UserError>());
+    }
+
+    #[test]
+    fn a_stop_is_what_the_exit_code_says() {
+        for kind in [ErrorKind::Unreviewed, ErrorKind::Policy, ErrorKind::LeaseHeld] {
+            assert!(kind.is_stop() && matches!(kind.exit_code(), 3 | 4), "{kind:?}");
+        }
+        for kind in [ErrorKind::Spec, ErrorKind::Kubernetes, ErrorKind::Interrupted] {
+            assert!(!kind.is_stop(), "{kind:?}");
+        }
     }
 
     #[test]

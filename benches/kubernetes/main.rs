@@ -3,7 +3,12 @@
 //!
 //! `scripts/parts install test bench`, then `cargo bench --bench kubernetes`. `KONVERGE_BENCH_SIZES=1000,5000` says how
 //! many objects; with `KONVERGE_WRITE_PERFORMANCE=1` the section of `docs/performance.md` is written.
-#![allow(clippy::unwrap_used, clippy::print_stdout, clippy::disallowed_methods)]
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    clippy::print_stderr,
+    clippy::disallowed_methods
+)]
 
 #[path = "../../tests/it/support/mod.rs"]
 mod support;
@@ -56,6 +61,7 @@ fn main() {
     for size in sizes.split(',').map(|size| size.trim().parse().unwrap()) {
         runtime.block_on(measure(size, &mut page));
     }
+    say(format_args!("the scheduler"));
     scheduler::measure(&mut page);
     let text = page.text();
     println!("{text}");
@@ -79,6 +85,11 @@ fn objects(ns: &str, count: usize) -> Vec<Value> {
         .collect()
 }
 
+/// What is measured now: the whole takes minutes.
+fn say(what: std::fmt::Arguments<'_>) {
+    eprintln!("measuring {what}");
+}
+
 /// How many LISTs find that many objects, 500 at a time.
 fn lists(count: usize) -> u64 {
     [4, 3, 2, 1]
@@ -91,7 +102,12 @@ async fn measure(size: usize, page: &mut Page) {
     let (mut bare, mut both, mut writing) = (Duration::MAX, Duration::MAX, Measured::NOTHING);
     let mut whole = [Measured::NOTHING, Measured::NOTHING];
     let mut last = None;
-    for width in WIDTHS {
+    for (round, width) in WIDTHS.into_iter().enumerate() {
+        say(format_args!(
+            "{size} objects, round {} of {}",
+            round + 1,
+            WIDTHS.len()
+        ));
         // A server that holds more is a slower one: each starts with an empty one.
         bare = bare.min(others::creates(&Cluster::start(), size, width).await);
         both = both.min(others::asks_and_creates(&Cluster::start(), size, width).await);
@@ -112,6 +128,7 @@ async fn measure(size: usize, page: &mut Page) {
     }
     for ((shape, whole), what) in SHAPES.into_iter().zip(&whole).zip(FIRST_APPLIES) {
         if size <= APPLIED_BY_KUBECTL {
+            say(format_args!("{size} objects, kubectl: {what}"));
             let cluster = Cluster::start();
             let wanted = shape.objects(&cluster, size).await;
             let kubectl = others::kubectl_apply(&cluster, &wanted);
@@ -147,6 +164,7 @@ async fn measure(size: usize, page: &mut Page) {
         bare,
     );
 
+    say(format_args!("{size} objects, nothing changed"));
     let (cluster, ns, wanted, stack, kubernetes, runtimes) = last.unwrap();
     nothing_changed(&cluster, size, page).await;
     let all_unchanged = |plan: &EnginePlan| {

@@ -61,6 +61,19 @@ fn by(path: &std::path::Path, place: &std::path::Path) -> String {
     }
 }
 
+impl Untrusted {
+    /// What the path is of; `None` for a program that was not found.
+    pub fn what(&self) -> Option<&str> {
+        match self {
+            Self::Relative { what, .. }
+            | Self::Inside { what, .. }
+            | Self::Process { what, .. }
+            | Self::TooManyLinks { what, .. } => Some(what),
+            Self::NotFound { .. } => None,
+        }
+    }
+}
+
 impl From<Untrusted> for UserError {
     fn from(error: Untrusted) -> Self {
         let failure = Self::new(ErrorKind::Config, error.to_string());

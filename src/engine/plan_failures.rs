@@ -3,10 +3,7 @@
 use std::collections::HashMap;
 
 use super::plan_nodes::DraftNode;
-use crate::{
-    error::{ErrorKind, UserError},
-    model::ResourceId,
-};
+use crate::{error::UserError, model::ResourceId, runtime::ToolUnavailable};
 
 /// The failures of a plan.
 #[derive(Default)]
@@ -52,10 +49,10 @@ impl PlanFailures {
 }
 
 /// Returns true if a failure stops the whole stack. An error from a policy, from the cluster or in the Spec
-/// itself must be fixed before anything is changed. Missing Terraform executables, packages, credentials or
-/// services do not concern the cluster.
+/// itself must be fixed before anything is changed. A tool or a service outside the clusters does not concern
+/// the other resources.
 pub(super) fn stops_the_stack(failure: &UserError) -> bool {
-    failure.kind != ErrorKind::Terraform
+    failure.room_error::<ToolUnavailable>().is_none()
 }
 
 /// Adds the resource's name to a failure, unless it has it already.
@@ -82,6 +79,26 @@ pub(super) fn combine_failures(failures: &[(ResourceId, UserError)]) -> Option<U
             failures.len() - 1,
             others.join("; ")
         );
+        // What helps one of them may not help the others.
+        for (_, other) in failures[1..].iter().take(5) {
+            let new = other.hints.iter().filter(|hint| !failure.hints.contains(hint));
+            let new: Vec<_> = new.cloned().collect();
+            failure.hints.extend(new);
+        }
     }
     Some(failure)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::ErrorKind;
+
+    #[test]
+    fn only_a_tool_outside_the_clusters_does_not_stop_the_stack() {
+        let failure = UserError::new(ErrorKind::Terraform, "no executable");
+        assert!(stops_the_stack(&failure), "the kind is not what counts");
+        let tool = failure.caused_by(ToolUnavailable).context("`a`");
+        assert!(!stops_the_stack(&tool));
+    }
 }

@@ -45,7 +45,7 @@ pub(super) fn wanted_drafts(
 ) -> Result<Vec<DraftNode>, UserError> {
     let index: HashMap<_, _> = graph.ids().enumerate().map(|(n, id)| (id, n)).collect();
     let recorded: HashMap<_, _> = request.state.resources.iter().map(|r| (&r.id, r)).collect();
-    let in_another_version = LazyCell::new(|| objects(&request.state.resources));
+    let in_another_version = LazyCell::new(|| objects(&request.state.resources, request.cluster.as_ref()));
     let mut drafts = Vec::with_capacity(resources.len());
     for (resource, old_id) in resources.into_iter().zip(old_ids) {
         let dependencies = graph.dependencies(&resource.id);
@@ -113,7 +113,10 @@ pub(super) fn add_deletes(
         .collect();
     let is_now: Vec<Option<ResourceId>> = {
         let claimed = claimed_objects(drafts)?;
-        let now = |recorded: &&Recorded| claimed.get(&recorded_object(recorded)?).map(|id| (*id).clone());
+        let now = |recorded: &&Recorded| {
+            let object = recorded_object(recorded, request.cluster.as_ref())?;
+            claimed.get(&object).map(|id| (*id).clone())
+        };
         gone.iter().map(now).collect()
     };
     if gone.is_empty() {
@@ -195,12 +198,16 @@ fn object<'a>(resource: &'a Resource, cluster: Option<&'a ClusterName>) -> Optio
         .then(|| (cluster.map(ClusterName::as_str), object_key(&resource.attributes)))
 }
 
-fn recorded_object(recorded: &Recorded) -> Option<Object<'_>> {
-    let cluster = recorded.cluster.as_ref().map(ClusterName::as_str);
+/// An imported record may name no cluster: then it is on the one of the stack.
+fn recorded_object<'a>(recorded: &'a Recorded, stack: Option<&'a ClusterName>) -> Option<Object<'a>> {
+    let cluster = recorded.cluster.as_ref().or(stack).map(ClusterName::as_str);
     (recorded.runtime == RuntimeKind::Kubernetes).then(|| (cluster, object_key(&recorded.attributes)))
 }
 
-fn objects(recorded: &[Recorded]) -> HashMap<Object<'_>, &Recorded> {
-    let key = |recorded| Some((recorded_object(recorded)?, recorded));
+fn objects<'a>(
+    recorded: &'a [Recorded],
+    stack: Option<&'a ClusterName>,
+) -> HashMap<Object<'a>, &'a Recorded> {
+    let key = |recorded| Some((recorded_object(recorded, stack)?, recorded));
     recorded.iter().filter_map(key).collect()
 }

@@ -135,6 +135,7 @@ mod tests {
         };
         Spec {
             resources: objects.iter().map(resource).collect(),
+            secret_stores: Vec::new(),
         }
     }
 

@@ -84,10 +84,6 @@ impl Claim {
         match runtime {
             RuntimeKind::Kubernetes => {
                 let (group, kind, namespace, name) = object_key(attributes);
-                let namespace = match namespace {
-                    "" => "default",
-                    namespace => namespace,
-                };
                 Some(Self::Object {
                     cluster: cluster?.clone(),
                     key: [group, kind, namespace, name].map(str::to_owned),

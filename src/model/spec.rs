@@ -42,7 +42,8 @@ pub struct Resource {
     pub extensions: Map<String, Value>,
 }
 
-/// The identity of a Kubernetes object regardless of its version: group, kind, namespace, name.
+/// The identity of a Kubernetes object regardless of its version: group, kind, namespace, name. The namespace is
+/// `default` if none is written.
 pub fn object_key(attributes: &Map<String, Value>) -> (&str, &str, &str, &str) {
     fn text(value: Option<&Value>) -> &str {
         value.and_then(Value::as_str).unwrap_or_default()
@@ -52,7 +53,10 @@ pub fn object_key(attributes: &Map<String, Value>) -> (&str, &str, &str, &str) {
     (
         group.map_or("", |(group, _)| group),
         text(attributes.get("kind")),
-        text(metadata("namespace")),
+        match text(metadata("namespace")) {
+            "" => "default",
+            namespace => namespace,
+        },
         text(metadata("name")),
     )
 }
@@ -62,6 +66,9 @@ pub fn object_key(attributes: &Map<String, Value>) -> (&str, &str, &str, &str) {
 pub struct Spec {
     /// In the order of the Spec. The ids are unique.
     pub resources: Vec<Resource>,
+    /// What the Spec itself says about a secret store (Kusion 0.12 and later). It is never used, only compared with
+    /// the configured store.
+    pub secret_stores: Vec<Map<String, Value>>,
 }
 
 impl Spec {

@@ -100,10 +100,7 @@ pub(super) fn refuse(plan: &mut Plan, imports: &BTreeMap<StackId, Imports>) -> B
     for (at, failure) in refusals {
         let stack = &mut plan.stacks[at];
         refused.insert(stack.id.clone());
-        if stack.error.is_none() {
-            stack.error = Some(failure.body());
-            stack.held_back.clear();
-        }
+        set_error(stack, &failure);
     }
     refused
 }
@@ -139,8 +136,18 @@ pub(super) fn refuse_elsewhere(
             let other = others.find(|other| **other != stack.id && !is_shared(other))?;
             Some(refusal(&new, &resource.id, other))
         });
-        if let Some(failure) = failure.filter(|_| stack.error.is_none()) {
-            stack.error = Some(redact::failure(&failure, secrets).body());
+        if let Some(failure) = failure {
+            set_error(stack, &redact::failure(&failure, secrets));
+        }
+    }
+}
+
+/// Sets the error of a stack, or adds it to the one that it has.
+fn set_error(stack: &mut StackPlan, failure: &UserError) {
+    match &mut stack.error {
+        Some(error) => error.add(failure.body()),
+        None => {
+            stack.error = Some(failure.body());
             stack.held_back.clear();
         }
     }
@@ -211,6 +218,27 @@ mod tests {
         let make = |id: &str| stack(id, "east", definition, Action::Create);
         assert_eq!(refuse_collisions(vec![make("a/dev"), make("a/prod")]), 0);
         assert_eq!(refuse_collisions(vec![make("a/dev"), make("b/prod")]), 2);
+    }
+
+    #[test]
+    fn a_stack_that_failed_already_is_told_too() {
+        let web = "apps/v1:Deployment:shop:web";
+        let mut failed = stack("a/dev", "east", web, Action::Create);
+        let first =
+            UserError::new(ErrorKind::Kubernetes, "`v1:Secret:shop:db`: forbidden").hint("ask for the right");
+        failed.error = Some(first.body());
+        let mut plan = Plan {
+            version: 1,
+            stacks: vec![failed, stack("b/dev", "east", web, Action::Create)],
+        };
+        assert_eq!(refuse(&mut plan, &BTreeMap::new()).len(), 2);
+        let error = plan.stacks[0].error.as_ref().unwrap();
+        assert!(
+            error.message.starts_with("`v1:Secret:shop:db`: forbidden; and ")
+                && error.message.contains("`b/dev`"),
+            "{error:?}"
+        );
+        assert_eq!(error.hints.len(), 2, "{error:?}");
     }
 
     #[test]

@@ -5,9 +5,11 @@
 mod codeowners;
 mod document;
 mod evaluate;
+mod own_secret_store;
 mod review_match;
 mod rules;
 mod secret_access;
+mod secret_refusal;
 pub mod sets;
 
 pub use codeowners::CodeOwners;
@@ -15,4 +17,5 @@ pub use document::{document, update_document};
 pub use evaluate::{evaluate, includes, may_apply, owned_file};
 pub use review_match::{LastWrites, Objection, ReviewedUnits, Unreviewed};
 pub use rules::{Approval, EffectivePolicy, Freeze, PolicyFacts, Role, Stage};
-pub use secret_access::{AccessRefusal, AdmittedSpec, SecretReader, admit, name_stores};
+pub use secret_access::{AdmittedSpec, SecretReader, admit, name_stores};
+pub use secret_refusal::AccessRefusal;

@@ -13,10 +13,10 @@ use crate::{
         RepoPath, StackId,
         spec::{Resource, RuntimeKind, Spec},
     },
-    secrets::{
-        MalformedReference, SecretReference, SecretTemplate, StoreWord, TextPlace, may_refer, rewrite_texts,
-    },
+    secrets::{SecretReference, SecretTemplate, StoreWord, TextPlace, may_refer, rewrite_texts},
 };
+
+use super::{own_secret_store, secret_refusal::AccessRefusal};
 
 /// The stack whose references are judged.
 #[derive(Debug, Clone, Copy)]
@@ -34,107 +34,19 @@ pub struct AdmittedSpec {
     pub references: BTreeSet<SecretReference>,
 }
 
-/// Why a reference may not be used.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum AccessRefusal {
-    #[error(transparent)]
-    Malformed(#[from] MalformedReference),
-    #[error("`{reference}`: there is no secret store `{word}`")]
-    UnknownStore {
-        reference: String,
-        word: String,
-        known: Vec<String>,
-    },
-    #[error("`{reference}`: no default secret store is configured")]
-    NoDefault { reference: String },
-    #[error("`{reference}`: several secret stores are of the kind `{kind}`")]
-    Ambiguous {
-        reference: String,
-        kind: &'static str,
-        known: Vec<String>,
-    },
-    #[error("`{reference}`: a reference cannot set `{parameter}`: it names a store and a path, nothing else")]
-    Parameter {
-        reference: String,
-        parameter: String,
-        store: String,
-    },
-    #[error("`{reference}`: a store of kind `{kind}` has no versions")]
-    NoVersions { reference: String, kind: &'static str },
-    #[error("`{reference}`: `{path}` is not a path of a store of kind `{kind}`")]
-    Path {
-        reference: String,
-        path: String,
-        kind: &'static str,
-    },
-    #[error("`{reference}`: stack `{stack}` may not read `{path}` of the secret store `{store}`")]
-    Denied {
-        reference: String,
-        stack: StackId,
-        path: String,
-        store: String,
-    },
-    #[error("`{reference}`: a secret may not stand here, where everybody who sees the object reads it")]
-    PlainPlace { reference: String },
-    #[error("`{reference}`: references in Terraform resources are not resolved")]
-    Terraform { reference: String },
-}
-
-impl AccessRefusal {
-    fn hint(&self) -> String {
-        let stores = |known: &[String]| match known {
-            [] => "there is none yet".to_owned(),
-            known => format!("there are: {}", known.join(", ")),
-        };
-        match self {
-            Self::Malformed(_) => {
-                "write `ref+STORE://PATH#/KEY`; a `+` ends a reference inside a longer text".to_owned()
-            }
-            Self::UnknownStore { word, known, .. } => format!(
-                "define `secrets.stores.{}` in the default branch's konverge.yaml, or name a store that is there ({})",
-                word.escape_debug(),
-                stores(known)
-            ),
-            Self::NoDefault { .. } => "set `secrets.default` in the default branch's konverge.yaml".to_owned(),
-            Self::Ambiguous { known, .. } => {
-                format!("write `ref+NAME://…` with one of {}", known.join(", "))
-            }
-            Self::Parameter { parameter, store, .. } => format!(
-                "take it out of the reference; where the store is and who asks it is written under `secrets.stores.{store}` in \
-                 the default branch's konverge.yaml, not as `{}` in a Spec",
-                parameter.escape_debug()
-            ),
-            Self::NoVersions { .. } => "take `version` out of the reference".to_owned(),
-            Self::Path { kind, .. } => match *kind {
-                "env" => "write the name of a variable: `ref+env://NAME`".to_owned(),
-                "vault" => "write `ref+vault://MOUNT/PATH?version=NUMBER#/KEY`".to_owned(),
-                _ => "write `ref+k8s://NAMESPACE/NAME#/KEY`".to_owned(),
-            },
-            Self::Denied { stack, path, store, .. } => format!(
-                "if it may, add `{{stacks: \"{stack}\", paths: \"{path}\"}}` to `secrets.stores.{store}.allow` in the default \
-                 branch's konverge.yaml"
-            ),
-            Self::PlainPlace { .. } => {
-                "put it into `stringData` of a Secret, and refer to that by name; `?as=version` gives the version, which may \
-                 stand anywhere"
-                    .to_owned()
-            }
-            Self::Terraform { .. } => {
-                "let the provider read the secret itself (a data source, or its own environment variables)".to_owned()
-            }
-        }
-    }
-}
-
 /// Admits a Spec.
 ///
 /// # Errors
-/// The first reference that the stack may not use, with its place and the key to write.
+/// The first reference that the stack may not use, with its place and the key to write; a secret store that the
+/// Spec brings itself.
 pub fn admit(
     config: &SecretsConfig,
     reader: SecretReader<'_>,
     mut spec: Spec,
 ) -> Result<AdmittedSpec, UserError> {
+    for store in &spec.secret_stores {
+        own_secret_store::check(config, store)?;
+    }
     let mut references = BTreeSet::new();
     for resource in spec.resources.iter_mut().filter(|resource| refers(resource)) {
         rewrite(config, Some(reader), resource, &mut references)?;
@@ -392,6 +304,7 @@ mod tests {
         };
         let spec = Spec {
             resources: vec![resource],
+            secret_stores: Vec::new(),
         };
         match admit(&config.secrets, reader, spec) {
             Ok(admitted) => Ok(admitted.references.iter().map(SecretReference::label).collect()),
@@ -445,17 +358,27 @@ mod tests {
             (
                 "ref+exec://id",
                 "there is no secret store `exec`",
-                "secrets.stores.exec",
+                "no kind of store runs a command",
             ),
             (
                 "ref+file:///etc/passwd",
                 "there is no secret store `file`",
-                "secrets.stores.file",
+                "no kind of store runs a command, reads a file",
             ),
             (
                 "ref+env://PAY_DB?address=http://evil",
                 "cannot set `address`",
-                "secrets.stores.job",
+                "`secrets.stores.job.address`",
+            ),
+            (
+                "ref+env://PAY_DB?role_arn=arn:aws:iam::1:role/root",
+                "cannot set `role_arn`",
+                "`secrets.stores.job.auth`",
+            ),
+            (
+                "ref+env://PAY_DB?token_file=~evil",
+                "cannot set `token_file`",
+                "`secrets.stores.job.auth`",
             ),
             ("ref+env://PAY_DB?at=1", "cannot set `at`", "secrets.stores.job"),
             (

@@ -4,6 +4,7 @@
 //! The engine cuts the graph of a stack into batches (resources of one runtime that can be planned together)
 //! and hands each to its runtime. A runtime never decides the order and never sees the format of the state.
 
+mod failure;
 pub mod kubernetes;
 pub mod terraform;
 
@@ -17,6 +18,7 @@ use std::{
 use async_trait::async_trait;
 use serde_json::Value;
 
+pub use self::failure::{StoreUnavailable, ToolUnavailable};
 use crate::{
     error::{ErrorKind, UserError},
     model::{
@@ -258,7 +260,8 @@ pub trait ApplySink: Send + Sync {
         result: Result<AppliedResource, UserError>,
     ) -> Result<(), UserError>;
 
-    /// The runtime's own data for the stack changed. It is already encrypted if it may contain secrets.
+    /// The runtime's own data for the stack changed. It is already encrypted if it may contain secrets. An error with
+    /// the source [`StoreUnavailable`] may be retried.
     async fn runtime_data(&self, key: &str, value: Value) -> Result<(), UserError>;
 
     /// Returns true if the run was asked to stop: no new operation may start.

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use bytes::Bytes;
-use reqwest::{Client, RequestBuilder, StatusCode};
+use reqwest::{Client, RequestBuilder, Response, StatusCode};
+use zeroize::Zeroizing;
 
 use super::SecretProblem;
 use crate::retry::{self, RetryDecision, RetryPolicy};
@@ -13,6 +13,9 @@ const CONNECT_DEADLINE: Duration = Duration::from_secs(5);
 
 /// The maximum length of a server's own words in a message.
 const SHOWN: usize = 200;
+
+/// The maximum length of an answer. The largest secret of any store is 1 MiB.
+const MAX_BODY: usize = 4 << 20;
 
 /// Sends the requests of one store.
 #[derive(Clone)]
@@ -24,7 +27,7 @@ pub(super) struct SecretHttpClient {
 /// The answer to a request: a success, or a refusal that a retry does not improve.
 pub(super) struct SecretHttpAnswer {
     pub status: StatusCode,
-    pub body: Bytes,
+    pub body: Zeroizing<Vec<u8>>,
 }
 
 /// A failed attempt.
@@ -32,6 +35,8 @@ struct Attempt {
     status: Option<u16>,
     why: String,
     after: Option<Duration>,
+    /// A retry does not help.
+    is_final: bool,
 }
 
 impl SecretHttpClient {
@@ -58,6 +63,7 @@ impl SecretHttpClient {
         make: impl Fn(&Client) -> RequestBuilder,
     ) -> Result<SecretHttpAnswer, SecretProblem> {
         let classify = |attempt: &Attempt| match attempt.after {
+            _ if attempt.is_final => RetryDecision::GiveUp,
             Some(after) => RetryDecision::RetryAfter(after),
             None => RetryDecision::Retry,
         };
@@ -69,24 +75,59 @@ impl SecretHttpClient {
     }
 
     async fn attempt(&self, request: RequestBuilder) -> Result<SecretHttpAnswer, Attempt> {
-        let network = |error: reqwest::Error| Attempt {
-            status: None,
-            why: crate::error::chain(&error.without_url()),
-            after: None,
-        };
         let answer = request.send().await.map_err(network)?;
         let status = answer.status();
         let after = retry::retry_after(answer.headers());
-        let body = answer.bytes().await.map_err(network)?;
+        let body = read_body(answer).await?;
         if status == StatusCode::TOO_MANY_REQUESTS || status.is_server_error() {
             return Err(Attempt {
                 status: Some(status.as_u16()),
                 why: excerpt(&String::from_utf8_lossy(&body)),
                 after,
+                is_final: false,
             });
         }
         Ok(SecretHttpAnswer { status, body })
     }
+}
+
+fn network(error: reqwest::Error) -> Attempt {
+    Attempt {
+        status: None,
+        why: crate::error::chain(&error.without_url()),
+        after: None,
+        is_final: false,
+    }
+}
+
+/// Reads a body up to the maximum.
+async fn read_body(mut answer: Response) -> Result<Zeroizing<Vec<u8>>, Attempt> {
+    let too_long = |status: StatusCode| Attempt {
+        status: Some(status.as_u16()),
+        why: format!("the answer is longer than {} MiB", MAX_BODY >> 20),
+        after: None,
+        is_final: true,
+    };
+    let status = answer.status();
+    let announced = answer.content_length().unwrap_or(0);
+    let announced = usize::try_from(announced).unwrap_or(usize::MAX);
+    if announced > MAX_BODY {
+        return Err(too_long(status));
+    }
+    // A buffer that grows would leave copies behind.
+    let mut body = Zeroizing::new(Vec::with_capacity(announced));
+    while let Some(chunk) = answer.chunk().await.map_err(network)? {
+        if body.len() + chunk.len() > MAX_BODY {
+            return Err(too_long(status));
+        }
+        if body.capacity() - body.len() < chunk.len() {
+            let mut larger = Zeroizing::new(Vec::with_capacity((body.len() + chunk.len()) * 2));
+            larger.extend_from_slice(&body);
+            body = larger;
+        }
+        body.extend_from_slice(&chunk);
+    }
+    Ok(body)
 }
 
 impl SecretHttpAnswer {
@@ -117,4 +158,52 @@ pub(super) fn unavailable(why: impl Into<String>) -> SecretProblem {
 fn excerpt(text: &str) -> String {
     let text: String = text.chars().take(SHOWN).collect();
     text.trim().escape_debug().to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+    /// A server that answers each request with this head and then with bytes without end.
+    async fn endless(head: &'static str) -> String {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = format!("http://{}", listener.local_addr().unwrap());
+        tokio::spawn(async move {
+            while let Ok((mut stream, _)) = listener.accept().await {
+                tokio::spawn(async move {
+                    let _ = stream.read(&mut [0; 4096]).await;
+                    let _ = stream.write_all(head.as_bytes()).await;
+                    while stream.write_all(&[b'x'; 1 << 16]).await.is_ok() {}
+                });
+            }
+        });
+        address
+    }
+
+    #[tokio::test]
+    async fn an_answer_without_end_is_refused_and_not_asked_for_again() {
+        for head in [
+            "HTTP/1.1 200 OK\r\n\r\n",
+            "HTTP/1.1 200 OK\r\ncontent-length: 99999999999\r\n\r\n",
+            "HTTP/1.1 500 no\r\n\r\n",
+        ] {
+            let address = endless(head).await;
+            let asked = std::cell::Cell::new(0);
+            let http = SecretHttpClient::new().unwrap();
+            let answer = http.send(|client| {
+                asked.set(asked.get() + 1);
+                client.get(&address)
+            });
+            let Err(SecretProblem::Unavailable { why, .. }) = answer.await else {
+                panic!("{head}: an endless body was accepted");
+            };
+            assert_eq!(
+                (why.as_str(), asked.get()),
+                ("the answer is longer than 4 MiB", 1),
+                "{head}"
+            );
+        }
+    }
 }

@@ -91,6 +91,12 @@ fn read_document(
             if let Some(unknown) = map.keys().find(|key| !SPEC_KEYS.contains(&key.as_str())) {
                 return Err(shape(path, unknown_key(unknown, "a Spec", &SPEC_KEYS)));
             }
+            let store = mapping(map, "secretStore", path)?;
+            let says_nothing = |(key, value): (&String, &Value)| {
+                key == "provider" && (value.is_null() || value.as_object().is_some_and(Map::is_empty))
+            };
+            spec.secret_stores
+                .extend(store.filter(|store| !store.iter().all(says_nothing)));
             let list = join(path, "resources");
             match &map["resources"] {
                 Value::Null => Ok(()),

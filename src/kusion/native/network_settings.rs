@@ -93,7 +93,7 @@ pub(super) struct BackendConfig {
     #[serde(rename = "_type")]
     _schema: Option<String>,
     pub service: Option<BackendService>,
-    pub resource: Option<ObjectRef>,
+    pub resource: Option<ReferencedObject>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -121,7 +121,7 @@ pub(super) struct BackendPort {
 /// An object that a backend or a class names.
 #[derive(Debug, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub(super) struct ObjectRef {
+pub(super) struct ReferencedObject {
     #[serde(rename = "_type", skip_serializing)]
     _schema: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -182,5 +182,5 @@ pub(super) struct IngressClassConfig {
     #[serde(default)]
     pub annotations: BTreeMap<String, String>,
     pub controller: Option<String>,
-    pub parameters: Option<ObjectRef>,
+    pub parameters: Option<ReferencedObject>,
 }

@@ -10,7 +10,9 @@ use crate::{
     error::UserError,
     model::state::{JournalEntry, StackState},
     ops::rescue::Unstored,
-    state::Lease,
+    runtime::StoreUnavailable,
+    state::{Lease, StateError},
+    store::StoreError,
 };
 
 /// The state during the apply, and the journal of the lease.
@@ -59,6 +61,19 @@ impl<'a> ApplyJournal<'a> {
 /// A runtime's data that the store has not accepted after this time is kept in a file in the meantime.
 const LATE: Duration = Duration::from_secs(1);
 
+/// The error for the runtime. It may try again if only the store failed, and not after the lease is lost.
+fn unrecorded(error: StateError) -> UserError {
+    let store_failed = matches!(
+        error,
+        StateError::Store(StoreError::Unavailable { .. } | StoreError::Denied { .. })
+    );
+    let failure = UserError::from(error);
+    match store_failed {
+        true => failure.caused_by(StoreUnavailable),
+        false => failure,
+    }
+}
+
 #[async_trait]
 impl Journal for ApplyJournal<'_> {
     async fn intend(&self, entries: Vec<JournalEntry>) -> Result<(), UserError> {
@@ -88,10 +103,27 @@ impl Journal for ApplyJournal<'_> {
             Ok(()) => unstored.end_store(&key),
             Err(_) => unstored.keep(),
         }
-        Ok(result?)
+        result.map_err(unrecorded)
     }
 
     async fn fence(&self) -> Result<(), UserError> {
         Ok(self.lease.check()?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_failure_of_the_store_may_be_retried() {
+        let (url, key, why) = ("s3://b".to_owned(), "k".to_owned(), "no answer".to_owned());
+        let store = unrecorded(StateError::Store(StoreError::Unavailable { url, key, why }));
+        assert_eq!(store.room_error(), Some(&StoreUnavailable));
+        let lost = unrecorded(StateError::Lost {
+            stack: "app/dev".parse().expect("an id"),
+            why: "another run took it".to_owned(),
+        });
+        assert_eq!(lost.room_error::<StoreUnavailable>(), None);
     }
 }

@@ -34,9 +34,9 @@ pub(super) async fn apply(planning: &Planner, target: &Target, options: &ApplyOp
 
 /// The outcome of a stack that was not changed because of this error.
 fn not_started(target: &Target, failure: &UserError) -> StackOutcome {
-    let result = match failure.kind {
-        ErrorKind::Unreviewed | ErrorKind::Policy | ErrorKind::LeaseHeld => StackResult::Stopped,
-        _ => StackResult::Failed,
+    let result = match failure.kind.is_stop() {
+        true => StackResult::Stopped,
+        false => StackResult::Failed,
     };
     stopped_outcome(target, result, failure)
 }

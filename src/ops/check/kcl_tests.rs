@@ -5,6 +5,8 @@ use std::{
     sync::Arc,
 };
 
+use tokio_util::sync::CancellationToken;
+
 use super::{
     super::OpenRevision,
     CheckedFiles,
@@ -27,6 +29,7 @@ use crate::{
 /// Runs the tests that are checked: those in the folders of the scope, and those that read what the change touches.
 pub(super) async fn check(
     compiler: &Compiler,
+    cancel: &CancellationToken,
     selected: &SelectedStacks,
     checked: &CheckedFiles<'_>,
 ) -> Result<Vec<Diagnostic>, UserError> {
@@ -41,7 +44,7 @@ pub(super) async fn check(
     let mut found = Vec::new();
     for stack in &here.layout().stacks {
         if checked.runs_tests_in(&stack.folder) || is_touched(stack) {
-            found.extend(run(compiler, &selected.workspace, &here, stack).await?);
+            found.extend(run(compiler, cancel, &selected.workspace, &here, stack).await?);
         }
     }
     Ok(found)
@@ -49,6 +52,7 @@ pub(super) async fn check(
 
 async fn run(
     compiler: &Compiler,
+    cancel: &CancellationToken,
     workspace: &OpenRevision,
     analysis: &Analysis,
     stack: &Stack,
@@ -56,7 +60,7 @@ async fn run(
     let folder = &stack.folder;
     let request = match compiler.request(workspace, analysis, stack).await {
         Ok(request) => request,
-        Err(failure) if failure.kind == ErrorKind::Interrupted => return Err(failure),
+        Err(failure) if cancel.is_cancelled() => return Err(failure),
         Err(failure) => {
             let place = failure.location.as_ref();
             let file = place.and_then(|place| RepoPath::normalise(&place.file));

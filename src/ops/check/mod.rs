@@ -143,7 +143,7 @@ pub async fn run(
         }
         found.extend(imports::check(pool, &files, &checked, workspace).await?);
     }
-    found.extend(kcl_tests::check(&compiler, selected, &checked).await?);
+    found.extend(kcl_tests::check(&compiler, &run.cancel, selected, &checked).await?);
     found.retain(|found| !scope.skip.contains(&found.rule));
     Ok(LintReport::new(stacks.len(), found))
 }

@@ -105,6 +105,7 @@ pub async fn import(
         }
         let masked = secrets::mask_object(&memory.secrets, &recorded.attributes).into_owned();
         recorded.attributes = masked.into();
+        recorded.cluster = target.cluster.clone();
         state.put(recorded);
     }
     let resources = state.resources.len();

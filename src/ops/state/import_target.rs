@@ -1,11 +1,12 @@
 //! The stack of the repository that a state of Kusion's belongs to.
 
 use crate::{
+    config::ClusterChoice,
     error::{ErrorKind, UserError},
     git::Repository,
     konfig::Layout,
     model::{
-        RepoPath, StackId,
+        ClusterName, RepoPath, StackId,
         stack::{NamedBy, Stack},
     },
     ops::{OpenRevision, RevisionSpec, RunContext},
@@ -30,6 +31,8 @@ pub(super) struct ImportTarget {
     pub folder: RepoPath,
     /// Where the identity comes from.
     pub named_by: NamedBy,
+    /// The cluster of its objects, if the configuration names one.
+    pub cluster: Option<ClusterName>,
     /// Whether the repository has the stack; `None` if there is no monorepo.
     pub is_known: Option<bool>,
 }
@@ -61,6 +64,14 @@ impl ImportTarget {
                 stack: stack.id.clone(),
                 folder: asked.folder.unwrap_or(&stack.folder).clone(),
                 named_by: stack.named_by,
+                cluster: head
+                    .as_ref()
+                    .and_then(|head| match head.config.cluster_of(stack) {
+                        ClusterChoice::Named(name) => Some(name),
+                        ClusterChoice::Unconfigured
+                        | ClusterChoice::Unknown(_)
+                        | ClusterChoice::Ambiguous => None,
+                    }),
                 is_known,
             });
         }
@@ -72,6 +83,7 @@ impl ImportTarget {
             stack,
             folder: asked.folder.cloned().unwrap_or_default(),
             named_by: NamedBy::default(),
+            cluster: None,
             is_known,
         })
     }

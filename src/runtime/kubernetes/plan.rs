@@ -28,7 +28,12 @@ use self::{
 };
 use super::{
     api::{cluster::Cluster, clusters::Kubernetes},
-    object::{crd_validation, fetch::RawObject, object_ref, plan_item::PlanItem},
+    object::{
+        crd_validation,
+        fetch::RawObject,
+        object_ref,
+        plan_item::{PlanItem, ResolveError},
+    },
 };
 use crate::{
     error::{ErrorKind, UserError},
@@ -57,11 +62,8 @@ pub(super) async fn plan(
         };
         subjects.push(match subject {
             Ok(subject) => Ok(subject),
-            // An invalid item does not affect the others; a cluster that does not answer does.
-            Err(failure) if failure.kind == ErrorKind::Spec || failure.kind == ErrorKind::Config => {
-                Err(failure)
-            }
-            Err(failure) => return Err(failure),
+            Err(ResolveError::NoCluster(failure)) => Err(failure),
+            Err(ResolveError::NoAnswer(failure)) => return Err(failure),
         });
     }
     let looked_up: Vec<_> = subjects.iter().map(|s| s.as_ref().ok()).collect();

@@ -6,6 +6,7 @@ use crate::{
     checkout::Untrusted,
     error::{ErrorKind, UserError},
     model::{ResourceId, StackId},
+    runtime::ToolUnavailable,
 };
 
 /// An error of the Terraform runtime. Texts from Terraform or a provider are already masked.
@@ -326,8 +327,10 @@ impl TerraformError {
         }
     }
 
-    fn kind(&self) -> ErrorKind {
-        match self {
+    /// The kind of an error that concerns the whole stack; `None` if Terraform itself, a provider or its service
+    /// failed, which no other runtime needs.
+    fn kind_of_stack(&self) -> Option<ErrorKind> {
+        Some(match self {
             Self::NoTarget { .. }
             | Self::NoType { .. }
             | Self::NoProvider { .. }
@@ -342,14 +345,18 @@ impl TerraformError {
             Self::Damaged(_) => ErrorKind::State,
             Self::Interrupted { .. } | Self::InFlight { .. } => ErrorKind::Interrupted,
             Self::MaskedValue { .. } => ErrorKind::Internal,
-            _ => ErrorKind::Terraform,
-        }
+            _ => return None,
+        })
     }
 }
 
 impl From<TerraformError> for UserError {
     fn from(error: TerraformError) -> Self {
-        let mut failure = UserError::new(error.kind(), error.to_string());
+        let text = error.to_string();
+        let mut failure = match error.kind_of_stack() {
+            Some(kind) => UserError::new(kind, text),
+            None => UserError::new(ErrorKind::Terraform, text).caused_by(ToolUnavailable),
+        };
         failure.hints = error.remedies();
         failure
     }
@@ -384,6 +391,16 @@ mod tests {
             Class::classify("Unsupported argument", true),
             Class::Configuration
         );
+    }
+
+    #[test]
+    fn what_terraform_alone_needs_is_told_apart() {
+        let id: ResourceId = "a:b:c_d:e".parse().unwrap();
+        let tool = |error: TerraformError| UserError::from(error).room_error() == Some(&ToolUnavailable);
+        assert!(tool(TerraformError::NoBinary));
+        assert!(tool(TerraformError::Init("no registry".to_owned())));
+        assert!(!tool(TerraformError::KeyMissing));
+        assert!(!tool(TerraformError::NoType { id }));
     }
 
     #[test]

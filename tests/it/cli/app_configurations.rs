@@ -290,7 +290,7 @@ async fn the_guide_is_typed_whole_and_nothing_is_made_again() {
         .unwrap();
     let path = format!("{}:{}", programs.display(), std::env::var("PATH").unwrap());
     let typed = |line: &str| {
-        let outcome = Konverge::of(std::path::Path::new("/bin/sh"), ["-c", line])
+        Konverge::of(std::path::Path::new("/bin/sh"), ["-c", line])
             .dir(repository.path())
             .with_kcl()
             .env("HOME", home.path())
@@ -298,8 +298,7 @@ async fn the_guide_is_typed_whole_and_nothing_is_made_again() {
             .env("KUBECONFIG", cluster.kubeconfig())
             .env("XDG_STATE_HOME", home.path().join("state"))
             .run()
-            .expect(0);
-        outcome
+            .expect(0)
     };
     let page = std::fs::read_to_string(root().join("docs/guides/kusion-apps.md")).unwrap();
     let mut uids = Vec::new();

@@ -154,7 +154,7 @@ async fn the_guide_is_typed_whole(konfig: Published) {
     let path = format!("{}:{}", programs.display(), std::env::var("PATH").unwrap());
     let home = tempfile::tempdir().unwrap();
     let typed = |line: &str| {
-        let outcome = Konverge::of(Path::new("/bin/sh"), ["-c", line])
+        Konverge::of(Path::new("/bin/sh"), ["-c", line])
             .dir(repository.path())
             .with_kcl()
             .env("PATH", &path)
@@ -163,8 +163,7 @@ async fn the_guide_is_typed_whole(konfig: Published) {
             .env("AWS_SECRET_ACCESS_KEY", Minio::SECRET_KEY)
             .env("AWS_REGION", Minio::REGION)
             .run()
-            .expect(0);
-        outcome
+            .expect(0)
     };
     let state = |stack: &str| {
         let spec = typed(&format!("konverge build {apps}/guestbook/{stack} --output json")).json();

@@ -38,8 +38,7 @@ impl Shell<'_> {
             shell = shell.env(&format!("GIT_{who}_NAME"), "S");
             shell = shell.env(&format!("GIT_{who}_EMAIL"), "s@example.com");
         }
-        let outcome = shell.run().expect(0);
-        outcome
+        shell.run().expect(0)
     }
 }
 

@@ -305,6 +305,14 @@ async fn a_recorded_version_that_is_gone_is_found_in_todays() {
     old.id = old.id.as_str().replace("v2", "v2beta2").parse().unwrap();
     std::sync::Arc::make_mut(&mut old.attributes)
         .insert("apiVersion".to_owned(), json!("autoscaling/v2beta2"));
+    // An imported record names no cluster.
+    let mut imported = old.clone();
+    imported.cluster = None;
+    for recorded in [imported, old.clone()] {
+        stack.state.resources = vec![recorded];
+        let plan = stack.plan_well(std::slice::from_ref(&scaler)).await;
+        assert_eq!(plan.public.summary.delete, 0, "{:?}", plan.public);
+    }
     stack.state.resources = vec![old];
     let plan = stack.plan_well(&[]).await;
     assert_eq!(plan.public.summary.delete, 1, "{:?}", plan.public);

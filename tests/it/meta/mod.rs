@@ -1,5 +1,6 @@
 //! The project itself: docs, rooms, release, toolchain.
 
+pub mod decisions;
 pub mod docs;
 pub mod forges;
 pub mod import_graph;

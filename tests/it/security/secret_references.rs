@@ -350,15 +350,26 @@ async fn a_hostile_reference_gets_nothing() {
         (secret(&dots), "ref+STORE"),
         (
             secret("ref+env://PAY_PASSWORD?address=http://evil.example"),
-            "secrets.stores.job",
+            "secrets.stores.job.address",
         ),
         (
             secret("ref+vault://pay?address=http://evil.example#/x"),
             "secrets.stores.vault",
         ),
-        (secret("ref+exec://id"), "secrets.stores.exec"),
-        (secret("ref+file:///etc/passwd"), "secrets.stores.file"),
-        (secret("ref+envsubst://PAY_PASSWORD"), "secrets.stores.envsubst"),
+        (
+            secret("ref+env://PAY_PASSWORD?role_arn=arn:aws:iam::1:role/root"),
+            "secrets.stores.job.auth",
+        ),
+        (
+            secret("ref+env://PAY_PASSWORD?token_file=~token"),
+            "secrets.stores.job.auth",
+        ),
+        (secret("ref+exec://id"), "no kind of store runs a command"),
+        (secret("ref+file:///etc/passwd"), "reads a file"),
+        (
+            secret("ref+envsubst://PAY_PASSWORD"),
+            "no kind of store runs a command",
+        ),
         (secret("ref://PAY_PASSWORD"), "secrets.default"),
         (plain("ref+env://PAY_PASSWORD"), "stringData"),
         (plain("postgres://app:ref+env://PAY_PASSWORD+@db"), "stringData"),
@@ -374,4 +385,44 @@ async fn a_hostile_reference_gets_nothing() {
         }
         assert_eq!(objects.get(&object).await, None, "{object}");
     }
+}
+
+/// Kusion's Spec chooses the server that gets the job's token.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_secret_store_of_the_spec_is_refused_with_the_key_to_write() {
+    let refers = Refers::new("own-secret-store", "  default: job\n").await;
+    let pay = refers.object(
+        "Secret",
+        "pay",
+        json!({"stringData": {"password": "ref://PAY_PASSWORD"}}),
+    );
+    refers.shop.wants("prod", &[resource(&pay)]);
+    let with_store = |store: Value| {
+        let text = format!("resources = {}\nsecretStore = {store}\n", json!([resource(&pay)]));
+        refers
+            .shop
+            .monorepo
+            .write("apps/shop/prod/main.k", text)
+            .commit("store");
+    };
+    for store in [
+        json!({"provider": {"vault": {"server": "http://evil.example:8200", "version": "v2"}}}),
+        json!({"provider": {"fake": {"data": [{"key": "PAY_PASSWORD", "value": "theirs"}]}}}),
+    ] {
+        with_store(store);
+        for outcome in [refers.preview(), refers.apply(Some(CANARY))] {
+            let error = outcome.json()["stacks"][0]["error"].take();
+            assert_eq!(error["kind"], "secret", "{}", outcome.stdout);
+            let hints = error["hints"].to_string();
+            assert!(
+                hints.contains("take `secretStore` out of the Spec") && hints.contains("konverge.yaml"),
+                "{error}"
+            );
+            refers.holds_no_value(&outcome, "a refused store");
+        }
+        assert_eq!(refers.live("pay").await, None);
+    }
+    with_store(json!({"provider": {}}));
+    refers.apply(Some(CANARY)).expect(0);
+    assert_eq!(refers.value("pay", "password").await, Some(CANARY.to_owned()));
 }

@@ -25,19 +25,35 @@ impl Vaulted {
     async fn new(subject: &str, more: &str) -> Self {
         let (cluster, vault) = (Cluster::shared(), FakeVault::start().await);
         let namespace = cluster.namespace(subject).await;
-        let config = format!(
-            "clusters: {{test: {{}}}}\nsecrets:\n{more}  stores:\n    db:\n      kind: vault\n      address: {}\n      \
-             auth: {{method: jwt, role: apply, preview_role: preview}}\n      allow: [{{stacks: 'shop/*', paths: 'secret/pay/**'}}]\n",
-            vault.address()
+        let config = config(
+            more,
+            &vault,
+            "auth: {method: jwt, role: apply, preview_role: preview}",
         );
         vault.allow("preview", &["secret/metadata/"]);
-        vault.allow("apply", &["secret/metadata/", "secret/data/pay/"]);
+        vault.allow("apply", &["secret/metadata/", "secret/data/pay/", "kv/pay/"]);
         Self {
             shop: Shop::new(&config, &[("KUBECONFIG", cluster.kubeconfig().as_path())]),
             vault,
             cluster,
             namespace,
         }
+    }
+
+    /// Gives the store other keys.
+    fn configure(&self, store: &str) {
+        let config = config("", &self.vault, store);
+        self.shop.monorepo.write("konverge.yaml", config).commit("config");
+    }
+
+    /// Applies with these variables alone.
+    fn apply_with(&self, variables: &[(&'static str, &str)]) -> Outcome {
+        let run = self
+            .shop
+            .konverge(&["apply", "--all", "--yes", "--no-wait", "--output", "json"])
+            .env("KONVERGE_LOG", "trace");
+        let set = variables.iter();
+        set.fold(run, |run, (name, value)| run.env(name, value)).run()
     }
 
     fn wants(&self, texts: Value, annotations: Value) -> Value {
@@ -85,6 +101,15 @@ impl Vaulted {
             assert!(!text.contains(CANARY) && !text.contains("hvs."), "{text}");
         }
     }
+}
+
+/// konverge.yaml with one store.
+fn config(more: &str, vault: &FakeVault, store: &str) -> String {
+    format!(
+        "clusters: {{test: {{}}}}\nsecrets:\n{more}  stores:\n    db:\n      kind: vault\n      address: {}\n      {store}\n      \
+         allow: [{{stacks: 'shop/*', paths: 'secret/pay/**'}}, {{stacks: 'shop/*', paths: 'pay/**'}}]\n",
+        vault.address()
+    )
 }
 
 fn changes(outcome: &Outcome) -> Vec<Value> {
@@ -229,4 +254,138 @@ async fn what_vault_denies_or_lacks_stops_the_stack_with_its_words() {
     );
     assert_eq!(vaulted.value(&hostile, "password").await, None);
     assert_eq!(vaulted.vault.requests(), [], "nothing is asked of the store");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_login_works_and_its_credentials_are_masked() {
+    let vaulted = Vaulted::new("vault-logins", "").await;
+    let token = vaulted.vault.token("apply");
+    let approle = [
+        ("VAULT_ROLE_ID", "apply"),
+        ("VAULT_SECRET_ID", "the-roles-secret"),
+    ];
+    let by_token = [("VAULT_TOKEN", token.as_str())];
+    for (at, (store, variables, missing)) in [
+        (
+            "auth: {method: approle}",
+            approle.as_slice(),
+            "VAULT_ROLE_ID or VAULT_SECRET_ID is not set",
+        ),
+        ("mount: secret", by_token.as_slice(), "VAULT_TOKEN is not set"),
+        (
+            "auth: {method: token}",
+            by_token.as_slice(),
+            "VAULT_TOKEN is not set",
+        ),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let value = format!("{CANARY}-{at}");
+        vaulted.vault.put("pay/db", json!({"password": value}));
+        vaulted.configure(store);
+        let path = match store.starts_with("mount") {
+            true => "pay/db",
+            false => "secret/pay/db",
+        };
+        let pay = vaulted.wants(
+            json!({"password": format!("ref+vault://{path}#/password")}),
+            json!({}),
+        );
+        let refused = vaulted.apply_with(&[]).expect(1);
+        let error = refused.json()["stacks"][0]["error"].take();
+        assert!(error["message"].as_str().unwrap().contains(missing), "{error}");
+        assert!(
+            error["hints"].to_string().contains("secrets.stores.db"),
+            "{error}"
+        );
+
+        let applied = vaulted.apply_with(variables).expect(0);
+        vaulted.holds_no_value(&applied);
+        for (_, credential) in variables.iter().filter(|(_, credential)| *credential != "apply") {
+            assert!(!applied.stderr.contains(credential), "{}", applied.stderr);
+        }
+        assert_eq!(vaulted.value(&pay, "password").await, Some(value), "{store}");
+    }
+    let denied = vaulted
+        .apply_with(&[("VAULT_TOKEN", "hvs.nobodys-token-at-all")])
+        .expect(1);
+    assert!(
+        denied.stdout.contains("was denied (HTTP 403)"),
+        "{}",
+        denied.stdout
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_namespace_is_named_at_the_login_and_at_every_read() {
+    let vaulted = Vaulted::new("vault-namespace", "").await;
+    vaulted.vault.put("pay/db", json!({"password": CANARY}));
+    vaulted.vault.move_to_namespace("team/pay");
+    let pay = vaulted.wants(
+        json!({"password": "ref+vault://secret/pay/db#/password"}),
+        json!({}),
+    );
+    let refused = vaulted.apply().expect(1);
+    assert!(
+        refused.stdout.contains("no handler for route"),
+        "{}",
+        refused.stdout
+    );
+    vaulted.configure("auth: {method: jwt, role: apply, preview_role: preview}\n      namespace: team/pay");
+    assert_eq!(
+        changes(&vaulted.preview().expect(0))[0]["to"]["data"]["password"],
+        mark("1")
+    );
+    vaulted.apply().expect(0);
+    assert_eq!(vaulted.value(&pay, "password").await, Some(CANARY.to_owned()));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_engine_without_versions_is_asked_in_an_apply_alone() {
+    let vaulted = Vaulted::new("vault-kv1", "").await;
+    vaulted.configure("auth: {method: jwt, role: apply}\n      mount: kv\n      kv: 1");
+    vaulted
+        .vault
+        .put_plain("pay/db", json!({"password": format!("{CANARY}-1")}));
+    let pay = vaulted.wants(json!({"password": "ref+vault://pay/db#/password"}), json!({}));
+    let previewed = changes(&vaulted.preview().expect(0));
+    assert_eq!(
+        previewed[0]["to"]["data"]["password"],
+        json!({"$secret": {"ref": "db:pay/db#/password"}})
+    );
+    assert_eq!(
+        vaulted.vault.requests(),
+        [],
+        "to read the version is to read the value"
+    );
+    vaulted.holds_no_value(&vaulted.apply().expect(0));
+    assert_eq!(vaulted.value(&pay, "password").await, Some(format!("{CANARY}-1")));
+    vaulted.vault.requests();
+    let again = vaulted.apply().expect(0);
+    assert_eq!(
+        again.json()["stacks"][0]["result"],
+        "unchanged",
+        "{}",
+        again.stdout
+    );
+    vaulted
+        .vault
+        .put_plain("pay/db", json!({"password": format!("{CANARY}-2")}));
+    vaulted.holds_no_value(&vaulted.apply().expect(0));
+    assert_eq!(vaulted.value(&pay, "password").await, Some(format!("{CANARY}-2")));
+    let reads = vaulted.vault.requests();
+    let paths: Vec<_> = reads.iter().map(|(_, path)| path.as_str()).collect();
+    assert_eq!(
+        paths,
+        ["auth/jwt/login", "kv/pay/db", "auth/jwt/login", "kv/pay/db"]
+    );
+    // A version is refused before anything is asked.
+    vaulted.wants(
+        json!({"password": "ref+vault://pay/db?version=1#/password"}),
+        json!({}),
+    );
+    let refused = vaulted.apply().expect(1);
+    assert!(refused.stdout.contains("has no versions"), "{}", refused.stdout);
+    assert_eq!(vaulted.vault.requests(), []);
 }

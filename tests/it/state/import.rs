@@ -452,3 +452,45 @@ async fn the_first_preview_says_of_each_adopted_object_why() {
     let why = "it exists and is not in the state that was imported (Kusion state serial 7, from state.json)";
     assert_eq!(text.matches(why).count(), 1, "{text}");
 }
+
+/// A package that grew a version of a kind since Kusion wrote the state: one object, whatever the record calls it.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_imported_object_in_an_older_version_is_the_same_object() {
+    let cluster = Cluster::shared();
+    let (ns, objects) = (
+        cluster.namespace("imported-version").await,
+        Objects::of(cluster).await,
+    );
+    let scaler = |version: &str| {
+        json!({"apiVersion": format!("autoscaling/{version}"), "kind": "HorizontalPodAutoscaler", "metadata": {"name": "h", "namespace": ns},
+            "spec": {"maxReplicas": 3, "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "x"}}})
+    };
+    let shop = Shop::new(
+        "version: 1\nclusters: {test: {}}\n",
+        &[("KUBECONFIG", &cluster.kubeconfig())],
+    );
+    objects.create_as(&scaler("v1"), "kusion").await;
+    let uid = |object: Option<Value>| object.unwrap()["metadata"]["uid"].clone();
+    let before = uid(objects.get(&scaler("v1")).await);
+    let mut state = state(7);
+    state["resources"] = json!([resource(&scaler("v1"))]);
+    shop.monorepo.write("state.json", state.to_string());
+    shop.wants("prod", &[resource(&scaler("v2"))]);
+    shop.run(&["state", "import", "state.json"]).expect(0);
+
+    // Another stack that wants it is told whose it is, before the owner was applied.
+    shop.wants("dev", &[resource(&scaler("v2"))]);
+    let told = shop.run(&["preview", "shop/dev"]).expect(1);
+    assert!(told.stdout.contains("shop/prod"), "{}", told.stdout);
+
+    let plan = shop
+        .run(&["preview", "shop/prod", "--output", "json"])
+        .expect(0)
+        .json();
+    let deleted = &plan["stacks"][0]["summary"]["delete"];
+    assert!(deleted.is_null() || deleted == 0, "{plan}");
+    for _ in 0..2 {
+        shop.run(&["apply", "shop/prod", "--yes", "--no-wait"]).expect(0);
+        assert_eq!(uid(objects.get(&scaler("v2")).await), before);
+    }
+}

@@ -220,6 +220,7 @@ pub fn cluster() -> ClusterName {
 pub fn spec(objects: &[Value]) -> Spec {
     Spec {
         resources: objects.iter().map(resource).collect(),
+        secret_stores: Vec::new(),
     }
 }
 

@@ -29,6 +29,8 @@ struct World {
     roles: HashMap<String, Vec<String>>,
     /// The role of each token.
     tokens: HashMap<String, String>,
+    /// The namespace in which everything is.
+    namespace: String,
     /// Role and path of every request.
     requests: Vec<(String, String)>,
 }
@@ -81,6 +83,19 @@ impl FakeVault {
         self.world.lock().unwrap().roles.insert(role.to_owned(), prefixes);
     }
 
+    /// A token of a role that somebody made by hand.
+    pub fn token(&self, role: &str) -> String {
+        let token = format!("hvs.{}", uuid::Uuid::new_v4().simple());
+        let mut world = self.world.lock().unwrap();
+        world.tokens.insert(token.clone(), role.to_owned());
+        token
+    }
+
+    /// Moves everything into a namespace: a request that does not name it finds nothing.
+    pub fn move_to_namespace(&self, name: &str) {
+        self.world.lock().unwrap().namespace = name.to_owned();
+    }
+
     /// Ends every session.
     pub fn revoke(&self) {
         self.world.lock().unwrap().tokens.clear();
@@ -127,6 +142,9 @@ async fn answer(
             true => Json(json!({"value": JOB_TOKEN})).into_response(),
             false => StatusCode::UNAUTHORIZED.into_response(),
         };
+    }
+    if header("x-vault-namespace") != world.namespace {
+        return refused(StatusCode::NOT_FOUND, "no handler for route");
     }
     let path = uri.path().strip_prefix("/v1/").unwrap_or_default().to_owned();
     if method == Method::POST {

@@ -40,7 +40,10 @@ fn wanted(stack: &Mixed, address: &str, value: &str) -> Vec<Resource> {
 }
 
 fn spec(resources: Vec<Resource>) -> Spec {
-    Spec { resources }
+    Spec {
+        resources,
+        secret_stores: Vec::new(),
+    }
 }
 
 fn held_back(plan: &EnginePlan) -> Vec<String> {

@@ -152,6 +152,7 @@ impl Mixed {
                     json!({"url": "postgres://app:$kusion_path.hashicorp:local:local_sensitive_file:password.content@db"}),
                 ),
             ],
+            secret_stores: Vec::new(),
         }
     }
 

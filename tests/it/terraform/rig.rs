@@ -20,7 +20,7 @@ use konverge::{
         state::Recorded,
     },
     runtime::{
-        AppliedResource, ApplySink, Item, Needs, PlannedResource, Runtime, StackScope,
+        AppliedResource, ApplySink, Item, Needs, PlannedResource, Runtime, StackScope, StoreUnavailable,
         terraform::{AllowedProvider, StateEncryption, Terraform, TerraformOptions},
     },
     secrets::{HashKey, Secrets},
@@ -387,7 +387,11 @@ impl ApplySink for Sink {
     async fn runtime_data(&self, key: &str, value: Value) -> Result<(), UserError> {
         if let Some(kind) = *self.away.lock().unwrap() {
             self.tries.fetch_add(1, Ordering::Relaxed);
-            return Err(UserError::new(kind, "the store is away"));
+            let failure = UserError::new(kind, "the store is away");
+            return Err(match kind {
+                ErrorKind::Store => failure.caused_by(StoreUnavailable),
+                _ => failure,
+            });
         }
         self.hear(Event::Data(key.to_owned(), value))
     }

@@ -20,6 +20,7 @@ use super::{
     options::Options,
 };
 use crate::{
+    checkout::Untrusted,
     error::{ErrorKind, UserError, chain},
     model::ClusterName,
     secrets::{Secrets, is_secret_name, without_secrets},
@@ -228,16 +229,16 @@ pub(in crate::runtime::kubernetes) fn explain(error: &AuthError) -> String {
 
 /// The error for a kubeconfig at a place where a branch could put one. The path is not shown if it comes from
 /// a variable.
-fn untrusted(failure: UserError, variable: Option<&str>) -> UserError {
+fn untrusted(error: Untrusted, variable: Option<&str>) -> UserError {
     match variable {
-        Some(variable) if failure.message.starts_with("the kubeconfig is") => UserError::new(
-            failure.kind,
+        Some(variable) if error.what() == Some(kubeconfig::ITSELF) => UserError::new(
+            ErrorKind::Config,
             format!("the file that the variable {variable} names lies in the repository, or below /proc"),
         )
         .hint(format!(
             "let {variable} hold the absolute path of a kubeconfig outside of the checkout"
         )),
-        _ => failure,
+        _ => error.into(),
     }
 }
 
@@ -313,7 +314,7 @@ async fn config(
                 Ok(trusted) => load(trusted, &options).await,
                 Err(ReadError::Kubeconfig(error)) => Err(error),
                 Err(ReadError::Untrusted(error)) => {
-                    let failure = untrusted(error.into(), variable.as_deref());
+                    let failure = untrusted(error, variable.as_deref());
                     return Err(failure.context(format!("cluster `{name}`")));
                 }
             };

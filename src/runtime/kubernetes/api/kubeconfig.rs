@@ -18,6 +18,9 @@ pub(in crate::runtime::kubernetes) struct TrustedKubeconfig {
     pub login: Option<ClusterLogin>,
 }
 
+/// What [`Untrusted`] calls the kubeconfig itself, unlike the files that it names.
+pub(super) const ITSELF: &str = "the kubeconfig";
+
 /// A kubeconfig that is refused or invalid.
 #[derive(Debug, thiserror::Error)]
 pub(in crate::runtime::kubernetes) enum ReadError {
@@ -49,7 +52,7 @@ pub(in crate::runtime::kubernetes) fn read(
     let mut all = Kubeconfig::default();
     for file in files {
         let file = std::path::absolute(&file).unwrap_or(file);
-        checkout.trust("the kubeconfig", &file)?;
+        checkout.trust(ITSELF, &file)?;
         all = all.merge(Kubeconfig::read_from(&file)?)?;
     }
     check(all, context, checkout, environment)

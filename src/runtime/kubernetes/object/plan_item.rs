@@ -30,12 +30,29 @@ pub(in crate::runtime::kubernetes) struct PlanItem {
     pub references: Option<Arc<PlannedReferences>>,
 }
 
+/// Why the kind of an item is not known.
+pub(in crate::runtime::kubernetes) enum ResolveError {
+    /// The cluster of the item is not configured, or cannot be used: items of other clusters are not affected.
+    NoCluster(UserError),
+    /// The cluster does not answer.
+    NoAnswer(UserError),
+}
+
+impl From<ResolveError> for UserError {
+    fn from(error: ResolveError) -> Self {
+        match error {
+            ResolveError::NoCluster(failure) | ResolveError::NoAnswer(failure) => failure,
+        }
+    }
+}
+
 impl PlanItem {
     /// Looks up the kind of an item. A desired object must be served in its version; a recorded one is looked
     /// up in any served version.
-    pub async fn resolve(runtime: &Kubernetes, item: &Item) -> Result<Self, UserError> {
-        let cluster = Arc::clone(runtime.cluster(item.cluster.as_ref())?);
-        let discovery = cluster.discovery().await?;
+    pub async fn resolve(runtime: &Kubernetes, item: &Item) -> Result<Self, ResolveError> {
+        let cluster = runtime.cluster(item.cluster.as_ref());
+        let cluster = Arc::clone(cluster.map_err(ResolveError::NoCluster)?);
+        let discovery = cluster.discovery().await.map_err(ResolveError::NoAnswer)?;
         let desired = item.desired.as_ref().map(|d| &d.attributes);
         let object = desired.or_else(|| item.prior.as_ref().map(|prior| &*prior.attributes));
         let nothing = Map::new();
@@ -80,7 +97,7 @@ impl PlanItem {
         runtime: &Kubernetes,
         item: &Item,
         mut stop: impl FnMut(u32) -> bool,
-    ) -> Result<Self, UserError> {
+    ) -> Result<Self, ResolveError> {
         let mut wait = Duration::from_millis(50);
         for attempt in 0.. {
             let subject = Self::resolve(runtime, item).await?;

@@ -11,13 +11,16 @@ use std::time::{Duration, Instant};
 
 use super::application::Application;
 use crate::{
-    error::{ErrorKind, UserError},
+    error::UserError,
     model::plan::Action,
     retry::{RetryDecision, RetryPolicy},
-    runtime::terraform::{
-        error::TerraformError,
-        resource_state::{self, ResourceState},
-        state_document::TerraformState,
+    runtime::{
+        StoreUnavailable,
+        terraform::{
+            error::TerraformError,
+            resource_state::{self, ResourceState},
+            state_document::TerraformState,
+        },
     },
 };
 
@@ -96,9 +99,9 @@ impl Application<'_> {
             }
         };
         runtime.books.change(stack, not_made).await;
-        let again = |failure: &UserError| match failure.kind {
-            ErrorKind::Store => RetryDecision::Retry,
-            _ => RetryDecision::GiveUp,
+        let again = |failure: &UserError| match failure.room_error::<StoreUnavailable>() {
+            Some(StoreUnavailable) => RetryDecision::Retry,
+            None => RetryDecision::GiveUp,
         };
         let store = || runtime.books.store(runtime.key(), stack, self.sink);
         LAST_WRITE.run(again, store).await

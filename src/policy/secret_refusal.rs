@@ -1,0 +1,121 @@
+//! Why a stack may not use a reference to a secret, and the key of `konverge.yaml` that would change it.
+
+use crate::{model::StackId, secrets::MalformedReference};
+
+/// Words of vals that would run a command, read a file or open an address. They never name a store's kind.
+const NEVER: [&str; 8] = [
+    "exec", "file", "echo", "envsubst", "httpjson", "tfstate", "s3", "gcs",
+];
+
+/// Why a reference may not be used.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum AccessRefusal {
+    #[error(transparent)]
+    Malformed(#[from] MalformedReference),
+    #[error("`{reference}`: there is no secret store `{word}`")]
+    UnknownStore {
+        reference: String,
+        word: String,
+        known: Vec<String>,
+    },
+    #[error("`{reference}`: no default secret store is configured")]
+    NoDefault { reference: String },
+    #[error("`{reference}`: several secret stores are of the kind `{kind}`")]
+    Ambiguous {
+        reference: String,
+        kind: &'static str,
+        known: Vec<String>,
+    },
+    #[error("`{reference}`: a reference cannot set `{parameter}`: it names a store and a path, nothing else")]
+    Parameter {
+        reference: String,
+        parameter: String,
+        store: String,
+    },
+    #[error("`{reference}`: a store of kind `{kind}` has no versions")]
+    NoVersions { reference: String, kind: &'static str },
+    #[error("`{reference}`: `{path}` is not a path of a store of kind `{kind}`")]
+    Path {
+        reference: String,
+        path: String,
+        kind: &'static str,
+    },
+    #[error("`{reference}`: stack `{stack}` may not read `{path}` of the secret store `{store}`")]
+    Denied {
+        reference: String,
+        stack: StackId,
+        path: String,
+        store: String,
+    },
+    #[error("`{reference}`: a secret may not stand here, where everybody who sees the object reads it")]
+    PlainPlace { reference: String },
+    #[error("`{reference}`: references in Terraform resources are not resolved")]
+    Terraform { reference: String },
+}
+
+impl AccessRefusal {
+    /// What to do, with the key to write.
+    pub(super) fn hint(&self) -> String {
+        let stores = |known: &[String]| match known {
+            [] => "there is none yet".to_owned(),
+            known => format!("there are: {}", known.join(", ")),
+        };
+        match self {
+            Self::Malformed(_) => {
+                "write `ref+STORE://PATH#/KEY`; a `+` ends a reference inside a longer text".to_owned()
+            }
+            Self::UnknownStore { word, .. } if NEVER.contains(&word.as_str()) => {
+                "no kind of store runs a command, reads a file or opens an address: write the value into a store that is \
+                 under `secrets.stores` in the default branch's konverge.yaml"
+                    .to_owned()
+            }
+            Self::UnknownStore { word, known, .. } => format!(
+                "define `secrets.stores.{}` in the default branch's konverge.yaml, or name a store that is there ({})",
+                word.escape_debug(),
+                stores(known)
+            ),
+            Self::NoDefault { .. } => "set `secrets.default` in the default branch's konverge.yaml".to_owned(),
+            Self::Ambiguous { known, .. } => {
+                format!("write `ref+NAME://…` with one of {}", known.join(", "))
+            }
+            Self::Parameter { parameter, store, .. } => match parameter.as_str() {
+                "version_id" => "write `version=ID`".to_owned(),
+                _ => format!(
+                    "take it out of the reference; where the store is and who asks it is written as \
+                     `secrets.stores.{store}{}` in the default branch's konverge.yaml",
+                    key_of(parameter)
+                ),
+            },
+            Self::NoVersions { .. } => "take `version` out of the reference".to_owned(),
+            Self::Path { kind, .. } => match *kind {
+                "env" => "write the name of a variable: `ref+env://NAME`".to_owned(),
+                "vault" => "write `ref+vault://MOUNT/PATH?version=NUMBER#/KEY`".to_owned(),
+                _ => "write `ref+k8s://NAMESPACE/NAME#/KEY`".to_owned(),
+            },
+            Self::Denied { stack, path, store, .. } => format!(
+                "if it may, add `{{stacks: \"{stack}\", paths: \"{path}\"}}` to `secrets.stores.{store}.allow` in the default \
+                 branch's konverge.yaml"
+            ),
+            Self::PlainPlace { .. } => {
+                "put it into `stringData` of a Secret, and refer to that by name; `?as=version` gives the version, which may \
+                 stand anywhere"
+                    .to_owned()
+            }
+            Self::Terraform { .. } => {
+                "let the provider read the secret itself (a data source, or its own environment variables)".to_owned()
+            }
+        }
+    }
+}
+
+/// The key of a store that says what this parameter of vals says; empty if there is none.
+fn key_of(parameter: &str) -> &'static str {
+    match parameter {
+        "address" | "proto" | "host" | "endpoint" | "vault_url" => ".address",
+        "namespace" => ".namespace",
+        "region" => ".region",
+        "auth_method" | "token_env" | "token_file" | "role" | "role_id" | "role_arn" | "secret_id"
+        | "profile" | "username" | "password_env" | "password_file" => ".auth",
+        _ => "",
+    }
+}
