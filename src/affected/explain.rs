@@ -197,10 +197,9 @@ impl<'a> AnalysisDiff<'a> {
         }
         let workspaces = [&self.base.workspaces[before], &self.head.workspaces[after]];
         if workspaces[0] != workspaces[1] {
-            let file =
-                |input: &'_ Option<WorkspaceInput>| input.as_ref().and_then(|input| input.file.clone());
-            let files: Vec<_> = workspaces.into_iter().filter_map(file).collect();
-            let edited = files.iter().rev().find(|file| self.changed.contains(file));
+            let inputs = workspaces.into_iter().flatten();
+            let files: Vec<_> = inputs.flat_map(|input: &WorkspaceInput| &input.files).collect();
+            let edited = files.into_iter().rev().find(|file| self.changed.contains(file));
             match edited {
                 Some(file) => add(InputKind::Workspace, vec![file.clone(), folder.clone()]),
                 // Its own kcl.mod is a reason already, else konverge.yaml names another workspace.

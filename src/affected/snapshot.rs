@@ -22,7 +22,7 @@ use crate::{
 
 /// The header. The number changes with the format, or with the conclusions from the same files, at the latest
 /// with the next version.
-const HEADER: &[u8] = concat!("konverge revision 5 ", env!("CARGO_PKG_VERSION"), "\n").as_bytes();
+const HEADER: &[u8] = concat!("konverge revision 6 ", env!("CARGO_PKG_VERSION"), "\n").as_bytes();
 
 /// A revision as an earlier run analysed it.
 pub struct Snapshot {

@@ -36,7 +36,7 @@ encode_fields!(Snapshot {
     workspaces,
     digests,
 });
-encode_fields!(WorkspaceInput { file, digest });
+encode_fields!(WorkspaceInput { files, digest });
 encode_choice!(SettingsOrder: V07, V090, V091);
 encode_fields!(LayoutRules {
     order,

@@ -8,8 +8,12 @@ use crate::{
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   konverge doctor                   what is missing on this machine, and how to get it
+  konverge doctor --module PATH     whether the binary of a Kusion module works behind Konverge's sandbox
   konverge doctor --output json     for a script")]
 pub struct Args {
+    /// Instead, call the binary of a Kusion module with a small request: its path, or its name in KUSION_MODULE_PATH
+    #[arg(long, value_name = "PATH_OR_NAME")]
+    pub module: Option<String>,
     /// The output format
     #[arg(long, short, value_name = "FORMAT", value_enum, default_value_t = DoctorOutput::Text)]
     pub output: DoctorOutput,
@@ -29,7 +33,10 @@ pub enum DoctorOutput {
 /// # Errors
 /// None.
 pub async fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
-    let findings = doctor::run(&context.run()).await;
+    let findings = match &args.module {
+        Some(module) => doctor::check_module(&context.run(), module).await,
+        None => doctor::run(&context.run()).await,
+    };
     let missing = findings
         .iter()
         .any(|finding| finding.verdict == DoctorVerdict::Missing);

@@ -23,7 +23,7 @@ pub use secrets::{
 };
 pub use types::{
     Apply, ClusterConfig, Config, ConflictsConfig, Drift, DriftPolicy, FreezeConfig, Kcl, LeaseConfig,
-    Notify, NotifyKind, PolicyConfig, PolicyEnforcement, PolicyExceptionConfig, PolicyInput, PolicyLanguage,
-    PolicyOverriders, PolicySetConfig, Provider, Reconcile, RegoVersion, Sandbox, StackRule, State,
-    TerraformConfig,
+    ModuleConfig, Notify, NotifyKind, PolicyConfig, PolicyEnforcement, PolicyExceptionConfig, PolicyInput,
+    PolicyLanguage, PolicyOverriders, PolicySetConfig, Provider, Reconcile, RegoVersion, Sandbox, StackRule,
+    State, TerraformConfig,
 };

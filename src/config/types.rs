@@ -31,6 +31,8 @@ pub struct Config {
     pub stacks: Vec<StackRule>,
     /// How KCL is compiled.
     pub kcl: Kcl,
+    /// The modules of AppConfigurations that run as processes, by the name of the dependency.
+    pub modules: BTreeMap<String, ModuleConfig>,
     /// How Terraform is run.
     pub terraform: TerraformConfig,
     /// The secret stores that Specs may refer to.
@@ -195,6 +197,17 @@ impl Kcl {
     pub fn core(&self) -> &str {
         self.version.as_deref().unwrap_or(DEFAULT_CORE)
     }
+}
+
+/// What a module may do while it runs.
+#[derive(Debug, Clone, PartialEq, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+#[schemars(rename = "Module")]
+pub struct ModuleConfig {
+    /// Allow the network, and sockets of this machine. Never for pull requests from outside. Default: false.
+    pub network: bool,
+    /// The time limit of one call. Default: 60 s.
+    pub timeout: Option<Span>,
 }
 
 /// Whether a kernel without full sandbox support stops the run.

@@ -175,7 +175,7 @@ fn with_hints(error: KclError) -> UserError {
             ))
             .hint("run `konverge kcl list` for the versions that can be installed"),
             KclError::UnknownVersion(_) => failure.hint("run `konverge kcl list` for the versions that can be installed"),
-            KclError::Start(why) if why.contains(super::sandbox::MISSING) => failure
+            KclError::Start(why) if why.contains(crate::sandbox::MISSING) => failure
                 .hint("run on a kernel with Landlock (Linux 5.13 or newer, not switched off, not denied by the container's seccomp profile)")
                 .hint("or accept a partial sandbox: `kcl.sandbox: best-effort` in konverge.yaml, in `ci` the protected branch's"),
             KclError::NoDataFolder => failure.hint("set HOME, or XDG_DATA_HOME to an absolute path"),
@@ -184,7 +184,8 @@ fn with_hints(error: KclError) -> UserError {
             ),
             KclError::PackageDiffers { .. } => failure.hint(
                 "what is served is not what was pinned: if the change is wanted, pin it anew (`kcl mod update`), else ask who changed it",
-            ),
+            )
+            .hint("a package with a module's binary has another checksum on each platform: lock it on the platform of the jobs"),
             KclError::UnknownPackage(_) => failure
                 .hint("ask a maintainer to bring the change of kcl.mod and kcl.mod.lock in by a branch of this repository, then merge that into this pull request")
                 .hint("or commit the folder that `kcl mod vendor` writes beside kcl.mod, for everybody to review"),

@@ -1,7 +1,7 @@
 //! Compiles KCL with the official core, unchanged and out of process.
 //!
 //! A [`Toolchain`] is an installed core of one version; [`install`] installs it. A [`Pool`] keeps workers
-//! that have loaded it, each in the [`sandbox`], and gives them one compilation at a time over the frames of
+//! that have loaded it, each in a [`crate::sandbox`], and gives them one compilation at a time over the frames of
 //! [`protocol`]. The files of a compilation are written into the worker's working folder from bytes that the
 //! caller passes: never a checkout, never `.git`.
 //!
@@ -19,8 +19,6 @@ mod packages;
 mod pool;
 mod pool_options;
 pub mod protocol;
-pub mod sandbox;
-mod seccomp;
 mod toolchain;
 mod version;
 mod workdir;
@@ -33,10 +31,11 @@ pub use self::{
     error::KclError,
     fmt_lint_test::{TestCase, TestOutcome},
     install::{InstallOptions, InstallStep, install, versions},
-    packages::{Bounds, KnownPackages, PackageFetcher, PackageTrust, clear_packages, packages_use},
+    packages::{Bounds, KnownPackages, PackageFetcher, PackageTrust, clear_packages, packages_use, platform},
     pool::Pool,
-    sandbox::SandboxMode,
     toolchain::{Toolchain, data_folder},
+    workdir::Workdir,
 };
+pub use crate::sandbox::SandboxMode;
 pub use pool_options::PoolOptions;
 pub use version::{DEFAULT_VERSION, OLDEST_VERSION};

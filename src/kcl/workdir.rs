@@ -1,4 +1,4 @@
-//! [`Workdir`]: the working folder of a worker, which contains exactly the files of one compilation.
+//! [`Workdir`]: the working folder of a worker or a module, which contains exactly the files of one compilation.
 //!
 //! Consecutive compilations share most of their files. Only differences are written. Files that the next
 //! compilation may not read are removed, together with folders that become empty: an empty folder would hide
@@ -16,7 +16,7 @@ use crate::model::RepoPath;
 
 /// A folder of written files; deleted when dropped.
 #[derive(Debug)]
-pub(super) struct Workdir {
+pub struct Workdir {
     _folder: tempfile::TempDir,
     root: PathBuf,
     laid: BTreeMap<RepoPath, WorkdirEntry>,
@@ -32,7 +32,10 @@ enum WorkdirEntry {
 
 impl Workdir {
     /// An empty folder below the system's folder for temporary files.
-    pub(super) fn new() -> io::Result<Self> {
+    ///
+    /// # Errors
+    /// It cannot be made.
+    pub fn new() -> io::Result<Self> {
         let folder = tempfile::Builder::new().prefix("konverge-kcl-").tempdir()?;
         let root = folder.path().canonicalize()?;
         Ok(Self {
@@ -43,12 +46,15 @@ impl Workdir {
     }
 
     /// The folder that represents the repository's root, with all links resolved.
-    pub(super) fn root(&self) -> &Path {
+    pub fn root(&self) -> &Path {
         &self.root
     }
 
     /// Makes the folder contain exactly the files, links and folders of the request.
-    pub(super) fn lay(&mut self, request: &CompileRequest) -> io::Result<()> {
+    ///
+    /// # Errors
+    /// A path leads out of the folder, or cannot be written.
+    pub fn lay(&mut self, request: &CompileRequest) -> io::Result<()> {
         let wanted = planned_entries(request)?;
         // From the last to the first: the content of a folder is removed before the folder.
         let stale: Vec<(RepoPath, WorkdirEntry)> = self

@@ -17,10 +17,12 @@ use tokio::{
 use super::{
     KclError, PoolOptions,
     protocol::{MAX_ANSWER, WorkerStatus},
-    sandbox::SandboxLayers,
     workdir::Workdir,
 };
-use crate::process::die_with_parent;
+use crate::{
+    process::die_with_parent,
+    sandbox::{SandboxLayers, SandboxProfile},
+};
 
 const SCRIPT: &str = include_str!("worker.py");
 
@@ -229,6 +231,7 @@ fn sandbox_layers(options: &PoolOptions, scratch: &Workdir) -> SandboxLayers {
         file_size: 0,
         memory: options.memory_limit,
         mode: options.sandbox,
+        profile: SandboxProfile::Interpreter,
     }
 }
 

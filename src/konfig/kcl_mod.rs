@@ -1,5 +1,7 @@
 //! `kcl.mod` and `kcl.mod.lock`: the dependencies and the profile.
 
+use std::collections::BTreeMap;
+
 use serde_json::Value;
 
 /// The relevant content of `kcl.mod`.
@@ -92,10 +94,25 @@ impl Dependency {
 
 /// The checksum of a dependency in `kcl.mod.lock`.
 pub(super) fn locked_checksum(lock: &[u8], name: &str) -> Option<String> {
-    let root = table(lock).ok()?;
-    let entry = root.get("dependencies")?;
-    let entry = entry.get(name).or_else(|| entry.get(name.replace('_', "-")))?;
-    entry["sum"].as_str().map(str::to_owned)
+    locked_entry(lock, name)?["sum"].as_str().map(str::to_owned)
+}
+
+/// The digests of the binaries of a module by platform, `binaries` of its entry in `kcl.mod.lock`.
+pub fn locked_binaries(lock: &[u8], name: &str) -> BTreeMap<String, String> {
+    let Some(entry) = locked_entry(lock, name) else {
+        return BTreeMap::new();
+    };
+    let binaries = entry["binaries"].as_object().into_iter().flatten();
+    let texts =
+        binaries.filter_map(|(platform, digest)| Some((platform.clone(), digest.as_str()?.to_owned())));
+    texts.collect()
+}
+
+fn locked_entry(lock: &[u8], name: &str) -> Option<Value> {
+    let mut root = table(lock).ok()?;
+    let entries = root.get_mut("dependencies")?.as_object_mut()?;
+    let entry = entries.remove(name);
+    entry.or_else(|| entries.remove(&name.replace('_', "-")))
 }
 
 fn table(bytes: &[u8]) -> Result<Value, String> {

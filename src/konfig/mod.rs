@@ -31,6 +31,7 @@ pub use discovery::LayoutReader;
 pub use error::LayoutError;
 pub use exclusion::PackageKind;
 pub use file_tree::{FileTreeView, Resolved};
+pub use kcl_mod::locked_binaries;
 pub use layout::{Clash, Layout, Project};
 pub use resolved_files::{ResolvedFile, ResolvedFiles};
 pub use selector::{InvalidSelector, StackSelector};

@@ -16,6 +16,9 @@ const OLD_PACKAGES: [&str; 2] = ["catalog.models.schema.v1", "models.schema.v1"]
 /// The keys of an application.
 const APP_KEYS: [&str; 6] = [SCHEMA, "name", "workload", "accessories", "labels", "annotations"];
 
+/// Those that Kusion reads and uses nowhere.
+const WITHOUT_EFFECT: [&str; 2] = ["labels", "annotations"];
+
 /// The applications of a stack, by name.
 #[derive(Debug, Clone, PartialEq)]
 pub struct AppConfigurations {
@@ -31,6 +34,8 @@ pub(super) struct App {
     pub(super) workload: Option<Part>,
     /// By key.
     pub(super) accessories: Vec<(String, Part)>,
+    /// The keys that are set and have no effect.
+    pub(super) without_effect: Vec<&'static str>,
 }
 
 /// The workload or an accessory.
@@ -54,11 +59,10 @@ pub fn untyped_app(documents: &[Value]) -> Option<&str> {
         return None;
     };
     let is_app = |value: &Value| value["workload"]["containers"].is_object() && value.get("kind").is_none();
-    let is_spec = values.contains_key("resources") || values.contains_key("apiVersion");
     let (name, _) = values
         .iter()
         .find(|(_, value)| is_app(value))
-        .filter(|_| !is_spec)?;
+        .filter(|_| !is_resource(values))?;
     Some(name)
 }
 
@@ -71,7 +75,7 @@ impl AppConfigurations {
         let [Value::Object(values)] = documents else {
             return Ok(None);
         };
-        if !values.values().any(is_app) {
+        if is_resource(values) || !values.values().any(is_app) {
             return Ok(None);
         }
         let mut found = Self {
@@ -89,6 +93,12 @@ impl AppConfigurations {
         found.others.sort();
         Ok(Some(found))
     }
+}
+
+/// Returns true for a Spec, a resource of one, or an object of Kubernetes.
+fn is_resource(values: &Map<String, Value>) -> bool {
+    let has = |key: &str| values.contains_key(key);
+    has("resources") || has("attributes") || (has("apiVersion") && has("kind"))
 }
 
 /// Returns true for an instance of an AppConfiguration, of a schema derived from it, or a dictionary of its form.
@@ -147,8 +157,18 @@ impl App {
             name: name.to_owned(),
             workload,
             accessories,
+            without_effect: WITHOUT_EFFECT
+                .into_iter()
+                .filter(|key| values.get(*key).is_some_and(is_set))
+                .collect(),
         })
     }
+}
+
+fn is_set(value: &Value) -> bool {
+    value
+        .as_object()
+        .is_some_and(|texts| texts.keys().any(|key| key != SCHEMA))
 }
 
 impl Part {
@@ -174,6 +194,7 @@ mod tests {
             json!({"a": {"b": 1}}),
             json!([]),
             json!({"apiVersion": "v1", "kind": "Pod", "workload": {"containers": {}}}),
+            json!({"apiVersion": "core.oam.dev/v1", "kind": "Component", "spec": {"workload": {"_type": "apps.Deployment"}}}),
         ] {
             assert_eq!(
                 AppConfigurations::recognise(std::slice::from_ref(&value)).unwrap(),

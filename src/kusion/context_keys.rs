@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
+use crate::secrets::is_secret_name;
+
 /// Which cluster Kusion would use.
 const CLUSTER_KEYS: [&str; 2] = ["KUBECONFIG_CONTENT", "KUBECONFIG_PATH"];
 
@@ -27,12 +29,16 @@ pub(super) fn credentials_in_clear<'a>(
     clear.map(|(key, _)| key.clone()).collect()
 }
 
-/// Returns true for a credential that is not a reference to one.
+/// Returns true for a credential that is not a reference to one. Modules have keys of their own here: their names say
+/// what they are.
 fn is_clear(key: &str, value: &Value) -> bool {
-    let is_text = value
-        .as_str()
-        .is_some_and(|text| !text.is_empty() && !text.starts_with("ref://"));
-    CREDENTIAL_KEYS.contains(&key) && is_text
+    let is_credential = CREDENTIAL_KEYS.contains(&key) || is_secret_name(key);
+    match value {
+        Value::Object(fields) => fields.iter().any(|(key, value)| is_clear(key, value)),
+        Value::String(text) => is_credential && !text.is_empty() && !text.starts_with("ref://"),
+        Value::Number(_) => is_credential,
+        Value::Null | Value::Bool(_) | Value::Array(_) => false,
+    }
 }
 
 /// What is said about the keys that have no effect here.

@@ -8,13 +8,15 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value, json};
 
 use super::{
-    AppConfigurations, KusionError, Platform,
+    AppConfigurations, AppStack, KusionError,
     apps::{App, Part},
     context_keys,
     kubernetes_object::{IS_WORKLOAD, ObjectName},
     kubernetes_order,
-    module_source::{ModuleRef, ModuleRules, WorkloadEra, place},
+    module_call::{AppPart, ForeignAnswers},
+    module_source::{ModuleRef, NativeRules, WorkloadEra, place},
     native::{self, ModuleCall, ModuleOutput},
+    patch::{Patch, PatchAuthor},
     platform::{HealthPolicy, PlatformModule},
     workload_secrets,
 };
@@ -26,17 +28,6 @@ use crate::{
     },
 };
 
-/// The stack that applications belong to.
-pub struct AppStack<'a> {
-    pub project: &'a str,
-    pub name: &'a str,
-    /// The namespace of an extension of `project.yaml` or `stack.yaml`.
-    pub namespace: Option<&'a str>,
-    /// The dependencies of its `kcl.mod`.
-    pub dependencies: &'a [DeclaredDependency],
-    pub platform: &'a Platform,
-}
-
 /// A Spec, and what the developer should know.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Generated {
@@ -45,11 +36,15 @@ pub struct Generated {
     pub notes: Vec<String>,
 }
 
-/// Generates the Spec of a stack.
+/// Generates the Spec of a stack. `answers` are those of the modules that are not built in.
 ///
 /// # Errors
 /// A module that is unknown or not built in, and settings that it cannot take.
-pub fn generate(apps: &AppConfigurations, stack: &AppStack<'_>) -> Result<Generated, KusionError> {
+pub fn generate(
+    apps: &AppConfigurations,
+    stack: &AppStack<'_>,
+    answers: &ForeignAnswers,
+) -> Result<Generated, KusionError> {
     let imported = stack.platform.imported_resources()?;
     let mut generated = Generated::default();
     generated
@@ -67,7 +62,13 @@ pub fn generate(apps: &AppConfigurations, stack: &AppStack<'_>) -> Result<Genera
     }));
     let namespace = namespace(stack)?;
     for app in &apps.apps {
-        let mut resources = generate_app(app, stack, &mut generated.notes)?;
+        generated.notes.extend(app.without_effect.iter().map(|key| {
+            format!(
+                "`{}`: `{key}` of the application has no effect: set it on the workload",
+                app.name
+            )
+        }));
+        let mut resources = generate_app(app, stack, answers, &mut generated.notes)?;
         kubernetes_order::add(&mut resources, &[&namespace]);
         generated.spec.resources.extend(resources);
     }
@@ -76,13 +77,6 @@ pub fn generate(apps: &AppConfigurations, stack: &AppStack<'_>) -> Result<Genera
     let mut met = std::collections::HashSet::new();
     generated.notes.retain(|note| met.insert(note.clone()));
     Ok(generated)
-}
-
-impl AppStack<'_> {
-    /// The namespace of the Namespace and of Secrets.
-    fn own_namespace(&self) -> &str {
-        self.namespace.unwrap_or(self.project)
-    }
 }
 
 fn namespace(stack: &AppStack<'_>) -> Result<Resource, KusionError> {
@@ -100,16 +94,14 @@ fn namespace(stack: &AppStack<'_>) -> Result<Resource, KusionError> {
 fn generate_app(
     app: &App,
     stack: &AppStack<'_>,
+    answers: &ForeignAnswers,
     notes: &mut Vec<String>,
 ) -> Result<Vec<Resource>, KusionError> {
     let mut resources = workload_secrets::generate(app, stack.own_namespace(), notes)?;
-    let workload = app.workload.iter().map(|part| (None, part));
-    let accessories = app
-        .accessories
-        .iter()
-        .map(|(key, part)| (Some(key.as_str()), part));
     let mut called: BTreeMap<String, String> = BTreeMap::new();
-    for (key, part) in workload.chain(accessories) {
+    let mut patches: Vec<(String, String, Patch)> = Vec::new();
+    let mut workload = None;
+    for (key, part) in app.parts() {
         let place = place(key);
         let module = ModuleRef::find(&app.name, &place, part, stack.dependencies)?;
         if let Some(first) = called.insert(module.name.clone(), place.clone()) {
@@ -121,15 +113,35 @@ fn generate_app(
             });
         }
         let none = PlatformModule::default();
-        let platform = stack.platform.modules.get(&module.name).unwrap_or(&none);
+        let platform = stack
+            .platform
+            .modules
+            .get(module.platform_name())
+            .unwrap_or(&none);
         notes.extend(version_note(&module, platform, stack));
-        let output = call(app, &place, part, &module, platform, stack, notes)?;
+        let output = match module.rules.native() {
+            Some(rules) => call(app, &place, part, (&module.name, rules), platform, stack, notes)?,
+            None => {
+                let part = AppPart::new(app, key);
+                let answer = answers.get(&part).ok_or_else(|| KusionError::Foreign {
+                    app: app.name.clone(),
+                    place: place.clone(),
+                    module: module.name.clone(),
+                    source_text: source_text(&module.name, stack.dependencies),
+                })?;
+                let (output, added) = answer.read(&part, &module.name)?;
+                let by = |patch| (place.clone(), module.name.clone(), patch);
+                patches.extend(added.into_iter().map(by));
+                output
+            }
+        };
         notes.extend(output.notes);
         let is_workload = key.is_none();
         let made = output.workload.into_iter().map(|resource| (true, resource));
         for (main, mut resource) in made.chain(output.resources.into_iter().map(|resource| (false, resource)))
         {
-            if main && is_workload && module.rules.era() == Some(WorkloadEra::Module) {
+            let era = module.rules.native().and_then(NativeRules::era);
+            if main && is_workload && era != Some(WorkloadEra::BuiltIn) {
                 resource.extensions.insert(IS_WORKLOAD.to_owned(), json!(true));
             }
             if let Some(policy) = &platform.health_policy
@@ -139,8 +151,19 @@ fn generate_app(
                     .extensions
                     .insert("healthPolicy".to_owned(), json!(policy));
             }
+            if main && is_workload {
+                workload = Some(resources.len());
+            }
             resources.push(resource);
         }
+    }
+    for (place, module, patch) in &patches {
+        let author = PatchAuthor {
+            app: &app.name,
+            place,
+            module,
+        };
+        notes.extend(patch.apply(&author, workload, &mut resources)?);
     }
     Ok(resources)
 }
@@ -149,20 +172,19 @@ fn call(
     app: &App,
     place: &str,
     part: &Part,
-    module: &ModuleRef,
+    (module, rules): (&str, NativeRules),
     platform: &PlatformModule,
     stack: &AppStack<'_>,
     notes: &mut Vec<String>,
 ) -> Result<ModuleOutput, KusionError> {
     // Since the workloads are modules, they ignore the extension.
-    let namespace = match module.rules.era() {
+    let namespace = match rules.era() {
         Some(WorkloadEra::BuiltIn) => stack.own_namespace(),
         _ => stack.project,
     };
     if namespace != stack.own_namespace() {
         notes.push(format!(
-            "the module `{}` puts its objects into the namespace `{namespace}`, as its published versions do: the extension `kubernetesNamespace` moves only the Namespace and the Secrets to `{}`",
-            module.name,
+            "the module `{module}` puts its objects into the namespace `{namespace}`, as its published versions do: the extension `kubernetesNamespace` moves only the Namespace and the Secrets to `{}`",
             stack.own_namespace()
         ));
     }
@@ -176,25 +198,10 @@ fn call(
         platform: &platform.settings,
         workload: app.workload.as_ref().map(|part| &part.config),
     };
-    match module.rules {
-        ModuleRules::Service(_) => native::generate_service(&call),
-        ModuleRules::Job(_) => native::generate_job(&call),
-        ModuleRules::Network => native::generate_network(&call),
-        ModuleRules::Foreign => Err(KusionError::Foreign {
-            app: app.name.clone(),
-            place: place.to_owned(),
-            module: module.name.clone(),
-            source_text: source_text(&module.name, stack.dependencies),
-        }),
-    }
-}
-
-impl ModuleRules {
-    fn era(self) -> Option<WorkloadEra> {
-        match self {
-            Self::Service(era) | Self::Job(era) => Some(era),
-            Self::Network | Self::Foreign => None,
-        }
+    match rules {
+        NativeRules::Service(_) => native::generate_service(&call),
+        NativeRules::Job(_) => native::generate_job(&call),
+        NativeRules::Network => native::generate_network(&call),
     }
 }
 
@@ -220,7 +227,7 @@ fn source_text(module: &str, dependencies: &[DeclaredDependency]) -> String {
 /// The workspace does not choose the version of a module: `kcl.mod` does.
 fn version_note(module: &ModuleRef, platform: &PlatformModule, stack: &AppStack<'_>) -> Option<String> {
     let mut dependencies = stack.dependencies.iter();
-    let declared = dependencies.find(|dependency| dependency.name == module.name)?;
+    let declared = dependencies.find(|dependency| dependency.name == module.platform_name())?;
     let used = declared.version().filter(|_| !platform.version.is_empty())?;
     let plain = |version: &str| version.trim_start_matches('v').to_owned();
     (plain(used) != plain(&platform.version)).then(|| {

@@ -52,10 +52,23 @@ mod tests {
     #[test]
     fn credentials_are_left_out_and_the_rest_is_kept() {
         let file = RepoPath::normalise("workspaces/dev.yaml").unwrap();
-        let text = "modules:\n  service:\n    path: p\n    version: '1'\n    configs: {default: {replicas: 2}}\nsecretStore: null\ncontext:\n  KUBECONFIG_PATH: /k\n  AWS_SECRET_ACCESS_KEY: s3cret\n  AWS_ACCESS_KEY_ID: ref://aws/id\n";
+        let text = "modules:\n  service:\n    path: p\n    version: '1'\n    configs: {default: {replicas: 2}}\nsecretStore: null\ncontext:\n  KUBECONFIG_PATH: /k\n  AWS_SECRET_ACCESS_KEY: s3cret\n  AWS_ACCESS_KEY_ID: ref://aws/id\n  GITHUB_TOKEN: s3cret\n  ALICLOUD_SECRET_KEY: 123456\n  mail: {password: s3cret}\n  region: x\n";
         let imported = import_text(&file, text).unwrap();
-        assert_eq!(imported.left_out, ["AWS_SECRET_ACCESS_KEY"]);
-        assert!(!imported.text.contains("s3cret") && imported.text.contains("KUBECONFIG_PATH"));
+        assert_eq!(
+            imported.left_out,
+            [
+                "AWS_SECRET_ACCESS_KEY",
+                "GITHUB_TOKEN",
+                "ALICLOUD_SECRET_KEY",
+                "mail"
+            ]
+        );
+        assert!(
+            !imported.text.contains("s3cret")
+                && !imported.text.contains("123456")
+                && imported.text.contains("region")
+                && imported.text.contains("KUBECONFIG_PATH")
+        );
         let again = import_text(&file, &imported.text).unwrap();
         assert_eq!(again.text, imported.text);
         assert!(import_text(&file, "runtimes: {}\n").is_err());

@@ -6,17 +6,25 @@
 //! always in the same order, so that the same input gives the same bytes. What Kusion would lose without a word is
 //! an error or a note.
 //!
+//! A module that is not built in runs elsewhere: [`foreign_calls`] says what it is asked, and [`generate`] is given
+//! the answers.
+//!
 //! This room computes; it reads no file and starts no process.
 
+mod app_stack;
 mod apps;
 mod context_keys;
 mod error;
 mod generate;
 mod import;
+mod json_patch;
 mod kubernetes_object;
 mod kubernetes_order;
+mod module_call;
 mod module_source;
 mod native;
+mod patch;
+mod patch_environment;
 mod platform;
 mod project_files;
 #[cfg(test)]
@@ -24,10 +32,13 @@ mod tests;
 mod workload_secrets;
 mod workspace;
 
+pub use app_stack::AppStack;
 pub use apps::{AppConfigurations, may_hold_apps, untyped_app};
 pub use error::KusionError;
-pub use generate::{AppStack, Generated, generate};
+pub use generate::{Generated, generate};
 pub use import::{ImportedText, import_text};
+pub use module_call::{AnswerSummary, AppPart, ForeignAnswer, ForeignAnswers, ForeignCall, foreign_calls};
+pub use module_source::platform_names;
 pub use platform::{Platform, PlatformModule};
 pub use project_files::namespace_extension;
 pub use workspace::{FOLDER, Workspace, workspace_file};

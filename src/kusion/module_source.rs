@@ -17,11 +17,36 @@ pub(super) struct ModuleRef {
 /// How a module's resources are made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ModuleRules {
+    /// By rules that are built in.
+    Native(NativeRules),
+    /// By its binary.
+    Foreign,
+}
+
+/// The rules that are built in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum NativeRules {
     Service(WorkloadEra),
     Job(WorkloadEra),
     Network,
-    /// Only Kusion can run it.
-    Foreign,
+}
+
+impl ModuleRules {
+    pub(super) fn native(self) -> Option<NativeRules> {
+        match self {
+            Self::Native(rules) => Some(rules),
+            Self::Foreign => None,
+        }
+    }
+}
+
+impl NativeRules {
+    pub(super) fn era(self) -> Option<WorkloadEra> {
+        match self {
+            Self::Service(era) | Self::Job(era) => Some(era),
+            Self::Network => None,
+        }
+    }
 }
 
 /// Who made the resources of a workload.
@@ -43,6 +68,15 @@ pub(super) fn place(key: Option<&str>) -> String {
 }
 
 impl ModuleRef {
+    /// The name under which the workspace has its settings.
+    pub(super) fn platform_name(&self) -> &str {
+        match (self.name.as_str(), self.rules.native()) {
+            ("kam", Some(NativeRules::Service(_))) => "service",
+            ("kam", Some(NativeRules::Job(_))) => "job",
+            (name, _) => name,
+        }
+    }
+
     /// Finds the module of a part of an application among the dependencies of the stack.
     pub(super) fn find(
         app: &str,
@@ -71,11 +105,11 @@ impl ModuleRef {
         };
         let rules = match (name, rest) {
             _ if !is_official(declared) => ModuleRules::Foreign,
-            ("service", _) => ModuleRules::Service(era(declared)),
-            ("job", _) => ModuleRules::Job(era(declared)),
-            ("network", _) => ModuleRules::Network,
-            ("kam", "v1.workload.Service") => ModuleRules::Service(WorkloadEra::BuiltIn),
-            ("kam", "v1.workload.Job") => ModuleRules::Job(WorkloadEra::BuiltIn),
+            ("service", _) => ModuleRules::Native(NativeRules::Service(era(declared))),
+            ("job", _) => ModuleRules::Native(NativeRules::Job(era(declared))),
+            ("network", _) => ModuleRules::Native(NativeRules::Network),
+            ("kam", "v1.workload.Service") => ModuleRules::Native(NativeRules::Service(WorkloadEra::BuiltIn)),
+            ("kam", "v1.workload.Job") => ModuleRules::Native(NativeRules::Job(WorkloadEra::BuiltIn)),
             _ => ModuleRules::Foreign,
         };
         Ok(Self {
@@ -83,6 +117,21 @@ impl ModuleRef {
             rules,
         })
     }
+}
+
+/// The modules whose settings a stack has from its workspace: those that it depends on. The workloads of `kam` 0.1 had
+/// the settings of `service` and `job`.
+pub fn platform_names(dependencies: &[DeclaredDependency]) -> Vec<String> {
+    let mut names: Vec<String> = dependencies
+        .iter()
+        .map(|declared| declared.name.clone())
+        .collect();
+    let is_old =
+        |declared: &DeclaredDependency| declared.name == "kam" && era(declared) == WorkloadEra::BuiltIn;
+    if dependencies.iter().any(is_old) {
+        names.extend(["service", "job"].map(str::to_owned));
+    }
+    names
 }
 
 /// The built-in workloads end with 0.1.
@@ -137,16 +186,24 @@ mod tests {
             rules("service.Service", &line)
         };
         for tag in ["0.1.0", "v0.1.1"] {
-            assert_eq!(service(tag), ModuleRules::Service(WorkloadEra::BuiltIn), "{tag}");
+            assert_eq!(
+                service(tag),
+                ModuleRules::Native(NativeRules::Service(WorkloadEra::BuiltIn)),
+                "{tag}"
+            );
         }
         for tag in ["0.2.0", "0.10.0", "1.0.0"] {
-            assert_eq!(service(tag), ModuleRules::Service(WorkloadEra::Module), "{tag}");
+            assert_eq!(
+                service(tag),
+                ModuleRules::Native(NativeRules::Service(WorkloadEra::Module)),
+                "{tag}"
+            );
         }
         let kam =
             "[dependencies]\nkam = { git = \"https://github.com/KusionStack/kam.git\", tag = \"0.1.0\" }\n";
         assert_eq!(
             rules("kam.v1.workload.Job", kam),
-            ModuleRules::Job(WorkloadEra::BuiltIn)
+            ModuleRules::Native(NativeRules::Job(WorkloadEra::BuiltIn))
         );
     }
 
@@ -158,7 +215,7 @@ mod tests {
             "network = { path = \"../network\" }",
             "network = \"0.3.0\"",
         ] {
-            assert_eq!(of(line), ModuleRules::Network, "{line}");
+            assert_eq!(of(line), ModuleRules::Native(NativeRules::Network), "{line}");
         }
         for line in [
             "network = { oci = \"oci://ghcr.io/acme/network\", tag = \"0.3.0\" }",

@@ -2,9 +2,14 @@
 //! Kusion's documentation, as facts.
 #![allow(clippy::unwrap_used)]
 
+mod modules;
+
 use serde_json::{Value, json};
 
-use super::{AppConfigurations, AppStack, Generated, KusionError, Platform, Workspace, generate};
+use super::{
+    AppConfigurations, AppStack, ForeignAnswers, Generated, KusionError, Platform, Workspace, generate,
+    platform_names,
+};
 use crate::{konfig::declared_dependencies, model::RepoPath};
 
 const MODULES: &str = r#"
@@ -22,6 +27,7 @@ struct Stack {
     modules: String,
     workspace: String,
     namespace: Option<&'static str>,
+    answers: ForeignAnswers,
 }
 
 impl Stack {
@@ -31,6 +37,7 @@ impl Stack {
             modules: MODULES.to_owned(),
             workspace: String::new(),
             namespace: None,
+            answers: ForeignAnswers::new(),
         }
     }
 
@@ -50,10 +57,7 @@ impl Stack {
         let apps =
             AppConfigurations::recognise(std::slice::from_ref(&self.apps))?.expect("there are applications");
         let dependencies = declared_dependencies(self.modules.as_bytes()).unwrap();
-        let names: Vec<_> = dependencies
-            .iter()
-            .map(|dependency| dependency.name.clone())
-            .collect();
+        let names = platform_names(&dependencies);
         let file = RepoPath::normalise("workspaces/dev.yaml").unwrap();
         let platform = match self.workspace.as_str() {
             "" => Platform::default(),
@@ -68,6 +72,7 @@ impl Stack {
                 dependencies: &dependencies,
                 platform: &platform,
             },
+            &self.answers,
         )
     }
 

@@ -1,12 +1,16 @@
 //! Stacks of AppConfigurations: what they are generated from beside their KCL, and how they are compiled.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, HashMap, HashSet},
     sync::Arc,
 };
 
 use serde_json::json;
 
+use super::{
+    module_binaries::ModuleBinaries,
+    module_runner::{CallContext, ModuleRunner},
+};
 use crate::{
     affected::WorkspaceInput,
     config::Config,
@@ -16,6 +20,7 @@ use crate::{
     kusion::{self, AppConfigurations, AppStack, KusionError, Platform, Workspace},
     model::{
         Digest, RepoPath,
+        file_source::Source,
         stack::{SettingsOrder, Stack},
     },
 };
@@ -35,6 +40,7 @@ struct AppInputs {
     platform: Platform,
     dependencies: Vec<DeclaredDependency>,
     namespace: Option<String>,
+    binaries: ModuleBinaries,
 }
 
 impl AppStacks {
@@ -69,17 +75,33 @@ impl AppStacks {
     pub(super) fn workspace_input(&self, stack: &Stack) -> Option<WorkspaceInput> {
         Some(match self.stacks.get(&stack.folder)? {
             Ok(inputs) => WorkspaceInput {
-                file: inputs.platform.file.clone(),
-                digest: inputs.platform.digest(),
+                files: inputs
+                    .platform
+                    .file
+                    .iter()
+                    .chain(inputs.binaries.files())
+                    .cloned()
+                    .collect(),
+                digest: inputs.binaries.joined(inputs.platform.digest()),
             },
             Err(failure) => WorkspaceInput {
-                file: failure
+                files: failure
                     .location
-                    .as_ref()
-                    .and_then(|place| RepoPath::normalise(&place.file)),
+                    .iter()
+                    .filter_map(|place| RepoPath::normalise(&place.file))
+                    .collect(),
                 digest: Digest::of_bytes(failure.message.as_bytes()),
             },
         })
+    }
+
+    /// The digests of all binaries of modules that the stacks of this revision have.
+    pub(super) fn known_binaries(&self, source: &dyn Source) -> Result<HashSet<String>, UserError> {
+        let mut known = HashSet::new();
+        for inputs in self.stacks.values().flatten() {
+            inputs.binaries.add_known(source, &mut known)?;
+        }
+        Ok(known)
     }
 
     /// Compiles a stack. AppConfigurations become a Spec.
@@ -88,6 +110,8 @@ impl AppStacks {
         pool: &Pool,
         request: &CompileRequest,
         stack: &Stack,
+        source: &dyn Source,
+        modules: &ModuleRunner,
     ) -> Result<Compiled, UserError> {
         let Some(inputs) = self.stacks.get(&stack.folder).filter(|_| may_hold_apps(request)) else {
             let compiled = pool.compile(request).await?;
@@ -105,20 +129,29 @@ impl AppStacks {
             return Ok(pool.compile(request).await?);
         };
         let inputs = inputs.as_ref().map_err(Clone::clone)?;
-        let generated = kusion::generate(
-            &apps,
-            &AppStack {
-                project: stack.names.project(),
-                name: stack.names.name(),
-                namespace: inputs.namespace.as_deref(),
-                dependencies: &inputs.dependencies,
-                platform: &inputs.platform,
-            },
-        )?;
-        let notes = generated.notes.iter().map(|note| format!("warning: {note}"));
+        let app_stack = AppStack {
+            project: stack.names.project(),
+            name: stack.names.name(),
+            namespace: inputs.namespace.as_deref(),
+            dependencies: &inputs.dependencies,
+            platform: &inputs.platform,
+        };
+        let calls = kusion::foreign_calls(&apps, &app_stack)?;
+        let context = CallContext {
+            stack,
+            dependencies: &inputs.dependencies,
+            binaries: &inputs.binaries,
+            request,
+            source,
+        };
+        let (answers, said) = modules.answer(&calls, &context).await?;
+        let generated = kusion::generate(&apps, &app_stack, &answers)?;
+        let notes = generated.notes.iter().chain(&said);
+        // A program may print a lot: what it hides is what was said last.
+        let notes = notes.map(|note| format!("warning: {note}"));
         Ok(Compiled {
             documents: vec![json!({"resources": generated.spec.resources})],
-            warnings: compiled.warnings.into_iter().chain(notes).collect(),
+            warnings: notes.chain(compiled.warnings).collect(),
         })
     }
 
@@ -155,10 +188,7 @@ impl WorkspaceFiles<'_> {
         let dependencies = declared_dependencies(text.as_bytes()).map_err(|message| {
             UserError::new(ErrorKind::Layout, message).at(kcl_mod.to_string(), None, None)
         })?;
-        let names: Vec<_> = dependencies
-            .iter()
-            .map(|dependency| dependency.name.clone())
-            .collect();
+        let names = kusion::platform_names(&dependencies);
         let platform = self
             .workspace(stack, named)?
             .map(|workspace| workspace.platform(stack.names.project(), &names));
@@ -173,6 +203,7 @@ impl WorkspaceFiles<'_> {
         )?;
         Ok(AppInputs {
             platform: platform.unwrap_or_default(),
+            binaries: ModuleBinaries::read(self.tree, stack, &dependencies)?,
             dependencies,
             namespace,
         })

@@ -14,7 +14,11 @@ use futures::{StreamExt, stream};
 use tempfile::TempDir;
 use tokio::sync::{OnceCell, Semaphore};
 
-use super::{OpenRevision, RunContext, StateBackend, StepCounter, caches, remote_cache::RemoteCache};
+use super::{
+    OpenRevision, RunContext, StateBackend, StepCounter, caches,
+    module_runner::{ModuleRunner, ModuleTrust},
+    remote_cache::RemoteCache,
+};
 use crate::{
     affected::Analysis,
     config::{Config, Sandbox},
@@ -47,6 +51,8 @@ pub struct Compiler {
     shared: Option<Arc<dyn SharedCache>>,
     access: CacheAccess,
     asker: PackageTrust,
+    /// Whose modules are run.
+    module_trust: ModuleTrust,
     started: OnceCell<StartedPool>,
     compiled: AtomicUsize,
     cached: AtomicUsize,
@@ -73,6 +79,7 @@ const MOST_SAID: usize = 100;
 struct StartedPool {
     pool: Pool,
     packages: PackageFetcher,
+    modules: ModuleRunner,
     /// Deleted together with the workers that read it.
     _passing: Option<TempDir>,
 }
@@ -94,6 +101,7 @@ impl Compiler {
             shared: None,
             access: CacheAccess::ReadWrite,
             asker: PackageTrust::Own,
+            module_trust: ModuleTrust::Own,
             started: OnceCell::new(),
             compiled: AtomicUsize::new(0),
             cached: AtomicUsize::new(0),
@@ -141,7 +149,8 @@ impl Compiler {
     }
 
     /// For code from outside: only the packages of `base`, a revision of the default branch, are fetched,
-    /// without credentials, and packages that were fetched before are not visible.
+    /// without credentials, and packages that were fetched before are not visible. Only modules with the binaries of
+    /// `base` are run.
     ///
     /// # Errors
     /// A lock file of `base` cannot be read.
@@ -161,6 +170,8 @@ impl Compiler {
             }
         }
         self.asker = PackageTrust::Outside(known);
+        let binaries = base.map(|base| base.apps.known_binaries(base.source.as_ref()));
+        self.module_trust = ModuleTrust::Outside(binaries.transpose()?.unwrap_or_default());
         Ok(self)
     }
 
@@ -237,10 +248,15 @@ impl Compiler {
                 compiled
             }
             None => {
-                let pool = self.pool().await?;
+                let started = self.start_pool().await?;
                 let request = self.request(workspace, &workspace.analysis, stack).await?;
                 let turn = self.turns.acquire().await.expect("it is never closed");
-                let compiled = workspace.apps.compile(pool, &request, stack).await?;
+                let (pool, modules) = (&started.pool, &started.modules);
+                let source = workspace.source.as_ref();
+                let compiled = workspace
+                    .apps
+                    .compile(pool, &request, stack, source, modules)
+                    .await?;
                 drop(turn);
                 self.compiled.fetch_add(usize::from(first), Ordering::Relaxed);
                 cache.put(&key, &compiled).await;
@@ -363,6 +379,8 @@ impl Compiler {
             asker: self.asker.clone(),
             checkout,
         };
+        let (sandbox, trust) = (sandbox_mode(kcl.sandbox), self.module_trust.clone());
+        let modules = ModuleRunner::new(&self.run, &self.config, executable.clone(), sandbox, trust)?;
         let mut options = PoolOptions::new(core, executable);
         options.packages = Some(folder);
         options.workers = workers(&self.config);
@@ -380,6 +398,7 @@ impl Compiler {
         Ok(StartedPool {
             pool,
             packages,
+            modules,
             _passing: passing,
         })
     }

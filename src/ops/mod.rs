@@ -29,6 +29,8 @@ pub mod init;
 mod kcl_health;
 mod lease_wait;
 pub mod matrix;
+mod module_binaries;
+mod module_runner;
 mod named_stacks;
 pub mod open;
 mod ownership;

@@ -6,6 +6,7 @@ use super::RunContext;
 use crate::{
     error::UserError,
     kcl::{self, InstallOptions, Toolchain},
+    sandbox::SandboxLayers,
 };
 
 pub use crate::kcl::{DEFAULT_VERSION, InstallStep};
@@ -77,7 +78,7 @@ pub async fn find(run: &RunContext, version: &str) -> Result<InstalledToolchain,
 /// Becomes a sandboxed worker; `sandbox` is the pool's JSON with the sandbox settings. Returns only on failure,
 /// with the reason.
 pub fn become_worker(sandbox: &str, warn: &mut dyn std::io::Write) -> String {
-    match serde_json::from_str::<kcl::sandbox::SandboxLayers>(sandbox) {
+    match serde_json::from_str::<SandboxLayers>(sandbox) {
         Ok(layers) => layers.enter(warn).to_string(),
         Err(error) => format!("not a description of a sandbox: {error}"),
     }

@@ -11,6 +11,7 @@ mod fetcher;
 mod git;
 mod lock;
 mod oci;
+mod platform;
 mod source;
 mod trust;
 mod unpack;
@@ -32,6 +33,7 @@ use crate::model::{digest::DigestBuilder, stack::RemotePackage};
 pub use self::{
     bounds::Bounds,
     fetcher::PackageFetcher,
+    platform::platform,
     trust::{KnownPackages, PackageTrust},
 };
 

@@ -9,15 +9,19 @@ use serde::Deserialize;
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
-use super::{PackageTrust, bounds::Bounds, fetcher::PackageFetcher, source::is_local, unpack::unpack};
+use super::{
+    PackageTrust, bounds::Bounds, fetcher::PackageFetcher, platform::platform, source::is_local,
+    unpack::unpack,
+};
 use crate::error::chain;
 
-/// The accepted media types of a manifest.
-const MANIFESTS: &str =
-    "application/vnd.oci.image.manifest.v1+json, application/vnd.docker.distribution.manifest.v2+json";
+/// The accepted media types of a manifest, and of an index of manifests by platform.
+const MANIFESTS: &str = "application/vnd.oci.image.manifest.v1+json, application/vnd.docker.distribution.manifest.v2+json, application/vnd.oci.image.index.v1+json, application/vnd.docker.distribution.manifest.list.v2+json";
 
 /// The accepted media types of a package's layer.
-const LAYERS: [&str; 4] = [
+const LAYERS: [&str; 5] = [
+    // A module of Kusion: a package with a binary.
+    "application/vnd.io.kusion.content.v1.tar+gzip",
     "application/vnd.oci.image.layer.v1.tar",
     "application/vnd.oci.image.layer.v1.tar+gzip",
     "application/vnd.docker.image.rootfs.diff.tar.gzip",
@@ -76,6 +80,21 @@ enum Proof {
 struct Manifest {
     #[serde(default)]
     layers: Vec<Layer>,
+    /// Of an index.
+    manifests: Option<Vec<IndexEntry>>,
+}
+
+/// The manifest for one platform.
+#[derive(Deserialize)]
+struct IndexEntry {
+    digest: String,
+    platform: Option<Platform>,
+}
+
+#[derive(Deserialize)]
+struct Platform {
+    os: String,
+    architecture: String,
 }
 
 #[derive(Deserialize)]
@@ -146,8 +165,15 @@ impl Registry {
         let manifest = || self.http.get(&address).header(header::ACCEPT, MANIFESTS);
         let (answer, proof) = self.proven(manifest).await?;
         let manifest = bounded(answer, DOCUMENT).await?;
-        let manifest: Manifest = serde_json::from_slice(&manifest)
-            .map_err(|_| "its manifest is none of an OCI artifact".to_owned())?;
+        let mut manifest = read_manifest(&manifest)?;
+        if let Some(entries) = &manifest.manifests {
+            let digest = for_this_platform(entries)?;
+            let content = self.addressed("manifests", digest, &proof, DOCUMENT).await?;
+            manifest = read_manifest(&content)?;
+            if manifest.manifests.is_some() {
+                return Err("its index names another index".to_owned());
+            }
+        }
         if manifest.layers.len() > MOST_LAYERS {
             return Err(format!("it has more than {MOST_LAYERS} layers"));
         }
@@ -160,27 +186,31 @@ impl Registry {
                     "a layer of it is `{kind}`, which is no archive of a package"
                 ));
             }
-            let content = self.blob(&layer.digest, &proof, left).await?;
+            let content = self.addressed("blobs", &layer.digest, &proof, left).await?;
             left -= content.len() as u64;
             layers.push(content);
         }
         Ok(layers)
     }
 
-    async fn blob(&self, digest: &str, proof: &Proof, most: u64) -> Result<Vec<u8>, String> {
+    /// What is named by its digest: a blob, or a manifest.
+    async fn addressed(&self, kind: &str, digest: &str, proof: &Proof, most: u64) -> Result<Vec<u8>, String> {
         let wanted = digest
             .strip_prefix("sha256:")
             .filter(|hash| hash.len() == 64 && hash.bytes().all(|byte| byte.is_ascii_hexdigit()));
         let Some(wanted) = wanted else {
-            return Err("a layer of it has no SHA-256 digest".to_owned());
+            return Err("a part of it has no SHA-256 digest".to_owned());
         };
-        let request = self.http.get(format!("{}/blobs/{digest}", self.base));
+        let request = self
+            .http
+            .get(format!("{}/{kind}/{digest}", self.base))
+            .header(header::ACCEPT, MANIFESTS);
         let answer = self.proving(request, proof).send().await.map_err(said)?;
         let content = bounded(answer, most).await?;
         let found = hex::encode(Sha256::digest(&content));
         match found.eq_ignore_ascii_case(wanted) {
             true => Ok(content),
-            false => Err("a layer of it does not have the digest that the manifest names".to_owned()),
+            false => Err("a part of it does not have the digest that names it".to_owned()),
         }
     }
 
@@ -238,6 +268,30 @@ impl Registry {
         let token = token.token.or(token.access_token);
         token.ok_or_else(|| "its token service gave no token".to_owned())
     }
+}
+
+fn read_manifest(content: &[u8]) -> Result<Manifest, String> {
+    serde_json::from_slice(content).map_err(|_| "its manifest is none of an OCI artifact".to_owned())
+}
+
+/// The digest of the manifest for this machine.
+fn for_this_platform(entries: &[IndexEntry]) -> Result<&str, String> {
+    let (os, architecture) = platform();
+    let platforms = entries
+        .iter()
+        .filter_map(|entry| Some((entry, entry.platform.as_ref()?)));
+    let mut own = platforms
+        .clone()
+        .filter(|(_, platform)| platform.os == os && platform.architecture == architecture);
+    if let Some((entry, _)) = own.next() {
+        return Ok(&entry.digest);
+    }
+    let names = platforms.map(|(_, platform)| format!("{}/{}", platform.os, platform.architecture));
+    let names = names.take(10).collect::<Vec<_>>().join(", ");
+    Err(format!(
+        "it has nothing for {os}/{architecture}: only {}",
+        names.escape_debug()
+    ))
 }
 
 /// `realm="https://…",service="…"` as pairs.

@@ -4,7 +4,11 @@
 use std::path::{Path, PathBuf};
 
 use super::{bounds::Bounds, fetcher::PackageFetcher};
-use crate::{checkout::Checkout, kcl::sandbox::SandboxLayers, process::Program};
+use crate::{
+    checkout::Checkout,
+    process::Program,
+    sandbox::{SandboxLayers, SandboxProfile},
+};
 
 const SCRIPT: &str = include_str!("unpack.py");
 
@@ -78,5 +82,6 @@ fn sandbox_layers(
         file_size: bounds.unpacked,
         memory: MEMORY,
         mode: packages.sandbox,
+        profile: SandboxProfile::Interpreter,
     })
 }

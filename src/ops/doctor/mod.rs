@@ -1,6 +1,7 @@
 //! The `doctor` use case: what is missing on this machine or in this job, and how to fix each problem.
 
 mod finding;
+mod module;
 mod secret_stores;
 mod workflow;
 
@@ -19,6 +20,7 @@ use crate::{
     store,
 };
 pub use finding::{DoctorFinding, DoctorVerdict};
+pub use module::check_module;
 
 /// How a repository comes to a stack.
 const NO_STACK: &str = "a stack is a folder with a `stack.yaml`, at or below a folder with a `project.yaml`, both known to git (`git add`)";

@@ -12,6 +12,7 @@ pub mod empty_repository;
 pub mod example;
 pub mod first_run;
 pub mod konfigs;
+pub mod kusion_modules;
 pub mod migration;
 pub mod output;
 pub mod selection;

@@ -5,6 +5,7 @@ pub mod checkout;
 pub mod fork_isolation;
 pub mod injection;
 pub mod masking;
+pub mod module_sandbox;
 pub mod sandbox;
 pub mod secret_paths;
 pub mod secret_references;

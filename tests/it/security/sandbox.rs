@@ -182,7 +182,7 @@ fn behind_walls(script: &str) -> (bool, String) {
     let core = options.core;
     let mut readable = core.readable.clone();
     readable.push(scratch.path().to_owned());
-    let walls = konverge::kcl::sandbox::SandboxLayers {
+    let walls = konverge::sandbox::SandboxLayers {
         writable: None,
         file_size: 0,
         interpreter: core.interpreter,
@@ -193,6 +193,7 @@ fn behind_walls(script: &str) -> (bool, String) {
         folders: core.folders,
         memory: 1 << 30,
         mode: SandboxMode::Required,
+        profile: konverge::sandbox::SandboxProfile::Interpreter,
     };
     let output = std::process::Command::new(env!("CARGO_BIN_EXE_konverge"))
         .arg("__worker")

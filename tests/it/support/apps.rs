@@ -106,3 +106,37 @@ pub fn workspace(version: &str, configs: &str) -> String {
         "modules:\n  service:\n    path: oci://ghcr.io/kusionstack/service\n    version: {version}\n    configs:\n{configs}"
     )
 }
+
+/// A module of our own, which is not built in.
+const HELLO: &[(&str, &str)] = &[
+    ("kcl.mod", "[package]\nname = \"hello\"\nversion = \"0.1.0\"\n"),
+    ("hello.k", "schema Hello:\n    mode: str = \"plain\"\n"),
+];
+
+/// The binary of the module `hello`: the part `kusion-module`.
+pub fn hello_binary() -> std::path::PathBuf {
+    super::executable("kusion-module", "kusion-module-hello")
+}
+
+/// The name of the binary in its package.
+pub const HELLO_FILE: &str = "kusion-module-hello_0.1.0";
+
+/// A stack whose application has a `service.Service` and the accessory `hello.Hello`, with the given settings.
+pub fn write_hello_stack(repository: &Repository, folder: &str, settings: &str) {
+    let program = QUICKSTART
+        .replace("import network as n\n", "import hello\n")
+        .replace(
+            "        \"network\": n.Network {\n            ports: [\n                n.Port {\n                    port: 8080\n                }\n            ]\n        }\n",
+            &format!("        \"hello\": hello.Hello {{{settings}}}\n"),
+        );
+    write_stack(repository, folder, ("0.2.1", "0.3.0"), &program);
+    let kcl_mod = format!("{folder}/kcl.mod");
+    let text = repository.read(&kcl_mod).replace(
+        "network = { oci = \"oci://ghcr.io/kusionstack/network\", tag = \"0.3.0\" }",
+        "hello = { oci = \"oci://ghcr.io/acme/hello\", tag = \"0.1.0\" }",
+    );
+    repository.write(&kcl_mod, text);
+    for (path, text) in HELLO {
+        repository.write(&format!("{folder}/vendor/hello_0.1.0/{path}"), text);
+    }
+}

@@ -1,15 +1,19 @@
-//! The sandbox of a worker. `konverge __worker` applies it to itself before it executes the interpreter.
+//! The sandbox of a KCL worker and of a module. `konverge __worker` applies it to itself before it executes the
+//! interpreter, or the module.
 //!
-//! - Landlock: reads the worker's working folder, the package folder, and what the interpreter needs to
-//!   start; writes nothing (except the unpacker of a package, into its folder); no TCP, no signals to others,
-//!   no abstract sockets.
-//! - seccomp: only the system calls of [`super::seccomp`]; no socket can be created, no process traced or
-//!   started.
+//! - Landlock: reads the working folder, the package folder, and what the program needs to start; writes nothing
+//!   (except the unpacker of a package and a module, into one folder); no TCP, no signals to others, no abstract
+//!   sockets.
+//! - seccomp: only the system calls of [`seccomp`]; no process is traced or started. A worker creates no socket. A
+//!   module serves one, and connects to nothing unless it may use the network.
 //! - limits: memory, no core dumps, no file of more than zero bytes.
 //! - an empty environment, and never new privileges.
 //!
 //! The layers are inherited and cannot be removed. Layers that the kernel lacks are reported; with
 //! [`SandboxMode::Required`] the worker then does not start.
+
+mod profile;
+mod seccomp;
 
 use std::{
     collections::BTreeMap,
@@ -25,7 +29,7 @@ use landlock::{
 use nix::sys::resource::{Resource, setrlimit};
 use serde::{Deserialize, Serialize};
 
-use super::seccomp;
+pub use self::profile::SandboxProfile;
 
 /// What to do if the kernel lacks a sandbox layer (`kcl.sandbox` of the default branch).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -63,11 +67,28 @@ pub struct SandboxLayers {
     pub memory: u64,
     /// What to do if a layer is not available.
     pub mode: SandboxMode,
+    /// What the program is for.
+    #[serde(default)]
+    pub profile: SandboxProfile,
 }
+
+/// What a module may read and execute of the system.
+const SYSTEM: [&str; 5] = ["/usr", "/bin", "/lib", "/lib64", "/etc/ssl"];
+
+/// The devices without content of their own.
+const DEVICES: [&str; 2] = ["/dev/null", "/dev/urandom"];
+
+/// What finds the address of a host.
+const RESOLVER: [&str; 4] = [
+    "/etc/resolv.conf",
+    "/etc/hosts",
+    "/etc/nsswitch.conf",
+    "/etc/gai.conf",
+];
 
 /// The start of the message of [`SandboxError::Missing`], by which the pool recognises it in a worker's
 /// output.
-pub(super) const MISSING: &str = "the sandbox cannot be put up";
+pub(crate) const MISSING: &str = "the sandbox cannot be put up";
 
 /// The sandbox could not be applied, or the interpreter not be started.
 #[derive(Debug, thiserror::Error)]
@@ -79,10 +100,6 @@ pub enum SandboxError {
     #[error("`{0}` could not be started: {1}")]
     Start(PathBuf, std::io::Error),
 }
-
-/// The stack size for deep but finite recursion: more than the usual 8 MiB, so that everything compiles that
-/// the core compiles elsewhere.
-const STACK: u64 = 64 << 20;
 
 impl SandboxLayers {
     /// Applies the sandbox to this thread, then executes the interpreter. Returns only on failure. A missing
@@ -98,13 +115,14 @@ impl SandboxLayers {
         let mut missing = Vec::new();
         missing.extend(self.limit().err());
         missing.extend(self.landlock().err());
-        missing.extend(seccomp::restrict(self.writable.is_some()).err());
+        missing.extend(seccomp::restrict(self.profile, self.writable.is_some()).err());
         if !missing.is_empty() {
             let words = missing.join("; ");
             if self.mode == SandboxMode::Required {
                 return SandboxError::Missing(words);
             }
-            let _ = writeln!(warn, "warning: KCL is compiled without a full sandbox: {words}");
+            let what = self.profile.what_runs();
+            let _ = writeln!(warn, "warning: {what} without a full sandbox: {words}");
         }
         let error = Command::new(&self.interpreter)
             .args(&self.arguments)
@@ -117,7 +135,7 @@ impl SandboxLayers {
     fn limit(&self) -> Result<(), String> {
         for (resource, name, limit) in [
             (Resource::RLIMIT_AS, "memory", self.memory),
-            (Resource::RLIMIT_STACK, "stack", STACK),
+            (Resource::RLIMIT_STACK, "stack", self.profile.stack()),
             (Resource::RLIMIT_CORE, "core file", 0),
             (Resource::RLIMIT_FSIZE, "file size", self.file_size),
             (Resource::RLIMIT_NOFILE, "open files", 256),
@@ -153,7 +171,20 @@ impl SandboxLayers {
         rules.push((Path::new("/etc/ld.so.cache"), AccessFs::ReadFile.into()));
         if let Some(folder) = &self.writable {
             let write = AccessFs::WriteFile | AccessFs::MakeReg | AccessFs::MakeDir | AccessFs::Truncate;
-            rules.push((folder, read_all | write));
+            rules.push((folder, read_all | write | self.profile.more_writes()));
+        }
+        let network = self.profile == (SandboxProfile::Module { network: true });
+        if let SandboxProfile::Module { .. } = self.profile {
+            let run = read_all | AccessFs::Execute;
+            rules.extend(SYSTEM.iter().map(|folder| (Path::new(*folder), run)));
+            let device = AccessFs::ReadFile | AccessFs::WriteFile;
+            rules.extend(DEVICES.iter().map(|file| (Path::new(*file), device)));
+        }
+        if network {
+            let files = RESOLVER
+                .iter()
+                .map(|file| (Path::new(*file), AccessFs::ReadFile.into()));
+            rules.extend(files);
         }
         let newest = ABI::V6;
         let ruleset = Ruleset::default()
@@ -162,7 +193,10 @@ impl SandboxLayers {
             .map_err(|error| words(&error))?
             .set_compatibility(CompatLevel::BestEffort)
             .handle_access(AccessFs::from_all(newest))
-            .and_then(|ruleset| ruleset.handle_access(AccessNet::from_all(newest)))
+            .and_then(|ruleset| match network {
+                true => Ok(ruleset),
+                false => ruleset.handle_access(AccessNet::from_all(newest)),
+            })
             .and_then(|ruleset| ruleset.scope(Scope::from_all(newest)))
             .map_err(|error| words(&error))?;
         let mut created = ruleset.create().map_err(|error| words(&error))?;

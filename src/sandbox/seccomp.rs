@@ -1,10 +1,12 @@
-//! The seccomp filter: the system calls that an interpreter with the core may make. All others fail with
-//! `EPERM`.
+//! The seccomp filter: the system calls that an interpreter with the core, or a module, may make. All others fail
+//! with `EPERM`.
 //!
 //! It is an allow list, so calls of future kernels are forbidden. The list comes from tracing the core on the
-//! example monorepo, and from the memory allocator and the thread start of glibc. The sandbox tests verify
-//! it.
+//! example monorepo, and from the memory allocator and the thread start of glibc. A module may also serve a socket of
+//! its own folder. It may connect to nothing: Landlock does not know sockets with a path, and one of them may be that
+//! of a container engine. The sandbox tests verify it.
 
+use super::profile::SandboxProfile;
 use nix::libc;
 use seccompiler::{
     BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
@@ -106,11 +108,69 @@ const MAKING_FOLDERS: &[libc::c_long] = &[
     libc::SYS_mkdir,
 ];
 
+/// Also allowed for a module, which serves a socket and writes into a folder of its own. No call names another process.
+const SERVING: &[libc::c_long] = &[
+    libc::SYS_bind,
+    libc::SYS_listen,
+    libc::SYS_accept4,
+    libc::SYS_getsockname,
+    libc::SYS_getpeername,
+    libc::SYS_getsockopt,
+    libc::SYS_setsockopt,
+    libc::SYS_shutdown,
+    libc::SYS_sendto,
+    libc::SYS_sendmsg,
+    libc::SYS_recvfrom,
+    libc::SYS_recvmsg,
+    libc::SYS_epoll_create1,
+    libc::SYS_epoll_ctl,
+    libc::SYS_epoll_pwait,
+    libc::SYS_epoll_pwait2,
+    libc::SYS_eventfd2,
+    libc::SYS_pipe2,
+    libc::SYS_pwrite64,
+    libc::SYS_unlinkat,
+    libc::SYS_ftruncate,
+    libc::SYS_fchmod,
+    libc::SYS_fchmodat,
+    libc::SYS_mincore,
+    libc::SYS_getppid,
+    libc::SYS_getrusage,
+    libc::SYS_umask,
+    libc::SYS_timer_create,
+    libc::SYS_timer_settime,
+    libc::SYS_timer_delete,
+    libc::SYS_setitimer,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_accept,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_epoll_create,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_epoll_wait,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_pipe,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_unlink,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_rmdir,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_chmod,
+];
+
+/// Also allowed for a module that may use the network.
+const CONNECTING: &[libc::c_long] = &[
+    libc::SYS_connect,
+    libc::SYS_socket,
+    libc::SYS_socketpair,
+    libc::SYS_sendmmsg,
+    libc::SYS_recvmmsg,
+];
+
 /// Restricts this thread, and everything it executes, to the calls above.
 ///
 /// # Errors
 /// The kernel has no seccomp filters, or this architecture has no table.
-pub(super) fn restrict(makes_folders: bool) -> Result<(), String> {
+pub(super) fn restrict(profile: SandboxProfile, makes_folders: bool) -> Result<(), String> {
     let words = |error: &dyn std::fmt::Display| format!("seccomp: {error}");
     let arch = TargetArch::try_from(std::env::consts::ARCH).map_err(|error| words(&error))?;
     let thread = SeccompCondition::new(
@@ -125,8 +185,20 @@ pub(super) fn restrict(makes_folders: bool) -> Result<(), String> {
         .iter()
         .chain(ALLOWED_HERE)
         .chain(if makes_folders { MAKING_FOLDERS } else { &[] })
+        .chain(match profile {
+            SandboxProfile::Interpreter => &[],
+            SandboxProfile::Module { .. } => SERVING,
+        })
+        .chain(match profile {
+            SandboxProfile::Module { network: true } => CONNECTING,
+            SandboxProfile::Module { network: false } | SandboxProfile::Interpreter => &[],
+        })
         .map(|call| (*call, Vec::new()))
         .collect();
+    if profile == (SandboxProfile::Module { network: false }) {
+        let rule = own_socket().map_err(|error| words(&error))?;
+        allowed.insert(libc::SYS_socket, vec![rule]);
+    }
     // A thread may be started, a process may not.
     allowed.insert(libc::SYS_clone, vec![thread]);
     allowed.insert(libc::SYS_clone3, Vec::new());
@@ -136,6 +208,18 @@ pub(super) fn restrict(makes_folders: bool) -> Result<(), String> {
     install(SeccompFilter::new(absent, SeccompAction::Allow, deny, arch).map_err(|error| words(&error))?)?;
     let deny = SeccompAction::Errno(libc::EPERM as u32);
     install(SeccompFilter::new(allowed, deny, SeccompAction::Allow, arch).map_err(|error| words(&error))?)
+}
+
+/// A stream over a path or within the process: a datagram could be sent to any path.
+fn own_socket() -> Result<SeccompRule, seccompiler::BackendError> {
+    let is = |argument, mask: libc::c_int, wanted: libc::c_int| {
+        let operator = SeccompCmpOp::MaskedEq(mask as u64);
+        SeccompCondition::new(argument, SeccompCmpArgLen::Dword, operator, wanted as u64)
+    };
+    SeccompRule::new(vec![
+        is(0, 0xffff, libc::AF_UNIX)?,
+        is(1, 0xf, libc::SOCK_STREAM)?,
+    ])
 }
 
 fn install(filter: SeccompFilter) -> Result<(), String> {
