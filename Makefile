@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help build demo parts test test-all example lint fmt clippy deny fuzz bench docs site image release
+.PHONY: help build demo parts test test-all example lint fmt clippy deny fuzz mutants bench docs site image release
 
 CARGO ?= cargo
 CACHE := $(if $(KONVERGE_PARTS),$(KONVERGE_PARTS),$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/konverge)
@@ -43,6 +43,7 @@ test-all: parts example release ## also what is slower: release, image, other st
 	KONVERGE_BINARY=$(RELEASED) $(AS_ROOT) scripts/image
 	$(AS_ROOT) env RUST="$$(rustc --print sysroot)" CARGO_HOME="$${CARGO_HOME:-$$HOME/.cargo}" KONVERGE_PARTS="$(CACHE)" scripts/quick-start
 	$(MAKE) fuzz
+	$(MAKE) mutants
 
 example: parts ## the example's own checks: formatted, linted, tested, golden
 	$(MAKE) -C konfig-example check-core PYTHON="$$(scripts/parts path kcl)"
@@ -67,6 +68,10 @@ fuzz: ## feed hostile bytes to the readers of imports, settings and Specs, a min
 	for target in scanner settings spec; do \
 	  PATH="$(CACHE)/bin:$$PATH" $(CARGO) +nightly fuzz run --dev --sanitizer none $$target -- -max_total_time=60; \
 	done
+
+mutants: parts ## break a sample of the code that decides, and show what no test notices
+	scripts/parts install mutants
+	eval "$$(scripts/parts env)" && scripts/mutants
 
 bench: parts ## measure; the figures go to docs/
 	scripts/parts install bench

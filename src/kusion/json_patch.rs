@@ -8,13 +8,13 @@ use serde_json::{Map, Value, json};
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum JsonPatch {
     Merge(Value),
-    Operations(Vec<Operation>),
+    Operations(Vec<PatchOperation>),
 }
 
 /// An operation of a JSON patch.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(tag = "op", rename_all = "lowercase")]
-pub(super) enum Operation {
+pub(super) enum PatchOperation {
     Add {
         path: String,
         #[serde(default)]
@@ -59,7 +59,8 @@ impl JsonPatch {
         match field("type").and_then(Value::as_str) {
             Some("MergePatch") => Ok(Self::Merge(payload()?)),
             Some("JSONPatch") => Ok(Self::Operations(
-                Vec::<Operation>::deserialize(payload()?).map_err(|error| format!("its payload: {error}"))?,
+                Vec::<PatchOperation>::deserialize(payload()?)
+                    .map_err(|error| format!("its payload: {error}"))?,
             )),
             _ => Err("its type is neither `MergePatch` nor `JSONPatch`".to_owned()),
         }
@@ -115,7 +116,7 @@ fn merge(target: &mut Value, patch: &Value) {
     }
 }
 
-impl Operation {
+impl PatchOperation {
     fn apply(&self, target: &mut Value) -> Result<(), String> {
         let value_at = |target: &Value, path: &str| {
             let found = target.pointer(path).cloned();
