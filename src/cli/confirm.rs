@@ -284,7 +284,7 @@ mod tests {
         let past = PriorState::default();
         let agrees = async |digest: &str, action| {
             let plan = stack(digest, action);
-            let document = StackDocument {
+            let document = || StackDocument {
                 version: 1,
                 stack: DocumentStack {
                     id: plan.id.clone(),

@@ -20,7 +20,8 @@ use crate::{
 /// The policy sets that were in force when a stack was approved, with its plan document.
 pub(super) struct ActiveSets {
     versions: Vec<PolicySets>,
-    document: StackDocument,
+    /// `None` if there is no set.
+    document: Option<StackDocument>,
     findings: Vec<PolicyFinding>,
     overridden: Vec<PolicyOverride>,
 }
@@ -29,19 +30,22 @@ impl ActiveSets {
     /// Evaluates the sets of these versions. `excuse` takes out of the findings of a version what is overridden.
     pub fn evaluate(
         versions: Vec<PolicySets>,
-        document: &StackDocument,
+        document: impl Fn() -> StackDocument,
         excuse: impl Fn(&PolicySets, &mut [PolicyFinding]) -> Vec<PolicyOverride>,
     ) -> Self {
         let mut all = BTreeSet::new();
         let mut overridden = BTreeSet::new();
+        let has_sets = versions.iter().any(|sets| !sets.is_empty());
+        let document = has_sets.then(document);
         for sets in &versions {
+            let Some(document) = &document else { break };
             let mut findings = findings(std::slice::from_ref(sets), document);
             overridden.extend(excuse(sets, &mut findings));
             all.extend(findings);
         }
         Self {
             versions,
-            document: document.clone(),
+            document,
             findings: all.into_iter().collect(),
             overridden: overridden.into_iter().collect(),
         }
@@ -66,7 +70,7 @@ impl ActiveSets {
     pub fn plan_refusal(&self) -> Option<UserError> {
         let denied = self.findings.iter();
         let denied: Vec<_> = denied.filter(|f| f.verdict == Enforcement::Deny).collect();
-        let stack = &self.document.stack.id;
+        let stack = &self.document.as_ref()?.stack.id;
         let refusal = refusal(
             format_args!("{stack} was stopped before anything of it was changed"),
             &denied,
@@ -80,23 +84,21 @@ impl ActiveSets {
     /// The error of the sets for a resource whose values are known now, before it is written. What was
     /// overridden stays so; a new finding is covered by no override, because the receipt does not have it.
     pub fn refusal(&mut self, plan: &ResourcePlan) -> Option<UserError> {
-        if self.versions.iter().all(PolicySets::is_empty) {
-            return None;
-        }
-        policy::update_document(&mut self.document, plan);
+        let document = self.document.as_mut()?;
+        policy::update_document(document, plan);
         let overridden: BTreeSet<Digest> = self.overridden.iter().map(|one| one.finding).collect();
         let is_overridden = |finding: &PolicyFinding| {
             let place = finding.place.as_ref();
             place.is_some_and(|place| overridden.contains(&place.digest))
         };
-        let found = findings(&self.versions, &self.document);
+        let found = findings(&self.versions, document);
         let denied = found
             .iter()
             .filter(|finding| finding.verdict == Enforcement::Deny && !is_overridden(finding));
         let refusal = refusal(
             format_args!(
                 "{} was stopped before {} was written, where a value became known",
-                self.document.stack.id, plan.id
+                document.stack.id, plan.id
             ),
             &denied.collect::<Vec<_>>(),
         )?;
@@ -130,4 +132,32 @@ pub(super) fn findings(versions: &[PolicySets], document: &StackDocument) -> Vec
         .flat_map(|sets| sets.findings(document, now))
         .collect();
     findings.into_iter().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::model::{plan::Basis, plan_document::DocumentStack};
+
+    #[test]
+    fn without_a_set_no_document_is_made() {
+        let made = std::cell::Cell::new(0);
+        let document = || {
+            made.set(made.get() + 1);
+            StackDocument {
+                version: 1,
+                stack: DocumentStack {
+                    id: "shop/dev".parse().unwrap(),
+                    folder: crate::model::RepoPath::root(),
+                },
+                basis: Basis::Live,
+                known_as: Vec::new(),
+                resources: Vec::new(),
+            }
+        };
+        let sets = ActiveSets::evaluate(vec![PolicySets::default()], document, |_, _| Vec::new());
+        assert_eq!(made.get(), 0);
+        assert!(sets.plan_refusal().is_none() && sets.findings().is_empty());
+    }
 }

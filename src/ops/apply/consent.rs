@@ -27,11 +27,12 @@ pub trait Approver: Send + Sync {
 }
 
 /// The plan of a stack that is to be approved.
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy)]
 pub struct ProposedPlan<'a> {
     pub plan: &'a StackPlan,
-    /// The same with whole resources, masked, for rules as code.
-    pub document: &'a StackDocument,
+    /// Makes the same with whole resources, masked, for rules as code. It is a copy of everything: nobody asks
+    /// for it where there is no rule.
+    pub document: &'a (dyn Fn() -> StackDocument + Send + Sync),
 }
 
 /// What the state says about a stack.
