@@ -1,5 +1,5 @@
-//! Puts the values of other resources into a resource. No value becomes a reference to a secret by that: whoever
-//! writes the other object would choose which secret is read, and where it is written.
+//! Puts the values of other resources into a resource. No value becomes a reference to a secret this way.
+//! Otherwise the person who writes the other object would choose which secret is read, and where it is written.
 
 use serde_json::{Map, Value};
 

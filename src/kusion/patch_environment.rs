@@ -84,7 +84,7 @@ fn in_kubernetes_form(value: Value) -> Result<Option<Value>, String> {
 }
 
 /// Puts variables before those of a container, one by one, so that the last of them is the first. What the application
-/// sets may then refer to them. `twice` is told of a name that is set already.
+/// sets may then refer to them. `twice` is called with each name that is set already.
 pub(super) fn add(
     variables: &[Map<String, Value>],
     container: &mut Map<String, Value>,

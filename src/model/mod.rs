@@ -8,6 +8,7 @@ pub mod affected;
 pub mod apply_record;
 pub mod apply_result;
 pub mod authorization;
+pub mod built_in_groups;
 pub mod check_run;
 pub mod claim;
 pub mod comment_marker;

@@ -1,5 +1,5 @@
-//! The `secretStore` of a Spec (Kusion 0.12 and later): whoever writes the Spec would choose the server that gets the
-//! job's token. So it must say what the default store of `konverge.yaml` says.
+//! The `secretStore` of a Spec (Kusion 0.12 and later): the author of the Spec would choose the server that gets the
+//! job's token. So it must equal the default store of `konverge.yaml`.
 
 use serde_json::{Map, Value};
 
@@ -59,7 +59,7 @@ struct DescribedStore {
     kv: Option<u32>,
 }
 
-/// `None` for a provider that is no kind of store, and for keys without a counterpart.
+/// `None` for a provider that is not a kind of store, and for keys that konverge.yaml does not have.
 fn keys(provider: &str, settings: &Value) -> Option<DescribedStore> {
     let settings = settings.as_object()?;
     let text = |key: &str| settings.get(key).and_then(Value::as_str).map(str::to_owned);

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use crate::model::{
+    built_in_groups,
     plan::Action,
     plan_document::{DocumentResource, StackDocument},
     spec::RuntimeKind,
@@ -111,7 +112,7 @@ fn request<'d>(
     let namespace = namespace.or((parts.len() == 4).then(|| parts[2]));
     let name = any["metadata"]["name"].as_str().or(parts.last().copied());
     let (group, kind) = (group.to_owned(), resource.kind.clone());
-    let plural = match is_built_in(&group) {
+    let plural = match built_in_groups::is_built_in(&group) {
         true => Some(regular_plural(&kind)),
         false => plurals.get(&(group.clone(), kind.clone())).cloned(),
     };
@@ -151,27 +152,6 @@ impl AdmissionRequest<'_> {
             "operation": self.operation.word(),
         })
     }
-}
-
-/// A group without a dot is always built in, because a CustomResourceDefinition has one.
-fn is_built_in(group: &str) -> bool {
-    const WITH_DOT: [&str; 14] = [
-        "admissionregistration.k8s.io",
-        "apiextensions.k8s.io",
-        "apiregistration.k8s.io",
-        "authentication.k8s.io",
-        "authorization.k8s.io",
-        "certificates.k8s.io",
-        "coordination.k8s.io",
-        "discovery.k8s.io",
-        "events.k8s.io",
-        "networking.k8s.io",
-        "node.k8s.io",
-        "rbac.authorization.k8s.io",
-        "scheduling.k8s.io",
-        "storage.k8s.io",
-    ];
-    !group.contains('.') || WITH_DOT.contains(&group)
 }
 
 /// The plural of a built-in kind: they all follow one rule.

@@ -7,7 +7,6 @@ use tokio::sync::{OnceCell, RwLock};
 
 use super::{
     admission::Admission,
-    built_in_groups,
     client::{Api, ApiRequest, escape},
     cluster_identity::ClusterIdentity,
     connect::{self, ClusterAccess},
@@ -17,7 +16,9 @@ use super::{
     options::Options,
     watches::Watches,
 };
-use crate::{error::UserError, interrupt::Interrupt, runtime::RunNotes, secrets::Secrets};
+use crate::{
+    error::UserError, interrupt::Interrupt, model::built_in_groups, runtime::RunNotes, secrets::Secrets,
+};
 
 /// The default limit of concurrent requests: more only increase the server's latency.
 const IN_FLIGHT: usize = 16;

@@ -2,7 +2,6 @@
 
 pub(super) mod admission;
 pub(super) mod admission_parameters;
-pub(super) mod built_in_groups;
 pub(super) mod client;
 pub(super) mod cluster;
 pub(super) mod cluster_identity;

@@ -18,6 +18,11 @@ use super::{
 /// How long a write waits for the watch of its object; afterwards it is sent anyway.
 const OPENING: Duration = Duration::from_secs(5);
 
+/// How long a watch that ended is left before it is opened again. It doubles while the server refuses, up to the
+/// second.
+const REOPEN_AFTER: Duration = Duration::from_millis(300);
+const REOPEN_AFTER_AT_MOST: Duration = Duration::from_secs(5);
+
 /// The watches of one cluster; they end with it.
 pub(in crate::runtime::kubernetes) struct Watches {
     api: Api,
@@ -94,6 +99,7 @@ async fn follow(api: &Api, path: &str, from: Option<String>, feed: &std::sync::W
         Some(version) => version,
         None => now(api, path).await,
     };
+    let mut wait = REOPEN_AFTER;
     loop {
         let mut request = ApiRequest::get(path)
             .query("watch", "true")
@@ -107,6 +113,7 @@ async fn follow(api: &Api, path: &str, from: Option<String>, feed: &std::sync::W
         drop(waiting);
         match opened {
             Ok(mut body) => {
+                wait = REOPEN_AFTER;
                 let mut buffer = Vec::new();
                 while let Some(Ok(frame)) = body.frame().await {
                     let Ok(data) = frame.into_data() else { continue };
@@ -123,12 +130,14 @@ async fn follow(api: &Api, path: &str, from: Option<String>, feed: &std::sync::W
                 if error.is_code(403) || error.is_code(405) || matches!(error, ApiError::Stopped(_)) {
                     return;
                 }
-                if error.is_code(410) {
-                    from.clear();
+                match error.is_code(410) {
+                    true => from.clear(),
+                    // A server in trouble is not asked three times a second.
+                    false => wait = (wait * 2).min(REOPEN_AFTER_AT_MOST),
                 }
             }
         }
-        tokio::time::sleep(Duration::from_millis(300)).await;
+        tokio::time::sleep(wait).await;
         if feed.strong_count() == 0 {
             return;
         }

@@ -8,15 +8,12 @@ use serde_json::{Map, Value};
 
 use super::super::{
     OWNER,
-    api::{
-        built_in_groups,
-        discovery::{Discovery, ResourceType},
-    },
+    api::discovery::{Discovery, ResourceType},
 };
 use super::crd_validation;
 use crate::{
     error::{ErrorKind, UserError},
-    model::{InvalidId, ResourceId, spec::Resource},
+    model::{InvalidId, ResourceId, built_in_groups, spec::Resource},
 };
 
 /// The identity of an object in a cluster, without its version.

@@ -6,7 +6,6 @@ use serde_json::{Map, Value};
 use super::super::{
     FIELD_MANAGER,
     api::{
-        built_in_groups,
         client::{ApiAnswer, ApiRequest},
         cluster::Cluster,
         conflict_path::conflict_path,
@@ -18,6 +17,7 @@ use super::super::{
     object::object_ref::ObjectRef,
 };
 use crate::{
+    model::built_in_groups,
     retry::{self, RetryDecision},
     runtime::Needs,
 };

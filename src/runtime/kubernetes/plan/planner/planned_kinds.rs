@@ -6,12 +6,11 @@ use serde_json::{Map, Value};
 use super::super::object_planner::{DraftPlan, ObjectPlanner};
 use crate::{
     error::{ErrorKind, UserError},
-    model::{ClusterName, plan::Validation},
+    model::{ClusterName, built_in_groups, plan::Validation},
     runtime::{
         Item,
         kubernetes::{
             api::{
-                built_in_groups,
                 error::ApiError,
                 error_classify::{self, RefusalCause},
             },

@@ -64,12 +64,12 @@ const NAMESPACED: [&str; 8] = [
 ];
 
 /// Returns true if the group belongs to Kubernetes itself.
-pub(in crate::runtime::kubernetes) fn is_built_in(group: &str) -> bool {
+pub fn is_built_in(group: &str) -> bool {
     !group.contains('.') || BUILT_IN.contains(&group)
 }
 
 /// Returns true if a kind is namespaced; `None` for an unknown kind.
-pub(in crate::runtime::kubernetes) fn is_namespaced(group: &str, kind: &str) -> Option<bool> {
+pub fn is_namespaced(group: &str, kind: &str) -> Option<bool> {
     if CLUSTER_SCOPED.contains(&(group, kind)) {
         return Some(false);
     }
@@ -82,7 +82,13 @@ mod tests {
 
     #[test]
     fn a_name_that_ends_like_ours_is_not_built_in() {
-        for group in ["", "apps", "rbac.authorization.k8s.io", "storage.k8s.io"] {
+        for group in [
+            "",
+            "apps",
+            "rbac.authorization.k8s.io",
+            "resource.k8s.io",
+            "storage.k8s.io",
+        ] {
             assert!(is_built_in(group), "{group}");
         }
         for group in [
