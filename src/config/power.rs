@@ -71,11 +71,11 @@ impl Config {
             ClusterChoice::Unconfigured | ClusterChoice::Ambiguous => false,
         };
         let (old_rules, new_rules) = (self.rules(), after.rules());
-        let goes = |(old, new): &&(Option<&Stack>, Option<&Stack>)| {
+        let is_reached = |(old, new): &&(Option<&Stack>, Option<&Stack>)| {
             old.is_some_and(|stack| is_it(old_rules.cluster_of(stack)))
                 || new.is_some_and(|stack| is_it(new_rules.cluster_of(stack)))
         };
-        let ids = stacks.iter().filter(goes);
+        let ids = stacks.iter().filter(is_reached);
         let ids = ids
             .filter_map(|(old, new)| new.or(*old))
             .map(|stack| stack.id.clone());

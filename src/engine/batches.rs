@@ -30,7 +30,7 @@ pub(super) fn group(nodes: &[PlanNode]) -> Batches {
         let unit = match node.granularity {
             Granularity::Resource => units.len(),
             Granularity::Segment => {
-                let key = (node.planned.public.runtime, node.stage, node.goes);
+                let key = (node.planned.public.runtime, node.stage, node.is_deletion);
                 *segments.entry(key).or_insert(units.len())
             }
         };
@@ -51,7 +51,7 @@ pub(super) fn group(nodes: &[PlanNode]) -> Batches {
             .map(|&on| unit_of[on])
             .filter(|&other| other != unit);
         waits[unit].extend(others);
-        if !node.goes {
+        if !node.is_deletion {
             waits[barrier].push(unit);
         } else {
             waits[unit].push(barrier);

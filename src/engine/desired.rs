@@ -15,7 +15,7 @@ use crate::{
 impl EnginePlan {
     /// The resources that the Spec wants and that could be planned, masked.
     pub fn desired(&self) -> Vec<DesiredResource> {
-        let nodes = self.nodes.iter().filter(|node| !node.goes);
+        let nodes = self.nodes.iter().filter(|node| !node.is_deletion);
         nodes.filter_map(|node| desired_of(node, &self.secrets)).collect()
     }
 }

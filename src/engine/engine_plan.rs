@@ -60,7 +60,7 @@ pub(super) struct PlanNode {
     /// The dependencies to record.
     pub depends_on: Vec<ResourceId>,
     /// True for a deletion.
-    pub goes: bool,
+    pub is_deletion: bool,
     /// True if the resource reads values of others.
     pub refers: bool,
     /// The desired resource with unresolved references, if it may have to be planned again.

@@ -254,7 +254,7 @@ impl<'a> Executor<'a> {
             if node.planned.public.action == Action::Unchanged && !node.provisional {
                 continue;
             }
-            let message = match node.goes {
+            let message = match node.is_deletion {
                 false => format!("not tried: {why}"),
                 true => format!("not deleted: {why}"),
             };

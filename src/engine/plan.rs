@@ -95,7 +95,7 @@ fn segments(drafts: &[DraftNode]) -> VecDeque<Segment> {
     for deleting in [false, true] {
         let last = drafts
             .iter()
-            .filter(|d| d.goes == deleting)
+            .filter(|d| d.is_deletion == deleting)
             .map(|d| d.stage)
             .max();
         for stage in last.map(|last| 0..=last).into_iter().flatten() {
@@ -103,7 +103,7 @@ fn segments(drafts: &[DraftNode]) -> VecDeque<Segment> {
                 let members: Vec<_> = (0..drafts.len())
                     .filter(|&n| {
                         let draft = &drafts[n];
-                        draft.kind == kind && draft.stage == stage && draft.goes == deleting
+                        draft.kind == kind && draft.stage == stage && draft.is_deletion == deleting
                     })
                     .collect();
                 if !members.is_empty() {
@@ -292,7 +292,7 @@ impl PlanBuilder<'_> {
         let mut asked = Vec::with_capacity(members.len());
         let held = self.failures.hold(drafts);
         for &member in members {
-            if let Some(now) = drafts[member].is_now.take() {
+            if let Some(now) = drafts[member].renamed_to.take() {
                 let note = format!("it is the same object as `{now}`");
                 let (item, kind) = (drafts[member].item.clone(), drafts[member].kind);
                 self.planned[member] = Some(PlannedResource::forgotten(&self.stack, item, kind, note));
@@ -348,8 +348,8 @@ impl PlanBuilder<'_> {
     /// Tells later segments what this one creates or changes, if one of them comes in a later stage.
     fn end_segment(&mut self, drafts: &[DraftNode], members: &[usize]) {
         let Some(&first) = members.first() else { return };
-        let comes_later = |draft: &DraftNode| !draft.goes && draft.stage > drafts[first].stage;
-        if !drafts[first].goes && drafts.iter().any(comes_later) {
+        let comes_later = |draft: &DraftNode| !draft.is_deletion && draft.stage > drafts[first].stage;
+        if !drafts[first].is_deletion && drafts.iter().any(comes_later) {
             self.add_pending(members);
         }
     }
@@ -375,7 +375,7 @@ impl PlanBuilder<'_> {
     /// or it is applied in one batch with resources that need not wait.
     fn needs_what_is_missing(&self, draft: &DraftNode) -> bool {
         let reads = draft.references.iter().any(|id| self.failures.has(id));
-        reads || (draft.granularity == Granularity::Segment && !draft.goes)
+        reads || (draft.granularity == Granularity::Segment && !draft.is_deletion)
     }
 
     fn item(&self, draft: &mut DraftNode, inside: &HashSet<ResourceId>) -> Result<Item, UserError> {

@@ -53,7 +53,7 @@ pub(super) fn assemble(
         let settled = planned.public.action == Action::Unchanged && !provisional;
         let held = held.filter(|_| !settled && !all_stops);
         if let Some(failed) = &held {
-            planned.public.notes.push(match draft.goes {
+            planned.public.notes.push(match draft.is_deletion {
                 true => format!("held back: nothing is deleted while `{failed}` cannot be planned"),
                 false => format!("held back: it waits for `{failed}`, which could not be planned"),
             });
@@ -72,7 +72,7 @@ pub(super) fn assemble(
             waits: draft.waits.into_iter().filter_map(|on| places[on]).collect(),
             held,
             depends_on: draft.depends_on,
-            goes: draft.goes,
+            is_deletion: draft.is_deletion,
             refers: !draft.references.is_empty(),
             wanted: draft.wanted,
             provisional,
@@ -113,7 +113,7 @@ fn held_back_by(drafts: &[DraftNode], failures: &PlanFailures) -> Vec<Option<Res
         .find(|draft| failures.own.contains_key(&draft.item.id));
     let waits = failures.hold(drafts).into_iter().zip(drafts);
     waits
-        .map(|(failed, draft)| match (failed, draft.goes) {
+        .map(|(failed, draft)| match (failed, draft.is_deletion) {
             (Some(failed), _) => Some(drafts[failed].item.id.clone()),
             (None, true) => any.map(|draft| draft.item.id.clone()),
             (None, false) => None,

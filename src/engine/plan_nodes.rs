@@ -27,9 +27,9 @@ pub(super) struct DraftNode {
     /// The dependencies whose values it needs.
     pub references: Vec<ResourceId>,
     /// True for a deletion.
-    pub goes: bool,
+    pub is_deletion: bool,
     /// The object is now desired under this id, in another version of its kind: only the record is removed.
-    pub is_now: Option<ResourceId>,
+    pub renamed_to: Option<ResourceId>,
     /// The desired resource with unresolved references, until it is handed on; `None` for a deletion.
     pub wanted: Option<Resource>,
     pub item: Item,
@@ -73,8 +73,8 @@ pub(super) fn wanted_drafts(
                 needs: Needs::default(),
             },
             kind: resource.runtime,
-            goes: false,
-            is_now: None,
+            is_deletion: false,
+            renamed_to: None,
             wanted: Some(resource),
         });
     }
@@ -111,7 +111,7 @@ pub(super) fn add_deletes(
         .iter()
         .filter(|r| !wanted.contains(&r.id))
         .collect();
-    let is_now: Vec<Option<ResourceId>> = {
+    let renamed_to: Vec<Option<ResourceId>> = {
         let claimed = claimed_objects(drafts)?;
         let now = |recorded: &&Recorded| {
             let object = recorded_object(recorded, request.cluster.as_ref())?;
@@ -125,7 +125,7 @@ pub(super) fn add_deletes(
     let graph = ResourceGraph::from_state(gone.iter().copied());
     let first = drafts.len();
     let index: HashMap<_, _> = gone.iter().enumerate().map(|(n, r)| (&r.id, first + n)).collect();
-    for (recorded, is_now) in gone.iter().zip(is_now) {
+    for (recorded, renamed_to) in gone.iter().zip(renamed_to) {
         drafts.push(DraftNode {
             granularity: request.runtimes.get(recorded.runtime)?.granularity(),
             stage: 0,
@@ -136,8 +136,8 @@ pub(super) fn add_deletes(
                 .collect(),
             depends_on: Vec::new(),
             references: Vec::new(),
-            goes: true,
-            is_now,
+            is_deletion: true,
+            renamed_to,
             wanted: None,
             item: Item {
                 id: recorded.id.clone(),

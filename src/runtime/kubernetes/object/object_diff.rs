@@ -192,12 +192,12 @@ fn merged_list(found: &[Value], before: Option<&[Value]>, wanted: &[Value], name
     };
     // Items of others keep their places, as when the server merges lists.
     let was_wanted = |item: &Value| before.is_some_and(|before| same(before, item).is_some());
-    let goes = |item: &Value| !diff::is_merged_list(name) || was_wanted(item);
+    let is_removable = |item: &Value| !diff::is_merged_list(name) || was_wanted(item);
     let mut items: Vec<Value> = Vec::new();
     for item in found {
         match same(wanted, item) {
             Some(at) => items.push(merge(&wanted[at])),
-            None if !goes(item) => items.push(item.clone()),
+            None if !is_removable(item) => items.push(item.clone()),
             None => {}
         }
     }
