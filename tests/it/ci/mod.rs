@@ -15,6 +15,8 @@ pub mod event_results;
 pub mod feedback;
 pub mod github;
 pub mod github_faults;
+pub mod hostile_comment;
+pub mod html_page;
 pub mod main_job;
 pub mod matrix;
 pub mod notifications;
