@@ -18,6 +18,7 @@ use super::{
     cluster_login::{ClusterLogin, ClusterToken},
     kubeconfig::{self, ReadError, TrustedKubeconfig},
     options::Options,
+    transport,
 };
 use crate::{
     checkout::Untrusted,
@@ -119,7 +120,7 @@ pub(in crate::runtime::kubernetes) async fn client(
 fn learning_client(mut config: kube::Config, secrets: &Secrets) -> kube::Result<kube::Client> {
     // `None` without credentials, and for certificates only.
     let Some(proof) = config.auth_layer()? else {
-        return kube::Client::try_from(config);
+        return transport::client(config);
     };
     let of_certificate = std::mem::take(&mut config.auth_info);
     config.auth_info = AuthInfo {
@@ -131,7 +132,7 @@ fn learning_client(mut config: kube::Config, secrets: &Secrets) -> kube::Result<
         exec: None,
         ..of_certificate
     };
-    let client = kube::Client::try_from(config)?;
+    let client = transport::client(config)?;
     let namespace = client.default_namespace().to_owned();
     let secrets = secrets.clone();
     let last: Arc<Mutex<Option<HeaderValue>>> = Arc::default();
@@ -150,7 +151,7 @@ fn learning_client(mut config: kube::Config, secrets: &Secrets) -> kube::Result<
 
 /// A client whose requests carry the token of a cloud.
 fn cloud_client(config: kube::Config, token: ClusterToken, secrets: &Secrets) -> kube::Result<kube::Client> {
-    let client = kube::Client::try_from(config)?;
+    let client = transport::client(config)?;
     let namespace = client.default_namespace().to_owned();
     let secrets = secrets.clone();
     let token = Arc::new(token);

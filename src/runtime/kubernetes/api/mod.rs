@@ -17,4 +17,5 @@ pub(super) mod kubeconfig;
 pub(super) mod list_page;
 pub(super) mod noop_guard;
 pub(super) mod options;
+pub(super) mod transport;
 pub(super) mod watches;

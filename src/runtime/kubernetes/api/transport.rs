@@ -1,0 +1,41 @@
+//! The connections to a server: those of the library, but each write leaves at once.
+//!
+//! The library leaves Nagle's algorithm on. The first request of a connection then waits until the server has
+//! acknowledged the end of the TLS handshake, which Linux delays by 40 ms. Go's client, and so `kubectl`, switches
+//! it off as well (`TCPConn.SetNoDelay`: true is the default).
+
+use http::Request;
+use hyper_timeout::TimeoutConnector;
+use hyper_util::{
+    client::legacy::{Builder, connect::HttpConnector},
+    rt::TokioExecutor,
+};
+use kube::client::{Body, ClientBuilder, ConfigExt as _};
+use tower::{BoxError, ServiceBuilder};
+use tower_http::decompression::DecompressionLayer;
+
+/// A client without credentials but client certificates, and without retries.
+pub(super) fn client(config: kube::Config) -> kube::Result<kube::Client> {
+    // How a connection begins is the proxy's matter then.
+    if config.proxy_url.is_some() {
+        return kube::Client::try_from(config);
+    }
+    let mut tcp = HttpConnector::new();
+    tcp.enforce_http(false);
+    tcp.set_nodelay(true);
+    let mut connector = TimeoutConnector::new(config.rustls_https_connector_with_connector(tcp)?);
+    connector.set_connect_timeout(config.connect_timeout);
+    connector.set_read_timeout(config.read_timeout);
+    connector.set_write_timeout(config.write_timeout);
+    let gzip = DecompressionLayer::new().gzip(!config.disable_compression);
+    let service = ServiceBuilder::new()
+        .layer(config.base_uri_layer())
+        .layer(gzip)
+        .layer(config.extra_headers_layer()?)
+        .map_err(BoxError::from)
+        .service(Builder::new(TokioExecutor::new()).build::<_, Body>(connector));
+    let service = tower::service_fn(move |request: Request<Body>| {
+        tower::ServiceExt::oneshot(service.clone(), request)
+    });
+    Ok(ClientBuilder::new(service, config.default_namespace).build())
+}
