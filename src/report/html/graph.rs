@@ -3,6 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
+use maud::{Markup, html};
+
+use super::elements::line;
 use crate::{model::affected::Affected, report::escape};
 
 /// The maximum number of boxes; above it stacks are joined by project.
@@ -13,7 +16,7 @@ const COLUMN: usize = 295;
 const BOX: usize = 250;
 
 /// The diagram, or `None` if it would be empty.
-pub(super) fn svg(affected: &Affected) -> Option<String> {
+pub(super) fn svg(affected: &Affected) -> Option<Markup> {
     let mut graph = GraphDrawing::of(affected, false);
     if graph.columns.len() > NODES {
         graph = GraphDrawing::of(affected, true);
@@ -68,7 +71,7 @@ impl GraphDrawing {
         }
     }
 
-    fn draw(&self) -> String {
+    fn draw(&self) -> Markup {
         let mut places: BTreeMap<&str, BoxPosition> = BTreeMap::new();
         let mut heights: BTreeMap<usize, usize> = BTreeMap::new();
         let mut hidden = 0;
@@ -80,47 +83,41 @@ impl GraphDrawing {
             }
             places.insert(node, BoxPosition::below(*column, rows));
         }
-        let drawn = self.edges.iter().filter_map(|(from, to)| {
+        let edges = self.edges.iter().filter_map(|(from, to)| {
             let (from, to) = (*places.get(from.as_str())?, *places.get(to.as_str())?);
             Some(edge(from, to, &mut heights))
         });
-        let edges: String = drawn.collect();
+        let edges: Vec<String> = edges.collect();
         let rows = heights.values().copied().max().unwrap_or(0);
         let last = heights.keys().copied().max().unwrap_or(0);
-        let (width, height) = (last * COLUMN + BOX, (rows + usize::from(hidden > 0)) * ROW);
-        let mut svg = format!(
-            "<svg viewBox=\"-1 0 {} {height}\" width=\"{}\" height=\"{height}\" role=\"img\" aria-label=\"From the changed files to the affected stacks\">\n{edges}",
-            width + 2,
-            width + 2
-        );
-        for (node, place) in &places {
-            let class = if self.stacks.contains(*node) {
-                "stack"
-            } else if self.changed.contains(*node) {
-                "changed"
-            } else {
-                "between"
-            };
-            let (x, y) = (place.left(), place.middle());
-            let _ = writeln!(
-                svg,
-                "<g class=\"node {class}\"><title>{}</title><rect x=\"{x}\" y=\"{}\" width=\"{BOX}\" height=\"20\" rx=\"4\"/><text x=\"{}\" y=\"{}\">{}</text></g>",
-                escape::html(&escape::line(node)),
-                y - 10,
-                x + 8,
-                y + 4,
-                escape::html(&shortened(node))
-            );
+        let (width, height) = (last * COLUMN + BOX + 2, (rows + usize::from(hidden > 0)) * ROW);
+        html! {
+            svg viewBox={ "-1 0 " (width) " " (height) } width=(width) height=(height) role="img"
+                aria-label="From the changed files to the affected stacks" {
+                @for edge in &edges { path.edge d=(edge) {} }
+                @for (node, place) in &places {
+                    @let (x, y) = (place.left(), place.middle());
+                    g.node.(self.class(node)) {
+                        title { (line(node)) }
+                        rect x=(x) y=(y - 10) width=(BOX) height="20" rx="4" {}
+                        text x=(x + 8) y=(y + 4) { (line(&shortened(node))) }
+                    }
+                }
+                @if hidden > 0 {
+                    text.more x="8" y=(height - 8) { "and " (hidden) " more, listed below" }
+                }
+            }
         }
-        if hidden > 0 {
-            let _ = writeln!(
-                svg,
-                "<text class=\"more\" x=\"8\" y=\"{}\">and {hidden} more, listed below</text>",
-                height - 8
-            );
+    }
+
+    fn class(&self, node: &str) -> &'static str {
+        if self.stacks.contains(node) {
+            "stack"
+        } else if self.changed.contains(node) {
+            "changed"
+        } else {
+            "between"
         }
-        svg.push_str("</svg>\n");
-        svg
     }
 }
 
@@ -175,7 +172,7 @@ impl BoxPosition {
     }
 }
 
-/// A line between two boxes. In the columns between them it gets a row of its own below the boxes: behind a
+/// The path of a line between two boxes. In the columns between them it gets a row of its own below the boxes: behind a
 /// box it would seem to start there.
 fn edge(from: BoxPosition, to: BoxPosition, heights: &mut BTreeMap<usize, usize>) -> String {
     let mut path = format!("M{} {}", from.right(), from.middle());
@@ -191,7 +188,7 @@ fn edge(from: BoxPosition, to: BoxPosition, heights: &mut BTreeMap<usize, usize>
         let _ = write!(path, "H{}", lane.right());
     }
     curve(&mut path, to);
-    format!("<path class=\"edge\" d=\"{path}\"/>\n")
+    path
 }
 
 fn shortened(path: &str) -> String {

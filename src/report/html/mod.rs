@@ -2,7 +2,9 @@
 //! script or style from elsewhere; text from others is data only.
 
 mod alerts;
+mod elements;
 mod graph;
 mod page;
+mod stacks;
 
 pub use page::report;

@@ -2,20 +2,13 @@
 //!
 //! `UPDATE_GOLDEN=1 cargo test --test it comment::` writes the golden files; look at the difference before committing.
 
-use std::{fs, path::PathBuf};
-
 use konverge::{
     model::{
-        affected::InputChange,
-        comment_marker::CommentMarker,
         plan::{Action, ChangeOrigin},
-        policy_finding::{Enforcement, PolicyFinding},
-        power::PowerChange,
-        text::is_hidden,
+        policy_finding::Enforcement,
     },
     report::{COMMENT_BUDGET, Merging, html, markdown, terminal},
 };
-use proptest::prelude::*;
 use serde_json::json;
 
 use crate::support::{

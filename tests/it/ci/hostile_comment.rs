@@ -9,7 +9,7 @@ use konverge::{
         power::PowerChange,
         text::is_hidden,
     },
-    report::{COMMENT_BUDGET, Merging, html, markdown, terminal},
+    report::{COMMENT_BUDGET, html, markdown, terminal},
 };
 use proptest::prelude::*;
 use serde_json::json;

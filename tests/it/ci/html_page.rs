@@ -2,21 +2,10 @@
 
 use std::{fs, path::PathBuf};
 
-use konverge::{
-    model::{
-        affected::InputChange,
-        comment_marker::CommentMarker,
-        plan::{Action, ChangeOrigin},
-        policy_finding::{Enforcement, PolicyFinding},
-        power::PowerChange,
-        text::is_hidden,
-    },
-    report::{COMMENT_BUDGET, Merging, html, markdown, terminal},
-};
-use proptest::prelude::*;
+use konverge::report::html;
 use serde_json::json;
 
-use crate::support::sample::{self, Sample};
+use crate::support::sample;
 
 /// In a real browser every text stands out from its ground (4.5:1), and every control (3:1), light and dark.
 #[test]
