@@ -191,6 +191,7 @@ impl ForeignAnswer {
                 attributes,
                 depends_on: read.depends_on.unwrap_or_default(),
                 extensions: read.extensions.unwrap_or_default(),
+                sharing: crate::model::spec::Sharing::default(),
             });
         }
         let patches = self

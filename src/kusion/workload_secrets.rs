@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::{KusionError, apps::App, kubernetes_object::ObjectName};
-use crate::model::spec::Resource;
+use crate::{model::spec::Resource, secrets::SecretReference};
 
 /// A secret as the developer declares it.
 #[derive(Debug, Deserialize)]
@@ -66,7 +66,8 @@ impl SecretKind {
     }
 }
 
-/// The Secrets of an application's workload, by name. An external one keeps its references, which an apply resolves.
+/// The Secrets of an application's workload, by name. An external one keeps its references, which an apply resolves. A
+/// value that Kusion makes up at each run is a reference to a generated value, which is made once.
 pub(super) fn generate(
     app: &App,
     namespace: &str,
@@ -129,20 +130,24 @@ fn data_of(
             ));
         }
     }
+    let kept = secret.data.iter();
+    let kept = kept.filter(|(key, _)| known.is_none_or(|known| known.contains(&key.as_str())));
+    let mut data: BTreeMap<String, String> = kept
+        .map(|(key, value)| (key.clone(), STANDARD.encode(value)))
+        .collect();
     let generated = matches!(secret.kind, SecretKind::Basic | SecretKind::Token);
     for key in known.iter().copied().flatten().filter(|_| generated) {
         if secret.data.get(*key).is_none_or(String::is_empty) {
-            return Err(KusionError::NoValue {
+            let no_name = || KusionError::NoValue {
                 app: app.name.clone(),
                 secret: name.to_owned(),
                 kind: secret.kind.name().to_owned(),
                 key,
-            });
+            };
+            let path = format!("{}/{name}", app.name);
+            let reference = SecretReference::generated(&path, key).ok_or_else(no_name)?;
+            data.insert((*key).to_owned(), STANDARD.encode(reference.to_string()));
         }
     }
-    let kept = secret.data.iter();
-    let kept = kept.filter(|(key, _)| known.is_none_or(|known| known.contains(&key.as_str())));
-    Ok(kept
-        .map(|(key, value)| (key.clone(), STANDARD.encode(value)))
-        .collect())
+    Ok(data)
 }

@@ -21,6 +21,7 @@ use crate::{
     model::{
         Digest, RepoPath,
         file_source::Source,
+        spec::Sharing,
         stack::{SettingsOrder, Stack},
     },
 };
@@ -146,12 +147,15 @@ impl AppStacks {
         };
         let (answers, said) = modules.answer(&calls, &context).await?;
         let generated = kusion::generate(&apps, &app_stack, &answers)?;
-        let notes = generated.notes.iter().chain(&said);
-        // A program may print a lot: what it hides is what was said last.
-        let notes = notes.map(|note| format!("warning: {note}"));
+        let resources = &generated.spec.resources;
+        let shared = resources
+            .iter()
+            .filter(|resource| resource.sharing == Sharing::Project);
         Ok(Compiled {
+            shared: shared.map(|resource| resource.id.clone()).collect(),
             documents: vec![json!({"resources": generated.spec.resources})],
-            warnings: notes.chain(compiled.warnings).collect(),
+            warnings: compiled.warnings,
+            notes: generated.notes.into_iter().chain(said).collect(),
         })
     }
 

@@ -116,6 +116,7 @@ pub fn mask_resource(secrets: &Secrets, resource: &Resource) -> Resource {
         attributes: attributes.into_owned(),
         depends_on: resource.depends_on.clone(),
         extensions,
+        sharing: resource.sharing,
     }
 }
 

@@ -116,6 +116,7 @@ fn resource(value: &Value) -> Result<Recorded, NotKusion> {
         object_hash: None,
         private: RuntimeRecord::default(),
         id,
+        sharing: crate::model::spec::Sharing::default(),
     })
 }
 

@@ -14,7 +14,7 @@ use crate::{
     report::{
         CommentInput, diff,
         equal_changes::EqualChange,
-        escape, labels,
+        escape, generation_notes, labels,
         view_model::{self, PlanView, StackView},
     },
 };
@@ -47,6 +47,7 @@ pub fn report(input: &CommentInput<'_>) -> String {
     html.push_str("<main>\n");
     alerts(&mut html, input, &view);
     last_push(&mut html, input);
+    notes_of_generation(&mut html, input);
     groups(&mut html, &view);
     stacks(&mut html, &view);
     if let Some(svg) = graph::svg(input.affected) {
@@ -144,6 +145,23 @@ fn tools(html: &mut String, view: &PlanView<'_>) {
         }
     }
     html.push_str("</div>\n<button id=\"all\" type=\"button\">Open all</button>\n<p id=\"found\" role=\"status\"></p>\n</div>\n");
+}
+
+fn notes_of_generation(html: &mut String, input: &CommentInput<'_>) {
+    let notes = generation_notes::group(input.plan);
+    if notes.is_empty() {
+        return;
+    }
+    html.push_str("<section><h2>Generation from AppConfigurations</h2>\n<ul>\n");
+    for note in notes {
+        let names = note.names(|name| escape::html_code(&escape::line(name)));
+        let _ = writeln!(
+            html,
+            "<li>{names}: {}</li>",
+            escape::html(&escape::line(note.text))
+        );
+    }
+    html.push_str("</ul></section>\n");
 }
 
 fn last_push(html: &mut String, input: &CommentInput<'_>) {

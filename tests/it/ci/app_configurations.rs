@@ -35,12 +35,14 @@ async fn an_application_and_its_workspace_go_by_pull_requests() {
     stage.propose("scale", |monorepo| {
         monorepo.write(
             "workspaces/dev.yaml",
-            workspace("0.2.1", "      default: {replicas: 2}\n"),
+            workspace("0.2.0", "      default: {replicas: 2}\n"),
         );
     });
     stage.pull_request(2, "scale", "opened").outcome.check(0);
     let all: Vec<_> = stage.comments().into_iter().map(|(_, body)| body).collect();
-    assert!(all.iter().any(|body| body.contains("replicas")), "{all:?}");
+    let says_all =
+        |body: &String| body.contains("replicas") && body.contains("names version 0.2.0 of the module");
+    assert!(all.iter().any(says_all), "{all:?}");
     stage.merge(2, "scale").outcome.check(0);
     let live = objects.get(&deployment).await.expect("it stays");
     assert_eq!(live["spec"]["replicas"], 2);
