@@ -74,7 +74,7 @@ pub fn foreign_calls(
     let mut calls = Vec::new();
     let context = match stack.platform.context.is_empty() {
         true => String::new(),
-        false => yaml::to_string(&stack.platform.context),
+        false => yaml::to_string(stack.platform.context.as_ref()),
     };
     for app in &apps.apps {
         for (key, part) in app.parts() {

@@ -407,6 +407,18 @@ fn a_missing_value_is_made_once_and_an_external_one_keeps_its_reference() {
         json!({"token": STANDARD.encode("ref+generated://foo/s#/token")})
     );
     let external = secret(json!({"type": "external", "data": {"k": "ref://a/b"}}));
+    let literal = secret(json!({"type": "external", "data": {"k": "hunter2"}})).generate();
+    let literal = literal.unwrap_err().to_string();
+    assert!(
+        literal.contains("`k` is not a reference") && !literal.contains("hunter2"),
+        "{literal}"
+    );
+    let list = Stack::of(service(json!({"secrets": [{"type": "token"}]}))).generate();
+    assert!(
+        list.unwrap_err()
+            .to_string()
+            .contains("must be a dictionary of secrets")
+    );
     let external = external.workspace("secretStore: {provider: {vault: {server: x}}}\n");
     let attributes = external.attributes("v1:Secret:default:s");
     assert_eq!(attributes["data"], json!({"k": "cmVmOi8vYS9i"}));

@@ -7,7 +7,10 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::{KusionError, apps::App, kubernetes_object::ObjectName};
-use crate::{model::spec::Resource, secrets::SecretReference};
+use crate::{
+    model::spec::Resource,
+    secrets::{SecretReference, SecretTemplate},
+};
 
 /// A secret as the developer declares it.
 #[derive(Debug, Deserialize)]
@@ -82,7 +85,13 @@ pub(super) fn generate(
     };
     let mut declared: Vec<(&String, &Value)> = match workload.config.get("secrets") {
         Some(Value::Object(secrets)) => secrets.iter().collect(),
-        _ => Vec::new(),
+        None | Some(Value::Null) => Vec::new(),
+        Some(_) => {
+            return Err(KusionError::App {
+                app: app.name.clone(),
+                message: "`secrets` of the workload must be a dictionary of secrets".to_owned(),
+            });
+        }
     };
     declared.sort_by_key(|(name, _)| *name);
     let mut resources = Vec::new();
@@ -95,6 +104,14 @@ pub(super) fn generate(
             )
         };
         let secret: SecretConfig = serde_json::from_value(config.clone()).map_err(unreadable)?;
+        let literal = secret.data.iter().find(|(_, value)| !is_reference(value));
+        if let (SecretKind::External, Some((key, _))) = (secret.kind, literal) {
+            let what = format!(
+                "`{}` is not a reference: write `ref://NAME/KEY`",
+                key.escape_debug()
+            );
+            return Err(refuse(name, what));
+        }
         let data = data_of(app, name, &secret, notes)?;
         let body = json!({
             "data": data,
@@ -111,6 +128,10 @@ pub(super) fn generate(
         resources.push(object.resource(&app.name, &Map::new(), &Map::new(), body)?);
     }
     Ok(resources)
+}
+
+fn is_reference(value: &str) -> bool {
+    SecretTemplate::parse(value).is_ok_and(|template| template.is_some())
 }
 
 fn data_of(

@@ -198,7 +198,8 @@ fn files(folder: &std::path::Path, part: &str) -> Vec<std::path::PathBuf> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn by_hand_it_stays_while_another_stack_may_be_in_it() {
-    let cluster = Cluster::shared();
+    // A Namespace that is deleted ends only with its controller.
+    let cluster = Cluster::with_controllers();
     let objects = Objects::of(cluster).await;
     let repository = Repository::init();
     for stack in ["dev", "prod"] {
@@ -241,7 +242,7 @@ async fn by_hand_it_stays_while_another_stack_may_be_in_it() {
     );
 
     // The state of the other stack cannot be read.
-    let states = files(home.path(), "/prod/state/");
+    let states = files(home.path(), "prod/state/");
     let newest = states.iter().max().expect("prod was applied");
     let whole = std::fs::read(newest).unwrap();
     std::fs::write(newest, "{").unwrap();
