@@ -129,6 +129,7 @@ async fn by_runtime() -> Times {
                 attributes: attributes.as_object().unwrap().clone(),
                 depends_on: Vec::new(),
                 extensions: json!({"provider": provider}).as_object().unwrap().clone(),
+                sharing: konverge::model::spec::Sharing::default(),
             };
             Item {
                 id,

@@ -23,7 +23,7 @@ use crate::{
         escape::{self, log},
         json,
     },
-    secrets::mask_resource,
+    secrets::{mask_resource, without_secrets},
 };
 
 #[derive(Debug, clap::Args)]
@@ -108,6 +108,16 @@ pub async fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
         }
     }
     run.check_interrupted()?;
+    for (stack, note) in built
+        .iter()
+        .flat_map(|(stack, spec)| spec.notes.iter().map(move |note| (stack, note)))
+    {
+        let name = stack.map_or("", |stack: &Stack| stack.id.as_str());
+        context.note(&format!(
+            "{name}: warning: {}",
+            log(&context.secrets.mask(&without_secrets(note)))
+        ));
+    }
     // In JSON mode stdout is one document: the Specs, or the error.
     if failures.is_empty() || args.output != Output::Json {
         print(args, context, &built);

@@ -243,6 +243,7 @@ mod tests {
             summary,
             resources: vec![resource],
             error: None,
+            notes: Vec::new(),
             held_back: Vec::new(),
         }
     }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::model::ClusterName;
+use crate::{model::ClusterName, secrets::GENERATED};
 
 /// The secret stores. A Spec refers to a secret by `ref+STORE://PATH#/KEY` and never contains it. Only the
 /// default branch's file counts.
@@ -271,6 +271,12 @@ impl SecretStoreConfig {
                 "it stands between `ref+` and `://`".to_owned(),
             ));
         }
+        if name == GENERATED {
+            return Some((
+                format!("{key}: `{GENERATED}` is the word of values that have no store"),
+                "give the store another name".to_owned(),
+            ));
+        }
         // A reference would mean another store than its word says.
         if SecretStoreKind::from_word(name).is_some_and(|kind| kind != self.kind) {
             return Some((
@@ -346,6 +352,7 @@ mod tests {
             ("{default: x}", "secrets.default"),
             ("{stores: {'a b': {kind: env}}}", "letters"),
             ("{stores: {k8s: {kind: env}}}", "another kind"),
+            ("{stores: {generated: {kind: env}}}", "have no store"),
             ("{stores: {job: {kind: env, cluster: a}}}", "no cluster"),
             (
                 "{stores: {here: {kind: kubernetes, cluster: a}}}",

@@ -77,10 +77,13 @@ fn taken_over(mut planned: PlannedResource, claim: Option<OwnerClaim>) -> Result
     let Some(foreign) = &planned.foreign else {
         return Ok(planned);
     };
-    if claim != Some(OwnerClaim::Nobody) {
-        return Err(foreign.refusal.clone());
-    }
-    let note = format!("it moves here from stack `{}`", foreign.owner);
+    let note = match claim {
+        Some(OwnerClaim::Nobody) => format!("it moves here from stack `{}`", foreign.owner),
+        Some(OwnerClaim::SharedWith(other)) => {
+            format!("stack `{other}` has it too: the stacks of a project share it")
+        }
+        _ => return Err(foreign.refusal.clone()),
+    };
     planned.public.notes.push(note);
     Ok(planned)
 }
@@ -290,6 +293,11 @@ mod tests {
         let adopt = |owner| planned(RuntimeKind::Kubernetes, Action::Adopt, false, Some(owner));
         let taken = asked(adopt("shop/old"), OwnerClaim::Nobody);
         assert!(taken.unwrap().public.notes[0].contains("from stack `shop/old`"));
+        let shared = asked(
+            adopt("shop/prod"),
+            OwnerClaim::SharedWith("shop/prod".parse().unwrap()),
+        );
+        assert!(shared.unwrap().public.notes[0].contains("share it"));
         let kept = OwnerClaim::By("shop/old".parse().unwrap());
         for (owner, claim) in [("shop/old", kept), ("no identity", OwnerClaim::Nobody)] {
             let refused = asked(adopt(owner), claim);

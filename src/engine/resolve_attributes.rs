@@ -106,6 +106,7 @@ mod tests {
             attributes: json!({"stringData": {"x": text}}).as_object().unwrap().clone(),
             depends_on: Vec::new(),
             extensions: Map::new(),
+            sharing: crate::model::spec::Sharing::default(),
         };
         let live = json!({"data": {"x": value}});
         let targets: Targets = std::iter::once(&id).collect();

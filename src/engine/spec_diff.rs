@@ -132,10 +132,12 @@ mod tests {
             attributes: object.as_object().unwrap().clone(),
             depends_on: Vec::new(),
             extensions: Map::new(),
+            sharing: crate::model::spec::Sharing::default(),
         };
         Spec {
             resources: objects.iter().map(resource).collect(),
             secret_stores: Vec::new(),
+            notes: Vec::new(),
         }
     }
 

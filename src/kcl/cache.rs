@@ -6,6 +6,7 @@
 //! cached. The cache is safe to delete; the next run is slower.
 
 use std::{
+    collections::BTreeSet,
     io,
     path::{Path, PathBuf},
     sync::Arc,
@@ -17,7 +18,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::Compiled;
-use crate::{atomic_file, model::Digest};
+use crate::{
+    atomic_file,
+    model::{Digest, ResourceId},
+};
 
 /// The first word of every entry; it changes with the format.
 const MAGIC: &str = "konverge-compiled-1";
@@ -66,6 +70,10 @@ pub struct CacheUse {
 struct Body {
     documents: Vec<Value>,
     warnings: Vec<String>,
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    shared: BTreeSet<ResourceId>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    notes: Vec<String>,
 }
 
 impl Cache {
@@ -224,6 +232,8 @@ fn seal(key: &Digest, compiled: &Compiled) -> Vec<u8> {
     let body = Body {
         documents: compiled.documents.clone(),
         warnings: compiled.warnings.clone(),
+        shared: compiled.shared.clone(),
+        notes: compiled.notes.clone(),
     };
     let body = serde_json::to_vec(&body).expect("JSON values have a JSON text");
     let mut entry = format!("{MAGIC} {key} {}\n", Digest::of_bytes(&body)).into_bytes();
@@ -241,6 +251,8 @@ fn unseal(key: &Digest, entry: &[u8]) -> Option<Compiled> {
     Some(Compiled {
         documents: body.documents,
         warnings: body.warnings,
+        shared: body.shared,
+        notes: body.notes,
     })
 }
 
@@ -259,6 +271,8 @@ mod tests {
         Compiled {
             documents: vec![json!({"z": text, "a": 1.0})],
             warnings: vec!["said".to_owned()],
+            shared: BTreeSet::from(["v1:Namespace:shop".parse().unwrap()]),
+            notes: vec!["it is left out".to_owned()],
         }
     }
 

@@ -1,6 +1,6 @@
 //! One compilation: from a stack's setup to the request for the core, and from its answer to values.
 
-use std::{path::Path, sync::Arc};
+use std::{collections::BTreeSet, path::Path, sync::Arc};
 
 use prost::Message;
 use serde_json::Value;
@@ -10,7 +10,7 @@ use super::{
     protocol::{Argument, ExecProgramArgs, ExecProgramResult, ExternalPkg, WorkerStatus},
 };
 use crate::model::{
-    RepoPath,
+    RepoPath, ResourceId,
     stack::{CompileSetup, Entry, EntryPackage},
     text::truncate,
 };
@@ -41,6 +41,10 @@ pub struct Compiled {
     pub documents: Vec<Value>,
     /// What the program printed, line by line.
     pub warnings: Vec<String>,
+    /// The resources that were generated for all stacks of the project. A program names none.
+    pub shared: BTreeSet<ResourceId>,
+    /// What generation says to the developer. A program says nothing here.
+    pub notes: Vec<String>,
 }
 
 /// The request for the core, with the files below `root`.
@@ -139,7 +143,12 @@ pub(super) fn answer(
         .lines()
         .map(str::to_owned)
         .collect();
-    Ok(Compiled { documents, warnings })
+    Ok(Compiled {
+        documents,
+        warnings,
+        shared: BTreeSet::new(),
+        notes: Vec::new(),
+    })
 }
 
 #[cfg(test)]

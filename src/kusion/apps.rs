@@ -47,10 +47,19 @@ pub(super) struct Part {
     pub(super) config: Value,
 }
 
-/// Returns true if a KCL file may define applications, so that it is worth compiling it with the types of schemas.
+/// Returns true if a file of a program may hold applications, so that it is worth compiling it with the types of
+/// schemas.
 pub fn may_hold_apps(file: &[u8]) -> bool {
-    let holds = |word: &str| file.windows(word.len()).any(|window| window == word.as_bytes());
-    holds(APP_SCHEMA) || holds("workload") || holds("accessories")
+    defines_apps(file) || holds(file, "workload") || holds(file, "accessories")
+}
+
+/// Returns true if a file of a package may define the schema of applications, or one derived from it.
+pub fn defines_apps(file: &[u8]) -> bool {
+    holds(file, APP_SCHEMA)
+}
+
+fn holds(file: &[u8], word: &str) -> bool {
+    file.windows(word.len()).any(|window| window == word.as_bytes())
 }
 
 /// The name of an application in what KCL printed without the types of schemas.

@@ -37,7 +37,8 @@ fn is_clear(key: &str, value: &Value) -> bool {
         Value::Object(fields) => fields.iter().any(|(key, value)| is_clear(key, value)),
         Value::String(text) => is_credential && !text.is_empty() && !text.starts_with("ref://"),
         Value::Number(_) => is_credential,
-        Value::Null | Value::Bool(_) | Value::Array(_) => false,
+        Value::Array(items) => items.iter().any(|item| is_clear(key, item)),
+        Value::Null | Value::Bool(_) => false,
     }
 }
 

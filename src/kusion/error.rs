@@ -129,7 +129,7 @@ impl From<KusionError> for UserError {
             }
             K::Module { .. } => spec(message),
             K::NoValue { key, .. } => spec(message).hint(format!(
-                "give `data: {{{key}: …}}`: a value that is made up anew at each run would change with each apply"
+                "give `data: {{{key}: …}}`, or give the secret a name of letters, digits and `-`, under which a value is made"
             )),
             K::ImportedTwice { .. } => layout(message).hint("keep one of the two `importedResources`"),
         }

@@ -24,7 +24,7 @@ use crate::{
     konfig::DeclaredDependency,
     model::{
         claim::IMPORT_ID,
-        spec::{Resource, RuntimeKind, Spec},
+        spec::{Resource, RuntimeKind, Sharing, Spec},
     },
 };
 
@@ -88,7 +88,11 @@ fn namespace(stack: &AppStack<'_>) -> Result<Resource, KusionError> {
     };
     let empty = || Value::Object(Map::new());
     let body = Map::from_iter([("spec".to_owned(), empty()), ("status".to_owned(), empty())]);
-    object.resource(stack.project, &Map::new(), &Map::new(), body)
+    let namespace = object.resource(stack.project, &Map::new(), &Map::new(), body)?;
+    Ok(Resource {
+        sharing: Sharing::Project,
+        ..namespace
+    })
 }
 
 fn generate_app(

@@ -52,6 +52,7 @@ impl ObjectName<'_> {
             attributes,
             depends_on: Vec::new(),
             extensions,
+            sharing: crate::model::spec::Sharing::default(),
         })
     }
 

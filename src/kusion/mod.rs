@@ -33,7 +33,7 @@ mod workload_secrets;
 mod workspace;
 
 pub use app_stack::AppStack;
-pub use apps::{AppConfigurations, may_hold_apps, untyped_app};
+pub use apps::{AppConfigurations, defines_apps, may_hold_apps, untyped_app};
 pub use error::KusionError;
 pub use generate::{Generated, generate};
 pub use import::{ImportedText, import_text};

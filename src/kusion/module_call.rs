@@ -74,7 +74,7 @@ pub fn foreign_calls(
     let mut calls = Vec::new();
     let context = match stack.platform.context.is_empty() {
         true => String::new(),
-        false => yaml::to_string(&stack.platform.context),
+        false => yaml::to_string(stack.platform.context.as_ref()),
     };
     for app in &apps.apps {
         for (key, part) in app.parts() {
@@ -191,6 +191,7 @@ impl ForeignAnswer {
                 attributes,
                 depends_on: read.depends_on.unwrap_or_default(),
                 extensions: read.extensions.unwrap_or_default(),
+                sharing: crate::model::spec::Sharing::default(),
             });
         }
         let patches = self

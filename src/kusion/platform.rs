@@ -1,6 +1,6 @@
 //! [`Platform`]: the part of a workspace that concerns one stack. The Spec depends on nothing else of it.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -9,7 +9,7 @@ use super::KusionError;
 use crate::model::{Digest, RepoPath, digest::DigestBuilder};
 
 /// The rules of generation. It grows with each change of what is generated from the same input.
-const RULES: &str = "kusion rules 1";
+const RULES: &str = "kusion rules 2";
 
 /// A Kusion id of a resource, and its id in the cloud.
 pub(super) type ImportedResources = BTreeMap<String, String>;
@@ -23,7 +23,8 @@ pub struct Platform {
     pub modules: BTreeMap<String, PlatformModule>,
     /// What the other modules import, by module.
     pub imported: BTreeMap<String, ImportedResources>,
-    pub context: BTreeMap<String, Value>,
+    /// Of the whole workspace: all its stacks share it.
+    pub context: Arc<BTreeMap<String, Value>>,
     /// True if the workspace names a secret store.
     pub has_secret_store: bool,
 }
@@ -102,7 +103,7 @@ impl Platform {
             }
         }
         digest.part(b"context");
-        for (key, value) in &self.context {
+        for (key, value) in self.context.iter() {
             digest
                 .part(key.as_bytes())
                 .part(Digest::of_json(value).as_bytes());

@@ -4,6 +4,7 @@
 
 mod modules;
 
+use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde_json::{Value, json};
 
 use super::{
@@ -390,15 +391,34 @@ fn secrets_are_made_beside_the_modules() {
 }
 
 #[test]
-fn no_secret_is_made_up_and_an_external_one_keeps_its_reference() {
+fn a_missing_value_is_made_once_and_an_external_one_keeps_its_reference() {
     let secret = |secret: Value| Stack::of(service(json!({"secrets": {"s": secret}})));
     let missing = secret(json!({"type": "basic", "data": {"username": "u"}}));
-    let missing = missing.generate().unwrap_err();
-    assert!(
-        matches!(missing, KusionError::NoValue { key: "password", .. }),
-        "{missing}"
+    let data = missing.attributes("v1:Secret:default:s")["data"].clone();
+    assert_eq!(data["username"], "dQ==");
+    // `ref+generated://foo/s#/password`: the Spec is the same each time.
+    assert_eq!(
+        data["password"],
+        STANDARD.encode("ref+generated://foo/s#/password")
+    );
+    let token = secret(json!({"type": "token", "data": {"token": ""}}));
+    assert_eq!(
+        token.attributes("v1:Secret:default:s")["data"],
+        json!({"token": STANDARD.encode("ref+generated://foo/s#/token")})
     );
     let external = secret(json!({"type": "external", "data": {"k": "ref://a/b"}}));
+    let literal = secret(json!({"type": "external", "data": {"k": "hunter2"}})).generate();
+    let literal = literal.unwrap_err().to_string();
+    assert!(
+        literal.contains("`k` is not a reference") && !literal.contains("hunter2"),
+        "{literal}"
+    );
+    let list = Stack::of(service(json!({"secrets": [{"type": "token"}]}))).generate();
+    assert!(
+        list.unwrap_err()
+            .to_string()
+            .contains("must be a dictionary of secrets")
+    );
     let external = external.workspace("secretStore: {provider: {vault: {server: x}}}\n");
     let attributes = external.attributes("v1:Secret:default:s");
     assert_eq!(attributes["data"], json!({"k": "cmVmOi8vYS9i"}));

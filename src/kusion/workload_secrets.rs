@@ -7,7 +7,10 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::{KusionError, apps::App, kubernetes_object::ObjectName};
-use crate::model::spec::Resource;
+use crate::{
+    model::spec::Resource,
+    secrets::{SecretReference, SecretTemplate},
+};
 
 /// A secret as the developer declares it.
 #[derive(Debug, Deserialize)]
@@ -66,7 +69,8 @@ impl SecretKind {
     }
 }
 
-/// The Secrets of an application's workload, by name. An external one keeps its references, which an apply resolves.
+/// The Secrets of an application's workload, by name. An external one keeps its references, which an apply resolves. A
+/// value that Kusion makes up at each run is a reference to a generated value, which is made once.
 pub(super) fn generate(
     app: &App,
     namespace: &str,
@@ -81,7 +85,13 @@ pub(super) fn generate(
     };
     let mut declared: Vec<(&String, &Value)> = match workload.config.get("secrets") {
         Some(Value::Object(secrets)) => secrets.iter().collect(),
-        _ => Vec::new(),
+        None | Some(Value::Null) => Vec::new(),
+        Some(_) => {
+            return Err(KusionError::App {
+                app: app.name.clone(),
+                message: "`secrets` of the workload must be a dictionary of secrets".to_owned(),
+            });
+        }
     };
     declared.sort_by_key(|(name, _)| *name);
     let mut resources = Vec::new();
@@ -94,6 +104,14 @@ pub(super) fn generate(
             )
         };
         let secret: SecretConfig = serde_json::from_value(config.clone()).map_err(unreadable)?;
+        let literal = secret.data.iter().find(|(_, value)| !is_reference(value));
+        if let (SecretKind::External, Some((key, _))) = (secret.kind, literal) {
+            let what = format!(
+                "`{}` is not a reference: write `ref://NAME/KEY`",
+                key.escape_debug()
+            );
+            return Err(refuse(name, what));
+        }
         let data = data_of(app, name, &secret, notes)?;
         let body = json!({
             "data": data,
@@ -110,6 +128,10 @@ pub(super) fn generate(
         resources.push(object.resource(&app.name, &Map::new(), &Map::new(), body)?);
     }
     Ok(resources)
+}
+
+fn is_reference(value: &str) -> bool {
+    SecretTemplate::parse(value).is_ok_and(|template| template.is_some())
 }
 
 fn data_of(
@@ -129,20 +151,24 @@ fn data_of(
             ));
         }
     }
+    let kept = secret.data.iter();
+    let kept = kept.filter(|(key, _)| known.is_none_or(|known| known.contains(&key.as_str())));
+    let mut data: BTreeMap<String, String> = kept
+        .map(|(key, value)| (key.clone(), STANDARD.encode(value)))
+        .collect();
     let generated = matches!(secret.kind, SecretKind::Basic | SecretKind::Token);
     for key in known.iter().copied().flatten().filter(|_| generated) {
         if secret.data.get(*key).is_none_or(String::is_empty) {
-            return Err(KusionError::NoValue {
+            let no_name = || KusionError::NoValue {
                 app: app.name.clone(),
                 secret: name.to_owned(),
                 kind: secret.kind.name().to_owned(),
                 key,
-            });
+            };
+            let path = format!("{}/{name}", app.name);
+            let reference = SecretReference::generated(&path, key).ok_or_else(no_name)?;
+            data.insert((*key).to_owned(), STANDARD.encode(reference.to_string()));
         }
     }
-    let kept = secret.data.iter();
-    let kept = kept.filter(|(key, _)| known.is_none_or(|known| known.contains(&key.as_str())));
-    Ok(kept
-        .map(|(key, value)| (key.clone(), STANDARD.encode(value)))
-        .collect())
+    Ok(data)
 }

@@ -1,6 +1,6 @@
 //! [`Workspace`]: what a platform team sets for an environment, `workspaces/<name>.yaml`.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -21,6 +21,9 @@ pub fn workspace_file(name: &str) -> Option<RepoPath> {
     is_name.then(|| RepoPath::root().child(FOLDER).child(&format!("{name}.yaml")))
 }
 
+/// The maximum size of what a file holds, as JSON.
+const MOST: usize = 1 << 20;
+
 /// The name of the settings that hold for every project.
 const DEFAULT: &str = "default";
 
@@ -39,7 +42,7 @@ struct Document {
     _name: Option<String>,
     modules: BTreeMap<String, Module>,
     secret_store: Option<Value>,
-    context: BTreeMap<String, Value>,
+    context: Arc<BTreeMap<String, Value>>,
 }
 
 #[derive(Debug, Clone, PartialEq, Default, Deserialize)]
@@ -73,6 +76,10 @@ impl Workspace {
         let value: Option<Value> =
             yaml::from_str(text).map_err(|error| refuse(error.line, error.message.clone()))?;
         let mut value = value.unwrap_or_else(|| Value::Object(Map::new()));
+        // Aliases may make much of a small file, and each stack has a part of it.
+        if value.to_string().len() > MOST {
+            return Err(refuse(None, format!("it holds more than {} KiB", MOST >> 10)));
+        }
         if let Some(document) = value.as_object_mut() {
             document.retain(|_, value| !value.is_null());
         }
@@ -109,7 +116,7 @@ impl Workspace {
     pub fn platform(&self, project: &str, dependencies: &[String]) -> Platform {
         let mut platform = Platform {
             file: Some(self.file.clone()),
-            context: self.document.context.clone(),
+            context: Arc::clone(&self.document.context),
             has_secret_store: self.document.secret_store.is_some(),
             ..Platform::default()
         };
@@ -281,5 +288,16 @@ mod tests {
         ] {
             assert!(parse(text).is_ok(), "{text}");
         }
+    }
+
+    /// Aliases make more of a file than it has.
+    #[test]
+    fn a_workspace_has_a_maximum_size() {
+        let text = "x".repeat(150_000);
+        let few = format!("context: {{a: &a {text}, b: [*a, *a]}}\n");
+        assert!(parse(&few).is_ok());
+        let many = format!("context: {{a: &a {text}, b: [*a, *a, *a, *a, *a, *a, *a]}}\n");
+        let error = parse(&many).unwrap_err().to_string();
+        assert!(error.contains("more than 1024 KiB"), "{error}");
     }
 }

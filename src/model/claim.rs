@@ -99,12 +99,6 @@ impl Claim {
         }
     }
 
-    /// Returns true if all stacks of a project may share the object: the CRDs of `<project>/crd` belong to
-    /// each of them.
-    pub fn is_definition(&self) -> bool {
-        matches!(self, Self::Object { key, .. } if key[1] == "CustomResourceDefinition")
-    }
-
     /// A short hash. Claims with different hashes are different.
     pub fn mark(&self) -> String {
         let mut builder = DigestBuilder::new("claim");
@@ -171,6 +165,7 @@ mod tests {
             attributes: attributes.as_object().unwrap().clone(),
             depends_on: Vec::new(),
             extensions: extensions.as_object().unwrap().clone(),
+            sharing: crate::model::spec::Sharing::default(),
         }
     }
 

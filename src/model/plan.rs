@@ -27,6 +27,9 @@ pub struct StackPlan {
     pub summary: Summary,
     /// Changed resources only, sorted by id.
     pub resources: Vec<ResourcePlan>,
+    /// What generation from AppConfigurations says about the stack: what Kusion would lose without a word.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
     /// Why the stack, or a part of it, could not be planned.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<ErrorBody>,
@@ -186,6 +189,7 @@ impl StackPlan {
             digest,
             summary,
             resources: changed,
+            notes: Vec::new(),
             error: None,
             held_back: Vec::new(),
         }

@@ -24,6 +24,23 @@ impl fmt::Display for RuntimeKind {
     }
 }
 
+/// Which stacks an object belongs to. Generation alone sets it: neither a program nor a module can.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Sharing {
+    /// The stack whose Spec has it.
+    #[default]
+    Stack,
+    /// Every stack of the project that generates it: the project's Namespace.
+    Project,
+}
+
+impl Sharing {
+    pub fn is_stack(&self) -> bool {
+        *self == Self::Stack
+    }
+}
+
 /// One resource of a Spec. The keys keep the order that KCL wrote.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -40,6 +57,15 @@ pub struct Resource {
     /// Runtime-specific additions: `provider`, `providerMeta`, `resourceType`, `GVK`, `cluster`, …
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub extensions: Map<String, Value>,
+    /// It is no part of a Spec's text.
+    #[serde(skip)]
+    pub sharing: Sharing,
+}
+
+/// Returns true if the stacks of a project may share an object: what is generated for all of them, and the CRDs of
+/// `<project>/crd`.
+pub fn is_shared(sharing: Sharing, attributes: &Map<String, Value>) -> bool {
+    sharing == Sharing::Project || object_key(attributes).1 == "CustomResourceDefinition"
 }
 
 /// The identity of a Kubernetes object regardless of its version: group, kind, namespace, name. The namespace is
@@ -69,6 +95,8 @@ pub struct Spec {
     /// What the Spec itself says about a secret store (Kusion 0.12 and later). It is never used, only compared with
     /// the configured store.
     pub secret_stores: Vec<Map<String, Value>>,
+    /// What generation from AppConfigurations says to the developer, in plain text.
+    pub notes: Vec<String>,
 }
 
 impl Spec {
@@ -88,7 +116,13 @@ impl Resource {
             attributes,
             depends_on: self.depends_on.clone(),
             extensions: self.extensions.clone(),
+            sharing: self.sharing,
         }
+    }
+
+    /// As [`is_shared`].
+    pub fn is_shared(&self) -> bool {
+        self.runtime == RuntimeKind::Kubernetes && is_shared(self.sharing, &self.attributes)
     }
 
     /// The digest of the resource; the order of `dependsOn` does not matter.

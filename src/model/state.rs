@@ -6,7 +6,9 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::{Map, Value};
 
 use super::{
-    ClusterName, CommitId, Digest, RepoPath, ResourceId, StackId, plan::FieldChange, spec::RuntimeKind,
+    ClusterName, CommitId, Digest, RepoPath, ResourceId, StackId,
+    plan::FieldChange,
+    spec::{RuntimeKind, Sharing, is_shared},
     stack::NamedBy,
 };
 
@@ -158,6 +160,8 @@ pub struct Recorded {
     /// As in the Spec.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub extensions: Map<String, Value>,
+    #[serde(default, skip_serializing_if = "Sharing::is_stack")]
+    pub sharing: Sharing,
     /// The keyed hash of the type and the id that the object has at its Terraform provider, once it is known:
     /// an id may be a secret. `None` for Kubernetes, where the attributes identify the object.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -165,6 +169,13 @@ pub struct Recorded {
     /// What the runtime needs to find and verify the object. Never a secret in clear text.
     #[serde(default, skip_serializing_if = "RuntimeRecord::is_none")]
     pub private: RuntimeRecord,
+}
+
+impl Recorded {
+    /// As [`is_shared`].
+    pub fn is_shared(&self) -> bool {
+        self.runtime == RuntimeKind::Kubernetes && is_shared(self.sharing, &self.attributes)
+    }
 }
 
 /// A runtime's own part of a record. Only the runtime that wrote it reads it, as a type of its own.

@@ -2,7 +2,8 @@
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
-    sync::Arc,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, PoisonError},
 };
 
 use serde_json::json;
@@ -20,7 +21,9 @@ use crate::{
     kusion::{self, AppConfigurations, AppStack, KusionError, Platform, Workspace},
     model::{
         Digest, RepoPath,
+        digest::DigestBuilder,
         file_source::Source,
+        spec::Sharing,
         stack::{SettingsOrder, Stack},
     },
 };
@@ -33,6 +36,8 @@ const DEFAULT: &str = "default";
 pub(super) struct AppStacks {
     stacks: BTreeMap<RepoPath, Result<AppInputs, UserError>>,
     order: SettingsOrder,
+    /// By the folder of a fetched package: whether it may define an AppConfiguration.
+    packages: Mutex<HashMap<PathBuf, bool>>,
 }
 
 /// What a stack is generated from.
@@ -41,6 +46,24 @@ struct AppInputs {
     dependencies: Vec<DeclaredDependency>,
     namespace: Option<String>,
     binaries: ModuleBinaries,
+    /// The modules that may use the network: their answers may differ from those without.
+    networked: Vec<String>,
+}
+
+impl AppInputs {
+    /// The digest over everything that generation sees beside the program.
+    fn digest(&self) -> Digest {
+        let digest = self.binaries.joined(self.platform.digest());
+        if self.networked.is_empty() {
+            return digest;
+        }
+        let mut builder = DigestBuilder::new("kusion module network");
+        builder.part(digest.as_bytes());
+        for module in &self.networked {
+            builder.part(module.as_bytes());
+        }
+        builder.finish()
+    }
 }
 
 impl AppStacks {
@@ -58,6 +81,7 @@ impl AppStacks {
         };
         let mut files = WorkspaceFiles {
             tree,
+            networked: networked(config),
             parsed: HashMap::new(),
         };
         let rules = config.rules();
@@ -68,6 +92,7 @@ impl AppStacks {
         Self {
             stacks: stacks.collect(),
             order,
+            packages: Mutex::default(),
         }
     }
 
@@ -82,7 +107,7 @@ impl AppStacks {
                     .chain(inputs.binaries.files())
                     .cloned()
                     .collect(),
-                digest: inputs.binaries.joined(inputs.platform.digest()),
+                digest: inputs.digest(),
             },
             Err(failure) => WorkspaceInput {
                 files: failure
@@ -113,7 +138,11 @@ impl AppStacks {
         source: &dyn Source,
         modules: &ModuleRunner,
     ) -> Result<Compiled, UserError> {
-        let Some(inputs) = self.stacks.get(&stack.folder).filter(|_| may_hold_apps(request)) else {
+        let Some(inputs) = self
+            .stacks
+            .get(&stack.folder)
+            .filter(|_| self.may_hold_apps(request))
+        else {
             let compiled = pool.compile(request).await?;
             return match kusion::untyped_app(&compiled.documents) {
                 Some(app) => Err(self.not_own_package(app).into()),
@@ -146,13 +175,41 @@ impl AppStacks {
         };
         let (answers, said) = modules.answer(&calls, &context).await?;
         let generated = kusion::generate(&apps, &app_stack, &answers)?;
-        let notes = generated.notes.iter().chain(&said);
-        // A program may print a lot: what it hides is what was said last.
-        let notes = notes.map(|note| format!("warning: {note}"));
+        let resources = &generated.spec.resources;
+        let shared = resources
+            .iter()
+            .filter(|resource| resource.sharing == Sharing::Project);
         Ok(Compiled {
+            shared: shared.map(|resource| resource.id.clone()).collect(),
             documents: vec![json!({"resources": generated.spec.resources})],
-            warnings: notes.chain(compiled.warnings).collect(),
+            warnings: compiled.warnings,
+            notes: generated.notes.into_iter().chain(said).collect(),
         })
+    }
+
+    /// Returns true if it is worth compiling with the types of schemas. A package that mentions workloads is none that
+    /// defines applications: those of Kubernetes do so in their texts.
+    fn may_hold_apps(&self, request: &CompileRequest) -> bool {
+        let packages = &request.setup.packages;
+        let in_package = |path: &RepoPath| packages.iter().any(|(_, folder)| path.is_within(folder));
+        let mut files = request.files.iter();
+        files.any(|(path, content)| match in_package(path) {
+            true => kusion::defines_apps(content),
+            false => kusion::may_hold_apps(content),
+        }) || request
+            .packages
+            .iter()
+            .any(|(_, folder)| self.package_defines_apps(folder))
+    }
+
+    fn package_defines_apps(&self, folder: &Path) -> bool {
+        let mut known = self.packages.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(defines) = known.get(folder) {
+            return *defines;
+        }
+        let defines = folder_defines_apps(folder);
+        known.insert(folder.to_owned(), defines);
+        defines
     }
 
     fn not_own_package(&self, app: &str) -> KusionError {
@@ -166,18 +223,40 @@ impl AppStacks {
     }
 }
 
-/// Returns true if it is worth compiling with the types of schemas: what is not in the repository may bring them.
-fn may_hold_apps(request: &CompileRequest) -> bool {
-    !request.packages.is_empty()
-        || request
-            .files
-            .iter()
-            .any(|(_, content)| kusion::may_hold_apps(content))
+/// Looks through the KCL files of a fetched package. What cannot be read may define everything.
+fn folder_defines_apps(folder: &Path) -> bool {
+    let Ok(entries) = std::fs::read_dir(folder) else {
+        return true;
+    };
+    for entry in entries {
+        let Ok((kind, path)) = entry.and_then(|entry| Ok((entry.file_type()?, entry.path()))) else {
+            return true;
+        };
+        let is_program = kind.is_file() && path.extension().is_some_and(|extension| extension == "k");
+        let defines = match kind.is_dir() {
+            true => folder_defines_apps(&path),
+            false => {
+                is_program && std::fs::read(&path).map_or(true, |content| kusion::defines_apps(&content))
+            }
+        };
+        if defines {
+            return true;
+        }
+    }
+    false
+}
+
+fn networked(config: &Config) -> Vec<String> {
+    let modules = config.modules.iter();
+    let networked = modules.filter(|(_, module)| module.network);
+    networked.map(|(name, _)| name.clone()).collect()
 }
 
 /// Workspace files, each read once.
 struct WorkspaceFiles<'a> {
     tree: &'a FileTreeView,
+    /// The modules that `modules` of konverge.yaml gives the network.
+    networked: Vec<String>,
     parsed: HashMap<RepoPath, Result<Option<Arc<Workspace>>, UserError>>,
 }
 
@@ -201,7 +280,9 @@ impl WorkspaceFiles<'_> {
             (own.as_str(), own_text.as_deref().unwrap_or_default()),
             (project.as_str(), project_text.as_deref().unwrap_or_default()),
         )?;
+        let is_used = |module: &&String| dependencies.iter().any(|declared| declared.name == **module);
         Ok(AppInputs {
+            networked: self.networked.iter().filter(is_used).cloned().collect(),
             platform: platform.unwrap_or_default(),
             binaries: ModuleBinaries::read(self.tree, stack, &dependencies)?,
             dependencies,
@@ -252,5 +333,46 @@ impl WorkspaceFiles<'_> {
         let content = self.tree.read(path);
         let content = content.map_err(|error| UserError::new(ErrorKind::Git, error.to_string()))?;
         Ok(content.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::model::stack::CompileSetup;
+
+    #[test]
+    fn a_program_is_compiled_with_types_only_if_it_may_hold_applications() {
+        let apps = AppStacks::default();
+        let path = |path: &str| RepoPath::normalise(path).unwrap();
+        let fetched = tempfile::tempdir().unwrap();
+        let folder = fetched.path().join("v1");
+        std::fs::create_dir(&folder).unwrap();
+        let may = |file: &str, text: &str, package: Option<&str>| {
+            if let Some(text) = package {
+                std::fs::write(folder.join("a.k"), text).unwrap();
+            }
+            let request = CompileRequest {
+                setup: CompileSetup {
+                    packages: vec![("k8s".to_owned(), path("apps/shop/dev/vendor/k8s"))],
+                    ..CompileSetup::default()
+                },
+                files: vec![(path(file), text.as_bytes().into())],
+                packages: package
+                    .map(|_| ("base".to_owned(), fetched.path().to_owned()))
+                    .into_iter()
+                    .collect(),
+                ..CompileRequest::default()
+            };
+            apps.packages.lock().unwrap().clear();
+            apps.may_hold_apps(&request)
+        };
+        let (own, vendored) = ("apps/shop/dev/main.k", "apps/shop/dev/vendor/k8s/pod.k");
+        assert!(may(own, "a = base.App {workload: b}", None));
+        assert!(!may(vendored, "# the workload of a pod", None));
+        assert!(!may(own, "a = 1", Some("# the workload of a pod")));
+        assert!(may(own, "a = 1", Some("schema App(ac.AppConfiguration):")));
+        assert!(may(vendored, "schema AppConfiguration:", None));
     }
 }

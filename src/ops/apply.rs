@@ -37,7 +37,7 @@ pub async fn run(
 ) -> Result<ApplyReport, UserError> {
     let config = &planning.config;
     let leaving = targets.iter().filter(|target| target.head.is_none());
-    let leaving = leaving.map(|target| target.id.clone()).collect();
+    let leaving: BTreeSet<_> = leaving.map(|target| target.id.clone()).collect();
     let order = StackOrder::build(config, targets)?.taking_down(&leaving);
     let at_once = config.apply.parallel_stacks.map_or(4, |n| n.max(1) as usize);
 
@@ -46,6 +46,8 @@ pub async fn run(
         targets.iter().map(|target| (&target.id, target)).collect();
     let mut failed: BTreeSet<StackId> = BTreeSet::new();
     let mut ended: BTreeSet<StackId> = BTreeSet::new();
+    // Of the stacks of a project that leave the last one deletes what they share: they go one after the other.
+    let mut being_destroyed: BTreeSet<&StackId> = BTreeSet::new();
     let mut outcomes = Vec::new();
     let mut under_way = FuturesUnordered::new();
     loop {
@@ -63,10 +65,18 @@ pub async fn run(
             if held_by.is_empty() && under_way.len() >= at_once {
                 continue;
             }
+            let leaves = leaving.contains(&id);
+            let mut others = being_destroyed.iter();
+            if held_by.is_empty() && leaves && others.any(|other| other.is_beside(id.as_str())) {
+                continue;
+            }
             let Some(target) = waiting.remove(&id) else {
                 continue;
             };
             if held_by.is_empty() {
+                if leaves {
+                    being_destroyed.insert(&target.id);
+                }
                 under_way.push(async move { one_stack::apply(planning, target, options).await });
             } else {
                 failed.insert(id.clone());
@@ -80,6 +90,7 @@ pub async fn run(
                 if !is_well(outcome.result) {
                     failed.insert(outcome.id.clone());
                 }
+                being_destroyed.remove(&outcome.id);
                 ended.insert(outcome.id.clone());
                 counter.advance();
                 outcomes.push(outcome);

@@ -16,18 +16,29 @@ use crate::{
     secrets::Secrets,
 };
 
-/// What the Terraform resources of a stack import.
-pub(super) type Imports = BTreeMap<ResourceId, Claim>;
+/// What the Spec of a stack says of its claims, and its plan does not.
+#[derive(Debug, Default)]
+pub(super) struct DeclaredClaims {
+    /// What its Terraform resources import.
+    imports: BTreeMap<ResourceId, Claim>,
+    /// What it shares with the other stacks of its project.
+    shared: BTreeSet<ResourceId>,
+}
 
-/// The imports of a Spec.
-pub(super) fn imports(spec: &Spec) -> Imports {
-    let terraform = spec
-        .resources
-        .iter()
-        .filter(|resource| resource.runtime == RuntimeKind::Terraform);
-    terraform
-        .filter_map(|resource| Some((resource.id.clone(), Claim::of_resource(resource, None)?)))
-        .collect()
+impl DeclaredClaims {
+    pub(super) fn from_spec(spec: &Spec) -> Self {
+        let mut declared = Self::default();
+        for resource in &spec.resources {
+            if resource.is_shared() {
+                declared.shared.insert(resource.id.clone());
+            }
+            let is_terraform = resource.runtime == RuntimeKind::Terraform;
+            if let Some(claim) = is_terraform.then(|| Claim::of_resource(resource, None)).flatten() {
+                declared.imports.insert(resource.id.clone(), claim);
+            }
+        }
+        declared
+    }
 }
 
 /// What a planned resource would make its stack's own.
@@ -39,7 +50,7 @@ enum New<'a> {
 }
 
 impl<'a> New<'a> {
-    fn of(plan: &'a ResourcePlan, imports: Option<&'a Imports>) -> Option<Self> {
+    fn of(plan: &'a ResourcePlan, declared: Option<&'a DeclaredClaims>) -> Option<Self> {
         let is_new = matches!(plan.action, Action::Create | Action::Adopt);
         match plan.runtime {
             RuntimeKind::Kubernetes if is_new => {
@@ -50,7 +61,11 @@ impl<'a> New<'a> {
             }
             RuntimeKind::Terraform => {
                 let takes_over = is_new || plan.action == Action::Update;
-                imports?.get(&plan.id).filter(|_| takes_over).map(Self::Import)
+                declared?
+                    .imports
+                    .get(&plan.id)
+                    .filter(|_| takes_over)
+                    .map(Self::Import)
             }
             RuntimeKind::Kubernetes => None,
         }
@@ -65,18 +80,14 @@ impl<'a> New<'a> {
             Self::Import(claim) => (*claim).clone(),
         }
     }
-
-    fn is_definition(&self) -> bool {
-        matches!(self, Self::Object(_, _, "CustomResourceDefinition", _))
-    }
 }
 
 /// Sets an error on every stack that would create or adopt what another one would too. Returns these stacks.
-pub(super) fn refuse(plan: &mut Plan, imports: &BTreeMap<StackId, Imports>) -> BTreeSet<StackId> {
+pub(super) fn refuse(plan: &mut Plan, declared: &BTreeMap<StackId, DeclaredClaims>) -> BTreeSet<StackId> {
     let mut wanted: BTreeMap<New<'_>, Vec<(usize, &ResourceId)>> = BTreeMap::new();
     for (at, stack) in plan.stacks.iter().enumerate() {
         for resource in &stack.resources {
-            if let Some(new) = New::of(resource, imports.get(&stack.id)) {
+            if let Some(new) = New::of(resource, declared.get(&stack.id)) {
                 wanted.entry(new).or_default().push((at, &resource.id));
             }
         }
@@ -85,10 +96,10 @@ pub(super) fn refuse(plan: &mut Plan, imports: &BTreeMap<StackId, Imports>) -> B
     for (new, stacks) in &wanted {
         for (at, id) in stacks {
             let mine = &plan.stacks[*at].id;
-            // The CRDs of a project belong to each of its stacks.
-            let collides = |(other, _): &&(usize, &ResourceId)| {
+            let collides = |(other, theirs): &&(usize, &ResourceId)| {
                 let other = &plan.stacks[*other].id;
-                other != mine && !(new.is_definition() && mine.is_beside(other.as_str()))
+                let both_share = shares(declared, mine, id) && shares(declared, other, theirs);
+                other != mine && !(both_share && mine.is_beside(other.as_str()))
             };
             if let Some((other, _)) = stacks.iter().find(collides) {
                 let other = &plan.stacks[*other].id;
@@ -105,19 +116,25 @@ pub(super) fn refuse(plan: &mut Plan, imports: &BTreeMap<StackId, Imports>) -> B
     refused
 }
 
+fn shares(declared: &BTreeMap<StackId, DeclaredClaims>, stack: &StackId, id: &ResourceId) -> bool {
+    declared
+        .get(stack)
+        .is_some_and(|declared| declared.shared.contains(id))
+}
+
 /// The short hashes of what a stack would create or adopt.
-pub(super) fn marks(stack: &StackPlan, imports: &Imports) -> Marks {
+pub(super) fn marks(stack: &StackPlan, declared: &DeclaredClaims) -> Marks {
     let new = stack
         .resources
         .iter()
-        .filter_map(|resource| New::of(resource, Some(imports)));
+        .filter_map(|resource| New::of(resource, Some(declared)));
     Marks::of(new.map(|new| new.claim()))
 }
 
 /// As [`refuse`], for what stacks of another job's preview would create or adopt.
 pub(super) fn refuse_elsewhere(
     plan: &mut Plan,
-    imports: &BTreeMap<StackId, Imports>,
+    declared: &BTreeMap<StackId, DeclaredClaims>,
     elsewhere: &[ReviewedStack],
     secrets: &Secrets,
 ) {
@@ -130,9 +147,12 @@ pub(super) fn refuse_elsewhere(
     for stack in &mut plan.stacks {
         let mut resources = stack.resources.iter();
         let failure = resources.find_map(|resource| {
-            let new = New::of(resource, imports.get(&stack.id))?;
+            let declared = declared.get(&stack.id);
+            let new = New::of(resource, declared)?;
             let mut others = wanted.get(new.claim().mark().as_str())?.iter().copied();
-            let is_shared = |other: &StackId| new.is_definition() && stack.id.is_beside(other.as_str());
+            // Whether the other stack shares it is seen when one of the two is applied.
+            let mine = declared.is_some_and(|stack| stack.shared.contains(&resource.id));
+            let is_shared = |other: &StackId| mine && stack.id.is_beside(other.as_str());
             let other = others.find(|other| **other != stack.id && !is_shared(other))?;
             Some(refusal(&new, &resource.id, other))
         });
@@ -216,8 +236,23 @@ mod tests {
         );
         let definition = "apiextensions.k8s.io/v1:CustomResourceDefinition:a.b.c";
         let make = |id: &str| stack(id, "east", definition, Action::Create);
-        assert_eq!(refuse_collisions(vec![make("a/dev"), make("a/prod")]), 0);
-        assert_eq!(refuse_collisions(vec![make("a/dev"), make("b/prod")]), 2);
+        let shared = |stacks: &[&str]| {
+            let declared = |stack: &&str| {
+                let shared = BTreeSet::from([definition.parse().unwrap()]);
+                let imports = BTreeMap::new();
+                (stack.parse().unwrap(), DeclaredClaims { imports, shared })
+            };
+            stacks.iter().map(declared).collect()
+        };
+        let refused = |other: &str, declared: BTreeMap<StackId, DeclaredClaims>| {
+            let stacks = vec![make("a/dev"), make(other)];
+            refuse(&mut Plan { version: 1, stacks }, &declared).len()
+        };
+        assert_eq!(refused("a/prod", shared(&["a/dev", "a/prod"])), 0);
+        assert_eq!(refused("b/prod", shared(&["a/dev", "b/prod"])), 2);
+        // Both have to share it.
+        assert_eq!(refused("a/prod", shared(&["a/dev"])), 2);
+        assert_eq!(refused("a/prod", BTreeMap::new()), 2);
     }
 
     #[test]
@@ -255,10 +290,11 @@ mod tests {
                 id: vpc.to_owned(),
             };
             let resource: ResourceId = "hashicorp:aws:aws_vpc:main".parse().unwrap();
-            (
-                stack.parse::<StackId>().unwrap(),
-                Imports::from([(resource, claim)]),
-            )
+            let declared = DeclaredClaims {
+                imports: BTreeMap::from([(resource, claim)]),
+                shared: BTreeSet::new(),
+            };
+            (stack.parse::<StackId>().unwrap(), declared)
         };
         for (other, refusals) in [("vpc-1", 2), ("vpc-2", 0)] {
             let mut plan = Plan {

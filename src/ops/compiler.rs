@@ -31,7 +31,7 @@ use crate::{
         Digest, RepoPath, StackId,
         event::Step,
         file_source::{FileKind, Source},
-        spec::Spec,
+        spec::{Sharing, Spec},
         stack::{CompileSetup, Stack},
     },
     report::errors,
@@ -212,7 +212,7 @@ impl Compiler {
             .unless_interrupted(self.compile_cached(workspace, stack))
             .await?;
         compiled
-            .and_then(|compiled| Ok(spec::read(&compiled.documents)?))
+            .and_then(|compiled| spec_of(&compiled))
             .map_err(|failure| failure.context(format!("stack {}", stack.id)))
     }
 
@@ -228,7 +228,7 @@ impl Compiler {
 
     async fn compile(&self, workspace: &OpenRevision, stack: &Stack) -> Result<Spec, UserError> {
         let compiled = self.compile_cached(workspace, stack).await?;
-        let mut spec = spec::read(&compiled.documents)?;
+        let mut spec = spec_of(&compiled)?;
         spec::append_crds(&mut spec, &crds(workspace, &stack.project_folder)?)?;
         Ok(spec)
     }
@@ -422,6 +422,17 @@ impl Compiler {
         })?;
         Ok((passing.path().to_owned(), Some(passing)))
     }
+}
+
+/// The Spec, with what generation says about it.
+fn spec_of(compiled: &Compiled) -> Result<Spec, UserError> {
+    let mut spec = spec::read(&compiled.documents)?;
+    let resources = spec.resources.iter_mut();
+    for resource in resources.filter(|resource| compiled.shared.contains(&resource.id)) {
+        resource.sharing = Sharing::Project;
+    }
+    spec.notes.clone_from(&compiled.notes);
+    Ok(spec)
 }
 
 fn sandbox_mode(configured: Option<Sandbox>) -> SandboxMode {

@@ -1,5 +1,5 @@
-//! The claims of other stacks: which of them claims what this stack deletes, or has it too (the CRDs of
-//! `<project>/crd` belong to every stack of a project), and whether the owner of what this stack claims has
+//! The claims of other stacks: which of them claims what this stack deletes, or shares it (the CRDs of `<project>/crd`
+//! and a generated Namespace belong to every stack of a project), and whether the owner of what this stack claims has
 //! released it.
 //!
 //! Only a stack whose recorded inputs differ from the head's can claim what it does not have yet. So only
@@ -92,6 +92,15 @@ type ReleasedObjects = Box<dyn Fn(&Item) -> Result<bool, UserError> + Send + Syn
 /// The cluster of a stack, as far as it is known.
 type ClusterOfStack<'a> = Box<dyn Fn(&Stack) -> Option<ClusterName> + Send + Sync + 'a>;
 
+/// What a plan is made for. It says when the last stack that shares a Namespace deletes it.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum PlanPurpose<'a> {
+    /// It is shown. These stacks are destroyed together, one after the other in the order of their names.
+    Show { leaving: &'a BTreeSet<StackId> },
+    /// It is applied, under the lease of its stack: what counts is what the others record now.
+    Apply,
+}
+
 /// Answers the questions of one plan about the other stacks. Each owner is looked up once, however many objects it
 /// had.
 pub(super) struct OwnershipLookup<'a> {
@@ -99,6 +108,7 @@ pub(super) struct OwnershipLookup<'a> {
     wanted: &'a SpecSource,
     memory: Option<&'a StateBackend>,
     cluster: ClusterOfStack<'a>,
+    purpose: PlanPurpose<'a>,
     owners: HashMap<StackId, ReleasedObjects>,
 }
 
@@ -108,12 +118,14 @@ impl<'a> OwnershipLookup<'a> {
         wanted: &'a SpecSource,
         memory: Option<&'a StateBackend>,
         cluster: ClusterOfStack<'a>,
+        purpose: PlanPurpose<'a>,
     ) -> Self {
         Self {
             claims,
             wanted,
             memory,
             cluster,
+            purpose,
             owners: HashMap::new(),
         }
     }
@@ -129,6 +141,9 @@ impl<'a> OwnershipLookup<'a> {
             claims.push(match about {
                 ClaimedObject::Deleted => self.wanted_by(stack, item).await,
                 ClaimedObject::Created => self.recorded_by(stack, item).await,
+                ClaimedObject::TakenFrom(owner) if item.is_generated() && stack.is_beside(owner.as_str()) => {
+                    self.shared_by(owner, item).await
+                }
                 ClaimedObject::TakenFrom(owner) => self.kept_by(&owner, item).await,
             });
         }
@@ -164,7 +179,7 @@ impl<'a> OwnershipLookup<'a> {
         let Some(prior) = &item.prior else {
             return Ok(OwnerClaim::Nobody);
         };
-        if let Some(other) = self.shares(stack, prior).await? {
+        if let Some(other) = self.shares(stack, prior, item.cluster.as_ref()).await? {
             return Ok(OwnerClaim::SharedWith(other));
         }
         let mut unclear = OwnerClaim::Nobody;
@@ -222,13 +237,16 @@ impl<'a> OwnershipLookup<'a> {
         let holders = self.holders().await?;
         let holders: BTreeSet<_> = marks.filter_map(|mark| holders.get(&mark)).flatten().collect();
         for other in holders {
-            let shared = claim.is_definition() && stack.is_beside(other.as_str());
-            if other == stack || shared {
+            if other == stack {
                 continue;
             }
+            // Kusion made an imported Namespace for the whole project, too.
+            let shares = |theirs: &Recorded| theirs.is_shared() || theirs.private.is_none();
+            let is_shared = item.is_shared() && stack.is_beside(other.as_str());
             let state = memory.states.load(other).await?.map(|prior| prior.state);
             let resources = state.map(|state| state.resources).unwrap_or_default();
-            if resources.iter().any(is_it) {
+            let mut same = resources.iter().filter(|recorded| is_it(recorded));
+            if same.any(|theirs| !(is_shared && shares(theirs))) {
                 return Ok(OwnerClaim::By(other.clone()));
             }
             if same_id == OwnerClaim::Nobody && resources.iter().any(is_object) {
@@ -326,20 +344,102 @@ impl<'a> OwnershipLookup<'a> {
         holders.await
     }
 
-    /// For a CRD: a stack of the same project that has it on the same cluster, by its state, and desires it,
-    /// by its Spec. A stack that does not compile may desire everything.
-    async fn shares(&self, stack: &StackId, mine: &Recorded) -> Result<Option<StackId>, UserError> {
-        let SpecSource::Compiled { compiler, head, .. } = self.wanted else {
+    /// Whether the owner of a generated object, a stack of the same project, shares it: it records it as shared, or
+    /// records it no more.
+    async fn shared_by(&self, owner: StackId, item: &Item) -> Result<OwnerClaim, UserError> {
+        let key = item
+            .desired
+            .as_ref()
+            .map(|desired| object_key(&desired.attributes));
+        let is_own = |theirs: &Recorded| is_object(theirs, key, item.cluster.as_ref()) && !theirs.is_shared();
+        Ok(match self.records(&owner, is_own).await? {
+            true => OwnerClaim::By(owner),
+            false => OwnerClaim::SharedWith(owner),
+        })
+    }
+
+    /// Another stack of the project that keeps what this stack is about to delete: a Namespace, which holds the
+    /// objects of the other stack too, or a CRD.
+    async fn shares(
+        &self,
+        stack: &StackId,
+        mine: &Recorded,
+        cluster: Option<&ClusterName>,
+    ) -> Result<Option<StackId>, UserError> {
+        let (group, kind, ..) = object_key(&mine.attributes);
+        match (group, kind) {
+            ("", "Namespace") => self.shares_namespace(stack, mine, cluster).await,
+            (_, "CustomResourceDefinition") => self.shares_definition(stack, mine).await,
+            _ => Ok(None),
+        }
+    }
+
+    /// Another stack of the project that records a Namespace. Its objects are in there, whatever its Spec says by now:
+    /// only the last stack deletes it. A plan that is shown says so for the last of those that leave.
+    async fn shares_namespace(
+        &self,
+        stack: &StackId,
+        mine: &Recorded,
+        cluster: Option<&ClusterName>,
+    ) -> Result<Option<StackId>, UserError> {
+        let Some(memory) = self.memory else {
             return Ok(None);
         };
-        if object_key(&mine.attributes).1 != "CustomResourceDefinition" {
-            return Ok(None);
+        let known = memory.states.known().await?.entries.keys();
+        let mut others: BTreeSet<_> = known.cloned().collect();
+        if let SpecSource::Compiled { head, .. } = self.wanted {
+            others.extend(head.layout.stacks.iter().map(|other| other.id.clone()));
         }
+        others.retain(|other| other != stack && stack.is_beside(other.as_str()));
+        let key = Some(object_key(&mine.attributes));
+        let mut keeper = None;
+        for other in others {
+            let is_it = |theirs: &Recorded| is_object(theirs, key, cluster);
+            if !self.records(&other, is_it).await? {
+                continue;
+            }
+            let stays = match self.purpose {
+                PlanPurpose::Apply => true,
+                PlanPurpose::Show { leaving } => {
+                    !leaving.contains(&other) && self.may_want(&other, mine).await
+                }
+            };
+            if stays {
+                return Ok(Some(other));
+            }
+            if other > *stack {
+                keeper = Some(other);
+            }
+        }
+        Ok(keeper)
+    }
+
+    /// Returns false if the head certainly does not have the object in a stack.
+    async fn may_want(&self, stack: &StackId, mine: &Recorded) -> bool {
+        let SpecSource::Compiled { compiler, head, .. } = self.wanted else {
+            return true;
+        };
+        let Some(stack) = head.layout.stack(stack) else {
+            return !head.layout.identities_certain();
+        };
+        let wants = |spec: Spec| spec.resources.iter().any(|resource| resource.id == mine.id);
+        compiler.spec(head, stack).await.map_or(true, wants)
+    }
+
+    /// A stack of the same project that has a CRD on the same cluster, by its state, and desires it, by its Spec. A
+    /// stack that does not compile may desire everything.
+    async fn shares_definition(
+        &self,
+        stack: &StackId,
+        mine: &Recorded,
+    ) -> Result<Option<StackId>, UserError> {
+        let SpecSource::Compiled { head, .. } = self.wanted else {
+            return Ok(None);
+        };
         let has = |theirs: &Recorded| theirs.id == mine.id && theirs.cluster == mine.cluster;
         let beside = |other: &&Stack| other.id != *stack && stack.is_beside(other.id.as_str());
         for other in head.layout.stacks.iter().filter(beside) {
-            let wants = |spec: Spec| spec.resources.iter().any(|resource| resource.id == mine.id);
-            if self.records(&other.id, has).await? && compiler.spec(head, other).await.map_or(true, wants) {
+            if self.records(&other.id, has).await? && self.may_want(&other.id, mine).await {
                 return Ok(Some(other.id.clone()));
             }
         }
@@ -353,6 +453,17 @@ impl<'a> OwnershipLookup<'a> {
         let prior = memory.states.load(stack).await?;
         Ok(prior.is_some_and(|prior| prior.state.resources.iter().any(is)))
     }
+}
+
+/// Returns true if a record is of this object. A record that names no cluster may be.
+fn is_object(
+    recorded: &Recorded,
+    key: Option<(&str, &str, &str, &str)>,
+    cluster: Option<&ClusterName>,
+) -> bool {
+    recorded.runtime == RuntimeKind::Kubernetes
+        && Some(object_key(&recorded.attributes)) == key
+        && recorded.cluster.as_ref().or(cluster) == cluster
 }
 
 fn nothing_released() -> ReleasedObjects {
@@ -392,7 +503,7 @@ mod tests {
     #[tokio::test]
     async fn an_owner_is_looked_up_once_for_all_that_it_had() {
         let (claims, wanted) = (StackClaims::default(), SpecSource::File(Spec::default()));
-        let mut lookup = OwnershipLookup::new(&claims, &wanted, None, Box::new(|_| None));
+        let mut lookup = OwnershipLookup::new(&claims, &wanted, None, Box::new(|_| None), PlanPurpose::Apply);
         let owner: StackId = "shop/old".parse().unwrap();
         let item = Item {
             id: "v1:ConfigMap:shop:a".parse().unwrap(),

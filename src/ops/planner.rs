@@ -1,13 +1,16 @@
 //! Plans one target: compares its Spec with the live infrastructure, or with the Spec of the base.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use super::{
     OpenRevision, RunContext, SecretReferences, StateBackend, Target,
     cluster_selection::{self, GivenCluster, Live},
     compiler::{CompileCounts, Compiler},
     identities::{self, Renamed},
-    ownership::{OwnershipLookup, StackClaims},
+    ownership::{OwnershipLookup, PlanPurpose, StackClaims},
     rescue::Rescue,
     spec_source::SpecSource,
 };
@@ -108,16 +111,22 @@ impl Planner {
         }
     }
 
-    /// Plans a target: compares its Spec with its prior state and the live infrastructure, or with the base's
-    /// Spec if no cluster is queried.
+    /// Plans a target to show it: compares its Spec with its prior state and the live infrastructure, or with the base's
+    /// Spec if no cluster is queried. `leaving` are the stacks that are destroyed together.
     ///
     /// # Errors
     /// Compiling, reading the state, or reaching the infrastructure failed.
-    pub async fn plan(&self, target: &Target, wanted: Spec) -> Result<TargetPlan, UserError> {
+    pub async fn plan(
+        &self,
+        target: &Target,
+        wanted: Spec,
+        leaving: &BTreeSet<StackId>,
+    ) -> Result<TargetPlan, UserError> {
         let state = self.prior(target).await?;
         let mut state = state.unwrap_or_else(|| StackState::empty(target.id.clone(), target.folder.clone()));
         self.take_up_rescue(&mut state)?;
-        self.plan_from(target, wanted, &state).await
+        let purpose = PlanPurpose::Show { leaving };
+        self.plan_for(purpose, target, wanted, &state).await
     }
 
     /// The file for what a run could not store; `None` if there is no state or no place for it.
@@ -156,12 +165,22 @@ impl Planner {
             .or(own))
     }
 
-    /// As [`Planner::plan`], from a given state.
+    /// As [`Planner::plan`], from a given state, to be applied.
     ///
     /// # Errors
     /// As [`Planner::plan`].
     pub async fn plan_from(
         &self,
+        target: &Target,
+        wanted: Spec,
+        state: &StackState,
+    ) -> Result<TargetPlan, UserError> {
+        self.plan_for(PlanPurpose::Apply, target, wanted, state).await
+    }
+
+    async fn plan_for(
+        &self,
+        purpose: PlanPurpose<'_>,
         target: &Target,
         wanted: Spec,
         state: &StackState,
@@ -215,7 +234,7 @@ impl Planner {
             secrets: self.secrets(),
         })
         .await?;
-        let mut ownership = self.ownership();
+        let mut ownership = self.ownership(purpose);
         loop {
             step = match step {
                 PlanStep::Done(plan) => return Ok(TargetPlan::Live(plan)),
@@ -228,7 +247,7 @@ impl Planner {
     }
 
     /// Looks up the claims of other stacks for one plan.
-    fn ownership(&self) -> OwnershipLookup<'_> {
+    fn ownership<'a>(&'a self, purpose: PlanPurpose<'a>) -> OwnershipLookup<'a> {
         OwnershipLookup::new(
             &self.claims,
             &self.wanted,
@@ -237,6 +256,7 @@ impl Planner {
                 let cluster = cluster_selection::cluster_of(&self.config, stack, &self.given, self.live);
                 cluster.ok().flatten()
             }),
+            purpose,
         )
     }
 

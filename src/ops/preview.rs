@@ -1,12 +1,12 @@
 //! The `preview` use case: plans each target. It writes nothing; `ci` records the review.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use futures::{StreamExt, stream};
 
 use super::{
     Planner, StepCounter, Target, adoption,
-    collisions::{self, Imports},
+    collisions::{self, DeclaredClaims},
     plan_documents::{self, DocumentVisitor},
     redact::{self, UnreviewableValue},
 };
@@ -33,13 +33,13 @@ pub struct Preview {
     /// Desired values that were not shown.
     pub hidden: Vec<UnreviewableValue>,
     /// What the Terraform resources import, by stack.
-    pub(super) imports: BTreeMap<StackId, Imports>,
+    pub(super) declared: BTreeMap<StackId, DeclaredClaims>,
 }
 
 impl Preview {
     /// Sets an error on stacks that would create or adopt what another job has previewed.
     pub(super) fn refuse_elsewhere(&mut self, elsewhere: &[ReviewedStack], secrets: &Secrets) {
-        collisions::refuse_elsewhere(&mut self.plan, &self.imports, elsewhere, secrets);
+        collisions::refuse_elsewhere(&mut self.plan, &self.declared, elsewhere, secrets);
     }
 }
 
@@ -54,9 +54,11 @@ pub async fn run(
     visitor: Option<&dyn DocumentVisitor>,
 ) -> Result<Preview, UserError> {
     let counter = StepCounter::start(&planning.run, Step::Plan, targets.len());
+    let leaving = targets.iter().filter(|target| target.head.is_none());
+    let leaving: BTreeSet<_> = leaving.map(|target| target.id.clone()).collect();
     let mut done: Vec<_> = stream::iter(targets)
         .map(async |target| {
-            let planned = one(planning, target, visitor).await;
+            let planned = one(planning, target, &leaving, visitor).await;
             counter.advance();
             planned
         })
@@ -65,16 +67,16 @@ pub async fn run(
         .await;
     planning.run.check_interrupted()?;
     done.sort_by(|a, b| (&a.0.stack, &a.0.id).cmp(&(&b.0.stack, &b.0.id)));
-    let mut imports = BTreeMap::new();
+    let mut declared = BTreeMap::new();
     let (mut stacks, mut reviewed) = (Vec::new(), Vec::new());
-    for (stack, record, imported) in done {
-        imports.insert(stack.id.clone(), imported);
+    for (stack, record, claims) in done {
+        declared.insert(stack.id.clone(), claims);
         stacks.push(stack);
         reviewed.extend(record);
     }
     let mut plan = Plan { version: 1, stacks };
     // What cannot be applied is not reviewed.
-    let refused = collisions::refuse(&mut plan, &imports);
+    let refused = collisions::refuse(&mut plan, &declared);
     reviewed.retain(|stack| !refused.contains(&stack.id));
     // All secrets are known only after all stacks were planned.
     let secrets = planning.secrets();
@@ -86,55 +88,60 @@ pub async fn run(
         plan,
         reviewed,
         hidden,
-        imports,
+        declared,
     })
 }
 
 async fn one(
     planning: &Planner,
     target: &Target,
+    leaving: &BTreeSet<StackId>,
     visitor: Option<&dyn DocumentVisitor>,
-) -> (StackPlan, Option<ReviewedStack>, Imports) {
+) -> (StackPlan, Option<ReviewedStack>, DeclaredClaims) {
     let failed = |basis, failure: UserError| {
         StackPlan::failed(target.folder.clone(), target.id.clone(), basis, failure.body())
     };
     // Without a Spec nothing was compared.
     let wanted = match planning.spec(target).await {
         Ok(wanted) => wanted,
-        Err(failure) => return (failed(Basis::Spec, failure), None, Imports::new()),
+        Err(failure) => return (failed(Basis::Spec, failure), None, DeclaredClaims::default()),
     };
-    let imports = collisions::imports(&wanted);
+    let declared = DeclaredClaims::from_spec(&wanted);
+    let notes = wanted.notes.clone();
     let (basis, spec_digest) = (planning.basis(target, &wanted), wanted.digest());
-    match planning.plan(target, wanted).await {
+    match planning.plan(target, wanted, leaving).await {
         Ok(planned) => {
-            let mut plan = planned.public().clone();
+            let mut plan = StackPlan {
+                notes,
+                ..planned.public().clone()
+            };
             if let Err(failure) = adoption::explain(planning, target, &mut plan).await {
-                return (failed(basis, failure), None, imports);
+                return (failed(basis, failure), None, declared);
             }
             if let Some(visitor) = visitor {
                 let known_as = match planning.other_names(target).await {
                     Ok(names) => names,
-                    Err(failure) => return (failed(basis, failure), None, imports),
+                    Err(failure) => return (failed(basis, failure), None, declared),
                 };
                 let document = plan_documents::of_target(&planned, &plan, known_as, planning.secrets());
                 visitor.visit(document);
             }
             // The planned part of a stack was shown, and may be applied without the rest.
             let shown = plan.error.is_none() || plan.fails_in_part();
-            let reviewed = shown.then(|| record(&plan, spec_digest, &imports));
-            (plan, reviewed, imports)
+            let reviewed = shown.then(|| record(&plan, spec_digest, &declared));
+            (plan, reviewed, declared)
         }
-        Err(failure) => (failed(basis, failure), None, Imports::new()),
+        Err(failure) => (failed(basis, failure), None, DeclaredClaims::default()),
     }
 }
 
-fn record(plan: &StackPlan, spec_digest: Digest, imports: &Imports) -> ReviewedStack {
+fn record(plan: &StackPlan, spec_digest: Digest, declared: &DeclaredClaims) -> ReviewedStack {
     ReviewedStack {
         id: plan.id.clone(),
         basis: plan.basis,
         digest: plan.digest,
         spec_digest: Some(spec_digest),
-        claims: collisions::marks(plan, imports),
+        claims: collisions::marks(plan, declared),
         units: stack_units(plan),
     }
 }

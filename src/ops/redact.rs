@@ -15,7 +15,7 @@ use crate::{
         policy_finding::PolicyFinding,
         review::ReviewUnit,
     },
-    secrets::Secrets,
+    secrets::{Secrets, without_secrets},
 };
 
 /// A desired value that is masked although its place is not secret: nobody can review it.
@@ -37,6 +37,9 @@ pub fn plan(plan: &mut Plan, secrets: &Secrets) -> Vec<UnreviewableValue> {
 pub fn stack(plan: &mut StackPlan, secrets: &Secrets) -> Vec<UnreviewableValue> {
     if let Some(error) = &mut plan.error {
         body(error, secrets);
+    }
+    for note in &mut plan.notes {
+        *note = secrets.mask(&without_secrets(note));
     }
     let mut all = Vec::new();
     for resource in &mut plan.resources {

@@ -146,6 +146,8 @@ mod tests {
         Compiled {
             documents: vec![serde_json::json!({"kind": "Secret", "data": {"p": "aHVudGVyMg=="}})],
             warnings: Vec::new(),
+            shared: std::collections::BTreeSet::new(),
+            notes: Vec::new(),
         }
     }
 

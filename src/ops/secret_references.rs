@@ -109,7 +109,9 @@ impl SecretReferences {
     pub async fn hold(&self, target: &Target, spec: &Spec) -> Result<HeldSecrets<'_>, UserError> {
         self.admit(target, spec.clone())?;
         let references = lock(&self.admitted).get(&target.id).cloned().unwrap_or_default();
-        let values = references.iter().filter(|reference| !reference.as_version);
+        let values = references
+            .iter()
+            .filter(|reference| !reference.as_version && !reference.is_generated());
         let keys: BTreeSet<SecretKey> = values.clone().map(secret_key).collect();
         let mut reads = stream::iter(keys)
             .map(|key| async move {
@@ -197,7 +199,7 @@ impl Drop for HeldSecrets<'_> {
 fn secret_key(reference: &SecretReference) -> SecretKey {
     let store = match &reference.store {
         StoreWord::Word(word) => word.clone(),
-        StoreWord::Default => String::new(),
+        StoreWord::Default | StoreWord::Generated => String::new(),
     };
     let query = SecretQuery {
         path: reference.path.clone(),
@@ -223,6 +225,9 @@ impl SecretResolver for SecretReferences {
         reference: &SecretReference,
     ) -> Result<Option<String>, UserError> {
         self.check_admitted(stack, reference)?;
+        if reference.is_generated() {
+            return Ok(None);
+        }
         let key = secret_key(reference);
         if let Some(found) = self.held_secret(stack, &key) {
             // A store without versions: another content is another version.
@@ -264,6 +269,11 @@ impl SecretResolver for SecretReferences {
         reference: &SecretReference,
     ) -> Result<(SecretValue, Option<String>), UserError> {
         self.check_admitted(stack, reference)?;
+        if reference.is_generated() {
+            let value = SecretValue::generate();
+            self.learn(&value);
+            return Ok((value, None));
+        }
         let key = secret_key(reference);
         let found = self.held_secret(stack, &key).ok_or_else(|| {
             UserError::new(

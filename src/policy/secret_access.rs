@@ -13,7 +13,7 @@ use crate::{
         RepoPath, StackId,
         spec::{Resource, RuntimeKind, Spec},
     },
-    secrets::{SecretReference, SecretTemplate, StoreWord, TextPlace, may_refer, rewrite_texts},
+    secrets::{GENERATED, SecretReference, SecretTemplate, StoreWord, TextPlace, may_refer, rewrite_texts},
 };
 
 use super::{own_secret_store, secret_refusal::AccessRefusal};
@@ -112,7 +112,13 @@ fn named(
     let Some(template) = SecretTemplate::parse(text)? else {
         return Ok(None);
     };
+    let is_alone = template.whole().is_some();
     let named = template.try_map(|reference| {
+        if reference.is_generated() {
+            check_generated(reference, runtime, place, is_alone)?;
+            references.insert(reference.clone());
+            return Ok(reference.clone());
+        }
         let (store, of) = store_of(config, reference)?;
         let named = normal_form(reference, store, of.kind)?;
         if let Some(reader) = reader {
@@ -122,6 +128,33 @@ fn named(
         Ok::<_, AccessRefusal>(named)
     })?;
     Ok(Some(named.to_string().into_bytes()))
+}
+
+/// A generated value needs no store and no rule: nobody has it yet. It may stand where a secret stands.
+fn check_generated(
+    reference: &SecretReference,
+    runtime: RuntimeKind,
+    place: &TextPlace<'_>,
+    is_alone: bool,
+) -> Result<(), AccessRefusal> {
+    let text = || reference.to_string();
+    let parameter = [
+        reference.at.as_ref().map(|_| "at"),
+        reference.version.as_ref().map(|_| "version"),
+        reference.as_version.then_some("as"),
+        reference.unknown.first().map(String::as_str),
+    ];
+    match parameter.into_iter().flatten().next() {
+        Some(parameter) => Err(AccessRefusal::Parameter {
+            reference: reference.label(),
+            parameter: parameter.to_owned(),
+            store: GENERATED.to_owned(),
+        }),
+        None if runtime == RuntimeKind::Terraform => Err(AccessRefusal::Terraform { reference: text() }),
+        None if !place.is_secret => Err(AccessRefusal::PlainPlace { reference: text() }),
+        None if !is_alone => Err(AccessRefusal::NotAlone { reference: text() }),
+        None => Ok(()),
+    }
 }
 
 fn check(
@@ -193,7 +226,8 @@ fn store_of<'c>(
     let known = || config.stores.keys().cloned().collect();
     let text = || reference.to_string();
     let word = match &reference.store {
-        StoreWord::Word(word) => word,
+        StoreWord::Word(word) => word.as_str(),
+        StoreWord::Generated => GENERATED,
         StoreWord::Default => {
             let no_default = || AccessRefusal::NoDefault { reference: text() };
             config.default.as_ref().ok_or_else(no_default)?
@@ -204,7 +238,7 @@ fn store_of<'c>(
     }
     let unknown = || AccessRefusal::UnknownStore {
         reference: text(),
-        word: word.clone(),
+        word: word.to_owned(),
         known: known(),
     };
     let kind = SecretStoreKind::from_word(word).ok_or_else(unknown)?;
@@ -306,6 +340,7 @@ mod tests {
             attributes: resource.as_object().unwrap().clone(),
             depends_on: Vec::new(),
             extensions: Map::new(),
+            sharing: crate::model::spec::Sharing::default(),
         }
     }
 
@@ -324,6 +359,7 @@ mod tests {
         let spec = Spec {
             resources: vec![resource],
             secret_stores: Vec::new(),
+            notes: Vec::new(),
         };
         match admit(&config.secrets, reader, spec) {
             Ok(admitted) => Ok(admitted.references.iter().map(SecretReference::label).collect()),
@@ -352,6 +388,27 @@ mod tests {
         let encoded =
             json!({"apiVersion": "v1", "kind": "Secret", "data": {"a": "cmVmK2VudjovL1BBWV9EQg=="}});
         assert_eq!(judge(STORES, encoded), Ok(vec!["job:PAY_DB".to_owned()]));
+    }
+
+    #[test]
+    fn a_generated_value_needs_no_store_and_a_place_for_secrets() {
+        assert_eq!(
+            judge("", secret("ref+generated://web/db#/p")),
+            Ok(vec!["generated:web/db#/p".to_owned()])
+        );
+        let text = "ref+generated://web/db#/p";
+        for (resource, says) in [
+            (secret(&format!("x {text}")), "stands alone"),
+            (secret("ref+generated://web/db?version=1#/p"), "`version`"),
+            (
+                json!({"apiVersion": "v1", "kind": "ConfigMap", "data": {"p": text}}),
+                "may not stand here",
+            ),
+            (json!({"p": text}), "Terraform"),
+        ] {
+            let refused = judge("", resource).unwrap_err();
+            assert!(refused.contains(says), "{says}: {refused}");
+        }
     }
 
     #[test]

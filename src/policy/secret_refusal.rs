@@ -2,7 +2,7 @@
 
 use crate::{
     model::{RepoPath, StackId},
-    secrets::MalformedReference,
+    secrets::{GENERATED, MalformedReference},
 };
 
 /// Words of vals that would run a command, read a file or open an address. They never name a store's kind.
@@ -55,6 +55,8 @@ pub enum AccessRefusal {
     PlainPlace { reference: String },
     #[error("`{reference}`: references in Terraform resources are not resolved")]
     Terraform { reference: String },
+    #[error("`{reference}`: a generated value stands alone, without other text")]
+    NotAlone { reference: String },
 }
 
 impl AccessRefusal {
@@ -84,6 +86,7 @@ impl AccessRefusal {
             }
             Self::Parameter { parameter, store, .. } => match parameter.as_str() {
                 "version_id" => "write `version=ID`".to_owned(),
+                _ if store == GENERATED => "write `ref+generated://NAME#/KEY`: no store has the value".to_owned(),
                 _ => format!(
                     "take it out of the reference; where the store is and who asks it is written as \
                      `secrets.stores.{store}{}` in the default branch's konverge.yaml",
@@ -109,6 +112,7 @@ impl AccessRefusal {
                  stand anywhere"
                     .to_owned()
             }
+            Self::NotAlone { .. } => "write it alone into a key of the Secret".to_owned(),
             Self::Terraform { .. } => {
                 "let the provider read the secret itself (a data source, or its own environment variables)".to_owned()
             }

@@ -11,6 +11,7 @@ pub mod drift;
 mod equal_changes;
 pub mod errors;
 pub mod escape;
+mod generation_notes;
 pub mod html;
 mod input;
 pub mod json;

@@ -6,7 +6,7 @@ use super::{
     diff,
     equal_changes::{ChangeGroup, EqualChanges, StackChanges},
     errors::{self, ErrorGroup},
-    escape, labels,
+    escape, generation_notes, labels,
 };
 use crate::error::ErrorBody;
 use crate::model::{
@@ -163,6 +163,11 @@ pub fn plan(plan: &Plan, style: Style) -> String {
             }
             None => text.push_str(&stack_plan(stack, &equal, style)),
         }
+    }
+    for note in generation_notes::group(plan) {
+        let names = note.names(|name| style.ink(Color::Bold, &escape::log(name)));
+        let warning = style.ink(Color::Yellow, "warning");
+        text.push_str(&format!("{names}: {warning}: {}\n", escape::log(note.text)));
     }
     let failed = if failed > 0 {
         format!(", {failed} failed")

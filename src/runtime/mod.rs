@@ -25,7 +25,7 @@ use crate::{
         ClusterName, ResourceId, StackId,
         health::Health,
         plan::{Action, ResourcePlan},
-        spec::{Resource, RuntimeKind},
+        spec::{Resource, RuntimeKind, Sharing},
         state::Recorded,
     },
 };
@@ -95,6 +95,22 @@ pub struct Item {
     pub desired: Option<Resource>,
     /// Its dependencies.
     pub needs: Needs,
+}
+
+impl Item {
+    /// Returns true if the stacks of a project share the object: as desired, or else as recorded.
+    pub fn is_shared(&self) -> bool {
+        match (&self.desired, &self.prior) {
+            (Some(desired), _) => desired.is_shared(),
+            (None, prior) => prior.as_ref().is_some_and(Recorded::is_shared),
+        }
+    }
+
+    /// Returns true if generation made the desired object for all stacks of the project.
+    pub fn is_generated(&self) -> bool {
+        let desired = self.desired.as_ref();
+        desired.is_some_and(|desired| desired.sharing == Sharing::Project)
+    }
 }
 
 /// How a runtime applies resources.

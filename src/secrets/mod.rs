@@ -20,7 +20,9 @@ mod token_patterns;
 mod value;
 
 pub use environment::{is_passed, learn_environment};
-pub use reference::{MalformedReference, SecretReference, SecretTemplate, StoreWord, TemplatePart};
+pub use reference::{
+    GENERATED, MalformedReference, SecretReference, SecretTemplate, StoreWord, TemplatePart,
+};
 pub use registry::{HashKey, Secrets};
 pub use resolver::{RotatedVersion, SecretResolver};
 pub use secret_names::is_secret_name;

@@ -13,6 +13,30 @@ pub enum StoreWord {
     Default,
     /// `ref+WORD://…`: the name of a store, or a kind of which there is one store.
     Word(String),
+    /// `ref+generated://…`: no store. The value is made once, when the object is written, and then stays as it is on the
+    /// cluster.
+    Generated,
+}
+
+/// The word of [`StoreWord::Generated`], which is no name of a store.
+pub const GENERATED: &str = "generated";
+
+impl StoreWord {
+    fn from_word(word: &str) -> Self {
+        match word {
+            GENERATED => Self::Generated,
+            word => Self::Word(word.to_owned()),
+        }
+    }
+
+    /// The word between `ref+` and `://`; `None` for Kusion's form.
+    fn word(&self) -> Option<&str> {
+        match self {
+            Self::Default => None,
+            Self::Word(word) => Some(word),
+            Self::Generated => Some(GENERATED),
+        }
+    }
 }
 
 /// One reference.
@@ -89,7 +113,7 @@ impl SecretTemplate {
             };
             let length = text[start..].find(ends_reference).unwrap_or(text.len() - start);
             let end = start + length;
-            let reference = read_body(StoreWord::Word(word.to_owned()), &text[start..end])
+            let reference = read_body(StoreWord::from_word(word), &text[start..end])
                 .map_err(|why| malformed(&text[begins..end], why))?;
             if kept < begins {
                 parts.push(TemplatePart::Text(text[kept..begins].to_owned()));
@@ -189,11 +213,21 @@ impl std::fmt::Display for SecretTemplate {
 impl SecretReference {
     /// The reference for people: `STORE:PATH#/KEY`.
     pub fn label(&self) -> String {
-        let store = match &self.store {
-            StoreWord::Default => "default",
-            StoreWord::Word(word) => word,
-        };
+        let store = self.store.word().unwrap_or("default");
         format!("{store}:{}{}", self.path, self.fragment())
+    }
+
+    /// The reference of a value that is made once. The names come from a program: `None` if they cannot stand in a
+    /// reference.
+    pub fn generated(path: &str, key: &str) -> Option<Self> {
+        let text = format!("{MARK}{GENERATED}://{path}#/{key}");
+        let template = SecretTemplate::parse(&text).ok().flatten()?;
+        let reference = template.whole()?.clone();
+        (reference.path == path && reference.keys == [key]).then_some(reference)
+    }
+
+    pub fn is_generated(&self) -> bool {
+        self.store == StoreWord::Generated
     }
 
     fn fragment(&self) -> String {
@@ -216,7 +250,7 @@ impl SecretReference {
 
 impl std::fmt::Display for SecretReference {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let StoreWord::Word(store) = &self.store else {
+        let Some(store) = self.store.word() else {
             let version = self.version.iter().map(|version| format!("?version={version}"));
             let keys: String = self.keys.iter().map(|key| format!("/{key}")).collect();
             return write!(f, "{KUSION}{}{keys}{}", self.path, version.collect::<String>());

@@ -111,11 +111,8 @@ pub fn mask_resource(secrets: &Secrets, resource: &Resource) -> Resource {
         *configuration = mask_provider(secrets, &resource.extensions["providerMeta"]);
     }
     Resource {
-        id: resource.id.clone(),
-        runtime: resource.runtime,
-        attributes: attributes.into_owned(),
-        depends_on: resource.depends_on.clone(),
         extensions,
+        ..resource.with(attributes.into_owned())
     }
 }
 

@@ -326,6 +326,7 @@ mod tests {
             attributes: attributes.as_object().unwrap().clone(),
             depends_on: depends_on.iter().map(|id| id.parse().unwrap()).collect(),
             extensions: Map::new(),
+            sharing: crate::model::spec::Sharing::default(),
         }
     }
 
@@ -379,6 +380,7 @@ mod tests {
             extensions: Map::new(),
             object_hash: None,
             private: crate::model::state::RuntimeRecord::default(),
+            sharing: crate::model::spec::Sharing::default(),
         };
         let graph = ResourceGraph::from_state(&[
             recorded("a", &["gone", "b"]),

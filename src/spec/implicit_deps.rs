@@ -264,6 +264,7 @@ mod tests {
             attributes: attributes.as_object().unwrap().clone(),
             depends_on: Vec::new(),
             extensions: Map::new(),
+            sharing: crate::model::spec::Sharing::default(),
         }
     }
 

@@ -164,6 +164,7 @@ pub(super) fn read_resource(value: &Value, path: &str) -> Result<Resource, SpecE
             attributes: map.clone(),
             depends_on: Vec::new(),
             extensions: Map::new(),
+            sharing: crate::model::spec::Sharing::default(),
         });
     }
     if let Some(unknown) = map.keys().find(|key| !RESOURCE_KEYS.contains(&key.as_str())) {
@@ -190,6 +191,7 @@ pub(super) fn read_resource(value: &Value, path: &str) -> Result<Resource, SpecE
         attributes,
         depends_on: depends_on(map, path)?,
         extensions: mapping(map, "extensions", path)?.unwrap_or_default(),
+        sharing: crate::model::spec::Sharing::default(),
     })
 }
 

@@ -104,6 +104,7 @@ mod tests {
             extensions: serde_json::Map::new(),
             object_hash: None,
             private: crate::model::state::RuntimeRecord::default(),
+            sharing: crate::model::spec::Sharing::default(),
         }
     }
 

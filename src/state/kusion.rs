@@ -20,9 +20,14 @@ pub struct KusionState {
     pub revision: u64,
     /// The workspace of a release. All stacks of the project in that workspace share its state.
     pub workspace: Option<String>,
+    /// The phase of a release that Kusion has not ended: its lock.
+    pub under_way: Option<String>,
     /// The applied resources in clear text: secrets must be masked before anything is written.
     pub resources: Vec<Recorded>,
 }
+
+/// The phases in which a release is ended. Kusion starts no other one before.
+const ENDED: [&str; 2] = ["succeeded", "failed"];
 
 /// The file in a folder of releases that names the newest one.
 pub const RELEASES: &str = ".metadata.yml";
@@ -68,6 +73,9 @@ pub fn read(text: &str) -> Result<KusionState, NotKusion> {
         stack: stack.to_owned(),
         revision: number("serial").or_else(|| number("revision")).unwrap_or(0),
         workspace: word("workspace").map(str::to_owned),
+        under_way: word("phase")
+            .filter(|phase| !ENDED.contains(phase))
+            .map(str::to_owned),
         resources,
     })
 }
@@ -116,6 +124,7 @@ fn resource(value: &Value) -> Result<Recorded, NotKusion> {
         object_hash: None,
         private: RuntimeRecord::default(),
         id,
+        sharing: crate::model::spec::Sharing::default(),
     })
 }
 
@@ -153,6 +162,13 @@ mod tests {
         assert_eq!(
             (state.workspace.as_deref(), state.revision, state.resources.len()),
             (Some("prod"), 3, 1)
+        );
+        assert_eq!(state.under_way, None);
+        let applying = read(&release.replace("succeeded", "applying")).unwrap();
+        assert_eq!(applying.under_way.as_deref(), Some("applying"));
+        assert_eq!(
+            read(&release.replace("succeeded", "failed")).unwrap().under_way,
+            None
         );
     }
 

@@ -140,20 +140,60 @@ fn mode(text: &str) -> Option<u16> {
     bits.ok().filter(|bits| *bits <= 0o777)
 }
 
-/// The folder and the name of a file.
-fn split(path: &str) -> Option<(&str, &str)> {
+/// The folder and the name of a file, cleaned as Go's `filepath.Dir` does.
+fn split(path: &str) -> Option<(String, &str)> {
     let (folder, name) = path.rsplit_once('/').unwrap_or((".", path));
-    let folder = if folder.is_empty() { "/" } else { folder };
+    let folder = match path.starts_with('/') {
+        true => rooted(folder),
+        false if folder.split('/').all(|part| matches!(part, "" | ".")) => ".".to_owned(),
+        false => rooted(folder).trim_start_matches('/').to_owned(),
+    };
     (!matches!(name, "" | "." | "..")).then_some((folder, name))
 }
 
+/// The path below the root, cleaned as Go's `filepath.Join` does.
 fn rooted(path: &str) -> String {
-    format!("/{}", path.trim_start_matches('/'))
+    let mut parts = Vec::new();
+    for part in path.split('/') {
+        match part {
+            "" | "." => {}
+            ".." => drop(parts.pop()),
+            part => parts.push(part),
+        }
+    }
+    format!("/{}", parts.join("/"))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn paths_are_cleaned_as_go_does() {
+        for (path, clean) in [
+            ("/var/x/", "/var/x"),
+            ("a//b/./c", "/a/b/c"),
+            ("/a/../../b", "/b"),
+            ("", "/"),
+        ] {
+            assert_eq!(rooted(path), clean, "{path}");
+        }
+        for (path, folder) in [
+            ("/etc/a.conf", "/etc"),
+            ("/etc//x/a", "/etc/x"),
+            ("a", "."),
+            ("./a", "."),
+            ("b/a", "b"),
+            ("/a", "/"),
+        ] {
+            assert_eq!(
+                split(path).map(|(folder, _)| folder),
+                Some(folder.to_owned()),
+                "{path}"
+            );
+        }
+        assert_eq!(split("/etc/.."), None);
+    }
 
     #[test]
     fn a_mode_is_read_as_go_reads_numbers() {
@@ -171,8 +211,9 @@ mod tests {
 
     #[test]
     fn a_path_has_a_name() {
-        assert_eq!(split("/tmp/example.txt"), Some(("/tmp", "example.txt")));
-        assert_eq!(split("/example.txt"), Some(("/", "example.txt")));
+        let parts = |path| split(path).map(|(folder, name)| format!("{folder} {name}"));
+        assert_eq!(parts("/tmp/example.txt").as_deref(), Some("/tmp example.txt"));
+        assert_eq!(parts("/example.txt").as_deref(), Some("/ example.txt"));
         for path in ["/tmp/", "/", "", "/tmp/.."] {
             assert_eq!(split(path), None, "{path}");
         }

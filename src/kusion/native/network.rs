@@ -120,7 +120,7 @@ fn service(
             "name": format!("{name}-{}-{lower}", config.port),
             "port": config.port,
             "protocol": protocol,
-            "targetPort": config.target_port.unwrap_or(config.port),
+            "targetPort": config.target_port.filter(|port| *port != 0).unwrap_or(config.port),
         })
     };
     let spec = json!({

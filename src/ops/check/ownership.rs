@@ -19,7 +19,7 @@ const NAMED: usize = 3;
 /// One diagnostic for each stack with objects of an earlier stack. Only stacks are compared whose clusters
 /// `konverge.yaml` defines.
 pub(super) fn check(workspace: &OpenRevision, compiled: &[(&Stack, Spec)]) -> Vec<Diagnostic> {
-    let mut owners: BTreeMap<Claim, &Stack> = BTreeMap::new();
+    let mut owners: BTreeMap<Claim, (&Stack, bool)> = BTreeMap::new();
     let mut found: BTreeMap<(usize, &str), Vec<String>> = BTreeMap::new();
     for (at, (stack, spec)) in compiled.iter().enumerate() {
         let given = GivenCluster::default();
@@ -29,9 +29,9 @@ pub(super) fn check(workspace: &OpenRevision, compiled: &[(&Stack, Spec)]) -> Ve
             let Some(claim) = Claim::of_resource(resource, cluster.as_ref()) else {
                 continue;
             };
-            let is_definition = claim.is_definition();
-            let owner = *owners.entry(claim).or_insert(stack);
-            let shared = is_definition && owner.id.is_beside(stack.id.as_str());
+            let is_shared = resource.is_shared();
+            let (owner, with_others) = *owners.entry(claim).or_insert((stack, is_shared));
+            let shared = is_shared && with_others && owner.id.is_beside(stack.id.as_str());
             if owner.id != stack.id && !shared {
                 let twice = found.entry((at, owner.id.as_str())).or_default();
                 twice.push(resource.id.to_string());

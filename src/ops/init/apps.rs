@@ -32,6 +32,7 @@ impl AppSurvey {
         for path in files.files().keys() {
             if path.parent().as_ref() == Some(&folder)
                 && let Some(name) = path.file_name().strip_suffix(".yaml")
+                && kusion::workspace_file(name).is_some()
             {
                 survey.workspaces.insert(name.to_owned());
             }

@@ -139,7 +139,8 @@ const NAMED: usize = 20;
 /// Which stack records what, to find what two stacks record.
 #[derive(Default)]
 struct Owners {
-    by_claim: HashMap<Claim, (StackId, ResourceId)>,
+    /// With whether the stack shares it with the others of its project.
+    by_claim: HashMap<Claim, (StackId, ResourceId, bool)>,
     /// How many objects may be the same as another stack's.
     uncertain: usize,
 }
@@ -153,15 +154,15 @@ impl Owners {
             if let Some(claim) = Claim::all_of_recorded(recorded).last() {
                 // Two accounts may have the same id for different objects.
                 let is_certain = matches!(claim, Claim::Object { .. });
-                let is_definition = claim.is_definition();
-                let (other, id) = match self.by_claim.entry(claim) {
+                let (other, id, is_shared) = match self.by_claim.entry(claim) {
                     Entry::Vacant(entry) => {
-                        entry.insert((stack.clone(), recorded.id.clone()));
+                        entry.insert((stack.clone(), recorded.id.clone(), recorded.is_shared()));
                         continue;
                     }
                     Entry::Occupied(entry) => entry.get().clone(),
                 };
-                if other == *stack || (is_definition && stack.is_beside(other.as_str())) {
+                let both_share = is_shared && recorded.is_shared();
+                if other == *stack || (both_share && stack.is_beside(other.as_str())) {
                     continue;
                 }
                 self.uncertain += usize::from(!is_certain);

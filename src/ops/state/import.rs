@@ -73,6 +73,17 @@ pub async fn import(
     let text = fetch(run, import).await?;
     let kusion =
         kusion::read(&text).map_err(|error| UserError::new(ErrorKind::State, format!("{shown}: {error}")))?;
+    if let Some(phase) = &kusion.under_way {
+        return Err(UserError::new(
+            ErrorKind::State,
+            format!(
+                "{shown}: release {} is in the phase `{}`: Kusion is at work on it, or was stopped",
+                kusion.revision,
+                phase.escape_debug()
+            ),
+        )
+        .hint("wait for it and import again; if nothing runs any more, `kusion release unlock` ends it"));
+    }
     let asked = AskedTarget {
         stack: import.stack.as_ref(),
         folder: import.folder.as_ref(),

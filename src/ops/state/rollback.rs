@@ -4,7 +4,7 @@
 //! The location of the states, the clusters and the policies come from the current configuration. Only the
 //! rules for reading settings files come from the old commit, because they determine what it compiles to.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use super::read::show;
 use crate::{
@@ -119,7 +119,7 @@ pub async fn rollback(
         )
         .hint("an input outside the commit has changed, such as a package that is not locked; apply a commit of your own instead"));
     }
-    let mut plan = match planning.plan(&target, spec).await? {
+    let mut plan = match planning.plan(&target, spec, &BTreeSet::new()).await? {
         TargetPlan::Live(plan) => plan.public,
         TargetPlan::Spec(plan) => plan.public,
     };

@@ -12,7 +12,7 @@ use super::{
 use crate::{
     model::{plan::Action, review::ReviewUnit},
     report::{
-        CommentInput, diff, escape, labels,
+        CommentInput, diff, escape, generation_notes, labels,
         view_model::{self, PlanView},
     },
 };
@@ -54,6 +54,7 @@ pub fn report(input: &CommentInput<'_>) -> String {
                 main {
                     (alerts(input, &view))
                     (last_push(input))
+                    (notes_of_generation(input))
                     (stacks::groups(&view))
                     (stacks::stacks(&view))
                     (why(input))
@@ -156,6 +157,24 @@ fn last_push(input: &CommentInput<'_>) -> Markup {
                 (items("now", &difference.added))
                 (items("no longer", &difference.removed))
                 @if difference.added.is_empty() && difference.removed.is_empty() { li { "the same changes" } }
+            }
+        }
+    }
+}
+
+fn notes_of_generation(input: &CommentInput<'_>) -> Markup {
+    let notes = generation_notes::group(input.plan);
+    html! {
+        @if !notes.is_empty() {
+            section {
+                h2 { "Generation from AppConfigurations" }
+                ul {
+                    @for note in notes {
+                        li {
+                            (PreEscaped(note.names(|name| escape::html_code(&escape::line(name))))) ": " (line(note.text))
+                        }
+                    }
+                }
             }
         }
     }

@@ -7,7 +7,7 @@ use super::{
     verbosity::{Folds, LADDER, Table, Verbosity},
 };
 use crate::report::{
-    CommentInput,
+    CommentInput, generation_notes,
     view_model::{self, PlanView},
 };
 
@@ -39,7 +39,11 @@ fn fit(input: &CommentInput<'_>, budget: usize, marker: &str) -> FittedComment {
     let head = format!("{marker}{}", headline::render(input, &view));
     let budget = budget.max(4096);
     let alerts = alerts::render(input, &view, (budget / 2).saturating_sub(head.len()));
-    let fixed = head + &alerts + &power::render(input, budget / 8) + &last_push::render(input, budget / 8);
+    let fixed = head
+        + &alerts
+        + &power::render(input, budget / 8)
+        + &last_push::render(input, budget / 8)
+        + &generation_notes::markdown(input.plan, budget / 8);
     for (step, detail) in LADDER.iter().enumerate() {
         if let Ok((body, omitted)) = try_fit(input, &view, &fixed, budget, detail) {
             return FittedComment { body, omitted, step };

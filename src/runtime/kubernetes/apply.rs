@@ -68,7 +68,10 @@ async fn nothing_was_made(runtime: &Kubernetes, scope: &StackScope, planned: &Pl
     };
     match fetch::get(&subject.cluster, of, &subject.name).await {
         Ok(None) => true,
-        Ok(Some(object)) => matches!(creation::owner(&object, &scope.stack), Owner::Other(_)),
+        Ok(Some(object)) => matches!(
+            creation::owner(&object, (&scope.stack, planned.item.is_shared())),
+            Owner::Other(_)
+        ),
         Err(_) => false,
     }
 }
@@ -287,7 +290,10 @@ async fn write(
 ) -> Result<Value, UserError> {
     let body = &mut body.body;
     let owner = object_ref::annotation(body, OWNER).unwrap_or_default().to_owned();
-    let doing = WriteKind::WritingFor(&owner);
+    let doing = match item.is_shared() {
+        true => WriteKind::WritingShared(stack),
+        false => WriteKind::WritingFor(&owner),
+    };
     if let Some(found) = seen.take() {
         seen = Some(field_takeover::take_over(subject, of, (found, doing), &prepared.claim).await?);
     }
@@ -304,6 +310,12 @@ async fn write(
             Some(seen) => {
                 body["metadata"]["uid"] = json!(seen.uid);
                 body["metadata"]["resourceVersion"] = json!(seen.version);
+                if let Some(owner) = seen
+                    .owner()
+                    .filter(|owner| item.is_shared() && stack.is_beside(owner))
+                {
+                    body["metadata"]["annotations"][OWNER] = json!(owner);
+                }
             }
             None => creation::only_create(body),
         }
@@ -322,17 +334,13 @@ async fn write(
                 Some(now.ok_or_else(|| precondition::another_object(subject, "it is gone"))?)
             }
             None if error.is_code(409) && attempt < precondition::TRIES => {
-                match creation::classify_existing(subject, of, stack).await? {
+                match creation::classify_existing(subject, of, (stack, item.is_shared())).await? {
                     // This is also the answer if others use a quota at the same time.
                     Met::Nothing => {
                         tokio::time::sleep(std::time::Duration::from_millis(100) * attempt).await;
                         None
                     }
-                    Met::Ours(seen) => Some(seen),
-                    Met::Shared(seen, owner) => {
-                        body["metadata"]["annotations"][OWNER] = json!(owner);
-                        Some(seen)
-                    }
+                    Met::Ours(seen) | Met::Shared(seen) => Some(seen),
                 }
             }
             _ if error_classify::is_another_object(&error) => {

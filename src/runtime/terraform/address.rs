@@ -117,6 +117,7 @@ mod tests {
             attributes: Map::new(),
             depends_on: Vec::new(),
             extensions: Map::new(),
+            sharing: crate::model::spec::Sharing::default(),
         }
     }
 

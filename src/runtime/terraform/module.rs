@@ -319,6 +319,7 @@ mod tests {
                 .as_object()
                 .unwrap()
                 .clone(),
+            sharing: crate::model::spec::Sharing::default(),
         };
         let (address, provider, meta) = super::super::module_resource::parse_desired(&desired).unwrap();
         ModuleResource {

@@ -205,6 +205,7 @@ mod tests {
                 .as_object()
                 .unwrap()
                 .clone(),
+            sharing: crate::model::spec::Sharing::default(),
         };
         let refused = parse_desired(&with(
             json!({"a": [{"host": "https://$kusion_path.n:t:t_x:b.host"}]}),

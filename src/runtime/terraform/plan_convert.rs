@@ -240,6 +240,7 @@ impl Segment<'_> {
             object_hash: change
                 .and_then(|c| masking::object_hash(&subject.address.kind, &c.change.after, self.secrets)),
             private: RuntimeRecord::default(),
+            sharing: crate::model::spec::Sharing::default(),
         }
     }
 

@@ -197,6 +197,7 @@ mod tests {
                 .as_object()
                 .unwrap()
                 .clone(),
+            sharing: crate::model::spec::Sharing::default(),
         }
     }
 

@@ -205,6 +205,7 @@ mod tests {
             attributes: Map::new(),
             depends_on: Vec::new(),
             extensions: extensions.as_object().unwrap().clone(),
+            sharing: crate::model::spec::Sharing::default(),
         });
         Item {
             id: id.parse().unwrap(),

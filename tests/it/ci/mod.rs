@@ -28,5 +28,6 @@ pub mod request_counts;
 pub mod reviews;
 pub mod run_summary;
 pub mod shards;
+pub mod shared_namespaces;
 pub mod unreadable_stacks;
 pub mod workflows;

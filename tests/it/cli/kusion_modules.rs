@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use sha2::Digest as _;
 
 use crate::support::{
-    apps::{HELLO_FILE, hello_binary, write_hello_stack},
+    apps::{HELLO, HELLO_FILE, hello_binary, write_hello_stack},
     git::Repository,
     process::{Konverge, Outcome},
     stage::Stage,
@@ -265,4 +265,139 @@ fn the_doctor_calls_a_binary_and_says_what_it_answers() {
     std::fs::copy(&binary, folder.join(HELLO_FILE)).unwrap();
     let by_name = Konverge::new(["doctor", "--module", "hello"]).env("KUSION_MODULE_PATH", store.path());
     assert!(by_name.run().expect(0).stdout.contains(HELLO_FILE));
+}
+
+/// What a registry serves, by the last part of the path.
+async fn answer(
+    axum::extract::State(served): axum::extract::State<
+        std::sync::Arc<std::collections::HashMap<String, Vec<u8>>>,
+    >,
+    uri: axum::http::Uri,
+) -> axum::response::Response {
+    use axum::response::IntoResponse as _;
+    let name = uri.path().rsplit('/').next().unwrap_or_default();
+    match served.get(name) {
+        Some(content) => content.clone().into_response(),
+        None => axum::http::StatusCode::NOT_FOUND.into_response(),
+    }
+}
+
+/// A package with its binary at the tag `0.1.0`: an index with a manifest for this platform and one for another.
+fn pushed(binary: &[u8]) -> std::collections::HashMap<String, Vec<u8>> {
+    let folder = tempfile::tempdir().unwrap();
+    for (path, text) in HELLO {
+        std::fs::write(folder.path().join(path), text).unwrap();
+    }
+    std::fs::write(folder.path().join(HELLO_FILE), binary).unwrap();
+    let tar = std::process::Command::new("tar")
+        .args([
+            "-C",
+            folder.path().to_str().unwrap(),
+            "-cz",
+            "kcl.mod",
+            "hello.k",
+            HELLO_FILE,
+        ])
+        .output()
+        .unwrap();
+    let archive = tar.stdout;
+    let manifest = json!({
+        "schemaVersion": 2,
+        "config": {"mediaType": "application/vnd.io.kusion.config.v1+json", "digest": sha256(b"{}"), "size": 2},
+        "layers": [{"mediaType": "application/vnd.io.kusion.content.v1.tar+gzip", "digest": sha256(&archive), "size": archive.len()}],
+    });
+    let manifest = manifest.to_string().into_bytes();
+    let (os, architecture) = platform().split_once('-').unwrap();
+    let entry = |os: &str, architecture: &str, digest: &str| json!({"mediaType": "application/vnd.oci.image.manifest.v1+json", "digest": digest, "size": manifest.len(), "platform": {"os": os, "architecture": architecture}});
+    let entries = [
+        entry("windows", "amd64", &sha256(b"nothing")),
+        entry(os, architecture, &sha256(&manifest)),
+    ];
+    let index = json!({"schemaVersion": 2, "mediaType": "application/vnd.oci.image.index.v1+json", "manifests": entries});
+    std::collections::HashMap::from([
+        (sha256(&manifest), manifest),
+        (sha256(&archive), archive),
+        ("0.1.0".to_owned(), index.to_string().into_bytes()),
+    ])
+}
+
+async fn serve(served: std::collections::HashMap<String, Vec<u8>>) -> String {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let host = listener.local_addr().unwrap().to_string();
+    let router = axum::Router::new()
+        .fallback(answer)
+        .with_state(std::sync::Arc::new(served));
+    tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
+    host
+}
+
+/// From the tag of a registry to the process, and not one step with a binary that the lock does not pin.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_module_of_a_registry_is_fetched_checked_and_run() {
+    use base64::Engine as _;
+    let repository = repository("");
+    let binary = std::fs::read(hello_binary()).unwrap();
+    let host = serve(pushed(&binary)).await;
+    std::fs::remove_dir_all(repository.path().join(format!("{FOLDER}/vendor/hello_0.1.0"))).unwrap();
+    repository.replace(
+        &format!("{FOLDER}/kcl.mod"),
+        "oci://ghcr.io/acme/hello",
+        &format!("oci://{host}/nested/acme/hello"),
+    );
+    // Of the names and the contents in the order of their paths.
+    let mut files: Vec<(&str, &[u8])> = HELLO
+        .iter()
+        .map(|(path, text)| (*path, text.as_bytes()))
+        .collect();
+    files.push((HELLO_FILE, &binary));
+    files.sort();
+    let sum = |files: &[(&str, &[u8])]| {
+        let content: Vec<u8> = files
+            .iter()
+            .flat_map(|(_, content)| content.iter().copied())
+            .collect();
+        base64::engine::general_purpose::STANDARD.encode(sha2::Sha256::digest(&content))
+    };
+    let lock = |sum: &str| {
+        repository.write(
+            &format!("{FOLDER}/kcl.mod.lock"),
+            format!("[dependencies.hello]\nname = \"hello\"\nfull_name = \"hello_0.1.0\"\nversion = \"0.1.0\"\nsum = \"{sum}\"\nreg = \"{host}\"\nrepo = \"nested/acme/hello\"\noci_tag = \"0.1.0\"\n"),
+        );
+    };
+    lock(&sum(&files));
+    repository.commit("A module of a registry");
+    let home = tempfile::tempdir().unwrap();
+    let build = |host: &std::path::Path| build(&repository).env("XDG_CACHE_HOME", host).run();
+    let built = build(home.path()).expect(0);
+    assert_eq!(attributes(&built, CONFIG_MAP)["data"]["patched"], "yes");
+
+    // The tag was moved, or the lock is of another binary: nothing is unpacked, nothing runs.
+    let fresh = tempfile::tempdir().unwrap();
+    lock(&sum(&files[..2]));
+    let moved = build(fresh.path()).expect(1);
+    assert!(
+        moved.stderr.contains("hello") && moved.stderr.contains("kcl.mod.lock"),
+        "{}",
+        moved.stderr
+    );
+}
+
+#[test]
+fn what_a_module_may_do_is_an_input_of_its_stacks() {
+    let repository = repository("");
+    vendor_binary(&repository, FOLDER, b"");
+    repository.commit("With a module");
+    let digest = || {
+        let outcome = Konverge::new(["affected", "--base=HEAD~1", "--output=json"])
+            .dir(repository.path())
+            .run();
+        outcome.expect(0).json()["stacks"].clone()
+    };
+    repository.write("konverge.yaml", "version: 1\nmodules: {other: {network: true}}\n");
+    repository.commit("Another module has the network");
+    assert_eq!(digest(), json!([]));
+    repository.write("konverge.yaml", "version: 1\nmodules: {hello: {network: true}}\n");
+    repository.commit("This one has it");
+    let stacks = digest();
+    assert_eq!(stacks.as_array().unwrap().len(), 1, "{stacks:#}");
 }

@@ -185,6 +185,7 @@ async fn after_an_import_every_field_is_ours_and_what_left_the_spec_goes() {
         extensions: Map::new(),
         object_hash: None,
         private: konverge::model::state::RuntimeRecord::default(),
+        sharing: konverge::model::spec::Sharing::default(),
     };
     stack.state.put(recorded);
     let wanted = map(&ns, "c", json!({"kept": "1"}));

@@ -13,7 +13,7 @@ use konverge::{
 };
 use tempfile::TempDir;
 
-use crate::support::apps::hello_binary;
+use crate::support::{apps::hello_binary, cache, installed};
 
 /// A folder with the files of a stack, and a module.
 struct Bench {
@@ -53,6 +53,39 @@ impl Bench {
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o500)).unwrap();
         bench.setup.binary = path;
         bench.setup.limits.time = Duration::from_secs(3);
+        bench
+    }
+
+    /// The module in Python, on grpcio: it knows none of go-plugin's own services. A module is one executable, so this is
+    /// a copy of the interpreter that runs the program when it starts.
+    fn python() -> Self {
+        let mut bench = Self::of(Path::new(""));
+        let python = installed("python-module", cache().join("python-module/bin/python3"));
+        let what = "import sys, site; print(sys.base_prefix); print(sys._base_executable); print(*sys.version_info[:2], sep='.'); print(site.getsitepackages()[0])";
+        let output = std::process::Command::new(&python)
+            .args(["-c", what])
+            .output()
+            .unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        let [prefix, executable, version, packages] = text.lines().collect::<Vec<_>>()[..] else {
+            panic!("{text}");
+        };
+        let environment = bench.folder.path().canonicalize().unwrap().join("environment");
+        let own_packages = environment.join(format!("lib/python{version}/site-packages"));
+        std::fs::create_dir_all(&own_packages).unwrap();
+        std::fs::create_dir_all(environment.join("bin")).unwrap();
+        let home = Path::new(executable).parent().unwrap();
+        std::fs::write(
+            environment.join("pyvenv.cfg"),
+            format!("home = {}\n", home.display()),
+        )
+        .unwrap();
+        let program = include_str!("../../parts/python-module/kusion-module-hello.py");
+        let program = format!("import sys\nsys.path.append({packages:?})\n{program}");
+        std::fs::write(own_packages.join("sitecustomize.py"), program).unwrap();
+        bench.setup.binary = environment.join("bin/module");
+        std::fs::copy(Path::new(executable).canonicalize().unwrap(), &bench.setup.binary).unwrap();
+        bench.setup.readable = vec![environment, packages.into(), prefix.into()];
         bench
     }
 
@@ -225,6 +258,48 @@ async fn what_is_no_module_is_told_apart() {
     bench.setup.binary = "/nowhere/module".into();
     let error = bench.error("plain").await;
     assert!(matches!(error, ModuleError::Start(_)), "{error}");
+}
+
+#[tokio::test]
+async fn a_module_in_python_keeps_to_the_same_rules() {
+    let mut bench = Bench::python();
+    let run = bench.ask("plain").await.unwrap();
+    let made = resource(&run);
+    assert_eq!(made["attributes"]["data"]["platform"], "size: 3");
+    assert_eq!(
+        made["attributes"]["metadata"]["creationTimestamp"],
+        serde_json::Value::Null
+    );
+    let patcher = String::from_utf8(run.reply.patchers[0].clone()).unwrap();
+    assert!(
+        patcher.contains("secretkeyref:") && patcher.contains("[123, "),
+        "{patcher}"
+    );
+    assert!(bench.ask("empty").await.unwrap().reply.resources.is_empty());
+
+    let refused = bench.error("error").await;
+    let message = "size: 100% of \"größe\"\nis too much".to_owned();
+    assert_eq!(refused, ModuleError::Refused { code: 3, message });
+    let panic = bench.error("panic").await;
+    assert!(
+        matches!(&panic, ModuleError::Refused { code: 2, message } if message.contains("the module has a defect")),
+        "{panic}"
+    );
+    assert_eq!(bench.error("exit").await, ModuleError::Lost(String::new()));
+    assert!(matches!(bench.error("garbled").await, ModuleError::Garbled(_)));
+    assert_eq!(bench.error("huge").await, ModuleError::TooLarge(64 << 20));
+    // What it prints comes by its standard output, which is read to the end.
+    assert!(bench.ask("talk").await.is_ok());
+    bench.setup.limits.output = 100_000;
+    assert_eq!(bench.error("talk").await, ModuleError::TooMuchOutput(100_000));
+    // No process starts another one: `EPERM` at the first.
+    let forks = bench.ask("forks").await.unwrap();
+    assert_eq!(resource(&forks)["attributes"]["data"]["platform"], "0 1");
+    bench.setup.limits.time = Duration::from_secs(5);
+    assert_eq!(
+        bench.error("hang").await,
+        ModuleError::Deadline(Duration::from_secs(5))
+    );
 }
 
 /// Without the filter of system calls nothing but the group's end takes the children along.

@@ -39,6 +39,7 @@ pub(super) fn recorded(name: &str) -> Recorded {
         extensions: serde_json::Map::new(),
         object_hash: None,
         private: konverge::model::state::RuntimeRecord::encode(&serde_json::json!({"uid": name})),
+        sharing: konverge::model::spec::Sharing::default(),
     }
 }
 

@@ -159,6 +159,14 @@ fn a_folder_of_releases() {
     ] {
         std::fs::write(folder.join(name), text).unwrap();
     }
+    // A release that is not ended is Kusion's lock.
+    let applying = release(12).replace("succeeded", "applying");
+    std::fs::write(folder.join("12.yaml"), applying).unwrap();
+    let locked = home.run(&["import", "releases/shop/production"]).expect(1);
+    for says in ["release 12 is in the phase `applying`", "kusion release unlock"] {
+        assert!(locked.stderr.contains(says), "{}", locked.stderr);
+    }
+    std::fs::write(folder.join("12.yaml"), release(12)).unwrap();
     home.takes_over(&["releases/shop/production"], "shop/prod", "Kusion release 12");
     std::fs::write(folder.join(".metadata.yml"), "latestRevision: ../../x\n").unwrap();
     let garbage = home.run(&["import", "releases/shop/production"]).expect(1);

@@ -129,6 +129,7 @@ fn recorded(name: &str) -> Recorded {
         extensions: serde_json::Map::new(),
         object_hash: None,
         private: konverge::model::state::RuntimeRecord::default(),
+        sharing: konverge::model::spec::Sharing::default(),
     }
 }
 

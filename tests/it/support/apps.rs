@@ -108,7 +108,7 @@ pub fn workspace(version: &str, configs: &str) -> String {
 }
 
 /// A module of our own, which is not built in.
-const HELLO: &[(&str, &str)] = &[
+pub const HELLO: &[(&str, &str)] = &[
     ("kcl.mod", "[package]\nname = \"hello\"\nversion = \"0.1.0\"\n"),
     ("hello.k", "schema Hello:\n    mode: str = \"plain\"\n"),
 ];

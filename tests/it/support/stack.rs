@@ -221,6 +221,7 @@ pub fn spec(objects: &[Value]) -> Spec {
     Spec {
         resources: objects.iter().map(resource).collect(),
         secret_stores: Vec::new(),
+        notes: Vec::new(),
     }
 }
 
@@ -237,6 +238,7 @@ pub fn resource(object: &Value) -> Resource {
             .map(|id| id.as_str().unwrap().parse().unwrap())
             .collect(),
         extensions: Map::new(),
+        sharing: konverge::model::spec::Sharing::default(),
     }
 }
 

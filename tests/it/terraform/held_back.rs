@@ -43,6 +43,7 @@ fn spec(resources: Vec<Resource>) -> Spec {
     Spec {
         resources,
         secret_stores: Vec::new(),
+        notes: Vec::new(),
     }
 }
 

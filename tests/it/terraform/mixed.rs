@@ -116,6 +116,7 @@ impl Mixed {
             attributes: object.as_object().unwrap().clone(),
             depends_on: Vec::new(),
             extensions: serde_json::Map::new(),
+            sharing: konverge::model::spec::Sharing::default(),
         }
     }
 
@@ -153,6 +154,7 @@ impl Mixed {
                 ),
             ],
             secret_stores: Vec::new(),
+            notes: Vec::new(),
         }
     }
 

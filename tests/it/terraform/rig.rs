@@ -281,6 +281,7 @@ pub fn resource(id: &str, attributes: Value) -> Resource {
         attributes: attributes.as_object().unwrap().clone(),
         depends_on: Vec::new(),
         extensions,
+        sharing: konverge::model::spec::Sharing::default(),
     }
 }
 

@@ -31,8 +31,8 @@ pub(in crate::runtime::kubernetes) enum Met {
     /// Write to it: an earlier attempt of this write created it, or it has no owner. Conflicts with other
     /// managers are refused.
     Ours(Precondition),
-    /// A CustomResourceDefinition of another stack of the project: write to it, and keep its owner.
-    Shared(Precondition, String),
+    /// A shared object of another stack of the project: write to it, and keep its owner.
+    Shared(Precondition),
 }
 
 /// Classifies the existing object.
@@ -42,7 +42,7 @@ pub(in crate::runtime::kubernetes) enum Met {
 pub(in crate::runtime::kubernetes) async fn classify_existing(
     subject: &PlanItem,
     of: &ResourceType,
-    stack: &StackId,
+    (stack, is_shared): (&StackId, bool),
 ) -> Result<Met, UserError> {
     let Some(object) = fetch::get(&subject.cluster, of, &subject.name).await? else {
         return Ok(Met::Nothing);
@@ -54,9 +54,9 @@ pub(in crate::runtime::kubernetes) async fn classify_existing(
         ));
     }
     let seen = Precondition::from_object(&object);
-    match owner(&object, stack) {
+    match owner(&object, (stack, is_shared)) {
         Owner::Nobody | Owner::Us => Ok(Met::Ours(seen)),
-        Owner::Beside(owner) => Ok(Met::Shared(seen, owner.to_owned())),
+        Owner::Beside(_) => Ok(Met::Shared(seen)),
         Owner::Other(owner) => Err(belongs_to(subject, owner)),
     }
 }
@@ -68,20 +68,21 @@ pub(in crate::runtime::kubernetes) enum Owner<'a> {
     Nobody,
     /// This stack.
     Us,
-    /// A stack of the same project, which shares the object: a CustomResourceDefinition.
+    /// A stack of the same project, which shares the object.
     Beside(&'a str),
     /// Another stack.
     Other(&'a str),
 }
 
-/// The owner of an object.
-pub(in crate::runtime::kubernetes) fn owner<'a>(object: &'a Value, stack: &StackId) -> Owner<'a> {
+/// The owner of an object, which the stacks of a project share or not.
+pub(in crate::runtime::kubernetes) fn owner<'a>(
+    object: &'a Value,
+    (stack, is_shared): (&StackId, bool),
+) -> Owner<'a> {
     match object_ref::annotation(object, OWNER) {
         None => Owner::Nobody,
         Some(owner) if owner == stack.as_str() => Owner::Us,
-        Some(owner) if object["kind"] == "CustomResourceDefinition" && stack.is_beside(owner) => {
-            Owner::Beside(owner)
-        }
+        Some(owner) if is_shared && stack.is_beside(owner) => Owner::Beside(owner),
         Some(owner) => Owner::Other(owner),
     }
 }
@@ -110,15 +111,18 @@ mod tests {
         let object = |kind: &str, owner: &str| json!({"kind": kind, "metadata": {"annotations": {"konverge/stack": owner}}});
         let stack: StackId = "shop/dev".parse().unwrap();
         let unowned = json!({"kind": "ConfigMap", "metadata": {"name": "a"}});
-        assert_eq!(owner(&unowned, &stack), Owner::Nobody);
-        assert_eq!(owner(&object("ConfigMap", "shop/dev"), &stack), Owner::Us);
+        assert_eq!(owner(&unowned, (&stack, false)), Owner::Nobody);
         assert_eq!(
-            owner(&object("ConfigMap", "shop/prod"), &stack),
+            owner(&object("ConfigMap", "shop/dev"), (&stack, false)),
+            Owner::Us
+        );
+        assert_eq!(
+            owner(&object("ConfigMap", "shop/prod"), (&stack, false)),
             Owner::Other("shop/prod")
         );
         let definition = object("CustomResourceDefinition", "shop/prod");
-        assert_eq!(owner(&definition, &stack), Owner::Beside("shop/prod"));
+        assert_eq!(owner(&definition, (&stack, true)), Owner::Beside("shop/prod"));
         let foreign = object("CustomResourceDefinition", "bank/prod");
-        assert_eq!(owner(&foreign, &stack), Owner::Other("bank/prod"));
+        assert_eq!(owner(&foreign, (&stack, true)), Owner::Other("bank/prod"));
     }
 }

@@ -283,6 +283,7 @@ mod tests {
             attributes: attributes.as_object().unwrap().clone(),
             depends_on: Vec::new(),
             extensions: Map::new(),
+            sharing: crate::model::spec::Sharing::default(),
         };
         let scopes = Scopes::of(None, &[])?;
         prepare(resource, &scopes)

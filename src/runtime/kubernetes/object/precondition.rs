@@ -6,7 +6,10 @@ use serde_json::Value;
 
 use super::super::{KEEP, OWNER, PROTECT, api::discovery::ResourceType};
 use super::{fetch, object_ref, plan_item::PlanItem};
-use crate::error::{ErrorKind, UserError};
+use crate::{
+    error::{ErrorKind, UserError},
+    model::StackId,
+};
 
 /// How many times a write is retried after a concurrent write.
 pub(in crate::runtime::kubernetes) const TRIES: u32 = 10;
@@ -27,6 +30,8 @@ const MARKS: [&str; 3] = [OWNER, PROTECT, KEEP];
 pub(in crate::runtime::kubernetes) enum WriteKind<'a> {
     /// Makes the object this stack's: an earlier attempt, whose answer was lost, may have done so.
     WritingFor(&'a str),
+    /// As `WritingFor`, for an object that the stacks of a project share: another one of them may own it by now.
+    WritingShared(&'a StackId),
     Deleting,
 }
 
@@ -39,6 +44,11 @@ impl Precondition {
             version: text("resourceVersion"),
             marks: MARKS.map(|mark| object_ref::annotation(object, mark).map(str::to_owned)),
         }
+    }
+
+    /// The stack that the object names as its owner.
+    pub fn owner(&self) -> Option<&str> {
+        self.marks[0].as_deref()
     }
 
     /// Reads the object again and checks that the write is still allowed; `None` if it is gone.
@@ -65,13 +75,17 @@ impl Precondition {
         if now.uid != self.uid {
             return Err(another_object(subject, "it was recreated"));
         }
-        let (bears, owner) = match doing {
-            WriteKind::WritingFor(owner) => (&MARKS[..1], Some(owner)),
-            WriteKind::Deleting => (&MARKS[..], None),
+        let bears = match doing {
+            WriteKind::WritingFor(_) | WriteKind::WritingShared(_) => &MARKS[..1],
+            WriteKind::Deleting => &MARKS[..],
+        };
+        let is_ours = |mark: Option<&str>| match doing {
+            WriteKind::WritingFor(owner) => mark == Some(owner),
+            WriteKind::WritingShared(stack) => mark.is_some_and(|owner| stack.is_beside(owner)),
+            WriteKind::Deleting => false,
         };
         let mut marks = bears.iter().zip(self.marks.iter().zip(&now.marks));
-        let changed = marks
-            .find(|(_, (before, after))| before != after && (owner.is_none() || after.as_deref() != owner));
+        let changed = marks.find(|(_, (before, after))| before != after && !is_ours(after.as_deref()));
         let Some((mark, (_, set))) = changed else {
             return Ok(now);
         };

@@ -216,6 +216,13 @@ fn place(
             }
         });
     }
+    // A value that was made once stays, whoever made it: Kusion, before the stack moved here.
+    let is_generated = place.template.whole().is_some_and(SecretReference::is_generated);
+    if let (true, Some(live)) = (is_generated, live.filter(|live| !live.is_empty())) {
+        place.standing = Standing::Live;
+        live.clone_into(&mut place.leaf);
+        return Ok(place);
+    }
     let keeps = same_text && as_written && (same_version || rotated == RotatedVersion::Keep);
     if let (true, Some(live), Some(before)) = (keeps, live, before) {
         place.standing = Standing::Live;

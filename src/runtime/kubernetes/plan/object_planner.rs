@@ -219,11 +219,10 @@ impl ObjectPlanner<'_> {
         absent.insert((subject.cluster.api.name.clone(), subject.name.namespace.clone()));
     }
 
-    /// Returns true if a CRD belongs to a stack of the same project: then it belongs to all of them.
-    pub(super) fn is_shared(&self, live: &Value) -> bool {
+    /// Returns true if the item is shared in its project, and another stack of the project owns the live object.
+    pub(super) fn is_shared(&self, item: &Item, live: &Value) -> bool {
         let is_beside = |owner| self.scope.stack.is_beside(owner);
-        live["kind"] == "CustomResourceDefinition"
-            && object_ref::annotation(live, OWNER).is_some_and(is_beside)
+        item.is_shared() && object_ref::annotation(live, OWNER).is_some_and(is_beside)
     }
 
     /// What is sent: as desired, with its owner, without what only the server writes.
@@ -237,10 +236,10 @@ impl ObjectPlanner<'_> {
         sent(body, self.scope.stack.as_str())
     }
 
-    /// The owner of the object: the stack that created it, if that is of the same project and may share it.
-    pub(super) fn owner<'v>(&'v self, live: &'v Value) -> &'v str {
+    /// The owner of the object: the stack that created it, if that is of the same project and shares it.
+    pub(super) fn owner<'v>(&'v self, item: &Item, live: &'v Value) -> &'v str {
         let stack = self.scope.stack.as_str();
-        match self.is_shared(live) {
+        match self.is_shared(item, live) {
             true => object_ref::annotation(live, OWNER).unwrap_or(stack),
             false => stack,
         }
@@ -311,6 +310,7 @@ pub(in crate::runtime::kubernetes) fn record(
         extensions: desired.extensions.clone(),
         object_hash: None,
         private: RuntimeRecord::encode(&record),
+        sharing: desired.sharing,
     };
     if let Some(live) = live {
         completed_jobs::note(&mut recorded, live);

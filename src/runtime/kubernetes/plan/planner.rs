@@ -78,7 +78,7 @@ impl ObjectPlanner<'_> {
                 draft
             }
             (Some(_), Some(live)) => {
-                let foreign = self.foreign(&subject, &live);
+                let foreign = self.foreign(&item, &subject, &live);
                 let mut draft =
                     self.update(&item, &subject, &live)
                         .await
@@ -99,11 +99,13 @@ impl ObjectPlanner<'_> {
         Ok((self.finish(item, &subject, draft), refusal))
     }
 
-    /// An object of another stack stops the plan, unless that stack has released it.
-    fn foreign(&self, subject: &PlanItem, live: &Value) -> Option<Foreign> {
+    /// An object of another stack stops the plan, unless that stack has released it or shares it. Whether it shares a
+    /// generated object is asked when this stack has the object for the first time.
+    fn foreign(&self, item: &Item, subject: &PlanItem, live: &Value) -> Option<Foreign> {
         let stack = self.scope.stack.as_str();
+        let shares = || self.is_shared(item, live) && (item.prior.is_some() || !item.is_generated());
         let owner = object_ref::annotation(live, OWNER)
-            .filter(|owner| *owner != stack && !self.scope.was(owner) && !self.is_shared(live))?;
+            .filter(|owner| *owner != stack && !self.scope.was(owner) && !shares())?;
         let name = owner.escape_debug();
         let refusal = UserError::new(
             ErrorKind::Policy,
@@ -153,7 +155,7 @@ impl ObjectPlanner<'_> {
         }
         let owner = object_ref::annotation(live, OWNER);
         let is_own = |owner: &str| owner == self.scope.stack.as_str() || self.scope.was(owner);
-        if owner.is_some_and(is_own) || self.is_shared(live) {
+        if owner.is_some_and(is_own) || self.is_shared(item, live) {
             return None;
         }
         if let Some(owner) = owner {

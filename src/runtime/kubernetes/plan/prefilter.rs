@@ -202,6 +202,7 @@ impl ObjectPlanner<'_> {
                 id: item.id.clone(),
                 cluster: Some(cluster.clone()),
                 extensions: desired.extensions,
+                sharing: desired.sharing,
                 ..prior.clone()
             }));
         }

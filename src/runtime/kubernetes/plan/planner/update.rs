@@ -50,7 +50,7 @@ impl ObjectPlanner<'_> {
         subject: &PlanItem,
         live: &Value,
     ) -> Result<DraftPlan, UserError> {
-        let owner = self.owner(live);
+        let owner = self.owner(item, live);
         let body = self.left_alone(self.body(item, owner), live);
         let definition = self.plan_planned_kind(subject, &body, Some(live))?;
         if body.values().any(masked_value::holds_unknown) {
@@ -68,7 +68,7 @@ impl ObjectPlanner<'_> {
         let guard = subject.cluster.guard(of, subject.name.namespace()).await?;
         let prior = self.prior(item, live);
         // An object that the project already has is not adopted.
-        let adopting = item.prior.is_none() && !self.is_shared(live);
+        let adopting = item.prior.is_none() && !self.is_shared(item, live);
         let ownership = Ownership {
             prior: prior.as_ref(),
             adopting,
@@ -224,7 +224,7 @@ impl ObjectPlanner<'_> {
         let prior = item.prior.as_ref()?;
         // After a move the last write was under an earlier identity of the stack: the new one is a change.
         let earlier = object_ref::annotation(live, OWNER).filter(|owner| self.scope.was(owner));
-        let owner = earlier.unwrap_or_else(|| self.owner(live));
+        let owner = earlier.unwrap_or_else(|| self.owner(item, live));
         Some(with_owner(prior.attributes.as_ref().clone(), owner))
     }
 
