@@ -75,7 +75,7 @@ pub fn write(root: &Path, path: &Path, content: &[u8], existing: Existing) -> io
             replaced.map(|()| WrittenFile::Created)
         }
         (None, Existing::Keep) => match create(&folder, name, content, &owner, None) {
-            // Another process was faster.
+            // Another process deleted the file first.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(WrittenFile::Kept),
             other => other.map(|()| WrittenFile::Created),
         },

@@ -92,7 +92,7 @@ impl Stacks {
         }
     }
 
-    /// As the use cases have it, of a command whose stacks are all of them by default ([`every_by_default`]).
+    /// The selection of a command that selects all stacks by default ([`every_by_default`]).
     pub fn selection_or_all(&self) -> Selection {
         match self.selection() {
             Selection::Affected => Selection::All,
@@ -113,7 +113,7 @@ pub fn always_asked(live: clap::Arg) -> clap::Arg {
         .hide_default_value(true)
 }
 
-/// Which change is meant, in the same words in every command.
+/// The options that select the change. All commands use the same ones.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub struct Revisions {
     /// Compare with this revision; default: the merge base with the default branch
@@ -127,7 +127,7 @@ pub struct Revisions {
     pub worktree: bool,
 }
 
-/// For a command whose change is held by a commit unless something else is said.
+/// For a command that reads the change from HEAD by default, not from the working tree.
 pub fn head_by_default(head: clap::Arg) -> clap::Arg {
     head.help("The revision that holds the change; default: HEAD")
 }

@@ -271,7 +271,7 @@ impl SecretStoreConfig {
                 "it stands between `ref+` and `://`".to_owned(),
             ));
         }
-        // A reference would mean another store than its word says.
+        // Otherwise a reference with this word would resolve to a store of another kind.
         if SecretStoreKind::from_word(name).is_some_and(|kind| kind != self.kind) {
             return Some((
                 format!(

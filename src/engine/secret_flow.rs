@@ -1,5 +1,5 @@
-//! Follows the values of secret references through references between resources: what reads such a value must be a
-//! Secret itself, or a plain object would get the value of a new Secret, which no reviewer sees.
+//! Checks where the values of secret references go: a resource that reads such a value must itself be a Secret, or a
+//! plain object would get the value of a new Secret, which no reviewer sees.
 
 use std::convert::Infallible;
 

@@ -1,4 +1,4 @@
-//! The event that started the run: which commits to compare, and whom to trust.
+//! The event that started the run: its commits, and whether it comes from outside the repository.
 
 use std::{collections::BTreeMap, fs};
 
@@ -139,14 +139,14 @@ pub struct WorkflowRunEvent {
     /// `owner/name` of the repository with that commit; empty if it was deleted.
     pub head_repository: String,
     pub default_branch: String,
-    /// True if that is another repository.
+    /// True if `head_repository` is another repository.
     pub from_fork: bool,
     /// True if Dependabot started it, whose runs have as few permissions as a fork's.
     pub dependabot: bool,
 }
 
 impl WorkflowRunEvent {
-    /// Returns true if the run was for a change from outside, so that it could not publish anything.
+    /// Returns true if that run was for a fork or Dependabot. It could not publish its preview.
     pub fn from_outside(&self) -> bool {
         self.from_fork || self.dependabot
     }
@@ -273,7 +273,7 @@ fn pull_request(p: &Payload<'_>, runner: &Runner) -> Result<PullRequestEvent, Gi
     let base_repository = p
         .text("/pull_request/base/repo/full_name")
         .unwrap_or_else(|_| runner.repository.clone());
-    // After closing, the runner's commit is that of the base branch; before, it is the test merge.
+    // For a closed pull request, GITHUB_SHA is a commit of the base branch; otherwise it is the test merge.
     let trial = action != "closed" && runner.ref_name.starts_with("refs/pull/") && runner.sha != head;
     Ok(PullRequestEvent {
         base_changed: action == "edited" && p.0.pointer("/changes/base").is_some(),
@@ -299,7 +299,7 @@ fn pull_request(p: &Payload<'_>, runner: &Runner) -> Result<PullRequestEvent, Gi
     })
 }
 
-/// The first branch, unless it is the default branch.
+/// Returns `branch` unless it is the default branch.
 pub fn other_branch<'a>(branch: &'a str, default: &str) -> Option<&'a str> {
     (branch != default).then_some(branch)
 }

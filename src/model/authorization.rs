@@ -1,4 +1,4 @@
-//! [`Authorization`]: who stands behind a plan that was applied.
+//! [`Authorization`]: who authorized a plan that was applied.
 
 use serde::{Deserialize, Serialize};
 
@@ -56,7 +56,7 @@ impl RecordedFindings {
     /// The maximum number of findings in a receipt.
     const MOST: usize = 50;
 
-    /// The first findings, and the number of the others. What denies is not applied.
+    /// Keeps the first findings and the number of the others. A plan with denials is never applied.
     pub fn of(findings: &[PolicyFinding]) -> Self {
         let of_sets = findings
             .iter()

@@ -115,7 +115,7 @@ impl StackState {
         }
     }
 
-    /// As [`StackState::follow`], for many entries: linear in their number.
+    /// Applies many entries, as [`StackState::follow`]; linear in their number.
     pub fn follow_all<'e>(&mut self, entries: impl IntoIterator<Item = &'e JournalEntry>) {
         let resources = std::mem::take(&mut self.resources);
         let mut resources: BTreeMap<_, _> = resources.into_iter().map(|one| (one.id.clone(), one)).collect();
@@ -173,7 +173,7 @@ pub struct Recorded {
 pub struct RuntimeRecord(Value);
 
 impl RuntimeRecord {
-    /// A record of an object whose write is not known to have arrived: nothing is proven by it.
+    /// The record of an object whose write was not confirmed. It cannot prove that the object is unchanged.
     pub fn unproven() -> Self {
         Self(Value::Object(Map::new()))
     }

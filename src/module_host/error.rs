@@ -10,7 +10,7 @@ pub enum ModuleError {
     /// It could not be started.
     #[error("it could not be started: {0}")]
     Start(String),
-    /// The walls around it are incomplete.
+    /// The sandbox is incomplete.
     #[error("it is not run: {0}")]
     Sandbox(String),
     /// Its first line of output is something else than the handshake.

@@ -1,4 +1,4 @@
-//! Stacks of AppConfigurations: what they are generated from beside their KCL, and how they are compiled.
+//! Stacks of AppConfigurations: reads their workspaces and modules, and compiles them to Specs.
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
@@ -25,7 +25,7 @@ use crate::{
     },
 };
 
-/// The workspace of stacks without one of their own.
+/// The name of the default workspace.
 const DEFAULT: &str = "default";
 
 /// What the stacks of a revision that may hold AppConfigurations are generated from, by folder.
@@ -166,7 +166,7 @@ impl AppStacks {
     }
 }
 
-/// Returns true if it is worth compiling with the types of schemas: what is not in the repository may bring them.
+/// Returns true if the stack may contain AppConfigurations, so that it must be compiled with schema types.
 fn may_hold_apps(request: &CompileRequest) -> bool {
     !request.packages.is_empty()
         || request

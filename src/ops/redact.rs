@@ -18,7 +18,7 @@ use crate::{
     secrets::Secrets,
 };
 
-/// A desired value that is masked although its place is not secret: nobody can review it.
+/// A desired value that is masked although its path is not secret, so reviewers cannot see it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct UnreviewableValue {
     pub stack: StackId,

@@ -1,6 +1,6 @@
-//! When each stack was last checked for drift: a row of whole documents, of which the highest counts. It only
-//! schedules the checks and remembers since when drift is known. If it is deleted, the next check starts a
-//! new one.
+//! The drift history: when each stack was last checked. Each version is a whole document; the highest number is
+//! current. It only schedules the checks and remembers since when drift is known. If it is deleted, the next check
+//! starts a new one.
 
 use std::collections::BTreeMap;
 

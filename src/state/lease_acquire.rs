@@ -17,9 +17,9 @@ use crate::model::StackId;
 
 /// The condition of the newest lease.
 enum LeaseStanding {
-    /// Nobody holds it, and its last holder ended it itself.
+    /// Released by its last holder.
     Free,
-    /// Nobody holds it, but its last holder may not know: it must be fenced.
+    /// Expired. Its last holder may still be running and must be fenced.
     Ended,
     Held(Holder),
 }

@@ -40,7 +40,7 @@ pub(super) fn check(
         let plan = engine::plan_against_spec(id, folder, &nothing, spec, None, secrets);
         let desired = engine::desired_by_spec(spec, None, secrets);
         let document = plan_documents::masked(policy::document(&plan, desired), secrets);
-        // A set that cannot be read is told once, above.
+        // An unreadable set is already reported once, above.
         let findings = sets.findings(&document, now).into_iter();
         let findings = findings.filter(|finding| !finding.rule.ends_with("/load"));
         found.extend(findings.filter_map(|finding| remark(stack, &finding, secrets)));

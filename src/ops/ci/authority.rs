@@ -27,7 +27,7 @@ pub(super) struct Caller<'a> {
     pub starter: &'a str,
     /// The number of the attempt, from 1.
     pub attempt: u32,
-    /// The digests that the job got beside the event.
+    /// The approved digests from the job inputs.
     pub approve: &'a str,
     /// The environment of the job, if it is named.
     pub environment: Option<&'a str>,

@@ -1,5 +1,5 @@
-//! What a pull request that edits policy sets would deny: its own version beside the default branch's, on every
-//! stack. Until the merge the default branch's version decides, so this is advice.
+//! Previews the effect of a pull request that edits policy sets: compares its version with the default branch's on
+//! every stack. Until the merge the default branch's version decides, so this is advice.
 //!
 //! Stacks that the pull request does not change are looked at by their Specs alone, as resources without
 //! changes.

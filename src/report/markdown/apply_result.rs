@@ -16,7 +16,8 @@ use crate::{
     },
 };
 
-/// Headline, failures (dropped last), table, footer; at most `budget` bytes.
+/// Renders headline, failures, table and footer in at most `budget` bytes. If space is short, failures are dropped
+/// last.
 pub fn outcome(report: &ApplyReport, run: &RunInfo, marker: Option<&CommentMarker>, budget: usize) -> String {
     let mut page = BoundedWriter::new(budget.max(4096));
     let count = |result| report.stacks.iter().filter(|s| s.result == result).count();
@@ -139,7 +140,7 @@ fn trouble(stack: &StackOutcome, group: Option<&ErrorGroup<'_>>) -> String {
         .resources
         .iter()
         .filter(|resource| resource.result == ResourceResult::Failed)
-        // What is shown above is not repeated.
+        // The error of the stack is already shown above; do not repeat it per resource.
         .filter(|resource| !labels::is_of(stack, resource))
         .take(5)
     {

@@ -1,4 +1,4 @@
-//! The first lines: what a reader needs who reads nothing else.
+//! The first lines of the comment: the verdict and the commits.
 
 use crate::{
     model::Shard,

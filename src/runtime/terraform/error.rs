@@ -143,7 +143,7 @@ pub enum TerraformError {
     Damaged(String),
 }
 
-/// Why a provider refused, as far as its message tells.
+/// The cause of a provider's refusal, derived from its message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Class {
     /// The configuration is wrong.

@@ -1,4 +1,4 @@
-//! A stack that cannot be seen is not taken for removed, and nobody is told that all is well.
+//! A stack in an unreadable folder is not treated as removed, and the run does not report success.
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Api;

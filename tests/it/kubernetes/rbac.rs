@@ -229,7 +229,7 @@ async fn credentials_are_the_pods_own_service_account() {
     assert!(asked_as_robot(cluster, &ns, "dryRun"));
 }
 
-/// Trap 26: what may not be looked at is not taken for an object that is not there, nor for one that is gone.
+/// What may not be looked at is not taken for an object that is not there, nor for one that is gone.
 #[tokio::test]
 async fn what_may_not_be_read_is_neither_new_nor_gone() {
     let cluster = Cluster::shared();

@@ -1,5 +1,5 @@
-//! Replacements that did not come to their end: the old object is gone, and what is left is a mere creation. The next run
-//! does it as what was agreed to.
+//! Replacements that did not come to their end: the old object is gone, and what is left is a mere creation. The next
+//! run finishes the approved replacement.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! The three-way table and what must hold around it, on a real API server.
+//! The actions for all combinations of recorded, desired and live object, on a real API server.
 
 use konverge::model::{
     apply_result::StackResult,

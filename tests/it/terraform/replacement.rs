@@ -1,5 +1,5 @@
 //! Replacements that did not come to their end: the old object is gone, and Terraform plans a mere creation. The next
-//! run does the rest of what was agreed to, as what was agreed to.
+//! run finishes the approved replacement and shows it as that replacement.
 
 use std::{
     path::PathBuf,
@@ -144,8 +144,8 @@ pub async fn that_was_killed(binary: PathBuf) {
     comes_to_its_end(rig, &key, &new).await;
 }
 
-/// As OpenTofu leaves it when it is killed: the new object was reported, and no state has it. `terraform_data` is replaced
-/// for a reason that its import does not bring along, so what was agreed to is written by hand.
+/// As OpenTofu leaves it when it is killed: the new object was reported, and no state has it. `terraform_data` is
+/// replaced for a reason that its import does not bring along, so what was agreed to is written by hand.
 pub async fn whose_state_was_not_written(binary: PathBuf) {
     for new_one_first in [false, true] {
         let (mut rig, key) = open_rig(binary.clone(), |_| {});

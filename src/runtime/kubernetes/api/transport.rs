@@ -34,8 +34,7 @@ pub(super) fn client(config: kube::Config) -> kube::Result<kube::Client> {
         .layer(config.extra_headers_layer()?)
         .map_err(BoxError::from)
         .service(Builder::new(TokioExecutor::new()).build::<_, Body>(connector));
-    let service = tower::service_fn(move |request: Request<Body>| {
-        tower::ServiceExt::oneshot(service.clone(), request)
-    });
+    let service =
+        tower::service_fn(move |request: Request<Body>| tower::ServiceExt::oneshot(service.clone(), request));
     Ok(ClientBuilder::new(service, config.default_namespace).build())
 }

@@ -41,7 +41,7 @@ pub(in crate::runtime::kubernetes) struct WrittenReference {
 /// The references of an object by path.
 pub(in crate::runtime::kubernetes) type WrittenReferences = BTreeMap<String, WrittenReference>;
 
-/// What stands at the place of a text with references while it is planned.
+/// What replaces a text with secret references during planning.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Standing {
     /// The live value, which is as it was written.
@@ -301,7 +301,7 @@ impl PlannedReferences {
     /// Puts the values into an object that is about to be written; returns their paths.
     ///
     /// # Errors
-    /// A value cannot be had, or is not UTF-8 and stands in a text.
+    /// A value is not available, or is not UTF-8 inside a longer text.
     pub async fn fill_in(
         &self,
         resolver: &dyn SecretResolver,
