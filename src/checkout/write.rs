@@ -147,7 +147,7 @@ fn is_file(found: &FileStat) -> bool {
 
 fn refusal(path: &Path, why: &str) -> io::Error {
     io::Error::other(format!(
-        "`{}` {why}: nothing is written through a link of the repository",
+        "`{}` {why}: Konverge does not write through links in the repository",
         path.display().to_string().escape_debug()
     ))
 }

@@ -108,7 +108,7 @@ pub fn every_by_default(names: clap::Arg) -> clap::Arg {
 
 /// For a command that always queries the live infrastructure.
 pub fn always_asked(live: clap::Arg) -> clap::Arg {
-    live.help("The real infrastructure is always asked here: `never` is refused")
+    live.help("Always compare with live infrastructure: `never` is refused")
         .hide_possible_values(true)
         .hide_default_value(true)
 }
@@ -122,7 +122,7 @@ pub struct Revisions {
     /// The revision that holds the change; default: the working tree
     #[arg(long = "head", visible_alias = "rev", value_name = "REV", help_heading = CHANGE, add = completers::revisions())]
     pub rev: Option<String>,
-    /// The working tree holds the change: what is not committed counts, too
+    /// Read the working tree, including uncommitted changes
     #[arg(long, conflicts_with = "rev", help_heading = CHANGE)]
     pub worktree: bool,
 }

@@ -80,7 +80,7 @@ pub(super) fn check(resources: &[Resource], targets: &Targets) -> Result<(), Use
 
 fn refusal(reader: &Reader) -> UserError {
     let message = format!(
-        "`{}` reads the value of a secret reference into `{}`, where everybody who sees the object reads it",
+        "`{}` copies the value of a secret reference into `{}`, where everybody who can read the object can see it",
         reader.place.resource, reader.shown
     );
     UserError::new(ErrorKind::Secret, message)

@@ -96,7 +96,7 @@ impl PullRequestEvent {
         match self.action.as_str() {
             "closed" => Some("the pull request is closed: nothing to preview"),
             "edited" if !self.base_changed => {
-                Some("title or text were edited, not the branch it goes to: the last preview holds")
+                Some("only the title or description was edited: the last preview is still valid")
             }
             _ => None,
         }
@@ -163,7 +163,7 @@ impl WorkflowRunEvent {
         }
         Err(GithubError::Runner {
             message: format!(
-                "the working tree holds {}, a fork's commit or Dependabot's, in a job with this repository's secrets",
+                "the working tree contains {}, a commit from a fork or Dependabot, in a job with the secrets of this repository",
                 self.head.short()
             ),
             hint: "check out the default branch (leave `ref:` out of actions/checkout); Konverge fetches that commit by itself, as data".to_owned(),
@@ -245,11 +245,11 @@ impl GithubEvent {
                 payload: payload["client_payload"].clone(),
             }),
             "pull_request_target" => Err(GithubError::Runner {
-                message: "the event pull_request_target is refused: it would run a stranger's code with this repository's secrets and write access".to_owned(),
+                message: "the event pull_request_target is refused: it would run code from outside with the secrets and write access of this repository".to_owned(),
                 hint: "use `on: pull_request:`; a fork's pull request is previewed by a second workflow on `workflow_run`, see docs/security.md".to_owned(),
             }),
             other => Err(GithubError::Runner {
-                message: format!("the event `{}` is not one that Konverge handles", other.escape_debug()),
+                message: format!("Konverge does not handle the event `{}`", other.escape_debug()),
                 hint: "handled are pull_request, push, merge_group, schedule, workflow_dispatch, workflow_run and repository_dispatch".to_owned(),
             }),
         }

@@ -210,7 +210,8 @@ pub struct Replacement {
 
 impl Replacement {
     /// The note on the remaining part of a replacement.
-    pub const REST: &str = "an earlier run began to replace it and did not come to the end: the old one is gone, and this is the rest";
+    pub const REST: &str =
+        "an earlier run started to replace it: the old object is deleted, and this creates the new one";
 }
 
 /// What is recorded before a write to the infrastructure, and after it.

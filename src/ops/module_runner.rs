@@ -180,7 +180,7 @@ impl ModuleRunner {
             && !found.is_checked
             && !known.contains(&digest)
         {
-            return Err(refuse(call, &format!("this module is not run for this pull request: the branch that it goes to does not have this binary ({digest})"))
+            return Err(refuse(call, &format!("this module is not run for this pull request: the target branch does not have this binary ({digest})"))
                 .hint("ask a maintainer to bring the module in by a branch of this repository, then merge that into this pull request"));
         }
         self.copy(&found, &digest)

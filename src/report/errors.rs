@@ -217,7 +217,7 @@ mod tests {
             "{text}"
         );
         assert!(
-            text.ends_with("5 stacks: 0 applied, 0 unchanged, 4 failed, 1 stopped, 0 held back.\n"),
+            text.ends_with("5 stacks: 0 applied, 0 unchanged, 4 failed, 1 stopped, 0 skipped.\n"),
             "{text}"
         );
     }

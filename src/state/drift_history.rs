@@ -94,14 +94,14 @@ impl StateStore {
                 let old = numbers.iter().rev().skip(KEPT - 1);
                 for number in old {
                     if let Err(error) = self.store.delete(&place(*number)).await {
-                        tracing::debug!(%error, "an old document of looks was left behind");
+                        tracing::debug!(%error, "an old drift history document could not be deleted");
                     }
                 }
                 return Ok(());
             }
         }
         Err(StateError::Missing(format!(
-            "others wrote down their looks for drift at the same time, {TRIES} times"
+            "the drift history changed during each of {TRIES} attempts to write it"
         )))
     }
 

@@ -1,4 +1,4 @@
-//! The rules as code of the repository, on the Specs alone: no cluster is asked. Each resource is one that is
+//! The policy sets of the repository, on the Specs alone: no cluster is asked. Each resource is one that is
 //! created. The tests of the sets run, too.
 
 use jiff::Timestamp;

@@ -23,7 +23,7 @@ pub(super) struct InForce {
     pub config: Config,
     /// The text of its CODEOWNERS file.
     pub codeowners: Option<String>,
-    /// Its rules as code.
+    /// Its policy sets.
     pub sets: PolicySets,
 }
 

@@ -38,7 +38,7 @@ impl Overrides {
             let by: Vec<String> = people.iter().filter(may).cloned().collect();
             if by.is_empty() {
                 let others = format!(
-                    "it was agreed to, but not by one of {} who took no part in the change",
+                    "its override does not count: one of {} who took no part in the change must give it",
                     names.join(", ")
                 );
                 finding.hint = Some(match finding.hint.take() {

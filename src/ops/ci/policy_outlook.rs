@@ -134,7 +134,7 @@ impl PolicyOutlook {
         let (more, fewer) = (compared.more.len(), compared.fewer.len());
         let missing = match compared.missing {
             0 => String::new(),
-            number => format!("; {} could not be looked at", stacks(number)),
+            number => format!("; {} could not be checked", stacks(number)),
         };
         PolicyFinding {
             verdict: Enforcement::Warn,

@@ -70,7 +70,7 @@ pub(super) fn alerts(html: &mut String, input: &CommentInput<'_>, view: &PlanVie
         };
         let _ = writeln!(
             lines,
-            "<li class=\"replace\">this merge would change what grants power: {} from {} to {}</li>",
+            "<li class=\"replace\">this merge changes a setting that grants permissions: {} from {} to {}</li>",
             escape::html_code(&escape::line(&change.key)),
             value(&change.from),
             value(&change.to)

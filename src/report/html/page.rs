@@ -178,7 +178,7 @@ fn groups(html: &mut String, view: &PlanView<'_>) {
     if view.groups.is_empty() {
         return;
     }
-    html.push_str("<section><h2>The same change in several stacks</h2>\n");
+    html.push_str("<section><h2>Same change in several stacks</h2>\n");
     for (index, group) in view.groups.iter().enumerate() {
         let _ = write!(
             html,
@@ -299,7 +299,7 @@ fn stack_block(html: &mut String, stack: &StackView<'_>) {
                 let title = labels::Title::of(&resource.id, resource.runtime);
                 let _ = writeln!(
                     html,
-                    "<p class=\"same\">{} {}: <a href=\"#group-{index}\">the same as in other stacks</a></p>",
+                    "<p class=\"same\">{} {}: <a href=\"#group-{index}\">see \"Same change\"</a></p>",
                     labels::action_word(resource.action),
                     escape::html_code(&escape::line(&title.full()))
                 );

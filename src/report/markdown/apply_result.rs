@@ -27,7 +27,7 @@ pub fn outcome(report: &ApplyReport, run: &RunInfo, marker: Option<&CommentMarke
         (StackResult::Unchanged, "unchanged"),
         (StackResult::Failed, "failed"),
         (StackResult::Stopped, "stopped"),
-        (StackResult::HeldBack, "held back"),
+        (StackResult::HeldBack, "skipped"),
     ] {
         if count(result) > 0 {
             parts.push(format!("{} {word}", count(result)));
@@ -115,7 +115,7 @@ pub fn newer(stacks: &BTreeMap<StackId, CommitId>) -> String {
 fn trouble(stack: &StackOutcome, group: Option<&ErrorGroup<'_>>) -> String {
     let (tone, title) = match stack.result {
         StackResult::Failed => ("CAUTION", "failed; what was done is recorded"),
-        StackResult::Stopped => ("WARNING", "was stopped before anything of it was touched"),
+        StackResult::Stopped => ("WARNING", "was stopped before anything was changed"),
         _ => ("NOTE", "was skipped: a stack it depends on failed"),
     };
     let names = match group {
@@ -165,7 +165,7 @@ fn row(stack: &StackOutcome) -> String {
         StackResult::Unchanged => "unchanged",
         StackResult::Failed => "**failed**",
         StackResult::Stopped => "**stopped**",
-        StackResult::HeldBack => "held back",
+        StackResult::HeldBack => "skipped",
     };
     let done = stack
         .resources

@@ -29,7 +29,7 @@ pub(super) fn render(input: &CommentInput<'_>, view: &PlanView<'_>) -> String {
     }
     facts.push(format!("digest `{}`", view.digest.short()));
     if input.marker.scope.parse::<Shard>().is_ok() {
-        facts.push("the other shares have comments of their own".to_owned());
+        facts.push("the other shards have their own comments".to_owned());
     }
     text.push_str(&facts.join(" · "));
     text.push_str("\n\n");

@@ -223,7 +223,7 @@ async fn the_setup_action_installs_what_was_released() {
         installed.stdout
     );
     assert!(
-        installed.stdout.contains("Which stacks a change touches"),
+        installed.stdout.contains("List the stacks that a change affects"),
         "{}",
         installed.stdout
     );

@@ -253,7 +253,7 @@ async fn storage_of_a_stateful_set_is_a_replacement_that_says_so() {
         change
             .notes
             .iter()
-            .any(|note| note.contains("volume claims stay")),
+            .any(|note| note.contains("volume claims remain")),
         "{change:?}"
     );
 }

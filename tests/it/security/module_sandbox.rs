@@ -208,7 +208,7 @@ async fn what_is_no_module_is_told_apart() {
         ("echo '1|1|unix|/x|netrpc|'; exec sleep 9", "`netrpc`"),
         (
             "echo \"1|1|unix|$TMPDIR/nobody|grpc|\"; exec sleep 9",
-            "nobody serves",
+            "nothing listens",
         ),
         ("exec yes | head -c 20000000", "it ended before it served"),
         ("exec yes yes-that-is-no-handshake", "`yes-that-is-no-handshake`"),

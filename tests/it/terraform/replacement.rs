@@ -54,7 +54,7 @@ fn is_the_rest(rest: &ResourcePlan, whole: &ResourcePlan) {
     assert!(!rest.data_loss, "what could be lost is lost");
     let notes = rest.notes.join("\n");
     assert!(
-        notes.contains("began to replace it") && !notes.contains("deleted outside"),
+        notes.contains("started to replace it") && !notes.contains("deleted outside"),
         "{notes}"
     );
 }
@@ -175,8 +175,8 @@ pub async fn whose_state_was_not_written(binary: PathBuf) {
             (changes, &["/input".to_owned()][..])
         );
         let notes = rest.notes.join("\n");
-        assert!(notes.contains("adopted, not recreated"), "{notes}");
-        let names_the_old = notes.contains("id `the-old-one` and may still be there");
+        assert!(notes.contains("adopted, not created again"), "{notes}");
+        let names_the_old = notes.contains("id `the-old-one` and may still exist");
         assert_eq!(names_the_old, new_one_first, "{notes}");
         let sink = rig.apply(std::slice::from_ref(&wanted)).await;
         let live = sink.end_of("made").unwrap().unwrap().live.unwrap();

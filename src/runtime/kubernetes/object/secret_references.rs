@@ -108,7 +108,7 @@ pub(in crate::runtime::kubernetes) async fn stand_in(
         if !place.is_secret && !template.is_plain() {
             let path = place.path;
             return Err(refused(format_args!(
-                "a secret may not stand at `{path}` of `{id}`"
+                "a secret reference is not allowed at `{path}` of `{id}`"
             )));
         }
         found.push((place.path.to_owned(), place.is_text, template));
@@ -344,7 +344,10 @@ impl ReferencePlace {
                     if in_text && value.expose_text().is_none() {
                         return Err(UserError::new(
                             ErrorKind::Secret,
-                            format!("`{}` is not UTF-8, and stands in a text", reference.label()),
+                            format!(
+                                "the value of `{}` is not UTF-8, and the reference is inside a longer text",
+                                reference.label()
+                            ),
                         )
                         .hint("write the reference alone into `data` of a Secret"));
                     }
