@@ -1,4 +1,4 @@
-//! Writes a file so that no reader sees a part of it: into a temporary file beside it, which is then renamed. The
+//! Writes a file atomically: into a temporary file in the same folder, which is then renamed. The
 //! last of two writers wins. Only this user may read the file.
 
 use std::{

@@ -198,7 +198,8 @@ impl UserError {
     }
 }
 
-/// Rust's standard library ends the text of a system error with its number: ` (os error 2)`. It tells a person nothing.
+/// Rust's standard library ends the text of a system error with its number: ` (os error 2)`. The number does not help a
+/// person.
 fn without_error_numbers(text: String) -> String {
     const START: &str = " (os error ";
     let mut parts = text.split(START);

@@ -1,4 +1,4 @@
-//! What a run waits for after it was asked to stop. A peer (a store, a cluster, GitHub, a receiver of
+//! Timeouts after a stop request. A peer (a store, a cluster, GitHub, a receiver of
 //! notifications) that answers gets time to finish running requests; a peer that does not answer gets little.
 
 use std::{
@@ -12,7 +12,7 @@ use std::{
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-/// How long a run that was asked to stop waits for a peer.
+/// The timeouts for requests to a peer after a stop request.
 #[derive(Debug, Clone, Copy)]
 pub struct Patience {
     /// For a request, if no request was answered or abandoned since.

@@ -8,7 +8,7 @@ use std::{
 
 use crate::{atomic_file, model::Digest};
 
-/// The maximum size in bytes; a larger file is not ours.
+/// The maximum size in bytes. A larger file was not written by Konverge and is ignored.
 const MAX_SIZE: u64 = 1 << 30;
 
 /// The body between the header and the checksum; `None` for a missing, damaged or incompatible file.
@@ -45,7 +45,7 @@ pub fn prune_kept_files(folder: &Path, unwritten_for: Duration) -> std::io::Resu
     each(folder, |path, metadata| {
         let old = now.duration_since(metadata.modified()?).unwrap_or_default() >= unwritten_for;
         match old.then(|| std::fs::remove_file(path)) {
-            // Another process was faster.
+            // Another process deleted the file first.
             Some(Err(error)) if error.kind() != ErrorKind::NotFound => Err(error),
             _ => Ok(old),
         }

@@ -16,8 +16,8 @@ impl Analysis {
     /// The stacks that the change from `base` to this revision affects.
     ///
     /// Stacks are matched by identity: a stack in another folder is modified, not removed and added. A stack
-    /// whose files cannot be resolved here is always affected. If an identity cannot be read here, the stack
-    /// of the same folder at the base takes its place.
+    /// whose files cannot be resolved at the head is always affected. If its identity cannot be read at the
+    /// head, it is matched with the stack in the same folder at the base.
     pub fn compare(&self, base: &Analysis) -> Affected {
         let mut known: HashMap<&StackId, usize> = HashMap::new();
         let mut lying: HashMap<&RepoPath, usize> = HashMap::new();

@@ -72,7 +72,7 @@ impl Changed {
     }
 }
 
-/// The nodes of one revision that the other lacks or has in another form.
+/// The nodes of one revision that are missing or different in the other.
 struct Side<'a> {
     analysis: &'a Analysis,
     differs: Vec<bool>,
@@ -84,8 +84,8 @@ struct Side<'a> {
     reached: Mutex<HashMap<NodeId, Arc<Reach>>>,
 }
 
-/// What an entry reaches of a change. Chains are built only for the reported reasons: each step refers to the
-/// one before it, so that the memory is proportional to the visited part of the graph.
+/// The changed files that an entry reaches. Each step points to the one before it, so memory is proportional to the
+/// visited part of the graph. Full chains are built only for the reported reasons.
 #[derive(Default)]
 struct Reach {
     steps: Vec<Step>,

@@ -8,14 +8,14 @@ use super::{
     runtime_reads::ReadCall,
 };
 
-/// What the content of a `.k` file says about other files.
+/// The references of a `.k` file to other files.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct FileScan {
     /// The imports: leading dots and path; sorted and unique.
     pub imports: Vec<(u32, String)>,
     /// Whether the file imports a module that reads files.
     pub door: EntryPoint,
-    /// What it reads if such a module is imported under its own name.
+    /// The files that it reads, if it imports such a module under its own name.
     pub reads: RuntimeReads,
 }
 

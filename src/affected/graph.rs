@@ -86,7 +86,7 @@ impl ImportGraph {
         }
     }
 
-    /// Returns true if every index in it is valid.
+    /// Returns true if all indices in the snapshot are within bounds.
     pub(super) fn holds_together(&self) -> bool {
         self.nodes.iter().all(|node| {
             let files = node.files.len();

@@ -18,8 +18,8 @@ pub struct MemberAccess {
     pub column: u32,
 }
 
-/// The maximum nesting of code in strings. Deeper strings count as plain text: nobody writes them, and each
-/// level uses stack space.
+/// The maximum nesting of code in strings. Deeper strings are treated as plain text: they do not occur in practice, and
+/// each level uses stack space.
 const DEPTH: usize = 16;
 
 /// Finds all member accesses, in order.

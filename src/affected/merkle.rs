@@ -1,5 +1,5 @@
-//! The Merkle digests of a graph. The digest of a node covers its own content and everything it reaches. A
-//! cycle counts as one node.
+//! The Merkle digests of the import graph. The digest of a node covers its content and everything that it
+//! imports, directly or not. An import cycle is treated as one node.
 
 use petgraph::{algo::kosaraju_scc, graph::DiGraph};
 

@@ -7,8 +7,8 @@ use super::{
 };
 use crate::{konfig::FileTreeView, model::RepoPath};
 
-/// What the entries of one program may read because another entry imports a module: all entries form one
-/// package and share their imports. Each with its reader.
+/// The files that an entry may read because another entry of the same program imports a module: all entries form one
+/// package and share their imports. Each file comes with the entry that reads it.
 pub(super) fn shared_reads(
     tree: &FileTreeView,
     rules: &CoreRules,

@@ -1,6 +1,7 @@
 //! [`Snapshot`]: the analysis of one revision as a file, so that the next run only processes the differences.
 //!
-//! It contains the files of a git tree and all conclusions from them, and is valid for that tree only.
+//! It contains the file list of a git tree and everything that the analysis derived from it. It is valid for
+//! that tree only.
 //! Another revision is derived with [`Analysis::after`]. It is safe to delete; the next run is slower.
 
 use std::{
@@ -20,8 +21,8 @@ use crate::{
     },
 };
 
-/// The header. The number changes with the format, or with the conclusions from the same files, at the latest
-/// with the next version.
+/// The header. Increase the number when the format changes, or when the same files would be analysed
+/// differently. The package version is part of it, so each release starts with new snapshots.
 const HEADER: &[u8] = concat!("konverge revision 6 ", env!("CARGO_PKG_VERSION"), "\n").as_bytes();
 
 /// A revision as an earlier run analysed it.
@@ -107,7 +108,7 @@ impl Snapshot {
         }
     }
 
-    /// Returns true if every index in it is valid.
+    /// Returns true if all indices in the snapshot are within bounds.
     fn holds_together(&self) -> bool {
         let (stacks, nodes) = (self.layout.stacks.len(), self.graph.nodes.len());
         let entries = self.inputs.iter().flat_map(|inputs| &inputs.entries);

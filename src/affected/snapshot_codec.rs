@@ -1,5 +1,5 @@
-//! The binary encoding of what [`Snapshot`] contains, field by field. A new field needs a new number in its
-//! header.
+//! The binary encoding of [`Snapshot`], field by field. After adding a field, increase the number in the header of
+//! `snapshot.rs`.
 
 use std::collections::BTreeMap;
 

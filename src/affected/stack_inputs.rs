@@ -1,4 +1,4 @@
-//! The inputs of a stack that no import shows: its settings, its own files, its module and its CRDs.
+//! The inputs of a stack that are not found through imports: settings, project and stack files, `kcl.mod`, CRDs.
 
 use std::{collections::HashSet, sync::Arc};
 
@@ -23,13 +23,13 @@ use crate::{
 pub(super) struct StackInputs {
     /// The entries, in order.
     pub(super) entries: Vec<NodeId>,
-    /// Files whose content counts, sorted.
+    /// The files that are inputs, sorted.
     pub(super) files: Vec<(InputKind, RepoPath, BlobId)>,
     /// The digest of the settings without the options.
     pub(super) settings: Digest,
     /// The digest of the options and overrides.
     pub(super) options: Digest,
-    /// The settings files by content, which show which one changed.
+    /// The settings files with their blob ids, to report which one changed.
     pub(super) settings_files: Vec<(RepoPath, BlobId)>,
     /// Why the files cannot be resolved.
     pub(super) error: Option<SetupError>,
@@ -137,8 +137,8 @@ impl StackInputs {
         self.options = options_digest(setup);
     }
 
-    /// The digest of the stack from these inputs, the digests of its entries, what its entries read
-    /// (`data_files::shared`) and the settings from outside.
+    /// The input digest of the stack: these inputs, the digests of its entries (`nodes`), the data that its
+    /// entries read (`shared`), and settings from other files (`outside`).
     pub(super) fn digest(
         &self,
         nodes: &[Digest],

@@ -24,7 +24,7 @@ pub use self::{
 /// The root of the checkout, and the folders of the `PATH` outside it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Checkout {
-    /// With links resolved; `None` without a repository.
+    /// The root with all links resolved; `None` outside a repository.
     root: Option<PathBuf>,
     search_path: OsString,
 }

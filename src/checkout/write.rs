@@ -75,7 +75,7 @@ pub fn write(root: &Path, path: &Path, content: &[u8], existing: Existing) -> io
             replaced.map(|()| WrittenFile::Created)
         }
         (None, Existing::Keep) => match create(&folder, name, content, &owner, None) {
-            // Another process was faster.
+            // Another process deleted the file first.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(WrittenFile::Kept),
             other => other.map(|()| WrittenFile::Created),
         },
@@ -147,7 +147,7 @@ fn is_file(found: &FileStat) -> bool {
 
 fn refusal(path: &Path, why: &str) -> io::Error {
     io::Error::other(format!(
-        "`{}` {why}: nothing is written through a link of the repository",
+        "`{}` {why}: Konverge does not write through links in the repository",
         path.display().to_string().escape_debug()
     ))
 }

@@ -24,7 +24,7 @@ const DRAWN: usize = 2_000;
     mut_arg("rev", head_by_default),
     after_help = "Examples:
   konverge affected                               what HEAD changes against the default branch
-  konverge affected --worktree                    what is not committed counts, too
+  konverge affected --worktree                    include uncommitted changes
   konverge affected --base v1.0 --head v1.1
   konverge affected --output matrix --shards 8    the jobs of a matrix"
 )]
@@ -136,7 +136,7 @@ fn say_problems(answer: &AffectedAnswer, context: &CliContext) {
         let mut failure = UserError::from(problem.clone());
         if unresolved {
             failure = failure
-                .hint("its stack counts as affected until this is fixed; other stacks are not touched by it");
+                .hint("its stack counts as affected until this is fixed; other stacks are not influenced");
         }
         context.print_failure(&failure);
     }

@@ -37,7 +37,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
                 let said = error.to_string();
                 let what = said.lines().next().unwrap_or_default();
                 let failure = UserError::new(ErrorKind::Usage, what.trim_start_matches("error: "))
-                    .hint("`konverge help` shows what there is");
+                    .hint("`konverge help` lists the commands");
                 let document = ErrorDocument {
                     error: failure.body(),
                 };
@@ -99,7 +99,7 @@ fn report_bugs() {
 fn bug_text(place: &str) -> String {
     format!(
         "error: Konverge {} stopped because of a bug in itself, at {place}\n  \
-         hint: the state is safe: the next run takes up what was begun\n  \
+         hint: the state is safe: the next run continues the unfinished work\n  \
          hint: please report it with the command that you typed: {}/issues (RUST_BACKTRACE=1 shows more)\n",
         env!("CARGO_PKG_VERSION"),
         env!("CARGO_PKG_REPOSITORY"),
@@ -276,7 +276,7 @@ fn watch_signals(cancel: CancellationToken) {
             cancel.cancel();
             #[expect(
                 clippy::disallowed_methods,
-                reason = "asked three times: what is under way is left as it is"
+                reason = "interrupted three times: stopping now, running operations are not awaited"
             )]
             if seen >= 3 {
                 std::process::exit(i32::from(ErrorKind::Interrupted.exit_code()));

@@ -33,7 +33,7 @@ pub enum Command {
     /// List the stacks of the repository: identity and folder
     #[command(visible_alias = "ls")]
     List(super::list::Args),
-    /// Which stacks a change touches, and why
+    /// List the stacks that a change affects, and why
     Affected(super::affected::Args),
     /// Show the dependency graph of stacks, packages and files
     Graph(super::graph::Args),

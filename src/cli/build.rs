@@ -71,9 +71,9 @@ pub async fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
     if args.show_secrets && context.in_ci() {
         return Err(UserError::new(
             ErrorKind::Usage,
-            "`--show-secrets` prints secret values in clear, and this is a CI job (the variable CI is set): its log is read by others",
+            "`--show-secrets` prints secret values in clear text, and this is a CI job (CI is set), whose log others can read",
         )
-        .hint("leave the option out; `konverge apply` writes the values without showing them"));
+        .hint("remove the option; `konverge apply` writes the values without showing them"));
     }
     if let Some(file) = &args.spec {
         print(args, context, &[(None, compiler::read_spec_file(file)?)]);
@@ -95,7 +95,7 @@ pub async fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
             Selection::Affected if args.stacks.shard.is_none() => {
                 "no stack is affected: name one, or use --all"
             }
-            _ => "this share has no stack",
+            _ => "this shard has no stack",
         });
     }
     let compiler = Compiler::new(&run, &workspace.config);
@@ -192,7 +192,7 @@ fn print(args: &Args, context: &CliContext, built: &[(Option<&Stack>, Spec)]) {
                 if !others.is_empty() {
                     let of = stack.map(|stack| format!(" of {}", stack.id)).unwrap_or_default();
                     context.note(&format!(
-                        "{} Terraform resources{of} are no manifests and were left out",
+                        "{} Terraform resources{of} were skipped: they are not manifests",
                         others.len()
                     ));
                 }

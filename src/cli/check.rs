@@ -22,7 +22,7 @@ use crate::{
   konverge check                    what the change touches
   konverge check --all              the whole repository
   konverge check --fix              format the files, too
-  konverge check --update           write the golden files anew")]
+  konverge check --update           rewrite the golden files")]
 pub struct Args {
     #[command(flatten)]
     stacks: Stacks,
@@ -34,7 +34,7 @@ pub struct Args {
     /// Format the KCL files that are checked
     #[arg(long, conflicts_with = "rev")]
     fix: bool,
-    /// Run only the rules as code (`policy.sets`) and their tests
+    /// Run only the policy sets (`policy.sets`) and their tests
     #[arg(long, conflicts_with_all = ["update", "fix"])]
     policy: bool,
     /// Skip a check; may be repeated

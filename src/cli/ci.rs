@@ -53,7 +53,7 @@ pub async fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
     let part = match args.shard.as_ref().or(variable) {
         Some(text) => text.parse::<ShardMode>().map_err(|error| {
             UserError::new(ErrorKind::Usage, error.to_string())
-                .hint("`2/8` previews the second of eight shares; `all/8` gives the verdict on them")
+                .hint("`2/8` previews the second of eight shards; `all/8` combines their results")
         })?,
         None => ShardMode::Whole,
     };

@@ -92,7 +92,7 @@ impl Stacks {
         }
     }
 
-    /// As the use cases have it, of a command whose stacks are all of them by default ([`every_by_default`]).
+    /// The selection of a command that selects all stacks by default ([`every_by_default`]).
     pub fn selection_or_all(&self) -> Selection {
         match self.selection() {
             Selection::Affected => Selection::All,
@@ -108,12 +108,12 @@ pub fn every_by_default(names: clap::Arg) -> clap::Arg {
 
 /// For a command that always queries the live infrastructure.
 pub fn always_asked(live: clap::Arg) -> clap::Arg {
-    live.help("The real infrastructure is always asked here: `never` is refused")
+    live.help("Always compare with live infrastructure: `never` is refused")
         .hide_possible_values(true)
         .hide_default_value(true)
 }
 
-/// Which change is meant, in the same words in every command.
+/// The options that select the change. All commands use the same ones.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub struct Revisions {
     /// Compare with this revision; default: the merge base with the default branch
@@ -122,12 +122,12 @@ pub struct Revisions {
     /// The revision that holds the change; default: the working tree
     #[arg(long = "head", visible_alias = "rev", value_name = "REV", help_heading = CHANGE, add = completers::revisions())]
     pub rev: Option<String>,
-    /// The working tree holds the change: what is not committed counts, too
+    /// Read the working tree, including uncommitted changes
     #[arg(long, conflicts_with = "rev", help_heading = CHANGE)]
     pub worktree: bool,
 }
 
-/// For a command whose change is held by a commit unless something else is said.
+/// For a command that reads the change from HEAD by default, not from the working tree.
 pub fn head_by_default(head: clap::Arg) -> clap::Arg {
     head.help("The revision that holds the change; default: HEAD")
 }

@@ -1,4 +1,4 @@
-//! The words that the tab key offers for the value of an option or argument.
+//! Shell completions for the values of options and arguments.
 
 use std::{ffi::OsStr, sync::Arc};
 

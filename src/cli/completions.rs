@@ -11,7 +11,7 @@ use clap_complete::{CompleteEnv, Shell, env::Shells};
 use super::CliContext;
 use crate::error::{ErrorKind, UserError};
 
-/// Names the shell that asks. Nobody sets it by hand.
+/// The environment variable with the name of the requesting shell. Set by the completion script.
 const VARIABLE: &str = "KONVERGE_COMPLETE";
 
 #[derive(Debug, clap::Args)]
@@ -49,8 +49,8 @@ pub fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
     }
 }
 
-/// Answers a shell that asks for a word; `None` if nobody asks. A question without an answer is a silent failure: the
-/// person is typing.
+/// Answers a completion request of a shell; `None` if there is no request. Errors are silent, because the person is
+/// typing.
 pub fn answer(args: &[std::ffi::OsString], command: impl Fn() -> Command) -> Option<ExitCode> {
     let current_dir = std::env::current_dir().ok();
     let answered = CompleteEnv::with_factory(command)

@@ -44,16 +44,17 @@ pub fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
             if path.symlink_metadata().is_ok_and(|found| !found.is_file()) {
                 return Err(UserError::new(
                     ErrorKind::Config,
-                    format!("{} is no regular file, so it would not be read", path.display()),
+                    format!(
+                        "{} is not a regular file, so it would not be read",
+                        path.display()
+                    ),
                 )
-                .hint("put the file itself there: a link is not followed"));
+                .hint("replace the link by the file itself: links are not followed"));
             }
             let text = std::fs::read_to_string(&path).map_err(|error| {
                 UserError::new(ErrorKind::Config, format!("{}: {error}", path.display())).hint(
                     match error.kind() {
-                        ErrorOf::NotFound => {
-                            "`konverge init` writes one; without the file the defaults are in force"
-                        }
+                        ErrorOf::NotFound => "`konverge init` writes one; without it the defaults apply",
                         ErrorOf::InvalidData => "save it as UTF-8",
                         _ => "let the user of this run read it",
                     },

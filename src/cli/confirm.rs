@@ -97,7 +97,7 @@ pub async fn consent(
             ErrorKind::Usage,
             "confirmation required but stdin is not a terminal",
         )
-        .hint("if it is what you want, add `--yes`"));
+        .hint("if this is intended, add `--yes`"));
     }
     let agreed = calm || {
         let scope = apply_scope::of(planning, targets, &plan).await?;

@@ -41,7 +41,7 @@ pub async fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
     if args.infrastructure.live == LiveArg::Never {
         return Err(UserError::new(
             ErrorKind::Usage,
-            "drift is a difference to what is there: `--live never` cannot see it",
+            "drift needs live objects: `--live never` is refused",
         ));
     }
     let request = OpenRequest {

@@ -68,7 +68,7 @@ pub async fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
         let names: Vec<_> = skipped.stacks().map(StackId::as_str).collect();
         let run = &session.planning.run;
         run.warn(
-            &format!("an apply will hold the removal of {} back", names.join(", ")),
+            &format!("an apply will skip the removal of {}", names.join(", ")),
             skipped.reason,
         );
     }

@@ -65,8 +65,8 @@ impl CliContext {
     }
 }
 
-/// `⠋ Compiling 312/1020 · 18 s  shop/dev: 3 resources`: the step, its time, and what came last, cut at the width of the
-/// terminal.
+/// `⠋ Compiling 312/1020 · 18 s  shop/dev: 3 resources`: the step, its time and the latest note, truncated to the width
+/// of the terminal.
 fn spinner_style() -> ProgressStyle {
     let took = |state: &ProgressState, out: &mut dyn std::fmt::Write| {
         // A sink that cannot be written to shows nothing.

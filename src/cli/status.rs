@@ -14,8 +14,8 @@ use crate::{
 #[derive(Debug, clap::Args)]
 #[command(
     mut_arg("names", every_by_default),
-    mut_arg("live", |live| live.help("Whether what is there is looked at: where a cluster is configured (auto), never, or else it is an error (required)").hide_possible_values(true)),
-    after_help = "Examples:\n  konverge status                       what is not as the head wants it, the worst first\n  konverge status storefront/dev        one stack, also if all is well\n  konverge status --watch               until no rollout is in progress\n\n\
+    mut_arg("live", |live| live.help("Query live objects: if a cluster is configured (auto), never, or fail without a cluster (required)").hide_possible_values(true)),
+    after_help = "Examples:\n  konverge status                       stacks that are not up to date or not ready, the worst first\n  konverge status storefront/dev        one stack, also if all is well\n  konverge status --watch               until no rollout is in progress\n\n\
                   Without stacks every one is looked at, also those that only the state knows.\n\
                   JSON: {\"version\":1,\"stacks\":[{\"stack\",\"id\",\"head\":\"applied|changed|unfinished|new|destroyed|removed\",\n\
                   \"applied\":{\"serial\",\"written\",\"reason\",\"actor\",\"run\",\"commit\",\"specDigest\"},\"pending\":[ID],\"resources\":N,\n\

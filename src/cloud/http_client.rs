@@ -1,4 +1,4 @@
-//! The requests of logins. No error contains what was sent.
+//! HTTP requests for cloud logins. Errors never contain the request, because it may hold credentials.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::{error::chain, secrets::without_secrets};
 const REQUEST_DEADLINE: Duration = Duration::from_secs(30);
 /// The maximum duration of connecting.
 const CONNECT_DEADLINE: Duration = Duration::from_secs(5);
-/// The maximum length of a server's own words in a message.
+/// The maximum number of characters of a server's error text in a message.
 const SHOWN: usize = 300;
 
 /// Sends the requests of a login. It follows no redirect, which could send a token elsewhere.
@@ -52,7 +52,7 @@ impl LoginClient {
     }
 }
 
-/// The body of a successful answer. `what` names the thing asked for.
+/// Sends a request and returns the body of a successful answer. `what` names the requested value in errors.
 pub(super) async fn text(request: RequestBuilder, what: &str) -> Result<String, CloudError> {
     let no_answer = |error: reqwest::Error| CloudError::Unavailable {
         what: what.to_owned(),
@@ -74,7 +74,7 @@ pub(super) async fn text(request: RequestBuilder, what: &str) -> Result<String, 
     }
 }
 
-/// The reason that an answer gives. The rest of an answer may contain what was sent.
+/// The error text of an answer. Only known fields are read, because the rest may repeat the request.
 fn server_words(body: &str) -> String {
     let said: Value = serde_json::from_str(body).unwrap_or_default();
     let reasons = [

@@ -1,4 +1,4 @@
-//! The OIDC token with which GitHub says for which repository, branch and environment a job runs.
+//! The OIDC token of a GitHub job. It names the repository, branch and environment of the job.
 
 use url::Url;
 
@@ -15,7 +15,7 @@ pub(super) fn is_offered(environment: &CloudEnvironment) -> bool {
     environment.has(REQUEST_URL) && environment.has(REQUEST_TOKEN)
 }
 
-/// Asks for a token for an audience; `None` in a job that may not.
+/// Requests a token for an audience. Returns `None` if the job lacks `id-token: write`.
 pub(super) async fn request(
     client: &LoginClient,
     environment: &CloudEnvironment,

@@ -85,8 +85,8 @@ impl Config {
             None if file_exists(source, &path) => Err(ConfigError::Invalid {
                 line: None,
                 column: None,
-                message: "it is no regular file: what it holds is not read".to_owned(),
-                hint: Some("put the file itself there: a link is not followed".to_owned()),
+                message: "it is not a regular file, so it is not read".to_owned(),
+                hint: Some("replace the link by the file itself: links are not followed".to_owned()),
             }),
             None => Ok(Self::default()),
         }
@@ -145,7 +145,7 @@ impl Config {
                 format!(
                     "{key} holds credentials, and this file is read by everybody who sees the repository"
                 ),
-                "take them out of the address: credentials come from the environment; if they are real, change them",
+                "remove them from the address: credentials come from the environment; if they are real, change them",
             );
         }
         if let Some(source) = self.terraform.provider_addresses.keys().find(|source| {
@@ -176,8 +176,8 @@ impl Config {
         }
         if self.drift.reconcile == Reconcile::Restore && self.policy.drift == DriftPolicy::Stop {
             return refuse(
-                "drift.reconcile puts drift back, and policy.drift says that drift stops a stack".to_owned(),
-                "take one of the two out",
+                "drift.reconcile restores drift, but policy.drift stops a stack with drift".to_owned(),
+                "remove one of the two",
             );
         }
         if let Some((message, hint)) = self.policy.sets_problem() {

@@ -220,11 +220,7 @@ impl SecretStoreConfig {
             _ => {}
         }
         if !matches!(self.kv, None | Some(1 | 2)) {
-            return Some((
-                ".kv",
-                "the KV engine has the versions 1 and 2".to_owned(),
-                "write 1 or 2",
-            ));
+            return Some((".kv", "`kv` must be 1 or 2".to_owned(), "write 1 or 2"));
         }
         let is_region = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
         if let Some(region) = &self.region
@@ -242,7 +238,7 @@ impl SecretStoreConfig {
         if is_aws && (auth.method != SecretAuthMethod::Jwt || auth.mount.is_some()) {
             return Some((
                 ".auth",
-                "a job logs in at AWS by `jwt` and a role, or by its variables without `auth`".to_owned(),
+                "for AWS, `auth` needs `method: jwt` and a role; without `auth` the environment variables of the job are used".to_owned(),
                 "write `auth: {method: jwt, role: \"arn:aws:iam::ACCOUNT:role/NAME\"}`",
             ));
         }
@@ -277,11 +273,11 @@ impl SecretStoreConfig {
                 "give the store another name".to_owned(),
             ));
         }
-        // A reference would mean another store than its word says.
+        // Otherwise a reference with this word would resolve to a store of another kind.
         if SecretStoreKind::from_word(name).is_some_and(|kind| kind != self.kind) {
             return Some((
                 format!(
-                    "{key}: `{name}` is the word of another kind of store than `{}`",
+                    "{key}: the store name `{name}` is reserved for another kind than `{}`",
                     self.kind.word()
                 ),
                 "give the store another name".to_owned(),
@@ -378,7 +374,7 @@ mod tests {
             ),
             (
                 "{stores: {db: {kind: vault, address: 'https://v.example', kv: 3}}}",
-                "versions 1 and 2",
+                "`kv` must be 1 or 2",
             ),
             (
                 "{stores: {db: {kind: vault, address: 'https://v.example', auth: {method: jwt}}}}",
@@ -406,7 +402,7 @@ mod tests {
                 "{stores: {a: {kind: aws, auth: {method: jwt, role: admin}}}}",
                 "not the ARN of a role",
             ),
-            ("{stores: {awssecrets: {kind: ssm}}}", "another kind"),
+            ("{stores: {awssecrets: {kind: ssm}}}", "reserved for another kind"),
         ] {
             let error = Config::parse(&format!("secrets: {secrets}"))
                 .unwrap_err()

@@ -317,13 +317,13 @@ pub struct PolicyConfig {
     /// The maximum number of resources that one apply may delete or replace in a stack without a separate
     /// approval. Default: 10.
     pub max_destructive: Option<u32>,
-    /// Rules as code, evaluated on the plan of each stack that changes.
+    /// Policy sets: rules in Rego, CEL or ValidatingAdmissionPolicy, evaluated on the plan of each changed stack.
     pub sets: Vec<PolicySetConfig>,
     /// Findings that do not count for some resources until a date.
     pub exceptions: Vec<PolicyExceptionConfig>,
 }
 
-/// Rules as code, evaluated on the plan of each stack that changes.
+/// Policy sets, evaluated on the plan of each stack that changes.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "PolicySet")]

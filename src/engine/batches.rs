@@ -19,9 +19,9 @@ pub(super) struct Batches {
     pub waits: Vec<Vec<usize>>,
 }
 
-/// Groups the nodes into batches. Deletions start when every desired resource has succeeded: until then
-/// something may still use a resource that is to be deleted, whether the Spec says so or not. One barrier
-/// batch represents that rule, so that the number of edges stays small.
+/// Groups the nodes into batches. Deletions start only after every desired resource has succeeded, because until
+/// then a live object may still use a resource that will be deleted, even without a dependency in the Spec. One
+/// empty barrier batch represents this rule and keeps the number of edges small.
 pub(super) fn group(nodes: &[PlanNode]) -> Batches {
     let mut units: Vec<Batch> = Vec::new();
     let mut unit_of = vec![0; nodes.len()];

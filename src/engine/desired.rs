@@ -1,4 +1,4 @@
-//! What a stack wants its resources to be, for rules as code: masked, and with markers for what is unknown.
+//! The desired resources of a stack as input for policy sets: masked, with markers for unknown values.
 
 use serde_json::{Map, Value};
 
@@ -23,7 +23,7 @@ impl EnginePlan {
 fn desired_of(node: &PlanNode, secrets: &Secrets) -> Option<DesiredResource> {
     let planned = &node.planned;
     let wanted = planned.item.desired.as_ref().or(node.wanted.as_ref());
-    // A record is masked wherever a secret came through a reference, too.
+    // The recorded form also masks secrets that came through a reference.
     let (attributes, extensions) = match (&planned.recorded, wanted) {
         (Some(recorded), _) => (Map::clone(&recorded.attributes), &recorded.extensions),
         (None, Some(wanted)) => (mask_resource(secrets, wanted).attributes, &wanted.extensions),

@@ -101,11 +101,11 @@ fn refusal(request: &ApplyRequest<'_>) -> Option<UserError> {
         UserError::new(
             ErrorKind::Policy,
             format!(
-                "the Spec of `{}` is empty, so all {count} resources of it would be deleted",
+                "the Spec of `{}` is empty, so all its {count} resources would be deleted",
                 plan.public.id
             ),
         )
-        .hint("if that is wanted: `konverge apply --allow-empty`, or `konverge destroy`")
+        .hint("if that is intended: `konverge apply --allow-empty`, or `konverge destroy`")
     })
 }
 
@@ -351,7 +351,7 @@ impl<'a> Executor<'a> {
             Some((id, failure)) => Some(plan_failures::of_resource(&id, failure)),
             None if bad && interrupted => Some(UserError::new(
                 ErrorKind::Interrupted,
-                "interrupted; what was done is recorded, and the next run takes the rest up",
+                "interrupted; completed work is recorded, and the next run continues",
             )),
             None => None,
         });

@@ -1,5 +1,4 @@
-//! Lets every runtime normalise its resources before the graph is built, and updates the ids that change by
-//! that.
+//! Normalises resources with their runtimes before the graph is built, and updates the ids that this changes.
 
 use std::collections::{BTreeMap, HashMap};
 

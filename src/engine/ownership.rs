@@ -97,7 +97,7 @@ fn not_recorded_elsewhere(
         Some(OwnerClaim::SameId(other)) => {
             planned.public.notes.push(format!(
                 "stack `{other}` records an object of this type with the same id: if it is the same object, take it \
-                 out of one of the two stacks (`konverge state forget {other}` touches nothing outside)"
+                 out of one of the two stacks (`konverge state forget {other}` does not change live objects)"
             ));
             return Ok(planned);
         }
@@ -110,13 +110,13 @@ fn not_recorded_elsewhere(
     };
     let is_object = planned.public.runtime == RuntimeKind::Kubernetes;
     let what = match is_object {
-        true => format!("stack `{other}` records the same object, and has not let go of it"),
+        true => format!("stack `{other}` still manages the same object"),
         false => format!("stack `{other}` has taken over the same object (`{IMPORT_ID}`)"),
     };
     Err(UserError::new(ErrorKind::Policy, what)
-        .hint(format!("only one stack can own an object: take it out of this one or of `{other}`"))
+        .hint(format!("only one stack can own an object: remove it from this one or of `{other}`"))
         .hint(format!(
-            "if `{other}` is to give it up: `konverge state forget {other} '{}'` forgets it there, nothing outside is touched",
+            "to make `{other}` forget it: `konverge state forget {other} '{}'` removes only the record; live objects are not changed",
             planned.item.id
         )))
 }
@@ -137,7 +137,7 @@ fn let_go(
             "it would be destroyed, while stack `{other}` now wants a resource of the same id"
         ))
         .hint(format!(
-            "what Terraform made does not change stacks by itself: forget it here (`konverge state forget {stack} '{}'`), \
+            "Terraform resources do not move between stacks automatically: forget it here (`konverge state forget {stack} '{}'`), \
              and let `{other}` take it over by the extension `kusionstack.io/import-id`",
             planned.item.id
         ))
@@ -155,19 +155,17 @@ fn let_go(
         (OwnerClaim::SharedWith(other), _) => Ok(stays(
             stack,
             planned,
-            format!("it stays: stack `{other}` has it too"),
+            format!("it is kept: stack `{other}` manages it too"),
         )),
         (OwnerClaim::Waived(other), None) => {
             planned.public.notes.push(format!(
-                "it is not known whether stack `{other}` wants it, whose Spec does not compile: `--without {other}` says \
-                 that it does not"
+                "the Spec of stack `{other}` does not compile, so it is unknown whether it needs this object; `--without {other}` declares that it does not"
             ));
             Ok(planned)
         }
         (OwnerClaim::Waived(_), Some(refusal)) => Err(refusal),
         (OwnerClaim::Unclear(other) | OwnerClaim::SameId(other), None) if planned.public.data_loss => Err(refused(format!(
-            "it would be deleted with its data, and it cannot be seen whether it moves to stack `{other}`, whose Spec can \
-             not be compiled"
+            "it would be deleted with its data, and Konverge cannot tell whether it moves to stack `{other}`, whose Spec cannot be compiled"
         ))
         .hint(format!("fix `{other}` first: `konverge build {other}` says what is wrong"))
         .hint(format!(
@@ -237,7 +235,7 @@ mod tests {
         let shared = shared.unwrap().public;
         assert_eq!(
             (shared.action, shared.notes[0].as_str()),
-            (Action::Forget, "it stays: stack `shop/prod` has it too")
+            (Action::Forget, "it is kept: stack `shop/prod` manages it too")
         );
         let deleted = asked(delete(kubernetes, true), OwnerClaim::Nobody);
         assert_eq!(deleted.unwrap().public.action, Action::Delete);
@@ -309,7 +307,7 @@ mod tests {
     fn what_another_stack_records_is_not_created() {
         let create = |kind| planned(kind, Action::Create, false, None);
         for (kind, says) in [
-            (RuntimeKind::Kubernetes, "records the same object"),
+            (RuntimeKind::Kubernetes, "still manages the same object"),
             (RuntimeKind::Terraform, "has taken over the same object"),
         ] {
             let refused = asked(create(kind), OwnerClaim::By("shop/prod".parse().unwrap()));

@@ -54,8 +54,8 @@ pub(super) fn assemble(
         let held = held.filter(|_| !settled && !all_stops);
         if let Some(failed) = &held {
             planned.public.notes.push(match draft.is_deletion {
-                true => format!("held back: nothing is deleted while `{failed}` cannot be planned"),
-                false => format!("held back: it waits for `{failed}`, which could not be planned"),
+                true => format!("skipped: nothing is deleted while `{failed}` cannot be planned"),
+                false => format!("skipped: it depends on `{failed}`, which could not be planned"),
             });
         }
         let changes = match planned.public.action {

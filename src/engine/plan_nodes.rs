@@ -28,9 +28,9 @@ pub(super) struct DraftNode {
     pub references: Vec<ResourceId>,
     /// True for a deletion.
     pub is_deletion: bool,
-    /// The object is now desired under this id, in another version of its kind: only the record is removed.
+    /// The new id, if the Spec now declares the same object with another `apiVersion`. Only the old record is removed.
     pub renamed_to: Option<ResourceId>,
-    /// The desired resource with unresolved references, until it is handed on; `None` for a deletion.
+    /// The desired resource with unresolved references; moved out when it is planned; `None` for a deletion.
     pub wanted: Option<Resource>,
     pub item: Item,
     pub kind: RuntimeKind,

@@ -1,4 +1,4 @@
-//! Puts the values of other resources into a resource. No value becomes a reference to a secret this way.
+//! Replaces references to other resources by their values. A value that looks like a secret reference is refused.
 //! Otherwise the person who writes the other object would choose which secret is read, and where it is written.
 
 use serde_json::{Map, Value};

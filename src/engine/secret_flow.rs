@@ -1,5 +1,5 @@
-//! Follows the values of secret references through references between resources: what reads such a value must be a
-//! Secret itself, or a plain object would get the value of a new Secret, which no reviewer sees.
+//! Checks where the values of secret references go: a resource that reads such a value must itself be a Secret, or a
+//! plain object would get the value of a new Secret, which no reviewer sees.
 
 use std::convert::Infallible;
 
@@ -80,7 +80,7 @@ pub(super) fn check(resources: &[Resource], targets: &Targets) -> Result<(), Use
 
 fn refusal(reader: &Reader) -> UserError {
     let message = format!(
-        "`{}` reads the value of a secret reference into `{}`, where everybody who sees the object reads it",
+        "`{}` copies the value of a secret reference into `{}`, where everybody who can read the object can see it",
         reader.place.resource, reader.shown
     );
     UserError::new(ErrorKind::Secret, message)

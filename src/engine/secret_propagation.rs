@@ -1,5 +1,5 @@
 //! Follows secret values through references into other resources (an environment variable, a URL), from a
-//! Secret or from a Terraform resource. There too only the keyed hash is shown and recorded.
+//! Secret or from a Terraform resource. Everywhere only the keyed hash is shown and recorded.
 
 use std::{
     collections::{BTreeSet, HashSet},

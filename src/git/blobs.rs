@@ -1,4 +1,4 @@
-//! Reads blobs from the object database, those of submodules included.
+//! Reads blobs from the object databases of the repository and its submodules.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! The errors of the git room, with hints.
+//! The errors of git operations, with hints.
 
 use crate::{
     checkout::Untrusted,
@@ -41,7 +41,7 @@ pub enum GitError {
         /// The name, escaped.
         name: String,
     },
-    /// `git fetch` did not bring the commit.
+    /// `git fetch` succeeded, but the commit is still missing.
     #[error("commit {commit} could not be fetched from origin: {why}")]
     Fetch {
         /// The requested commit.

@@ -1,4 +1,4 @@
-//! Derives the files of one tree from those of another: a folder with the same id is equal and is not read.
+//! Derives the file list of one git tree from that of another. Folders with the same id are not read.
 
 use std::{collections::BTreeMap, sync::Arc};
 

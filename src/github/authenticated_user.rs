@@ -1,4 +1,4 @@
-//! Who we are on GitHub. Anybody can write our marker into a text, so our own texts are recognised by their
+//! The GitHub user of our token. Anybody can copy our marker into a text, so we recognise our texts by their
 //! author.
 
 use std::sync::Arc;

@@ -25,7 +25,7 @@ const TEXT: usize = 65_000;
 /// The maximum number of annotations per request.
 const BATCH: usize = 50;
 
-/// The maximum number of annotations per check run: nobody reads more.
+/// The maximum number of annotations per check run. More would not be read.
 const ANNOTATIONS: usize = 200;
 
 #[derive(Deserialize)]

@@ -83,10 +83,10 @@ impl Client {
         let base: http::Uri = api_url
             .trim_end_matches('/')
             .parse()
-            .map_err(|_| unusable(format!("`{}` is no address of an API", api_url.escape_debug())))?;
+            .map_err(|_| unusable(format!("`{}` is not the URL of an API", api_url.escape_debug())))?;
         let (Some(scheme), Some(server)) = (base.scheme_str(), base.authority()) else {
             return Err(unusable(format!(
-                "`{}` is no address of an API",
+                "`{}` is not the URL of an API",
                 api_url.escape_debug()
             )));
         };
@@ -313,7 +313,7 @@ impl Client {
                 .and_then(|answer| read(&operation, &answer));
             match tried {
                 Err(error) if error.is_uncertain() => {
-                    tracing::debug!(%error, "looking whether it was carried out");
+                    tracing::debug!(%error, "checking whether the request took effect");
                     tokio::time::sleep(wait).await;
                     wait = (wait * 2).min(self.patience.longest);
                     if let Some(found) = find().await? {

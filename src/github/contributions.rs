@@ -197,7 +197,7 @@ fn is_zero(sha: &str) -> bool {
 fn too_many(path: &str) -> GithubError {
     GithubError::Malformed {
         operation: format!("GET {}", path.split('?').next().unwrap_or_default()),
-        cause: "more commits than are looked through, so it is not known who stands behind them".to_owned(),
+        cause: "too many commits to read, so their authors are unknown".to_owned(),
     }
 }
 

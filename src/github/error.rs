@@ -44,7 +44,7 @@ pub enum GithubError {
         permission: String,
     },
     /// The text is longer than GitHub accepts.
-    #[error("GitHub takes no text of this length ({operation})")]
+    #[error("the text is too long for GitHub ({operation})")]
     TooLong { operation: String },
     /// Refused for another reason.
     #[error("GitHub refused {operation} with {status}: {message}")]
@@ -103,13 +103,13 @@ impl From<GithubError> for UserError {
                 "GitHub also says so when the token may not see it: add `{permission}` to the job's `permissions:`"
             )),
             GithubError::Token { .. } => failure.hint(
-                "GITHUB_TOKEN holds for its job only, an App's token for an hour: set `GITHUB_TOKEN: ${{ github.token }}` in the step's `env:`",
+                "GITHUB_TOKEN is valid only during its job, the token of an App for an hour: set `GITHUB_TOKEN: ${{ github.token }}` in the step's `env:`",
             ),
             GithubError::Limited { .. } => {
                 failure.hint("nothing is lost: run the job again later, or use an App's token, whose limit is higher")
             }
             GithubError::Unreachable { .. } => {
-                failure.hint("check GITHUB_API_URL, and HTTPS_PROXY if the runner stands behind a proxy")
+                failure.hint("check GITHUB_API_URL, and HTTPS_PROXY if the runner is behind a proxy")
             }
             GithubError::Runner { hint, .. } => failure.hint(hint),
             GithubError::Server { .. } | GithubError::Malformed { .. } => failure.hint(

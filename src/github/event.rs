@@ -1,4 +1,4 @@
-//! The event that started the run: which commits to compare, and whom to trust.
+//! The event that started the run: its commits, and whether it comes from outside the repository.
 
 use std::{collections::BTreeMap, fs};
 
@@ -96,7 +96,7 @@ impl PullRequestEvent {
         match self.action.as_str() {
             "closed" => Some("the pull request is closed: nothing to preview"),
             "edited" if !self.base_changed => {
-                Some("title or text were edited, not the branch it goes to: the last preview holds")
+                Some("only the title or description was edited: the last preview is still valid")
             }
             _ => None,
         }
@@ -139,14 +139,14 @@ pub struct WorkflowRunEvent {
     /// `owner/name` of the repository with that commit; empty if it was deleted.
     pub head_repository: String,
     pub default_branch: String,
-    /// True if that is another repository.
+    /// True if `head_repository` is another repository.
     pub from_fork: bool,
     /// True if Dependabot started it, whose runs have as few permissions as a fork's.
     pub dependabot: bool,
 }
 
 impl WorkflowRunEvent {
-    /// Returns true if the run was for a change from outside, so that it could not publish anything.
+    /// Returns true if that run was for a fork or Dependabot. It could not publish its preview.
     pub fn from_outside(&self) -> bool {
         self.from_fork || self.dependabot
     }
@@ -163,7 +163,7 @@ impl WorkflowRunEvent {
         }
         Err(GithubError::Runner {
             message: format!(
-                "the working tree holds {}, a fork's commit or Dependabot's, in a job with this repository's secrets",
+                "the working tree contains {}, a commit from a fork or Dependabot, in a job with the secrets of this repository",
                 self.head.short()
             ),
             hint: "check out the default branch (leave `ref:` out of actions/checkout); Konverge fetches that commit by itself, as data".to_owned(),
@@ -245,11 +245,11 @@ impl GithubEvent {
                 payload: payload["client_payload"].clone(),
             }),
             "pull_request_target" => Err(GithubError::Runner {
-                message: "the event pull_request_target is refused: it would run a stranger's code with this repository's secrets and write access".to_owned(),
+                message: "the event pull_request_target is refused: it would run code from outside with the secrets and write access of this repository".to_owned(),
                 hint: "use `on: pull_request:`; a fork's pull request is previewed by a second workflow on `workflow_run`, see docs/security.md".to_owned(),
             }),
             other => Err(GithubError::Runner {
-                message: format!("the event `{}` is not one that Konverge handles", other.escape_debug()),
+                message: format!("Konverge does not handle the event `{}`", other.escape_debug()),
                 hint: "handled are pull_request, push, merge_group, schedule, workflow_dispatch, workflow_run and repository_dispatch".to_owned(),
             }),
         }
@@ -273,7 +273,7 @@ fn pull_request(p: &Payload<'_>, runner: &Runner) -> Result<PullRequestEvent, Gi
     let base_repository = p
         .text("/pull_request/base/repo/full_name")
         .unwrap_or_else(|_| runner.repository.clone());
-    // After closing, the runner's commit is that of the base branch; before, it is the test merge.
+    // For a closed pull request, GITHUB_SHA is a commit of the base branch; otherwise it is the test merge.
     let trial = action != "closed" && runner.ref_name.starts_with("refs/pull/") && runner.sha != head;
     Ok(PullRequestEvent {
         base_changed: action == "edited" && p.0.pointer("/changes/base").is_some(),
@@ -299,7 +299,7 @@ fn pull_request(p: &Payload<'_>, runner: &Runner) -> Result<PullRequestEvent, Gi
     })
 }
 
-/// The first branch, unless it is the default branch.
+/// Returns `branch` unless it is the default branch.
 pub fn other_branch<'a>(branch: &'a str, default: &str) -> Option<&'a str> {
     (branch != default).then_some(branch)
 }

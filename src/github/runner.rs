@@ -57,7 +57,7 @@ impl Runner {
             })
         };
         let unusable = |name: &str, value: &str| GithubError::Runner {
-            message: format!("{name} is `{}`, which it cannot be", value.escape_debug()),
+            message: format!("{name} has the invalid value `{}`", value.escape_debug()),
             hint: "the runner sets it; does the workflow's `env:` overwrite it?".to_owned(),
         };
         let repository = required("GITHUB_REPOSITORY")?;
@@ -150,7 +150,7 @@ impl Runner {
         let Some(path) = &self.summary else { return Ok(()) };
         let there = fs::metadata(path).map_or(0, |meta| meta.len());
         if there + markdown.len() as u64 > LIMIT {
-            let note = "\n**Not shown**: this step's summary has no room beside what stands above.\n";
+            let note = "\n**Not shown**: the summary of this step is full.\n";
             if there + note.len() as u64 > LIMIT {
                 return Ok(());
             }

@@ -180,7 +180,7 @@ pub fn prune_cache(folder: &Path, unused_for: Duration) -> io::Result<CacheUse> 
         let unused = now.duration_since(metadata.modified()?).unwrap_or_default();
         if unused >= unused_for {
             match std::fs::remove_file(path) {
-                // Another process was faster.
+                // Another process deleted the file first.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 other => other?,
             }

@@ -60,7 +60,7 @@ pub(super) fn hint(diagnostic: &KclDiagnostic) -> Option<String> {
 /// What to try if a core of another version would not end the compiler so.
 pub(super) fn hint_of_crash(why: &str) -> Option<String> {
     why.contains("non-unwinding panic").then(|| {
-        "the cores from 0.10.0 to 0.11.0 end so where a built-in function fails, and do not say where: try \
+        "the cores from 0.10.0 to 0.11.0 stop like this when a built-in function fails, without a position: try \
          `kcl.version: 0.11.1` or a later one in konverge.yaml"
             .to_owned()
     })

@@ -50,7 +50,7 @@ pub enum KclError {
     #[error("the KCL core {version} could not be installed: {why}")]
     Install { version: String, why: String },
     /// A download does not have its pinned hash.
-    #[error("`{file}` has the SHA-256 {found}, pinned is {pinned}: refused")]
+    #[error("`{file}` has the SHA-256 {found}, but {pinned} is pinned")]
     Checksum {
         file: String,
         /// The received hash.
@@ -71,7 +71,7 @@ pub enum KclError {
     },
     /// A pull request from outside needs a package that its base does not have.
     #[error(
-        "the package `{0}` is not fetched for a pull request from outside: the branch that it goes to has it not from this place with this checksum"
+        "the package `{0}` is not fetched for a pull request from outside: the target branch does not have it from this source with this checksum"
     )]
     UnknownPackage(String),
     /// A dependency that `kcl.mod.lock` does not pin.
@@ -177,17 +177,17 @@ fn with_hints(error: KclError) -> UserError {
             KclError::UnknownVersion(_) => failure.hint("run `konverge kcl list` for the versions that can be installed"),
             KclError::Start(why) if why.contains(crate::sandbox::MISSING) => failure
                 .hint("run on a kernel with Landlock (Linux 5.13 or newer, not switched off, not denied by the container's seccomp profile)")
-                .hint("or accept a partial sandbox: `kcl.sandbox: best-effort` in konverge.yaml, in `ci` the protected branch's"),
+                .hint("or accept a partial sandbox: `kcl.sandbox: best-effort` in konverge.yaml, in `ci` the default branch's"),
             KclError::NoDataFolder => failure.hint("set HOME, or XDG_DATA_HOME to an absolute path"),
             KclError::Checksum { .. } => failure.hint(
                 "run it again; if it fails again, a proxy or mirror serves another file than the one that was published: ask who runs it",
             ),
             KclError::PackageDiffers { .. } => failure.hint(
-                "what is served is not what was pinned: if the change is wanted, pin it anew (`kcl mod update`), else ask who changed it",
+                "what is served is not what was pinned: if the change is intended, update the pin (`kcl mod update`); otherwise find out who changed it",
             )
             .hint("a package with a module's binary has another checksum on each platform: lock it on the platform of the jobs"),
             KclError::UnknownPackage(_) => failure
-                .hint("ask a maintainer to bring the change of kcl.mod and kcl.mod.lock in by a branch of this repository, then merge that into this pull request")
+                .hint("ask a maintainer to change kcl.mod and kcl.mod.lock in a branch of this repository, and merge that branch into this pull request")
                 .hint("or commit the folder that `kcl mod vendor` writes beside kcl.mod, for everybody to review"),
             KclError::NotLocked(_) => failure
                 .hint("run `kcl mod update` beside kcl.mod and commit kcl.mod.lock, or commit the folder of `kcl mod vendor`"),

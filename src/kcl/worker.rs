@@ -88,7 +88,9 @@ impl Worker {
         let (Some(requests), Some(answers), Some(stderr)) =
             (child.stdin.take(), child.stdout.take(), child.stderr.take())
         else {
-            return Err(KclError::Start("its pipes could not be opened".to_owned()));
+            return Err(KclError::Start(
+                "the pipes of the worker could not be opened".to_owned(),
+            ));
         };
         let said = Arc::new(WorkerStderr::default());
         tokio::spawn(listen(stderr, Arc::clone(&said)));

@@ -25,7 +25,7 @@ pub(super) fn dependency(
     format!("the dependency `{name}`: {}", refusal(text, from, package))
 }
 
-/// The path in the repository that a path means which goes up to the folder around the checkout and comes back by the
+/// Resolves a path that leaves the repository to the parent folder of the checkout and re-enters by the
 /// name of the checkout's own folder, as kcl-lang's Konfig writes it. What git holds has no such name: the name of the
 /// package at the root stands for it. `root` is that name.
 pub(super) fn by_checkout_name(from: &RepoPath, text: &str, root: Option<&str>) -> Option<RepoPath> {

@@ -1,4 +1,4 @@
-//! [`StackSelector`]: what a word of the command line means by stacks. Every command selects stacks by it.
+//! [`StackSelector`]: parses a command-line word that selects stacks. All commands use it.
 
 use std::str::FromStr;
 
@@ -62,8 +62,8 @@ impl StackSelector {
         self.text.parse().ok()
     }
 
-    /// The stacks of a layout that are meant by somebody who is in the folder `here`, sorted by folder. What comes first
-    /// wins: a folder relative to `here`, an identity, a folder relative to the root, a glob, a project.
+    /// The stacks of a layout that are meant by somebody who is in the folder `here`, sorted by folder. What comes
+    /// first wins: a folder relative to `here`, an identity, a folder relative to the root, a glob, a project.
     pub fn select<'a>(&self, layout: &'a Layout, here: &RepoPath) -> Vec<&'a Stack> {
         let below = |folder: Option<RepoPath>| -> Vec<&'a Stack> {
             let is_below = |stack: &&Stack| {

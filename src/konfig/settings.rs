@@ -73,7 +73,7 @@ struct CliConfigs {
 }
 
 #[derive(Deserialize)]
-#[serde(untagged, expecting = "must be a text or a list of texts")]
+#[serde(untagged, expecting = "must be a string or a list of strings")]
 enum OneOrMany {
     One(String),
     Many(Vec<String>),
@@ -160,7 +160,7 @@ mod tests {
     fn wrong_shapes_have_a_line() {
         let error = Settings::parse(b"kcl_cli_configs:\n  files: 3\n").unwrap_err();
         assert!(error.line.is_some(), "{error:?}");
-        assert_eq!(error.message, "must be a text or a list of texts");
+        assert_eq!(error.message, "must be a string or a list of strings");
         assert!(Settings::parse(b"\xff").is_err());
     }
 }

@@ -1,4 +1,4 @@
-//! [`AppConfigurations`]: the applications in what KCL printed with the types of schemas.
+//! [`AppConfigurations`]: the applications in the output of KCL, recognised by their schema types.
 
 use serde_json::{Map, Value};
 
@@ -23,7 +23,7 @@ const WITHOUT_EFFECT: [&str; 2] = ["labels", "annotations"];
 #[derive(Debug, Clone, PartialEq)]
 pub struct AppConfigurations {
     pub(super) apps: Vec<App>,
-    /// Values beside the applications, which are no applications.
+    /// The other values of the output.
     pub(super) others: Vec<String>,
 }
 

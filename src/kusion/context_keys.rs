@@ -18,7 +18,7 @@ const CREDENTIAL_KEYS: [&str; 5] = [
     "KUBECONFIG_CONTENT",
 ];
 
-/// What Kusion puts into Terraform's environment besides.
+/// Other keys that Kusion passes to Terraform as environment variables.
 const REGION_KEYS: [&str; 2] = ["AWS_REGION", "ALICLOUD_REGION"];
 
 /// The keys with a credential in clear.

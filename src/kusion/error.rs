@@ -35,7 +35,7 @@ pub enum KusionError {
     #[error("`{app}` becomes part of the names of Kubernetes objects, which hold a-z, 0-9 and `-` only")]
     AppName { app: String },
     /// An accessory without a schema, or with one of the repository itself.
-    #[error("`{app}`: {place} {why}, so no module can be found for it")]
+    #[error("`{app}`: {place} {why}, so its module is unknown")]
     NoModule {
         app: String,
         place: String,
@@ -125,7 +125,7 @@ impl From<KusionError> for UserError {
                 "Konverge makes the resources of `service`, `job` and `network` of kusionstack itself; others have to be written as resources, or stay with Kusion",
             ),
             K::Twice { .. } => {
-                spec(message).hint("join the two: Kusion would drop one of them, not always the same")
+                spec(message).hint("merge the two into one: Kusion would drop one of them at random")
             }
             K::Module { .. } => spec(message),
             K::NoValue { key, .. } => spec(message).hint(format!(

@@ -1,4 +1,4 @@
-//! The calls of modules that are not built in, and their answers. Who makes the calls is not known here.
+//! Requests to modules that are not built in, and their answers. `ops::module_runner` executes them.
 
 use std::collections::BTreeMap;
 

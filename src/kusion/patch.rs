@@ -92,7 +92,7 @@ impl Patch {
                     let patched = patch.apply(attributes);
                     let patched = patched.map_err(|why| by.refuse(&format!("patches `{id}`: {why}")))?;
                     let Value::Object(attributes) = patched else {
-                        return Err(by.refuse(&format!("patches `{id}`, which is then no object")));
+                        return Err(by.refuse(&format!("patches `{id}`, and the result is not an object")));
                     };
                     resource.attributes = attributes;
                 }

@@ -1,5 +1,5 @@
-//! The environment variables of a patcher. Go writes the types of Kubernetes with names in lower case, and with what
-//! is not set.
+//! The environment variables of a patcher. Go serialises Kubernetes types with lower-case names and
+//! includes unset fields.
 
 use serde_json::{Map, Value, json};
 

@@ -1,4 +1,4 @@
-//! [`Authorization`]: who stands behind a plan that was applied.
+//! [`Authorization`]: who authorized a plan that was applied.
 
 use serde::{Deserialize, Serialize};
 
@@ -53,10 +53,10 @@ pub struct RecordedFindings {
 }
 
 impl RecordedFindings {
-    /// The maximum number of findings in a receipt.
+    /// The maximum number of findings in an apply record.
     const MOST: usize = 50;
 
-    /// The first findings, and the number of the others. What denies is not applied.
+    /// Keeps the first findings and the number of the others. A plan with denials is never applied.
     pub fn of(findings: &[PolicyFinding]) -> Self {
         let of_sets = findings
             .iter()
@@ -101,7 +101,7 @@ impl std::fmt::Display for Authorization {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let mut words: Vec<_> = self.pull_requests.iter().map(ReviewedPull::to_string).collect();
         if !self.agreed_by.is_empty() {
-            words.push(format!("agreed to by {}", self.agreed_by.join(", ")));
+            words.push(format!("digest approved by {}", self.agreed_by.join(", ")));
         }
         for overridden in &self.overrides {
             words.push(format!(
@@ -111,7 +111,7 @@ impl std::fmt::Display for Authorization {
             ));
         }
         if self.reconciled {
-            words.push("put back".to_owned());
+            words.push("restored".to_owned());
         }
         f.write_str(&words.join("; "))
     }

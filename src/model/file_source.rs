@@ -54,7 +54,7 @@ pub struct Listing {
 
 /// The error for content that cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("could not read {what}: {why}")]
+#[error("cannot read {what}: {why}")]
 pub struct SourceError {
     /// The path or the blob id.
     pub what: String,
@@ -82,7 +82,7 @@ pub trait Source: Send + Sync {
         None
     }
 
-    /// The content of a regular file by path; `None` if there is no regular file.
+    /// The content of a regular file by path; `None` if the path is not a regular file.
     ///
     /// # Errors
     /// As [`Source::read`].

@@ -132,10 +132,10 @@ pub fn data_loss(object: &Value) -> Option<&'static str> {
                 .is_some_and(|claims| !claims.is_empty()) =>
         {
             Some(
-                "its pods end; its volume claims stay, and are taken up again only if their templates are the same",
+                "its pods are terminated; its volume claims remain, and are reused only with the same templates",
             )
         }
-        "Service" if spec["type"] == "LoadBalancer" => Some("its load balancer's address is given up"),
+        "Service" if spec["type"] == "LoadBalancer" => Some("the address of its load balancer is released"),
         _ => None,
     }
 }

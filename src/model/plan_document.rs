@@ -1,4 +1,4 @@
-//! The plan document: the plan of a stack with whole resources before and after, for rules as code. It is
+//! The plan document: the plan of a stack with whole resources before and after, for policy sets. It is
 //! version 1, and its JSON Schema is published. It contains no secret: a secret is `secret:HASH`.
 
 use schemars::JsonSchema;

@@ -117,7 +117,7 @@ impl StackState {
         }
     }
 
-    /// As [`StackState::follow`], for many entries: linear in their number.
+    /// Applies many entries, as [`StackState::follow`]; linear in their number.
     pub fn follow_all<'e>(&mut self, entries: impl IntoIterator<Item = &'e JournalEntry>) {
         let resources = std::mem::take(&mut self.resources);
         let mut resources: BTreeMap<_, _> = resources.into_iter().map(|one| (one.id.clone(), one)).collect();
@@ -184,7 +184,7 @@ impl Recorded {
 pub struct RuntimeRecord(Value);
 
 impl RuntimeRecord {
-    /// A record of an object whose write is not known to have arrived: nothing is proven by it.
+    /// The record of an object whose write was not confirmed. It cannot prove that the object is unchanged.
     pub fn unproven() -> Self {
         Self(Value::Object(Map::new()))
     }
@@ -221,7 +221,8 @@ pub struct Replacement {
 
 impl Replacement {
     /// The note on the remaining part of a replacement.
-    pub const REST: &str = "an earlier run began to replace it and did not come to the end: the old one is gone, and this is the rest";
+    pub const REST: &str =
+        "an earlier run started to replace it: the old object is deleted, and this creates the new one";
 }
 
 /// What is recorded before a write to the infrastructure, and after it.

@@ -10,7 +10,7 @@ pub enum ModuleError {
     /// It could not be started.
     #[error("it could not be started: {0}")]
     Start(String),
-    /// The walls around it are incomplete.
+    /// The sandbox is incomplete.
     #[error("it is not run: {0}")]
     Sandbox(String),
     /// Its first line of output is something else than the handshake.
@@ -62,7 +62,7 @@ impl ModuleError {
             )),
             Self::Sandbox(_) => failure
                 .hint("run on a kernel with Landlock (Linux 5.13 or newer)")
-                .hint("or accept a partial sandbox: `kcl.sandbox: best-effort` in konverge.yaml, in `ci` the protected branch's"),
+                .hint("or accept a partial sandbox: `kcl.sandbox: best-effort` in konverge.yaml, in `ci` the default branch's"),
             Self::Deadline(_) => failure.hint(format!(
                 "if it needs longer: `modules: {{{name}: {{timeout: 5m}}}}` in konverge.yaml; if it waits for the network: `network: true` there"
             )),

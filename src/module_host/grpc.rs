@@ -99,7 +99,7 @@ fn unframed(body: &Bytes) -> Result<Bytes, ModuleError> {
         return Err(garbled("it holds no message"));
     }
     if rest.get_u8() != 0 {
-        return Err(garbled("it is compressed, which nobody asked for"));
+        return Err(garbled("the answer is compressed, which was not requested"));
     }
     match rest.get_u32() as usize == rest.len() {
         true => Ok(rest),

@@ -34,7 +34,7 @@ impl ModuleAddress {
         }
         if *core != CORE {
             return refuse(format!(
-                "version {} of go-plugin's protocol, and not {CORE}",
+                "version {} of the go-plugin protocol instead of {CORE}",
                 shown(core)
             ));
         }
@@ -103,7 +103,7 @@ mod tests {
             ("1|1|unix|plugin|grpc|", "not in its own folder"),
             ("1|1|tcp|127.0.0.1:80|grpc|", "may not serve"),
             ("1|2|unix|/x|grpc|", "version 2 of the module protocol"),
-            ("2|1|unix|/x|grpc|", "version 2 of go-plugin"),
+            ("2|1|unix|/x|grpc|", "version 2 of the go-plugin"),
             ("1|1|unix|/x", "`netrpc`"),
             ("1|1|unix|/x|grpc|MIIB", "a certificate"),
             ("starting up\n", "`starting up`"),

@@ -1,6 +1,6 @@
 //! Runs Kusion modules: one sandboxed process for each call.
 //!
-//! A module is a program of HashiCorp's go-plugin. [`generate`] starts it behind the walls of [`crate::sandbox`], reads
+//! A module is a program of HashiCorp's go-plugin. [`generate`] starts it in the [`crate::sandbox`], reads
 //! the handshake that it prints, asks it once over gRPC, and ends it with everything that it may have started. A
 //! published module keeps what it computed, so no process is asked twice.
 //!

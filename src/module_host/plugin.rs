@@ -240,7 +240,11 @@ impl Plugin {
 }
 
 fn dialled<T>(connection: std::io::Result<T>) -> Result<T, ModuleError> {
-    connection.map_err(|error| ModuleError::Start(format!("nobody serves where its handshake says: {error}")))
+    connection.map_err(|error| {
+        ModuleError::Start(format!(
+            "nothing listens at the address in its handshake: {error}"
+        ))
+    })
 }
 
 /// A process that ended before it served: the sandbox says so itself.

@@ -36,7 +36,7 @@ pub struct NotifyTarget {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NotifyError {
     /// The URL is invalid, or not HTTPS.
-    #[error("{name} holds no address that begins with https://")]
+    #[error("{name} is not a URL that starts with https://")]
     Address { name: String },
     /// Without a key anybody could forge a webhook.
     #[error("the webhook in {name} has no signing key")]

@@ -61,7 +61,7 @@ impl ActiveSets {
         &self.overridden
     }
 
-    /// The findings for the receipt.
+    /// The findings for the apply record.
     pub fn recorded(&self) -> RecordedFindings {
         RecordedFindings::of(&self.findings)
     }
@@ -72,7 +72,7 @@ impl ActiveSets {
         let denied: Vec<_> = denied.filter(|f| f.verdict == Enforcement::Deny).collect();
         let stack = &self.document.as_ref()?.stack.id;
         let refusal = refusal(
-            format_args!("{stack} was stopped before anything of it was changed"),
+            format_args!("{stack} was stopped before anything was changed"),
             &denied,
         )?;
         let hints: BTreeSet<_> = denied.iter().filter_map(|finding| finding.hint.clone()).collect();
@@ -82,7 +82,7 @@ impl ActiveSets {
     }
 
     /// The error of the sets for a resource whose values are known now, before it is written. What was
-    /// overridden stays so; a new finding is covered by no override, because the receipt does not have it.
+    /// overridden stays so; a new finding is covered by no override, because the apply record does not have it.
     pub fn refusal(&mut self, plan: &ResourcePlan) -> Option<UserError> {
         let document = self.document.as_mut()?;
         policy::update_document(document, plan);
@@ -97,14 +97,14 @@ impl ActiveSets {
             .filter(|finding| finding.verdict == Enforcement::Deny && !is_overridden(finding));
         let refusal = refusal(
             format_args!(
-                "{} was stopped before {} was written, where a value became known",
+                "{} was stopped before {} was written, because a value that became known violates a rule",
                 document.stack.id, plan.id
             ),
             &denied.collect::<Vec<_>>(),
         )?;
         Some(
             refusal
-                .hint("run it again: the value is then known from the start, and the plan shows the finding"),
+                .hint("run it again: the value is known from the start then, and the plan shows the finding"),
         )
     }
 }

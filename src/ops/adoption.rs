@@ -1,4 +1,4 @@
-//! Says of a resource that a plan adopts why no state has it, and of one that it would create that it may exist.
+//! Adds notes to a plan: why an adopted resource is not in the state, and which created resources may already exist.
 
 use super::{Planner, Target};
 use crate::{
@@ -11,7 +11,7 @@ use crate::{
 };
 
 /// Adds to each adopted resource of a plan why it is adopted and what that means. A Terraform resource that would be
-/// created after an import may be one that the import left out: that is said as well.
+/// created after an import may be one that the import skipped; a note says so.
 ///
 /// # Errors
 /// The store's.

@@ -1,4 +1,4 @@
-//! Stacks of AppConfigurations: what they are generated from beside their KCL, and how they are compiled.
+//! Stacks of AppConfigurations: reads their workspaces and modules, and compiles them to Specs.
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
@@ -28,7 +28,7 @@ use crate::{
     },
 };
 
-/// The workspace of stacks without one of their own.
+/// The name of the default workspace.
 const DEFAULT: &str = "default";
 
 /// What the stacks of a revision that may hold AppConfigurations are generated from, by folder.

@@ -64,8 +64,7 @@ impl<'a> AppliedSpec<'a> {
             Ok(workspace) => Some(Arc::new(workspace)),
             Err(failure) => {
                 self.planning.run.notes.note(&format!(
-                    "note: commit {}, which was applied last, cannot be read here ({failure}): of what the code has \
-                     changed since, it is not seen whether it changed outside too",
+                    "note: commit {}, which was applied last, cannot be read here ({failure}), so drift in fields that the code has changed since is not detected",
                     commit.short()
                 ));
                 None

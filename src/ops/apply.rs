@@ -121,7 +121,7 @@ fn skipped_outcome(target: &Target, by: &[StackId]) -> StackOutcome {
     let names = by.iter().map(StackId::as_str).collect::<Vec<_>>().join(", ");
     let failure = UserError::new(
         ErrorKind::Policy,
-        format!("skipped: {names} comes before it and failed"),
+        format!("skipped: {names} must be applied first and failed"),
     );
     stopped_outcome(target, StackResult::HeldBack, &failure)
 }

@@ -156,7 +156,7 @@ fn drift<'p>(
             drifted.join(", ")
         ),
         hint: Some(format!(
-            "`konverge drift {stack}` shows what differs: take it over in the code, or put it back by hand"
+            "`konverge drift {stack}` shows what differs: add it to the code, or restore it manually"
         )),
         place: None,
     })
@@ -173,7 +173,7 @@ fn refusal(stack: &StackId, findings: &[PolicyFinding]) -> Option<UserError> {
     let failure = UserError::new(
         ErrorKind::Policy,
         format!(
-            "`{stack}` was stopped before anything of it was changed:\n{}",
+            "`{stack}` was stopped before anything was changed:\n{}",
             said.join("\n")
         ),
     );
@@ -181,6 +181,6 @@ fn refusal(stack: &StackId, findings: &[PolicyFinding]) -> Option<UserError> {
     Some(
         hints
             .fold(failure, UserError::hint)
-            .hint("or run it at a terminal without `--yes`: there you are asked"),
+            .hint("or run it in a terminal without `--yes` and confirm"),
     )
 }

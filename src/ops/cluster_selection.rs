@@ -61,11 +61,11 @@ impl GivenCluster {
         let why = match &self.of_stacks {
             None => "a pull request may name a cluster, never a file".to_owned(),
             Some(_) if Path::new(path).is_relative() => {
-                "what is read lies outside the repository, at an absolute path".to_owned()
+                "give an absolute path outside the repository".to_owned()
             }
             Some(files) => match files.get(&name) {
                 Some(other) if other != path => format!(
-                    "another stack names `{}`, and both would be the cluster `{name}`",
+                    "another stack names `{}`, and both kubeconfigs would be called `{name}`",
                     other.escape_debug()
                 ),
                 _ => return Ok(name),

@@ -181,7 +181,7 @@ fn refusal(new: &New<'_>, id: &ResourceId, other: &StackId) -> UserError {
         }
     };
     UserError::new(ErrorKind::Policy, what)
-        .hint("only one stack can own an object: take it out of one of the two")
+        .hint("only one stack can own an object: remove it from one of the two")
 }
 
 #[cfg(test)]

@@ -347,7 +347,7 @@ impl Compiler {
     fn say_where_nothing_is_kept(&self) {
         if let (None, Ok(folder)) = (&self.caches, caches::folder(&self.run)) {
             self.run.notes.note(&format!(
-                "warning: nothing is kept for the next run: {} lies in the repository, where a pull request could put what it likes\n  hint: set XDG_CACHE_HOME to a folder outside of the checkout",
+                "warning: the cache is disabled: {} is in the repository, where a pull request could place its own files\n  hint: set XDG_CACHE_HOME to a folder outside of the checkout",
                 folder.display()
             ));
         }

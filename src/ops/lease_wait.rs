@@ -140,7 +140,7 @@ impl LeaseWatch for HolderWatch {
         }
         if ask && self.is_over(holder).await {
             self.note(&format!(
-                "{} is over, GitHub says: lease {} is taken over",
+                "GitHub reports that {} is over: taking over lease {}",
                 holder.writer.run, holder.id
             ));
             return WaitVerdict::HolderIsOver;

@@ -1,4 +1,4 @@
-//! What a revision says about the binaries of modules: which ones lie in it, and which its `kcl.mod.lock` pins.
+//! The module binaries of a revision: those in its files, and those pinned by `kcl.mod.lock`.
 
 use std::collections::{BTreeMap, HashSet};
 

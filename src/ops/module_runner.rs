@@ -1,5 +1,5 @@
-//! [`ModuleRunner`]: has the calls of modules answered by their binaries. It decides where a binary comes from and who
-//! may have it run.
+//! [`ModuleRunner`]: runs the binaries of Kusion modules. It decides which binary is used and for whose code it may
+//! run.
 
 use std::{
     collections::{BTreeMap, HashSet},
@@ -48,7 +48,7 @@ pub(super) struct ModuleRunner {
     pub(super) checked: TempDir,
 }
 
-/// What a stack has its calls answered from.
+/// The inputs for the module calls of a stack.
 pub(super) struct CallContext<'a> {
     pub(super) stack: &'a Stack,
     pub(super) dependencies: &'a [DeclaredDependency],
@@ -180,7 +180,7 @@ impl ModuleRunner {
             && !found.is_checked
             && !known.contains(&digest)
         {
-            return Err(refuse(call, &format!("this module is not run for this pull request: the branch that it goes to does not have this binary ({digest})"))
+            return Err(refuse(call, &format!("this module is not run for this pull request: the target branch does not have this binary ({digest})"))
                 .hint("ask a maintainer to bring the module in by a branch of this repository, then merge that into this pull request"));
         }
         self.copy(&found, &digest)

@@ -1,4 +1,4 @@
-//! The stacks that the words of a command line mean: at head, or where only the states know them.
+//! Finds the stacks that the command line names, at the head or only in the recorded states.
 
 use std::{collections::BTreeMap, path::Path};
 
@@ -17,16 +17,16 @@ pub(super) struct NamedStacks<'a> {
     pub root: &'a Path,
     /// The revision that has the stacks.
     pub head: &'a OpenRevision,
-    /// What it is compared with.
+    /// The base revision.
     pub base: Option<&'a OpenRevision>,
     /// What is recorded.
     pub memory: &'a StateBackend,
-    /// Whether a project's name or a glob also means stacks that only the states know. The identity of one always does.
+    /// True if a project name or a glob also selects stacks that exist only in the state. A full identity always does.
     pub recorded: bool,
 }
 
 impl NamedStacks<'_> {
-    /// The stacks that selectors mean, sorted by folder. What head lacks is planned to be destroyed.
+    /// The selected stacks, sorted by folder. Stacks missing at the head are planned for destruction.
     ///
     /// # Errors
     /// A selector that means no stack; the store's.

@@ -82,7 +82,7 @@ pub struct Session {
     pub targets: Vec<Target>,
     /// How they differ from the base; empty for a Spec from a file.
     pub affected: Affected,
-    /// The rules as code of the revision at hand.
+    /// The policy sets of the revision at hand.
     pub sets: PolicySets,
 }
 
@@ -262,7 +262,7 @@ pub async fn open_file(
     })
 }
 
-/// The input of plans without compilation, and the rules as code: the Spec is given.
+/// The input of plans without compilation, and the policy sets: the Spec is given.
 async fn without_code(
     run: &RunContext,
     repository: Option<&Repository>,

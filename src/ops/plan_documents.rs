@@ -1,4 +1,4 @@
-//! The plan documents of targets: the input of rules as code.
+//! The plan documents of targets: the input of policy sets.
 
 use serde_json::Value;
 

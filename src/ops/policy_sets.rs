@@ -34,7 +34,7 @@ fn read(set: &PolicySetConfig, source: &dyn Source, endings: &[&str]) -> Result<
     let files = files_at(source, &set.path, endings)?;
     if files.is_empty() {
         return Err(format!(
-            "there is no file with rules (`{}`) at `{}`",
+            "no rule file (`{}`) was found at `{}`",
             endings.join("`, `"),
             set.path
         ));

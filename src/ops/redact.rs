@@ -18,7 +18,7 @@ use crate::{
     secrets::{Secrets, without_secrets},
 };
 
-/// A desired value that is masked although its place is not secret: nobody can review it.
+/// A desired value that is masked although its path is not secret, so reviewers cannot see it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct UnreviewableValue {
     pub stack: StackId,
@@ -57,8 +57,9 @@ pub fn stack(plan: &mut StackPlan, secrets: &Secrets) -> Vec<UnreviewableValue> 
         paths.sort();
         paths.dedup();
         // Our own note is added after the masking, so that no secret can mask it.
-        let note =
-            |path: &String| format!("{path} holds a Secret's value and is not shown: look at it in the code");
+        let note = |path: &String| {
+            format!("{path} contains the value of a Secret and is masked: check it in the code")
+        };
         resource.notes.extend(paths.iter().map(note));
         all.extend(paths.into_iter().map(|path| UnreviewableValue {
             stack: plan.id.clone(),

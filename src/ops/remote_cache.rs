@@ -50,7 +50,7 @@ impl RemoteCache {
     fn answer<T>(&self, answer: Result<T, StoreError>) -> Result<T, String> {
         answer.map_err(|error| {
             self.broken.store(true, Ordering::Relaxed);
-            format!("{error}; this run goes on without it")
+            format!("{error}; this run continues without it")
         })
     }
 

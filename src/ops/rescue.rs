@@ -83,9 +83,7 @@ impl Rescue {
             stored == Some(&saved.value) || saved.follows.contains(&digest(stored))
         };
         if !document.data.iter().all(follows) {
-            return Err(self.failure(
-                "does not follow what is stored now: another run changed the state meanwhile".to_owned(),
-            ));
+            return Err(self.failure("is outdated: another run has changed the state since".to_owned()));
         }
         let data = document.data.into_iter();
         state.runtime.extend(data.map(|(key, saved)| (key, saved.value)));
@@ -96,7 +94,7 @@ impl Rescue {
     fn failure(&self, what: String) -> UserError {
         UserError::new(
             ErrorKind::State,
-            format!("`{}` holds what an earlier run of `{}` made and could not store, and it {what}", self.path.display(), self.stack),
+            format!("`{}` contains data that an earlier run of `{}` could not store, and it {what}", self.path.display(), self.stack),
         )
         .hint("compare the ids that the earlier run printed with what exists at the provider: take an object over by \
                `kusionstack.io/import-id` in the extensions of its resource, or delete it by hand")
@@ -206,12 +204,11 @@ impl Unstored {
         let rescue = self.rescue.as_ref();
         Some(match (&self.trouble, rescue) {
             (None, Some(rescue)) => format!(
-                "`{}` keeps what could not be stored, sealed as in the store: run the same command again on this machine, \
-                 which takes it up; on another machine put the file at the same place first",
+                "the data that could not be stored is in `{}`, encrypted. Run the same command again on this machine, or copy the file to the same path on another machine first",
                 rescue.path().display()
             ),
             (trouble, _) => format!(
-                "what could not be stored could not be kept in a file either ({}): take the objects named above over by \
+                "the data could not be saved in a file either ({}): adopt the objects named above with \
                  `kusionstack.io/import-id` in the extensions of their resources",
                 trouble.as_deref().unwrap_or("there is no folder for it")
             ),

@@ -132,7 +132,7 @@ impl AnalysisCache {
         let writers = std::mem::take(&mut *self.writers());
         for writer in writers {
             if writer.join().is_err() {
-                tracing::debug!("what was learned was not kept");
+                tracing::debug!("the import index could not be saved");
             }
         }
     }
@@ -144,7 +144,7 @@ impl AnalysisCache {
     fn write(&self, write: impl FnOnce() -> std::io::Result<()> + Send + 'static) {
         let writer = std::thread::spawn(move || {
             if let Err(error) = write() {
-                tracing::debug!(%error, "what was learned was not kept");
+                tracing::debug!(%error, "the import index could not be saved");
             }
         });
         self.writers().push(writer);

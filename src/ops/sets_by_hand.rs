@@ -1,5 +1,5 @@
-//! The rules as code of a manual apply: they are those of the revision at hand, and what they deny is not applied.
-//! Nobody overrides a finding here, because nobody else looks: an override belongs to a run on GitHub.
+//! Policy sets for a manual apply. The sets of the applied revision are evaluated, and a denial stops the stack.
+//! Findings cannot be overridden here, because an override needs a second person: it is only possible on GitHub.
 
 use std::{
     collections::BTreeMap,
@@ -69,7 +69,7 @@ impl Approver for WithPolicySets {
     }
 }
 
-/// Collects the findings for the plan that a person is asked about.
+/// Collects the findings to show with the confirmation prompt.
 pub struct FoundByHand {
     sets: PolicySets,
     found: Mutex<Vec<PolicyFinding>>,

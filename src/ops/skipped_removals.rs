@@ -63,11 +63,11 @@ fn reason(layout: &Layout) -> Option<UserError> {
         .collect();
     let failure = UserError::new(
         ErrorKind::Layout,
-        format!("this stack is not there, and Konverge cannot determine whether it was removed:{reasons}"),
+        format!("this stack is missing, and Konverge cannot determine whether it was removed:{reasons}"),
     );
     Some(
         failure
             .at(first.file.to_string(), first.line, first.column)
-            .hint("fix that, and the next run takes it down, or finds it again"),
+            .hint("fix that; the next run then destroys the stack, or finds it again"),
     )
 }

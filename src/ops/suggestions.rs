@@ -1,12 +1,11 @@
-//! What the tab key offers: the names of stacks, clusters, revisions and contexts. Where an answer cannot be found, nothing
-//! is offered, and nothing is said.
+//! Shell completions: names of stacks, clusters, revisions and contexts. Errors are silent: nothing is suggested then.
 
 use std::{collections::BTreeMap, time::Duration};
 
 use super::{KeyUse, OpenRequest, RunContext, Selection, init, selection, state};
 use crate::{git::Repository, model::RepoPath};
 
-/// A person waits for the tab key: a store that answers later is not asked further.
+/// The time limit for a completion, because a person is waiting. A slower store is given up.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// One word to offer.

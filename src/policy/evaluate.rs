@@ -143,7 +143,7 @@ fn unknown_teams(names: &[String], facts: &PolicyFacts<'_>) -> Option<String> {
         .collect();
     (!unknown.is_empty()).then(|| {
         format!(
-            "the members of {} could not be read, which takes an App's token with `members: read`",
+            "the members of {} could not be read: this needs the token of an App with `members: read`",
             unknown.join(", ")
         )
     })
@@ -214,7 +214,7 @@ fn approvals(rules: &EffectivePolicy, facts: &PolicyFacts<'_>) -> Option<PolicyF
         },
         "approvals",
         format!(
-            "{} of {} approvals of the last head are given{idle}",
+            "the last head has {} of {} required approvals{idle}",
             given, rules.approvals
         ),
         Some("approvals of older heads do not count: ask again after the last push".to_owned()),
@@ -244,7 +244,7 @@ fn reviewers(rules: &EffectivePolicy, plan: &StackPlan, facts: &PolicyFacts<'_>)
                 plan.stack
             ),
             Some(format!(
-                "add a line for `/{}/` to CODEOWNERS on the protected branch",
+                "add a line for `/{}/` to CODEOWNERS on the default branch",
                 plan.stack
             )),
         ));
@@ -291,9 +291,9 @@ fn blast_radius(rules: &EffectivePolicy, plan: &StackPlan, facts: &PolicyFacts<'
             Enforcement::Deny
         },
         "max_destructive",
-        format!("{gone} resources are deleted or replaced, {allowed} are allowed at once"),
+        format!("{gone} resources would be deleted or replaced; at most {allowed} are allowed in one apply"),
         Some(format!(
-            "split the change, raise `policy.max_destructive`, or agree to exactly this: run the workflow by hand with `approve: {}`",
+            "split the change, raise `policy.max_destructive`, or approve exactly this plan: run the workflow manually with `approve: {}`",
             plan.digest
         )),
     ))

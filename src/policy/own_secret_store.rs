@@ -44,7 +44,7 @@ pub(super) fn check(config: &SecretsConfig, store: &Map<String, Value>) -> Resul
         _ => "`secrets.default` and `secrets.stores`".to_owned(),
     };
     Err(UserError::new(ErrorKind::Secret, message)
-        .hint("take `secretStore` out of the Spec: a Spec never says where a secret store is")
+        .hint("remove `secretStore` from the Spec: a Spec never says where a secret store is")
         .hint(format!(
             "if the store is trusted, write {example} into the default branch's konverge.yaml"
         )))

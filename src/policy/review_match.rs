@@ -173,7 +173,7 @@ impl ReviewedUnits {
         (guarded && !known_ground).then_some(Objection::MovedGround)
     }
 
-    /// Returns true if the live value is our last write: then only another merge changed it, and nobody else.
+    /// Returns true if the live value is our last write, so only our own applies have changed it since the review.
     fn is_our_last_write(&self, unit: &ReviewUnit) -> bool {
         let Some(written) = self.last_writes.get(&unit.resource) else {
             return false;

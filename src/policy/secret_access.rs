@@ -488,7 +488,7 @@ mod tests {
             (
                 "ref+env://PAY_DB?version=1",
                 "has no versions",
-                "take `version` out",
+                "remove `version`",
             ),
         ] {
             let refusal = judge(STORES, secret(text)).unwrap_err();
@@ -515,7 +515,7 @@ mod tests {
             json!({"kind": "Deployment", "metadata": {"annotations": {"apiVersion": "v1", "kind": "Secret", "data": "cmVmK2VudjovL1BBWV9EQg=="}}}),
         ] {
             let refusal = judge(STORES, plain.clone()).unwrap_err();
-            assert!(refusal.contains("may not stand here"), "{plain}: {refusal}");
+            assert!(refusal.contains("is not allowed here"), "{plain}: {refusal}");
         }
         let refusal = judge(STORES, json!({"password": "ref+env://PAY_DB"})).unwrap_err();
         assert!(refusal.contains("Terraform"), "{refusal}");

@@ -51,7 +51,9 @@ pub enum AccessRefusal {
         path: String,
         store: String,
     },
-    #[error("`{reference}`: a secret may not stand here, where everybody who sees the object reads it")]
+    #[error(
+        "`{reference}`: a secret is not allowed here, where everybody who can read the object can see it"
+    )]
     PlainPlace { reference: String },
     #[error("`{reference}`: references in Terraform resources are not resolved")]
     Terraform { reference: String },
@@ -88,12 +90,12 @@ impl AccessRefusal {
                 "version_id" => "write `version=ID`".to_owned(),
                 _ if store == GENERATED => "write `ref+generated://NAME#/KEY`: no store has the value".to_owned(),
                 _ => format!(
-                    "take it out of the reference; where the store is and who asks it is written as \
+                    "remove it from the reference; where the store is and who asks it is written as \
                      `secrets.stores.{store}{}` in the default branch's konverge.yaml",
                     key_of(parameter)
                 ),
             },
-            Self::NoVersions { .. } => "take `version` out of the reference".to_owned(),
+            Self::NoVersions { .. } => "remove `version` from the reference".to_owned(),
             Self::Path { kind, .. } => match *kind {
                 "env" => "write the name of a variable: `ref+env://NAME`".to_owned(),
                 "vault" => "write `ref+vault://MOUNT/PATH?version=NUMBER#/KEY`".to_owned(),

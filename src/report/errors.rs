@@ -1,4 +1,4 @@
-//! Errors of stacks: what is wrong with many of them is said once, with the count.
+//! Groups equal errors of several stacks, so that each error is shown once with a count.
 
 use super::{escape, labels::plural};
 use crate::{
@@ -21,8 +21,8 @@ pub struct ErrorGroup<'a> {
     messages: Vec<&'a str>,
 }
 
-/// Groups errors that begin with the same line at the same place and have the same hints: in each stack other errors may
-/// follow from the first one.
+/// Groups errors that begin with the same line at the same place and have the same hints: in each stack other errors
+/// may follow from the first one.
 pub fn group<'a>(errors: impl IntoIterator<Item = (&'a StackId, &'a ErrorBody)>) -> Vec<ErrorGroup<'a>> {
     let mut groups: Vec<ErrorGroup<'a>> = Vec::new();
     for (stack, error) in errors {
@@ -217,7 +217,7 @@ mod tests {
             "{text}"
         );
         assert!(
-            text.ends_with("5 stacks: 0 applied, 0 unchanged, 4 failed, 1 stopped, 0 held back.\n"),
+            text.ends_with("5 stacks: 0 applied, 0 unchanged, 4 failed, 1 stopped, 0 skipped.\n"),
             "{text}"
         );
     }

@@ -206,7 +206,7 @@ pub fn counts(summary: &Summary) -> String {
 pub const SPEC_ONLY: &str = "No cluster was queried: these are differences between the compiled Specs of base and head. Not known: whether the server accepts them, whether a change replaces a resource or deletes data beyond the published rules of built-in kinds, and what differs on the cluster already (drift).";
 
 /// What precedes resources that a dry run could not include, such as those of a namespace that is new.
-pub const UNCHECKED: &str = "the server could not check yet: ";
+pub const UNCHECKED: &str = "not validated yet: ";
 
 /// `3 updates, 1 delete`: what will happen, without the zeros.
 pub fn changes(summary: &Summary) -> String {

@@ -15,8 +15,8 @@ fn result_word(result: StackResult) -> (&'static str, Color) {
         StackResult::Applied => ("applied", Color::Green),
         StackResult::Unchanged => ("unchanged", Color::Dim),
         StackResult::Failed => ("failed", Color::Red),
-        StackResult::Stopped => ("stopped before anything was touched", Color::Yellow),
-        StackResult::HeldBack => ("held back", Color::Yellow),
+        StackResult::Stopped => ("stopped before anything was changed", Color::Yellow),
+        StackResult::HeldBack => ("skipped", Color::Yellow),
     }
 }
 
@@ -49,7 +49,7 @@ pub fn text(report: &ApplyReport, style: Style) -> String {
         match stack.resources.iter().filter(stays).count() {
             0 => {}
             n => text.push_str(&format!(
-                "    {} forgotten: outside nothing was deleted\n",
+                "    {} forgotten: live objects were not deleted\n",
                 labels::plural(n, "resource")
             )),
         }
@@ -85,7 +85,7 @@ pub fn text(report: &ApplyReport, style: Style) -> String {
     }
     let count = |result| report.stacks.iter().filter(|s| s.result == result).count();
     text.push_str(&format!(
-        "{}: {} applied, {} unchanged, {} failed, {} stopped, {} held back.\n",
+        "{}: {} applied, {} unchanged, {} failed, {} stopped, {} skipped.\n",
         style.ink(Color::Bold, &labels::plural(report.stacks.len(), "stack")),
         count(StackResult::Applied),
         count(StackResult::Unchanged),
@@ -134,8 +134,8 @@ mod tests {
             text(&report, Style::default()),
             "a/dev, b/dev, c/dev: failed (3 stacks)\n    TypeError: no\n    hint: look at base.k\n\
              d/dev: failed\n    stack d/dev: another\n    hint: look at base.k\n\
-             e/dev: held back\n    stack e/dev: TypeError: no\n    hint: look at base.k\n\
-             5 stacks: 0 applied, 0 unchanged, 4 failed, 0 stopped, 1 held back.\n"
+             e/dev: skipped\n    stack e/dev: TypeError: no\n    hint: look at base.k\n\
+             5 stacks: 0 applied, 0 unchanged, 4 failed, 0 stopped, 1 skipped.\n"
         );
     }
 }

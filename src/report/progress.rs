@@ -1,5 +1,5 @@
-//! Events as lines of a log. The caller decides how to show them (a plain log, a line that is drawn in place), and says
-//! when each event came.
+//! Turns events into log lines. The caller chooses the output (a plain log or a redrawn line) and passes the time of
+//! each event.
 
 use std::{collections::HashMap, time::Duration};
 
@@ -170,7 +170,7 @@ impl ProgressLines {
         vec![format!("{} · {took}", step_text(step, done, total))]
     }
 
-    /// ` in 18 s`, if it took long enough to be told.
+    /// ` in 18 s`, if it took long enough to be worth showing.
     fn took(&self, stack: &StackId, id: &ResourceId, at: Duration) -> String {
         let began = self
             .stacks

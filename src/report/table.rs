@@ -1,4 +1,4 @@
-//! A table for a terminal: columns as wide as their widest cell, colours after the padding.
+//! A table for a terminal. Columns are as wide as their widest cell; cells are padded before they are coloured.
 
 use super::{
     escape, labels,
@@ -31,8 +31,8 @@ impl Cell {
 /// Rows that say the same of more stacks than this become one.
 const EQUAL_ROWS: usize = 10;
 
-/// The first cell of a row that stands for many equal ones: `15 stacks, such as orders/dev`. `None` for few, which have a row
-/// each.
+/// The first cell of a row that stands for many equal ones: `15 stacks, such as orders/dev`. `None` for few, which have
+/// a row each.
 pub(super) fn folded(stacks: &[&StackId]) -> Option<Cell> {
     let (first, count) = (stacks.first()?, stacks.len());
     let name = escape::log(first.as_str());

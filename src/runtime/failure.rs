@@ -15,5 +15,5 @@ pub struct ToolUnavailable;
 ///
 /// [`ApplySink`]: super::ApplySink
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("the store did not accept it")]
+#[error("the store refused the write")]
 pub struct StoreUnavailable;

@@ -88,7 +88,7 @@ const RESOLVER: [&str; 4] = [
 
 /// The start of the message of [`SandboxError::Missing`], by which the pool recognises it in a worker's
 /// output.
-pub(crate) const MISSING: &str = "the sandbox cannot be put up";
+pub(crate) const MISSING: &str = "the sandbox cannot be set up";
 
 /// The sandbox could not be applied, or the interpreter not be started.
 #[derive(Debug, thiserror::Error)]

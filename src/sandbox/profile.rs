@@ -1,4 +1,4 @@
-//! [`SandboxProfile`]: how the walls of a worker and of a module differ.
+//! [`SandboxProfile`]: the sandbox rules for a KCL worker and for a module.
 
 use landlock::{AccessFs, BitFlags};
 use serde::{Deserialize, Serialize};

@@ -106,7 +106,7 @@ impl AwsStoreLogin {
             let said = element(&text, "Message").unwrap_or("no reason given");
             return Err(SecretProblem::Login {
                 status: answer.status.as_u16(),
-                why: format!("the role `{role}` was not given: {}", http.shown(said)),
+                why: format!("could not assume the role `{role}`: {}", http.shown(said)),
             });
         }
         let part = |name: &str| {

@@ -14,7 +14,7 @@ use crate::{
 const REQUEST_DEADLINE: Duration = Duration::from_secs(30);
 const CONNECT_DEADLINE: Duration = Duration::from_secs(5);
 
-/// The maximum length of a server's own words in a message.
+/// The maximum number of characters of a server's error text in a message.
 const SHOWN: usize = 200;
 
 /// The maximum length of an answer. The largest secret of any store is 1 MiB.

@@ -1,4 +1,5 @@
-//! What a runtime may ask about the references of a stack. The secret stores answer; `ops` wires them.
+//! [`SecretResolver`]: how a runtime resolves the secret references of a stack. Implemented by
+//! `ops::secret_references`.
 
 use async_trait::async_trait;
 

@@ -106,7 +106,7 @@ const OWNERS: [&str; 17] = [
     "user",
 ];
 
-/// What a name says about its value.
+/// The classification of a name: what kind of value it suggests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Says {
     Nothing,

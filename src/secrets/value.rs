@@ -34,12 +34,12 @@ impl SecretValue {
 
     const GENERATED: usize = 54;
 
-    /// True for a value without bytes, which is treated as missing.
+    /// Returns true if the value has no bytes. Callers treat that as missing.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The bytes, for the request that writes them. Every caller is a place where the value leaves its type.
+    /// The bytes, for the request that writes them. Review each new caller: the type no longer protects the value.
     pub fn expose(&self) -> &[u8] {
         &self.0
     }

@@ -75,7 +75,7 @@ impl From<GraphError> for UserError {
         match error {
             GraphError::Duplicate(_) => failure.hint("give each resource an id of its own"),
             GraphError::Missing { missing, .. } => {
-                failure.hint(format!("add `{missing}` to the stack, or take it out of `dependsOn`"))
+                failure.hint(format!("add `{missing}` to the stack, or remove it from `dependsOn`"))
             }
             GraphError::Reference { source, .. } => match source {
                 Unreadable::NoTarget { nearest: Some(id), .. } => failure.hint(format!("did you mean `{id}`?")),

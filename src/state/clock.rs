@@ -9,7 +9,7 @@ use tokio::time::Instant;
 /// Two clocks and a way to wait. Tests provide their own.
 #[async_trait]
 pub trait Clock: Send + Sync {
-    /// Time since some start; never goes back.
+    /// Monotonic time since an arbitrary start.
     fn monotonic(&self) -> Duration;
 
     /// The time of day, which may be wrong by hours: recorded, never compared.

@@ -58,7 +58,7 @@ impl Sealer {
             Some(text) if text.chars().count() < 12 => {
                 return Err(key_error(
                     IDENTITY_VARIABLE,
-                    "it is no age identity (AGE-SECRET-KEY-1…), and a passphrase needs at least 12 characters",
+                    "it is neither an age identity (AGE-SECRET-KEY-1…) nor a passphrase of at least 12 characters",
                 ));
             }
             Some(text) => Some(KeyBytes::Passphrase(SecretString::from(text.to_owned()))),

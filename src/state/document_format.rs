@@ -185,7 +185,7 @@ pub(super) async fn put(
         .unwrap_or_else(|| StoreError::Unavailable {
             url: store.url().to_owned(),
             key: key.to_string(),
-            why: "it is said to exist and cannot be read".to_owned(),
+            why: "it is listed but cannot be read".to_owned(),
         })
         .into())
 }
@@ -212,7 +212,7 @@ fn open<'a>(key: &Key, bytes: &'a [u8]) -> Result<(Header, &'a [u8]), StateError
         .and_then(serde_json::Value::as_u64)
         .ok_or_else(|| damaged("it does not begin as a document of Konverge"))?;
     if version == 0 {
-        return Err(damaged("it says format 0, which there never was"));
+        return Err(damaged("format 0 does not exist"));
     }
     if version > FORMAT {
         return Err(StateError::Future {

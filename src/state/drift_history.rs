@@ -1,6 +1,6 @@
-//! When each stack was last checked for drift: a row of whole documents, of which the highest counts. It only
-//! schedules the checks and remembers since when drift is known. If it is deleted, the next check starts a
-//! new one.
+//! The drift history: when each stack was last checked. Each version is a whole document; the highest number is
+//! current. It only schedules the checks and remembers since when drift is known. If it is deleted, the next check
+//! starts a new one.
 
 use std::collections::BTreeMap;
 
@@ -94,14 +94,14 @@ impl StateStore {
                 let old = numbers.iter().rev().skip(KEPT - 1);
                 for number in old {
                     if let Err(error) = self.store.delete(&place(*number)).await {
-                        tracing::debug!(%error, "an old document of looks was left behind");
+                        tracing::debug!(%error, "an old drift history document could not be deleted");
                     }
                 }
                 return Ok(());
             }
         }
         Err(StateError::Missing(format!(
-            "others wrote down their looks for drift at the same time, {TRIES} times"
+            "the drift history changed during each of {TRIES} attempts to write it"
         )))
     }
 

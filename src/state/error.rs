@@ -45,7 +45,7 @@ pub enum StateError {
     )]
     Held { stack: StackId, holder: Box<Holder> },
     /// The run was asked to stop while it waited for an earlier holder to notice the takeover of its lease.
-    #[error("stack `{0}` was not begun: the run was asked to stop while it took the lease over")]
+    #[error("stack `{0}` was not started: the run was interrupted while it took over the lease")]
     Stopped(StackId),
     /// We held the lease and lost it.
     #[error("the lease of stack `{stack}` is lost: {why}; nothing more was written")]
@@ -79,7 +79,7 @@ impl From<StateError> for UserError {
                     Some(stack) => failure
                         .hint(format!("`konverge state history {stack}` lists the serials that can be read"))
                         .hint(format!(
-                            "`konverge state pull {stack} --serial N > good.json`, then `konverge state push {stack} good.json --over-damaged` puts one of them back"
+                            "`konverge state pull {stack} --serial N > good.json`, then `konverge state push {stack} good.json --over-damaged` restores one of them"
                         )),
                     None => failure.hint("`konverge state doctor` says which documents are damaged"),
                 }
@@ -93,19 +93,19 @@ impl From<StateError> for UserError {
             StateError::Sealed { .. } => UserError::new(ErrorKind::State, text)
                 .hint("set KONVERGE_AGE_IDENTITY to the age identity (AGE-SECRET-KEY-1…) or passphrase of this store"),
             StateError::Held { stack, holder } => UserError::new(ErrorKind::LeaseHeld, text)
-                .hint("wait for that run, or apply again later: nothing was touched")
+                .hint("wait for that run, or apply again later: nothing was changed")
                 .hint(holder.way_out(&stack)),
             StateError::Lost { stack, .. } => UserError::new(ErrorKind::State, text)
-                .hint(format!("run `konverge apply {stack}` again: it looks at what was done and continues from there")),
+                .hint(format!("run `konverge apply {stack}` again: it checks what was done and continues")),
             StateError::Stopped(_) => UserError::new(ErrorKind::Interrupted, text)
                 .hint("run it again: the lease expires by itself"),
             StateError::Vanished { stack, .. } => UserError::new(ErrorKind::State, text)
-                .hint("nothing is created: what the stack made still exists, and would be made a second time")
+                .hint("nothing was created: the objects of the stack may still exist, and would be created twice")
                 .hint(format!(
                     "restore the documents below `stacks/` from a backup or the bucket's versions, or put a pulled state back: `konverge state push {stack} FILE`"
                 ))
                 .hint(format!(
-                    "if everything that the stack made is gone too: `konverge state forget {stack} --yes`, then it starts anew"
+                    "if all its objects are gone too: `konverge state forget {stack} --yes`; the next apply then creates them"
                 )),
             StateError::Missing(_) => UserError::new(ErrorKind::State, text),
         }

@@ -1,4 +1,4 @@
-//! The journal: what may have happened in the infrastructure since the state was written.
+//! The journal: the changes that a run started or finished since the state was written.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ use crate::model::{
 pub(super) enum JournalDocument {
     /// Entries in chronological order.
     Entries(Vec<JournalEntry>),
-    /// The end of the row: this epoch took over the lease. The next entry of the old holder collides with it.
+    /// The last entry: the lease with this epoch took over. The next entry of the old holder is refused by the store.
     ClosedBy(u64),
 }
 

@@ -17,7 +17,7 @@ pub(super) fn state(id: &StackId, serial: u64) -> Key {
     stack(id).child("state").child(&number(serial))
 }
 
-/// The key of a place in an epoch's row of renewals.
+/// The key of a renewal of a lease epoch.
 pub(super) fn lease(id: &StackId, epoch: u64, renewal: u64) -> Key {
     stack(id)
         .child("lease")

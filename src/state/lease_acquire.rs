@@ -17,9 +17,9 @@ use crate::model::StackId;
 
 /// The condition of the newest lease.
 enum LeaseStanding {
-    /// Nobody holds it, and its last holder ended it itself.
+    /// Released by its last holder.
     Free,
-    /// Nobody holds it, but its last holder may not know: it must be fenced.
+    /// Expired. Its last holder may still be running and must be fenced.
     Ended,
     Held(Holder),
 }
@@ -90,7 +90,7 @@ impl StateStore {
         match holder {
             None => other(format!("nobody holds the lease of stack `{stack}`")),
             Some(holder) if holder.id != id => other(format!(
-                "the lease of stack `{stack}` is {}, not {}: it changed hands; look again who holds it",
+                "the lease of stack `{stack}` is {}, not {}: another run took it since; check the holder again",
                 holder.id,
                 id.escape_debug()
             )),

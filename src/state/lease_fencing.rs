@@ -29,7 +29,7 @@ pub(super) enum TakeoverReason {
     Ended,
 }
 
-/// How a row of renewals got its end.
+/// How the renewals of an epoch ended.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum RowEnd {
     /// It already had one.
@@ -166,7 +166,7 @@ impl StateStore {
         Ok(at_work)
     }
 
-    /// Puts an end to an epoch's row of renewals.
+    /// Writes the last renewal entry of an epoch, so that its holder cannot renew any more.
     pub(super) async fn end_lease(
         &self,
         stack: &StackId,

@@ -27,7 +27,7 @@ impl Holder {
     /// Describes whether the holder is alive, and when its lease expires.
     pub fn life(&self) -> String {
         format!(
-            "no renewal seen for the {} s that were watched, taken over after {} s without one",
+            "no renewal for {} s; taken over after {} s without a renewal",
             self.quiet.as_secs(),
             self.term.as_secs()
         )

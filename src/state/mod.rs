@@ -1,9 +1,9 @@
 //! The data that is kept between runs in a [`Store`](crate::store::Store): state documents, leases, journals,
 //! reviews and an index over them.
 //!
-//! Everything rests on *create if absent*. A stack's state is a row of immutable documents by serial; its
-//! lease is a row by epoch, each epoch a row of renewals; its journal is a row by epoch. A writer that finds
-//! the next place of a row taken has lost: that is how an old holder learns of a takeover.
+//! Everything is based on *create if absent*. The state of a stack is a sequence of immutable documents, numbered by
+//! serial. Its lease is a sequence of epochs, each with a sequence of renewals; its journal has one sequence per epoch.
+//! A writer whose next number already exists has lost the lease: this is how an old holder notices a takeover.
 //!
 //! ```text
 //! stacks/<identity>/state/<serial>              the state; the highest serial counts

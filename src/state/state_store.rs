@@ -351,7 +351,7 @@ impl StateStore {
             return Err(StateError::Damaged {
                 key: key.to_string(),
                 why: format!(
-                    "it says that it is serial {} of `{}`",
+                    "its header says serial {} of `{}`",
                     document.serial, document.state.stack
                 ),
             });

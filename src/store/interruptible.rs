@@ -1,4 +1,4 @@
-//! A store that stops waiting for an answer when the run is asked to stop.
+//! A store wrapper that cancels pending requests when the run is asked to stop.
 
 use std::sync::Arc;
 

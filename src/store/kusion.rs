@@ -136,7 +136,7 @@ async fn newest_row(
         None | Some("") => Value::Null,
         Some(text) => serde_json::from_str(text).map_err(|error| {
             place.error(format!(
-                "serial {serial}: its resources are no JSON: {}",
+                "serial {serial}: its resources are not valid JSON: {}",
                 chain(&error)
             ))
         })?,

@@ -170,7 +170,7 @@ impl From<StoreError> for UserError {
                 let failure = if why.contains("://169.254.169.254") || why.contains("metadata.google.internal") {
                     failure.hint("no credentials are in the environment, and this machine has no role of its own: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE (for gs:// GOOGLE_APPLICATION_CREDENTIALS, for az:// AZURE_STORAGE_ACCOUNT_KEY)")
                 } else if why.contains("certificate") {
-                    failure.hint("an authority of one's own: name the file of its certificates, `state.options.ca_file` in konverge.yaml")
+                    failure.hint("for a private certificate authority, set `state.options.ca_file` in konverge.yaml to its certificate file")
                 } else {
                     failure
                 };

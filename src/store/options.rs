@@ -1,4 +1,4 @@
-//! [`StoreOptions`]: what the URL of a store does not say.
+//! [`StoreOptions`]: the options of a store besides its URL.
 
 use std::collections::BTreeMap;
 

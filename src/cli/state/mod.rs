@@ -264,7 +264,7 @@ pub async fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
             let pulled = read_pulled(file)?;
             let serial = ops::push(&memory, &repository, &stack, pulled, *over_damaged).await?;
             context.note(&format!(
-                "{stack}: serial {serial} written; the next apply looks at everything in it"
+                "{stack}: wrote serial {serial}; the next apply checks all its resources"
             ));
         }
         Action::Move { from, to } => {
@@ -278,21 +278,22 @@ pub async fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
         } => {
             let stack = ops::resolve_stack(&memory, stack).await?;
             if resources.is_empty() && !yes {
-                return Err(
-                    UserError::new(ErrorKind::Usage, format!("all of `{stack}` would be forgotten"))
-                        .hint("add `--yes`, or name the resources; nothing outside is touched either way"),
-                );
+                return Err(UserError::new(
+                    ErrorKind::Usage,
+                    format!("this would forget all resources of `{stack}`"),
+                )
+                .hint("add `--yes`, or name the resources; live objects are not changed"));
             }
             let serial = ops::forget(&memory, &stack, resources).await?;
             context.note(&format!(
-                "{stack}: forgotten, serial {serial}; nothing outside was touched"
+                "{stack}: forgotten, serial {serial}; live objects were not changed"
             ));
         }
         Action::Rebind { stack, cluster } => {
             let stack = ops::resolve_stack(&memory, stack).await?;
             let serial = ops::rebind(&memory, &stack, cluster.as_ref()).await?;
             context.note(&format!(
-                "{stack}: which cluster it was applied to is forgotten, serial {serial}; the next apply records the one that it finds"
+                "{stack}: removed the recorded cluster, serial {serial}; the next apply records the current one"
             ));
         }
         Action::Unlock { stack, lease, reason } => {
@@ -436,7 +437,7 @@ fn next_steps(imported: &Imported, memory: &StateBackend) -> Vec<String> {
              gives the state to one of them"
         )),
         Some(true) => steps.push(format!(
-            "`konverge preview {stack}` shows what the first apply would do; what it adopts was not in this state"
+            "`konverge preview {stack}` shows what the first apply would do; adopted objects were not in this state"
         )),
         None => steps.push(format!("`konverge state show {stack}` shows what is recorded")),
     }

@@ -145,7 +145,7 @@ fn record_line(receipt: &ApplyRecord) -> String {
         StackResult::Unchanged => "nothing to do",
         StackResult::Failed => "failed",
         StackResult::Stopped => "stopped",
-        StackResult::HeldBack => "held back",
+        StackResult::HeldBack => "skipped",
     };
     let grounds = receipt.grounds.to_string();
     let grounds = if grounds.is_empty() {

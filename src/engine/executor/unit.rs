@@ -113,7 +113,10 @@ impl Executor<'_> {
         let failure = match (result, silent.is_empty()) {
             (Ok(()), true) => return Ok(()),
             (Err(failure), _) => failure,
-            (Ok(()), false) => UserError::new(ErrorKind::Internal, "the runtime did not say how it ended"),
+            (Ok(()), false) => UserError::new(
+                ErrorKind::Internal,
+                "internal error: the runtime reported no result",
+            ),
         };
         for (id, action) in silent {
             self.fail(&id, action, &failure);
@@ -316,7 +319,7 @@ impl ApplySink for JournalSink<'_> {
         let Some(BatchMember { action, .. }) = self.unit.get(id) else {
             return Err(UserError::new(
                 ErrorKind::Internal,
-                format!("`{id}` ended, but was not asked for"),
+                format!("internal error: the runtime reported `{id}`, which was not requested"),
             ));
         };
         lock(&self.ended).insert(id.clone());

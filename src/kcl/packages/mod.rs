@@ -94,7 +94,7 @@ impl PackageFetcher {
             }
             if self.offline {
                 return Err(failed(format!(
-                    "what was fetched of it into {} is not what kcl.mod.lock pins; delete that folder, and let it be fetched again",
+                    "the content of {} does not match kcl.mod.lock; delete that folder, and run again to fetch it",
                     target.display()
                 )));
             }

@@ -114,7 +114,7 @@ impl Registry {
     fn of(packages: &PackageFetcher, repository: &str, tag: &str) -> Result<Self, String> {
         let wrong = || {
             format!(
-                "`{}:{}` is no reference to an OCI artifact",
+                "`{}:{}` is not a reference to an OCI artifact",
                 repository.escape_debug(),
                 tag.escape_debug()
             )
@@ -183,7 +183,7 @@ impl Registry {
             if !LAYERS.contains(&layer.media_type.as_str()) {
                 let kind = layer.media_type.escape_debug();
                 return Err(format!(
-                    "a layer of it is `{kind}`, which is no archive of a package"
+                    "it has a layer of type `{kind}`, which is not a package archive"
                 ));
             }
             let content = self.addressed("blobs", &layer.digest, &proof, left).await?;
@@ -229,7 +229,7 @@ impl Registry {
                 Proof::Bearer(self.token(&parameters(rest)).await?)
             }
             Some((scheme, _)) if scheme.eq_ignore_ascii_case("basic") => Proof::Basic,
-            _ => return Err("it asks for credentials in a way that is not known".to_owned()),
+            _ => return Err("it requires an unknown authentication scheme".to_owned()),
         };
         let answer = self.proving(request(), &proof).send().await.map_err(said)?;
         Ok((answer, proof))
@@ -271,7 +271,7 @@ impl Registry {
 }
 
 fn read_manifest(content: &[u8]) -> Result<Manifest, String> {
-    serde_json::from_slice(content).map_err(|_| "its manifest is none of an OCI artifact".to_owned())
+    serde_json::from_slice(content).map_err(|_| "its manifest is not an OCI artifact manifest".to_owned())
 }
 
 /// The digest of the manifest for this machine.

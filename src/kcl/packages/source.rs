@@ -59,7 +59,7 @@ pub(super) fn read(
             || name.starts_with('-')
             || name.chars().any(|c| c.is_control() || c.is_whitespace())
         {
-            return Err(wrong("its revision is no name that git knows"));
+            return Err(wrong("its revision is not a valid git name"));
         }
         return Ok(PackageSource::Git {
             url: url.to_owned(),
@@ -104,7 +104,7 @@ fn check_url(url: &str) -> Result<(), String> {
         return Ok(());
     }
     Err(format!(
-        "`{}` is no address of a git repository: https, http, ssh, git or file",
+        "`{}` is not the URL of a git repository: https, http, ssh, git or file",
         url.escape_debug()
     ))
 }

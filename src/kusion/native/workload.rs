@@ -27,7 +27,7 @@ pub(super) struct WorkloadConfig {
     /// Read one by one, so that errors name the container.
     containers: BTreeMap<String, Value>,
     pub(super) replicas: Option<i32>,
-    /// They are made beside the modules.
+    /// They are generated independently of the modules.
     #[serde(rename = "secrets")]
     _secrets: Value,
     labels: BTreeMap<String, String>,

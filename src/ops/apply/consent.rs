@@ -30,8 +30,8 @@ pub trait Approver: Send + Sync {
 #[derive(Clone, Copy)]
 pub struct ProposedPlan<'a> {
     pub plan: &'a StackPlan,
-    /// Makes the same with whole resources, masked, for rules as code. It is a copy of everything: nobody asks
-    /// for it where there is no rule.
+    /// Builds the plan document (whole resources, masked) for policy sets. It copies all resources, so call it only
+    /// if there is a policy set.
     pub document: &'a (dyn Fn() -> StackDocument + Send + Sync),
 }
 

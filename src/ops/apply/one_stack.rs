@@ -74,7 +74,7 @@ async fn apply_stack(
     if let Some(earlier) = planning.earlier_identity(&target.id).await? {
         state::move_waiting(memory, &earlier, &target.id, lease_options.clone()).await?;
         planning.run.notes.note(&format!(
-            "note: what was recorded of `{earlier}` moved along: the stack in `{}` is `{}` now",
+            "note: the state of `{earlier}` was moved: the stack in `{}` is now called `{}`",
             target.folder, target.id
         ));
     }
@@ -83,7 +83,7 @@ async fn apply_stack(
     // A lease that cannot be released expires by itself; the result matters more.
     if let Err(error) = lease.release().await {
         planning.run.notes.note(&format!(
-            "warning: the lease of {} could not be given back: {error}",
+            "warning: could not release the lease of {}: {error}",
             target.id
         ));
     }
@@ -104,14 +104,17 @@ async fn under_lease(
     let taken_up = planning.take_up_rescue(&mut prior)?;
     if taken_up {
         planning.run.notes.note(&format!(
-            "note: what an earlier run of {} made and could not store is taken up",
+            "note: loaded data of {} that an earlier run could not store",
             target.id
         ));
     }
     if options.restore && prior.input_digest != input_digest {
         return Err(UserError::new(
             ErrorKind::Policy,
-            format!("{} was applied anew meanwhile: nothing is put back", target.id),
+            format!(
+                "{} was applied again in the meantime, so drift is not restored",
+                target.id
+            ),
         ));
     }
     if let (Some(newer), Some(there)) = (&options.newer, lease.prior())

@@ -72,7 +72,7 @@ impl<'a> GoldenFiles<'a> {
         let Some(differences) = self.differences(&text, &path, printed) else {
             return Ok(None);
         };
-        let message = format!("is not what the stack compiles to:\n{differences}");
+        let message = format!("differs from the compiled Spec:\n{differences}");
         let mut found = Diagnostic::new(&path, LintRule::Golden, &message);
         found.hint = Some(format!(
             "if the new result is right: `konverge check --update {}`",
@@ -150,7 +150,7 @@ pub(super) fn find_missing(selected: &SelectedStacks, stacks: &[Stack]) -> Vec<D
         let (severity, message) = match deleted {
             true => (
                 LintSeverity::Error,
-                "was deleted, and the stack is still there".to_owned(),
+                "was deleted, but the stack still exists".to_owned(),
             ),
             false if usual => (
                 LintSeverity::Warning,

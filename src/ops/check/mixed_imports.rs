@@ -28,8 +28,7 @@ pub(super) fn find(
 fn describe(half: &MixedImport, files: &FileContents) -> Diagnostic {
     let MixedImport { by, file, package } = half;
     let message = format!(
-        "imports `{file}` by itself, and the program imports its package `{package}` too: where the file uses a name of \
-         its package, the core compiles or refuses that as it happens"
+        "imports `{file}` by itself, and the program imports its package `{package}` too: if the file uses a name of its package, the core compiles or rejects it unpredictably"
     );
     let content = files.iter().find(|(path, _)| path == by);
     let line = content.and_then(|(_, content)| line_of(content, file.file_name().trim_end_matches(".k")));

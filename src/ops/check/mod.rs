@@ -52,7 +52,7 @@ pub struct CheckScope<'a> {
     pub update: bool,
     /// Format the files that are not formatted.
     pub fix: bool,
-    /// Check only the rules as code.
+    /// Check only the policy sets.
     pub only_policy: bool,
     /// The checks to skip.
     pub skip: &'a [LintRule],

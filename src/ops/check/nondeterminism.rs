@@ -72,7 +72,7 @@ pub(super) fn scan(files: &FileContents, stacks: &[&Stack]) -> Vec<Diagnostic> {
                 continue;
             };
             let message =
-                format!("`{module}.{function}` depends on {what}: the same commit gives another Spec");
+                format!("`{module}.{function}` depends on {what}: the same commit can give different Specs");
             let mut remark = Diagnostic::new(path, LintRule::Irreproducible, &message)
                 .at(Some(member.line), Some(member.column));
             remark.severity = LintSeverity::Warning;

@@ -50,7 +50,7 @@ pub(super) fn check(workspace: &OpenRevision, compiled: &[(&Stack, Spec)]) -> Ve
             named.join(", ")
         );
         let mut remark = Diagnostic::new(&stack.folder.child("stack.yaml"), LintRule::Ownership, &message);
-        remark.hint = Some(format!("take it out of `{}` or of `{owner}`", stack.id));
+        remark.hint = Some(format!("remove it from `{}` or of `{owner}`", stack.id));
         remark
     });
     remarks.collect()

@@ -1,4 +1,4 @@
-//! The rules as code of the repository, on the Specs alone: no cluster is asked. Each resource is one that is
+//! The policy sets of the repository, on the Specs alone: no cluster is asked. Each resource is one that is
 //! created. The tests of the sets run, too.
 
 use jiff::Timestamp;
@@ -40,7 +40,7 @@ pub(super) fn check(
         let plan = engine::plan_against_spec(id, folder, &nothing, spec, None, secrets);
         let desired = engine::desired_by_spec(spec, None, secrets);
         let document = plan_documents::masked(policy::document(&plan, desired), secrets);
-        // A set that cannot be read is told once, above.
+        // An unreadable set is already reported once, above.
         let findings = sets.findings(&document, now).into_iter();
         let findings = findings.filter(|finding| !finding.rule.ends_with("/load"));
         found.extend(findings.filter_map(|finding| remark(stack, &finding, secrets)));

@@ -90,7 +90,7 @@ pub(super) fn check(
     if !schemas.unknown.is_empty() {
         let unknown: Vec<String> = schemas.unknown.into_iter().collect();
         run.notes.note(&format!(
-            "note: no schema is known for {}: lay the definitions into a project's crd/ to have them checked",
+            "note: no schema is known for {}: add their CustomResourceDefinitions to the crd/ folder of a project",
             unknown.join(", ")
         ));
     }
@@ -129,7 +129,10 @@ impl Schemas {
                 return Vec::new();
             }
             SchemaFit::OtherVersion => {
-                let message = format!("`{}` is no version of Kubernetes {version}", text("apiVersion"));
+                let message = format!(
+                    "`{}` is not an API version of Kubernetes {version}",
+                    text("apiVersion")
+                );
                 let hint =
                     "if the cluster serves it, nothing is wrong: the preview asks the cluster".to_owned();
                 let severity = LintSeverity::Warning;
@@ -142,13 +145,13 @@ impl Schemas {
             SchemaFit::Defined(faults) => (
                 LintSeverity::Error,
                 faults,
-                "held against the CustomResourceDefinition in this repository".to_owned(),
+                "compared with the CustomResourceDefinition in this repository".to_owned(),
             ),
             SchemaFit::BuiltIn(faults) => (
                 LintSeverity::Error,
                 faults,
                 format!(
-                    "held against Kubernetes {version}; where clusters are of another version, `--skip schema` leaves this check out"
+                    "compared with Kubernetes {version}; if your clusters have another version, `--skip schema` disables this check"
                 ),
             ),
         };

@@ -23,7 +23,7 @@ pub(super) struct InForce {
     pub config: Config,
     /// The text of its CODEOWNERS file.
     pub codeowners: Option<String>,
-    /// Its rules as code.
+    /// Its policy sets.
     pub sets: PolicySets,
 }
 
@@ -46,7 +46,7 @@ impl InForce {
         super::policy_config::effective_policy(&self.config, id, folder)
     }
 
-    /// Removes the freezes that the proposal kept: whoever ends one of those later decides for the branch. A
+    /// Removes the freezes that are also in `proposal`: for these, only the current version of the branch counts. A
     /// freeze that the proposal itself removed still applies to it.
     #[must_use]
     pub fn without_freezes_of(&self, proposal: &InForce) -> Self {

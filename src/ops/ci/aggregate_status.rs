@@ -58,7 +58,7 @@ pub(super) async fn open_status(
     }
 }
 
-const NOT_AGAIN: &str = "note: what a shard reported in an earlier attempt of the run counts only if all jobs of the shards succeeded; hint: give this job `shard-result: ${{ needs.JOB.result }}`, or start all jobs again";
+const NOT_AGAIN: &str = "note: a result from an earlier attempt of this run counts only if the jobs of all shards succeeded; hint: give this job `shard-result: ${{ needs.JOB.result }}`, or start all jobs again";
 
 fn is_of_attempt(status: &CommitStatus, runner: &Runner) -> bool {
     status.target_url.as_deref() == Some(&runner.attempt_url())
@@ -125,8 +125,11 @@ pub(super) async fn run(
     };
     let (head, into) = (&head, into.as_deref());
     let client = client.ok_or_else(|| {
-        UserError::new(ErrorKind::Github, "the shares cannot be judged without a token")
-            .hint("set the input `github-token`")
+        UserError::new(
+            ErrorKind::Github,
+            "the results of the shards cannot be read without a token",
+        )
+        .hint("set the input `github-token`")
     })?;
     let shares = Shard::all(of).map_err(|error| UserError::new(ErrorKind::Usage, error.to_string()))?;
     let statuses = client.statuses(head).await?;

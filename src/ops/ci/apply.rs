@@ -81,7 +81,7 @@ async fn someone_let_it_go_on(job: &Job, environment: &str) -> Result<(), UserEr
         return Err(UserError::new(
             ErrorKind::Policy,
             format!(
-                "nobody let this run go on in `{}`, so nobody agrees to these digests",
+                "nobody approved this run in the environment `{}`, so these digests are not approved",
                 environment.escape_debug()
             ),
         )
@@ -426,7 +426,7 @@ fn description(report: &ApplyReport, newer: usize) -> String {
         (StackResult::Unchanged, "unchanged"),
         (StackResult::Failed, "failed"),
         (StackResult::Stopped, "stopped"),
-        (StackResult::HeldBack, "held back"),
+        (StackResult::HeldBack, "skipped"),
     ];
     let words: Vec<_> = words
         .iter()

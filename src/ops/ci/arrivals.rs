@@ -1,5 +1,5 @@
-//! The commits that came to the branch since the last apply. A run that catches up with several merges comments on
-//! each of their pull requests, also on those without a recorded preview.
+//! The commits that were pushed to the branch since the last apply. A run that catches up with several merges comments
+//! on each of their pull requests, also on those without a recorded preview.
 
 use std::collections::BTreeSet;
 

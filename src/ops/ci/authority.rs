@@ -27,7 +27,7 @@ pub(super) struct Caller<'a> {
     pub starter: &'a str,
     /// The number of the attempt, from 1.
     pub attempt: u32,
-    /// The digests that the job got beside the event.
+    /// The approved digests from the job inputs.
     pub approve: &'a str,
     /// The environment of the job, if it is named.
     pub environment: Option<&'a str>,
@@ -172,10 +172,7 @@ impl Authority {
                 }
                 other => Err(UserError::new(
                     ErrorKind::Github,
-                    format!(
-                        "repository_dispatch `{}` asks for nothing known",
-                        other.escape_debug()
-                    ),
+                    format!("unknown repository_dispatch event `{}`", other.escape_debug()),
                 )
                 .hint(
                     "known are `konverge-apply`, which may name digests as `approve`, and `konverge-drift`",
@@ -241,7 +238,7 @@ impl Authority {
         match answer {
             DefaultBranchAnswer::NotYet => Ok(Decision::Ask),
             DefaultBranchAnswer::Never => Err(no_token(
-                "a preview of what comes from outside is posted with a token",
+                "a token is needed to post the preview of a pull request from outside",
             )),
             DefaultBranchAnswer::Is(branch, _) => {
                 only_on(branch, caller.ref_name)?;
@@ -281,7 +278,9 @@ impl Authority {
         }
         let (branch, holds) = match answer {
             DefaultBranchAnswer::NotYet => return Ok(Decision::Ask),
-            DefaultBranchAnswer::Never => return Err(no_token("what may be applied is asked of GitHub")),
+            DefaultBranchAnswer::Never => {
+                return Err(no_token("GitHub must confirm which commits may be applied"));
+            }
             DefaultBranchAnswer::Is(branch, holds) => (branch, holds),
         };
         only_on(branch, &event.ref_name)?;
@@ -316,7 +315,9 @@ impl Authority {
         let approved = text.parse()?;
         let branch = match answer {
             DefaultBranchAnswer::NotYet => return Ok(Decision::Ask),
-            DefaultBranchAnswer::Never => return Err(no_token("what may be applied is asked of GitHub")),
+            DefaultBranchAnswer::Never => {
+                return Err(no_token("GitHub must confirm which commits may be applied"));
+            }
             DefaultBranchAnswer::Is(branch, _) => branch,
         };
         only_on(branch, caller.ref_name)?;
@@ -337,7 +338,9 @@ impl Authority {
     fn drift(caller: Caller<'_>, answer: DefaultBranchAnswer<'_>) -> Result<Decision, UserError> {
         let branch = match answer {
             DefaultBranchAnswer::NotYet => return Ok(Decision::Ask),
-            DefaultBranchAnswer::Never => return Err(no_token("which commit is applied is asked of GitHub")),
+            DefaultBranchAnswer::Never => {
+                return Err(no_token("GitHub must confirm which commit is applied"));
+            }
             DefaultBranchAnswer::Is(branch, _) => branch,
         };
         only_on(branch, caller.ref_name)?;
@@ -397,7 +400,7 @@ fn only_on(branch: &DefaultBranch, full_ref: &str) -> Result<(), UserError> {
         format!("the workflow was started on `{}`", full_ref.escape_debug()),
     )
     .hint(format!(
-        "start it on the branch `{name}`: only what is merged is applied or looked at"
+        "start it on the branch `{name}`: only merged commits are applied or checked"
     )))
 }
 
@@ -407,15 +410,15 @@ fn only_in_an_environment(caller: Caller<'_>) -> Result<(), UserError> {
     if caller.attempt > 1 {
         return Err(UserError::new(
             ErrorKind::Policy,
-            "the run was started again: what its environment's reviewers were shown may have been other digests",
+            "the run was restarted: the reviewers of its environment may have approved other digests",
         )
-        .hint("start it by a push, so that they are asked anew")
+        .hint("start a new run by a push, so that they are asked again")
         .hint(BY_HAND));
     }
     if caller.environment.is_none() {
         return Err(UserError::new(
             ErrorKind::Policy,
-            "it is not known in which environment this job waited, so nobody agrees to these digests",
+            "the environment of this job is unknown, so these digests are not approved",
         )
         .hint(
             "set the input `environment` to the name of the job's `environment:`, which GitHub does not expose to jobs",

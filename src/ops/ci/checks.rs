@@ -82,7 +82,7 @@ impl Publisher<'_> {
         }
         if !meanwhile.unmerged {
             self.job.run.notes.note(
-                "note: the pull request is merged: nobody can have agreed to what is shown only now, so it is on no record",
+                "note: the pull request was merged before this preview ended, so the preview is not recorded as reviewed",
             );
         }
         meanwhile

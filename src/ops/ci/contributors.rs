@@ -92,7 +92,7 @@ pub(super) async fn of_pull_request(client: &Client, number: u64) -> Result<Cont
     Ok(contributors)
 }
 
-/// The start of the commits that a digest covers.
+/// The start of the commit range that a plan digest covers.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Before {
     /// The commit before them; `None` if they start with the first commit of all.

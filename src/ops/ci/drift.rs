@@ -90,7 +90,7 @@ async fn check_and_publish(
     watch.ends("look");
     let guardrails = guardrails.for_restoring();
     let report = reconcile::run(&planning, guardrails, &due, &plan, &behind, head).await?;
-    watch.ends("put back");
+    watch.ends("restoring drift");
     rounds.record_results(&plan, &restored_stacks(&report));
     let info = RunInfo {
         head: Some(head.clone()),

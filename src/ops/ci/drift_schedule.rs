@@ -26,8 +26,7 @@ impl DriftSchedule {
     /// Loads the history. An unreadable history is no reason not to check: a new one is started.
     pub async fn load(job: &Job, memory: &StateBackend, config: &Config) -> Self {
         let looks = memory.states.looks().await.unwrap_or_else(|error| {
-            job.run
-                .warn("when the stacks were looked at last is not known", error);
+            job.run.warn("the drift history could not be read", error);
             DriftHistory::default()
         });
         Self {
@@ -105,8 +104,7 @@ impl DriftSchedule {
     /// Saves the history of the stacks that are still known.
     pub async fn remember(self, job: &Job, memory: &StateBackend, keep: impl Fn(&StackId) -> bool) {
         if let Err(error) = memory.states.remember_looks(self.looks, keep).await {
-            job.run
-                .warn("when the stacks were looked at could not be written down", error);
+            job.run.warn("the drift history could not be written", error);
         }
     }
 

@@ -127,7 +127,7 @@ async fn begin(
     };
     if job.repository.is_dirty()? {
         run.notes
-            .note("warning: the working tree has changes of its own; only commits are read");
+            .note("warning: the working tree has uncommitted changes; only commits are read");
     }
     run_task(&job).await
 }
@@ -163,7 +163,7 @@ async fn authority(
         }
         Decision::Ask => Err(UserError::new(
             ErrorKind::Github,
-            "what this job may do was not decided: that is a defect of Konverge",
+            "internal error: the permissions of this job were not determined",
         )
         .hint("report it with the event's payload")),
     }
@@ -192,7 +192,7 @@ async fn run_task(job: &Job) -> Result<JobResult, UserError> {
         // `Authority::of` grants none of them without an answer from GitHub.
         (Task::Outside(_) | Task::Apply { .. } | Task::Drift { .. }, ..) => Err(UserError::new(
             ErrorKind::Github,
-            "the default branch is not known, so nothing is applied or compared with what was",
+            "the default branch is unknown, so nothing is applied and drift is not checked",
         )
         .hint("set the input `github-token`")),
     }

@@ -1,4 +1,5 @@
-//! Finds out whether a later run has set the status of the same commit, so that no older result replaces it.
+//! Checks whether a later run has already set the status of the same commit, so that an older run does not overwrite
+//! it.
 
 use super::job::Job;
 use crate::{

@@ -60,7 +60,7 @@ impl<'a> Notifications<'a> {
         if !drifted.is_empty() {
             let put_back = match restored.len() {
                 0 => String::new(),
-                n => format!(" ({n} put back)"),
+                n => format!(" ({n} restored)"),
             };
             let title = format!("differs from what was applied: {}{put_back}", stacks(&drifted));
             self.send(NotifyEvent::Drift, title, drifted).await;

@@ -79,7 +79,7 @@ impl Job {
             Err(error) => {
                 self.run.warn(
                     &format!(
-                        "konverge.yaml of the protected branch ({}) cannot be used, so Spec is compared with Spec and nothing is recorded as reviewed",
+                        "konverge.yaml on the default branch ({}) is invalid, so the preview compares Specs only and is not recorded as reviewed",
                         at.short()
                     ),
                     error,
@@ -98,7 +98,7 @@ impl Job {
         }
         if config != proposed && grants.clusters {
             self.run.notes.note(
-                "note: konverge.yaml differs from the protected branch's in keys that grant power; the protected branch's holds until this is merged",
+                "note: konverge.yaml differs from the default branch's in settings that grant permissions; until the merge the default branch's settings apply",
             );
         }
         // This code is not reviewed yet: it is compiled in the full sandbox, unless the default branch says
@@ -111,7 +111,7 @@ impl Job {
         head_side.note_layout(&self.run);
         if grants.clusters && !health_rules::same(&config, power.as_ref(), head_side.source.as_ref()) {
             self.run.notes.note(
-                "note: rules of readiness differ from the protected branch's; the protected branch's hold until this is merged",
+                "note: the readiness rules differ from the default branch's; until the merge the default branch's rules apply",
             );
         }
         let base_side = open::open_base(&known, &self.repository, base.clone(), &config)?;

@@ -1,4 +1,4 @@
-//! Overrides of policy findings by their digests: who gave them to the run, and whether they may.
+//! Overrides of policy findings by digest: who requested each one, and whether that person may.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,8 +11,8 @@ use crate::{
     policy::{self, sets::PolicySets},
 };
 
-/// The digests of findings that people gave to a run or reviewed. Nobody is among these people who wrote or pushed
-/// a part of the change.
+/// The finding digests that were given to the run or approved by a review. People who wrote or pushed a part of the
+/// change are excluded.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Overrides {
     pub given: BTreeMap<Digest, BTreeSet<String>>,
@@ -38,7 +38,7 @@ impl Overrides {
             let by: Vec<String> = people.iter().filter(may).cloned().collect();
             if by.is_empty() {
                 let others = format!(
-                    "it was agreed to, but not by one of {} who took no part in the change",
+                    "its override does not count: one of {} who took no part in the change must give it",
                     names.join(", ")
                 );
                 finding.hint = Some(match finding.hint.take() {

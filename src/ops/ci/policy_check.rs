@@ -444,8 +444,10 @@ impl PolicyCheck {
                     Some(of_head.map(|approval| approval.reviewer).collect())
                 }
                 Err(error) => {
-                    self.run
-                        .warn(&format!("who approved #{number} is not in the receipt"), error);
+                    self.run.warn(
+                        &format!("the approvers of #{number} are missing in the apply record"),
+                        error,
+                    );
                     None
                 }
             };
@@ -521,11 +523,11 @@ impl PolicyCheck {
             Some(commit) => Err(UserError::new(
                 ErrorKind::Policy,
                 format!(
-                    "GitHub does not say who pushed {}, so nobody can be told from who made the change",
+                    "GitHub does not say who pushed {}, so the authors of the change are unknown",
                     commit.short()
                 ),
             )
-            .hint("let a pull request show the change: its reviewers are known")),
+            .hint("open a pull request with the change: its authors and reviewers are known")),
         }
     }
 

@@ -37,7 +37,10 @@ fn parse_freeze(freeze: &config::FreezeConfig) -> Result<Freeze, UserError> {
         text.parse::<Timestamp>().map_err(|error| {
             UserError::new(
                 ErrorKind::Config,
-                format!("policy.freeze: `{}` is no moment: {error}", text.escape_debug()),
+                format!(
+                    "policy.freeze: `{}` is not an RFC 3339 time: {error}",
+                    text.escape_debug()
+                ),
             )
             .hint("write it as RFC 3339: `2026-12-23T00:00:00Z`")
         })

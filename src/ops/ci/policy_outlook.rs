@@ -1,5 +1,5 @@
-//! What a pull request that edits policy sets would deny: its own version beside the default branch's, on every
-//! stack. Until the merge the default branch's version decides, so this is advice.
+//! Previews the effect of a pull request that edits policy sets: compares its version with the default branch's on
+//! every stack. Until the merge the default branch's version decides, so this is advice.
 //!
 //! Stacks that the pull request does not change are looked at by their Specs alone, as resources without
 //! changes.
@@ -134,7 +134,7 @@ impl PolicyOutlook {
         let (more, fewer) = (compared.more.len(), compared.fewer.len());
         let missing = match compared.missing {
             0 => String::new(),
-            number => format!("; {} could not be looked at", stacks(number)),
+            number => format!("; {} could not be checked", stacks(number)),
         };
         PolicyFinding {
             verdict: Enforcement::Warn,

@@ -19,7 +19,7 @@ pub(super) fn refusal(plan: &StackPlan, findings: &[PolicyFinding]) -> Option<Us
     let failure = UserError::new(
         ErrorKind::Policy,
         format!(
-            "{} was stopped before anything of it was touched:\n{}",
+            "{} was stopped before anything was changed:\n{}",
             plan.id,
             said.join("\n")
         ),

@@ -297,7 +297,7 @@ fn removal_held_back(stack: StackId, reason: &UserError) -> PolicyFinding {
         verdict: Enforcement::Warn,
         rule: "removals".to_owned(),
         stack: Some(stack),
-        message: format!("the apply will hold this removal back: {}", reason.message),
+        message: format!("the apply will skip this removal: {}", reason.message),
         hint: reason.hints.first().cloned(),
         place: None,
     }
@@ -310,10 +310,10 @@ fn unreviewable_finding(hidden: &UnreviewableValue) -> PolicyFinding {
         rule: "secrets".to_owned(),
         stack: Some(hidden.stack.clone()),
         message: format!(
-            "{} in {} holds a Secret's value in clear: it is not shown, so nobody reviews it",
+            "{} in {} contains the value of a Secret in clear text. It is masked, so nobody can review it",
             hidden.path, hidden.resource
         ),
-        hint: Some("let a reference carry it; or look at it in the code, and agree to the plan by its digest after the merge".to_owned()),
+        hint: Some("use a secret reference instead; or check the value in the code, and approve the plan by its digest after the merge".to_owned()),
         place: None,
     }
 }

@@ -31,7 +31,7 @@ pub(super) async fn pull_request(job: &Job, event: &PullRequestEvent) -> Result<
     };
     if let (Some(into), false) = (authority.elsewhere(), untrusted) {
         job.run.notes.note(&format!(
-            "note: this pull request goes to `{into}`, not to `{}`: merging it applies nothing, so Spec is compared with Spec",
+            "note: this pull request targets `{into}`, not `{}`. Merging it applies nothing, so the preview compares Specs only",
             event.default_branch
         ));
     }

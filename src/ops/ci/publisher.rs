@@ -96,7 +96,7 @@ impl<'a> Publisher<'a> {
                 self.job
                     .run
                     .notes
-                    .note("note: a newer run has written the comment; it is left as it is");
+                    .note("note: a newer run has already written the comment; it is not changed");
                 Some(url)
             }
             Ok(Upsert::Created { url } | Upsert::Updated { url } | Upsert::Unchanged { url }) => Some(url),
@@ -111,7 +111,7 @@ impl<'a> Publisher<'a> {
     pub async fn no_comment(&self, number: u64, marker: &CommentMarker) {
         let Some(client) = self.client else { return };
         if let Err(error) = client.remove_comment(number, marker).await {
-            self.warn("the comment could not be taken away", error);
+            self.warn("the comment could not be deleted", error);
         }
     }
 
@@ -140,7 +140,7 @@ impl<'a> Publisher<'a> {
         }
         if pulls.len() > MOST_TOLD {
             self.job.run.notes.note(&format!(
-                "note: {} pull requests were applied; the newest {MOST_TOLD} are told",
+                "note: {} pull requests were applied; only the newest {MOST_TOLD} get a comment",
                 pulls.len()
             ));
         }

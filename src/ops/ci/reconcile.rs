@@ -140,7 +140,7 @@ fn writes_no_rotation(plan: &ResourcePlan) -> Result<(), UserError> {
             plan.id
         ),
     )
-    .hint("a merged pull request whose preview shows the new version writes it"))
+    .hint("to write it, merge a pull request whose preview shows the new version"))
 }
 
 fn takes_nothing_away(plan: &ResourcePlan) -> Result<(), UserError> {
@@ -150,7 +150,7 @@ fn takes_nothing_away(plan: &ResourcePlan) -> Result<(), UserError> {
     Err(UserError::new(
         ErrorKind::Policy,
         format!(
-            "{} would not only be created or updated: that is put back by people",
+            "{} needs more than creations and updates: drift like this is not restored automatically",
             plan.id
         ),
     )

@@ -123,9 +123,11 @@ fn describe(unreviewed: &Unreviewed) -> String {
     };
     let why = match objection {
         Objection::Unseen => "no merged pull request showed it",
-        Objection::MovedGround => "what stands there now is neither what the reviewer saw nor our last write",
+        Objection::MovedGround => {
+            "the live value is neither the reviewed one nor the one that Konverge wrote last"
+        }
         Objection::OnlySpecs => {
-            "it was reviewed as one Spec beside another, and nothing is recorded of this stack yet"
+            "it was reviewed without a cluster (Spec compared with Spec), and this stack was never applied"
         }
         Objection::Drifted => "somebody changed it since our last write, and policy.drift is `stop`",
     };
@@ -226,11 +228,11 @@ impl Approver for ReviewGate {
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .push((plan.clone(), units));
-        let what = format!("{} was stopped before anything of it was touched", plan.id);
+        let what = format!("{} was stopped before anything was changed", plan.id);
         Err(refusal(&what, &objections)
             .hint("open a pull request whose preview shows it, or revert the change that brought it")
             .hint(format!(
-                "to agree to exactly this plan, start the workflow by hand with `approve: {}`",
+                "to approve exactly this plan, start the workflow manually with `approve: {}`",
                 plan.digest
             )))
     }
@@ -240,9 +242,9 @@ impl Approver for ReviewGate {
         let Some(approved) = current.get_mut(stack) else {
             return Err(UserError::new(
                 ErrorKind::Unreviewed,
-                format!("nobody agreed to a plan of {stack}, so nothing of it is applied"),
+                format!("no plan of {stack} was approved, so nothing of it is applied"),
             )
-            .hint("run it again: it is planned as a whole first"));
+            .hint("run it again: the whole stack is planned before anything is applied"));
         };
         let objections = approved.reviewed.resource_objections(stack, plan, approved.drift);
         if objections.is_empty() {
@@ -250,8 +252,7 @@ impl Approver for ReviewGate {
             refusal.map_or(Ok(()), Err)
         } else {
             let what = format!(
-                "{stack} was stopped here, where a value became known; what was done before it is recorded, and run \
-                 once more it shows what is left as a plan with a digest to agree to"
+                "{stack} was stopped because a value that became known needs a review. Completed changes are recorded. Run it again: it then shows the remaining plan with a digest to approve"
             );
             Err(refusal(&what, &objections))
         }

@@ -137,7 +137,7 @@ impl MergedReviews {
         if !recorded.is_empty() {
             let numbers: Vec<_> = recorded.iter().map(|number| format!("#{number}")).collect();
             job.run.notes.note(&format!(
-                "note: not among the {} pull requests that were updated last, so their reviews do not count: {}\n  hint: a comment on one of them brings it back",
+                "note: not among the {} pull requests that were updated last, so their reviews do not count: {}\n  hint: add a comment to a pull request to include it again",
                 PAGES * 100,
                 numbers.join(", ")
             ));
@@ -189,7 +189,7 @@ impl MergedReviews {
             if let Err(error) = memory.states.reviews().forget(place).await {
                 // They only cost a listing; the next run retries.
                 job.run.notes.note(&format!(
-                    "warning: a review that is used up could not be deleted: {error}"
+                    "warning: a review record that is no longer needed could not be deleted: {error}"
                 ));
                 return;
             }

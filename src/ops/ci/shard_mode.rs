@@ -66,9 +66,11 @@ pub(super) fn refuse_for(event: &GithubEvent) -> Result<(), UserError> {
     }
     Err(UserError::new(
         ErrorKind::Usage,
-        "only the preview of a pull request or of a merge queue is dealt out in shares",
+        "only previews of pull requests and merge queues can be split into shards",
     )
-    .hint("leave `shard` out of the jobs for other events; what is applied after the merge is what all shares recorded"))
+    .hint(
+        "remove `shard` from jobs for other events; the apply after the merge uses the records of all shards",
+    ))
 }
 
 #[cfg(test)]

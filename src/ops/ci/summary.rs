@@ -120,7 +120,7 @@ impl<'a> RunSummary<'a> {
             Ok(Upsert::NewerRunWrote { .. }) => self
                 .run
                 .notes
-                .note("note: a newer run has written the comment; it is left as it is"),
+                .note("note: a newer run has already written the comment; it is not changed"),
             Ok(_) => {}
             Err(error) => self.run.warn("the comment could not be written", error),
         }

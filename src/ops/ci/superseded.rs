@@ -98,7 +98,7 @@ impl NewerCommits {
         let after = asked.await.map_err(|error| {
             let failure = UserError::from(error);
             let what = format!(
-                "another run has applied {stack} in the meantime, and it is not known whether its commit was newer"
+                "another run applied {stack} in the meantime, and it is unknown which commit is newer"
             );
             UserError {
                 message: format!("{what}: {}", failure.message),

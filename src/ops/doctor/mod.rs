@@ -65,7 +65,7 @@ pub async fn run(run: &RunContext) -> Vec<DoctorFinding> {
         }
         None => findings.push(DoctorFinding::unused(
             "KCL core, clusters, store",
-            "not looked at: konverge.yaml says which, and it cannot be read",
+            "not checked: konverge.yaml cannot be read",
             "fix it first: `konverge config check`",
         )),
     }
@@ -77,7 +77,8 @@ pub async fn run(run: &RunContext) -> Vec<DoctorFinding> {
 
 async fn git(run: &RunContext) -> Result<String, UserError> {
     let missing = |why: String| {
-        UserError::new(ErrorKind::Git, why).hint("`apt-get install git`, or what your system has for it")
+        UserError::new(ErrorKind::Git, why)
+            .hint("`apt-get install git`, or use the package manager of your system")
     };
     let git = run
         .checkout()
@@ -133,7 +134,7 @@ async fn infrastructure(run: &RunContext, config: &Config) -> Vec<DoctorFinding>
         findings.push(DoctorFinding::unused(
             "clusters",
             "none is configured: Spec is compared with Spec",
-            "name one under `clusters` in konverge.yaml to compare with what really runs",
+            "define one under `clusters` in konverge.yaml to compare with live objects",
         ));
     }
     for name in config.clusters.keys() {
@@ -178,7 +179,7 @@ async fn token(run: &RunContext) -> DoctorFinding {
                         .hint("give the step `env: {GITHUB_TOKEN: \"${{ github.token }}\"}`, or use the action, whose input `github-token` has it by default"),
                 ),
             ),
-            false => DoctorFinding::unused("GitHub token", "not running in GitHub Actions", "nothing to do here; in a job it is looked at"),
+            false => DoctorFinding::unused("GitHub token", "not running in GitHub Actions", "nothing to do here; it is checked in a job"),
         };
     };
     let asked = async {

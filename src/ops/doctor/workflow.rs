@@ -106,7 +106,7 @@ fn judge_job(workflow: &Value, job: &Value, branch: Option<&str>) -> Result<Stri
     let wrong = |what: &str| UserError::new(ErrorKind::Github, what.to_owned());
     if events.contains("pull_request_target") {
         return Err(wrong(
-            "pull_request_target gives a stranger's code the repository's token, and is refused",
+            "pull_request_target gives code from outside the token of the repository, and is refused",
         )
         .hint("use `pull_request`; `docs/security.md` says how forks get a comment"));
     }

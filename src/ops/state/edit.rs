@@ -169,12 +169,12 @@ pub async fn move_waiting(
             return Err(UserError::new(
                 ErrorKind::State,
                 format!(
-                    "stack `{to}` has {} resources of its own",
+                    "stack `{to}` already has {} resources",
                     there.state.resources.len()
                 ),
             )
             .hint(format!(
-                "`konverge state forget {to}` gives them up; nothing outside is touched"
+                "`konverge state forget {to}` removes the records; live objects are not changed"
             )));
         }
         let moved = state.clone().renamed(to.clone());
@@ -265,7 +265,7 @@ pub async fn rebind(
             let on = cluster.map_or_else(String::new, |cluster| format!(" on cluster `{cluster}`"));
             return Err(UserError::new(
                 ErrorKind::State,
-                format!("stack `{stack}` remembers no cluster{on}: there is nothing to rebind"),
+                format!("no cluster is recorded for stack `{stack}`{on}: there is nothing to rebind"),
             )
             .hint(format!(
                 "`konverge state show {stack}` shows the clusters that it was applied to"
@@ -300,7 +300,7 @@ pub async fn unlock(
     if reason.trim().is_empty() {
         return Err(UserError::new(
             ErrorKind::Usage,
-            "a reason is needed: it is kept beside the lease",
+            "give a reason; it is stored with the lease",
         ));
     }
     Ok(memory.states.unlock(stack, lease, reason).await?)

@@ -97,8 +97,8 @@ pub async fn import(
     if lease.prior().is_some_and(|prior| !prior.retired) {
         lease.release().await?;
         return Err(
-            UserError::new(ErrorKind::State, format!("stack `{stack}` has a state already")).hint(format!(
-                "`konverge state forget {stack}` gives it up; nothing outside is touched"
+            UserError::new(ErrorKind::State, format!("stack `{stack}` already has a state")).hint(format!(
+                "`konverge state forget {stack}` removes the records; live objects are not changed"
             )),
         );
     }
@@ -222,7 +222,7 @@ fn not_ours(error: StoreError) -> UserError {
 /// The query for a source with many stacks, which needs a stack.
 fn query(import: &ImportRequest) -> Result<KusionQuery, UserError> {
     let stack = import.stack.as_ref().ok_or_else(|| {
-        UserError::new(ErrorKind::Usage, "that place holds the states of many stacks")
+        UserError::new(ErrorKind::Usage, "this location contains the states of several stacks")
             .hint("name the one to take over: `--stack [TENANT/]PROJECT/STACK`, and `--cluster NAME` if it was kept under one")
     })?;
     Ok(KusionQuery {

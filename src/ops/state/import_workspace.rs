@@ -44,7 +44,7 @@ pub async fn import_workspace(
         imported.text.as_bytes(),
         Existing::Keep,
     );
-    let refused = |why: String| UserError::new(ErrorKind::Config, format!("{file} was not written: {why}"));
+    let refused = |why: String| UserError::new(ErrorKind::Config, format!("could not write {file}: {why}"));
     match written.map_err(|error| refused(error.to_string()))? {
         WrittenFile::Created => Ok(ImportedWorkspace {
             file,

@@ -140,7 +140,7 @@ fn applied(recorded: &StackState, stack: &StackId, serial: u64) -> Result<(Commi
         (Some(commit), Some(digest)) => Ok((commit.clone(), digest)),
         _ => Err(UserError::new(
             ErrorKind::State,
-            format!("serial {serial} of `{stack}` records no commit that was applied whole"),
+            format!("serial {serial} of `{stack}` was not a complete apply of one commit"),
         )
         .hint(format!("`konverge state history {stack}` shows which serials do"))),
     }

@@ -1,8 +1,8 @@
 //! ValidatingAdmissionPolicies with their bindings and parameters, evaluated on the requests that an apply would send.
 //!
 //! The order is the API server's: constraints of the policy, of the binding, match conditions, parameters, variables,
-//! validations. Who asks, what the server fills in and what lies only in the cluster is not known here: a policy that
-//! needs it denies, and says so.
+//! validations. The requesting user, server defaults and objects that exist only in the cluster are unknown here: a
+//! policy that needs it denies, and says so.
 
 use std::sync::Arc;
 

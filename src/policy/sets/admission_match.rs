@@ -13,7 +13,7 @@ use super::admission_request::{AdmissionRequest, Operation};
 pub(super) enum Selected {
     Yes,
     No,
-    /// It cannot be told, because of this.
+    /// Unknown, for this reason.
     Unknown(String),
 }
 

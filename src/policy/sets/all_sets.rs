@@ -89,7 +89,7 @@ impl PolicySets {
             verdict: Enforcement::Warn,
             rule: format!("{}/stacks", set.name()),
             stack: Some(id.clone()),
-            message: format!("the set is about this stack by another name of it, and not by `{id}`"),
+            message: format!("the set matches an earlier name of this stack, but not `{id}`"),
             hint: Some(format!("write `{id}` or its folder into `stacks` of the set")),
             place: None,
         });

@@ -1,6 +1,6 @@
 //! Which unknown values a rule may read, from the words in its source.
 //!
-//! A rule that reads a value names its key, or the key of the object around it, or goes through everything.
+//! A rule that reads a value mentions its key or a parent key, or iterates over the whole input.
 //! So a rule whose source has neither of the two keys does not read the value. The other way round a rule may
 //! have the word and never read the value: it is then called undecided although it is not. It is never called
 //! decided although it reads the value in one of these ways.
@@ -71,7 +71,7 @@ impl Mentions {
         self.words.contains(word)
     }
 
-    /// A key such as `app.kubernetes.io/name` is several words in a source.
+    /// Returns true if the source contains all words of a key. `app.kubernetes.io/name` has several words.
     fn has(&self, key: &str) -> bool {
         let is_word = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-');
         let mut parts = key.split(|c: char| !is_word(c)).filter(|part| !part.is_empty());

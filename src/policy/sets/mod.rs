@@ -1,4 +1,4 @@
-//! Policy sets: rules as code, evaluated on the plan document of a stack. Pure: the files are read by `ops`.
+//! Policy sets: rules in Rego, CEL or ValidatingAdmissionPolicy, evaluated on the plan document of a stack. Pure: the files are read by `ops`.
 //!
 //! [`set`] evaluates one set: it makes the inputs ([`input`]), runs the rules ([`rego`], [`cel_rules`]), and
 //! decides what an unknown value means ([`mentions`]). [`all_sets`] evaluates the sets of a configuration and

@@ -1,5 +1,5 @@
-//! Functions of Rego whose work may be of any size, or whose result is different each time. The clock of a rule is
-//! not looked at within a function, so their arguments are bounded.
+//! Limits Rego functions whose cost is unbounded, and forbids nondeterministic ones. The time limit is not checked
+//! inside a function, so the arguments are limited instead.
 
 use regorus::{Engine, Value as RegoValue};
 

@@ -211,7 +211,7 @@ impl PolicySet {
                     ),
                     false => (
                         enforced(severity),
-                        format!("undecided: it reads {paths}, which only the write itself makes known"),
+                        format!("undecided: it reads {paths}, which is known only after the write"),
                         "set the value in the Spec, or add an exception for this resource",
                     ),
                 };

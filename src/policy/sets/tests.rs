@@ -454,7 +454,9 @@ fn what_only_the_write_makes_known_does_not_pass() {
     let findings = rego("", text).findings(&document(vec![pet]));
     assert_eq!(findings[0].verdict, Enforcement::Deny);
     assert!(
-        findings[0].message.contains("/region, which only the write"),
+        findings[0]
+            .message
+            .contains("/region, which is known only after the write"),
         "{}",
         findings[0].message
     );

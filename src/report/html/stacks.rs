@@ -56,7 +56,7 @@ pub(super) fn groups(view: &PlanView<'_>) -> Markup {
     }
     html! {
         section {
-            h2 { "The same change in several stacks" }
+            h2 { "Same change in several stacks" }
             @for (index, group) in view.groups.iter().enumerate() {
                 @let resources: Vec<_> = group.changes.iter().map(EqualChange::first).collect();
                 details.item id={ "group-" (index) } data-actions=(filter_keys(&resources, false)) {
@@ -114,7 +114,7 @@ fn stack_item(stack: &StackView<'_>) -> Markup {
                     Some(index) => {
                         p.same {
                             (labels::action_word(resource.action)) " " (code(&full_title(resource))) ": "
-                            a href={ "#group-" (index) } { "the same as in other stacks" }
+                            a href={ "#group-" (index) } { "see \"Same change\"" }
                         }
                         (drift_of(resource))
                     }

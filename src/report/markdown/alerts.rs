@@ -74,7 +74,7 @@ pub(super) fn render(input: &CommentInput<'_>, view: &PlanView<'_>, room: usize)
         return joined;
     }
     sections(&alerts, |_| {
-        "> - too many to list here: the whole list stands in the job summary and the JSON result\n".to_owned()
+        "> - too many to list here: see the job summary and the JSON result\n".to_owned()
     })
 }
 

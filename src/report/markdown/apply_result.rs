@@ -16,7 +16,8 @@ use crate::{
     },
 };
 
-/// Headline, failures (dropped last), table, footer; at most `budget` bytes.
+/// Renders headline, failures, table and footer in at most `budget` bytes. If space is short, failures are dropped
+/// last.
 pub fn outcome(report: &ApplyReport, run: &RunInfo, marker: Option<&CommentMarker>, budget: usize) -> String {
     let mut page = BoundedWriter::new(budget.max(4096));
     let count = |result| report.stacks.iter().filter(|s| s.result == result).count();
@@ -26,7 +27,7 @@ pub fn outcome(report: &ApplyReport, run: &RunInfo, marker: Option<&CommentMarke
         (StackResult::Unchanged, "unchanged"),
         (StackResult::Failed, "failed"),
         (StackResult::Stopped, "stopped"),
-        (StackResult::HeldBack, "held back"),
+        (StackResult::HeldBack, "skipped"),
     ] {
         if count(result) > 0 {
             parts.push(format!("{} {word}", count(result)));
@@ -114,7 +115,7 @@ pub fn newer(stacks: &BTreeMap<StackId, CommitId>) -> String {
 fn trouble(stack: &StackOutcome, group: Option<&ErrorGroup<'_>>) -> String {
     let (tone, title) = match stack.result {
         StackResult::Failed => ("CAUTION", "failed; what was done is recorded"),
-        StackResult::Stopped => ("WARNING", "was stopped before anything of it was touched"),
+        StackResult::Stopped => ("WARNING", "was stopped before anything was changed"),
         _ => ("NOTE", "was skipped: a stack it depends on failed"),
     };
     let names = match group {
@@ -139,7 +140,7 @@ fn trouble(stack: &StackOutcome, group: Option<&ErrorGroup<'_>>) -> String {
         .resources
         .iter()
         .filter(|resource| resource.result == ResourceResult::Failed)
-        // What is shown above is not repeated.
+        // The error of the stack is already shown above; do not repeat it per resource.
         .filter(|resource| !labels::is_of(stack, resource))
         .take(5)
     {
@@ -164,7 +165,7 @@ fn row(stack: &StackOutcome) -> String {
         StackResult::Unchanged => "unchanged",
         StackResult::Failed => "**failed**",
         StackResult::Stopped => "**stopped**",
-        StackResult::HeldBack => "held back",
+        StackResult::HeldBack => "skipped",
     };
     let done = stack
         .resources

@@ -86,7 +86,7 @@ pub(super) fn render(
         room = left;
         Ok(())
     };
-    // A group stands for many stacks: its diff stays longer than theirs.
+    // A group represents many stacks, so its diff is dropped later than the diffs of single stacks.
     let with_diffs = Verbosity {
         diffs: true,
         ..*detail

@@ -52,7 +52,7 @@ pub fn drift_round(round: &DriftRound<'_>, run: &RunInfo, budget: usize) -> Stri
     );
     let failed = failed.count();
     if failed > 0 {
-        verdict.push_str(&format!(" · {failed} could not be looked at"));
+        verdict.push_str(&format!(" · {failed} could not be checked"));
     }
     page.try_push(&format!("{verdict}\n\n"));
     for alert in [overdue(round.overdue), pending_note(round.behind)]
@@ -85,7 +85,7 @@ pub fn drift_round(round: &DriftRound<'_>, run: &RunInfo, budget: usize) -> Stri
     }
     page.release(LAST);
     if omitted > 0 {
-        page.try_push("\nNot everything had room here; the issues and the JSON result have it.\n");
+        page.try_push("\nOmitted to fit GitHub's limit; see the issues and the JSON result.\n");
     }
     if let Some(url) = &run.run_url {
         page.try_push(&format!("\n<sub>{}</sub>\n", escape::link("run", url)));
@@ -132,14 +132,14 @@ fn turns(round: &DriftRound<'_>) -> String {
         ),
         Some((stack, None)) if looked < round.applied => {
             format!(
-                " Not looked at yet: {} and maybe others.",
+                " Not checked yet: {} and maybe others.",
                 escape::code(stack.as_str())
             )
         }
         _ => String::new(),
     };
     format!(
-        "Looked at {looked} of {} that were applied.{waiting}\n",
+        "Checked {looked} of {} that were applied.{waiting}\n",
         labels::plural(round.applied, "stack")
     )
 }
@@ -234,7 +234,7 @@ mod tests {
             "2 of 2 stacks differ",
             "No successful drift check for 2 d",
             "ahead of what is applied for 1 stack: `old/prod`",
-            "Looked at 2 of 9 stacks that were applied. Least recently checked: `old/prod`, 3 d ago.",
+            "Checked 2 of 9 stacks that were applied. Least recently checked: `old/prod`, 3 d ago.",
             "| `shop/dev` | 1 updated | 5 h |  |",
             "| `shop/prod` | 1 updated |  | yes |",
         ] {

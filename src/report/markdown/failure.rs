@@ -29,13 +29,13 @@ pub fn failure(what: Failed, failure: &UserError, run: &RunInfo, marker: Option<
     let (title, known) = match what {
         Failed::Preview => (
             "Konverge preview: failed",
-            "This run shows no plan, so what merging would change is not known. Whatever an earlier preview said here no longer stands.",
+            "This run has no plan, so the effect of merging is unknown. An earlier preview in this comment is no longer valid.",
         ),
         Failed::Apply => (
             "Konverge apply: failed",
-            "This run came to no result. What it applied before it failed is recorded with each stack; the next run continues from there.",
+            "This run has no result. What it applied before it failed is recorded with each stack; the next run continues from there.",
         ),
-        Failed::Run => ("Konverge: failed", "This run came to no result."),
+        Failed::Run => ("Konverge: failed", "This run has no result."),
     };
     let marker = marker.map_or(String::new(), |marker| format!("{}\n", marker.line()));
     let head = run

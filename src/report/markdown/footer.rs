@@ -209,7 +209,7 @@ fn merging(input: &CommentInput<'_>, view: &PlanView<'_>) -> &'static str {
         // Nothing is applied, whatever the plan holds.
         Merging::OtherBranch => "**Merging** applies nothing: this targets a branch that is not deployed.",
         Merging::NoStore => {
-            "**Merging** applies nothing: `konverge.yaml` of the protected branch configures no store (`state.url`)."
+            "**Merging** applies nothing: `konverge.yaml` of the default branch configures no store (`state.url`)."
         }
         Merging::Unreviewed => {
             "**Merging** applies nothing yet: this preview was not recorded as reviewed (the job's log says why), so the changes wait for an approval by digest."

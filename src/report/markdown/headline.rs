@@ -1,4 +1,4 @@
-//! The first lines: what a reader needs who reads nothing else.
+//! The first lines of the comment: the verdict and the commits.
 
 use crate::{
     model::Shard,
@@ -29,7 +29,7 @@ pub(super) fn render(input: &CommentInput<'_>, view: &PlanView<'_>) -> String {
     }
     facts.push(format!("digest `{}`", view.digest.short()));
     if input.marker.scope.parse::<Shard>().is_ok() {
-        facts.push("the other shares have comments of their own".to_owned());
+        facts.push("the other shards have their own comments".to_owned());
     }
     text.push_str(&facts.join(" · "));
     text.push_str("\n\n");

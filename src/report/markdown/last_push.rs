@@ -29,7 +29,7 @@ pub(super) fn render(input: &CommentInput<'_>, room: usize) -> String {
         (added, 0) => format!("{} added or changed", labels::plural(added, "resource")),
         (0, removed) => format!("{} taken back or changed", labels::plural(removed, "resource")),
         (added, removed) => format!(
-            "{} added or changed, {removed} taken back or changed",
+            "{} added or changed, {removed} removed or changed",
             labels::plural(added, "resource")
         ),
     };

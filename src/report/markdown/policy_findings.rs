@@ -1,4 +1,4 @@
-//! The findings of the policy sets, a fold: the most severe first, then by set and rule.
+//! The folded section with the findings of the policy sets, sorted by severity, set and rule.
 
 use std::collections::{BTreeMap, BTreeSet};
 

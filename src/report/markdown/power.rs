@@ -22,8 +22,7 @@ pub(super) fn render(input: &CommentInput<'_>, room: usize) -> String {
         return String::new();
     }
     let title = format!(
-        "> [!IMPORTANT]\n> **{} that grant power would change with this merge.** Until then the default branch's hold. \
-         After it, this pull request is judged by both: each of the rules before and after has to be satisfied.\n\n\
+        "> [!IMPORTANT]\n> **This merge changes {} that grant permissions.** Until the merge the settings of the default branch apply. After it, this pull request must satisfy both the old and the new rules.\n\n\
          | key | now | after the merge | stacks |\n|---|---|---|---|\n",
         labels::plural(input.power.len(), "setting")
     );

@@ -26,7 +26,7 @@ pub fn stack_text(plan: &StackPlan, budget: usize) -> String {
         let lines: Vec<_> = escape::lines(&error.message).collect();
         let block = escape::fenced("text", &lines.join("\n"));
         if !page.try_push(&block) {
-            page.try_push("The error has no room here.\n");
+            page.try_push("The error is omitted to fit GitHub's limit.\n");
         }
         if !plan.fails_in_part() {
             return page.into_text();
@@ -84,7 +84,7 @@ pub fn drift_issue(
         escape::code(marker.digest.get(..12).unwrap_or(&marker.digest))
     );
     let footer = format!(
-        "To put it back: `konverge apply {}` (or run the workflow by hand).\nTo keep it: write it into the stack's code and merge. This issue closes by itself when the difference is gone.\n",
+        "To restore it: `konverge apply {}` (or run the workflow manually).\nTo keep it: add it to the code of the stack and merge. This issue closes by itself when the difference is gone.\n",
         escape::line(plan.stack.as_str()).replace('`', "'")
     );
     issue(&head, plan.resources.iter().map(Cow::Borrowed), &footer, budget)
@@ -106,7 +106,7 @@ pub fn unreviewed(
         labels::plural(units.len(), "change")
     );
     let footer = format!(
-        "To agree to exactly this, run the workflow by hand with `approve: {}`; the reviewers of its environment count too. To undo it, revert the change that brought it, or put the live object back.\n",
+        "To approve exactly this, run the workflow manually with `approve: {}`; an approval in its environment counts too. To undo it, revert the commit, or restore the live object.\n",
         stack.digest
     );
     let unseen = stack.resources.iter().filter_map(|resource| {

@@ -213,7 +213,7 @@ fn projects(page: &mut BoundedWriter, view: &PlanView<'_>, table: Table) -> Resu
             row.stacks,
             counts_cell(&row.summary)
         );
-        // After the first row that does not fit none follows; otherwise the table would not be in order.
+        // Stop at the first row that does not fit, so that no row is missing in the middle of the table.
         if table == Table::Fitting && (cut > 0 || page.room() < text.len() + LAST_ROW) {
             cut += 1;
             rest = rest + row.summary;

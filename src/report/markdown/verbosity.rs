@@ -1,4 +1,4 @@
-//! The verbosity steps of a comment, in the order in which a reader misses the removed parts least.
+//! The verbosity levels of a comment. Each level removes the part that is least important to a reader.
 
 use crate::report::diff::DiffContext;
 

@@ -88,7 +88,7 @@ async fn carry_out(
     if subject.of.is_none() {
         cluster.forget_discovery().await;
         subject = PlanItem::awaited(runtime, &planned.item, |attempt| {
-            sink.progress(&planned.item.id, "waiting for the cluster to know its kind");
+            sink.progress(&planned.item.id, "waiting until the cluster serves its kind");
             attempt >= KIND_TRIES || sink.cancelled()
         })
         .await?;
@@ -361,7 +361,7 @@ fn moved_meanwhile(subject: &PlanItem, error: &ApiError) -> UserError {
     UserError::new(
         ErrorKind::Kubernetes,
         format!(
-            "{}: another manager took {} since the plan was made: {error}",
+            "{}: another field manager took over {} after the plan: {error}",
             subject.title(),
             fields.join(", ")
         ),

@@ -198,7 +198,7 @@ impl Answers {
     }
 }
 
-/// Queries the guards of each cluster that has applied objects. Whoever needs a guard finds it, or queries
+/// Queries the guards of each cluster that has applied objects. A later caller finds the guard, or queries
 /// again and gets the error.
 async fn ask_environments(items: &[Item], subjects: &[Option<&PlanItem>]) {
     let mut clusters: Vec<&Arc<Cluster>> = Vec::new();

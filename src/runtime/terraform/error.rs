@@ -69,13 +69,13 @@ pub enum TerraformError {
         version: String,
         other: String,
     },
-    #[error("`{id}` was a `{from}` and is now to be a `{to}`")]
+    #[error("the type of `{id}` would change from `{from}` to `{to}`")]
     TypeChanged {
         id: ResourceId,
         from: String,
         to: String,
     },
-    #[error("`{id}` sets `{key}`, which is Terraform's own and not an attribute")]
+    #[error("`{id}` sets `{key}`, which is a Terraform meta-argument, not an attribute")]
     Reserved { id: ResourceId, key: String },
     #[error("`{id}` refers to a resource that is not there: `{text}`")]
     NoTarget { id: ResourceId, text: String },
@@ -106,7 +106,7 @@ pub enum TerraformError {
     },
     #[error("Terraform failed: {0}")]
     Failed(String),
-    #[error("`{id}` was not tried: {why}")]
+    #[error("`{id}` was not applied: {why}")]
     NotTried { id: ResourceId, why: String },
     #[error("`{id}` was being {action} when Terraform was stopped: it may exist, incomplete")]
     InFlight {
@@ -143,7 +143,7 @@ pub enum TerraformError {
     Damaged(String),
 }
 
-/// Why a provider refused, as far as its message tells.
+/// The cause of a provider's refusal, derived from its message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Class {
     /// The configuration is wrong.
@@ -255,7 +255,7 @@ impl TerraformError {
             ],
             Self::NotAllowed { source_address, version, allowed, .. } => vec![
                 format!(
-                    "to allow it, add `{{source: {source_address}, version: {version}, hashes: […]}}` to `terraform.providers` in the protected branch's konverge.yaml"
+                    "to allow it, add `{{source: {source_address}, version: {version}, hashes: […]}}` to `terraform.providers` in the default branch's konverge.yaml"
                 ),
                 if allowed.is_empty() {
                     "no version of this provider is allowed now".to_owned()
@@ -264,16 +264,16 @@ impl TerraformError {
                 },
             ],
             Self::CredentialSetting { setting, .. } => vec![
-                "take it out of `extensions.providerMeta`, and give the provider its credentials in the job's environment".to_owned(),
+                "remove it from `extensions.providerMeta`, and give the provider its credentials in the job's environment".to_owned(),
                 format!(
-                    "if Specs are to use it, allow it in the protected branch's konverge.yaml: `terraform.credential_settings: [{}]`",
+                    "if Specs are to use it, allow it in the default branch's konverge.yaml: `terraform.credential_settings: [{}]`",
                     setting.escape_debug()
                 ),
             ],
             Self::ProviderAddress { provider, .. } => vec![
-                "take it out of `extensions.providerMeta`, and give the provider its address in the job's environment".to_owned(),
+                "remove it from `extensions.providerMeta`, and give the provider its address in the job's environment".to_owned(),
                 format!(
-                    "if Specs are to use it, list its value (of a switch: `NAME=VALUE`) in the protected branch's konverge.yaml: `terraform.provider_addresses: {{{}: [VALUE]}}`",
+                    "if Specs are to use it, list its value (of a switch: `NAME=VALUE`) in the default branch's konverge.yaml: `terraform.provider_addresses: {{{}: [VALUE]}}`",
                     provider.escape_debug()
                 ),
             ],
@@ -282,14 +282,14 @@ impl TerraformError {
                 vec!["give the new resource an id of its own; the old one is then deleted".to_owned()]
             }
             Self::Reserved { .. } => {
-                vec!["take it out of the attributes; order is set with `dependsOn`".to_owned()]
+                vec!["remove it from the attributes; order is set with `dependsOn`".to_owned()]
             }
             Self::ProviderNotFound { .. } => vec![
                 "check its name and version, that the mirror (`terraform.mirror`) holds it, or that the registry can be reached"
                     .to_owned(),
             ],
             Self::ProviderHash { .. } => vec![
-                "if the new package is the right one, put its hash into `terraform.providers` in the protected branch's konverge.yaml; `terraform providers lock` prints it"
+                "if the new package is the right one, put its hash into `terraform.providers` in the default branch's konverge.yaml; `terraform providers lock` prints it"
                     .to_owned(),
             ],
             Self::Provider { class, .. } => vec![class.remedy().to_owned()],
@@ -299,12 +299,12 @@ impl TerraformError {
             Self::InFlight { address, .. } => vec![
                 "if it exists at the provider, set `kusionstack.io/import-id` in its extensions to its id there and run `konverge apply` again"
                     .to_owned(),
-                format!("in Terraform's own words: `terraform import {address} ID`"),
+                format!("the equivalent Terraform command: `terraform import {address} ID`"),
             ],
             Self::Interrupted { .. } => vec!["run the same command again".to_owned()],
             Self::Protected { id, stack } => vec![
                 "to destroy it, apply its Spec with `lifecycle.prevent_destroy: false` first".to_owned(),
-                format!("to leave it standing and give it up: `konverge state forget {stack} '{id}'`"),
+                format!("to keep the object and stop managing it: `konverge state forget {stack} '{id}'`"),
             ],
             Self::ReferenceInExtensions { .. } => vec![
                 "references are resolved in attributes alone: write the value itself, or give it to the provider in the \

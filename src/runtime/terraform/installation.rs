@@ -166,7 +166,7 @@ impl Installation {
         if let Some(packages) = &packages
             && let Err(error) = packages.keep(&dir.join(".terraform"), wanted.keys(), &self.binary)
         {
-            tracing::warn!(%error, folder = %packages.folder().display(), "providers could not be kept for the next run");
+            tracing::warn!(%error, folder = %packages.folder().display(), "the providers could not be cached");
         }
         Ok(())
     }

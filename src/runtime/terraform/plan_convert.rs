@@ -258,7 +258,7 @@ impl Segment<'_> {
         notes.extend(self.left_in_flight(subject));
         if let Some(old) = subject.replaced() {
             notes.push(format!(
-                "the object that it replaces has the id `{}` and may still be there: look, and delete it by hand",
+                "the object that it replaces has the id `{}` and may still exist: check, and delete it manually",
                 super::log_messages::plain(self.secrets, old)
             ));
         }
@@ -289,7 +289,7 @@ impl Segment<'_> {
         let (action, id) = (plain(&flight.action), flight.id.as_deref().map(plain));
         if let (Some(_), Some(id)) = (&subject.made, &id) {
             return Some(format!(
-                "an earlier run made it with the id `{id}` and was stopped: it is adopted, not recreated"
+                "an earlier run created it with the id `{id}` and was interrupted: it is adopted, not created again"
             ));
         }
         if action != "create" {
@@ -311,7 +311,7 @@ impl Segment<'_> {
             None => "it may exist".to_owned(),
         };
         Some(format!(
-            "an earlier run was stopped before it recorded the end of its create: {known}; to take it over, set \
+            "an earlier run was interrupted while creating it: {known}; to take it over, set \
              `kusionstack.io/import-id` in its extensions to its id at the provider (`terraform import {} {}`)",
             subject.address,
             id.as_deref().unwrap_or("ID")

@@ -1,6 +1,6 @@
-//! Settings of a provider that decide where its requests go, or whom it believes there: addresses, proxies, certificate
+//! Settings of a provider that decide where its requests go, or which server it trusts: addresses, proxies, certificate
 //! authorities, switches that turn a check off. A provider takes its credentials from the job's environment, so a Spec
-//! that chooses such a setting could have them sent to a server of its author. The protected branch's `konverge.yaml`
+//! that chooses such a setting could have them sent to a server of its author. The default branch's `konverge.yaml`
 //! lists the values that a provider may have, under `terraform.provider_addresses`.
 
 use std::collections::BTreeMap;
@@ -150,7 +150,7 @@ enum Decides {
     Unknown,
 }
 
-/// Refuses a configuration with such a value, unless the protected branch lists it for this provider.
+/// Refuses a configuration with such a value, unless the default branch lists it for this provider.
 pub(super) fn check(
     id: &ResourceId,
     provider: &ProviderRef,

@@ -70,7 +70,7 @@ pub(super) fn draft(
 
 /// Why a resource is only forgotten, and what may be left of its object.
 fn nothing_held(book: &TerraformState, id: &ResourceId) -> String {
-    let nothing = "Terraform's state holds nothing of it";
+    let nothing = "it is not in Terraform's state";
     let Some(flight) = book.in_flight.get(id) else {
         return nothing.to_owned();
     };

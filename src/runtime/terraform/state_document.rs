@@ -88,7 +88,7 @@ impl TerraformState {
         };
         // The parser's own message could quote the decrypted data.
         let book: Self = serde_json::from_value(state_encryption::open(key, stored)?)
-            .map_err(|_| TerraformError::Damaged("has not the form that is expected".to_owned()))?;
+            .map_err(|_| TerraformError::Damaged("does not have the expected format".to_owned()))?;
         if book.version != 1 {
             return Err(TerraformError::Damaged(format!(
                 "has version {}, and this Konverge reads 1",

@@ -1,4 +1,5 @@
-//! `affected --exact`: stacks compiled on both sides, told apart by meaning; held against the core itself.
+//! `affected --exact`: compiles stacks at base and head and compares the Specs. The expected results come from the KCL
+//! core.
 
 use std::collections::BTreeMap;
 
@@ -38,7 +39,7 @@ fn program(lines: &[String], head: &str) -> String {
     )
 }
 
-/// One edit of a program, of which nobody knows yet whether it means anything.
+/// A random edit of a program. It may or may not change the Spec.
 fn edited(dice: &mut Dice, lines: &[String]) -> String {
     let mut lines = lines.to_vec();
     let at = dice.roll(lines.len());

@@ -1,4 +1,4 @@
-//! A chain of imports as long as somebody likes: memory grows with its length, not with its square.
+//! A very long chain of imports needs memory linear in its length, not quadratic.
 
 use std::process::Command;
 

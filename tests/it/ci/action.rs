@@ -1,5 +1,5 @@
-//! The actions: their inputs reach the program as the runner hands them on, their metadata says what there is, and the
-//! setup action installs what was released and nothing else.
+//! The GitHub actions: inputs reach the program, the metadata matches the documentation, and the setup action installs
+//! only the released archive.
 
 use std::{fmt::Write as _, fs, path::Path, process::Command};
 
@@ -14,7 +14,7 @@ use crate::{
     support::{executable, git::Repository, process::Konverge},
 };
 
-/// The action's inputs reach the program as the runner hands them on.
+/// The action's inputs reach the program through the environment that the runner sets.
 #[test]
 fn inputs_of_the_action_are_obeyed() {
     let monorepo = Repository::konfig_example();
@@ -65,7 +65,7 @@ fn metadata(file: &str) -> Value {
     konverge::yaml::from_str(&fs::read_to_string(root().join(file)).unwrap()).unwrap()
 }
 
-/// The actions that there are: the file, and what `uses:` says.
+/// All actions: the metadata file, and the value for `uses:`.
 const ACTIONS: [(&str, &str); 2] = [
     ("action.yml", "konverge/konverge"),
     ("action/setup/action.yml", "konverge/konverge/action/setup"),
@@ -140,7 +140,7 @@ fn the_outputs_are_those_that_are_set() {
 }
 
 /// A release as the workflow makes it, pinned as the workflow pins it, installed by the composite action as a runner
-/// runs it (`act`, on this machine); an archive that is another one is refused.
+/// runs it (`act`, on this machine). An archive with another checksum is refused.
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs the part `act`: make test-all"]
 async fn the_setup_action_installs_what_was_released() {
@@ -223,7 +223,7 @@ async fn the_setup_action_installs_what_was_released() {
         installed.stdout
     );
     assert!(
-        installed.stdout.contains("Which stacks a change touches"),
+        installed.stdout.contains("List the stacks that a change affects"),
         "{}",
         installed.stdout
     );

@@ -73,7 +73,7 @@ async fn reviewers_that_can_not_be_asked_for_are_left_out() {
     merged.outcome.check(0);
     let stderr = &merged.outcome.stderr;
     assert!(
-        stderr.contains("warning: who approved #7 is not in the receipt")
+        stderr.contains("warning: the approvers of #7 are missing in the apply record")
             && stderr.contains("pull-requests: read"),
         "{stderr}"
     );

@@ -1,5 +1,5 @@
-//! An apply that GitHub's runner cancels: SIGINT, then SIGTERM, and after ten seconds the end. What stands in the
-//! state and on GitHub afterwards is what happened.
+//! An apply that GitHub's runner cancels: SIGINT, then SIGTERM, and SIGKILL after ten seconds. The state and the
+//! comments on GitHub must afterwards describe what really happened.
 
 use std::time::{Duration, Instant};
 
@@ -92,7 +92,7 @@ fn recorded(stage: &Stage) -> Vec<String> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn state_comment_and_status_are_true_after_a_cancelled_apply() {
-    // Whoever is told besides may be silent too: this one takes the call and never answers.
+    // The webhook receiver accepts the connection and never answers.
     let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let notify = "notify:\n- {kind: webhook, url_env: HOOK_URL, key_env: HOOK_KEY}\n";
     let mut stage = Stage::with("cancelled", tiny::monorepo(), notify).await;
@@ -116,7 +116,7 @@ async fn state_comment_and_status_are_true_after_a_cancelled_apply() {
     let ids = recorded(&stage);
     assert!(ids.iter().any(|id| id.contains("Deployment")), "{ids:?}");
 
-    // GitHub is silent just then: the status is told nevertheless, and the process ends in time.
+    // GitHub stops answering at this moment. The status is still set, and the process ends in time.
     let silence = |github: &FakeGithub| github.next("GET", "/issues/8/comments", Act::Hang);
     let before = stage.comments();
     let (tip, outcome) = merged_and_cancelled(&mut stage, 8, "2", silence).await;

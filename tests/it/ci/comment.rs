@@ -246,7 +246,7 @@ fn a_push_is_compared_with_the_one_before_and_equal_errors_are_one() {
     let pushed = sample::pushed();
     let body = markdown::comment(&pushed.input(COMMENT_BUDGET)).body;
     for part in [
-        "<b>Since your last push</b> (<code>0123456</code>): 1 resource added or changed, 1 taken back or changed",
+        "<b>Since your last push</b> (<code>0123456</code>): 1 resource added or changed, 1 removed or changed",
         "- now: update `Deployment orders-dev/orders` in `orders/dev`: `spec.replicas = 3`",
         "- no longer: delete `ConfigMap orders-dev/old` in `orders/dev`",
         "`a/dev`, `b/dev`, `c/dev` could not be planned at `base/base.k:7`",
@@ -383,12 +383,12 @@ fn every_surface_warns_of_the_same() {
     );
     let mut equal = sample::equal(3);
     equal.plan.stacks[1].resources[0].validated = konverge::model::plan::Validation::None;
-    let unchecked = "the server could not check yet";
+    let unchecked = "not validated yet";
     let body = markdown::comment(&equal.input(COMMENT_BUDGET)).body;
     let page = html::report(&equal.input(0));
     assert!(body.contains(unchecked), "{body}");
     assert!(
-        page.contains("the server could not check yet: <code>Deployment app-01-dev/api</code> in <code>app-01/dev</code>"),
+        page.contains("not validated yet: <code>Deployment app-01-dev/api</code> in <code>app-01/dev</code>"),
         "{page}"
     );
     assert!(!html::report(&sample::equal(3).input(0)).contains(unchecked));

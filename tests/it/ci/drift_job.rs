@@ -139,12 +139,12 @@ async fn the_longest_not_looked_at_come_first_and_what_is_late_is_said() {
         first.summary
     );
     assert!(
-        first.summary.contains("Looked at 2 of 3 stacks"),
+        first.summary.contains("Checked 2 of 3 stacks"),
         "{}",
         first.summary
     );
     assert!(
-        first.summary.contains("Not looked at yet: `turnc/dev`"),
+        first.summary.contains("Not checked yet: `turnc/dev`"),
         "{}",
         first.summary
     );

@@ -170,7 +170,7 @@ fn what_is_dangerous_or_unknown_is_refused_with_the_way_out() {
     let payload = webhooks("pull_request").remove(0);
     let failure = read("pull_request_target", &payload).unwrap_err();
     assert!(
-        failure.message.contains("stranger's code") && failure.hints[0].contains("pull_request"),
+        failure.message.contains("code from outside") && failure.hints[0].contains("pull_request"),
         "{failure:?}"
     );
     let failure = read("issue_comment", &json!({})).unwrap_err();

@@ -207,10 +207,7 @@ async fn the_clock_and_people_look_for_drift() {
     let call = story
         .stage
         .ci("repository_dispatch", &payload, &tip, "refs/heads/main");
-    story.assert_refused(
-        &call,
-        "repository_dispatch `on-demand-test` asks for nothing known",
-    );
+    story.assert_refused(&call, "unknown repository_dispatch event `on-demand-test`");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -246,7 +243,7 @@ async fn a_forks_pull_request_is_posted_by_a_job_of_this_repository() {
             .stage
             .ci_in(&folder, "workflow_run", &payload, &tip, "refs/heads/main")
     };
-    story.assert_refused(&captured, "a fork's commit or Dependabot's");
+    story.assert_refused(&captured, "a commit from a fork or Dependabot");
     let posted = story.stage.ci("workflow_run", &payload, &tip, "refs/heads/main");
     story.golden("workflow-run-fork", &posted);
     // A run that could tell by itself has told.

@@ -1,4 +1,4 @@
-//! What a run tells of itself when it may not, or when it is late: feedback never fails a preview.
+//! Comments and statuses without permission or from an outdated run: a failure to publish never fails a preview.
 
 use std::path::Path;
 

@@ -172,7 +172,7 @@ fn no_number_and_no_length_of_settings_hides_what_a_merge_takes_out() {
             body.contains("| `policy.approvals` | `2` | not set | all |"),
             "{budget}: {body}"
         );
-        let count = "1003 settings that grant power would change";
+        let count = "changes 1003 settings that grant permissions";
         assert!(
             body.contains(count) && body.contains(" more**, of `apply`, `clusters`"),
             "{budget}: {body}"

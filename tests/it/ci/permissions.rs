@@ -106,7 +106,7 @@ async fn apply_and_drift_need_what_is_documented() {
     stage.propose("later", write("trace"));
     stage.pull_request(8, "later", "opened").outcome.check(0);
 
-    // A change that nobody reviewed is told in every way, as often as it is tried.
+    // An unreviewed change is reported on every channel at each attempt.
     let before = stage.monorepo.rev("main");
     write("debug")(stage.monorepo.checkout("main"));
     let after = stage.monorepo.commit("Straight to main");
@@ -148,7 +148,7 @@ async fn apply_and_drift_need_what_is_documented() {
     assert_eq!(stage.github.world(drift), 1);
 }
 
-/// What is said names the line of `permissions:` that is missing, in the way in which it is added.
+/// The warning contains the missing line of `permissions:`, ready to paste.
 fn assert_names(ran: &Ran, permission: &str) {
     let stderr = &ran.outcome.stderr;
     assert!(

@@ -104,7 +104,7 @@ async fn a_configuration_that_is_broken_on_main_can_be_repaired() {
         stage.stack("repair/dev", &[("repair-web", "one")]);
     });
     let told = &previewed.outcome.stderr;
-    assert!(told.contains("konverge.yaml of the protected branch ("), "{told}");
+    assert!(told.contains("konverge.yaml on the default branch ("), "{told}");
     assert!(told.contains("unknown") && told.contains("stat"), "{told}");
     assert_eq!(
         stage.status(&head, "konverge/preview").as_deref(),
@@ -228,7 +228,9 @@ async fn more_deletes_than_allowed_take_a_consent_of_their_own() {
     merged.outcome.check(3);
     let said = &merged.outcome.stdout;
     assert!(
-        said.contains("policy.max_destructive: 2 resources are deleted or replaced, 1 are allowed"),
+        said.contains(
+            "policy.max_destructive: 2 resources would be deleted or replaced; at most 1 are allowed"
+        ),
         "{said}"
     );
     assert!(stage.value("radius-c").await.is_some());
@@ -362,7 +364,7 @@ async fn the_reviewers_of_a_push_s_second_job_agree_to_what_the_first_one_stoppe
     let nobody = stage.again();
     stopped(&stage, &nobody, "gate-web", &[]).await;
     let stderr = &nobody.outcome.stderr;
-    assert!(stderr.contains("nobody let this run go on"), "{stderr}");
+    assert!(stderr.contains("nobody approved this run"), "{stderr}");
 
     // Nor does who let the run go on before there was a plan, in the environment of another of its jobs.
     let early = let_go_on("ada", "approved", "production");
@@ -371,7 +373,7 @@ async fn the_reviewers_of_a_push_s_second_job_agree_to_what_the_first_one_stoppe
     stopped(&stage, &early, "gate-web", &[]).await;
     let stderr = &early.outcome.stderr;
     assert!(
-        stderr.contains("nobody let this run go on in `unreviewed`"),
+        stderr.contains("nobody approved this run in the environment `unreviewed`"),
         "{stderr}"
     );
 
@@ -391,7 +393,7 @@ async fn the_reviewers_of_a_push_s_second_job_agree_to_what_the_first_one_stoppe
     let rerun = stage.again();
     stopped(&stage, &rerun, "gate-web", &[]).await;
     let stderr = &rerun.outcome.stderr;
-    assert!(stderr.contains("the run was started again"), "{stderr}");
+    assert!(stderr.contains("the run was restarted"), "{stderr}");
 
     stage.env = second(&digests);
     stage.again().outcome.check(0);

@@ -1,4 +1,4 @@
-//! Policy sets end to end: rules of the protected branch, a pull request that breaks them or edits them, a value that
+//! Policy sets end to end: rules of the default branch, a pull request that breaks them or edits them, a value that
 //! becomes known on the way. GitHub is played by the fake, the API server is real.
 
 use k8s_openapi::api::core::v1::Service;
@@ -141,7 +141,7 @@ async fn an_unknown_value_is_judged_before_it_is_written() {
     merged.outcome.check(1);
     let said = &merged.outcome.stdout;
     assert!(said.contains("an address stands in a map"), "{said}");
-    assert!(said.contains("where a value became known"), "{said}");
+    assert!(said.contains("because a value that became known"), "{said}");
     assert_eq!(stage.value("sets-later").await, None);
     let services: Api<Service> = Api::namespaced(stage.cluster.client().await, "default");
     assert!(services.get_opt("sets-service").await.unwrap().is_some());

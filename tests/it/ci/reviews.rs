@@ -59,7 +59,7 @@ async fn a_value_known_after_apply_does_not_replace_unseen() {
     let said = &merged.outcome.stdout;
     assert!(said.contains("replace v1:ConfigMap:default:unseen-map"), "{said}");
     // What could be agreed to now is in the next run's plan, with its own digest.
-    assert!(said.contains("what was done before it is recorded"), "{said}");
+    assert!(said.contains("Completed changes are recorded"), "{said}");
     assert!(!said.contains("approve: "), "{said}");
 
     let again = stage.again();
@@ -122,7 +122,9 @@ async fn a_preview_after_the_merge_is_no_review() {
     let late = stage.preview(7, &payload, &trial);
     late.outcome.check(0);
     assert!(
-        late.outcome.stderr.contains("it is on no record"),
+        late.outcome
+            .stderr
+            .contains("the preview is not recorded as reviewed"),
         "{}",
         late.outcome.stderr
     );
@@ -229,7 +231,7 @@ async fn the_first_apply_of_a_forks_stack_needs_an_approval_by_digest() {
     });
     merged.outcome.check(3);
     let said = &merged.outcome.stdout;
-    assert!(said.contains("reviewed as one Spec beside another"), "{said}");
+    assert!(said.contains("reviewed without a cluster"), "{said}");
     assert_eq!(stage.value("outside-web").await, None);
     stage.approve(&merged.digest()).outcome.check(0);
     assert_eq!(stage.value("outside-web").await.as_deref(), Some("one"));
@@ -271,7 +273,7 @@ async fn our_last_write_is_no_moved_ground() {
     stopped.outcome.check(3);
     let said = &stopped.outcome.stdout;
     assert!(
-        said.contains("neither what the reviewer saw nor our last write"),
+        said.contains("neither the reviewed one nor the one that Konverge wrote last"),
         "{said}"
     );
     assert_eq!(stage.value(name).await.as_deref(), Some("x"));

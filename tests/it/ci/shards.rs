@@ -128,7 +128,7 @@ async fn shares_have_comments_of_their_own_and_are_merged_as_one() {
     for (at, share) in ["`1/2`", "`2/2`"].iter().enumerate() {
         let body = &comments[at].1;
         assert!(
-            body.contains(share) && body.contains("the other shares have comments of their own"),
+            body.contains(share) && body.contains("the other shards have their own comments"),
             "{body}"
         );
     }

@@ -183,7 +183,7 @@ fn a_kernel_without_a_wall_is_said_loudly_and_stops_what_requires_all() {
     repository.replace("konverge.yaml", "kcl:\n", "kcl:\n  sandbox: required\n");
     let refused = on_an_old_kernel(&repository).run().expect(1);
     assert!(
-        refused.stderr.contains("the sandbox cannot be put up: Landlock"),
+        refused.stderr.contains("the sandbox cannot be set up: Landlock"),
         "{}",
         refused.stderr
     );

@@ -67,7 +67,7 @@ fn one_of_something_is_not_many() {
     assert!(all(&["check", "--all"]).contains("1 stack checked: 0 errors, 0 warnings"));
     assert!(all(&["doctor"]).contains("repository: 1 stack in "));
     assert!(all(&["affected", "--shards", "x"]).contains("it must be a whole number from 1 to 256"));
-    assert!(all(&["build", "--shard", "2/2", "--all"]).contains("this share has no stack"));
+    assert!(all(&["build", "--shard", "2/2", "--all"]).contains("this shard has no stack"));
 }
 
 #[test]

@@ -212,7 +212,7 @@ fn a_file_that_is_not_there_or_not_read_is_named_with_what_to_do() {
     monorepo.write("konverge.yaml", "version: [\n");
     let doctor = said(&monorepo, &["doctor"], 1);
     assert!(
-        doctor.contains("not looked at") && !doctor.contains("none is configured"),
+        doctor.contains("not checked") && !doctor.contains("none is configured"),
         "{doctor}"
     );
 }

@@ -158,7 +158,7 @@ async fn a_protected_resource_moves_and_is_still_not_deleted() {
     refused.check(3);
     let said = format!("{}{}", refused.stdout, refused.stderr);
     assert!(
-        said.contains("its annotation `konverge/protect` forbids that"),
+        said.contains("its annotation `konverge/protect` forbids it"),
         "{said}"
     );
     pair.assert_owner(&pair.from, "one").await;

@@ -1,4 +1,5 @@
-//! An object has one stack: of those that create it at once one owns it, and the others are told.
+//! An object is owned by one stack. If several stacks create it at once, one succeeds and the others fail with its
+//! name.
 
 use std::{
     collections::BTreeSet,

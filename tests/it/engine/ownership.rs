@@ -112,7 +112,7 @@ async fn what_another_stack_records_is_told_before_the_write() {
         .run();
     let said = format!("{}{}", told.stdout, told.stderr);
     assert!(
-        said.contains("stack `first/prod` records the same object"),
+        said.contains("stack `first/prod` still manages the same object"),
         "{said}"
     );
 }

@@ -1,5 +1,4 @@
-//! What an API server itself gets in the way with: versions that die, APIs that are down, names it makes up, quotas
-//! (`reference/kubernetes.md` 2, traps 11, 14 and 21).
+//! Failures of the API server itself: versions that die, APIs that are down, names it makes up, quotas.
 
 use std::time::Duration;
 
@@ -43,7 +42,7 @@ fn definition(versions: &[(&str, &[&str])]) -> Value {
         "spec": {"group": GROUP, "scope": "Namespaced", "names": {"kind": "Gauge", "plural": "gauges", "singular": "gauge"}, "versions": versions}})
 }
 
-/// Trap 11: entries of managed fields in a version that the server no longer has, ours and somebody else's, and fields
+/// Entries of managed fields in a version that the server no longer has, ours and somebody else's, and fields
 /// that left the schema.
 #[tokio::test]
 async fn managed_fields_of_a_dead_version_do_not_block_an_object() {
@@ -130,7 +129,7 @@ async fn managed_fields_of_a_dead_version_do_not_block_an_object() {
     assert!(objects.get(&new("")).await.is_none());
 }
 
-/// Trap 14: a name that the server would make up cannot be applied; said before anything is done.
+/// A name that the server would make up cannot be applied; said before anything is done.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_generated_name_is_refused_before_anything_is_written() {
     let cluster = Cluster::shared();
@@ -168,7 +167,7 @@ async fn a_generated_name_is_refused_before_anything_is_written() {
     assert!(audit.is_empty(), "{audit:?}");
 }
 
-/// Trap 21: an aggregated API that does not answer takes nothing down but its own kinds.
+/// An aggregated API that does not answer takes nothing down but its own kinds.
 #[tokio::test]
 async fn an_aggregated_api_that_is_down_takes_only_its_own_kinds() {
     let cluster = Cluster::shared();
@@ -241,7 +240,7 @@ async fn is_stale(client: &kube::Client, group: &str) -> bool {
     groups.any(|found| found["versions"][0]["freshness"] == "Stale")
 }
 
-/// Trap 21, the other half: what was recorded of such an API is not taken for gone.
+/// What was recorded of such an API is not taken for gone.
 #[tokio::test]
 async fn nothing_is_forgotten_while_its_api_is_down() {
     let cluster = Cluster::shared();

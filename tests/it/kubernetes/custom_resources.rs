@@ -1,4 +1,4 @@
-//! Custom resources, whose schema is the only one who knows what a value means.
+//! Custom resources are compared by the types in their CRD schema.
 
 use konverge::model::plan::Action;
 use serde_json::{Value, json};
@@ -9,7 +9,7 @@ use crate::support::{
     stack::{TestStack, action, planned},
 };
 
-/// Values that look like what they are not, a port that is either, and a list with a key.
+/// A CRD with quantity-like strings, an int-or-string port, and a keyed list.
 fn definition() -> Value {
     let item = json!({"type": "object", "required": ["name"], "properties": {"name": {"type": "string"}, "value": {"type": "string"}}});
     let spec = json!({"type": "object", "properties": {
@@ -42,7 +42,7 @@ async fn their_values_compare_as_their_schema_says() {
         again.public
     );
     let edits = [
-        // Trap 8: a text is a text, whatever it would be as a quantity; a number is not the text of it.
+        // A text is a text, whatever it would be as a quantity; a number is not the text of it.
         ("/size", json!("1"), "/spec/size"),
         ("/port", json!("80"), "/spec/port"),
         ("/env/1/value", json!("2"), "/spec/env/name=B/value"),
@@ -77,7 +77,7 @@ async fn their_values_compare_as_their_schema_says() {
         (&json!("1"), &json!("80"))
     );
 
-    // Trap 7: here a key that is there twice is refused, by its name, in the preview.
+    // Here a key that is there twice is refused, by its name, in the preview.
     spec["env"] = json!([{"name": "A", "value": "1"}, {"name": "A", "value": "2"}]);
     let refused = stack.plan(&[definition(), lamp(&ns, spec)]).await;
     let (_, failure) = refused.failures.first().expect("it is refused");

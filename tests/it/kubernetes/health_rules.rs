@@ -143,7 +143,7 @@ fn rules_that_are_not_there_or_malformed_stop_an_apply() {
     );
 }
 
-/// Power comes from the protected branch.
+/// The readiness rules of the default branch decide.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pull_requests_rules_are_shown_not_obeyed() {
     let mut stage = Stage::set_up("apply: {health_rules: ops/health}\n").await;
@@ -165,7 +165,7 @@ async fn a_pull_requests_rules_are_shown_not_obeyed() {
         preview
             .outcome
             .stderr
-            .contains("rules of readiness differ from the protected branch's"),
+            .contains("readiness rules differ from the default branch's"),
         "{}",
         preview.outcome.stderr
     );

@@ -217,7 +217,9 @@ async fn credentials_are_the_pods_own_service_account() {
     };
     let outside = run(&container).expect(1);
     assert!(
-        outside.stdout.contains("this is no pod with a service account"),
+        outside
+            .stdout
+            .contains("this is not a pod with a service account"),
         "{}",
         outside.stdout
     );
@@ -229,7 +231,7 @@ async fn credentials_are_the_pods_own_service_account() {
     assert!(asked_as_robot(cluster, &ns, "dryRun"));
 }
 
-/// Trap 26: what may not be looked at is not taken for an object that is not there, nor for one that is gone.
+/// What may not be looked at is not taken for an object that is not there, nor for one that is gone.
 #[tokio::test]
 async fn what_may_not_be_read_is_neither_new_nor_gone() {
     let cluster = Cluster::shared();
@@ -303,7 +305,10 @@ async fn a_cluster_that_cannot_be_told_stops_the_stack_only_where_nothing_is_lef
     objects.delete(&maps[1]).await;
     let failure = stack.try_plan(&spec(&maps)).await.err().expect("it stops");
     let hints = failure.hints.join("\n");
-    assert!(failure.message.contains("cannot be told"), "{failure:?}");
+    assert!(
+        failure.message.contains("is unknown: none of its applied"),
+        "{failure:?}"
+    );
     for word in [
         "`get` the namespace `kube-system`",
         "konverge state rebind test/untold",

@@ -91,7 +91,7 @@ async fn what_is_lost_with_an_object_is_said() {
     let words = [
         "volume's data",
         "everything in the namespace",
-        "address is given up",
+        "address of its load balancer is released",
     ];
     for (object, words) in wanted.iter().zip(words) {
         let change = planned(&plan, object).unwrap();

@@ -1,4 +1,5 @@
-//! The traps of `reference/kubernetes.md` 2 that peers fell into, one test each, on a real API server.
+//! Regression tests: one per bug that other server-side apply tools have had, on a real API server. See
+//! `docs/design/002-server-side-apply.md`.
 
 use std::time::Duration;
 
@@ -26,7 +27,7 @@ fn paths(plan: &konverge::engine::EnginePlan, object: &Value) -> Vec<String> {
     changes.iter().map(|change| change.path.clone()).collect()
 }
 
-/// Trap 4: the number of replicas that an autoscaler set stays its own, and giving it up shows what happens.
+/// The number of replicas that an autoscaler set stays its own, and giving it up shows what happens.
 #[tokio::test]
 async fn replicas_are_left_to_the_autoscaler() {
     let cluster = Cluster::shared();
@@ -51,7 +52,7 @@ async fn replicas_are_left_to_the_autoscaler() {
     assert_eq!(objects.get(&web).await.unwrap()["spec"]["replicas"], 7);
 }
 
-/// Trap 4, the other half: a field that leaves the Spec while only we own it falls back to its default, and is shown.
+/// A field that leaves the Spec while only we own it falls back to its default, and is shown.
 #[tokio::test]
 async fn a_field_that_leaves_the_spec_shows_its_default() {
     let cluster = Cluster::shared();
@@ -70,7 +71,7 @@ async fn a_field_that_leaves_the_spec_shows_its_default() {
     assert_eq!(change.origin, ChangeOrigin::Change);
 }
 
-/// Trap 6: a port edited under the same name is another list item, not a duplicate.
+/// A port edited under the same name is another list item, not a duplicate.
 #[tokio::test]
 async fn a_port_number_changes_under_its_name() {
     let cluster = Cluster::shared();
@@ -91,7 +92,7 @@ async fn a_port_number_changes_under_its_name() {
     );
 }
 
-/// Trap 7: a name twice in `env` is refused or applied as the server decides, and what was applied stays unchanged.
+/// A name twice in `env` is refused or applied as the server decides, and what was applied stays unchanged.
 #[tokio::test]
 async fn duplicate_environment_names_do_not_confuse_the_plan() {
     let cluster = Cluster::shared();
@@ -114,7 +115,7 @@ async fn duplicate_environment_names_do_not_confuse_the_plan() {
     );
 }
 
-/// Trap 8: quantities and int-or-string compare as the server reads them.
+/// Quantities and int-or-string compare as the server reads them.
 #[tokio::test]
 async fn quantities_compare_by_value() {
     let cluster = Cluster::shared();
@@ -152,7 +153,7 @@ async fn quantities_compare_by_value() {
     );
 }
 
-/// Trap 9: nulls and empty values.
+/// Nulls and empty values.
 #[tokio::test]
 async fn nulls_and_empty_values_are_no_change() {
     let cluster = Cluster::shared();
@@ -186,7 +187,7 @@ async fn status_in_a_manifest_is_ignored() {
     );
 }
 
-/// Trap 16: a Job's template cannot be changed in place.
+/// A Job's template cannot be changed in place.
 #[tokio::test]
 async fn a_changed_job_is_replaced() {
     let cluster = Cluster::shared();
@@ -210,7 +211,7 @@ async fn a_changed_job_is_replaced() {
     assert_eq!(stack.carry_out(plan).await.result, StackResult::Applied);
 }
 
-/// Trap 17: an empty `clusterIP` is what the server chose, not a change.
+/// An empty `clusterIP` is what the server chose, not a change.
 #[tokio::test]
 async fn an_empty_cluster_ip_is_no_change() {
     let cluster = Cluster::shared();
@@ -223,7 +224,8 @@ async fn an_empty_cluster_ip_is_no_change() {
     assert_eq!(action(&plan, &service), Action::Unchanged, "{:?}", plan.public);
 }
 
-/// Trap 18: storage of a StatefulSet that does not just grow can only be changed by a replacement; its data is at stake.
+/// Storage of a StatefulSet that does not just grow can only be changed by a replacement; its data is at
+/// stake.
 #[tokio::test]
 async fn storage_of_a_stateful_set_is_a_replacement_that_says_so() {
     let cluster = Cluster::shared();
@@ -251,12 +253,12 @@ async fn storage_of_a_stateful_set_is_a_replacement_that_says_so() {
         change
             .notes
             .iter()
-            .any(|note| note.contains("volume claims stay")),
+            .any(|note| note.contains("volume claims remain")),
         "{change:?}"
     );
 }
 
-/// Trap 19: what holds a deletion is named, and nothing is forgotten.
+/// What holds a deletion is named, and nothing is forgotten.
 #[tokio::test]
 async fn a_deletion_that_hangs_names_its_finalizers() {
     let cluster = Cluster::shared();
@@ -291,7 +293,7 @@ async fn a_deletion_that_hangs_names_its_finalizers() {
     assert!(stack.state.resources.is_empty());
 }
 
-/// Trap 20: a version that the server no longer serves, in the state.
+/// A version that the server no longer serves, in the state.
 #[tokio::test]
 async fn a_recorded_version_that_is_gone_is_found_in_todays() {
     let cluster = Cluster::shared();

@@ -1,5 +1,5 @@
-//! Replacements that did not come to their end: the old object is gone, and what is left is a mere creation. The next run
-//! does it as what was agreed to.
+//! Replacements that did not come to their end: the old object is gone, and what is left is a mere creation. The next
+//! run finishes the approved replacement.
 
 use std::time::Duration;
 
@@ -41,7 +41,7 @@ fn is_the_rest(rest: &EnginePlan, whole: &ResourcePlan, agreed: &ReviewedUnits, 
     assert_eq!((&shown.changes, &shown.replace), (&whole.changes, &whole.replace));
     let notes = shown.notes.join("\n");
     assert!(
-        notes.contains("began to replace it") && !notes.contains("it is deleted, and recreated"),
+        notes.contains("started to replace it") && !notes.contains("it is deleted, and recreated"),
         "{notes}"
     );
     let objections = agreed.objections(&rest.public, DriftPolicy::Stop);
@@ -187,7 +187,7 @@ async fn a_killed_process_leaves_what_was_agreed_to_in_the_store() {
     assert!(
         rest["resources"][0]["notes"]
             .to_string()
-            .contains("began to replace it"),
+            .contains("started to replace it"),
         "{rest}"
     );
     run("apply", &["--yes"])

@@ -201,7 +201,7 @@ async fn a_job_is_ready_when_it_has_completed() {
     assert_eq!(objects.get(&job).await.unwrap()["status"]["succeeded"], 2);
 }
 
-/// Trap 16: one that its time to live takes away as soon as it has completed did so, and is not done once more; one that
+/// One that its time to live takes away as soon as it has completed did so, and is not done once more; one that
 /// somebody deletes did not.
 #[tokio::test]
 async fn a_job_that_is_gone_has_completed_only_if_it_was_seen_to() {

@@ -1,4 +1,4 @@
-//! Two stacks of a project on one cluster: the definitions of `<project>/crd` are of both, and outlive whichever goes first.
+//! Two stacks of a project on one cluster share the CRDs of `<project>/crd`. The CRDs are deleted with the last stack.
 
 use serde_json::{Value, json};
 
@@ -40,12 +40,12 @@ fn merged(stage: &mut Stage, number: u64, change: impl FnOnce(&Stage)) -> String
 async fn they_are_of_every_stack_of_the_project_and_of_no_other() {
     let mut stage = Stage::small("").await;
     let objects = Objects::of(stage.cluster).await;
-    // Both at once, and the first of them may be either.
+    // Apply both at once. Either one may create the CRD.
     merged(&mut stage, 7, |stage| project(stage, &["dev", "prod"], "one"));
     for stack in ["dev", "prod"] {
         assert!(objects.get(&pair(stack)).await.is_some(), "{stack}");
     }
-    // One more, for which there is nothing to do about it, and a change that each brings along.
+    // A third stack is added: it needs no change of the CRD. Then all three stacks change the CRD.
     let preview = merged(&mut stage, 8, |stage| project(stage, &["qa"], "one"));
     assert!(!preview.contains("CustomResourceDefinition"), "{preview}");
     merged(&mut stage, 9, |stage| {
@@ -72,7 +72,7 @@ async fn they_are_of_every_stack_of_the_project_and_of_no_other() {
         foreign.outcome.stdout
     );
 
-    // Whoever goes first leaves it to the others; the last takes it along.
+    // Destroying the first stack keeps the CRD; destroying the last stack deletes it.
     let remove = |stacks: &'static [&str]| {
         move |stage: &Stage| {
             for stack in stacks {

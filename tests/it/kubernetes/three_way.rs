@@ -1,4 +1,4 @@
-//! The three-way table and what must hold around it, on a real API server.
+//! The actions for all combinations of recorded, desired and live object, on a real API server.
 
 use konverge::model::{
     apply_result::StackResult,
@@ -394,7 +394,7 @@ async fn an_object_made_anew_since_the_plan_is_not_touched() {
         let outcome = stack.carry_out(plan).await;
         assert_eq!(outcome.result, StackResult::Failed);
         let message = outcome.error.unwrap().message;
-        assert!(message.contains("not the object any more"), "{name}: {message}");
+        assert!(message.contains("no longer the object"), "{name}: {message}");
         assert_eq!(
             objects.get(&object).await.unwrap()["data"],
             json!({"other": "x"}),
@@ -440,7 +440,7 @@ async fn a_namespace_and_a_kind_that_are_only_about_to_be_made() {
     assert_eq!(validated(&thing(json!(3))), Validation::Schema);
     assert_eq!(validated(&map), Validation::Server);
     assert!(
-        planned(&plan, &map).unwrap().notes[0].contains("this plan makes it"),
+        planned(&plan, &map).unwrap().notes[0].contains("this plan creates it"),
         "{:?}",
         plan.public
     );

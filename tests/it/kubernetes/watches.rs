@@ -1,5 +1,4 @@
-//! What a wait hangs on: when watches are opened, that they expire, answers that are stale (`reference/kubernetes.md` 2,
-//! trap 22). The test plays the controllers.
+//! Watches during a wait: when they are opened, that they expire, stale answers. The test plays the controllers.
 
 use std::time::Duration;
 

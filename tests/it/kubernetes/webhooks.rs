@@ -1,5 +1,4 @@
-//! Webhooks and policies that stand between a preview and the truth (`reference/kubernetes.md` 2, traps 1 and 2), on a real
-//! API server.
+//! Admission webhooks and policies that make a preview differ from the apply, on a real API server.
 
 use std::{sync::OnceLock, time::Duration};
 
@@ -41,8 +40,8 @@ fn webhook(kind: &str, ns: &str, client: &Value, side_effects: &str, policy: &st
         "rules": [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE", "UPDATE"], "resources": ["configmaps"], "scope": "*"}]}]})
 }
 
-/// Trap 1: a webhook with side effects makes the server refuse every dry-run. Today's servers let none in, but keep those
-/// that are there.
+/// A webhook with side effects makes the server refuse every dry-run. Today's servers let none in, but keep
+/// those that are there.
 #[tokio::test]
 async fn a_webhook_that_knows_no_dry_run_leaves_its_objects_unchecked() {
     let (cluster, _turn) = cluster().await;
@@ -89,7 +88,7 @@ async fn a_webhook_that_knows_no_dry_run_leaves_its_objects_unchecked() {
     assert_eq!(stack.plan_well(&[map("2")]).await.public.summary.unchanged, 1);
 }
 
-/// Trap 2: what a webhook makes of an object is labelled as such, costs no dry-run while nothing changes, and a webhook
+/// What a webhook makes of an object is labelled as such, costs no dry-run while nothing changes, and a webhook
 /// that writes something new each time makes no change of its own.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_a_webhook_makes_of_an_object_is_no_drift() {
@@ -219,7 +218,7 @@ async fn labels_that_bring_a_webhook_into_play_are_part_of_the_proof() {
     }
 }
 
-/// Trap 2 again: a MutatingAdmissionPolicy is no webhook, and does what one does.
+/// A MutatingAdmissionPolicy is no webhook, and does what one does.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_a_policy_makes_of_an_object_is_seen_as_a_webhook_s_doing_is() {
     let (cluster, _turn) = cluster().await;

@@ -1,4 +1,5 @@
-//! The comments of docs/guides/gitlab.md and jenkins.md: their scripts, run against a forge that keeps what it is sent.
+//! The comments of docs/guides/gitlab.md and jenkins.md: their scripts, run against a fake GitLab and GitHub server
+//! that records the requests.
 
 use std::{
     path::Path,

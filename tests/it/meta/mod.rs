@@ -1,4 +1,4 @@
-//! The project itself: docs, rooms, release, toolchain.
+//! Checks of the project itself: docs, allowed module imports, release, test toolchain.
 
 pub mod decisions;
 pub mod docs;

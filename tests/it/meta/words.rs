@@ -5,8 +5,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use super::messages::joined_lines;
+
 /// A phrase that nobody may write any more, and what to write instead.
-const PHRASES: [(&str, &str); 47] = [
+const PHRASES: [(&str, &str); 65] = [
     ("can not", "cannot"),
     ("is no job of", "is not a job of"),
     ("is no length of time", "invalid duration"),
@@ -69,6 +71,24 @@ const PHRASES: [(&str, &str); 47] = [
     ("plan is made again", "Konverge plans again"),
     ("goes on from", "continues from"),
     ("half made", "not completed"),
+    ("held back:", "skipped:"),
+    ("of it was touched", "was stopped before anything was changed"),
+    ("nothing outside is", "live objects are not changed"),
+    ("ules as code", "policy sets"),
+    ("grant power", "grant permissions"),
+    ("grants power", "grants permissions"),
+    ("on no record", "not recorded as reviewed"),
+    ("looked at last", "last checked"),
+    ("could not be looked at", "could not be checked"),
+    ("is no regular file", "is not a regular file"),
+    ("gree to exactly", "approve exactly"),
+    ("may not stand", "is not allowed"),
+    ("goes on without it", "continues without it"),
+    ("the receipt", "the apply record"),
+    ("dealt out", "split"),
+    ("has no room beside", "is omitted, or: is full"),
+    ("made up anew", "generated"),
+    ("could not be given back", "could not be released"),
 ];
 
 fn collect(path: &Path, into: &mut Vec<PathBuf>) {
@@ -107,11 +127,11 @@ fn words_that_nobody_understood_do_not_come_back() {
     let mut wrong = Vec::new();
     for file in &files {
         let text = fs::read_to_string(file).expect("a text file of the project");
-        for (number, line) in text.lines().enumerate() {
+        for (number, line) in joined_lines(&text) {
             for (phrase, better) in PHRASES {
                 if line.contains(phrase) {
                     let file = file.strip_prefix(root).expect("below the root").display();
-                    wrong.push(format!("{file}:{}: \"{phrase}\"; write: {better}", number + 1));
+                    wrong.push(format!("{file}:{number}: \"{phrase}\"; write: {better}"));
                 }
             }
         }

@@ -204,7 +204,7 @@ async fn what_is_checked_out_grants_nothing() {
         let refused = stage.ci_in(folder, "workflow_run", &payload, &tip, "refs/heads/main");
         refused.outcome.check(1);
         let said = &refused.outcome.stderr;
-        assert!(said.contains("a fork's commit or Dependabot's"), "{said}");
+        assert!(said.contains("a commit from a fork or Dependabot"), "{said}");
         assert!(said.contains("check out the default branch"), "{said}");
         assert_eq!(written(), 0);
     }

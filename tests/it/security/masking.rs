@@ -128,7 +128,7 @@ fn no_form_of_a_secret_is_rendered() {
 #[test]
 fn names_and_our_own_words_are_never_masked() {
     let secrets = Secrets::new(HashKey::derive("k"));
-    let note = "/data/host holds a Secret's value and is not shown: look at it in the code";
+    let note = "/data/host contains the value of a Secret and is masked: check it in the code";
     for decoy in [
         "orders-database-main",
         "host-of-orders",
@@ -246,7 +246,7 @@ async fn what_a_decoy_hides_is_not_reviewed() {
     assert_eq!(stage.value("decoy-web").await, None);
     let issue = stage.github.world(|world| world.issues[0].body.clone());
     assert!(
-        issue.contains("/data/value holds a Secret's value and is not shown"),
+        issue.contains("/data/value contains the value of a Secret and is masked"),
         "{issue}"
     );
 

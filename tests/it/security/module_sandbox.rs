@@ -1,5 +1,5 @@
-//! Modules that break the protocol or try to get out: each is a real process behind the walls. The well-behaved ones are
-//! on the real go-plugin.
+//! Kusion modules that break the protocol or try to escape the sandbox. Each runs as a real process in the sandbox. The
+//! correct ones use the real go-plugin library.
 
 use std::{
     os::unix::fs::PermissionsExt as _,
@@ -45,7 +45,7 @@ impl Bench {
         Self::of(&hello_binary())
     }
 
-    /// A program of the shell in the place of a module.
+    /// A shell script in place of a module binary.
     fn script(text: &str) -> Self {
         let mut bench = Self::of(Path::new(""));
         let path: PathBuf = bench.folder.path().canonicalize().unwrap().join("module");
@@ -213,7 +213,7 @@ async fn a_module_that_takes_too_much_is_stopped() {
     );
 }
 
-/// go-plugin sends what is printed over the connection: somebody has to read it, or the module stands still.
+/// go-plugin sends printed output over the connection. If it is not read, the module blocks.
 #[tokio::test]
 async fn a_module_that_prints_a_lot_still_answers_within_the_limit() {
     let mut bench = Bench::hello();
@@ -241,7 +241,7 @@ async fn what_is_no_module_is_told_apart() {
         ("echo '1|1|unix|/x|netrpc|'; exec sleep 9", "`netrpc`"),
         (
             "echo \"1|1|unix|$TMPDIR/nobody|grpc|\"; exec sleep 9",
-            "nobody serves",
+            "nothing listens",
         ),
         ("exec yes | head -c 20000000", "it ended before it served"),
         ("exec yes yes-that-is-no-handshake", "`yes-that-is-no-handshake`"),
@@ -302,7 +302,7 @@ async fn a_module_in_python_keeps_to_the_same_rules() {
     );
 }
 
-/// Without the filter of system calls nothing but the group's end takes the children along.
+/// Without the seccomp filter, only killing the process group ends the child processes.
 #[tokio::test]
 async fn nothing_that_a_module_started_outlives_its_call() {
     let before = processes();

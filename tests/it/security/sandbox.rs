@@ -294,7 +294,7 @@ async fn a_pull_request_needs_every_wall_unless_the_protected_branch_says_otherw
     });
     let refused = stage.pull_request(7, "add-storefront", "opened");
     let body = stage.comments()[0].1.clone();
-    assert!(body.contains("the sandbox cannot be put up: Landlock"), "{body}");
+    assert!(body.contains("the sandbox cannot be set up: Landlock"), "{body}");
     assert_ne!(refused.outcome.code, Some(0));
     stage
         .monorepo

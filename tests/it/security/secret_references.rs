@@ -423,7 +423,7 @@ async fn a_secret_store_of_the_spec_is_refused_with_the_key_to_write() {
             assert_eq!(error["kind"], "secret", "{}", outcome.stdout);
             let hints = error["hints"].to_string();
             assert!(
-                hints.contains("take `secretStore` out of the Spec") && hints.contains("konverge.yaml"),
+                hints.contains("remove `secretStore` from the Spec") && hints.contains("konverge.yaml"),
                 "{error}"
             );
             refers.holds_no_value(&outcome, "a refused store");

@@ -75,7 +75,7 @@ fn kusions_state_is_taken_over_without_its_secrets() {
     assert!(!everything.contains("hunter222") && !everything.contains("hunter333"));
     let again = home.run(&["import", "kusion_state.json"]).expect(1);
     assert!(
-        again.stderr.contains("has a state already") && again.stderr.contains("state forget"),
+        again.stderr.contains("already has a state") && again.stderr.contains("state forget"),
         "{}",
         again.stderr
     );
@@ -209,7 +209,7 @@ async fn somebody_elses_lease_is_named_and_can_be_ended() {
     assert!(
         held.stderr.contains("https://ci.example/77")
             && held.stderr.contains(lease.id())
-            && held.stderr.contains("no renewal seen for the "),
+            && held.stderr.contains("no renewal for "),
         "{}",
         held.stderr
     );

@@ -319,7 +319,7 @@ async fn from_mysql() {
     says(
         &["--stack", "shop/prod", "--cluster", "ap"],
         1,
-        "serial 5: its resources are no JSON",
+        "serial 5: its resources are not valid JSON",
     );
     home.takes_over(
         &[server.url(), "--stack", "shop/prod", "--cluster", "eu"],
@@ -452,7 +452,7 @@ async fn the_first_preview_says_of_each_adopted_object_why() {
     shop.monorepo.write("state.json", state.to_string());
     let imported = shop.run(&["state", "import", "state.json"]).expect(0).stderr;
     assert!(
-        imported.contains("what it adopts was not in this state"),
+        imported.contains("adopted objects were not in this state"),
         "{imported}"
     );
     let (adopted, text) = notes();

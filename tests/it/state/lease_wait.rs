@@ -53,7 +53,7 @@ async fn a_run_that_github_says_is_over_is_taken_over_at_once() {
     let runs = runs("over", &github.api_url()).await;
     let lease = held(&runs.states(HOLDER).await, "shop/prod").await;
     let outcome = runs.apply("spec.json", "shop/prod").run().expect(0);
-    for word in ["waiting for", HOLDER, "is over, GitHub says", lease.id()] {
+    for word in ["waiting for", HOLDER, "is over: taking over lease", lease.id()] {
         assert!(outcome.stderr.contains(word), "{word}: {}", outcome.stderr);
     }
     assert_eq!(runs.made("shop/prod").await, ["one".to_owned()].into());
@@ -168,7 +168,7 @@ async fn the_merge_job_takes_over_from_a_job_that_was_cancelled() {
     let merged = stage.merge(7, "add-storefront");
     merged.outcome.check(0);
     assert!(
-        merged.outcome.stderr.contains("is over, GitHub says"),
+        merged.outcome.stderr.contains("is over: taking over lease"),
         "{}",
         merged.outcome.stderr
     );

@@ -1,10 +1,10 @@
-//! The state under every kind of bad luck: simulated runs on one store in virtual time, thousands of schedules by seed.
+//! Simulates concurrent and crashing runs on one store in virtual time, with thousands of random schedules.
 //!
-//! A run takes the lease, looks at what may exist, journals its intents, writes to a world outside, journals results and
-//! commits. Requests are slow, dropped, answered too late or not at all, and done twice; answers are lost after the write
-//! happened; processes are killed, or stopped for minutes and go on; wall clocks are wrong by hours. What a process sends
-//! to the outside right after it asked the lease arrives: a stop between those two is the one thing that no lease can
-//! guard, and not simulated.
+//! A run takes the lease, looks at what may exist, journals its intents, writes to a world outside, journals results
+//! and commits. Requests are slow, dropped, answered too late or not at all, and done twice; answers are lost after the
+//! write happened; processes are killed, or stopped for minutes and go on; wall clocks are wrong by hours. What a
+//! process sends to the outside right after it asked the lease arrives: a stop between those two is the one thing that
+//! no lease can guard, and not simulated.
 //!
 //! `KONVERGE_MODEL_SEEDS=20000` runs longer, `KONVERGE_MODEL_SEED=n` one schedule.
 

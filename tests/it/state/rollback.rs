@@ -237,7 +237,7 @@ async fn what_can_not_be_made_again_is_not_rolled_back() {
     );
     says(
         &shop.rollback(&["--to", "4", "--yes"]).expect(1),
-        &["records no commit", "state history"],
+        &["was not a complete apply of one commit", "state history"],
     );
     says(
         &shop.rollback(&["--to", "99", "--yes"]).expect(1),

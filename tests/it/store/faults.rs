@@ -1,4 +1,4 @@
-//! Stores that refuse, lie, fill up or die: what is said, and that nothing outside was touched before it was known.
+//! Stores that refuse, lie, fill up or die: what is said, and that live objects were not changed before it was known.
 
 use crate::support::{
     file_server::{FileServer, Manners},

@@ -1,5 +1,5 @@
-//! A store as a bad network and a bad day show it: late, lost, repeated, and with processes that stop and go on.
-//! Everything follows from one seed.
+//! A store with simulated faults: delayed, lost and repeated requests, and paused processes. All faults follow from one
+//! seed.
 
 use super::timeline::Timeline;
 use async_trait::async_trait;

@@ -1,4 +1,4 @@
-//! A door in front of a server: while it is shut, whatever is under way is cut, and nobody comes through.
+//! A proxy that can be closed: it then cuts all connections and refuses new ones.
 
 use std::net::SocketAddr;
 

@@ -1,4 +1,4 @@
-//! The yardstick of what changes together: the same objects applied one after the other by nothing but the server.
+//! The reference result for dependent changes: the same objects applied one by one with plain server-side apply.
 
 use std::time::Duration;
 

@@ -229,7 +229,7 @@ pub async fn a_spec_chooses_no_credentials_of_the_machine(binary: PathBuf) {
         );
     }
     assert!(!mark.exists());
-    // What the protected branch allows reaches the provider, which does not know it.
+    // What the default branch allows reaches the provider, which does not know it.
     let allowed = Rig::with(binary, |options| {
         options.credential_settings = vec!["config_path".to_owned()]
     });
@@ -262,7 +262,7 @@ pub async fn a_spec_chooses_no_address_of_its_provider(binary: PathBuf) {
             "{failure:?}"
         );
     }
-    // What the protected branch lists for this provider reaches it; it does not know it.
+    // What the default branch lists for this provider reaches it; it does not know it.
     let listing = |source: &str| {
         let listed = [(source.to_owned(), vec!["https://evil.example".to_owned()])];
         Rig::with(binary.clone(), |options| {

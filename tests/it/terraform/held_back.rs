@@ -83,7 +83,7 @@ pub async fn without_terraform(binary: PathBuf) {
         resources.find(|r| name(&r.id) == wanted).unwrap().notes.join(" ")
     };
     assert!(
-        notes("waits").contains("held back: it waits for"),
+        notes("waits").contains("skipped: it depends on"),
         "{}",
         notes("waits")
     );

@@ -199,7 +199,7 @@ pub async fn what_was_made_is_imported(binary: PathBuf) {
         "the creation that was agreed to, brought to its end"
     );
     assert!(
-        imported.notes[0].contains("adopted, not recreated"),
+        imported.notes[0].contains("adopted, not created again"),
         "{:?}",
         imported.notes
     );

@@ -1,4 +1,4 @@
-//! The life of resources: made, changed, replaced, drifted, moved, adopted, destroyed.
+//! The life cycle of Terraform resources: create, update, replace, drift, move, adopt, destroy.
 
 use std::path::PathBuf;
 

@@ -327,7 +327,7 @@ pub async fn an_outage_that_outlives_the_lease(binary: PathBuf) {
 
     let outcome = place.run("apply").arg("--yes").run().expect(0);
     assert!(
-        lines(&outcome).iter().any(|line| line.contains("is taken up")),
+        lines(&outcome).iter().any(|line| line.contains("loaded data of")),
         "{:?}",
         lines(&outcome)
     );

@@ -1,5 +1,5 @@
 //! Replacements that did not come to their end: the old object is gone, and Terraform plans a mere creation. The next
-//! run does the rest of what was agreed to, as what was agreed to.
+//! run finishes the approved replacement and shows it as that replacement.
 
 use std::{
     path::PathBuf,
@@ -54,7 +54,7 @@ fn is_the_rest(rest: &ResourcePlan, whole: &ResourcePlan) {
     assert!(!rest.data_loss, "what could be lost is lost");
     let notes = rest.notes.join("\n");
     assert!(
-        notes.contains("began to replace it") && !notes.contains("deleted outside"),
+        notes.contains("started to replace it") && !notes.contains("deleted outside"),
         "{notes}"
     );
 }
@@ -144,8 +144,8 @@ pub async fn that_was_killed(binary: PathBuf) {
     comes_to_its_end(rig, &key, &new).await;
 }
 
-/// As OpenTofu leaves it when it is killed: the new object was reported, and no state has it. `terraform_data` is replaced
-/// for a reason that its import does not bring along, so what was agreed to is written by hand.
+/// As OpenTofu leaves it when it is killed: the new object was reported, and no state has it. `terraform_data` is
+/// replaced for a reason that its import does not bring along, so what was agreed to is written by hand.
 pub async fn whose_state_was_not_written(binary: PathBuf) {
     for new_one_first in [false, true] {
         let (mut rig, key) = open_rig(binary.clone(), |_| {});
@@ -175,8 +175,8 @@ pub async fn whose_state_was_not_written(binary: PathBuf) {
             (changes, &["/input".to_owned()][..])
         );
         let notes = rest.notes.join("\n");
-        assert!(notes.contains("adopted, not recreated"), "{notes}");
-        let names_the_old = notes.contains("id `the-old-one` and may still be there");
+        assert!(notes.contains("adopted, not created again"), "{notes}");
+        let names_the_old = notes.contains("id `the-old-one` and may still exist");
         assert_eq!(names_the_old, new_one_first, "{notes}");
         let sink = rig.apply(std::slice::from_ref(&wanted)).await;
         let live = sink.end_of("made").unwrap().unwrap().live.unwrap();

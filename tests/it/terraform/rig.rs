@@ -1,4 +1,4 @@
-//! One stack driven through the runtime alone: what the engine and the state do, as little as is needed of it.
+//! A test harness for the Terraform runtime without the engine: one stack with a minimal state.
 
 use std::{
     collections::BTreeMap,

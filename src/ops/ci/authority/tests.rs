@@ -171,7 +171,7 @@ fn the_table() {
     };
     let refused = |full_ref: &str| format!("refused: the workflow was started on `{full_ref}`");
     let no_token = |what: &str| format!("refused: {what}, and there is none");
-    let asked = "what may be applied is asked of GitHub";
+    let asked = "GitHub must confirm which commits may be applied";
     let late = "aaaaaaa is no longer on `main`: its history was rewritten since the push";
     let wrong = "refs/heads/refs/heads/main";
     // event, caller, before GitHub is asked, its answer (whether it contains the event's commit), without a
@@ -186,24 +186,24 @@ fn the_table() {
         (closed, on(main), "nothing: the pull request is closed: nothing to preview", true, String::new(), String::new()),
         (queue("main"), on("refs/heads/gh-readonly-queue/main/pr-7"), "ask", true, "queue, Own, power of f".into(), "queue, Own, no power".into()),
         (queue("release"), on("refs/heads/gh-readonly-queue/release/pr-7"), "ask", true, "queue into release, Own, power of f".into(), "queue into release, Own, no power".into()),
-        (workflow_run("pull_request", true, false), on(main), "ask", true, "outside, Recorded, power of f".into(), no_token("a preview of what comes from outside is posted with a token")),
-        (workflow_run("pull_request", false, true), on(main), "ask", true, "outside, Recorded, power of f".into(), no_token("a preview of what comes from outside is posted with a token")),
-        (workflow_run("pull_request", true, false), on(topic), "ask", true, refused(topic), no_token("a preview of what comes from outside is posted with a token")),
+        (workflow_run("pull_request", true, false), on(main), "ask", true, "outside, Recorded, power of f".into(), no_token("a token is needed to post the preview of a pull request from outside")),
+        (workflow_run("pull_request", false, true), on(main), "ask", true, "outside, Recorded, power of f".into(), no_token("a token is needed to post the preview of a pull request from outside")),
+        (workflow_run("pull_request", true, false), on(topic), "ask", true, refused(topic), no_token("a token is needed to post the preview of a pull request from outside")),
         (workflow_run("pull_request", false, false), on(main), "nothing: the workflow run is not of a fork's pull request, nor of Dependabot's: nothing to do", true, String::new(), String::new()),
         (workflow_run("push", true, false), on(main), "nothing: the workflow run is not of a fork's pull request, nor of Dependabot's: nothing to do", true, String::new(), String::new()),
         (pushed(main), on(main), "ask", true, "apply a (0 agreed by environment), Merged, power of f, pushed".into(), no_token(asked)),
         (pushed(main), caller("bob", 2, "", None, main), "ask", true, "apply a (0 agreed by environment), Merged, power of f".into(), no_token(asked)),
         (pushed(main), on(main), "ask", false, format!("refused: {late}"), no_token(asked)),
         (pushed(main), caller("bob", 1, DIGEST, Some("gate"), main), "ask", true, "apply a (1 agreed by environment), Merged, power of f, pushed".into(), no_token(asked)),
-        (pushed(main), caller("bob", 1, DIGEST, None, main), "refused: it is not known in which environment this job waited, so nobody agrees to these digests", true, String::new(), String::new()),
-        (pushed(main), caller("bob", 2, DIGEST, Some("gate"), main), "refused: the run was started again: what its environment's reviewers were shown may have been other digests", true, String::new(), String::new()),
+        (pushed(main), caller("bob", 1, DIGEST, None, main), "refused: the environment of this job is unknown, so these digests are not approved", true, String::new(), String::new()),
+        (pushed(main), caller("bob", 2, DIGEST, Some("gate"), main), "refused: the run was restarted: the reviewers of its environment may have approved other digests", true, String::new(), String::new()),
         (pushed(topic), on(topic), "nothing: a push to `refs/heads/topic`: only `main` is applied", true, String::new(), String::new()),
         (pushed(tag), on(tag), "nothing: a push to `refs/tags/main`: only `main` is applied", true, String::new(), String::new()),
         (pushed(wrong), on(wrong), "nothing: a push to `refs/heads/refs/heads/main`: only `main` is applied", true, String::new(), String::new()),
         (gone, on(main), "refused: the default branch was deleted: nothing is applied", true, String::new(), String::new()),
-        (clock.clone(), on(main), "ask", true, "drift f, Merged, power of f".into(), no_token("which commit is applied is asked of GitHub")),
-        (clock, on(topic), "ask", true, refused(topic), no_token("which commit is applied is asked of GitHub")),
-        (dispatch(main, ""), on(main), "ask", true, "drift f, Merged, power of f".into(), no_token("which commit is applied is asked of GitHub")),
+        (clock.clone(), on(main), "ask", true, "drift f, Merged, power of f".into(), no_token("GitHub must confirm which commit is applied")),
+        (clock, on(topic), "ask", true, refused(topic), no_token("GitHub must confirm which commit is applied")),
+        (dispatch(main, ""), on(main), "ask", true, "drift f, Merged, power of f".into(), no_token("GitHub must confirm which commit is applied")),
         (dispatch(main, DIGEST), on(main), "ask", true, "apply f (1 agreed by ada), Merged, power of f".into(), no_token(asked)),
         (dispatch(main, DIGEST), caller("eve", 2, "", None, main), "ask", true, "apply f (1 agreed by ada), Merged, power of f".into(), no_token(asked)),
         (dispatch(topic, DIGEST), on(topic), "ask", true, refused(topic), no_token(asked)),
@@ -211,11 +211,11 @@ fn the_table() {
         (dispatch("main", DIGEST), on(tag), "ask", true, refused("main"), no_token(asked)),
         (dispatch(main, DIGEST), on(tag), "ask", true, refused(tag), no_token(asked)),
         (dispatch(wrong, DIGEST), on(wrong), "ask", true, refused(wrong), no_token(asked)),
-        (dispatch(topic, ""), on(topic), "ask", true, refused(topic), no_token("which commit is applied is asked of GitHub")),
+        (dispatch(topic, ""), on(topic), "ask", true, refused(topic), no_token("GitHub must confirm which commit is applied")),
         (call("konverge-apply", DIGEST), on(main), "ask", true, "apply f (1 agreed by ada), Merged, power of f".into(), no_token(asked)),
         (call("konverge-apply", ""), on(topic), "ask", true, refused(topic), no_token(asked)),
-        (call("konverge-drift", ""), on(main), "ask", true, "drift f, Merged, power of f".into(), no_token("which commit is applied is asked of GitHub")),
-        (call("on-demand", ""), on(main), "refused: repository_dispatch `on-demand` asks for nothing known", true, String::new(), String::new()),
+        (call("konverge-drift", ""), on(main), "ask", true, "drift f, Merged, power of f".into(), no_token("GitHub must confirm which commit is applied")),
+        (call("on-demand", ""), on(main), "refused: unknown repository_dispatch event `on-demand`", true, String::new(), String::new()),
     ];
     let branch = main_branch();
     for (at, (event, caller, first, holds, answered, never)) in rows.iter().enumerate() {

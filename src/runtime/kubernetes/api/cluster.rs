@@ -92,7 +92,7 @@ impl Cluster {
             .identity
             .get_or_try_init(|| ClusterIdentity::ask(&self.api, &self.server, &self.notes))
             .await
-            .map_err(|error| self.failure(&error, "asking which cluster it is"))?;
+            .map_err(|error| self.failure(&error, "reading the identity of the cluster"))?;
         Ok(identity.as_ref())
     }
 
@@ -128,7 +128,7 @@ impl Cluster {
             tokio::join!(self.api.call(&version), Admission::ask(&self.api, &discovery));
         let version = version.map_err(|error| self.failure(&error, "asking for its version"))?;
         let admission = admission
-            .map_err(|error| self.failure(&error, "listing who may change objects on their way in"))?;
+            .map_err(|error| self.failure(&error, "listing mutating webhooks and admission policies"))?;
         Ok(ClusterEnvironment {
             version: version.value["gitVersion"]
                 .as_str()

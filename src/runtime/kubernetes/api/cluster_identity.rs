@@ -28,7 +28,7 @@ impl ClusterIdentity {
             Ok(answer) => answer,
             Err(error) if error.is_code(403) || error.is_code(404) => {
                 notes.note(&format!(
-                    "warning: which cluster `{}` is cannot be told, so it is not recognised later: {error}; {NEEDED_RIGHT}",
+                    "warning: cannot determine the identity of cluster `{}`, so a change of cluster is not detected later: {error}; {NEEDED_RIGHT}",
                     api.name
                 ));
                 return Ok(None);

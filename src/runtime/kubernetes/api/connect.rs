@@ -108,7 +108,7 @@ pub(in crate::runtime::kubernetes) async fn client(
             kube::Error::Auth(error) => explain(error),
             other => chain(other),
         };
-        let what = format!("cluster `{}`: no client can be made: {why}", access.name);
+        let what = format!("cluster `{}`: cannot create a client: {why}", access.name);
         UserError::new(ErrorKind::Kubernetes, secrets.mask(&what))
             .hint("`kubectl auth whoami` uses the kubeconfig in the same way, and shows who it makes you")
     })?;
@@ -223,7 +223,9 @@ pub(in crate::runtime::kubernetes) fn explain(error: &AuthError) -> String {
                 words.join("; ")
             )
         }
-        AuthError::AuthExecParse(_) => "the credentials plugin's answer is no `ExecCredential`".to_owned(),
+        AuthError::AuthExecParse(_) => {
+            "the output of the credentials plugin is not an `ExecCredential`".to_owned()
+        }
         other => chain(other),
     }
 }
@@ -273,13 +275,13 @@ async fn config(
                 .map(|config| (config, None))
                 .map_err(|error| {
                     UserError::new(
-                        ErrorKind::Config,
-                        format!(
-                            "cluster `{name}` is `in_cluster`, but this is no pod with a service account: {}",
-                            chain(&error)
-                        ),
-                    )
-                    .hint("outside of the cluster give it a kubeconfig: `kubeconfig_env` under `clusters`")
+                    ErrorKind::Config,
+                    format!(
+                        "cluster `{name}` is `in_cluster`, but this is not a pod with a service account: {}",
+                        chain(&error)
+                    ),
+                )
+                .hint("outside of the cluster give it a kubeconfig: `kubeconfig_env` under `clusters`")
                 })
         }
         ClusterCredentials::Text { text, context } => {

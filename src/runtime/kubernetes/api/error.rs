@@ -24,7 +24,7 @@ pub(in crate::runtime::kubernetes) enum ApiError {
     #[error("no answer within {} s", .0.as_secs())]
     Deadline(Duration),
     /// An answer that violates the protocol.
-    #[error("an answer that is not understood: {0}")]
+    #[error("unexpected answer: {0}")]
     Protocol(String),
     /// Credentials could not be obtained (exec plugin, OIDC, token file).
     #[error("the credentials could not be obtained: {0}")]

@@ -1,4 +1,4 @@
-//! Classifies why the server refused: whether to replace the object, to edit it, or to ask somebody.
+//! Classifies refusals of the server: replace the object, correct the Spec, or report missing permissions.
 
 use super::{
     conflict_path::conflict_path,

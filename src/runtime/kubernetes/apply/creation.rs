@@ -50,7 +50,7 @@ pub(in crate::runtime::kubernetes) async fn classify_existing(
     if !object["metadata"]["deletionTimestamp"].is_null() {
         return Err(precondition::another_object(
             subject,
-            "one of its name is being deleted",
+            "an object with its name is being deleted",
         ));
     }
     let seen = Precondition::from_object(&object);
@@ -97,7 +97,7 @@ fn belongs_to(subject: &PlanItem, owner: &str) -> UserError {
         ),
     )
     .hint(format!(
-        "both stacks want the same object: take it out of one of them, this one or `{owner}`"
+        "both stacks want the same object: remove it from one of them, this one or `{owner}`"
     ))
 }
 

@@ -108,7 +108,7 @@ pub(in crate::runtime::kubernetes) async fn until_ready(
                     return Err(match verdict.weight {
                         Weight::Final => failure,
                         _ => failure.hint(
-                            "waiting does not remove this; `apply.fail_early_after` in `konverge.yaml` says how long it may last",
+                            "waiting does not fix this; `apply.fail_early_after` in `konverge.yaml` sets how long it may last",
                         ),
                     });
                 }
@@ -203,7 +203,7 @@ fn deleted_error(subject: &PlanItem, object: &Value) -> UserError {
     let failure = UserError::new(ErrorKind::Kubernetes, what);
     match object["spec"]["ttlSecondsAfterFinished"].is_null() {
         true => failure,
-        false => failure.hint("with a longer `ttlSecondsAfterFinished` it is seen how it ended"),
+        false => failure.hint("set a longer `ttlSecondsAfterFinished` to see its result"),
     }
 }
 

@@ -41,7 +41,7 @@ impl Assertions<'_> {
     pub async fn judge(&self, object: &Value) -> HealthVerdict {
         let answer = match self.core {
             Some(core) => core.evaluate(self.path, self.code, object).await,
-            None => Err("there is no KCL core to ask".to_owned()),
+            None => Err("no KCL core is available".to_owned()),
         };
         let unknown = |why: String| HealthVerdict::unknown(format!("{}: {why}", self.path));
         match answer {
@@ -61,8 +61,12 @@ fn verdict(answer: &AssertionResult) -> Result<HealthVerdict, String> {
     let message = values["message"].as_str().unwrap_or_default();
     let health = match &values["status"] {
         Value::Null => Health::Ready,
-        Value::String(word) => Health::from_argo_cd(word)
-            .ok_or_else(|| format!("`status` is `{}`, which is no health", word.escape_debug()))?,
+        Value::String(word) => Health::from_argo_cd(word).ok_or_else(|| {
+            format!(
+                "`status` is `{}`, which is not a valid health",
+                word.escape_debug()
+            )
+        })?,
         _ => return Err("`status` should be a text".to_owned()),
     };
     // As for a script: Degraded counts once it has lasted.

@@ -47,7 +47,7 @@ pub enum RulesError {
         message: String,
     },
     /// Two rules for the same folder.
-    #[error("{folder} holds more than one rule: which of them is meant is not clear")]
+    #[error("{folder} contains more than one rule")]
     Ambiguous { folder: String },
 }
 
@@ -225,7 +225,7 @@ impl HealthRules {
         let verdict = match &rule.code {
             Code::Lua(script) => lua::judge(script, object, now),
             Code::Cel(expressions) => expressions.judge(object).map(Some),
-            Code::Kcl(_) => Err("it is in KCL, and nobody was asked to run it".to_owned()),
+            Code::Kcl(_) => Err("it is in KCL, and no KCL core is configured".to_owned()),
         };
         verdict.unwrap_or_else(|why| Some(HealthVerdict::unknown(format!("{}: {why}", rule.path))))
     }

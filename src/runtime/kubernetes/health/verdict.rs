@@ -1,18 +1,18 @@
-//! [`HealthVerdict`]: whether an object is healthy, why, and how seriously to take that.
+//! [`HealthVerdict`]: the health of an object, the reason, and how a wait treats it.
 
 use crate::model::health::Health;
 
 /// How a wait should treat a verdict.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Weight {
-    /// As it says: a failure is the controller's final result.
+    /// Final: a failure is the final result of the controller.
     Final,
     /// A failure that waiting does not fix (an image that does not exist): it counts once it has lasted.
     Blocked,
     /// A failure that may resolve itself (a crash loop, a node that is still to come): it is shown, and the
     /// wait continues.
     Transient,
-    /// Worth a note, never worth waiting for.
+    /// Only shown; a wait ignores it.
     Advisory,
 }
 

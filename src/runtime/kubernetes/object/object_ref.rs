@@ -228,7 +228,7 @@ fn normal_id(id: &ResourceId, [api_version, kind, namespace, name]: [&str; 4]) -
     let other = rest.strip_suffix(name).and_then(|head| head.strip_suffix(':'));
     match other {
         Some(other) if !namespace.is_empty() && other != namespace => Err(format!(
-            "its id says namespace `{other}`, its object `{namespace}`"
+            "its id has the namespace `{other}`, but its object has `{namespace}`"
         )),
         // Kusion wrote the namespace of the stack into the id of cluster-scoped kinds.
         Some(other) if namespace.is_empty() && !other.contains(':') => {
@@ -342,7 +342,7 @@ mod tests {
         let error = prepare_object("v1:Pod:a:x", other).unwrap_err();
         assert_eq!(
             error.message,
-            "`v1:Pod:a:x`: its id says namespace `a`, its object `b`"
+            "`v1:Pod:a:x`: its id has the namespace `a`, but its object has `b`"
         );
         assert!(prepare_object("x", json!({"kind": "Pod"})).is_err());
     }

@@ -90,14 +90,14 @@ impl Precondition {
             return Ok(now);
         };
         let what = format!(
-            "{} is not touched: its annotation `{mark}`, which the plan saw otherwise, is now {}",
+            "{} is not changed: its annotation `{mark}` changed since the plan, and is now {}",
             subject.title(),
             match set {
                 Some(text) => format!("`{}`", text.escape_debug()),
                 None => "gone".to_owned(),
             }
         );
-        Err(UserError::new(ErrorKind::Policy, what).hint("run it again: a new plan sees what is there now"))
+        Err(UserError::new(ErrorKind::Policy, what).hint("run it again: it plans with the current object"))
     }
 }
 
@@ -107,8 +107,8 @@ pub(in crate::runtime::kubernetes) fn another_object(
     why: impl std::fmt::Display,
 ) -> UserError {
     let what = format!(
-        "{} is not the object any more that the plan saw: {why}",
+        "{} is no longer the object that was planned: {why}",
         subject.title()
     );
-    UserError::new(ErrorKind::Kubernetes, what).hint("run it again: a new plan sees what is there now")
+    UserError::new(ErrorKind::Kubernetes, what).hint("run it again: it plans with the current object")
 }

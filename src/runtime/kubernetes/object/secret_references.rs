@@ -41,7 +41,7 @@ pub(in crate::runtime::kubernetes) struct WrittenReference {
 /// The references of an object by path.
 pub(in crate::runtime::kubernetes) type WrittenReferences = BTreeMap<String, WrittenReference>;
 
-/// What stands at the place of a text with references while it is planned.
+/// What replaces a text with secret references during planning.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Standing {
     /// The live value, which is as it was written.
@@ -108,7 +108,7 @@ pub(in crate::runtime::kubernetes) async fn stand_in(
         if !place.is_secret && !template.is_plain() {
             let path = place.path;
             return Err(refused(format_args!(
-                "a secret may not stand at `{path}` of `{id}`"
+                "a secret reference is not allowed at `{path}` of `{id}`"
             )));
         }
         found.push((place.path.to_owned(), place.is_text, template));
@@ -308,7 +308,7 @@ impl PlannedReferences {
     /// Puts the values into an object that is about to be written; returns their paths.
     ///
     /// # Errors
-    /// A value cannot be had, or is not UTF-8 and stands in a text.
+    /// A value is not available, or is not UTF-8 inside a longer text.
     pub async fn fill_in(
         &self,
         resolver: &dyn SecretResolver,
@@ -351,7 +351,10 @@ impl ReferencePlace {
                     if in_text && value.expose_text().is_none() {
                         return Err(UserError::new(
                             ErrorKind::Secret,
-                            format!("`{}` is not UTF-8, and stands in a text", reference.label()),
+                            format!(
+                                "the value of `{}` is not UTF-8, and the reference is inside a longer text",
+                                reference.label()
+                            ),
                         )
                         .hint("write the reference alone into `data` of a Secret"));
                     }

@@ -184,7 +184,7 @@ impl ObjectPlanner<'_> {
             .is_some_and(|d| d.extensions.contains_key("healthPolicy"))
         {
             draft.notes.push(
-                "its `healthPolicy` (assertions in KCL) is not asked: write it as a rule (`health.k` takes it as it is), see `apply.health_rules`"
+                "its `healthPolicy` (assertions in KCL) is ignored: write it as a readiness rule (`health.k` takes it as it is), see `apply.health_rules`"
                     .to_owned(),
             );
         }
@@ -329,11 +329,11 @@ pub(super) fn check_protected(subject: &PlanItem, live: &Value, what: &str) -> R
     Err(UserError::new(
         ErrorKind::Policy,
         format!(
-            "{} would be {what}, but its annotation `{PROTECT}` forbids that",
+            "{} would be {what}, but its annotation `{PROTECT}` forbids it",
             subject.title()
         ),
     )
     .hint(format!(
-        "if it is wanted, set `{PROTECT}: \"false\"` in a change of its own first"
+        "if it is intended, set `{PROTECT}: \"false\"` in a change of its own first"
     )))
 }

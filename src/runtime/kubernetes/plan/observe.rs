@@ -49,7 +49,7 @@ pub(in crate::runtime::kubernetes) async fn observe(
                 None if subject.silent.is_some() => (Health::Unknown, "its API does not answer".to_owned()),
                 None if item.prior.as_ref().is_some_and(completed_jobs::went_by_itself) => (
                     Health::Ready,
-                    "it completed, and its time to live took it away".to_owned(),
+                    "it completed, and was deleted by its `ttlSecondsAfterFinished`".to_owned(),
                 ),
                 None => (Health::Failed, "it is not there".to_owned()),
             };

@@ -59,9 +59,7 @@ impl ObjectPlanner<'_> {
                     item.id, subject.cluster.api.name
                 ),
             )
-            .hint(
-                "take it out of the stack in one change, and put it back for the other cluster in the next",
-            ));
+            .hint("remove it from the stack in one change, and add it for the other cluster in the next"));
         }
         if let (Some(silent), Some(_)) = (&subject.silent, &item.prior) {
             return Err(unreadable_error(&subject, silent));
@@ -112,7 +110,7 @@ impl ObjectPlanner<'_> {
             format!("{} belongs to stack `{name}`", subject.title()),
         )
         .hint(format!(
-            "take it out of one of the two stacks; to move it here, take it out of `{name}` in the same change, or apply \
+            "remove it from one of the two stacks; to move it here, remove it from `{name}` in the same change, or apply \
              that change to `{name}` first"
         ))
         .hint(format!(
@@ -162,12 +160,13 @@ impl ObjectPlanner<'_> {
             return Some(format!("it belongs to stack `{}` now", owner.escape_debug()));
         }
         if was_never_ours(item, live) {
-            return Some("somebody else made it: this stack only meant to".to_owned());
+            return Some("another actor created it; this stack only intended to".to_owned());
         }
         let recorded = item.prior.as_ref().and_then(recorded_uid);
         match (recorded, live["metadata"]["uid"].as_str()) {
             (Some(recorded), Some(uid)) if recorded != uid => Some(
-                "somebody else made it anew since, and it does not name this stack as its owner".to_owned(),
+                "it was recreated by somebody else, and its owner annotation does not name this stack"
+                    .to_owned(),
             ),
             _ => None,
         }
@@ -194,13 +193,13 @@ fn unreadable_error(subject: &PlanItem, silent: &str) -> UserError {
     UserError::new(
         ErrorKind::Kubernetes,
         format!(
-            "whether {} is still there cannot be seen: `{silent}` does not answer on cluster `{}`",
+            "cannot check whether {} still exists: the API `{silent}` does not answer on cluster `{}`",
             subject.title(),
             subject.cluster.api.name
         ),
     )
     .hint("`kubectl get apiservices` shows why; run it again when it answers")
-    .hint("if that API is gone for good, delete its APIService: then what was recorded of it is forgotten")
+    .hint("if that API is gone for good, delete its APIService: Konverge then forgets its records")
 }
 
 /// Returns true if the record is only an intent, whose write may never have arrived, and the live object has
@@ -227,5 +226,5 @@ fn ending_note(live: &Value) -> String {
     } else {
         format!(" (held by: {})", finalizers.join(", "))
     };
-    format!("the one that is there is being deleted{held}; it is recreated when that is gone")
+    format!("the existing object is being deleted{held}; it is recreated afterwards")
 }

@@ -115,8 +115,7 @@ fn another_cluster(
 ) -> UserError {
     let stack = &scope.stack;
     let what = format!(
-        "`{name}` is another cluster than the one that `{stack}` was applied to: its kube-system has the uid {} (at {}), \
-         recorded is {} (at {})",
+        "`{name}` is another cluster than the one that `{stack}` was applied to: the uid of kube-system is {} (at {}), but {} (at {}) is recorded",
         now.uid.escape_debug(),
         now.server,
         before.uid.escape_debug(),
@@ -124,7 +123,7 @@ fn another_cluster(
     );
     UserError::new(ErrorKind::Policy, what)
         .hint(format!(
-            "check where the kubeconfig and the context of `{name}` lead: nothing was compared or written"
+            "check the kubeconfig and the context of `{name}`: nothing was compared or written"
         ))
         .hint(format!(
             "if the stack is to move to this cluster: `konverge state rebind {stack} --cluster {name}`, then `konverge \
@@ -135,8 +134,7 @@ fn another_cluster(
 fn unknown_cluster(scope: &StackScope, name: &ClusterName, before: &ClusterIdentity) -> UserError {
     let stack = &scope.stack;
     let what = format!(
-        "whether `{name}` is still the cluster that `{stack}` was applied to (at {}) cannot be told: nothing that was \
-         applied is there, and kube-system cannot be read",
+        "whether `{name}` is still the cluster that `{stack}` was applied to (at {}) is unknown: none of its applied objects was found, and kube-system cannot be read",
         before.server.escape_debug()
     );
     UserError::new(ErrorKind::Policy, what)

@@ -107,8 +107,8 @@ impl Application<'_> {
                 None => format!("something before it failed: {}", diagnostic.text(secrets)),
             },
             None => match plain(secrets, stderr) {
-                text if text.is_empty() => "Terraform ended before its turn".to_owned(),
-                text => format!("Terraform ended before its turn: {text}"),
+                text if text.is_empty() => "Terraform ended before it was applied".to_owned(),
+                text => format!("Terraform ended before it was applied: {text}"),
             },
         };
         TerraformError::NotTried { id, why }

@@ -1,4 +1,4 @@
-//! What the client asks: who merged what, who may; nothing twice, of any server.
+//! Read requests of the GitHub client: merged pull requests, permissions, caching, and other servers than github.com.
 
 use konverge::github::Permission;
 use serde_json::json;
@@ -70,7 +70,7 @@ async fn who_merged_what_and_who_may() {
     );
 }
 
-/// GitHub knows of no pull request that a fork's commit belongs to, only of those from a branch.
+/// GitHub does not list pull requests for a commit of a fork, so they are searched by branch.
 #[tokio::test]
 async fn a_forks_pull_request_is_found_by_its_branch() {
     let mut world = World::new();
@@ -106,7 +106,7 @@ async fn a_forks_pull_request_is_found_by_its_branch() {
     assert!(from("nobody").await.is_empty());
 }
 
-/// A page behind the last of them is not asked for, and none behind the bound.
+/// The client requests no page after the last one, and none beyond the limit.
 #[tokio::test]
 async fn pull_requests_are_looked_through_as_far_as_need_be() {
     let mut world = World::new();

@@ -1,6 +1,6 @@
 //! Runs Argo CD's health scripts unchanged: the object is `obj`; the result is a table with `status` and
 //! `message`. Argo CD's interpreter implements Lua 5.1 with `goto`. Lua 5.2 has `goto` and still uses doubles
-//! for all numbers; what it removed from 5.1 is restored. `docs/design/001-lua.md` gives the reasons.
+//! for all numbers; functions that 5.2 removed from 5.1 are added again. `docs/design/001-lua.md` gives the reasons.
 //!
 //! A script has the base, `string`, `table` and `math` libraries and Argo CD's additions (`os.time`,
 //! `os.date`, `json`). It has no files, no processes, no code loading, and only the clock it is given.
@@ -37,7 +37,7 @@ const STRIDE: u32 = 200;
 /// The time limit. Argo CD gives a script one second; a busy machine needs more.
 const TIME: Duration = Duration::from_secs(3);
 
-/// Runs a script on an object; `None` if it has no opinion. The error is one sentence.
+/// Runs a script on an object. Returns `None` if the script returns nothing. The error is one sentence.
 pub(super) fn judge(script: &str, object: &Value, now: Timestamp) -> Result<Option<HealthVerdict>, String> {
     let bounds = Arc::new(Bounds::default());
     let answer = evaluate(script, object, now, &bounds);
@@ -69,7 +69,7 @@ fn evaluate(
     verdict(&answer)
 }
 
-/// The used part of the limits.
+/// The steps used so far, and whether a limit was exceeded.
 #[derive(Default)]
 struct Bounds {
     steps: AtomicU64,
@@ -169,7 +169,7 @@ fn verdict(answer: &LuaValue) -> mlua::Result<Option<HealthVerdict>> {
         );
         return Ok(Some(HealthVerdict::unknown(text)));
     };
-    // A resource is called Degraded even while it recovers: the status counts once it has lasted.
+    // Scripts return Degraded even while a resource recovers, so the failure counts only after it has lasted.
     Ok(Some(
         HealthVerdict::new(health, message).weighing(Weight::Blocked),
     ))

@@ -108,9 +108,9 @@ impl ObjectPlanner<'_> {
         let Some(of) = &subject.of else { return Ok(()) };
         let namespace = subject.name.namespace.clone();
         let whose = if self.namespaces.contains(&namespace) {
-            "this plan makes it"
+            "this plan creates it"
         } else {
-            "this stack does not make it: another one must, before"
+            "this stack does not create it: another stack must create it first"
         };
         let mut name = subject.name.clone();
         name.namespace = "default".to_owned();

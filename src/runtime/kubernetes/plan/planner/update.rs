@@ -386,10 +386,10 @@ fn conflict(subject: &PlanItem, conflicts: &[(String, String)]) -> UserError {
     UserError::new(
         ErrorKind::Policy,
         format!(
-            "{}: other field managers own what the Spec wants to set: {}",
+            "{}: other field managers own fields that the Spec sets: {}",
             subject.title(),
             fields.join(", ")
         ),
     )
-    .hint("take the field out of the Spec, or say `apply.conflicts: take` (or `leave`) in `konverge.yaml`")
+    .hint("remove the field from the Spec, or set `apply.conflicts: take` (or `leave`) in `konverge.yaml`")
 }
