@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use url::Url;
+use zeroize::Zeroizing;
 
 use super::{
     CloudEnvironment, CloudError, addresses,
@@ -27,8 +28,8 @@ const CONTAINER_HOSTS: [&str; 3] = ["169.254.170.2", "169.254.170.23", "[fd00:ec
 #[derive(Clone, PartialEq, Eq)]
 pub struct AwsKeys {
     pub access_key: String,
-    pub secret_key: String,
-    pub session_token: Option<String>,
+    pub secret_key: Zeroizing<String>,
+    pub session_token: Option<Zeroizing<String>>,
 }
 
 impl std::fmt::Debug for AwsKeys {
@@ -41,12 +42,26 @@ impl std::fmt::Debug for AwsKeys {
 #[derive(Debug, Clone)]
 pub struct AwsLogin {
     environment: CloudEnvironment,
+    /// The role that the configuration names, and the audience of the job's token.
+    role: Option<(String, String)>,
 }
 
 impl AwsLogin {
     /// Logs in by these variables.
     pub fn new(environment: CloudEnvironment) -> Self {
-        Self { environment }
+        Self {
+            environment,
+            role: None,
+        }
+    }
+
+    /// Logs in with the token that GitHub gives the job, as this role, whatever other identity the variables
+    /// hold. Without an audience the token is for AWS.
+    pub fn of_role(role: String, audience: Option<String>, environment: CloudEnvironment) -> Self {
+        Self {
+            environment,
+            role: Some((role, audience.unwrap_or_else(|| AUDIENCE.to_owned()))),
+        }
     }
 
     /// Returns true if a role is named, and only GitHub can say who this job is: the published clients need a
@@ -64,11 +79,20 @@ impl AwsLogin {
     /// The environment names no identity, or AWS refuses it.
     pub async fn keys(&self) -> Result<(AwsKeys, Option<Duration>), CloudError> {
         let var = |name: &str| self.environment.var(name);
+        if let Some((role, audience)) = &self.role {
+            let client = LoginClient::new()?;
+            let token = job_token::request(&client, &self.environment, Some(audience)).await?;
+            let token = token.ok_or(CloudError::NoIdentity {
+                cloud: "GitHub",
+                expected: "`permissions: {id-token: write}` for this job",
+            })?;
+            return self.assume_role(&client, role, &token).await;
+        }
         if let (Some(access), Some(secret)) = (var("AWS_ACCESS_KEY_ID"), var("AWS_SECRET_ACCESS_KEY")) {
             let keys = AwsKeys {
                 access_key: access.to_owned(),
-                secret_key: secret.to_owned(),
-                session_token: var("AWS_SESSION_TOKEN").map(str::to_owned),
+                secret_key: Zeroizing::new(secret.to_owned()),
+                session_token: var("AWS_SESSION_TOKEN").map(|token| Zeroizing::new(token.to_owned())),
             };
             return Ok((keys, None));
         }
@@ -99,7 +123,7 @@ impl AwsLogin {
         let endpoint = "AWS_ENDPOINT_URL_STS";
         let url = match (self.environment.var(endpoint), region) {
             (Some(url), _) => addresses::of_cloud(endpoint, url, &STS_HOSTS)?.to_string(),
-            (None, Some(region)) => format!("https://{}/", sts_host(region)?),
+            (None, Some(region)) => format!("https://{}/", aws_host("sts", region)?),
             (None, None) => "https://sts.amazonaws.com/".to_owned(),
         };
         let session = self
@@ -113,14 +137,15 @@ impl AwsLogin {
             ("RoleSessionName", session),
             ("WebIdentityToken", token),
         ];
-        let what = "the keys of the role in AWS_ROLE_ARN";
-        let answer = http_client::text(client.post_form(url, &fields), what).await?;
+        let what = format!("the keys of the role `{}`", role.escape_debug());
+        let answer = http_client::text(client.post_form(url, &fields), &what).await?;
+        let answer = Zeroizing::new(answer);
         let element = |name: &str| {
-            let found = http_client::xml_text(&answer, name).map(str::to_owned);
-            found.ok_or_else(|| CloudError::refused(what, format!("the answer has no `{name}`")))
+            let found = http_client::xml_text(&answer, name).map(|text| Zeroizing::new(text.to_owned()));
+            found.ok_or_else(|| CloudError::refused(&what, format!("the answer has no `{name}`")))
         };
         let keys = AwsKeys {
-            access_key: element("AccessKeyId")?,
+            access_key: element("AccessKeyId")?.to_string(),
             secret_key: element("SecretAccessKey")?,
             session_token: Some(element("SessionToken")?),
         };
@@ -179,8 +204,8 @@ impl AwsLogin {
         let answer = http_client::json(request, what).await?;
         let keys = AwsKeys {
             access_key: http_client::field(&answer, "AccessKeyId", what)?,
-            secret_key: http_client::field(&answer, "SecretAccessKey", what)?,
-            session_token: Some(http_client::field(&answer, "Token", what)?),
+            secret_key: Zeroizing::new(http_client::field(&answer, "SecretAccessKey", what)?),
+            session_token: Some(Zeroizing::new(http_client::field(&answer, "Token", what)?)),
         };
         Ok((keys, Some(remaining(answer["Expiration"].as_str()))))
     }
@@ -194,13 +219,16 @@ fn remaining(expiration: Option<&str>) -> Duration {
     })
 }
 
-/// The host of a region's token service.
-pub(super) fn sts_host(region: &str) -> Result<String, CloudError> {
+/// The public host of a service in a region.
+///
+/// # Errors
+/// The region has characters that no region has.
+pub fn aws_host(service: &str, region: &str) -> Result<String, CloudError> {
     let is_name = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
     if region.is_empty() || !region.chars().all(is_name) {
         let why = format!("`{}` is not the name of a region", region.escape_debug());
         return Err(CloudError::setting("the region of AWS", why));
     }
     let end = if region.starts_with("cn-") { ".cn" } else { "" };
-    Ok(format!("sts.{region}.amazonaws.com{end}"))
+    Ok(format!("{service}.{region}.amazonaws.com{end}"))
 }

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 
 use super::{
     AccessToken, AwsLogin, CloudEnvironment, CloudError,
-    aws::{STS_VERSION, sts_host},
+    aws::{STS_VERSION, aws_host},
     sigv4::PresignedGet,
 };
 
@@ -49,7 +49,7 @@ impl EksLogin {
             cloud: "AWS",
             expected: "AWS_REGION, or `--region` among the arguments in the kubeconfig",
         })?;
-        let host = sts_host(region)?;
+        let host = aws_host("sts", region)?;
         let (keys, keys_end) = self.aws.keys().await?;
         let request = PresignedGet {
             service: "sts",

@@ -83,7 +83,7 @@ impl GoogleLogin {
     async fn job_exchange(&self, client: &LoginClient, scope: &str) -> Result<AccessToken, CloudError> {
         let provider = self.environment.var(PROVIDER).unwrap_or_default();
         let audience = format!("https://iam.googleapis.com/{provider}");
-        let subject = job_token::request(client, &self.environment, &audience).await?;
+        let subject = job_token::request(client, &self.environment, Some(&audience)).await?;
         let subject = subject.ok_or(CloudError::NoIdentity {
             cloud: "Google Cloud",
             expected: "`id-token: write` in the permissions of the job",

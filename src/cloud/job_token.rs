@@ -1,6 +1,7 @@
 //! The OIDC token of a GitHub job. It names the repository, branch and environment of the job.
 
 use url::Url;
+use zeroize::Zeroizing;
 
 use super::{
     CloudEnvironment, CloudError, addresses,
@@ -9,6 +10,32 @@ use super::{
 
 const REQUEST_URL: &str = "ACTIONS_ID_TOKEN_REQUEST_URL";
 const REQUEST_TOKEN: &str = "ACTIONS_ID_TOKEN_REQUEST_TOKEN";
+
+/// The identity of a job of GitHub Actions, for a service that trusts GitHub's tokens itself.
+#[derive(Debug, Clone)]
+pub struct JobIdentity {
+    environment: CloudEnvironment,
+    audience: Option<String>,
+}
+
+impl JobIdentity {
+    /// The identity that these variables offer. Without an audience GitHub writes its own default.
+    pub fn new(audience: Option<String>, environment: CloudEnvironment) -> Self {
+        Self {
+            environment,
+            audience,
+        }
+    }
+
+    /// A token; `None` in a job that may not ask for one.
+    ///
+    /// # Errors
+    /// GitHub gives none.
+    pub async fn token(&self) -> Result<Option<Zeroizing<String>>, CloudError> {
+        let client = LoginClient::new()?;
+        request(&client, &self.environment, self.audience.as_deref()).await
+    }
+}
 
 /// Returns true if the job may ask for such a token (`id-token: write`).
 pub(super) fn is_offered(environment: &CloudEnvironment) -> bool {
@@ -19,8 +46,8 @@ pub(super) fn is_offered(environment: &CloudEnvironment) -> bool {
 pub(super) async fn request(
     client: &LoginClient,
     environment: &CloudEnvironment,
-    audience: &str,
-) -> Result<Option<String>, CloudError> {
+    audience: Option<&str>,
+) -> Result<Option<Zeroizing<String>>, CloudError> {
     let (Some(url), Some(token)) = (environment.var(REQUEST_URL), environment.var(REQUEST_TOKEN)) else {
         return Ok(None);
     };
@@ -29,10 +56,12 @@ pub(super) async fn request(
     let Some(mut url) = url else {
         return Err(CloudError::setting(REQUEST_URL, "it is not an HTTPS address"));
     };
-    url.query_pairs_mut().append_pair("audience", audience);
+    if let Some(audience) = audience {
+        url.query_pairs_mut().append_pair("audience", audience);
+    }
     let what = "the job's own token";
     let answer = http_client::json(client.get(url).bearer_auth(token), what).await?;
-    http_client::field(&answer, "value", what).map(Some)
+    http_client::field(&answer, "value", what).map(|token| Some(Zeroizing::new(token)))
 }
 
 /// The token in the file that a variable names, or else the one that GitHub gives.
@@ -41,13 +70,13 @@ pub(super) async fn from_file_or_github(
     environment: &CloudEnvironment,
     variable: &str,
     audience: &str,
-) -> Result<Option<String>, CloudError> {
+) -> Result<Option<Zeroizing<String>>, CloudError> {
     match environment.var(variable) {
         Some(path) => {
             let read = tokio::fs::read_to_string(path).await;
             let token = read.map_err(|error| CloudError::setting(variable, error.to_string()))?;
-            Ok(Some(token.trim().to_owned()))
+            Ok(Some(Zeroizing::new(token.trim().to_owned())))
         }
-        None => request(client, environment, audience).await,
+        None => request(client, environment, Some(audience)).await,
     }
 }

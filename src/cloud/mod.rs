@@ -1,5 +1,5 @@
 //! Logs in at clouds without their command-line tools: short-lived credentials from the identity of the job,
-//! or from the usual environment variables. Stores and clusters use them.
+//! or from the usual environment variables. Stores, clusters and secret stores use them.
 
 mod addresses;
 mod aws;
@@ -14,10 +14,12 @@ mod job_token;
 mod sigv4;
 mod token;
 
-pub use aws::{AwsKeys, AwsLogin};
+pub use aws::{AwsKeys, AwsLogin, aws_host};
 pub use azure::AzureLogin;
 pub use eks::EksLogin;
 pub use environment::CloudEnvironment;
 pub use error::CloudError;
 pub use google::GoogleLogin;
+pub use job_token::JobIdentity;
+pub use sigv4::SignedJsonPost;
 pub use token::AccessToken;

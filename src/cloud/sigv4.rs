@@ -1,10 +1,12 @@
-//! AWS Signature Version 4 in the query of a URL, as the published SDKs presign it.
+//! AWS Signature Version 4: in the query of a URL, as the published SDKs presign it, and in the headers of a POST
+//! of JSON.
 //!
 //! <https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_sigv-create-signed-request.html>
 
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use jiff::Timestamp;
 use sha2::{Digest as _, Sha256};
+use zeroize::Zeroizing;
 
 use super::aws::AwsKeys;
 
@@ -23,21 +25,18 @@ pub(super) struct PresignedGet<'a> {
 impl PresignedGet<'_> {
     /// The query with the signature.
     pub fn signed_query(&self, keys: &AwsKeys, now: Timestamp) -> String {
-        let time = now.strftime("%Y%m%dT%H%M%SZ").to_string();
-        let day = now.strftime("%Y%m%d").to_string();
-        let scope = format!("{day}/{}/{}/aws4_request", self.region, self.service);
+        let scope = Scope::new(self.service, self.region, now);
         let mut headers = vec![("host", self.host)];
         headers.extend(self.headers);
         headers.sort_unstable();
-        let names: Vec<_> = headers.iter().map(|(name, _)| *name).collect();
-        let names = names.join(";");
-        let credential = format!("{}/{scope}", keys.access_key);
+        let (names, lines) = canonical_headers(&headers);
+        let credential = scope.credential(keys);
         let expires = self.expires.to_string();
         let mut parameters = self.query.to_vec();
         parameters.extend([
             ("X-Amz-Algorithm", "AWS4-HMAC-SHA256"),
             ("X-Amz-Credential", credential.as_str()),
-            ("X-Amz-Date", time.as_str()),
+            ("X-Amz-Date", scope.time.as_str()),
             ("X-Amz-Expires", expires.as_str()),
             ("X-Amz-SignedHeaders", names.as_str()),
         ]);
@@ -50,27 +49,102 @@ impl PresignedGet<'_> {
             .collect();
         pairs.sort_unstable();
         let query = pairs.join("&");
-        let lines: String = headers
-            .iter()
-            .map(|(name, value)| format!("{name}:{}\n", value.trim()))
-            .collect();
         let request = format!("GET\n/\n{query}\n{lines}\n{names}\n{}", sha256(b""));
-        let text = format!(
-            "AWS4-HMAC-SHA256\n{time}\n{scope}\n{}",
-            sha256(request.as_bytes())
-        );
-        let first = format!("AWS4{}", keys.secret_key).into_bytes();
-        let key = [day.as_str(), self.region, self.service, "aws4_request"]
-            .iter()
-            .fold(first, |key, part| mac(&key, part.as_bytes()));
-        format!("{query}&X-Amz-Signature={}", hex(&mac(&key, text.as_bytes())))
+        let signature = scope.signature(keys, &request);
+        format!("{query}&X-Amz-Signature={signature}")
     }
 }
 
-fn mac(key: &[u8], text: &[u8]) -> Vec<u8> {
+/// A POST of `/` that is signed by its headers. The operation is named in a header, as the JSON services of AWS
+/// want it.
+pub struct SignedJsonPost<'a> {
+    pub service: &'a str,
+    pub region: &'a str,
+    pub host: &'a str,
+    /// `SERVICE.OPERATION`.
+    pub target: &'a str,
+    pub body: &'a [u8],
+}
+
+impl SignedJsonPost<'_> {
+    /// The headers of the signed request, without `host`.
+    pub fn headers(&self, keys: &AwsKeys, now: Timestamp) -> Vec<(&'static str, String)> {
+        let scope = Scope::new(self.service, self.region, now);
+        let mut headers = vec![
+            ("content-type", "application/x-amz-json-1.1".to_owned()),
+            ("host", self.host.to_owned()),
+            ("x-amz-date", scope.time.clone()),
+        ];
+        let token = keys.session_token.as_ref();
+        headers.extend(token.map(|token| ("x-amz-security-token", token.to_string())));
+        headers.push(("x-amz-target", self.target.to_owned()));
+        let (names, lines) = canonical_headers(&headers);
+        let request = format!("POST\n/\n\n{lines}\n{names}\n{}", sha256(self.body));
+        let (credential, signature) = (scope.credential(keys), scope.signature(keys, &request));
+        headers.push((
+            "authorization",
+            format!("AWS4-HMAC-SHA256 Credential={credential}, SignedHeaders={names}, Signature={signature}"),
+        ));
+        headers.retain(|(name, _)| *name != "host");
+        headers
+    }
+}
+
+/// What a signature is valid for: a service in a region on a day.
+struct Scope<'a> {
+    service: &'a str,
+    region: &'a str,
+    day: String,
+    time: String,
+}
+
+impl<'a> Scope<'a> {
+    fn new(service: &'a str, region: &'a str, now: Timestamp) -> Self {
+        Self {
+            service,
+            region,
+            day: now.strftime("%Y%m%d").to_string(),
+            time: now.strftime("%Y%m%dT%H%M%SZ").to_string(),
+        }
+    }
+
+    fn text(&self) -> String {
+        format!("{}/{}/{}/aws4_request", self.day, self.region, self.service)
+    }
+
+    fn credential(&self, keys: &AwsKeys) -> String {
+        format!("{}/{}", keys.access_key, self.text())
+    }
+
+    /// The signature of a canonical request.
+    fn signature(&self, keys: &AwsKeys, request: &str) -> String {
+        let text = format!(
+            "AWS4-HMAC-SHA256\n{}\n{}\n{}",
+            self.time,
+            self.text(),
+            sha256(request.as_bytes())
+        );
+        let first = Zeroizing::new(format!("AWS4{}", *keys.secret_key).into_bytes());
+        let key = [self.day.as_str(), self.region, self.service, "aws4_request"]
+            .iter()
+            .fold(first, |key, part| mac(&key, part.as_bytes()));
+        hex(&mac(&key, text.as_bytes()))
+    }
+}
+
+/// The names of sorted headers, and their lines.
+fn canonical_headers<V: AsRef<str>>(headers: &[(&str, V)]) -> (String, String) {
+    let names: Vec<_> = headers.iter().map(|(name, _)| *name).collect();
+    let lines = headers
+        .iter()
+        .map(|(name, value)| format!("{name}:{}\n", value.as_ref().trim()));
+    (names.join(";"), lines.collect())
+}
+
+fn mac(key: &[u8], text: &[u8]) -> Zeroizing<Vec<u8>> {
     let mut mac = Hmac::<Sha256>::new_from_slice(key).expect("HMAC takes a key of any length");
     mac.update(text);
-    mac.finalize().into_bytes().to_vec()
+    Zeroizing::new(mac.finalize().into_bytes().to_vec())
 }
 
 fn sha256(text: &[u8]) -> String {
@@ -91,4 +165,35 @@ fn percent_encode(text: &str) -> String {
         }
     }
     encoded
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    /// The expected signature is botocore's.
+    #[test]
+    fn a_request_is_signed_as_the_published_sdk_signs_it() {
+        let keys = AwsKeys {
+            access_key: "AKIDEXAMPLE".to_owned(),
+            secret_key: Zeroizing::new("wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY".to_owned()),
+            session_token: Some(Zeroizing::new("the-session-token".to_owned())),
+        };
+        let post = SignedJsonPost {
+            service: "secretsmanager",
+            region: "eu-central-1",
+            host: "secretsmanager.eu-central-1.amazonaws.com",
+            target: "secretsmanager.DescribeSecret",
+            body: br#"{"SecretId":"pay/db"}"#,
+        };
+        let headers = post.headers(&keys, "2026-11-22T12:00:00Z".parse().unwrap());
+        let (_, authorization) = headers.last().unwrap();
+        assert_eq!(
+            authorization,
+            "AWS4-HMAC-SHA256 Credential=AKIDEXAMPLE/20261122/eu-central-1/secretsmanager/aws4_request, \
+             SignedHeaders=content-type;host;x-amz-date;x-amz-security-token;x-amz-target, \
+             Signature=7f199f31b09539ff1fb10a9ad4398e67d6305a8c1f7165ca6e30942e66403da5"
+        );
+    }
 }

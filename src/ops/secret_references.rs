@@ -115,7 +115,9 @@ impl SecretReferences {
         let keys: BTreeSet<SecretKey> = values.clone().map(secret_key).collect();
         let mut reads = stream::iter(keys)
             .map(|key| async move {
-                let found = self.store(&key.0)?.read(&key.1).await?;
+                let (store, query) = &key;
+                let read = self.store(store)?.read(query).await;
+                let found = read.map_err(|problem| SecretStoreError::new(store, &query.path, problem))?;
                 Ok::<_, UserError>((key, Arc::new(found)))
             })
             .buffer_unordered(AT_ONCE);
@@ -249,7 +251,8 @@ impl SecretResolver for SecretReferences {
                 if !applying && lock(&self.silent).contains(store) {
                     return Ok(None);
                 }
-                match self.store(store)?.version(query, rights).await {
+                let version = self.store(store)?.version(query, rights).await;
+                match version.map_err(|problem| SecretStoreError::new(store, &query.path, problem)) {
                     Ok(version) => Ok(version),
                     // A preview without the right to read versions still shows the reference.
                     Err(error) if !applying && !matches!(error.problem, SecretProblem::Missing(_)) => {

@@ -6,12 +6,12 @@ use zeroize::Zeroizing;
 
 use super::RunContext;
 use crate::{
+    cloud::{AwsLogin, CloudEnvironment, JobIdentity},
     config::{SecretAuthConfig, SecretAuthMethod, SecretStoreConfig, SecretStoreKind, SecretsConfig},
     model::ClusterName,
     secret_stores::{
-        AwsCredentials, AwsParametersStore, AwsSecretsStore, AwsSettings, AwsStoreLogin, ClusterSecrets,
-        EnvStore, JobIdentity, KubernetesStore, KvVersion, RoleToken, SecretStore, VaultLogin, VaultServer,
-        VaultSettings, VaultStore, public_host,
+        AwsParametersStore, AwsSecretsStore, AwsSettings, ClusterSecrets, EnvStore, KubernetesStore,
+        KvVersion, SecretStore, VaultLogin, VaultServer, VaultSettings, VaultStore,
     },
     secrets::Secrets,
 };
@@ -25,22 +25,22 @@ pub(super) fn open(
 ) -> BTreeMap<String, Arc<dyn SecretStore>> {
     let stores = config.stores.iter().map(|(name, store)| {
         let opened: Arc<dyn SecretStore> = match store.kind {
-            SecretStoreKind::Env => Arc::new(EnvStore::new(name.clone(), run.env.clone())),
+            SecretStoreKind::Env => Arc::new(EnvStore::new(run.env.clone())),
             SecretStoreKind::Vault => {
                 let settings = vault_settings(run, store);
-                Arc::new(VaultStore::new(name.clone(), settings, secrets.clone()))
+                Arc::new(VaultStore::new(settings, secrets.clone()))
             }
             SecretStoreKind::Aws => {
                 let settings = aws_settings(run, store, "AWS_ENDPOINT_URL_SECRETS_MANAGER");
-                Arc::new(AwsSecretsStore::new(name.clone(), settings, secrets.clone()))
+                Arc::new(AwsSecretsStore::new(settings, secrets.clone()))
             }
             SecretStoreKind::Ssm => {
                 let settings = aws_settings(run, store, "AWS_ENDPOINT_URL_SSM");
-                Arc::new(AwsParametersStore::new(name.clone(), settings, secrets.clone()))
+                Arc::new(AwsParametersStore::new(settings, secrets.clone()))
             }
             SecretStoreKind::Kubernetes => {
                 let reader = cluster(store.cluster.as_ref());
-                Arc::new(KubernetesStore::new(name.clone(), reader))
+                Arc::new(KubernetesStore::new(reader))
             }
         };
         (name.clone(), opened)
@@ -49,7 +49,7 @@ pub(super) fn open(
 }
 
 /// The settings of a Vault, with the credentials of the job.
-fn vault_settings(run: &RunContext, store: &SecretStoreConfig) -> VaultSettings {
+pub(super) fn vault_settings(run: &RunContext, store: &SecretStoreConfig) -> VaultSettings {
     let variable = |name: &str| secret_variable(run, name);
     let mount =
         |auth: &SecretAuthConfig, default: &str| auth.mount.clone().unwrap_or_else(|| default.to_owned());
@@ -58,7 +58,7 @@ fn vault_settings(run: &RunContext, store: &SecretStoreConfig) -> VaultSettings 
             mount: mount(auth, "jwt"),
             role: auth.role.clone().unwrap_or_default(),
             preview_role: auth.preview_role.clone(),
-            identity: job_identity(run, auth.audience.clone()),
+            identity: JobIdentity::new(auth.audience.clone(), CloudEnvironment::new(run.env.clone())),
         },
         Some(auth) if auth.method == SecretAuthMethod::AppRole => VaultLogin::AppRole {
             mount: mount(auth, "approle"),
@@ -89,52 +89,28 @@ fn aws_settings(run: &RunContext, store: &SecretStoreConfig, endpoint: &str) -> 
         .clone()
         .or_else(|| variable("AWS_REGION"))
         .or_else(|| variable("AWS_DEFAULT_REGION"));
-    let sts = variable("AWS_ENDPOINT_URL_STS").unwrap_or_else(|| match &region {
-        Some(region) => format!("https://{}/", public_host("sts", region)),
-        None => "https://sts.amazonaws.com/".to_owned(),
-    });
-    let role = |role: Option<String>, preview_role: Option<String>, token| AwsStoreLogin::Role {
-        role: role.unwrap_or_default(),
-        preview_role,
-        token,
-        sts: sts.clone(),
+    let environment = CloudEnvironment::new(run.env.clone());
+    let environment = match &region {
+        Some(region) => environment.with("AWS_REGION", region),
+        None => environment,
     };
-    let keys = || {
-        Some(AwsCredentials {
-            access_key: variable("AWS_ACCESS_KEY_ID")?,
-            secret_key: secret_variable(run, "AWS_SECRET_ACCESS_KEY")?,
-            session_token: secret_variable(run, "AWS_SESSION_TOKEN"),
-        })
-    };
-    let login = match (&store.auth, keys()) {
-        (Some(auth), _) => {
-            let audience = auth
-                .audience
-                .clone()
-                .unwrap_or_else(|| "sts.amazonaws.com".to_owned());
-            let token = RoleToken::Job(job_identity(run, Some(audience)));
-            role(auth.role.clone(), auth.preview_role.clone(), token)
+    let (login, preview_login) = match &store.auth {
+        None => (AwsLogin::new(environment), None),
+        Some(auth) => {
+            let login =
+                |role: &String| AwsLogin::of_role(role.clone(), auth.audience.clone(), environment.clone());
+            let role = auth.role.clone().unwrap_or_default();
+            (login(&role), auth.preview_role.as_ref().map(login))
         }
-        (None, Some(keys)) => AwsStoreLogin::Keys(Some(keys)),
-        (None, None) => match (variable("AWS_ROLE_ARN"), variable("AWS_WEB_IDENTITY_TOKEN_FILE")) {
-            (Some(arn), Some(file)) => role(Some(arn), None, RoleToken::File(file)),
-            _ => AwsStoreLogin::Keys(None),
-        },
     };
     AwsSettings {
         region,
         address: store.address.clone().or_else(|| variable(endpoint)),
         login,
+        preview_login,
     }
 }
 
 fn secret_variable(run: &RunContext, name: &str) -> Option<Zeroizing<String>> {
     run.var(name).map(|value| Zeroizing::new(value.to_owned()))
-}
-
-/// How this job gets its OIDC token; `None` in a job that may not.
-fn job_identity(run: &RunContext, audience: Option<String>) -> Option<JobIdentity> {
-    let url = run.var("ACTIONS_ID_TOKEN_REQUEST_URL")?.to_owned();
-    let token = secret_variable(run, "ACTIONS_ID_TOKEN_REQUEST_TOKEN")?;
-    Some(JobIdentity { url, token, audience })
 }

@@ -7,12 +7,13 @@ use serde_json::Value;
 use tokio::{sync::Mutex, time::Instant};
 
 use super::{
-    SecretProblem, SecretRights,
-    aws_login::{AwsCredentials, AwsStoreLogin},
-    aws_signature::JsonPost,
+    SecretProblem, SecretRights, cloud_login,
     http::{SecretHttpAnswer, SecretHttpClient, unexpected},
 };
-use crate::secrets::Secrets;
+use crate::{
+    cloud::{AwsKeys, AwsLogin, SignedJsonPost, aws_host},
+    secrets::Secrets,
+};
 
 /// Keys are renewed this long before they end.
 const EARLY: Duration = Duration::from_secs(120);
@@ -26,7 +27,9 @@ pub struct AwsSettings {
     pub region: Option<String>,
     /// `None`: the public address of the region.
     pub address: Option<String>,
-    pub login: AwsStoreLogin,
+    pub login: AwsLogin,
+    /// The login of previews, if it is another.
+    pub preview_login: Option<AwsLogin>,
 }
 
 /// Sends requests to one service.
@@ -43,7 +46,7 @@ pub(super) struct AwsClient {
 /// The last login.
 struct Login {
     at: Instant,
-    result: Result<(AwsCredentials, Option<Duration>), SecretProblem>,
+    result: Result<(AwsKeys, Option<Duration>), SecretProblem>,
 }
 
 impl AwsClient {
@@ -63,8 +66,7 @@ impl AwsClient {
     /// # Errors
     /// The job has none, or AWS gives none.
     pub async fn log_in(&self, rights: SecretRights) -> Result<(), SecretProblem> {
-        let http = self.http.as_ref().map_err(Clone::clone)?;
-        self.keys(http, rights).await.map(drop)
+        self.keys(rights).await.map(drop)
     }
 
     /// Calls an operation that may be repeated. `target` is `SERVICE.OPERATION`.
@@ -85,16 +87,16 @@ impl AwsClient {
         })?;
         let address = match &self.settings.address {
             Some(address) => format!("{}/", address.trim_end_matches('/')),
-            None => format!("https://{}/", public_host(self.service, region)),
+            None => format!("https://{}/", aws_host(self.service, region)?),
         };
         let url = url::Url::parse(&address).map_err(|_| unexpected("its address is not a URL"))?;
         let host = match (url.host_str().unwrap_or_default(), url.port()) {
             (host, Some(port)) => format!("{host}:{port}"),
             (host, None) => host.to_owned(),
         };
-        let keys = self.keys(http, rights).await?;
+        let keys = self.keys(rights).await?;
         let body = request.to_string();
-        let post = JsonPost {
+        let post = SignedJsonPost {
             service: self.service,
             region,
             host: &host,
@@ -102,7 +104,7 @@ impl AwsClient {
             body: body.as_bytes(),
         };
         let send = |client: &reqwest::Client| {
-            let headers = post.signed_headers(&keys, Timestamp::now());
+            let headers = post.headers(&keys, Timestamp::now());
             let request = client.post(url.clone()).body(body.clone());
             let headers = headers.into_iter();
             headers.fold(request, |request, (name, value)| request.header(name, value))
@@ -114,11 +116,7 @@ impl AwsClient {
         }
     }
 
-    async fn keys(
-        &self,
-        http: &SecretHttpClient,
-        rights: SecretRights,
-    ) -> Result<AwsCredentials, SecretProblem> {
+    async fn keys(&self, rights: SecretRights) -> Result<AwsKeys, SecretProblem> {
         let mut login = self.logins[rights as usize].lock().await;
         if let Some(login) = login.as_ref() {
             match &login.result {
@@ -129,7 +127,15 @@ impl AwsClient {
                 _ => {}
             }
         }
-        let result = self.settings.login.keys(http, &self.secrets, rights).await;
+        let of_rights = match (rights, &self.settings.preview_login) {
+            (SecretRights::Versions, Some(preview_login)) => preview_login,
+            _ => &self.settings.login,
+        };
+        let result = cloud_login::with_retries(|| of_rights.keys()).await;
+        if let Ok((keys, _)) = &result {
+            let secrets = [&keys.secret_key].into_iter().chain(&keys.session_token);
+            secrets.for_each(|secret| self.secrets.learn(secret));
+        }
         let keys = result.clone().map(|(keys, _)| keys);
         *login = Some(Login {
             at: Instant::now(),
@@ -137,12 +143,6 @@ impl AwsClient {
         });
         keys
     }
-}
-
-/// The public host of a service in a region.
-pub fn public_host(service: &str, region: &str) -> String {
-    let end = if region.starts_with("cn-") { ".cn" } else { "" };
-    format!("{service}.{region}.amazonaws.com{end}")
 }
 
 /// The code of an error: `ResourceNotFoundException`.
@@ -173,13 +173,17 @@ fn problem(http: &SecretHttpClient, answer: &SecretHttpAnswer) -> SecretProblem 
         code => format!("{}: {words}", http.shown(code)),
     };
     match code.as_str() {
-        "ResourceNotFoundException" | "ParameterNotFound" | "ParameterVersionNotFound" => {
-            SecretProblem::Missing(Some(status))
-        }
+        "NotFoundException"
+        | "ResourceNotFoundException"
+        | "ParameterNotFound"
+        | "ParameterVersionNotFound" => SecretProblem::Missing(Some(status)),
         "UnrecognizedClientException"
         | "InvalidSignatureException"
         | "ExpiredTokenException"
-        | "MissingAuthenticationTokenException" => SecretProblem::Login { status, why },
+        | "MissingAuthenticationTokenException" => SecretProblem::Login {
+            status: Some(status),
+            why,
+        },
         "AccessDeniedException" => SecretProblem::Denied {
             status: Some(status),
             why,

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use serde_json::{Value, json};
 
 use super::{
-    FetchedSecret, SecretDocument, SecretProblem, SecretQuery, SecretRights, SecretStore, SecretStoreError,
+    FetchedSecret, SecretDocument, SecretProblem, SecretQuery, SecretRights, SecretStore,
     aws_client::{AwsClient, AwsSettings},
     http::unexpected,
 };
@@ -14,20 +14,29 @@ use crate::secrets::{SecretValue, Secrets};
 
 /// The parameters of an account in a region.
 pub struct AwsParametersStore {
-    name: String,
     client: AwsClient,
 }
 
 impl AwsParametersStore {
     /// `secrets` learns the keys of logins.
-    pub fn new(name: String, settings: AwsSettings, secrets: Secrets) -> Self {
+    pub fn new(settings: AwsSettings, secrets: Secrets) -> Self {
         Self {
-            name,
             client: AwsClient::new("ssm", settings, secrets),
         }
     }
+}
 
-    async fn newest(&self, query: &SecretQuery, rights: SecretRights) -> Result<String, SecretProblem> {
+#[async_trait]
+impl SecretStore for AwsParametersStore {
+    async fn log_in(&self, rights: SecretRights) -> Result<(), SecretProblem> {
+        self.client.log_in(rights).await
+    }
+
+    async fn version(
+        &self,
+        query: &SecretQuery,
+        rights: SecretRights,
+    ) -> Result<Option<String>, SecretProblem> {
         let filter = json!({"Key": "Name", "Option": "Equals", "Values": [query.path]});
         let request = json!({"ParameterFilters": [filter]});
         let found = self
@@ -38,10 +47,10 @@ impl AwsParametersStore {
         let mut found = found.filter(|parameter| parameter["Name"] == query.path.as_str());
         let version = found.next().and_then(|parameter| parameter["Version"].as_u64());
         let version = version.ok_or(SecretProblem::Missing(None))?;
-        Ok(query.version.clone().unwrap_or_else(|| version.to_string()))
+        Ok(Some(query.version.clone().unwrap_or_else(|| version.to_string())))
     }
 
-    async fn content(&self, query: &SecretQuery) -> Result<FetchedSecret, SecretProblem> {
+    async fn read(&self, query: &SecretQuery) -> Result<FetchedSecret, SecretProblem> {
         let name = match &query.version {
             Some(version) => format!("{}:{version}", query.path),
             None => query.path.clone(),
@@ -57,28 +66,5 @@ impl AwsParametersStore {
             }),
             _ => Err(unexpected("the answer has no value")),
         }
-    }
-}
-
-#[async_trait]
-impl SecretStore for AwsParametersStore {
-    async fn log_in(&self, rights: SecretRights) -> Result<(), SecretProblem> {
-        self.client.log_in(rights).await
-    }
-
-    async fn version(
-        &self,
-        query: &SecretQuery,
-        rights: SecretRights,
-    ) -> Result<Option<String>, SecretStoreError> {
-        let found = self.newest(query, rights).await;
-        found
-            .map(Some)
-            .map_err(|problem| SecretStoreError::new(&self.name, &query.path, problem))
-    }
-
-    async fn read(&self, query: &SecretQuery) -> Result<FetchedSecret, SecretStoreError> {
-        let found = self.content(query).await;
-        found.map_err(|problem| SecretStoreError::new(&self.name, &query.path, problem))
     }
 }

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use serde_json::{Value, json};
 
 use super::{
-    FetchedSecret, SecretDocument, SecretProblem, SecretQuery, SecretRights, SecretStore, SecretStoreError,
+    FetchedSecret, SecretDocument, SecretProblem, SecretQuery, SecretRights, SecretStore,
     aws_client::{AwsClient, AwsSettings},
     document::zeroize_json,
     http::unexpected,
@@ -18,20 +18,29 @@ const CURRENT: &str = "AWSCURRENT";
 
 /// The secrets of an account in a region.
 pub struct AwsSecretsStore {
-    name: String,
     client: AwsClient,
 }
 
 impl AwsSecretsStore {
     /// `secrets` learns the keys of logins.
-    pub fn new(name: String, settings: AwsSettings, secrets: Secrets) -> Self {
+    pub fn new(settings: AwsSettings, secrets: Secrets) -> Self {
         Self {
-            name,
             client: AwsClient::new("secretsmanager", settings, secrets),
         }
     }
+}
 
-    async fn newest(&self, query: &SecretQuery, rights: SecretRights) -> Result<String, SecretProblem> {
+#[async_trait]
+impl SecretStore for AwsSecretsStore {
+    async fn log_in(&self, rights: SecretRights) -> Result<(), SecretProblem> {
+        self.client.log_in(rights).await
+    }
+
+    async fn version(
+        &self,
+        query: &SecretQuery,
+        rights: SecretRights,
+    ) -> Result<Option<String>, SecretProblem> {
         let request = json!({"SecretId": query.path});
         let about = self
             .client
@@ -42,7 +51,7 @@ impl AwsSecretsStore {
         }
         if let Some(version) = &query.version {
             // A version without a label is there, and is not listed.
-            return Ok(version.clone());
+            return Ok(Some(version.clone()));
         }
         let versions = about["VersionIdsToStages"].as_object();
         let is_current = |labels: &Value| {
@@ -51,12 +60,11 @@ impl AwsSecretsStore {
         };
         let mut versions = versions.into_iter().flatten();
         let current = versions.find(|(_, labels)| is_current(labels));
-        current
-            .map(|(version, _)| version.clone())
-            .ok_or(SecretProblem::Missing(None))
+        let current = current.ok_or(SecretProblem::Missing(None))?;
+        Ok(Some(current.0.clone()))
     }
 
-    async fn content(&self, query: &SecretQuery) -> Result<FetchedSecret, SecretProblem> {
+    async fn read(&self, query: &SecretQuery) -> Result<FetchedSecret, SecretProblem> {
         let mut request = json!({"SecretId": query.path});
         if let Some(version) = &query.version {
             request["VersionId"] = json!(version);
@@ -77,28 +85,5 @@ impl AwsSecretsStore {
             document: SecretDocument::Whole(value),
             version,
         })
-    }
-}
-
-#[async_trait]
-impl SecretStore for AwsSecretsStore {
-    async fn log_in(&self, rights: SecretRights) -> Result<(), SecretProblem> {
-        self.client.log_in(rights).await
-    }
-
-    async fn version(
-        &self,
-        query: &SecretQuery,
-        rights: SecretRights,
-    ) -> Result<Option<String>, SecretStoreError> {
-        let found = self.newest(query, rights).await;
-        found
-            .map(Some)
-            .map_err(|problem| SecretStoreError::new(&self.name, &query.path, problem))
-    }
-
-    async fn read(&self, query: &SecretQuery) -> Result<FetchedSecret, SecretStoreError> {
-        let found = self.content(query).await;
-        found.map_err(|problem| SecretStoreError::new(&self.name, &query.path, problem))
     }
 }

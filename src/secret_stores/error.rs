@@ -1,6 +1,9 @@
 //! The errors of secret stores: the store, the path and the HTTP status, never a value.
 
-use crate::error::{ErrorKind, UserError};
+use crate::{
+    cloud::CloudError,
+    error::{ErrorKind, UserError},
+};
 
 /// A secret could not be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -23,8 +26,8 @@ pub enum SecretProblem {
     #[error("was denied{}: {why}", http(.status))]
     Denied { status: Option<u16>, why: String },
     /// The store does not let the job in.
-    #[error("was denied (HTTP {status}): {why}")]
-    Login { status: u16, why: String },
+    #[error("was denied{}: {why}", http(.status))]
+    Login { status: Option<u16>, why: String },
     /// The store does not answer, or is busy.
     #[error("could not be read{}: {why}", http(.status))]
     Unavailable { status: Option<u16>, why: String },
@@ -65,6 +68,17 @@ impl SecretProblem {
             self,
             Self::Login { .. } | Self::Unavailable { .. } | Self::NoCredentials(_)
         )
+    }
+}
+
+impl From<CloudError> for SecretProblem {
+    fn from(error: CloudError) -> Self {
+        let why = error.to_string();
+        match error {
+            CloudError::NoIdentity { .. } | CloudError::Setting { .. } => Self::NoCredentials(why),
+            CloudError::Refused { .. } => Self::Login { status: None, why },
+            CloudError::Unavailable { .. } => Self::Unavailable { status: None, why },
+        }
     }
 }
 

@@ -4,9 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use async_trait::async_trait;
 
-use super::{
-    FetchedSecret, SecretDocument, SecretProblem, SecretQuery, SecretRights, SecretStore, SecretStoreError,
-};
+use super::{FetchedSecret, SecretDocument, SecretProblem, SecretQuery, SecretRights, SecretStore};
 use crate::secrets::SecretValue;
 
 /// Reads Secrets of a cluster.
@@ -25,26 +23,24 @@ pub trait ClusterSecrets: Send + Sync {
 
 /// The Secrets of a cluster as a store, by `NAMESPACE/NAME`. It has no versions.
 pub struct KubernetesStore {
-    name: String,
     cluster: Arc<dyn ClusterSecrets>,
 }
 
 impl KubernetesStore {
-    pub fn new(name: String, cluster: Arc<dyn ClusterSecrets>) -> Self {
-        Self { name, cluster }
+    pub fn new(cluster: Arc<dyn ClusterSecrets>) -> Self {
+        Self { cluster }
     }
 }
 
 #[async_trait]
 impl SecretStore for KubernetesStore {
-    async fn version(&self, _: &SecretQuery, _: SecretRights) -> Result<Option<String>, SecretStoreError> {
+    async fn version(&self, _: &SecretQuery, _: SecretRights) -> Result<Option<String>, SecretProblem> {
         Ok(None)
     }
 
-    async fn read(&self, query: &SecretQuery) -> Result<FetchedSecret, SecretStoreError> {
-        let problem = |problem| SecretStoreError::new(&self.name, &query.path, problem);
+    async fn read(&self, query: &SecretQuery) -> Result<FetchedSecret, SecretProblem> {
         let (namespace, name) = query.path.split_once('/').unwrap_or(("default", &query.path));
-        let found = self.cluster.secret(namespace, name).await.map_err(problem)?;
+        let found = self.cluster.secret(namespace, name).await?;
         Ok(FetchedSecret {
             document: SecretDocument::Fields(found),
             version: None,

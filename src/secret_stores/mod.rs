@@ -5,29 +5,25 @@
 //! [`SecretValue`](crate::secrets::SecretValue) from the answer's bytes on.
 
 mod aws_client;
-mod aws_login;
 mod aws_parameters;
 mod aws_secrets;
-mod aws_signature;
+mod cloud_login;
 mod document;
 mod env;
 mod error;
 mod http;
-mod job_identity;
 mod kubernetes;
 mod vault;
 mod vault_client;
 
 use async_trait::async_trait;
 
-pub use aws_client::{AwsSettings, public_host};
-pub use aws_login::{AwsCredentials, AwsStoreLogin, RoleToken};
+pub use aws_client::AwsSettings;
 pub use aws_parameters::AwsParametersStore;
 pub use aws_secrets::AwsSecretsStore;
 pub use document::{FetchedSecret, SecretDocument};
 pub use env::EnvStore;
 pub use error::{SecretProblem, SecretStoreError};
-pub use job_identity::JobIdentity;
 pub use kubernetes::{ClusterSecrets, KubernetesStore};
 pub use vault::{KvVersion, VaultSettings, VaultStore};
 pub use vault_client::{VaultLogin, VaultServer};
@@ -69,11 +65,11 @@ pub trait SecretStore: Send + Sync {
         &self,
         query: &SecretQuery,
         rights: SecretRights,
-    ) -> Result<Option<String>, SecretStoreError>;
+    ) -> Result<Option<String>, SecretProblem>;
 
     /// The secret.
     ///
     /// # Errors
     /// As [`SecretStore::version`].
-    async fn read(&self, query: &SecretQuery) -> Result<FetchedSecret, SecretStoreError>;
+    async fn read(&self, query: &SecretQuery) -> Result<FetchedSecret, SecretProblem>;
 }

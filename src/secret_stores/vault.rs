@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use super::{
-    FetchedSecret, SecretDocument, SecretProblem, SecretQuery, SecretRights, SecretStore, SecretStoreError,
+    FetchedSecret, SecretDocument, SecretProblem, SecretQuery, SecretRights, SecretStore,
     http::unexpected,
     vault_client::{VaultClient, VaultServer},
 };
@@ -32,7 +32,6 @@ pub enum KvVersion {
 
 /// A Vault.
 pub struct VaultStore {
-    name: String,
     mount: Option<String>,
     engine: KvVersion,
     client: VaultClient,
@@ -40,9 +39,8 @@ pub struct VaultStore {
 
 impl VaultStore {
     /// `secrets` learns the tokens of logins.
-    pub fn new(name: String, settings: VaultSettings, secrets: Secrets) -> Self {
+    pub fn new(settings: VaultSettings, secrets: Secrets) -> Self {
         Self {
-            name,
             mount: settings.mount,
             engine: settings.engine,
             client: VaultClient::new(settings.server, secrets),
@@ -57,8 +55,24 @@ impl VaultStore {
             None => path.split_once('/').ok_or(SecretProblem::NoMount),
         }
     }
+}
 
-    async fn newest(
+/// Returns true if a version is not deleted. With `delete_version_after` its deletion is announced when it is
+/// written.
+fn is_there(about: &Value, now: Timestamp) -> bool {
+    let deletion = about["deletion_time"].as_str().unwrap_or_default();
+    let is_deleted = deletion.parse::<Timestamp>().map(|deletion| deletion <= now);
+    about["destroyed"] != true && !is_deleted.unwrap_or(!deletion.is_empty())
+}
+
+#[async_trait]
+impl SecretStore for VaultStore {
+    async fn log_in(&self, rights: SecretRights) -> Result<(), SecretProblem> {
+        // Every token may look at itself.
+        self.client.get("auth/token/lookup-self", rights).await.map(drop)
+    }
+
+    async fn version(
         &self,
         query: &SecretQuery,
         rights: SecretRights,
@@ -82,7 +96,7 @@ impl VaultStore {
         }
     }
 
-    async fn content(&self, query: &SecretQuery) -> Result<FetchedSecret, SecretProblem> {
+    async fn read(&self, query: &SecretQuery) -> Result<FetchedSecret, SecretProblem> {
         let (mount, path) = self.place(&query.path)?;
         let version = query.version.as_ref();
         let (path, is_two) = match self.engine {
@@ -113,36 +127,6 @@ impl VaultStore {
                 "the answer has no fields; is it a KV engine of version 2?",
             )),
         }
-    }
-}
-
-/// Returns true if a version is not deleted. With `delete_version_after` its deletion is announced when it is
-/// written.
-fn is_there(about: &Value, now: Timestamp) -> bool {
-    let deletion = about["deletion_time"].as_str().unwrap_or_default();
-    let is_deleted = deletion.parse::<Timestamp>().map(|deletion| deletion <= now);
-    about["destroyed"] != true && !is_deleted.unwrap_or(!deletion.is_empty())
-}
-
-#[async_trait]
-impl SecretStore for VaultStore {
-    async fn log_in(&self, rights: SecretRights) -> Result<(), SecretProblem> {
-        // Every token may look at itself.
-        self.client.get("auth/token/lookup-self", rights).await.map(drop)
-    }
-
-    async fn version(
-        &self,
-        query: &SecretQuery,
-        rights: SecretRights,
-    ) -> Result<Option<String>, SecretStoreError> {
-        let found = self.newest(query, rights).await;
-        found.map_err(|problem| SecretStoreError::new(&self.name, &query.path, problem))
-    }
-
-    async fn read(&self, query: &SecretQuery) -> Result<FetchedSecret, SecretStoreError> {
-        let found = self.content(query).await;
-        found.map_err(|problem| SecretStoreError::new(&self.name, &query.path, problem))
     }
 }
 

@@ -10,11 +10,11 @@ use tokio::{sync::Mutex, time::Instant};
 use zeroize::Zeroizing;
 
 use super::{
-    JobIdentity, SecretProblem, SecretRights,
+    SecretProblem, SecretRights, cloud_login,
     document::zeroize_json,
     http::{SecretHttpAnswer, SecretHttpClient, unexpected},
 };
-use crate::secrets::Secrets;
+use crate::{cloud::JobIdentity, secrets::Secrets};
 
 /// A session of less than this is not renewed after a denial: a denial is meant.
 const RENEWAL_AFTER: Duration = Duration::from_secs(30);
@@ -41,7 +41,7 @@ pub enum VaultLogin {
         role: String,
         /// The role of previews, which reads versions only.
         preview_role: Option<String>,
-        identity: Option<JobIdentity>,
+        identity: JobIdentity,
     },
     /// With a role's id and secret.
     AppRole {
@@ -176,14 +176,15 @@ impl VaultClient {
                 preview_role,
                 identity,
             } => {
-                let identity = identity.as_ref().ok_or_else(|| {
+                let jwt = cloud_login::with_retries(|| identity.token()).await?;
+                let jwt = jwt.ok_or_else(|| {
                     missing("this job gets no OIDC token; it needs `permissions: {id-token: write}`")
                 })?;
+                self.secrets.learn(&jwt);
                 let role = match (rights, preview_role) {
                     (SecretRights::Versions, Some(preview_role)) => preview_role,
                     _ => role,
                 };
-                let jwt = identity.job_token(http, &self.secrets).await?;
                 (mount, json!({"role": role, "jwt": jwt.as_str()}))
             }
             VaultLogin::AppRole {
@@ -209,7 +210,7 @@ impl VaultClient {
             // A wrong role is answered with 400.
             let why = http.words(&answer, errors);
             return Err(SecretProblem::Login {
-                status: answer.status.as_u16(),
+                status: Some(answer.status.as_u16()),
                 why: format!("the login at `{path}` failed: {why}"),
             });
         }

@@ -51,8 +51,8 @@ pub(super) fn aws(login: AwsLogin) -> Arc<CloudCredentials<AwsCredential>> {
             let (keys, lifetime) = login.keys().await?;
             let credential = AwsCredential {
                 key_id: keys.access_key,
-                secret_key: keys.secret_key,
-                token: keys.session_token,
+                secret_key: keys.secret_key.to_string(),
+                token: keys.session_token.map(|token| token.to_string()),
             };
             Ok((credential, lifetime))
         })

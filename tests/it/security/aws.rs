@@ -305,10 +305,12 @@ async fn what_aws_denies_or_lacks_stops_the_stack_with_its_words() {
     aws.configure("auth: {method: jwt, role: 'arn:aws:iam::123456789012:role/preview'}");
     refused("`pay/db` was denied (HTTP 403)");
     aws.configure("auth: {method: jwt, role: 'arn:aws:iam::123456789012:role/admin'}");
-    refused("the role `arn:aws:iam::123456789012:role/admin` was not given: Not authorized");
+    refused(
+        "was denied: the keys of the role `arn:aws:iam::123456789012:role/admin` could not be obtained: 403 Forbidden: Not authorized",
+    );
     // Without `auth`, the variables of the job count.
     aws.configure("mount: null");
-    refused("AWS_ACCESS_KEY_ID or AWS_SECRET_ACCESS_KEY is not set in this job");
+    refused("the environment holds no AWS identity: set AWS_ROLE_ARN in a job with `id-token: write`");
     let wrong = aws
         .shop
         .konverge(&["apply", "--all", "--yes", "--no-wait", "--output", "json"])
