@@ -15,7 +15,7 @@ use crate::{
         api::{cluster::Cluster, discovery::ResourceType, json_ref::JsonRef, noop_guard::Guard},
         object::{
             crd_validation::Check,
-            noop_detection::{self, AppliedEcho},
+            noop_detection::{self, AppliedFingerprint},
             object_record::ObjectRecord,
             object_ref,
             plan_item::PlanItem,
@@ -184,12 +184,12 @@ impl ObjectPlanner<'_> {
         let mut body = self.sent(std::mem::take(&mut desired.attributes));
         let sent = match self.scope.ignore.is_empty() {
             true => Cow::Borrowed(&body),
-            false => Cow::Owned(self.left_alone(body.clone(), &raw.read(&subject.cluster)?)),
+            false => Cow::Owned(self.keep_ignored_paths(body.clone(), &raw.read(&subject.cluster)?)),
         };
         let secrets = &self.runtime.secrets;
         let holds = noop_detection::structural(&sent, &live) || {
             let live = raw.read(&subject.cluster)?;
-            AppliedEcho::from_masked_apply(secrets, &sent, &live, &same).as_ref() == Some(&echo)
+            AppliedFingerprint::from_masked_apply(secrets, &sent, &live, &same).as_ref() == Some(&echo)
         };
         let is_same_object =
             recorded_uid.as_deref() == live.get("metadata").and_then(|m| Some(m.as_map()?.text("uid")));
