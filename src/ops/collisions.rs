@@ -88,7 +88,7 @@ pub(super) fn refuse(plan: &mut Plan, imports: &BTreeMap<StackId, Imports>) -> B
             // The CRDs of a project belong to each of its stacks.
             let collides = |(other, _): &&(usize, &ResourceId)| {
                 let other = &plan.stacks[*other].id;
-                other != mine && !(new.is_definition() && mine.is_sibling_of(other.as_str()))
+                other != mine && !(new.is_definition() && mine.is_beside(other.as_str()))
             };
             if let Some((other, _)) = stacks.iter().find(collides) {
                 let other = &plan.stacks[*other].id;
@@ -115,7 +115,7 @@ pub(super) fn marks(stack: &StackPlan, imports: &Imports) -> Marks {
 }
 
 /// As [`refuse`], for what stacks of another job's preview would create or adopt.
-pub(super) fn refuse_conflicts_with_other_jobs(
+pub(super) fn refuse_elsewhere(
     plan: &mut Plan,
     imports: &BTreeMap<StackId, Imports>,
     elsewhere: &[ReviewedStack],
@@ -132,7 +132,7 @@ pub(super) fn refuse_conflicts_with_other_jobs(
         let failure = resources.find_map(|resource| {
             let new = New::of(resource, imports.get(&stack.id))?;
             let mut others = wanted.get(new.claim().mark().as_str())?.iter().copied();
-            let is_shared = |other: &StackId| new.is_definition() && stack.id.is_sibling_of(other.as_str());
+            let is_shared = |other: &StackId| new.is_definition() && stack.id.is_beside(other.as_str());
             let other = others.find(|other| **other != stack.id && !is_shared(other))?;
             Some(refusal(&new, &resource.id, other))
         });

@@ -222,7 +222,7 @@ impl<'a> OwnershipLookup<'a> {
         let holders = self.holders().await?;
         let holders: BTreeSet<_> = marks.filter_map(|mark| holders.get(&mark)).flatten().collect();
         for other in holders {
-            let shared = claim.is_definition() && stack.is_sibling_of(other.as_str());
+            let shared = claim.is_definition() && stack.is_beside(other.as_str());
             if other == stack || shared {
                 continue;
             }
@@ -336,7 +336,7 @@ impl<'a> OwnershipLookup<'a> {
             return Ok(None);
         }
         let has = |theirs: &Recorded| theirs.id == mine.id && theirs.cluster == mine.cluster;
-        let beside = |other: &&Stack| other.id != *stack && stack.is_sibling_of(other.id.as_str());
+        let beside = |other: &&Stack| other.id != *stack && stack.is_beside(other.id.as_str());
         for other in head.layout.stacks.iter().filter(beside) {
             let wants = |spec: Spec| spec.resources.iter().any(|resource| resource.id == mine.id);
             if self.records(&other.id, has).await? && compiler.spec(head, other).await.map_or(true, wants) {

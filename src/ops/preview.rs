@@ -38,12 +38,8 @@ pub struct Preview {
 
 impl Preview {
     /// Sets an error on stacks that would create or adopt what another job has previewed.
-    pub(super) fn refuse_conflicts_with_other_jobs(
-        &mut self,
-        elsewhere: &[ReviewedStack],
-        secrets: &Secrets,
-    ) {
-        collisions::refuse_conflicts_with_other_jobs(&mut self.plan, &self.imports, elsewhere, secrets);
+    pub(super) fn refuse_elsewhere(&mut self, elsewhere: &[ReviewedStack], secrets: &Secrets) {
+        collisions::refuse_elsewhere(&mut self.plan, &self.imports, elsewhere, secrets);
     }
 }
 

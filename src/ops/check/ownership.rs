@@ -31,7 +31,7 @@ pub(super) fn check(workspace: &OpenRevision, compiled: &[(&Stack, Spec)]) -> Ve
             };
             let is_definition = claim.is_definition();
             let owner = *owners.entry(claim).or_insert(stack);
-            let shared = is_definition && owner.id.is_sibling_of(stack.id.as_str());
+            let shared = is_definition && owner.id.is_beside(stack.id.as_str());
             if owner.id != stack.id && !shared {
                 let twice = found.entry((at, owner.id.as_str())).or_default();
                 twice.push(resource.id.to_string());

@@ -398,7 +398,7 @@ async fn compare_with_other_shares(
     let others = reviews
         .other_shares(number, &subject.head, job.runner.run_id, share)
         .await?;
-    preview.refuse_conflicts_with_other_jobs(&others, opened.planning.secrets());
+    preview.refuse_elsewhere(&others, opened.planning.secrets());
     Ok(())
 }
 

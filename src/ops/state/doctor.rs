@@ -161,7 +161,7 @@ impl Owners {
                     }
                     Entry::Occupied(entry) => entry.get().clone(),
                 };
-                if other == *stack || (is_definition && stack.is_sibling_of(other.as_str())) {
+                if other == *stack || (is_definition && stack.is_beside(other.as_str())) {
                     continue;
                 }
                 self.uncertain += usize::from(!is_certain);

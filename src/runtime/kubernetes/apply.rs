@@ -9,7 +9,7 @@ mod readiness;
 use serde_json::{Value, json};
 
 use self::{
-    creation::{ExistingObject, Owner},
+    creation::{Met, Owner},
     delete::Dependents,
 };
 use super::{
@@ -314,7 +314,7 @@ async fn write(
             Err(error) => error,
         };
         if !error.conflicts().is_empty() {
-            return Err(takeover_conflict(subject, &error));
+            return Err(moved_meanwhile(subject, &error));
         }
         bound = match bound {
             Some(seen) if error.is_code(409) && attempt < precondition::TRIES => {
@@ -324,12 +324,12 @@ async fn write(
             None if error.is_code(409) && attempt < precondition::TRIES => {
                 match creation::classify_existing(subject, of, stack).await? {
                     // This is also the answer if others use a quota at the same time.
-                    ExistingObject::Nothing => {
+                    Met::Nothing => {
                         tokio::time::sleep(std::time::Duration::from_millis(100) * attempt).await;
                         None
                     }
-                    ExistingObject::Ours(seen) => Some(seen),
-                    ExistingObject::Shared(seen, owner) => {
+                    Met::Ours(seen) => Some(seen),
+                    Met::Shared(seen, owner) => {
                         body["metadata"]["annotations"][OWNER] = json!(owner);
                         Some(seen)
                     }
@@ -344,7 +344,7 @@ async fn write(
     unreachable!("the loop ends by returning")
 }
 
-fn takeover_conflict(subject: &PlanItem, error: &ApiError) -> UserError {
+fn moved_meanwhile(subject: &PlanItem, error: &ApiError) -> UserError {
     let fields: Vec<_> = error
         .conflicts()
         .iter()

@@ -221,9 +221,9 @@ impl ObjectPlanner<'_> {
 
     /// Returns true if a CRD belongs to a stack of the same project: then it belongs to all of them.
     pub(super) fn is_shared(&self, live: &Value) -> bool {
-        let is_sibling_of = |owner| self.scope.stack.is_sibling_of(owner);
+        let is_beside = |owner| self.scope.stack.is_beside(owner);
         live["kind"] == "CustomResourceDefinition"
-            && object_ref::annotation(live, OWNER).is_some_and(is_sibling_of)
+            && object_ref::annotation(live, OWNER).is_some_and(is_beside)
     }
 
     /// What is sent: as desired, with its owner, without what only the server writes.
