@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 /// The timeouts for requests to a peer after a stop request.
 #[derive(Debug, Clone, Copy)]
-pub struct Patience {
+pub struct StopTimeouts {
     /// For a request, if no request was answered or abandoned since.
     unknown: Duration,
     /// For a request to a peer that has answered since.
@@ -25,7 +25,7 @@ pub struct Patience {
     all: Option<Duration>,
 }
 
-impl Patience {
+impl StopTimeouts {
     /// For stores and clusters. What a run has done is stored whenever it ends, so there is no limit for all
     /// requests.
     pub const STORED: Self = Self {
@@ -62,7 +62,7 @@ pub struct Stopped;
 #[derive(Debug, Clone)]
 pub struct Interrupt {
     asked: CancellationToken,
-    patience: Patience,
+    patience: StopTimeouts,
     peer: Arc<AtomicU8>,
     end: Arc<OnceLock<Instant>>,
 }
@@ -80,11 +80,11 @@ impl Default for Interrupt {
 impl Interrupt {
     /// For one store or cluster of a run that this token asks to stop.
     pub fn new(asked: CancellationToken) -> Self {
-        Self::with(asked, Patience::STORED)
+        Self::with(asked, StopTimeouts::STORED)
     }
 
     /// For one peer of a run that this token asks to stop.
-    pub fn with(asked: CancellationToken, patience: Patience) -> Self {
+    pub fn with(asked: CancellationToken, patience: StopTimeouts) -> Self {
         Self {
             asked,
             patience,
@@ -163,7 +163,7 @@ mod tests {
     }
 
     /// Short times, of which each can be told from the others.
-    const SHORT: Patience = Patience {
+    const SHORT: StopTimeouts = StopTimeouts {
         unknown: Duration::from_millis(20),
         answering: Duration::from_millis(20),
         silent: Duration::from_millis(20),
@@ -204,7 +204,7 @@ mod tests {
         let interrupt = asked();
         assert_eq!(interrupt.unless_silent(ready(1)).await, Ok(1));
         let slow = async {
-            tokio::time::sleep(Patience::STORED.unknown * 2).await;
+            tokio::time::sleep(StopTimeouts::STORED.unknown * 2).await;
             2
         };
         assert_eq!(interrupt.unless_silent(slow).await, Ok(2));
@@ -229,14 +229,14 @@ mod tests {
 
     #[test]
     fn a_job_ends_before_its_runner_kills_it() {
-        let all = |patience: Patience| patience.all.unwrap_or(Duration::MAX);
-        assert!(all(Patience::GITHUB) + all(Patience::RECEIVER) < Duration::from_millis(7_500));
+        let all = |patience: StopTimeouts| patience.all.unwrap_or(Duration::MAX);
+        assert!(all(StopTimeouts::GITHUB) + all(StopTimeouts::RECEIVER) < Duration::from_millis(7_500));
         assert!(
-            Patience::GITHUB.silent * 2 < all(Patience::GITHUB),
+            StopTimeouts::GITHUB.silent * 2 < all(StopTimeouts::GITHUB),
             "two calls without an answer leave a third"
         );
         assert!(
-            Patience::STORED.all.is_none(),
+            StopTimeouts::STORED.all.is_none(),
             "what was done is stored, whenever a run ends"
         );
     }

@@ -224,7 +224,7 @@ impl Analysis {
             self.stack_in_folder(&stack.folder)
                 .filter(|found| self.layout.stacks[*found] == *stack)?
         };
-        let same = !self.inputs[found].hold_any_of(&changes.paths);
+        let same = !self.inputs[found].contains_any(&changes.paths);
         same.then_some(found)
     }
 

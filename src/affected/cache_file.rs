@@ -31,7 +31,7 @@ pub(super) fn write(path: &Path, header: &[u8], body: &[u8]) -> std::io::Result<
 ///
 /// # Errors
 /// The folder cannot be listed.
-pub fn kept_files(folder: &Path) -> std::io::Result<(u64, u64)> {
+pub fn count_cache_files(folder: &Path) -> std::io::Result<(u64, u64)> {
     each(folder, |_, _| Ok(true))
 }
 
@@ -40,7 +40,7 @@ pub fn kept_files(folder: &Path) -> std::io::Result<(u64, u64)> {
 ///
 /// # Errors
 /// The folder cannot be listed, or a file cannot be deleted.
-pub fn prune_kept_files(folder: &Path, unwritten_for: Duration) -> std::io::Result<(u64, u64)> {
+pub fn prune_cache_files(folder: &Path, unwritten_for: Duration) -> std::io::Result<(u64, u64)> {
     let now = SystemTime::now();
     each(folder, |path, metadata| {
         let old = now.duration_since(metadata.modified()?).unwrap_or_default() >= unwritten_for;
@@ -103,11 +103,11 @@ mod tests {
             .append(true)
             .open(folder.path().join("old"));
         old.unwrap().set_modified(SystemTime::now() - 40 * day).unwrap();
-        assert_eq!(kept_files(folder.path()).unwrap(), (2, 76));
-        assert_eq!(prune_kept_files(folder.path(), 30 * day).unwrap(), (1, 38));
+        assert_eq!(count_cache_files(folder.path()).unwrap(), (2, 76));
+        assert_eq!(prune_cache_files(folder.path(), 30 * day).unwrap(), (1, 38));
         assert!(folder.path().join("new").exists());
-        assert_eq!(prune_kept_files(folder.path(), Duration::ZERO).unwrap(), (1, 38));
-        assert_eq!(kept_files(&folder.path().join("none")).unwrap(), (0, 0));
+        assert_eq!(prune_cache_files(folder.path(), Duration::ZERO).unwrap(), (1, 38));
+        assert_eq!(count_cache_files(&folder.path().join("none")).unwrap(), (0, 0));
     }
 
     #[test]

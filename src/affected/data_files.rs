@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use super::{EntryPoint, RuntimeReads, core_compat::CoreRules};
+use super::{ReaderImport, RuntimeReads, core_compat::CoreRules};
 use crate::{
     konfig::FileTreeView,
     model::{
@@ -17,13 +17,13 @@ pub(super) fn readable(
     tree: &FileTreeView,
     rules: &CoreRules,
     reader: &RepoPath,
-    door: EntryPoint,
+    door: ReaderImport,
     reads: &RuntimeReads,
 ) -> Vec<RepoPath> {
     let folder = reader.parent().unwrap_or_default();
     let named = match (door, reads) {
-        (EntryPoint::Closed, _) | (EntryPoint::Open, RuntimeReads::Nothing) => return Vec::new(),
-        (EntryPoint::Open, RuntimeReads::Named(names)) if rules.reads_own_folder_only => names
+        (ReaderImport::Closed, _) | (ReaderImport::Open, RuntimeReads::Nothing) => return Vec::new(),
+        (ReaderImport::Open, RuntimeReads::Named(names)) if rules.reads_own_folder_only => names
             .iter()
             .map(|name| plainly_below(tree, &folder, name))
             .collect(),

@@ -59,7 +59,7 @@ impl Analysis {
             }
             let mut why = difference.reasons(before, at);
             if moved {
-                why.retain(|reason| !went_along(&reason.path, old, stack));
+                why.retain(|reason| !moved_with_stack(&reason.path, old, stack));
                 why.push(InputReason {
                     path: old.folder.child("stack.yaml"),
                     kind: InputKind::Moved,
@@ -98,7 +98,7 @@ impl Analysis {
         let others = |of: &'_ Analysis, without: &Analysis| -> Vec<RepoPath> {
             let stacks = of.layout.stacks.iter().filter(same_names);
             let only_here = stacks.filter(|stack| {
-                let there = without.layout.lying_in(&stack.folder);
+                let there = without.layout.stack_in_folder(&stack.folder);
                 there.is_none_or(|there| there.names != stack.names)
             });
             only_here.map(|stack| stack.folder.child("stack.yaml")).collect()
@@ -128,7 +128,7 @@ impl Analysis {
 }
 
 /// Returns true if a changed file only moved together with its stack or project.
-fn went_along(path: &RepoPath, old: &Stack, new: &Stack) -> bool {
+fn moved_with_stack(path: &RepoPath, old: &Stack, new: &Stack) -> bool {
     let mut folders = vec![&old.folder, &new.folder];
     if old.project_folder != new.project_folder {
         folders.extend([&old.project_folder, &new.project_folder]);

@@ -128,14 +128,14 @@ impl Reach {
 }
 
 /// A path from a changed file to a stack.
-enum Way {
+enum ChainEnd {
     /// One of the stack's own files.
     Own(Vec<RepoPath>),
     /// A file that an entry reaches, by its index there.
     Reached(Arc<Reach>, usize),
 }
 
-impl Way {
+impl ChainEnd {
     /// The number of files, including the stack's folder.
     fn length(&self) -> usize {
         match self {
@@ -173,8 +173,8 @@ impl<'a> AnalysisDiff<'a> {
     pub(super) fn reasons(&self, before: usize, after: usize) -> Vec<InputReason> {
         let (old, new) = (&self.base.inputs[before], &self.head.inputs[after]);
         let folder = &self.head.layout.stacks[after].folder;
-        let mut found: BTreeMap<(RepoPath, InputKind), Way> = BTreeMap::new();
-        let mut add_way = |path: RepoPath, kind: InputKind, way: Way| match found.entry((path, kind)) {
+        let mut found: BTreeMap<(RepoPath, InputKind), ChainEnd> = BTreeMap::new();
+        let mut add_way = |path: RepoPath, kind: InputKind, way: ChainEnd| match found.entry((path, kind)) {
             Entry::Vacant(place) => {
                 place.insert(way);
             }
@@ -184,7 +184,7 @@ impl<'a> AnalysisDiff<'a> {
             Entry::Occupied(_) => {}
         };
         let mut add =
-            |kind: InputKind, chain: Vec<RepoPath>| add_way(chain[0].clone(), kind, Way::Own(chain));
+            |kind: InputKind, chain: Vec<RepoPath>| add_way(chain[0].clone(), kind, ChainEnd::Own(chain));
         for (kind, path, _) in symmetric_difference(&old.files, &new.files) {
             add(*kind, vec![path.clone(), folder.clone()]);
         }
@@ -246,7 +246,7 @@ impl<'a> AnalysisDiff<'a> {
             for entry in entries {
                 let reach = side.find_chains(*entry, &self.changed);
                 for (at, reached) in reach.found.iter().enumerate() {
-                    let way = Way::Reached(Arc::clone(&reach), at);
+                    let way = ChainEnd::Reached(Arc::clone(&reach), at);
                     add_way(reached.path.clone(), reached.kind, way);
                 }
             }

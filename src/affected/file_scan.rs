@@ -4,7 +4,7 @@
 use super::{
     Import,
     core_compat::reads_files,
-    import_scanner::{ScanResult, survey},
+    import_scanner::{ScanResult, scan_imports},
     runtime_reads::ReadCall,
 };
 
@@ -14,14 +14,14 @@ pub struct FileScan {
     /// The imports: leading dots and path; sorted and unique.
     pub imports: Vec<(u32, String)>,
     /// Whether the file imports a module that reads files.
-    pub door: EntryPoint,
+    pub door: ReaderImport,
     /// The files that it reads, if it imports such a module under its own name.
     pub reads: RuntimeReads,
 }
 
 /// Whether a file imports a module that reads other files at run time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
-pub enum EntryPoint {
+pub enum ReaderImport {
     /// It imports no such module.
     #[default]
     Closed,
@@ -45,15 +45,15 @@ pub enum RuntimeReads {
 impl FileScan {
     /// Scans the content of a file.
     pub fn scan(bytes: &[u8]) -> Self {
-        let ScanResult { imports: found, uses } = survey(bytes);
+        let ScanResult { imports: found, uses } = scan_imports(bytes);
         let doors = found
             .iter()
             .filter(|import| import.dots == 0 && reads_files(import.first()));
         let door = doors.map(|import| {
             if import.used_as() == import.path {
-                EntryPoint::Open
+                ReaderImport::Open
             } else {
-                EntryPoint::Renamed
+                ReaderImport::Renamed
             }
         });
         let door = door.max().unwrap_or_default();
@@ -104,7 +104,7 @@ mod tests {
         );
         assert_eq!(
             (facts.door, facts.reads),
-            (EntryPoint::Open, RuntimeReads::Nothing)
+            (ReaderImport::Open, RuntimeReads::Nothing)
         );
     }
 
@@ -149,8 +149,8 @@ mod tests {
         }
         assert_eq!(
             FileScan::scan(b"import file as f\nimport file").door,
-            EntryPoint::Renamed
+            ReaderImport::Renamed
         );
-        assert_eq!(FileScan::scan(b"import a.file").door, EntryPoint::Closed);
+        assert_eq!(FileScan::scan(b"import a.file").door, ReaderImport::Closed);
     }
 }

@@ -4,7 +4,7 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 use super::{
-    EntryPoint, FileScan, RuntimeReads, ScanCache,
+    FileScan, ReaderImport, RuntimeReads, ScanCache,
     core_compat::CoreRules,
     data_files,
     resolve::{ImportContext, ResolvedImport, resolve},
@@ -42,7 +42,7 @@ pub(super) struct NodeFile {
     pub(super) path: RepoPath,
     pub(super) blob: BlobId,
     /// Whether it imports a module that reads files, and what it then reads.
-    pub(super) door: EntryPoint,
+    pub(super) door: ReaderImport,
     pub(super) reads: RuntimeReads,
 }
 
@@ -87,7 +87,7 @@ impl ImportGraph {
     }
 
     /// Returns true if all indices in the snapshot are within bounds.
-    pub(super) fn holds_together(&self) -> bool {
+    pub(super) fn is_consistent(&self) -> bool {
         self.nodes.iter().all(|node| {
             let files = node.files.len();
             node.context < self.contexts.len()
@@ -331,7 +331,7 @@ impl NodeFile {
         Self {
             path,
             blob,
-            door: EntryPoint::Closed,
+            door: ReaderImport::Closed,
             reads: RuntimeReads::Nothing,
         }
     }

@@ -43,11 +43,11 @@ pub(super) struct ScanResult {
 
 /// Finds the imports of a file, in order. Bytes that are not UTF-8 count as letters.
 pub fn scan(bytes: &[u8]) -> Vec<Import> {
-    survey(bytes).imports
+    scan_imports(bytes).imports
 }
 
 /// Finds the imports of a file and its uses of the modules that read files.
-pub(super) fn survey(bytes: &[u8]) -> ScanResult {
+pub(super) fn scan_imports(bytes: &[u8]) -> ScanResult {
     let mut found = ScanResult::default();
     // Most files of a monorepo import little: without these words there is nothing to scan for.
     let worth = std::str::from_utf8(bytes).map_or(true, |text| {

@@ -35,11 +35,11 @@ mod stack_inputs;
 mod workspace_input;
 
 pub use analysis::Analysis;
-pub use cache_file::{kept_files, prune_kept_files};
+pub use cache_file::{count_cache_files, prune_cache_files};
 pub use closure::{Closure, ClosureFile};
 pub use core_compat::CoreRules;
 pub use error::AffectedError;
-pub use file_scan::{EntryPoint, FileScan, RuntimeReads};
+pub use file_scan::{FileScan, ReaderImport, RuntimeReads};
 pub use graph_export::{ExportEdge, ExportNode, GraphExport, NodeKind};
 pub use import_scanner::{Import, scan};
 pub use member_access::{MemberAccess, members};

@@ -49,7 +49,7 @@ impl Snapshot {
     /// Loads a snapshot; `None` for a missing, damaged or incompatible file.
     pub fn load(path: &Path) -> Option<Self> {
         let bytes = cache_file::read(path, HEADER)?;
-        codec::value_of::<Self>(&bytes).filter(Self::holds_together)
+        codec::value_of::<Self>(&bytes).filter(Self::is_consistent)
     }
 
     /// The snapshot of an analysis, if its files are those of one git tree.
@@ -94,7 +94,7 @@ impl Snapshot {
     }
 
     /// Restores the analysis; `source` gives the contents of the commit's files.
-    pub fn revive(self, source: Arc<dyn Source>) -> Analysis {
+    pub fn into_analysis(self, source: Arc<dyn Source>) -> Analysis {
         Analysis {
             tree: FileTreeView::new(source),
             layout: self.layout,
@@ -109,7 +109,7 @@ impl Snapshot {
     }
 
     /// Returns true if all indices in the snapshot are within bounds.
-    fn holds_together(&self) -> bool {
+    fn is_consistent(&self) -> bool {
         let (stacks, nodes) = (self.layout.stacks.len(), self.graph.nodes.len());
         let entries = self.inputs.iter().flat_map(|inputs| &inputs.entries);
         self.inputs.len() == stacks
@@ -118,6 +118,6 @@ impl Snapshot {
             && self.digests.len() == stacks
             && self.nodes.len() == nodes
             && entries.into_iter().all(|entry| *entry < nodes)
-            && self.graph.holds_together()
+            && self.graph.is_consistent()
     }
 }

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use super::{
-    EntryPoint, FileScan, RuntimeReads, Snapshot, WorkspaceInput,
+    FileScan, ReaderImport, RuntimeReads, Snapshot, WorkspaceInput,
     codec::{ByteReader, ByteWriter, Encode, encode_choice, encode_fields},
     graph::{ImportGraph, NodeFile, PackageNode},
     resolve::{ImportContext, ResolvedImport},
@@ -21,7 +21,7 @@ use crate::{
 };
 
 encode_fields!(FileScan { imports, door, reads });
-encode_choice!(EntryPoint: Closed, Open, Renamed);
+encode_choice!(ReaderImport: Closed, Open, Renamed);
 
 encode_fields!(Snapshot {
     commit,

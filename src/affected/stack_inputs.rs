@@ -83,7 +83,7 @@ impl StackInputs {
 
     /// Returns true if one of the stack's own files is among some paths. The imports of its entries are not
     /// considered.
-    pub(super) fn hold_any_of(&self, paths: &HashSet<RepoPath>) -> bool {
+    pub(super) fn contains_any(&self, paths: &HashSet<RepoPath>) -> bool {
         let own = self.files.iter().map(|(_, path, _)| path);
         let settings = self.settings_files.iter().map(|(path, _)| path);
         own.chain(settings).any(|path| paths.contains(path))

@@ -7,7 +7,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::{Checkout, Untrusted, links::Leads};
+use super::{Checkout, Untrusted, links::PathTarget};
 
 /// A program outside the checkout, with the `PATH` for the programs that it runs itself. Only a [`Checkout`]
 /// creates one.
@@ -44,7 +44,7 @@ impl Checkout {
                     continue;
                 }
                 match self.leads(&path) {
-                    Leads::Outside => return Ok(self.allowed(path)),
+                    PathTarget::Outside => return Ok(self.allowed(path)),
                     _ => passed_over = Some(path),
                 }
             }

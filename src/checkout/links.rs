@@ -14,7 +14,7 @@ const MOST_LINKS: usize = 40;
 
 /// Where a path leads.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Leads {
+pub(super) enum PathTarget {
     /// Outside the checkout and not below `/proc`.
     Outside,
     /// To, or through, this place in the checkout.
@@ -31,9 +31,9 @@ pub(super) enum Leads {
 ///
 /// A place in the checkout counts wherever it is on the path, because the branch decides where a link there
 /// leads. Git's own folder at the root does not count, because no revision can contain it.
-pub(super) fn follow(path: &Path, root: Option<&Path>) -> Leads {
+pub(super) fn follow(path: &Path, root: Option<&Path>) -> PathTarget {
     if !path.is_absolute() {
-        return Leads::Nowhere;
+        return PathTarget::Nowhere;
     }
     let mut rest = components(path);
     let mut here = PathBuf::from("/");
@@ -49,10 +49,10 @@ pub(super) fn follow(path: &Path, root: Option<&Path>) -> Leads {
             && next != root
             && !next.starts_with(root.join(".git"))
         {
-            return Leads::Inside(next);
+            return PathTarget::Inside(next);
         }
         if is_of_processes(&next) {
-            return Leads::Process;
+            return PathTarget::Process;
         }
         let Ok(target) = fs::read_link(&next) else {
             here = next;
@@ -60,7 +60,7 @@ pub(super) fn follow(path: &Path, root: Option<&Path>) -> Leads {
         };
         links += 1;
         if links > MOST_LINKS {
-            return Leads::TooFar;
+            return PathTarget::TooFar;
         }
         if target.is_absolute() {
             here = PathBuf::from("/");
@@ -70,8 +70,8 @@ pub(super) fn follow(path: &Path, root: Option<&Path>) -> Leads {
         }
     }
     match root {
-        Some(root) if here == root => Leads::Inside(here),
-        _ => Leads::Outside,
+        Some(root) if here == root => PathTarget::Inside(here),
+        _ => PathTarget::Outside,
     }
 }
 
@@ -143,7 +143,7 @@ mod tests {
         ];
         for path in inside {
             let leads = follow(&path, Some(root));
-            assert!(matches!(leads, Leads::Inside(_)), "{path:?}: {leads:?}");
+            assert!(matches!(leads, PathTarget::Inside(_)), "{path:?}: {leads:?}");
         }
         let outside = [
             elsewhere.join("tool"),
@@ -154,7 +154,7 @@ mod tests {
             PathBuf::from(format!("{}-tools/tool", root.display())),
         ];
         for path in outside {
-            assert_eq!(follow(&path, Some(root)), Leads::Outside, "{path:?}");
+            assert_eq!(follow(&path, Some(root)), PathTarget::Outside, "{path:?}");
         }
     }
 
@@ -169,7 +169,7 @@ mod tests {
             Path::new("/dev/stdin"),
             &elsewhere.join("cwd/tool"),
         ] {
-            assert_eq!(follow(path, Some(root)), Leads::Process, "{path:?}");
+            assert_eq!(follow(path, Some(root)), PathTarget::Process, "{path:?}");
         }
     }
 
@@ -177,9 +177,9 @@ mod tests {
     fn relative_and_endless_paths_are_no_paths() {
         let Place { elsewhere, .. } = &place();
         symlink("round", elsewhere.join("round")).unwrap();
-        assert_eq!(follow(&elsewhere.join("round/x"), None), Leads::TooFar);
+        assert_eq!(follow(&elsewhere.join("round/x"), None), PathTarget::TooFar);
         for path in ["tool", "./tool", "../tool", ""] {
-            assert_eq!(follow(Path::new(path), None), Leads::Nowhere, "{path:?}");
+            assert_eq!(follow(Path::new(path), None), PathTarget::Nowhere, "{path:?}");
         }
     }
 }

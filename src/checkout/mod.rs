@@ -14,7 +14,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use self::links::Leads;
+use self::links::PathTarget;
 pub use self::{
     error::Untrusted,
     executable::Executable,
@@ -38,7 +38,7 @@ impl Checkout {
             search_path: OsString::new(),
         };
         let folders = std::env::split_paths(search_path.unwrap_or_default());
-        let trusted = folders.filter(|folder| checkout.leads(folder) == Leads::Outside);
+        let trusted = folders.filter(|folder| checkout.leads(folder) == PathTarget::Outside);
         // A folder from a split `PATH` contains no separator.
         checkout.search_path = std::env::join_paths(trusted).unwrap_or_default();
         checkout
@@ -57,11 +57,11 @@ impl Checkout {
     pub fn trust(&self, what: &str, path: &Path) -> Result<(), Untrusted> {
         let (what, path) = (what.to_owned(), path.to_owned());
         Err(match self.leads(&path) {
-            Leads::Outside => return Ok(()),
-            Leads::Nowhere => Untrusted::Relative { what, path },
-            Leads::Inside(place) => Untrusted::Inside { what, path, place },
-            Leads::Process => Untrusted::Process { what, path },
-            Leads::TooFar => Untrusted::TooManyLinks { what, path },
+            PathTarget::Outside => return Ok(()),
+            PathTarget::Nowhere => Untrusted::Relative { what, path },
+            PathTarget::Inside(place) => Untrusted::Inside { what, path, place },
+            PathTarget::Process => Untrusted::Process { what, path },
+            PathTarget::TooFar => Untrusted::TooManyLinks { what, path },
         })
     }
 
@@ -70,7 +70,7 @@ impl Checkout {
         &self.search_path
     }
 
-    fn leads(&self, path: &Path) -> Leads {
+    fn leads(&self, path: &Path) -> PathTarget {
         links::follow(path, self.root.as_deref())
     }
 }

@@ -200,7 +200,7 @@ fn context(cli: &Cli) -> CliContext {
         cancel: CancellationToken::new(),
         writes: Arc::default(),
         current_dir: std::env::current_dir().unwrap_or_else(|_| ".".into()),
-        drawn: super::context::Drawn::default(),
+        drawn: super::context::Spinner::default(),
     }
 }
 

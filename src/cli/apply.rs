@@ -3,7 +3,7 @@
 
 use super::{
     CliContext,
-    common_args::{LiveArg, OpenedTargets, always_asked},
+    common_args::{LiveArg, OpenedTargets, live_required},
     confirm::{self, Asked},
 };
 use crate::{
@@ -14,7 +14,7 @@ use crate::{
 
 #[derive(Debug, clap::Args)]
 #[command(
-    mut_arg("live", always_asked),
+    mut_arg("live", live_required),
     after_help = "Examples:
   konverge apply storefront/dev                 show the plan, ask, and apply it
   konverge apply --all --yes                    every stack, without a question

@@ -107,7 +107,7 @@ pub fn every_by_default(names: clap::Arg) -> clap::Arg {
 }
 
 /// For a command that always queries the live infrastructure.
-pub fn always_asked(live: clap::Arg) -> clap::Arg {
+pub fn live_required(live: clap::Arg) -> clap::Arg {
     live.help("Always compare with live infrastructure: `never` is refused")
         .hide_possible_values(true)
         .hide_default_value(true)

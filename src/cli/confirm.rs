@@ -20,10 +20,10 @@ use crate::{
     ops::{
         self, Planner, Session, Target,
         apply::{Approver, AutoApprove, PriorState, ProposedPlan},
-        apply_limits::{self, ByHand},
+        apply_limits::{self, ManualApprover},
         apply_scope::{self, ApplyScope},
         redact,
-        sets_by_hand::{FoundByHand, WithPolicySets},
+        sets_by_hand::{PromptFindings, WithPolicySets},
     },
     report::{self, terminal::Style},
 };
@@ -58,13 +58,13 @@ pub async fn consent(
     if yes {
         return Ok(Some(with_sets(match what {
             Asked::Destroy => Arc::new(AutoApprove),
-            Asked::Apply { deletes_all } => Arc::new(ByHand {
+            Asked::Apply { deletes_all } => Arc::new(ManualApprover {
                 config: planning.config.clone(),
                 deletes_all,
             }),
         })));
     }
-    let found = FoundByHand::new(session.sets.clone());
+    let found = PromptFindings::new(session.sets.clone());
     let plan = ops::preview::run(planning, targets, Some(&found)).await?.plan;
     context.show(&report::terminal::plan(
         &plan,

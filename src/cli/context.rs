@@ -10,7 +10,7 @@ use std::{
 use indicatif::ProgressBar;
 use tokio_util::sync::CancellationToken;
 
-use super::{Global, global_args::Colour};
+use super::{Global, global_args::ColorMode};
 use crate::{error::UserError, ops::redact, report::escape::log_lines, secrets::Secrets};
 
 /// The context of one run.
@@ -29,11 +29,11 @@ pub struct CliContext {
     /// The current folder at the start.
     pub current_dir: PathBuf,
     /// What is drawn on the terminal; hidden while anything is printed.
-    pub drawn: Drawn,
+    pub drawn: Spinner,
 }
 
 /// The spinner, if there is one.
-pub type Drawn = Arc<Mutex<Option<ProgressBar>>>;
+pub type Spinner = Arc<Mutex<Option<ProgressBar>>>;
 
 impl CliContext {
     /// Returns true if results are coloured.
@@ -48,9 +48,9 @@ impl CliContext {
 
     fn colour_on(&self, terminal: bool) -> bool {
         match self.global.color {
-            Colour::Always => true,
-            Colour::Never => false,
-            Colour::Auto => {
+            ColorMode::Always => true,
+            ColorMode::Never => false,
+            ColorMode::Auto => {
                 let set = |name: &str| self.env.get(name).is_some_and(|value| !value.is_empty());
                 terminal && !set("NO_COLOR") && self.env.get("TERM").is_none_or(|term| term != "dumb")
             }
@@ -75,16 +75,16 @@ impl CliContext {
     /// Prints a result to stdout. Its values were masked when it was built. A closed pipe is not an error.
     pub fn print(&self, text: &str) {
         let text = self.secrets.mask_finished(text);
-        self.undisturbed(|| write_all(&mut std::io::stdout().lock(), &text));
+        self.without_spinner(|| write_all(&mut std::io::stdout().lock(), &text));
     }
 
     /// Prints a result to stderr, if it does not belong on stdout.
     pub fn show(&self, text: &str) {
         let text = self.secrets.mask_finished(&ended(text));
-        self.undisturbed(|| write_all(&mut std::io::stderr().lock(), &text));
+        self.without_spinner(|| write_all(&mut std::io::stderr().lock(), &text));
     }
 
-    fn undisturbed(&self, print: impl FnOnce()) {
+    fn without_spinner(&self, print: impl FnOnce()) {
         let drawn = self.drawn.lock().unwrap_or_else(PoisonError::into_inner).clone();
         match drawn {
             Some(spinner) => spinner.suspend(print),
@@ -95,13 +95,13 @@ impl CliContext {
     /// Prints a note to stderr, masked, unless quiet.
     pub fn note(&self, text: &str) {
         if !self.global.quiet {
-            self.complain(text);
+            self.print_error(text);
         }
     }
 
     /// Prints a warning or an error to stderr, masked, even when quiet.
-    pub fn complain(&self, text: &str) {
-        self.undisturbed(|| write_all(&mut std::io::stderr().lock(), &self.secrets.mask(&ended(text))));
+    pub fn print_error(&self, text: &str) {
+        self.without_spinner(|| write_all(&mut std::io::stderr().lock(), &self.secrets.mask(&ended(text))));
     }
 
     /// The folder in `--repo` or KONVERGE_REPO, or else the current one.
@@ -137,7 +137,7 @@ impl CliContext {
         for hint in &failure.hints {
             text.push_str(&format!("  {cyan}hint{off}: {}\n", log_lines(hint)));
         }
-        self.complain(&text);
+        self.print_error(&text);
     }
 }
 

@@ -3,7 +3,7 @@
 use super::{
     CliContext,
     apply::ApplyOutput,
-    common_args::{InfrastructureArgs, LiveArg, Without, always_asked},
+    common_args::{InfrastructureArgs, LiveArg, Without, live_required},
     completers,
     confirm::{self, Asked},
 };
@@ -18,7 +18,7 @@ use crate::{
 
 #[derive(Debug, clap::Args)]
 #[command(
-    mut_arg("live", always_asked),
+    mut_arg("live", live_required),
     after_help = "Examples:
   konverge destroy storefront/dev          show what is deleted, ask, and delete it
   konverge destroy 'storefront/*' --yes    all stacks of a project, without a question"

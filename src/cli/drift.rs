@@ -3,7 +3,7 @@
 use super::{
     CliContext,
     apply::ApplyOutput,
-    common_args::{InfrastructureArgs, LiveArg, Stacks, always_asked, every_by_default},
+    common_args::{InfrastructureArgs, LiveArg, Stacks, every_by_default, live_required},
 };
 use crate::{
     error::{ErrorKind, UserError},
@@ -14,7 +14,7 @@ use crate::{
 #[derive(Debug, clap::Args)]
 #[command(
     mut_arg("names", every_by_default),
-    mut_arg("live", always_asked),
+    mut_arg("live", live_required),
     after_help = "Examples:
   konverge drift                        every stack
   konverge drift 'storefront/*'         the stacks of a project

@@ -11,8 +11,8 @@ pub struct Global {
     #[arg(long, value_name = "DIR", value_hint = clap::ValueHint::DirPath, global = true, help_heading = GLOBAL)]
     pub repo: Option<PathBuf>,
     /// When to use colour
-    #[arg(long, value_name = "WHEN", global = true, help_heading = GLOBAL, value_enum, default_value_t = Colour::Auto)]
-    pub color: Colour,
+    #[arg(long, value_name = "WHEN", global = true, help_heading = GLOBAL, value_enum, default_value_t = ColorMode::Auto)]
+    pub color: ColorMode,
     /// Print only results and errors
     #[arg(long, short, global = true, help_heading = GLOBAL)]
     pub quiet: bool,
@@ -23,7 +23,7 @@ pub struct Global {
 
 /// When to use colour.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub enum Colour {
+pub enum ColorMode {
     /// On a terminal, unless NO_COLOR is set
     Auto,
     /// Always

@@ -35,5 +35,5 @@ mod status;
 pub use app::main;
 pub use args::{Cli, Command};
 pub use context::CliContext;
-pub use global_args::Colour;
+pub use global_args::ColorMode;
 pub use global_args::Global;

@@ -132,7 +132,7 @@ impl Notes for Screen {
     }
 
     fn command(&self, line: &str) {
-        self.context.complain(line);
+        self.context.print_error(line);
     }
 }
 

@@ -10,7 +10,7 @@ use crate::model::{StackId, power::PowerChange, stack::Stack};
 impl Config {
     /// The differences in `after`, key by key. Rules for stacks are compared by their effect on each of
     /// `stacks`, which are pairs of a stack before and after the merge.
-    pub fn difference_of_power(
+    pub fn permission_changes(
         &self,
         after: &Config,
         stacks: &[(Option<&Stack>, Option<&Stack>)],
@@ -237,7 +237,7 @@ mod tests {
         let (before, after) = (Config::parse(before).unwrap(), Config::parse(after).unwrap());
         let (dev, prod) = (stack("shop/dev"), stack("shop/prod"));
         let both = [(Some(&dev), Some(&dev)), (Some(&prod), Some(&prod))];
-        let changes = before.difference_of_power(&after, &both);
+        let changes = before.permission_changes(&after, &both);
         let told = changes.into_iter().map(|change| {
             let value = |value: Option<String>| value.unwrap_or("-".to_owned());
             let stacks = change.stacks.map_or("all".to_owned(), |stacks| {

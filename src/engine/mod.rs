@@ -34,7 +34,7 @@ pub use engine_plan::EnginePlan;
 pub use executor::{ApplyRequest, apply};
 pub use journal::{Journal, NoReview, Review};
 pub use ownership::{ClaimQuestion, ClaimedObject, OwnerClaim};
-pub use plan::{AskingPlan, PlanStep, plan};
+pub use plan::{PlanAwaitingClaims, PlanStep, plan};
 pub use plan_request::PlanRequest;
 pub use registry::RuntimeRegistry;
 pub use schedule::Schedule;

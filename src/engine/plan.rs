@@ -126,12 +126,12 @@ type SegmentAnswer = (usize, Result<PlannedResource, UserError>);
 
 /// Where a plan is: it is done, or it has to know the claims of other stacks before it goes on.
 pub enum PlanStep<'a> {
-    Asks(Box<AskingPlan<'a>>),
+    Asks(Box<PlanAwaitingClaims<'a>>),
     Done(Box<EnginePlan>),
 }
 
 /// A plan that waits for the claims of other stacks.
-pub struct AskingPlan<'a> {
+pub struct PlanAwaitingClaims<'a> {
     plan: UnfinishedPlan<'a>,
     /// The planned segment, with the results of the runtime.
     segment: Segment,
@@ -172,7 +172,7 @@ impl<'a> PlanStep<'a> {
     }
 }
 
-impl<'a> AskingPlan<'a> {
+impl<'a> PlanAwaitingClaims<'a> {
     /// What has to be known of the other stacks.
     pub fn questions(&self) -> Vec<ClaimQuestion<'_>> {
         questions(&self.answers).collect()
@@ -230,7 +230,7 @@ impl<'a> UnfinishedPlan<'a> {
                 .plan_segment(segment.kind, &mut self.drafts, &segment.members)
                 .await?;
             if questions(&answers).next().is_some() {
-                return Ok(PlanStep::Asks(Box::new(AskingPlan {
+                return Ok(PlanStep::Asks(Box::new(PlanAwaitingClaims {
                     plan: self,
                     segment,
                     answers,

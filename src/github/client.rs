@@ -20,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{authenticated_user::AuthenticatedUser, error::GithubError, response};
 use crate::{
-    interrupt::{Interrupt, Patience},
+    interrupt::{Interrupt, StopTimeouts},
     retry::{RetryDecision, RetryPolicy},
     secrets::Secrets,
 };
@@ -142,7 +142,7 @@ impl Client {
     /// that.
     #[must_use]
     pub fn with_stop(mut self, asked: CancellationToken) -> Self {
-        self.interrupt = Interrupt::with(asked, Patience::GITHUB);
+        self.interrupt = Interrupt::with(asked, StopTimeouts::GITHUB);
         self
     }
 

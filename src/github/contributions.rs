@@ -32,7 +32,7 @@ pub struct Contribution {
 
 /// One update of a branch.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Movement {
+pub struct BranchUpdate {
     /// The tip before; `None` for a new branch.
     pub before: Option<CommitId>,
     /// The tip after.
@@ -147,8 +147,8 @@ impl Client {
     pub async fn movements(
         &self,
         branch: &str,
-        until: impl Fn(&[Movement]) -> bool,
-    ) -> Result<Vec<Movement>, GithubError> {
+        until: impl Fn(&[BranchUpdate]) -> bool,
+    ) -> Result<Vec<BranchUpdate>, GithubError> {
         #[derive(Deserialize)]
         struct Activity {
             before: String,
@@ -165,7 +165,7 @@ impl Client {
             let Some(path) = next.take() else { break };
             let (page, following): (Vec<Activity>, _) = self.page(&path, CONTENTS).await?;
             movements.extend(page.into_iter().filter_map(|activity| {
-                Some(Movement {
+                Some(BranchUpdate {
                     before: activity
                         .before
                         .parse()

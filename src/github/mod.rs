@@ -27,7 +27,7 @@ pub use branches::DefaultBranch;
 pub use checks::MOST as MOST_CHECKS;
 pub use client::{Client, User};
 pub use comments::{BUDGETS, PreviewComment, Upsert};
-pub use contributions::{Contribution, Movement};
+pub use contributions::{BranchUpdate, Contribution};
 pub use deployments::DeploymentState;
 pub use error::GithubError;
 pub use event::{GithubEvent, PullRequestEvent, PushEvent, WorkflowRunEvent, other_branch};

@@ -95,13 +95,13 @@ impl Pool {
         method: &str,
         message: impl Fn(&Path) -> M,
     ) -> Result<WorkerAnswer, KclError> {
-        let mut lent = self.lend().await?;
+        let mut lent = self.acquire_worker().await?;
         let answer = match self.attempt(&mut lent, request, method, &message).await? {
             Ok(answer) => answer,
             // Killed from outside: not the fault of this stack, unless it happens again.
             Err(lost) if lost.killed_from_outside() => {
                 drop(lent);
-                lent = self.lend().await?;
+                lent = self.acquire_worker().await?;
                 self.attempt(&mut lent, request, method, &message)
                     .await?
                     .map_err(|lost| self.explain(lost, request))?
@@ -114,7 +114,7 @@ impl Pool {
 
     async fn attempt<M: Message>(
         &self,
-        lent: &mut BorrowedWorker<'_>,
+        lent: &mut WorkerGuard<'_>,
         request: &CompileRequest,
         method: &str,
         message: impl Fn(&Path) -> M,
@@ -166,7 +166,7 @@ impl Pool {
         KclError::Crash { label, why }
     }
 
-    async fn lend(&self) -> Result<BorrowedWorker<'_>, KclError> {
+    async fn acquire_worker(&self) -> Result<WorkerGuard<'_>, KclError> {
         let inner = &*self.inner;
         let permit = inner
             .permits
@@ -182,7 +182,7 @@ impl Pool {
                 worker
             }
         };
-        Ok(BorrowedWorker {
+        Ok(WorkerGuard {
             inner,
             worker: Some(worker),
             _permit: permit,
@@ -196,14 +196,14 @@ impl Inner {
     }
 }
 
-/// A worker in use; dropping it without [`BorrowedWorker::give_back`] kills it.
-struct BorrowedWorker<'pool> {
+/// A worker in use; dropping it without [`WorkerGuard::give_back`] kills it.
+struct WorkerGuard<'pool> {
     inner: &'pool Inner,
     worker: Option<Worker>,
     _permit: SemaphorePermit<'pool>,
 }
 
-impl BorrowedWorker<'_> {
+impl WorkerGuard<'_> {
     fn worker(&mut self) -> &mut Worker {
         self.worker
             .as_mut()

@@ -117,7 +117,7 @@ impl LayoutReader {
         }
         layout.projects = projects.into_values().map(|(project, _)| project).collect();
         layout.stacks.sort_by(|a, b| a.folder.cmp(&b.folder));
-        layout.settle_identities(&rules.identities);
+        layout.assign_identities(&rules.identities);
         let place = |problem: &SetupError| (problem.file.clone(), problem.message.clone());
         layout.problems.sort_by_key(place);
         Ok(layout)

@@ -12,7 +12,7 @@ impl Layout {
     /// Assigns an identity to each stack: that of a rule, or else that of its names. If several stacks would
     /// have the same one, each gets the path of its folder, because otherwise their states would overwrite
     /// each other.
-    pub(super) fn settle_identities(&mut self, rules: &[(String, StackId)]) {
+    pub(super) fn assign_identities(&mut self, rules: &[(String, StackId)]) {
         let rules: Vec<_> = rules
             .iter()
             .filter_map(|(pattern, identity)| {
@@ -84,13 +84,13 @@ impl Layout {
     pub fn before<'a>(&self, earlier: &'a Layout, stack: &Stack) -> Option<&'a Stack> {
         earlier.stack(&stack.id).or_else(|| {
             earlier
-                .lying_in(&stack.folder)
+                .stack_in_folder(&stack.folder)
                 .filter(|old| stack.continues(&old.id, old.named_by) && self.stack(&old.id).is_none())
         })
     }
 
     /// The stack in a folder.
-    pub fn lying_in(&self, folder: &RepoPath) -> Option<&Stack> {
+    pub fn stack_in_folder(&self, folder: &RepoPath) -> Option<&Stack> {
         let at = self.stacks.binary_search_by(|stack| stack.folder.cmp(folder));
         at.ok().map(|at| &self.stacks[at])
     }

@@ -185,7 +185,7 @@ pub struct RuntimeRecord(Value);
 
 impl RuntimeRecord {
     /// The record of an object whose write was not confirmed. It cannot prove that the object is unchanged.
-    pub fn unproven() -> Self {
+    pub fn unconfirmed() -> Self {
         Self(Value::Object(Map::new()))
     }
 

@@ -196,7 +196,8 @@ async fn compare_specs(
     affected: &mut Affected,
 ) -> Result<(), UserError> {
     let compiler = Compiler::new(run, &head.config);
-    let older = (base.config.kcl != head.config.kcl).then(|| Compiler::new(run, &base.config).for_earlier());
+    let older =
+        (base.config.kcl != head.config.kcl).then(|| Compiler::new(run, &base.config).for_past_revision());
     let modified: Vec<_> = affected
         .stacks
         .iter()
@@ -207,7 +208,7 @@ async fn compare_specs(
     let pairs: Vec<_> = modified
         .iter()
         .filter_map(|(at, folder)| {
-            let after = head.layout.lying_in(folder)?;
+            let after = head.layout.stack_in_folder(folder)?;
             Some((
                 *at,
                 head.layout.before(&base.layout, after)?.clone(),

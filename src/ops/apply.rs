@@ -22,7 +22,7 @@ use crate::{
 };
 
 pub use consent::{Approver, AutoApprove, PriorState, ProposedPlan};
-pub use options::{ApplyOptions, Newer};
+pub use options::{ApplyOptions, NewerCommitCheck};
 pub(super) use outcome::stopped_outcome;
 pub use outcome::{ended_well, exit_code, is_well};
 

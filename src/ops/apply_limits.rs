@@ -23,7 +23,7 @@ use crate::{
 };
 
 /// Approves what the policies allow, without asking a person.
-pub struct ByHand {
+pub struct ManualApprover {
     /// The effective configuration.
     pub config: Config,
     /// Everything may be deleted, as the command line says.
@@ -31,7 +31,7 @@ pub struct ByHand {
 }
 
 #[async_trait]
-impl Approver for ByHand {
+impl Approver for ManualApprover {
     async fn stack(
         &self,
         proposed: &ProposedPlan<'_>,

@@ -7,7 +7,7 @@ use std::{
 
 use super::RunContext;
 use crate::{
-    affected::{kept_files, prune_kept_files},
+    affected::{count_cache_files, prune_cache_files},
     error::{ErrorKind, UserError},
     kcl::{CacheUse, cache_use, clear_packages, packages_use, prune_cache},
 };
@@ -49,7 +49,7 @@ pub fn show(run: &RunContext) -> Result<Vec<CacheContents>, UserError> {
     Ok(vec![
         cache_contents("compiled stacks", &compiled, cache_use(&compiled))?,
         cache_contents("packages", &packages, packages_use(&packages))?,
-        cache_contents("import index", &learned, kept_files(&learned).map(sum))?,
+        cache_contents("import index", &learned, count_cache_files(&learned).map(sum))?,
     ])
 }
 
@@ -61,7 +61,7 @@ pub fn show(run: &RunContext) -> Result<Vec<CacheContents>, UserError> {
 pub fn prune(run: &RunContext, unused_for: Option<Duration>) -> Result<Vec<CacheContents>, UserError> {
     let [compiled, packages, learned] = folders(run)?;
     let age = unused_for.unwrap_or_default();
-    let forgotten = prune_kept_files(&learned, age).map(sum);
+    let forgotten = prune_cache_files(&learned, age).map(sum);
     let mut all = vec![
         cache_contents("compiled stacks", &compiled, prune_cache(&compiled, age))?,
         cache_contents("import index", &learned, forgotten)?,

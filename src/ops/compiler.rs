@@ -119,7 +119,7 @@ impl Compiler {
     /// For an earlier revision with the configuration of that time: its core may differ from the one in
     /// `KONVERGE_KCL`.
     #[must_use]
-    pub fn for_earlier(mut self) -> Self {
+    pub fn for_past_revision(mut self) -> Self {
         self.earlier = true;
         self
     }
@@ -154,7 +154,7 @@ impl Compiler {
     ///
     /// # Errors
     /// A lock file of `base` cannot be read.
-    pub fn for_strangers(mut self, base: Option<&OpenRevision>) -> Result<Self, UserError> {
+    pub fn for_untrusted_code(mut self, base: Option<&OpenRevision>) -> Result<Self, UserError> {
         let mut known = KnownPackages::default();
         let stacks = base
             .iter()

@@ -179,7 +179,7 @@ impl CachedRevision {
         let source = repository.source_from_listing(kept.commit(), kept.listing());
         Self {
             rules: kept.layout_rules().clone(),
-            analysis: Arc::new(kept.revive(source)),
+            analysis: Arc::new(kept.into_analysis(source)),
         }
     }
 }

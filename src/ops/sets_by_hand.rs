@@ -70,12 +70,12 @@ impl Approver for WithPolicySets {
 }
 
 /// Collects the findings to show with the confirmation prompt.
-pub struct FoundByHand {
+pub struct PromptFindings {
     sets: PolicySets,
     found: Mutex<Vec<PolicyFinding>>,
 }
 
-impl FoundByHand {
+impl PromptFindings {
     /// Nothing is found yet.
     pub fn new(sets: PolicySets) -> Self {
         Self {
@@ -92,7 +92,7 @@ impl FoundByHand {
     }
 }
 
-impl DocumentVisitor for FoundByHand {
+impl DocumentVisitor for PromptFindings {
     fn visit(&self, document: StackDocument) {
         let findings = active_sets::findings(std::slice::from_ref(&self.sets), &document);
         let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);

@@ -214,7 +214,7 @@ fn approvals(rules: &EffectivePolicy, facts: &PolicyFacts<'_>) -> Option<PolicyF
         },
         "approvals",
         format!(
-            "the last head has {} of {} required approvals{idle}",
+            "{} of {} required approvals of the last head are given{idle}",
             given, rules.approvals
         ),
         Some("approvals of older heads do not count: ask again after the last push".to_owned()),

@@ -34,7 +34,7 @@ pub enum Objection {
     Unseen,
     /// It was reviewed, but the live value is neither the value that the reviewer saw, nor the new value, nor
     /// our last write.
-    MovedGround,
+    BaseChanged,
     /// The live value changed since our last write, and `policy.drift` is `stop`.
     Drifted,
     /// It was reviewed as a comparison of Specs, and no recorded state says what is live.
@@ -170,7 +170,7 @@ impl ReviewedUnits {
             .iter()
             .any(|reviewed| reviewed.to == unit.from || reviewed.from == unit.from);
         let known_ground = seen_ground || self.is_our_last_write(unit);
-        (guarded && !known_ground).then_some(Objection::MovedGround)
+        (guarded && !known_ground).then_some(Objection::BaseChanged)
     }
 
     /// Returns true if the live value is our last write, so only our own applies have changed it since the review.

@@ -16,7 +16,7 @@ use super::{
 use crate::model::StackId;
 
 /// The condition of the newest lease.
-enum LeaseStanding {
+enum LeaseCondition {
     /// Released by its last holder.
     Free,
     /// Expired. Its last holder may still be running and must be fenced.
@@ -53,21 +53,21 @@ impl StateStore {
             }
             let standing = match self.read_standing(stack, &reading, asked, &mut watch).await {
                 // The document that ended the lease is gone; the index says that it existed.
-                Ok(LeaseStanding::Held(holder))
+                Ok(LeaseCondition::Held(holder))
                     if options.over_vanished && self.is_ended(stack, &reading, holder.epoch).await? =>
                 {
-                    LeaseStanding::Free
+                    LeaseCondition::Free
                 }
                 // The holder cannot be read. As after an unlock, wait until it has stopped.
                 Err(StateError::Damaged { .. } | StateError::Foreign { .. }) if options.over_damaged => {
-                    LeaseStanding::Ended
+                    LeaseCondition::Ended
                 }
                 standing => standing?,
             };
             let claim = match standing {
-                LeaseStanding::Free => TakeoverReason::Free,
-                LeaseStanding::Ended => TakeoverReason::Ended,
-                LeaseStanding::Held(holder) => {
+                LeaseCondition::Free => TakeoverReason::Free,
+                LeaseCondition::Ended => TakeoverReason::Ended,
+                LeaseCondition::Held(holder) => {
                     match self.wait_for(stack, &holder, &mut watch, &options).await? {
                         Some(claim) => claim,
                         None => continue,
@@ -120,8 +120,8 @@ impl StateStore {
                 .read_standing(stack, &reading, Duration::ZERO, &mut watch)
                 .await?
             {
-                LeaseStanding::Held(holder) => Some(holder),
-                LeaseStanding::Free | LeaseStanding::Ended => None,
+                LeaseCondition::Held(holder) => Some(holder),
+                LeaseCondition::Free | LeaseCondition::Ended => None,
             },
         )
     }
@@ -154,13 +154,13 @@ impl StateStore {
         reading: &Reading,
         asked: Duration,
         watch: &mut Watch,
-    ) -> Result<LeaseStanding, StateError> {
+    ) -> Result<LeaseCondition, StateError> {
         let Some((epoch, renewal)) = reading.rows.lease() else {
-            return Ok(LeaseStanding::Free);
+            return Ok(LeaseCondition::Free);
         };
         let document = reading.document.as_ref().map(|(_, document)| document);
         if document.is_some_and(|document| document.epoch >= epoch && document.closes_lease) {
-            return Ok(LeaseStanding::Free);
+            return Ok(LeaseCondition::Free);
         }
         let key = keys::lease(stack, epoch, renewal);
         if watch.seen != Some((epoch, renewal)) {
@@ -169,13 +169,13 @@ impl StateStore {
         }
         let Some(bytes) = self.store.get(&key).await? else {
             // Deleted after the listing: the next read shows what came after it.
-            return Ok(LeaseStanding::Ended);
+            return Ok(LeaseCondition::Ended);
         };
         let (header, lease): (Header, LeaseDocument) = self.envelopes.read("lease", &key, &bytes)?;
         Ok(match lease {
-            LeaseDocument::Released => LeaseStanding::Free,
-            LeaseDocument::TakenOver { .. } | LeaseDocument::Unlocked { .. } => LeaseStanding::Ended,
-            LeaseDocument::Held { id, term_ms, since } => LeaseStanding::Held(Holder {
+            LeaseDocument::Released => LeaseCondition::Free,
+            LeaseDocument::TakenOver { .. } | LeaseDocument::Unlocked { .. } => LeaseCondition::Ended,
+            LeaseDocument::Held { id, term_ms, since } => LeaseCondition::Held(Holder {
                 id,
                 epoch,
                 writer: header.writer,

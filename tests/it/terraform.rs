@@ -2,22 +2,22 @@
 //!
 //! Every scenario is written once and run with Terraform and with OpenTofu (`make test-all`).
 
-mod by_hand;
 mod failures;
-mod held_back;
 mod interruption;
 mod leaks;
-mod life;
+mod life_cycle;
+mod manual_commands;
 mod mixed;
 mod outages;
 mod packages;
+mod partial_plan;
 mod place;
 mod providers;
 mod replacement;
 mod reviewed;
 mod rig;
 mod sensitive;
-mod two_seconds;
+mod store_latency;
 
 /// Runs a scenario with both executables.
 macro_rules! with_both {
@@ -39,14 +39,14 @@ macro_rules! with_both {
 }
 
 with_both! {
-    lives_from_creation_to_destruction: super::life::from_creation_to_destruction;
-    hostile_text_stays_text: super::life::hostile_text_stays_text;
-    references_are_left_to_terraform: super::life::references_are_left_to_terraform;
-    values_of_other_segments_are_known_after_apply: super::life::values_of_other_segments;
-    drift_is_told_from_change: super::life::drift_is_told_from_change;
-    status_says_what_is_gone: super::life::status_says_what_is_gone;
-    a_renamed_resource_moves: super::life::a_renamed_resource_moves;
-    an_existing_object_is_adopted_and_may_be_left_standing: super::life::adopted_and_left_standing;
+    lives_from_creation_to_destruction: super::life_cycle::from_creation_to_destruction;
+    hostile_text_stays_text: super::life_cycle::hostile_text_stays_text;
+    references_are_left_to_terraform: super::life_cycle::references_are_left_to_terraform;
+    values_of_other_segments_are_known_after_apply: super::life_cycle::values_of_other_segments;
+    drift_is_told_from_change: super::life_cycle::drift_is_told_from_change;
+    status_says_what_is_gone: super::life_cycle::status_says_what_is_gone;
+    a_renamed_resource_moves: super::life_cycle::a_renamed_resource_moves;
+    an_existing_object_is_adopted_and_may_be_left_standing: super::life_cycle::adopted_and_left_standing;
     one_bad_item_takes_no_other_down: super::failures::one_bad_item_takes_no_other_down;
     a_failure_in_the_middle_keeps_what_was_made: super::failures::a_failure_in_the_middle;
     what_may_not_run_is_refused_before_init: super::failures::what_may_not_run;
@@ -63,8 +63,8 @@ with_both! {
     a_lost_lease_stops_terraform: super::interruption::a_lost_lease_stops_terraform;
     an_interrupted_apply_ends_what_it_began: super::interruption::an_interrupted_apply;
     a_killed_apply_names_what_was_in_flight: super::interruption::a_killed_apply;
-    what_is_complete_is_in_the_store_in_two_seconds: super::two_seconds::of_a_killed_run;
-    an_interrupted_run_keeps_what_ended: super::two_seconds::of_an_interrupted_run;
+    what_is_complete_is_in_the_store_in_two_seconds: super::store_latency::of_a_killed_run;
+    an_interrupted_run_keeps_what_ended: super::store_latency::of_an_interrupted_run;
     a_replacement_that_failed_half_way_is_brought_to_its_end: super::replacement::that_failed_half_way;
     a_killed_replacement_is_brought_to_its_end: super::replacement::that_was_killed;
     a_replacement_whose_state_was_not_written_is_taken_over: super::replacement::whose_state_was_not_written;
@@ -72,22 +72,22 @@ with_both! {
     secrets_are_in_clear_nowhere: super::sensitive::in_clear_nowhere;
     secrets_leave_no_command_and_no_file: super::leaks::nothing_leaves;
     a_crash_of_terraform_tells_no_value: super::leaks::a_crash_tells_no_value;
-    the_cluster_goes_on_without_terraform: super::held_back::without_terraform;
-    the_cluster_goes_on_without_a_provider: super::held_back::without_a_provider;
-    the_cluster_goes_on_whatever_a_provider_lacks: super::held_back::whatever_a_provider_lacks;
-    a_guardrail_stops_the_whole_stack: super::held_back::what_stops_the_whole_stack;
+    the_cluster_goes_on_without_terraform: super::partial_plan::without_terraform;
+    the_cluster_goes_on_without_a_provider: super::partial_plan::without_a_provider;
+    the_cluster_goes_on_whatever_a_provider_lacks: super::partial_plan::whatever_a_provider_lacks;
+    a_guardrail_stops_the_whole_stack: super::partial_plan::what_stops_the_whole_stack;
     a_mixed_stack_lives_through_the_engine: super::mixed::lives_through_the_engine;
     a_store_that_was_away_has_all_that_was_made: super::outages::a_store_that_comes_back;
     what_can_not_be_stored_is_named: super::outages::what_can_not_be_stored_is_named;
     an_outage_longer_than_the_lease_leaves_a_file: super::outages::an_outage_that_outlives_the_lease;
     a_kill_before_terraform_said_anything_is_told: super::outages::a_kill_before_terraform_said_anything;
     kills_and_outages_make_nothing_twice_in_silence: super::outages::kills_and_outages_at_random_moments;
-    what_is_protected_is_not_destroyed: super::by_hand::what_is_protected_is_not_destroyed;
-    guardrails_hold_by_hand: super::by_hand::guardrails_hold_by_hand;
-    stacks_that_no_code_knows_are_destroyed: super::by_hand::stacks_that_no_code_knows;
-    an_imported_state_names_its_objects: super::by_hand::an_imported_state_names_its_objects;
-    a_second_adopter_is_told: super::by_hand::a_second_adopter_is_told;
-    an_error_is_said_once: super::by_hand::an_error_is_said_once;
+    what_is_protected_is_not_destroyed: super::manual_commands::what_is_protected_is_not_destroyed;
+    guardrails_hold_by_hand: super::manual_commands::guardrails_hold_by_hand;
+    stacks_that_no_code_knows_are_destroyed: super::manual_commands::stacks_that_no_code_knows;
+    an_imported_state_names_its_objects: super::manual_commands::an_imported_state_names_its_objects;
+    a_second_adopter_is_told: super::manual_commands::a_second_adopter_is_told;
+    an_error_is_said_once: super::manual_commands::an_error_is_said_once;
     expired_credentials_fail_their_own_resources: super::providers::expired_credentials;
     credentials_that_expire_after_the_plan_fail_their_own_resources: super::providers::credentials_that_expire_after_the_plan;
     expired_credentials_hide_their_own_objects: super::providers::expired_credentials_of_what_is_there;

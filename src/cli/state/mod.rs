@@ -384,7 +384,7 @@ async fn import_workspace(from: &str, name: &str, context: &CliContext) -> Resul
     let imported = ops::import_workspace(&context.run(), from, name).await?;
     context.note(&format!("created {}", imported.file));
     for key in &imported.left_out {
-        context.complain(&format!(
+        context.print_error(&format!(
             "warning: `context.{}` was left out: it holds a credential, which the job that applies has in its environment",
             log(key)
         ));
@@ -417,7 +417,7 @@ async fn import(
                      Kusion's state does not name"
                 .to_owned(),
         };
-        context.complain(&format!(
+        context.print_error(&format!(
             "warning: {id} was left out: Kusion keeps a Terraform resource's values, not its state; {way}"
         ));
     }

@@ -12,7 +12,7 @@ use crate::{
 
 /// Checks whether a newer commit than the current one was applied to a stack.
 #[async_trait]
-pub trait Newer: Send + Sync {
+pub trait NewerCommitCheck: Send + Sync {
     /// Of the state with this serial, which these commits were applied to or tried on.
     ///
     /// # Errors
@@ -25,7 +25,7 @@ pub struct ApplyOptions {
     /// Approves the plans.
     pub consent: Arc<dyn Approver>,
     /// Selects the stacks to skip because a newer commit was applied to them.
-    pub newer: Option<Arc<dyn Newer>>,
+    pub newer: Option<Arc<dyn NewerCommitCheck>>,
     /// The commit that is applied, if there is one.
     pub commit: Option<CommitId>,
     /// The merged pull requests whose reviews a successful stack uses, including those that did not show the

@@ -270,7 +270,7 @@ async fn apply_pending(
     }
     let mut findings = consent.findings();
     redact::findings(&mut findings, planning.secrets());
-    let told = Told {
+    let told = ApplyFeedback {
         head,
         report: &report,
         stopped: &stopped,
@@ -326,7 +326,7 @@ fn folder(entry: &crate::state::IndexEntry) -> RepoPath {
 }
 
 /// What to publish after an apply.
-struct Told<'a> {
+struct ApplyFeedback<'a> {
     head: &'a CommitId,
     report: &'a ApplyReport,
     /// The plans that were stopped as unreviewed, with their unreviewed parts.
@@ -342,7 +342,7 @@ struct Told<'a> {
     findings: &'a [PolicyFinding],
 }
 
-impl Told<'_> {
+impl ApplyFeedback<'_> {
     /// Reports to each applied pull request, and maintains an issue for each unreviewed stack.
     async fn publish_result(&self, job: &Job, feedback: &Publisher<'_>) {
         let Self {

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{
-    github::{Client, Contribution, GithubError, Movement},
+    github::{BranchUpdate, Client, Contribution, GithubError},
     model::CommitId,
 };
 
@@ -23,9 +23,9 @@ impl Contributors {
     }
 
     /// The contributors of commits that end in `head`, with the updates of the branch that contains them.
-    pub fn of(head: &CommitId, commits: &[Contribution], movements: &[Movement]) -> Self {
+    pub fn of(head: &CommitId, commits: &[Contribution], movements: &[BranchUpdate]) -> Self {
         let range: BTreeSet<&CommitId> = commits.iter().map(|commit| &commit.commit).collect();
-        let mut to: BTreeMap<&CommitId, Vec<&Movement>> = BTreeMap::new();
+        let mut to: BTreeMap<&CommitId, Vec<&BranchUpdate>> = BTreeMap::new();
         for movement in movements {
             to.entry(&movement.after).or_default().push(movement);
         }
@@ -54,7 +54,7 @@ impl Contributors {
 fn first_unknown(
     head: &CommitId,
     range: &BTreeSet<&CommitId>,
-    to: &BTreeMap<&CommitId, Vec<&Movement>>,
+    to: &BTreeMap<&CommitId, Vec<&BranchUpdate>>,
 ) -> Option<CommitId> {
     let mut seen = BTreeSet::new();
     let mut tips = vec![head];
@@ -78,7 +78,7 @@ pub(super) async fn of_pull_request(client: &Client, number: u64) -> Result<Cont
     let movements = match pull.from_fork {
         true => Vec::new(),
         false => {
-            let enough = |movements: &[Movement]| {
+            let enough = |movements: &[BranchUpdate]| {
                 Contributors::of(&pull.head, &commits, movements)
                     .unknown
                     .is_none()
@@ -138,7 +138,7 @@ pub(super) async fn of_commits(
     if let Some(since) = since {
         commits.extend(client.contributions_between(&since, head).await?);
     }
-    let enough = |movements: &[Movement]| Contributors::of(head, &commits, movements).unknown.is_none();
+    let enough = |movements: &[BranchUpdate]| Contributors::of(head, &commits, movements).unknown.is_none();
     let movements = client.movements(branch, enough).await?;
     Ok(Contributors::of(head, &commits, &movements))
 }
@@ -164,8 +164,8 @@ mod tests {
         }
     }
 
-    fn moved(before: char, after: char, actor: &str, is_merge: bool) -> Movement {
-        Movement {
+    fn moved(before: char, after: char, actor: &str, is_merge: bool) -> BranchUpdate {
+        BranchUpdate {
             before: Some(id(before)),
             after: id(after),
             actor: Some(actor.to_owned()),

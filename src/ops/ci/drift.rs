@@ -100,7 +100,7 @@ async fn check_and_publish(
     let round = DriftRound {
         plan: &plan,
         applied: ids.len(),
-        waiting: rounds.longest_ago(&ids),
+        waiting: rounds.least_recently_checked(&ids),
         known_for: &rounds.known_for(),
         behind: &behind,
         overdue,

@@ -93,7 +93,7 @@ impl DriftSchedule {
     }
 
     /// The least recently checked of these stacks, and how long ago; `None` if it was never checked.
-    pub fn longest_ago<'a>(
+    pub fn least_recently_checked<'a>(
         &self,
         stacks: impl IntoIterator<Item = &'a StackId>,
     ) -> Option<(&'a StackId, Option<Duration>)> {
@@ -175,7 +175,7 @@ mod tests {
         assert_eq!(names(Some(0)), ["c/dev"]);
         let day = Duration::from_secs(24 * 3600);
         let (a, b) = (id("a/dev"), id("b/dev"));
-        assert_eq!(rounds.longest_ago([&a, &b]), Some((&b, Some(day * 2))));
+        assert_eq!(rounds.least_recently_checked([&a, &b]), Some((&b, Some(day * 2))));
         assert_eq!(rounds.overdue(), Some(day * 3));
     }
 

@@ -12,7 +12,7 @@ use crate::{
 ///
 /// # Errors
 /// GitHub does not list the statuses.
-pub(super) async fn is_overtaken(
+pub(super) async fn has_newer_status(
     job: &Job,
     client: Option<&Client>,
     head: &CommitId,

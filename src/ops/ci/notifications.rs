@@ -5,7 +5,7 @@ use super::job::Job;
 use crate::{
     config::{Config, Notify, NotifyKind},
     error::{ErrorKind, UserError},
-    interrupt::{Interrupt, Patience},
+    interrupt::{Interrupt, StopTimeouts},
     model::{
         StackId,
         apply_result::{ApplyReport, StackResult},
@@ -84,7 +84,7 @@ impl<'a> Notifications<'a> {
             url: Some(self.job.runner.run_url()),
         };
         for notify in those {
-            let interrupt = Interrupt::with(self.job.run.cancel.clone(), Patience::RECEIVER);
+            let interrupt = Interrupt::with(self.job.run.cancel.clone(), StopTimeouts::RECEIVER);
             let told = match interrupt
                 .unless_silent(self.deliver(&sender, notify, &message))
                 .await

@@ -46,7 +46,7 @@ impl OpenedChange {
 }
 
 /// The commits of a preview.
-pub(super) struct Sides {
+pub(super) struct PreviewCommits {
     /// The commit of the effective configuration: the tip of the default branch; if the job was granted no
     /// permissions, the base.
     pub power: CommitId,
@@ -61,8 +61,8 @@ impl Job {
     ///
     /// # Errors
     /// A commit cannot be fetched or read; configuration, core or store are unusable.
-    pub(super) async fn open(&self, sides: &Sides) -> Result<OpenedChange, UserError> {
-        let Sides {
+    pub(super) async fn open(&self, sides: &PreviewCommits) -> Result<OpenedChange, UserError> {
+        let PreviewCommits {
             power: at,
             base,
             content: head,
@@ -204,7 +204,7 @@ impl Job {
             compiler = compiler.without_writing_caches();
         }
         if !grants.packages {
-            compiler = compiler.for_strangers(base.as_ref())?;
+            compiler = compiler.for_untrusted_code(base.as_ref())?;
         }
         let setup = runtime_factory::RuntimeSetup {
             config: &config,
@@ -263,7 +263,7 @@ fn difference(proposed: &Config, (base, head): (&OpenRevision, &OpenRevision)) -
         pairs.entry(&stack.id).or_default().1 = Some(stack);
     }
     let stacks: Vec<_> = pairs.into_values().collect();
-    let mut changes = before.difference_of_power(proposed, &stacks);
+    let mut changes = before.permission_changes(proposed, &stacks);
     let file = |key: &str, stacks| PowerChange {
         key: key.to_owned(),
         from: Some("as it is".to_owned()),

@@ -301,7 +301,9 @@ impl PolicyCheck {
         let mut people: BTreeSet<String> = by_digest.values().flatten().cloned().collect();
         let teams = self.people.teams(teams, &people).await;
         people.retain(|login| names.iter().any(|name| policy::includes(name, login, &teams)));
-        let people = self.uninvolved(people, plan, pulls, given.since).await?;
+        let people = self
+            .without_contributors(people, plan, pulls, given.since)
+            .await?;
         for logins in by_digest.values_mut() {
             logins.retain(|login| people.contains(login));
         }
@@ -313,7 +315,7 @@ impl PolicyCheck {
 
     /// Those who may push, and took no part in what is applied: in none of its pull requests, and in no commit
     /// since the last apply.
-    async fn uninvolved(
+    async fn without_contributors(
         &self,
         mut people: BTreeSet<String>,
         plan: &StackPlan,

@@ -3,7 +3,7 @@
 
 use super::{
     job::{Job, JobResult},
-    open::Sides,
+    open::PreviewCommits,
     preview::show,
     preview_target::PreviewTarget,
     publisher::Publisher,
@@ -41,7 +41,7 @@ pub(super) async fn pull_request(job: &Job, event: &PullRequestEvent) -> Result<
     let subject = PreviewTarget {
         number: Some(event.number),
         head: event.head.clone(),
-        sides: Sides { power, base, content },
+        sides: PreviewCommits { power, base, content },
         merging: authority.merging(),
         into: authority.elsewhere().map(str::to_owned),
     };
@@ -82,7 +82,7 @@ pub(super) async fn merge_group(job: &Job, base: &CommitId, head: &CommitId) -> 
     let subject = PreviewTarget {
         number: None,
         head: head.clone(),
-        sides: Sides {
+        sides: PreviewCommits {
             power: power.clone(),
             base: base.clone(),
             content: head.clone(),
@@ -117,7 +117,7 @@ pub(super) async fn preview_outside(
     let subject = PreviewTarget {
         number: Some(pull.number),
         head: event.head.clone(),
-        sides: Sides {
+        sides: PreviewCommits {
             power: branch.tip.clone(),
             base,
             content: event.head.clone(),

@@ -1,6 +1,6 @@
 //! [`PreviewTarget`]: what a preview shows.
 
-use super::open::Sides;
+use super::open::PreviewCommits;
 use crate::{model::CommitId, report::Merging};
 
 /// The target of a preview.
@@ -10,7 +10,7 @@ pub(super) struct PreviewTarget {
     /// The head, which identifies the change.
     pub head: CommitId,
     /// The compared commits.
-    pub sides: Sides,
+    pub sides: PreviewCommits,
     /// What merging it does.
     pub merging: Merging,
     /// The target branch, if it is not the default branch.

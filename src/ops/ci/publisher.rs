@@ -52,7 +52,7 @@ impl<'a> Publisher<'a> {
 
     /// Sets a commit status, unless a newer run has set it on the same commit.
     pub async fn status(&self, commit: &CommitId, context: &str, state: StatusState, description: &str) {
-        match newer_status::is_overtaken(self.job, self.client, commit, context).await {
+        match newer_status::has_newer_status(self.job, self.client, commit, context).await {
             Ok(true) => {}
             Ok(false) => self.own_status(commit, context, state, description).await,
             // A required `success` could replace the `failure` of a newer run.

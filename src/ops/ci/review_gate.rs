@@ -123,7 +123,7 @@ fn describe(unreviewed: &Unreviewed) -> String {
     };
     let why = match objection {
         Objection::Unseen => "no merged pull request showed it",
-        Objection::MovedGround => {
+        Objection::BaseChanged => {
             "the live value is neither the reviewed one nor the one that Konverge wrote last"
         }
         Objection::OnlySpecs => {

@@ -13,7 +13,7 @@ use crate::{
     error::UserError,
     github::{Client, DefaultBranch, GithubError},
     model::{CommitId, StackId},
-    ops::{StateBackend, Target, apply::Newer},
+    ops::{StateBackend, Target, apply::NewerCommitCheck},
 };
 
 /// The commits of the branch after the applied one, and the stacks that have them.
@@ -111,7 +111,7 @@ impl NewerCommits {
 }
 
 #[async_trait]
-impl Newer for NewerCommits {
+impl NewerCommitCheck for NewerCommits {
     async fn has_newer(&self, stack: &StackId, serial: u64, commits: &[CommitId]) -> Result<bool, UserError> {
         let known = |commit: &&CommitId| lock(&self.after).contains(*commit);
         let mut newer = commits.iter().find(known).cloned();

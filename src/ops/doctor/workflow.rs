@@ -122,7 +122,9 @@ fn judge_job(workflow: &Value, job: &Value, branch: Option<&str>) -> Result<Stri
     let starts = |event: &str| {
         events.contains(event) && (condition.is_empty() || condition.contains(&format!("'{event}'")))
     };
-    if let Some(branch) = branch.filter(|branch| starts("push") && !hears(&workflow["on"]["push"], branch)) {
+    if let Some(branch) =
+        branch.filter(|branch| starts("push") && !triggers_on(&workflow["on"]["push"], branch))
+    {
         return Err(wrong(&format!(
             "a push to `{}`, the default branch, does not start it: no merge is applied",
             branch.escape_debug()
@@ -165,7 +167,7 @@ fn judge_job(workflow: &Value, job: &Value, branch: Option<&str>) -> Result<Stri
 }
 
 /// Returns true if a push to a branch passes the filters of an event. A pattern is assumed to match.
-fn hears(push: &Value, branch: &str) -> bool {
+fn triggers_on(push: &Value, branch: &str) -> bool {
     let names = |key: &str| match &push[key] {
         Value::String(one) => vec![one.as_str()],
         many => many

@@ -273,7 +273,7 @@ pub async fn rebind(
         }
         for resource in &mut state.resources {
             if resource.cluster.as_ref().is_some_and(|name| names.contains(name)) {
-                resource.private = RuntimeRecord::unproven();
+                resource.private = RuntimeRecord::unconfirmed();
             }
         }
         state.input_digest = None;

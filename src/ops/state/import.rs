@@ -163,11 +163,11 @@ async fn fetch(run: &RunContext, import: &ImportRequest) -> Result<String, UserE
                 }
             };
             let found = over_http(from, &query, &options).await;
-            found.map_err(not_ours)?.map(Vec::from)
+            found.map_err(without_config_hints)?.map(Vec::from)
         }
         Some(("mysql", _)) => {
             let found = in_mysql(from, &query(import)?, &options).await;
-            found.map_err(not_ours)?.map(Vec::from)
+            found.map_err(without_config_hints)?.map(Vec::from)
         }
         Some(_) => in_store(from, &options).await?,
     };
@@ -212,7 +212,7 @@ pub(super) async fn fetch_file(run: &RunContext, from: &str, inside: &str) -> Re
 }
 
 /// Removes hints about `konverge.yaml` from errors of a Kusion source.
-fn not_ours(error: StoreError) -> UserError {
+fn without_config_hints(error: StoreError) -> UserError {
     match error {
         StoreError::Config { .. } => UserError::new(ErrorKind::Config, error.to_string()),
         other => other.into(),
@@ -265,7 +265,7 @@ async fn in_store(url: &str, options: &StoreOptions) -> Result<Option<Vec<u8>>, 
     let (folder, name) = path.rsplit_once('/').unwrap_or((path, ""));
     let store = store::open(&format!("{folder}{query}"), options)
         .await
-        .map_err(not_ours)?;
+        .map_err(without_config_hints)?;
     let get = |name: String| {
         let store = &store;
         async move { store.get(&Key::from_listing(name)).await }

@@ -58,7 +58,7 @@ pub async fn rollback(
     repository
         .ensure(&commit, None)
         .await
-        .map_err(|error| not_here(&error, &commit, serial))?;
+        .map_err(|error| missing_commit(&error, &commit, serial))?;
     let mut config = today;
     let then = Config::load(repository.revision(&commit)?.as_ref())?;
     config.kcl.settings = then.kcl.settings;
@@ -66,7 +66,7 @@ pub async fn rollback(
     let head = OpenRevision::open_under(run, &repository, &RevisionSpec::Commit(commit.clone()), &config)?;
     let there = head.layout.stack(stack);
     // It may have had another identity then.
-    let there = there.or_else(|| head.layout.lying_in(&recorded.folder));
+    let there = there.or_else(|| head.layout.stack_in_folder(&recorded.folder));
     let there = there.ok_or_else(|| {
         UserError::new(
             ErrorKind::State,
@@ -95,7 +95,7 @@ pub async fn rollback(
         runtimes,
         references,
         wanted: SpecSource::Compiled {
-            compiler: Box::new(Compiler::new(run, &config).for_earlier()),
+            compiler: Box::new(Compiler::new(run, &config).for_past_revision()),
             head: Box::new(head),
             base: None,
         },
@@ -146,7 +146,7 @@ fn applied(recorded: &StackState, stack: &StackId, serial: u64) -> Result<(Commi
     }
 }
 
-fn not_here(error: &GitError, commit: &CommitId, serial: u64) -> UserError {
+fn missing_commit(error: &GitError, commit: &CommitId, serial: u64) -> UserError {
     UserError::new(
         ErrorKind::Git,
         format!("commit {commit}, which serial {serial} recorded, is not in this clone: {error}"),

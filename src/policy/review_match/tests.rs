@@ -88,7 +88,7 @@ fn what_was_seen_passes_and_what_was_not_stops() {
 #[test]
 fn the_ground_must_be_what_the_reviewer_saw() {
     let ground = objections(&[&image("a", "b")], &image("x", "b"), DriftPolicy::Restore);
-    assert_eq!(ground, [Objection::MovedGround]);
+    assert_eq!(ground, [Objection::BaseChanged]);
 }
 
 #[test]
@@ -121,7 +121,7 @@ fn our_last_write_is_known_ground_and_nothing_else_is() {
             .map(|o| (o.unit.path, o.objection))
             .collect()
     };
-    let moved = |path: &str| (path.to_owned(), Objection::MovedGround);
+    let moved = |path: &str| (path.to_owned(), Objection::BaseChanged);
     assert_eq!(told(&reviewed, "b", "ours"), [moved(item), moved("/token")]);
     assert_eq!(told(&on_ours, "b", "ours"), []);
     assert_eq!(told(&on_ours, "s", "ours"), [moved(item)]);
@@ -223,7 +223,7 @@ fn the_ground_of_every_path_is_guarded_whatever_happens_to_its_object() {
         };
         let now = |from: &str| objections(&[&change("a", "b")], &change(from, "b"), DriftPolicy::Restore);
         assert!(now("a").is_empty(), "{action:?}");
-        assert_eq!(now("x"), [Objection::MovedGround], "{action:?}");
+        assert_eq!(now("x"), [Objection::BaseChanged], "{action:?}");
     }
 }
 

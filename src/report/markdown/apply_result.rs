@@ -56,7 +56,7 @@ pub fn outcome(report: &ApplyReport, run: &RunInfo, marker: Option<&CommentMarke
     {
         let group = errors::group_of(&groups, &stack.id);
         let is_shown = group.is_none_or(|group| group.is_shown_at(&stack.id));
-        if is_shown && !page.try_push(&trouble(stack, group)) {
+        if is_shown && !page.try_push(&failed_stack(stack, group)) {
             omitted.insert(&stack.id);
         }
     }
@@ -112,7 +112,7 @@ pub fn newer(stacks: &BTreeMap<StackId, CommitId>) -> String {
 }
 
 /// What went wrong in a stack, or in all stacks of its group.
-fn trouble(stack: &StackOutcome, group: Option<&ErrorGroup<'_>>) -> String {
+fn failed_stack(stack: &StackOutcome, group: Option<&ErrorGroup<'_>>) -> String {
     let (tone, title) = match stack.result {
         StackResult::Failed => ("CAUTION", "failed; what was done is recorded"),
         StackResult::Stopped => ("WARNING", "was stopped before anything was changed"),

@@ -12,7 +12,7 @@ use tokio::sync::OnceCell;
 
 use super::{
     Binary, StateEncryption, TerraformError, TerraformOptions, installation::Installation,
-    prepared_plan::PreparedPlan, state_cache::Books,
+    prepared_plan::PreparedPlan, state_cache::OpenStates,
 };
 use crate::{
     error::UserError,
@@ -27,7 +27,7 @@ pub struct Terraform {
     prepared: Mutex<HashMap<String, PreparedPlan>>,
     moves: Mutex<HashMap<StackId, HashMap<ResourceId, ResourceId>>>,
     /// The Terraform states of stacks during their apply: batches of one stack write the same document.
-    pub(super) books: Books,
+    pub(super) books: OpenStates,
     tokens: AtomicU64,
 }
 
@@ -39,7 +39,7 @@ impl Terraform {
             toolbox: OnceCell::new(),
             prepared: Mutex::default(),
             moves: Mutex::default(),
-            books: Books::default(),
+            books: OpenStates::default(),
             tokens: AtomicU64::new(0),
         }
     }

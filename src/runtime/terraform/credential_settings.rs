@@ -62,7 +62,7 @@ fn find(value: &Value, path: &str, allowed: &[String]) -> Option<(String, String
             if allowed.contains(key) || is_empty(member) {
                 return None;
             }
-            if names_command_or_file(key) || leads_elsewhere(key, member) {
+            if names_command_or_file(key) || chooses_destination(key, member) {
                 return Some((path, key.clone()));
             }
             find(member, &path, allowed)
@@ -83,7 +83,7 @@ fn names_command_or_file(key: &str) -> bool {
 
 /// Returns true if `credentials` are a path, or a document that names a command, a file or an address to
 /// fetch them from.
-fn leads_elsewhere(key: &str, value: &Value) -> bool {
+fn chooses_destination(key: &str, value: &Value) -> bool {
     if key.to_lowercase() != "credentials" {
         return false;
     }

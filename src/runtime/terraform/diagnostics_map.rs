@@ -28,7 +28,7 @@ pub(super) fn blame(
     let secrets = &runtime.options.secrets;
     let mut refused: Vec<(ResourceId, TerraformError)> = Vec::new();
     for diagnostic in &refusal.errors {
-        for subject in culprits(diagnostic, subjects, users, refusal) {
+        for subject in failed_items(diagnostic, subjects, users, refusal) {
             if !refused.iter().any(|(id, _)| id == subject.id()) {
                 refused.push((subject.id().clone(), diagnostic.to_error(subject.id(), secrets)));
             }
@@ -47,7 +47,7 @@ pub(super) fn blame(
 
 /// The items of an error. An error of a provider concerns the items that use it. An import error names its
 /// address in its text, or nothing: then it concerns the planned imports that were not refreshed yet.
-fn culprits<'s>(
+fn failed_items<'s>(
     diagnostic: &TerraformDiagnostic,
     subjects: &'s [ModuleResource],
     users: &ProviderUsers,

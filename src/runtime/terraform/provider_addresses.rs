@@ -200,7 +200,7 @@ fn find(value: &Value, (path, name): (&str, &str), decides: Decides, listed: &[&
             // The value of a switch is allowed only together with its name: `true` would allow each of them.
             let is_switch = matches!(decides, Decides::Check(_));
             let refused = !text.is_empty()
-                && sends_elsewhere(&text, value.is_string(), decides)
+                && changes_destination(&text, value.is_string(), decides)
                 && (is_switch || !listed.contains(&text.as_str()))
                 && !listed.contains(&format!("{name}={text}").as_str());
             refused.then(|| path.to_owned())
@@ -208,7 +208,7 @@ fn find(value: &Value, (path, name): (&str, &str), decides: Decides, listed: &[&
     }
 }
 
-fn sends_elsewhere(text: &str, is_text: bool, decides: Decides) -> bool {
+fn changes_destination(text: &str, is_text: bool, decides: Decides) -> bool {
     let is_address = is_text && (text.contains("://") || text.starts_with("//")) && !text.starts_with(SCOPES);
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_ ".contains(c);
     is_address

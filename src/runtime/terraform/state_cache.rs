@@ -19,7 +19,7 @@ use crate::{
 
 /// The open states by stack: several batches of a stack may be applied at once, and write the same one.
 #[derive(Default)]
-pub(super) struct Books(tokio::sync::Mutex<HashMap<StackId, Open>>);
+pub(super) struct OpenStates(tokio::sync::Mutex<HashMap<StackId, Open>>);
 
 struct Open {
     /// The number of running batches.
@@ -29,7 +29,7 @@ struct Open {
     stored: bool,
 }
 
-impl Books {
+impl OpenStates {
     pub(super) async fn enter(
         &self,
         key: Option<&dyn StateEncryption>,

@@ -56,7 +56,7 @@ fn kept(order: SettingsOrder, analysis: &Analysis, files: &Files, place: &Path) 
     kept.save(place).unwrap();
     Snapshot::load(place)
         .expect("what was kept is read")
-        .revive(files.source())
+        .into_analysis(files.source())
 }
 
 /// What a stack comes to: the core's answer and the project's CRDs. Every refusal is the same refusal: it has no Spec.

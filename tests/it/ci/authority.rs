@@ -172,8 +172,7 @@ async fn whoever_made_or_pushed_a_change_does_not_agree_to_it() {
     });
     let pushed = stage.straight_to_main(|stage| stage.stack("self/dev", &[("power-self", "one")]));
     let digest = pushed.digest();
-    let own =
-        "policy.approvals: 0 of 1 approvals of the last head are given; dev wrote or pushed a commit of it";
+    let own = "policy.approvals: 0 of 1 required approvals of the last head are given; dev wrote or pushed a commit of it";
     let agreed = stage.approve(&digest);
     stopped(&stage, &agreed, "power-self", own).await;
     // Somebody else only starts their run again: they typed no digest.

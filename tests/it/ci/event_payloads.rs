@@ -159,7 +159,7 @@ fn another_workflows_end() {
     let refused = |common: &str| run.refuse_checkout_on(&common.repeat(40).parse().unwrap());
     let failure = UserError::from(refused("c").unwrap_err());
     assert!(
-        failure.message.contains("a fork's commit") && !failure.hints.is_empty(),
+        failure.message.contains("a commit from a fork") && !failure.hints.is_empty(),
         "{failure:?}"
     );
     assert!(refused("d").is_ok());

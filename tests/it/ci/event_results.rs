@@ -8,12 +8,12 @@ use serde_json::json;
 use crate::support::{
     git::Repository,
     github::Recorded,
+    github_output::{told, without_runs},
     golden::golden,
     objects::Objects,
     payloads,
     stage::{Ran, Stage},
     tiny,
-    told::{told, without_runs},
 };
 
 /// A stage whose runs are told one after the other.

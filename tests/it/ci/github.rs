@@ -1,9 +1,9 @@
 //! The client against the fake GitHub, a story a file.
 
 mod comment;
-mod looking;
-mod records;
-mod trouble;
+mod error_answers;
+mod read_requests;
+mod write_requests;
 
 use std::time::Duration;
 

@@ -10,9 +10,9 @@ use kube::{
 use serde_json::json;
 
 use crate::support::{
+    github_output::without_runs,
     hook,
     stage::{Stage, storefront},
-    told::without_runs,
 };
 
 fn image(deployment: &Deployment) -> String {

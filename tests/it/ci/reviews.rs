@@ -151,11 +151,14 @@ async fn a_removed_stack_keeps_its_rules() {
         stage.monorepo.git(["rm", "-rq", "appops/ruled"]);
     });
     let said = &previewed.summary;
-    assert!(said.contains("0 of 2 approvals"), "{said}");
+    assert!(said.contains("0 of 2 required approvals"), "{said}");
     let merged = stage.merge(8, "remove");
     merged.outcome.check(3);
     let said = &merged.outcome.stdout;
-    assert!(said.contains("policy.approvals: 0 of 2 approvals"), "{said}");
+    assert!(
+        said.contains("policy.approvals: 0 of 2 required approvals"),
+        "{said}"
+    );
     assert_eq!(stage.value("ruled-web").await.as_deref(), Some("one"));
     for login in ["grace", "linus"] {
         stage.approved_by(8, login, &head);

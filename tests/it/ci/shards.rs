@@ -249,7 +249,7 @@ async fn only_previews_are_dealt_out() {
             let refused = stage.ci(event, &payload, &tip, "refs/heads/main");
             refused.outcome.check(64);
             let said = &refused.outcome.stderr;
-            assert!(said.contains("leave `shard` out"), "{said}");
+            assert!(said.contains("remove `shard` from"), "{said}");
         }
     }
     stage.env = vec![("KONVERGE_SHARD", "3/2".to_owned())];

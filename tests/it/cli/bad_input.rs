@@ -287,7 +287,7 @@ fn a_konverge_yaml_that_is_no_file_is_not_overlooked() {
             says(
                 &konverge(&monorepo, arguments),
                 1,
-                &["konverge.yaml", "no regular file"],
+                &["konverge.yaml", "not a regular file"],
             );
         }
     }

@@ -240,7 +240,7 @@ fn rendered_objects_are_held_against_the_schemas_of_kubernetes() {
     let text = print("text").stdout;
     assert!(
         text.contains(&format!(
-            "error[schema] {stack}/main.k\n    {fault}\n    hint: held against Kubernetes v1."
+            "error[schema] {stack}/main.k\n    {fault}\n    hint: compared with Kubernetes v1."
         )),
         "{text}"
     );

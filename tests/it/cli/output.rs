@@ -69,7 +69,7 @@ async fn a_destroy_that_only_forgets_says_that_objects_stay() {
     shop.run(&["apply", "--all", "--yes"]).expect(0);
     let said = shop.run(&["destroy", "shop/dev", "--yes"]).expect(0).stdout;
     for words in [
-        "1 resource forgotten: outside nothing was deleted",
+        "1 resource forgotten: live objects were not deleted",
         "stays: its annotation `konverge/keep`",
     ] {
         assert!(said.contains(words), "{words}: {said}");

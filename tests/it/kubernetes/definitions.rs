@@ -8,9 +8,9 @@ use serde_json::{Map, Value, json};
 
 use crate::support::{
     cluster::Cluster,
-    in_order::{apply_in_order, seeds},
     objects::Objects,
     random::Random,
+    sequential_apply::{apply_in_order, seeds},
     stack::{TestStack, planned},
 };
 

@@ -68,7 +68,7 @@ async fn credentials_come_from_a_plugin() {
     let babbling = "echo \"{token: $THE_TOKEN\"";
     for (script, words) in [
         (broken, "the session has expired"),
-        (babbling, "no `ExecCredential`"),
+        (babbling, "not an `ExecCredential`"),
     ] {
         stack.act_as(with_plugin(cluster, folder.path(), script));
         let failure = stack

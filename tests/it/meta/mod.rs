@@ -1,8 +1,7 @@
 //! Checks of the project itself: docs, allowed module imports, release, test toolchain.
 
-pub mod decisions;
 pub mod docs;
-pub mod forges;
+pub mod gitlab_jenkins_scripts;
 pub mod import_graph;
 pub mod messages;
 pub mod optional_toolchain;
@@ -13,4 +12,5 @@ pub mod sentences;
 pub mod site;
 pub mod toolchain;
 pub mod type_names;
+pub mod typed_errors;
 pub mod words;

@@ -233,7 +233,9 @@ async fn what_a_decoy_hides_is_not_reviewed() {
     let comment = stage.comments()[0].1.clone();
     assert!(comment.contains("[!CAUTION]"), "{comment}");
     assert!(
-        comment.contains("/data/value in v1:ConfigMap:default:decoy-web holds a Secret's value in clear"),
+        comment.contains(
+            "/data/value in v1:ConfigMap:default:decoy-web contains the value of a Secret in clear text"
+        ),
         "{comment}"
     );
     let units = recorded(&stage, 7).await;

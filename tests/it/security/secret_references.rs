@@ -451,7 +451,7 @@ async fn no_other_object_gets_a_value() {
     let store = map("a", "env://PAY_PASSWORD".to_owned());
     let becomes = map("b", format!("ref+$kusion_path.{}.data.x", id("ConfigMap", "a")));
     for (objects, why) in [
-        (vec![&pay, &reads_value], "reads the value of a secret reference"),
+        (vec![&pay, &reads_value], "copies the value of a secret reference"),
         (vec![&pay, &store, &becomes], "refers to a secret"),
     ] {
         let wanted: Vec<_> = objects.into_iter().map(resource).collect();

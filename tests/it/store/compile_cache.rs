@@ -185,6 +185,6 @@ fn a_cache_in_the_checkout_is_neither_believed_nor_written() {
     let built = stack(&planted).with_kcl().run().expect(0);
     assert_eq!(built.stdout, honest.stdout);
     assert_eq!(entries(&planted), before, "nothing is put there either");
-    let said = built.stderr.matches("lies in the repository").count();
+    let said = built.stderr.matches("is in the repository").count();
     assert_eq!(said, 1, "{}", built.stderr);
 }

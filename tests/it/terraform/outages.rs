@@ -20,7 +20,7 @@ use super::{
     place::{self, Place},
     rig::{Rig, Sink, StateSeal},
 };
-use crate::support::{faulty::Random, gate::Gate, minio::Minio, process::Outcome};
+use crate::support::{closable_proxy::Gate, faulty::Random, minio::Minio, process::Outcome};
 
 const NAMES: [&str; 5] = ["one", "two", "three", "four", "five"];
 

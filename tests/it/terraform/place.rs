@@ -11,7 +11,7 @@ use konverge::{
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::support::{gate::Gate, git::Repository, minio::Minio, process::Konverge, terraform};
+use crate::support::{closable_proxy::Gate, git::Repository, minio::Minio, process::Konverge, terraform};
 
 const ID: &str = "terraform-place";
 

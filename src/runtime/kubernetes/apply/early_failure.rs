@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::super::health::Weight;
+use super::super::health::WaitPolicy;
 
 /// Measures how long a failure lasts that waiting does not remove.
 pub(in crate::runtime::kubernetes) struct EarlyFailure {
@@ -22,15 +22,15 @@ impl EarlyFailure {
     }
 
     /// Returns true if a failure that is there now ends the wait.
-    pub fn is_due(&mut self, weight: Weight, now: Instant) -> bool {
+    pub fn is_due(&mut self, weight: WaitPolicy, now: Instant) -> bool {
         match weight {
-            Weight::Final => true,
-            Weight::Blocked => {
+            WaitPolicy::Final => true,
+            WaitPolicy::Blocked => {
                 let since = *self.blocked_since.get_or_insert(now);
                 now.saturating_duration_since(since) >= self.allowed
             }
             // A back-off between two retries does not reset the clock.
-            Weight::Transient | Weight::Advisory => false,
+            WaitPolicy::Transient | WaitPolicy::Advisory => false,
         }
     }
 
@@ -49,25 +49,25 @@ mod tests {
         let mut failure = EarlyFailure::new(Duration::from_secs(30));
         let start = Instant::now();
         let at = |seconds: u64| start + Duration::from_secs(seconds);
-        assert!(!failure.is_due(Weight::Blocked, at(0)));
-        assert!(!failure.is_due(Weight::Blocked, at(29)));
+        assert!(!failure.is_due(WaitPolicy::Blocked, at(0)));
+        assert!(!failure.is_due(WaitPolicy::Blocked, at(29)));
         // A back-off in between changes nothing.
-        assert!(!failure.is_due(Weight::Transient, at(29)));
-        assert!(failure.is_due(Weight::Blocked, at(30)));
+        assert!(!failure.is_due(WaitPolicy::Transient, at(29)));
+        assert!(failure.is_due(WaitPolicy::Blocked, at(30)));
         // It was well in between: the time starts again.
         failure.reset();
-        assert!(!failure.is_due(Weight::Blocked, at(40)));
-        assert!(!failure.is_due(Weight::Blocked, at(69)));
-        assert!(failure.is_due(Weight::Blocked, at(70)));
+        assert!(!failure.is_due(WaitPolicy::Blocked, at(40)));
+        assert!(!failure.is_due(WaitPolicy::Blocked, at(69)));
+        assert!(failure.is_due(WaitPolicy::Blocked, at(70)));
     }
 
     #[test]
     fn a_final_failure_ends_the_wait_at_once_and_a_passing_one_never() {
         let mut failure = EarlyFailure::new(Duration::from_secs(30));
         let start = Instant::now();
-        assert!(failure.is_due(Weight::Final, start));
+        assert!(failure.is_due(WaitPolicy::Final, start));
         let late = start + Duration::from_secs(86_400);
-        for weight in [Weight::Transient, Weight::Advisory] {
+        for weight in [WaitPolicy::Transient, WaitPolicy::Advisory] {
             assert!(!failure.is_due(weight, start));
             assert!(!failure.is_due(weight, late));
         }

@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use super::super::{
     api::{clusters::Kubernetes, discovery::ResourceType, watches::WatchedObject},
-    health::{self, Health, Related, Weight},
+    health::{self, Health, Related, WaitPolicy},
     object::{completed_jobs, fetch, plan_item::PlanItem, related_fetch},
 };
 use super::early_failure::EarlyFailure;
@@ -47,7 +47,7 @@ pub(in crate::runtime::kubernetes) async fn is_settled(
     object: &Value,
 ) -> bool {
     let verdict = health::assess(object, &related_fetch::known_related(of), &runtime.options.rules).await;
-    verdict.health == Health::Ready || verdict.weight == Weight::Advisory
+    verdict.health == Health::Ready || verdict.weight == WaitPolicy::Advisory
 }
 
 /// Opens the watch for an object that is about to be written, if its manifest may require waiting.
@@ -97,7 +97,7 @@ pub(in crate::runtime::kubernetes) async fn until_ready(
         let verdict = health::assess(&object, &related, &runtime.options.rules).await;
         match verdict.health {
             Health::Ready | Health::Suspended => return Ok(object),
-            _ if verdict.weight == Weight::Advisory => return Ok(object),
+            _ if verdict.weight == WaitPolicy::Advisory => return Ok(object),
             Health::Failed => {
                 if early_failure.is_due(verdict.weight, Instant::now()) {
                     let why = last_words(runtime, subject, of, &object, &related, verdict.message).await;
@@ -106,7 +106,7 @@ pub(in crate::runtime::kubernetes) async fn until_ready(
                         format!("{} failed: {why}", subject.title()),
                     );
                     return Err(match verdict.weight {
-                        Weight::Final => failure,
+                        WaitPolicy::Final => failure,
                         _ => failure.hint(
                             "waiting does not fix this; `apply.fail_early_after` in `konverge.yaml` sets how long it may last",
                         ),

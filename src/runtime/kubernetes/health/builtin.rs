@@ -7,7 +7,7 @@ use super::{
     kstatus::{reconciling, unobserved},
     object_view::{Condition, ObjectView},
     pods,
-    verdict::{HealthVerdict, Weight},
+    verdict::{HealthVerdict, WaitPolicy},
     workloads,
 };
 
@@ -189,5 +189,5 @@ fn autoscaler(view: &ObjectView) -> HealthVerdict {
         (None, None) if conditions.is_empty() => HealthVerdict::ready("does not scale yet"),
         (None, None) => HealthVerdict::progressing("waiting to scale"),
     };
-    verdict.weighing(Weight::Advisory)
+    verdict.with_wait_policy(WaitPolicy::Advisory)
 }

@@ -21,7 +21,7 @@ use serde_json::Value;
 use super::{
     kstatus::{terminating, unobserved},
     object_view::ObjectView,
-    verdict::{HealthVerdict, Weight},
+    verdict::{HealthVerdict, WaitPolicy},
 };
 use crate::{
     cel_expression::{CelError, CelExpression, Extent, to_cel},
@@ -95,7 +95,7 @@ impl Expressions {
         }
         if holds("failed", &self.failed)? {
             let why = reason(&view).unwrap_or_else(|| "its rule says that it failed".to_owned());
-            return Ok(HealthVerdict::failed(why).weighing(Weight::Blocked));
+            return Ok(HealthVerdict::failed(why).with_wait_policy(WaitPolicy::Blocked));
         }
         let current = holds_now(&self.current, &context, extent);
         if current.map_err(|why| format!("`current`: {why}"))? {

@@ -7,7 +7,7 @@ use super::{
     Related,
     object_view::ObjectView,
     pods::{self, Ended, PodProblem},
-    verdict::{HealthVerdict, Weight},
+    verdict::{HealthVerdict, WaitPolicy},
 };
 
 /// A failure that a workload's pods or its controller's events show before any deadline has passed.
@@ -17,7 +17,9 @@ pub(super) fn early_failure(workload: &ObjectView, related: &Related) -> Option<
         .flatten();
     let first = found.next()?;
     match found.next() {
-        Some(second) if second.weight == Weight::Blocked && first.weight != Weight::Blocked => Some(second),
+        Some(second) if second.weight == WaitPolicy::Blocked && first.weight != WaitPolicy::Blocked => {
+            Some(second)
+        }
         _ => Some(first),
     }
 }
@@ -27,18 +29,18 @@ pub(super) fn from_pods(workload: &ObjectView, related: &Related) -> Option<Heal
     // A Job itself counts the crashes of its pods, against its back-off limit.
     let crashes_count = workload.text("/kind") == "Job";
     let mut stuck = stuck(&related.pods_of(workload), related);
-    stuck.retain(|(_, obstacle)| !(crashes_count && obstacle.crashes));
+    stuck.retain(|(_, start_problem)| !(crashes_count && start_problem.crashes));
     let more = stuck.len().saturating_sub(1);
-    let (pod, obstacle) = stuck.into_iter().next()?;
-    let words = format!("{}: {}", and_more(&pod, more), obstacle.words);
-    Some(HealthVerdict::failed(words).weighing(obstacle.weight()))
+    let (pod, start_problem) = stuck.into_iter().next()?;
+    let words = format!("{}: {}", and_more(&pod, more), start_problem.words);
+    Some(HealthVerdict::failed(words).with_wait_policy(start_problem.weight()))
 }
 
 /// The pods that do not start; those first that waiting does not fix.
 fn stuck<'a>(pods: &[ObjectView<'a>], related: &Related) -> Vec<(ObjectView<'a>, PodProblem)> {
-    let obstacle = |pod: &ObjectView<'a>| Some((*pod, pods::obstacle(pod, related)?));
-    let mut stuck: Vec<_> = pods.iter().filter_map(obstacle).collect();
-    stuck.sort_by_key(|(_, obstacle)| obstacle.heals);
+    let start_problem = |pod: &ObjectView<'a>| Some((*pod, pods::start_problem(pod, related)?));
+    let mut stuck: Vec<_> = pods.iter().filter_map(start_problem).collect();
+    stuck.sort_by_key(|(_, start_problem)| start_problem.heals);
     stuck
 }
 
@@ -114,13 +116,13 @@ pub fn culprit(object: &Value, related: &Related) -> Option<FailingPod> {
         container: container.to_owned(),
         log: if container.is_empty() { Log::None } else { log },
     };
-    if let Some((pod, obstacle)) = stuck(&pods, related).first() {
-        let log = if obstacle.crashes {
+    if let Some((pod, start_problem)) = stuck(&pods, related).first() {
+        let log = if start_problem.crashes {
             Log::Previous
         } else {
             Log::None
         };
-        return Some(of(pod, &obstacle.container, log));
+        return Some(of(pod, &start_problem.container, log));
     }
     let failed = |pod: &ObjectView| is_job || pod.text("/status/phase") == "Failed";
     if let Some((pod, end)) = failed_pods(&pods).iter().find(|(pod, _)| failed(pod)) {
@@ -141,12 +143,12 @@ pub fn culprit(object: &Value, related: &Related) -> Option<FailingPod> {
 fn refused_by(workload: &ObjectView, related: &Related) -> Option<HealthVerdict> {
     let words = refusal(workload, related)?;
     let weight = refusal_weight(&words);
-    Some(HealthVerdict::failed(words).weighing(weight))
+    Some(HealthVerdict::failed(words).with_wait_policy(weight))
 }
 
 /// The weight of a refusal to create pods. A service account may still be created, and a quota has room again
 /// when other pods end, unless nothing of it is used.
-pub(super) fn refusal_weight(message: &str) -> Weight {
+pub(super) fn refusal_weight(message: &str) -> WaitPolicy {
     let used = message
         .split_once("used: ")
         .and_then(|(_, rest)| rest.split_once(", limited: "));
@@ -156,7 +158,11 @@ pub(super) fn refusal_weight(message: &str) -> Weight {
     } else {
         message.contains("not found")
     };
-    if heals { Weight::Transient } else { Weight::Blocked }
+    if heals {
+        WaitPolicy::Transient
+    } else {
+        WaitPolicy::Blocked
+    }
 }
 
 fn refusal(workload: &ObjectView, related: &Related) -> Option<String> {

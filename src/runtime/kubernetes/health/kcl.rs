@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::{
     Health,
-    verdict::{HealthVerdict, Weight},
+    verdict::{HealthVerdict, WaitPolicy},
 };
 
 /// The result of a rule.
@@ -70,7 +70,7 @@ fn verdict(answer: &AssertionResult) -> Result<HealthVerdict, String> {
         _ => return Err("`status` should be a text".to_owned()),
     };
     // As for a script: Degraded counts once it has lasted.
-    Ok(HealthVerdict::new(health, message).weighing(Weight::Blocked))
+    Ok(HealthVerdict::new(health, message).with_wait_policy(WaitPolicy::Blocked))
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use super::{
     Related,
     object_view::ObjectView,
-    verdict::{HealthVerdict, Weight},
+    verdict::{HealthVerdict, WaitPolicy},
 };
 
 /// How long a new object of a kind with a status may have none before that counts as normal, in seconds.
@@ -41,7 +41,7 @@ pub(super) fn reconciling(view: &ObjectView) -> Option<HealthVerdict> {
         return Some(HealthVerdict::progressing(condition.lowercase_words()));
     }
     let stalled = view.condition("Stalled").filter(|c| c.is_true())?;
-    Some(HealthVerdict::failed(stalled.lowercase_words()).weighing(Weight::Blocked))
+    Some(HealthVerdict::failed(stalled.lowercase_words()).with_wait_policy(WaitPolicy::Blocked))
 }
 
 /// Any object without another rule.

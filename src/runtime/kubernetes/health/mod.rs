@@ -23,7 +23,7 @@ pub use kcl::{AssertionResult, Evaluate};
 pub use manifests::{Manifest, ManifestError, documents};
 pub use related::Related;
 pub use rules::{HealthRules, RulesError};
-pub use verdict::{HealthVerdict, Weight};
+pub use verdict::{HealthVerdict, WaitPolicy};
 
 use serde_json::Value;
 

@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::{
     Related,
     object_view::ObjectView,
-    verdict::{HealthVerdict, Weight},
+    verdict::{HealthVerdict, WaitPolicy},
 };
 
 /// How long a pod may be unschedulable before that counts as a failure, in seconds (kstatus:
@@ -27,10 +27,10 @@ pub(super) struct PodProblem {
 
 impl PodProblem {
     /// How a wait should treat the failure.
-    pub(super) fn weight(&self) -> Weight {
+    pub(super) fn weight(&self) -> WaitPolicy {
         match self.heals {
-            true => Weight::Transient,
-            false => Weight::Blocked,
+            true => WaitPolicy::Transient,
+            false => WaitPolicy::Blocked,
         }
     }
 }
@@ -42,9 +42,9 @@ pub(super) fn judge(pod: &ObjectView, related: &Related) -> HealthVerdict {
         "Failed" => return HealthVerdict::failed(end_of(pod)),
         _ => {}
     }
-    if let Some(obstacle) = obstacle(pod, related) {
-        let weight = obstacle.weight();
-        return HealthVerdict::failed(obstacle.words).weighing(weight);
+    if let Some(start_problem) = start_problem(pod, related) {
+        let weight = start_problem.weight();
+        return HealthVerdict::failed(start_problem.words).with_wait_policy(weight);
     }
     match pod.text("/status/phase") {
         "Running" => running(pod),
@@ -121,7 +121,7 @@ fn termination(container: &ObjectView, at: &str) -> Option<String> {
 }
 
 /// What keeps a pod from starting, unless it is only slow. `None` for pods that are being deleted.
-pub(super) fn obstacle(pod: &ObjectView, related: &Related) -> Option<PodProblem> {
+pub(super) fn start_problem(pod: &ObjectView, related: &Related) -> Option<PodProblem> {
     if pod.at("/metadata/deletionTimestamp").is_some() {
         return None;
     }

@@ -51,29 +51,29 @@ fn a_failure_weighs_as_much_as_waiting_can_not_heal_it() {
             "status": {"observedGeneration": 1, "conditions": [{"type": "Progressing", "status": "False", "reason": reason, "message": message}]}}))
     };
     let late = "ProgressDeadlineExceeded";
-    assert_eq!(deployment(late, "", 60, json!({})), Weight::Final);
+    assert_eq!(deployment(late, "", 60, json!({})), WaitPolicy::Final);
     let chosen = json!({"f:progressDeadlineSeconds": {}});
-    assert_eq!(deployment(late, "", 600, chosen), Weight::Final);
+    assert_eq!(deployment(late, "", 600, chosen), WaitPolicy::Final);
     assert_eq!(
         deployment(late, "", 600, json!({})),
-        Weight::Transient,
+        WaitPolicy::Transient,
         "nobody chose it"
     );
     let refused = |message: &str| deployment("ReplicaSetCreateError", message, 600, json!({}));
-    assert_eq!(refused("etcd is slow"), Weight::Transient);
+    assert_eq!(refused("etcd is slow"), WaitPolicy::Transient);
     assert_eq!(
         refused("pods is forbidden: violates PodSecurity"),
-        Weight::Blocked
+        WaitPolicy::Blocked
     );
     let account = "pods is forbidden: error looking up service account a/b: serviceaccount \"b\" not found";
-    assert_eq!(refused(account), Weight::Transient);
+    assert_eq!(refused(account), WaitPolicy::Transient);
     let quota = |used: u32| {
         refused(&format!(
             "is forbidden: exceeded quota: q, requested: pods=1, used: pods={used}, limited: pods=2"
         ))
     };
-    assert_eq!(quota(2), Weight::Transient, "pods that end make room");
-    assert_eq!(quota(0), Weight::Blocked);
+    assert_eq!(quota(2), WaitPolicy::Transient, "pods that end make room");
+    assert_eq!(quota(0), WaitPolicy::Blocked);
 
     let pod = |reason: &str, message: &str| {
         weight(
@@ -81,31 +81,34 @@ fn a_failure_weighs_as_much_as_waiting_can_not_heal_it() {
             [{"name": "a", "state": {"waiting": {"reason": reason, "message": message}}}]}}),
         )
     };
-    assert_eq!(pod("InvalidImageName", ""), Weight::Blocked);
+    assert_eq!(pod("InvalidImageName", ""), WaitPolicy::Blocked);
     assert_eq!(
         pod("ErrImagePull", "code = NotFound desc = x: not found"),
-        Weight::Blocked
+        WaitPolicy::Blocked
     );
-    assert_eq!(pod("ErrImagePull", "429 Too Many Requests"), Weight::Transient);
+    assert_eq!(
+        pod("ErrImagePull", "429 Too Many Requests"),
+        WaitPolicy::Transient
+    );
     assert_eq!(
         pod("ErrImagePull", "dial tcp: lookup r.io: host not found"),
-        Weight::Transient
+        WaitPolicy::Transient
     );
     assert_eq!(
         pod("ImagePullBackOff", "Back-off pulling image"),
-        Weight::Transient
+        WaitPolicy::Transient
     );
     assert_eq!(
         pod("CreateContainerConfigError", "secret \"key\" not found"),
-        Weight::Transient
+        WaitPolicy::Transient
     );
-    assert_eq!(pod("CrashLoopBackOff", ""), Weight::Transient);
+    assert_eq!(pod("CrashLoopBackOff", ""), WaitPolicy::Transient);
     let unschedulable = json!({"apiVersion": "v1", "kind": "Pod", "status": {"phase": "Pending", "conditions":
         [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]}});
-    assert_eq!(weight(unschedulable), Weight::Transient);
+    assert_eq!(weight(unschedulable), WaitPolicy::Transient);
     assert_eq!(
         weight(json!({"apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler"})),
-        Weight::Advisory
+        WaitPolicy::Advisory
     );
 }
 

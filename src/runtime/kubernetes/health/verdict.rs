@@ -4,7 +4,7 @@ use crate::model::health::Health;
 
 /// How a wait should treat a verdict.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Weight {
+pub enum WaitPolicy {
     /// Final: a failure is the final result of the controller.
     Final,
     /// A failure that waiting does not fix (an image that does not exist): it counts once it has lasted.
@@ -23,7 +23,7 @@ pub struct HealthVerdict {
     /// The reason for people; may be empty. Contains text from the cluster: escape it before printing.
     pub message: String,
     /// How a wait should treat it.
-    pub weight: Weight,
+    pub weight: WaitPolicy,
 }
 
 impl HealthVerdict {
@@ -31,7 +31,7 @@ impl HealthVerdict {
         Self {
             health,
             message: message.into(),
-            weight: Weight::Final,
+            weight: WaitPolicy::Final,
         }
     }
 
@@ -55,7 +55,7 @@ impl HealthVerdict {
         Self::new(Health::Unknown, message)
     }
 
-    pub(super) fn weighing(mut self, weight: Weight) -> Self {
+    pub(super) fn with_wait_policy(mut self, weight: WaitPolicy) -> Self {
         self.weight = weight;
         self
     }

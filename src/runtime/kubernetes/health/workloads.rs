@@ -4,7 +4,7 @@ use super::{
     Related, diagnosis,
     kstatus::{reconciling, unobserved},
     object_view::ObjectView,
-    verdict::{HealthVerdict, Weight},
+    verdict::{HealthVerdict, WaitPolicy},
 };
 
 /// The reasons with which the Deployment controller reports a failure.
@@ -29,14 +29,14 @@ pub(super) fn deployment(view: &ObjectView, related: &Related) -> HealthVerdict 
             words.push_str(&format!("; {cause}"));
         }
         let weight = match condition.reason {
-            "ProgressDeadlineExceeded" if sets_deadline(view) => Weight::Final,
+            "ProgressDeadlineExceeded" if sets_deadline(view) => WaitPolicy::Final,
             // The server's own deadline: it only means that the rollout is slow, and the controller
             // continues.
-            "ProgressDeadlineExceeded" => Weight::Transient,
+            "ProgressDeadlineExceeded" => WaitPolicy::Transient,
             _ if diagnosis::is_refusal(condition.message) => diagnosis::refusal_weight(condition.message),
-            _ => Weight::Transient,
+            _ => WaitPolicy::Transient,
         };
-        return HealthVerdict::failed(words).weighing(weight);
+        return HealthVerdict::failed(words).with_wait_policy(weight);
     }
     let wanted = view.number("/spec/replicas").unwrap_or(1);
     let replicas = view.count("/status/replicas");

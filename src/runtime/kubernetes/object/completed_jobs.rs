@@ -21,7 +21,7 @@ pub(in crate::runtime::kubernetes) fn note(recorded: &mut Recorded, object: &Val
 }
 
 /// Returns true if the record is of a completed Job with a time to live.
-pub(in crate::runtime::kubernetes) fn went_by_itself(prior: &Recorded) -> bool {
+pub(in crate::runtime::kubernetes) fn expired_by_ttl(prior: &Recorded) -> bool {
     let spec = prior.attributes.get("spec");
     let lives_on = spec.is_none_or(|spec| spec["ttlSecondsAfterFinished"].is_null());
     !lives_on && ObjectRecord::of(prior).is_some_and(|record| record.completed)

@@ -26,7 +26,7 @@ use crate::{
 
 /// What is recorded of an apply to recognise it later.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(in crate::runtime::kubernetes) struct AppliedEcho {
+pub(in crate::runtime::kubernetes) struct AppliedFingerprint {
     /// The digest of what was sent.
     pub desired: Digest,
     /// The digest of our fields in the answer.
@@ -35,7 +35,7 @@ pub(in crate::runtime::kubernetes) struct AppliedEcho {
     pub guard: String,
 }
 
-impl AppliedEcho {
+impl AppliedFingerprint {
     /// The echo of an apply, from `sent` and the live object, both masked. `None` if the object does not show
     /// which fields are ours.
     pub fn from_apply(sent: &Map<String, Value>, live: &Value, guard: &str) -> Option<Self> {
@@ -49,7 +49,7 @@ impl AppliedEcho {
         })
     }
 
-    /// As [`AppliedEcho::from_apply`], from an object with its secrets in clear text.
+    /// As [`AppliedFingerprint::from_apply`], from an object with its secrets in clear text.
     pub fn from_masked_apply(
         secrets: &Secrets,
         body: &Map<String, Value>,
@@ -70,7 +70,8 @@ pub(in crate::runtime::kubernetes) fn structural(desired: &Map<String, Value>, l
     else {
         return false;
     };
-    owned_members(live, api_version).is_some_and(|owned| object_holds(desired, owned, live, EchoPath::Root))
+    owned_members(live, api_version)
+        .is_some_and(|owned| object_holds(desired, owned, live, FingerprintPath::Root))
 }
 
 /// As [`managed_fields::own_fields`].
@@ -129,18 +130,18 @@ fn meet(ours: &Members<'_>, theirs: &Members<'_>) -> bool {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum EchoPath {
+enum FingerprintPath {
     Root,
     Metadata,
     Below,
 }
 
 /// Returns true for keys that identify the object: they are in every apply and in no field set.
-fn is_identity(place: EchoPath, key: &str) -> bool {
+fn is_identity(place: FingerprintPath, key: &str) -> bool {
     match place {
-        EchoPath::Root => matches!(key, "apiVersion" | "kind"),
-        EchoPath::Metadata => matches!(key, "name" | "namespace"),
-        EchoPath::Below => false,
+        FingerprintPath::Root => matches!(key, "apiVersion" | "kind"),
+        FingerprintPath::Metadata => matches!(key, "name" | "namespace"),
+        FingerprintPath::Below => false,
     }
 }
 
@@ -148,7 +149,7 @@ fn object_holds(
     desired: &Map<String, Value>,
     owned: &Members<'_>,
     live: &Members<'_>,
-    place: EchoPath,
+    place: FingerprintPath,
 ) -> bool {
     // Our fields are desired, with the desired live values …
     let mut held = 0;
@@ -157,8 +158,8 @@ fn object_holds(
             continue;
         };
         let below = match (place, key) {
-            (EchoPath::Root, "metadata") => EchoPath::Metadata,
-            _ => EchoPath::Below,
+            (FingerprintPath::Root, "metadata") => FingerprintPath::Metadata,
+            _ => FingerprintPath::Below,
         };
         let holds = match (desired.get(key), owned.as_map(), live.get(key)) {
             (Some(desired), Some(owned), Some(live)) => holds(desired, owned, live, below),
@@ -172,16 +173,16 @@ fn object_holds(
     // … and nothing else is desired. Metadata with only the name has no owner.
     let names_only = |value: &Value| {
         let map = value.as_object();
-        map.is_some_and(|map| map.keys().all(|key| is_identity(EchoPath::Metadata, key)))
+        map.is_some_and(|map| map.keys().all(|key| is_identity(FingerprintPath::Metadata, key)))
     };
     let unowned = desired.iter().filter(|(key, value)| {
-        let is_bare = place == EchoPath::Root && *key == "metadata" && names_only(value);
+        let is_bare = place == FingerprintPath::Root && *key == "metadata" && names_only(value);
         is_bare || is_identity(place, key)
     });
     held + unowned.count() == desired.len()
 }
 
-fn holds(desired: &Value, owned: &Members<'_>, live: &JsonRef<'_>, place: EchoPath) -> bool {
+fn holds(desired: &Value, owned: &Members<'_>, live: &JsonRef<'_>, place: FingerprintPath) -> bool {
     if owned.iter().all(|(key, _)| key == ".") {
         return live.is(desired);
     }
@@ -221,7 +222,7 @@ fn list_holds(desired: &[Value], owned: &Members<'_>, live: &[JsonRef<'_>]) -> b
         let found = live[from..].iter().position(|candidate| {
             fields_of(candidate).is_some_and(|below| match (item, candidate) {
                 (Value::Object(item), JsonRef::Map(candidate)) => {
-                    object_holds(item, below, candidate, EchoPath::Below)
+                    object_holds(item, below, candidate, FingerprintPath::Below)
                 }
                 _ => candidate.is(item),
             })
@@ -316,12 +317,12 @@ mod tests {
     fn an_echo_is_the_same_until_a_field_of_ours_changes() {
         let sent = desired();
         let sent = sent.as_object().unwrap();
-        let echo = AppliedEcho::from_apply(sent, &live(), "g").unwrap();
+        let echo = AppliedFingerprint::from_apply(sent, &live(), "g").unwrap();
         let mut foreign = live();
         foreign["spec"]["clusterIP"] = json!("10.0.0.2");
-        assert_eq!(AppliedEcho::from_apply(sent, &foreign, "g").unwrap(), echo);
+        assert_eq!(AppliedFingerprint::from_apply(sent, &foreign, "g").unwrap(), echo);
         let mut drifted = live();
         drifted["spec"]["selector"]["extra"] = json!("1");
-        assert_ne!(AppliedEcho::from_apply(sent, &drifted, "g").unwrap(), echo);
+        assert_ne!(AppliedFingerprint::from_apply(sent, &drifted, "g").unwrap(), echo);
     }
 }

@@ -6,7 +6,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 
 use super::{
-    noop_detection::AppliedEcho,
+    noop_detection::AppliedFingerprint,
     precondition::Precondition,
     secret_references::{PlannedReferences, WrittenReferences},
     volume_expansion::Expansion,
@@ -22,7 +22,7 @@ pub(in crate::runtime::kubernetes) struct ObjectRecord {
     pub uid: Option<String>,
     /// Proves that applying the same again would change nothing.
     #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "echo_or_none")]
-    pub echo: Option<AppliedEcho>,
+    pub echo: Option<AppliedFingerprint>,
     /// The references to secrets that were written, by path.
     #[serde(skip_serializing_if = "WrittenReferences::is_empty")]
     pub references: WrittenReferences,
@@ -86,8 +86,8 @@ fn is_false(value: &bool) -> bool {
 }
 
 /// An echo of another form proves nothing; the rest of the record still holds.
-fn echo_or_none<'de, D: Deserializer<'de>>(from: D) -> Result<Option<AppliedEcho>, D::Error> {
-    Ok(AppliedEcho::deserialize(Value::deserialize(from)?).ok())
+fn echo_or_none<'de, D: Deserializer<'de>>(from: D) -> Result<Option<AppliedFingerprint>, D::Error> {
+    Ok(AppliedFingerprint::deserialize(Value::deserialize(from)?).ok())
 }
 
 #[cfg(test)]

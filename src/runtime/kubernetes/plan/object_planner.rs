@@ -23,7 +23,7 @@ use crate::{
             object::{
                 completed_jobs,
                 crd_validation::Definition,
-                noop_detection::AppliedEcho,
+                noop_detection::AppliedFingerprint,
                 object_diff,
                 object_record::{ObjectRecord, PreparedWrite, is_unready},
                 object_ref,
@@ -296,8 +296,8 @@ pub(in crate::runtime::kubernetes) fn record(
         record.uid = live["metadata"]["uid"].as_str().map(str::to_owned);
         // A guard that proves nothing is not stored: it would differ in each run.
         let guard = guard.filter(|guard| !guard.is_void());
-        record.echo =
-            guard.and_then(|guard| AppliedEcho::from_masked_apply(secrets, body, live, &guard.of(live)));
+        record.echo = guard
+            .and_then(|guard| AppliedFingerprint::from_masked_apply(secrets, body, live, &guard.of(live)));
     }
     let mut attributes = body.clone();
     object_ref::remove_owner(&mut attributes, object_ref::has_annotations(&desired.attributes));

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::super::{
     api::clusters::Kubernetes,
-    health::{self, Health, Weight},
+    health::{self, Health, WaitPolicy},
     object::{
         completed_jobs,
         fetch::{self, RawObject},
@@ -47,7 +47,7 @@ pub(in crate::runtime::kubernetes) async fn observe(
             let health = match &live {
                 Some(live) => health(runtime, subject, live).await,
                 None if subject.silent.is_some() => (Health::Unknown, "its API does not answer".to_owned()),
-                None if item.prior.as_ref().is_some_and(completed_jobs::went_by_itself) => (
+                None if item.prior.as_ref().is_some_and(completed_jobs::expired_by_ttl) => (
                     Health::Ready,
                     "it completed, and was deleted by its `ttlSecondsAfterFinished`".to_owned(),
                 ),
@@ -76,7 +76,7 @@ async fn health(runtime: &Kubernetes, subject: &PlanItem, live: &Value) -> (Heal
     }
     // A problem that an apply would not wait for is not reported as one.
     let health = match verdict.weight {
-        Weight::Advisory => Health::Ready,
+        WaitPolicy::Advisory => Health::Ready,
         _ => verdict.health,
     };
     (health, runtime.secrets.mask(&verdict.message))

@@ -178,7 +178,7 @@ impl ObjectPlanner<'_> {
         let Some(prior) = item
             .prior
             .as_ref()
-            .filter(|prior| completed_jobs::went_by_itself(prior))
+            .filter(|prior| completed_jobs::expired_by_ttl(prior))
         else {
             return false;
         };

@@ -15,7 +15,7 @@ use crate::{
         api::{cluster::Cluster, discovery::ResourceType, json_ref::JsonRef, noop_guard::Guard},
         object::{
             crd_validation::Check,
-            noop_detection::{self, AppliedEcho},
+            noop_detection::{self, AppliedFingerprint},
             object_record::ObjectRecord,
             object_ref,
             plan_item::PlanItem,
@@ -189,7 +189,7 @@ impl ObjectPlanner<'_> {
         let secrets = &self.runtime.secrets;
         let holds = noop_detection::structural(&sent, &live) || {
             let live = raw.read(&subject.cluster)?;
-            AppliedEcho::from_masked_apply(secrets, &sent, &live, &same).as_ref() == Some(&echo)
+            AppliedFingerprint::from_masked_apply(secrets, &sent, &live, &same).as_ref() == Some(&echo)
         };
         let is_same_object =
             recorded_uid.as_deref() == live.get("metadata").and_then(|m| Some(m.as_map()?.text("uid")));

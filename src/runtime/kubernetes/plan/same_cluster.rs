@@ -59,20 +59,20 @@ pub(in crate::runtime::kubernetes) async fn check<'a>(
     is_read: bool,
 ) -> Result<(), UserError> {
     let mut proven = BTreeSet::new();
-    let mut unproven = BTreeMap::new();
+    let mut unconfirmed = BTreeMap::new();
     for object in applied {
         let name = &object.cluster.api.name;
         if proven.contains(name) {
             continue;
         }
         if object.is_found() {
-            unproven.remove(name);
+            unconfirmed.remove(name);
             proven.insert(name);
         } else {
-            unproven.insert(name, object.cluster);
+            unconfirmed.insert(name, object.cluster);
         }
     }
-    for (name, cluster) in unproven {
+    for (name, cluster) in unconfirmed {
         let Some(before) = remembered(scope, name) else {
             continue;
         };

@@ -24,7 +24,7 @@ use serde_json::Value;
 
 use super::{
     Health,
-    verdict::{HealthVerdict, Weight},
+    verdict::{HealthVerdict, WaitPolicy},
 };
 
 /// The memory limit of a script with its object, in bytes.
@@ -171,7 +171,7 @@ fn verdict(answer: &LuaValue) -> mlua::Result<Option<HealthVerdict>> {
     };
     // Scripts return Degraded even while a resource recovers, so the failure counts only after it has lasted.
     Ok(Some(
-        HealthVerdict::new(health, message).weighing(Weight::Blocked),
+        HealthVerdict::new(health, message).with_wait_policy(WaitPolicy::Blocked),
     ))
 }
 
