@@ -11,6 +11,7 @@ mod policy_sets;
 mod power;
 mod schema;
 mod secrets;
+mod state_recipients;
 mod types;
 
 pub use duration::Span;
@@ -21,6 +22,7 @@ pub use secrets::{
     Rotation, SecretAuthConfig, SecretAuthMethod, SecretRule, SecretStoreConfig, SecretStoreKind,
     SecretsConfig,
 };
+pub use state_recipients::StateRecipient;
 pub use types::{
     Apply, ClusterConfig, Config, ConflictsConfig, Drift, DriftPolicy, FreezeConfig, Kcl, LeaseConfig,
     ModuleConfig, Notify, NotifyKind, PolicyConfig, PolicyEnforcement, PolicyExceptionConfig, PolicyInput,

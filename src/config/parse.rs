@@ -174,6 +174,9 @@ impl Config {
         if let Some((message, hint)) = self.secrets.problem(is_cluster) {
             return refuse(message, &hint);
         }
+        if let Some((message, hint)) = self.state.recipients_problem(&self.secrets) {
+            return refuse(message, &hint);
+        }
         if self.drift.reconcile == Reconcile::Restore && self.policy.drift == DriftPolicy::Stop {
             return refuse(
                 "drift.reconcile restores drift, but policy.drift stops a stack with drift".to_owned(),

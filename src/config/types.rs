@@ -63,8 +63,10 @@ pub struct State {
     pub lease: LeaseConfig,
     /// The number of old states to keep per stack. Default: 50. Runs that changed nothing do not count.
     pub history: Option<u32>,
-    /// age recipients (`age1…`). If set, whole state documents are encrypted to them. The environment
-    /// variable KONVERGE_AGE_IDENTITY holds the identity that decrypts them.
+    /// To whom whole state documents are encrypted: age recipients (`age1…`, the environment variable
+    /// KONVERGE_AGE_IDENTITY holds the identity that decrypts), keys of AWS KMS (`awskms:ARN`), and keys of a
+    /// Vault's transit engine (`vault-transit:STORE/MOUNT/KEY`). Each of them can decrypt. `konverge state rekey`
+    /// after a change.
     pub encrypt_to: Vec<String>,
     /// Allow a store that cannot hold a lease. Two runs may then overwrite each other's state.
     pub unsafe_no_lock: bool,

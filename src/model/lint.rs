@@ -37,6 +37,8 @@ pub enum LintRule {
     Irreproducible,
     /// The rules of `policy.sets` hold for the Spec, and their own tests pass.
     Policy,
+    /// The stack may use each reference to a secret in its Spec.
+    Secrets,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -101,7 +103,7 @@ impl LintReport {
 }
 
 impl LintRule {
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Structure,
         Self::Compile,
         Self::Format,
@@ -112,6 +114,7 @@ impl LintRule {
         Self::Ownership,
         Self::Irreproducible,
         Self::Policy,
+        Self::Secrets,
     ];
 
     /// The rule of that name.
@@ -132,6 +135,7 @@ impl LintRule {
             Self::Ownership => "ownership",
             Self::Irreproducible => "irreproducible",
             Self::Policy => "policy",
+            Self::Secrets => "secrets",
         }
     }
 }

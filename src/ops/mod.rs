@@ -27,6 +27,7 @@ mod health_rules;
 mod identities;
 pub mod init;
 mod kcl_health;
+mod key_services;
 mod lease_wait;
 pub mod matrix;
 mod module_binaries;

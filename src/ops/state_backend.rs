@@ -2,13 +2,13 @@
 
 use std::path::Path;
 
-use super::RunContext;
+use super::{RunContext, key_services};
 use crate::{
     config::Config,
     error::{ErrorKind, UserError},
     git::Repository,
     secrets::{HashKey, Secrets},
-    state::{DocumentWriter, IDENTITY_VARIABLE, RepositoryId, Sealer, StateStore},
+    state::{DocumentWriter, IDENTITY_VARIABLE, RepositoryId, Sealer, StateError, StateStore},
     store::{self, StoreOptions},
 };
 
@@ -20,6 +20,10 @@ pub struct StateBackend {
     pub secrets: Secrets,
     /// Whether they lie in a store that `konverge.yaml` names, not in a folder of this machine.
     pub is_shared: bool,
+    /// Whether whole states are encrypted.
+    pub is_encrypted: bool,
+    /// The age recipients of `state.encrypt_to`.
+    pub age_recipients: Vec<String>,
 }
 
 /// Whether the key of the hashes may be created.
@@ -72,10 +76,10 @@ pub async fn open(
         actor: run.actor(),
     };
     let mut states = StateStore::open(store, id, writer);
-    let identity = run.var(IDENTITY_VARIABLE);
-    if let Some(sealer) = Sealer::new(&config.state.encrypt_to, identity)? {
-        states = states.with_sealer(sealer, !config.state.encrypt_to.is_empty());
-    }
+    let (services, age) = key_services::open(run, config);
+    states = states.with_key_services(services);
+    let sealer = open_sealer(run, &states, &age, key).await?;
+    states = states.with_sealer(sealer, !config.state.encrypt_to.is_empty());
     if let Some(history) = config.state.history {
         states = states.with_retention(u64::from(history));
     }
@@ -91,6 +95,37 @@ pub async fn open(
         states,
         secrets,
         is_shared: config.state.url.is_some(),
+        is_encrypted: !config.state.encrypt_to.is_empty(),
+        age_recipients: age,
+    })
+}
+
+/// The key that encrypts and decrypts documents. A data key is unwrapped here, before any lease.
+async fn open_sealer(
+    run: &RunContext,
+    states: &StateStore,
+    age: &[String],
+    key: KeyUse,
+) -> Result<Option<Sealer>, UserError> {
+    let identity = run.var(IDENTITY_VARIABLE);
+    if !states.has_key_services() {
+        return Ok(Sealer::new(age, identity)?);
+    }
+    let keys = match (states.open_data_keys().await, key) {
+        (Ok(None), KeyUse::Make) => Some(states.make_data_key(None).await?),
+        (Ok(keys), _) => keys,
+        // Documents are encrypted to the age recipients as well, and new ones to them alone.
+        (Err(error @ StateError::KeyService { .. }), _) if identity.is_some() && !age.is_empty() => {
+            run.notes.note(&format!(
+                "note: {error}; the identity in {IDENTITY_VARIABLE} is used"
+            ));
+            None
+        }
+        (Err(error), _) => return Err(error.into()),
+    };
+    Ok(match keys {
+        Some(keys) => Some(Sealer::with_data_keys(age, identity, &keys)?),
+        None => Sealer::new(age, identity)?,
     })
 }
 

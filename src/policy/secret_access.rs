@@ -49,9 +49,28 @@ pub fn admit(
     }
     let mut references = BTreeSet::new();
     for resource in spec.resources.iter_mut().filter(|resource| refers(resource)) {
-        rewrite(config, Some(reader), resource, &mut references)?;
+        rewrite(config, Some(reader), resource, &mut references, &mut Err)?;
     }
     Ok(AdmittedSpec { spec, references })
+}
+
+/// Everything in a Spec that [`admit`] would refuse, where it would name the first.
+#[must_use]
+pub fn secret_refusals(config: &SecretsConfig, reader: SecretReader<'_>, spec: &Spec) -> Vec<UserError> {
+    let stores = spec.secret_stores.iter();
+    let mut refusals: Vec<_> = stores
+        .filter_map(|store| own_secret_store::check(config, store).err())
+        .collect();
+    let mut keep = |refusal| {
+        refusals.push(refusal);
+        Ok(())
+    };
+    for resource in spec.resources.iter().filter(|resource| refers(resource)) {
+        let mut copy = resource.clone();
+        let rewritten = rewrite(config, Some(reader), &mut copy, &mut BTreeSet::new(), &mut keep);
+        rewritten.expect("each refusal is kept, none is returned");
+    }
+    refusals
 }
 
 /// Names the store of each reference where that is possible, without judging: for a Spec that is only compared
@@ -61,7 +80,7 @@ pub fn name_stores(config: &SecretsConfig, mut spec: Spec) -> Spec {
     for resource in spec.resources.iter_mut().filter(|resource| refers(resource)) {
         // What cannot be named stays as written.
         let mut copy = resource.clone();
-        if rewrite(config, None, &mut copy, &mut BTreeSet::new()).is_ok() {
+        if rewrite(config, None, &mut copy, &mut BTreeSet::new(), &mut Err).is_ok() {
             *resource = copy;
         }
     }
@@ -77,6 +96,7 @@ fn rewrite(
     reader: Option<SecretReader<'_>>,
     resource: &mut Resource,
     references: &mut BTreeSet<SecretReference>,
+    refused: &mut dyn FnMut(UserError) -> Result<(), UserError>,
 ) -> Result<(), UserError> {
     let (id, runtime) = (resource.id.clone(), resource.runtime);
     let mut part = |name: &str, map: &mut Map<String, Value>, may_be_secret: bool| {
@@ -85,11 +105,13 @@ fn rewrite(
                 is_secret: place.is_secret && may_be_secret,
                 ..*place
             };
-            let changed = named(config, reader, runtime, &place, text, references);
-            changed.map_err(|refusal| {
-                let at = format!("{id}: {name}{}", place.path);
-                UserError::new(ErrorKind::Secret, format!("{at}: {refusal}")).hint(refusal.hint())
-            })
+            let refusal = match named(config, reader, runtime, &place, text, references) {
+                Ok(changed) => return Ok(changed),
+                Err(refusal) => refusal,
+            };
+            let at = format!("{id}: {name}{}", place.path);
+            let error = UserError::new(ErrorKind::Secret, format!("{at}: {refusal}")).hint(refusal.hint());
+            refused(error).map(|()| None)
         })
     };
     part(
@@ -402,7 +424,7 @@ mod tests {
             (secret("ref+generated://web/db?version=1#/p"), "`version`"),
             (
                 json!({"apiVersion": "v1", "kind": "ConfigMap", "data": {"p": text}}),
-                "may not stand here",
+                "is not allowed here",
             ),
             (json!({"p": text}), "Terraform"),
         ] {

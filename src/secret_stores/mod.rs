@@ -1,10 +1,11 @@
-//! Secret stores: where companies keep the values that Specs refer to. Each store reads one secret by its path;
+//! Secret stores: where companies keep the values that Specs refer to, and the keys that wrap other keys. Each store reads one secret by its path;
 //! which stack may read it is decided elsewhere.
 //!
 //! The version of a secret is read without its value where the store can do that. A value is a
 //! [`SecretValue`](crate::secrets::SecretValue) from the answer's bytes on.
 
 mod aws_client;
+mod aws_kms;
 mod aws_parameters;
 mod aws_secrets;
 mod cloud_login;
@@ -15,10 +16,12 @@ mod http;
 mod kubernetes;
 mod vault;
 mod vault_client;
+mod vault_transit;
 
 use async_trait::async_trait;
 
 pub use aws_client::AwsSettings;
+pub use aws_kms::AwsKmsKey;
 pub use aws_parameters::AwsParametersStore;
 pub use aws_secrets::AwsSecretsStore;
 pub use document::{FetchedSecret, SecretDocument};
@@ -27,6 +30,7 @@ pub use error::{SecretProblem, SecretStoreError};
 pub use kubernetes::{ClusterSecrets, KubernetesStore};
 pub use vault::{KvVersion, VaultSettings, VaultStore};
 pub use vault_client::{VaultLogin, VaultServer};
+pub use vault_transit::VaultTransitKey;
 
 /// What is read of a store.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -93,6 +93,29 @@ impl VaultClient {
         self.request(path, rights, |client, url| client.get(url)).await
     }
 
+    /// Returns true if previews log in with a role of their own.
+    pub fn has_preview_role(&self) -> bool {
+        let login = &self.server.login;
+        matches!(
+            login,
+            VaultLogin::Jwt {
+                preview_role: Some(_),
+                ..
+            }
+        )
+    }
+
+    /// `data` of the answer to a POST of JSON that may be repeated.
+    pub async fn post(
+        &self,
+        path: &str,
+        body: &Value,
+        rights: SecretRights,
+    ) -> Result<Map<String, Value>, SecretProblem> {
+        self.request(path, rights, |client, url| client.post(url).json(body))
+            .await
+    }
+
     /// Sends a request. An older session that the server does not know any more is renewed once.
     async fn request(
         &self,

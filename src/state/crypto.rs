@@ -10,7 +10,7 @@ use age::secrecy::{ExposeSecret as _, SecretString};
 use base64::Engine as _;
 use serde_json::{Value, json};
 
-use super::StateError;
+use super::{StateError, key_service::DataKeys};
 
 /// The scrypt work factor of a passphrase (2^n): about a tenth of a second, once per encrypted document.
 const SCRYPT_LOG_N: u8 = 15;
@@ -25,6 +25,8 @@ pub struct Sealer(Arc<Inner>);
 struct Inner {
     recipients: Vec<age::x25519::Recipient>,
     secret: Option<KeyBytes>,
+    /// The keys that key services wrap, the newest first.
+    data_keys: Vec<age::x25519::Identity>,
 }
 
 enum KeyBytes {
@@ -32,16 +34,8 @@ enum KeyBytes {
     Passphrase(SecretString),
 }
 
-impl Sealer {
-    /// Builds a sealer from `state.encrypt_to` (`age1…`) and the text of `KONVERGE_AGE_IDENTITY`: an age
-    /// identity (`AGE-SECRET-KEY-1…`) or else a passphrase.
-    ///
-    /// Without recipients, data is encrypted to the identity or passphrase itself. Without an identity
-    /// nothing can be decrypted. Returns `None` if there is neither.
-    ///
-    /// # Errors
-    /// A damaged recipient or identity, or a passphrase of fewer than 12 characters.
-    pub fn new(recipients: &[String], identity: Option<&str>) -> Result<Option<Self>, StateError> {
+impl Inner {
+    fn parse(recipients: &[String], identity: Option<&str>) -> Result<Self, StateError> {
         let recipients = recipients
             .iter()
             .map(|text| text.trim().parse())
@@ -63,10 +57,42 @@ impl Sealer {
             }
             Some(text) => Some(KeyBytes::Passphrase(SecretString::from(text.to_owned()))),
         };
-        if recipients.is_empty() && secret.is_none() {
-            return Ok(None);
-        }
-        Ok(Some(Self(Arc::new(Inner { recipients, secret }))))
+        Ok(Self {
+            recipients,
+            secret,
+            data_keys: Vec::new(),
+        })
+    }
+}
+
+impl Sealer {
+    /// Builds a sealer from `state.encrypt_to` (`age1…`) and the text of `KONVERGE_AGE_IDENTITY`: an age
+    /// identity (`AGE-SECRET-KEY-1…`) or else a passphrase.
+    ///
+    /// Without recipients, data is encrypted to the identity or passphrase itself. Without an identity
+    /// nothing can be decrypted. Returns `None` if there is neither.
+    ///
+    /// # Errors
+    /// A damaged recipient or identity, or a passphrase of fewer than 12 characters.
+    pub fn new(recipients: &[String], identity: Option<&str>) -> Result<Option<Self>, StateError> {
+        let inner = Inner::parse(recipients, identity)?;
+        let is_empty = inner.recipients.is_empty() && inner.secret.is_none();
+        Ok((!is_empty).then(|| Self(Arc::new(inner))))
+    }
+
+    /// The same with data keys: data is encrypted to the recipients and to the newest of them, and never to the
+    /// identity alone.
+    ///
+    /// # Errors
+    /// As [`Sealer::new`].
+    pub fn with_data_keys(
+        recipients: &[String],
+        identity: Option<&str>,
+        keys: &DataKeys,
+    ) -> Result<Self, StateError> {
+        let mut inner = Inner::parse(recipients, identity)?;
+        inner.data_keys = keys.identities().cloned().collect();
+        Ok(Self(Arc::new(inner)))
     }
 
     /// A new random identity.
@@ -74,7 +100,24 @@ impl Sealer {
         Self(Arc::new(Inner {
             recipients: Vec::new(),
             secret: Some(KeyBytes::Identity(Box::new(age::x25519::Identity::generate()))),
+            data_keys: Vec::new(),
         }))
+    }
+
+    /// Who can decrypt what this run encrypts: age recipients, or the word `passphrase`.
+    pub fn recipients(&self) -> Vec<String> {
+        let inner = &*self.0;
+        let data_key = inner.data_keys.first().map(age::x25519::Identity::to_public);
+        let recipients = inner.recipients.iter().cloned().chain(data_key);
+        let mut names: Vec<_> = recipients.map(|recipient| recipient.to_string()).collect();
+        if names.is_empty() {
+            names.extend(inner.secret.as_ref().map(|secret| match secret {
+                KeyBytes::Identity(identity) => identity.to_public().to_string(),
+                KeyBytes::Passphrase(_) => "passphrase".to_owned(),
+            }));
+        }
+        names.sort_unstable();
+        names
     }
 
     /// The text of the identity or passphrase, if there is one.
@@ -101,6 +144,9 @@ impl Sealer {
         let mut recipients: Vec<Box<dyn age::Recipient>> = Vec::new();
         for recipient in &self.0.recipients {
             recipients.push(Box::new(recipient.clone()));
+        }
+        if let Some(key) = self.0.data_keys.first() {
+            recipients.push(Box::new(key.to_public()));
         }
         match &self.0.secret {
             _ if !recipients.is_empty() => {}
@@ -131,19 +177,26 @@ impl Sealer {
     pub fn open(&self, cipher: &[u8]) -> Result<Vec<u8>, StateError> {
         let wrong = |error: &dyn std::fmt::Display| key_error("decrypting", &error.to_string());
         let decryptor = age::Decryptor::new_buffered(cipher).map_err(|error| wrong(&error))?;
-        let identity: Box<dyn age::Identity> = match &self.0.secret {
-            Some(KeyBytes::Identity(identity)) => identity.clone(),
+        let mut identities: Vec<Box<dyn age::Identity>> = Vec::new();
+        for key in &self.0.data_keys {
+            identities.push(Box::new(key.clone()));
+        }
+        match &self.0.secret {
+            Some(KeyBytes::Identity(identity)) => identities.push(identity.clone()),
             Some(KeyBytes::Passphrase(text)) => {
                 let mut identity = age::scrypt::Identity::new(text.clone());
                 // By default age derives the maximum from this machine's speed: a slow one would refuse what a fast
                 // one wrote.
                 identity.set_max_work_factor(SCRYPT_LOG_N);
-                Box::new(identity)
+                identities.push(Box::new(identity));
             }
-            None => return Err(key_error("decrypting", "there is no identity in this run")),
-        };
+            None if identities.is_empty() => {
+                return Err(key_error("decrypting", "there is no identity in this run"));
+            }
+            None => {}
+        }
         let mut reader = decryptor
-            .decrypt(std::iter::once(&*identity))
+            .decrypt(identities.iter().map(|identity| &**identity))
             .map_err(|error| wrong(&error))?;
         let mut plain = Vec::new();
         reader.read_to_end(&mut plain).map_err(|error| wrong(&error))?;
@@ -157,6 +210,24 @@ impl Sealer {
     pub fn seal_value(&self, value: &Value) -> Result<Value, StateError> {
         let cipher = self.seal(value.to_string().as_bytes())?;
         Ok(json!({"$age": base64::engine::general_purpose::STANDARD.encode(cipher)}))
+    }
+
+    /// Decrypts every encrypted value in a document, and encrypts it anew.
+    ///
+    /// # Errors
+    /// As [`Sealer::open_value`].
+    pub(super) fn reseal_values(&self, document: &mut Value) -> Result<(), StateError> {
+        match document {
+            Value::Object(fields) if fields.contains_key("$age") => {
+                *document = self.seal_value(&self.open_value(document)?)?;
+                Ok(())
+            }
+            Value::Object(fields) => fields
+                .values_mut()
+                .try_for_each(|field| self.reseal_values(field)),
+            Value::Array(items) => items.iter_mut().try_for_each(|item| self.reseal_values(item)),
+            _ => Ok(()),
+        }
     }
 
     /// Decrypts the output of [`Sealer::seal_value`].

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::json;
 use uuid::Uuid;
 
-use super::{DocumentWriter, RepositoryId, Sealer, StateError};
+use super::{DocumentWriter, RepositoryId, Sealer, StateError, crypto::key_error};
 use crate::{
     model::Digest,
     store::{Created, Key, Store, StoreError},
@@ -36,6 +36,9 @@ pub(super) struct Header {
     pub time: Timestamp,
     #[serde(default)]
     pub sealed: bool,
+    /// Who can decrypt it, sorted; empty in a document that is not encrypted, and in one of an earlier version.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub recipients: Vec<String>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -82,31 +85,67 @@ impl Documents {
         body: &T,
     ) -> Result<OutgoingDocument, StateError> {
         let nonce = Uuid::new_v4().simple().to_string();
-        // Leases, reviews and the index contain only names, digests and masked values.
-        let sealed =
-            self.seal_documents && self.sealer.is_some() && matches!(kind, "state" | "journal" | "key");
         let header = Header {
             kind: kind.to_owned(),
             repository: self.repository.clone(),
             nonce: nonce.clone(),
             writer: self.writer.clone(),
             time,
-            sealed,
+            sealed: false,
+            recipients: Vec::new(),
         };
-        let plain = to_json(body);
-        let body = match (&self.sealer, sealed) {
-            (Some(sealer), true) => to_json(&SealedBody {
-                age: base64::engine::general_purpose::STANDARD.encode(sealer.seal(plain.as_bytes())?),
-            }),
-            _ => plain,
+        Ok(OutgoingDocument {
+            nonce,
+            bytes: self.compose(header, to_json(body))?,
+        })
+    }
+
+    /// Writes header and body, which is encrypted where documents of that kind are.
+    fn compose(&self, mut header: Header, plain: String) -> Result<Bytes, StateError> {
+        // Leases, reviews and the index contain only names, digests and masked values.
+        header.sealed = self.seal_documents && matches!(header.kind.as_str(), "state" | "journal" | "key");
+        header.recipients = Vec::new();
+        let body = match (&self.sealer, header.sealed) {
+            (_, false) => plain,
+            (None, true) => {
+                let why = "there is no key in this run that encrypts it";
+                return Err(key_error(&format!("a document of kind `{}`", header.kind), why));
+            }
+            (Some(sealer), true) => {
+                header.recipients = sealer.recipients();
+                to_json(&SealedBody {
+                    age: base64::engine::general_purpose::STANDARD.encode(sealer.seal(plain.as_bytes())?),
+                })
+            }
         };
         let rest = format!("{}\n{body}\n", to_json(&header));
         let checksum = Digest::of_bytes(rest.as_bytes());
         let first = json!({"konverge": FORMAT, "checksum": checksum});
-        Ok(OutgoingDocument {
-            nonce,
-            bytes: Bytes::from(format!("{first}\n{rest}")),
-        })
+        Ok(Bytes::from(format!("{first}\n{rest}")))
+    }
+
+    /// The header of a document of any kind, which is never encrypted.
+    pub fn header(&self, key: &Key, bytes: &[u8]) -> Result<Header, StateError> {
+        Ok(open(key, bytes)?.0)
+    }
+
+    /// Returns true if a document is encrypted to whom this run encrypts, and to nobody else.
+    pub fn is_current(&self, header: &Header) -> bool {
+        let sealer = self.sealer.as_ref();
+        header.sealed && sealer.is_some_and(|sealer| header.recipients == sealer.recipients())
+    }
+
+    /// The same document, encrypted anew; `change` edits its body.
+    pub fn reseal(
+        &self,
+        key: &Key,
+        bytes: &[u8],
+        change: impl FnOnce(&mut serde_json::Value) -> Result<(), StateError>,
+    ) -> Result<Bytes, StateError> {
+        let kind = self.header(key, bytes)?.kind;
+        let (header, mut body): (_, serde_json::Value) = self.read(&kind, key, bytes)?;
+        change(&mut body)?;
+        self.compose(header, to_json(&body))
     }
 
     /// Parses and validates a document.

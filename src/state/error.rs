@@ -38,6 +38,13 @@ pub enum StateError {
         what: String,
         why: String,
     },
+    /// A key service failed.
+    #[error("{what}: {why}")]
+    KeyService {
+        /// The key in the store.
+        what: String,
+        why: String,
+    },
     /// Another holder did not release the lease in time.
     #[error(
         "stack `{stack}` is being applied by {}, lease {}: {}",
@@ -92,6 +99,10 @@ impl From<StateError> for UserError {
                 .hint("if it is the same repository under a new URL, set `state.id` in konverge.yaml to the id above"),
             StateError::Sealed { .. } => UserError::new(ErrorKind::State, text)
                 .hint("set KONVERGE_AGE_IDENTITY to the age identity (AGE-SECRET-KEY-1…) or passphrase of this store"),
+            StateError::KeyService { .. } => UserError::new(ErrorKind::State, text)
+                .hint("nothing was touched: run it again when a key of `state.encrypt_to` answers, with the right to use it")
+                .hint("a key that is new in `state.encrypt_to` needs `konverge state rekey` while an earlier one is still listed")
+                .hint("if an age recipient is listed too, its identity in KONVERGE_AGE_IDENTITY opens what it was listed for"),
             StateError::Held { stack, holder } => UserError::new(ErrorKind::LeaseHeld, text)
                 .hint("wait for that run, or apply again later: nothing was changed")
                 .hint(holder.way_out(&stack)),

@@ -3,8 +3,8 @@
 use base64::Engine as _;
 use serde::{Deserialize, Serialize};
 
-use super::{StateError, StateStore, document_format};
-use crate::{secrets::HashKey, store::Key};
+use super::{StateError, StateStore, document_format, keys};
+use crate::secrets::HashKey;
 
 #[derive(Serialize, Deserialize)]
 struct KeyDocument {
@@ -25,7 +25,7 @@ impl StateStore {
             key: base64::engine::general_purpose::STANDARD.encode(fresh.to_bytes()),
         };
         let letter = self.letter("key", &body)?;
-        match document_format::put(&*self.store, &hash_key_place(), &letter).await? {
+        match document_format::put(&*self.store, &keys::hash_key(), &letter).await? {
             document_format::CreateResult::Ours => Ok(fresh),
             document_format::CreateResult::Theirs(bytes) => self.read_hash_key(&bytes),
         }
@@ -36,12 +36,12 @@ impl StateStore {
     /// # Errors
     /// Errors of the store; a damaged document.
     pub async fn existing_hash_key(&self) -> Result<Option<HashKey>, StateError> {
-        let bytes = self.store.get(&hash_key_place()).await?;
+        let bytes = self.get_or_copy(&keys::hash_key()).await?;
         bytes.map(|bytes| self.read_hash_key(&bytes)).transpose()
     }
 
     fn read_hash_key(&self, bytes: &[u8]) -> Result<HashKey, StateError> {
-        let place = hash_key_place();
+        let place = keys::hash_key();
         let (_, body): (_, KeyDocument) = self.envelopes.read("key", &place, bytes)?;
         base64::engine::general_purpose::STANDARD
             .decode(body.key)
@@ -53,8 +53,4 @@ impl StateStore {
                 why: "it does not hold 32 bytes".to_owned(),
             })
     }
-}
-
-fn hash_key_place() -> Key {
-    Key::from_components(&["keys", "review"])
 }

@@ -12,6 +12,11 @@ pub(super) fn stack(id: &StackId) -> Key {
     Key::from_components(&["stacks", id.as_str()])
 }
 
+/// The key of the document with the key of the short hashes.
+pub(super) fn hash_key() -> Key {
+    Key::from_components(&["keys", "review"])
+}
+
 /// The key of a state document.
 pub(super) fn state(id: &StackId, serial: u64) -> Key {
     stack(id).child("state").child(&number(serial))

@@ -182,6 +182,29 @@ impl Lease {
         self.write(reason, state, &[], beside).await
     }
 
+    /// Records the same state again, encrypted to the recipients of today.
+    ///
+    /// # Errors
+    /// As [`Lease::commit`]; runtime data that cannot be decrypted.
+    pub(super) async fn record_resealed(&self) -> Result<u64, StateError> {
+        let Some(prior) = &self.prior else { return Ok(0) };
+        let mut state = prior.state.clone();
+        if let Some(sealer) = self.inner.states.sealer() {
+            let mut runtimes = state.runtime.values_mut();
+            runtimes.try_for_each(|data| sealer.reseal_values(data))?;
+        }
+        let beside = StateExtras {
+            receipt: prior.receipt.clone(),
+            note: prior.note.clone(),
+        };
+        // The first apply after an import says what it adopts.
+        let reason = match prior.reason {
+            WriteReason::Import => WriteReason::Import,
+            _ => WriteReason::Rekey,
+        };
+        self.write(reason, state, &[], beside).await
+    }
+
     async fn write(
         &self,
         reason: WriteReason,
@@ -225,7 +248,10 @@ impl Lease {
                 epoch: inner.grant.epoch,
                 entry: journal.next,
             },
-            retired: reason.retires() && state.resources.is_empty(),
+            retired: match reason {
+                WriteReason::Rekey => self.prior.as_ref().is_some_and(|prior| prior.retired),
+                reason => reason.retires() && state.resources.is_empty(),
+            },
             applied_reviews,
             note: beside.note,
             receipt: beside.receipt,

@@ -13,10 +13,13 @@
 //! index/compaction/<n>, index/delta/<n>-<nonce> input digest per stack, so that no run reads every state
 //! looks/<n>                                     when each stack was checked for drift
 //! keys/review                                   the key of the short hashes of secrets
+//! keys/data/<n>                                 the key of encrypted documents, wrapped by key services
+//! rekey/<key>                                   the copy of a document that is being encrypted anew
 //! ```
 
 mod clock;
 mod crypto;
+mod data_keys;
 mod document_format;
 mod drift_history;
 mod error;
@@ -24,6 +27,7 @@ mod hash_key;
 mod index;
 mod index_entry;
 mod journal;
+mod key_service;
 mod keys;
 pub mod kusion;
 mod lease;
@@ -32,6 +36,7 @@ mod lease_document;
 mod lease_fencing;
 mod lease_holder;
 mod lease_options;
+mod rekey;
 mod reviews;
 mod sealed_box;
 mod state_document;
@@ -41,13 +46,16 @@ use serde::{Deserialize, Serialize};
 
 pub use clock::{Clock, SystemClock};
 pub use crypto::{IDENTITY_VARIABLE, Sealer};
+pub use data_keys::WrappedDataKey;
 pub use drift_history::{DriftCheck, DriftHistory, KnownDrift};
 pub use error::StateError;
 pub use index_entry::{IndexEntry, IndexedStates};
 pub use journal::{OpenIntents, merge_journal};
+pub use key_service::{DataKeys, KeyService, KeyServiceError};
 pub use lease::Lease;
 pub use lease_holder::Holder;
 pub use lease_options::{LeaseOptions, LeaseWatch, WaitVerdict};
+pub use rekey::Sealing;
 pub use reviews::{ReviewKey, ReviewStore};
 pub use sealed_box::SealedBox;
 pub use state_document::{Versioned, WriteReason};

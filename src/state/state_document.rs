@@ -30,6 +30,8 @@ pub enum WriteReason {
     Forget,
     /// `konverge state import`.
     Import,
+    /// `konverge state rekey`: the same state, encrypted to other recipients.
+    Rekey,
 }
 
 impl WriteReason {
@@ -55,6 +57,7 @@ impl std::fmt::Display for WriteReason {
             Self::Move => "move",
             Self::Forget => "forget",
             Self::Import => "import",
+            Self::Rekey => "rekey",
         })
     }
 }
@@ -103,7 +106,11 @@ impl StateDocument {
 }
 
 fn did_nothing(reason: WriteReason, receipt: Option<&ApplyRecord>) -> bool {
-    reason == WriteReason::Apply && receipt.is_some_and(|receipt| receipt.result == StackResult::Unchanged)
+    let is_unchanged = || receipt.is_some_and(|receipt| receipt.result == StackResult::Unchanged);
+    match reason {
+        WriteReason::Apply => is_unchanged(),
+        reason => reason == WriteReason::Rekey,
+    }
 }
 
 /// A state as read, with its metadata.

@@ -7,8 +7,8 @@ use jiff::Timestamp;
 use serde::{Serialize, Serializer};
 
 use super::{
-    Clock, DocumentWriter, IndexEntry, IndexedStates, RepositoryId, Sealer, StateError, SystemClock,
-    Versioned, WriteReason,
+    Clock, DocumentWriter, IndexEntry, IndexedStates, KeyService, RepositoryId, Sealer, StateError,
+    SystemClock, Versioned, WriteReason,
     document_format::{Documents, Header, OutgoingDocument},
     journal::{self, JournalDocument},
     keys::{self, RowKeys},
@@ -37,6 +37,7 @@ pub struct StateStore {
     pub(super) envelopes: Documents,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) retention: u64,
+    pub(super) key_services: Vec<Arc<dyn KeyService>>,
     pub(super) finished: Arc<std::sync::Mutex<Finished>>,
     /// The index at the time when this run first read it.
     pub(super) index: Arc<tokio::sync::OnceCell<IndexedStates>>,
@@ -126,16 +127,18 @@ impl StateStore {
             },
             clock: Arc::new(SystemClock::default()),
             retention: DEFAULT_RETENTION,
+            key_services: Vec::new(),
             finished: Arc::default(),
             index: Arc::default(),
             known: Arc::default(),
         }
     }
 
-    /// Sets the key that decrypts documents. With `documents`, whole states and journals are encrypted too.
+    /// Sets the key that decrypts documents. With `documents`, whole states and journals are encrypted too, and
+    /// none is written without a key.
     #[must_use]
-    pub fn with_sealer(mut self, sealer: Sealer, documents: bool) -> Self {
-        self.envelopes.sealer = Some(sealer);
+    pub fn with_sealer(mut self, sealer: Option<Sealer>, documents: bool) -> Self {
+        self.envelopes.sealer = sealer;
         self.envelopes.seal_documents = documents;
         self
     }
@@ -343,7 +346,7 @@ impl StateStore {
         serial: u64,
     ) -> Result<Option<(Header, StateDocument)>, StateError> {
         let key = keys::state(stack, serial);
-        let Some(bytes) = self.store.get(&key).await? else {
+        let Some(bytes) = self.get_or_copy(&key).await? else {
             return Ok(None);
         };
         let (header, document): (_, StateDocument) = self.envelopes.read("state", &key, &bytes)?;

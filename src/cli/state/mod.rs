@@ -166,6 +166,18 @@ enum Action {
         #[arg(long, value_name = "NAME", conflicts_with_all = ["stack", "cluster", "folder"])]
         workspace: Option<String>,
     },
+    /// Encrypt all states to the recipients that `state.encrypt_to` names now
+    #[command(
+        long_about = "Encrypt all states to the recipients that `state.encrypt_to` names now.\n\n\
+        What is encrypted to exactly these already is left as it is, so that a run that was stopped can be repeated. Run \
+        one at a time. A recipient that is to go is taken out of the list first; a key service that is new is added \
+        while an earlier recipient can still decrypt."
+    )]
+    Rekey {
+        /// Make a new data key, although the present one is wrapped by the same keys
+        #[arg(long)]
+        new_key: bool,
+    },
     /// Verify the store and its documents
     Doctor {
         /// Rebuild the index from the states
@@ -183,7 +195,8 @@ impl Action {
             | Self::Move { .. }
             | Self::Forget { .. }
             | Self::Rebind { .. }
-            | Self::Unlock { .. } => true,
+            | Self::Unlock { .. }
+            | Self::Rekey { .. } => true,
             Self::Doctor { repair } => *repair,
             Self::List
             | Self::Show { .. }
@@ -198,7 +211,7 @@ impl Action {
     /// Whether the key of the hashes may be created.
     fn key(&self) -> KeyUse {
         match self {
-            Self::Import { .. } => KeyUse::Make,
+            Self::Import { .. } | Self::Rekey { .. } => KeyUse::Make,
             _ => KeyUse::Look,
         }
     }
@@ -319,6 +332,10 @@ pub async fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
                 folder: folder.as_deref().map(in_repository).transpose()?,
             };
             import(&memory, &wanted, context).await?;
+        }
+        Action::Rekey { new_key } => {
+            let rekeyed = ops::rekey(&context.run(), &memory, *new_key).await?;
+            return Ok(print::rekeyed(&rekeyed, json, context));
         }
         Action::Doctor { repair } => return print::doctor(&memory, *repair, json, context).await,
     }

@@ -156,6 +156,43 @@ fn record_line(receipt: &ApplyRecord) -> String {
     format!("{result}, plan {}{grounds}", receipt.digest.short())
 }
 
+/// Prints what was encrypted anew; the exit code says whether anything was left.
+pub(super) fn rekeyed(rekeyed: &ops::Rekeyed, json: bool, context: &CliContext) -> u8 {
+    if json {
+        let stacks = rekeyed.stacks.iter();
+        let stacks: Vec<_> = stacks
+            .map(|(stack, documents)| serde_json::json!({"stack": stack, "documents": documents}))
+            .collect();
+        let failed = rekeyed.failed.iter();
+        let failed: Vec<_> = failed
+            .map(|(stack, error)| serde_json::json!({"stack": stack, "error": error.message, "hints": error.hints}))
+            .collect();
+        let document = serde_json::json!({
+            "version": 1, "newDataKey": rekeyed.data_key, "stacks": stacks, "failed": failed,
+        });
+        self::json(&document, context);
+        return u8::from(!rekeyed.failed.is_empty());
+    }
+    if rekeyed.data_key {
+        context.note("a new data key was made");
+    }
+    for (stack, documents) in &rekeyed.stacks {
+        let documents = report::plural(*documents, "document");
+        context.print(&format!("{stack}: {documents} encrypted anew\n"));
+    }
+    for (stack, error) in &rekeyed.failed {
+        context.complain(&format!("{stack}: {}", log(&error.message)));
+        error
+            .hints
+            .iter()
+            .for_each(|hint| context.complain(&format!("  hint: {}", log(hint))));
+    }
+    if rekeyed.stacks.is_empty() && rekeyed.failed.is_empty() {
+        context.note("every state is encrypted to `state.encrypt_to` already");
+    }
+    u8::from(!rekeyed.failed.is_empty())
+}
+
 pub(super) async fn doctor(
     memory: &StateBackend,
     repair: bool,

@@ -12,6 +12,7 @@ mod nondeterminism;
 mod ownership;
 mod policy;
 mod schema;
+mod secret_references;
 mod spec_equality;
 
 use std::path::Path;
@@ -124,6 +125,7 @@ pub async fn run(
         found.retain(|found| matches!(found.rule, LintRule::Policy | LintRule::Compile));
         return Ok(LintReport::new(stacks.len(), found));
     }
+    found.extend(secret_references::check(workspace, &compiled));
     found.extend(ownership::check(workspace, &compiled));
     found.extend(schema::check(run, workspace, compiled)?);
     let checked = CheckedFiles::new(selected, stacks, scope.files)?;

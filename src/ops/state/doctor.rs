@@ -1,6 +1,6 @@
 //! `state doctor`: whether the store provides its guarantees and every document can be read.
 
-use std::collections::{HashMap, hash_map::Entry};
+use std::collections::{BTreeMap, HashMap, hash_map::Entry};
 
 use serde::Serialize;
 
@@ -9,7 +9,7 @@ use crate::{
     error::UserError,
     model::{ResourceId, StackId, claim::Claim},
     report::plural,
-    state::{IndexedStates, Versioned},
+    state::{IndexedStates, Sealing, Versioned},
     store,
 };
 
@@ -53,6 +53,9 @@ pub async fn doctor(memory: &StateBackend, repair: bool) -> Result<Vec<StateFind
         }
     }
     let rebuilt = memory.states.rebuild_index().await?;
+    for (well, says) in encryption(memory, &rebuilt).await? {
+        note("encryption", well, says);
+    }
     let mut owners = Owners::default();
     for (stack, entry) in &rebuilt.entries {
         let loaded = memory.states.load(stack).await;
@@ -131,6 +134,55 @@ pub async fn doctor(memory: &StateBackend, repair: bool) -> Result<Vec<StateFind
         note("index", true, "written again from the states".to_owned());
     }
     Ok(findings)
+}
+
+/// Who can decrypt what, and which key services answer.
+async fn encryption(memory: &StateBackend, known: &IndexedStates) -> Result<Vec<(bool, String)>, UserError> {
+    let states = &memory.states;
+    let (data_keys, mut says) = (states.list_data_keys().await?, Vec::new());
+    for (name, tried) in states.try_key_services().await? {
+        says.push(match tried {
+            Ok(()) => (true, format!("`{name}` unwraps the data key")),
+            Err(why) => (false, format!("`{name}`: {why}")),
+        });
+    }
+    let mut counts: BTreeMap<Sealing, usize> = BTreeMap::new();
+    for stack in known.entries.keys() {
+        for sealing in states.sealings(stack).await? {
+            *counts.entry(sealing).or_default() += 1;
+        }
+    }
+    let today = match (memory.is_encrypted, states.sealer()) {
+        (true, Some(sealer)) => Some(Sealing::Recipients(sealer.recipients())),
+        (true, None) => None,
+        (false, _) => Some(Sealing::Plain),
+    };
+    for (sealing, count) in counts {
+        let documents = plural(count, "state document");
+        let is_today = today.as_ref() == Some(&sealing);
+        let what = match &sealing {
+            Sealing::Plain if is_today => continue,
+            Sealing::Plain => "not encrypted".to_owned(),
+            Sealing::Unknown => "encrypted, and no record says to whom".to_owned(),
+            Sealing::Recipients(recipients) => {
+                let names = recipients.iter().map(|recipient| {
+                    let data_key = data_keys.iter().find(|key| key.recipient == *recipient);
+                    data_key.map_or_else(
+                        || recipient.clone(),
+                        |key| format!("{} ({})", key.by.join(", "), key.place),
+                    )
+                });
+                let names: Vec<_> = names.collect();
+                format!("can be decrypted by {}", names.join(", "))
+            }
+        };
+        let way_out = match is_today {
+            true => "",
+            false => "; `konverge state rekey` encrypts them to `state.encrypt_to`",
+        };
+        says.push((is_today, format!("{documents}: {what}{way_out}")));
+    }
+    Ok(says)
 }
 
 /// How many objects are named that may be the same as another stack's.

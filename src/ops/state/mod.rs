@@ -8,6 +8,7 @@ mod import;
 mod import_target;
 mod import_workspace;
 mod read;
+mod rekey;
 mod rollback;
 
 pub use doctor::{StateFinding, doctor};
@@ -16,4 +17,5 @@ pub use edit::{forget, move_to, push, rebind, unlock};
 pub use import::{ImportRequest, Imported, LeftOut, import};
 pub use import_workspace::{ImportedWorkspace, import_workspace};
 pub use read::{PulledState, StateRow, diff, list, open, readable, resolve_stack, show, unknown};
+pub use rekey::{Rekeyed, rekey};
 pub use rollback::rollback;

@@ -1,8 +1,12 @@
 //! `konverge check` on the example, whole and broken in each way.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use crate::support::{git::Repository, process::Konverge};
+use crate::support::{
+    git::Repository,
+    process::Konverge,
+    shop::{Shop, resource},
+};
 
 fn check(repository: &Repository) -> Konverge {
     Konverge::new(["check"]).dir(repository.path()).with_kcl()
@@ -362,4 +366,74 @@ fn rules_as_code_and_their_tests_are_checked_without_a_cluster() {
     );
     std::fs::remove_file(repository.path().join("ops/policy/a_test.rego")).unwrap();
     run("json", 0);
+}
+
+#[test]
+fn each_reference_to_a_secret_that_an_apply_would_refuse_is_named() {
+    let config = "secrets: {stores: {job: {kind: env, allow: [{stacks: 'apps/shop/*', paths: 'PAY_*'}]}}}\n";
+    let shop = Shop::new(config, &[]);
+    let object = |kind: &str, name: &str, texts: serde_json::Value| {
+        let key = if kind == "Secret" { "stringData" } else { "data" };
+        resource(
+            &json!({"apiVersion": "v1", "kind": kind, "metadata": {"name": name, "namespace": "pay"}, key: texts}),
+        )
+    };
+    let good = object(
+        "Secret",
+        "good",
+        json!({"a": "ref+job://PAY_DB", "b": "ref+env://PAY_TOKEN"}),
+    );
+    shop.wants("prod", std::slice::from_ref(&good));
+    let check = [
+        "check", "--all", "--skip", "golden", "--skip", "schema", "--skip", "format", "--output", "json",
+    ];
+    assert_eq!(shop.run(&check).expect(0).json()["remarks"], json!([]));
+
+    let secret = json!({"a": "ref+vualt://pay/db#/password", "b": "ref+job://HOME", "c": "ref://none", "d": "ref+job://PAY_DB"});
+    let plain = object("ConfigMap", "plain", json!({"a": "ref+job://PAY_DB"}));
+    shop.wants("prod", &[good, object("Secret", "pay", secret), plain]);
+    let remarks = shop.run(&check).expect(1).json()["remarks"].take();
+    let found: Vec<_> = remarks
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|remark| {
+            assert_eq!(
+                (&remark["rule"], &remark["file"]),
+                (&json!("secrets"), &json!("apps/shop/prod/stack.yaml"))
+            );
+            assert!(remark["hint"].is_string(), "{remark}");
+            remark["message"].as_str().unwrap().to_owned()
+        })
+        .collect();
+    for (at, why) in [
+        (
+            "v1:ConfigMap:pay:plain: attributes/data/a",
+            "a secret may not stand here",
+        ),
+        (
+            "v1:Secret:pay:pay: attributes/stringData/a",
+            "there is no secret store `vualt`",
+        ),
+        (
+            "v1:Secret:pay:pay: attributes/stringData/b",
+            "may not read `HOME`",
+        ),
+        (
+            "v1:Secret:pay:pay: attributes/stringData/c",
+            "no default secret store",
+        ),
+    ] {
+        assert!(
+            found
+                .iter()
+                .any(|message| message.starts_with(at) && message.contains(why)),
+            "{at} {why}: {found:#?}"
+        );
+    }
+    assert_eq!(found.len(), 4, "{found:#?}");
+    shop.konverge(&check)
+        .arg_all(["--skip", "secrets"])
+        .run()
+        .expect(0);
 }

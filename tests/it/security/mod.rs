@@ -1,6 +1,7 @@
 //! Hostile input, masking and the sandbox.
 
 pub mod aws;
+pub mod canary;
 pub mod checkout;
 pub mod fork_isolation;
 pub mod injection;
@@ -9,4 +10,5 @@ pub mod module_sandbox;
 pub mod sandbox;
 pub mod secret_paths;
 pub mod secret_references;
+pub mod state_encryption;
 pub mod vault;

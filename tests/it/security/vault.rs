@@ -504,3 +504,43 @@ async fn doctor_logs_in_to_each_store_and_reads_no_secret() {
         "{refused}"
     );
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn five_hundred_references_cost_one_request_for_each_secret() {
+    let vaulted = Vaulted::new("vault-500", "").await;
+    // Five objects of a hundred references, to 250 secrets.
+    let objects: Vec<_> = (0..5)
+        .map(|object| {
+            let texts = (0..100).map(|n| {
+                let secret = (object * 100 + n) / 2;
+                let key = if n % 2 == 0 { "user" } else { "password" };
+                (
+                    format!("key-{n}"),
+                    json!(format!("ref+db://secret/pay/s{secret}#/{key}")),
+                )
+            });
+            let texts: serde_json::Map<String, Value> = texts.collect();
+            let metadata = json!({"name": format!("pay-{object}"), "namespace": vaulted.namespace});
+            resource(
+                &json!({"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "stringData": texts}),
+            )
+        })
+        .collect();
+    for secret in 0..250 {
+        let fields = json!({"user": "app", "password": format!("{CANARY}-{secret}")});
+        vaulted.vault.put(&format!("pay/s{secret}"), fields);
+    }
+    vaulted.shop.wants("prod", &objects);
+    let count = |word: &str, asked: &[(String, String)]| {
+        let paths = asked.iter().filter(|(_, path)| path.contains(word));
+        paths.count()
+    };
+    vaulted.preview().expect(0);
+    let asked = vaulted.vault.requests();
+    assert_eq!((count("secret/metadata/", &asked), asked.len()), (250, 251));
+    vaulted.holds_no_value(&vaulted.apply().expect(0));
+    let asked = vaulted.vault.requests();
+    assert_eq!((count("secret/data/", &asked), count("login", &asked)), (250, 1));
+    assert!(count("secret/metadata/", &asked) <= 250, "{}", asked.len());
+    assert_eq!(changes(&vaulted.preview().expect(0)), [] as [Value; 0]);
+}

@@ -150,7 +150,8 @@ async fn the_hash_key_is_made_once() {
 #[tokio::test]
 async fn sealed_states_hide_what_they_hold() {
     let store = Arc::new(MemoryStore::default());
-    let sealed = states(Arc::clone(&store) as Arc<dyn Store>, "1").with_sealer(Sealer::generate(), true);
+    let sealed =
+        states(Arc::clone(&store) as Arc<dyn Store>, "1").with_sealer(Some(Sealer::generate()), true);
     let lease = sealed.acquire(&stack(), short()).await.unwrap();
     lease.journal(vec![intent("hunter222")]).await.unwrap();
     lease.commit(with(&["hunter222"], "x"), &[]).await.unwrap();

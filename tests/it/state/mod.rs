@@ -10,3 +10,4 @@ pub mod model;
 pub mod processes;
 pub mod review_records;
 pub mod rollback;
+pub mod sealing;

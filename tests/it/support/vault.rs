@@ -33,6 +33,8 @@ struct World {
     uses: Option<u64>,
     /// The namespace in which everything is.
     namespace: String,
+    /// What the transit engine at `transit/` encrypted: ciphertext to key, plaintext and associated data.
+    transit: HashMap<String, (String, Value, Value)>,
     /// Role and path of every request.
     requests: Vec<(String, String)>,
 }
@@ -149,7 +151,7 @@ async fn answer(
         return refused(StatusCode::NOT_FOUND, "no handler for route");
     }
     let path = uri.path().strip_prefix("/v1/").unwrap_or_default().to_owned();
-    if method == Method::POST {
+    if method == Method::POST && path.starts_with("auth/") {
         let body: Value = serde_json::from_slice(&body).unwrap_or_default();
         let role = match path.as_str() {
             "auth/jwt/login" if body["jwt"] == JOB_TOKEN => body["role"].as_str(),
@@ -188,6 +190,13 @@ async fn answer(
             "1 error occurred:\n\t* permission denied\n\n",
         );
     }
+    if method == Method::POST {
+        return transit(
+            &mut world,
+            &path,
+            &serde_json::from_slice(&body).unwrap_or_default(),
+        );
+    }
     if let Some(fields) = path.strip_prefix("kv/").and_then(|path| world.plain.get(path)) {
         return Json(json!({"data": fields})).into_response();
     }
@@ -221,4 +230,31 @@ async fn answer(
         };
     }
     refused(StatusCode::NOT_FOUND, "")
+}
+
+/// <https://developer.hashicorp.com/vault/api-docs/secret/transit#encrypt-data>
+fn transit(world: &mut World, path: &str, body: &Value) -> Response {
+    let parts: Vec<_> = path.split('/').collect();
+    match parts[..] {
+        ["transit", "encrypt", key] => {
+            let ciphertext = format!("vault:v1:{}", uuid::Uuid::new_v4().simple());
+            let kept = (
+                key.to_owned(),
+                body["plaintext"].clone(),
+                body["associated_data"].clone(),
+            );
+            world.transit.insert(ciphertext.clone(), kept);
+            Json(json!({"data": {"ciphertext": ciphertext, "key_version": 1}})).into_response()
+        }
+        ["transit", "decrypt", key] => {
+            let ciphertext = body["ciphertext"].as_str().unwrap_or_default();
+            match world.transit.get(ciphertext) {
+                Some((of, plaintext, data)) if of == key && *data == body["associated_data"] => {
+                    Json(json!({"data": {"plaintext": plaintext}})).into_response()
+                }
+                _ => refused(StatusCode::BAD_REQUEST, "cipher: message authentication failed"),
+            }
+        }
+        _ => refused(StatusCode::NOT_FOUND, ""),
+    }
 }

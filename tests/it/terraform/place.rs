@@ -238,7 +238,7 @@ impl Place {
             actor: "test".to_owned(),
         };
         let states =
-            StateStore::open(store, RepositoryId::new(ID), writer).with_sealer(self.key.clone(), false);
+            StateStore::open(store, RepositoryId::new(ID), writer).with_sealer(Some(self.key.clone()), false);
         let stack: StackId = "shop/prod".parse().unwrap();
         let Some(found) = states.load(&stack).await.unwrap() else {
             return Value::Null;

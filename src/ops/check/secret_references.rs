@@ -1,0 +1,31 @@
+//! The references to secrets in the Specs: an unknown store, a path that the stack may not read, a place where
+//! everybody reads. No store is asked.
+
+use super::super::OpenRevision;
+use crate::{
+    model::{
+        lint::{Diagnostic, LintRule},
+        spec::Spec,
+        stack::Stack,
+    },
+    policy::{self, SecretReader},
+};
+
+/// Every reference that an apply would refuse.
+pub(super) fn check(workspace: &OpenRevision, compiled: &[(&Stack, Spec)]) -> Vec<Diagnostic> {
+    let mut found = Vec::new();
+    for (stack, spec) in compiled {
+        let reader = SecretReader {
+            stack: &stack.id,
+            folder: &stack.folder,
+        };
+        for refusal in policy::secret_refusals(&workspace.config.secrets, reader, spec) {
+            let file = stack.folder.child("stack.yaml");
+            let mut remark = Diagnostic::new(&file, LintRule::Secrets, &refusal.message);
+            remark.hint = refusal.hints.first().cloned();
+            remark.stacks = vec![stack.id.clone()];
+            found.push(remark);
+        }
+    }
+    found
+}

@@ -1,0 +1,91 @@
+//! The key services of `state.encrypt_to`, with the credentials of the job. Nothing is asked yet.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use zeroize::Zeroizing;
+
+use super::{RunContext, secret_stores};
+use crate::{
+    cloud::{AwsLogin, CloudEnvironment},
+    config::{Config, StateRecipient},
+    secret_stores::{AwsKmsKey, AwsSettings, SecretProblem, VaultTransitKey},
+    state::{KeyService, KeyServiceError},
+};
+
+/// The services in the order of `state.encrypt_to`, and the age recipients.
+pub(super) fn open(run: &RunContext, config: &Config) -> (Vec<Arc<dyn KeyService>>, Vec<String>) {
+    let (mut services, mut age) = (Vec::<Arc<dyn KeyService>>::new(), Vec::new());
+    for (name, recipient) in config.state.recipients() {
+        let wrapping = match recipient {
+            StateRecipient::Age(recipient) => {
+                age.push(recipient);
+                continue;
+            }
+            StateRecipient::AwsKms { arn, region } => {
+                let environment = CloudEnvironment::new(run.env.clone()).with("AWS_REGION", &region);
+                let settings = AwsSettings {
+                    region: Some(region),
+                    address: run.var("AWS_ENDPOINT_URL_KMS").map(str::to_owned),
+                    login: AwsLogin::new(environment),
+                    preview_login: None,
+                };
+                WrappingKey::Aws(AwsKmsKey::new(arn, settings, run.secrets.clone()))
+            }
+            StateRecipient::VaultTransit { store, mount, key } => {
+                let Some(configured) = config.secrets.stores.get(&store) else {
+                    continue;
+                };
+                let server = secret_stores::vault_settings(run, configured).server;
+                let secrets = run.secrets.clone();
+                WrappingKey::Vault(VaultTransitKey::new((mount, key), server, secrets))
+            }
+        };
+        services.push(Arc::new(NamedKey {
+            name: name.to_owned(),
+            wrapping,
+        }));
+    }
+    (services, age)
+}
+
+/// A key under its name in `state.encrypt_to`.
+struct NamedKey {
+    name: String,
+    wrapping: WrappingKey,
+}
+
+enum WrappingKey {
+    Aws(AwsKmsKey),
+    Vault(VaultTransitKey),
+}
+
+#[async_trait]
+impl KeyService for NamedKey {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    async fn wrap_key(&self, secret: &[u8], context: &str) -> Result<String, KeyServiceError> {
+        let wrapped = match &self.wrapping {
+            WrappingKey::Aws(key) => key.wrap_key(secret, context).await,
+            WrappingKey::Vault(key) => key.wrap_key(secret, context).await,
+        };
+        wrapped.map_err(error)
+    }
+
+    async fn unwrap_key(&self, wrapped: &str, context: &str) -> Result<Zeroizing<Vec<u8>>, KeyServiceError> {
+        let secret = match &self.wrapping {
+            WrappingKey::Aws(key) => key.unwrap_key(wrapped, context).await,
+            WrappingKey::Vault(key) => key.unwrap_key(wrapped, context).await,
+        };
+        secret.map_err(error)
+    }
+}
+
+fn error(problem: SecretProblem) -> KeyServiceError {
+    KeyServiceError(match problem {
+        SecretProblem::Unavailable { why, .. } => format!("does not answer: {why}"),
+        problem => problem.to_string(),
+    })
+}

@@ -1,0 +1,75 @@
+//! AWS KMS: symmetric keys that wrap small secrets.
+//!
+//! <https://docs.aws.amazon.com/kms/latest/APIReference/API_Encrypt.html>
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use serde_json::{Value, json};
+use zeroize::Zeroizing;
+
+use super::{
+    SecretProblem, SecretRights,
+    aws_client::{AwsClient, AwsSettings},
+    document::zeroize_json,
+    http::unexpected,
+};
+use crate::secrets::Secrets;
+
+/// A symmetric key of AWS KMS.
+pub struct AwsKmsKey {
+    arn: String,
+    client: AwsClient,
+}
+
+impl AwsKmsKey {
+    /// `secrets` learns the keys of logins.
+    pub fn new(arn: String, settings: AwsSettings, secrets: Secrets) -> Self {
+        Self {
+            arn,
+            client: AwsClient::new("kms", settings, secrets),
+        }
+    }
+
+    /// Wraps a secret. The same context is needed to unwrap it; AWS writes it into its audit log.
+    ///
+    /// # Errors
+    /// No answer, or a refusal.
+    pub async fn wrap_key(&self, secret: &[u8], context: &str) -> Result<String, SecretProblem> {
+        let mut request = self.request(context);
+        request["Plaintext"] = json!(STANDARD.encode(secret));
+        let answer = self
+            .client
+            .call("TrentService.Encrypt", &request, SecretRights::Values)
+            .await;
+        zeroize_json(&mut request);
+        let answer = answer?;
+        let wrapped = answer["CiphertextBlob"].as_str().map(str::to_owned);
+        wrapped.ok_or_else(|| unexpected("the answer has no `CiphertextBlob`"))
+    }
+
+    /// Unwraps what [`AwsKmsKey::wrap_key`] gave.
+    ///
+    /// # Errors
+    /// As [`AwsKmsKey::wrap_key`]; it was wrapped by another key, or with another context.
+    pub async fn unwrap_key(
+        &self,
+        wrapped: &str,
+        context: &str,
+    ) -> Result<Zeroizing<Vec<u8>>, SecretProblem> {
+        let mut request = self.request(context);
+        request["CiphertextBlob"] = json!(wrapped);
+        let call = self
+            .client
+            .call("TrentService.Decrypt", &request, SecretRights::Values);
+        let mut answer = call.await?;
+        let secret = answer["Plaintext"]
+            .as_str()
+            .and_then(|text| STANDARD.decode(text).ok());
+        zeroize_json(&mut answer);
+        let secret = secret.ok_or_else(|| unexpected("the answer has no `Plaintext` in base64"))?;
+        Ok(Zeroizing::new(secret))
+    }
+
+    fn request(&self, context: &str) -> Value {
+        json!({"KeyId": self.arn, "EncryptionContext": {"konverge": context}})
+    }
+}

@@ -1,0 +1,261 @@
+//! Data keys: age identities to which documents are encrypted, wrapped by the key services of
+//! `state.encrypt_to`.
+//!
+//! A run unwraps the newest once, before it takes a lease. Encrypting needs no service, so one that is away
+//! between two writes loses nothing. A new data key encloses the earlier ones, so that one unwrapping opens all.
+
+use std::sync::Arc;
+
+use age::secrecy::{ExposeSecret as _, SecretString};
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use serde::{Deserialize, Serialize};
+use zeroize::Zeroizing;
+
+use super::{
+    DataKeys, KeyService, StateError, StateStore,
+    crypto::key_error,
+    document_format::{self, CreateResult},
+    keys,
+};
+use crate::store::Key;
+
+/// Which services can unwrap a data key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WrappedDataKey {
+    /// Its key in the store.
+    pub place: String,
+    /// Its age recipient, by which documents name it.
+    pub recipient: String,
+    /// The services that wrap it.
+    pub by: Vec<String>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct DataKeyDocument {
+    recipient: String,
+    wrapped: Vec<WrappedBy>,
+    /// The earlier identities, encrypted to this one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    older: Option<String>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct WrappedBy {
+    by: String,
+    key: String,
+}
+
+impl StateStore {
+    /// Sets the services that wrap data keys.
+    #[must_use]
+    pub fn with_key_services(mut self, services: Vec<Arc<dyn KeyService>>) -> Self {
+        self.key_services = services;
+        self
+    }
+
+    /// Returns true if services wrap data keys.
+    pub fn has_key_services(&self) -> bool {
+        !self.key_services.is_empty()
+    }
+
+    /// Unwraps the newest data key by the first service that can. `None` if there is none yet.
+    ///
+    /// # Errors
+    /// No service can; errors of the store; a damaged document.
+    pub async fn open_data_keys(&self) -> Result<Option<DataKeys>, StateError> {
+        let Some((number, document)) = self.data_key_rows().await?.pop() else {
+            return Ok(None);
+        };
+        let mut reasons = Vec::new();
+        for service in &self.key_services {
+            let name = service.name();
+            let Some(wrapped) = document.wrapped.iter().find(|wrapped| wrapped.by == name) else {
+                reasons.push(format!("`{name}` does not wrap it"));
+                continue;
+            };
+            match service.unwrap_key(&wrapped.key, &self.context(number)).await {
+                Ok(secret) => return self.opened(number, &document, &secret).map(Some),
+                Err(error) => reasons.push(format!("`{name}`: {error}")),
+            }
+        }
+        Err(StateError::KeyService {
+            what: format!("`{}` cannot be unwrapped", place(number)),
+            why: reasons.join("; "),
+        })
+    }
+
+    /// Makes a new data key, wrapped by every service. It encloses the earlier ones.
+    ///
+    /// # Errors
+    /// A service fails: then nothing is written. Errors of the store.
+    pub async fn make_data_key(&self, earlier: Option<&DataKeys>) -> Result<DataKeys, StateError> {
+        let number = earlier.map_or(1, |earlier| earlier.number + 1);
+        let newest = age::x25519::Identity::generate();
+        let secret = newest.to_string();
+        let mut wrapped = Vec::new();
+        for service in &self.key_services {
+            let context = self.context(number);
+            let key = service
+                .wrap_key(secret.expose_secret().as_bytes(), &context)
+                .await;
+            let key = key.map_err(|error| StateError::KeyService {
+                what: format!("`{}` cannot be made", place(number)),
+                why: format!("`{}`: {error}", service.name()),
+            })?;
+            let by = service.name().to_owned();
+            wrapped.push(WrappedBy { by, key });
+        }
+        let older: Vec<_> = earlier
+            .into_iter()
+            .flat_map(DataKeys::identities)
+            .cloned()
+            .collect();
+        let document = DataKeyDocument {
+            recipient: newest.to_public().to_string(),
+            older: (!older.is_empty())
+                .then(|| enclose(&newest, &older))
+                .transpose()?,
+            wrapped,
+        };
+        let letter = self.letter("data-key", &document)?;
+        match document_format::put(&*self.store, &place(number), &letter).await? {
+            CreateResult::Ours => Ok(DataKeys {
+                newest,
+                older,
+                number,
+                wrapped_by: names(&document),
+            }),
+            CreateResult::Theirs(_) => self.open_data_keys().await?.ok_or_else(|| StateError::Damaged {
+                key: place(number).to_string(),
+                why: "it is said to exist and is not listed".to_owned(),
+            }),
+        }
+    }
+
+    /// Returns true if exactly the services of this run wrap the newest data key.
+    pub fn is_wrapped_by_all(&self, keys: &DataKeys) -> bool {
+        let mut services: Vec<_> = self.key_services.iter().map(|service| service.name()).collect();
+        services.sort_unstable();
+        services == keys.wrapped_by
+    }
+
+    /// All data keys, the oldest first. Needs no service.
+    ///
+    /// # Errors
+    /// Errors of the store; a damaged document.
+    pub async fn list_data_keys(&self) -> Result<Vec<WrappedDataKey>, StateError> {
+        let rows = self.data_key_rows().await?.into_iter();
+        let rows = rows.map(|(number, document)| WrappedDataKey {
+            place: place(number).to_string(),
+            by: names(&document),
+            recipient: document.recipient,
+        });
+        Ok(rows.collect())
+    }
+
+    /// Asks each service to unwrap the newest data key.
+    ///
+    /// # Errors
+    /// Errors of the store; a damaged document.
+    pub async fn try_key_services(&self) -> Result<Vec<(String, Result<(), String>)>, StateError> {
+        let Some((number, document)) = self.data_key_rows().await?.pop() else {
+            return Ok(Vec::new());
+        };
+        let mut tried = Vec::new();
+        for service in &self.key_services {
+            let name = service.name();
+            let wrapped = document.wrapped.iter().find(|wrapped| wrapped.by == name);
+            let result = match wrapped {
+                None => Err(format!("does not wrap `{}`", place(number))),
+                Some(wrapped) => {
+                    let secret = service.unwrap_key(&wrapped.key, &self.context(number)).await;
+                    secret.map(drop).map_err(|error| error.to_string())
+                }
+            };
+            tried.push((name.to_owned(), result));
+        }
+        Ok(tried)
+    }
+
+    async fn data_key_rows(&self) -> Result<Vec<(u64, DataKeyDocument)>, StateError> {
+        let mut rows = Vec::new();
+        for key in self.store.list(&folder()).await? {
+            let number = key.last().parse().ok();
+            let (Some(number), Some(bytes)) = (number, self.store.get(&key).await?) else {
+                continue;
+            };
+            let (_, document) = self.envelopes.read("data-key", &key, &bytes)?;
+            rows.push((number, document));
+        }
+        Ok(rows)
+    }
+
+    fn opened(&self, number: u64, document: &DataKeyDocument, secret: &[u8]) -> Result<DataKeys, StateError> {
+        let damaged = |why: &str| StateError::Damaged {
+            key: place(number).to_string(),
+            why: why.to_owned(),
+        };
+        let newest: Option<age::x25519::Identity> = std::str::from_utf8(secret)
+            .ok()
+            .and_then(|text| text.parse().ok());
+        let newest = newest.ok_or_else(|| damaged("what it wraps is not an age identity"))?;
+        // Somebody who can only write to the store could name a recipient of their own.
+        if newest.to_public().to_string() != document.recipient {
+            return Err(damaged("its recipient is not that of the key that it wraps"));
+        }
+        let older = document.older.as_deref().map(|older| disclose(&newest, older));
+        let older = older
+            .transpose()
+            .map_err(|_| damaged("the earlier keys that it encloses cannot be decrypted"))?;
+        Ok(DataKeys {
+            newest,
+            older: older.unwrap_or_default(),
+            number,
+            wrapped_by: names(document),
+        })
+    }
+
+    /// A wrapped key is valid at one place of one repository.
+    fn context(&self, number: u64) -> String {
+        format!("{} {}", self.envelopes.repository.as_str(), place(number))
+    }
+}
+
+/// The services of a document, sorted.
+fn names(document: &DataKeyDocument) -> Vec<String> {
+    let mut names: Vec<_> = document
+        .wrapped
+        .iter()
+        .map(|wrapped| wrapped.by.clone())
+        .collect();
+    names.sort_unstable();
+    names
+}
+
+fn enclose(newest: &age::x25519::Identity, older: &[age::x25519::Identity]) -> Result<String, StateError> {
+    let texts: Vec<SecretString> = older.iter().map(age::x25519::Identity::to_string).collect();
+    let texts: Vec<_> = texts.iter().map(|text| text.expose_secret()).collect();
+    let plain = Zeroizing::new(texts.join("\n"));
+    let cipher = age::encrypt(&newest.to_public(), plain.as_bytes());
+    let cipher = cipher.map_err(|error| key_error("encrypting", &error.to_string()))?;
+    Ok(STANDARD.encode(cipher))
+}
+
+fn disclose(newest: &age::x25519::Identity, older: &str) -> Result<Vec<age::x25519::Identity>, StateError> {
+    let wrong = |why: &str| key_error("decrypting", why);
+    let cipher = STANDARD
+        .decode(older)
+        .map_err(|error| wrong(&error.to_string()))?;
+    let plain = age::decrypt(newest, &cipher).map_err(|error| wrong(&error.to_string()))?;
+    let plain = Zeroizing::new(plain);
+    let text = std::str::from_utf8(&plain).map_err(|error| wrong(&error.to_string()))?;
+    text.lines().map(|line| line.parse().map_err(wrong)).collect()
+}
+
+fn folder() -> Key {
+    Key::from_components(&["keys", "data"])
+}
+
+fn place(number: u64) -> Key {
+    folder().child(&keys::number(number))
+}

@@ -1,0 +1,263 @@
+//! States encrypted by AWS KMS (moto), by the transit engine of a Vault, and to an age identity; `state rekey` changes
+//! who can open them.
+
+use age::secrecy::ExposeSecret as _;
+use serde_json::json;
+
+use crate::support::{
+    moto::{Moto, REGION},
+    process::Outcome,
+    spec_runs::{SpecRuns, walk},
+    vault::FakeVault,
+};
+
+const STACK: &str = "shop/prod";
+
+struct Sealed {
+    runs: SpecRuns,
+    folder: tempfile::TempDir,
+    moto: Moto,
+    vault: FakeVault,
+    kms: String,
+    age: age::x25519::Identity,
+}
+
+impl Sealed {
+    async fn new(subject: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let (moto, vault) = (Moto::start(), FakeVault::start().await);
+        let key = moto.call("kms", "TrentService.CreateKey", json!({})).await;
+        let url = format!("file://{}/states", folder.path().display());
+        let mut runs = SpecRuns::at(subject, &url, "").await;
+        vault.allow("state", &["transit/"]);
+        runs.env.retain(|(name, _)| *name != "AWS_REGION");
+        runs.env.extend([
+            // The region of the ARN counts.
+            ("AWS_REGION", "us-east-1".to_owned()),
+            ("AWS_ENDPOINT_URL_KMS", moto.endpoint().to_owned()),
+            ("VAULT_TOKEN", vault.token("state")),
+        ]);
+        runs.spec("spec.json", &["telltale"]);
+        let kms = key["KeyMetadata"]["Arn"].as_str().unwrap();
+        assert!(kms.contains(REGION), "{kms}");
+        Self {
+            runs,
+            folder,
+            kms: format!("awskms:{kms}"),
+            moto,
+            vault,
+            age: age::x25519::Identity::generate(),
+        }
+    }
+
+    /// Encrypts to these from now on.
+    fn encrypt_to(&self, recipients: &[&str]) {
+        let config = format!(
+            "version: 1\nstate: {{id: spec-runs, url: '{}', encrypt_to: {}}}\nsecrets: {{stores: {{db: {{kind: vault, address: '{}'}}}}}}\n",
+            self.runs.url,
+            json!(recipients),
+            self.vault.address(),
+        );
+        self.runs
+            .repository
+            .write("konverge.yaml", config)
+            .commit("config");
+    }
+
+    fn konverge(&self, arguments: &[&str]) -> Outcome {
+        self.runs.konverge(arguments).run()
+    }
+
+    fn apply(&self) -> Outcome {
+        self.runs.apply("spec.json", STACK).run()
+    }
+
+    fn shows(&self) -> Outcome {
+        self.konverge(&["state", "show", STACK])
+    }
+
+    fn is_sealed(&self) {
+        let kept = walk(self.folder.path());
+        assert!(
+            !kept.contains("telltale")
+                && !kept.contains(&self.runs.namespace)
+                && !kept.contains("AGE-SECRET"),
+            "it can be read"
+        );
+    }
+
+    /// Takes KMS away, or gives it back.
+    fn kms_is_on(&mut self, is_on: bool) {
+        let endpoint = match is_on {
+            true => self.moto.endpoint().to_owned(),
+            // Nobody listens there.
+            false => "http://127.0.0.1:1".to_owned(),
+        };
+        self.runs.env.retain(|(name, _)| *name != "AWS_ENDPOINT_URL_KMS");
+        self.runs.env.push(("AWS_ENDPOINT_URL_KMS", endpoint));
+    }
+
+    /// With the age identity in the environment, or without.
+    fn identity(&mut self, identity: Option<&age::x25519::Identity>) {
+        self.runs.env.retain(|(name, _)| *name != "KONVERGE_AGE_IDENTITY");
+        let identity = identity.map(|identity| identity.to_string().expose_secret().to_owned());
+        self.runs
+            .env
+            .extend(identity.map(|text| ("KONVERGE_AGE_IDENTITY", text)));
+    }
+}
+
+const TRANSIT: &str = "vault-transit:db/transit/state";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_rekey_changes_who_can_open_what_was_written_before() {
+    let mut sealed = Sealed::new("rekeyed").await;
+    let (kms, age) = (sealed.kms.clone(), sealed.age.to_public().to_string());
+    let identity = sealed.age.clone();
+    // From an age key of somebody's drawer …
+    sealed.encrypt_to(&[&age]);
+    sealed.identity(Some(&identity));
+    for names in [
+        vec!["telltale"],
+        vec!["telltale", "two"],
+        vec!["telltale", "two", "three"],
+    ] {
+        sealed.runs.spec("spec.json", &names);
+        sealed.apply().expect(0);
+    }
+    let refused = sealed.konverge(&["state", "rekey", "--new-key"]).expect(64);
+    assert!(refused.stderr.contains("no key service"), "{}", refused.stderr);
+    // … to KMS and to the Vault.
+    sealed.encrypt_to(&[&kms, TRANSIT]);
+    let rekeyed = sealed.konverge(&["state", "rekey"]).expect(0);
+    assert!(rekeyed.stdout.contains("shop/prod: "), "{}", rekeyed.stdout);
+    sealed.is_sealed();
+    sealed.identity(None);
+    let history = sealed.konverge(&["state", "history", STACK]).expect(0).stdout;
+    assert!(
+        !history.contains("cannot be read") && history.contains("rekey"),
+        "{history}"
+    );
+    assert!(
+        sealed
+            .konverge(&["state", "show", STACK, "--serial", "1"])
+            .expect(0)
+            .stdout
+            .contains("telltale")
+    );
+    // The hashes of secrets stay the same: nothing is asked for a review again.
+    let again = sealed.apply().expect(0);
+    assert!(
+        again.stdout.contains("0 applied, 1 unchanged"),
+        "{}",
+        again.stdout
+    );
+
+    // Whoever found the age key can open nothing any more.
+    let by_age = |path: &std::path::Path| {
+        let text = std::fs::read_to_string(path).unwrap_or_default();
+        let body = text
+            .lines()
+            .nth(2)
+            .and_then(|line| serde_json::from_str::<serde_json::Value>(line).ok());
+        let cipher = body.and_then(|body| Some(body["age"].as_str()?.to_owned()))?;
+        use base64::Engine as _;
+        let cipher = base64::engine::general_purpose::STANDARD.decode(cipher).unwrap();
+        Some(age::decrypt(&identity, &cipher).is_ok())
+    };
+    let mut opened = Vec::new();
+    let mut folders = vec![sealed.folder.path().to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            match path.is_dir() {
+                true => folders.push(path),
+                false if path.display().to_string().contains("/journal/") => {}
+                false => opened.extend(by_age(&path)),
+            }
+        }
+    }
+    assert!(opened.len() > 3 && !opened.contains(&true), "{opened:?}");
+
+    // A key is rotated, and one that is new in the list needs a rekey before the other may go.
+    sealed.konverge(&["state", "rekey", "--new-key"]).expect(0);
+    let again = sealed.konverge(&["state", "rekey"]).expect(0);
+    assert!(again.stderr.contains("already"), "{}", again.stderr);
+    sealed.encrypt_to(&["vault-transit:db/transit/other"]);
+    let refused = sealed.shows().expect(1);
+    assert!(
+        refused
+            .stderr
+            .contains("`vault-transit:db/transit/other` does not wrap it"),
+        "{}",
+        refused.stderr
+    );
+    assert!(
+        refused.stderr.contains("`konverge state rekey`"),
+        "{}",
+        refused.stderr
+    );
+    sealed.encrypt_to(&[&kms, "vault-transit:db/transit/other"]);
+    sealed.konverge(&["state", "rekey"]).expect(0);
+    sealed.encrypt_to(&["vault-transit:db/transit/other"]);
+    sealed.kms_is_on(false);
+    assert!(sealed.shows().expect(0).stdout.contains("three"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_recipient_that_is_not_understood_is_refused_with_what_to_write() {
+    let sealed = Sealed::new("recipients").await;
+    for (recipient, words) in [
+        ("awskms:alias/state", "awskms:arn:aws:kms:REGION:ACCOUNT:key/ID"),
+        (
+            "vault-transit:none/transit/state",
+            "names `none`, which is not a Vault under secrets.stores",
+        ),
+        (
+            "pgp:ABCD",
+            "write `age1…`, `awskms:ARN` or `vault-transit:STORE/MOUNT/KEY`",
+        ),
+    ] {
+        sealed.encrypt_to(&[recipient]);
+        let refused = sealed.shows().expect(1);
+        assert!(refused.stderr.contains(words), "{}", refused.stderr);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_preview_unwraps_with_its_own_role_of_the_vault() {
+    let mut sealed = Sealed::new("preview-role").await;
+    let config = |role: &str| {
+        let auth = format!("{{method: jwt, role: {role}, preview_role: state}}");
+        format!(
+            "version: 1\nstate: {{id: spec-runs, url: '{}', encrypt_to: ['{TRANSIT}']}}\nsecrets: {{stores: {{db: {{kind: vault, address: '{}', auth: {auth}}}}}}}\n",
+            sealed.runs.url,
+            sealed.vault.address(),
+        )
+    };
+    let (ours, foreign) = (config("apply"), config("another"));
+    sealed.vault.allow("apply", &["transit/"]);
+    let job = sealed.vault.job();
+    sealed.runs.env.retain(|(name, _)| *name != "VAULT_TOKEN");
+    sealed.runs.env.extend(job);
+    sealed
+        .runs
+        .repository
+        .write("konverge.yaml", ours)
+        .commit("config");
+    sealed.apply().expect(0);
+    let asked = sealed.vault.requests();
+    assert!(asked.iter().all(|(role, _)| role == "apply"), "{asked:?}");
+    // The role of applies does not take the job in, as in a pull request.
+    sealed
+        .runs
+        .repository
+        .write("konverge.yaml", foreign)
+        .commit("config");
+    assert!(sealed.shows().expect(0).stdout.contains("telltale"));
+    let asked = sealed.vault.requests();
+    assert!(
+        !asked.is_empty() && asked.iter().all(|(role, _)| role == "state"),
+        "{asked:?}"
+    );
+}

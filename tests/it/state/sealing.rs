@@ -1,0 +1,198 @@
+//! Encrypted states: data keys that services wrap, and documents that are encrypted anew.
+
+use std::sync::{
+    Arc, Mutex,
+    atomic::{AtomicBool, AtomicUsize, Ordering},
+};
+
+use async_trait::async_trait;
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use konverge::{
+    state::{DataKeys, KeyService, KeyServiceError, Sealer, StateError, StateStore},
+    store::{Key, MemoryStore, Store},
+};
+use zeroize::Zeroizing;
+
+use super::fixture::{id, intent, short, stack, states, with};
+
+/// A key service: what it wraps, it unwraps in the same context.
+struct Service {
+    name: String,
+    is_away: AtomicBool,
+    /// What it wraps from now on, whatever it is given.
+    answers: Mutex<Option<String>>,
+    checks_context: bool,
+    unwrapped: AtomicUsize,
+}
+
+impl Service {
+    fn new(name: &str, checks_context: bool) -> Arc<Self> {
+        Arc::new(Self {
+            name: name.to_owned(),
+            is_away: AtomicBool::new(false),
+            answers: Mutex::default(),
+            checks_context,
+            unwrapped: AtomicUsize::new(0),
+        })
+    }
+}
+
+#[async_trait]
+impl KeyService for Service {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    async fn wrap_key(&self, secret: &[u8], context: &str) -> Result<String, KeyServiceError> {
+        if self.is_away.load(Ordering::SeqCst) {
+            return Err(KeyServiceError("it is away".to_owned()));
+        }
+        let answer = self.answers.lock().unwrap().clone();
+        Ok(answer.unwrap_or_else(|| format!("{}|{context}|{}", self.name, STANDARD.encode(secret))))
+    }
+
+    async fn unwrap_key(&self, wrapped: &str, context: &str) -> Result<Zeroizing<Vec<u8>>, KeyServiceError> {
+        self.unwrapped.fetch_add(1, Ordering::SeqCst);
+        let parts: Vec<_> = wrapped.split('|').collect();
+        let is_ours = parts[0] == self.name && (parts[1] == context || !self.checks_context);
+        match is_ours && !self.is_away.load(Ordering::SeqCst) {
+            true => Ok(Zeroizing::new(STANDARD.decode(parts[2]).unwrap())),
+            false => Err(KeyServiceError("it is away, or another context".to_owned())),
+        }
+    }
+}
+
+fn with_services(store: Arc<dyn Store>, services: &[&Arc<Service>]) -> StateStore {
+    let services = services
+        .iter()
+        .map(|service| Arc::clone(service) as Arc<dyn KeyService>);
+    states(store, "1").with_key_services(services.collect())
+}
+
+fn sealed(states: StateStore, keys: &DataKeys) -> StateStore {
+    let sealer = Sealer::with_data_keys(&[], None, keys).unwrap();
+    states.with_sealer(Some(sealer), true)
+}
+
+async fn commit(states: &StateStore, name: &str) {
+    let lease = states.acquire(&stack(), short()).await.unwrap();
+    let mut state = with(&[name], name);
+    let secret = states
+        .sealer()
+        .unwrap()
+        .seal_value(&serde_json::json!({"password": name}));
+    state.runtime.insert("terraform".to_owned(), secret.unwrap());
+    lease.commit(state, &[]).await.unwrap();
+}
+
+/// Everything that `konverge state rekey` does with one stack.
+async fn rekey(states: &StateStore) -> Result<usize, StateError> {
+    states.finish_resealing().await?;
+    let keys = states.open_data_keys().await?.unwrap();
+    let keys = match states.is_wrapped_by_all(&keys) {
+        true => keys,
+        false => states.make_data_key(Some(&keys)).await?,
+    };
+    let states = sealed(states.clone(), &keys);
+    states.reseal_hash_key().await?;
+    states.reseal(&stack(), &short()).await
+}
+
+#[tokio::test]
+async fn a_service_that_goes_away_after_the_start_loses_no_state() {
+    let store = Arc::new(MemoryStore::default());
+    let (kms, vault) = (Service::new("kms:a", true), Service::new("vault:b", true));
+    let states = with_services(Arc::clone(&store) as Arc<dyn Store>, &[&kms, &vault]);
+    let keys = states.make_data_key(None).await.unwrap();
+    let states = sealed(states, &keys);
+    for service in [&kms, &vault] {
+        service.is_away.store(true, Ordering::SeqCst);
+    }
+    for name in ["one", "two", "three"] {
+        commit(&states, name).await;
+    }
+    // Nobody can begin a run now, and nothing is written meanwhile.
+    let later = with_services(Arc::clone(&store) as Arc<dyn Store>, &[&kms, &vault]);
+    let before = store.list(&Key::from_components(&[])).await.unwrap();
+    let error = later.open_data_keys().await.unwrap_err();
+    assert!(matches!(error, StateError::KeyService { .. }), "{error}");
+    assert!(later.make_data_key(Some(&keys)).await.is_err());
+    assert_eq!(store.list(&Key::from_components(&[])).await.unwrap(), before);
+    // One of them is enough, and it is asked once.
+    vault.is_away.store(false, Ordering::SeqCst);
+    vault.unwrapped.store(0, Ordering::SeqCst);
+    let keys = later.open_data_keys().await.unwrap().unwrap();
+    let loaded = sealed(later, &keys).load(&stack()).await.unwrap().unwrap();
+    assert_eq!(loaded.state.resources[0].id, id("three"));
+    assert_eq!(vault.unwrapped.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test]
+async fn who_can_only_write_to_the_store_gets_no_state_encrypted_to_them() {
+    for checks_context in [true, false] {
+        let store = Arc::new(MemoryStore::default());
+        let kms = Service::new("kms:a", checks_context);
+        let ours = with_services(Arc::clone(&store) as Arc<dyn Store>, &[&kms]);
+        ours.make_data_key(None).await.unwrap();
+        let keys = ours.open_data_keys().await.unwrap().unwrap();
+
+        // The wrapped key of the first document, beside a recipient of the attacker's.
+        let place = Key::from_components(&["keys", "data", "0000000001"]);
+        let text = String::from_utf8(store.get(&place).await.unwrap().unwrap().to_vec()).unwrap();
+        let (_, stolen) = text.split_once("\"key\":\"").unwrap();
+        let theirs = Service::new("kms:a", false);
+        *theirs.answers.lock().unwrap() = stolen.split_once('"').map(|(stolen, _)| stolen.to_owned());
+        let attacker = with_services(Arc::clone(&store) as Arc<dyn Store>, &[&theirs]);
+        attacker.make_data_key(Some(&keys)).await.unwrap();
+
+        let error = ours.open_data_keys().await.unwrap_err().to_string();
+        let why = match checks_context {
+            true => "another context",
+            false => "its recipient is not that of the key that it wraps",
+        };
+        assert!(error.contains(why), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn a_run_that_ended_in_the_middle_is_applied_before_its_state_is_encrypted_anew() {
+    let store = Arc::new(MemoryStore::default());
+    let (old, new) = (Service::new("kms:old", true), Service::new("kms:new", true));
+    let states = with_services(Arc::clone(&store) as Arc<dyn Store>, &[&old]);
+    let keys = states.make_data_key(None).await.unwrap();
+    let states = sealed(states, &keys);
+    let lease = states.acquire(&stack(), short()).await.unwrap();
+    lease.journal(vec![intent("a")]).await.unwrap();
+    lease.release().await.unwrap();
+    commit_nothing(&states).await;
+    let error = rekey(&with_services(
+        Arc::clone(&store) as Arc<dyn Store>,
+        &[&old, &new],
+    ))
+    .await;
+    let error = error.unwrap_err().to_string();
+    assert!(error.contains("ended in the middle; apply it first"), "{error}");
+    let loaded = states.load(&stack()).await.unwrap().unwrap();
+    assert_eq!(loaded.pending, [id("a")], "the question is still open");
+}
+
+/// A takeover writes a document whose journal has a question.
+async fn commit_nothing(states: &StateStore) {
+    let lease = states.acquire(&stack(), short()).await.unwrap();
+    let state = lease.prior().unwrap().state.clone();
+    lease.commit(state, &[]).await.unwrap();
+    let lease = states.acquire(&stack(), short()).await.unwrap();
+    lease.journal(vec![intent("a")]).await.unwrap();
+    lease.release().await.unwrap();
+}
+
+#[tokio::test]
+async fn without_a_key_nothing_that_must_be_encrypted_is_written() {
+    let store = Arc::new(MemoryStore::default());
+    let states = states(Arc::clone(&store) as Arc<dyn Store>, "1").with_sealer(None, true);
+    assert!(matches!(states.hash_key().await, Err(StateError::Sealed { .. })));
+    let lease = states.acquire(&stack(), short()).await.unwrap();
+    let error = lease.commit(with(&["a"], "a"), &[]).await.unwrap_err();
+    assert!(matches!(error, StateError::Sealed { .. }), "{error}");
+    assert!(states.load(&stack()).await.unwrap().is_none());
+}
