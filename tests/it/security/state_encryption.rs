@@ -1,5 +1,5 @@
-//! States encrypted by AWS KMS (moto), by the transit engine of a Vault, and to an age identity; `state rekey` changes
-//! who can open them.
+//! States encrypted by AWS KMS (moto), by the transit engine of a Vault, and to an age identity: each of them opens
+//! them alone, one that is away stops a run before anything is touched, and `state rekey` changes who can.
 
 use age::secrecy::ExposeSecret as _;
 use serde_json::json;
@@ -108,6 +108,87 @@ impl Sealed {
 }
 
 const TRANSIT: &str = "vault-transit:db/transit/state";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_recipient_opens_a_state_alone() {
+    let mut sealed = Sealed::new("sealed-by-kms").await;
+    let (kms, age) = (sealed.kms.clone(), sealed.age.to_public().to_string());
+    sealed.encrypt_to(&[&kms, TRANSIT, &age]);
+    sealed.apply().expect(0);
+    sealed.is_sealed();
+    let asked = sealed.vault.requests();
+    let wraps = asked.iter().filter(|(_, path)| path.contains("encrypt")).count();
+    assert_eq!(
+        (wraps, asked.len()),
+        (1, 1),
+        "the first run wraps one key: {asked:?}"
+    );
+    assert!(sealed.shows().expect(0).stdout.contains("telltale"), "by KMS");
+    assert_eq!(sealed.vault.requests(), [], "one service is enough");
+
+    // KMS goes: the Vault opens it, with one request a run.
+    sealed.kms_is_on(false);
+    assert!(
+        sealed.shows().expect(0).stdout.contains("telltale"),
+        "by the Vault"
+    );
+    assert_eq!(
+        sealed.vault.requests(),
+        [("state".to_owned(), "transit/decrypt/state".to_owned())]
+    );
+    sealed.runs.spec("spec.json", &["telltale", "second"]);
+    sealed.apply().expect(0);
+    sealed.is_sealed();
+
+    // Both go: nothing is touched, and the message names both.
+    sealed.vault.be_away(true);
+    sealed.runs.spec("spec.json", &["telltale", "second", "third"]);
+    let before = walk(sealed.folder.path());
+    let refused = sealed.apply().expect(1);
+    for word in [
+        "`keys/data/0000000001` cannot be unwrapped",
+        &kms,
+        "does not answer",
+        TRANSIT,
+        "Service Unavailable",
+        "nothing was touched",
+    ] {
+        assert!(refused.stderr.contains(word), "`{word}`: {}", refused.stderr);
+    }
+    assert_eq!(walk(sealed.folder.path()), before);
+    assert!(!sealed.runs.made(STACK).await.contains("third"));
+
+    // The age identity opens it, and what it writes is opened by itself.
+    let identity = sealed.age.clone();
+    sealed.identity(Some(&identity));
+    let applied = sealed.apply().expect(0);
+    assert!(
+        applied
+            .stderr
+            .contains("the identity in KONVERGE_AGE_IDENTITY is used"),
+        "{}",
+        applied.stderr
+    );
+    sealed.is_sealed();
+    let doctor = sealed.konverge(&["state", "doctor"]).expect(1);
+    assert!(doctor.stdout.contains("does not answer"), "{}", doctor.stdout);
+
+    // The services are back: the document of the emergency is for age alone, and doctor says so.
+    sealed.kms_is_on(true);
+    sealed.vault.be_away(false);
+    let doctor = sealed.konverge(&["state", "doctor"]).expect(1).stdout;
+    for word in [
+        format!("`{kms}` unwraps the data key"),
+        format!("1 state document: can be decrypted by {age}; `konverge state rekey`"),
+        format!("{kms}, {TRANSIT} (keys/data/0000000001)"),
+    ] {
+        assert!(doctor.contains(&word), "`{word}`: {doctor}");
+    }
+    sealed.konverge(&["state", "rekey"]).expect(0);
+    sealed.identity(None);
+    assert!(sealed.shows().expect(0).stdout.contains("third"));
+    sealed.konverge(&["state", "doctor"]).expect(0);
+}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_rekey_changes_who_can_open_what_was_written_before() {

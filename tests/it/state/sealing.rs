@@ -1,4 +1,5 @@
-//! Encrypted states: data keys that services wrap, and documents that are encrypted anew.
+//! Encrypted states: data keys that services wrap, and documents that are encrypted anew, with a kill at every
+//! request.
 
 use std::sync::{
     Arc, Mutex,
@@ -7,9 +8,10 @@ use std::sync::{
 
 use async_trait::async_trait;
 use base64::{Engine as _, engine::general_purpose::STANDARD};
+use bytes::Bytes;
 use konverge::{
-    state::{DataKeys, KeyService, KeyServiceError, Sealer, StateError, StateStore},
-    store::{Key, MemoryStore, Store},
+    state::{DataKeys, KeyService, KeyServiceError, Sealer, Sealing, StateError, StateStore},
+    store::{Created, Key, MemoryStore, Store, StoreError},
 };
 use zeroize::Zeroizing;
 
@@ -62,6 +64,52 @@ impl KeyService for Service {
     }
 }
 
+/// A store that dies after so many requests.
+struct Mortal {
+    inner: Arc<MemoryStore>,
+    left: AtomicUsize,
+}
+
+impl Mortal {
+    fn ask(&self, key: &Key) -> Result<(), StoreError> {
+        let ask = self
+            .left
+            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1));
+        ask.map(drop).map_err(|_| StoreError::Unavailable {
+            url: "memory:".to_owned(),
+            key: key.to_string(),
+            why: "killed".to_owned(),
+        })
+    }
+}
+
+#[async_trait]
+impl Store for Mortal {
+    fn url(&self) -> &str {
+        "memory:"
+    }
+
+    async fn get(&self, key: &Key) -> Result<Option<Bytes>, StoreError> {
+        self.ask(key)?;
+        self.inner.get(key).await
+    }
+
+    async fn list(&self, prefix: &Key) -> Result<Vec<Key>, StoreError> {
+        self.ask(prefix)?;
+        self.inner.list(prefix).await
+    }
+
+    async fn create(&self, key: &Key, content: Bytes) -> Result<Created, StoreError> {
+        self.ask(key)?;
+        self.inner.create(key, content).await
+    }
+
+    async fn delete(&self, key: &Key) -> Result<(), StoreError> {
+        self.ask(key)?;
+        self.inner.delete(key).await
+    }
+}
+
 fn with_services(store: Arc<dyn Store>, services: &[&Arc<Service>]) -> StateStore {
     let services = services
         .iter()
@@ -96,6 +144,92 @@ async fn rekey(states: &StateStore) -> Result<usize, StateError> {
     let states = sealed(states.clone(), &keys);
     states.reseal_hash_key().await?;
     states.reseal(&stack(), &short()).await
+}
+
+/// All that is recorded can be read.
+async fn is_whole(states: &StateStore, hash_key: [u8; 32], what: &str) {
+    let newest = states.load(&stack()).await.unwrap().unwrap();
+    assert_eq!(newest.state.resources[0].id, id("three"), "{what}");
+    for (serial, name) in [(1, "one"), (2, "two"), (3, "three")] {
+        let state = states.load_serial(&stack(), serial).await;
+        let state = state
+            .unwrap_or_else(|error| panic!("{what}: serial {serial}: {error}"))
+            .state;
+        assert_eq!(state.resources[0].id, id(name), "{what}");
+        let secret = states
+            .sealer()
+            .unwrap()
+            .open_value(&state.runtime["terraform"])
+            .unwrap();
+        assert_eq!(secret["password"], name, "{what}");
+    }
+    let found = states.existing_hash_key().await.unwrap();
+    assert_eq!(found.map(|key| key.to_bytes()), Some(hash_key), "{what}");
+}
+
+#[tokio::test]
+async fn a_rekey_that_is_killed_at_any_request_loses_nothing() {
+    let (old, new) = (Service::new("kms:old", true), Service::new("kms:new", true));
+    let mut kills = 0;
+    loop {
+        let store = Arc::new(MemoryStore::default());
+        let first = with_services(Arc::clone(&store) as Arc<dyn Store>, &[&old]);
+        let keys = first.make_data_key(None).await.unwrap();
+        let first = sealed(first, &keys);
+        let hash_key = first.hash_key().await.unwrap().to_bytes();
+        for name in ["one", "two", "three"] {
+            commit(&first, name).await;
+        }
+        let mortal = Arc::new(Mortal {
+            inner: Arc::clone(&store),
+            left: AtomicUsize::new(kills),
+        });
+        let died = rekey(&with_services(mortal, &[&new, &old])).await.is_err();
+
+        let survivor = with_services(Arc::clone(&store) as Arc<dyn Store>, &[&new, &old]);
+        let keys = survivor.open_data_keys().await.unwrap().unwrap();
+        is_whole(
+            &sealed(survivor.clone(), &keys),
+            hash_key,
+            &format!("killed at {kills}"),
+        )
+        .await;
+        // The killed run's lease has expired.
+        for key in store.list(&Key::from_components(&["stacks"])).await.unwrap() {
+            if key.as_str().contains("/lease/") {
+                store.delete(&key).await.unwrap();
+            }
+        }
+        rekey(&survivor).await.unwrap();
+        assert_eq!(
+            rekey(&survivor).await.unwrap(),
+            0,
+            "a second run finds nothing to do"
+        );
+
+        // Now the old service may go.
+        let reader = with_services(Arc::clone(&store) as Arc<dyn Store>, &[&new]);
+        let keys = reader.open_data_keys().await.unwrap().unwrap();
+        is_whole(
+            &sealed(reader.clone(), &keys),
+            hash_key,
+            &format!("after a kill at {kills}"),
+        )
+        .await;
+        let newest = reader.list_data_keys().await.unwrap().pop().unwrap();
+        let all = reader.sealings(&stack()).await.unwrap();
+        let today = Sealing::Recipients(vec![newest.recipient]);
+        assert!(
+            all.len() >= 3 && all.iter().all(|sealing| *sealing == today),
+            "{all:?}"
+        );
+        assert_eq!(store.list(&Key::from_components(&["rekey"])).await.unwrap(), []);
+        if !died {
+            break;
+        }
+        kills += 1;
+    }
+    assert!(kills > 30, "{kills} requests");
 }
 
 #[tokio::test]

@@ -35,6 +35,8 @@ struct World {
     namespace: String,
     /// What the transit engine at `transit/` encrypted: ciphertext to key, plaintext and associated data.
     transit: HashMap<String, (String, Value, Value)>,
+    /// Answers nothing but errors.
+    is_away: bool,
     /// Role and path of every request.
     requests: Vec<(String, String)>,
 }
@@ -105,6 +107,11 @@ impl FakeVault {
         self.world.lock().unwrap().namespace = name.to_owned();
     }
 
+    /// Answers every request with 503 from now on, or no more.
+    pub fn be_away(&self, is_away: bool) {
+        self.world.lock().unwrap().is_away = is_away;
+    }
+
     /// Role and path of every request since the last call.
     pub fn requests(&self) -> Vec<(String, String)> {
         std::mem::take(&mut self.world.lock().unwrap().requests)
@@ -149,6 +156,9 @@ async fn answer(
     }
     if header("x-vault-namespace") != world.namespace {
         return refused(StatusCode::NOT_FOUND, "no handler for route");
+    }
+    if world.is_away {
+        return refused(StatusCode::SERVICE_UNAVAILABLE, "Vault is sealed");
     }
     let path = uri.path().strip_prefix("/v1/").unwrap_or_default().to_owned();
     if method == Method::POST && path.starts_with("auth/") {
