@@ -2,6 +2,8 @@
 
 use std::sync::{Mutex, PoisonError};
 
+use async_trait::async_trait;
+
 use super::{CliContext, common_args::OpenedTargets};
 use crate::{
     error::UserError,
@@ -114,8 +116,9 @@ impl Documents {
     }
 }
 
+#[async_trait]
 impl DocumentVisitor for Documents {
-    fn visit(&self, document: StackDocument) {
+    async fn visit(&self, document: StackDocument) {
         let mut documents = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         documents.push(document);
     }

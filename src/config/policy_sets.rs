@@ -57,12 +57,13 @@ impl PolicyConfig {
                     "write `enforce: override` and `override: {by: [org/team]}`",
                 ));
             }
-            if (set.language == PolicyLanguage::Vap) != (set.input == PolicyInput::Admission) {
+            let judges_requests = matches!(set.language, PolicyLanguage::Vap | PolicyLanguage::Gatekeeper);
+            if judges_requests != (set.input == PolicyInput::Admission) {
                 return Some((
                     format!(
-                        "policy.sets: set `{name}` needs both `language: vap` and `input: admission`, or neither"
+                        "policy.sets: set `{name}` needs both `language: vap` (or `gatekeeper`) and `input: admission`, or neither"
                     ),
-                    "write `language: vap, input: admission` for ValidatingAdmissionPolicies",
+                    "write `language: vap, input: admission` for ValidatingAdmissionPolicies, and `language: gatekeeper, input: admission` for Gatekeeper's constraints",
                 ));
             }
             if set.language == PolicyLanguage::Cel && set.input == PolicyInput::Tfplan {
@@ -146,6 +147,7 @@ mod tests {
                 "tfplan",
             ),
             ("{sets: [{name: a, path: p, language: vap}]}", "needs both"),
+            ("{sets: [{name: a, path: p, language: gatekeeper}]}", "needs both"),
             ("{sets: [{name: a, path: p, enforce: sometimes}]}", "sometimes"),
             ("{sets: [{name: a, path: p, enforce: override}]}", "needs both"),
             (

@@ -332,7 +332,8 @@ pub struct PolicyConfig {
 pub struct PolicySetConfig {
     /// The name of the set, unique in the file.
     pub name: String,
-    /// The file or folder with the rules, from the root of the repository: `*.rego`, or `*.yaml` with CEL.
+    /// The file or folder with the rules, from the root of the repository: `*.rego`, or `*.yaml` for the other
+    /// languages.
     pub path: String,
     /// The language of the rules. Default: `rego`.
     #[serde(default)]
@@ -379,6 +380,8 @@ pub enum PolicyLanguage {
     Cel,
     /// ValidatingAdmissionPolicies of Kubernetes with their bindings and parameters; with `input: admission`.
     Vap,
+    /// ConstraintTemplates of Gatekeeper with their constraints; with `input: admission`.
+    Gatekeeper,
 }
 
 /// The version of Rego.
@@ -403,7 +406,7 @@ pub enum PolicyInput {
     Objects,
     /// The Terraform resources in the form of Terraform's own JSON plan.
     Tfplan,
-    /// Each request that the apply would send to an API server; for `language: vap`.
+    /// Each request that the apply would send to an API server; for `language: vap` and `language: gatekeeper`.
     Admission,
 }
 

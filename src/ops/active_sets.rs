@@ -1,10 +1,9 @@
 //! The policy sets in force for a stack: evaluated when its plan is approved, and again when a value becomes
 //! known during the apply.
 
-use std::{collections::BTreeSet, fmt};
+use std::{collections::BTreeSet, fmt, sync::Arc};
 
-use jiff::Timestamp;
-
+use super::rule_evaluator::RuleEvaluator;
 use crate::{
     error::{ErrorKind, UserError},
     model::{
@@ -19,31 +18,34 @@ use crate::{
 
 /// The policy sets that were in force when a stack was approved, with its plan document.
 pub(super) struct ActiveSets {
+    evaluator: RuleEvaluator,
     versions: Vec<PolicySets>,
     /// `None` if there is no set.
-    document: Option<StackDocument>,
+    document: Option<Arc<StackDocument>>,
     findings: Vec<PolicyFinding>,
     overridden: Vec<PolicyOverride>,
 }
 
 impl ActiveSets {
     /// Evaluates the sets of these versions. `excuse` takes out of the findings of a version what is overridden.
-    pub fn evaluate(
+    pub async fn evaluate(
+        evaluator: &RuleEvaluator,
         versions: Vec<PolicySets>,
-        document: impl Fn() -> StackDocument,
+        document: impl FnOnce() -> StackDocument,
         excuse: impl Fn(&PolicySets, &mut [PolicyFinding]) -> Vec<PolicyOverride>,
     ) -> Self {
         let mut all = BTreeSet::new();
         let mut overridden = BTreeSet::new();
         let has_sets = versions.iter().any(|sets| !sets.is_empty());
-        let document = has_sets.then(document);
+        let document = has_sets.then(document).map(Arc::new);
         for sets in &versions {
             let Some(document) = &document else { break };
-            let mut findings = findings(std::slice::from_ref(sets), document);
+            let mut findings = evaluator.findings(std::slice::from_ref(sets), document).await;
             overridden.extend(excuse(sets, &mut findings));
             all.extend(findings);
         }
         Self {
+            evaluator: evaluator.clone(),
             versions,
             document,
             findings: all.into_iter().collect(),
@@ -83,15 +85,15 @@ impl ActiveSets {
 
     /// The error of the sets for a resource whose values are known now, before it is written. What was
     /// overridden stays so; a new finding is covered by no override, because the apply record does not have it.
-    pub fn refusal(&mut self, plan: &ResourcePlan) -> Option<UserError> {
+    pub async fn refusal(&mut self, plan: &ResourcePlan) -> Option<UserError> {
         let document = self.document.as_mut()?;
-        policy::update_document(document, plan);
+        policy::update_document(Arc::make_mut(document), plan);
+        let found = self.evaluator.findings(&self.versions, document).await;
         let overridden: BTreeSet<Digest> = self.overridden.iter().map(|one| one.finding).collect();
         let is_overridden = |finding: &PolicyFinding| {
             let place = finding.place.as_ref();
             place.is_some_and(|place| overridden.contains(&place.digest))
         };
-        let found = findings(&self.versions, document);
         let denied = found
             .iter()
             .filter(|finding| finding.verdict == Enforcement::Deny && !is_overridden(finding));
@@ -121,27 +123,14 @@ fn refusal(what: fmt::Arguments<'_>, denied: &[&PolicyFinding]) -> Option<UserEr
     ))
 }
 
-/// The findings of several versions of the sets. An unchanged stack has none.
-pub(super) fn findings(versions: &[PolicySets], document: &StackDocument) -> Vec<PolicyFinding> {
-    if !document.has_changes() {
-        return Vec::new();
-    }
-    let now = Timestamp::now();
-    let findings: BTreeSet<_> = versions
-        .iter()
-        .flat_map(|sets| sets.findings(document, now))
-        .collect();
-    findings.into_iter().collect()
-}
-
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
     use crate::model::{plan::Basis, plan_document::DocumentStack};
 
-    #[test]
-    fn without_a_set_no_document_is_made() {
+    #[tokio::test]
+    async fn without_a_set_no_document_is_made() {
         let made = std::cell::Cell::new(0);
         let document = || {
             made.set(made.get() + 1);
@@ -156,7 +145,8 @@ mod tests {
                 resources: Vec::new(),
             }
         };
-        let sets = ActiveSets::evaluate(vec![PolicySets::default()], document, |_, _| Vec::new());
+        let (evaluator, none) = (RuleEvaluator::default(), vec![PolicySets::default()]);
+        let sets = ActiveSets::evaluate(&evaluator, none, document, |_, _| Vec::new()).await;
         assert_eq!(made.get(), 0);
         assert!(sets.plan_refusal().is_none() && sets.findings().is_empty());
     }

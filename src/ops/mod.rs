@@ -43,6 +43,7 @@ pub mod redact;
 mod remote_cache;
 mod rescue;
 mod revision;
+pub mod rule_evaluator;
 mod runtime_factory;
 mod secret_references;
 mod secret_stores;

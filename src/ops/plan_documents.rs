@@ -1,5 +1,6 @@
 //! The plan documents of targets: the input of policy sets.
 
+use async_trait::async_trait;
 use serde_json::Value;
 
 use super::TargetPlan;
@@ -11,9 +12,10 @@ use crate::{
 };
 
 /// Sees the plan document of each stack of a preview, as soon as it is planned. A document lives no longer.
+#[async_trait]
 pub trait DocumentVisitor: Send + Sync {
     /// Looks at the document of a stack.
-    fn visit(&self, document: StackDocument);
+    async fn visit(&self, document: StackDocument);
 }
 
 /// The document of a target with its other names, with all known secrets masked.

@@ -124,7 +124,7 @@ async fn one(
                     Err(failure) => return (failed(basis, failure), None, declared),
                 };
                 let document = plan_documents::of_target(&planned, &plan, known_as, planning.secrets());
-                visitor.visit(document);
+                visitor.visit(document).await;
             }
             // The planned part of a stack was shown, and may be applied without the rest.
             let shown = plan.error.is_none() || plan.fails_in_part();

@@ -9,9 +9,10 @@ use std::{
 use async_trait::async_trait;
 
 use super::{
-    active_sets::{self, ActiveSets},
+    active_sets::ActiveSets,
     apply::{Approver, PriorState, ProposedPlan},
     plan_documents::DocumentVisitor,
+    rule_evaluator::RuleEvaluator,
 };
 use crate::{
     error::UserError,
@@ -26,7 +27,8 @@ use crate::{
 pub struct WithPolicySets {
     approver: Arc<dyn Approver>,
     sets: PolicySets,
-    current: Mutex<BTreeMap<StackId, ActiveSets>>,
+    evaluator: RuleEvaluator,
+    current: Mutex<BTreeMap<StackId, Arc<tokio::sync::Mutex<ActiveSets>>>>,
 }
 
 impl WithPolicySets {
@@ -35,6 +37,7 @@ impl WithPolicySets {
         Self {
             approver,
             sets,
+            evaluator: RuleEvaluator::default(),
             current: Mutex::default(),
         }
     }
@@ -48,13 +51,15 @@ impl Approver for WithPolicySets {
         past: &PriorState,
     ) -> Result<Authorization, UserError> {
         let authorization = self.approver.stack(proposed, past).await?;
-        let sets = ActiveSets::evaluate(vec![self.sets.clone()], proposed.document, |_, _| Vec::new());
+        let versions = vec![self.sets.clone()];
+        let sets =
+            ActiveSets::evaluate(&self.evaluator, versions, proposed.document, |_, _| Vec::new()).await;
         if let Some(refusal) = sets.plan_refusal() {
             return Err(refusal);
         }
         let findings = sets.recorded();
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
-        current.insert(proposed.plan.id.clone(), sets);
+        current.insert(proposed.plan.id.clone(), Arc::new(tokio::sync::Mutex::new(sets)));
         Ok(Authorization {
             findings,
             ..authorization
@@ -63,15 +68,21 @@ impl Approver for WithPolicySets {
 
     async fn resource(&self, stack: &StackId, plan: &ResourcePlan) -> Result<(), UserError> {
         self.approver.resource(stack, plan).await?;
-        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
-        let refusal = current.get_mut(stack).and_then(|sets| sets.refusal(plan));
-        refusal.map_or(Ok(()), Err)
+        let sets = {
+            let current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+            current.get(stack).cloned()
+        };
+        match sets {
+            Some(sets) => sets.lock().await.refusal(plan).await.map_or(Ok(()), Err),
+            None => Ok(()),
+        }
     }
 }
 
 /// Collects the findings to show with the confirmation prompt.
 pub struct PromptFindings {
     sets: PolicySets,
+    evaluator: RuleEvaluator,
     found: Mutex<Vec<PolicyFinding>>,
 }
 
@@ -80,6 +91,7 @@ impl PromptFindings {
     pub fn new(sets: PolicySets) -> Self {
         Self {
             sets,
+            evaluator: RuleEvaluator::default(),
             found: Mutex::default(),
         }
     }
@@ -92,9 +104,11 @@ impl PromptFindings {
     }
 }
 
+#[async_trait]
 impl DocumentVisitor for PromptFindings {
-    fn visit(&self, document: StackDocument) {
-        let findings = active_sets::findings(std::slice::from_ref(&self.sets), &document);
+    async fn visit(&self, document: StackDocument) {
+        let sets = std::slice::from_ref(&self.sets);
+        let findings = self.evaluator.findings(sets, &Arc::new(document)).await;
         let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
         found.extend(findings);
     }

@@ -11,6 +11,7 @@ mod engine;
 mod kcl;
 mod kubernetes;
 mod meta;
+mod policy;
 mod security;
 mod state;
 mod store;

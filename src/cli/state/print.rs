@@ -181,11 +181,11 @@ pub(super) fn rekeyed(rekeyed: &ops::Rekeyed, json: bool, context: &CliContext) 
         context.print(&format!("{stack}: {documents} encrypted anew\n"));
     }
     for (stack, error) in &rekeyed.failed {
-        context.complain(&format!("{stack}: {}", log(&error.message)));
+        context.print_error(&format!("{stack}: {}", log(&error.message)));
         error
             .hints
             .iter()
-            .for_each(|hint| context.complain(&format!("  hint: {}", log(hint))));
+            .for_each(|hint| context.print_error(&format!("  hint: {}", log(hint))));
     }
     if rekeyed.stacks.is_empty() && rekeyed.failed.is_empty() {
         context.note("every state is encrypted to `state.encrypt_to` already");

@@ -31,6 +31,7 @@ mod page_link;
 mod policy_check;
 pub(super) mod policy_config;
 mod policy_outlook;
+mod policy_people;
 mod policy_refusal;
 mod preview;
 mod preview_events;

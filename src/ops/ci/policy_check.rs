@@ -11,7 +11,6 @@ use jiff::Timestamp;
 use super::{
     active_policies::{Archive, InForce, ReviewedPolicies},
     authority::{DispatchApprovers, Task},
-    contributors::Contributors,
     job::Job,
     overrides::{self, Overrides},
     review_overrides,
@@ -19,8 +18,7 @@ use super::{
 };
 use crate::{
     config::{DriftPolicy, Rotation},
-    error::{ErrorKind, UserError},
-    github::Permission,
+    error::UserError,
     model::{
         CommitId, Digest,
         authorization::{Authorization, PolicyOverride, ReviewedPull},
@@ -29,12 +27,8 @@ use crate::{
         policy_finding::{Enforcement, PolicyFinding},
         review::ReviewRecord,
     },
-    ops::{
-        RunContext,
-        active_sets::{self, ActiveSets},
-        apply::ProposedPlan,
-    },
-    policy::{self, Approval, CodeOwners, EffectivePolicy, PolicyFacts, Role, Stage, sets::PolicySets},
+    ops::{RunContext, active_sets::ActiveSets, apply::ProposedPlan, rule_evaluator::RuleEvaluator},
+    policy::{self, CodeOwners, EffectivePolicy, PolicyFacts, Role, Stage, sets::PolicySets},
 };
 
 /// A plan whose digest was given to the run.
@@ -57,25 +51,26 @@ pub(super) struct GivenDigests<'a> {
 /// The rules of a run, and the source of facts.
 pub(super) struct PolicyCheck {
     stage: Stage,
-    actor: String,
+    pub(super) actor: String,
     /// True if the actor pushed what is applied, in this attempt: then GitHub allowed them.
     pushed: bool,
-    run: RunContext,
-    run_id: u64,
-    environment: Option<String>,
+    pub(super) run: RunContext,
+    pub(super) run_id: u64,
+    pub(super) environment: Option<String>,
     /// True if GitHub protects the default branch.
     protected: bool,
     /// The default branch and the applied commit, if there is one.
-    applied: Option<(String, CommitId)>,
-    people: Reviewers,
-    authors: BTreeMap<u64, String>,
+    pub(super) applied: Option<(String, CommitId)>,
+    pub(super) people: Reviewers,
+    pub(super) authors: BTreeMap<u64, String>,
     /// The policy of the default branch.
     own: Arc<InForce>,
     /// The policies under which pull requests were reviewed.
     reviewed: ReviewedPolicies,
     archive: Archive,
     restoring: bool,
-    agreeing: DispatchApprovers,
+    pub(super) agreeing: DispatchApprovers,
+    evaluator: RuleEvaluator,
 }
 
 impl PolicyCheck {
@@ -101,6 +96,7 @@ impl PolicyCheck {
             archive: Archive::of(job),
             restoring: false,
             agreeing: DispatchApprovers::Environment,
+            evaluator: RuleEvaluator::default(),
         }
     }
 
@@ -176,12 +172,16 @@ impl PolicyCheck {
 
     /// The findings of the policy sets for a preview: of the default branch's sets, and of those that the merge
     /// creates. An unchanged stack has none.
-    pub fn preview_sets(&self, document: &StackDocument, pulls: &[(u64, CommitId)]) -> Vec<PolicyFinding> {
+    pub async fn preview_sets(
+        &self,
+        document: &Arc<StackDocument>,
+        pulls: &[(u64, CommitId)],
+    ) -> Vec<PolicyFinding> {
         let pulls = pulls.iter();
         let proposed = pulls.flat_map(|(pull, _)| self.reviewed.of(*pull, &document.stack.id));
         let versions = std::iter::once(Arc::clone(&self.own)).chain(proposed);
         let versions: Vec<_> = versions.map(|policy| policy.sets.clone()).collect();
-        active_sets::findings(&versions, document)
+        self.evaluator.findings(&versions, document).await
     }
 
     /// What an apply does about drift: it stops the stack if one of the policies says so.
@@ -251,9 +251,8 @@ impl PolicyCheck {
         let policies = self.policies(plan, pulls, agreed).await?;
         let overrides = self.overrides(plan, pulls, &policies, given).await?;
         let versions = policies.iter().map(|policy| policy.sets.clone()).collect();
-        let sets = ActiveSets::evaluate(versions, proposed.document, |sets, findings| {
-            overrides.excuse(sets, findings)
-        });
+        let excuse = |sets: &PolicySets, findings: &mut [PolicyFinding]| overrides.excuse(sets, findings);
+        let sets = ActiveSets::evaluate(&self.evaluator, versions, proposed.document, excuse).await;
         findings.extend(sets.findings().iter().cloned());
         findings.sort();
         findings.dedup();
@@ -262,12 +261,20 @@ impl PolicyCheck {
 
     /// The policy sets of the default branch for restoring what was applied. What was overridden then stays so,
     /// if the set can still be overridden.
-    pub fn sets_for_restoring(&self, proposed: &ProposedPlan<'_>, earlier: &[PolicyOverride]) -> ActiveSets {
-        ActiveSets::evaluate(
-            vec![self.own.sets.clone()],
-            proposed.document,
-            |sets, findings| overrides::keep(earlier, sets, findings),
-        )
+    pub async fn sets_for_restoring(
+        &self,
+        proposed: &ProposedPlan<'_>,
+        earlier: &[PolicyOverride],
+    ) -> ActiveSets {
+        let versions = vec![self.own.sets.clone()];
+        let keep =
+            |sets: &PolicySets, findings: &mut [PolicyFinding]| overrides::keep(earlier, sets, findings);
+        ActiveSets::evaluate(&self.evaluator, versions, proposed.document, keep).await
+    }
+
+    /// What evaluates the rules.
+    pub fn evaluator(&self) -> &RuleEvaluator {
+        &self.evaluator
     }
 
     /// The overrides that the given digests and the reviews may be.
@@ -311,58 +318,6 @@ impl PolicyCheck {
             given: by_digest,
             teams,
         })
-    }
-
-    /// Those who may push, and took no part in what is applied: in none of its pull requests, and in no commit
-    /// since the last apply.
-    async fn without_contributors(
-        &self,
-        mut people: BTreeSet<String>,
-        plan: &StackPlan,
-        pulls: &[(u64, CommitId)],
-        since: Option<&CommitId>,
-    ) -> Result<BTreeSet<String>, UserError> {
-        if people.is_empty() {
-            return Ok(people);
-        }
-        let behind = self.contributors(plan, Agreed { since }).await?;
-        people.retain(|login| !behind.hold(login));
-        for (pull, _) in pulls {
-            let behind = self.people.behind_pull(*pull).await?;
-            people.retain(|login| !behind.hold(login));
-        }
-        let mut allowed = BTreeSet::new();
-        for login in people {
-            if self.role(&login).await? >= Role::Write {
-                allowed.insert(login);
-            }
-        }
-        Ok(allowed)
-    }
-
-    /// The users who gave digests to the run, without the authors of the pull requests.
-    async fn digest_givers(&self, pulls: &[(u64, CommitId)], ask_environment: bool) -> Vec<String> {
-        let (mut logins, asked) = match &self.agreeing {
-            DispatchApprovers::Starter(starter) => (vec![starter.clone()], ask_environment),
-            DispatchApprovers::Environment => (Vec::new(), true),
-        };
-        // Without its name they cannot be distinguished from users who approved another job of the run.
-        if let Some(environment) = self.environment.as_ref().filter(|_| asked) {
-            match self.people.let_run_go_on(self.run_id, environment).await {
-                Ok(approvers) => logins.extend(approvers),
-                Err(error) => self
-                    .run
-                    .warn("who approved this run in its environment does not count", error),
-            }
-        }
-        let authors: Vec<_> = pulls
-            .iter()
-            .filter_map(|(pull, _)| self.authors.get(pull))
-            .collect();
-        logins.retain(|login| !authors.iter().any(|author| author.eq_ignore_ascii_case(login)));
-        logins.sort();
-        logins.dedup();
-        logins
     }
 
     /// The findings of one policy.
@@ -474,129 +429,9 @@ impl PolicyCheck {
             ..Authorization::default()
         }
     }
-
-    /// The users who approve a plan by its digest. Nobody approves their own pull request. If approvals are
-    /// required, contributors of the covered commits do not count.
-    ///
-    /// # Errors
-    /// GitHub does not know who they are.
-    async fn digest_approvals(
-        &self,
-        rules: &EffectivePolicy,
-        plan: &StackPlan,
-        pulls: &[(u64, CommitId)],
-        agreed: Agreed<'_>,
-    ) -> Result<Vec<Approval>, UserError> {
-        let logins = self.digest_givers(pulls, needs_approval(rules)).await;
-        let behind = match needs_approval(rules) && !logins.is_empty() {
-            true => self.contributors(plan, agreed).await?,
-            false => Contributors::default(),
-        };
-        let mut own: Vec<_> = logins
-            .iter()
-            .filter(|login| behind.hold(login))
-            .cloned()
-            .collect();
-        for (pull, _) in pulls.iter().filter(|_| needs_approval(rules)) {
-            let behind = self.people.behind_pull(*pull).await?;
-            own.extend(logins.iter().filter(|login| behind.hold(login)).cloned());
-        }
-        let approvals = logins.into_iter().map(|reviewer| Approval {
-            on_last_head: true,
-            // GitHub lets only users with write access start a run or approve it.
-            role: Role::Write,
-            own: own.contains(&reviewer),
-            reviewer,
-        });
-        Ok(approvals.collect())
-    }
-
-    /// The contributors of the commits that a plan's digest covers.
-    async fn contributors(&self, plan: &StackPlan, agreed: Agreed<'_>) -> Result<Contributors, UserError> {
-        let Some((branch, head)) = &self.applied else {
-            return Ok(Contributors::default());
-        };
-        let behind = self
-            .people
-            .behind_commits(branch, agreed.since, head, plan.stack.as_str())
-            .await?;
-        match &behind.unknown {
-            None => Ok(behind),
-            Some(commit) => Err(UserError::new(
-                ErrorKind::Policy,
-                format!(
-                    "GitHub does not say who pushed {}, so the authors of the change are unknown",
-                    commit.short()
-                ),
-            )
-            .hint("open a pull request with the change: its authors and reviewers are known")),
-        }
-    }
-
-    async fn role(&self, user: &str) -> Result<Role, UserError> {
-        Ok(match self.people.permission(user).await? {
-            Permission::None => Role::None,
-            Permission::Read => Role::Read,
-            Permission::Write => Role::Write,
-            Permission::Admin => Role::Admin,
-        })
-    }
-
-    async fn approvals(&self, pull: u64, head: &CommitId) -> Result<Vec<Approval>, UserError> {
-        let mut approvals = Vec::new();
-        for given in self.people.approvals(pull).await? {
-            let on_last_head = given.commit == *head;
-            // An approval of an older head never counts.
-            let (role, own) = match on_last_head {
-                true => (
-                    self.role(&given.reviewer).await?,
-                    self.people.behind_pull(pull).await?.hold(&given.reviewer),
-                ),
-                false => (Role::None, false),
-            };
-            approvals.push(Approval {
-                reviewer: given.reviewer,
-                on_last_head,
-                role,
-                own,
-            });
-        }
-        Ok(approvals)
-    }
-
-    /// The members of the teams in the rules, among the people concerned. A team that may not be read is left
-    /// out, and the rule reports it.
-    async fn teams(
-        &self,
-        (rules, codeowners): (&EffectivePolicy, Option<&CodeOwners>),
-        plan: &StackPlan,
-        pulls: &[(u64, CommitId)],
-        agreeing: &[Approval],
-    ) -> Result<BTreeMap<String, BTreeSet<String>>, UserError> {
-        let file = policy::owned_file(plan);
-        let owners = codeowners.iter().flat_map(|owners| owners.owners(&file));
-        let by_code = rules.reviewers.iter().any(|name| name == "CODEOWNERS");
-        let names: BTreeSet<&str> = rules
-            .reviewers
-            .iter()
-            .chain(&rules.actors)
-            .map(|name| name.trim_start_matches('@'))
-            .chain(owners.map(String::as_str).filter(|_| by_code))
-            .filter(|name| name.contains('/') && !name.contains('.'))
-            .collect();
-        if names.is_empty() {
-            return Ok(BTreeMap::new());
-        }
-        let mut people = BTreeSet::from([self.actor.clone()]);
-        people.extend(agreeing.iter().map(|approval| approval.reviewer.clone()));
-        for (pull, head) in pulls {
-            people.extend(self.approvals(*pull, head).await?.into_iter().map(|a| a.reviewer));
-        }
-        Ok(self.people.teams(names, &people).await)
-    }
 }
 
 /// Returns true if an approval is required.
-fn needs_approval(rules: &EffectivePolicy) -> bool {
+pub(super) fn needs_approval(rules: &EffectivePolicy) -> bool {
     rules.approvals > 0 || !rules.reviewers.is_empty()
 }

@@ -6,12 +6,11 @@
 
 use std::{
     collections::BTreeSet,
-    sync::{Mutex, PoisonError},
+    sync::{Arc, Mutex, PoisonError},
     time::{Duration, Instant},
 };
 
 use futures::{StreamExt, stream};
-use jiff::Timestamp;
 
 use crate::{
     engine,
@@ -21,7 +20,7 @@ use crate::{
         plan_document::StackDocument,
         policy_finding::{Enforcement, PolicyFinding},
     },
-    ops::{Planner, SpecSource, Target, plan_documents},
+    ops::{Planner, SpecSource, Target, plan_documents, rule_evaluator::RuleEvaluator},
     policy::{self, sets::PolicySets},
 };
 
@@ -61,15 +60,14 @@ impl PolicyOutlook {
     }
 
     /// Looks at the plan document of a stack.
-    pub fn look(&self, document: &StackDocument) {
-        let now = Timestamp::now();
-        let denies = |sets: &PolicySets| {
-            let findings = sets.findings(document, now);
+    pub async fn look(&self, evaluator: &RuleEvaluator, document: &Arc<StackDocument>) {
+        let denies = async |sets: &PolicySets| {
+            let findings = evaluator.judge(std::slice::from_ref(sets), document).await;
             findings
                 .iter()
                 .any(|finding| finding.verdict == Enforcement::Deny)
         };
-        let (before, after) = (denies(&self.now), denies(&self.then));
+        let (before, after) = (denies(&self.now).await, denies(&self.then).await);
         let mut compared = self.compared.lock().unwrap_or_else(PoisonError::into_inner);
         let id = document.stack.id.clone();
         match (before, after) {
@@ -84,7 +82,12 @@ impl PolicyOutlook {
     ///
     /// # Errors
     /// The run was interrupted.
-    pub async fn look_at_others(&self, planning: &Planner, share: Option<Shard>) -> Result<(), UserError> {
+    pub async fn look_at_others(
+        &self,
+        evaluator: &RuleEvaluator,
+        planning: &Planner,
+        share: Option<Shard>,
+    ) -> Result<(), UserError> {
         let SpecSource::Compiled { head, .. } = &planning.wanted else {
             return Ok(());
         };
@@ -105,7 +108,13 @@ impl PolicyOutlook {
                     true => document(planning, target).await,
                     false => None,
                 };
-                document.map(|document| self.look(&document)).is_some()
+                match document {
+                    Some(document) => {
+                        self.look(evaluator, &Arc::new(document)).await;
+                        true
+                    }
+                    None => false,
+                }
             })
             .buffer_unordered(AT_ONCE);
         let looked: Vec<bool> = looked.collect().await;

@@ -5,6 +5,8 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
+use async_trait::async_trait;
+
 use super::{
     active_policies::{InForce, ReviewedPolicies, Shown},
     aggregate_status,
@@ -264,7 +266,10 @@ impl SetFindings {
     /// Compares the two versions of the sets on the stacks that the pull request does not change.
     async fn look_at_others(&self, opened: &OpenedChange, share: Option<Shard>) -> Result<(), UserError> {
         match &self.outlook {
-            Some(outlook) => outlook.look_at_others(&opened.planning, share).await,
+            Some(outlook) => {
+                let evaluator = self.guardrails.evaluator();
+                outlook.look_at_others(evaluator, &opened.planning, share).await
+            }
             None => Ok(()),
         }
     }
@@ -280,12 +285,14 @@ impl SetFindings {
     }
 }
 
+#[async_trait]
 impl DocumentVisitor for SetFindings {
-    fn visit(&self, document: StackDocument) {
+    async fn visit(&self, document: StackDocument) {
+        let document = Arc::new(document);
         if let Some(outlook) = &self.outlook {
-            outlook.look(&document);
+            outlook.look(self.guardrails.evaluator(), &document).await;
         }
-        let findings = self.guardrails.preview_sets(&document, &self.pulls);
+        let findings = self.guardrails.preview_sets(&document, &self.pulls).await;
         let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
         found.extend(findings);
     }

@@ -76,7 +76,7 @@ pub(super) fn restored_stacks(report: &ApplyReport) -> Vec<StackId> {
 struct RestoreApprover {
     guardrails: PolicyCheck,
     /// The policy sets of each approved stack, for values that become known later.
-    current: Mutex<BTreeMap<StackId, ActiveSets>>,
+    current: Mutex<BTreeMap<StackId, Arc<tokio::sync::Mutex<ActiveSets>>>>,
 }
 
 #[async_trait]
@@ -94,7 +94,10 @@ impl Approver for RestoreApprover {
         if let Some(refusal) = policy_refusal::refusal(plan, &findings) {
             return Err(refusal);
         }
-        let sets = self.guardrails.sets_for_restoring(proposed, &past.overridden);
+        let sets = self
+            .guardrails
+            .sets_for_restoring(proposed, &past.overridden)
+            .await;
         if let Some(refusal) = sets.plan_refusal() {
             return Err(refusal);
         }
@@ -105,15 +108,20 @@ impl Approver for RestoreApprover {
             ..Authorization::default()
         };
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
-        current.insert(plan.id.clone(), sets);
+        current.insert(plan.id.clone(), Arc::new(tokio::sync::Mutex::new(sets)));
         Ok(authorization)
     }
 
     async fn resource(&self, stack: &StackId, plan: &ResourcePlan) -> Result<(), UserError> {
         self.admits(plan)?;
-        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
-        let refusal = current.get_mut(stack).and_then(|sets| sets.refusal(plan));
-        refusal.map_or(Ok(()), Err)
+        let sets = {
+            let current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+            current.get(stack).cloned()
+        };
+        match sets {
+            Some(sets) => sets.lock().await.refusal(plan).await.map_or(Ok(()), Err),
+            None => Ok(()),
+        }
     }
 }
 

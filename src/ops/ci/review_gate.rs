@@ -2,7 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::{Mutex, PoisonError},
+    sync::{Arc, Mutex, PoisonError},
 };
 
 use async_trait::async_trait;
@@ -44,7 +44,7 @@ struct Approved {
     reviewed: ReviewedUnits,
     drift: DriftPolicy,
     /// Set when the plan was approved.
-    sets: Option<ActiveSets>,
+    sets: Option<Arc<tokio::sync::Mutex<ActiveSets>>>,
 }
 
 impl ReviewGate {
@@ -69,7 +69,7 @@ impl ReviewGate {
     fn remember(&self, stack: &StackId, sets: ActiveSets) {
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(approved) = current.get_mut(stack) {
-            approved.sets = Some(sets);
+            approved.sets = Some(Arc::new(tokio::sync::Mutex::new(sets)));
         }
     }
 
@@ -238,8 +238,23 @@ impl Approver for ReviewGate {
     }
 
     async fn resource(&self, stack: &StackId, plan: &ResourcePlan) -> Result<(), UserError> {
-        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(approved) = current.get_mut(stack) else {
+        let sets = self.admit(stack, plan)?;
+        match sets {
+            Some(sets) => sets.lock().await.refusal(plan).await.map_or(Ok(()), Err),
+            None => Ok(()),
+        }
+    }
+}
+
+impl ReviewGate {
+    /// Checks that a resource was reviewed, and returns the sets that judge it.
+    fn admit(
+        &self,
+        stack: &StackId,
+        plan: &ResourcePlan,
+    ) -> Result<Option<Arc<tokio::sync::Mutex<ActiveSets>>>, UserError> {
+        let current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(approved) = current.get(stack) else {
             return Err(UserError::new(
                 ErrorKind::Unreviewed,
                 format!("no plan of {stack} was approved, so nothing of it is applied"),
@@ -248,13 +263,12 @@ impl Approver for ReviewGate {
         };
         let objections = approved.reviewed.resource_objections(stack, plan, approved.drift);
         if objections.is_empty() {
-            let refusal = approved.sets.as_mut().and_then(|sets| sets.refusal(plan));
-            refusal.map_or(Ok(()), Err)
-        } else {
-            let what = format!(
-                "{stack} was stopped because a value that became known needs a review. Completed changes are recorded. Run it again: it then shows the remaining plan with a digest to approve"
-            );
-            Err(refusal(&what, &objections))
+            return Ok(approved.sets.clone());
         }
+        let what = format!(
+            "{stack} was stopped here, where a value became known; what was done before it is recorded, and run \
+             once more it shows what is left as a plan with a digest to agree to"
+        );
+        Err(refusal(&what, &objections))
     }
 }

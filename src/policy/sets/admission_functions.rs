@@ -5,10 +5,11 @@ use std::{net::IpAddr, sync::Arc};
 
 use cel::{Context, Env, ExecutionError, Value as CelValue, extensions, extractors::This, objects::Opaque};
 
+use super::admission_libraries::{self, Version};
 use crate::cel_expression::CelExpression;
 
 /// Functions that expressions may call, besides operators.
-const KNOWN: [&str; 63] = [
+const KNOWN: [&str; 75] = [
     // The standard library. `matches` needs no more: its expressions take time that is linear in the text.
     "size",
     "contains",
@@ -69,22 +70,37 @@ const KNOWN: [&str; 63] = [
     "isGreaterThan",
     "isLessThan",
     "compareTo",
+    "asApproximateFloat",
     // Addresses.
     "isIP",
     "ip",
     "family",
     "isLoopback",
+    "isUnspecified",
+    "isLinkLocalMulticast",
+    "isLinkLocalUnicast",
+    "isGlobalUnicast",
     "isCIDR",
     "cidr",
     "containsIP",
     "prefixLength",
+    "containsCIDR",
+    "masked",
+    // Further names of the standard library and of strings.
+    "existsOne",
+    "duration",
+    "timestamp",
+    "quote",
+    "strings.quote",
 ];
 
-/// The standard library and the string functions.
+/// The standard library, and the functions of strings and lists.
 pub(super) fn environment() -> Env {
     let mut env = Env::stdlib();
     // It is the first extension, which is the only way in which this fails.
     let _ = env.add_extension(extensions::strings);
+    let _ = env.add_extension(extensions::lists);
+    admission_libraries::declare(&mut env);
     env
 }
 
@@ -97,12 +113,18 @@ pub(super) fn compile(source: &str, env: &Env) -> Result<CelExpression, String> 
     let is_operator = |name: &str| !name.starts_with(|c: char| c.is_ascii_alphabetic());
     let unknown = expression.functions().into_iter().find(|name| {
         let last = name.rsplit('.').next().unwrap_or(name);
-        !is_operator(name) && !KNOWN.contains(&name.as_str()) && !KNOWN.contains(&last)
+        !is_operator(name) && !is_known(last)
     });
     match unknown {
         Some(name) => Err(format!("the function `{name}` is not known here")),
         None => Ok(expression),
     }
+}
+
+/// An expression says a name without its namespace.
+fn is_known(name: &str) -> bool {
+    let mut known = KNOWN.iter().chain(&admission_libraries::KNOWN);
+    known.any(|known| known.rsplit('.').next() == Some(name))
 }
 
 /// A quantity in billionths.
@@ -194,12 +216,34 @@ fn parse_quantity(text: &str) -> Option<Quantity> {
 fn parse_network(text: &str) -> Option<Network> {
     let (address, prefix) = text.split_once('/')?;
     let address: IpAddr = address.parse().ok()?;
-    let prefix: u32 = prefix.parse().ok()?;
+    let is_plain = prefix == "0" || !prefix.starts_with(['0', '+']);
+    let prefix: u32 = prefix.parse().ok().filter(|_| is_plain)?;
     let longest = if address.is_ipv4() { 32 } else { 128 };
     (prefix <= longest).then_some(Network(address, prefix))
 }
 
+fn is_link_local(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(address) => address.is_link_local(),
+        IpAddr::V6(address) => address.is_unicast_link_local(),
+    }
+}
+
 impl Network {
+    fn masked(self) -> Self {
+        let address = match self.0 {
+            IpAddr::V4(address) => {
+                let mask = u32::MAX.checked_shl(32 - self.1).unwrap_or(0);
+                IpAddr::from((u32::from(address) & mask).to_be_bytes())
+            }
+            IpAddr::V6(address) => {
+                let mask = u128::MAX.checked_shl(128 - self.1).unwrap_or(0);
+                IpAddr::from((u128::from(address) & mask).to_be_bytes())
+            }
+        };
+        Self(address, self.1)
+    }
+
     fn contains(self, address: IpAddr) -> bool {
         let bits = |address: IpAddr| match address {
             IpAddr::V4(address) => (u128::from(u32::from(address)), 32),
@@ -254,6 +298,7 @@ fn address(function: &str, value: &CelValue) -> Result<IpAddr, ExecutionError> {
 }
 
 type Answer = Result<CelValue, ExecutionError>;
+type AddressTest = fn(IpAddr) -> bool;
 
 /// Adds the libraries to a context.
 pub(super) fn add(context: &mut Context) {
@@ -261,11 +306,12 @@ pub(super) fn add(context: &mut Context) {
     lists(context);
     quantities(context);
     addresses(context);
+    admission_libraries::add(context);
 }
 
 /// A name that the standard library has already stays as it is there.
 macro_rules! function {
-    ($context:expr, $name:literal, $function:expr) => {
+    ($context:expr, $name:expr, $function:expr) => {
         let _ = $context.add_function($name, $function);
     };
 }
@@ -367,6 +413,22 @@ fn quantities(context: &mut Context) {
     let both = |function: &'static str, one: &CelValue, two: &CelValue| -> Result<_, ExecutionError> {
         Ok((quantity(function, one)?.0, quantity(function, two)?.0))
     };
+    // Versions have the same functions.
+    let order = move |function: &'static str, one: &CelValue, two: &CelValue| match (
+        Version::of(one),
+        Version::of(two),
+    ) {
+        (Some(one), Some(two)) => Ok(one.cmp(&two)),
+        _ => both(function, one, two).map(|(one, two)| one.cmp(&two)),
+    };
+    function!(
+        context,
+        "asApproximateFloat",
+        |This(this): This<CelValue>| -> Answer {
+            let Quantity(value) = quantity("asApproximateFloat", &this)?;
+            Ok(CelValue::Float(value as f64 / UNIT as f64))
+        }
+    );
     let overflow = |function: &str| error(function, "the quantity is too large");
     function!(context, "add", move |This(this): This<CelValue>,
                                     other: CelValue|
@@ -387,17 +449,17 @@ fn quantities(context: &mut Context) {
     function!(context, "isGreaterThan", move |This(this): This<CelValue>,
                                               other: CelValue|
           -> Answer {
-        both("isGreaterThan", &this, &other).map(|(one, two)| CelValue::Bool(one > two))
+        order("isGreaterThan", &this, &other).map(|order| CelValue::Bool(order.is_gt()))
     });
     function!(context, "isLessThan", move |This(this): This<CelValue>,
                                            other: CelValue|
           -> Answer {
-        both("isLessThan", &this, &other).map(|(one, two)| CelValue::Bool(one < two))
+        order("isLessThan", &this, &other).map(|order| CelValue::Bool(order.is_lt()))
     });
     function!(context, "compareTo", move |This(this): This<CelValue>,
                                           other: CelValue|
           -> Answer {
-        both("compareTo", &this, &other).map(|(one, two)| CelValue::Int(one.cmp(&two) as i64))
+        order("compareTo", &this, &other).map(|order| CelValue::Int(order as i64))
     });
 }
 
@@ -420,6 +482,24 @@ fn addresses(context: &mut Context) {
     function!(context, "isLoopback", |This(this): This<CelValue>| -> Answer {
         Ok(CelValue::Bool(address("isLoopback", &this)?.is_loopback()))
     });
+    let kinds: [(&'static str, AddressTest); 4] = [
+        ("isUnspecified", |address| address.is_unspecified()),
+        ("isLinkLocalMulticast", |address| match address {
+            IpAddr::V4(address) => address.octets()[..3] == [224, 0, 0],
+            IpAddr::V6(address) => address.segments()[0] & 0xff0f == 0xff02,
+        }),
+        ("isLinkLocalUnicast", is_link_local),
+        ("isGlobalUnicast", |address| {
+            let special = address.is_unspecified() || address.is_loopback() || address.is_multicast();
+            let broadcast = matches!(address, IpAddr::V4(address) if address.is_broadcast());
+            !special && !broadcast && !is_link_local(address)
+        }),
+    ];
+    for (name, is) in kinds {
+        function!(context, name, move |This(this): This<CelValue>| -> Answer {
+            Ok(CelValue::Bool(is(address(name, &this)?)))
+        });
+    }
     function!(context, "isCIDR", |value: CelValue| -> Answer {
         Ok(CelValue::Bool(parse_network(&text("isCIDR", &value)?).is_some()))
     });
@@ -436,6 +516,21 @@ fn addresses(context: &mut Context) {
           -> Answer {
         let network = network("containsIP", &this)?;
         Ok(CelValue::Bool(network.contains(address("containsIP", &other)?)))
+    });
+    function!(context, "containsCIDR", move |This(this): This<CelValue>,
+                                             other: CelValue|
+          -> Answer {
+        let outer = network("containsCIDR", &this)?;
+        let inner = match &other {
+            CelValue::String(text) => {
+                parse_network(text).ok_or_else(|| error("containsCIDR", "it is not a network"))?
+            }
+            other => network("containsCIDR", other)?,
+        };
+        Ok(CelValue::Bool(outer.contains(inner.0) && outer.1 <= inner.1))
+    });
+    function!(context, "masked", move |This(this): This<CelValue>| -> Answer {
+        Ok(CelValue::Opaque(Arc::new(network("masked", &this)?.masked())))
     });
     function!(
         context,

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::admission_request::{AdmissionRequest, Operation};
+use super::admission_request::{AdmissionRequest, Namespaces, Operation};
 
 /// Whether a request is selected.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -69,11 +69,9 @@ pub(super) enum Operator {
     DoesNotExist,
 }
 
-/// The labels of the Namespaces that are known.
-pub(super) type Namespaces = BTreeMap<String, Value>;
-
 impl Selected {
-    fn of(is: bool) -> Self {
+    /// A certain answer.
+    pub fn of(is: bool) -> Self {
         if is { Self::Yes } else { Self::No }
     }
 
@@ -85,7 +83,8 @@ impl Selected {
         }
     }
 
-    fn and(self, other: impl FnOnce() -> Self) -> Self {
+    /// Both must select.
+    pub fn and(self, other: impl FnOnce() -> Self) -> Self {
         match self {
             Self::No => Self::No,
             Self::Yes => other(),
@@ -96,12 +95,20 @@ impl Selected {
         }
     }
 
-    fn or(self, other: impl FnOnce() -> Self) -> Self {
+    /// One of both must select.
+    pub fn or(self, other: impl FnOnce() -> Self) -> Self {
         self.not().and(|| other().not()).not()
     }
 }
 
 impl MatchResources {
+    /// Returns true if it selects by labels of the object.
+    pub fn reads_labels(&self) -> bool {
+        self.object_selector
+            .as_ref()
+            .is_some_and(|selector| !selector.is_empty())
+    }
+
     /// Decides about a request.
     pub fn selects(&self, request: &AdmissionRequest<'_>, namespaces: &Namespaces) -> Selected {
         let excluded = || self.any_rule(&self.exclude_resource_rules, request).not();
@@ -122,30 +129,16 @@ impl MatchResources {
     }
 
     fn by_namespace(&self, request: &AdmissionRequest<'_>, namespaces: &Namespaces) -> Selected {
-        let Some(selector) = self
-            .namespace_selector
-            .as_ref()
-            .filter(|selector| !selector.is_empty())
-        else {
+        let selector = self.namespace_selector.as_ref();
+        let Some(selector) = selector.filter(|selector| !selector.is_empty()) else {
             return Selected::Yes;
         };
-        let Some(namespace) = &request.namespace else {
-            return Selected::Yes;
-        };
-        if request.is_namespace() && request.operation != Operation::Delete {
-            return Selected::of(selector.selects(request.object));
-        }
-        match namespaces.get(namespace) {
-            Some(object) => Selected::of(selector.selects(Some(object))),
-            // Each Namespace has its name as a label.
-            None if selector.keys().all(|key| key == "kubernetes.io/metadata.name") => {
-                let metadata =
-                    serde_json::json!({"metadata": {"labels": {"kubernetes.io/metadata.name": namespace}}});
-                Selected::of(selector.selects(Some(&metadata)))
+        match &request.namespace {
+            None => Selected::Yes,
+            Some(_) if request.is_namespace() && request.operation != Operation::Delete => {
+                Selected::of(selector.selects(request.object))
             }
-            None => Selected::Unknown(format!(
-                "it selects by the labels of Namespace {namespace}, which is not part of the stack"
-            )),
+            Some(namespace) => selector.selects_namespace(namespace, namespaces),
         }
     }
 
@@ -218,6 +211,22 @@ impl LabelSelector {
     /// Returns true if it selects everything.
     pub fn is_empty(&self) -> bool {
         self.match_labels.is_empty() && self.match_expressions.is_empty()
+    }
+
+    /// Decides about a Namespace by its name.
+    pub fn selects_namespace(&self, namespace: &str, namespaces: &Namespaces) -> Selected {
+        match namespaces.get(namespace) {
+            Some(object) => Selected::of(self.selects(Some(object))),
+            // Each Namespace has its name as a label.
+            None if self.keys().all(|key| key == "kubernetes.io/metadata.name") => {
+                let metadata =
+                    serde_json::json!({"metadata": {"labels": {"kubernetes.io/metadata.name": namespace}}});
+                Selected::of(self.selects(Some(&metadata)))
+            }
+            None => Selected::Unknown(format!(
+                "it selects by the labels of Namespace {namespace}, which is not part of the stack"
+            )),
+        }
     }
 
     fn keys(&self) -> impl Iterator<Item = &str> {

@@ -46,6 +46,9 @@ pub(super) struct AdmissionRequest<'d> {
     pub old_object: Option<&'d Value>,
 }
 
+/// The Namespaces that are known, with their labels.
+pub(super) type Namespaces = BTreeMap<String, Value>;
+
 /// The plurals of custom resources by group and kind, from definitions.
 pub(super) type Plurals = BTreeMap<(String, String), String>;
 
@@ -134,7 +137,30 @@ fn request<'d>(
     }
 }
 
+/// The Namespaces of a set, and those that the stack has.
+pub(super) fn namespaces(known: &Namespaces, document: &StackDocument) -> Namespaces {
+    let mut namespaces = known.clone();
+    for resource in &document.resources {
+        if let Some(object) = resource.after.as_ref().filter(|_| resource.kind == "Namespace") {
+            let name = object["metadata"]["name"].as_str().unwrap_or_default();
+            namespaces.insert(name.to_owned(), object.clone());
+        }
+    }
+    namespaces
+}
+
 impl AdmissionRequest<'_> {
+    /// The Namespace that the object is in; `None` for a Namespace itself.
+    pub fn own_namespace(&self) -> Option<&str> {
+        self.namespace.as_deref().filter(|_| !self.is_namespace())
+    }
+
+    /// Returns true if a label is known only after apply.
+    pub fn has_unknown_labels(&self) -> bool {
+        let mut unknown = self.resource.unknown.iter();
+        unknown.any(|path| matches!(path.as_str(), "" | "/metadata") || path.starts_with("/metadata/labels"))
+    }
+
     /// Returns true for a Namespace itself.
     pub fn is_namespace(&self) -> bool {
         self.group.is_empty() && self.kind == "Namespace"

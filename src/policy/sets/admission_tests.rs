@@ -125,7 +125,10 @@ fn what_is_not_known_denies() {
         (text("do_magic(object) || true"), "`do_magic` is not known here"),
         (text("1 +"), "the set cannot be read"),
         (selected("{matchLabels: {team: a}}"), "labels of Namespace shop"),
-        (with_params, "not among the files of the set"),
+        (
+            with_params.replace(", parameterNotFoundAction: Allow", ""),
+            "not among the files of the set",
+        ),
         (pass.replace("policyName: p", "policyName: q"), "no policy q"),
         (
             pass.split("---").next().unwrap().to_owned(),
@@ -138,16 +141,32 @@ fn what_is_not_known_denies() {
         (
             pass.replace(
                 "  validations:",
-                "  auditAnnotations: [{key: a, valueExpression: 'b'}]\n  validations:",
+                "  auditAnnotations: [{key: a, valueExpression: 'object.spec.nowhere'}]\n  validations:",
             ),
-            "auditAnnotations",
+            "valueExpression 'object.spec.nowhere' resulted in error",
         ),
+        (
+            text("format.dns1123Label().validate('a').hasValue()"),
+            "not known here",
+        ),
+        (text("lists.range(1000000).size() > 1"), "not known here"),
     ] {
         let findings = created(&rules);
         assert_eq!(findings.len(), 1, "{word}");
         assert_eq!(findings[0].verdict, Enforcement::Deny, "{word}");
         assert!(findings[0].message.contains(word), "{word}");
     }
+    // Parameters that may be missing: it passes, and is shown.
+    let allowed = created(&with_params);
+    assert_eq!(allowed[0].verdict, Enforcement::Warn);
+    assert!(allowed[0].message.contains("parameterNotFoundAction: Allow"));
+    // An annotation that is a text or null decides nothing.
+    let annotated = |value: &str| {
+        let line = format!("  auditAnnotations: [{{key: a, valueExpression: \"{value}\"}}]\n  validations:");
+        created(&pass.replace("  validations:", &line))
+    };
+    assert!(annotated("object.spec.type").is_empty() && annotated("null").is_empty());
+    assert_eq!(annotated("1")[0].verdict, Enforcement::Deny);
     // By its own name, and by a Namespace of the set.
     assert!(created(&selected("{matchLabels: {kubernetes.io/metadata.name: shop}}")).is_empty());
     let namespace = "---\napiVersion: v1\nkind: Namespace\nmetadata: {name: shop, labels: {team: a}}\n";
@@ -179,4 +198,17 @@ fn an_unknown_value_is_undecided() {
     let unknown = service(json!({"$unknown": true}));
     let findings = findings_for(&rule, "v1:Service:shop:a", (None, Some(unknown)));
     assert!(findings[0].message.starts_with("undecided: it reads /spec/type"));
+    // So is whether the policy is about it at all.
+    let by_label = text("false").replace(
+        "    resourceRules:",
+        "    objectSelector: {matchLabels: {tier: front}}\n    resourceRules:",
+    );
+    let mut unknown = service(json!("NodePort"));
+    unknown["metadata"]["labels"] = json!({"tier": {"$unknown": true}});
+    let findings = findings_for(&by_label, "v1:Service:shop:a", (None, Some(unknown)));
+    assert!(
+        findings[0]
+            .message
+            .starts_with("undecided: it reads /metadata/labels/tier")
+    );
 }

@@ -13,9 +13,9 @@
 //!     passes: true
 //! ```
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, sync::Arc};
 
-use cel::{Context, Value as CelValue};
+use cel::{Context, Env, Value as CelValue};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -84,21 +84,42 @@ pub(super) struct CelRule {
     file: String,
 }
 
-/// The variables of a rule for one input.
-pub(super) fn context(
+/// The rules of a set, with the functions that they call.
+pub(super) struct CelRules {
+    pub rules: Vec<CelRule>,
+    env: Arc<Env>,
+}
+
+impl CelRules {
+    /// The variables that all inputs share: `plan`, if a rule reads it.
+    pub fn shared(&self, plan: Option<&Value>) -> Context<'static, 'static> {
+        let mut context = Context::with_env(Arc::clone(&self.env));
+        let reads_plan = || self.rules.iter().any(|rule| rule.mentions.has_word("plan"));
+        if let Some(plan) = plan.filter(|_| reads_plan()) {
+            context.add_variable_from_value("plan", to_cel(plan));
+        }
+        context
+    }
+
+    /// The cases that end otherwise than they say.
+    pub fn failed_cases(&self, view: PolicyInput) -> Vec<FailedTest> {
+        let failed = self.rules.iter().flat_map(|rule| rule.failed_cases(self, view));
+        failed.collect()
+    }
+}
+
+/// The variables for one input.
+pub(super) fn context<'s>(
     view: PolicyInput,
     input: &Value,
-    plan: Option<&CelValue>,
-) -> Context<'static, 'static> {
-    let mut context = Context::default();
-    match view {
-        PolicyInput::Objects => context.add_variable_from_value("object", to_cel(input)),
-        PolicyInput::Plan | PolicyInput::Tfplan | PolicyInput::Admission => {
-            let alone = || to_cel(&json!({"resources": [input]}));
-            context.add_variable_from_value("plan", plan.cloned().unwrap_or_else(alone));
-            context.add_variable_from_value("resource", to_cel(input));
-        }
-    }
+    shared: &'s Context<'static, 'static>,
+) -> Context<'s, 'static> {
+    let mut context = shared.new_inner_scope();
+    let name = match view {
+        PolicyInput::Objects => "object",
+        PolicyInput::Plan | PolicyInput::Tfplan | PolicyInput::Admission => "resource",
+    };
+    context.add_variable_from_value(name, to_cel(input));
     context
 }
 
@@ -106,7 +127,8 @@ pub(super) fn context(
 ///
 /// # Errors
 /// A file has another form, an expression is not CEL, or there is no rule.
-pub(super) fn load(files: &[PolicyFile]) -> Result<Vec<CelRule>, String> {
+pub(super) fn load(files: &[PolicyFile]) -> Result<CelRules, String> {
+    let env = Env::stdlib();
     let mut rules = Vec::new();
     let mut names = BTreeSet::new();
     for file in files {
@@ -123,23 +145,26 @@ pub(super) fn load(files: &[PolicyFile]) -> Result<Vec<CelRule>, String> {
             }
             let name = text.name.clone();
             rules.push(
-                CelRule::of(&file.path, text)
+                CelRule::of(&file.path, text, &env)
                     .map_err(|why| format!("{}: rule `{name}`: {why}", file.path))?,
             );
         }
     }
     match rules.is_empty() {
         true => Err("it has no rule".to_owned()),
-        false => Ok(rules),
+        false => Ok(CelRules {
+            rules,
+            env: Arc::new(env),
+        }),
     }
 }
 
 impl CelRule {
-    fn of(file: &str, text: RuleText) -> Result<Self, String> {
+    fn of(file: &str, text: RuleText, env: &Env) -> Result<Self, String> {
         let mut mentions = Mentions::default();
         let mut compile = |key: &str, source: &str| {
             mentions.add(source);
-            CelExpression::compile(source).map_err(|why| format!("`{key}`: {why}"))
+            CelExpression::compile_with(source, env).map_err(|why| format!("`{key}`: {why}"))
         };
         let matches = text.matches.as_deref().map(|source| compile("match", source));
         let expression = compile("expression", &text.expression)?;
@@ -164,10 +189,12 @@ impl CelRule {
     }
 
     /// The cases that end otherwise than they say.
-    pub fn failed_cases(&self, view: PolicyInput) -> Vec<FailedTest> {
+    fn failed_cases(&self, set: &CelRules, view: PolicyInput) -> Vec<FailedTest> {
         let mut found = Vec::new();
         for (at, case) in self.cases.iter().enumerate() {
-            let (context, extent) = (context(view, &case.input, None), Extent::of(&case.input));
+            let alone = json!({"resources": [case.input]});
+            let shared = set.shared(Some(&alone).filter(|_| view != PolicyInput::Objects));
+            let (context, extent) = (context(view, &case.input, &shared), Extent::of(&case.input));
             let finding = match self.is_about(&context, extent) {
                 Ok(true) => self.finding(&context, extent),
                 Ok(false) => None,

@@ -5,18 +5,31 @@
 //! takes out what an exception covers.
 
 mod admission;
+mod admission_cases;
+mod admission_code;
 mod admission_functions;
+mod admission_libraries;
 mod admission_match;
+mod admission_policy;
 mod admission_request;
 #[cfg(test)]
 mod admission_tests;
 mod all_sets;
 mod cel_rules;
 mod exception;
+mod gatekeeper;
+mod gatekeeper_match;
+mod gatekeeper_template;
+#[cfg(test)]
+mod gatekeeper_tests;
+#[cfg(test)]
+mod hostile_tests;
 mod input;
 mod mentions;
 mod rego;
+mod rego_engine;
 mod rego_functions;
+mod rego_imports;
 mod rule;
 mod set;
 #[cfg(test)]

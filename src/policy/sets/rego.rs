@@ -2,28 +2,23 @@
 //! suffix (`deny_latest`), are sets of messages, or of objects with `msg`. The rule `exception` holds lists of
 //! suffixes that do not count for the input.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    num::NonZeroU32,
-};
+use std::collections::{BTreeMap, BTreeSet};
 
 use globset::GlobMatcher;
 use regorus::{
     Engine, Value as RegoValue,
     unstable::{Expr, Rule, RuleHead},
-    utils::limits::ExecutionTimerConfig,
 };
 use serde_json::{Value, json};
 
 use super::{
     mentions::Mentions,
+    rego_engine::{add_file, evaluate, first_lines, items, new_engine, too_slow, without_comments},
     rego_functions,
-    rule::{FailedTest, MOST_FINDINGS, PolicyFile, RULE_TIME, RuleFinding, Severity, shorten},
+    rule::{FailedTest, MOST_FINDINGS, PolicyFile, RuleFinding, Severity, shorten},
 };
 use crate::{config::RegoVersion, model::RepoPath};
 
-/// The steps between two looks at the clock.
-const CLOCK_EVERY: NonZeroU32 = NonZeroU32::new(64).expect("it is not zero");
 /// The end of the names of files that hold tests.
 const TESTS: &str = "_test.rego";
 
@@ -63,9 +58,7 @@ impl RegoRules {
         let sources: Vec<_> = files.iter().map(|file| file.text.as_str()).collect();
         rego_functions::bound_formats(&mut engine, &sources.join("\n"));
         for file in files.iter().filter(|file| is_rules(&file.path)) {
-            let package = engine
-                .add_policy(file.path.clone(), file.text.clone())
-                .map_err(|error| first_lines(&error.to_string()))?;
+            let package = add_file(&mut engine, &file.path, &file.text)?;
             mentions.add(&without_comments(&file.text));
             places.push(package);
         }
@@ -150,10 +143,12 @@ pub(super) fn failed_tests(
     };
     let mut engine = new_engine(version);
     let mut places = Vec::new();
+    let sources: Vec<_> = files.iter().map(|file| file.text.as_str()).collect();
+    rego_functions::bound_formats(&mut engine, &sources.join("\n"));
     for file in files {
-        match engine.add_policy(file.path.clone(), file.text.clone()) {
+        match add_file(&mut engine, &file.path, &file.text) {
             Ok(package) => places.push(package),
-            Err(error) => return vec![failed(&file.path, "parse", first_lines(&error.to_string()))],
+            Err(why) => return vec![failed(&file.path, "parse", why)],
         }
     }
     if let Err(why) = add_data(&mut engine, data) {
@@ -247,19 +242,6 @@ impl RegoRule {
     }
 }
 
-fn new_engine(version: RegoVersion) -> Engine {
-    let mut engine = Engine::new();
-    engine.set_rego_v0(version == RegoVersion::V0);
-    // An error of a function is an error, and not *undefined*: a `deny` would never fire.
-    engine.set_strict_builtin_errors(true);
-    engine.set_execution_timer_config(ExecutionTimerConfig {
-        limit: RULE_TIME,
-        check_interval: CLOCK_EVERY,
-    });
-    rego_functions::bound(&mut engine);
-    engine
-}
-
 fn add_data(engine: &mut Engine, data: &[PolicyFile]) -> Result<(), String> {
     for file in data {
         let value = read_data(file)?;
@@ -276,12 +258,6 @@ fn read_data(file: &PolicyFile) -> Result<Value, String> {
         Ok([value]) if value.is_object() => Ok(value),
         _ => Err(format!("{}: data is one map", file.path)),
     }
-}
-
-/// A source without the lines that are comments: their words read nothing.
-fn without_comments(source: &str) -> String {
-    let lines = source.lines().filter(|line| !line.trim_start().starts_with('#'));
-    lines.collect::<Vec<_>>().join("\n")
 }
 
 /// Returns true for a file with rules; conftest does not evaluate test files either.
@@ -319,20 +295,6 @@ fn exception_rules(places: &[String], names: Vec<BTreeSet<String>>) -> BTreeSet<
     let of_files = places.iter().zip(names);
     let with = of_files.filter(|(_, names)| names.contains("exception"));
     with.map(|(package, _)| package.clone()).collect()
-}
-
-fn evaluate(engine: &mut Engine, path: &str) -> Result<RegoValue, String> {
-    engine.eval_rule(path.to_owned()).map_err(|error| {
-        let text = error.to_string();
-        match text.contains("execution exceeded time limit") {
-            true => too_slow(),
-            false => first_lines(&text),
-        }
-    })
-}
-
-fn too_slow() -> String {
-    format!("it took longer than {} ms", RULE_TIME.as_millis())
 }
 
 /// The suffixes that do not count for this input.
@@ -392,22 +354,4 @@ fn read_finding(rule: &RegoRule, entry: &RegoValue) -> RuleFinding {
         resource: of_object("resource"),
         path: of_object("path"),
     }
-}
-
-fn items(value: &RegoValue) -> Option<Box<dyn Iterator<Item = &RegoValue> + '_>> {
-    match value {
-        RegoValue::Set(items) => Some(Box::new(items.iter())),
-        RegoValue::Array(items) => Some(Box::new(items.iter())),
-        _ => None,
-    }
-}
-
-/// The part of an error that says what and where, in one line.
-fn first_lines(text: &str) -> String {
-    let lines: Vec<_> = text
-        .lines()
-        .map(str::trim)
-        .filter(|line| !line.is_empty() && !line.starts_with('|'))
-        .collect();
-    shorten(&lines.join(" "))
 }

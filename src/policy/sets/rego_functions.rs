@@ -66,21 +66,84 @@ pub(super) fn bound(engine: &mut Engine) {
 pub(super) fn bound_formats(engine: &mut Engine, source: &str) {
     let literal = |rest: &str| rest.trim_start().starts_with(['"', '`']);
     let mut formats = source.split("sprintf(").skip(1);
-    if formats.any(|rest| !literal(rest)) || has_large_width(source) {
-        checked(engine, "sprintf", 2, format);
+    if formats.any(|rest| !literal(rest)) || has_large_width(source) || source.contains("%q") {
+        replaced(engine, "sprintf", 2, "sprintf(input[0], input[1])", |arguments| {
+            format(&arguments)?;
+            Ok(with_quotes(arguments))
+        });
     }
 }
 
-/// Replaces a function by itself with a check. The function itself is that of another engine.
+/// Functions that Rego had before OPA 1.0.
+pub(super) fn add_old(engine: &mut Engine) {
+    for (name, arity, body) in [
+        ("any", 1, "true in input[0]"),
+        (
+            "all",
+            1,
+            "count([item | some item in input[0]; item != true]) == 0",
+        ),
+        ("re_match", 2, "regex.match(input[0], input[1])"),
+        ("set_diff", 2, "input[0] - input[1]"),
+    ] {
+        replaced(engine, name, arity, body, Ok);
+    }
+}
+
+/// Writes `%q` as `%s` of a quoted text: the function does not know it.
+fn with_quotes(arguments: Vec<RegoValue>) -> Vec<RegoValue> {
+    let [RegoValue::String(format), RegoValue::Array(values)] = &arguments[..] else {
+        return arguments;
+    };
+    let mut values: Vec<RegoValue> = values.iter().cloned().collect();
+    let (mut text, mut next, mut in_verb) = (String::new(), 0, false);
+    for c in format.chars() {
+        let ends = in_verb && (c.is_ascii_alphabetic() || c == '%');
+        if ends && c == 'q' {
+            if let Some(value) = values.get_mut(next) {
+                let plain = value
+                    .as_string()
+                    .map_or_else(|_| value.to_string(), |text| text.to_string());
+                *value = RegoValue::from(serde_json::Value::from(plain).to_string());
+            }
+            text.push('s');
+        } else {
+            text.push(c);
+        }
+        next += usize::from(ends && c != '%');
+        in_verb = if in_verb { !ends } else { c == '%' };
+    }
+    vec![RegoValue::from(text), RegoValue::from(values)]
+}
+
+/// Replaces a function by itself with a check.
 fn checked(engine: &mut Engine, name: &'static str, arity: u8, check: Check) {
     let arguments: Vec<_> = (0..arity).map(|at| format!("input[{at}]")).collect();
-    let rule = format!("package original\nresult := {name}({})\n", arguments.join(", "));
+    let body = format!("{name}({})", arguments.join(", "));
+    replaced(engine, name, arity, &body, move |arguments| {
+        check(&arguments)?;
+        Ok(arguments)
+    });
+}
+
+/// Makes a function of an expression over the list `input` of its arguments, which another engine evaluates.
+fn replaced(
+    engine: &mut Engine,
+    name: &str,
+    arity: u8,
+    body: &str,
+    prepare: impl Fn(Vec<RegoValue>) -> Result<Vec<RegoValue>, BoundedFunctionError>
+    + Clone
+    + Send
+    + Sync
+    + 'static,
+) {
+    let rule = format!("package original\nresult := {body}\n");
     let mut original = Engine::new();
     original.set_strict_builtin_errors(true);
     let known = original.add_policy("original.rego".to_owned(), rule).is_ok();
     let call = move |arguments: Vec<RegoValue>| {
-        check(&arguments)?;
-        original.set_input(RegoValue::from(arguments));
+        original.set_input(RegoValue::from(prepare(arguments)?));
         original.eval_rule("data.original.result".to_owned())
     };
     if known {

@@ -7,14 +7,16 @@ use globset::GlobMatcher;
 
 use super::{
     admission::{AdmissionOutcome, AdmissionPolicies},
-    cel_rules::{self, CelRule},
+    admission_cases,
+    cel_rules::{self, CelRule, CelRules},
+    gatekeeper::GatekeeperRules,
     input,
     mentions::Mentions,
     rego::{self, RegoRules},
     rule::{FailedTest, PolicyFile, RuleFinding, Severity, UNREADABLE},
 };
 use crate::{
-    cel_expression::{Extent, to_cel},
+    cel_expression::Extent,
     config::{PolicyEnforcement, PolicyInput, PolicyLanguage, PolicySetConfig, RegoVersion},
     model::{
         Digest, ResourceId, StackId,
@@ -40,13 +42,14 @@ pub struct PolicySet {
     stacks: Option<GlobMatcher>,
     /// The rules, or why there are none.
     rules: Result<Rules, String>,
-    /// The files for its tests in Rego.
-    tests: Option<RegoTests>,
+    /// The files for its tests: in Rego, or suites.
+    tests: Option<SetTests>,
+    language: PolicyLanguage,
     digest: Digest,
 }
 
-/// The files of a set with tests in Rego.
-struct RegoTests {
+/// The files of a set with tests.
+struct SetTests {
     files: Vec<PolicyFile>,
     data: Vec<PolicyFile>,
     version: RegoVersion,
@@ -54,8 +57,9 @@ struct RegoTests {
 
 enum Rules {
     Rego(Box<RegoRules>),
-    Cel(Vec<CelRule>),
+    Cel(CelRules),
     Admission(Box<AdmissionPolicies>),
+    Gatekeeper(Box<GatekeeperRules>),
 }
 
 impl fmt::Debug for PolicySet {
@@ -101,7 +105,8 @@ impl PolicySet {
             input: config.input,
             stacks: config.stacks.as_deref().and_then(stack_glob),
             rules,
-            tests: (config.language == PolicyLanguage::Rego).then(|| RegoTests {
+            language: config.language,
+            tests: (config.language != PolicyLanguage::Cel).then(|| SetTests {
                 files: files.to_vec(),
                 data: data.to_vec(),
                 version: config.rego,
@@ -127,11 +132,12 @@ impl PolicySet {
                 why: why.clone(),
             }],
             (Ok(Rules::Rego(_)), Some(tests)) => rego::failed_tests(&tests.files, &tests.data, tests.version),
-            (Ok(Rules::Rego(_)), None) | (Ok(Rules::Admission(_)), _) => Vec::new(),
-            (Ok(Rules::Cel(rules)), _) => {
-                let failed = rules.iter().flat_map(|rule| rule.failed_cases(self.input));
-                failed.collect()
+            (Ok(Rules::Admission(_) | Rules::Gatekeeper(_)), Some(tests)) => {
+                let per_test = self.language == PolicyLanguage::Gatekeeper;
+                admission_cases::failed(&tests.files, per_test, |files| judge(self.language, files))
             }
+            (Ok(Rules::Rego(_) | Rules::Admission(_) | Rules::Gatekeeper(_)), None) => Vec::new(),
+            (Ok(Rules::Cel(rules)), _) => rules.failed_cases(self.input),
         }
     }
 
@@ -178,7 +184,8 @@ impl PolicySet {
             Ok(Rules::Rego(rules)) if self.input == PolicyInput::Objects => rego_objects(rules, document),
             Ok(Rules::Rego(rules)) => rego_whole(rules, document, self.input),
             Ok(Rules::Cel(rules)) => cel_each(rules, document, self.input),
-            Ok(Rules::Admission(policies)) => admission(policies, document),
+            Ok(Rules::Admission(policies)) => admission(policies.outcomes(document)),
+            Ok(Rules::Gatekeeper(rules)) => admission(rules.outcomes(document)),
         };
         let findings: BTreeSet<_> = outcomes
             .into_iter()
@@ -285,8 +292,14 @@ fn parse(config: &PolicySetConfig, files: &[PolicyFile], data: &[PolicyFile]) ->
     match config.language {
         PolicyLanguage::Cel => cel_rules::load(files).map(Rules::Cel),
         PolicyLanguage::Vap => {
-            let policies = AdmissionPolicies::load(files)?;
+            let (_, files) = admission_cases::split(files)?;
+            let policies = AdmissionPolicies::load(&files)?;
             Ok(Rules::Admission(Box::new(policies)))
+        }
+        PolicyLanguage::Gatekeeper => {
+            let (_, files) = admission_cases::split(files)?;
+            let rules = GatekeeperRules::load(&files)?;
+            Ok(Rules::Gatekeeper(Box::new(rules)))
         }
         PolicyLanguage::Rego => {
             let packages = config.packages.iter().filter_map(|glob| stack_glob(glob));
@@ -295,6 +308,20 @@ fn parse(config: &PolicySetConfig, files: &[PolicyFile], data: &[PolicyFile]) ->
             Ok(Rules::Rego(Box::new(rules)))
         }
     }
+}
+
+/// The rules of a suite's test.
+fn judge(language: PolicyLanguage, files: &[PolicyFile]) -> Result<admission_cases::Judge, String> {
+    Ok(match language {
+        PolicyLanguage::Gatekeeper => {
+            let rules = GatekeeperRules::load(files)?;
+            Box::new(move |document| rules.outcomes(document))
+        }
+        _ => {
+            let policies = AdmissionPolicies::load(files)?;
+            Box::new(move |document| policies.outcomes(document))
+        }
+    })
 }
 
 pub(super) fn stack_glob(pattern: &str) -> Option<GlobMatcher> {
@@ -320,9 +347,8 @@ fn undecided(rule: &str, severity: Severity, resource: &DocumentResource, paths:
 }
 
 /// Each request that the apply would send is an input of its own.
-fn admission(policies: &AdmissionPolicies, document: &StackDocument) -> Vec<Outcome> {
-    let outcomes = policies.outcomes(document).into_iter();
-    let outcomes = outcomes.map(|outcome| match outcome {
+fn admission(outcomes: Vec<AdmissionOutcome<'_>>) -> Vec<Outcome> {
+    let outcomes = outcomes.into_iter().map(|outcome| match outcome {
         AdmissionOutcome::Found(finding) => Outcome::Found(finding),
         AdmissionOutcome::Undecided(resource, rule, severity) => {
             undecided(&rule, severity, resource, resource.unknown.clone())
@@ -389,28 +415,25 @@ fn rego_whole(rules: &RegoRules, document: &StackDocument, view: PolicyInput) ->
 }
 
 /// Each resource, or each object, is an input of its own.
-fn cel_each(rules: &[CelRule], document: &StackDocument, view: PolicyInput) -> Vec<Outcome> {
+fn cel_each(set: &CelRules, document: &StackDocument, view: PolicyInput) -> Vec<Outcome> {
+    let rules = set.rules.as_slice();
     let mut outcomes = Vec::new();
     match view {
         PolicyInput::Objects => {
+            let shared = set.shared(None);
             for (resource, object) in input::objects(document) {
-                let context = cel_rules::context(view, object, None);
-                cel_one(
-                    rules,
-                    (resource, &[]),
-                    &context,
-                    Extent::of(object),
-                    &mut outcomes,
-                );
+                let context = cel_rules::context(view, object, &shared);
+                let extent = Extent::of(object);
+                cel_one(rules, (resource, &[]), &context, extent, &mut outcomes);
             }
         }
         PolicyInput::Plan | PolicyInput::Tfplan | PolicyInput::Admission => {
             let whole = input::plan(document, &[]);
             let empty = Vec::new();
             let values = whole["resources"].as_array().unwrap_or(&empty);
-            let (plan, extent) = (to_cel(&whole), Extent::of(&whole));
+            let (shared, extent) = (set.shared(Some(&whole)), Extent::of(&whole));
             for (resource, value) in document.resources.iter().zip(values) {
-                let context = cel_rules::context(view, value, Some(&plan));
+                let context = cel_rules::context(view, value, &shared);
                 let others = document.resources.as_slice();
                 cel_one(rules, (resource, others), &context, extent, &mut outcomes);
             }

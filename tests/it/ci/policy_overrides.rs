@@ -219,3 +219,49 @@ async fn a_pull_request_does_not_name_its_own_overriders() {
     let ran = stage.approve(&digest_of(&merged));
     refused(&stage, &ran, "override-mine", "named by the change itself").await;
 }
+
+/// Whoever wrote a part, is named in it, or pushed it overrides nothing of it: neither by its digest nor by a review.
+#[tokio::test(flavor = "multi_thread")]
+async fn nobody_overrides_what_they_took_part_in() {
+    let mut stage = Stage::small(&SETS.replace("acme/sre", "eve, bob, mallory, grace")).await;
+    stage
+        .monorepo
+        .write("ops/policy/maps.rego", RULES)
+        .commit("Rules");
+    stage.github.world(|world| {
+        for login in ["dev", "eve", "bob", "mallory", "grace"] {
+            world.collaborators.insert(login.into(), "write");
+        }
+    });
+    let (head, _) = stage.reviewed(7, "parts", |stage| {
+        stage.stack("parts/dev", &[("override-parts", "bad-p")]);
+        stage.monorepo.git(["add", "--all"]);
+        stage.monorepo.git([
+            "commit",
+            "--quiet",
+            "--author=Eve <7+eve@users.noreply.github.com>",
+            "--message=Parts\n\nCo-authored-by: Bob <bob@users.noreply.github.com>",
+        ]);
+    });
+    stage.github.world(|world| {
+        world.activity.retain(|moved| moved["after"] != head.as_str());
+        world.moved("parts", None, &head, "branch_creation", "mallory");
+    });
+    let merged = stage.merge(7, "parts");
+    let map = "override-parts";
+    refused(&stage, &merged, map, "nobody overrides").await;
+    let digest = digest_of(&merged);
+    for login in ["eve", "bob", "mallory"] {
+        starts(&mut stage, login);
+        let ran = stage.approve(&digest);
+        refused(&stage, &ran, map, &format!("{login} by the digest")).await;
+        stage.env.clear();
+        stage.github.world(|world| world.reviews.clear());
+        stage.approved_by(7, login, &head);
+        let again = stage.again();
+        refused(&stage, &again, map, &format!("{login} by a review")).await;
+    }
+    starts(&mut stage, "grace");
+    stage.approve(&digest).outcome.check(0);
+    assert_eq!(stage.value(map).await.as_deref(), Some("bad-p"));
+}

@@ -1,0 +1,374 @@
+//! Rules as code on many stacks: twenty rules, 2,000 stacks of twenty resources each, in every language, on two cores.
+//! Writes its section of `docs/performance.md` when run with `KONVERGE_WRITE_PERFORMANCE=1`.
+//!
+//! `cargo bench --bench policy`; needs no part.
+#![allow(clippy::unwrap_used, clippy::disallowed_methods, clippy::print_stdout)]
+
+#[path = "../tests/it/support/performance.rs"]
+mod performance;
+
+use std::{
+    fs, thread,
+    time::{Duration, Instant},
+};
+
+use jiff::Timestamp;
+use konverge::{
+    config::Config,
+    model::{
+        RepoPath, StackId,
+        plan::{Action, Basis, ChangeOrigin, FieldChange, ResourcePlan, StackPlan},
+        plan_document::StackDocument,
+        spec::RuntimeKind,
+    },
+    policy::{
+        self,
+        sets::{PolicyFile, PolicySet, PolicySets},
+    },
+};
+use serde_json::{Value, json};
+
+const STACKS: usize = 2_000;
+const RESOURCES: usize = 20;
+const RULES: usize = 20;
+const CORES: usize = 2;
+
+/// The bounds: seconds, and MiB of memory.
+const TIME: f64 = 2.0;
+const MEMORY: f64 = 150.0;
+
+struct Measured {
+    name: &'static str,
+    wall: Duration,
+    processor: Duration,
+    memory: f64,
+    findings: usize,
+}
+
+fn main() {
+    let only = std::env::args()
+        .nth(1)
+        .filter(|argument| !argument.starts_with('-'));
+    let kinds: [(&str, &str, Vec<PolicyFile>); 5] = [
+        ("Rego on the plan", "input: plan", rego(true)),
+        ("Rego on each object", "input: objects", rego(false)),
+        ("CEL on each resource", "language: cel", cel()),
+        (
+            "ValidatingAdmissionPolicies",
+            "language: vap, input: admission",
+            admission(),
+        ),
+        (
+            "Gatekeeper",
+            "language: gatekeeper, input: admission",
+            gatekeeper(),
+        ),
+    ];
+    let mut measured = Vec::new();
+    for (name, settings, files) in kinds {
+        if only.as_ref().is_some_and(|only| !name.contains(only.as_str())) {
+            continue;
+        }
+        let one = measure(name, settings, &files);
+        println!(
+            "{name}: {:.2} s, {:.2} s of processors, {:.0} MiB, {} findings",
+            one.wall.as_secs_f64(),
+            one.processor.as_secs_f64(),
+            one.memory,
+            one.findings
+        );
+        measured.push(one);
+    }
+    if std::env::var_os("KONVERGE_WRITE_PERFORMANCE").is_some() {
+        write(&measured);
+    }
+}
+
+fn sets(settings: &str, files: &[PolicyFile]) -> PolicySets {
+    let config = Config::parse(&format!("policy: {{sets: [{{name: s, path: p, {settings}}}]}}\n")).unwrap();
+    PolicySets::new(vec![PolicySet::load(&config.policy.sets[0], files, &[])], &[])
+}
+
+/// The documents are made one after another, as in a preview, and only the evaluation is timed.
+fn measure(name: &'static str, settings: &str, files: &[PolicyFile]) -> Measured {
+    let before = resident();
+    let started = Instant::now();
+    let sets = sets(settings, files);
+    let loaded = started.elapsed();
+    let work = |core: usize| {
+        let (mut wall, mut processor, mut findings) = (Duration::ZERO, Duration::ZERO, 0);
+        for number in (core..STACKS).step_by(CORES) {
+            let document = document(number);
+            let (started, used) = (Instant::now(), processor_time());
+            let found = sets.findings(&document, Timestamp::now());
+            wall += started.elapsed();
+            processor += processor_time().saturating_sub(used);
+            findings += found.len();
+            let error = found
+                .iter()
+                .find(|finding| finding.message.contains("could not be evaluated"));
+            assert!(error.is_none(), "{error:?}");
+        }
+        (wall, processor, findings)
+    };
+    let parts: Vec<_> = thread::scope(|scope| {
+        let threads: Vec<_> = (0..CORES).map(|core| scope.spawn(move || work(core))).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+    });
+    let memory = peak().max(before) - before;
+    let measured = Measured {
+        name,
+        wall: loaded + parts.iter().map(|part| part.0).max().unwrap(),
+        processor: loaded + parts.iter().map(|part| part.1).sum::<Duration>(),
+        memory,
+        findings: parts.iter().map(|part| part.2).sum(),
+    };
+    assert!(measured.findings > 0, "{name} finds nothing");
+    measured
+}
+
+/// The time that this thread was on a processor.
+fn processor_time() -> Duration {
+    let text = fs::read_to_string("/proc/thread-self/schedstat").unwrap();
+    Duration::from_nanos(text.split_whitespace().next().unwrap().parse().unwrap())
+}
+
+fn status(key: &str) -> f64 {
+    let text = fs::read_to_string("/proc/self/status").unwrap();
+    let line = text.lines().find(|line| line.starts_with(key)).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse::<f64>().unwrap() / 1024.0
+}
+
+/// The memory of the process, whose highest value counts from now on.
+fn resident() -> f64 {
+    fs::write("/proc/self/clear_refs", "5").unwrap();
+    status("VmRSS:")
+}
+
+fn peak() -> f64 {
+    status("VmHWM:")
+}
+
+/// A stack of Deployments, Services and ConfigMaps, of which a few break a rule.
+fn document(number: usize) -> StackDocument {
+    let stack: StackId = format!("project-{number:04}/prod").parse().unwrap();
+    let plans = (0..RESOURCES).map(|at| {
+        let (id, object) = object(number, at);
+        let change = FieldChange {
+            path: String::new(),
+            from: None,
+            to: Some(object),
+            origin: ChangeOrigin::Change,
+        };
+        ResourcePlan::new(
+            &stack,
+            id.parse().unwrap(),
+            RuntimeKind::Kubernetes,
+            Action::Create,
+            vec![change],
+        )
+    });
+    let plan = StackPlan::new(RepoPath::root(), stack.clone(), Basis::Live, plans.collect());
+    policy::document(&plan, Vec::new())
+}
+
+fn object(number: usize, at: usize) -> (String, Value) {
+    let namespace = format!("project-{number:04}");
+    let name = format!("part-{at:02}");
+    let labels =
+        json!({"app.kubernetes.io/name": name, "app.kubernetes.io/instance": namespace, "team": "shop"});
+    let metadata = json!({"name": name, "namespace": namespace, "labels": labels});
+    // One stack of a hundred has something to find.
+    let tag = if number.is_multiple_of(100) && at == 0 {
+        "latest"
+    } else {
+        "1.4.2"
+    };
+    let container = json!({
+        "name": "main", "image": format!("registry.example.com/shop/{name}:{tag}"),
+        "ports": [{"name": "http", "containerPort": 8080}],
+        "env": (0..8).map(|n| json!({"name": format!("KEY_{n}"), "value": format!("value of {n}")})).collect::<Vec<_>>(),
+        "resources": {"limits": {"cpu": "500m", "memory": "256Mi"}, "requests": {"cpu": "100m", "memory": "128Mi"}},
+        "securityContext": {"runAsNonRoot": true, "privileged": false},
+        "livenessProbe": {"httpGet": {"path": "/healthz", "port": "http"}, "periodSeconds": 10},
+    });
+    match at % 3 {
+        0 => (
+            format!("apps/v1:Deployment:{namespace}:{name}"),
+            json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata, "spec": {
+                "replicas": 3, "selector": {"matchLabels": labels},
+                "template": {"metadata": {"labels": labels}, "spec": {"serviceAccountName": name, "containers": [container]}},
+            }}),
+        ),
+        1 => (
+            format!("v1:Service:{namespace}:{name}"),
+            json!({"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": {
+                "type": "ClusterIP", "selector": labels, "ports": [{"name": "http", "port": 80, "targetPort": "http"}],
+            }}),
+        ),
+        _ => (
+            format!("v1:ConfigMap:{namespace}:{name}"),
+            json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {
+                "application.yaml": "server:\n  port: 8080\n".repeat(10), "level": "info",
+            }}),
+        ),
+    }
+}
+
+fn file(path: &str, text: String) -> PolicyFile {
+    PolicyFile {
+        path: path.to_owned(),
+        text,
+    }
+}
+
+/// Twenty rules of five forms.
+fn rego(whole: bool) -> Vec<PolicyFile> {
+    let bodies = [
+        "some container in object.spec.template.spec.containers\n\tendswith(container.image, \":latest\")\n\tmsg := sprintf(\"%s moves\", [container.image])",
+        "object.kind == \"Deployment\"\n\tsome container in object.spec.template.spec.containers\n\tnot container.resources.limits.memory\n\tmsg := sprintf(\"%s has no limit\", [container.name])",
+        "object.kind == \"Service\"\n\tobject.spec.type == \"LoadBalancer\"\n\tnot object.metadata.labels.public\n\tmsg := \"a public service\"",
+        "object.kind == \"Deployment\"\n\trequired := {\"team\", \"app.kubernetes.io/name\"}\n\tmissing := required - {key | some key, _ in object.metadata.labels}\n\tcount(missing) > 0\n\tmsg := sprintf(\"no labels %v\", [missing])",
+        "object.kind == \"ConfigMap\"\n\tsome key, value in object.data\n\tregex.match(`^-----BEGIN`, value)\n\tmsg := sprintf(\"%s is a key\", [key])",
+    ];
+    let object = match whole {
+        true => "some resource in input.resources\n\tobject := resource.after",
+        false => "object := input",
+    };
+    let rules: String = (0..RULES)
+        .map(|n| {
+            format!(
+                "deny_{n:02} contains msg if {{\n\t{object}\n\t{}\n}}\n\n",
+                bodies[n % bodies.len()]
+            )
+        })
+        .collect();
+    vec![file("p/rules.rego", format!("package main\n\n{rules}"))]
+}
+
+fn cel() -> Vec<PolicyFile> {
+    let rules = [
+        (
+            "resource.kind == 'Deployment'",
+            "resource.after.spec.template.spec.containers.all(c, !c.image.endsWith(':latest'))",
+        ),
+        (
+            "resource.kind == 'Deployment'",
+            "resource.after.spec.template.spec.containers.all(c, has(c.resources.limits.memory))",
+        ),
+        (
+            "resource.kind == 'Service'",
+            "resource.after.spec.type != 'LoadBalancer' || has(resource.after.metadata.labels.public)",
+        ),
+        (
+            "resource.action != 'delete'",
+            "['team', 'app.kubernetes.io/name'].all(k, k in resource.after.metadata.labels)",
+        ),
+        (
+            "resource.kind == 'ConfigMap'",
+            "resource.after.data.all(k, !resource.after.data[k].matches('^-----BEGIN'))",
+        ),
+    ];
+    let texts = (0..RULES).map(|n| {
+        let (about, expression) = rules[n % rules.len()];
+        format!("- {{name: rule-{n}, match: \"{about}\", expression: \"{expression}\", message: no}}\n")
+    });
+    vec![file(
+        "p/rules.yaml",
+        format!("rules:\n{}", texts.collect::<String>()),
+    )]
+}
+
+fn admission() -> Vec<PolicyFile> {
+    let rules = [
+        (
+            "apps",
+            "deployments",
+            "object.spec.template.spec.containers.all(c, !c.image.endsWith(':latest'))",
+        ),
+        (
+            "apps",
+            "deployments",
+            "object.spec.template.spec.containers.all(c, quantity(c.resources.limits.memory).isLessThan(quantity('1Gi')))",
+        ),
+        (
+            "",
+            "services",
+            "object.spec.type != 'LoadBalancer' || has(object.metadata.labels.public)",
+        ),
+        (
+            "*",
+            "*",
+            "['team', 'app.kubernetes.io/name'].all(k, k in object.metadata.labels)",
+        ),
+        (
+            "",
+            "configmaps",
+            "object.data.all(k, !object.data[k].matches('^-----BEGIN'))",
+        ),
+    ];
+    let texts = (0..RULES).map(|n| {
+        let (group, resource, expression) = rules[n % rules.len()];
+        format!("apiVersion: admissionregistration.k8s.io/v1\nkind: ValidatingAdmissionPolicy\nmetadata: {{name: p{n}}}\nspec:\n  matchConstraints: {{resourceRules: [{{apiGroups: ['{group}'], apiVersions: ['*'], operations: [CREATE, UPDATE], resources: ['{resource}']}}]}}\n  validations: [{{expression: \"{expression}\"}}]\n---\napiVersion: admissionregistration.k8s.io/v1\nkind: ValidatingAdmissionPolicyBinding\nmetadata: {{name: b{n}}}\nspec: {{policyName: p{n}, validationActions: [Deny]}}\n---\n")
+    });
+    vec![file("p/policies.yaml", texts.collect())]
+}
+
+fn gatekeeper() -> Vec<PolicyFile> {
+    let rules = [
+        (
+            "apps",
+            "Deployment",
+            "container := input.review.object.spec.template.spec.containers[_]\n        endswith(container.image, input.parameters.tag)\n        msg := sprintf(\"%v moves\", [container.image])",
+        ),
+        (
+            "apps",
+            "Deployment",
+            "container := input.review.object.spec.template.spec.containers[_]\n        not container.resources.limits.memory\n        msg := sprintf(\"%v has no limit\", [container.name])",
+        ),
+        (
+            "",
+            "Service",
+            "input.review.object.spec.type == \"LoadBalancer\"\n        not input.review.object.metadata.labels.public\n        msg := \"a public service\"",
+        ),
+        (
+            "*",
+            "*",
+            "required := {\"team\", \"app.kubernetes.io/name\"}\n        missing := required - {key | input.review.object.metadata.labels[key]}\n        count(missing) > 0\n        msg := sprintf(\"no labels %v\", [missing])",
+        ),
+        (
+            "",
+            "ConfigMap",
+            "value := input.review.object.data[key]\n        re_match(`^-----BEGIN`, value)\n        msg := sprintf(\"%v is a key\", [key])",
+        ),
+    ];
+    let templates = rules.iter().enumerate().map(|(n, (_, _, body))| {
+        format!("apiVersion: templates.gatekeeper.sh/v1\nkind: ConstraintTemplate\nmetadata: {{name: rule{n}}}\nspec:\n  crd: {{spec: {{names: {{kind: Rule{n}}}, validation: {{openAPIV3Schema: {{type: object, properties: {{tag: {{type: string}}}}}}}}}}}}\n  targets:\n  - target: admission.k8s.gatekeeper.sh\n    rego: |\n      package rule{n}\n\n      violation[{{\"msg\": msg}}] {{\n        {body}\n      }}\n---\n")
+    });
+    let constraints = (0..RULES).map(|n| {
+        let (group, kind, _) = rules[n % rules.len()];
+        format!("{{apiVersion: constraints.gatekeeper.sh/v1beta1, kind: Rule{}, metadata: {{name: c{n}}}, spec: {{match: {{kinds: [{{apiGroups: ['{group}'], kinds: ['{kind}']}}]}}, parameters: {{tag: ':latest'}}}}}}\n---\n", n % rules.len())
+    });
+    vec![file("p/all.yaml", templates.chain(constraints).collect())]
+}
+
+fn write(measured: &[Measured]) {
+    let rows: String = measured
+        .iter()
+        .map(|one| {
+            format!(
+                "| {} | {:.2} s | {:.2} s | {:.0} MiB |\n",
+                one.name,
+                one.wall.as_secs_f64(),
+                one.processor.as_secs_f64(),
+                one.memory
+            )
+        })
+        .collect();
+    performance::write(
+        "policy",
+        &format!(
+            "## Rules as code\n\n{RULES} rules on {STACKS} stacks of {RESOURCES} resources, on {CORES} cores. The time is that of the evaluation, with the reading of the rules and without the planning. The memory is what the process grew by, with the documents that were in use. Bounds: {TIME:.0} s and {MEMORY:.0} MiB.\n\n| rules | time | processors | memory |\n|---|---|---|---|\n{rows}\n`KONVERGE_WRITE_PERFORMANCE=1 cargo bench --bench policy` writes this."
+        ),
+    );
+}

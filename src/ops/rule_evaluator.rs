@@ -1,0 +1,70 @@
+//! Evaluates rules as code beside the task of the run, so that other stacks, answers and an interrupt are served
+//! meanwhile. Not more stacks than cores at a time: the time of a rule is limited by the clock.
+
+use std::{collections::BTreeSet, sync::Arc, thread};
+
+use jiff::Timestamp;
+use tokio::sync::Semaphore;
+
+use crate::{
+    model::{
+        plan_document::StackDocument,
+        policy_finding::{Enforcement, PolicyFinding},
+    },
+    policy::sets::PolicySets,
+};
+
+/// Evaluates rules on threads of their own. Cheap to clone; the clones share the cores.
+#[derive(Debug, Clone)]
+pub struct RuleEvaluator {
+    cores: Arc<Semaphore>,
+}
+
+impl Default for RuleEvaluator {
+    fn default() -> Self {
+        let cores = thread::available_parallelism().map_or(1, usize::from);
+        Self {
+            cores: Arc::new(Semaphore::new(cores)),
+        }
+    }
+}
+
+impl RuleEvaluator {
+    /// The findings of several versions of the sets. An unchanged stack has none.
+    pub async fn findings(
+        &self,
+        versions: &[PolicySets],
+        document: &Arc<StackDocument>,
+    ) -> Vec<PolicyFinding> {
+        match document.has_changes() {
+            true => self.judge(versions, document).await,
+            false => Vec::new(),
+        }
+    }
+
+    /// The same, for an unchanged stack too.
+    pub async fn judge(&self, versions: &[PolicySets], document: &Arc<StackDocument>) -> Vec<PolicyFinding> {
+        if versions.iter().all(PolicySets::is_empty) {
+            return Vec::new();
+        }
+        let core = Arc::clone(&self.cores).acquire_owned().await;
+        let (sets, of) = (versions.to_vec(), Arc::clone(document));
+        let judged = tokio::task::spawn_blocking(move || {
+            let now = Timestamp::now();
+            let findings: BTreeSet<_> = sets.iter().flat_map(|sets| sets.findings(&of, now)).collect();
+            drop(core);
+            findings.into_iter().collect()
+        });
+        // What was not judged does not pass.
+        judged.await.unwrap_or_else(|error| {
+            vec![PolicyFinding {
+                verdict: Enforcement::Deny,
+                rule: "policy.sets".to_owned(),
+                stack: Some(document.stack.id.clone()),
+                message: format!("the rules could not be evaluated: {error}"),
+                hint: None,
+                place: None,
+            }]
+        })
+    }
+}

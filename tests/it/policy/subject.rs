@@ -1,0 +1,81 @@
+//! What rules are evaluated on: objects that are created.
+
+use std::{fs, path::PathBuf};
+
+use konverge::{
+    config::Config,
+    model::{
+        RepoPath, StackId,
+        plan::{Action, Basis, ChangeOrigin, FieldChange, ResourcePlan, StackPlan},
+        plan_document::StackDocument,
+        spec::RuntimeKind,
+    },
+    policy::{
+        self,
+        sets::{PolicyFile, PolicySet},
+    },
+};
+use serde_json::Value;
+
+/// A folder of `tests/fixtures/policy`.
+pub fn fixtures(name: &str) -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/fixtures/policy")
+        .join(name)
+}
+
+/// The objects of a file.
+pub fn objects(text: &str) -> Vec<Value> {
+    konverge::yaml::documents(text).unwrap()
+}
+
+/// The files of a folder; none if it is missing.
+pub fn files(folder: &std::path::Path) -> Vec<PolicyFile> {
+    let Ok(entries) = fs::read_dir(folder) else {
+        return Vec::new();
+    };
+    let mut paths: Vec<_> = entries.map(|entry| entry.unwrap().path()).collect();
+    paths.sort();
+    let read = |path: PathBuf| PolicyFile {
+        path: path.file_name().unwrap().to_string_lossy().into_owned(),
+        text: fs::read_to_string(&path).unwrap(),
+    };
+    paths.into_iter().map(read).collect()
+}
+
+/// A set with these settings.
+pub fn set(settings: &str, files: &[PolicyFile], data: &[PolicyFile]) -> PolicySet {
+    let config = Config::parse(&format!("policy: {{sets: [{{name: s, path: p, {settings}}}]}}\n")).unwrap();
+    PolicySet::load(&config.policy.sets[0], files, data)
+}
+
+/// The document of a stack that creates objects.
+pub fn created(objects: &[Value]) -> StackDocument {
+    let stack: StackId = "oracle/dev".parse().unwrap();
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let plans = objects.iter().map(|object| {
+        let metadata = &object["metadata"];
+        let parts = [
+            text(&object["apiVersion"]),
+            text(&object["kind"]),
+            text(&metadata["namespace"]),
+            text(&metadata["name"]),
+        ];
+        let parts: Vec<_> = parts.into_iter().filter(|part| !part.is_empty()).collect();
+        let change = FieldChange {
+            path: String::new(),
+            from: None,
+            to: Some(object.clone()),
+            origin: ChangeOrigin::Change,
+        };
+        ResourcePlan::new(
+            &stack,
+            parts.join(":").parse().unwrap(),
+            RuntimeKind::Kubernetes,
+            Action::Create,
+            vec![change],
+        )
+    });
+    let plan = StackPlan::new(RepoPath::root(), stack.clone(), Basis::Live, plans.collect());
+    policy::document(&plan, Vec::new())
+}
