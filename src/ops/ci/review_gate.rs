@@ -266,8 +266,8 @@ impl ReviewGate {
             return Ok(approved.sets.clone());
         }
         let what = format!(
-            "{stack} was stopped here, where a value became known; what was done before it is recorded, and run \
-             once more it shows what is left as a plan with a digest to agree to"
+            "{stack} was stopped because a value that became known needs a review. Completed changes are recorded. \
+             Run it again: it then shows the remaining plan with a digest to approve"
         );
         Err(refusal(&what, &objections))
     }
