@@ -1,15 +1,19 @@
 //! A value of a secret store after a kill at any request, and after a rollback.
 
+use konverge::store::{Key, StoreOptions};
 use nix::sys::signal::Signal::SIGKILL;
 use serde_json::{Value, json};
 
 use crate::support::{
     cluster::Cluster,
     faults::{Faults, Proxy},
+    git::Repository,
+    minio::Minio,
     objects::Objects,
     process::{Konverge, Outcome},
     shop::{Shop, resource},
     spec_runs::walk,
+    stage::{Ran, Stage, everything_in},
 };
 
 /// In every value of a store.
@@ -134,4 +138,94 @@ async fn a_value_is_in_no_journal_after_a_kill_and_in_no_state_after_a_rollback(
         live.starts_with(ENCODED),
         "the value is in the object alone: {live}"
     );
+}
+
+/// Everything in the bucket of a stage.
+async fn bucket(stage: &Stage) -> String {
+    let minio = Minio::shared();
+    let url = format!(
+        "s3://{}/konverge?endpoint={}&allow_http=true&path_style=true&region={}",
+        stage.bucket,
+        minio.endpoint(),
+        Minio::REGION
+    );
+    let environment = [
+        ("AWS_ACCESS_KEY_ID", Minio::ACCESS_KEY),
+        ("AWS_SECRET_ACCESS_KEY", Minio::SECRET_KEY),
+    ];
+    let environment = environment.map(|(name, value)| (name.to_owned(), value.to_owned()));
+    let options = StoreOptions {
+        environment: environment.into_iter().collect(),
+        ..StoreOptions::default()
+    };
+    let store = konverge::store::open(&url, &options).await.unwrap();
+    let mut text = String::new();
+    for key in store.list(&Key::from_components(&[])).await.unwrap() {
+        let bytes = store.get(&key).await.unwrap().unwrap_or_default();
+        text += &format!("{key} {}\n", String::from_utf8_lossy(&bytes));
+    }
+    assert!(text.contains("reviews/"), "{text}");
+    text
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_value_is_in_no_comment_page_summary_or_bucket() {
+    let monorepo = Repository::konfig_example();
+    monorepo.git(["rm", "-rq", "appops"]);
+    let more = "secrets: {stores: {job: {kind: env, allow: [{stacks: 'apps/shop/*', paths: 'PAY_*'}]}}}\n";
+    let mut stage = Stage::with("canary", monorepo, more).await;
+    stage.env.push(("KONVERGE_LOG", "trace".to_owned()));
+    stage.env.push(("PAY_PASSWORD", format!("{CANARY}-1")));
+    let namespace = stage.cluster.namespace("canary-ci").await;
+    let check = async |stage: &Stage, ran: &Ran, what: &str| {
+        let comments: String = stage.comments().into_iter().map(|(_, text)| text).collect();
+        assert!(comments.contains("pay"), "{comments}");
+        let files = everything_in(&ran.folder);
+        assert!(files.contains("<html"), "there is a page");
+        let told = [
+            &ran.outcome.stdout,
+            &ran.outcome.stderr,
+            &ran.summary,
+            &ran.outputs,
+        ];
+        let told = told.map(String::as_str);
+        holds_no_value(&told, what);
+        holds_no_value(&[&comments, &files, &bucket(stage).await], what);
+    };
+    let propose = |stage: &Stage, branch: &str, object: &Value| {
+        stage.propose(branch, |monorepo| {
+            monorepo
+                .write("apps/shop/project.yaml", "name: shop\n")
+                .write("apps/shop/prod/stack.yaml", "name: prod\n")
+                .write("apps/shop/prod/kcl.yaml", "kcl_cli_configs:\n  files: [main.k]\n")
+                .write(
+                    "apps/shop/prod/main.k",
+                    format!("resources = {}\n", json!([resource(object)])),
+                );
+        });
+    };
+    propose(&stage, "add-pay", &secret(&namespace, "one"));
+    let previewed = stage.pull_request(21, "add-pay", "opened");
+    println!("{}\n{}", previewed.summary, bucket(&stage).await);
+    previewed.outcome.check(0);
+    let merged = stage.merge(21, "add-pay");
+    merged.outcome.check(0);
+    check(&stage, &merged, "the apply of a merge").await;
+
+    // The value rotated, the stack changes, and somebody wrote another value.
+    stage.env.retain(|(name, _)| *name != "PAY_PASSWORD");
+    stage.env.push(("PAY_PASSWORD", format!("{CANARY}-2")));
+    let theirs = json!({"stringData": {"password": format!("{CANARY}-theirs")}});
+    let objects = Objects::of(stage.cluster).await;
+    objects
+        .merge(&secret(&namespace, "one"), "somebody", &theirs)
+        .await;
+    propose(&stage, "edit-pay", &secret(&namespace, "two"));
+    let previewed = stage.pull_request(22, "edit-pay", "opened");
+    previewed.outcome.check(0);
+    check(&stage, &previewed, "a preview over a live value").await;
+    let merged = stage.merge(22, "edit-pay");
+    check(&stage, &merged, "the apply of a rotated value").await;
+    let drifted = stage.schedule();
+    check(&stage, &drifted, "a drift job").await;
 }
