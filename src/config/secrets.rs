@@ -396,7 +396,7 @@ mod tests {
             ),
             (
                 "{stores: {a: {kind: aws, auth: {method: token}}}}",
-                "by `jwt` and a role",
+                "needs `method: jwt` and a role",
             ),
             (
                 "{stores: {a: {kind: aws, auth: {method: jwt, role: admin}}}}",

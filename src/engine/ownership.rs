@@ -80,7 +80,7 @@ fn taken_over(mut planned: PlannedResource, claim: Option<OwnerClaim>) -> Result
     let note = match claim {
         Some(OwnerClaim::Nobody) => format!("it moves here from stack `{}`", foreign.owner),
         Some(OwnerClaim::SharedWith(other)) => {
-            format!("stack `{other}` has it too: the stacks of a project share it")
+            format!("stack `{other}` manages it too: the stacks of a project share it")
         }
         _ => return Err(foreign.refusal.clone()),
     };

@@ -1,4 +1,4 @@
-//! Evaluates rules as code beside the task of the run, so that other stacks, answers and an interrupt are served
+//! Evaluates policy sets on threads of their own, so that other stacks, answers and an interrupt are served
 //! meanwhile. Not more stacks than cores at a time: the time of a rule is limited by the clock.
 
 use std::{collections::BTreeSet, sync::Arc, thread};

@@ -323,9 +323,14 @@ fn finish(
     };
     for parameter in parameters.split('&').filter(|parameter| !parameter.is_empty()) {
         let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
-        let is_version = !value.is_empty() && value.chars().all(|c| is_path_character(c) && c != ':');
+        let is_found_version = !value.is_empty() && value.chars().all(is_path_character);
+        let is_version = is_found_version && !value.contains(':');
         match name {
-            "version" | "at" if !is_version => {
+            "version" if !is_version => {
+                return Err("a version is made of letters, digits and `_ . - @ = ~`");
+            }
+            // A plan finds `hash:DIGITS` where a store has no versions.
+            "at" if !is_found_version => {
                 return Err("a version is made of letters, digits and `_ . - @ = ~`");
             }
             "version" => reference.version = Some(value.to_owned()),

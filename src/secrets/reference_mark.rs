@@ -55,6 +55,9 @@ mod tests {
         assert!(!one.to_string().contains("hunter"), "{one}");
         let moved = mark("postgres://hunter22:ref+db://pay?at=7#/password+@host").unwrap();
         assert_eq!(one["$secret"]["text"], moved["$secret"]["text"]);
+        let hashed = mark("postgres://hunter22:ref+db://pay?at=hash:a0a68df9#/password+@host").unwrap();
+        assert_eq!(one["$secret"]["text"], hashed["$secret"]["text"]);
+        assert_eq!(hashed["$secret"]["version"], "hash:a0a68df9");
         let in_json = SecretTemplate::parse("ref+db://pay#/password")
             .unwrap()
             .unwrap()

@@ -63,7 +63,7 @@ async fn a_pull_request_its_update_its_merge_and_a_scheduled_run() {
     assert!(opened.output("comment-url").ends_with(&format!("{comment}")));
     assert_eq!(opened.output("failed-stacks"), "[]");
     let page = std::fs::read_to_string(opened.output("summary-path")).unwrap();
-    assert!(page.starts_with("<!doctype html>") && page.contains("storefront/dev"));
+    assert!(page.starts_with("<!DOCTYPE html>") && page.contains("storefront/dev"));
     assert!(
         page.contains("compile and plan") && page.contains("1 compiled, 0 from the cache"),
         "{page}"

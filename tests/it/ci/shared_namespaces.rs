@@ -113,7 +113,7 @@ async fn two_stacks_of_a_project_have_it_and_the_last_one_takes_it_along() {
     let preview = project.merged(|_, repository| {
         repository.remove("apps/duo-apps/dev");
     });
-    assert!(preview.contains("has it too"), "{preview}");
+    assert!(preview.contains("manages it too"), "{preview}");
     assert!(!project.has("dev").await && project.has("prod").await && project.has("qa").await);
     let live = project.live_namespace().await.expect("others are in it");
     assert_eq!(live["metadata"]["uid"], uid);
@@ -255,7 +255,9 @@ async fn by_hand_it_stays_while_another_stack_may_be_in_it() {
     repository.write(program, "quickstart = nowhere\n");
     let destroyed = run(&["destroy", "duo-by-hand/dev", "--yes"]).expect(0);
     assert!(
-        destroyed.stdout.contains("stack `duo-by-hand/prod` has it too"),
+        destroyed
+            .stdout
+            .contains("stack `duo-by-hand/prod` manages it too"),
         "{}",
         destroyed.stdout
     );

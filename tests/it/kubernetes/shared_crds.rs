@@ -81,7 +81,7 @@ async fn they_are_of_every_stack_of_the_project_and_of_no_other() {
         }
     };
     let preview = merged(&mut stage, 11, remove(&["dev", "qa"]));
-    assert!(preview.contains("has it too"), "{preview}");
+    assert!(preview.contains("manages it too"), "{preview}");
     assert!(objects.get(&pair("dev")).await.is_none());
     assert!(objects.get(&pair("prod")).await.is_some());
     assert!(objects.get(&definition("two")).await.is_some());

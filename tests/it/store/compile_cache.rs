@@ -86,12 +86,9 @@ fn a_core_in_the_checkout_is_not_started() {
 /// What the page of a run says about its Specs.
 fn compiled(run: &Ran) -> String {
     let page = std::fs::read_to_string(run.output("summary-path")).unwrap();
-    let line = page
-        .lines()
-        .find(|line| line.contains("from the cache"))
-        .expect("a line");
-    let counts = line.rsplit(" · ").next().unwrap_or_default();
-    counts.trim_end_matches("</p>").to_owned()
+    let facts = page.split("</p>").find(|text| text.ends_with("from the cache"));
+    let counts = facts.and_then(|facts| facts.rsplit(" · ").next());
+    counts.expect("the facts of the run").to_owned()
 }
 
 #[tokio::test(flavor = "multi_thread")]
