@@ -1,4 +1,4 @@
-//! Rules as code on many stacks: twenty rules, 2,000 stacks of twenty resources each, in every language, on two cores.
+//! Policy sets on many stacks: twenty rules, 2,000 stacks of twenty resources each, in every language, on two cores.
 //! Writes its section of `docs/performance.md` when run with `KONVERGE_WRITE_PERFORMANCE=1`.
 //!
 //! `cargo bench --bench policy`; needs no part.
@@ -368,7 +368,7 @@ fn write(measured: &[Measured]) {
     performance::write(
         "policy",
         &format!(
-            "## Rules as code\n\n{RULES} rules on {STACKS} stacks of {RESOURCES} resources, on {CORES} cores. The time is that of the evaluation, with the reading of the rules and without the planning. The memory is what the process grew by, with the documents that were in use. Bounds: {TIME:.0} s and {MEMORY:.0} MiB.\n\n| rules | time | processors | memory |\n|---|---|---|---|\n{rows}\n`KONVERGE_WRITE_PERFORMANCE=1 cargo bench --bench policy` writes this."
+            "## Policy sets\n\n{RULES} rules on {STACKS} stacks of {RESOURCES} resources, on {CORES} cores. The time is that of the evaluation, with the reading of the rules and without the planning. The memory is what the process grew by, with the documents that were in use. Bounds: {TIME:.0} s and {MEMORY:.0} MiB.\n\n| rules | time | processors | memory |\n|---|---|---|---|\n{rows}\n`KONVERGE_WRITE_PERFORMANCE=1 cargo bench --bench policy` writes this."
         ),
     );
 }
