@@ -1,4 +1,4 @@
-//! Rules as code, held against the programs whose rules they are: conftest, and Gatekeeper's gator. What these said is
+//! Policy sets, held against the programs whose rules they are: conftest, and Gatekeeper's gator. What these said is
 //! committed; the ignored tests ask them again, and about random objects.
 
 mod conftest;
