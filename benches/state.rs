@@ -20,7 +20,7 @@ use konverge::{
     state::{DocumentWriter, LeaseOptions, RepositoryId, StateStore},
     store::{Store, StoreOptions, open},
 };
-use support::{counted::Counted, minio::Minio};
+use support::{counting_store::Counted, minio::Minio};
 
 const STACKS: usize = 4500;
 const DELTAS: usize = 16;

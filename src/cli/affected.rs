@@ -11,7 +11,7 @@ use crate::{
     model::affected::InputKind,
     ops::{
         affected::{AffectedAnswer, AffectedRequest, run as answer},
-        matrix::Matrix,
+        github_matrix::Matrix,
     },
     report::{escape::log, json, mermaid, terminal},
 };

@@ -12,7 +12,7 @@ use crate::{
     ops::{
         KeyUse, OpenRequest, RunContext, Selection, Session, StackSelector,
         cluster_selection::{GivenCluster, Live},
-        open,
+        session,
     },
 };
 
@@ -64,8 +64,8 @@ impl OpenedTargets {
             without: self.without.stacks.clone(),
         };
         match &self.file.path {
-            Some(file) => open::open_file(run, file, self.file.stack.as_deref(), &request, key).await,
-            None => open::open(run, &request, key).await,
+            Some(file) => session::open_file(run, file, self.file.stack.as_deref(), &request, key).await,
+            None => session::open(run, &request, key).await,
         }
     }
 }

@@ -20,10 +20,10 @@ use crate::{
     ops::{
         self, Planner, Session, Target,
         apply::{Approver, AutoApprove, PriorState, ProposedPlan},
-        apply_limits::{self, ManualApprover},
+        manual_approver::{self, ManualApprover},
         apply_scope::{self, ApplyScope},
         redact,
-        sets_by_hand::{PromptFindings, WithPolicySets},
+        manual_policy_sets::{PromptFindings, WithPolicySets},
     },
     report::{self, terminal::Style},
 };
@@ -74,7 +74,7 @@ pub async fn consent(
     ));
     if matches!(what, Asked::Apply { .. }) {
         for stack in &plan.stacks {
-            for finding in apply_limits::findings(&planning.config, stack, &PriorState::default())? {
+            for finding in manual_approver::findings(&planning.config, stack, &PriorState::default())? {
                 context.note(&format!(
                     "warning: {}: {}: {}",
                     stack.id, finding.rule, finding.message

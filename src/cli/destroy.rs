@@ -11,7 +11,7 @@ use crate::{
     error::{ErrorKind, UserError},
     ops::{
         self, KeyUse, OpenRequest, Selection, StackSelector, apply::ApplyOptions, cluster_selection::Live,
-        open,
+        session,
     },
     report::{self, terminal::Style},
 };
@@ -58,7 +58,7 @@ pub async fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
         without: args.without.stacks.clone(),
         ..OpenRequest::default()
     };
-    let session = open::open_named(&context.run(), &request, KeyUse::Make).await?;
+    let session = session::open_named(&context.run(), &request, KeyUse::Make).await?;
     let targets: Vec<_> = session.targets.iter().map(ops::Target::destroyed).collect();
     let Some(consent) = confirm::consent(args.yes, Asked::Destroy, &session, &targets, context).await? else {
         context.note("nothing was destroyed");

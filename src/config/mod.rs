@@ -8,7 +8,7 @@ mod duration;
 mod effective;
 mod parse;
 mod policy_sets;
-mod power;
+mod permission_changes;
 mod schema;
 mod secrets;
 mod state_recipients;

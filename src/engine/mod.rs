@@ -8,7 +8,7 @@
 //! ([`plan_builder`]).
 
 mod batches;
-mod desired;
+mod policy_input;
 mod engine_plan;
 mod executor;
 mod interrupted_replacement;
@@ -24,12 +24,12 @@ mod registry;
 mod resolve_attributes;
 mod resource_cluster;
 mod schedule;
-mod secret_flow;
-mod secret_propagation;
+mod secret_reference_check;
+mod secret_masking;
 mod spec_diff;
-mod stages;
+mod planning_stages;
 
-pub use desired::desired_by_spec;
+pub use policy_input::desired_by_spec;
 pub use engine_plan::EnginePlan;
 pub use executor::{ApplyRequest, apply};
 pub use journal::{Journal, NoReview, Review};

@@ -20,8 +20,8 @@ use super::{
     plan_nodes::{DraftNode, add_deletes, wanted_drafts},
     plan_request::PlanRequest,
     resolve_attributes::resolve_attributes,
-    secret_flow,
-    secret_propagation::PropagatedSecrets,
+    secret_reference_check,
+    secret_masking::PropagatedSecrets,
 };
 use crate::{
     error::{ErrorKind, UserError},
@@ -53,7 +53,7 @@ pub async fn plan(mut request: PlanRequest<'_>) -> Result<PlanStep<'_>, UserErro
     let graph = ResourceGraph::from_spec(&prepared.resources)?;
     let targets: Targets = graph.ids().collect();
     let normalize::NormalizedResources { resources, old_ids } = prepared;
-    secret_flow::check(&resources, &targets)?;
+    secret_reference_check::check(&resources, &targets)?;
     let mut drafts = wanted_drafts(&request, resources, &old_ids, &graph)?;
     let empties_stack = drafts.is_empty() && !request.state.resources.is_empty();
     add_deletes(&request, &mut drafts, &old_ids)?;

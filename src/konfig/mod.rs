@@ -4,9 +4,9 @@
 //! The entry point is [`Layout::read`]; [`FileTreeView`] presents the files of a revision as a checkout
 //! would.
 
-mod changes;
+mod file_changes;
 mod compile_setup;
-mod declared;
+mod declared_dependency;
 mod dependencies;
 mod discovery;
 mod entry;
@@ -25,8 +25,8 @@ mod selector;
 mod settings;
 mod unchanged_layout;
 
-pub use changes::Changes;
-pub use declared::{DeclaredDependency, DependencySource, declared_dependencies};
+pub use file_changes::Changes;
+pub use declared_dependency::{DeclaredDependency, DependencySource, declared_dependencies};
 pub use discovery::LayoutReader;
 pub use error::LayoutError;
 pub use exclusion::PackageKind;

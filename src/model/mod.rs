@@ -27,7 +27,7 @@ pub mod plan;
 mod plan_digest;
 pub mod plan_document;
 pub mod policy_finding;
-pub mod power;
+pub mod permission_changes;
 pub mod reference;
 pub mod review;
 pub mod review_difference;

@@ -10,8 +10,8 @@ use super::{
     cluster_selection::{self, GivenCluster, Live},
     compiler::{CompileCounts, Compiler},
     identities::{self, Renamed},
-    ownership::{OwnershipLookup, PlanPurpose, StackClaims},
-    rescue::Rescue,
+    other_stack_claims::{OwnershipLookup, PlanPurpose, StackClaims},
+    rescue_file::Rescue,
     spec_source::SpecSource,
 };
 use crate::{

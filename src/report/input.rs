@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use crate::model::{
     CommitId, StackId, affected::Affected, comment_marker::CommentMarker, plan::Plan,
-    policy_finding::PolicyFinding, power::PowerChange, review_difference::ReviewDifference,
+    policy_finding::PolicyFinding, permission_changes::PowerChange, review_difference::ReviewDifference,
 };
 
 /// The run that a report describes.

@@ -4,7 +4,7 @@
 //! The engine cuts the graph of a stack into batches (resources of one runtime that can be planned together)
 //! and hands each to its runtime. A runtime never decides the order and never sees the format of the state.
 
-mod failure;
+mod typed_failures;
 pub mod kubernetes;
 pub mod terraform;
 
@@ -18,7 +18,7 @@ use std::{
 use async_trait::async_trait;
 use serde_json::Value;
 
-pub use self::failure::{StoreUnavailable, ToolUnavailable};
+pub use self::typed_failures::{StoreUnavailable, ToolUnavailable};
 use crate::{
     error::{ErrorKind, UserError},
     model::{

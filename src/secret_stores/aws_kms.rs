@@ -9,7 +9,7 @@ use zeroize::Zeroizing;
 use super::{
     SecretProblem, SecretRights,
     aws_client::{AwsClient, AwsSettings},
-    document::zeroize_json,
+    secret_document::zeroize_json,
     http::unexpected,
 };
 use crate::secrets::Secrets;

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::{
     FetchedSecret, SecretDocument, SecretProblem, SecretQuery, SecretRights, SecretStore,
     aws_client::{AwsClient, AwsSettings},
-    document::zeroize_json,
+    secret_document::zeroize_json,
     http::unexpected,
 };
 use crate::secrets::{SecretValue, Secrets, decode_base64};

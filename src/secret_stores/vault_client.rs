@@ -11,7 +11,7 @@ use zeroize::Zeroizing;
 
 use super::{
     SecretProblem, SecretRights, cloud_login,
-    document::zeroize_json,
+    secret_document::zeroize_json,
     http::{SecretHttpAnswer, SecretHttpClient, unexpected},
 };
 use crate::{cloud::JobIdentity, secrets::Secrets};

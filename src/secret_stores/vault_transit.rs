@@ -8,7 +8,7 @@ use zeroize::Zeroizing;
 
 use super::{
     SecretProblem, SecretRights,
-    document::zeroize_json,
+    secret_document::zeroize_json,
     http::unexpected,
     vault_client::{VaultClient, VaultServer},
 };

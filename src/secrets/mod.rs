@@ -15,7 +15,7 @@ mod registry;
 mod resolver;
 mod secret_names;
 mod secret_paths;
-mod texts;
+mod kubernetes_texts;
 mod token_patterns;
 mod value;
 
@@ -29,6 +29,6 @@ pub use secret_names::is_secret_name;
 pub use secret_paths::{
     is_last_applied, mask_object, mask_provider, mask_resource, mask_terraform, named_texts, secret_texts,
 };
-pub use texts::{TextPlace, decode_base64, encode_base64, may_refer, rewrite_texts, zeroize_texts};
+pub use kubernetes_texts::{TextPlace, decode_base64, encode_base64, may_refer, rewrite_texts, zeroize_texts};
 pub use token_patterns::without_secrets;
 pub use value::SecretValue;

@@ -13,7 +13,7 @@ use zeroize::Zeroizing;
 
 use super::{
     DataKeys, KeyService, StateError, StateStore,
-    crypto::key_error,
+    encryption::key_error,
     document_format::{self, CreateResult},
     keys,
 };

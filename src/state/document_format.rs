@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::json;
 use uuid::Uuid;
 
-use super::{DocumentWriter, RepositoryId, Sealer, StateError, crypto::key_error};
+use super::{DocumentWriter, RepositoryId, Sealer, StateError, encryption::key_error};
 use crate::{
     model::Digest,
     store::{Created, Key, Store, StoreError},

@@ -18,7 +18,7 @@
 //! ```
 
 mod clock;
-mod crypto;
+mod encryption;
 mod data_keys;
 mod document_format;
 mod drift_history;
@@ -45,7 +45,7 @@ mod state_store;
 use serde::{Deserialize, Serialize};
 
 pub use clock::{Clock, SystemClock};
-pub use crypto::{IDENTITY_VARIABLE, Sealer};
+pub use encryption::{IDENTITY_VARIABLE, Sealer};
 pub use data_keys::WrappedDataKey;
 pub use drift_history::{DriftCheck, DriftHistory, KnownDrift};
 pub use error::StateError;

@@ -9,7 +9,7 @@ use crate::{
     engine::Journal,
     error::UserError,
     model::state::{JournalEntry, StackState},
-    ops::rescue::Unstored,
+    ops::rescue_file::Unstored,
     runtime::StoreUnavailable,
     state::{Lease, StateError},
     store::StoreError,

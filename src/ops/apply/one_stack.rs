@@ -19,7 +19,7 @@ use crate::{
         spec::Spec,
         state::StackState,
     },
-    ops::{Planner, Target, TargetPlan, lease_wait::HolderWatch, plan_documents, rescue::Unstored, state},
+    ops::{Planner, Target, TargetPlan, lease_wait::HolderWatch, plan_documents, rescue_file::Unstored, state},
     policy::LastWrites,
     state::{Lease, LeaseOptions, WriteReason},
 };

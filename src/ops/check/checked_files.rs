@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, HashSet};
 
-use super::super::{OpenRevision, compiler::FileContents, selection::SelectedStacks};
+use super::super::{OpenRevision, compiler::FileContents, selected_stacks::SelectedStacks};
 use crate::{
     error::{ErrorKind, UserError},
     konfig::{Changes, PackageKind},

@@ -5,7 +5,7 @@ use std::{borrow::Cow, collections::BTreeSet, path::Path};
 use serde_json::Value;
 
 use super::{
-    super::{OpenRevision, selection::SelectedStacks},
+    super::{OpenRevision, selected_stacks::SelectedStacks},
     golden_text,
     spec_equality::{comparable, is_same, is_same_resource},
 };

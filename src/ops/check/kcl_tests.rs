@@ -23,7 +23,7 @@ use crate::{
         lint::{Diagnostic, LintRule, LintSeverity},
         stack::{Entry, NamedBy, Stack},
     },
-    ops::{compiler::Compiler, selection::SelectedStacks},
+    ops::{compiler::Compiler, selected_stacks::SelectedStacks},
 };
 
 /// Runs the tests that are checked: those in the folders of the scope, and those that read what the change touches.

@@ -25,7 +25,7 @@ use golden::GoldenFiles;
 use super::{
     RunContext, StepCounter,
     compiler::{self, Compiler},
-    selection::SelectedStacks,
+    selected_stacks::SelectedStacks,
 };
 use crate::{
     error::{Location, UserError},

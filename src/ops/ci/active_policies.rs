@@ -12,7 +12,7 @@ use crate::{
     error::UserError,
     git::{GitCredentials, Repository},
     model::{CommitId, RepoPath, StackId, file_source::Source},
-    ops::policy_sets,
+    ops::policy_set_loader,
     policy::{CodeOwners, EffectivePolicy, sets::PolicySets},
 };
 
@@ -33,7 +33,7 @@ impl InForce {
         Self {
             config: config.clone(),
             codeowners: source.and_then(codeowners),
-            sets: source.map_or_else(PolicySets::default, |source| policy_sets::load(config, source)),
+            sets: source.map_or_else(PolicySets::default, |source| policy_set_loader::load(config, source)),
         }
     }
 

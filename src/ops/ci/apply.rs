@@ -11,7 +11,7 @@ use std::{
 use super::{
     active_policies::InForce,
     approve_input::Approved,
-    arrivals,
+    commits_since_apply,
     authority::{BY_HAND, DispatchApprovers},
     deployments::{DeploymentApprover, Deployments},
     drift_schedule::DriftSchedule,
@@ -278,7 +278,7 @@ async fn apply_pending(
         newer: &newer,
         arrived: match report.stacks.is_empty() {
             true => Vec::new(),
-            false => arrivals::since_last_apply(job, head, known).await,
+            false => commits_since_apply::since_last_apply(job, head, known).await,
         },
         pulls: reviews.pull_requests_of(&report),
         findings: &findings,

@@ -6,7 +6,7 @@
 //! is read from the commit that GitHub names as the tip of the default branch *now*, also in a re-run; a tag
 //! is not a branch.
 
-use super::{approve_input::Approved, trust::Trust};
+use super::{approve_input::Approved, job_trust::Trust};
 use crate::{
     error::{ErrorKind, UserError},
     github::{

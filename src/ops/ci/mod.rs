@@ -14,7 +14,7 @@ mod active_policies;
 mod aggregate_status;
 mod apply;
 mod approve_input;
-mod arrivals;
+mod commits_since_apply;
 mod artifacts;
 mod authority;
 mod checks;
@@ -30,7 +30,7 @@ mod overrides;
 mod page_link;
 mod policy_check;
 pub(super) mod policy_config;
-mod policy_outlook;
+mod policy_change_preview;
 mod policy_people;
 mod policy_refusal;
 mod preview;
@@ -46,7 +46,7 @@ mod shard_mode;
 mod summary;
 mod superseded;
 mod timings;
-mod trust;
+mod job_trust;
 
 use std::collections::HashMap;
 

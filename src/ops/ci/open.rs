@@ -2,19 +2,19 @@
 
 use std::collections::BTreeMap;
 
-use super::{active_policies, job::Job, trust::Trust};
+use super::{active_policies, job::Job, job_trust::Trust};
 use crate::{
     config::{Config, Sandbox},
     error::UserError,
     model::{
-        CommitId, Shard, StackId, affected::Affected, file_source::Source, power::PowerChange, stack::Stack,
+        CommitId, Shard, StackId, affected::Affected, file_source::Source, permission_changes::PowerChange, stack::Stack,
     },
     ops::{
         AnalysisCache, KeyUse, OpenRevision, Planner, Renamed, RevisionSpec, SpecSource, StackClaims,
         StateBackend, Target,
         cluster_selection::{GivenCluster, Live},
         compiler::Compiler,
-        health_rules, open, policy_sets,
+        health_rules, session, policy_set_loader,
         runtime_factory::{self, Infrastructure},
         state_backend,
     },
@@ -114,11 +114,11 @@ impl Job {
                 "note: the readiness rules differ from the default branch's; until the merge the default branch's rules apply",
             );
         }
-        let base_side = open::open_base(&known, &self.repository, base.clone(), &config)?;
+        let base_side = session::open_base(&known, &self.repository, base.clone(), &config)?;
         known.keep(&base_side);
         let affected = head_side.analysis.compare(&base_side.analysis);
         let power_changes = difference(&proposed, (&base_side, &head_side));
-        let targets = open::affected_targets(&affected, Some(&base_side), &head_side);
+        let targets = session::affected_targets(&affected, Some(&base_side), &head_side);
         let memory = match grants.store {
             true => self.memory(&protected, KeyUse::Make).await?,
             false => None,
@@ -274,7 +274,7 @@ fn difference(proposed: &Config, (base, head): (&OpenRevision, &OpenRevision)) -
         let folder = proposed.apply.health_rules.as_deref().unwrap_or_default();
         changes.push(file(&format!("apply.health_rules: {folder}"), None));
     }
-    let sets = [base, head].map(|side| policy_sets::load(proposed, side.source.as_ref()));
+    let sets = [base, head].map(|side| policy_set_loader::load(proposed, side.source.as_ref()));
     for name in sets[0].different(&sets[1]) {
         changes.push(file(&format!("policy.sets: {name}"), None));
     }

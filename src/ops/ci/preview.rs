@@ -15,11 +15,11 @@ use super::{
     open::OpenedChange,
     page_link::artifact_list,
     policy_check::PolicyCheck,
-    policy_outlook::PolicyOutlook,
+    policy_change_preview::PolicyOutlook,
     preview_target::PreviewTarget,
     publisher::Publisher,
     timings::Timings,
-    trust::Trust,
+    job_trust::Trust,
 };
 use crate::{
     error::UserError,

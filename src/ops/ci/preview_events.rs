@@ -8,7 +8,7 @@ use super::{
     preview_target::PreviewTarget,
     publisher::Publisher,
     summary::{Place, RunSummary},
-    trust::Trust,
+    job_trust::Trust,
 };
 use crate::{
     error::UserError,

@@ -18,9 +18,9 @@ use crate::{
         apply::{self, ApplyOptions, AutoApprove},
         cluster_selection::{GivenCluster, Live},
         compiler::Compiler,
-        policy_sets, redact,
+        policy_set_loader, redact,
         runtime_factory::{self, Infrastructure},
-        sets_by_hand::WithPolicySets,
+        manual_policy_sets::WithPolicySets,
         state_backend,
     },
     policy::sets::PolicySets,
@@ -88,7 +88,7 @@ pub async fn rollback(
         memory: Some(&memory),
         wait: true,
     };
-    let sets = policy_sets::load(&config, files.as_ref());
+    let sets = policy_set_loader::load(&config, files.as_ref());
     let Infrastructure { runtimes, references } = runtime_factory::open(run, &setup).await?;
     let planning = Planner {
         run: run.clone(),

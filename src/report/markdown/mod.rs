@@ -15,7 +15,7 @@ mod footer;
 mod headline;
 mod last_push;
 mod policy_findings;
-mod power;
+mod permission_changes;
 mod stack_details;
 mod table;
 mod verbosity;

@@ -7,8 +7,8 @@ mod planner;
 mod prefilter;
 mod rollout_impact;
 pub(super) mod same_cluster;
-mod stand_ins;
-mod task;
+mod secret_placeholders;
+mod plan_task;
 
 pub(super) use object_planner::record;
 
@@ -23,8 +23,8 @@ use serde_json::{Map, Value};
 use self::{
     object_planner::{Named, ObjectPlanner, ServerRefusal},
     observe::{fetch_live, of_the_same_cluster},
-    stand_ins::stand_in,
-    task::{PlanTask, Proof},
+    secret_placeholders::stand_in,
+    plan_task::{PlanTask, Proof},
 };
 use super::{
     api::{cluster::Cluster, clusters::Kubernetes},

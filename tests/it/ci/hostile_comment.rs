@@ -6,7 +6,7 @@ use konverge::{
         comment_marker::CommentMarker,
         plan::{Action, ChangeOrigin},
         policy_finding::{Enforcement, PolicyFinding},
-        power::PowerChange,
+        permission_changes::PowerChange,
         text::is_hidden,
     },
     report::{COMMENT_BUDGET, html, markdown, terminal},

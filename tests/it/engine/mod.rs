@@ -1,7 +1,7 @@
 //! The engine: order, ownership, concurrent runs.
 
 pub mod concurrent_applies;
-mod dice;
+mod random_kills;
 pub mod execution;
 pub mod field_owners;
 pub mod identities;

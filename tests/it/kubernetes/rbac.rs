@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use crate::support::{
     cluster::{Cluster, User},
     container::Container,
-    faults::{Faults, Proxy},
+    faulty_api_server::{Faults, Proxy},
     objects::Objects,
     stack::{TestStack, spec},
     tiny,

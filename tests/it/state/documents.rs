@@ -12,7 +12,7 @@ use konverge::{
 };
 
 use super::fixture::{id, intent, recorded, short, stack, states, with};
-use crate::support::counted::Counted;
+use crate::support::counting_store::Counted;
 
 #[tokio::test]
 async fn what_was_committed_is_what_is_loaded() {

@@ -10,7 +10,7 @@ use konverge::{
         comment_marker::{CommentMarker, MarkerKind},
         plan::{Action, Basis, ChangeOrigin, FieldChange, Plan, ResourcePlan, StackPlan, Validation},
         policy_finding::{Enforcement, PolicyFinding},
-        power::PowerChange,
+        permission_changes::PowerChange,
         review::ReviewUnit,
         review_difference::ReviewDifference,
         spec::RuntimeKind,

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use super::{
     interruption, leaks,
-    place::{self, Place},
+    cli_fixture::{self, Place},
     sensitive,
 };
 use crate::support::process::Running;
@@ -167,7 +167,7 @@ pub async fn of_a_killed_run(binary: PathBuf) {
     let watched = under_way(&place, &log).await;
     watched.run.signal(Signal::SIGKILL);
     assert_eq!(watched.run.wait().code, None);
-    place::end_left_over(place.temporary.path());
+    cli_fixture::end_left_over(place.temporary.path());
     leaks::files_are_clean(&place);
     remove_pipes(&place);
 

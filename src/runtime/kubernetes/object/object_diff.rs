@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use super::field_owner;
+use super::drift_author;
 use crate::{
     model::{
         diff, masked_value,
@@ -104,7 +104,7 @@ fn is_copy_of_the_object(path: &str) -> bool {
 }
 
 fn blame(live: &Value, path: &str) -> ChangeOrigin {
-    field_owner::owner(live, path).map_or(ChangeOrigin::Drift, ChangeOrigin::Manager)
+    drift_author::owner(live, path).map_or(ChangeOrigin::Drift, ChangeOrigin::Manager)
 }
 
 /// Returns true if the path is inside a desired list whose items have no paths of their own (a key with an

@@ -5,7 +5,7 @@ use std::{borrow::Cow, collections::HashMap, num::NonZero, sync::Arc, thread};
 
 use super::{
     object_planner::{ObjectPlanner, unchanged},
-    task::{PlanTask, Proof},
+    plan_task::{PlanTask, Proof},
 };
 use crate::{
     error::UserError,

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use super::application::Application;
+use super::plan_execution::Application;
 use crate::{
     error::UserError,
     model::{masked_value, plan::Action},

@@ -26,7 +26,7 @@ use crate::{
             },
             object::{
                 field_leftovers::{self, Leftover},
-                field_owner,
+                drift_author,
                 field_ownership::Transfer,
                 object_diff::{self, DiffSides},
                 object_record::PreparedWrite,
@@ -94,7 +94,7 @@ impl ObjectPlanner<'_> {
                     admission: self.may_mutate(subject, of).await?,
                 };
                 let changes = self.changes(&sides);
-                let blame = field_owner::blame_notes(live, &changes);
+                let blame = drift_author::blame_notes(live, &changes);
                 let unchanged = changes.is_empty() && !adopting && transfer.is_settled();
                 let Some(definition) = definition.filter(|_| !unchanged) else {
                     let found = Found {
@@ -151,7 +151,7 @@ impl ObjectPlanner<'_> {
     /// number does not take it over.
     fn without_scaled(&self, body: &Map<String, Value>, live: &Value) -> Value {
         let mut sent = Value::Object(body.clone());
-        if field_owner::is_autoscaled(live) {
+        if drift_author::is_autoscaled(live) {
             let live = diff::at(live, "/spec/replicas");
             if live.is_some() && diff::at(&sent, "/spec/replicas") == live {
                 dry_run::remove(&mut sent, "/spec/replicas");

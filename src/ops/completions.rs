@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use super::{KeyUse, OpenRequest, RunContext, Selection, init, selection, state};
+use super::{KeyUse, OpenRequest, RunContext, Selection, init, selected_stacks, state};
 use crate::{git::Repository, model::RepoPath};
 
 /// The time limit for a completion, because a person is waiting. A slower store is given up.
@@ -55,7 +55,7 @@ async fn stacks_of_worktree(run: &RunContext) -> BTreeMap<String, RepoPath> {
         selection: Selection::All,
         ..OpenRequest::default()
     };
-    let Ok(selected) = selection::open(run, &request).await else {
+    let Ok(selected) = selected_stacks::open(run, &request).await else {
         return BTreeMap::new();
     };
     let stacks = selected.stacks.into_iter();
@@ -82,7 +82,7 @@ pub async fn clusters(run: &RunContext, typed: &str) -> Vec<Suggestion> {
         selection: Selection::All,
         ..OpenRequest::default()
     };
-    let Ok(selected) = selection::open(run, &request).await else {
+    let Ok(selected) = selected_stacks::open(run, &request).await else {
         return Vec::new();
     };
     let clusters = selected.workspace.config.clusters.into_keys();

@@ -9,9 +9,9 @@ use super::{
     cluster_selection::{GivenCluster, Live},
     compiler::{self, Compiler},
     identities::Renamed,
-    named_stacks::{self, NamedStacks},
-    ownership::StackClaims,
-    policy_sets,
+    stack_lookup::{self, NamedStacks},
+    other_stack_claims::StackClaims,
+    policy_set_loader,
     runtime_factory::{self, Infrastructure},
     state_backend,
 };
@@ -160,7 +160,7 @@ pub async fn open(run: &RunContext, request: &OpenRequest, key: KeyUse) -> Resul
         .runtimes(run, &config, &given, Some(head.source.as_ref()), &memory)
         .await?;
     let compiler = Box::new(Compiler::new(run, &config));
-    let sets = policy_sets::load(&config, head.source.as_ref());
+    let sets = policy_set_loader::load(&config, head.source.as_ref());
     let planning = Planner {
         run: run.clone(),
         config,
@@ -205,7 +205,7 @@ pub async fn open_named(run: &RunContext, request: &OpenRequest, key: KeyUse) ->
     if let Some(memory) = &planning.memory {
         let known = memory.states.known().await?;
         for selector in selectors {
-            let found = named_stacks::recorded(memory, known, selector).await?;
+            let found = stack_lookup::recorded(memory, known, selector).await?;
             targets.extend(found.into_iter().map(|target| (target.id.clone(), target)));
         }
     }
@@ -276,7 +276,7 @@ async fn without_code(
         None => Config::default(),
     };
     let sets = match &files {
-        Some(files) => policy_sets::load(&config, files.as_ref()),
+        Some(files) => policy_set_loader::load(&config, files.as_ref()),
         None => PolicySets::default(),
     };
     let memory = state_backend::open(run, &config, repository, key).await?;

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::{Map, Value};
 
 use super::{ClusterChoice, Config, effective::StackRules};
-use crate::model::{StackId, power::PowerChange, stack::Stack};
+use crate::model::{StackId, permission_changes::PowerChange, stack::Stack};
 
 impl Config {
     /// The differences in `after`, key by key. Rules for stacks are compared by their effect on each of
