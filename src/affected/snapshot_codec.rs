@@ -20,7 +20,7 @@ use crate::{
     },
 };
 
-encode_fields!(FileScan { imports, door, reads });
+encode_fields!(FileScan { imports, reader_import, reads });
 encode_choice!(ReaderImport: Closed, Open, Renamed);
 
 encode_fields!(Snapshot {
@@ -111,7 +111,7 @@ encode_fields!(PackageNode {
 encode_fields!(NodeFile {
     path,
     blob,
-    door,
+    reader_import,
     reads,
 });
 encode_fields!(ImportContext { root, packages });

@@ -120,7 +120,7 @@ pub async fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
     } else {
         0
     };
-    answer.leave();
+    answer.finish_leaking();
     Ok(code)
 }
 

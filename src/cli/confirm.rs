@@ -30,7 +30,7 @@ use crate::{
 
 /// What the person confirms, and what `--yes` means.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Asked {
+pub enum ConfirmedAction {
     /// An apply: the policies for manual applies hold, and a person at a terminal may override them.
     /// `deletes_all`: a Spec that has become empty may delete everything.
     Apply { deletes_all: bool },
@@ -44,9 +44,9 @@ pub enum Asked {
 ///
 /// # Errors
 /// Nobody can answer, or the run was interrupted.
-pub async fn consent(
+pub async fn confirm_apply(
     yes: bool,
-    what: Asked,
+    what: ConfirmedAction,
     session: &Session,
     targets: &[Target],
     context: &CliContext,
@@ -57,8 +57,8 @@ pub async fn consent(
     };
     if yes {
         return Ok(Some(with_sets(match what {
-            Asked::Destroy => Arc::new(AutoApprove),
-            Asked::Apply { deletes_all } => Arc::new(ManualApprover {
+            ConfirmedAction::Destroy => Arc::new(AutoApprove),
+            ConfirmedAction::Apply { deletes_all } => Arc::new(ManualApprover {
                 config: planning.config.clone(),
                 deletes_all,
             }),
@@ -72,7 +72,7 @@ pub async fn consent(
             color: context.colour_stderr(),
         },
     ));
-    if matches!(what, Asked::Apply { .. }) {
+    if matches!(what, ConfirmedAction::Apply { .. }) {
         for stack in &plan.stacks {
             for finding in manual_approver::findings(&planning.config, stack, &PriorState::default())? {
                 context.note(&format!(
@@ -124,7 +124,7 @@ fn said(finding: &PolicyFinding) -> Option<String> {
 }
 
 /// `Apply 3 updates, 1 delete to storefront/dev on cluster `dev`? Type `yes`: `
-fn question(what: Asked, scope: &ApplyScope) -> String {
+fn question(what: ConfirmedAction, scope: &ApplyScope) -> String {
     let stacks = match scope.stacks.as_slice() {
         [stack] => stack.to_string(),
         many => report::plural(many.len(), "stack"),
@@ -140,8 +140,8 @@ fn question(what: Asked, scope: &ApplyScope) -> String {
         named => format!(" on {}", named.join(", ")),
     };
     match what {
-        Asked::Apply { .. } => format!("Apply {changes} to {stacks}{clusters}{terraform}? Type `yes`: "),
-        Asked::Destroy => format!("Destroy {stacks}{clusters}{terraform} ({changes})? Type `yes`: "),
+        ConfirmedAction::Apply { .. } => format!("Apply {changes} to {stacks}{clusters}{terraform}? Type `yes`: "),
+        ConfirmedAction::Destroy => format!("Destroy {stacks}{clusters}{terraform} ({changes})? Type `yes`: "),
     }
 }
 
@@ -260,7 +260,7 @@ mod tests {
             clusters: vec!["cluster `dev`".to_owned()],
             terraform: false,
         };
-        let apply = Asked::Apply { deletes_all: false };
+        let apply = ConfirmedAction::Apply { deletes_all: false };
         assert_eq!(
             question(apply, &scope),
             "Apply 3 updates, 1 delete to shop/dev on cluster `dev`? Type `yes`: "
@@ -268,7 +268,7 @@ mod tests {
         scope.stacks.push("shop/prod".parse().unwrap());
         scope.terraform = true;
         assert_eq!(
-            question(Asked::Destroy, &scope),
+            question(ConfirmedAction::Destroy, &scope),
             "Destroy 2 stacks on cluster `dev` and by Terraform (3 updates, 1 delete)? Type `yes`: "
         );
         scope.clusters.clear();

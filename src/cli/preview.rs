@@ -66,7 +66,7 @@ pub async fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
     if args.output == PlanOutput::Text {
         remark(&preview.plan, &session);
     }
-    if let Some(skipped) = ops::SkippedRemovals::among(&session.planning, &session.targets) {
+    if let Some(skipped) = ops::SkippedRemovals::in_targets(&session.planning, &session.targets) {
         let names: Vec<_> = skipped.stacks().map(StackId::as_str).collect();
         let run = &session.planning.run;
         run.warn(

@@ -57,12 +57,12 @@ pub(super) async fn prepare(
         .map(|(old, resource)| (old.clone(), resource.id.clone()))
         .collect();
     if !names.is_empty() {
-        follow(&mut resources, &old_ids, &names)?;
+        rename_references(&mut resources, &old_ids, &names)?;
     }
     Ok(NormalizedResources { resources, old_ids })
 }
 
-fn follow(
+fn rename_references(
     resources: &mut [Resource],
     old_ids: &[ResourceId],
     names: &HashMap<ResourceId, ResourceId>,

@@ -29,7 +29,7 @@ use crate::{
         ResourceId, StackId, event::RunEvent, plan::Action, reference::Targets, spec::RuntimeKind,
         state::Replacement,
     },
-    runtime::{Granularity, Item, Needs, Pending, PlannedResource, StackScope},
+    runtime::{Granularity, Item, Needs, EarlierChange, PlannedResource, StackScope},
     secrets::Secrets,
     spec::{graph::ResourceGraph, resolve::KnownValue},
 };
@@ -362,7 +362,7 @@ impl PlanBuilder<'_> {
             is_kubernetes && !matches!(planned.public.action, Action::Unchanged | Action::Forget)
         });
         let pending = changing.filter_map(|planned| {
-            Some(Pending {
+            Some(EarlierChange {
                 cluster: planned.item.cluster.clone(),
                 resource: planned.item.desired.clone()?,
             })

@@ -46,7 +46,7 @@ pub(super) fn by_checkout_name(from: &RepoPath, text: &str, root: Option<&str>) 
 fn refusal(text: &str, from: &RepoPath, meant: Option<RepoPath>) -> String {
     let what = format!("`{}` leads out of the repository", text.escape_debug());
     match meant {
-        Some(path) => format!("{what}; write `{}`", path.seen_from(from)),
+        Some(path) => format!("{what}; write `{}`", path.path_from(from)),
         None => format!("{what}; only files of the repository are read"),
     }
 }

@@ -158,7 +158,7 @@ impl StackId {
     }
 
     /// Returns true if another identity belongs to the same project.
-    pub fn is_beside(&self, other: &str) -> bool {
+    pub fn is_sibling_of(&self, other: &str) -> bool {
         let project = |id: &str| id.rsplit_once('/').map(|(project, _)| project.to_owned());
         project(&self.0) == project(other)
     }

@@ -99,7 +99,7 @@ impl RepoPath {
     }
 
     /// The relative path from a folder to this path.
-    pub fn seen_from(&self, folder: &RepoPath) -> String {
+    pub fn path_from(&self, folder: &RepoPath) -> String {
         let shared = folder
             .ancestors()
             .find(|above| self.is_within(above))
@@ -176,7 +176,7 @@ mod tests {
             ("", "a", "a"),
             ("a", "a/b/c", "b/c"),
         ] {
-            assert_eq!(path(to).seen_from(&path(from)), relative);
+            assert_eq!(path(to).path_from(&path(from)), relative);
             assert_eq!(path(from).join(relative), Some(path(to)));
         }
         assert_eq!(path("a/b.k").relative_to(&path("a")), Some("b.k"));

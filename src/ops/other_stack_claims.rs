@@ -141,7 +141,7 @@ impl<'a> OwnershipLookup<'a> {
             claims.push(match about {
                 ClaimedObject::Deleted => self.wanted_by(stack, item).await,
                 ClaimedObject::Created => self.recorded_by(stack, item).await,
-                ClaimedObject::TakenFrom(owner) if item.is_generated() && stack.is_beside(owner.as_str()) => {
+                ClaimedObject::TakenFrom(owner) if item.is_generated() && stack.is_sibling_of(owner.as_str()) => {
                     self.shared_by(owner, item).await
                 }
                 ClaimedObject::TakenFrom(owner) => self.kept_by(&owner, item).await,
@@ -242,7 +242,7 @@ impl<'a> OwnershipLookup<'a> {
             }
             // Kusion made an imported Namespace for the whole project, too.
             let shares = |theirs: &Recorded| theirs.is_shared() || theirs.private.is_none();
-            let is_shared = item.is_shared() && stack.is_beside(other.as_str());
+            let is_shared = item.is_shared() && stack.is_sibling_of(other.as_str());
             let state = memory.states.load(other).await?.map(|prior| prior.state);
             let resources = state.map(|state| state.resources).unwrap_or_default();
             let mut same = resources.iter().filter(|recorded| is_it(recorded));
@@ -390,7 +390,7 @@ impl<'a> OwnershipLookup<'a> {
         if let SpecSource::Compiled { head, .. } = self.wanted {
             others.extend(head.layout.stacks.iter().map(|other| other.id.clone()));
         }
-        others.retain(|other| other != stack && stack.is_beside(other.as_str()));
+        others.retain(|other| other != stack && stack.is_sibling_of(other.as_str()));
         let key = Some(object_key(&mine.attributes));
         let mut keeper = None;
         for other in others {
@@ -437,7 +437,7 @@ impl<'a> OwnershipLookup<'a> {
             return Ok(None);
         };
         let has = |theirs: &Recorded| theirs.id == mine.id && theirs.cluster == mine.cluster;
-        let beside = |other: &&Stack| other.id != *stack && stack.is_beside(other.id.as_str());
+        let beside = |other: &&Stack| other.id != *stack && stack.is_sibling_of(other.id.as_str());
         for other in head.layout.stacks.iter().filter(beside) {
             if self.records(&other.id, has).await? && self.may_want(&other.id, mine).await {
                 return Ok(Some(other.id.clone()));

@@ -403,5 +403,5 @@ pub fn affected_targets(
 
 /// The stack at the base that a stack at the head continues.
 fn before<'a>(base: Option<&'a OpenRevision>, head: &OpenRevision, stack: &Stack) -> Option<&'a Stack> {
-    head.layout.before(&base?.layout, stack)
+    head.layout.predecessor_of(&base?.layout, stack)
 }

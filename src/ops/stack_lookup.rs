@@ -68,7 +68,7 @@ impl NamedStacks<'_> {
                 found.extend(stacks.iter().map(|stack| {
                     let before = self
                         .base
-                        .and_then(|base| self.head.layout.before(&base.layout, stack));
+                        .and_then(|base| self.head.layout.predecessor_of(&base.layout, stack));
                     Target::new(stack, before)
                 }));
                 return Ok(found);

@@ -13,7 +13,7 @@ use crate::{
         RepoPath, StackId,
         spec::{Resource, RuntimeKind, Spec},
     },
-    secrets::{GENERATED, SecretReference, SecretTemplate, StoreWord, TextPlace, may_refer, rewrite_texts},
+    secrets::{GENERATED, SecretReference, SecretTemplate, StoreName, TextPlace, may_refer, rewrite_texts},
 };
 
 use super::{own_secret_store, secret_refusal::AccessRefusal};
@@ -248,9 +248,9 @@ fn store_of<'c>(
     let known = || config.stores.keys().cloned().collect();
     let text = || reference.to_string();
     let word = match &reference.store {
-        StoreWord::Word(word) => word.as_str(),
-        StoreWord::Generated => GENERATED,
-        StoreWord::Default => {
+        StoreName::Word(word) => word.as_str(),
+        StoreName::Generated => GENERATED,
+        StoreName::Default => {
             let no_default = || AccessRefusal::NoDefault { reference: text() };
             config.default.as_ref().ok_or_else(no_default)?
         }
@@ -293,7 +293,7 @@ fn normal_form(
     kind: SecretStoreKind,
 ) -> Result<SecretReference, AccessRefusal> {
     let mut named = SecretReference {
-        store: StoreWord::Word(store.to_owned()),
+        store: StoreName::Word(store.to_owned()),
         ..reference.clone()
     };
     let wrong = || AccessRefusal::Path {

@@ -45,12 +45,12 @@ pub struct StackScope {
     /// The resources that references read: the values of others need not be kept.
     pub read: Arc<HashSet<ResourceId>>,
     /// During planning: what earlier batches create or change. None of it exists yet.
-    pub pending: Arc<Vec<Pending>>,
+    pub pending: Arc<Vec<EarlierChange>>,
 }
 
 /// A resource that an earlier batch of a plan creates or changes.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Pending {
+pub struct EarlierChange {
     /// The cluster, for Kubernetes.
     pub cluster: Option<ClusterName>,
     /// As desired.

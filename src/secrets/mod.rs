@@ -8,7 +8,7 @@
 //! gives just before it is written.
 
 mod encodings;
-mod environment;
+mod secret_variables;
 mod reference;
 mod reference_mark;
 mod registry;
@@ -19,9 +19,9 @@ mod kubernetes_texts;
 mod token_patterns;
 mod value;
 
-pub use environment::{is_passed, learn_environment};
+pub use secret_variables::{is_passed, learn_environment};
 pub use reference::{
-    GENERATED, MalformedReference, SecretReference, SecretTemplate, StoreWord, TemplatePart,
+    GENERATED, MalformedReference, SecretReference, SecretTemplate, StoreName, TemplatePart,
 };
 pub use registry::{HashKey, Secrets};
 pub use resolver::{RotatedVersion, SecretResolver};

@@ -10,7 +10,7 @@ use super::{
     Secrets, encodings,
     reference_mark::reference_mark,
     registry::is_made_of_words,
-    secret_names::{self, Says},
+    secret_names::{self, NameClass},
     token_patterns,
 };
 use crate::model::{
@@ -235,13 +235,13 @@ impl<'a> Marker<'a> {
         }
         let named = secret_names::says(key);
         let marked = match named {
-            Says::Nothing if key == "value" => {
+            NameClass::Nothing if key == "value" => {
                 // A variable of a container: `{name: DB_PASSWORD, value: …}`.
                 let name = ["name", "key"].iter().find_map(|of| map.get(*of)?.as_str());
-                let says = name.map_or(Says::Nothing, secret_names::says);
+                let says = name.map_or(NameClass::Nothing, secret_names::says);
                 self.named(says, value, RuntimeKind::Terraform)
             }
-            Says::Nothing => None,
+            NameClass::Nothing => None,
             says => self.named(says, value, self.runtime),
         };
         marked.or_else(|| self.value(value))
@@ -294,19 +294,19 @@ impl<'a> Marker<'a> {
     }
 
     /// Masks the value of a place that is secret by its name. A reference to a secret is kept.
-    fn named(&self, says: Says, value: &Value, runtime: RuntimeKind) -> Option<Value> {
+    fn named(&self, says: NameClass, value: &Value, runtime: RuntimeKind) -> Option<Value> {
         match value {
-            _ if says == Says::Nothing || is_mark(value) => None,
+            _ if says == NameClass::Nothing || is_mark(value) => None,
             Value::String(text) => {
                 let is_name =
-                    says == Says::SecretOrName && runtime == RuntimeKind::Kubernetes && is_object_name(text);
+                    says == NameClass::SecretOrName && runtime == RuntimeKind::Kubernetes && is_object_name(text);
                 if text.is_empty() || token_patterns::is_placeholder(text) || is_name {
                     return None;
                 }
                 self.secrets.learn_named(text);
                 Some(self.secrets.marked(value))
             }
-            Value::Number(_) if says == Says::Password => Some(self.secrets.marked(value)),
+            Value::Number(_) if says == NameClass::Password => Some(self.secrets.marked(value)),
             Value::Array(items) => self.items(items, |item| match item {
                 Value::Object(_) => self.value(item),
                 item => self.named(says, item, runtime),

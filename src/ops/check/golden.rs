@@ -144,7 +144,7 @@ pub(super) fn find_missing(selected: &SelectedStacks, stacks: &[Stack]) -> Vec<D
     let mut found = Vec::new();
     for stack in stacks.iter().filter(|stack| !with.contains(&stack.folder)) {
         let deleted = selected.base.as_ref().is_some_and(|base| {
-            let before = head.layout.before(&base.layout, stack);
+            let before = head.layout.predecessor_of(&base.layout, stack);
             before.is_some_and(|before| has(base, before))
         });
         let (severity, message) = match deleted {

@@ -9,7 +9,7 @@ mod imports;
 mod kcl_tests;
 mod mixed_imports;
 mod nondeterminism;
-mod ownership;
+mod shared_objects;
 mod policy;
 mod schema;
 mod secret_references;
@@ -126,7 +126,7 @@ pub async fn run(
         return Ok(LintReport::new(stacks.len(), found));
     }
     found.extend(secret_references::check(workspace, &compiled));
-    found.extend(ownership::check(workspace, &compiled));
+    found.extend(shared_objects::check(workspace, &compiled));
     found.extend(schema::check(run, workspace, compiled)?);
     let checked = CheckedFiles::new(selected, stacks, scope.files)?;
     let files = checked.contents()?;

@@ -18,7 +18,7 @@ use crate::{
 
 /// A policy with its code owners.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct InForce {
+pub(super) struct CommitPolicy {
     /// The configuration with the rules.
     pub config: Config,
     /// The text of its CODEOWNERS file.
@@ -27,7 +27,7 @@ pub(super) struct InForce {
     pub sets: PolicySets,
 }
 
-impl InForce {
+impl CommitPolicy {
     /// A configuration with the CODEOWNERS file and the policy sets of a revision.
     pub fn of(config: &Config, source: Option<&dyn Source>) -> Self {
         Self {
@@ -49,7 +49,7 @@ impl InForce {
     /// Removes the freezes that are also in `proposal`: for these, only the current version of the branch counts. A
     /// freeze that the proposal itself removed still applies to it.
     #[must_use]
-    pub fn without_freezes_of(&self, proposal: &InForce) -> Self {
+    pub fn without_freezes_of(&self, proposal: &CommitPolicy) -> Self {
         let mut policy = self.clone();
         let theirs = &proposal.config;
         policy
@@ -84,11 +84,11 @@ impl InForce {
 /// The policies under which pull requests were reviewed. The shards of a preview may start at different times, so
 /// each has its own policy.
 #[derive(Clone, Default)]
-pub(super) struct ReviewedPolicies(BTreeMap<u64, Vec<(Shown, Arc<InForce>)>>);
+pub(super) struct ReviewedPolicies(BTreeMap<u64, Vec<(ReviewScope, Arc<CommitPolicy>)>>);
 
 /// The stacks that a review shows.
 #[derive(Clone)]
-pub(super) enum Shown {
+pub(super) enum ReviewScope {
     /// All stacks of the pull request.
     All,
     /// The stacks of one record.
@@ -97,18 +97,18 @@ pub(super) enum Shown {
 
 impl ReviewedPolicies {
     /// Adds the policy under which stacks of a pull request were reviewed.
-    pub fn add(&mut self, pull_request: u64, shown: Shown, policy: Arc<InForce>) {
+    pub fn add(&mut self, pull_request: u64, shown: ReviewScope, policy: Arc<CommitPolicy>) {
         self.0.entry(pull_request).or_default().push((shown, policy));
     }
 
     /// The policies under which a stack of a pull request was reviewed.
-    pub fn of(&self, pull_request: u64, stack: &StackId) -> impl Iterator<Item = Arc<InForce>> + '_ {
+    pub fn of(&self, pull_request: u64, stack: &StackId) -> impl Iterator<Item = Arc<CommitPolicy>> + '_ {
         let of_pull = self.0.get(&pull_request).into_iter().flatten();
         let stack = stack.clone();
         of_pull
             .filter(move |(shown, _)| match shown {
-                Shown::All => true,
-                Shown::These(stacks) => stacks.contains(&stack),
+                ReviewScope::All => true,
+                ReviewScope::These(stacks) => stacks.contains(&stack),
             })
             .map(|(_, policy)| Arc::clone(policy))
     }
@@ -133,11 +133,11 @@ impl Archive {
     ///
     /// # Errors
     /// The commit cannot be fetched or its configuration cannot be read, so its policy is unknown.
-    pub async fn at(&self, commit: &CommitId) -> Result<Arc<InForce>, UserError> {
+    pub async fn at(&self, commit: &CommitId) -> Result<Arc<CommitPolicy>, UserError> {
         self.repository.ensure(commit, self.credentials.as_ref()).await?;
         let source = self.repository.revision(commit)?;
         let config = Config::load(source.as_ref())?;
-        Ok(Arc::new(InForce::of(&config, Some(source.as_ref()))))
+        Ok(Arc::new(CommitPolicy::of(&config, Some(source.as_ref()))))
     }
 }
 

@@ -9,7 +9,7 @@ use std::{
 };
 
 use super::{
-    active_policies::InForce,
+    active_policies::CommitPolicy,
     approve_input::Approved,
     commits_since_apply,
     authority::{BY_HAND, DispatchApprovers},
@@ -209,7 +209,7 @@ async fn apply_pending(
         MergedReviews::load(job, &memory, head, &branch.name).await?
     };
     let power = job.repository.revision(&branch.tip)?;
-    let guardrails = PolicyCheck::new(job, InForce::of(&config, Some(power.as_ref())), Stage::Apply)
+    let guardrails = PolicyCheck::new(job, CommitPolicy::of(&config, Some(power.as_ref())), Stage::Apply)
         .with_authors(reviews.authors.clone())
         .with_reviewed(reviews.policies.clone())
         .with_digest_approvers(agreeing);
@@ -238,14 +238,14 @@ async fn apply_pending(
         .protected_planning(config, &branch.tip, side, memory.clone())
         .await?;
     planning.claims = StackClaims::without(approved.without);
-    watch.ends("what to apply");
+    watch.end_stage("what to apply");
     let mut report = apply::run(&planning, &targets, &options).await?;
     let newer = newer.superseded_stacks();
     report.stacks.retain(|stack| !newer.contains_key(&stack.id));
     if let Some(skipped) = &skipped {
         report.stacks.extend(skipped.outcomes());
     }
-    watch.ends("plan and apply");
+    watch.end_stage("plan and apply");
     // A missing stack may have been removed, which needs its review.
     if skipped.is_none() {
         reviews.forget_used(job, &memory, &targets, &report).await;

@@ -18,7 +18,7 @@ pub(super) struct Contributors {
 
 impl Contributors {
     /// Returns true if a user is one of them.
-    pub fn hold(&self, login: &str) -> bool {
+    pub fn contains(&self, login: &str) -> bool {
         self.people.iter().any(|known| known.eq_ignore_ascii_case(login))
     }
 
@@ -94,7 +94,7 @@ pub(super) async fn of_pull_request(client: &Client, number: u64) -> Result<Cont
 
 /// The start of the commit range that a plan digest covers.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(super) struct Before {
+pub(super) struct RangeStart {
     /// The commit before them; `None` if they start with the first commit of all.
     pub commit: Option<CommitId>,
     /// That first commit.
@@ -107,17 +107,17 @@ pub(super) async fn before(
     since: Option<&CommitId>,
     head: &CommitId,
     folder: &str,
-) -> Result<Before, GithubError> {
+) -> Result<RangeStart, GithubError> {
     if let Some(since) = since {
-        return Ok(Before {
+        return Ok(RangeStart {
             commit: Some(since.clone()),
             root: None,
         });
     }
     let first = client.contributions_to_folder(head, folder).await?.pop();
     Ok(match first {
-        None => Before::default(),
-        Some(first) => Before {
+        None => RangeStart::default(),
+        Some(first) => RangeStart {
             commit: first.parents.first().cloned(),
             root: first.parents.is_empty().then_some(first),
         },
@@ -128,7 +128,7 @@ pub(super) async fn before(
 pub(super) async fn of_commits(
     client: &Client,
     branch: &str,
-    before: Before,
+    before: RangeStart,
     head: &CommitId,
 ) -> Result<Contributors, GithubError> {
     let since = before
@@ -189,7 +189,7 @@ mod tests {
         let movements = [moved('c', 'd', "mallory", false), moved('a', 'c', "bob", true)];
         let found = Contributors::of(&id('d'), &commits, &movements);
         assert_eq!((people(&found), &found.unknown), (vec!["ada", "mallory"], &None));
-        assert!(found.hold("Mallory") && !found.hold("bob"));
+        assert!(found.contains("Mallory") && !found.contains("bob"));
         // A merge commit that somebody created and pushed may contain anything.
         let movements = [moved('a', 'd', "mallory", false)];
         let found = Contributors::of(&id('d'), &commits, &movements);

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use super::{
-    active_policies::InForce,
+    active_policies::CommitPolicy,
     drift_schedule::DriftSchedule,
     job::{Job, JobResult},
     notifications::Notifications,
@@ -78,19 +78,19 @@ async fn check_and_publish(
     warn(job, &behind, overdue);
     let guardrails = PolicyCheck::new(
         job,
-        InForce::of(&config, Some(side.source.as_ref())),
+        CommitPolicy::of(&config, Some(side.source.as_ref())),
         Stage::Apply,
     );
     let budget = config.drift.budget.map(Span::duration);
     let label = config.drift.label.clone();
     let notices = Notifications::new(job, &config);
-    watch.ends("open");
+    watch.end_stage("open");
     let planning = job.protected_planning(config, head, side, memory.clone()).await?;
     let plan = drift::run(&planning, &due, budget).await?;
-    watch.ends("look");
+    watch.end_stage("look");
     let guardrails = guardrails.for_restoring();
     let report = reconcile::run(&planning, guardrails, &due, &plan, &behind, head).await?;
-    watch.ends("restoring drift");
+    watch.end_stage("restoring drift");
     rounds.record_results(&plan, &restored_stacks(&report));
     let info = RunInfo {
         head: Some(head.clone()),

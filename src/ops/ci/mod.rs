@@ -25,7 +25,7 @@ mod drift_schedule;
 mod job;
 mod newer_status;
 mod notifications;
-mod open;
+mod open_revisions;
 mod overrides;
 mod page_link;
 mod policy_check;

@@ -8,11 +8,11 @@ use std::{
 use async_trait::async_trait;
 
 use super::{
-    active_policies::{InForce, ReviewedPolicies, Shown},
+    active_policies::{CommitPolicy, ReviewedPolicies, ReviewScope},
     aggregate_status,
     checks::PullRequestNow,
     job::{CommentRule, Job, JobResult},
-    open::OpenedChange,
+    open_revisions::OpenedChange,
     page_link::artifact_list,
     policy_check::PolicyCheck,
     policy_change_preview::PolicyOutlook,
@@ -93,7 +93,7 @@ async fn plan_and_publish(
     if let Some(share) = share {
         opened.select_shard(share);
     }
-    watch.ends("what is affected");
+    watch.end_stage("what is affected");
     let sets = SetFindings::new(job, subject, &opened)?;
     let visitor = sets.as_ref().map(|sets| sets as &dyn DocumentVisitor);
     let mut preview = preview::run(&opened.planning, &opened.targets, visitor).await?;
@@ -107,7 +107,7 @@ async fn plan_and_publish(
         compare_with_other_shares(job, subject, &opened, &mut preview).await?;
     }
     let last_push = last_push(job, subject, &opened, &preview).await;
-    watch.ends("compile and plan");
+    watch.end_stage("compile and plan");
     let stacks = &preview.plan.stacks;
     let total = stacks.iter().fold(Summary::default(), |sum, stack| {
         sum + report::diff::own_summary(stack)
@@ -150,7 +150,7 @@ async fn plan_and_publish(
     };
     redact::findings(&mut findings, opened.planning.secrets());
     findings.extend(preview.hidden.iter().map(unreviewable_finding));
-    if let Some(skipped) = SkippedRemovals::among(&opened.planning, &opened.targets) {
+    if let Some(skipped) = SkippedRemovals::in_targets(&opened.planning, &opened.targets) {
         let told = |stack: &StackId| removal_held_back(stack.clone(), &skipped.reason);
         findings.extend(skipped.stacks().map(told));
     }
@@ -233,16 +233,16 @@ impl SetFindings {
         }
         let power = job.repository.revision(&subject.sides.power)?;
         let content = job.repository.revision(&subject.sides.content)?;
-        let now = InForce::of(&opened.planning.config, Some(power.as_ref()));
+        let now = CommitPolicy::of(&opened.planning.config, Some(power.as_ref()));
         let mut guardrails = PolicyCheck::new(job, now, Stage::Preview);
         let mut outlook = None;
         let pulls = subject.number.map(|number| (number, subject.head.clone()));
         // The policy that the merge creates applies too.
         if let Some(number) = subject.number.filter(|_| opened.trust == Trust::Proposed) {
-            let then = InForce::of(&opened.proposed, Some(content.as_ref()));
+            let then = CommitPolicy::of(&opened.proposed, Some(content.as_ref()));
             outlook = PolicyOutlook::new(guardrails.own_sets(), &then.sets);
             let mut policies = ReviewedPolicies::default();
-            policies.add(number, Shown::All, Arc::new(then));
+            policies.add(number, ReviewScope::All, Arc::new(then));
             guardrails = guardrails.with_reviewed(policies);
         }
         Ok(Some(Self {

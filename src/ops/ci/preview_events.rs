@@ -3,11 +3,11 @@
 
 use super::{
     job::{Job, JobResult},
-    open::PreviewCommits,
+    open_revisions::PreviewCommits,
     preview::show,
     preview_target::PreviewTarget,
     publisher::Publisher,
-    summary::{Place, RunSummary},
+    summary::{FailureComment, RunSummary},
     job_trust::Trust,
 };
 use crate::{
@@ -127,7 +127,7 @@ pub(super) async fn preview_outside(
     };
     let result = show(job, &subject, &Publisher::new(job)).await;
     if let Err(failure) = &result {
-        let place = Place::preview(pull.number, &event.head, job.options.part);
+        let place = FailureComment::preview(pull.number, &event.head, job.options.part);
         let ending = RunSummary::begin(&job.run, &job.runner);
         ending.comment(client, &place, failure).await;
     }

@@ -7,7 +7,7 @@ use std::{
 };
 
 use super::{
-    active_policies::{Archive, InForce, ReviewedPolicies, Shown},
+    active_policies::{Archive, CommitPolicy, ReviewedPolicies, ReviewScope},
     job::Job,
 };
 use crate::{
@@ -41,7 +41,7 @@ async fn reviewed_under(
     archive: &Archive,
     power: &CommitId,
     head: &CommitId,
-) -> Result<Arc<InForce>, UserError> {
+) -> Result<Arc<CommitPolicy>, UserError> {
     let policy = archive.at(power).await?;
     if !policy.has_freezes() {
         return Ok(policy);
@@ -119,7 +119,7 @@ impl MergedReviews {
                 match reviewed_under(&Archive::of(job), power, &record.head).await {
                     Ok(policy) => {
                         let stacks = record.stacks.iter().map(|stack| stack.id.clone()).collect();
-                        reviews.policies.add(pull.number, Shown::These(stacks), policy);
+                        reviews.policies.add(pull.number, ReviewScope::These(stacks), policy);
                         reviews.authors.insert(pull.number, pull.author.clone());
                         reviews.records.push(record);
                     }

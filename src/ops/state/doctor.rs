@@ -214,7 +214,7 @@ impl Owners {
                     Entry::Occupied(entry) => entry.get().clone(),
                 };
                 let both_share = is_shared && recorded.is_shared();
-                if other == *stack || (both_share && stack.is_beside(other.as_str())) {
+                if other == *stack || (both_share && stack.is_sibling_of(other.as_str())) {
                     continue;
                 }
                 self.uncertain += usize::from(!is_certain);

@@ -17,7 +17,7 @@ mod command;
 mod context;
 mod credential_settings;
 mod diagnostics_map;
-mod diff;
+mod change_display;
 mod environment;
 mod error;
 mod expression;

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use tokio::sync::{OnceCell, RwLock};
 
 use super::{
-    admission::Admission,
+    mutating_admission::Admission,
     client::{Api, ApiRequest, escape},
     cluster_identity::ClusterIdentity,
     connect::{self, ClusterAccess},

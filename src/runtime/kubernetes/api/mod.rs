@@ -1,6 +1,6 @@
 //! The API server: credentials, requests, kinds, clusters, watches.
 
-pub(super) mod admission;
+pub(super) mod mutating_admission;
 pub(super) mod admission_parameters;
 pub(super) mod client;
 pub(super) mod cluster;

@@ -63,7 +63,7 @@ impl Watches {
 
     /// Waits until the watch of a collection is open, before something is written there; a watch that cannot
     /// be opened keeps trying.
-    pub async fn stand(&self, path: String) {
+    pub async fn wait_until_open(&self, path: String) {
         let mut tried = self.open(path, None).tried.subscribe();
         let _ = tokio::time::timeout(OPENING, tried.wait_for(|tried| *tried)).await;
     }

@@ -24,7 +24,7 @@ use super::{
     verdict::{HealthVerdict, WaitPolicy},
 };
 use crate::{
-    cel_expression::{CelError, CelExpression, Extent, to_cel},
+    cel_expression::{CelError, CelExpression, CostInput, to_cel},
     yaml::{self, YamlError},
 };
 
@@ -83,7 +83,7 @@ impl Expressions {
             return Ok(verdict);
         }
         let context = context(object);
-        let extent = Extent::of(object);
+        let extent = CostInput::of(object);
         let holds = |name: &str, expression: &Option<CelExpression>| {
             let Some(expression) = expression else {
                 return Ok(false);
@@ -114,7 +114,7 @@ fn reason(view: &ObjectView) -> Option<String> {
 }
 
 /// As [`CelExpression::holds`]; what does not exist yet is false.
-fn holds_now(expression: &CelExpression, context: &Context, extent: Extent) -> Result<bool, String> {
+fn holds_now(expression: &CelExpression, context: &Context, extent: CostInput) -> Result<bool, String> {
     match expression.holds(context, extent) {
         Err(CelError::Missing(_)) => Ok(false),
         Err(CelError::Other(why)) => Err(why),

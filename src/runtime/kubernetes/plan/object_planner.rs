@@ -221,7 +221,7 @@ impl ObjectPlanner<'_> {
 
     /// Returns true if the item is shared in its project, and another stack of the project owns the live object.
     pub(super) fn is_shared(&self, item: &Item, live: &Value) -> bool {
-        let is_beside = |owner| self.scope.stack.is_beside(owner);
+        let is_beside = |owner| self.scope.stack.is_sibling_of(owner);
         item.is_shared() && object_ref::annotation(live, OWNER).is_some_and(is_beside)
     }
 

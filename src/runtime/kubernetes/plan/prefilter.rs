@@ -184,7 +184,7 @@ impl ObjectPlanner<'_> {
         let mut body = self.sent(std::mem::take(&mut desired.attributes));
         let sent = match self.scope.ignore.is_empty() {
             true => Cow::Borrowed(&body),
-            false => Cow::Owned(self.left_alone(body.clone(), &raw.read(&subject.cluster)?)),
+            false => Cow::Owned(self.keep_ignored_paths(body.clone(), &raw.read(&subject.cluster)?)),
         };
         let secrets = &self.runtime.secrets;
         let holds = noop_detection::structural(&sent, &live) || {

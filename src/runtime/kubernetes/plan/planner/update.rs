@@ -51,7 +51,7 @@ impl ObjectPlanner<'_> {
         live: &Value,
     ) -> Result<DraftPlan, UserError> {
         let owner = self.owner(item, live);
-        let body = self.left_alone(self.body(item, owner), live);
+        let body = self.keep_ignored_paths(self.body(item, owner), live);
         let definition = self.plan_planned_kind(subject, &body, Some(live))?;
         if body.values().any(masked_value::holds_unknown) {
             return Ok(self.plan_without_server(item, subject, &body, live));
@@ -241,7 +241,7 @@ impl ObjectPlanner<'_> {
     }
 
     /// Sends the live values at paths that are not compared, so that they do not change, whoever owns them.
-    pub(in crate::runtime::kubernetes::plan) fn left_alone(
+    pub(in crate::runtime::kubernetes::plan) fn keep_ignored_paths(
         &self,
         body: Map<String, Value>,
         live: &Value,
