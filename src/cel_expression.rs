@@ -246,7 +246,7 @@ pub struct CostInput {
 
 impl CostInput {
     /// The extent of a value.
-    pub fn of(value: &Value) -> Self {
+    pub fn measure(value: &Value) -> Self {
         match value {
             Value::Array(items) => items
                 .iter()
@@ -269,7 +269,7 @@ impl CostInput {
     /// The extent of two values beside each other.
     #[must_use]
     pub fn and(self, value: &Value) -> Self {
-        let other = Self::of(value);
+        let other = Self::measure(value);
         Self {
             entries: self.entries.max(other.entries),
             text: self.text.max(other.text),

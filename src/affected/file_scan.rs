@@ -66,13 +66,13 @@ impl FileScan {
         Self {
             imports,
             reader_import: door,
-            reads: RuntimeReads::of(uses),
+            reads: RuntimeReads::from_uses(uses),
         }
     }
 }
 
 impl RuntimeReads {
-    fn of(uses: Vec<ReadCall>) -> Self {
+    fn from_uses(uses: Vec<ReadCall>) -> Self {
         let mut names = Vec::new();
         for used in uses {
             match used {
@@ -151,6 +151,9 @@ mod tests {
             FileScan::scan(b"import file as f\nimport file").reader_import,
             ReaderImport::Renamed
         );
-        assert_eq!(FileScan::scan(b"import a.file").reader_import, ReaderImport::Closed);
+        assert_eq!(
+            FileScan::scan(b"import a.file").reader_import,
+            ReaderImport::Closed
+        );
     }
 }

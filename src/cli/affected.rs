@@ -95,7 +95,7 @@ pub async fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
                 context.note(&format!("Comparing {} with {}.", head.short(), base.short()));
             }
             let style = terminal::Style {
-                color: context.colour(),
+                color: context.color(),
             };
             context.print(&terminal::affected(affected, style));
         }

@@ -80,7 +80,7 @@ pub async fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
         ApplyOutput::Text => report::outcome::text(
             &report,
             Style {
-                color: context.colour(),
+                color: context.color(),
             },
         ),
         ApplyOutput::Json => report::json::document(&report),

@@ -20,10 +20,10 @@ use crate::{
     ops::{
         self, Planner, Session, Target,
         apply::{Approver, AutoApprove, PriorState, ProposedPlan},
-        manual_approver::{self, ManualApprover},
         apply_scope::{self, ApplyScope},
-        redact,
+        manual_approver::{self, ManualApprover},
         manual_policy_sets::{PromptFindings, WithPolicySets},
+        redact,
     },
     report::{self, terminal::Style},
 };
@@ -69,7 +69,7 @@ pub async fn confirm_apply(
     context.show(&report::terminal::plan(
         &plan,
         Style {
-            color: context.colour_stderr(),
+            color: context.color_stderr(),
         },
     ));
     if matches!(what, ConfirmedAction::Apply { .. }) {
@@ -100,10 +100,10 @@ pub async fn confirm_apply(
         .hint("if this is intended, add `--yes`"));
     }
     let agreed = calm || {
-        let scope = apply_scope::of(planning, targets, &plan).await?;
+        let scope = apply_scope::find_scope(planning, targets, &plan).await?;
         ask(question(what, &scope), planning, context).await?
     };
-    Ok(agreed.then(|| with_sets(Arc::new(ConfirmShownPlan::of(plan)))))
+    Ok(agreed.then(|| with_sets(Arc::new(ConfirmShownPlan::new(plan)))))
 }
 
 /// A finding of a policy set, as the person sees it; `None` if the rule is satisfied.
@@ -140,8 +140,12 @@ fn question(what: ConfirmedAction, scope: &ApplyScope) -> String {
         named => format!(" on {}", named.join(", ")),
     };
     match what {
-        ConfirmedAction::Apply { .. } => format!("Apply {changes} to {stacks}{clusters}{terraform}? Type `yes`: "),
-        ConfirmedAction::Destroy => format!("Destroy {stacks}{clusters}{terraform} ({changes})? Type `yes`: "),
+        ConfirmedAction::Apply { .. } => {
+            format!("Apply {changes} to {stacks}{clusters}{terraform}? Type `yes`: ")
+        }
+        ConfirmedAction::Destroy => {
+            format!("Destroy {stacks}{clusters}{terraform} ({changes})? Type `yes`: ")
+        }
     }
 }
 
@@ -172,7 +176,7 @@ async fn ask(question: String, planning: &Planner, context: &CliContext) -> Resu
 struct ConfirmShownPlan(BTreeMap<StackId, StackPlan>);
 
 impl ConfirmShownPlan {
-    fn of(plan: Plan) -> Self {
+    fn new(plan: Plan) -> Self {
         let stacks = plan.stacks.into_iter();
         Self(stacks.map(|stack| (stack.id.clone(), stack)).collect())
     }
@@ -281,7 +285,7 @@ mod tests {
             version: 1,
             stacks: vec![stack("shown", Action::Unknown)],
         };
-        let consent = ConfirmShownPlan::of(plan);
+        let consent = ConfirmShownPlan::new(plan);
         let past = PriorState::default();
         let agrees = async |digest: &str, action| {
             let plan = stack(digest, action);

@@ -30,7 +30,7 @@ pub struct Args {}
 pub async fn run(_: &Args, context: &CliContext) -> Result<u8, UserError> {
     let began = Instant::now();
     let style = Style {
-        color: context.colour(),
+        color: context.color(),
     };
     let outer = context.run();
     let repository = DemoRepository::create(&outer).await?;

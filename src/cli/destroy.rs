@@ -60,7 +60,9 @@ pub async fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
     };
     let session = session::open_named(&context.run(), &request, KeyUse::Make).await?;
     let targets: Vec<_> = session.targets.iter().map(ops::Target::destroyed).collect();
-    let Some(consent) = confirm::confirm_apply(args.yes, ConfirmedAction::Destroy, &session, &targets, context).await? else {
+    let Some(consent) =
+        confirm::confirm_apply(args.yes, ConfirmedAction::Destroy, &session, &targets, context).await?
+    else {
         context.note("nothing was destroyed");
         return Ok(0);
     };
@@ -78,7 +80,7 @@ pub async fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
         ApplyOutput::Text => report::outcome::text(
             &report,
             Style {
-                color: context.colour(),
+                color: context.color(),
             },
         ),
         ApplyOutput::Json => report::json::document(&report),

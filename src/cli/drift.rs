@@ -58,7 +58,7 @@ pub async fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
         ApplyOutput::Text => report::drift::text(
             &plan,
             Style {
-                color: context.colour(),
+                color: context.color(),
             },
         ),
     });

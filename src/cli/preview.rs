@@ -79,7 +79,7 @@ pub async fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
         None => Merging::NoStore,
     };
     let style = Style {
-        color: context.colour(),
+        color: context.color(),
     };
     if args.output == PlanOutput::Plan {
         context.print(&report::json::document(&documents.into_document()));

@@ -75,7 +75,7 @@ pub async fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
             &status,
             matches!(selection, Selection::Named(_)),
             Style {
-                color: context.colour(),
+                color: context.color(),
             },
         ),
     });

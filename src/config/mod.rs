@@ -7,8 +7,8 @@
 mod duration;
 mod effective;
 mod parse;
-mod policy_sets;
 mod permission_changes;
+mod policy_sets;
 mod schema;
 mod secrets;
 mod state_recipients;

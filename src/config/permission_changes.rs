@@ -148,7 +148,12 @@ fn cluster(rules: &StackRules<'_>, stack: Option<&Stack>) -> Value {
 }
 
 /// Calls `each` for every key whose value differs. Null, an empty list and an empty object count as not set.
-fn visit_leaves(at: &str, from: &Value, to: &Value, each: &mut impl FnMut(String, Option<&Value>, Option<&Value>)) {
+fn visit_leaves(
+    at: &str,
+    from: &Value,
+    to: &Value,
+    each: &mut impl FnMut(String, Option<&Value>, Option<&Value>),
+) {
     if from == to {
         return;
     }
@@ -220,7 +225,7 @@ mod tests {
     };
 
     fn stack(id: &str) -> Stack {
-        let folder = RepoPath::normalise(&format!("appops/{id}")).unwrap();
+        let folder = RepoPath::normalize(&format!("appops/{id}")).unwrap();
         Stack {
             id: id.parse().unwrap(),
             names: id.parse().unwrap(),

@@ -1,4 +1,4 @@
-//! Normalises resources with their runtimes before the graph is built, and updates the ids that this changes.
+//! Normalizes resources with their runtimes before the graph is built, and updates the ids that this changes.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -12,14 +12,14 @@ use crate::{
     },
 };
 
-/// Normalised resources in the order of the Spec. `dependsOn` and references use the new ids.
+/// Normalized resources in the order of the Spec. `dependsOn` and references use the new ids.
 pub(super) struct NormalizedResources {
     pub resources: Vec<Resource>,
     /// The id of each resource in the Spec.
     pub old_ids: Vec<ResourceId>,
 }
 
-/// Normalises the resources with their runtimes; Kubernetes cluster by cluster, because each cluster has
+/// Normalizes the resources with their runtimes; Kubernetes cluster by cluster, because each cluster has
 /// kinds of its own.
 pub(super) async fn prepare(
     spec: Spec,

@@ -5,7 +5,7 @@ use std::{
     collections::{HashMap, HashSet},
 };
 
-use super::{PlanRequest, resource_cluster::cluster_of, planning_stages};
+use super::{PlanRequest, planning_stages, resource_cluster::cluster_of};
 use crate::{
     error::{ErrorKind, UserError},
     model::{
@@ -163,7 +163,10 @@ pub(super) fn add_deletes(
             waits: draft.waits.iter().map(|&on| (on - first, false)).collect(),
         })
         .collect();
-    for (draft, stage) in drafts[first..].iter_mut().zip(planning_stages::cut_stages(&nodes, &order)) {
+    for (draft, stage) in drafts[first..]
+        .iter_mut()
+        .zip(planning_stages::cut_stages(&nodes, &order))
+    {
         draft.stage = stage;
     }
     Ok(())

@@ -3,7 +3,7 @@
 use super::{KusionError, apps::Part};
 use crate::konfig::{DeclaredDependency, DependencySource};
 
-/// The organisation whose modules are built in.
+/// The organization whose modules are built in.
 const ORGANISATION: &str = "kusionstack";
 
 /// A module that a part of an application belongs to.
@@ -108,7 +108,9 @@ impl ModuleRef {
             ("service", _) => ModuleRules::Native(NativeRules::Service(workload_version(declared))),
             ("job", _) => ModuleRules::Native(NativeRules::Job(workload_version(declared))),
             ("network", _) => ModuleRules::Native(NativeRules::Network),
-            ("kam", "v1.workload.Service") => ModuleRules::Native(NativeRules::Service(WorkloadVersion::BuiltIn)),
+            ("kam", "v1.workload.Service") => {
+                ModuleRules::Native(NativeRules::Service(WorkloadVersion::BuiltIn))
+            }
             ("kam", "v1.workload.Job") => ModuleRules::Native(NativeRules::Job(WorkloadVersion::BuiltIn)),
             _ => ModuleRules::Foreign,
         };
@@ -126,8 +128,9 @@ pub fn platform_names(dependencies: &[DeclaredDependency]) -> Vec<String> {
         .iter()
         .map(|declared| declared.name.clone())
         .collect();
-    let is_old =
-        |declared: &DeclaredDependency| declared.name == "kam" && workload_version(declared) == WorkloadVersion::BuiltIn;
+    let is_old = |declared: &DeclaredDependency| {
+        declared.name == "kam" && workload_version(declared) == WorkloadVersion::BuiltIn
+    };
     if dependencies.iter().any(is_old) {
         names.extend(["service", "job"].map(str::to_owned));
     }
@@ -144,7 +147,7 @@ fn workload_version(declared: &DeclaredDependency) -> WorkloadVersion {
     }
 }
 
-/// Returns true for a package of Kusion's own organisation, on whatever host, and for a folder of the repository,
+/// Returns true for a package of Kusion's own organization, on whatever host, and for a folder of the repository,
 /// which is a copy of one.
 fn is_official(declared: &DeclaredDependency) -> bool {
     let (DependencySource::Oci { url, .. } | DependencySource::Git { url, .. }) = &declared.source else {
@@ -153,10 +156,10 @@ fn is_official(declared: &DeclaredDependency) -> bool {
     let path = url.trim_end_matches('/').trim_end_matches(".git");
     let mut parts = path.rsplit('/');
     let name = parts.next().unwrap_or_default();
-    let organisation = parts.next().unwrap_or_default();
+    let organization = parts.next().unwrap_or_default();
     // The modules were once folders of one repository.
     let own = name == declared.name || name == "catalog";
-    own && organisation.eq_ignore_ascii_case(ORGANISATION)
+    own && organization.eq_ignore_ascii_case(ORGANISATION)
 }
 
 #[cfg(test)]

@@ -51,7 +51,7 @@ impl AffectedAnswer {
     /// Ends the answer together with the process. What the next run needs is written. Everything else is
     /// leaked, because freeing some hundred thousand allocations takes a tenth of the time.
     pub fn finish_leaking(self) {
-        self.known.settle();
+        self.known.wait_until_saved();
         std::mem::forget(self);
     }
 }

@@ -100,8 +100,8 @@ pub async fn run(
         }
     }
     // The index may be outdated: entries that were not written are looked up.
-    if let Some(memory) = &planning.memory
-        && let Err(error) = memory.states.settle().await
+    if let Some(backend) = &planning.backend
+        && let Err(error) = backend.states.save_index().await
     {
         planning
             .run

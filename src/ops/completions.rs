@@ -37,8 +37,8 @@ pub async fn stacks(run: &RunContext, typed: &str) -> Vec<Suggestion> {
 pub async fn recorded_stacks(run: &RunContext, typed: &str) -> Vec<Suggestion> {
     let mut known = stacks_of_worktree(run).await;
     let recorded = async {
-        let (memory, _) = state::open(run, KeyUse::Look).await.ok()?;
-        state::list(&memory).await.ok()
+        let (backend, _) = state::open(run, KeyUse::Look).await.ok()?;
+        state::list(&backend).await.ok()
     };
     if let Ok(Some(rows)) = tokio::time::timeout(PATIENCE, recorded).await {
         for row in rows {
@@ -134,7 +134,7 @@ mod tests {
     fn a_folder_is_offered_where_no_identity_begins_so() {
         let stacks: BTreeMap<String, RepoPath> = ["dev", "prod"]
             .map(|name| {
-                let folder = RepoPath::normalise(&format!("appops/shop/{name}")).expect("a plain path");
+                let folder = RepoPath::normalize(&format!("appops/shop/{name}")).expect("a plain path");
                 (format!("shop/{name}"), folder)
             })
             .into();

@@ -50,7 +50,7 @@ enum NewClaim<'a> {
 }
 
 impl<'a> NewClaim<'a> {
-    fn of(plan: &'a ResourcePlan, declared: Option<&'a DeclaredClaims>) -> Option<Self> {
+    fn from_plan(plan: &'a ResourcePlan, declared: Option<&'a DeclaredClaims>) -> Option<Self> {
         let is_new = matches!(plan.action, Action::Create | Action::Adopt);
         match plan.runtime {
             RuntimeKind::Kubernetes if is_new => {
@@ -87,7 +87,7 @@ pub(super) fn refuse(plan: &mut Plan, declared: &BTreeMap<StackId, DeclaredClaim
     let mut wanted: BTreeMap<NewClaim<'_>, Vec<(usize, &ResourceId)>> = BTreeMap::new();
     for (at, stack) in plan.stacks.iter().enumerate() {
         for resource in &stack.resources {
-            if let Some(new) = NewClaim::of(resource, declared.get(&stack.id)) {
+            if let Some(new) = NewClaim::from_plan(resource, declared.get(&stack.id)) {
                 wanted.entry(new).or_default().push((at, &resource.id));
             }
         }
@@ -127,8 +127,8 @@ pub(super) fn marks(stack: &StackPlan, declared: &DeclaredClaims) -> Marks {
     let new = stack
         .resources
         .iter()
-        .filter_map(|resource| NewClaim::of(resource, Some(declared)));
-    Marks::of(new.map(|new| new.claim()))
+        .filter_map(|resource| NewClaim::from_plan(resource, Some(declared)));
+    Marks::from_claims(new.map(|new| new.claim()))
 }
 
 /// As [`refuse`], for what stacks of another job's preview would create or adopt.
@@ -148,7 +148,7 @@ pub(super) fn refuse_conflicts_with_other_jobs(
         let mut resources = stack.resources.iter();
         let failure = resources.find_map(|resource| {
             let declared = declared.get(&stack.id);
-            let new = NewClaim::of(resource, declared)?;
+            let new = NewClaim::from_plan(resource, declared)?;
             let mut others = wanted.get(new.claim().mark().as_str())?.iter().copied();
             // Whether the other stack shares it is seen when one of the two is applied.
             let mine = declared.is_some_and(|stack| stack.shared.contains(&resource.id));

@@ -39,7 +39,12 @@ pub struct Preview {
 impl Preview {
     /// Sets an error on stacks that would create or adopt what another job has previewed.
     pub(super) fn refuse_elsewhere(&mut self, elsewhere: &[ReviewedStack], secrets: &Secrets) {
-        object_conflicts::refuse_conflicts_with_other_jobs(&mut self.plan, &self.declared, elsewhere, secrets);
+        object_conflicts::refuse_conflicts_with_other_jobs(
+            &mut self.plan,
+            &self.declared,
+            elsewhere,
+            secrets,
+        );
     }
 }
 

@@ -9,10 +9,10 @@ use super::{
     cluster_selection::{GivenCluster, Live},
     compiler::{self, Compiler},
     identities::Renamed,
-    stack_lookup::{self, NamedStacks},
     other_stack_claims::StackClaims,
     policy_set_loader,
     runtime_factory::{self, Infrastructure},
+    stack_lookup::{self, NamedStacks},
     state_backend,
 };
 use crate::{
@@ -60,14 +60,14 @@ impl OpenRequest {
         config: &Config,
         given: &GivenCluster,
         files: Option<&dyn Source>,
-        memory: &StateBackend,
+        backend: &StateBackend,
     ) -> Result<Infrastructure, UserError> {
         let setup = runtime_factory::RuntimeSetup {
             config,
             files,
             given,
             live: self.live,
-            memory: Some(memory),
+            backend: Some(backend),
             wait: !self.no_wait,
         };
         runtime_factory::open(run, &setup).await
@@ -138,14 +138,14 @@ pub async fn open(run: &RunContext, request: &OpenRequest, key: KeyUse) -> Resul
     };
     let mut targets = targets(request, base.as_ref(), &head, &affected);
     let config = head.config.clone();
-    let memory = state_backend::open(run, &config, Some(&repository), key).await?;
+    let backend = state_backend::open(run, &config, Some(&repository), key).await?;
     if let Selection::Named(selectors) = &request.selection {
         let repository = NamedStacks {
             run,
             root: repository.root(),
             head: &head,
             base: base.as_ref(),
-            memory: &memory,
+            backend: &backend,
             recorded: request.recorded,
         };
         targets = repository.find(selectors).await?;
@@ -157,7 +157,7 @@ pub async fn open(run: &RunContext, request: &OpenRequest, key: KeyUse) -> Resul
     let given = request.given.clone();
     let given = given.with_stack_clusters(head.layout.stacks.iter().chain(removed));
     let Infrastructure { runtimes, references } = request
-        .runtimes(run, &config, &given, Some(head.source.as_ref()), &memory)
+        .runtimes(run, &config, &given, Some(head.source.as_ref()), &backend)
         .await?;
     let compiler = Box::new(Compiler::new(run, &config));
     let sets = policy_set_loader::load(&config, head.source.as_ref());
@@ -169,7 +169,7 @@ pub async fn open(run: &RunContext, request: &OpenRequest, key: KeyUse) -> Resul
             head: Box::new(head),
             base: base.map(Box::new),
         },
-        memory: Some(memory),
+        backend: Some(backend),
         runtimes,
         references,
         live: request.live,
@@ -202,10 +202,10 @@ pub async fn open_named(run: &RunContext, request: &OpenRequest, key: KeyUse) ->
     };
     let (planning, sets) = without_code(run, repository.as_ref(), request, key, Spec::default()).await?;
     let mut targets = BTreeMap::new();
-    if let Some(memory) = &planning.memory {
-        let known = memory.states.known().await?;
+    if let Some(backend) = &planning.backend {
+        let known = backend.states.known().await?;
         for selector in selectors {
-            let found = stack_lookup::recorded(memory, known, selector).await?;
+            let found = stack_lookup::recorded(backend, known, selector).await?;
             targets.extend(found.into_iter().map(|target| (target.id.clone(), target)));
         }
     }
@@ -279,15 +279,15 @@ async fn without_code(
         Some(files) => policy_set_loader::load(&config, files.as_ref()),
         None => PolicySets::default(),
     };
-    let memory = state_backend::open(run, &config, repository, key).await?;
+    let backend = state_backend::open(run, &config, repository, key).await?;
     let Infrastructure { runtimes, references } = request
-        .runtimes(run, &config, &request.given, files.as_deref(), &memory)
+        .runtimes(run, &config, &request.given, files.as_deref(), &backend)
         .await?;
     let planning = Planner {
         run: run.clone(),
         config,
         wanted: SpecSource::File(spec),
-        memory: Some(memory),
+        backend: Some(backend),
         runtimes,
         references,
         live: request.live,

@@ -373,7 +373,7 @@ mod tests {
     fn judge_at(folder: &str, secrets: &str, resource: Value) -> Result<Vec<String>, String> {
         let config = Config::parse(secrets).unwrap();
         let resource = as_resource(resource);
-        let (stack, folder) = ("pay/prod".parse().unwrap(), RepoPath::normalise(folder).unwrap());
+        let (stack, folder) = ("pay/prod".parse().unwrap(), RepoPath::normalize(folder).unwrap());
         let reader = SecretReader {
             stack: &stack,
             folder: &folder,

@@ -57,7 +57,10 @@ pub fn text(plan: &Plan, style: Style) -> String {
     let mut text = String::new();
     if let Some(cell) = folded(&never_applied) {
         rows.retain(|(severity, _)| *severity != NEVER_APPLIED);
-        rows.push((NEVER_APPLIED, [cell, Cell::colored(Color::Yellow, "never applied")]));
+        rows.push((
+            NEVER_APPLIED,
+            [cell, Cell::colored(Color::Yellow, "never applied")],
+        ));
     }
     rows.sort_by_key(|(severity, _)| *severity);
     let rows: Vec<_> = rows.into_iter().map(|(_, row)| row).collect();
@@ -133,7 +136,7 @@ fn drift_word(action: Action) -> &'static str {
 }
 
 fn resource_text(resource: &ResourcePlan, style: Style) -> String {
-    let title = labels::Title::of(&resource.id, resource.runtime);
+    let title = labels::Title::with_runtime(&resource.id, resource.runtime);
     let word = drift_word(resource.action);
     let (sign, color) = match word {
         MISSING => ("-", Color::Red),
@@ -149,7 +152,10 @@ fn resource_text(resource: &ResourcePlan, style: Style) -> String {
         text.push_str(&format!("      note: {}\n", escape::log(note)));
     }
     if word == CHANGED {
-        text.push_str(&format!("      {}\n", style.paint(Color::Cyan, "recorded → live:")));
+        text.push_str(&format!(
+            "      {}\n",
+            style.paint(Color::Cyan, "recorded → live:")
+        ));
         let lines = diff::drift(&to_live(resource), diff::DiffContext::Tree(3));
         text.push_str(&terminal::paint(&lines, style));
     }

@@ -218,7 +218,7 @@ mod tests {
 
     fn stack(id: &str, head: HeadStatus, objects: Vec<ObjectStatus>) -> StackStatus {
         StackStatus {
-            stack: RepoPath::normalise(&format!("appops/{id}")).unwrap(),
+            stack: RepoPath::normalize(&format!("appops/{id}")).unwrap(),
             id: id.parse().unwrap(),
             head,
             applied: Some(AppliedStatus {

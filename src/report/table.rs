@@ -1,4 +1,4 @@
-//! A table for a terminal. Columns are as wide as their widest cell; cells are padded before they are coloured.
+//! A table for a terminal. Columns are as wide as their widest cell; cells are padded before they are colored.
 
 use super::{
     escape, labels,
@@ -6,7 +6,7 @@ use super::{
 };
 use crate::model::StackId;
 
-/// One cell: its text, already escaped, and its colour.
+/// One cell: its text, already escaped, and its color.
 pub(super) struct Cell {
     text: String,
     color: Option<Color>,

@@ -1,4 +1,4 @@
-//! Reports for a terminal or a log, with colours if requested.
+//! Reports for a terminal or a log, with colors if requested.
 
 use std::collections::HashSet;
 
@@ -18,7 +18,7 @@ use crate::model::{
 /// The style of the output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Style {
-    /// Use ANSI colours.
+    /// Use ANSI colors.
     pub color: bool,
 }
 
@@ -313,7 +313,7 @@ impl<'a> SharedChanges<'a> {
             ));
             for change in &group.changes {
                 let first = change.first();
-                let kind = labels::Title::of(&first.id, first.runtime).kind_label();
+                let kind = labels::Title::with_runtime(&first.id, first.runtime).kind_label();
                 let title = format!("{kind} {}", change.names().join(", "));
                 text.push_str(&titled_resource(first, &title, style));
             }
@@ -367,7 +367,7 @@ fn already_different(resources: usize) -> String {
 }
 
 fn resource_plan(resource: &ResourcePlan, style: Style) -> String {
-    let title = labels::Title::of(&resource.id, resource.runtime).full();
+    let title = labels::Title::with_runtime(&resource.id, resource.runtime).full();
     titled_resource(resource, &title, style)
 }
 

@@ -4,9 +4,9 @@
 //! The engine cuts the graph of a stack into batches (resources of one runtime that can be planned together)
 //! and hands each to its runtime. A runtime never decides the order and never sees the format of the state.
 
-mod typed_failures;
 pub mod kubernetes;
 pub mod terraform;
+mod typed_failures;
 
 use std::{
     any::Any,
@@ -322,7 +322,7 @@ pub trait Runtime: Send + Sync {
     /// How it applies resources.
     fn granularity(&self) -> Granularity;
 
-    /// Normalises and validates desired resources before the graph is built: adds a missing namespace,
+    /// Normalizes and validates desired resources before the graph is built: adds a missing namespace,
     /// rejects what can never be applied (`generateName`). Ids may change; the old id is returned with the
     /// new resource. All resources are in `cluster`.
     async fn prepare(

@@ -8,18 +8,20 @@
 //! gives just before it is written.
 
 mod encodings;
-mod secret_variables;
+mod kubernetes_texts;
 mod reference;
 mod reference_mark;
 mod registry;
 mod resolver;
 mod secret_names;
 mod secret_paths;
-mod kubernetes_texts;
+mod secret_variables;
 mod token_patterns;
 mod value;
 
-pub use secret_variables::{is_passed, learn_environment};
+pub use kubernetes_texts::{
+    TextPlace, decode_base64, encode_base64, may_refer, rewrite_texts, zeroize_texts,
+};
 pub use reference::{
     GENERATED, MalformedReference, SecretReference, SecretTemplate, StoreName, TemplatePart,
 };
@@ -29,6 +31,6 @@ pub use secret_names::is_secret_name;
 pub use secret_paths::{
     is_last_applied, mask_object, mask_provider, mask_resource, mask_terraform, named_texts, secret_texts,
 };
-pub use kubernetes_texts::{TextPlace, decode_base64, encode_base64, may_refer, rewrite_texts, zeroize_texts};
+pub use secret_variables::{is_passed, learn_environment};
 pub use token_patterns::without_secrets;
 pub use value::SecretValue;

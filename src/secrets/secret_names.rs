@@ -134,7 +134,9 @@ pub(super) fn says(name: &str) -> NameClass {
         let before = rest.last().map_or("", String::as_str);
         match last.trim_end_matches(|c: char| c.is_ascii_digit()) {
             "string" | "strings" if before == "connection" => return NameClass::Secret,
-            "base" if before == "key" && rest.iter().any(|word| word == "secret") => return NameClass::Secret,
+            "base" if before == "key" && rest.iter().any(|word| word == "secret") => {
+                return NameClass::Secret;
+            }
             "tokens" if COUNTS.contains(&before) => return NameClass::Nothing,
             "pass" if rest.is_empty() => return NameClass::Nothing,
             "password" | "passwords" | "passwd" | "pass" | "pwd" | "passphrase" | "passcode" => {

@@ -37,7 +37,7 @@ pub fn is_last_applied(annotation: &str) -> bool {
 /// same key of `data` in base64 get the same hash. Most objects have no such places and are not copied.
 #[must_use]
 pub fn mask_object<'a>(secrets: &Secrets, object: &'a Map<String, Value>) -> Cow<'a, Map<String, Value>> {
-    Marker::of(secrets, RuntimeKind::Kubernetes).map(object)
+    Marker::new(secrets, RuntimeKind::Kubernetes).map(object)
 }
 
 /// As [`mask_object`], for the body of a Terraform resource of a type, or for a provider configuration.
@@ -47,7 +47,7 @@ pub fn mask_terraform<'a>(
     kind: &str,
     body: &'a Map<String, Value>,
 ) -> Cow<'a, Map<String, Value>> {
-    let marker = Marker::of(secrets, RuntimeKind::Terraform);
+    let marker = Marker::new(secrets, RuntimeKind::Terraform);
     let masked = marker.map(body);
     if !kind.split('_').any(|word| word == "secret") {
         return masked;
@@ -83,7 +83,7 @@ pub fn mask_provider(secrets: &Secrets, configuration: &Value) -> Value {
             Value::Null => Value::Null,
             leaf if below_credential => secrets.mark(leaf),
             leaf => {
-                let marker = Marker::of(secrets, RuntimeKind::Terraform);
+                let marker = Marker::new(secrets, RuntimeKind::Terraform);
                 marker.value(leaf).unwrap_or_else(|| leaf.clone())
             }
         }
@@ -210,7 +210,7 @@ struct Marker<'a> {
 }
 
 impl<'a> Marker<'a> {
-    fn of(secrets: &'a Secrets, runtime: RuntimeKind) -> Self {
+    fn new(secrets: &'a Secrets, runtime: RuntimeKind) -> Self {
         Self { secrets, runtime }
     }
 
@@ -298,8 +298,9 @@ impl<'a> Marker<'a> {
         match value {
             _ if says == NameClass::Nothing || is_mark(value) => None,
             Value::String(text) => {
-                let is_name =
-                    says == NameClass::SecretOrName && runtime == RuntimeKind::Kubernetes && is_object_name(text);
+                let is_name = says == NameClass::SecretOrName
+                    && runtime == RuntimeKind::Kubernetes
+                    && is_object_name(text);
                 if text.is_empty() || token_patterns::is_placeholder(text) || is_name {
                     return None;
                 }

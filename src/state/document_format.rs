@@ -272,7 +272,7 @@ fn open<'a>(key: &Key, bytes: &'a [u8]) -> Result<(Header, &'a [u8]), StateError
 }
 
 fn to_json<T: Serialize>(value: &T) -> String {
-    serde_json::to_string(value).expect("our documents have string keys and no failing serialisers")
+    serde_json::to_string(value).expect("our documents have string keys and no failing serializers")
 }
 
 #[cfg(test)]

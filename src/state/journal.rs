@@ -79,7 +79,7 @@ impl OpenIntents {
 pub fn merge_journal(state: &mut StackState, entries: &[JournalEntry]) -> OpenIntents {
     let mut open = OpenIntents::default();
     entries.iter().for_each(|entry| open.follow(entry));
-    state.follow_all(entries);
+    state.apply_entries(entries);
     open.add_missing_to(state);
     if !entries.is_empty() {
         state.input_digest = None;

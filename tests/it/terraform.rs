@@ -2,6 +2,7 @@
 //!
 //! Every scenario is written once and run with Terraform and with OpenTofu (`make test-all`).
 
+mod cli_fixture;
 mod failures;
 mod interruption;
 mod leaks;
@@ -11,7 +12,6 @@ mod mixed;
 mod outages;
 mod packages;
 mod partial_plan;
-mod cli_fixture;
 mod providers;
 mod replacement;
 mod review_without_terraform;

@@ -28,7 +28,7 @@ pub(super) fn check(
     let mut found = Vec::new();
     for (set, config) in sets.iter().zip(&workspace.config.policy.sets) {
         for test in set.failed_tests(&config.path) {
-            let file = RepoPath::normalise(&test.file).unwrap_or_else(RepoPath::root);
+            let file = RepoPath::normalize(&test.file).unwrap_or_else(RepoPath::root);
             let message = format!("policy set `{}`: {}: {}", set.name(), test.name, test.why);
             found.push(Diagnostic::new(&file, LintRule::Policy, &message));
         }

@@ -29,11 +29,13 @@ pub(super) struct CommitPolicy {
 
 impl CommitPolicy {
     /// A configuration with the CODEOWNERS file and the policy sets of a revision.
-    pub fn of(config: &Config, source: Option<&dyn Source>) -> Self {
+    pub fn from_config(config: &Config, source: Option<&dyn Source>) -> Self {
         Self {
             config: config.clone(),
             codeowners: source.and_then(codeowners),
-            sets: source.map_or_else(PolicySets::default, |source| policy_set_loader::load(config, source)),
+            sets: source.map_or_else(PolicySets::default, |source| {
+                policy_set_loader::load(config, source)
+            }),
         }
     }
 
@@ -102,7 +104,11 @@ impl ReviewedPolicies {
     }
 
     /// The policies under which a stack of a pull request was reviewed.
-    pub fn of(&self, pull_request: u64, stack: &StackId) -> impl Iterator<Item = Arc<CommitPolicy>> + '_ {
+    pub fn reviewed_for(
+        &self,
+        pull_request: u64,
+        stack: &StackId,
+    ) -> impl Iterator<Item = Arc<CommitPolicy>> + '_ {
         let of_pull = self.0.get(&pull_request).into_iter().flatten();
         let stack = stack.clone();
         of_pull
@@ -122,7 +128,7 @@ pub(super) struct Archive {
 }
 
 impl Archive {
-    pub fn of(job: &Job) -> Self {
+    pub fn new(job: &Job) -> Self {
         Self {
             repository: job.repository.clone(),
             credentials: job.credentials.clone(),
@@ -137,7 +143,10 @@ impl Archive {
         self.repository.ensure(commit, self.credentials.as_ref()).await?;
         let source = self.repository.revision(commit)?;
         let config = Config::load(source.as_ref())?;
-        Ok(Arc::new(CommitPolicy::of(&config, Some(source.as_ref()))))
+        Ok(Arc::new(CommitPolicy::from_config(
+            &config,
+            Some(source.as_ref()),
+        )))
     }
 }
 
@@ -145,7 +154,7 @@ impl Archive {
 pub(super) fn codeowners(source: &dyn Source) -> Option<String> {
     let places = CodeOwners::PLACES
         .iter()
-        .filter_map(|place| RepoPath::normalise(place));
+        .filter_map(|place| RepoPath::normalize(place));
     let bytes = places
         .filter_map(|place| source.read_path(&place).ok().flatten())
         .next()?;

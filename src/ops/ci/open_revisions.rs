@@ -7,16 +7,17 @@ use crate::{
     config::{Config, Sandbox},
     error::UserError,
     model::{
-        CommitId, Shard, StackId, affected::Affected, file_source::Source, permission_changes::PowerChange, stack::Stack,
+        CommitId, Shard, StackId, affected::Affected, file_source::Source, permission_changes::PowerChange,
+        stack::Stack,
     },
     ops::{
         AnalysisCache, KeyUse, OpenRevision, Planner, Renamed, RevisionSpec, SpecSource, StackClaims,
         StateBackend, Target,
         cluster_selection::{GivenCluster, Live},
         compiler::Compiler,
-        health_rules, session, policy_set_loader,
+        health_rules, policy_set_loader,
         runtime_factory::{self, Infrastructure},
-        state_backend,
+        session, state_backend,
     },
     policy::CodeOwners,
 };
@@ -119,8 +120,8 @@ impl Job {
         let affected = head_side.analysis.compare(&base_side.analysis);
         let power_changes = difference(&proposed, (&base_side, &head_side));
         let targets = session::affected_targets(&affected, Some(&base_side), &head_side);
-        let memory = match grants.store {
-            true => self.memory(&protected, KeyUse::Make).await?,
+        let backend = match grants.store {
+            true => self.backend(&protected, KeyUse::Make).await?,
             false => None,
         };
         let live = match (grants.clusters, self.options.live) {
@@ -142,7 +143,7 @@ impl Job {
                     power.as_ref(),
                     trust,
                     (head_side, Some(base_side)),
-                    memory,
+                    backend,
                     live,
                 )
                 .await?,
@@ -164,7 +165,7 @@ impl Job {
         config: Config,
         power: &CommitId,
         head: OpenRevision,
-        memory: StateBackend,
+        backend: StateBackend,
     ) -> Result<Planner, UserError> {
         let live = self.options.live.unwrap_or(Live::Required);
         let files = self.repository.revision(power)?;
@@ -173,7 +174,7 @@ impl Job {
             files.as_ref(),
             Trust::Merged,
             (head, None),
-            Some(memory),
+            Some(backend),
             live,
         )
         .await
@@ -191,13 +192,13 @@ impl Job {
         power: &dyn Source,
         trust: Trust,
         (head, base): (OpenRevision, Option<OpenRevision>),
-        memory: Option<StateBackend>,
+        backend: Option<StateBackend>,
         live: Live,
     ) -> Result<Planner, UserError> {
         let given = GivenCluster::default();
         let mut compiler = Compiler::new(&self.run, &config);
-        if let Some(memory) = &memory {
-            compiler = compiler.sharing(memory)?;
+        if let Some(backend) = &backend {
+            compiler = compiler.sharing(backend)?;
         }
         let grants = trust.grants();
         if !grants.caches {
@@ -211,7 +212,7 @@ impl Job {
             files: Some(power),
             given: &given,
             live,
-            memory: memory.as_ref(),
+            backend: backend.as_ref(),
             wait: true,
         };
         let Infrastructure { runtimes, references } = runtime_factory::open(&self.run, &setup).await?;
@@ -225,7 +226,7 @@ impl Job {
             },
             run: self.run.clone(),
             config,
-            memory,
+            backend,
             live,
             given,
             claims: StackClaims::default(),
@@ -237,7 +238,7 @@ impl Job {
     ///
     /// # Errors
     /// The store is unusable.
-    pub(super) async fn memory(
+    pub(super) async fn backend(
         &self,
         config: &Config,
         key: KeyUse,

@@ -93,7 +93,7 @@ impl PolicyCheck {
             authors: BTreeMap::new(),
             own: Arc::new(own),
             reviewed: ReviewedPolicies::default(),
-            archive: Archive::of(job),
+            archive: Archive::new(job),
             restoring: false,
             agreeing: DispatchApprovers::Environment,
             evaluator: RuleEvaluator::default(),
@@ -145,7 +145,7 @@ impl PolicyCheck {
         policies.extend(
             pulls
                 .iter()
-                .flat_map(|(pull, _)| self.reviewed.of(*pull, &plan.id)),
+                .flat_map(|(pull, _)| self.reviewed.reviewed_for(*pull, &plan.id)),
         );
         if let (Some(agreed), Some((_, head))) = (agreed, &self.applied) {
             let before = self
@@ -178,7 +178,7 @@ impl PolicyCheck {
         pulls: &[(u64, CommitId)],
     ) -> Vec<PolicyFinding> {
         let pulls = pulls.iter();
-        let proposed = pulls.flat_map(|(pull, _)| self.reviewed.of(*pull, &document.stack.id));
+        let proposed = pulls.flat_map(|(pull, _)| self.reviewed.reviewed_for(*pull, &document.stack.id));
         let versions = std::iter::once(Arc::clone(&self.own)).chain(proposed);
         let versions: Vec<_> = versions.map(|policy| policy.sets.clone()).collect();
         self.evaluator.findings(&versions, document).await
@@ -251,7 +251,8 @@ impl PolicyCheck {
         let policies = self.policies(plan, pulls, agreed).await?;
         let overrides = self.overrides(plan, pulls, &policies, given).await?;
         let versions = policies.iter().map(|policy| policy.sets.clone()).collect();
-        let excuse = |sets: &PolicySets, findings: &mut [PolicyFinding]| overrides.apply_overrides(sets, findings);
+        let excuse =
+            |sets: &PolicySets, findings: &mut [PolicyFinding]| overrides.apply_overrides(sets, findings);
         let sets = ActiveSets::evaluate(&self.evaluator, versions, proposed.document, excuse).await;
         findings.extend(sets.findings().iter().cloned());
         findings.sort();

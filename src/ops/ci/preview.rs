@@ -8,18 +8,18 @@ use std::{
 use async_trait::async_trait;
 
 use super::{
-    active_policies::{CommitPolicy, ReviewedPolicies, ReviewScope},
+    active_policies::{CommitPolicy, ReviewScope, ReviewedPolicies},
     aggregate_status,
     checks::PullRequestNow,
     job::{CommentRule, Job, JobResult},
+    job_trust::Trust,
     open_revisions::OpenedChange,
     page_link::artifact_list,
-    policy_check::PolicyCheck,
     policy_change_preview::PolicyOutlook,
+    policy_check::PolicyCheck,
     preview_target::PreviewTarget,
     publisher::Publisher,
     timings::Timings,
-    job_trust::Trust,
 };
 use crate::{
     error::UserError,
@@ -83,7 +83,7 @@ async fn plan_and_publish(
 ) -> Result<(JobResult, String), UserError> {
     let mut watch = Timings::start();
     let mut opened = job.open(&subject.sides).await?;
-    if opened.planning.memory.is_none() && opened.trust.grants().store {
+    if opened.planning.backend.is_none() && opened.trust.grants().store {
         job.run
             .notes
             .note("note: no store is configured (`state.url` in konverge.yaml): merging will apply nothing");
@@ -174,7 +174,7 @@ async fn plan_and_publish(
                 Merging::Applies if opened.trust != job.authority.trust || !meanwhile.unmerged => {
                     Merging::Unreviewed
                 }
-                Merging::Applies if opened.planning.memory.is_none() => Merging::NoStore,
+                Merging::Applies if opened.planning.backend.is_none() => Merging::NoStore,
                 merging => merging,
             },
             superseded: meanwhile.superseded,
@@ -233,13 +233,13 @@ impl SetFindings {
         }
         let power = job.repository.revision(&subject.sides.power)?;
         let content = job.repository.revision(&subject.sides.content)?;
-        let now = CommitPolicy::of(&opened.planning.config, Some(power.as_ref()));
+        let now = CommitPolicy::from_config(&opened.planning.config, Some(power.as_ref()));
         let mut guardrails = PolicyCheck::new(job, now, Stage::Preview);
         let mut outlook = None;
         let pulls = subject.number.map(|number| (number, subject.head.clone()));
         // The policy that the merge creates applies too.
         if let Some(number) = subject.number.filter(|_| opened.trust == Trust::Proposed) {
-            let then = CommitPolicy::of(&opened.proposed, Some(content.as_ref()));
+            let then = CommitPolicy::from_config(&opened.proposed, Some(content.as_ref()));
             outlook = PolicyOutlook::new(guardrails.own_sets(), &then.sets);
             let mut policies = ReviewedPolicies::default();
             policies.add(number, ReviewScope::All, Arc::new(then));
@@ -333,11 +333,11 @@ async fn last_push(
     opened: &OpenedChange,
     preview: &Preview,
 ) -> Option<ReviewDifference> {
-    let (number, memory) = (subject.number?, opened.planning.memory.as_ref()?);
+    let (number, backend) = (subject.number?, opened.planning.backend.as_ref()?);
     if job.options.part.share().is_some() {
         return None;
     }
-    let reviews = memory.states.reviews();
+    let reviews = backend.states.reviews();
     let earlier = reviews
         .earlier(number, &subject.head, job.runner.run_id)
         .await
@@ -361,7 +361,7 @@ async fn record(
     preview: &Preview,
     findings: BTreeSet<Digest>,
 ) -> Result<(), UserError> {
-    let (Some(number), Some(memory)) = (subject.number, &opened.planning.memory) else {
+    let (Some(number), Some(backend)) = (subject.number, &opened.planning.backend) else {
         return Ok(());
     };
     let record = ReviewRecord {
@@ -374,7 +374,7 @@ async fn record(
         findings,
         stacks: preview.reviewed.clone(),
     };
-    memory
+    backend
         .states
         .reviews()
         .save(
@@ -396,12 +396,12 @@ async fn compare_with_other_shares(
     opened: &OpenedChange,
     preview: &mut Preview,
 ) -> Result<(), UserError> {
-    let (Some(number), Some(memory), Some(share)) =
-        (subject.number, &opened.planning.memory, job.options.part.share())
+    let (Some(number), Some(backend), Some(share)) =
+        (subject.number, &opened.planning.backend, job.options.part.share())
     else {
         return Ok(());
     };
-    let reviews = memory.states.reviews();
+    let reviews = backend.states.reviews();
     let others = reviews
         .other_shares(number, &subject.head, job.runner.run_id, share)
         .await?;

@@ -3,12 +3,12 @@
 
 use super::{
     job::{Job, JobResult},
+    job_trust::Trust,
     open_revisions::PreviewCommits,
     preview::show,
     preview_target::PreviewTarget,
     publisher::Publisher,
     summary::{FailureComment, RunSummary},
-    job_trust::Trust,
 };
 use crate::{
     error::UserError,

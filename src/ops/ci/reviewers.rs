@@ -7,7 +7,7 @@ use std::{
 
 use tokio::sync::Mutex;
 
-use super::contributors::{self, RangeStart, Contributors};
+use super::contributors::{self, Contributors, RangeStart};
 use crate::{
     github::{Client, GithubError, Permission, PreviewComment, ReviewApproval},
     model::CommitId,

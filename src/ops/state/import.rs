@@ -66,7 +66,7 @@ pub struct LeftOut {
 /// lease.
 pub async fn import(
     run: &RunContext,
-    memory: &StateBackend,
+    backend: &StateBackend,
     import: &ImportRequest,
 ) -> Result<Imported, UserError> {
     let shown = import.from.split(['?', '#']).next().unwrap_or_default();
@@ -93,7 +93,7 @@ pub async fn import(
     let stack = target.stack;
     let note = note(&kusion, shown);
     run.begin_writes()?;
-    let lease = edit::acquire_anew(memory, &stack).await?;
+    let lease = edit::acquire_anew(backend, &stack).await?;
     if lease.prior().is_some_and(|prior| !prior.retired) {
         lease.release().await?;
         return Err(
@@ -114,14 +114,14 @@ pub async fn import(
             });
             continue;
         }
-        let masked = secrets::mask_object(&memory.secrets, &recorded.attributes).into_owned();
+        let masked = secrets::mask_object(&backend.secrets, &recorded.attributes).into_owned();
         recorded.attributes = masked.into();
         recorded.cluster = target.cluster.clone();
         state.put(recorded);
     }
     let resources = state.resources.len();
     let serial = lease.record(WriteReason::Import, state, Some(note)).await?;
-    memory.states.settle().await?;
+    backend.states.save_index().await?;
     Ok(Imported {
         stack,
         serial,

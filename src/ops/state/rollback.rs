@@ -18,9 +18,9 @@ use crate::{
         apply::{self, ApplyOptions, AutoApprove},
         cluster_selection::{GivenCluster, Live},
         compiler::Compiler,
+        manual_policy_sets::WithPolicySets,
         policy_set_loader, redact,
         runtime_factory::{self, Infrastructure},
-        manual_policy_sets::WithPolicySets,
         state_backend,
     },
     policy::sets::PolicySets,
@@ -52,8 +52,8 @@ pub async fn rollback(
     let repository = Repository::discover(&run.dir)?;
     let files = repository.worktree()?;
     let today = Config::load(files.as_ref())?;
-    let memory = state_backend::open(run, &today, Some(&repository), KeyUse::Make).await?;
-    let recorded = show(&memory, stack, Some(serial)).await?.state;
+    let backend = state_backend::open(run, &today, Some(&repository), KeyUse::Make).await?;
+    let recorded = show(&backend, stack, Some(serial)).await?.state;
     let (commit, digest) = applied(&recorded, stack, serial)?;
     repository
         .ensure(&commit, None)
@@ -85,7 +85,7 @@ pub async fn rollback(
         files: Some(files.as_ref()),
         given: &given,
         live,
-        memory: Some(&memory),
+        backend: Some(&backend),
         wait: true,
     };
     let sets = policy_set_loader::load(&config, files.as_ref());
@@ -100,7 +100,7 @@ pub async fn rollback(
             base: None,
         },
         config,
-        memory: Some(memory),
+        backend: Some(backend),
         live,
         given,
         claims: StackClaims::default(),

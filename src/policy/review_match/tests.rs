@@ -31,7 +31,7 @@ trait ParsePath {
 
 impl ParsePath for str {
     fn parse_path(&self) -> crate::model::RepoPath {
-        crate::model::RepoPath::normalise(self).unwrap()
+        crate::model::RepoPath::normalize(self).unwrap()
     }
 }
 
@@ -135,8 +135,8 @@ fn our_last_write_is_known_ground_and_nothing_else_is() {
         added.resources[0].changes[0].from = from;
         added.clone()
     };
-    let reviewed_new =
-        ReviewedUnits::from_records(&seen.id, &[record(&on_new(Some(json!("x"))))]).with_last_writes(ours.clone());
+    let reviewed_new = ReviewedUnits::from_records(&seen.id, &[record(&on_new(Some(json!("x"))))])
+        .with_last_writes(ours.clone());
     let ground = |from| reviewed_new.objections(&on_new(from), DriftPolicy::Restore).len();
     assert_eq!((ground(None), ground(Some(json!("y")))), (0, 1));
     // It accepts nothing that was not reviewed, and nothing of another resource.

@@ -145,7 +145,7 @@ pub(super) fn load(files: &[PolicyFile]) -> Result<CelRules, String> {
             }
             let name = text.name.clone();
             rules.push(
-                CelRule::of(&file.path, text, &env)
+                CelRule::compile(&file.path, text, &env)
                     .map_err(|why| format!("{}: rule `{name}`: {why}", file.path))?,
             );
         }
@@ -160,7 +160,7 @@ pub(super) fn load(files: &[PolicyFile]) -> Result<CelRules, String> {
 }
 
 impl CelRule {
-    fn of(file: &str, text: RuleText, env: &Env) -> Result<Self, String> {
+    fn compile(file: &str, text: RuleText, env: &Env) -> Result<Self, String> {
         let mut mentions = Mentions::default();
         let mut compile = |key: &str, source: &str| {
             mentions.add(source);
@@ -194,7 +194,10 @@ impl CelRule {
         for (at, case) in self.cases.iter().enumerate() {
             let alone = json!({"resources": [case.input]});
             let shared = set.shared(Some(&alone).filter(|_| view != PolicyInput::Objects));
-            let (context, extent) = (context(view, &case.input, &shared), CostInput::of(&case.input));
+            let (context, extent) = (
+                context(view, &case.input, &shared),
+                CostInput::measure(&case.input),
+            );
             let finding = match self.is_about(&context, extent) {
                 Ok(true) => self.finding(&context, extent),
                 Ok(false) => None,

@@ -166,7 +166,7 @@ fn failed(names: &str, failed: &str, error: &ErrorBody, message: &str, count: us
 }
 
 fn destructive_alert(stack: &str, resource: &ResourcePlan) -> Alert {
-    let title = labels::Title::of(&resource.id, resource.runtime);
+    let title = labels::Title::with_runtime(&resource.id, resource.runtime);
     let section = match resource.action {
         _ if resource.data_loss => Section::DataLoss,
         Action::Replace => Section::Replace,
@@ -194,7 +194,7 @@ fn destructive_alert(stack: &str, resource: &ResourcePlan) -> Alert {
 
 /// An update of fields that Kubernetes documents as immutable, where no server was asked.
 fn may_replace(stack: &str, resource: &ResourcePlan) -> Alert {
-    let title = labels::Title::of(&resource.id, resource.runtime);
+    let title = labels::Title::with_runtime(&resource.id, resource.runtime);
     let paths = resource.immutable.iter().take(5);
     let paths: Vec<_> = paths.map(|path| escape::code(&diff::dotted(path))).collect();
     let fields = paths.join(", ");

@@ -3,7 +3,7 @@
 use super::{
     alerts,
     bounded_writer::{BoundedWriter, BudgetExceeded},
-    details, footer, headline, last_push, policy_findings, permission_changes, table,
+    details, footer, headline, last_push, permission_changes, policy_findings, table,
     verbosity::{Folds, LADDER, Table, Verbosity},
 };
 use crate::report::{

@@ -127,10 +127,17 @@ pub(super) fn attributes(
         match (given, sensitive) {
             (Value::Null, _) => Value::Null,
             (secret, Value::Bool(true)) => mark(secret, secrets),
-            (Value::Object(_), Value::Array(blocks)) if blocks.len() == 1 => overlay_mask(given, &blocks[0], secrets),
+            (Value::Object(_), Value::Array(blocks)) if blocks.len() == 1 => {
+                overlay_mask(given, &blocks[0], secrets)
+            }
             (Value::Object(map), _) => Value::Object(
                 map.iter()
-                    .map(|(key, member)| (key.clone(), overlay_mask(member, mask_below(sensitive, key), secrets)))
+                    .map(|(key, member)| {
+                        (
+                            key.clone(),
+                            overlay_mask(member, mask_below(sensitive, key), secrets),
+                        )
+                    })
                     .collect(),
             ),
             (Value::Array(items), _) => items
@@ -143,7 +150,12 @@ pub(super) fn attributes(
     }
     let laid: Map<String, Value> = given
         .iter()
-        .map(|(key, member)| (key.clone(), overlay_mask(member, mask_below(sensitive, key), secrets)))
+        .map(|(key, member)| {
+            (
+                key.clone(),
+                overlay_mask(member, mask_below(sensitive, key), secrets),
+            )
+        })
         .collect();
     mask_terraform(secrets, "", &laid).into_owned()
 }

@@ -4,9 +4,9 @@ use konverge::{
     model::{
         affected::InputChange,
         comment_marker::CommentMarker,
+        permission_changes::PowerChange,
         plan::{Action, ChangeOrigin},
         policy_finding::{Enforcement, PolicyFinding},
-        permission_changes::PowerChange,
         text::is_hidden,
     },
     report::{COMMENT_BUDGET, html, markdown, terminal},

@@ -123,7 +123,7 @@ async fn apply_and_drift_need_what_is_documented() {
     let settings = json!({"apiVersion": "v1", "kind": "ConfigMap",
         "metadata": {"name": "settings", "namespace": "may-apply-web-dev"}});
     objects
-        .merge(&settings, "somebody", &json!({"data": {"colour": "red"}}))
+        .merge(&settings, "somebody", &json!({"data": {"color": "red"}}))
         .await;
     for key in asked_of_the_api("drift") {
         permit(&stage, "drift", &key);

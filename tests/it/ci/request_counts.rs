@@ -28,7 +28,7 @@ async fn previewed(number: usize) -> (Stage, Vec<Recorded>) {
     let mut stage = Stage::with("requests", monorepo, RULES).await;
     stage.env = vec![("KONVERGE_LIVE", "never".to_owned())];
     stage.propose("paint", |repository| {
-        repository.write("base/app.k", "colour = \"blue\"\n");
+        repository.write("base/app.k", "color = \"blue\"\n");
     });
     stage.github.world(|world: &mut World| {
         for nth in 0..150 {

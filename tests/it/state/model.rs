@@ -272,7 +272,7 @@ impl Simulation {
             world.commits += 1;
         }
         if self.random.permille(500) {
-            states.settle().await?;
+            states.save_index().await?;
         }
         Ok(())
     }

@@ -8,7 +8,7 @@ use std::{
 
 use serde_json::json;
 
-use super::{interruption, cli_fixture::Place, runtime_fixture, sensitive::assert_clean};
+use super::{cli_fixture::Place, interruption, runtime_fixture, sensitive::assert_clean};
 use crate::support::process::{Konverge, Outcome};
 
 /// As a person sets it who looks for an error of Terraform: logs hold values.

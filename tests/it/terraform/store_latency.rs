@@ -13,9 +13,8 @@ use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
 use super::{
-    interruption, leaks,
     cli_fixture::{self, Place},
-    sensitive,
+    interruption, leaks, sensitive,
 };
 use crate::support::process::Running;
 

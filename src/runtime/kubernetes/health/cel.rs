@@ -74,7 +74,7 @@ impl Expressions {
     }
 
     /// Evaluates an object; the error is one sentence.
-    pub(super) fn judge(&self, object: &Value) -> Result<HealthVerdict, String> {
+    pub(super) fn evaluate(&self, object: &Value) -> Result<HealthVerdict, String> {
         let view = ObjectView(object);
         if !view.text("/metadata/deletionTimestamp").is_empty() {
             return Ok(terminating(&view));
@@ -83,7 +83,7 @@ impl Expressions {
             return Ok(verdict);
         }
         let context = context(object);
-        let extent = CostInput::of(object);
+        let extent = CostInput::measure(object);
         let holds = |name: &str, expression: &Option<CelExpression>| {
             let Some(expression) = expression else {
                 return Ok(false);
@@ -146,7 +146,7 @@ mod tests {
     fn health(rule: &str, object: Value) -> Result<Health, String> {
         Expressions::parse(rule)
             .unwrap()
-            .judge(&object)
+            .evaluate(&object)
             .map(|verdict| verdict.health)
     }
 

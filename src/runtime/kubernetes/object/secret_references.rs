@@ -93,13 +93,13 @@ pub(in crate::runtime::kubernetes) async fn stand_in(
     secrets: &Secrets,
     desired: &mut Resource,
     known: KnownObject<'_>,
-    normalise: impl FnOnce(&mut Map<String, Value>),
+    normalize: impl FnOnce(&mut Map<String, Value>),
 ) -> Result<Option<PlannedReferences>, UserError> {
     if !may_refer(&desired.attributes) {
         return Ok(None);
     }
     let mut attributes = desired.attributes.clone();
-    normalise(&mut attributes);
+    normalize(&mut attributes);
     let (id, mut found) = (&desired.id, Vec::new());
     rewrite_texts(&mut attributes, &mut |place, text| {
         let Some(template) = SecretTemplate::parse(text).map_err(refused)? else {

@@ -296,8 +296,9 @@ pub(in crate::runtime::kubernetes) fn record(
         record.uid = live["metadata"]["uid"].as_str().map(str::to_owned);
         // A guard that proves nothing is not stored: it would differ in each run.
         let guard = guard.filter(|guard| !guard.is_void());
-        record.echo = guard
-            .and_then(|guard| AppliedFingerprint::from_masked_apply(secrets, body, live, &guard.of(live)));
+        record.echo = guard.and_then(|guard| {
+            AppliedFingerprint::from_masked_apply(secrets, body, live, &guard.for_object(live))
+        });
     }
     let mut attributes = body.clone();
     object_ref::remove_owner(&mut attributes, object_ref::has_annotations(&desired.attributes));
@@ -319,7 +320,7 @@ pub(in crate::runtime::kubernetes) fn record(
 }
 
 pub(super) fn recorded_uid(prior: &Recorded) -> Option<String> {
-    ObjectRecord::of(prior)?.uid
+    ObjectRecord::from_recorded(prior)?.uid
 }
 
 pub(super) fn check_protected(subject: &PlanItem, live: &Value, what: &str) -> Result<(), UserError> {

@@ -25,8 +25,8 @@ use crate::{
                 noop_guard::Guard,
             },
             object::{
-                field_leftovers::{self, Leftover},
                 drift_author,
+                field_leftovers::{self, Leftover},
                 field_ownership::Transfer,
                 object_diff::{self, DiffSides},
                 object_record::PreparedWrite,
@@ -119,7 +119,7 @@ impl ObjectPlanner<'_> {
                 };
                 let mut draft = self.use_answer(item, subject, &sides, found, &answered, &guard);
                 draft.notes.extend(blame);
-                self.judged_by(definition, &mut draft);
+                self.validated_by(definition, &mut draft);
                 draft.provisional = true;
                 Ok(draft)
             }
