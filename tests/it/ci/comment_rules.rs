@@ -3,8 +3,8 @@
 use serde_json::json;
 
 use crate::support::{
+    ci_stage::{Ran, Stage},
     objects::Objects,
-    stage::{Ran, Stage},
 };
 
 /// A pull request with this change, previewed by a job with these variables.

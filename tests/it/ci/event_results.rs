@@ -6,14 +6,13 @@
 use serde_json::json;
 
 use crate::support::{
+    ci_stage::{Ran, Stage},
     git::Repository,
     github::Recorded,
     github_output::{told, without_runs},
     golden::golden,
     objects::Objects,
-    payloads,
-    stage::{Ran, Stage},
-    tiny,
+    payloads, tiny_monorepo,
 };
 
 /// A stage whose runs are told one after the other.
@@ -28,7 +27,7 @@ struct Story {
 impl Story {
     async fn begin(prefix: &'static str) -> Self {
         Self {
-            stage: Stage::with(prefix, tiny::monorepo(), "").await,
+            stage: Stage::with(prefix, tiny_monorepo::monorepo(), "").await,
             prefix,
             heard: 0,
             names: Vec::new(),
@@ -98,7 +97,7 @@ impl Story {
 
 fn write(repository: &Repository, prefix: &str, id: &str, level: &str) {
     let namespace = format!("{prefix}-{}", id.replace('/', "-"));
-    tiny::write_stack(repository, id, &namespace, level);
+    tiny_monorepo::write_stack(repository, id, &namespace, level);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -370,7 +369,7 @@ async fn a_group_that_does_not_compile_together_is_no_success() {
         let text = format!(
             "import base.paint\n\nresources = [{{id = \"v1:ConfigMap:default:{map}\", type = \"Kubernetes\", attributes = {{apiVersion = \"v1\", kind = \"ConfigMap\", metadata = {{name = \"{map}\", namespace = \"default\"}}, data = {{value = paint.{name}}}}}}}]\n"
         );
-        tiny::write_program(&stage.monorepo, id, &text);
+        tiny_monorepo::write_program(&stage.monorepo, id, &text);
     };
     color(&stage, "color");
     stack(&stage, "grouped-a/dev", "color");
