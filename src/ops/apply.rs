@@ -2,6 +2,7 @@
 //! plans.
 
 mod consent;
+mod ended_apply;
 mod journal;
 mod one_stack;
 mod options;

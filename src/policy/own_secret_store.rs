@@ -149,6 +149,10 @@ mod tests {
                 "{vault}"
             );
         }
+        let aws = "secrets: {default: aws, stores: {aws: {kind: aws, region: eu-central-1}}}";
+        let described = |region: &str| json!({"provider": {"aws": {"region": region}}});
+        assert_eq!(judge(aws, described("eu-central-1")), Ok(()));
+        assert!(judge(aws, described("us-east-1")).is_err());
     }
 
     #[test]

@@ -4,16 +4,16 @@ use std::sync::Arc;
 
 use super::{
     consent::{ConsentReview, PriorState, ProposedPlan},
+    ended_apply::EndedApply,
     journal::ApplyJournal,
     options::ApplyOptions,
-    outcome::{is_well, stopped_outcome},
+    outcome::stopped_outcome,
 };
 use crate::{
-    engine::{self, ApplyRequest},
+    engine::{self, ApplyRequest, EnginePlan},
     error::{ErrorKind, UserError},
     model::{
         Digest,
-        apply_record::ApplyRecord,
         apply_result::{StackOutcome, StackResult},
         authorization::Authorization,
         spec::Spec,
@@ -23,7 +23,7 @@ use crate::{
         Planner, Target, TargetPlan, lease_wait::HolderWatch, plan_documents, rescue_file::Unstored, state,
     },
     policy::LastWrites,
-    state::{Lease, LeaseOptions, WriteReason},
+    state::{Lease, LeaseOptions},
 };
 
 /// Applies one stack; errors are in its outcome.
@@ -119,33 +119,11 @@ async fn under_lease(
             ),
         ));
     }
-    if let (Some(newer), Some(there)) = (&options.newer, lease.prior())
-        && newer
-            .has_newer(&target.id, there.serial, &there.commits())
-            .await?
-    {
-        return Ok(StackOutcome {
-            stack: target.folder.clone(),
-            id: target.id.clone(),
-            result: StackResult::Unchanged,
-            digest: Digest::of_set([]),
-            serial: Some(there.serial),
-            grounds: Authorization::default(),
-            resources: Vec::new(),
-            error: None,
-        });
+    if let Some(serial) = superseded_serial(options, target, lease).await? {
+        return Ok(unchanged_outcome(target, serial));
     }
     let spec_digest = wanted.digest();
-    let TargetPlan::Live(plan) = planning.plan_from(target, wanted, &prior).await? else {
-        return Err(UserError::new(
-            ErrorKind::Config,
-            format!("no cluster is configured for `{}`", target.id),
-        )
-        .hint("name one under `clusters` in konverge.yaml, or give `--kubeconfig FILE`"));
-    };
-    if let Some(refusal) = plan.refusal() {
-        return Err(refusal);
-    }
+    let plan = plan_live(planning, target, wanted, &prior).await?;
     let past = prior_state(&prior, lease);
     let public = plan.public.clone();
     let mut known_as = planning.other_names(target).await?;
@@ -185,81 +163,71 @@ async fn under_lease(
         allow_empty: options.allow_empty || target.head.is_none(),
     })
     .await;
-    let (mut state, mut unstored) = journal.into_parts();
-    state.folder = target.folder.clone();
-    state.named_by = target
-        .head
-        .as_ref()
-        .map(|stack| stack.named_by)
-        .unwrap_or_default();
-    let well = is_well(outcome.result);
-    if well {
-        state.earlier_identities.clear();
-        state.input_digest = input_digest;
-        state.spec_digest = Some(spec_digest);
-        state.commit = options.commit.clone();
-        state.core = planning.core().map(str::to_owned);
-    } else {
-        // The next run applies the stack again.
-        state.input_digest = None;
-    }
-    let used = if well {
-        options.pull_requests.as_slice()
-    } else {
-        &[]
-    };
+    let (state, mut unstored) = journal.into_parts();
     outcome.digest = public.digest;
-    // A failure is recorded once, not for each attempt with the same result.
-    let receipt = lease.prior().and_then(|prior| prior.receipt.as_ref());
-    let told = receipt.is_some_and(|told| (told.digest, told.result) == (outcome.digest, outcome.result));
-    let reason = match (&target.head, options.rolled_back_to) {
-        (None, _) => WriteReason::Destroy,
-        (Some(_), Some(_)) => WriteReason::Rollback,
-        (Some(_), None) => WriteReason::Apply,
-    };
-    // Destroying a stack that was never applied records nothing.
-    let never_there = reason == WriteReason::Destroy && lease.prior().is_none() && state.resources.is_empty();
-    // Without changes, another commit with the same desired resources is not recorded.
-    let commit = state.commit.clone();
-    if outcome.result == StackResult::Unchanged {
-        state.commit.clone_from(&recorded.commit);
-    }
-    let is_same = state == recorded;
-    state.commit = commit;
-    // What was restored is recorded, although the state says the same.
-    let restored = options.restore && outcome.result == StackResult::Applied;
-    let nothing_new = (is_same || never_there) && used.is_empty() && (well || told) && !restored;
     outcome.grounds = grounds;
-    outcome.serial = match nothing_new {
-        true => lease.prior().map(|prior| prior.serial),
-        false => {
-            let receipt = ApplyRecord {
-                digest: outcome.digest,
-                commit: options.commit.clone(),
-                result: outcome.result,
-                grounds: outcome.grounds.clone(),
-            };
-            let note = options
-                .rolled_back_to
-                .map(|to| format!("rolled back to serial {to}"));
-            let concluded = lease.conclude(reason, state, used, receipt, note).await;
-            match concluded {
-                Ok(serial) => {
-                    unstored.all_stored();
-                    Some(serial)
-                }
-                Err(error) => {
-                    outcome.result = StackResult::Failed;
-                    outcome.error.get_or_insert_with(|| UserError::from(error).body());
-                    None
-                }
-            }
-        }
+    let ended = EndedApply {
+        target,
+        options,
+        lease,
+        recorded: &recorded,
+        input_digest,
+        spec_digest,
+        core: planning.core(),
     };
+    ended.record(state, &mut outcome, &mut unstored).await;
     if let (Some(error), Some(hint)) = (&mut outcome.error, unstored.hint()) {
         error.hints.push(hint);
     }
     Ok(outcome)
+}
+
+/// The serial of the recorded state, if a run of a newer commit has applied the stack meanwhile.
+async fn superseded_serial(
+    options: &ApplyOptions,
+    target: &Target,
+    lease: &Lease,
+) -> Result<Option<u64>, UserError> {
+    let (Some(newer), Some(there)) = (&options.newer, lease.prior()) else {
+        return Ok(None);
+    };
+    let is_superseded = newer
+        .has_newer(&target.id, there.serial, &there.commits())
+        .await?;
+    Ok(is_superseded.then_some(there.serial))
+}
+
+fn unchanged_outcome(target: &Target, serial: u64) -> StackOutcome {
+    StackOutcome {
+        stack: target.folder.clone(),
+        id: target.id.clone(),
+        result: StackResult::Unchanged,
+        digest: Digest::of_set([]),
+        serial: Some(serial),
+        grounds: Authorization::default(),
+        resources: Vec::new(),
+        error: None,
+    }
+}
+
+/// Plans against the cluster. A plan that must not be applied is an error.
+async fn plan_live(
+    planning: &Planner,
+    target: &Target,
+    wanted: Spec,
+    prior: &StackState,
+) -> Result<Box<EnginePlan>, UserError> {
+    let TargetPlan::Live(plan) = planning.plan_from(target, wanted, prior).await? else {
+        return Err(UserError::new(
+            ErrorKind::Config,
+            format!("no cluster is configured for `{}`", target.id),
+        )
+        .hint("name one under `clusters` in konverge.yaml, or give `--kubeconfig FILE`"));
+    };
+    match plan.refusal() {
+        Some(refusal) => Err(refusal),
+        None => Ok(plan),
+    }
 }
 
 /// What the state says about the stack, and what was overridden in its last apply.

@@ -303,6 +303,25 @@ fn cel_rules_must_hold_for_each_resource() {
 }
 
 #[test]
+fn a_cel_message_of_no_text_or_of_several_lines_gives_way_to_the_fixed_one() {
+    for (expression, said) in [
+        ("'own'", "own"),
+        ("''", "fixed"),
+        ("'  '", "fixed"),
+        ("'own\\nand more'", "fixed"),
+        ("1", "fixed"),
+        ("object.nowhere", "fixed"),
+    ] {
+        let text = format!(
+            "rules:\n- name: never\n  expression: 'false'\n  message: fixed\n  messageExpression: \"{expression}\"\n"
+        );
+        let findings = cel("input: objects", &text).findings(&document(vec![pod("web", json!("a"))]));
+        let messages: Vec<_> = findings.iter().map(|finding| finding.message.as_str()).collect();
+        assert_eq!(messages, [said], "{expression}");
+    }
+}
+
+#[test]
 fn a_rule_that_reads_an_unknown_value_is_undecided() {
     let unknown = || json!({"$unknown": true});
     let image = "package main\ndeny contains msg if { some c in input.spec.containers; c.image == \"bad\"; msg := \"bad image\" }\n";
