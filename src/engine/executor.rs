@@ -12,7 +12,7 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    Journal, Review, batches, engine_plan::EnginePlan, plan_failures, schedule::Schedule,
+    Journal, Review, apply_order, engine_plan::EnginePlan, plan_failures, schedule::Schedule,
     secret_masking::PropagatedSecrets,
 };
 use crate::{
@@ -151,7 +151,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl<'a> Executor<'a> {
     async fn run(&self) {
-        let batches::Batches { units, waits } = batches::group(&self.plan.nodes);
+        let apply_order::Batches { units, waits } = apply_order::group(&self.plan.nodes);
         let mut schedule = Schedule::new(&waits);
         self.hold_back(&units, &mut schedule);
         let mut running = FuturesUnordered::new();
@@ -204,7 +204,7 @@ impl<'a> Executor<'a> {
     }
 
     /// Reports what could not be planned, and skips its dependents.
-    fn hold_back(&self, units: &[batches::Batch], schedule: &mut Schedule) {
+    fn hold_back(&self, units: &[apply_order::Batch], schedule: &mut Schedule) {
         for (id, failure) in &self.plan.failures {
             let failure = failure.clone().context(NOT_PLANNED);
             self.fail(id, Action::Unknown, &failure);

@@ -7,7 +7,7 @@
 //! branches continue when one fails. What Terraform could not plan holds back its dependents in the same way
 //! ([`plan_builder`]).
 
-mod batches;
+mod apply_order;
 mod engine_plan;
 mod executor;
 mod interrupted_replacement;

@@ -9,10 +9,10 @@ use std::{
 use async_trait::async_trait;
 
 use super::{
-    active_sets::ActiveSets,
     apply::{Approver, PriorState, ProposedPlan},
     plan_documents::DocumentVisitor,
     rule_evaluator::RuleEvaluator,
+    stack_policy_sets::ActiveSets,
 };
 use crate::{
     error::UserError,

@@ -3,7 +3,6 @@
 //! [`RunContext`] is the context of every use case; a [`Session`] opens a request; [`Planner`] plans one
 //! target.
 
-mod active_sets;
 mod adoption_notes;
 pub mod affected;
 mod app_stacks;
@@ -24,7 +23,6 @@ pub mod github_matrix;
 pub mod graph;
 pub mod health;
 mod health_rules;
-mod identities;
 pub mod init;
 mod kcl_health;
 mod key_services;
@@ -41,6 +39,7 @@ mod policy_set_loader;
 pub mod preview;
 pub mod redact;
 mod remote_cache;
+mod renamed_stacks;
 mod rescue_file;
 mod revision;
 pub mod rule_evaluator;
@@ -53,6 +52,7 @@ mod skipped_removals;
 mod spec_source;
 mod stack_lookup;
 pub mod stack_order;
+mod stack_policy_sets;
 pub mod state;
 mod state_backend;
 pub mod status;
@@ -60,9 +60,9 @@ mod target;
 pub mod toolchains;
 
 pub use context::{Notes, RunContext, StepCounter, repository_root};
-pub use identities::{Renamed, renamed_stacks};
 pub use other_stack_claims::StackClaims;
 pub use planner::{Planner, TargetPlan};
+pub use renamed_stacks::{Renamed, renamed_stacks};
 pub use revision::{AnalysisCache, OpenRevision, RevisionSpec};
 pub use secret_fetch::SecretReferences;
 pub use session::{OpenRequest, Session};

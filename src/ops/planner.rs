@@ -9,8 +9,8 @@ use super::{
     OpenRevision, RunContext, SecretReferences, StateBackend, Target,
     cluster_selection::{self, GivenCluster, Live},
     compiler::{CompileCounts, Compiler},
-    identities::{self, Renamed},
     other_stack_claims::{OwnershipLookup, PlanPurpose, StackClaims},
+    renamed_stacks::{self, Renamed},
     rescue_file::Rescue,
     spec_source::SpecSource,
 };
@@ -270,7 +270,7 @@ impl Planner {
     ) -> Result<BTreeMap<StackId, StackId>, UserError> {
         match (&self.wanted, &self.backend) {
             (SpecSource::Compiled { head, .. }, Some(backend)) => {
-                identities::renamed_stacks(backend, &head.layout, known).await
+                renamed_stacks::renamed_stacks(backend, &head.layout, known).await
             }
             _ => Ok(BTreeMap::new()),
         }

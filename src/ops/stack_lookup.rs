@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, path::Path};
 
-use super::{OpenRevision, RunContext, StackSelector, StateBackend, Target, identities};
+use super::{OpenRevision, RunContext, StackSelector, StateBackend, Target, renamed_stacks};
 use crate::{
     error::{ErrorKind, UserError},
     model::{RepoPath, StackId},
@@ -93,7 +93,7 @@ impl NamedStacks<'_> {
     async fn recorded_alone(&self) -> Result<Vec<(StackId, RepoPath)>, UserError> {
         let layout = &self.head.layout;
         let known = self.backend.states.known().await?;
-        let renamed = identities::renamed_stacks(self.backend, layout, known).await?;
+        let renamed = renamed_stacks::renamed_stacks(self.backend, layout, known).await?;
         let is_gone =
             |id: &StackId| layout.stack(id).is_none() && !renamed.values().any(|earlier| earlier == id);
         let entries = known.entries.iter();

@@ -27,7 +27,7 @@ use crate::{
         policy_finding::{Enforcement, PolicyFinding},
         review::ReviewRecord,
     },
-    ops::{RunContext, active_sets::ActiveSets, apply::ProposedPlan, rule_evaluator::RuleEvaluator},
+    ops::{RunContext, apply::ProposedPlan, rule_evaluator::RuleEvaluator, stack_policy_sets::ActiveSets},
     policy::{self, CodeOwners, EffectivePolicy, PolicyFacts, Role, Stage, sets::PolicySets},
 };
 

@@ -20,8 +20,8 @@ use crate::{
     },
     ops::{
         Planner, Target,
-        active_sets::ActiveSets,
         apply::{self, ApplyOptions, Approver, PriorState, ProposedPlan},
+        stack_policy_sets::ActiveSets,
     },
 };
 

@@ -22,8 +22,8 @@ use crate::{
         review::{ReviewRecord, ReviewUnit},
     },
     ops::{
-        active_sets::ActiveSets,
         apply::{Approver, PriorState, ProposedPlan},
+        stack_policy_sets::ActiveSets,
     },
     policy::{Objection, ReviewedUnits, Unreviewed},
 };

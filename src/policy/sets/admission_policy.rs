@@ -9,7 +9,7 @@ use super::{
         AdmissionCode, AdmissionText, AnnotationText, FailurePolicy, NamedText, ValidationText,
     },
     admission_match::{LabelSelector, MatchResources},
-    mentions::Mentions,
+    possible_reads::Mentions,
     rule::Severity,
 };
 

@@ -20,7 +20,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{
-    mentions::Mentions,
+    possible_reads::Mentions,
     rule::{FailedTest, PolicyFile, RuleFinding, Severity, UNREADABLE, shorten},
 };
 use crate::{

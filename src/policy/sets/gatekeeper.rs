@@ -15,7 +15,7 @@ use super::{
     admission_request::{self, AdmissionRequest, Namespaces, Operation, Plurals},
     gatekeeper_match::ConstraintMatch,
     gatekeeper_template::{self as template, Template, TemplateCode},
-    mentions::Mentions,
+    possible_reads::Mentions,
     rule::{PolicyFile, RuleFinding, Severity, shorten},
 };
 use crate::model::plan_document::StackDocument;

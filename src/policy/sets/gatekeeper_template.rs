@@ -12,7 +12,7 @@ use super::{
         AdmissionCode, AdmissionLibrary, AdmissionText, Evaluation, FailurePolicy, NamedText, ValidationText,
     },
     admission_request::{AdmissionRequest, Operation},
-    mentions::Mentions,
+    possible_reads::Mentions,
     rego_engine::{add_file, evaluate, first_lines, items, new_engine, without_comments},
     rego_functions,
     rule::{MOST_FINDINGS, Severity},

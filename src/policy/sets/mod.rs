@@ -25,7 +25,7 @@ mod gatekeeper_tests;
 #[cfg(test)]
 mod hostile_tests;
 mod input;
-mod mentions;
+mod possible_reads;
 mod rego;
 mod rego_engine;
 mod rego_functions;

@@ -12,7 +12,7 @@ use regorus::{
 use serde_json::{Value, json};
 
 use super::{
-    mentions::Mentions,
+    possible_reads::Mentions,
     rego_engine::{add_file, evaluate, first_lines, items, new_engine, too_slow, without_comments},
     rego_functions,
     rule::{FailedTest, MOST_FINDINGS, PolicyFile, RuleFinding, Severity, shorten},

@@ -11,7 +11,7 @@ use super::{
     cel_rules::{self, CelRule, CelRules},
     gatekeeper::GatekeeperRules,
     input,
-    mentions::Mentions,
+    possible_reads::Mentions,
     rego::{self, RegoRules},
     rule::{FailedTest, PolicyFile, RuleFinding, Severity, UNREADABLE},
 };

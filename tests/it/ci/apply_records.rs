@@ -5,7 +5,7 @@ use serde_json::json;
 
 use crate::support::{
     ci_stage::{Stage, everything_in},
-    hook,
+    webhook_receiver,
 };
 
 #[tokio::test(flavor = "multi_thread")]
@@ -85,7 +85,7 @@ async fn reviewers_that_can_not_be_asked_for_are_left_out() {
 /// hooks, the store, the runner's files, the log.
 #[tokio::test(flavor = "multi_thread")]
 async fn nothing_secret_leaves() {
-    let (url, heard) = hook::receiver(Vec::new()).await;
+    let (url, heard) = webhook_receiver::receiver(Vec::new()).await;
     let chat = format!("{url}?token=chat-token-5cd1");
     let notify = "notify:\n- {kind: webhook, url_env: HOOK_URL, key_env: HOOK_KEY}\n- {kind: slack, url_env: CHAT_URL}\napply: {deployments: true}\n";
     let mut stage = Stage::small(notify).await;

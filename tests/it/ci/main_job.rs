@@ -12,7 +12,7 @@ use serde_json::json;
 use crate::support::{
     ci_stage::{Stage, storefront},
     github_output::without_runs,
-    hook,
+    webhook_receiver,
 };
 
 fn image(deployment: &Deployment) -> String {
@@ -22,12 +22,15 @@ fn image(deployment: &Deployment) -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pull_request_its_update_its_merge_and_a_scheduled_run() {
-    let (hook, heard) = hook::receiver(Vec::new()).await;
+    let (hook, heard) = webhook_receiver::receiver(Vec::new()).await;
     let mut stage = Stage::set_up("notify:\n- {kind: webhook, url_env: HOOK_URL, key_env: HOOK_KEY}\n").await;
     stage.env = vec![("HOOK_URL", hook), ("HOOK_KEY", "signing-key".to_owned())];
     let topics = || -> Vec<String> {
         let heard = heard.lock().unwrap();
-        heard.iter().map(|(_, body)| hook::topic(body)).collect()
+        heard
+            .iter()
+            .map(|(_, body)| webhook_receiver::topic(body))
+            .collect()
     };
 
     // The pull request: a comment, a status, a record; nothing is written to the cluster, and no state.

@@ -6,7 +6,7 @@ use konverge::{
 };
 use serde_json::Value;
 
-use crate::support::hook::receiver;
+use crate::support::webhook_receiver::receiver;
 
 fn message() -> Notification {
     Notification {

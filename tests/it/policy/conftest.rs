@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, fs, path::Path, process::Command};
 use konverge::model::policy_finding::Enforcement;
 use serde_json::{Value, json};
 
-use super::subject;
+use super::created_objects;
 use crate::support::{
     executable,
     random::{Random, setting},
@@ -16,15 +16,15 @@ const CASES: [&str; 6] = ["kubernetes", "exceptions", "packages", "data", "funct
 
 /// Severity, package and message of each finding, one a line.
 fn ours(case: &str, objects: &[Value]) -> BTreeSet<String> {
-    let at = subject::fixtures("conftest").join(case);
+    let at = created_objects::fixtures("conftest").join(case);
     let rego = if case == "v0" { "v0" } else { "v1" };
     let settings = format!("input: objects, rego: {rego}");
-    let set = subject::set(
+    let set = created_objects::set(
         &settings,
-        &subject::files(&at.join("policy")),
-        &subject::files(&at.join("data")),
+        &created_objects::files(&at.join("policy")),
+        &created_objects::files(&at.join("data")),
     );
-    let findings = set.findings(&subject::created(objects)).into_iter();
+    let findings = set.findings(&created_objects::created(objects)).into_iter();
     let line = findings.map(|finding| {
         let rule = finding.rule.strip_prefix("s/").unwrap();
         let (package, _) = rule.rsplit_once('.').unwrap_or((rule, ""));
@@ -39,7 +39,7 @@ fn ours(case: &str, objects: &[Value]) -> BTreeSet<String> {
 
 /// What conftest says about the objects of a file.
 fn theirs(case: &str, objects: &Path) -> BTreeSet<String> {
-    let at = subject::fixtures("conftest").join(case);
+    let at = created_objects::fixtures("conftest").join(case);
     let mut command = Command::new(executable("conftest", "conftest"));
     command
         .arg("test")
@@ -79,11 +79,11 @@ fn text(lines: &BTreeSet<String>) -> String {
 
 #[test]
 fn rules_find_what_conftest_said() {
-    let file = subject::fixtures("conftest").join("objects.yaml");
-    let objects = subject::objects(&fs::read_to_string(file).unwrap());
+    let file = created_objects::fixtures("conftest").join("objects.yaml");
+    let objects = created_objects::objects(&fs::read_to_string(file).unwrap());
     for case in CASES {
-        let said =
-            fs::read_to_string(subject::fixtures("conftest").join(case).join("said.txt")).unwrap_or_default();
+        let said = fs::read_to_string(created_objects::fixtures("conftest").join(case).join("said.txt"))
+            .unwrap_or_default();
         assert!(said.lines().count() > 2, "{case}: conftest was never asked");
         assert_eq!(text(&ours(case, &objects)), said, "{case}");
     }
@@ -130,7 +130,7 @@ fn random_object(random: &mut Random, number: usize) -> Value {
 #[test]
 #[ignore = "needs conftest: `make test-all` runs it"]
 fn conftest_still_says_so_and_about_random_objects() {
-    let fixtures = subject::fixtures("conftest");
+    let fixtures = created_objects::fixtures("conftest");
     for case in CASES {
         let said = text(&theirs(case, &fixtures.join("objects.yaml")));
         let path = fixtures.join(case).join("said.txt");

@@ -5,13 +5,13 @@ use std::{collections::BTreeSet, fs, process::Command};
 use konverge::{model::policy_finding::Enforcement, policy::sets::PolicyFile};
 use serde_json::Value;
 
-use super::subject;
+use super::created_objects;
 use crate::support::{executable, service::folder};
 
 const FILES: [&str; 2] = ["templates.yaml", "constraints.yaml"];
 
 fn fixture(name: &str) -> String {
-    fs::read_to_string(subject::fixtures("gatekeeper").join(name)).unwrap()
+    fs::read_to_string(created_objects::fixtures("gatekeeper").join(name)).unwrap()
 }
 
 /// gator puts an object without a namespace into the namespace `default`; a cluster does not. So what selects by that
@@ -29,8 +29,10 @@ fn ours() -> BTreeSet<String> {
         path: name.to_owned(),
         text: fixture(name),
     });
-    let set = subject::set("language: gatekeeper, input: admission", &files, &[]);
-    let findings = set.findings(&subject::created(&subject::objects(&fixture("objects.yaml"))));
+    let set = created_objects::set("language: gatekeeper, input: admission", &files, &[]);
+    let findings = set.findings(&created_objects::created(&created_objects::objects(&fixture(
+        "objects.yaml",
+    ))));
     let lines = findings.into_iter().map(|finding| {
         let place = finding.place.unwrap();
         let severity = match finding.verdict {
@@ -108,7 +110,11 @@ fn gator_still_says_so() {
         ));
     }
     if std::env::var_os("UPDATE_GOLDEN").is_some() {
-        fs::write(subject::fixtures("gatekeeper").join("said.txt"), text(&lines)).unwrap();
+        fs::write(
+            created_objects::fixtures("gatekeeper").join("said.txt"),
+            text(&lines),
+        )
+        .unwrap();
     }
     assert_eq!(text(&lines), fixture("said.txt"));
 }

@@ -2,5 +2,5 @@
 //! committed; the ignored tests ask them again, and about random objects.
 
 mod conftest;
+mod created_objects;
 mod gatekeeper;
-mod subject;

@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 
 use crate::support::{
     ci_stage::{Ran, Stage, everything_in},
-    hook, sample_plans, tiny_monorepo,
+    sample_plans, tiny_monorepo, webhook_receiver,
 };
 
 /// In every secret, often enough that no part of one can be shown without it.
@@ -222,7 +222,7 @@ async fn recorded(stage: &Stage, number: u64) -> Vec<String> {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_a_decoy_hides_is_not_reviewed() {
     let image = "evil.example.com/miner?a=1&b=<2>\"\\'";
-    let (url, heard) = hook::receiver(Vec::new()).await;
+    let (url, heard) = webhook_receiver::receiver(Vec::new()).await;
     let notify = "notify:\n- {kind: slack, url_env: CHAT_URL}\n";
     let mut stage = Stage::small(notify).await;
     stage.env = vec![("CHAT_URL", url)];

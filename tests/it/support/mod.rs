@@ -24,7 +24,6 @@ pub mod git_server;
 pub mod github;
 pub mod github_output;
 pub mod golden;
-pub mod hook;
 pub mod identities;
 pub mod kcl;
 pub mod konfig_history;
@@ -50,6 +49,7 @@ pub mod terraform;
 pub mod timeline;
 pub mod tiny_monorepo;
 pub mod vault;
+pub mod webhook_receiver;
 
 use std::path::PathBuf;
 

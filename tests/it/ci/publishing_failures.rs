@@ -7,7 +7,7 @@ use serde_json::json;
 use crate::support::{
     ci_stage::{Ran, Stage, storefront},
     github::{Act, FakeGithub, World},
-    hook, payloads, tiny_monorepo,
+    payloads, tiny_monorepo, webhook_receiver,
 };
 
 #[tokio::test(flavor = "multi_thread")]
@@ -182,7 +182,7 @@ async fn a_server_of_ones_own_is_spoken_to_and_linked() {
 /// An apply that comes to nothing at all is told, and who cannot be told is a warning.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_apply_that_can_not_begin_is_told() {
-    let (url, heard) = hook::receiver(Vec::new()).await;
+    let (url, heard) = webhook_receiver::receiver(Vec::new()).await;
     let mut stage = Stage::set_up("").await;
     stage.env = vec![("HOOK_URL", url), ("HOOK_KEY", "signing-key".to_owned())];
     let before = stage.monorepo.rev("main");
@@ -203,7 +203,10 @@ async fn an_apply_that_can_not_begin_is_told() {
     );
     assert!(!stderr.contains("OTHER_URL"), "{stderr}");
     let heard = heard.lock().unwrap();
-    let topics: Vec<_> = heard.iter().map(|(_, body)| hook::topic(body)).collect();
+    let topics: Vec<_> = heard
+        .iter()
+        .map(|(_, body)| webhook_receiver::topic(body))
+        .collect();
     assert_eq!(topics, ["apply-failed"]);
 }
 
