@@ -2,12 +2,13 @@
 //! CEL has no loops except those over lists, no input and no output; the cost is limited before an expression
 //! is evaluated.
 
-use std::{collections::HashMap, sync::Arc};
-
 use cel::{
     Context, Env, ExecutionError, Program, Value as CelValue,
-    common::ast::{EntryExpr, Expr, IdedExpr, operators},
-    objects::{Key, Map},
+    common::{
+        ast::{EntryExpr, Expr, IdedExpr, operators},
+        types::CelBool,
+        value::{CowVal, Val},
+    },
 };
 use serde_json::Value;
 
@@ -104,6 +105,27 @@ impl CelExpression {
     /// # Errors
     /// Too costly for this context, or the evaluation failed.
     pub fn evaluate(&self, context: &Context, extent: CostInput) -> Result<CelValue, CelError> {
+        let value = self.resolve(context, extent)?;
+        CelValue::try_from(value.as_ref()).map_err(failed)
+    }
+
+    /// The value as a variable for other expressions.
+    ///
+    /// # Errors
+    /// As [`CelExpression::evaluate`].
+    pub fn variable<'v>(
+        &self,
+        context: &Context<'_, 'v>,
+        extent: CostInput,
+    ) -> Result<Box<dyn Val + 'v>, CelError> {
+        self.resolve(context, extent).map(CowVal::into_owned)
+    }
+
+    fn resolve<'e, 'v>(
+        &'e self,
+        context: &'e Context<'_, 'v>,
+        extent: CostInput,
+    ) -> Result<CowVal<'e, 'v>, CelError> {
         let rounds = extent
             .entries
             .max(self.longest)
@@ -123,13 +145,7 @@ impl CelExpression {
                 extent.text
             )));
         }
-        self.program.execute(context).map_err(|error| {
-            let text = error.to_string().chars().take(300).collect();
-            match error {
-                ExecutionError::NoSuchKey(_) | ExecutionError::IndexOutOfBounds(_) => CelError::Missing(text),
-                _ => CelError::Other(text),
-            }
-        })
+        CelValue::resolve_val(self.program.expression(), context).map_err(failed)
     }
 
     /// Returns true if it is true.
@@ -137,13 +153,22 @@ impl CelExpression {
     /// # Errors
     /// As [`CelExpression::evaluate`]; or it gives something else than true or false.
     pub fn holds(&self, context: &Context, extent: CostInput) -> Result<bool, CelError> {
-        match self.evaluate(context, extent)? {
-            CelValue::Bool(answer) => Ok(answer),
-            other => Err(CelError::Other(format!(
-                "it gives {}, not true or false",
-                other.type_of()
-            ))),
-        }
+        let value = self.resolve(context, extent)?;
+        value.downcast_ref::<CelBool>().map_or_else(
+            || {
+                let type_of = value.get_type().name();
+                Err(CelError::Other(format!("it gives {type_of}, not true or false")))
+            },
+            |answer| Ok(*answer.inner()),
+        )
+    }
+}
+
+fn failed(error: ExecutionError) -> CelError {
+    let text = error.to_string().chars().take(300).collect();
+    match error {
+        ExecutionError::NoSuchKey(_) | ExecutionError::IndexOutOfBounds(_) => CelError::Missing(text),
+        _ => CelError::Other(text),
     }
 }
 
@@ -212,25 +237,6 @@ impl Shape {
                 self.walk(&entry.key, level, depth);
                 self.walk(&entry.value, level, depth);
             }
-        }
-    }
-}
-
-/// Integers are `int` whatever their sign, as in Kubernetes.
-pub fn to_cel(value: &Value) -> CelValue {
-    match value {
-        Value::Null => CelValue::Null,
-        Value::Bool(flag) => CelValue::Bool(*flag),
-        Value::Number(number) => match number.as_i64() {
-            Some(whole) => CelValue::Int(whole),
-            None => CelValue::Float(number.as_f64().unwrap_or(f64::NAN)),
-        },
-        Value::String(text) => CelValue::String(Arc::new(text.clone())),
-        Value::Array(items) => CelValue::List(Arc::new(items.iter().map(to_cel).collect())),
-        Value::Object(fields) => {
-            let entry = |(key, value): (&String, &Value)| (Key::String(Arc::new(key.clone())), to_cel(value));
-            let map: HashMap<_, _> = fields.iter().map(entry).collect();
-            CelValue::Map(Map { map: Arc::new(map) })
         }
     }
 }

@@ -4,12 +4,12 @@
 //! requesting user, server defaults and objects that exist only in the cluster are unknown here: a policy that needs
 //! them denies, and says so.
 
-use std::sync::Arc;
+use std::{cell::LazyCell, sync::Arc};
 
 use serde_json::Value;
 
 use super::{
-    admission_code::{AdmissionLibrary, Evaluation, FailurePolicy},
+    admission_code::{AdmissionLibrary, FailurePolicy, RequestVariables},
     admission_functions,
     admission_match::Selected,
     admission_policy::{AdmissionPolicy, Binding, NotFound},
@@ -110,88 +110,85 @@ impl AdmissionPolicies {
         let namespaces = admission_request::namespaces(&self.namespaces, document);
         let mut outcomes = Vec::new();
         for request in admission_request::requests(document, &self.plurals) {
+            let about = request.variable();
+            let namespace = request.own_namespace().and_then(|name| namespaces.get(name));
+            // Made for the first policy that is evaluated.
+            let variables =
+                LazyCell::new(|| RequestVariables::new(&self.library, &request, &about, namespace));
             for policy in &self.policies {
                 for binding in &policy.bindings {
-                    self.judge(policy, binding, &request, &namespaces, &mut outcomes);
+                    match self.standing(policy, binding, &request, &namespaces) {
+                        Standing::NotAbout => {}
+                        Standing::Undecided => outcomes.push(AdmissionOutcome::Undecided(
+                            request.resource,
+                            policy.rule(binding),
+                            binding.severity,
+                        )),
+                        Standing::Found(severity, text) => {
+                            outcomes.push(found(policy, binding, &request, severity, &text));
+                        }
+                        Standing::Decided(params) => {
+                            let said = params
+                                .into_iter()
+                                .flat_map(|params| variables.judge(&policy.code, params, binding.severity));
+                            outcomes.extend(
+                                said.map(|(severity, text)| {
+                                    found(policy, binding, &request, severity, &text)
+                                }),
+                            );
+                        }
+                    }
                 }
             }
         }
         outcomes
     }
 
-    fn judge<'d>(
-        &self,
+    /// Whether a policy decides about a request by its binding.
+    fn standing<'s>(
+        &'s self,
         policy: &AdmissionPolicy,
         binding: &Binding,
-        request: &AdmissionRequest<'d>,
+        request: &AdmissionRequest<'_>,
         namespaces: &Namespaces,
-        outcomes: &mut Vec<AdmissionOutcome<'d>>,
-    ) {
-        let rule = format!("{}:{}", policy.name, binding.name);
-        let resource = request.resource;
-        let mut found = |severity, message: &str| {
-            let finding = RuleFinding {
-                rule: rule.clone(),
-                severity,
-                message: shorten(message),
-                resource: Some(resource.id.to_string()),
-                path: None,
-            };
-            outcomes.push(AdmissionOutcome::Found(finding));
-        };
+    ) -> Standing<'s> {
         let by_labels = policy.constraints.reads_labels() || binding.resources.reads_labels();
         if by_labels && request.has_unknown_labels() {
-            outcomes.push(AdmissionOutcome::Undecided(resource, rule, binding.severity));
-            return;
+            return Standing::Undecided;
         }
         let selected = policy.constraints.selects(request, namespaces);
-        let selected = match selected {
-            Selected::Yes => binding.resources.selects(request, namespaces),
-            Selected::No => return,
-            Selected::Unknown(why) => match binding.resources.selects(request, namespaces) {
-                Selected::No => return,
-                _ => Selected::Unknown(why),
-            },
-        };
-        match selected {
-            Selected::No => return,
+        match selected.and(|| binding.resources.selects(request, namespaces)) {
+            Selected::No => return Standing::NotAbout,
             Selected::Yes => {}
             Selected::Unknown(why) => {
                 let text = format!("it is not known whether the policy selects this resource: {why}");
-                return found(binding.severity, &text);
+                return Standing::Found(binding.severity, text);
             }
         }
         if let Some(word) = UNKNOWN_WORDS.iter().find(|word| policy.mentions.has_word(word)) {
             let text = format!("the policy reads `{word}`, which only the API server knows");
-            return found(binding.severity, &text);
+            return Standing::Found(binding.severity, text);
         }
-        let namespace = request.namespace.as_ref().filter(|_| !request.is_namespace());
-        let namespace = namespace.map(|name| namespaces.get(name));
+        let namespace = request.own_namespace().map(|name| namespaces.get(name));
         if policy.mentions.has_word("namespaceObject") && namespace == Some(None) {
             let text = "the policy reads `namespaceObject`, and the Namespace is not part of the stack";
-            return found(binding.severity, text);
+            return Standing::Found(binding.severity, text.to_owned());
         }
+        let resource = request.resource;
         let mut unknown = resource.unknown.iter();
         if unknown.any(|path| policy.mentions.may_read(resource.runtime, path)) {
-            outcomes.push(AdmissionOutcome::Undecided(resource, rule, binding.severity));
-            return;
+            return Standing::Undecided;
         }
-        let params = match self.params(policy, binding, request) {
-            Ok(params) => params,
-            Err(ParamError::Unknown(text)) => return found(binding.severity, &text),
+        match self.params(policy, binding, request) {
+            Ok(params) => Standing::Decided(params),
+            Err(ParamError::Unknown(text)) => Standing::Found(binding.severity, text),
+            Err(ParamError::Configuration(_)) if policy.code.fails == FailurePolicy::Ignore => {
+                Standing::NotAbout
+            }
             Err(ParamError::Configuration(text)) => {
-                if policy.code.fails == FailurePolicy::Fail {
-                    found(binding.severity, &format!("failed to configure binding: {text}"));
-                }
-                return;
+                Standing::Found(binding.severity, format!("failed to configure binding: {text}"))
             }
-            Err(ParamError::Allowed(text)) => return found(Severity::Warn, &text),
-        };
-        for params in params {
-            let evaluation = Evaluation::new(&self.library, request, namespace.flatten(), params);
-            for (severity, message) in evaluation.judge(&policy.code, binding.severity) {
-                found(severity, &message);
-            }
+            Err(ParamError::Allowed(text)) => Standing::Found(Severity::Warn, text),
         }
     }
 
@@ -245,6 +242,33 @@ impl AdmissionPolicies {
             ))),
         }
     }
+}
+
+fn found<'d>(
+    policy: &AdmissionPolicy,
+    binding: &Binding,
+    request: &AdmissionRequest<'d>,
+    severity: Severity,
+    message: &str,
+) -> AdmissionOutcome<'d> {
+    AdmissionOutcome::Found(RuleFinding {
+        rule: policy.rule(binding),
+        severity,
+        message: shorten(message),
+        resource: Some(request.resource.id.to_string()),
+        path: None,
+    })
+}
+
+/// Whether a policy decides about a request.
+enum Standing<'s> {
+    NotAbout,
+    /// It decides with each of these parameters.
+    Decided(Vec<&'s Value>),
+    /// It may read unknown values.
+    Undecided,
+    /// It is decided without its expressions, or cannot be.
+    Found(Severity, String),
 }
 
 /// Why a binding has no parameters.

@@ -3,12 +3,15 @@
 
 use std::{collections::HashMap, sync::Arc};
 
-use cel::{Context, Env, Value as CelValue};
+use cel::{Context, Env, Value as CelValue, common::types::CelMapKey};
 use serde::Deserialize;
 use serde_json::Value;
 
 use super::{admission_functions, admission_request::AdmissionRequest, rule::Severity};
-use crate::cel_expression::{CelError, CelExpression, CostInput, to_cel};
+use crate::{
+    cel_expression::{CelError, CelExpression, CostInput},
+    cel_value::{shared_map, to_cel},
+};
 
 /// The longest text of a messageExpression, as in Kubernetes.
 const LONGEST_MESSAGE: usize = 5 * 1024;
@@ -129,40 +132,62 @@ impl AdmissionLibrary {
     }
 }
 
-/// The evaluation of a policy for one request and one parameter.
-pub(super) struct Evaluation<'l> {
-    context: Context<'l, 'static>,
+/// The variables of one request, for all policies.
+pub(super) struct RequestVariables<'r> {
+    context: Context<'r, 'r>,
     extent: CostInput,
 }
 
-impl<'l> Evaluation<'l> {
-    /// The variables for a request.
+impl<'r> RequestVariables<'r> {
+    /// The variables for a request. `about` is its variable `request`.
     pub fn new(
-        library: &'l AdmissionLibrary,
-        request: &AdmissionRequest<'_>,
-        namespace: Option<&Value>,
-        params: &Value,
+        library: &'r AdmissionLibrary,
+        request: &AdmissionRequest<'r>,
+        about: &'r Value,
+        namespace: Option<&'r Value>,
     ) -> Self {
-        let mut context = library.root.new_inner_scope();
-        let null = Value::Null;
-        let about = request.variable();
+        let root: &Context<'r, 'r> = &library.root;
+        let mut context = root.new_inner_scope();
         let values = [
-            ("object", request.object.unwrap_or(&null)),
-            ("oldObject", request.old_object.unwrap_or(&null)),
-            ("namespaceObject", namespace.unwrap_or(&null)),
-            ("params", params),
-            ("request", &about),
+            ("object", request.object.unwrap_or(&Value::Null)),
+            ("oldObject", request.old_object.unwrap_or(&Value::Null)),
+            ("namespaceObject", namespace.unwrap_or(&Value::Null)),
+            ("request", about),
         ];
         let mut extent = CostInput::default();
         for (name, value) in values {
             extent = extent.and(value);
-            context.add_variable_from_value(name, to_cel(value));
+            context.add_variable_as_val(name, to_cel(value));
         }
         Self { context, extent }
     }
 
-    /// The denials and warnings.
-    pub fn judge(mut self, policy: &AdmissionCode, severity: Severity) -> Vec<(Severity, String)> {
+    /// The denials and warnings of a policy with a parameter.
+    pub fn judge(
+        &self,
+        policy: &AdmissionCode,
+        params: &Value,
+        severity: Severity,
+    ) -> Vec<(Severity, String)> {
+        let outer: &Context<'_, '_> = &self.context;
+        let mut context = outer.new_inner_scope();
+        context.add_variable_as_val("params", to_cel(params));
+        let evaluation = Evaluation {
+            context,
+            extent: self.extent.and(params),
+        };
+        evaluation.judge(policy, severity)
+    }
+}
+
+/// The evaluation of a policy for one request and one parameter.
+struct Evaluation<'p, 'v> {
+    context: Context<'p, 'v>,
+    extent: CostInput,
+}
+
+impl Evaluation<'_, '_> {
+    fn judge(mut self, policy: &AdmissionCode, severity: Severity) -> Vec<(Severity, String)> {
         let mut failed = None;
         for (name, condition) in &policy.conditions {
             match condition.holds(&self.context, self.extent) {
@@ -175,14 +200,15 @@ impl<'l> Evaluation<'l> {
             return failure(policy.fails, severity, &text).into_iter().collect();
         }
         // A variable whose expression fails is absent: whatever reads it fails, as in Kubernetes.
-        let mut values: Vec<(String, CelValue)> = Vec::new();
+        let mut values = HashMap::new();
         for (name, expression) in &policy.variables {
-            self.add_variables(&values);
-            if let Ok(value) = expression.evaluate(&self.context, self.extent) {
-                values.push((name.clone(), value));
+            self.context
+                .add_variable_as_val("variables", shared_map(values.clone()));
+            if let Ok(value) = expression.variable(&self.context, self.extent) {
+                values.insert(CelMapKey::from(name.as_str().to_owned()), value);
             }
         }
-        self.add_variables(&values);
+        self.context.add_variable_as_val("variables", shared_map(values));
         let mut found = Vec::new();
         for validation in &policy.validations {
             match validation.expression.holds(&self.context, self.extent) {
@@ -209,12 +235,6 @@ impl<'l> Evaluation<'l> {
             found.extend(failure(policy.fails, Severity::Deny, &text));
         }
         found
-    }
-
-    fn add_variables(&mut self, values: &[(String, CelValue)]) {
-        let map: HashMap<String, CelValue> = values.iter().cloned().collect();
-        self.context
-            .add_variable_from_value("variables", CelValue::from(map));
     }
 
     /// The message, as Kubernetes chooses it.

@@ -5,12 +5,15 @@ use std::{net::IpAddr, sync::Arc};
 
 use cel::{Context, Env, ExecutionError, Value as CelValue, extensions, extractors::This, objects::Opaque};
 
-use super::admission_libraries::{self, Version};
+use super::{
+    admission_libraries::{self, Version},
+    cel_regex,
+};
 use crate::cel_expression::CelExpression;
 
 /// Functions that expressions may call, besides operators.
 const KNOWN: [&str; 75] = [
-    // The standard library. `matches` needs no more: its expressions take time that is linear in the text.
+    // The standard library.
     "size",
     "contains",
     "startsWith",
@@ -101,6 +104,7 @@ pub(super) fn environment() -> Env {
     let _ = env.add_extension(extensions::strings);
     let _ = env.add_extension(extensions::lists);
     admission_libraries::declare(&mut env);
+    cel_regex::declare(&mut env);
     env
 }
 
@@ -307,6 +311,7 @@ pub(super) fn add(context: &mut Context) {
     quantities(context);
     addresses(context);
     admission_libraries::add(context);
+    cel_regex::add(context);
 }
 
 /// A name that the standard library has already stays as it is there.

@@ -1,4 +1,4 @@
-//! Further libraries of Kubernetes' CEL: `semver`, URLs, `find`, and positions in lists.
+//! Further libraries of Kubernetes' CEL: `semver`, URLs, and positions in lists.
 
 use std::{cmp::Ordering, collections::HashMap, sync::Arc};
 
@@ -11,10 +11,6 @@ use cel::{
     extractors::{Arguments, This},
     objects::Opaque,
 };
-use regex::RegexBuilder;
-
-/// The largest compiled form of a regular expression in bytes.
-const LARGEST_REGEX: usize = 1024 * 1024;
 
 /// Functions that expressions may call.
 pub(super) const KNOWN: [&str; 23] = [
@@ -105,7 +101,6 @@ fn position<'b, 'v>(arguments: &[CowVal<'b, 'v>], last: bool) -> Result<CowVal<'
 pub(super) fn add(context: &mut Context) {
     versions(context);
     urls(context);
-    expressions(context);
 }
 
 /// A semantic version: numbers, and the identifiers of a pre-release.
@@ -347,37 +342,4 @@ fn urls(context: &mut Context) {
             .map(|(key, values)| (key, CelValue::List(Arc::new(values))));
         Ok(CelValue::from(lists.collect::<HashMap<_, _>>()))
     });
-}
-
-fn expressions(context: &mut Context) {
-    let compile = |function: &'static str, value: &CelValue| {
-        let expression = RegexBuilder::new(&text(function, value)?)
-            .size_limit(LARGEST_REGEX)
-            .build();
-        expression.map_err(|_| error(function, "it is not a regular expression, or too large"))
-    };
-    let _ = context.add_function(
-        "find",
-        move |This(this): This<CelValue>, expression: CelValue| -> Answer {
-            let (text, expression) = (text("find", &this)?, compile("find", &expression)?);
-            Ok(string(expression.find(&text).map_or("", |found| found.as_str())))
-        },
-    );
-    let _ = context.add_function(
-        "findAll",
-        move |This(this): This<CelValue>, Arguments(all): Arguments| -> Answer {
-            let subject = text("findAll", &this)?;
-            let most = match all[..] {
-                [_] => usize::MAX,
-                [_, CelValue::Int(most)] => usize::try_from(most).unwrap_or(usize::MAX),
-                _ => return Err(error("findAll", "it needs an expression, and a number")),
-            };
-            let expression = compile("findAll", &all[0])?;
-            let found = expression
-                .find_iter(&subject)
-                .take(most)
-                .map(|found| string(found.as_str()));
-            Ok(CelValue::List(Arc::new(found.collect())))
-        },
-    );
 }

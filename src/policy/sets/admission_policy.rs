@@ -97,6 +97,11 @@ pub(super) struct Binding {
 }
 
 impl AdmissionPolicy {
+    /// The rule of its findings by a binding.
+    pub fn rule(&self, binding: &Binding) -> String {
+        format!("{}:{}", self.name, binding.name)
+    }
+
     /// Reads a policy without its bindings.
     ///
     /// # Errors

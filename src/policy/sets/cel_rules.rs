@@ -20,11 +20,13 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{
+    cel_regex,
     possible_reads::Mentions,
     rule::{FailedTest, PolicyFile, RuleFinding, Severity, UNREADABLE, shorten},
 };
 use crate::{
-    cel_expression::{CelExpression, CostInput, to_cel},
+    cel_expression::{CelExpression, CostInput},
+    cel_value::to_cel,
     config::PolicyInput,
     yaml,
 };
@@ -76,6 +78,8 @@ pub(super) struct CelRule {
     pub name: String,
     pub severity: Severity,
     pub mentions: Mentions,
+    /// True if it also reads other resources.
+    pub reads_plan: bool,
     matches: Option<CelExpression>,
     expression: CelExpression,
     message: String,
@@ -87,16 +91,17 @@ pub(super) struct CelRule {
 /// The rules of a set, with the functions that they call.
 pub(super) struct CelRules {
     pub rules: Vec<CelRule>,
-    env: Arc<Env>,
+    root: Context<'static, 'static>,
+    reads_plan: bool,
 }
 
 impl CelRules {
     /// The variables that all inputs share: `plan`, if a rule reads it.
-    pub fn shared(&self, plan: Option<&Value>) -> Context<'static, 'static> {
-        let mut context = Context::with_env(Arc::clone(&self.env));
-        let reads_plan = || self.rules.iter().any(|rule| rule.mentions.has_word("plan"));
-        if let Some(plan) = plan.filter(|_| reads_plan()) {
-            context.add_variable_from_value("plan", to_cel(plan));
+    pub fn shared<'s>(&'s self, plan: Option<&'s Value>) -> Context<'s, 's> {
+        let root: &Context<'s, 's> = &self.root;
+        let mut context = root.new_inner_scope();
+        if let Some(plan) = plan.filter(|_| self.reads_plan) {
+            context.add_variable_as_val("plan", to_cel(plan));
         }
         context
     }
@@ -111,15 +116,15 @@ impl CelRules {
 /// The variables for one input.
 pub(super) fn context<'s>(
     view: PolicyInput,
-    input: &Value,
-    shared: &'s Context<'static, 'static>,
-) -> Context<'s, 'static> {
+    input: &'s Value,
+    shared: &'s Context<'s, 's>,
+) -> Context<'s, 's> {
     let mut context = shared.new_inner_scope();
     let name = match view {
         PolicyInput::Objects => "object",
         PolicyInput::Plan | PolicyInput::Tfplan | PolicyInput::Admission => "resource",
     };
-    context.add_variable_from_value(name, to_cel(input));
+    context.add_variable_as_val(name, to_cel(input));
     context
 }
 
@@ -128,7 +133,8 @@ pub(super) fn context<'s>(
 /// # Errors
 /// A file has another form, an expression is not CEL, or there is no rule.
 pub(super) fn load(files: &[PolicyFile]) -> Result<CelRules, String> {
-    let env = Env::stdlib();
+    let mut env = Env::stdlib();
+    cel_regex::declare(&mut env);
     let mut rules = Vec::new();
     let mut names = BTreeSet::new();
     for file in files {
@@ -152,10 +158,15 @@ pub(super) fn load(files: &[PolicyFile]) -> Result<CelRules, String> {
     }
     match rules.is_empty() {
         true => Err("it has no rule".to_owned()),
-        false => Ok(CelRules {
-            rules,
-            env: Arc::new(env),
-        }),
+        false => {
+            let mut root = Context::with_env(Arc::new(env));
+            cel_regex::add(&mut root);
+            Ok(CelRules {
+                reads_plan: rules.iter().any(|rule| rule.reads_plan),
+                rules,
+                root,
+            })
+        }
     }
 }
 
@@ -181,6 +192,7 @@ impl CelRule {
                 .message
                 .unwrap_or_else(|| format!("failed expression: {}", text.expression)),
             message_expression: message_expression.transpose()?,
+            reads_plan: mentions.has_word("plan"),
             mentions,
             cases: text.cases,
             file: file.to_owned(),

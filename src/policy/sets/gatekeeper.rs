@@ -1,7 +1,7 @@
 //! Gatekeeper's templates with their constraints, evaluated on the requests that an apply would send. What lies only in
 //! the cluster is not known here: a template that needs it denies, and says so.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{cell::LazyCell, collections::BTreeMap, sync::Arc};
 
 use regorus::{Engine, Value as RegoValue};
 use serde::Deserialize;
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::{
     admission::AdmissionOutcome,
-    admission_code::AdmissionLibrary,
+    admission_code::{AdmissionLibrary, RequestVariables},
     admission_functions,
     admission_match::Selected,
     admission_request::{self, AdmissionRequest, Namespaces, Operation, Plurals},
@@ -180,7 +180,12 @@ impl GatekeeperRules {
         let mut engines: BTreeMap<&str, Engine> = BTreeMap::new();
         let mut outcomes = Vec::new();
         for request in admission_request::requests(document, &self.plurals) {
-            let mut review = None;
+            let about = request.variable();
+            let namespace = request.own_namespace().and_then(|name| namespaces.get(name));
+            // Made for the first constraint that is evaluated.
+            let variables =
+                LazyCell::new(|| RequestVariables::new(&self.library, &request, &about, namespace));
+            let review = LazyCell::new(|| RegoValue::from(review_of(&request, &about, namespace)));
             for constraint in &self.constraints {
                 let Some(template) = self.templates.get(&constraint.kind) else {
                     continue;
@@ -188,10 +193,10 @@ impl GatekeeperRules {
                 if !template.judges(request.operation) {
                     continue;
                 }
-                let rule = format!("{}:{}", constraint.kind, constraint.name);
+                let rule = || format!("{}:{}", constraint.kind, constraint.name);
                 let found = |severity, message: &str| {
                     AdmissionOutcome::Found(RuleFinding {
-                        rule: rule.clone(),
+                        rule: rule(),
                         severity,
                         message: shorten(message),
                         resource: Some(request.resource.id.to_string()),
@@ -203,17 +208,14 @@ impl GatekeeperRules {
                     Standing::Refused(text) => outcomes.push(found(constraint.severity, &text)),
                     Standing::Undecided => outcomes.push(AdmissionOutcome::Undecided(
                         request.resource,
-                        rule,
+                        rule(),
                         constraint.severity,
                     )),
                     Standing::Decided => {
-                        let namespace = request.own_namespace().and_then(|name| namespaces.get(name));
                         let violations = match &template.code {
                             TemplateCode::Cel(code) => template::cel_violations(
                                 code,
-                                &self.library,
-                                &request,
-                                namespace,
+                                &variables,
                                 &constraint.object,
                                 constraint.severity,
                             ),
@@ -221,12 +223,10 @@ impl GatekeeperRules {
                                 let engine = engines
                                     .entry(&constraint.kind)
                                     .or_insert_with(|| (**engine).clone());
-                                let review = review
-                                    .get_or_insert_with(|| RegoValue::from(review_of(&request, namespace)));
                                 template::rego_violations(
                                     engine,
                                     rule,
-                                    review,
+                                    &review,
                                     &constraint.parameters,
                                     constraint.severity,
                                 )
@@ -236,7 +236,7 @@ impl GatekeeperRules {
                             Ok(text) => found(severity, &text),
                             Err(why) => AdmissionOutcome::Found(RuleFinding {
                                 resource: Some(request.resource.id.to_string()),
-                                ..RuleFinding::error(&rule, &why)
+                                ..RuleFinding::error(&rule(), &why)
                             }),
                         }));
                     }
@@ -312,8 +312,8 @@ impl ConstraintSpec {
 }
 
 /// `input.review`. For a deletion the object is the one that is deleted, as Gatekeeper has it.
-fn review_of(request: &AdmissionRequest<'_>, namespace: Option<&Value>) -> Value {
-    let mut review = request.variable();
+fn review_of(request: &AdmissionRequest<'_>, about: &Value, namespace: Option<&Value>) -> Value {
+    let mut review = about.clone();
     let object = match request.operation {
         Operation::Delete => request.old_object,
         Operation::Create | Operation::Update => request.object,

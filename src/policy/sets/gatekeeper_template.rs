@@ -9,9 +9,10 @@ use serde_json::{Map, Value, json};
 
 use super::{
     admission_code::{
-        AdmissionCode, AdmissionLibrary, AdmissionText, Evaluation, FailurePolicy, NamedText, ValidationText,
+        AdmissionCode, AdmissionLibrary, AdmissionText, FailurePolicy, NamedText, RequestVariables,
+        ValidationText,
     },
-    admission_request::{AdmissionRequest, Operation},
+    admission_request::Operation,
     possible_reads::Mentions,
     rego_engine::{add_file, evaluate, first_lines, items, new_engine, without_comments},
     rego_functions,
@@ -207,9 +208,10 @@ fn compile_rego(source: &RegoSource, mentions: &mut Mentions) -> Result<Template
         package.get_or_insert(found);
     }
     let rule = format!("{}.violation", package.unwrap_or_default());
-    // Whatever is wrong with the names in it is told now, and not for each object.
+    // Whatever is wrong with the names in it is told now, and not for each object. The clones of the engine keep the order
+    // of statements that it finds for its first evaluation.
     engine.set_input(RegoValue::from(json!({"review": {}, "parameters": {}})));
-    if let Err(error) = engine.clone().eval_rule(rule.clone()) {
+    if let Err(error) = engine.eval_rule(rule.clone()) {
         let text = error.to_string();
         if ["not a valid rule path", "could not find function", "undefined"]
             .iter()
@@ -296,14 +298,11 @@ pub(super) fn rego_violations(
 /// Evaluates CEL for a request: the constraint itself is the parameter.
 pub(super) fn cel_violations(
     code: &AdmissionCode,
-    library: &AdmissionLibrary,
-    request: &AdmissionRequest<'_>,
-    namespace: Option<&Value>,
+    variables: &RequestVariables<'_>,
     constraint: &Value,
     severity: Severity,
 ) -> Violations {
-    let evaluation = Evaluation::new(library, request, namespace, constraint);
-    let found = evaluation.judge(code, severity).into_iter();
+    let found = variables.judge(code, constraint, severity).into_iter();
     found.map(|(severity, text)| (severity, Ok(text))).collect()
 }
 

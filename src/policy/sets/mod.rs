@@ -15,6 +15,7 @@ mod admission_request;
 #[cfg(test)]
 mod admission_tests;
 mod all_sets;
+mod cel_regex;
 mod cel_rules;
 mod exception;
 mod gatekeeper;

@@ -90,6 +90,8 @@ impl RegoRules {
                 .contains(package)
                 .then(|| format!("{package}.exception"));
         }
+        // The engine orders the statements of all rules for its first evaluation, and its clones keep that.
+        let _ = evaluate(&mut engine, &rules[0].path);
         Ok(Self {
             engine,
             rules,

@@ -451,10 +451,9 @@ fn cel_one(
     outcomes: &mut Vec<Outcome>,
 ) {
     for rule in rules {
-        let reaches_others = rule.mentions.has_word("plan");
         let reached = others
             .iter()
-            .filter(|other| reaches_others && other.id != resource.id);
+            .filter(|other| rule.reads_plan && other.id != resource.id);
         let open = std::iter::once(resource).chain(reached).find_map(|reached| {
             let unknown = unknown(&rule.mentions, reached);
             (!unknown.is_empty()).then_some((reached, unknown))

@@ -8,12 +8,13 @@ use std::{
 
 use super::import_graph::ModuleGraph;
 
-const OPEN_TO_ALL: [&str; 10] = [
+const OPEN_TO_ALL: [&str; 11] = [
     "atomic_file",
     "error",
     "interrupt",
     "yaml",
     "cel_expression",
+    "cel_value",
     "retry",
     "checkout",
     "process",
@@ -22,12 +23,13 @@ const OPEN_TO_ALL: [&str; 10] = [
 ];
 
 /// Rooms on the left may use only what is listed, not even the rooms open to all.
-const STRICT: [&str; 10] = [
+const STRICT: [&str; 11] = [
     "atomic_file",
     "error",
     "interrupt",
     "yaml",
     "cel_expression",
+    "cel_value",
     "retry",
     "checkout",
     "process",

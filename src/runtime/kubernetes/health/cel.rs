@@ -12,9 +12,9 @@
 //! step by step. CEL has no loops except those over lists, no input and no output; the cost of an expression
 //! is limited before it is evaluated.
 
-use std::sync::Arc;
+use std::collections::HashMap;
 
-use cel::{Context, Value as CelValue, objects::Map};
+use cel::Context;
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -24,7 +24,8 @@ use super::{
     verdict::{HealthVerdict, WaitPolicy},
 };
 use crate::{
-    cel_expression::{CelError, CelExpression, CostInput, to_cel},
+    cel_expression::{CelError, CelExpression, CostInput},
+    cel_value::{shared_map, to_cel},
     yaml::{self, YamlError},
 };
 
@@ -122,17 +123,17 @@ fn holds_now(expression: &CelExpression, context: &Context, extent: CostInput) -
     }
 }
 
-fn context(object: &Value) -> Context<'static, 'static> {
+fn context(object: &Value) -> Context<'_, '_> {
     let mut context = Context::default();
     for name in ["metadata", "spec", "status"] {
-        context.add_variable_from_value(name, CelValue::Map(Map { map: Arc::default() }));
+        context.add_variable_as_val(name, shared_map(HashMap::new()));
     }
     for (name, value) in object.as_object().into_iter().flatten() {
         if !value.is_null() {
-            context.add_variable_from_value(name.as_str(), to_cel(value));
+            context.add_variable_as_val(name.as_str(), to_cel(value));
         }
     }
-    context.add_variable_from_value("object", to_cel(object));
+    context.add_variable_as_val("object", to_cel(object));
     context
 }
 

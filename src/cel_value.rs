@@ -1,0 +1,229 @@
+//! JSON as a value of CEL. Texts are borrowed, and a copy of a list or a map only counts. The crate's own lists and maps
+//! are copied as a whole for each item of a loop.
+
+use std::{collections::HashMap, sync::Arc};
+
+use cel::{
+    ExecutionError,
+    common::{
+        traits::{Adder, Container, Indexer, Iterable, Sizer, Zeroer},
+        types::{CelBool, CelDouble, CelInt, CelList, CelMap, CelMapKey, CelNull, CelString, Type},
+        value::{Builtin, BuiltinRef, CowVal, Val},
+    },
+};
+use serde_json::Value;
+
+/// The value of CEL for a JSON value. Integers are `int` whatever their sign, as in Kubernetes.
+pub fn to_cel(value: &Value) -> Box<dyn Val + '_> {
+    match value {
+        Value::Null => Box::new(CelNull),
+        Value::Bool(flag) => Box::new(CelBool::from(*flag)),
+        Value::Number(number) => match number.as_i64() {
+            Some(whole) => Box::new(CelInt::from(whole)),
+            None => Box::new(CelDouble::from(number.as_f64().unwrap_or(f64::NAN))),
+        },
+        Value::String(text) => Box::new(CelString::from(text.as_str())),
+        Value::Array(items) => shared_list(items.iter().map(to_cel).collect()),
+        Value::Object(fields) => {
+            let entries = fields.iter();
+            shared_map(
+                entries
+                    .map(|(key, value)| (CelMapKey::from(key.as_str()), to_cel(value)))
+                    .collect(),
+            )
+        }
+    }
+}
+
+/// A list whose copies share its items.
+pub fn shared_list<'v>(items: Vec<Box<dyn Val + 'v>>) -> Box<dyn Val + 'v> {
+    Box::new(Shared(Arc::new(CelList::from(items))))
+}
+
+/// A map whose copies share its entries.
+pub fn shared_map<'v>(entries: HashMap<CelMapKey<'v>, Box<dyn Val + 'v>>) -> Box<dyn Val + 'v> {
+    Box::new(Shared(Arc::new(CelMap::from(entries))))
+}
+
+/// A list or a map of the crate. To the crate it is what it holds.
+#[derive(Debug)]
+struct Shared<C>(Arc<C>);
+
+impl<C: Val + Clone> Shared<C> {
+    fn indexer<'b, 'v>(&'b self) -> Result<&'b (dyn Indexer + 'v), ExecutionError>
+    where
+        Self: 'v,
+    {
+        let indexer = self.0.as_indexer();
+        indexer.ok_or_else(|| ExecutionError::UnexpectedType {
+            got: self.get_type().name().to_owned(),
+            want: "a list or a map".to_owned(),
+        })
+    }
+}
+
+impl<C: Val + Clone> Val for Shared<C> {
+    fn get_type(&self) -> &Type {
+        self.0.get_type()
+    }
+
+    fn cel_type() -> &'static Type {
+        C::cel_type()
+    }
+
+    fn as_adder<'b, 'v>(&'b self) -> Option<&'b (dyn Adder + 'v)>
+    where
+        Self: 'v,
+    {
+        self.0.as_adder()
+    }
+
+    fn as_container(&self) -> Option<&dyn Container> {
+        self.0.as_container()
+    }
+
+    fn as_indexer<'b, 'v>(&'b self) -> Option<&'b (dyn Indexer + 'v)>
+    where
+        Self: 'v,
+    {
+        Some(self)
+    }
+
+    fn into_indexer<'v>(self: Box<Self>) -> Option<Box<dyn Indexer + 'v>>
+    where
+        Self: 'v,
+    {
+        Some(self)
+    }
+
+    fn as_iterable<'b, 'v>(&'b self) -> Option<&'b (dyn Iterable + 'v)>
+    where
+        Self: 'v,
+    {
+        self.0.as_iterable()
+    }
+
+    fn as_sizer(&self) -> Option<&dyn Sizer> {
+        self.0.as_sizer()
+    }
+
+    fn as_zeroer(&self) -> Option<&dyn Zeroer> {
+        self.0.as_zeroer()
+    }
+
+    fn equals(&self, other: &dyn Val) -> bool {
+        self.0.equals(other)
+    }
+
+    fn clone_as_boxed<'v>(&self) -> Box<dyn Val + 'v>
+    where
+        Self: 'v,
+    {
+        Box::new(Self(Arc::clone(&self.0)))
+    }
+
+    fn as_builtin<'b, 'v>(&'b self) -> BuiltinRef<'b, 'v>
+    where
+        Self: 'v,
+    {
+        self.0.as_builtin()
+    }
+
+    fn into_builtin<'v>(self: Box<Self>) -> Option<Builtin<'v>>
+    where
+        Self: 'v,
+    {
+        // The items themselves are shared, so this copies one level.
+        Box::new((*self.0).clone()).into_builtin()
+    }
+}
+
+impl<C: Val + Clone> Indexer for Shared<C> {
+    fn get<'b, 'v>(&'b self, index: &dyn Val) -> Result<CowVal<'b, 'v>, ExecutionError>
+    where
+        Self: 'v,
+    {
+        self.indexer()?.get(index)
+    }
+
+    fn steal<'v>(self: Box<Self>, index: &dyn Val) -> Result<Box<dyn Val + 'v>, ExecutionError>
+    where
+        Self: 'v,
+    {
+        Ok(self.indexer()?.get(index)?.into_owned())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use cel::{Context, Env, Value as CelValue};
+    use serde_json::json;
+    use std::sync::Arc;
+
+    use super::*;
+
+    fn evaluate(expression: &str, value: &Value) -> CelValue {
+        let env = Env::stdlib();
+        let program = env.compile(expression).unwrap();
+        let mut context = Context::with_env(Arc::new(env));
+        context.add_variable_as_val("x", to_cel(value));
+        program.execute(&context).unwrap()
+    }
+
+    /// To an expression it is a list or a map of the crate.
+    #[test]
+    fn a_shared_value_does_what_a_value_of_the_crate_does() {
+        let value = json!({"list": [1, -2, "c", 1.5, null, [true]], "map": {"a": {"b": "t"}}, "none": {}});
+        for (expression, wanted) in [
+            (
+                "x.list[1] == -2 && x.map.a.b == 't' && x['map']['a'] == {'b': 't'}",
+                true,
+            ),
+            (
+                "x.list == [1, -2, 'c', 1.5, null, [true]] && x == x && x.map != x.none",
+                true,
+            ),
+            ("[x.list, x.list][1][5][0] && {'k': x}['k'].map.a.b == 't'", true),
+            (
+                "x.list + [4] == [1, -2, 'c', 1.5, null, [true], 4] && [4] + x.list[5] == [4, true]",
+                true,
+            ),
+            (
+                "'a' in x.map && 'c' in x.list && !('b' in x.map) && !(7 in x.list)",
+                true,
+            ),
+            (
+                "has(x.map.a) && !has(x.map.c) && size(x.list) == 6 && x.none.size() == 0",
+                true,
+            ),
+            (
+                "x.map.all(k, x.map[k].b == 't') && x.list.exists(i, i == null)",
+                true,
+            ),
+            (
+                "x.list.filter(i, type(i) == list)[0][0] && x.list.map(i, [i])[1] == [-2]",
+                true,
+            ),
+            (
+                "type(x) == map && type(x.list[3]) == double && x.list[0] == 1u",
+                true,
+            ),
+            (
+                "x.?map.?c.orValue('d') == 'd' && x.?map.?a.?b.value() == 't'",
+                true,
+            ),
+        ] {
+            assert_eq!(
+                evaluate(expression, &value),
+                CelValue::Bool(wanted),
+                "{expression}"
+            );
+        }
+        let CelValue::List(list) = evaluate("x.list", &value) else {
+            panic!("not a list")
+        };
+        assert_eq!(list.len(), 6);
+        assert!(matches!(evaluate("x", &value), CelValue::Map(map) if map.map.len() == 3));
+    }
+}

@@ -1,0 +1,144 @@
+//! Regular expressions in CEL: `matches`, `find` and `findAll`. Each expression is compiled once for a set, and one that is
+//! written in a rule when the rule is read.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, PoisonError, RwLock},
+};
+
+use cel::{
+    Context, Env, ExecutionError, FunctionContext, IdedExpr, Value as CelValue,
+    common::{
+        ast::{CallExpr, Expr, LiteralValue},
+        types::{CelBool, CelString},
+        value::CowVal,
+    },
+    extractors::{Arguments, This},
+    parser::{Macro, MacroExprHelper, ParseError},
+};
+use regex::{Regex, RegexBuilder};
+
+/// The largest compiled form of a regular expression in bytes.
+const LARGEST: usize = 1024 * 1024;
+/// The maximum number of expressions that are kept for a set, and the length of the longest one in bytes.
+const MOST: usize = 256;
+const LONGEST: usize = 4096;
+/// What calls of `matches` become. The crate's own function compiles its expression for each call.
+const MATCHES: &str = "@matches";
+
+type Answer = Result<CelValue, ExecutionError>;
+/// A function of a context that gets its arguments uncopied.
+type Function = Box<
+    dyn for<'c, 'v> Fn(&mut FunctionContext<'c, 'v>) -> Result<CowVal<'c, 'v>, ExecutionError> + Send + Sync,
+>;
+
+/// Compiles `matches` to a function that keeps its expressions.
+pub(super) fn declare(env: &mut Env) {
+    // The standard library has no macro of this name, which is the only way in which this fails.
+    let _ = env.add_macro(Macro::receiver("matches", 1, expand));
+    let _ = env.add_macro(Macro::global("matches", 2, expand));
+}
+
+fn expand(
+    helper: &mut MacroExprHelper<'_>,
+    target: &mut Option<IdedExpr>,
+    arguments: &mut Vec<IdedExpr>,
+) -> Result<Option<IdedExpr>, ParseError> {
+    if let Some(IdedExpr {
+        expr: Expr::Literal(LiteralValue::String(text)),
+        id,
+    }) = arguments.last()
+        && compile(text.inner()).is_err()
+    {
+        return Err(helper.new_error(*id, format!("'{}' is not a regular expression", text.inner())));
+    }
+    Ok(Some(helper.next_expr(Expr::Call(CallExpr {
+        func_name: MATCHES.to_owned(),
+        target: target.take().map(Box::new),
+        args: std::mem::take(arguments),
+    }))))
+}
+
+fn compile(text: &str) -> Result<Regex, regex::Error> {
+    RegexBuilder::new(text).size_limit(LARGEST).build()
+}
+
+/// The compiled expressions of a set.
+#[derive(Clone, Default)]
+struct Compiled(Arc<RwLock<HashMap<String, Arc<Regex>>>>);
+
+impl Compiled {
+    fn get(&self, text: &str) -> Result<Arc<Regex>, ExecutionError> {
+        let known = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        if let Some(regex) = known.get(text) {
+            return Ok(Arc::clone(regex));
+        }
+        drop(known);
+        let regex = compile(text).map_err(|_| error("it is not a regular expression, or too large"))?;
+        let regex = Arc::new(regex);
+        let mut known = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        if known.len() < MOST && text.len() <= LONGEST {
+            known.insert(text.to_owned(), Arc::clone(&regex));
+        }
+        Ok(regex)
+    }
+}
+
+fn error(message: &str) -> ExecutionError {
+    ExecutionError::function_error("matches", message)
+}
+
+fn text(value: &CelValue) -> Result<Arc<String>, ExecutionError> {
+    match value {
+        CelValue::String(text) => Ok(Arc::clone(text)),
+        _ => Err(error("it needs a text")),
+    }
+}
+
+fn string(text: &str) -> CelValue {
+    CelValue::String(Arc::new(text.to_owned()))
+}
+
+/// Adds the functions to a context, with expressions of its own.
+pub(super) fn add(context: &mut Context) {
+    let compiled = Compiled::default();
+    let known = compiled.clone();
+    let matches: Function = Box::new(move |call| {
+        let mut texts = call.this.iter().chain(&call.args).map(|value| {
+            let text = value.downcast_ref::<CelString>();
+            text.ok_or_else(|| error("it needs a text"))
+        });
+        let (Some(subject), Some(expression)) = (texts.next(), texts.next()) else {
+            return Err(error("it needs a text and an expression"));
+        };
+        let found = known.get(expression?.inner())?.is_match(subject?.inner());
+        Ok(CowVal::owned(CelBool::from(found)))
+    });
+    let _ = context.add_function::<Function, _>(MATCHES, matches);
+    let known = compiled.clone();
+    let _ = context.add_function(
+        "find",
+        move |This(this): This<CelValue>, expression: CelValue| -> Answer {
+            let (subject, expression) = (text(&this)?, known.get(&text(&expression)?)?);
+            Ok(string(
+                expression.find(&subject).map_or("", |found| found.as_str()),
+            ))
+        },
+    );
+    let _ = context.add_function(
+        "findAll",
+        move |This(this): This<CelValue>, Arguments(all): Arguments| -> Answer {
+            let subject = text(&this)?;
+            let most = match all[..] {
+                [_] => usize::MAX,
+                [_, CelValue::Int(most)] => usize::try_from(most).unwrap_or(usize::MAX),
+                _ => return Err(error("it needs an expression, and a number")),
+            };
+            let expression = compiled.get(&text(&all[0])?)?;
+            let found = expression.find_iter(&subject).take(most);
+            Ok(CelValue::List(Arc::new(
+                found.map(|found| string(found.as_str())).collect(),
+            )))
+        },
+    );
+}
