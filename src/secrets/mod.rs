@@ -9,6 +9,7 @@
 
 mod encodings;
 mod environment;
+mod masking;
 mod reference;
 mod reference_mark;
 mod registry;
@@ -20,15 +21,14 @@ mod token_patterns;
 mod value;
 
 pub use environment::{is_passed, learn_environment};
+pub use masking::{mask_object, mask_provider, mask_resource, mask_terraform};
 pub use reference::{
     GENERATED, MalformedReference, SecretReference, SecretTemplate, StoreWord, TemplatePart,
 };
 pub use registry::{HashKey, Secrets};
 pub use resolver::{RotatedVersion, SecretResolver};
 pub use secret_names::is_secret_name;
-pub use secret_paths::{
-    is_last_applied, mask_object, mask_provider, mask_resource, mask_terraform, named_texts, secret_texts,
-};
+pub use secret_paths::{is_last_applied, named_texts, secret_texts};
 pub use texts::{TextPlace, decode_base64, encode_base64, may_refer, rewrite_texts, zeroize_texts};
 pub use token_patterns::without_secrets;
 pub use value::SecretValue;
