@@ -13,7 +13,8 @@ use crate::{
 /// shards' jobs as GitHub has it (`needs.JOB.result`), for `--shard all/N` in a later attempt of a run.
 /// KONVERGE_COMMENT says when a comment is written: `always`, `changes` or `never`. KONVERGE_KUBECONFIG holds the
 /// text of a kubeconfig. KONVERGE_PAGE_ARTIFACT names the artifact with the page, if a later step uploads it. With
-/// KONVERGE_PAGE_URL, the address of that artifact, nothing is done but to link it in the preview's comment.
+/// KONVERGE_PAGE_URL, the address of that artifact, nothing is done but to link it in the job summary and, for a
+/// pull request or a shard of its preview, in the comment.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   konverge ci                       in a job of GitHub Actions: the event decides what is done
@@ -59,7 +60,7 @@ pub async fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
     };
     let text = |name: &str| context.env.get(name).map(|text| text.trim().to_owned());
     if let Some(address) = text("KONVERGE_PAGE_URL").filter(|address| !address.is_empty()) {
-        ci::link_page(&context.run(), &address).await?;
+        ci::link_page(&context.run(), &address, part).await?;
         return Ok(0);
     }
     let options = CiOptions {

@@ -2,6 +2,8 @@
 //! reference to a secret `{"$secret":{"ref":"STORE:PATH#/KEY","version":V}}`.
 //! Paths into them follow RFC 6901; an item of a keyed list is written `name=web`.
 
+use std::borrow::Cow;
+
 use serde_json::{Map, Value, json};
 
 /// The marker of a value that is known only after the apply.
@@ -61,6 +63,10 @@ pub fn as_reference(value: &Value) -> Option<ReferenceMark<'_>> {
     match value {
         Value::Object(map) if map.len() == 1 => {
             let mark = map.get("$secret")?.as_object()?;
+            let is_known = |key: &str| ["ref", "version", "text"].contains(&key);
+            if !mark.iter().all(|(key, value)| is_known(key) && value.is_string()) {
+                return None;
+            }
             let text = |key: &str| mark.get(key).and_then(Value::as_str);
             Some(ReferenceMark {
                 reference: text("ref")?,
@@ -86,6 +92,37 @@ pub fn holds_secret(value: &Value) -> bool {
     }
 }
 
+/// Returns true if any part of the value is a marker.
+pub fn holds_mark(value: &Value) -> bool {
+    holds_unknown(value) || holds_secret(value)
+}
+
+/// A value that others wrote (a live object, a provider's answer, a document), for display. It has no markers: what
+/// looks like one gets another `$`, so that it is masked and shown as any other value.
+pub fn escape_marks(value: &Value) -> Cow<'_, Value> {
+    fn escape(value: &Value) -> Value {
+        match value {
+            Value::Object(map) => {
+                let sign = if is_unknown(value) || is_secret(value) {
+                    "$"
+                } else {
+                    ""
+                };
+                let members = map
+                    .iter()
+                    .map(|(key, member)| (format!("{sign}{key}"), escape(member)));
+                Value::Object(members.collect())
+            }
+            Value::Array(items) => items.iter().map(escape).collect(),
+            other => other.clone(),
+        }
+    }
+    match holds_mark(value) {
+        true => Cow::Owned(escape(value)),
+        false => Cow::Borrowed(value),
+    }
+}
+
 /// Escapes one component of a path, as RFC 6901 requires.
 pub fn escape_component(component: &str) -> String {
     component.replace('~', "~0").replace('/', "~1")
@@ -102,4 +139,37 @@ pub fn object<const N: usize>(pairs: [(&str, Value); N]) -> Map<String, Value> {
         .into_iter()
         .map(|(key, value)| (key.to_owned(), value))
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn what_others_wrote_holds_no_marks() {
+        let clear = json!({"a": [{"b": 1}], "$secret": "x", "more": {"$unknown": false}});
+        assert!(matches!(escape_marks(&clear), Cow::Borrowed(_)));
+        let given =
+            json!({"a": [{"$secret": "x"}], "b": {"$unknown": true}, "c": {"$secret": {"ref": "db:pay"}}});
+        let shown = escape_marks(&given);
+        assert!(!holds_mark(&shown), "{shown}");
+        let expected =
+            json!({"a": [{"$$secret": "x"}], "b": {"$$unknown": true}, "c": {"$$secret": {"ref": "db:pay"}}});
+        assert_eq!(*shown, expected);
+    }
+
+    #[test]
+    fn a_mark_of_a_reference_has_no_other_members() {
+        let mark = |more: Value| {
+            let mut mark = json!({"$secret": {"ref": "db:pay"}});
+            mark["$secret"]
+                .as_object_mut()
+                .unwrap()
+                .extend(more.as_object().unwrap().clone());
+            is_secret(&mark)
+        };
+        assert!(mark(json!({})) && mark(json!({"version": "7", "text": "a0"})));
+        assert!(!mark(json!({"password": "hunter2"})) && !mark(json!({"version": {"password": "hunter2"}})));
+    }
 }

@@ -9,6 +9,7 @@
 
 mod encodings;
 mod kubernetes_texts;
+mod masking;
 mod reference;
 mod reference_mark;
 mod registry;
@@ -22,15 +23,14 @@ mod value;
 pub use kubernetes_texts::{
     TextPlace, decode_base64, encode_base64, may_refer, rewrite_texts, zeroize_texts,
 };
+pub use masking::{mask_object, mask_provider, mask_resource, mask_terraform};
 pub use reference::{
     GENERATED, MalformedReference, SecretReference, SecretTemplate, StoreName, TemplatePart,
 };
 pub use registry::{HashKey, Secrets};
 pub use resolver::{RotatedVersion, SecretResolver};
 pub use secret_names::is_secret_name;
-pub use secret_paths::{
-    is_last_applied, mask_object, mask_provider, mask_resource, mask_terraform, named_texts, secret_texts,
-};
+pub use secret_paths::{is_last_applied, named_texts, secret_texts};
 pub use secret_variables::{is_passed, learn_environment};
 pub use token_patterns::without_secrets;
 pub use value::SecretValue;

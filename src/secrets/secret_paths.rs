@@ -1,119 +1,17 @@
-//! Determines which places of a resource are secret: by shape (a Secret, also inside another object), and by
-//! name.
-
-use std::borrow::Cow;
+//! Which places of a resource are secret: by shape (a Secret, also inside another object), and by name. The
+//! texts at these places.
 
 use base64::Engine as _;
 use serde_json::{Map, Value};
 
-use super::{
-    Secrets, encodings,
-    reference_mark::reference_mark,
-    registry::is_made_of_words,
-    secret_names::{self, NameClass},
-    token_patterns,
-};
-use crate::model::{
-    masked_value,
-    spec::{Resource, RuntimeKind},
-};
+use super::{registry::is_made_of_words, secret_names};
 
 /// `kubectl apply`'s copy of the whole object, including Secret data (kubernetes/kubernetes#23564).
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
-/// The maximum size of a text that is parsed as a document.
-const LARGEST_DOCUMENT: usize = 1 << 20;
-
-/// The keys with the value of a Terraform resource whose type is a secret.
-const CONTENTS: [&str; 5] = ["data", "data_json", "binary_data", "value", "plaintext_value"];
-
 /// Returns true if an annotation is `kubectl`'s copy of the object.
 pub fn is_last_applied(annotation: &str) -> bool {
     annotation == LAST_APPLIED
-}
-
-/// Masks the secret places of a Kubernetes object: `data` and `stringData` of a Secret, also inside a list or
-/// another object, the last-applied annotation, and what is secret by its name. A key of `stringData` and the
-/// same key of `data` in base64 get the same hash. Most objects have no such places and are not copied.
-#[must_use]
-pub fn mask_object<'a>(secrets: &Secrets, object: &'a Map<String, Value>) -> Cow<'a, Map<String, Value>> {
-    Marker::new(secrets, RuntimeKind::Kubernetes).map(object)
-}
-
-/// As [`mask_object`], for the body of a Terraform resource of a type, or for a provider configuration.
-#[must_use]
-pub fn mask_terraform<'a>(
-    secrets: &Secrets,
-    kind: &str,
-    body: &'a Map<String, Value>,
-) -> Cow<'a, Map<String, Value>> {
-    let marker = Marker::new(secrets, RuntimeKind::Terraform);
-    let masked = marker.map(body);
-    if !kind.split('_').any(|word| word == "secret") {
-        return masked;
-    }
-    let mut masked = masked.into_owned();
-    for (key, value) in masked
-        .iter_mut()
-        .filter(|(key, _)| CONTENTS.contains(&key.as_str()))
-    {
-        *value = marker.place(key, value);
-    }
-    Cow::Owned(masked)
-}
-
-/// Masks everything in a provider configuration that is named like a credential. A wider rule has no cost
-/// here, because nobody reviews these values one by one.
-#[must_use]
-pub fn mask_provider(secrets: &Secrets, configuration: &Value) -> Value {
-    fn masked(secrets: &Secrets, value: &Value, below_credential: bool) -> Value {
-        match value {
-            _ if is_mark(value) => value.clone(),
-            Value::Object(map) => {
-                let member = |key: &String, value: &Value| {
-                    let below = below_credential || is_credential_name(key);
-                    (key.clone(), masked(secrets, value, below))
-                };
-                Value::Object(map.iter().map(|(key, value)| member(key, value)).collect())
-            }
-            Value::Array(items) => items
-                .iter()
-                .map(|item| masked(secrets, item, below_credential))
-                .collect(),
-            Value::Null => Value::Null,
-            leaf if below_credential => secrets.mark(leaf),
-            leaf => {
-                let marker = Marker::new(secrets, RuntimeKind::Terraform);
-                marker.value(leaf).unwrap_or_else(|| leaf.clone())
-            }
-        }
-    }
-    masked(secrets, configuration, false)
-}
-
-fn is_credential_name(key: &str) -> bool {
-    let key = key.to_lowercase();
-    ["secret", "password", "token", "key", "credential", "private"]
-        .iter()
-        .any(|word| key.contains(word))
-        || secret_names::is_secret_name(&key)
-}
-
-/// Masks the attributes and extensions of a resource for display, without asking a provider or a server.
-#[must_use]
-pub fn mask_resource(secrets: &Secrets, resource: &Resource) -> Resource {
-    let attributes = match resource.runtime {
-        RuntimeKind::Kubernetes => mask_object(secrets, &resource.attributes),
-        RuntimeKind::Terraform => mask_terraform(secrets, type_of(resource), &resource.attributes),
-    };
-    let mut extensions = mask_terraform(secrets, "", &resource.extensions).into_owned();
-    if let Some(configuration) = extensions.get_mut("providerMeta") {
-        *configuration = mask_provider(secrets, &resource.extensions["providerMeta"]);
-    }
-    Resource {
-        extensions,
-        ..resource.with(attributes.into_owned())
-    }
 }
 
 /// The values at the secret places of a Kubernetes object, as written and decoded; empty for most objects.
@@ -146,14 +44,6 @@ fn gather_named(value: &Value, texts: &mut Vec<String>) {
         Value::Array(items) => items.iter().for_each(|item| gather_named(item, texts)),
         _ => {}
     }
-}
-
-/// The type of a Terraform resource, such as `aws_instance`.
-fn type_of(resource: &Resource) -> &str {
-    let named = resource.extensions.get("resourceType").and_then(Value::as_str);
-    named
-        .or_else(|| resource.id.as_str().split(':').nth(2))
-        .unwrap_or_default()
 }
 
 fn gather(value: &Value, texts: &mut Vec<String>) {
@@ -198,230 +88,20 @@ pub(super) fn place_of<'a>(map: &Map<String, Value>, key: &'a str) -> Option<&'a
     secret.then_some(key)
 }
 
-fn decode(text: &str) -> Option<String> {
+pub(super) fn decode(text: &str) -> Option<String> {
     let bytes = base64::engine::general_purpose::STANDARD.decode(text).ok()?;
     String::from_utf8(bytes).ok()
 }
 
-/// Replaces secrets by markers.
-struct Marker<'a> {
-    secrets: &'a Secrets,
-    runtime: RuntimeKind,
-}
-
-impl<'a> Marker<'a> {
-    fn new(secrets: &'a Secrets, runtime: RuntimeKind) -> Self {
-        Self { secrets, runtime }
-    }
-
-    fn map<'m>(&self, map: &'m Map<String, Value>) -> Cow<'m, Map<String, Value>> {
-        // A marker has no members.
-        if map.len() == 1 && is_mark(&Value::Object(map.clone())) {
-            return Cow::Borrowed(map);
-        }
-        let mut masked: Option<Map<String, Value>> = None;
-        for (key, value) in map {
-            if let Some(new) = self.member(map, key, value) {
-                masked.get_or_insert_with(|| map.clone()).insert(key.clone(), new);
-            }
-        }
-        masked.map_or(Cow::Borrowed(map), Cow::Owned)
-    }
-
-    /// The replacement for a member of a map; `None` to keep it.
-    fn member(&self, map: &Map<String, Value>, key: &str, value: &Value) -> Option<Value> {
-        if let Some(place) = place_of(map, key) {
-            return Some(self.place(place, value));
-        }
-        let named = secret_names::says(key);
-        let marked = match named {
-            NameClass::Nothing if key == "value" => {
-                // A variable of a container: `{name: DB_PASSWORD, value: …}`.
-                let name = ["name", "key"].iter().find_map(|of| map.get(*of)?.as_str());
-                let says = name.map_or(NameClass::Nothing, secret_names::says);
-                self.named(says, value, RuntimeKind::Terraform)
-            }
-            NameClass::Nothing => None,
-            says => self.named(says, value, self.runtime),
-        };
-        marked.or_else(|| self.value(value))
-    }
-
-    fn value(&self, value: &Value) -> Option<Value> {
-        match value {
-            _ if is_mark(value) => None,
-            Value::String(text) => self.text(text),
-            Value::Array(items) => self.items(items, |item| self.value(item)),
-            Value::Object(map) => match self.map(map) {
-                Cow::Borrowed(_) => None,
-                Cow::Owned(masked) => Some(Value::Object(masked)),
-            },
-            _ => None,
-        }
-    }
-
-    fn items(&self, items: &[Value], masked: impl Fn(&Value) -> Option<Value>) -> Option<Value> {
-        let new: Vec<Option<Value>> = items.iter().map(masked).collect();
-        new.iter().any(Option::is_some).then(|| {
-            let both = items.iter().zip(new);
-            both.map(|(old, new)| new.unwrap_or_else(|| old.clone()))
-                .collect()
-        })
-    }
-
-    /// Masks everything below a place that is secret by its shape; keys stay.
-    fn place(&self, key: &str, value: &Value) -> Value {
-        match value {
-            _ if is_mark(value) => value.clone(),
-            Value::Object(map) => {
-                let members = map
-                    .iter()
-                    .map(|(name, member)| (name.clone(), self.place(key, member)));
-                Value::Object(members.collect())
-            }
-            Value::Array(items) => items.iter().map(|item| self.place(key, item)).collect(),
-            Value::String(text) if key == "data" => match decode(text) {
-                Some(clear) => reference_mark(self.secrets, &clear)
-                    .unwrap_or_else(|| self.secrets.mark(&Value::String(clear))),
-                None => reference_mark(self.secrets, text).unwrap_or_else(|| self.secrets.mark(value)),
-            },
-            Value::String(text) => {
-                reference_mark(self.secrets, text).unwrap_or_else(|| self.secrets.mark(value))
-            }
-            Value::Null => Value::Null,
-            other => self.secrets.mark(other),
-        }
-    }
-
-    /// Masks the value of a place that is secret by its name. A reference to a secret is kept.
-    fn named(&self, says: NameClass, value: &Value, runtime: RuntimeKind) -> Option<Value> {
-        match value {
-            _ if says == NameClass::Nothing || is_mark(value) => None,
-            Value::String(text) => {
-                let is_name = says == NameClass::SecretOrName
-                    && runtime == RuntimeKind::Kubernetes
-                    && is_object_name(text);
-                if text.is_empty() || token_patterns::is_placeholder(text) || is_name {
-                    return None;
-                }
-                self.secrets.learn_named(text);
-                Some(self.secrets.marked(value))
-            }
-            Value::Number(_) if says == NameClass::Password => Some(self.secrets.marked(value)),
-            Value::Array(items) => self.items(items, |item| match item {
-                Value::Object(_) => self.value(item),
-                item => self.named(says, item, runtime),
-            }),
-            // `passwords = {admin = "…"}`, but also `credentials = {secret_name = "…"}`.
-            Value::Object(map) if runtime == RuntimeKind::Terraform => {
-                let mut masked = map.clone();
-                for (key, member) in &mut masked {
-                    let new = match says_what_it_is(key) {
-                        true => self.member(map, key, member),
-                        false => self.named(says, member, runtime),
-                    };
-                    if let Some(new) = new {
-                        *member = new;
-                    }
-                }
-                (masked != *map).then_some(Value::Object(masked))
-            }
-            _ => None,
-        }
-    }
-
-    /// Masks the parts of a text that are secret by shape. A text that is a document is parsed.
-    fn text(&self, text: &str) -> Option<Value> {
-        let whole = || Some(self.secrets.mark(&Value::String(text.to_owned())));
-        let mut shown = String::new();
-        let mut kept = 0;
-        for part in token_patterns::secret_parts(text) {
-            let secret = &text[part.clone()];
-            if secret.len() == text.len() {
-                return whole();
-            }
-            self.secrets.learn_named(secret);
-            shown.push_str(&text[kept..part.start]);
-            shown.push_str(&self.stand_in(secret));
-            kept = part.end;
-        }
-        shown.push_str(&text[kept..]);
-        for secret in self.inside(text) {
-            let stand_in = self.stand_in(&secret);
-            let quoted = encodings::in_json(&secret);
-            let before = shown.clone();
-            shown = shown.replace(&quoted, &stand_in).replace(&secret, &stand_in);
-            // Folded or escaped in another way: the position of the secret is unknown.
-            if shown == before && !shown.contains(&stand_in) {
-                return whole();
-            }
-        }
-        (shown != text).then_some(Value::String(shown))
-    }
-
-    /// The replacement for a secret in a text. It differs for another secret, so that a change is visible.
-    fn stand_in(&self, secret: &str) -> String {
-        format!("$secret:{}", self.secrets.hash(secret.as_bytes()))
-    }
-
-    /// The secrets in a text that is a JSON document or a YAML manifest.
-    fn inside(&self, text: &str) -> Vec<String> {
-        let start = text.trim_start();
-        let json = start.starts_with('{') || start.starts_with('[');
-        let manifest = text.contains("stringData") || (text.contains("kind") && text.contains("Secret"));
-        if text.len() > LARGEST_DOCUMENT || !(json || manifest) {
-            return Vec::new();
-        }
-        let documents = match serde_json::from_str::<Value>(text) {
-            Ok(document) => vec![document],
-            Err(_) if manifest => crate::yaml::documents(text).unwrap_or_default(),
-            Err(_) => Vec::new(),
-        };
-        let mut found = Vec::new();
-        for document in documents.iter().filter(|document| !document.is_string()) {
-            if let Some(masked) = self.value(document) {
-                collect_differences(document, &masked, &mut found);
-            }
-        }
-        // The longest first; otherwise a part of a secret would leave the rest in clear text.
-        found.sort_by_key(|text| std::cmp::Reverse(text.len()));
-        found.dedup();
-        found
-    }
-}
-
-/// The texts of a value that differ in another value of the same shape.
-fn collect_differences(clear: &Value, masked: &Value, found: &mut Vec<String>) {
-    match (clear, masked) {
-        (Value::Object(clear), Value::Object(masked)) => {
-            let members = clear
-                .iter()
-                .filter_map(|(key, member)| Some((member, masked.get(key)?)));
-            members.for_each(|(member, masked)| collect_differences(member, masked, found));
-        }
-        (Value::Array(clear), Value::Array(masked)) => {
-            let items = clear.iter().zip(masked);
-            items.for_each(|(item, masked)| collect_differences(item, masked, found));
-        }
-        (Value::String(text), masked) if clear != masked && !text.is_empty() => found.push(text.clone()),
-        (Value::Number(number), masked) if clear != masked => found.push(number.to_string()),
-        _ => {}
-    }
-}
-
-fn is_mark(value: &Value) -> bool {
-    masked_value::is_unknown(value) || masked_value::is_secret(value)
-}
-
 /// Returns true if a text is a valid name of a Kubernetes object.
-fn is_object_name(text: &str) -> bool {
+pub(super) fn is_object_name(text: &str) -> bool {
     let is_part =
         |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-' || byte == b'.';
     text.len() <= 253 && text.starts_with(|c: char| c.is_ascii_lowercase()) && text.bytes().all(is_part)
 }
 
 /// Returns true if a key inside a secret map only names or describes the secret.
-fn says_what_it_is(key: &str) -> bool {
+pub(super) fn says_what_it_is(key: &str) -> bool {
     const ABOUT: [&str; 14] = [
         "name",
         "id",
@@ -448,151 +128,21 @@ fn says_what_it_is(key: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{HashKey, Secrets};
     use super::*;
     use serde_json::json;
 
-    fn secrets() -> Secrets {
-        Secrets::new(HashKey::derive("k"))
-    }
-
-    fn object(secrets: &Secrets, object: &Value) -> Value {
-        let map = object.as_object().expect("an object");
-        Value::Object(mask_object(secrets, map).into_owned())
-    }
-
-    fn terraform(secrets: &Secrets, kind: &str, body: &Value) -> Value {
-        let map = body.as_object().expect("an object");
-        Value::Object(mask_terraform(secrets, kind, map).into_owned())
+    #[test]
+    fn the_texts_of_a_secret_are_as_written_and_decoded() {
+        let given =
+            json!({"kind": "Secret", "data": {"a": "aHVudGVyMjIy"}, "stringData": {"b": "hunter333"}});
+        assert_eq!(secret_texts(&given), ["hunter222", "aHVudGVyMjIy", "hunter333"]);
+        let body = json!({"password": "Kusion123456", "user": "root", "nested": [{"token": "hunter4444"}]});
+        assert_eq!(named_texts(&body), ["Kusion123456", "hunter4444"]);
     }
 
     #[test]
-    fn secret_data_is_marked_and_learned() {
-        let secrets = secrets();
-        let given = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s", "annotations": {LAST_APPLIED: "{\"data\":1}"}},
-            "data": {"a": "aHVudGVyMjIy"}, "stringData": {"b": "hunter222"}});
-        let masked = object(&secrets, &given);
-        assert_eq!(masked["data"]["a"], masked["stringData"]["b"]);
-        let text = masked.to_string();
-        assert!(
-            !text.contains("hunter222") && !text.contains("aHVudGVyMjIy") && !text.contains("\\\"data\\\""),
-            "{text}"
-        );
-        assert_eq!(secrets.mask("x hunter222 y aHVudGVyMjIy"), "x *** y ***");
-        assert_eq!(
-            secret_texts(&given)[1..4],
-            ["hunter222", "aHVudGVyMjIy", "hunter222"]
-        );
-    }
-
-    #[test]
-    fn no_mark_hides_a_secret() {
-        let spec = json!({"a": {"$unknown": {"password": "hunter222"}}, "b": {"$secret": {"ref": 5, "password": "hunter333"}}});
-        let text = object(&secrets(), &json!({"kind": "Database", "spec": spec})).to_string();
-        assert!(
-            !text.contains("hunter222") && !text.contains("hunter333"),
-            "{text}"
-        );
-    }
-
-    #[test]
-    fn a_secret_inside_something_else_is_one() {
-        let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}, "data": {"a": "aHVudGVyMjIy"}});
-        let list = json!({"apiVersion": "v1", "kind": "List", "items": [{"kind": "ConfigMap", "data": {"x": "y"}}, secret]});
-        let application = json!({"apiVersion": "core.oam.dev/v1beta1", "kind": "Application", "spec": {"components": [
-            {"name": "s", "type": "k8s-objects", "properties": {"objects": [secret]}}]}});
-        let in_json = json!({"kind": "ConfigMap", "data": {"manifest.json": secret.to_string()}});
-        let in_yaml = json!({"kind": "ConfigMap", "data": {"manifest.yaml":
-            "apiVersion: v1\nkind: Secret\nstringData:\n  a: hunter222\n---\nkind: ConfigMap\ndata: {b: shown}\n"}});
-        for wrapper in [&list, &application, &in_json, &in_yaml] {
-            let secrets = secrets();
-            let text = object(&secrets, wrapper).to_string();
-            assert!(
-                !text.contains("aHVudGVyMjIy") && !text.contains("hunter222"),
-                "{text}"
-            );
-            assert!(text.contains("$secret"), "{text}");
-            assert!(
-                !secret_texts(wrapper).is_empty() || text.contains("manifest"),
-                "{text}"
-            );
-        }
-        assert_eq!(object(&secrets(), &list)["items"][0]["data"]["x"], "y");
-        let text = object(&secrets(), &in_yaml).to_string();
-        assert!(text.contains("b: shown"), "the rest can be reviewed: {text}");
-    }
-
-    #[test]
-    fn data_of_any_shape_is_secret() {
-        for odd in [
-            json!({"kind": "Secret", "stringData": "hunter222"}),
-            json!({"kind": "Secret", "stringData": ["hunter222", {"a": ["hunter222"]}]}),
-            json!({"kind": "Secret", "data": {"a": {"b": "aHVudGVyMjIy"}}}),
-            json!({"kind": "SopsSecret", "spec": {"secretTemplates": [{"stringData": {"a": "hunter222"}}]}}),
-            json!({"kind": "Secret", "data": "aHVudGVyMjIy"}),
-        ] {
-            let text = object(&secrets(), &odd).to_string();
-            assert!(
-                !text.contains("aHVudGVyMjIy") && !text.contains("hunter222"),
-                "{text}"
-            );
-        }
-    }
-
-    #[test]
-    fn names_of_attributes_say_what_is_secret() {
-        let secrets = secrets();
-        let body = json!({"account_name": "root", "account_password": "Kusion123456", "pin_password": 123_456,
-            "settings": [{"auth_token": "hunter2222"}], "private_key": "x1y2z3", "secret_name": "shown",
-            "token_ttl": 60, "password": "$kusion_path.a.b", "passwords": {"admin": "hunter3333"},
-            "address": "mysql://root:hunter4444@db/x", "empty": {"password": ""}});
-        let masked = terraform(&secrets, "alicloud_db_account", &body);
-        let text = masked.to_string();
-        for secret in [
-            "Kusion123456",
-            "123456",
-            "hunter2222",
-            "x1y2z3",
-            "hunter3333",
-            "hunter4444",
-        ] {
-            assert!(!text.contains(secret), "{secret} in {text}");
-        }
-        for shown in ["account_name", "root", "secret_name", "token_ttl", "address"] {
-            assert_eq!(
-                text.matches(&format!("\"{shown}\"")).count(),
-                1,
-                "{shown} in {text}"
-            );
-        }
-        assert_eq!(masked["secret_name"], "shown");
-        assert_eq!(masked["password"], "$kusion_path.a.b");
-        assert_eq!(masked["empty"]["password"], "");
-        assert_eq!(secrets.mask("says Kusion123456"), "says ***");
-        let secret = json!({"data": {"a": "hunter5555"}, "metadata": {"name": "n"}});
-        let masked = terraform(&secrets, "kubernetes_secret_v1", &secret);
-        assert!(masked["data"]["a"].get("$secret").is_some() && masked["metadata"]["name"] == "n");
-    }
-
-    #[test]
-    fn names_of_secrets_stay_readable() {
-        let secrets = secrets();
-        let pod = json!({"kind": "Deployment", "spec": {"imagePullSecrets": [{"name": "pull"}], "existingSecret": "grafana-admin",
-            "automountServiceAccountToken": true, "env": [
-                {"name": "DB_PASSWORD", "valueFrom": {"secretKeyRef": {"name": "db", "key": "password"}}},
-                {"name": "PATH_TO_TOKEN", "value": "$(DIR)/token"}]}});
-        assert_eq!(object(&secrets, &pod), pod);
-        let clear = json!({"kind": "Deployment", "env": [{"name": "DB_PASSWORD", "value": "long-forgotten-words"}],
-            "oidc": {"clientSecret": "abc"}});
-        let masked = object(&secrets, &clear);
-        assert!(masked["env"][0]["value"].get("$secret").is_some(), "{masked}");
-        assert!(
-            masked["oidc"]["clientSecret"].get("$secret").is_some(),
-            "{masked}"
-        );
+    fn a_name_of_an_object_is_no_password() {
         assert!(is_object_name("grafana-admin.v2") && !is_object_name("Kusion123456"));
         assert!(!is_object_name("9lives") && !is_object_name(&"a".repeat(254)));
-        // It may be a name: elsewhere it stays readable.
-        assert_eq!(secrets.mask("long-forgotten-words"), "long-forgotten-words");
     }
 }

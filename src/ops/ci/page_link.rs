@@ -1,13 +1,15 @@
-//! Links the uploaded page in the preview's comment, in a step after the upload: the artifact's address is not
-//! known before.
+//! Links the uploaded page in the preview's comment and in the job summary, in a step after the upload: the
+//! artifact's address is not known before.
 
 use std::collections::HashMap;
 
+use super::{ShardMode, preview_events::find_pull_request};
 use crate::{
     error::{ErrorKind, UserError},
     github::{Client, GithubEvent, Runner},
     model::comment_marker::{CommentMarker, MarkerKind},
     ops::RunContext,
+    report::escape,
 };
 
 /// Where GitHub lists the artifacts of a run. The comment links there until the page is linked.
@@ -15,11 +17,12 @@ pub(super) fn artifact_list(runner: &Runner) -> String {
     format!("{}#artifacts", runner.run_url())
 }
 
-/// Links the page at this address in the comment that this run has written.
+/// Links the page at this address in the job summary, and in the comment that this run has written for `part`, if
+/// its event is of a pull request.
 ///
 /// # Errors
 /// The address is not one of an artifact of this run, or GitHub refuses the change.
-pub async fn link_page(run: &RunContext, address: &str) -> Result<(), UserError> {
+pub async fn link_page(run: &RunContext, address: &str, part: ShardMode) -> Result<(), UserError> {
     let env: HashMap<String, String> = run.env.clone().into_iter().collect();
     let runner = Runner::from_env(&env)?;
     if !is_artifact(&runner, address) {
@@ -28,21 +31,38 @@ pub async fn link_page(run: &RunContext, address: &str) -> Result<(), UserError>
             "let KONVERGE_PAGE_URL be the output `artifact-url` of `actions/upload-artifact` of the same job",
         ));
     }
-    let (GithubEvent::PullRequest(event), Some(token)) = (runner.event()?, run.github_token()) else {
+    runner.add_summary(&format!("{}\n", escape::link("The preview as a page", address)))?;
+    let event = runner.event()?;
+    let is_of_pull_request = matches!(event, GithubEvent::PullRequest(_) | GithubEvent::WorkflowRun(_));
+    let (true, Some(token)) = (is_of_pull_request, run.github_token()) else {
         run.notes
-            .note("note: no comment is linked: this is no pull request's job, or it has no token");
+            .note("note: the summary links the page; no comment does: this is no pull request's job, or it has no token");
         return Ok(());
     };
     let client = Client::new(&runner.api_url, &runner.repository, token, run.secrets.clone())?;
     let client = client.with_stop(run.cancel.clone());
+    let subject = match event {
+        GithubEvent::PullRequest(event) => Some((event.number, event.head)),
+        GithubEvent::WorkflowRun(event) => {
+            let pull = find_pull_request(&client, &event, &event.default_branch).await?;
+            pull.map(|pull| (pull.number, event.head))
+        }
+        _ => None,
+    };
+    let Some((number, head)) = subject else {
+        run.notes
+            .note("note: the summary links the page; the pull request is closed or has a newer head");
+        return Ok(());
+    };
+    let scope = part.share().map(|share| share.to_string());
     let marker = CommentMarker {
-        head: event.head.to_string(),
+        head: head.to_string(),
         run: runner.run_id,
         attempt: runner.run_attempt,
-        ..CommentMarker::new(MarkerKind::Preview, "")
+        ..CommentMarker::new(MarkerKind::Preview, scope.unwrap_or_default())
     };
     let list = artifact_list(&runner);
-    if !client.edit_comment(event.number, &marker, &list, address).await? {
+    if !client.edit_comment(number, &marker, &list, address).await? {
         run.notes
             .note("note: this run has written no comment that links its artifacts; nothing is changed");
     }

@@ -137,7 +137,7 @@ pub(super) async fn preview_outside(
 /// The open pull request of a run's head. It is found by its branch, because GitHub knows no pull request for
 /// a commit that only a fork has. Of several the one into the default branch is taken, which is the applied
 /// one.
-async fn find_pull_request(
+pub(super) async fn find_pull_request(
     client: &Client,
     event: &WorkflowRunEvent,
     default_branch: &str,

@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     error::{ErrorKind, UserError},
-    model::{RepoPath, ResourceId, StackId, spec::RuntimeKind, state::StackState},
+    model::{RepoPath, ResourceId, StackId, masked_value, spec::RuntimeKind, state::StackState},
     ops::RunContext,
     secrets,
     state::{
@@ -114,8 +114,12 @@ pub async fn import(
             });
             continue;
         }
-        let masked = secrets::mask_object(&backend.secrets, &recorded.attributes).into_owned();
-        recorded.attributes = masked.into();
+        // A release of Kusion holds no marks of ours.
+        let release = Value::Object(recorded.attributes.as_ref().clone());
+        if let Value::Object(attributes) = masked_value::escape_marks(&release).as_ref() {
+            let masked = secrets::mask_object(&backend.secrets, attributes).into_owned();
+            recorded.attributes = masked.into();
+        }
         recorded.cluster = target.cluster.clone();
         state.put(recorded);
     }

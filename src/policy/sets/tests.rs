@@ -308,7 +308,7 @@ fn a_cel_message_of_no_text_or_of_several_lines_gives_way_to_the_fixed_one() {
         ("'own'", "own"),
         ("''", "fixed"),
         ("'  '", "fixed"),
-        ("'own\\nand more'", "fixed"),
+        ("'own\\\\nand more'", "fixed"),
         ("1", "fixed"),
         ("object.nowhere", "fixed"),
     ] {

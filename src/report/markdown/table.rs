@@ -53,7 +53,11 @@ fn stacks(
         .iter()
         .flat_map(|s| &s.own)
         .any(|r| r.runtime == RuntimeKind::Terraform);
-    let details = !input.links.is_empty();
+    // A check run of a stack that has no row is no reason for a column.
+    let details = view
+        .stacks
+        .iter()
+        .any(|stack| input.links.contains_key(&stack.plan.id));
     let waves = view.stacks.iter().any(|s| s.wave > 0);
     let mut header = String::new();
     let mut rule = String::new();

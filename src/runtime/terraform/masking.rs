@@ -50,6 +50,13 @@ fn overlay(value: &Value, unknown: &Value, sensitive: &Value, secrets: Option<&S
             let missing = members(unknown)
                 .map(|(key, _)| key)
                 .filter(|key| !map.contains_key(*key));
+            // What a provider answers holds no marks of ours. For references it stays as it is.
+            let sign = match secrets.is_some()
+                && (masked_value::is_unknown(value) || masked_value::is_secret(value))
+            {
+                true => "$",
+                false => "",
+            };
             let all: Map<String, Value> = map
                 .keys()
                 .chain(missing)
@@ -61,7 +68,7 @@ fn overlay(value: &Value, unknown: &Value, sensitive: &Value, secrets: Option<&S
                         mask_below(sensitive, key),
                         secrets,
                     );
-                    (key.clone(), laid)
+                    (format!("{sign}{key}"), laid)
                 })
                 .collect();
             Value::Object(all)
@@ -241,6 +248,28 @@ mod tests {
         let expected = expected_object(&after, &unknown);
         assert_eq!(expected["password"], "hunter2222");
         assert_eq!(expected["id"], masked_value::unknown());
+    }
+
+    #[test]
+    fn a_provider_answers_no_marks() {
+        let secrets = Secrets::new(HashKey::derive("k"));
+        let after = json!({"a": {"$secret": "hunter2222"}, "b": [{"$unknown": true}], "c": {"password": {"$secret": "hunter3333"}}});
+        let shown = mask_object(&after, &json!({"id": true}), &Value::Null, &secrets);
+        let text = shown.to_string();
+        assert!(!text.contains("hunter3333"), "{text}");
+        assert_eq!(
+            shown["a"],
+            json!({"$$secret": secrets.mark(&json!("hunter2222"))})
+        );
+        assert_eq!(
+            (&shown["b"], &shown["id"]),
+            (&json!([{"$$unknown": true}]), &masked_value::unknown())
+        );
+        assert_eq!(
+            expected_object(&after, &Value::Null),
+            after,
+            "references get it as it is"
+        );
     }
 
     #[test]

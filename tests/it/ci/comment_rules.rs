@@ -5,6 +5,7 @@ use serde_json::json;
 use crate::support::{
     ci_stage::{Ran, Stage},
     objects::Objects,
+    payloads,
 };
 
 /// A pull request with this change, previewed by a job with these variables.
@@ -117,6 +118,58 @@ async fn the_comment_links_the_uploaded_page() {
     assert_eq!(body(&stage), before);
     link(&mut stage, page, "5001").expect(0);
     assert_eq!(body(&stage), before.replace(list, page));
+}
+
+/// A job of another event, or of a shard, links its page where it wrote: in the comment, and in the summary of the run.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_page_is_linked_for_every_event() {
+    let mut stage = Stage::small("").await;
+    let sharded = [("KONVERGE_PAGE_ARTIFACT", "preview"), ("KONVERGE_SHARD", "1/2")];
+    preview(&mut stage, 1, Some("new"), &sharded);
+    stage.monorepo.checkout("main").branch("contribute");
+    stage.stack("outside/dev", &[("outside-page", "one")]);
+    let head = stage.monorepo.commit("contribute");
+    stage.opened(9, "contribute", "opened", "mallory/konfig");
+    let tip = stage.monorepo.rev("main");
+    stage.monorepo.checkout("main");
+    let outside = payloads::workflow_run(("contribute", &head), "mallory/konfig", "mallory");
+    stage.env = vec![("KONVERGE_PAGE_ARTIFACT", "preview".to_owned())];
+    let previewed = stage.ci("workflow_run", &outside, &tip, "refs/heads/main");
+    previewed.outcome.check(0);
+    stage.env.clear();
+    let opened = stage.opened(1, "branch-1", "synchronize", "acme/konfig").0;
+    let by_hand = payloads::workflow_dispatch("main", json!({}));
+    let pushed = payloads::push("main", &tip, &tip, false);
+    let comments =
+        |stage: &Stage| -> Vec<_> { stage.comments().into_iter().map(|comment| comment.1).collect() };
+    for (event, payload, git_ref, run, shard) in [
+        ("pull_request", &opened, "refs/pull/1/merge", "5001", "1/2"),
+        ("workflow_run", &outside, "refs/heads/main", "5002", ""),
+        ("workflow_dispatch", &by_hand, "refs/heads/main", "5009", ""),
+        ("push", &pushed, "refs/heads/main", "5010", ""),
+        ("schedule", &payloads::schedule(), "refs/heads/main", "5011", ""),
+    ] {
+        let page = format!("https://github.com/acme/konfig/actions/runs/{run}/artifacts/123");
+        let list = format!("https://github.com/acme/konfig/actions/runs/{run}#artifacts");
+        let before = comments(&stage);
+        let is_commented = before.iter().any(|body| body.contains(&list));
+        assert_eq!(
+            is_commented,
+            ["5001", "5002"].contains(&run),
+            "{event}: {before:?}"
+        );
+        let folder = stage.monorepo.path().to_owned();
+        let (konverge, files) = stage.prepared(&folder, event, payload, &tip, git_ref);
+        let konverge = konverge.env("GITHUB_RUN_ID", run).env("KONVERGE_SHARD", shard);
+        konverge.env("KONVERGE_PAGE_URL", &page).run().expect(0);
+        let summary = std::fs::read_to_string(files.join("summary.md")).unwrap_or_default();
+        assert!(
+            summary.contains(&format!("[The preview as a page]({page})")),
+            "{event}: {summary}"
+        );
+        let linked: Vec<_> = before.iter().map(|body| body.replace(&list, &page)).collect();
+        assert_eq!(comments(&stage), linked, "{event}");
+    }
 }
 
 /// What somebody else changed is no change of the pull request: neither its outputs nor its comment count it.

@@ -206,6 +206,64 @@ fn the_page_in_a_browser() {
     assert!(!crate::support::browser::dom(&path).contains("<title>captured</title>"));
 }
 
+/// Without script nothing on the page is dead: what needs script is not there, every fold opens, every link leads to
+/// something, and nothing is wider than the window.
+#[test]
+#[ignore = "needs `scripts/parts install all`; `make test-all` runs it"]
+fn nothing_is_dead_without_script() {
+    const LOOK: &str = r##"
+(() => {
+  const shown = (node) => node.getClientRects().length > 0;
+  const name = (node) => `${node.tagName} ${node.id || node.getAttribute("href") || node.textContent.slice(0, 40)}`;
+  const dead = [];
+  let used = 0;
+  const scripted = "button, input, select, textarea, [onclick], [role=button], [contenteditable]";
+  for (const node of document.querySelectorAll(scripted)) if (shown(node)) dead.push(name(node));
+  for (const summary of document.querySelectorAll("summary")) {
+    const fold = summary.parentElement;
+    fold.open = false;
+    summary.click();
+    used += 1;
+    if (!fold.open || [...fold.children].some((child) => !shown(child))) dead.push(name(summary));
+  }
+  for (const link of document.querySelectorAll("a")) {
+    const to = link.getAttribute("href");
+    used += 1;
+    if (!to || to === "#" || /^javascript:/i.test(to)) dead.push(name(link));
+    if (to && to.startsWith("#")) {
+      const target = document.getElementById(to.slice(1));
+      if (!target || !shown(target)) dead.push(name(link));
+    }
+  }
+  const wide = document.documentElement.scrollWidth - innerWidth;
+  return {dead, used, wide, scripted: document.querySelectorAll(scripted).length};
+})()
+"##;
+    let folder = tempfile::tempdir().unwrap();
+    let mut browser = crate::support::browser::Browser::start();
+    browser.forbid_scripts();
+    for (name, sample) in [
+        ("shop", sample_plans::shop()),
+        ("equal", sample_plans::equal(45)),
+        ("specs", sample_plans::spec_only()),
+        ("pushed", sample_plans::pushed()),
+    ] {
+        let path = folder.path().join(format!("{name}.html"));
+        fs::write(&path, html::report(&sample.input(0))).unwrap();
+        for width in [1280, 390] {
+            browser.resize(width, 800);
+            browser.open(&format!("file://{}?{width}", path.display()));
+            let found = browser.evaluate(LOOK);
+            assert_eq!(found["dead"], json!([]), "{name} at {width}");
+            assert!(found["wide"].as_i64().unwrap() <= 0, "{name} at {width}: {found}");
+            assert!(
+                found["used"].as_u64().unwrap() > 1 && found["scripted"].as_u64().unwrap() > 1,
+                "{found}"
+            );
+        }
+    }
+}
+
 /// The page begins with what is dangerous, the worst first, then shows the changes, then why.
 #[test]
 fn the_page_begins_with_the_worst() {

@@ -86,3 +86,45 @@ async fn their_values_compare_as_their_schema_says() {
         "{failure:?}"
     );
 }
+
+/// What looks like a mark in a live object is a value that somebody wrote: it is neither shown as a secret nor as
+/// unknown, and hides nothing.
+#[tokio::test]
+async fn a_live_object_holds_no_marks() {
+    let cluster = Cluster::shared();
+    let (ns, objects) = (cluster.namespace("marks").await, Objects::of(cluster).await);
+    let mut stack = TestStack::new("marks", cluster.kubeconfig());
+    stack.options.wait = true;
+    let free = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+    let definition = json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "marks.custom.example.com"},
+        "spec": {"group": "custom.example.com", "scope": "Namespaced", "names": {"kind": "Mark", "plural": "marks", "singular": "mark"},
+            "versions": [{"name": "v1", "served": true, "storage": true,
+                "schema": {"openAPIV3Schema": {"type": "object", "properties": {"spec": free}}}}]}});
+    let of = |size: u64, extra: Value| {
+        let mut spec = json!({"size": size});
+        spec["extra"] = extra;
+        json!({"apiVersion": "custom.example.com/v1", "kind": "Mark", "metadata": {"name": "mark", "namespace": ns}, "spec": spec})
+    };
+    let first = of(1, json!({"known": 1}));
+    stack.apply(&[definition.clone(), first.clone()]).await;
+    let extra = json!({"known": 2, "a": {"$secret": {"ref": "x", "text": "aééééé"}},
+        "b": {"$unknown": {"password": "hunter2222"}}, "c": {"$unknown": true}, "password": {"$secret": "Hunter_3333"}});
+    let patch = json!({"spec": {"extra": extra}});
+    objects.merge(&first, "somebody", &patch).await;
+    for wanted in [
+        vec![definition.clone(), of(2, json!({"known": 3}))],
+        vec![definition.clone()],
+    ] {
+        let plan = stack.plan_well(&wanted).await;
+        let change = planned(&plan, &first).expect("it is a change");
+        let text = serde_json::to_string(&change.changes).expect("it is JSON");
+        assert!(!text.to_lowercase().contains("hunter"), "{text}");
+        assert!(
+            !text.contains("{\"$unknown\":true}") && !text.contains("{\"$secret\":{"),
+            "{text}"
+        );
+        if change.action == Action::Delete {
+            assert!(text.contains("$$unknown") && text.contains("aééééé"), "{text}");
+        }
+    }
+}

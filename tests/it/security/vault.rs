@@ -125,6 +125,46 @@ fn mark(version: &str) -> Value {
     json!({"$secret": {"ref": "db:secret/pay/db#/password", "version": version}})
 }
 
+/// What the guide on OIDC shows: the job logs in at Vault by itself, with a role for previews and one for applies.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_login_of_the_guide_works() {
+    let page = std::fs::read_to_string(crate::meta::docs::root().join("docs/guides/oidc.md")).unwrap();
+    let section = page
+        .split("## Vault\n")
+        .nth(1)
+        .unwrap()
+        .split("\n## ")
+        .next()
+        .unwrap();
+    assert!(!section.contains("curl") && !section.contains("jq"), "{section}");
+    let blocks = crate::meta::docs::blocks(section, "yaml");
+    let [config, workflow] = [0, 1].map(|index| konverge::yaml::from_str::<Value>(&blocks[index]).unwrap());
+    assert_eq!(workflow["jobs"]["apply"]["permissions"]["id-token"], "write");
+    let store = &config["secrets"]["stores"]["vault"];
+    assert_eq!(store["kind"], "vault");
+    let vaulted = Vaulted::new("vault-guide", "").await;
+    let mount = store["mount"].as_str().unwrap();
+    vaulted.configure(&format!("auth: {}\n      mount: {mount}", store["auth"]));
+    vaulted.vault.allow("konverge-preview", &["secret/metadata/pay/"]);
+    vaulted
+        .vault
+        .allow("konverge-apply", &["secret/metadata/pay/", "secret/data/pay/"]);
+    vaulted
+        .vault
+        .put("pay/db", json!({"password": format!("{CANARY}-1")}));
+    let pay = vaulted.wants(json!({"password": "ref+db://pay/db#/password"}), json!({}));
+    vaulted.preview().expect(0);
+    vaulted.holds_no_value(&vaulted.apply().expect(0));
+    assert_eq!(vaulted.value(&pay, "password").await, Some(format!("{CANARY}-1")));
+    let asked = vaulted.vault.requests();
+    for role in ["konverge-preview", "konverge-apply"] {
+        assert!(
+            asked.contains(&(role.to_owned(), "auth/jwt/login".to_owned())),
+            "{asked:?}"
+        );
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_preview_reads_versions_and_an_apply_values() {
     let vaulted = Vaulted::new("vault", "").await;

@@ -113,6 +113,17 @@ impl Browser {
         self.order("Emulation.setEmulatedMedia", &json!({"features": [feature]}));
     }
 
+    /// From now on no page runs a script of its own.
+    pub fn forbid_scripts(&mut self) {
+        self.order("Emulation.setScriptExecutionDisabled", &json!({"value": true}));
+    }
+
+    /// The size of the window, in pixels.
+    pub fn resize(&mut self, width: u32, height: u32) {
+        let size = json!({"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600});
+        self.order("Emulation.setDeviceMetricsOverride", &size);
+    }
+
     /// What an expression of JavaScript is in the page.
     pub fn evaluate(&mut self, expression: &str) -> Value {
         let parameters = json!({"expression": expression, "returnByValue": true, "awaitPromise": true});

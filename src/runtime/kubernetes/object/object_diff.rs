@@ -21,6 +21,8 @@ pub(in crate::runtime::kubernetes) struct DiffSides<'a> {
     pub live: &'a Value,
     /// The expected object.
     pub becomes: &'a Value,
+    /// The same for display: what others wrote holds no marks ([`masked_value::escape_marks`]).
+    pub shown: &'a Value,
     /// True if admission may mutate objects of this kind.
     pub admission: bool,
 }
@@ -61,8 +63,8 @@ const SERVER_METADATA: [&str; 9] = [
 
 /// The changes, sorted by path.
 pub(in crate::runtime::kubernetes) fn changes(sides: &DiffSides<'_>, secrets: &Secrets) -> Vec<FieldChange> {
-    let live = mask_for_display(sides.live, secrets);
-    let becomes = mask_for_display(sides.becomes, secrets);
+    let live = mask_for_display(&masked_value::escape_marks(sides.live), secrets);
+    let becomes = mask_for_display(sides.shown, secrets);
     let desired = Value::Object(mask_object(secrets, sides.desired).into_owned());
     let prior = sides.prior.map(|prior| Value::Object(prior.clone()));
     diff::differences(&live, &becomes)
@@ -254,6 +256,35 @@ mod tests {
     }
 
     #[test]
+    fn a_live_object_holds_no_marks() {
+        let live = json!({"spec": {"a": {"$secret": {"ref": "x", "text": "aééééé"}}, "b": {"$unknown": true},
+            "password": {"$secret": "Hunter_2222"}, "stringData": {"$secret": "Hunter_3333"}}});
+        let becomes = json!({"spec": {}});
+        let shown = json!({"spec": {"c": {"$unknown": true}}});
+        let secrets = Secrets::new(HashKey::derive("k"));
+        let sides = DiffSides {
+            prior: None,
+            desired: &Map::new(),
+            live: &live,
+            becomes: &becomes,
+            shown: &shown,
+            admission: false,
+        };
+        let found = changes(&sides, &secrets);
+        let from: Vec<_> = found.iter().filter_map(|change| change.from.clone()).collect();
+        let text = Value::from(from).to_string();
+        assert!(!text.contains("Hunter") && text.contains("$$unknown"), "{text}");
+        let [added] = &found
+            .iter()
+            .filter_map(|change| change.to.as_ref())
+            .collect::<Vec<_>>()[..]
+        else {
+            panic!("{found:?}");
+        };
+        assert!(masked_value::is_unknown(added), "a mark of the plan stays one");
+    }
+
+    #[test]
     fn each_path_has_its_origin() {
         let prior = json!({"spec": {"image": "a", "replicas": 2, "dropped": 1, "edited": "x"}});
         let desired = json!({"spec": {"image": "b", "replicas": 2, "edited": "x"}});
@@ -268,6 +299,7 @@ mod tests {
                 desired: desired.as_object().unwrap(),
                 live: &live,
                 becomes: &becomes,
+                shown: &becomes,
                 admission: false,
             },
             &secrets,

@@ -15,7 +15,7 @@ use super::{
 use crate::{
     error::{ErrorKind, UserError},
     model::{
-        object_rules,
+        masked_value, object_rules,
         plan::{Action, ChangeOrigin, FieldChange, Validation},
         state::Recorded,
     },
@@ -133,7 +133,10 @@ impl ObjectPlanner<'_> {
         draft.protected = check_protected(subject, live, "deleted").err();
         draft.changes = vec![FieldChange {
             path: String::new(),
-            from: Some(object_diff::mask_for_display(live, &self.runtime.secrets)),
+            from: Some(object_diff::mask_for_display(
+                &masked_value::escape_marks(live),
+                &self.runtime.secrets,
+            )),
             to: None,
             origin: ChangeOrigin::Change,
         }];

@@ -6,6 +6,7 @@ use super::{
     super::object_planner::{DraftPlan, ObjectPlanner, check_protected},
     create::scratch_name,
     server_generated::{self, after_create},
+    update::shown,
 };
 use crate::{
     error::UserError,
@@ -52,16 +53,21 @@ impl ObjectPlanner<'_> {
                 Ok(answer) => {
                     draft.validated = Validation::Server;
                     draft.notes.extend(answer.warnings);
-                    let mut becomes = answer.value;
-                    becomes["metadata"]["name"] = asked["metadata"]["name"].clone();
-                    server_generated::put_back_held(&mut becomes, &asked);
-                    server_generated::mark(&mut becomes, &asked, None);
+                    let mark = |mut answer: Value| {
+                        answer["metadata"]["name"] = asked["metadata"]["name"].clone();
+                        server_generated::put_back_held(&mut answer, &asked);
+                        server_generated::mark(&mut answer, &asked, None);
+                        answer
+                    };
+                    let shown = shown(&answer.value).map(mark);
+                    let becomes = mark(answer.value);
                     let prior = self.prior(item, live);
                     draft.changes = self.changes(&DiffSides {
                         prior: prior.as_ref(),
                         desired: body,
                         live,
                         becomes: &becomes,
+                        shown: shown.as_ref().unwrap_or(&becomes),
                         admission: self.may_mutate(subject, of).await?,
                     });
                     // The additions of the server and of others disappear with the old object.

@@ -1,5 +1,7 @@
 //! Plans existing objects: unchanged if that can be proven, otherwise by the server's answer.
 
+use std::borrow::Cow;
+
 use http::Method;
 use serde_json::{Map, Value};
 
@@ -84,13 +86,19 @@ impl ObjectPlanner<'_> {
                     .await?;
                 let ignored = |path: &str| self.is_ignored(path);
                 let transfer = Transfer::between(live, answer, ignored).with_leftovers(&left);
-                let mut becomes = answer.clone();
-                server_generated::mark(&mut becomes, &answered.body, Some(live));
+                let mark = |mut answer: Value| {
+                    server_generated::mark(&mut answer, &answered.body, Some(live));
+                    answer
+                };
+                let becomes = mark(answer.clone());
+                let shown = shown(answer).map(mark);
+                let shown = shown.as_ref().unwrap_or(&becomes);
                 let sides = DiffSides {
                     prior: prior.as_ref(),
                     desired: &body,
                     live,
                     becomes: &becomes,
+                    shown,
                     admission: self.may_mutate(subject, of).await?,
                 };
                 let changes = self.changes(&sides);
@@ -106,10 +114,14 @@ impl ObjectPlanner<'_> {
                     draft.notes.extend(blame);
                     return Ok(draft);
                 };
-                let mut defaulted = becomes.clone();
-                definition.set_defaults(&mut defaulted);
+                let [defaulted, shown] = [&becomes, shown].map(|object| {
+                    let mut object = object.clone();
+                    definition.set_defaults(&mut object);
+                    object
+                });
                 let sides = DiffSides {
                     becomes: &defaulted,
+                    shown: &shown,
                     ..sides
                 };
                 let found = Found {
@@ -339,13 +351,20 @@ impl ObjectPlanner<'_> {
         fill_in: &dyn Fn(&mut Value),
     ) -> DraftPlan {
         let prior = self.prior(item, live).map(Value::Object);
-        let mut becomes = object_diff::merge(live, prior.as_ref(), &Value::Object(body.clone()), "");
-        fill_in(&mut becomes);
+        let desired = Value::Object(body.clone());
+        let merge = |live: &Value| {
+            let mut becomes = object_diff::merge(live, prior.as_ref(), &desired, "");
+            fill_in(&mut becomes);
+            becomes
+        };
+        let becomes = merge(live);
+        let shown = shown(live).as_ref().map(merge);
         let changes = self.changes(&DiffSides {
             prior: prior.as_ref().and_then(Value::as_object),
             desired: body,
             live,
             becomes: &becomes,
+            shown: shown.as_ref().unwrap_or(&becomes),
             admission: false,
         });
         let is_known = |change: &FieldChange| {
@@ -370,6 +389,14 @@ impl ObjectPlanner<'_> {
             ..PreparedWrite::default()
         };
         draft
+    }
+}
+
+/// What others wrote, for display; `None` if it needs no escape.
+pub(super) fn shown(foreign: &Value) -> Option<Value> {
+    match masked_value::escape_marks(foreign) {
+        Cow::Borrowed(_) => None,
+        Cow::Owned(escaped) => Some(escaped),
     }
 }
 
