@@ -100,6 +100,11 @@ impl Runner {
         )
     }
 
+    /// Where GitHub lists the artifacts of this run. The comment links there until the page is linked.
+    pub fn artifacts_url(&self) -> String {
+        format!("{}#artifacts", self.run_url())
+    }
+
     /// The URL of this attempt of the run.
     pub fn attempt_url(&self) -> String {
         format!("{}/attempts/{}", self.run_url(), self.run_attempt)

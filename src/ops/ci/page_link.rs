@@ -12,11 +12,6 @@ use crate::{
     report::escape,
 };
 
-/// Where GitHub lists the artifacts of a run. The comment links there until the page is linked.
-pub(super) fn artifact_list(runner: &Runner) -> String {
-    format!("{}#artifacts", runner.run_url())
-}
-
 /// Links the page at this address in the job summary, and in the comment that this run has written for `part`, if
 /// its event is of a pull request.
 ///
@@ -61,7 +56,7 @@ pub async fn link_page(run: &RunContext, address: &str, part: ShardMode) -> Resu
         attempt: runner.run_attempt,
         ..CommentMarker::new(MarkerKind::Preview, scope.unwrap_or_default())
     };
-    let list = artifact_list(&runner);
+    let list = runner.artifacts_url();
     if !client.edit_comment(number, &marker, &list, address).await? {
         run.notes
             .note("note: this run has written no comment that links its artifacts; nothing is changed");

@@ -14,7 +14,6 @@ use super::{
     job::{CommentRule, Job, JobResult},
     job_trust::Trust,
     open_revisions::OpenedChange,
-    page_link::artifact_list,
     policy_change_preview::PolicyOutlook,
     policy_check::PolicyCheck,
     preview_target::PreviewTarget,
@@ -129,7 +128,7 @@ async fn plan_and_publish(
         head: Some(subject.head.clone()),
         base: Some(subject.sides.base.clone()),
         stacks_in_repository: opened.stacks_in_repository,
-        page_url: (job.options.page_artifact).then(|| artifact_list(&job.runner)),
+        page_url: (job.options.page_artifact).then(|| job.runner.artifacts_url()),
         ..job.info()
     };
     let marker = CommentMarker {
