@@ -45,6 +45,7 @@ mod rescue;
 mod revision;
 pub mod rule_evaluator;
 mod runtime_factory;
+mod secret_files;
 mod secret_references;
 mod secret_stores;
 pub mod selection;
