@@ -1,7 +1,7 @@
 //! Why a stack is affected: for every changed file the shortest chain of imports from it to the stack.
 
 use std::{
-    collections::{BTreeMap, HashMap, HashSet, btree_map::Entry},
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet, btree_map::Entry},
     hash::Hash,
     sync::{Arc, Mutex, PoisonError},
 };
@@ -198,12 +198,17 @@ impl<'a> AnalysisDiff<'a> {
         let workspaces = [&self.base.workspaces[before], &self.head.workspaces[after]];
         if workspaces[0] != workspaces[1] {
             let inputs = workspaces.into_iter().flatten();
+            let secrets = inputs.clone().flat_map(|input| &input.secret_files);
+            let secrets: BTreeSet<_> = secrets.filter(|file| self.changed.contains(file)).collect();
+            for file in &secrets {
+                add(InputKind::Data, vec![(*file).clone(), folder.clone()]);
+            }
             let files: Vec<_> = inputs.flat_map(|input: &WorkspaceInput| &input.files).collect();
             let edited = files.into_iter().rev().find(|file| self.changed.contains(file));
             match edited {
                 Some(file) => add(InputKind::Workspace, vec![file.clone(), folder.clone()]),
                 // Its own kcl.mod is a reason already, else konverge.yaml names another workspace.
-                None if found_module(&old.files, &new.files) => {}
+                None if found_module(&old.files, &new.files) || !secrets.is_empty() => {}
                 None => add(InputKind::Config, vec![config.clone(), folder.clone()]),
             }
         }

@@ -40,7 +40,11 @@ encode_fields!(Snapshot {
     workspaces,
     digests,
 });
-encode_fields!(WorkspaceInput { files, digest });
+encode_fields!(WorkspaceInput {
+    files,
+    secret_files,
+    digest
+});
 encode_choice!(SettingsOrder: V07, V090, V091);
 encode_fields!(LayoutRules {
     order,

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::state_recipients::{self, StateRecipient};
 use crate::{model::ClusterName, secrets::GENERATED};
 
 /// The secret stores. A Spec refers to a secret by `ref+STORE://PATH#/KEY` and never contains it. Only the
@@ -65,6 +66,10 @@ pub struct SecretStoreConfig {
     #[serde(default)]
     #[schemars(with = "Option<String>")]
     pub cluster: Option<ClusterName>,
+    /// `sops`: the keys that files may be encrypted to, besides the age identities in `SOPS_AGE_KEY`: `awskms:ARN`,
+    /// `vault-transit:STORE/MOUNT/KEY`. No other key is asked, whatever a file says.
+    #[serde(default)]
+    pub keys: Vec<String>,
     /// Which stacks may read which paths. Nothing may be read without a rule.
     #[serde(default)]
     pub allow: Vec<SecretRule>,
@@ -117,6 +122,8 @@ pub enum SecretStoreKind {
     Aws,
     /// The Parameter Store of AWS Systems Manager: `ref+awsssm:///PATH#/KEY`.
     Ssm,
+    /// Files of the repository that SOPS encrypted: `ref+sops://PATH#/KEY`.
+    Sops,
 }
 
 impl SecretStoreKind {
@@ -128,6 +135,7 @@ impl SecretStoreKind {
             Self::Vault => "vault",
             Self::Aws => "aws",
             Self::Ssm => "ssm",
+            Self::Sops => "sops",
         }
     }
 
@@ -139,6 +147,7 @@ impl SecretStoreKind {
             "vault" | "openbao" => Self::Vault,
             "aws" | "awssecrets" => Self::Aws,
             "ssm" | "awsssm" => Self::Ssm,
+            "sops" => Self::Sops,
             _ => return None,
         })
     }
@@ -178,16 +187,25 @@ impl SecretsConfig {
                 "define it there, or name one that is".to_owned(),
             ));
         }
-        self.stores
-            .iter()
-            .find_map(|(name, store)| store.problem(name, &clusters))
+        let mut stores = self.stores.iter();
+        stores.find_map(|(name, store)| {
+            let keys =
+                || state_recipients::keys_problem(&format!("secrets.stores.{name}.keys"), &store.keys, self);
+            store.problem(name, &clusters).or_else(keys)
+        })
     }
 }
 
 impl SecretStoreConfig {
+    /// The keys of a store of kind `sops`. Entries that are not understood were refused when the file was read.
+    pub fn key_services(&self) -> Vec<StateRecipient> {
+        let keys = self.keys.iter();
+        keys.filter_map(|text| StateRecipient::parse(text).ok()).collect()
+    }
+
     /// What is wrong with a key: the key, why, and what to do.
     fn key_problem(&self) -> Option<(&'static str, String, &'static str)> {
-        use SecretStoreKind::{Aws, Ssm, Vault};
+        use SecretStoreKind::{Aws, Sops, Ssm, Vault};
         let set = [
             (".address", self.address.is_some(), [Vault, Aws, Ssm].as_slice()),
             (".region", self.region.is_some(), &[Aws, Ssm]),
@@ -195,6 +213,7 @@ impl SecretStoreConfig {
             (".kv", self.kv.is_some(), &[Vault]),
             (".namespace", self.namespace.is_some(), &[Vault]),
             (".auth", self.auth.is_some(), &[Vault, Aws, Ssm]),
+            (".keys", !self.keys.is_empty(), &[Sops]),
         ];
         let mut set = set.into_iter();
         if let Some((key, ..)) = set.find(|(_, is_set, kinds)| *is_set && !kinds.contains(&self.kind)) {

@@ -24,7 +24,7 @@ pub enum StateRecipient {
 
 impl StateRecipient {
     /// Parses an entry. The error says why, and what to write.
-    fn parse(text: &str) -> Result<Self, (&'static str, &'static str)> {
+    pub(super) fn parse(text: &str) -> Result<Self, (&'static str, &'static str)> {
         let text = text.trim();
         let is_plain = |part: &str| {
             let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
@@ -102,25 +102,28 @@ impl State {
 
     /// The first problem of `encrypt_to`, with what to do about it.
     pub(super) fn recipients_problem(&self, secrets: &SecretsConfig) -> Option<(String, String)> {
-        self.encrypt_to.iter().find_map(|text| {
-            let shown = text.escape_debug();
-            let store = match StateRecipient::parse(text) {
-                Err((why, hint)) => {
-                    return Some((format!("state.encrypt_to: `{shown}` {why}"), hint.to_owned()));
-                }
-                Ok(StateRecipient::VaultTransit { store, .. }) => store,
-                Ok(_) => return None,
-            };
-            let configured = secrets.stores.get(&store);
-            let is_vault = configured.is_some_and(|configured| configured.kind == SecretStoreKind::Vault);
-            (!is_vault).then(|| {
-                (
-                    format!("state.encrypt_to: `{shown}` names `{store}`, which is not a Vault under secrets.stores"),
-                    "define it there with `kind: vault`, or name one that is".to_owned(),
-                )
-            })
-        })
+        keys_problem("state.encrypt_to", &self.encrypt_to, secrets)
     }
+}
+
+/// The first problem of a list of keys, with what to do about it.
+pub(super) fn keys_problem(key: &str, keys: &[String], secrets: &SecretsConfig) -> Option<(String, String)> {
+    keys.iter().find_map(|text| {
+        let shown = text.escape_debug();
+        let store = match StateRecipient::parse(text) {
+            Err((why, hint)) => return Some((format!("{key}: `{shown}` {why}"), hint.to_owned())),
+            Ok(StateRecipient::VaultTransit { store, .. }) => store,
+            Ok(_) => return None,
+        };
+        let configured = secrets.stores.get(&store);
+        let is_vault = configured.is_some_and(|configured| configured.kind == SecretStoreKind::Vault);
+        (!is_vault).then(|| {
+            (
+                format!("{key}: `{shown}` names `{store}`, which is not a Vault under secrets.stores"),
+                "define it there with `kind: vault`, or name one that is".to_owned(),
+            )
+        })
+    })
 }
 
 #[cfg(test)]

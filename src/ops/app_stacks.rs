@@ -107,6 +107,7 @@ impl AppStacks {
                     .chain(inputs.binaries.files())
                     .cloned()
                     .collect(),
+                secret_files: Vec::new(),
                 digest: inputs.digest(),
             },
             Err(failure) => WorkspaceInput {
@@ -115,6 +116,7 @@ impl AppStacks {
                     .iter()
                     .filter_map(|place| RepoPath::normalize(&place.file))
                     .collect(),
+                secret_files: Vec::new(),
                 digest: Digest::of_bytes(failure.message.as_bytes()),
             },
         })

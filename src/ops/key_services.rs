@@ -7,9 +7,8 @@ use zeroize::Zeroizing;
 
 use super::{RunContext, secret_stores};
 use crate::{
-    cloud::{AwsLogin, CloudEnvironment},
     config::{Config, StateRecipient},
-    secret_stores::{AwsKmsKey, AwsSettings, SecretProblem, VaultTransitKey},
+    secret_stores::{AwsKmsKey, SecretProblem, VaultTransitKey},
     state::{KeyService, KeyServiceError},
 };
 
@@ -23,14 +22,7 @@ pub(super) fn open(run: &RunContext, config: &Config) -> (Vec<Arc<dyn KeyService
                 continue;
             }
             StateRecipient::AwsKms { arn, region } => {
-                let environment = CloudEnvironment::new(run.env.clone()).with("AWS_REGION", &region);
-                let settings = AwsSettings {
-                    region: Some(region),
-                    address: run.var("AWS_ENDPOINT_URL_KMS").map(str::to_owned),
-                    login: AwsLogin::new(environment),
-                    preview_login: None,
-                };
-                WrappingKey::Aws(AwsKmsKey::new(arn, settings, run.secrets.clone()))
+                WrappingKey::Aws(secret_stores::aws_kms_key(run, arn, region, run.secrets.clone()))
             }
             StateRecipient::VaultTransit { store, mount, key } => {
                 let Some(configured) = config.secrets.stores.get(&store) else {

@@ -45,6 +45,7 @@ mod revision;
 pub mod rule_evaluator;
 mod runtime_factory;
 mod secret_fetch;
+mod secret_files;
 mod secret_stores;
 pub mod selected_stacks;
 pub mod session;

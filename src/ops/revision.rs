@@ -7,7 +7,7 @@ use std::{
     thread::JoinHandle,
 };
 
-use super::{RunContext, StackSelector, app_stacks::AppStacks, caches};
+use super::{RunContext, StackSelector, app_stacks::AppStacks, caches, secret_files::SecretFiles};
 use crate::{
     affected::{Analysis, ScanCache, Snapshot},
     config::Config,
@@ -251,9 +251,10 @@ impl OpenRevision {
         };
         let rules = config.rules();
         let apps = AppStacks::read(analysis.tree(), analysis.layout(), &config);
+        let secret_files = SecretFiles::of(&config.secrets, source.as_ref());
         let analysis = analysis
             .with_config(|stack| rules.digest(stack))
-            .with_workspaces(|stack| apps.workspace_input(stack));
+            .with_workspaces(|stack| secret_files.added_to(apps.workspace_input(stack), stack));
         let analysis = Arc::new(analysis);
         known.remember(layout_rules, &analysis);
         Ok(Self {

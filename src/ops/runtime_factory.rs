@@ -34,6 +34,8 @@ pub(super) struct RuntimeSetup<'a> {
     pub config: &'a Config,
     /// The revision of the configuration: files that it names are read from there.
     pub files: Option<&'a dyn Source>,
+    /// The revision whose Specs are planned: files that SOPS encrypted are read from there.
+    pub head: Option<Arc<dyn Source>>,
     /// A cluster from the command line.
     pub given: &'a GivenCluster,
     /// Whether the live infrastructure is queried.
@@ -68,7 +70,13 @@ pub(super) async fn open(run: &RunContext, setup: &RuntimeSetup<'_>) -> Result<I
         _ => None,
     };
     let reader = cluster_secrets(reader);
-    let references = SecretReferences::new(run, &setup.config.secrets, secrets.clone(), reader);
+    let references = SecretReferences::new(
+        run,
+        &setup.config.secrets,
+        secrets.clone(),
+        setup.head.clone(),
+        reader,
+    );
     let references = Arc::new(references);
     let mut runtimes = RuntimeRegistry::new();
     if let Some(parts) = parts {

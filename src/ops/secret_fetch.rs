@@ -18,7 +18,7 @@ use super::{RunContext, Target, secret_stores};
 use crate::{
     config::{Rotation, SecretsConfig},
     error::{ErrorKind, UserError},
-    model::{ClusterName, StackId, spec::Spec},
+    model::{ClusterName, StackId, file_source::Source, spec::Spec},
     policy::{self, SecretReader},
     secret_stores::{
         ClusterSecrets, FetchedSecret, SecretProblem, SecretQuery, SecretRights, SecretStore,
@@ -57,17 +57,19 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl SecretReferences {
-    /// The stores of the configuration; nothing is asked yet. `cluster` gives the reader of a cluster's
+    /// The stores of the configuration; nothing is asked yet. `files` are those of the revision whose Specs are
+    /// planned. `cluster` gives the reader of a cluster's
     /// Secrets.
     pub fn new(
         run: &RunContext,
         config: &SecretsConfig,
         secrets: Secrets,
+        files: Option<Arc<dyn Source>>,
         cluster: impl Fn(Option<&ClusterName>) -> Arc<dyn ClusterSecrets>,
     ) -> Self {
         Self {
             config: config.clone(),
-            stores: secret_stores::open(run, config, &secrets, cluster),
+            stores: secret_stores::open(run, config, &secrets, files, cluster),
             secrets,
             notes: Arc::clone(&run.notes),
             admitted: Mutex::default(),

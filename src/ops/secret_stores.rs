@@ -7,11 +7,14 @@ use zeroize::Zeroizing;
 use super::RunContext;
 use crate::{
     cloud::{AwsLogin, CloudEnvironment, JobIdentity},
-    config::{SecretAuthConfig, SecretAuthMethod, SecretStoreConfig, SecretStoreKind, SecretsConfig},
-    model::ClusterName,
+    config::{
+        SecretAuthConfig, SecretAuthMethod, SecretStoreConfig, SecretStoreKind, SecretsConfig, StateRecipient,
+    },
+    model::{ClusterName, RepoPath, file_source::Source},
     secret_stores::{
-        AwsParametersStore, AwsSecretsStore, AwsSettings, ClusterSecrets, EnvStore, KubernetesStore,
-        KvVersion, SecretStore, VaultLogin, VaultServer, VaultSettings, VaultStore,
+        AwsKmsKey, AwsParametersStore, AwsSecretsStore, AwsSettings, ClusterSecrets, EnvStore,
+        KubernetesStore, KvVersion, RevisionFiles, SecretStore, SopsKey, SopsStore, VaultLogin, VaultServer,
+        VaultSettings, VaultStore, VaultTransitKey,
     },
     secrets::Secrets,
 };
@@ -21,6 +24,7 @@ pub(super) fn open(
     run: &RunContext,
     config: &SecretsConfig,
     secrets: &Secrets,
+    files: Option<Arc<dyn Source>>,
     cluster: impl Fn(Option<&ClusterName>) -> Arc<dyn ClusterSecrets>,
 ) -> BTreeMap<String, Arc<dyn SecretStore>> {
     let stores = config.stores.iter().map(|(name, store)| {
@@ -38,6 +42,11 @@ pub(super) fn open(
                 let settings = aws_settings(run, store, "AWS_ENDPOINT_URL_SSM");
                 Arc::new(AwsParametersStore::new(settings, secrets.clone()))
             }
+            SecretStoreKind::Sops => Arc::new(SopsStore::new(
+                Arc::new(HeadFiles(files.clone())),
+                run.var("SOPS_AGE_KEY"),
+                sops_keys(run, config, store, secrets),
+            )),
             SecretStoreKind::Kubernetes => {
                 let reader = cluster(store.cluster.as_ref());
                 Arc::new(KubernetesStore::new(reader))
@@ -46,6 +55,54 @@ pub(super) fn open(
         (name.clone(), opened)
     });
     stores.collect()
+}
+
+/// The files of the revision whose Specs are planned.
+struct HeadFiles(Option<Arc<dyn Source>>);
+
+impl RevisionFiles for HeadFiles {
+    fn read(&self, path: &str) -> Result<Option<Arc<[u8]>>, String> {
+        let (Some(source), Some(path)) = (&self.0, RepoPath::normalize(path)) else {
+            return Ok(None);
+        };
+        source.read_path(&path).map_err(|error| error.to_string())
+    }
+}
+
+/// The keys that files of SOPS may be encrypted to.
+fn sops_keys(
+    run: &RunContext,
+    config: &SecretsConfig,
+    store: &SecretStoreConfig,
+    secrets: &Secrets,
+) -> Vec<SopsKey> {
+    let keys = store.key_services().into_iter();
+    keys.filter_map(|key| match key {
+        StateRecipient::AwsKms { arn, region } => Some(SopsKey::AwsKms(
+            arn.clone(),
+            aws_kms_key(run, arn, region, secrets.clone()),
+        )),
+        StateRecipient::VaultTransit { store, mount, key } => {
+            let server = vault_settings(run, config.stores.get(&store)?).server;
+            let place = (mount, key);
+            let service = VaultTransitKey::new(place.clone(), server, secrets.clone());
+            Some(SopsKey::VaultTransit(place, service))
+        }
+        StateRecipient::Age(_) => None,
+    })
+    .collect()
+}
+
+/// A key of AWS KMS, with the credentials of the job.
+pub(super) fn aws_kms_key(run: &RunContext, arn: String, region: String, secrets: Secrets) -> AwsKmsKey {
+    let environment = CloudEnvironment::new(run.env.clone()).with("AWS_REGION", &region);
+    let settings = AwsSettings {
+        region: Some(region),
+        address: run.var("AWS_ENDPOINT_URL_KMS").map(str::to_owned),
+        login: AwsLogin::new(environment),
+        preview_login: None,
+    };
+    AwsKmsKey::new(arn, settings, secrets)
 }
 
 /// The settings of a Vault, with the credentials of the job.

@@ -1,5 +1,7 @@
 //! Opens a request: repository, revisions, stacks, states, infrastructure.
 
+use std::sync::Arc;
+
 use std::{collections::BTreeMap, path::Path};
 
 use super::{
@@ -60,11 +62,13 @@ impl OpenRequest {
         config: &Config,
         given: &GivenCluster,
         files: Option<&dyn Source>,
+        head: Option<Arc<dyn Source>>,
         backend: &StateBackend,
     ) -> Result<Infrastructure, UserError> {
         let setup = runtime_factory::RuntimeSetup {
             config,
             files,
+            head,
             given,
             live: self.live,
             backend: Some(backend),
@@ -157,7 +161,14 @@ pub async fn open(run: &RunContext, request: &OpenRequest, key: KeyUse) -> Resul
     let given = request.given.clone();
     let given = given.with_stack_clusters(head.layout.stacks.iter().chain(removed));
     let Infrastructure { runtimes, references } = request
-        .runtimes(run, &config, &given, Some(head.source.as_ref()), &backend)
+        .runtimes(
+            run,
+            &config,
+            &given,
+            Some(head.source.as_ref()),
+            Some(Arc::clone(&head.source)),
+            &backend,
+        )
         .await?;
     let compiler = Box::new(Compiler::new(run, &config));
     let sets = policy_set_loader::load(&config, head.source.as_ref());
@@ -281,7 +292,14 @@ async fn without_code(
     };
     let backend = state_backend::open(run, &config, repository, key).await?;
     let Infrastructure { runtimes, references } = request
-        .runtimes(run, &config, &request.given, files.as_deref(), &backend)
+        .runtimes(
+            run,
+            &config,
+            &request.given,
+            files.as_deref(),
+            files.clone(),
+            &backend,
+        )
         .await?;
     let planning = Planner {
         run: run.clone(),

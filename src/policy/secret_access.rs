@@ -225,7 +225,7 @@ fn has_versions(store: &SecretStoreConfig) -> bool {
     match store.kind {
         SecretStoreKind::Env | SecretStoreKind::Kubernetes => false,
         SecretStoreKind::Vault => store.kv != Some(1),
-        SecretStoreKind::Aws | SecretStoreKind::Ssm => true,
+        SecretStoreKind::Aws | SecretStoreKind::Ssm | SecretStoreKind::Sops => true,
     }
 }
 
@@ -327,6 +327,16 @@ fn normal_form(
             // A name with a `/` begins with one.
             if named.path.contains('/') && !named.path.starts_with('/') {
                 named.path.insert(0, '/');
+            }
+        }
+        // The version of a file is the one of the revision.
+        SecretStoreKind::Sops => {
+            let is_file = [".yaml", ".yml", ".json"]
+                .iter()
+                .any(|end| named.path.ends_with(end));
+            let is_normal = RepoPath::normalize(&named.path).is_some_and(|path| path.as_str() == named.path);
+            if !is_file || !is_normal || named.version.is_some() {
+                return Err(wrong());
             }
         }
         SecretStoreKind::Kubernetes => {

@@ -3,7 +3,7 @@
 //! <https://docs.aws.amazon.com/kms/latest/APIReference/API_Encrypt.html>
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use zeroize::Zeroizing;
 
 use super::{
@@ -55,8 +55,19 @@ impl AwsKmsKey {
         wrapped: &str,
         context: &str,
     ) -> Result<Zeroizing<Vec<u8>>, SecretProblem> {
-        let mut request = self.request(context);
-        request["CiphertextBlob"] = json!(wrapped);
+        self.unwrap_with(wrapped, &own_context(context)).await
+    }
+
+    /// Unwraps what another program wrapped, with its context.
+    ///
+    /// # Errors
+    /// As [`AwsKmsKey::unwrap_key`].
+    pub async fn unwrap_with(
+        &self,
+        wrapped: &str,
+        context: &Map<String, Value>,
+    ) -> Result<Zeroizing<Vec<u8>>, SecretProblem> {
+        let request = json!({"KeyId": self.arn, "EncryptionContext": context, "CiphertextBlob": wrapped});
         let call = self
             .client
             .call("TrentService.Decrypt", &request, SecretRights::Values);
@@ -70,6 +81,10 @@ impl AwsKmsKey {
     }
 
     fn request(&self, context: &str) -> Value {
-        json!({"KeyId": self.arn, "EncryptionContext": {"konverge": context}})
+        json!({"KeyId": self.arn, "EncryptionContext": own_context(context)})
     }
+}
+
+fn own_context(context: &str) -> Map<String, Value> {
+    Map::from_iter([("konverge".to_owned(), Value::from(context))])
 }

@@ -52,6 +52,12 @@ pub enum SecretProblem {
     /// The value is empty.
     #[error("is empty")]
     Empty,
+    /// The file cannot be decrypted.
+    #[error("cannot be decrypted: {0}")]
+    File(String),
+    /// No recipient of the file is a key of this job.
+    #[error("cannot be decrypted by this job; its recipients: {0}")]
+    NoKeyOfFile(String),
     /// The run has no credentials for the store.
     #[error("could not be read: {0}")]
     NoCredentials(String),
@@ -130,6 +136,14 @@ impl From<SecretStoreError> for UserError {
                 "correct the key after `#/` in the reference".to_owned()
             }
             SecretProblem::Empty => "write a value into the store".to_owned(),
+            SecretProblem::File(_) => {
+                format!("`sops decrypt {path}` says more; encrypt it again and commit it")
+            }
+            SecretProblem::NoKeyOfFile(_) => {
+                format!(
+                    "give the job an identity in `SOPS_AGE_KEY`, or write the key into `secrets.stores.{store}.keys`"
+                )
+            }
             SecretProblem::NoCredentials(_) => {
                 format!("give the job the credentials that `secrets.stores.{store}` needs")
             }

@@ -1,5 +1,5 @@
-//! Secret stores: where companies keep the values that Specs refer to, and the keys that wrap other keys. Each store reads one secret by its path;
-//! which stack may read it is decided elsewhere.
+//! Secret stores: where companies keep the values that Specs refer to, and the keys that wrap other keys. Each store
+//! reads one secret by its path; which stack may read it is decided elsewhere.
 //!
 //! The version of a secret is read without its value where the store can do that. A value is a
 //! [`SecretValue`](crate::secrets::SecretValue) from the answer's bytes on.
@@ -14,6 +14,8 @@ mod error;
 mod http;
 mod kubernetes;
 mod secret_document;
+mod sops;
+mod sops_file;
 mod vault;
 mod vault_client;
 mod vault_transit;
@@ -28,6 +30,7 @@ pub use env::EnvStore;
 pub use error::{SecretProblem, SecretStoreError};
 pub use kubernetes::{ClusterSecrets, KubernetesStore};
 pub use secret_document::{FetchedSecret, SecretDocument};
+pub use sops::{RevisionFiles, SopsKey, SopsStore};
 pub use vault::{KvVersion, VaultSettings, VaultStore};
 pub use vault_client::{VaultLogin, VaultServer};
 pub use vault_transit::VaultTransitKey;

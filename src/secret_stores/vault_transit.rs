@@ -63,8 +63,20 @@ impl VaultTransitKey {
             "ciphertext": wrapped,
             "associated_data": STANDARD.encode(context),
         });
+        self.decrypt(&request).await
+    }
+
+    /// Unwraps what another program wrapped, without a context.
+    ///
+    /// # Errors
+    /// As [`VaultTransitKey::unwrap_key`].
+    pub async fn unwrap_without_context(&self, wrapped: &str) -> Result<Zeroizing<Vec<u8>>, SecretProblem> {
+        self.decrypt(&json!({"ciphertext": wrapped})).await
+    }
+
+    async fn decrypt(&self, request: &Value) -> Result<Zeroizing<Vec<u8>>, SecretProblem> {
         let path = format!("{}/decrypt/{}", self.mount, self.key);
-        let mut answer = Value::Object(self.post(&path, &request).await?);
+        let mut answer = Value::Object(self.post(&path, request).await?);
         let secret = answer["plaintext"]
             .as_str()
             .and_then(|text| STANDARD.decode(text).ok());

@@ -61,11 +61,12 @@ const PASSED: [(&str, VariableKind); 33] = [
 ];
 
 /// Credentials of this program whose names do not say so.
-const OWN: [&str; 7] = [
+const OWN: [&str; 8] = [
     "INPUT_KUBECONFIG",
     "KONVERGE_KUBECONFIG",
     "KONVERGE_REVIEW_KEY",
     "KONVERGE_AGE_IDENTITY",
+    "SOPS_AGE_KEY",
     "GOOGLE_SERVICE_ACCOUNT_KEY",
     "PGPASSWORD",
     "MYSQL_PWD",

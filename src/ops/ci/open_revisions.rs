@@ -1,5 +1,7 @@
 //! Opens revisions in a job: commits only, with the permissions of the default branch.
 
+use std::sync::Arc;
+
 use std::collections::BTreeMap;
 
 use super::{active_policies, job::Job, job_trust::Trust};
@@ -210,6 +212,7 @@ impl Job {
         let setup = runtime_factory::RuntimeSetup {
             config: &config,
             files: Some(power),
+            head: Some(Arc::clone(&head.source)),
             given: &given,
             live,
             backend: backend.as_ref(),

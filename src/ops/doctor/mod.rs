@@ -106,6 +106,7 @@ async fn infrastructure(run: &RunContext, config: &Config) -> Vec<DoctorFinding>
     let setup = runtime_factory::RuntimeSetup {
         config,
         files: None,
+        head: None,
         given: &given,
         live: Live::Required,
         backend: None,

@@ -10,7 +10,7 @@ use crate::{
 
 /// A finding for each store.
 pub(super) async fn findings(run: &RunContext, config: &SecretsConfig) -> Vec<DoctorFinding> {
-    let stores = secret_stores::open(run, config, &run.secrets, cluster_secrets(None));
+    let stores = secret_stores::open(run, config, &run.secrets, None, cluster_secrets(None));
     let mut findings = Vec::new();
     for (name, store) in &stores {
         let Some(configured) = config.stores.get(name) else {
@@ -47,6 +47,7 @@ async fn log_in(configured: &SecretStoreConfig, store: &dyn SecretStore) -> Resu
     Ok(match configured.kind {
         SecretStoreKind::Env => "the variables of this job".to_owned(),
         SecretStoreKind::Kubernetes => "the Secrets of a cluster".to_owned(),
+        SecretStoreKind::Sops => "files of the repository".to_owned(),
         SecretStoreKind::Vault | SecretStoreKind::Aws | SecretStoreKind::Ssm => {
             let rules = configured.allow.len();
             format!("logged in; {}", crate::report::plural(rules, "rule"))

@@ -83,6 +83,7 @@ pub async fn rollback(
     let setup = runtime_factory::RuntimeSetup {
         config: &config,
         files: Some(files.as_ref()),
+        head: Some(Arc::clone(&head.source)),
         given: &given,
         live,
         backend: Some(&backend),

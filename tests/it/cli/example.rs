@@ -17,7 +17,7 @@ async fn every_object_of_the_example_is_taken_and_then_unchanged() {
     let cluster = Cluster::shared();
     let example = Repository::konfig_example();
     let files = support::compiler::folder(example.path());
-    let (mut objects, mut projects) = (0, BTreeSet::new());
+    let (mut objects, mut secrets, mut projects) = (0, 0, BTreeSet::new());
     for (path, golden) in &files {
         let Some(folder) = path.as_str().strip_suffix("/ci-test/stdout.golden.yaml") else {
             continue;
@@ -33,6 +33,7 @@ async fn every_object_of_the_example_is_taken_and_then_unchanged() {
             };
             spec.resources.retain(|one| !is_crd(one));
         }
+        secrets += replace_references(&mut spec.resources);
         // What refers to a bucket is left to the tests of mixed stacks.
         let of_terraform = |one: &Resource| one.runtime == RuntimeKind::Terraform;
         if spec.resources.iter().any(of_terraform) {
@@ -55,6 +56,47 @@ async fn every_object_of_the_example_is_taken_and_then_unchanged() {
         assert!(changed.is_empty(), "{folder}: {changed:?}");
     }
     assert!(objects > 70, "the example has only {objects} objects");
+    assert!(secrets >= 4, "the example has only {secrets} values of Secrets");
+}
+
+/// Expects that each value of a Secret is a reference, and puts a value there, as an apply would. Returns how many.
+fn replace_references(resources: &mut [Resource]) -> usize {
+    let secrets = resources
+        .iter_mut()
+        .filter(|one| one.attributes.get("kind").is_some_and(|kind| kind == "Secret"));
+    let mut found = 0;
+    for secret in secrets {
+        assert!(secret.attributes.get("data").is_none(), "{}", secret.id);
+        let values = secret.attributes["stringData"].as_object_mut().unwrap();
+        for (key, value) in values {
+            let is_reference = value.as_str().is_some_and(|text| text.starts_with("ref+"));
+            assert!(is_reference, "{}: {key} is a literal value", secret.id);
+            *value = "resolved".into();
+            found += 1;
+        }
+    }
+    found
+}
+
+/// The stacks of the example may use what they refer to, and another stack may not.
+#[test]
+fn the_references_of_the_example_are_admitted() {
+    let example = Repository::konfig_example();
+    let check = || {
+        let stacks = ["check", "appops/orders/dev", "appops/orders/prod"];
+        Konverge::new(stacks).with_kcl().dir(example.path()).run()
+    };
+    check().expect(0);
+    let config = std::fs::read_to_string(example.path().join("konverge.yaml")).unwrap();
+    let closed = config.replace(
+        "stacks: appops/orders/*, paths: ORDERS_*",
+        "stacks: appops/uploads/*, paths: ORDERS_*",
+    );
+    assert_ne!(config, closed);
+    std::fs::write(example.path().join("konverge.yaml"), closed).unwrap();
+    let refused = check().expect(1);
+    let why = "may not read `ORDERS_DATABASE_PASSWORD` of the secret store `job`";
+    assert_eq!(refused.stdout.matches(why).count(), 2, "{}", refused.stdout);
 }
 
 /// The preview of the change in the built-in monorepo, without a cluster or a repository around.

@@ -10,5 +10,6 @@ pub mod module_sandbox;
 pub mod sandbox;
 pub mod secret_paths;
 pub mod secret_references;
+pub mod sops;
 pub mod state_encryption;
 pub mod vault;

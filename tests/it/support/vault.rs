@@ -200,7 +200,8 @@ async fn answer(
             "1 error occurred:\n\t* permission denied\n\n",
         );
     }
-    if method == Method::POST {
+    // A write may be either.
+    if [Method::POST, Method::PUT].contains(&method) {
         return transit(
             &mut world,
             &path,

@@ -1,0 +1,136 @@
+//! Files of the repository that SOPS encrypted, as a store. The version of a secret is the digest of its file, so a
+//! preview needs no key.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use zeroize::{Zeroize as _, Zeroizing};
+
+use super::{
+    AwsKmsKey, FetchedSecret, SecretDocument, SecretProblem, SecretQuery, SecretRights, SecretStore,
+    VaultTransitKey,
+    sops_file::{SopsFile, WrappedDataKey, open_age},
+};
+use crate::model::Digest;
+
+/// The files of the revision whose Specs are planned.
+pub trait RevisionFiles: Send + Sync {
+    /// The content of a regular file; `None` if there is none at that path.
+    ///
+    /// # Errors
+    /// It cannot be read; the text says why.
+    fn read(&self, path: &str) -> Result<Option<Arc<[u8]>>, String>;
+}
+
+/// A key that may unwrap data keys: files name their recipients, but only these are asked.
+pub enum SopsKey {
+    /// A key of AWS KMS, with its ARN.
+    AwsKms(String, AwsKmsKey),
+    /// A key of a transit engine, with its mount and its name.
+    VaultTransit((String, String), VaultTransitKey),
+}
+
+/// The files of SOPS as a store.
+pub struct SopsStore {
+    files: Arc<dyn RevisionFiles>,
+    identities: Vec<age::x25519::Identity>,
+    keys: Vec<SopsKey>,
+}
+
+impl SopsStore {
+    /// `identities` is the text of `SOPS_AGE_KEY`: an age identity on each line that is no comment.
+    pub fn new(files: Arc<dyn RevisionFiles>, identities: Option<&str>, keys: Vec<SopsKey>) -> Self {
+        let lines = identities.unwrap_or_default().lines().map(str::trim);
+        let identities = lines.filter_map(|line| line.parse().ok()).collect();
+        Self {
+            files,
+            identities,
+            keys,
+        }
+    }
+
+    fn file(&self, query: &SecretQuery) -> Result<Arc<[u8]>, SecretProblem> {
+        let unavailable = |why| SecretProblem::Unavailable { status: None, why };
+        let found = self.files.read(&query.path).map_err(unavailable)?;
+        found.ok_or(SecretProblem::Missing(None))
+    }
+
+    /// The data key, from the first recipient that this job is.
+    async fn data_key(&self, file: &SopsFile) -> Result<Zeroizing<Vec<u8>>, SecretProblem> {
+        let wrapped = file.wrapped_keys();
+        for key in &wrapped {
+            if let WrappedDataKey::Age(armoured) = key
+                && let Some(key) = open_age(armoured, &self.identities)
+            {
+                return Ok(key);
+            }
+        }
+        let mut refused = None;
+        for known in &self.keys {
+            for key in &wrapped {
+                let unwrapped = match (known, key) {
+                    (
+                        SopsKey::AwsKms(own, service),
+                        WrappedDataKey::AwsKms {
+                            arn,
+                            context,
+                            wrapped,
+                        },
+                    ) if own == arn => service.unwrap_with(wrapped, context).await,
+                    (
+                        SopsKey::VaultTransit((own_mount, own_key), service),
+                        WrappedDataKey::VaultTransit { mount, key, wrapped },
+                    ) if own_mount == mount && own_key == key => {
+                        service.unwrap_without_context(wrapped).await
+                    }
+                    _ => continue,
+                };
+                match unwrapped {
+                    Ok(key) => return Ok(key),
+                    Err(problem) => refused = Some(problem),
+                }
+            }
+        }
+        Err(refused.unwrap_or_else(|| SecretProblem::NoKeyOfFile(recipients(&wrapped))))
+    }
+}
+
+/// The recipients of a file in words.
+fn recipients(wrapped: &[WrappedDataKey]) -> String {
+    let mut names: Vec<_> = wrapped
+        .iter()
+        .map(|key| match key {
+            WrappedDataKey::Age(_) => "age".to_owned(),
+            WrappedDataKey::AwsKms { arn, .. } => format!("awskms:{}", arn.escape_debug()),
+            WrappedDataKey::VaultTransit { mount, key, .. } => {
+                format!(
+                    "vault-transit:STORE/{}/{}",
+                    mount.escape_debug(),
+                    key.escape_debug()
+                )
+            }
+            WrappedDataKey::Unknown(kind) => kind.escape_debug().to_string(),
+        })
+        .collect();
+    names.dedup();
+    names.join(", ")
+}
+
+#[async_trait]
+impl SecretStore for SopsStore {
+    async fn version(&self, query: &SecretQuery, _: SecretRights) -> Result<Option<String>, SecretProblem> {
+        Ok(Some(Digest::of_bytes(&self.file(query)?).short()))
+    }
+
+    async fn read(&self, query: &SecretQuery) -> Result<FetchedSecret, SecretProblem> {
+        let bytes = self.file(query)?;
+        let file = SopsFile::parse(&query.path, &bytes).map_err(SecretProblem::File)?;
+        let mut key = self.data_key(&file).await?;
+        let values = file.decrypt(&key);
+        key.zeroize();
+        Ok(FetchedSecret {
+            document: SecretDocument::from_fields(values.map_err(SecretProblem::File)?),
+            version: Some(Digest::of_bytes(&bytes).short()),
+        })
+    }
+}
