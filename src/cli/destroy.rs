@@ -65,7 +65,7 @@ pub async fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
         return Ok(0);
     };
     let options = ApplyOptions {
-        consent,
+        consent: consent.clone(),
         newer: None,
         commit: None,
         pull_requests: Vec::new(),
@@ -81,7 +81,7 @@ pub async fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
                 color: context.colour(),
             },
         ),
-        ApplyOutput::Json => report::json::document(&report),
+        ApplyOutput::Json => confirm::report_with_findings(&report, &consent, session.planning.secrets()),
     });
     Ok(ops::apply::exit_code(&report, context.cancel.is_cancelled()))
 }

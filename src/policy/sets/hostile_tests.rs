@@ -176,10 +176,7 @@ fn texts_that_cel_joins_are_bounded() {
     let text = format!("rules:\n- name: long\n  expression: ({sum}).size() > 0\n");
     let findings = cel("input: objects", &text).findings(&document(vec![wanted("v1:X:shop:x", object)]));
     let message = &findings[0].message;
-    assert!(
-        message.contains("too costly for this object: it joins texts"),
-        "{message}"
-    );
+    assert!(message.contains("too costly for this object"), "{message}");
 }
 
 #[test]
