@@ -1,16 +1,17 @@
-//! A CEL expression with bounds: its length, its nesting, and its cost for the value that it is evaluated on.
-//! CEL has no loops except those over lists, no input and no output; the cost is limited before an expression
-//! is evaluated.
+//! A CEL expression with bounds: its length, its nesting, and what its evaluation costs (`cel_bounds.rs`). CEL has no loops
+//! except those over lists and maps, no input and no output.
 
 use cel::{
-    Context, Env, ExecutionError, Program, Value as CelValue,
+    Context, Env, ExecutionError, Value as CelValue,
     common::{
-        ast::{EntryExpr, Expr, IdedExpr, operators},
-        types::CelBool,
+        ast::IdedExpr,
+        types::{CelBool, CelString},
         value::{CowVal, Val},
     },
 };
 use serde_json::Value;
+
+use crate::cel_bounds::{Left, bound, parts};
 
 /// The maximum length of an expression in bytes.
 pub const LONGEST: usize = 4096;
@@ -18,22 +19,13 @@ pub const LONGEST: usize = 4096;
 const DEEPEST: u32 = 60;
 /// The stack size of the parser in bytes; only the used part is allocated.
 const PARSER_STACK: usize = 256 * 1024 * 1024;
-/// The maximum cost of an expression: its size times the iterations of its innermost loop.
-const COST: u64 = 5_000_000;
-/// The maximum size of the texts that concatenations make, in bytes.
-const TEXT: u64 = 64 * 1024 * 1024;
 
 /// A parsed expression.
 #[derive(Debug)]
 pub struct CelExpression {
-    program: Program,
-    size: u64,
-    /// The nesting of loops.
-    loops: u32,
-    /// The number of concatenations: each may double a list.
-    additions: u64,
-    /// The longest list literal in the expression.
-    longest: u64,
+    expression: IdedExpr,
+    /// True if it makes texts or lists.
+    counts: bool,
 }
 
 /// Why an expression has no value.
@@ -77,8 +69,13 @@ impl CelExpression {
 
     /// The names of the functions that it calls, operators included.
     pub fn functions(&self) -> Vec<String> {
-        let references = self.program.references();
+        let references = self.expression.references();
         references.functions().into_iter().map(str::to_owned).collect()
+    }
+
+    /// Returns true if it reads a variable.
+    pub fn reads(&self, variable: &str) -> bool {
+        self.expression.references().has_variable(variable)
     }
 
     fn parse(source: &str, env: &Env) -> Result<Self, String> {
@@ -86,66 +83,52 @@ impl CelExpression {
             let text = error.to_string();
             text.lines().next().unwrap_or("not CEL").to_owned()
         })?;
-        let mut shape = Shape::default();
-        shape.walk(program.expression(), 0, 0);
-        if shape.deepest > DEEPEST {
+        let mut expression = program.expression().clone();
+        if depth(&mut expression) > DEEPEST + 1 {
             return Err(format!("nested more than {DEEPEST} levels deep"));
         }
         Ok(Self {
-            program,
-            size: shape.size,
-            loops: shape.loops,
-            additions: shape.additions,
-            longest: shape.longest,
+            counts: bound(&mut expression),
+            expression,
         })
     }
 
-    /// The value for a context with values of this extent.
+    /// The value for a context with values of this extent. The context has the functions of [`add_counting`].
+    ///
+    /// [`add_counting`]: crate::cel_bounds::add_counting
     ///
     /// # Errors
     /// Too costly for this context, or the evaluation failed.
-    pub fn evaluate(&self, context: &Context, extent: CostInput) -> Result<CelValue, CelError> {
-        let value = self.resolve(context, extent)?;
-        CelValue::try_from(value.as_ref()).map_err(failed)
-    }
-
-    /// The value as a variable for other expressions.
-    ///
-    /// # Errors
-    /// As [`CelExpression::evaluate`].
-    pub fn variable<'v>(
+    pub fn evaluate<'v>(
         &self,
         context: &Context<'_, 'v>,
         extent: CostInput,
     ) -> Result<Box<dyn Val + 'v>, CelError> {
-        self.resolve(context, extent).map(CowVal::into_owned)
+        if !self.counts {
+            let value = CelValue::resolve_val(&self.expression, context);
+            return value.map(CowVal::into_owned).map_err(failed);
+        }
+        let left = Left::new(extent.text);
+        let mut context = context.new_inner_scope();
+        left.add_to(&mut context);
+        let value = CelValue::resolve_val(&self.expression, &context);
+        match left.is_exceeded() {
+            true => Err(CelError::Other(
+                "too costly for this object: its loops have too many steps, or it makes texts of more than 4 MiB"
+                    .to_owned(),
+            )),
+            false => value.map(CowVal::into_owned).map_err(failed),
+        }
     }
 
-    fn resolve<'e, 'v>(
-        &'e self,
-        context: &'e Context<'_, 'v>,
-        extent: CostInput,
-    ) -> Result<CowVal<'e, 'v>, CelError> {
-        let rounds = extent
-            .entries
-            .max(self.longest)
-            .max(1)
-            .saturating_mul(self.additions + 1);
-        let cost = rounds.saturating_pow(self.loops).saturating_mul(self.size);
-        if cost > COST {
-            return Err(CelError::Other(format!(
-                "too costly for this object: {} loops within each other over up to {rounds} entries",
-                self.loops
-            )));
-        }
-        let copies = rounds.saturating_pow(self.loops).saturating_mul(self.additions);
-        if copies.saturating_mul(extent.text) > TEXT {
-            return Err(CelError::Other(format!(
-                "too costly for this object: it joins texts of up to {} bytes up to {copies} times",
-                extent.text
-            )));
-        }
-        CelValue::resolve_val(self.program.expression(), context).map_err(failed)
+    /// The text that it gives; `None` if it gives something else.
+    ///
+    /// # Errors
+    /// As [`CelExpression::evaluate`].
+    pub fn text(&self, context: &Context, extent: CostInput) -> Result<Option<String>, CelError> {
+        let value = self.evaluate(context, extent)?;
+        let text = value.downcast_ref::<CelString>();
+        Ok(text.map(|text| text.inner().to_owned()))
     }
 
     /// Returns true if it is true.
@@ -153,7 +136,7 @@ impl CelExpression {
     /// # Errors
     /// As [`CelExpression::evaluate`]; or it gives something else than true or false.
     pub fn holds(&self, context: &Context, extent: CostInput) -> Result<bool, CelError> {
-        let value = self.resolve(context, extent)?;
+        let value = self.evaluate(context, extent)?;
         value.downcast_ref::<CelBool>().map_or_else(
             || {
                 let type_of = value.get_type().name();
@@ -172,103 +155,28 @@ fn failed(error: ExecutionError) -> CelError {
     }
 }
 
-/// The quantities that limit the cost of an expression.
-#[derive(Default)]
-struct Shape {
-    size: u64,
-    loops: u32,
-    additions: u64,
-    longest: u64,
-    deepest: u32,
+/// The levels of an expression.
+fn depth(expression: &mut IdedExpr) -> u32 {
+    1 + parts(expression).into_iter().map(depth).max().unwrap_or(0)
 }
 
-impl Shape {
-    /// `level` is the nesting of the expression; `depth` that of the loops around it.
-    fn walk(&mut self, expression: &IdedExpr, level: u32, depth: u32) {
-        self.size += 1;
-        self.loops = self.loops.max(depth);
-        self.deepest = self.deepest.max(level);
-        let next = level + 1;
-        match &expression.expr {
-            Expr::Call(call) => {
-                self.additions += u64::from(call.func_name == operators::ADD);
-                for part in call.target.as_deref().into_iter().chain(&call.args) {
-                    self.walk(part, next, depth);
-                }
-            }
-            Expr::Comprehension(comprehension) => {
-                self.walk(&comprehension.iter_range, next, depth);
-                self.walk(&comprehension.accu_init, next, depth);
-                self.walk(&comprehension.result, next, depth);
-                let before = self.additions;
-                self.walk(&comprehension.loop_cond, next, depth + 1);
-                self.walk(&comprehension.loop_step, next, depth + 1);
-                // `map` and `filter` append to a list in each iteration, which may copy it.
-                if self.additions > before {
-                    self.loops = self.loops.max(depth + 2);
-                }
-            }
-            Expr::List(list) => {
-                self.longest = self.longest.max(list.elements.len() as u64);
-                list.elements
-                    .iter()
-                    .for_each(|element| self.walk(element, next, depth));
-            }
-            Expr::Map(map) => {
-                self.longest = self.longest.max(map.entries.len() as u64);
-                map.entries
-                    .iter()
-                    .for_each(|entry| self.walk_entry(&entry.expr, next, depth));
-            }
-            Expr::Struct(made) => {
-                made.entries
-                    .iter()
-                    .for_each(|entry| self.walk_entry(&entry.expr, next, depth));
-            }
-            Expr::Select(select) => self.walk(&select.operand, next, depth),
-            Expr::Unspecified | Expr::Ident(_) | Expr::Literal(_) => {}
-        }
-    }
-
-    fn walk_entry(&mut self, entry: &EntryExpr, level: u32, depth: u32) {
-        match entry {
-            EntryExpr::StructField(field) => self.walk(&field.value, level, depth),
-            EntryExpr::MapEntry(entry) => {
-                self.walk(&entry.key, level, depth);
-                self.walk(&entry.value, level, depth);
-            }
-        }
-    }
-}
-
-/// What limits the cost of an expression for a value.
+/// What limits the steps of an expression for a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct CostInput {
-    /// The length of the longest list or map.
-    pub entries: u64,
     /// The length of the longest text in bytes.
-    pub text: u64,
+    text: u64,
 }
 
 impl CostInput {
     /// The extent of a value.
     pub fn measure(value: &Value) -> Self {
         match value {
-            Value::Array(items) => items
+            Value::Array(items) => items.iter().fold(Self::default(), Self::and),
+            Value::Object(fields) => fields
                 .iter()
-                .fold(Self::with(items.len()), |all, item| all.and(item)),
-            Value::Object(fields) => fields.iter().fold(Self::with(fields.len()), |all, (key, value)| {
-                all.and_text(key).and(value)
-            }),
+                .fold(Self::default(), |all, (key, value)| all.and_text(key).and(value)),
             Value::String(text) => Self::default().and_text(text),
             _ => Self::default(),
-        }
-    }
-
-    fn with(entries: usize) -> Self {
-        Self {
-            entries: entries as u64,
-            text: 0,
         }
     }
 
@@ -277,7 +185,6 @@ impl CostInput {
     pub fn and(self, value: &Value) -> Self {
         let other = Self::measure(value);
         Self {
-            entries: self.entries.max(other.entries),
             text: self.text.max(other.text),
         }
     }
@@ -285,7 +192,6 @@ impl CostInput {
     fn and_text(self, text: &str) -> Self {
         Self {
             text: self.text.max(text.len() as u64),
-            ..self
         }
     }
 }

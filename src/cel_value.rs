@@ -6,7 +6,7 @@ use std::{collections::HashMap, sync::Arc};
 use cel::{
     ExecutionError,
     common::{
-        traits::{Adder, Container, Indexer, Iterable, Sizer, Zeroer},
+        traits::{self, Adder, Comparer, Container, Indexer, Iterable, Sizer, Zeroer},
         types::{CelBool, CelDouble, CelInt, CelList, CelMap, CelMapKey, CelNull, CelString, Type},
         value::{Builtin, BuiltinRef, CowVal, Val},
     },
@@ -35,26 +35,45 @@ pub fn to_cel(value: &Value) -> Box<dyn Val + '_> {
     }
 }
 
+/// A text whose copies share its bytes.
+pub fn shared_text<'v>(text: String) -> Box<dyn Val + 'v> {
+    Box::new(Shared::new(CelString::from(text), Vec::new()))
+}
+
 /// A list whose copies share its items.
 pub fn shared_list<'v>(items: Vec<Box<dyn Val + 'v>>) -> Box<dyn Val + 'v> {
-    Box::new(Shared(Arc::new(CelList::from(items))))
+    Box::new(Shared::new(CelList::from(items), Vec::new()))
 }
 
-/// A map whose copies share its entries.
+/// A map whose copies share its entries. A loop goes through its keys in their order, so that the same input gives the same
+/// texts. The crate's own maps have no order.
 pub fn shared_map<'v>(entries: HashMap<CelMapKey<'v>, Box<dyn Val + 'v>>) -> Box<dyn Val + 'v> {
-    Box::new(Shared(Arc::new(CelMap::from(entries))))
+    let mut keys: Vec<_> = entries.keys().cloned().collect();
+    keys.sort();
+    Box::new(Shared::new(CelMap::from(entries), keys))
 }
 
-/// A list or a map of the crate. To the crate it is what it holds.
+/// A text, a list or a map of the crate. To the crate it is what it holds.
 #[derive(Debug)]
-struct Shared<C>(Arc<C>);
+struct Shared<'k, C>(Arc<Held<'k, C>>);
 
-impl<C: Val + Clone> Shared<C> {
+#[derive(Debug)]
+struct Held<'k, C> {
+    value: C,
+    /// The keys of a map in their order.
+    keys: Vec<CelMapKey<'k>>,
+}
+
+impl<'k, C: Val + Clone> Shared<'k, C> {
+    fn new(value: C, keys: Vec<CelMapKey<'k>>) -> Self {
+        Self(Arc::new(Held { value, keys }))
+    }
+
     fn indexer<'b, 'v>(&'b self) -> Result<&'b (dyn Indexer + 'v), ExecutionError>
     where
         Self: 'v,
     {
-        let indexer = self.0.as_indexer();
+        let indexer = self.0.value.as_indexer();
         indexer.ok_or_else(|| ExecutionError::UnexpectedType {
             got: self.get_type().name().to_owned(),
             want: "a list or a map".to_owned(),
@@ -62,9 +81,9 @@ impl<C: Val + Clone> Shared<C> {
     }
 }
 
-impl<C: Val + Clone> Val for Shared<C> {
+impl<C: Val + Clone> Val for Shared<'_, C> {
     fn get_type(&self) -> &Type {
-        self.0.get_type()
+        self.0.value.get_type()
     }
 
     fn cel_type() -> &'static Type {
@@ -75,18 +94,22 @@ impl<C: Val + Clone> Val for Shared<C> {
     where
         Self: 'v,
     {
-        self.0.as_adder()
+        self.0.value.as_adder()
+    }
+
+    fn as_comparer(&self) -> Option<&dyn Comparer> {
+        self.0.value.as_comparer()
     }
 
     fn as_container(&self) -> Option<&dyn Container> {
-        self.0.as_container()
+        self.0.value.as_container()
     }
 
     fn as_indexer<'b, 'v>(&'b self) -> Option<&'b (dyn Indexer + 'v)>
     where
         Self: 'v,
     {
-        Some(self)
+        self.0.value.as_indexer().is_some().then_some(self)
     }
 
     fn into_indexer<'v>(self: Box<Self>) -> Option<Box<dyn Indexer + 'v>>
@@ -100,19 +123,22 @@ impl<C: Val + Clone> Val for Shared<C> {
     where
         Self: 'v,
     {
-        self.0.as_iterable()
+        match self.0.keys.is_empty() {
+            true => self.0.value.as_iterable(),
+            false => Some(self),
+        }
     }
 
     fn as_sizer(&self) -> Option<&dyn Sizer> {
-        self.0.as_sizer()
+        self.0.value.as_sizer()
     }
 
     fn as_zeroer(&self) -> Option<&dyn Zeroer> {
-        self.0.as_zeroer()
+        self.0.value.as_zeroer()
     }
 
     fn equals(&self, other: &dyn Val) -> bool {
-        self.0.equals(other)
+        self.0.value.equals(other)
     }
 
     fn clone_as_boxed<'v>(&self) -> Box<dyn Val + 'v>
@@ -126,7 +152,7 @@ impl<C: Val + Clone> Val for Shared<C> {
     where
         Self: 'v,
     {
-        self.0.as_builtin()
+        self.0.value.as_builtin()
     }
 
     fn into_builtin<'v>(self: Box<Self>) -> Option<Builtin<'v>>
@@ -134,11 +160,28 @@ impl<C: Val + Clone> Val for Shared<C> {
         Self: 'v,
     {
         // The items themselves are shared, so this copies one level.
-        Box::new((*self.0).clone()).into_builtin()
+        Box::new(self.0.value.clone()).into_builtin()
     }
 }
 
-impl<C: Val + Clone> Indexer for Shared<C> {
+impl<C: Val + Clone> Iterable for Shared<'_, C> {
+    fn iter<'b, 'v>(&'b self) -> Box<dyn traits::Iterator<'b, 'v> + 'b>
+    where
+        Self: 'v,
+    {
+        Box::new(Keys(self.0.keys.iter()))
+    }
+}
+
+struct Keys<'b, 'k>(std::slice::Iter<'b, CelMapKey<'k>>);
+
+impl<'b, 'k: 'v, 'v> traits::Iterator<'b, 'v> for Keys<'b, 'k> {
+    fn next(&mut self) -> Option<&'b (dyn Val + 'v)> {
+        self.0.next().map(|key| key.inner() as &(dyn Val + 'v))
+    }
+}
+
+impl<C: Val + Clone> Indexer for Shared<'_, C> {
     fn get<'b, 'v>(&'b self, index: &dyn Val) -> Result<CowVal<'b, 'v>, ExecutionError>
     where
         Self: 'v,
@@ -225,5 +268,20 @@ mod tests {
         };
         assert_eq!(list.len(), 6);
         assert!(matches!(evaluate("x", &value), CelValue::Map(map) if map.map.len() == 3));
+    }
+
+    #[test]
+    fn a_loop_goes_through_keys_in_their_order() {
+        let keys: Vec<String> = (0..30).map(|n| format!("k{n:02}")).collect();
+        let entries = keys.iter().rev().map(|key| (key.clone(), json!(1)));
+        let value = Value::Object(entries.collect());
+        let CelValue::List(found) = evaluate("x.map(k, k)", &value) else {
+            panic!("not a list")
+        };
+        let wanted: Vec<_> = keys
+            .into_iter()
+            .map(|key| CelValue::String(Arc::new(key)))
+            .collect();
+        assert_eq!(*found, wanted);
     }
 }

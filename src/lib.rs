@@ -8,6 +8,7 @@
 
 pub mod affected;
 pub mod atomic_file;
+pub mod cel_bounds;
 pub mod cel_expression;
 pub mod cel_value;
 pub mod checkout;

@@ -64,7 +64,7 @@ pub async fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
         return Ok(0);
     };
     let options = ApplyOptions {
-        consent,
+        consent: consent.clone(),
         newer: None,
         commit: session.commit()?,
         pull_requests: Vec::new(),
@@ -83,7 +83,7 @@ pub async fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
                 color: context.color(),
             },
         ),
-        ApplyOutput::Json => report::json::document(&report),
+        ApplyOutput::Json => confirm::report_with_findings(&report, &consent, session.planning.secrets()),
     });
     Ok(ops::apply::exit_code(&report, context.cancel.is_cancelled()))
 }

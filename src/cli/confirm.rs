@@ -13,6 +13,7 @@ use crate::{
     error::{ErrorKind, UserError},
     model::{
         StackId,
+        apply_result::ApplyReport,
         authorization::Authorization,
         plan::{Action, Plan, ResourcePlan, StackPlan},
         policy_finding::{Enforcement, PolicyFinding},
@@ -26,6 +27,7 @@ use crate::{
         redact,
     },
     report::{self, terminal::Style},
+    secrets::Secrets,
 };
 
 /// What the person confirms, and what `--yes` means.
@@ -50,11 +52,10 @@ pub async fn confirm_apply(
     session: &Session,
     targets: &[Target],
     context: &CliContext,
-) -> Result<Option<Arc<dyn Approver>>, UserError> {
+) -> Result<Option<Arc<WithPolicySets>>, UserError> {
     let planning = &session.planning;
-    let with_sets = |approver: Arc<dyn Approver>| -> Arc<dyn Approver> {
-        Arc::new(WithPolicySets::new(approver, session.sets.clone()))
-    };
+    let with_sets =
+        |approver: Arc<dyn Approver>| Arc::new(WithPolicySets::new(approver, session.sets.clone()));
     if yes {
         return Ok(Some(with_sets(match what {
             ConfirmedAction::Destroy => Arc::new(AutoApprove),
@@ -104,6 +105,13 @@ pub async fn confirm_apply(
         ask(question(what, &scope), planning, context).await?
     };
     Ok(agreed.then(|| with_sets(Arc::new(ConfirmShownPlan::new(plan)))))
+}
+
+/// The JSON of an apply, with what the policy sets found.
+pub fn report_with_findings(report: &ApplyReport, sets: &WithPolicySets, secrets: &Secrets) -> String {
+    let mut findings = sets.findings();
+    redact::findings(&mut findings, secrets);
+    report::json::with_findings(report, &findings)
 }
 
 /// A finding of a policy set, as the person sees it; `None` if the rule is satisfied.

@@ -2,7 +2,7 @@
 //! Findings cannot be overridden here, because an override needs a second person: it is only possible on GitHub.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     sync::{Arc, Mutex, PoisonError},
 };
 
@@ -29,6 +29,7 @@ pub struct WithPolicySets {
     sets: PolicySets,
     evaluator: RuleEvaluator,
     current: Mutex<BTreeMap<StackId, Arc<tokio::sync::Mutex<ActiveSets>>>>,
+    found: Mutex<BTreeSet<PolicyFinding>>,
 }
 
 impl WithPolicySets {
@@ -39,7 +40,16 @@ impl WithPolicySets {
             sets,
             evaluator: RuleEvaluator::default(),
             current: Mutex::default(),
+            found: Mutex::default(),
         }
+    }
+
+    /// What the sets found for the plans that were evaluated, by stack: also for those that they stopped.
+    pub fn findings(&self) -> Vec<PolicyFinding> {
+        let found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut findings: Vec<_> = found.iter().cloned().collect();
+        findings.sort_by(|a, b| (&a.stack, a).cmp(&(&b.stack, b)));
+        findings
     }
 }
 
@@ -54,6 +64,9 @@ impl Approver for WithPolicySets {
         let versions = vec![self.sets.clone()];
         let sets =
             ActiveSets::evaluate(&self.evaluator, versions, proposed.document, |_, _| Vec::new()).await;
+        let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
+        found.extend(sets.findings().iter().cloned());
+        drop(found);
         if let Some(refusal) = sets.plan_refusal() {
             return Err(refusal);
         }

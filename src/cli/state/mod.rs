@@ -370,9 +370,9 @@ async fn rollback(
         context.note("nothing was applied; `--yes` does it");
         return Ok(0);
     }
-    let report = rollback.apply().await?;
+    let (report, findings) = rollback.apply().await?;
     context.print(&match json {
-        true => report::json::document(&report),
+        true => report::json::with_findings(&report, &findings),
         false => report::outcome::text(&report, style),
     });
     Ok(exit_code(&report, context.cancel.is_cancelled()))

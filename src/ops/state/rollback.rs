@@ -11,7 +11,10 @@ use crate::{
     config::Config,
     error::{ErrorKind, UserError},
     git::{GitError, Repository},
-    model::{CommitId, Digest, StackId, apply_result::ApplyReport, plan::StackPlan, state::StackState},
+    model::{
+        CommitId, Digest, StackId, apply_result::ApplyReport, plan::StackPlan, policy_finding::PolicyFinding,
+        state::StackState,
+    },
     ops::{
         KeyUse, OpenRevision, Planner, Renamed, RevisionSpec, RunContext, SpecSource, StackClaims, Target,
         TargetPlan,
@@ -159,13 +162,14 @@ fn missing_commit(error: &GitError, commit: &CommitId, serial: u64) -> UserError
 }
 
 impl Rollback {
-    /// Applies the plan.
+    /// Applies the plan, and returns the result with what the policy sets found.
     ///
     /// # Errors
     /// As an apply.
-    pub async fn apply(&self) -> Result<ApplyReport, UserError> {
+    pub async fn apply(&self) -> Result<(ApplyReport, Vec<PolicyFinding>), UserError> {
+        let sets = Arc::new(WithPolicySets::new(Arc::new(AutoApprove), self.sets.clone()));
         let options = ApplyOptions {
-            consent: Arc::new(WithPolicySets::new(Arc::new(AutoApprove), self.sets.clone())),
+            consent: sets.clone(),
             newer: None,
             commit: Some(self.commit.clone()),
             pull_requests: Vec::new(),
@@ -173,6 +177,9 @@ impl Rollback {
             allow_empty: false,
             rolled_back_to: Some(self.serial),
         };
-        apply::run(&self.planning, std::slice::from_ref(&self.target), &options).await
+        let report = apply::run(&self.planning, std::slice::from_ref(&self.target), &options).await?;
+        let mut findings = sets.findings();
+        redact::findings(&mut findings, self.planning.secrets());
+        Ok((report, findings))
     }
 }

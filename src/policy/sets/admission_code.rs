@@ -3,12 +3,16 @@
 
 use std::{collections::HashMap, sync::Arc};
 
-use cel::{Context, Env, Value as CelValue, common::types::CelMapKey};
+use cel::{
+    Context, Env,
+    common::types::{CelMapKey, Kind},
+};
 use serde::Deserialize;
 use serde_json::Value;
 
 use super::{admission_functions, admission_request::AdmissionRequest, rule::Severity};
 use crate::{
+    cel_bounds::add_counting,
     cel_expression::{CelError, CelExpression, CostInput},
     cel_value::{shared_map, to_cel},
 };
@@ -85,7 +89,7 @@ impl AdmissionCode {
     /// # Errors
     /// One is not CEL, is too large, or calls a function that is not known here.
     pub fn compile(text: AdmissionText, env: &Env) -> Result<Self, String> {
-        let compile = |source: &str| admission_functions::compile(source, env);
+        let compile = |source: &str| admission_functions::compile_of_policy(source, env);
         let named = |list: Vec<NamedText>| -> Result<Vec<_>, String> {
             let compiled = list.into_iter().map(|one| {
                 let expression = compile(&one.expression).map_err(|why| format!("`{}`: {why}", one.name))?;
@@ -128,6 +132,7 @@ impl AdmissionLibrary {
     pub fn new(env: &Arc<Env>) -> Self {
         let mut root = Context::with_env(Arc::clone(env));
         admission_functions::add(&mut root);
+        add_counting(&mut root);
         Self { root }
     }
 }
@@ -204,7 +209,7 @@ impl Evaluation<'_, '_> {
         for (name, expression) in &policy.variables {
             self.context
                 .add_variable_as_val("variables", shared_map(values.clone()));
-            if let Ok(value) = expression.variable(&self.context, self.extent) {
+            if let Ok(value) = expression.evaluate(&self.context, self.extent) {
                 values.insert(CelMapKey::from(name.as_str().to_owned()), value);
             }
         }
@@ -226,8 +231,8 @@ impl Evaluation<'_, '_> {
         }
         for (source, annotation) in &policy.annotations {
             let text = match annotation.evaluate(&self.context, self.extent) {
-                Ok(CelValue::String(_) | CelValue::Null) => continue,
-                Ok(other) => format!("it gives {}, not a text or null", other.type_of()),
+                Ok(value) if matches!(value.get_type().kind(), Kind::String | Kind::NullType) => continue,
+                Ok(other) => format!("it gives {}, not a text or null", other.get_type().name()),
                 Err(error) => error.to_string(),
             };
             // As in Kubernetes, the binding's actions do not count here.
@@ -240,8 +245,8 @@ impl Evaluation<'_, '_> {
     /// The message, as Kubernetes chooses it.
     fn message(&self, validation: &Validation) -> String {
         let expression = validation.message_expression.as_ref();
-        let value = expression.and_then(|expression| expression.evaluate(&self.context, self.extent).ok());
-        if let Some(CelValue::String(text)) = value {
+        let text = expression.and_then(|expression| expression.text(&self.context, self.extent).ok()?);
+        if let Some(text) = text {
             let text = text.trim();
             if !text.is_empty() && text.len() <= LONGEST_MESSAGE && !text.contains('\n') {
                 return text.to_owned();

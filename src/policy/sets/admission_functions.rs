@@ -1,18 +1,29 @@
 //! The CEL of Kubernetes: the standard library, its string and list functions, and the libraries `sets`, `quantity` and
 //! `ip`/`cidr`. A function that is not known here is an error when a policy is read, so nothing passes it.
 
-use std::{net::IpAddr, sync::Arc};
+use std::{cmp::Ordering, sync::Arc};
 
-use cel::{Context, Env, ExecutionError, Value as CelValue, extensions, extractors::This, objects::Opaque};
+use cel::{
+    Context, Env, ExecutionError, Value as CelValue,
+    common::{
+        functions::Function,
+        types::{CelBool, CelInt, CelList, Kind, LIST_TYPE},
+        value::{CowVal, Val},
+    },
+    extensions,
+    extractors::This,
+    objects::Opaque,
+};
 
 use super::{
+    admission_addresses, admission_formats,
     admission_libraries::{self, Version},
-    cel_regex,
+    admission_urls, cel_pairs, cel_regex,
 };
 use crate::cel_expression::CelExpression;
 
 /// Functions that expressions may call, besides operators.
-const KNOWN: [&str; 75] = [
+const KNOWN: [&str; 86] = [
     // The standard library.
     "size",
     "contains",
@@ -89,10 +100,21 @@ const KNOWN: [&str; 75] = [
     "prefixLength",
     "containsCIDR",
     "masked",
+    "isCanonical",
     // Further names of the standard library and of strings.
     "existsOne",
     "duration",
     "timestamp",
+    "getFullYear",
+    "getMonth",
+    "getDate",
+    "getDayOfMonth",
+    "getDayOfWeek",
+    "getDayOfYear",
+    "getHours",
+    "getMinutes",
+    "getSeconds",
+    "getMilliseconds",
     "quote",
     "strings.quote",
 ];
@@ -104,7 +126,11 @@ pub(super) fn environment() -> Env {
     let _ = env.add_extension(extensions::strings);
     let _ = env.add_extension(extensions::lists);
     admission_libraries::declare(&mut env);
+    declare_sets(&mut env);
+    declare_lists(&mut env);
     cel_regex::declare(&mut env);
+    cel_pairs::declare(&mut env);
+    admission_addresses::declare(&mut env);
     env
 }
 
@@ -113,11 +139,19 @@ pub(super) fn environment() -> Env {
 /// # Errors
 /// Not CEL, too large, or an unknown function.
 pub(super) fn compile(source: &str, env: &Env) -> Result<CelExpression, String> {
+    compile_with(source, env, |_, _| false)
+}
+
+fn compile_with(
+    source: &str,
+    env: &Env,
+    may_call: impl Fn(&CelExpression, &str) -> bool,
+) -> Result<CelExpression, String> {
     let expression = CelExpression::compile_with(source, env)?;
     let is_operator = |name: &str| !name.starts_with(|c: char| c.is_ascii_alphabetic());
     let unknown = expression.functions().into_iter().find(|name| {
         let last = name.rsplit('.').next().unwrap_or(name);
-        !is_operator(name) && !is_known(last)
+        !is_operator(name) && !is_known(last) && !may_call(&expression, last)
     });
     match unknown {
         Some(name) => Err(format!("the function `{name}` is not known here")),
@@ -125,39 +159,60 @@ pub(super) fn compile(source: &str, env: &Env) -> Result<CelExpression, String> 
     }
 }
 
+/// The functions of `authorizer`. A policy that reads it is not evaluated.
+const AUTHORIZER: [&str; 14] = [
+    "path",
+    "serviceAccount",
+    "group",
+    "resource",
+    "subresource",
+    "namespace",
+    "name",
+    "fieldSelector",
+    "labelSelector",
+    "check",
+    "allowed",
+    "reason",
+    "errored",
+    "error",
+];
+
+/// The same for an expression that may ask the API server's `authorizer`.
+///
+/// # Errors
+/// As [`compile`].
+pub(super) fn compile_of_policy(source: &str, env: &Env) -> Result<CelExpression, String> {
+    compile_with(source, env, |expression, name| {
+        AUTHORIZER.contains(&name) && expression.reads("authorizer")
+    })
+}
+
 /// An expression says a name without its namespace.
 fn is_known(name: &str) -> bool {
-    let mut known = KNOWN.iter().chain(&admission_libraries::KNOWN);
+    let known = KNOWN.iter().chain(&admission_libraries::KNOWN);
+    let mut known = known.chain(&admission_formats::NAMES);
     known.any(|known| known.rsplit('.').next() == Some(name))
 }
 
 /// A quantity in billionths.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Quantity(i128);
+#[derive(Debug, Clone, Copy)]
+struct Quantity {
+    value: i128,
+    /// True if Kubernetes keeps it as a whole number: not `1000m` or `1.5Gi`, for example.
+    whole: bool,
+}
+
+impl PartialEq for Quantity {
+    fn eq(&self, other: &Self) -> bool {
+        self.value == other.value
+    }
+}
+
+impl Eq for Quantity {}
 
 impl Opaque for Quantity {
     fn runtime_type_name(&self) -> &str {
         "kubernetes.Quantity"
-    }
-}
-
-/// An address.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Address(IpAddr);
-
-impl Opaque for Address {
-    fn runtime_type_name(&self) -> &str {
-        "net.IP"
-    }
-}
-
-/// A network.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Network(IpAddr, u32);
-
-impl Opaque for Network {
-    fn runtime_type_name(&self) -> &str {
-        "net.CIDR"
     }
 }
 
@@ -214,49 +269,35 @@ fn parse_quantity(text: &str) -> Option<Quantity> {
     let divisor = scale.checked_mul(divisor)?;
     // Kubernetes rounds up what is finer than a billionth.
     let value = value.checked_add(divisor - 1)? / divisor;
-    Some(Quantity(if number.starts_with('-') { -value } else { value }))
+    Some(Quantity {
+        value: if number.starts_with('-') { -value } else { value },
+        whole: is_whole(suffix, whole.trim_start_matches('0').len(), fraction.len()),
+    })
 }
 
-fn parse_network(text: &str) -> Option<Network> {
-    let (address, prefix) = text.split_once('/')?;
-    let address: IpAddr = address.parse().ok()?;
-    let is_plain = prefix == "0" || !prefix.starts_with(['0', '+']);
-    let prefix: u32 = prefix.parse().ok().filter(|_| is_plain)?;
-    let longest = if address.is_ipv4() { 32 } else { 128 };
-    (prefix <= longest).then_some(Network(address, prefix))
-}
-
-fn is_link_local(address: IpAddr) -> bool {
-    match address {
-        IpAddr::V4(address) => address.is_link_local(),
-        IpAddr::V6(address) => address.is_unicast_link_local(),
-    }
-}
-
-impl Network {
-    fn masked(self) -> Self {
-        let address = match self.0 {
-            IpAddr::V4(address) => {
-                let mask = u32::MAX.checked_shl(32 - self.1).unwrap_or(0);
-                IpAddr::from((u32::from(address) & mask).to_be_bytes())
-            }
-            IpAddr::V6(address) => {
-                let mask = u128::MAX.checked_shl(128 - self.1).unwrap_or(0);
-                IpAddr::from((u128::from(address) & mask).to_be_bytes())
-            }
-        };
-        Self(address, self.1)
-    }
-
-    fn contains(self, address: IpAddr) -> bool {
-        let bits = |address: IpAddr| match address {
-            IpAddr::V4(address) => (u128::from(u32::from(address)), 32),
-            IpAddr::V6(address) => (u128::from(address), 128),
-        };
-        let ((own, length), (other, other_length)) = (bits(self.0), bits(address));
-        let shift = length - self.1;
-        length == other_length && (shift >= 128 || own >> shift == other >> shift)
-    }
+/// Returns true if Kubernetes keeps a quantity as a whole number, by the digits before and behind the point.
+fn is_whole(suffix: &str, digits: usize, fraction: usize) -> bool {
+    let places = match suffix {
+        "n" | "u" | "m" => return false,
+        "" => 0,
+        "k" => 3,
+        "M" => 6,
+        "G" => 9,
+        "T" => 12,
+        "P" => 15,
+        "E" => 18,
+        // With more digits the API server takes its slower form, which is never whole.
+        "Ki" => return fraction == 0 && digits <= 11,
+        "Mi" => return fraction == 0 && digits <= 8,
+        "Gi" => return fraction == 0 && digits <= 5,
+        "Ti" => return fraction == 0 && digits <= 2,
+        "Pi" | "Ei" => return false,
+        exponent => exponent
+            .get(1..)
+            .and_then(|text| text.parse::<i64>().ok())
+            .unwrap_or(-1),
+    };
+    places >= i64::try_from(fraction).unwrap_or(i64::MAX)
 }
 
 fn opaque<T: Opaque + Copy + 'static>(value: &CelValue) -> Option<T> {
@@ -277,41 +318,27 @@ fn text(function: &str, value: &CelValue) -> Result<Arc<String>, ExecutionError>
     }
 }
 
-fn list(function: &str, value: &CelValue) -> Result<Arc<Vec<CelValue>>, ExecutionError> {
-    match value {
-        CelValue::List(list) => Ok(Arc::clone(list)),
-        _ => Err(error(function, "it needs a list")),
-    }
-}
-
 fn quantity(function: &str, value: &CelValue) -> Result<Quantity, ExecutionError> {
-    let whole = |number: i64| Quantity(i128::from(number) * UNIT);
+    let whole = |number: i64| Quantity {
+        value: i128::from(number) * UNIT,
+        whole: true,
+    };
     match value {
         CelValue::Int(number) => Ok(whole(*number)),
         value => opaque(value).ok_or_else(|| error(function, "it needs a quantity")),
     }
 }
 
-fn address(function: &str, value: &CelValue) -> Result<IpAddr, ExecutionError> {
-    match value {
-        CelValue::String(text) => text.parse().map_err(|_| error(function, "it needs an address")),
-        value => opaque(value)
-            .map(|Address(address)| address)
-            .ok_or_else(|| error(function, "it needs an address")),
-    }
-}
-
 type Answer = Result<CelValue, ExecutionError>;
-type AddressTest = fn(IpAddr) -> bool;
 
 /// Adds the libraries to a context.
 pub(super) fn add(context: &mut Context) {
-    sets(context);
-    lists(context);
     quantities(context);
-    addresses(context);
+    admission_addresses::add(context);
     admission_libraries::add(context);
     cel_regex::add(context);
+    admission_urls::add(context);
+    admission_formats::add(context);
 }
 
 /// A name that the standard library has already stays as it is there.
@@ -321,68 +348,102 @@ macro_rules! function {
     };
 }
 
-fn sets(context: &mut Context) {
-    let within = |all: &[CelValue], some: &[CelValue]| some.iter().all(|item| all.contains(item));
-    function!(context, "sets.contains", move |all: CelValue,
-                                              some: CelValue|
-          -> Answer {
-        let (all, some) = (list("sets.contains", &all)?, list("sets.contains", &some)?);
-        Ok(CelValue::Bool(within(&all, &some)))
-    });
-    function!(context, "sets.equivalent", move |one: CelValue,
-                                                two: CelValue|
-          -> Answer {
-        let (one, two) = (list("sets.equivalent", &one)?, list("sets.equivalent", &two)?);
-        Ok(CelValue::Bool(within(&one, &two) && within(&two, &one)))
-    });
-    function!(context, "sets.intersects", |one: CelValue,
-                                           two: CelValue|
-     -> Answer {
-        let (one, two) = (list("sets.intersects", &one)?, list("sets.intersects", &two)?);
-        Ok(CelValue::Bool(one.iter().any(|item| two.contains(item))))
-    });
+/// The items of the lists that a call gets.
+fn lists_of<'b, 'v, const N: usize>(
+    function: &str,
+    arguments: &'b [CowVal<'_, 'v>],
+) -> Result<[&'b [Box<dyn Val + 'v>]; N], ExecutionError> {
+    let lists: Option<Vec<_>> = arguments
+        .iter()
+        .map(|value| value.downcast_ref::<CelList>().map(CelList::inner))
+        .collect();
+    let lists = lists.and_then(|lists| lists.try_into().ok());
+    lists.ok_or_else(|| error(function, "it needs a list"))
 }
 
-fn lists(context: &mut Context) {
-    function!(context, "isSorted", |This(this): This<CelValue>| -> Answer {
-        let list = list("isSorted", &this)?;
-        for pair in list.windows(2) {
-            match pair[0].partial_cmp(&pair[1]) {
-                Some(std::cmp::Ordering::Greater) => return Ok(CelValue::Bool(false)),
-                Some(_) => {}
-                None => return Err(error("isSorted", "the items cannot be compared")),
-            }
+fn declare_sets(env: &mut Env) {
+    fn within<'v>(all: &[Box<dyn Val + 'v>], some: &[Box<dyn Val + 'v>]) -> bool {
+        some.iter()
+            .all(|item| all.iter().any(|one| one.equals(item.as_ref())))
+    }
+    let functions: [(&str, Function); 3] = [
+        ("sets.contains", |call| {
+            let [all, some] = lists_of("sets.contains", &call)?;
+            Ok(CowVal::owned(CelBool::from(within(all, some))))
+        }),
+        ("sets.equivalent", |call| {
+            let [one, two] = lists_of("sets.equivalent", &call)?;
+            Ok(CowVal::owned(CelBool::from(within(one, two) && within(two, one))))
+        }),
+        ("sets.intersects", |call| {
+            let [one, two] = lists_of("sets.intersects", &call)?;
+            let both = one
+                .iter()
+                .any(|item| two.iter().any(|other| other.equals(item.as_ref())));
+            Ok(CowVal::owned(CelBool::from(both)))
+        }),
+    ];
+    for (name, function) in functions {
+        let _ = env.add_overload(name, name, vec![LIST_TYPE, LIST_TYPE], function);
+    }
+}
+
+fn compare(function: &str, one: &dyn Val, two: &dyn Val) -> Result<Ordering, ExecutionError> {
+    let comparer = one.as_comparer();
+    comparer
+        .ok_or_else(|| error(function, "the items cannot be compared"))?
+        .compare(two)
+}
+
+/// The smallest or the largest item.
+fn best<'b, 'v>(
+    function: &'static str,
+    order: Ordering,
+    call: &[CowVal<'b, 'v>],
+) -> Result<CowVal<'b, 'v>, ExecutionError> {
+    let [items] = lists_of(function, call)?;
+    let mut best = items
+        .first()
+        .ok_or_else(|| error(function, "the list is empty"))?;
+    for item in items {
+        if compare(function, item.as_ref(), best.as_ref())? == order {
+            best = item;
         }
-        Ok(CelValue::Bool(true))
-    });
-    function!(context, "sum", |This(this): This<CelValue>| -> Answer {
-        let mut sum = 0_i64;
-        for item in list("sum", &this)?.iter() {
-            let CelValue::Int(number) = item else {
-                return Err(error("sum", "only whole numbers are added here"));
-            };
-            sum = sum
-                .checked_add(*number)
-                .ok_or_else(|| error("sum", "integer overflow"))?;
-        }
-        Ok(CelValue::Int(sum))
-    });
-    let best = |function: &'static str, order: std::cmp::Ordering| {
-        move |This(this): This<CelValue>| -> Answer {
-            let list = list(function, &this)?;
-            let mut best = list.first().ok_or_else(|| error(function, "the list is empty"))?;
-            for item in list.iter() {
-                match item.partial_cmp(best) {
-                    Some(found) if found == order => best = item,
-                    Some(_) => {}
-                    None => return Err(error(function, "the items cannot be compared")),
+    }
+    Ok(CowVal::Owned(best.clone()))
+}
+
+fn declare_lists(env: &mut Env) {
+    let functions: [(&str, Function); 4] = [
+        ("isSorted", |call| {
+            let [items] = lists_of("isSorted", &call)?;
+            for pair in items.windows(2) {
+                if compare("isSorted", pair[0].as_ref(), pair[1].as_ref())?.is_gt() {
+                    return Ok(CowVal::owned(CelBool::from(false)));
                 }
             }
-            Ok(best.clone())
-        }
-    };
-    function!(context, "min", best("min", std::cmp::Ordering::Less));
-    function!(context, "max", best("max", std::cmp::Ordering::Greater));
+            Ok(CowVal::owned(CelBool::from(true)))
+        }),
+        ("sum", |call| {
+            let [items] = lists_of("sum", &call)?;
+            let Some((first, rest)) = items.split_first() else {
+                return Ok(CowVal::owned(CelInt::from(0)));
+            };
+            let mut sum = first.clone();
+            for item in rest {
+                let is_number = |kind| matches!(kind, Kind::Int | Kind::UInt | Kind::Double | Kind::Duration);
+                let adder = sum.as_adder().filter(|_| is_number(item.get_type().kind()));
+                let adder = adder.ok_or_else(|| error("sum", "the items cannot be added"))?;
+                sum = adder.add(item.as_ref())?.into_owned();
+            }
+            Ok(CowVal::Owned(sum))
+        }),
+        ("min", |call| best("min", Ordering::Less, &call)),
+        ("max", |call| best("max", Ordering::Greater, &call)),
+    ];
+    for (name, function) in functions {
+        let _ = env.add_member_overload(name, name, LIST_TYPE, Vec::new(), function);
+    }
 }
 
 fn quantities(context: &mut Context) {
@@ -399,24 +460,22 @@ fn quantities(context: &mut Context) {
             .ok_or_else(|| error("quantity", "it is not a quantity"))
     });
     function!(context, "sign", |This(this): This<CelValue>| -> Answer {
-        let sign = quantity("sign", &this)?.0.signum();
+        let sign = quantity("sign", &this)?.value.signum();
         Ok(CelValue::Int(i64::try_from(sign).unwrap_or_default()))
     });
     function!(context, "isInteger", |This(this): This<CelValue>| -> Answer {
-        let Quantity(value) = quantity("isInteger", &this)?;
-        Ok(CelValue::Bool(
-            value % UNIT == 0 && i64::try_from(value / UNIT).is_ok(),
-        ))
+        let Quantity { value, whole } = quantity("isInteger", &this)?;
+        Ok(CelValue::Bool(whole && i64::try_from(value / UNIT).is_ok()))
     });
     function!(context, "asInteger", |This(this): This<CelValue>| -> Answer {
-        let Quantity(value) = quantity("asInteger", &this)?;
+        let Quantity { value, whole } = quantity("asInteger", &this)?;
         match i64::try_from(value / UNIT) {
-            Ok(number) if value % UNIT == 0 => Ok(CelValue::Int(number)),
+            Ok(number) if whole => Ok(CelValue::Int(number)),
             _ => Err(error("asInteger", "it is not a whole number")),
         }
     });
     let both = |function: &'static str, one: &CelValue, two: &CelValue| -> Result<_, ExecutionError> {
-        Ok((quantity(function, one)?.0, quantity(function, two)?.0))
+        Ok((quantity(function, one)?, quantity(function, two)?))
     };
     // Versions have the same functions.
     let order = move |function: &'static str, one: &CelValue, two: &CelValue| match (
@@ -424,13 +483,13 @@ fn quantities(context: &mut Context) {
         Version::from_cel(two),
     ) {
         (Some(one), Some(two)) => Ok(one.cmp(&two)),
-        _ => both(function, one, two).map(|(one, two)| one.cmp(&two)),
+        _ => both(function, one, two).map(|(one, two)| one.value.cmp(&two.value)),
     };
     function!(
         context,
         "asApproximateFloat",
         |This(this): This<CelValue>| -> Answer {
-            let Quantity(value) = quantity("asApproximateFloat", &this)?;
+            let Quantity { value, .. } = quantity("asApproximateFloat", &this)?;
             Ok(CelValue::Float(value as f64 / UNIT as f64))
         }
     );
@@ -439,16 +498,20 @@ fn quantities(context: &mut Context) {
                                     other: CelValue|
           -> Answer {
         let (one, two) = both("add", &this, &other)?;
-        one.checked_add(two)
-            .map(|sum| make(Quantity(sum)))
+        let whole = one.whole && two.whole;
+        one.value
+            .checked_add(two.value)
+            .map(|value| make(Quantity { value, whole }))
             .ok_or_else(|| overflow("add"))
     });
     function!(context, "sub", move |This(this): This<CelValue>,
                                     other: CelValue|
           -> Answer {
         let (one, two) = both("sub", &this, &other)?;
-        one.checked_sub(two)
-            .map(|rest| make(Quantity(rest)))
+        let whole = one.whole && two.whole;
+        one.value
+            .checked_sub(two.value)
+            .map(|value| make(Quantity { value, whole }))
             .ok_or_else(|| overflow("sub"))
     });
     function!(context, "isGreaterThan", move |This(this): This<CelValue>,
@@ -466,82 +529,4 @@ fn quantities(context: &mut Context) {
           -> Answer {
         order("compareTo", &this, &other).map(|order| CelValue::Int(order as i64))
     });
-}
-
-fn addresses(context: &mut Context) {
-    function!(context, "isIP", |value: CelValue| -> Answer {
-        Ok(CelValue::Bool(text("isIP", &value)?.parse::<IpAddr>().is_ok()))
-    });
-    function!(context, "ip", |value: CelValue| -> Answer {
-        let parsed = text("ip", &value)?.parse::<IpAddr>();
-        let parsed = parsed.map_err(|_| error("ip", "it is not an address"))?;
-        Ok(CelValue::Opaque(Arc::new(Address(parsed))))
-    });
-    function!(context, "family", |This(this): This<CelValue>| -> Answer {
-        Ok(CelValue::Int(if address("family", &this)?.is_ipv4() {
-            4
-        } else {
-            6
-        }))
-    });
-    function!(context, "isLoopback", |This(this): This<CelValue>| -> Answer {
-        Ok(CelValue::Bool(address("isLoopback", &this)?.is_loopback()))
-    });
-    let kinds: [(&'static str, AddressTest); 4] = [
-        ("isUnspecified", |address| address.is_unspecified()),
-        ("isLinkLocalMulticast", |address| match address {
-            IpAddr::V4(address) => address.octets()[..3] == [224, 0, 0],
-            IpAddr::V6(address) => address.segments()[0] & 0xff0f == 0xff02,
-        }),
-        ("isLinkLocalUnicast", is_link_local),
-        ("isGlobalUnicast", |address| {
-            let special = address.is_unspecified() || address.is_loopback() || address.is_multicast();
-            let broadcast = matches!(address, IpAddr::V4(address) if address.is_broadcast());
-            !special && !broadcast && !is_link_local(address)
-        }),
-    ];
-    for (name, is) in kinds {
-        function!(context, name, move |This(this): This<CelValue>| -> Answer {
-            Ok(CelValue::Bool(is(address(name, &this)?)))
-        });
-    }
-    function!(context, "isCIDR", |value: CelValue| -> Answer {
-        Ok(CelValue::Bool(parse_network(&text("isCIDR", &value)?).is_some()))
-    });
-    function!(context, "cidr", |value: CelValue| -> Answer {
-        let parsed = parse_network(&text("cidr", &value)?);
-        let parsed = parsed.ok_or_else(|| error("cidr", "it is not a network"))?;
-        Ok(CelValue::Opaque(Arc::new(parsed)))
-    });
-    let network = |function: &'static str, value: &CelValue| {
-        opaque::<Network>(value).ok_or_else(|| error(function, "it needs a network"))
-    };
-    function!(context, "containsIP", move |This(this): This<CelValue>,
-                                           other: CelValue|
-          -> Answer {
-        let network = network("containsIP", &this)?;
-        Ok(CelValue::Bool(network.contains(address("containsIP", &other)?)))
-    });
-    function!(context, "containsCIDR", move |This(this): This<CelValue>,
-                                             other: CelValue|
-          -> Answer {
-        let outer = network("containsCIDR", &this)?;
-        let inner = match &other {
-            CelValue::String(text) => {
-                parse_network(text).ok_or_else(|| error("containsCIDR", "it is not a network"))?
-            }
-            other => network("containsCIDR", other)?,
-        };
-        Ok(CelValue::Bool(outer.contains(inner.0) && outer.1 <= inner.1))
-    });
-    function!(context, "masked", move |This(this): This<CelValue>| -> Answer {
-        Ok(CelValue::Opaque(Arc::new(network("masked", &this)?.masked())))
-    });
-    function!(
-        context,
-        "prefixLength",
-        move |This(this): This<CelValue>| -> Answer {
-            Ok(CelValue::Int(i64::from(network("prefixLength", &this)?.1)))
-        }
-    );
 }

@@ -1,19 +1,22 @@
-//! Further libraries of Kubernetes' CEL: `semver`, URLs, and positions in lists.
+//! Further libraries of Kubernetes' CEL: `semver`, and positions in lists.
 
-use std::{cmp::Ordering, collections::HashMap, sync::Arc};
+use std::{cmp::Ordering, sync::Arc};
 
 use cel::{
     Context, Env, ExecutionError, Value as CelValue,
     common::{
-        types::{CelInt, DYN_TYPE, LIST_TYPE},
-        value::CowVal,
+        functions::Function,
+        types::{CelInt, CelList, CelOptional, DYN_TYPE, LIST_TYPE},
+        value::{CowVal, Val},
     },
     extractors::{Arguments, This},
     objects::Opaque,
 };
 
+use crate::cel_value::shared_list;
+
 /// Functions that expressions may call.
-pub(super) const KNOWN: [&str; 23] = [
+pub(super) const KNOWN: [&str; 29] = [
     // Semantic versions.
     "semver",
     "isSemver",
@@ -41,10 +44,16 @@ pub(super) const KNOWN: [&str; 23] = [
     "@sortByAssociatedKeys",
     "reverse",
     "format",
+    "validate",
+    "named",
+    // Optional values.
+    "first",
+    "last",
+    "unwrap",
+    "unwrapOpt",
 ];
 
 type Answer = Result<CelValue, ExecutionError>;
-type UrlPart = fn(&Url) -> String;
 
 fn error(function: &str, message: &str) -> ExecutionError {
     ExecutionError::function_error(function, message)
@@ -55,10 +64,6 @@ fn text(function: &str, value: &CelValue) -> Result<Arc<String>, ExecutionError>
         CelValue::String(text) => Ok(Arc::clone(text)),
         _ => Err(error(function, "it needs a text")),
     }
-}
-
-fn string(text: impl Into<String>) -> CelValue {
-    CelValue::String(Arc::new(text.into()))
 }
 
 /// Adds what is declared for lists beside a function of the same name for texts.
@@ -78,6 +83,44 @@ pub(super) fn declare(env: &mut Env) {
         vec![DYN_TYPE],
         |found| position(&found, true),
     );
+    let of_lists: [(&str, Function); 3] = [
+        ("first", |call| edge(&call, false)),
+        ("last", |call| edge(&call, true)),
+        ("unwrapOpt", |call| present(&call)),
+    ];
+    for (name, function) in of_lists {
+        let _ = env.add_member_overload(name, name, LIST_TYPE, Vec::new(), function);
+    }
+    let _ = env.add_overload("optional.unwrap", "unwrap", vec![LIST_TYPE], |call| {
+        present(&call)
+    });
+}
+
+fn items<'b, 'v>(arguments: &'b [CowVal<'_, 'v>]) -> Result<&'b [Box<dyn Val + 'v>], ExecutionError> {
+    let list = arguments.first().and_then(|list| list.downcast_ref::<CelList>());
+    list.map(CelList::inner)
+        .ok_or_else(|| error("list", "it needs a list"))
+}
+
+/// The first or the last item of a list, if it has one.
+fn edge<'b, 'v>(arguments: &[CowVal<'b, 'v>], last: bool) -> Result<CowVal<'b, 'v>, ExecutionError> {
+    let items = items(arguments)?;
+    let item = if last { items.last() } else { items.first() };
+    Ok(CowVal::owned(match item {
+        Some(item) => CelOptional::of(item.clone()),
+        None => CelOptional::none(),
+    }))
+}
+
+/// The values of the optional items that have one.
+fn present<'b, 'v>(arguments: &[CowVal<'b, 'v>]) -> Result<CowVal<'b, 'v>, ExecutionError> {
+    let mut values = Vec::new();
+    for item in items(arguments)? {
+        let optional = item.downcast_ref::<CelOptional>();
+        let optional = optional.ok_or_else(|| error("unwrap", "it needs optional values"))?;
+        values.extend(optional.option().map(Val::clone_as_boxed));
+    }
+    Ok(CowVal::Owned(shared_list(values)))
 }
 
 /// The first or the last place of an item in a list, or -1.
@@ -100,7 +143,6 @@ fn position<'b, 'v>(arguments: &[CowVal<'b, 'v>], last: bool) -> Result<CowVal<'
 /// Adds the libraries to a context.
 pub(super) fn add(context: &mut Context) {
     versions(context);
-    urls(context);
 }
 
 /// A semantic version: numbers, and the identifiers of a pre-release.
@@ -229,117 +271,4 @@ fn versions(context: &mut Context) {
         };
         let _ = context.add_function(name, part);
     }
-}
-
-/// A URL in its parts.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Url {
-    scheme: String,
-    host: String,
-    path: String,
-    query: String,
-}
-
-impl Opaque for Url {
-    fn runtime_type_name(&self) -> &str {
-        "kubernetes.URL"
-    }
-}
-
-impl Url {
-    /// A URL or an absolute path of plain characters. `None` if it is certainly neither.
-    ///
-    /// # Errors
-    /// An API server may read it in a way that is not decided here.
-    fn parse(function: &str, text: &str) -> Result<Option<Self>, ExecutionError> {
-        let plain = |c: char| c.is_ascii_alphanumeric() || "-._~!$&'()*+,;=:@/?%".contains(c);
-        let unclear = || error(function, "a URL of this form is not decided here");
-        if text.is_empty() || text.bytes().any(|byte| byte < 0x20 || byte == 0x7f) {
-            return Ok(None);
-        }
-        let (scheme, rest) = match text.split_once(':') {
-            Some((scheme, rest)) if !scheme.contains('/') && !text.starts_with('/') => (scheme, rest),
-            // Neither a scheme nor an absolute path.
-            _ if !text.starts_with('/') => return Ok(None),
-            _ => ("", text),
-        };
-        let is_scheme = |c: char| c.is_ascii_alphanumeric() || "+-.".contains(c);
-        if !scheme.chars().all(is_scheme) || scheme.starts_with(|c: char| !c.is_ascii_alphabetic()) {
-            return Ok(None);
-        }
-        let escapes = rest.split('%').skip(1);
-        let is_escape =
-            |part: &str| part.len() >= 2 && part.bytes().take(2).all(|byte| byte.is_ascii_hexdigit());
-        if !rest.chars().all(plain) || rest.contains('%') && !escapes.clone().all(is_escape) {
-            return Err(unclear());
-        }
-        let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
-        let (host, path) = match rest.strip_prefix("//") {
-            Some(rest) if !scheme.is_empty() => rest.find('/').map_or((rest, ""), |at| rest.split_at(at)),
-            Some(_) => return Err(unclear()),
-            None if scheme.is_empty() => ("", rest),
-            // `mailto:x` has no host and no path.
-            None => return Err(unclear()),
-        };
-        let (name, port) = host.rsplit_once(':').unwrap_or((host, ""));
-        let is_name = |c: char| c.is_ascii_alphanumeric() || "-._".contains(c);
-        if !name.chars().all(is_name) || !port.bytes().all(|byte| byte.is_ascii_digit()) {
-            return Err(unclear());
-        }
-        Ok(Some(Self {
-            scheme: scheme.to_ascii_lowercase(),
-            host: host.to_owned(),
-            path: path.to_owned(),
-            query: query.to_owned(),
-        }))
-    }
-}
-
-fn urls(context: &mut Context) {
-    let _ = context.add_function("isURL", |value: CelValue| -> Answer {
-        Ok(CelValue::Bool(
-            Url::parse("isURL", &text("isURL", &value)?)?.is_some(),
-        ))
-    });
-    let _ = context.add_function("url", |value: CelValue| -> Answer {
-        let url = Url::parse("url", &text("url", &value)?)?;
-        let url = url.ok_or_else(|| error("url", "it is not a URL"))?;
-        Ok(CelValue::Opaque(Arc::new(url)))
-    });
-    let parts: [(&'static str, UrlPart); 5] = [
-        ("getScheme", |url| url.scheme.clone()),
-        ("getHost", |url| url.host.clone()),
-        ("getHostname", |url| {
-            url.host
-                .rsplit_once(':')
-                .map_or(url.host.as_str(), |(name, _)| name)
-                .to_owned()
-        }),
-        ("getPort", |url| {
-            url.host.rsplit_once(':').map_or("", |(_, port)| port).to_owned()
-        }),
-        ("getEscapedPath", |url| url.path.clone()),
-    ];
-    let of = |function: &'static str, value: &CelValue| {
-        match value {
-            CelValue::Opaque(opaque) => opaque.downcast_ref::<Url>().cloned(),
-            _ => None,
-        }
-        .ok_or_else(|| error(function, "it needs a URL"))
-    };
-    for (name, part) in parts {
-        let get = move |This(this): This<CelValue>| -> Answer { Ok(string(part(&of(name, &this)?))) };
-        let _ = context.add_function(name, get);
-    }
-    let _ = context.add_function("getQuery", move |This(this): This<CelValue>| -> Answer {
-        let url = of("getQuery", &this)?;
-        let mut found: HashMap<String, Vec<CelValue>> = HashMap::new();
-        for (key, value) in url::form_urlencoded::parse(url.query.as_bytes()) {
-            found.entry(key.into_owned()).or_default().push(string(value));
-        }
-        let lists = found
-            .into_iter()
-            .map(|(key, values)| (key, CelValue::List(Arc::new(values))));
-        Ok(CelValue::from(lists.collect::<HashMap<_, _>>()))
-    });
 }

@@ -110,10 +110,6 @@ fn what_is_not_known_denies() {
     );
     for (rules, word) in [
         (
-            text("authorizer.group('').resource('pods').check('get').allowed()"),
-            "not known here",
-        ),
-        (
             text("request.userInfo.username == 'a' || true"),
             "only the API server knows",
         ),
@@ -146,15 +142,24 @@ fn what_is_not_known_denies() {
             "valueExpression 'object.spec.nowhere' resulted in error",
         ),
         (
-            text("format.dns1123Label().validate('a').hasValue()"),
-            "not known here",
+            text("authorizer.group('').resource('pods').namespace('shop').check('create').allowed()"),
+            "the policy reads `authorizer`, which only the API server knows",
         ),
+        (
+            text("authorizer.requestResource.check('x').allowed() || true"),
+            "which only the API server knows",
+        ),
+        (text("object.check('create').allowed() || true"), "not known here"),
         (text("lists.range(1000000).size() > 1"), "not known here"),
     ] {
         let findings = created(&rules);
         assert_eq!(findings.len(), 1, "{word}");
         assert_eq!(findings[0].verdict, Enforcement::Deny, "{word}");
-        assert!(findings[0].message.contains(word), "{word}");
+        assert!(
+            findings[0].message.contains(word),
+            "{word}: {}",
+            findings[0].message
+        );
     }
     // Parameters that may be missing: it passes, and is shown.
     let allowed = created(&with_params);

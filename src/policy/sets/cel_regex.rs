@@ -7,7 +7,7 @@ use std::{
 };
 
 use cel::{
-    Context, Env, ExecutionError, FunctionContext, IdedExpr, Value as CelValue,
+    Context, Env, ExecutionError, IdedExpr, Value as CelValue,
     common::{
         ast::{CallExpr, Expr, LiteralValue},
         types::{CelBool, CelString},
@@ -18,6 +18,8 @@ use cel::{
 };
 use regex::{Regex, RegexBuilder};
 
+use crate::cel_bounds::CelFunction;
+
 /// The largest compiled form of a regular expression in bytes.
 const LARGEST: usize = 1024 * 1024;
 /// The maximum number of expressions that are kept for a set, and the length of the longest one in bytes.
@@ -27,10 +29,6 @@ const LONGEST: usize = 4096;
 const MATCHES: &str = "@matches";
 
 type Answer = Result<CelValue, ExecutionError>;
-/// A function of a context that gets its arguments uncopied.
-type Function = Box<
-    dyn for<'c, 'v> Fn(&mut FunctionContext<'c, 'v>) -> Result<CowVal<'c, 'v>, ExecutionError> + Send + Sync,
->;
 
 /// Compiles `matches` to a function that keeps its expressions.
 pub(super) fn declare(env: &mut Env) {
@@ -103,7 +101,7 @@ fn string(text: &str) -> CelValue {
 pub(super) fn add(context: &mut Context) {
     let compiled = Compiled::default();
     let known = compiled.clone();
-    let matches: Function = Box::new(move |call| {
+    let matches: CelFunction = Box::new(move |call| {
         let mut texts = call.this.iter().chain(&call.args).map(|value| {
             let text = value.downcast_ref::<CelString>();
             text.ok_or_else(|| error("it needs a text"))
@@ -114,7 +112,7 @@ pub(super) fn add(context: &mut Context) {
         let found = known.get(expression?.inner())?.is_match(subject?.inner());
         Ok(CowVal::owned(CelBool::from(found)))
     });
-    let _ = context.add_function::<Function, _>(MATCHES, matches);
+    let _ = context.add_function::<CelFunction, _>(MATCHES, matches);
     let known = compiled.clone();
     let _ = context.add_function(
         "find",

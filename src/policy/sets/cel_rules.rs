@@ -15,16 +15,17 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use cel::{Context, Env, Value as CelValue};
+use cel::{Context, Env};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{
-    cel_regex,
+    admission_functions,
     possible_reads::Mentions,
     rule::{FailedTest, PolicyFile, RuleFinding, Severity, UNREADABLE, shorten},
 };
 use crate::{
+    cel_bounds::add_counting,
     cel_expression::{CelExpression, CostInput},
     cel_value::to_cel,
     config::PolicyInput,
@@ -133,8 +134,7 @@ pub(super) fn context<'s>(
 /// # Errors
 /// A file has another form, an expression is not CEL, or there is no rule.
 pub(super) fn load(files: &[PolicyFile]) -> Result<CelRules, String> {
-    let mut env = Env::stdlib();
-    cel_regex::declare(&mut env);
+    let env = admission_functions::environment();
     let mut rules = Vec::new();
     let mut names = BTreeSet::new();
     for file in files {
@@ -160,7 +160,8 @@ pub(super) fn load(files: &[PolicyFile]) -> Result<CelRules, String> {
         true => Err("it has no rule".to_owned()),
         false => {
             let mut root = Context::with_env(Arc::new(env));
-            cel_regex::add(&mut root);
+            admission_functions::add(&mut root);
+            add_counting(&mut root);
             Ok(CelRules {
                 reads_plan: rules.iter().any(|rule| rule.reads_plan),
                 rules,
@@ -175,7 +176,7 @@ impl CelRule {
         let mut mentions = Mentions::default();
         let mut compile = |key: &str, source: &str| {
             mentions.add(source);
-            CelExpression::compile_with(source, env).map_err(|why| format!("`{key}`: {why}"))
+            admission_functions::compile(source, env).map_err(|why| format!("`{key}`: {why}"))
         };
         let matches = text.matches.as_deref().map(|source| compile("match", source));
         let expression = compile("expression", &text.expression)?;
@@ -260,11 +261,9 @@ impl CelRule {
     /// The message: of the expression, unless it is empty, has several lines or is no text.
     fn message(&self, context: &Context, extent: CostInput) -> String {
         let expression = self.message_expression.as_ref();
-        let value = expression.and_then(|expression| expression.evaluate(context, extent).ok());
-        match value {
-            Some(CelValue::String(text)) if !text.trim().is_empty() && !text.contains('\n') => {
-                text.to_string()
-            }
+        let text = expression.and_then(|expression| expression.text(context, extent).ok()?);
+        match text {
+            Some(text) if !text.trim().is_empty() && !text.contains('\n') => text,
             _ => self.message.clone(),
         }
     }

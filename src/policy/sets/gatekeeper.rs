@@ -25,7 +25,8 @@ const CONSTRAINTS: &str = "constraints.gatekeeper.sh/";
 /// The webhook of Gatekeeper, which is what is played here.
 const WEBHOOK: &str = "validation.gatekeeper.sh";
 /// What only the cluster knows.
-const UNKNOWN_WORDS: [&str; 6] = [
+const UNKNOWN_WORDS: [&str; 7] = [
+    "authorizer",
     "inventory",
     "external_data",
     "userInfo",

@@ -5,8 +5,10 @@
 //! takes out what an exception covers.
 
 mod admission;
+mod admission_addresses;
 mod admission_cases;
 mod admission_code;
+mod admission_formats;
 mod admission_functions;
 mod admission_libraries;
 mod admission_match;
@@ -14,9 +16,13 @@ mod admission_policy;
 mod admission_request;
 #[cfg(test)]
 mod admission_tests;
+mod admission_urls;
 mod all_sets;
+mod cel_pairs;
 mod cel_regex;
 mod cel_rules;
+#[cfg(test)]
+mod cel_tests;
 mod exception;
 mod gatekeeper;
 mod gatekeeper_match;

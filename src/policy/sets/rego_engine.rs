@@ -18,6 +18,8 @@ pub(super) fn new_engine(version: RegoVersion) -> Engine {
     engine.set_rego_v0(version == RegoVersion::V0);
     // An error of a function is an error, and not *undefined*: a `deny` would never fire.
     engine.set_strict_builtin_errors(true);
+    // What a rule prints may be a value of a pull request: it must not reach the log, where GitHub reads commands.
+    engine.set_gather_prints(true);
     engine.set_execution_timer_config(ExecutionTimerConfig {
         limit: RULE_TIME,
         check_interval: CLOCK_EVERY,
@@ -44,7 +46,9 @@ pub(super) fn add_file(engine: &mut Engine, path: &str, text: &str) -> Result<St
 /// # Errors
 /// It cannot be evaluated, or not in time.
 pub(super) fn evaluate(engine: &mut Engine, path: &str) -> Result<RegoValue, String> {
-    engine.eval_rule(path.to_owned()).map_err(|error| {
+    let value = engine.eval_rule(path.to_owned());
+    let _ = engine.take_prints();
+    value.map_err(|error| {
         let text = error.to_string();
         match text.contains("execution exceeded time limit") {
             true => too_slow(),

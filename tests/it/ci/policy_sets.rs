@@ -9,7 +9,10 @@ use super::{
     policy::stopped,
     reviews::{map, program, service},
 };
-use crate::support::ci_stage::{Ran, Stage};
+use crate::support::{
+    ci_stage::{Ran, Stage},
+    process::Outcome,
+};
 
 const SETS: &str = "policy:\n  sets:\n  - {name: maps, path: ops/policy, input: objects}\n";
 const RULES: &str = "ops/policy/maps.rego";
@@ -289,6 +292,26 @@ async fn what_a_rule_denies_is_not_applied_by_hand() {
     );
     assert!(said.contains("policy.exceptions"), "{said}");
     assert_eq!(stage.value("sets-hand").await, None);
+    let json = |ran: &Outcome| -> Value { serde_json::from_str(&ran.stdout).unwrap() };
+    let refused = json(&run(&stage, &[&apply[..], &["--output", "json"]].concat(), 3));
+    let finding = &refused["findings"][0];
+    assert_eq!(finding["rule"], "maps/main.deny", "{refused}");
+    assert_eq!(finding["place"]["resource"], "v1:ConfigMap:default:sets-hand");
+    assert_eq!(refused["stacks"][0]["result"], "stopped", "{refused}");
+
+    // What a rule prints is not in the output: GitHub would read it as a command.
+    let printing = format!(
+        "{}\nwarn contains \"w\" if print(\"::error::\", input.data)\n",
+        forbids("bad")
+    );
+    stage.monorepo.write(RULES, &printing);
+    let ran = run(&stage, &apply, 3);
+    let both = format!("{}{}", ran.stdout, ran.stderr);
+    assert!(
+        both.contains("forbidden value") && !both.contains("::error"),
+        "{both}"
+    );
+    stage.monorepo.write(RULES, forbids("bad"));
 
     stage.monorepo.commit("Bad");
     stage.stack("hand/dev", &[("sets-hand", "one")]);
@@ -300,12 +323,20 @@ async fn what_a_rule_denies_is_not_applied_by_hand() {
     assert_eq!(stage.value("sets-hand").await.as_deref(), Some("two"));
 
     stage.monorepo.write(RULES, forbids("one"));
-    let back = ["state", "rollback", "hand/dev", "--to", "1", "--yes"];
-    run(&stage, &back, 3);
+    let back = [
+        "state", "rollback", "hand/dev", "--to", "1", "--yes", "--output", "json",
+    ];
+    let refused = json(&run(&stage, &back, 3));
+    assert_eq!(refused["findings"][0]["verdict"], "deny", "{refused}");
     assert_eq!(stage.value("sets-hand").await.as_deref(), Some("two"));
     let gone = "package main\n\ndeny contains msg if {\n\tsome r in input.resources\n\tr.action == \"delete\"\n\tmsg := r.id\n}\n";
     stage.monorepo.write(RULES, gone);
     stage.configure(&SETS.replace("objects", "plan"));
-    run(&stage, &["destroy", "hand/dev", "--yes"], 3);
+    let refused = json(&run(
+        &stage,
+        &["destroy", "hand/dev", "--yes", "--output", "json"],
+        3,
+    ));
+    assert_eq!(refused["findings"][0]["stack"], "hand/dev", "{refused}");
     assert_eq!(stage.value("sets-hand").await.as_deref(), Some("two"));
 }

@@ -8,11 +8,12 @@ use std::{
 
 use super::import_graph::ModuleGraph;
 
-const OPEN_TO_ALL: [&str; 11] = [
+const OPEN_TO_ALL: [&str; 12] = [
     "atomic_file",
     "error",
     "interrupt",
     "yaml",
+    "cel_bounds",
     "cel_expression",
     "cel_value",
     "retry",
@@ -23,11 +24,12 @@ const OPEN_TO_ALL: [&str; 11] = [
 ];
 
 /// Rooms on the left may use only what is listed, not even the rooms open to all.
-const STRICT: [&str; 11] = [
+const STRICT: [&str; 12] = [
     "atomic_file",
     "error",
     "interrupt",
     "yaml",
+    "cel_bounds",
     "cel_expression",
     "cel_value",
     "retry",

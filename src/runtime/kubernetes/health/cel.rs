@@ -24,6 +24,7 @@ use super::{
     verdict::{HealthVerdict, WaitPolicy},
 };
 use crate::{
+    cel_bounds::add_counting,
     cel_expression::{CelError, CelExpression, CostInput},
     cel_value::{shared_map, to_cel},
     yaml::{self, YamlError},
@@ -125,6 +126,7 @@ fn holds_now(expression: &CelExpression, context: &Context, extent: CostInput) -
 
 fn context(object: &Value) -> Context<'_, '_> {
     let mut context = Context::default();
+    add_counting(&mut context);
     for name in ["metadata", "spec", "status"] {
         context.add_variable_as_val(name, shared_map(HashMap::new()));
     }

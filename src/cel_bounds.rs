@@ -1,0 +1,451 @@
+//! Limits for one evaluation of a CEL expression: the steps of its loops, and the texts and lists that it makes. The crate has
+//! none: loops within each other multiply, and `+`, `replace` and `join` can double a text again and again. So an expression
+//! is rewritten before it is evaluated: each step of a loop and each call that makes something counts. Copies of what is made
+//! are shared.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, AtomicU64, Ordering},
+};
+
+use cel::{
+    Context, ExecutionError, FunctionContext,
+    common::{
+        ast::{CallExpr, EntryExpr, Expr, IdedExpr, LiteralValue, operators},
+        types::{CelInt, CelList, CelString, Kind, Type},
+        value::{CowVal, StaticVal, Val},
+    },
+};
+
+use crate::cel_value::{shared_list, shared_text};
+
+/// The maximum size of the texts and lists that an evaluation makes, in bytes.
+const MOST: u64 = 4 * 1024 * 1024;
+/// The maximum number of steps: the parts of a loop's body, for each item.
+const STEPS: u64 = 5_000_000;
+/// With a text of so many bytes in its input, an expression has half of the steps.
+const LONG_TEXT: u64 = 16 * 1024;
+/// What an item of a list counts for, in bytes.
+const ITEM: u64 = 16;
+/// The variable that holds what is left.
+const LEFT: &str = "@left";
+/// The variable of the crate in which a loop collects its result.
+const COLLECTED: &str = "@result";
+/// Calls whose values are neither texts nor lists.
+const SMALL: [&str; 12] = [
+    "size",
+    "contains",
+    "startsWith",
+    "endsWith",
+    "matches",
+    "@matches",
+    "int",
+    "uint",
+    "double",
+    "bool",
+    "indexOf",
+    "lastIndexOf",
+];
+
+/// A function of a context that gets its arguments uncopied.
+pub type CelFunction = Box<
+    dyn for<'c, 'v> Fn(&mut FunctionContext<'c, 'v>) -> Result<CowVal<'c, 'v>, ExecutionError> + Send + Sync,
+>;
+
+type Answer<'c, 'v> = Result<CowVal<'c, 'v>, ExecutionError>;
+
+/// Makes an expression count. Returns false if there is nothing to count.
+pub fn bound(expression: &mut IdedExpr) -> bool {
+    let mut counts = false;
+    for part in parts(expression) {
+        counts |= bound(part);
+    }
+    if let Expr::Comprehension(one) = &mut expression.expr {
+        // A loop over nothing only binds a name.
+        if !matches!(&one.iter_range.expr, Expr::List(list) if list.elements.is_empty()) {
+            let weight = size(&mut one.loop_step);
+            // `all` and `exists` go on after an error of a step, but not after one of their condition.
+            match &one.loop_cond.expr {
+                Expr::Literal(_) => count_steps(&mut one.loop_step, weight),
+                _ => count_step(&mut one.loop_cond, weight),
+            }
+            counts = true;
+        }
+        return counts;
+    }
+    let Expr::Call(call) = &mut expression.expr else {
+        return counts;
+    };
+    let takes = call.args.len() + usize::from(call.target.is_some());
+    match (call.func_name.as_str(), takes) {
+        (operators::ADD, 2) => {
+            let collects = matches!(&call.args[0].expr, Expr::Ident(name) if name == COLLECTED);
+            if !collects {
+                call.func_name = "@add".to_owned();
+                counts = true;
+            }
+        }
+        ("replace", 3 | 4) => replace_call(call, "@replace", &mut counts),
+        ("join", 1 | 2) => replace_call(call, "@join", &mut counts),
+        (name, _) if name.starts_with(|c: char| c.is_ascii_alphabetic()) && !SMALL.contains(&name) => {
+            if name == "format" && call.args.len() == 1 {
+                let values = std::mem::take(&mut call.args);
+                call.args = vec![global("@printed", values)];
+            }
+            let made = std::mem::take(expression);
+            *expression = global("@made", vec![made]);
+            counts = true;
+        }
+        _ => {}
+    }
+    counts
+}
+
+fn size(expression: &mut IdedExpr) -> i64 {
+    1 + parts(expression).into_iter().map(size).sum::<i64>()
+}
+
+/// Counts each step of a loop where the crate still knows the form of the loop.
+fn count_steps(step: &mut IdedExpr, weight: i64) {
+    let is_result = |part: &IdedExpr| matches!(&part.expr, Expr::Ident(name) if name == COLLECTED);
+    if let Expr::Call(call) = &mut step.expr {
+        match (call.func_name.as_str(), call.args.as_mut_slice()) {
+            (operators::CONDITIONAL, [condition, ..]) => return count_step(condition, weight),
+            (operators::ADD, [result, items]) if is_result(result) => {
+                if let Expr::List(list) = &mut items.expr
+                    && let Some(item) = list.elements.first_mut()
+                {
+                    return count_step(item, weight);
+                }
+            }
+            _ => {}
+        }
+    }
+    count_step(step, weight);
+}
+
+fn count_step(body: &mut IdedExpr, weight: i64) {
+    let weight = IdedExpr {
+        id: 0,
+        expr: Expr::Literal(LiteralValue::Int(weight.into())),
+    };
+    let step = std::mem::take(body);
+    *body = global("@step", vec![step, weight]);
+}
+
+fn replace_call(call: &mut CallExpr, name: &str, counts: &mut bool) {
+    call.func_name = name.to_owned();
+    if let Some(target) = call.target.take() {
+        call.args.insert(0, *target);
+    }
+    *counts = true;
+}
+
+fn global(name: &str, args: Vec<IdedExpr>) -> IdedExpr {
+    let call = CallExpr {
+        func_name: name.to_owned(),
+        target: None,
+        args,
+    };
+    IdedExpr {
+        id: 0,
+        expr: Expr::Call(call),
+    }
+}
+
+/// The expressions in an expression.
+pub fn parts(expression: &mut IdedExpr) -> Vec<&mut IdedExpr> {
+    match &mut expression.expr {
+        Expr::Call(call) => call
+            .target
+            .as_deref_mut()
+            .into_iter()
+            .chain(&mut call.args)
+            .collect(),
+        Expr::Comprehension(one) => vec![
+            &mut one.iter_range,
+            &mut one.accu_init,
+            &mut one.loop_cond,
+            &mut one.loop_step,
+            &mut one.result,
+        ],
+        Expr::List(list) => list.elements.iter_mut().collect(),
+        Expr::Map(map) => map
+            .entries
+            .iter_mut()
+            .flat_map(|one| entry(&mut one.expr))
+            .collect(),
+        Expr::Struct(made) => made
+            .entries
+            .iter_mut()
+            .flat_map(|one| entry(&mut one.expr))
+            .collect(),
+        Expr::Select(select) => vec![&mut *select.operand],
+        Expr::Unspecified | Expr::Ident(_) | Expr::Literal(_) => Vec::new(),
+    }
+}
+
+fn entry(entry: &mut EntryExpr) -> Vec<&mut IdedExpr> {
+    match entry {
+        EntryExpr::StructField(field) => vec![&mut field.value],
+        EntryExpr::MapEntry(entry) => vec![&mut entry.key, &mut entry.value],
+    }
+}
+
+/// Adds the functions that count to a context.
+pub fn add_counting(context: &mut Context) {
+    let functions: [(&str, CelFunction); 6] = [
+        ("@step", Box::new(step)),
+        ("@add", Box::new(add)),
+        ("@replace", Box::new(replace)),
+        ("@join", Box::new(join)),
+        ("@printed", Box::new(printed)),
+        (
+            "@made",
+            Box::new(|call| {
+                let (left, [value]) = arguments(call)?;
+                left.made(value)
+            }),
+        ),
+    ];
+    for (name, function) in functions {
+        // A name that starts with `@` is in no library, which is the only way in which this fails.
+        let _ = context.add_function::<CelFunction, _>(name, function);
+    }
+}
+
+/// What an evaluation may still do and make.
+#[derive(Debug, Clone)]
+pub struct Left(Arc<Rest>);
+
+#[derive(Debug)]
+struct Rest {
+    steps: AtomicU64,
+    bytes: AtomicU64,
+    exceeded: AtomicBool,
+}
+
+static LEFT_TYPE: Type = Type::new_unspecified_type(LEFT);
+
+impl Val for Left {
+    fn get_type(&self) -> &Type {
+        &LEFT_TYPE
+    }
+
+    fn cel_type() -> &'static Type {
+        &LEFT_TYPE
+    }
+
+    fn clone_as_boxed<'v>(&self) -> Box<dyn Val + 'v>
+    where
+        Self: 'v,
+    {
+        Box::new(self.clone())
+    }
+
+    fn as_any(&self) -> Option<&dyn std::any::Any> {
+        Some(self)
+    }
+}
+
+impl StaticVal for Left {}
+
+impl Left {
+    /// What one evaluation may do on an input whose longest text has so many bytes.
+    pub fn new(longest_text: u64) -> Self {
+        Self(Arc::new(Rest {
+            steps: AtomicU64::new(STEPS / (1 + longest_text / LONG_TEXT)),
+            bytes: AtomicU64::new(MOST),
+            exceeded: AtomicBool::new(false),
+        }))
+    }
+
+    /// Adds it to the variables of an evaluation.
+    pub fn add_to(&self, context: &mut Context) {
+        context.add_variable_as_val(LEFT, Box::new(self.clone()));
+    }
+
+    /// Returns true if something was not done. An operator may have absorbed that error.
+    pub fn is_exceeded(&self) -> bool {
+        self.0.exceeded.load(Ordering::Relaxed)
+    }
+
+    /// Counts bytes before they are made.
+    fn take(&self, bytes: u64) -> Result<(), ExecutionError> {
+        self.reduce(&self.0.bytes, bytes)
+    }
+
+    fn reduce(&self, rest: &AtomicU64, by: u64) -> Result<(), ExecutionError> {
+        let left = rest.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(by));
+        left.map(drop).map_err(|_| {
+            self.0.exceeded.store(true, Ordering::Relaxed);
+            error("too costly for this object")
+        })
+    }
+
+    /// Counts a value that was made, and shares its copies. A borrowed value is not new.
+    fn made<'c, 'v>(&self, value: CowVal<'c, 'v>) -> Answer<'c, 'v> {
+        match value {
+            CowVal::Borrowed(value) => Ok(CowVal::Borrowed(value)),
+            CowVal::Owned(value) => Ok(CowVal::Owned(self.shared(value)?)),
+        }
+    }
+
+    fn shared<'v>(&self, value: Box<dyn Val + 'v>) -> Result<Box<dyn Val + 'v>, ExecutionError> {
+        if let Some(text) = value.downcast_ref::<CelString>() {
+            // What is borrowed from the input is not new.
+            if text.as_borrowed().is_some() {
+                return Ok(value);
+            }
+            self.take(text.inner().len() as u64)?;
+            return Ok(shared_text(text.inner().to_owned()));
+        }
+        if value.get_type().kind() != Kind::List {
+            return Ok(value);
+        }
+        let items: Result<Vec<_>, _> = value.try_into();
+        let items: Vec<Box<dyn Val + 'v>> = match items {
+            Ok(items) => items,
+            Err(other) => return Ok(other),
+        };
+        self.take(items.len() as u64 * ITEM)?;
+        let items: Result<_, _> = items.into_iter().map(|item| self.shared(item)).collect();
+        Ok(shared_list(items?))
+    }
+}
+
+fn error(message: &str) -> ExecutionError {
+    ExecutionError::function_error("limit", message)
+}
+
+/// The limit, and the arguments of a call.
+fn arguments<'c, 'v, const N: usize>(
+    call: &mut FunctionContext<'c, 'v>,
+) -> Result<(Left, [CowVal<'c, 'v>; N]), ExecutionError> {
+    let left = left(call)?;
+    let arguments = std::mem::take(&mut call.args).try_into();
+    Ok((left, arguments.map_err(|_| error("it needs other arguments"))?))
+}
+
+fn left(call: &FunctionContext<'_, '_>) -> Result<Left, ExecutionError> {
+    let found = call.ptx.get_variable(LEFT);
+    let left = found.as_ref().and_then(|value| value.downcast_ref::<Left>());
+    left.cloned().ok_or_else(|| error("the evaluation has no limit"))
+}
+
+fn step<'c, 'v>(call: &mut FunctionContext<'c, 'v>) -> Answer<'c, 'v> {
+    let (left, [value, weight]) = arguments(call)?;
+    let weight = weight
+        .downcast_ref::<CelInt>()
+        .map_or(1, |weight| *weight.inner());
+    left.reduce(&left.0.steps, u64::try_from(weight).unwrap_or(1))?;
+    Ok(value)
+}
+
+fn add<'c, 'v>(call: &mut FunctionContext<'c, 'v>) -> Answer<'c, 'v> {
+    let (limit, [one, two]) = arguments(call)?;
+    if let (Some(one), Some(two)) = (one.downcast_ref::<CelString>(), two.downcast_ref::<CelString>()) {
+        limit.take((one.inner().len() + two.inner().len()) as u64)?;
+        return Ok(CowVal::Owned(shared_text(format!(
+            "{}{}",
+            one.inner(),
+            two.inner()
+        ))));
+    }
+    for value in [&one, &two] {
+        let sizer = value.as_sizer().filter(|_| value.get_type().kind() == Kind::List);
+        let items = sizer.map_or(0, |sizer| *sizer.size().inner());
+        limit.take(u64::try_from(items).unwrap_or(0) * ITEM)?;
+    }
+    let adder = one.as_adder();
+    let adder =
+        adder.ok_or_else(|| ExecutionError::no_such_overload(operators::ADD, types_of(&[&one, &two])))?;
+    let sum = adder.add(two.as_ref())?.into_owned();
+    Ok(CowVal::Owned(sum))
+}
+
+fn types_of(values: &[&CowVal<'_, '_>]) -> Vec<String> {
+    let types = values.iter().map(|value| value.get_type().name().to_owned());
+    types.collect()
+}
+
+fn text<'b>(function: &str, value: &'b CowVal<'_, '_>) -> Result<&'b str, ExecutionError> {
+    let text = value.downcast_ref::<CelString>();
+    text.map(CelString::inner)
+        .ok_or_else(|| ExecutionError::no_such_overload(function, types_of(&[value])))
+}
+
+/// `text.replace(old, new)`, or with the number of replacements.
+fn replace<'c, 'v>(call: &mut FunctionContext<'c, 'v>) -> Answer<'c, 'v> {
+    let limit = left(call)?;
+    let [subject, old, new, rest @ ..] = call.args.as_slice() else {
+        return Err(error("`replace` needs two texts"));
+    };
+    let subject = text("replace", subject)?;
+    let (old, new) = (text("replace", old)?, text("replace", new)?);
+    let most = match rest.first() {
+        None => usize::MAX,
+        Some(number) => {
+            let number = number.downcast_ref::<CelInt>();
+            let number = number.ok_or_else(|| error("`replace` needs a whole number"))?;
+            usize::try_from(*number.inner()).unwrap_or(usize::MAX)
+        }
+    };
+    let count = subject.matches(old).take(most).count() as u64;
+    limit.take((subject.len() as u64).saturating_add(count.saturating_mul(new.len() as u64)))?;
+    Ok(CowVal::Owned(shared_text(subject.replacen(old, new, most))))
+}
+
+/// `list.join()`, or with a separator.
+fn join<'c, 'v>(call: &mut FunctionContext<'c, 'v>) -> Answer<'c, 'v> {
+    let limit = left(call)?;
+    let [list, rest @ ..] = call.args.as_slice() else {
+        return Err(error("`join` needs a list"));
+    };
+    let separator = rest.first().map_or(Ok(""), |separator| text("join", separator))?;
+    let iterable = list
+        .as_iterable()
+        .filter(|_| list.get_type().kind() == Kind::List);
+    let mut items = iterable
+        .ok_or_else(|| ExecutionError::no_such_overload("join", types_of(&[list])))?
+        .iter();
+    let mut joined = String::new();
+    let mut first = true;
+    while let Some(item) = items.next() {
+        let item = item.downcast_ref::<CelString>();
+        let item = item.ok_or_else(|| error("`join` needs a list of texts"))?.inner();
+        let separator = if first { "" } else { separator };
+        first = false;
+        limit.take((separator.len() + item.len()) as u64)?;
+        joined.push_str(separator);
+        joined.push_str(item);
+    }
+    Ok(CowVal::Owned(shared_text(joined)))
+}
+
+/// Counts what `format` prints of a list, before it does.
+fn printed<'c, 'v>(call: &mut FunctionContext<'c, 'v>) -> Answer<'c, 'v> {
+    let (limit, [values]) = arguments(call)?;
+    count(&limit, values.as_ref())?;
+    Ok(values)
+}
+
+fn count(limit: &Left, value: &dyn Val) -> Result<(), ExecutionError> {
+    limit.take(ITEM)?;
+    if let Some(text) = value.downcast_ref::<CelString>() {
+        return limit.take(text.inner().len() as u64);
+    }
+    if let Some(list) = value.downcast_ref::<CelList>() {
+        return list
+            .inner()
+            .iter()
+            .try_for_each(|item| count(limit, item.as_ref()));
+    }
+    match value.downcast_ref::<cel::common::types::CelMap>() {
+        None => Ok(()),
+        Some(map) => map.inner().iter().try_for_each(|(key, value)| {
+            count(limit, key.inner())?;
+            count(limit, value.as_ref())
+        }),
+    }
+}

@@ -1,0 +1,252 @@
+//! The libraries of Kubernetes' CEL for addresses and networks.
+
+use std::{net::IpAddr, sync::Arc};
+
+use cel::{
+    Context, Env, ExecutionError, Value as CelValue,
+    common::{
+        functions::Function,
+        types::{CelString, STRING_TYPE, Type},
+        value::CowVal,
+    },
+    extractors::This,
+    objects::Opaque,
+};
+
+type Answer = Result<CelValue, ExecutionError>;
+type AddressTest = fn(IpAddr) -> bool;
+
+/// An address.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Address(IpAddr);
+
+impl Opaque for Address {
+    fn runtime_type_name(&self) -> &str {
+        "net.IP"
+    }
+}
+
+/// A network.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Network(IpAddr, u32);
+
+impl Opaque for Network {
+    fn runtime_type_name(&self) -> &str {
+        "net.CIDR"
+    }
+}
+
+fn opaque<T: Opaque + Copy + 'static>(value: &CelValue) -> Option<T> {
+    match value {
+        CelValue::Opaque(opaque) => opaque.downcast_ref::<T>().copied(),
+        _ => None,
+    }
+}
+
+fn error(function: &str, message: &str) -> ExecutionError {
+    ExecutionError::function_error(function, message)
+}
+
+fn text(function: &str, value: &CelValue) -> Result<Arc<String>, ExecutionError> {
+    match value {
+        CelValue::String(text) => Ok(Arc::clone(text)),
+        _ => Err(error(function, "it needs a text")),
+    }
+}
+
+/// A name that is declared already stays as it is there.
+macro_rules! function {
+    ($context:expr, $name:expr, $function:expr) => {
+        let _ = $context.add_function($name, $function);
+    };
+}
+
+/// An address as the API server reads it: no IPv4 within IPv6.
+fn parse_address(text: &str) -> Option<IpAddr> {
+    let address: IpAddr = text.parse().ok()?;
+    let is_mapped = matches!(address, IpAddr::V6(address) if address.to_ipv4_mapped().is_some());
+    (!is_mapped).then_some(address)
+}
+
+/// An address or a network as a text.
+fn printed<'b, 'v>(arguments: &[CowVal<'b, 'v>]) -> Result<CowVal<'b, 'v>, ExecutionError> {
+    let value = arguments.first().map(|value| CelValue::try_from(value.as_ref()));
+    let value = value.ok_or_else(|| error("string", "it needs a value"))??;
+    let text = match (opaque::<Address>(&value), opaque::<Network>(&value)) {
+        (Some(Address(address)), _) => address.to_string(),
+        (None, Some(Network(address, prefix))) => format!("{address}/{prefix}"),
+        (None, None) => return Err(error("string", "it needs an address or a network")),
+    };
+    Ok(CowVal::owned(CelString::from(text)))
+}
+
+fn parse_network(text: &str) -> Option<Network> {
+    let (address, prefix) = text.split_once('/')?;
+    let address = parse_address(address)?;
+    let is_plain = prefix == "0" || !prefix.starts_with(['0', '+']);
+    let prefix: u32 = prefix.parse().ok().filter(|_| is_plain)?;
+    let longest = if address.is_ipv4() { 32 } else { 128 };
+    (prefix <= longest).then_some(Network(address, prefix))
+}
+
+fn is_link_local(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(address) => address.is_link_local(),
+        IpAddr::V6(address) => address.is_unicast_link_local(),
+    }
+}
+
+impl Network {
+    fn masked(self) -> Self {
+        let address = match self.0 {
+            IpAddr::V4(address) => {
+                let mask = u32::MAX.checked_shl(32 - self.1).unwrap_or(0);
+                IpAddr::from((u32::from(address) & mask).to_be_bytes())
+            }
+            IpAddr::V6(address) => {
+                let mask = u128::MAX.checked_shl(128 - self.1).unwrap_or(0);
+                IpAddr::from((u128::from(address) & mask).to_be_bytes())
+            }
+        };
+        Self(address, self.1)
+    }
+
+    fn contains(self, address: IpAddr) -> bool {
+        let bits = |address: IpAddr| match address {
+            IpAddr::V4(address) => (u128::from(u32::from(address)), 32),
+            IpAddr::V6(address) => (u128::from(address), 128),
+        };
+        let ((own, length), (other, other_length)) = (bits(self.0), bits(address));
+        let shift = length - self.1;
+        length == other_length && (shift >= 128 || own >> shift == other >> shift)
+    }
+}
+
+fn address(function: &str, value: &CelValue) -> Result<IpAddr, ExecutionError> {
+    match value {
+        CelValue::String(text) => parse_address(text).ok_or_else(|| error(function, "it needs an address")),
+        value => opaque(value)
+            .map(|Address(address)| address)
+            .ok_or_else(|| error(function, "it needs an address")),
+    }
+}
+
+/// Declares what has the name of a function of another type.
+pub(super) fn declare(env: &mut Env) {
+    let texts: [(&str, &str, Function); 2] = [
+        ("ip_to_string", "net.IP", |found| printed(&found)),
+        ("cidr_to_string", "net.CIDR", |found| printed(&found)),
+    ];
+    let _ = env.add_overload("ip", "string_to_ip", vec![STRING_TYPE], |found| {
+        let value = found
+            .first()
+            .map(|value| CelValue::try_from(value.as_ref()))
+            .transpose()?;
+        let address = match &value {
+            Some(CelValue::String(text)) => parse_address(text),
+            _ => None,
+        };
+        let address = address.ok_or_else(|| error("ip", "it is not an address"))?;
+        Ok(CowVal::Owned(
+            CelValue::Opaque(Arc::new(Address(address))).try_into()?,
+        ))
+    });
+    let _ = env.add_member_overload(
+        "ip",
+        "cidr_ip",
+        Type::new_opaque_type("net.CIDR"),
+        Vec::new(),
+        |found| {
+            let value = found
+                .first()
+                .map(|value| CelValue::try_from(value.as_ref()))
+                .transpose()?;
+            let network = value.as_ref().and_then(opaque::<Network>);
+            let Network(address, _) = network.ok_or_else(|| error("ip", "it needs a network"))?;
+            let address = CelValue::Opaque(Arc::new(Address(address)));
+            Ok(CowVal::Owned(address.try_into()?))
+        },
+    );
+    for (id, name, function) in texts {
+        let _ = env.add_overload("string", id, vec![Type::new_opaque_type(name)], function);
+    }
+}
+
+/// Adds the library to a context.
+pub(super) fn add(context: &mut Context) {
+    function!(context, "isIP", |value: CelValue| -> Answer {
+        Ok(CelValue::Bool(parse_address(&text("isIP", &value)?).is_some()))
+    });
+    function!(context, "ip.isCanonical", |value: CelValue| -> Answer {
+        let text = text("ip.isCanonical", &value)?;
+        let address = parse_address(&text).ok_or_else(|| error("ip.isCanonical", "it is not an address"))?;
+        Ok(CelValue::Bool(address.to_string() == *text))
+    });
+    function!(context, "family", |This(this): This<CelValue>| -> Answer {
+        Ok(CelValue::Int(if address("family", &this)?.is_ipv4() {
+            4
+        } else {
+            6
+        }))
+    });
+    function!(context, "isLoopback", |This(this): This<CelValue>| -> Answer {
+        Ok(CelValue::Bool(address("isLoopback", &this)?.is_loopback()))
+    });
+    let kinds: [(&'static str, AddressTest); 4] = [
+        ("isUnspecified", |address| address.is_unspecified()),
+        ("isLinkLocalMulticast", |address| match address {
+            IpAddr::V4(address) => address.octets()[..3] == [224, 0, 0],
+            IpAddr::V6(address) => address.segments()[0] & 0xff0f == 0xff02,
+        }),
+        ("isLinkLocalUnicast", is_link_local),
+        ("isGlobalUnicast", |address| {
+            let special = address.is_unspecified() || address.is_loopback() || address.is_multicast();
+            let broadcast = matches!(address, IpAddr::V4(address) if address.is_broadcast());
+            !special && !broadcast && !is_link_local(address)
+        }),
+    ];
+    for (name, is) in kinds {
+        function!(context, name, move |This(this): This<CelValue>| -> Answer {
+            Ok(CelValue::Bool(is(address(name, &this)?)))
+        });
+    }
+    function!(context, "isCIDR", |value: CelValue| -> Answer {
+        Ok(CelValue::Bool(parse_network(&text("isCIDR", &value)?).is_some()))
+    });
+    function!(context, "cidr", |value: CelValue| -> Answer {
+        let parsed = parse_network(&text("cidr", &value)?);
+        let parsed = parsed.ok_or_else(|| error("cidr", "it is not a network"))?;
+        Ok(CelValue::Opaque(Arc::new(parsed)))
+    });
+    let network = |function: &'static str, value: &CelValue| {
+        opaque::<Network>(value).ok_or_else(|| error(function, "it needs a network"))
+    };
+    function!(context, "containsIP", move |This(this): This<CelValue>,
+                                           other: CelValue|
+          -> Answer {
+        let network = network("containsIP", &this)?;
+        Ok(CelValue::Bool(network.contains(address("containsIP", &other)?)))
+    });
+    function!(context, "containsCIDR", move |This(this): This<CelValue>,
+                                             other: CelValue|
+          -> Answer {
+        let outer = network("containsCIDR", &this)?;
+        let inner = match &other {
+            CelValue::String(text) => {
+                parse_network(text).ok_or_else(|| error("containsCIDR", "it is not a network"))?
+            }
+            other => network("containsCIDR", other)?,
+        };
+        Ok(CelValue::Bool(outer.contains(inner.0) && outer.1 <= inner.1))
+    });
+    function!(context, "masked", move |This(this): This<CelValue>| -> Answer {
+        Ok(CelValue::Opaque(Arc::new(network("masked", &this)?.masked())))
+    });
+    function!(
+        context,
+        "prefixLength",
+        move |This(this): This<CelValue>| -> Answer {
+            Ok(CelValue::Int(i64::from(network("prefixLength", &this)?.1)))
+        }
+    );
+}

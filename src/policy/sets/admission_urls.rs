@@ -1,0 +1,137 @@
+//! The library of Kubernetes' CEL for URLs.
+
+use std::{collections::HashMap, sync::Arc};
+
+use cel::{Context, ExecutionError, Value as CelValue, extractors::This, objects::Opaque};
+
+type Answer = Result<CelValue, ExecutionError>;
+type UrlPart = fn(&Url) -> String;
+
+fn error(function: &str, message: &str) -> ExecutionError {
+    ExecutionError::function_error(function, message)
+}
+
+fn text(function: &str, value: &CelValue) -> Result<Arc<String>, ExecutionError> {
+    match value {
+        CelValue::String(text) => Ok(Arc::clone(text)),
+        _ => Err(error(function, "it needs a text")),
+    }
+}
+
+fn string(text: impl Into<String>) -> CelValue {
+    CelValue::String(Arc::new(text.into()))
+}
+
+/// A URL in its parts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Url {
+    scheme: String,
+    host: String,
+    path: String,
+    query: String,
+}
+
+impl Opaque for Url {
+    fn runtime_type_name(&self) -> &str {
+        "kubernetes.URL"
+    }
+}
+
+impl Url {
+    /// A URL or an absolute path of plain characters. `None` if it is certainly neither.
+    ///
+    /// # Errors
+    /// An API server may read it in a way that is not decided here.
+    pub fn parse(function: &str, text: &str) -> Result<Option<Self>, ExecutionError> {
+        let plain = |c: char| c.is_ascii_alphanumeric() || "-._~!$&'()*+,;=:@/?%".contains(c);
+        let unclear = || error(function, "a URL of this form is not decided here");
+        if text.is_empty() || text.bytes().any(|byte| byte < 0x20 || byte == 0x7f) {
+            return Ok(None);
+        }
+        let (scheme, rest) = match text.split_once(':') {
+            Some((scheme, rest)) if !scheme.contains('/') && !text.starts_with('/') => (scheme, rest),
+            // Neither a scheme nor an absolute path.
+            _ if !text.starts_with('/') => return Ok(None),
+            _ => ("", text),
+        };
+        let is_scheme = |c: char| c.is_ascii_alphanumeric() || "+-.".contains(c);
+        if !scheme.chars().all(is_scheme) || scheme.starts_with(|c: char| !c.is_ascii_alphabetic()) {
+            return Ok(None);
+        }
+        let escapes = rest.split('%').skip(1);
+        let is_escape =
+            |part: &str| part.len() >= 2 && part.bytes().take(2).all(|byte| byte.is_ascii_hexdigit());
+        if !rest.chars().all(plain) || rest.contains('%') && !escapes.clone().all(is_escape) {
+            return Err(unclear());
+        }
+        let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
+        let (host, path) = match rest.strip_prefix("//") {
+            Some(rest) if !scheme.is_empty() => rest.find('/').map_or((rest, ""), |at| rest.split_at(at)),
+            Some(_) => return Err(unclear()),
+            None if scheme.is_empty() => ("", rest),
+            // `mailto:x` has no host and no path.
+            None => return Err(unclear()),
+        };
+        let (name, port) = host.rsplit_once(':').unwrap_or((host, ""));
+        let is_name = |c: char| c.is_ascii_alphanumeric() || "-._".contains(c);
+        if !name.chars().all(is_name) || !port.bytes().all(|byte| byte.is_ascii_digit()) {
+            return Err(unclear());
+        }
+        Ok(Some(Self {
+            scheme: scheme.to_ascii_lowercase(),
+            host: host.to_owned(),
+            path: path.to_owned(),
+            query: query.to_owned(),
+        }))
+    }
+}
+
+/// Adds the library to a context.
+pub(super) fn add(context: &mut Context) {
+    let _ = context.add_function("isURL", |value: CelValue| -> Answer {
+        Ok(CelValue::Bool(
+            Url::parse("isURL", &text("isURL", &value)?)?.is_some(),
+        ))
+    });
+    let _ = context.add_function("url", |value: CelValue| -> Answer {
+        let url = Url::parse("url", &text("url", &value)?)?;
+        let url = url.ok_or_else(|| error("url", "it is not a URL"))?;
+        Ok(CelValue::Opaque(Arc::new(url)))
+    });
+    let parts: [(&'static str, UrlPart); 5] = [
+        ("getScheme", |url| url.scheme.clone()),
+        ("getHost", |url| url.host.clone()),
+        ("getHostname", |url| {
+            url.host
+                .rsplit_once(':')
+                .map_or(url.host.as_str(), |(name, _)| name)
+                .to_owned()
+        }),
+        ("getPort", |url| {
+            url.host.rsplit_once(':').map_or("", |(_, port)| port).to_owned()
+        }),
+        ("getEscapedPath", |url| url.path.clone()),
+    ];
+    let of = |function: &'static str, value: &CelValue| {
+        match value {
+            CelValue::Opaque(opaque) => opaque.downcast_ref::<Url>().cloned(),
+            _ => None,
+        }
+        .ok_or_else(|| error(function, "it needs a URL"))
+    };
+    for (name, part) in parts {
+        let get = move |This(this): This<CelValue>| -> Answer { Ok(string(part(&of(name, &this)?))) };
+        let _ = context.add_function(name, get);
+    }
+    let _ = context.add_function("getQuery", move |This(this): This<CelValue>| -> Answer {
+        let url = of("getQuery", &this)?;
+        let mut found: HashMap<String, Vec<CelValue>> = HashMap::new();
+        for (key, value) in url::form_urlencoded::parse(url.query.as_bytes()) {
+            found.entry(key.into_owned()).or_default().push(string(value));
+        }
+        let lists = found
+            .into_iter()
+            .map(|(key, values)| (key, CelValue::List(Arc::new(values))));
+        Ok(CelValue::from(lists.collect::<HashMap<_, _>>()))
+    });
+}
