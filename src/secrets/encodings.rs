@@ -182,6 +182,14 @@ mod tests {
     }
 
     #[test]
+    fn a_base64_run_with_one_character_too_many_is_decoded() {
+        let whole = general_purpose::STANDARD.encode("correct horse battery");
+        let run = format!("{whole}x");
+        assert_eq!(run.len() % 4, 1);
+        assert!(decodings(&run).contains(&"correct horse battery".to_owned()));
+    }
+
+    #[test]
     fn other_texts_stay() {
         for text in [
             "",

@@ -254,7 +254,8 @@ mod tests {
     #[test]
     fn a_document_a_proxy_and_a_header_of_git_hold_secrets() {
         let account = serde_json::json!({"type": "service_account", "project_id": "shop-project-1234",
-            "private_key": "-----BEGIN PRIVATE KEY-----\nMIIEabcdefghijkl\n-----END PRIVATE KEY-----\n"});
+            "private_key": "-----BEGIN PRIVATE KEY-----\nMIIEabcdefghijkl\n-----END PRIVATE KEY-----\n",
+            "older": [{"private_key": "QWErtzuiopasdfgh"}]});
         let environment = [
             ("GOOGLE_CREDENTIALS", account.to_string()),
             ("HTTPS_PROXY", "http://me:pr0xy-pass@proxy:3128".to_owned()),
@@ -273,6 +274,7 @@ mod tests {
         learn_environment(&secrets, &environment);
         for (text, shown) in [
             ("MIIEabcdefghijkl", "***"),
+            ("QWErtzuiopasdfgh", "***"),
             ("shop-project-1234", "shop-project-1234"),
             ("http://me:pr0xy-pass@proxy:3128", "http://me:***@proxy:3128"),
             ("basic eC1hY2Nlc3M6dG9rZW4=", "basic ***"),

@@ -360,6 +360,17 @@ mod tests {
             error.to_string(),
             "these resources wait for each other: `a` → `b` → `c` → `a`"
         );
+        // A resource before the cycle does not hide it.
+        let error = ResourceGraph::from_spec(&[
+            resource("a", &[], json!({})),
+            resource("b", &["c"], json!({})),
+            resource("c", &["b"], json!({})),
+        ])
+        .unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "these resources wait for each other: `b` → `c` → `b`"
+        );
         let own = ResourceGraph::from_spec(&[resource("a", &["a"], json!({}))]).unwrap_err();
         assert_eq!(own.to_string(), "these resources wait for each other: `a` → `a`");
     }
