@@ -15,15 +15,15 @@ use konverge::report::{COMMENT_BUDGET, SUMMARY_BUDGET, html, markdown};
 
 #[path = "../tests/it/support/performance.rs"]
 mod performance;
-#[path = "../tests/it/support/sample.rs"]
+#[path = "../tests/it/support/sample_plans.rs"]
 #[allow(dead_code)]
-mod sample;
+mod sample_plans;
 
 const STACKS: usize = 2_000;
 
 fn main() {
     let before = peak();
-    let large = sample::large(STACKS);
+    let large = sample_plans::large(STACKS);
     let loaded = peak();
     let started = Instant::now();
     let comment = markdown::comment(&large.input(COMMENT_BUDGET));

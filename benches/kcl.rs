@@ -347,9 +347,9 @@ fn section(figures: &Figures, parts: &Value) -> String {
     let share = |seconds: &[f64]| median(seconds) / STACKS as f64 * 1e3;
     let part = |name: &str| parts["seconds"][name].as_f64().unwrap() / 28.0 * 1e3;
     let profile = if cfg!(debug_assertions) {
-        "an unoptimised"
+        "an unoptimized"
     } else {
-        "an optimised"
+        "an optimized"
     };
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     format!(

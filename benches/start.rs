@@ -14,7 +14,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use support::{git::Repository, payloads, process::Konverge, tiny};
+use support::{git::Repository, payloads, process::Konverge, tiny_monorepo};
 
 const TRIES: usize = 11;
 
@@ -79,10 +79,10 @@ struct Scene {
 
 impl Scene {
     fn set() -> Self {
-        let monorepo = tiny::monorepo();
-        tiny::write_stack(&monorepo, "web/dev", "web-dev", "info");
+        let monorepo = tiny_monorepo::monorepo();
+        tiny_monorepo::write_stack(&monorepo, "web/dev", "web-dev", "info");
         let base = monorepo.commit("The stack");
-        tiny::write_stack(&monorepo, "web/dev", "web-dev", "debug");
+        tiny_monorepo::write_stack(&monorepo, "web/dev", "web-dev", "debug");
         let group = monorepo.commit("More words");
         let payload = monorepo.path().join(".git/event.json");
         fs::write(&payload, payloads::merge_group(7, &base, &group).to_string()).unwrap();

@@ -20,7 +20,7 @@ use konverge::{
     state::{DocumentWriter, LeaseOptions, RepositoryId, StateStore},
     store::{Store, StoreOptions, open},
 };
-use support::{counted::Counted, minio::Minio};
+use support::{counting_store::Counted, minio::Minio};
 
 const STACKS: usize = 4500;
 const DELTAS: usize = 16;
@@ -51,7 +51,7 @@ async fn apply(states: &StateStore, n: usize, round: usize) {
     };
     let mut state = StackState::empty(
         id.clone(),
-        RepoPath::normalise(&format!("appops/project-{:04}/{}", n / 3, n % 3)).unwrap(),
+        RepoPath::normalize(&format!("appops/project-{:04}/{}", n / 3, n % 3)).unwrap(),
     );
     state.input_digest = Some(Digest::of_bytes(format!("{n} {round}").as_bytes()));
     state.spec_digest = Some(Digest::of_bytes(&n.to_le_bytes()));
@@ -83,13 +83,13 @@ async fn bench() {
     let all = states(Arc::clone(&store));
     let work: Vec<_> = (0..STACKS).map(|n| apply(&all, n, 0)).collect();
     stream::iter(work).buffer_unordered(16).collect::<Vec<_>>().await;
-    all.settle().await.unwrap();
+    all.save_index().await.unwrap();
     let known = all.read_all().await.unwrap();
     all.maintain_index(&known).await.unwrap();
     for delta in 0..DELTAS {
         let run = states(Arc::clone(&store));
         apply(&run, delta, 1).await;
-        run.settle().await.unwrap();
+        run.save_index().await.unwrap();
     }
     let counted = Arc::new(Counted::new(store));
     let reader = states(Arc::clone(&counted) as Arc<dyn Store>);
@@ -122,9 +122,9 @@ fn write(best: Duration, median: Duration) {
     const OPEN: &str = "<!-- bench:state -->";
     const CLOSE: &str = "<!-- /bench:state -->";
     let build = if cfg!(debug_assertions) {
-        "an unoptimised build, which is the slower one"
+        "an unoptimized build, which is the slower one"
     } else {
-        "an optimised build"
+        "an optimized build"
     };
     let section = format!(
         "{OPEN}\n## What to apply among {STACKS} stacks\n\nFrom MinIO on the same machine, one LIST, one compaction and {DELTAS} deltas: best of {ROUNDS} {:.0} ms, median {:.0} ms, measured with {build}. Bound: 150 ms. `KONVERGE_WRITE_PERFORMANCE=1 cargo bench --bench state` writes this.\n{CLOSE}",

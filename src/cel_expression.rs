@@ -103,7 +103,7 @@ impl CelExpression {
     ///
     /// # Errors
     /// Too costly for this context, or the evaluation failed.
-    pub fn evaluate(&self, context: &Context, extent: Extent) -> Result<CelValue, CelError> {
+    pub fn evaluate(&self, context: &Context, extent: CostInput) -> Result<CelValue, CelError> {
         let rounds = extent
             .entries
             .max(self.longest)
@@ -136,7 +136,7 @@ impl CelExpression {
     ///
     /// # Errors
     /// As [`CelExpression::evaluate`]; or it gives something else than true or false.
-    pub fn holds(&self, context: &Context, extent: Extent) -> Result<bool, CelError> {
+    pub fn holds(&self, context: &Context, extent: CostInput) -> Result<bool, CelError> {
         match self.evaluate(context, extent)? {
             CelValue::Bool(answer) => Ok(answer),
             other => Err(CelError::Other(format!(
@@ -237,16 +237,16 @@ pub fn to_cel(value: &Value) -> CelValue {
 
 /// What limits the cost of an expression for a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Extent {
+pub struct CostInput {
     /// The length of the longest list or map.
     pub entries: u64,
     /// The length of the longest text in bytes.
     pub text: u64,
 }
 
-impl Extent {
+impl CostInput {
     /// The extent of a value.
-    pub fn of(value: &Value) -> Self {
+    pub fn measure(value: &Value) -> Self {
         match value {
             Value::Array(items) => items
                 .iter()
@@ -269,7 +269,7 @@ impl Extent {
     /// The extent of two values beside each other.
     #[must_use]
     pub fn and(self, value: &Value) -> Self {
-        let other = Self::of(value);
+        let other = Self::measure(value);
         Self {
             entries: self.entries.max(other.entries),
             text: self.text.max(other.text),

@@ -132,9 +132,9 @@ impl Page {
 
     pub fn text(&self) -> String {
         let build = if cfg!(debug_assertions) {
-            "an unoptimised build"
+            "an unoptimized build"
         } else {
-            "an optimised build"
+            "an optimized build"
         };
         format!(
             "## Kubernetes\n\n\

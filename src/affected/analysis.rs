@@ -13,7 +13,7 @@ use crate::{
     model::{Digest, RepoPath, file_source::Source, stack::Stack},
 };
 
-/// An analysed revision. Analyses of two revisions share what is equal.
+/// An analyzed revision. Analyses of two revisions share what is equal.
 pub struct Analysis {
     pub(super) tree: FileTreeView,
     pub(super) layout: Arc<Layout>,

@@ -316,7 +316,7 @@ mod tests {
 
     #[test]
     fn what_is_written_is_read_and_nothing_less() {
-        let path = |text: &str| RepoPath::normalise(text).unwrap();
+        let path = |text: &str| RepoPath::normalize(text).unwrap();
         let value = vec![
             (
                 path("a/b"),

@@ -41,7 +41,7 @@ struct Changed {
 }
 
 impl Changed {
-    fn of(paths: HashSet<RepoPath>) -> Self {
+    fn from_paths(paths: HashSet<RepoPath>) -> Self {
         let mut sorted: Vec<RepoPath> = paths.iter().cloned().collect();
         sorted.sort();
         let odd = sorted
@@ -163,9 +163,9 @@ impl<'a> AnalysisDiff<'a> {
         Self {
             base,
             head,
-            changed: Changed::of(Changes::compute(&base.tree, &head.tree).paths),
-            before: Side::of(base, head),
-            after: Side::of(head, base),
+            changed: Changed::from_paths(Changes::compute(&base.tree, &head.tree).paths),
+            before: Side::compare(base, head),
+            after: Side::compare(head, base),
         }
     }
 
@@ -303,7 +303,7 @@ fn found_module(
 }
 
 impl<'a> Side<'a> {
-    fn of(analysis: &'a Analysis, other: &Analysis) -> Self {
+    fn compare(analysis: &'a Analysis, other: &Analysis) -> Self {
         // A graph that was updated from another one may still contain unreachable nodes.
         let there = other.reachable_nodes();
         let counterparts: Vec<Option<NodeId>> = (0..analysis.graph.nodes.len())

@@ -14,7 +14,7 @@ pub struct FileScan {
     /// The imports: leading dots and path; sorted and unique.
     pub imports: Vec<(u32, String)>,
     /// Whether the file imports a module that reads files.
-    pub door: ReaderImport,
+    pub reader_import: ReaderImport,
     /// The files that it reads, if it imports such a module under its own name.
     pub reads: RuntimeReads,
 }
@@ -65,14 +65,14 @@ impl FileScan {
         imports.dedup();
         Self {
             imports,
-            door,
-            reads: RuntimeReads::of(uses),
+            reader_import: door,
+            reads: RuntimeReads::from_uses(uses),
         }
     }
 }
 
 impl RuntimeReads {
-    fn of(uses: Vec<ReadCall>) -> Self {
+    fn from_uses(uses: Vec<ReadCall>) -> Self {
         let mut names = Vec::new();
         for used in uses {
             match used {
@@ -103,7 +103,7 @@ mod tests {
             [(0, "b".to_owned()), (0, "file".to_owned()), (2, "a".to_owned())]
         );
         assert_eq!(
-            (facts.door, facts.reads),
+            (facts.reader_import, facts.reads),
             (ReaderImport::Open, RuntimeReads::Nothing)
         );
     }
@@ -148,9 +148,12 @@ mod tests {
             assert_eq!(reads(text), RuntimeReads::Anything, "{text}");
         }
         assert_eq!(
-            FileScan::scan(b"import file as f\nimport file").door,
+            FileScan::scan(b"import file as f\nimport file").reader_import,
             ReaderImport::Renamed
         );
-        assert_eq!(FileScan::scan(b"import a.file").door, ReaderImport::Closed);
+        assert_eq!(
+            FileScan::scan(b"import a.file").reader_import,
+            ReaderImport::Closed
+        );
     }
 }

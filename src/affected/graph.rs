@@ -42,7 +42,7 @@ pub(super) struct NodeFile {
     pub(super) path: RepoPath,
     pub(super) blob: BlobId,
     /// Whether it imports a module that reads files, and what it then reads.
-    pub(super) door: ReaderImport,
+    pub(super) reader_import: ReaderImport,
     pub(super) reads: RuntimeReads,
 }
 
@@ -288,8 +288,8 @@ impl ImportGraph {
                 self.nodes[id].links.extend(resolution.links);
             }
             let file = &mut self.nodes[id].files[index];
-            (file.door, file.reads) = (facts.door, facts.reads.clone());
-            for readable in data_files::readable(tree, rules, &path, facts.door, &facts.reads) {
+            (file.reader_import, file.reads) = (facts.reader_import, facts.reads.clone());
+            for readable in data_files::readable(tree, rules, &path, facts.reader_import, &facts.reads) {
                 let sum = *data
                     .entry(readable.clone())
                     .or_insert_with(|| data_files::digest(tree, &readable));
@@ -331,7 +331,7 @@ impl NodeFile {
         Self {
             path,
             blob,
-            door: ReaderImport::Closed,
+            reader_import: ReaderImport::Closed,
             reads: RuntimeReads::Nothing,
         }
     }

@@ -91,7 +91,7 @@ impl Analysis {
                 edges.insert((reader, node(folder, NodeKind::Data)));
             }
         }
-        GraphExport::of(edges)
+        GraphExport::from_edges(edges)
     }
 
     fn export_node(&self, id: NodeId) -> ExportNode {
@@ -105,7 +105,7 @@ impl Analysis {
 }
 
 impl GraphExport {
-    fn of(edges: BTreeSet<(ExportNode, ExportNode)>) -> Self {
+    fn from_edges(edges: BTreeSet<(ExportNode, ExportNode)>) -> Self {
         let nodes: BTreeSet<_> = edges
             .iter()
             .flat_map(|(from, to)| [from.clone(), to.clone()])
@@ -160,7 +160,7 @@ impl GraphExport {
                 }
             }
         }
-        let mut part = Self::of(edges);
+        let mut part = Self::from_edges(edges);
         let mut nodes: BTreeSet<_> = part.nodes.drain(..).collect();
         nodes.extend(seen.into_iter().cloned());
         part.nodes = nodes.into_iter().collect();

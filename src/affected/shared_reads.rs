@@ -16,9 +16,9 @@ pub(super) fn shared_reads(
     entries: &[NodeId],
 ) -> Vec<(RepoPath, RepoPath)> {
     let files = || entries.iter().flat_map(|entry| &graph.nodes[*entry].files);
-    let door = files().map(|file| file.door).max().unwrap_or_default();
+    let door = files().map(|file| file.reader_import).max().unwrap_or_default();
     files()
-        .filter(|file| file.door < door)
+        .filter(|file| file.reader_import < door)
         .flat_map(|file| {
             let readable = data_files::readable(tree, rules, &file.path, door, &file.reads);
             readable.into_iter().map(|path| (path, file.path.clone()))

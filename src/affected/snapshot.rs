@@ -21,11 +21,11 @@ use crate::{
     },
 };
 
-/// The header. Increase the number when the format changes, or when the same files would be analysed
+/// The header. Increase the number when the format changes, or when the same files would be analyzed
 /// differently. The package version is part of it, so each release starts with new snapshots.
 const HEADER: &[u8] = concat!("konverge revision 7 ", env!("CARGO_PKG_VERSION"), "\n").as_bytes();
 
-/// A revision as an earlier run analysed it.
+/// A revision as an earlier run analyzed it.
 pub struct Snapshot {
     pub(super) commit: CommitId,
     pub(super) listing: Listing,
@@ -78,7 +78,7 @@ impl Snapshot {
         cache_file::write(path, HEADER, &codec::bytes_of(self))
     }
 
-    /// The analysed commit.
+    /// The analyzed commit.
     pub fn commit(&self) -> &CommitId {
         &self.commit
     }

@@ -20,7 +20,11 @@ use crate::{
     },
 };
 
-encode_fields!(FileScan { imports, door, reads });
+encode_fields!(FileScan {
+    imports,
+    reader_import,
+    reads
+});
 encode_choice!(ReaderImport: Closed, Open, Renamed);
 
 encode_fields!(Snapshot {
@@ -115,7 +119,7 @@ encode_fields!(PackageNode {
 encode_fields!(NodeFile {
     path,
     blob,
-    door,
+    reader_import,
     reads,
 });
 encode_fields!(ImportContext { root, packages });
@@ -174,7 +178,7 @@ impl Encode for EntryPackage {
         let (kind, text) = <(u8, String)>::take(from)?;
         match kind {
             0 => Some(Self::Main),
-            1 => RepoPath::normalise(&text).map(Self::Root),
+            1 => RepoPath::normalize(&text).map(Self::Root),
             2 => Some(Self::Dependency(text)),
             _ => None,
         }

@@ -44,7 +44,7 @@ pub enum WrittenFile {
 /// A link or a file is where a folder must be, a link is at the file's own place, the path leaves the root or
 /// enters `.git`, or the system refuses the write.
 pub fn write(root: &Path, path: &Path, content: &[u8], existing: Existing) -> io::Result<WrittenFile> {
-    let owner = Owner::of(root)?;
+    let owner = Owner::folder(root)?;
     let names = names(path)?;
     let (&name, folders) = names.split_last().ok_or_else(|| refusal(path, "names no file"))?;
     let mut folder = open(root, FOLDER, Mode::empty())?;
@@ -156,7 +156,7 @@ fn refusal(path: &Path, why: &str) -> io::Error {
 struct Owner(Option<(Uid, Gid)>);
 
 impl Owner {
-    fn of(root: &Path) -> io::Result<Self> {
+    fn folder(root: &Path) -> io::Result<Self> {
         let found = fs::metadata(root)?;
         let ids = (Uid::from_raw(found.uid()), Gid::from_raw(found.gid()));
         Ok(Self(

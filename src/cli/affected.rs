@@ -11,7 +11,7 @@ use crate::{
     model::affected::InputKind,
     ops::{
         affected::{AffectedAnswer, AffectedRequest, run as answer},
-        matrix::Matrix,
+        github_matrix::Matrix,
     },
     report::{escape::log, json, mermaid, terminal},
 };
@@ -95,7 +95,7 @@ pub async fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
                 context.note(&format!("Comparing {} with {}.", head.short(), base.short()));
             }
             let style = terminal::Style {
-                color: context.colour(),
+                color: context.color(),
             };
             context.print(&terminal::affected(affected, style));
         }
@@ -120,7 +120,7 @@ pub async fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
     } else {
         0
     };
-    answer.leave();
+    answer.finish_leaking();
     Ok(code)
 }
 

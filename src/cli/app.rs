@@ -217,7 +217,7 @@ fn start_logging(context: &CliContext) {
     let is_terminal = std::io::stderr().is_terminal();
     let subscriber = tracing_subscriber::fmt()
         .with_env_filter(tracing_subscriber::EnvFilter::new(filter))
-        .with_ansi(is_terminal && context.colour_stderr())
+        .with_ansi(is_terminal && context.color_stderr())
         .with_writer(move || MaskedStderr {
             secrets: secrets.clone(),
             is_terminal,
@@ -229,7 +229,7 @@ fn start_logging(context: &CliContext) {
 
 struct MaskedStderr {
     secrets: Secrets,
-    /// True if events may be coloured: then only a person reads them.
+    /// True if events may be colored: then only a person reads them.
     is_terminal: bool,
 }
 

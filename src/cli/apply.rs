@@ -4,7 +4,7 @@
 use super::{
     CliContext,
     common_args::{LiveArg, OpenedTargets, live_required},
-    confirm::{self, Asked},
+    confirm::{self, ConfirmedAction},
 };
 use crate::{
     error::{ErrorKind, UserError},
@@ -55,10 +55,10 @@ pub enum ApplyOutput {
 pub async fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
     let mut session = open(args, &context.run()).await?;
     let skipped = ops::SkippedRemovals::take_planned(&session.planning, &mut session.targets);
-    let what = Asked::Apply {
+    let what = ConfirmedAction::Apply {
         deletes_all: args.allow_empty,
     };
-    let consent = confirm::consent(args.yes, what, &session, &session.targets, context).await?;
+    let consent = confirm::confirm_apply(args.yes, what, &session, &session.targets, context).await?;
     let Some(consent) = consent else {
         context.note("nothing was applied");
         return Ok(0);
@@ -80,7 +80,7 @@ pub async fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
         ApplyOutput::Text => report::outcome::text(
             &report,
             Style {
-                color: context.colour(),
+                color: context.color(),
             },
         ),
         ApplyOutput::Json => report::json::document(&report),

@@ -17,7 +17,7 @@ use crate::{
     ops::{
         OpenRequest, Selection,
         compiler::{self, Compiler},
-        selection::{self, SelectedStacks},
+        selected_stacks::{self, SelectedStacks},
     },
     report::{
         escape::{self, log},
@@ -89,7 +89,7 @@ pub async fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
     };
     let SelectedStacks {
         workspace, stacks, ..
-    } = selection::open(&run, &request).await?;
+    } = selected_stacks::open(&run, &request).await?;
     if stacks.is_empty() && !workspace.layout.stacks.is_empty() {
         context.note(match args.stacks.selection() {
             Selection::Affected if args.stacks.shard.is_none() => {

@@ -12,7 +12,7 @@ use crate::{
     ops::{
         OpenRequest, Selection,
         check::{self, CheckScope, FileScope, workflow_commands},
-        repository_root, selection,
+        repository_root, selected_stacks,
     },
     report::{json, lint as report},
 };
@@ -87,7 +87,7 @@ pub async fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
         Selection::Affected => FileScope::Change,
     };
     let root = repository_root(&run.dir)?;
-    let selected = selection::open(&run, &request).await?;
+    let selected = selected_stacks::open(&run, &request).await?;
     let scope = CheckScope {
         files,
         update: args.update,

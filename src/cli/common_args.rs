@@ -12,7 +12,7 @@ use crate::{
     ops::{
         KeyUse, OpenRequest, RunContext, Selection, Session, StackSelector,
         cluster_selection::{GivenCluster, Live},
-        open,
+        session,
     },
 };
 
@@ -28,12 +28,12 @@ pub struct OpenedTargets {
     #[command(flatten)]
     file: SpecFile,
     #[command(flatten)]
-    without: Without,
+    without: WithoutArgs,
 }
 
 /// Stacks whose Specs cannot be compiled.
 #[derive(Debug, Clone, Default, clap::Args)]
-pub struct Without {
+pub struct WithoutArgs {
     /// Confirm that this stack, whose Spec does not compile, needs nothing that others delete; may be
     /// repeated. Without it, data that could move to that stack is not deleted
     #[arg(long = "without", value_name = "IDENTITY", help_heading = STACKS, add = completers::recorded_stacks())]
@@ -64,8 +64,8 @@ impl OpenedTargets {
             without: self.without.stacks.clone(),
         };
         match &self.file.path {
-            Some(file) => open::open_file(run, file, self.file.stack.as_deref(), &request, key).await,
-            None => open::open(run, &request, key).await,
+            Some(file) => session::open_file(run, file, self.file.stack.as_deref(), &request, key).await,
+            None => session::open(run, &request, key).await,
         }
     }
 }

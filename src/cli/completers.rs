@@ -9,39 +9,39 @@ use crate::{
     model::event::NoEvents,
     ops::{
         Notes, RunContext,
-        suggestions::{self, Suggestion},
+        completions::{self, Suggestion},
     },
     secrets::{HashKey, Secrets},
 };
 
 /// Offers the stacks of the repository.
 pub fn stacks() -> ArgValueCompleter {
-    with_runtime(async |run, typed| suggestions::stacks(&run, &typed).await)
+    with_runtime(async |run, typed| completions::stacks(&run, &typed).await)
 }
 
 /// Offers the stacks of the repository, and those that only the states know.
 pub fn recorded_stacks() -> ArgValueCompleter {
-    with_runtime(async |run, typed| suggestions::recorded_stacks(&run, &typed).await)
+    with_runtime(async |run, typed| completions::recorded_stacks(&run, &typed).await)
 }
 
 /// Offers the clusters of `konverge.yaml`.
 pub fn clusters() -> ArgValueCompleter {
-    with_runtime(async |run, typed| suggestions::clusters(&run, &typed).await)
+    with_runtime(async |run, typed| completions::clusters(&run, &typed).await)
 }
 
 /// Offers branches and tags.
 pub fn revisions() -> ArgValueCompleter {
-    completer(|typed| suggestions::revisions(&silent_run(), typed))
+    completer(|typed| completions::revisions(&silent_run(), typed))
 }
 
 /// Offers the contexts of the kubeconfig.
 pub fn contexts() -> ArgValueCompleter {
-    completer(|typed| suggestions::contexts(&silent_run(), typed))
+    completer(|typed| completions::contexts(&silent_run(), typed))
 }
 
 /// Offers the versions of the KCL core.
 pub fn cores() -> ArgValueCompleter {
-    completer(suggestions::cores)
+    completer(completions::cores)
 }
 
 fn with_runtime(

@@ -20,17 +20,17 @@ use crate::{
     ops::{
         self, Planner, Session, Target,
         apply::{Approver, AutoApprove, PriorState, ProposedPlan},
-        apply_limits::{self, ManualApprover},
         apply_scope::{self, ApplyScope},
+        manual_approver::{self, ManualApprover},
+        manual_policy_sets::{PromptFindings, WithPolicySets},
         redact,
-        sets_by_hand::{PromptFindings, WithPolicySets},
     },
     report::{self, terminal::Style},
 };
 
 /// What the person confirms, and what `--yes` means.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Asked {
+pub enum ConfirmedAction {
     /// An apply: the policies for manual applies hold, and a person at a terminal may override them.
     /// `deletes_all`: a Spec that has become empty may delete everything.
     Apply { deletes_all: bool },
@@ -44,9 +44,9 @@ pub enum Asked {
 ///
 /// # Errors
 /// Nobody can answer, or the run was interrupted.
-pub async fn consent(
+pub async fn confirm_apply(
     yes: bool,
-    what: Asked,
+    what: ConfirmedAction,
     session: &Session,
     targets: &[Target],
     context: &CliContext,
@@ -57,8 +57,8 @@ pub async fn consent(
     };
     if yes {
         return Ok(Some(with_sets(match what {
-            Asked::Destroy => Arc::new(AutoApprove),
-            Asked::Apply { deletes_all } => Arc::new(ManualApprover {
+            ConfirmedAction::Destroy => Arc::new(AutoApprove),
+            ConfirmedAction::Apply { deletes_all } => Arc::new(ManualApprover {
                 config: planning.config.clone(),
                 deletes_all,
             }),
@@ -69,12 +69,12 @@ pub async fn consent(
     context.show(&report::terminal::plan(
         &plan,
         Style {
-            color: context.colour_stderr(),
+            color: context.color_stderr(),
         },
     ));
-    if matches!(what, Asked::Apply { .. }) {
+    if matches!(what, ConfirmedAction::Apply { .. }) {
         for stack in &plan.stacks {
-            for finding in apply_limits::findings(&planning.config, stack, &PriorState::default())? {
+            for finding in manual_approver::findings(&planning.config, stack, &PriorState::default())? {
                 context.note(&format!(
                     "warning: {}: {}: {}",
                     stack.id, finding.rule, finding.message
@@ -100,10 +100,10 @@ pub async fn consent(
         .hint("if this is intended, add `--yes`"));
     }
     let agreed = calm || {
-        let scope = apply_scope::of(planning, targets, &plan).await?;
+        let scope = apply_scope::find_scope(planning, targets, &plan).await?;
         ask(question(what, &scope), planning, context).await?
     };
-    Ok(agreed.then(|| with_sets(Arc::new(ConfirmShownPlan::of(plan)))))
+    Ok(agreed.then(|| with_sets(Arc::new(ConfirmShownPlan::new(plan)))))
 }
 
 /// A finding of a policy set, as the person sees it; `None` if the rule is satisfied.
@@ -124,7 +124,7 @@ fn said(finding: &PolicyFinding) -> Option<String> {
 }
 
 /// `Apply 3 updates, 1 delete to storefront/dev on cluster `dev`? Type `yes`: `
-fn question(what: Asked, scope: &ApplyScope) -> String {
+fn question(what: ConfirmedAction, scope: &ApplyScope) -> String {
     let stacks = match scope.stacks.as_slice() {
         [stack] => stack.to_string(),
         many => report::plural(many.len(), "stack"),
@@ -140,8 +140,12 @@ fn question(what: Asked, scope: &ApplyScope) -> String {
         named => format!(" on {}", named.join(", ")),
     };
     match what {
-        Asked::Apply { .. } => format!("Apply {changes} to {stacks}{clusters}{terraform}? Type `yes`: "),
-        Asked::Destroy => format!("Destroy {stacks}{clusters}{terraform} ({changes})? Type `yes`: "),
+        ConfirmedAction::Apply { .. } => {
+            format!("Apply {changes} to {stacks}{clusters}{terraform}? Type `yes`: ")
+        }
+        ConfirmedAction::Destroy => {
+            format!("Destroy {stacks}{clusters}{terraform} ({changes})? Type `yes`: ")
+        }
     }
 }
 
@@ -172,7 +176,7 @@ async fn ask(question: String, planning: &Planner, context: &CliContext) -> Resu
 struct ConfirmShownPlan(BTreeMap<StackId, StackPlan>);
 
 impl ConfirmShownPlan {
-    fn of(plan: Plan) -> Self {
+    fn new(plan: Plan) -> Self {
         let stacks = plan.stacks.into_iter();
         Self(stacks.map(|stack| (stack.id.clone(), stack)).collect())
     }
@@ -260,7 +264,7 @@ mod tests {
             clusters: vec!["cluster `dev`".to_owned()],
             terraform: false,
         };
-        let apply = Asked::Apply { deletes_all: false };
+        let apply = ConfirmedAction::Apply { deletes_all: false };
         assert_eq!(
             question(apply, &scope),
             "Apply 3 updates, 1 delete to shop/dev on cluster `dev`? Type `yes`: "
@@ -268,7 +272,7 @@ mod tests {
         scope.stacks.push("shop/prod".parse().unwrap());
         scope.terraform = true;
         assert_eq!(
-            question(Asked::Destroy, &scope),
+            question(ConfirmedAction::Destroy, &scope),
             "Destroy 2 stacks on cluster `dev` and by Terraform (3 updates, 1 delete)? Type `yes`: "
         );
         scope.clusters.clear();
@@ -281,7 +285,7 @@ mod tests {
             version: 1,
             stacks: vec![stack("shown", Action::Unknown)],
         };
-        let consent = ConfirmShownPlan::of(plan);
+        let consent = ConfirmShownPlan::new(plan);
         let past = PriorState::default();
         let agrees = async |digest: &str, action| {
             let plan = stack(digest, action);

@@ -1,4 +1,4 @@
-//! The context of every command: where to print, in which colours, what is secret, whether to stop.
+//! The context of every command: where to print, in which colors, what is secret, whether to stop.
 
 use std::{
     collections::BTreeMap,
@@ -36,17 +36,17 @@ pub struct CliContext {
 pub type Spinner = Arc<Mutex<Option<ProgressBar>>>;
 
 impl CliContext {
-    /// Returns true if results are coloured.
-    pub fn colour(&self) -> bool {
-        self.colour_on(std::io::stdout().is_terminal())
+    /// Returns true if results are colored.
+    pub fn color(&self) -> bool {
+        self.color_on(std::io::stdout().is_terminal())
     }
 
-    /// Returns true if messages on stderr are coloured.
-    pub fn colour_stderr(&self) -> bool {
-        self.colour_on(std::io::stderr().is_terminal())
+    /// Returns true if messages on stderr are colored.
+    pub fn color_stderr(&self) -> bool {
+        self.color_on(std::io::stderr().is_terminal())
     }
 
-    fn colour_on(&self, terminal: bool) -> bool {
+    fn color_on(&self, terminal: bool) -> bool {
         match self.global.color {
             ColorMode::Always => true,
             ColorMode::Never => false,
@@ -122,7 +122,7 @@ impl CliContext {
     /// Prints an error for people: message, place, hints.
     pub fn print_failure(&self, failure: &UserError) {
         let failure = redact::failure(failure, &self.secrets);
-        let (red, cyan, off) = if self.colour_stderr() {
+        let (red, cyan, off) = if self.color_stderr() {
             ("\x1b[1;31m", "\x1b[36m", "\x1b[0m")
         } else {
             ("", "", "")

@@ -10,7 +10,7 @@ use crate::{
         affected::{AffectedRequest, run as answer},
         cluster_selection::Live,
         demo::{self, DemoRepository, EDITS, LineEdit},
-        open,
+        session,
     },
     report::{self, terminal, terminal::Style},
 };
@@ -30,7 +30,7 @@ pub struct Args {}
 pub async fn run(_: &Args, context: &CliContext) -> Result<u8, UserError> {
     let began = Instant::now();
     let style = Style {
-        color: context.colour(),
+        color: context.color(),
     };
     let outer = context.run();
     let repository = DemoRepository::create(&outer).await?;
@@ -71,7 +71,7 @@ pub async fn run(_: &Args, context: &CliContext) -> Result<u8, UserError> {
         live: Live::Never,
         ..OpenRequest::default()
     };
-    let session = open::open(&run, &request, KeyUse::Look).await?;
+    let session = session::open(&run, &request, KeyUse::Look).await?;
     let preview = ops::preview::run(&session.planning, &session.targets, None).await?;
     context.print(&terminal::plan(&preview.plan, style));
 

@@ -3,15 +3,15 @@
 use super::{
     CliContext,
     apply::ApplyOutput,
-    common_args::{InfrastructureArgs, LiveArg, Without, live_required},
+    common_args::{InfrastructureArgs, LiveArg, WithoutArgs, live_required},
     completers,
-    confirm::{self, Asked},
+    confirm::{self, ConfirmedAction},
 };
 use crate::{
     error::{ErrorKind, UserError},
     ops::{
         self, KeyUse, OpenRequest, Selection, StackSelector, apply::ApplyOptions, cluster_selection::Live,
-        open,
+        session,
     },
     report::{self, terminal::Style},
 };
@@ -30,7 +30,7 @@ pub struct Args {
     #[command(flatten)]
     infrastructure: InfrastructureArgs,
     #[command(flatten)]
-    without: Without,
+    without: WithoutArgs,
     /// Skip the confirmation (required without a terminal)
     #[arg(long, short)]
     yes: bool,
@@ -58,9 +58,11 @@ pub async fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
         without: args.without.stacks.clone(),
         ..OpenRequest::default()
     };
-    let session = open::open_named(&context.run(), &request, KeyUse::Make).await?;
+    let session = session::open_named(&context.run(), &request, KeyUse::Make).await?;
     let targets: Vec<_> = session.targets.iter().map(ops::Target::destroyed).collect();
-    let Some(consent) = confirm::consent(args.yes, Asked::Destroy, &session, &targets, context).await? else {
+    let Some(consent) =
+        confirm::confirm_apply(args.yes, ConfirmedAction::Destroy, &session, &targets, context).await?
+    else {
         context.note("nothing was destroyed");
         return Ok(0);
     };
@@ -78,7 +80,7 @@ pub async fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
         ApplyOutput::Text => report::outcome::text(
             &report,
             Style {
-                color: context.colour(),
+                color: context.color(),
             },
         ),
         ApplyOutput::Json => report::json::document(&report),

@@ -46,17 +46,17 @@ pub async fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
         return Ok(u8::from(missing));
     }
     for finding in &findings {
-        let (word, colour) = match finding.verdict {
+        let (word, color) = match finding.verdict {
             DoctorVerdict::Ok => ("ok     ", "\x1b[32m"),
             DoctorVerdict::Missing => ("MISSING", "\x1b[1;31m"),
             DoctorVerdict::Unused => ("unused ", "\x1b[2m"),
         };
-        let (colour, off) = if context.colour() {
-            (colour, "\x1b[0m")
+        let (color, off) = if context.color() {
+            (color, "\x1b[0m")
         } else {
             ("", "")
         };
-        let mut text = format!("{colour}{word}{off}  {}: {}\n", finding.what, log(&finding.says));
+        let mut text = format!("{color}{word}{off}  {}: {}\n", finding.what, log(&finding.says));
         for fix in &finding.fix {
             text.push_str(&format!("           {}\n", log(fix)));
         }

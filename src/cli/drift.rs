@@ -7,7 +7,7 @@ use super::{
 };
 use crate::{
     error::{ErrorKind, UserError},
-    ops::{self, KeyUse, OpenRequest, cluster_selection::Live, open},
+    ops::{self, KeyUse, OpenRequest, cluster_selection::Live, session},
     report::{self, terminal::Style},
 };
 
@@ -51,14 +51,14 @@ pub async fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
         given: args.infrastructure.given_cluster(),
         ..OpenRequest::default()
     };
-    let session = open::open_named(&context.run(), &request, KeyUse::Look).await?;
+    let session = session::open_named(&context.run(), &request, KeyUse::Look).await?;
     let plan = ops::drift::run(&session.planning, &session.targets, None).await?;
     context.print(&match args.output {
         ApplyOutput::Json => report::json::document(&plan),
         ApplyOutput::Text => report::drift::text(
             &plan,
             Style {
-                color: context.colour(),
+                color: context.color(),
             },
         ),
     });

@@ -10,7 +10,7 @@ pub struct Global {
     /// The repository, or a folder in it; default: KONVERGE_REPO, or else the current folder
     #[arg(long, value_name = "DIR", value_hint = clap::ValueHint::DirPath, global = true, help_heading = GLOBAL)]
     pub repo: Option<PathBuf>,
-    /// When to use colour
+    /// When to use color
     #[arg(long, value_name = "WHEN", global = true, help_heading = GLOBAL, value_enum, default_value_t = ColorMode::Auto)]
     pub color: ColorMode,
     /// Print only results and errors
@@ -21,7 +21,7 @@ pub struct Global {
     pub verbose: u8,
 }
 
-/// When to use colour.
+/// When to use color.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum ColorMode {
     /// On a terminal, unless NO_COLOR is set

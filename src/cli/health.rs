@@ -60,7 +60,7 @@ pub async fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
         Output::Json => {
             context.print(&json::document(&rows));
         }
-        Output::Text => context.print(&table(&rows, context.colour())),
+        Output::Text => context.print(&table(&rows, context.color())),
     }
     let all_ready = rows.iter().all(|row| row.health == Health::Ready);
     Ok(if args.exit_code && !all_ready { 2 } else { 0 })
@@ -92,14 +92,14 @@ fn read(paths: &[PathBuf], context: &CliContext) -> Result<Vec<(String, String)>
     paths.iter().map(read).collect()
 }
 
-fn table(rows: &[Row], colour: bool) -> String {
+fn table(rows: &[Row], color: bool) -> String {
     let widest = rows.iter().map(|row| row.id.chars().count()).max().unwrap_or(0);
     let mut text = String::new();
     for row in rows {
         let id = log(&row.id);
         let message = log(&row.message);
         let (on, off) = match row.health {
-            _ if !colour => ("", ""),
+            _ if !color => ("", ""),
             Health::Ready => ("\x1b[32m", "\x1b[0m"),
             Health::Progressing => ("\x1b[33m", "\x1b[0m"),
             Health::Failed => ("\x1b[1;31m", "\x1b[0m"),

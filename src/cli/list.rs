@@ -13,7 +13,7 @@ use crate::{
         RepoPath, StackId,
         stack::{NamedBy, Stack},
     },
-    ops::{OpenRequest, selection},
+    ops::{OpenRequest, selected_stacks},
     report::{escape::log, json},
 };
 
@@ -92,7 +92,7 @@ pub async fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
         rev: args.rev.clone(),
         ..OpenRequest::default()
     };
-    let selected = selection::open(&context.run(), &request).await?;
+    let selected = selected_stacks::open(&context.run(), &request).await?;
     let stacks = &selected.stacks;
     let text = match args.output {
         Output::Json => json::document(&StackList {

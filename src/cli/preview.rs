@@ -66,7 +66,7 @@ pub async fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
     if args.output == PlanOutput::Text {
         remark(&preview.plan, &session);
     }
-    if let Some(skipped) = ops::SkippedRemovals::among(&session.planning, &session.targets) {
+    if let Some(skipped) = ops::SkippedRemovals::in_targets(&session.planning, &session.targets) {
         let names: Vec<_> = skipped.stacks().map(StackId::as_str).collect();
         let run = &session.planning.run;
         run.warn(
@@ -79,7 +79,7 @@ pub async fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
         None => Merging::NoStore,
     };
     let style = Style {
-        color: context.colour(),
+        color: context.color(),
     };
     if args.output == PlanOutput::Plan {
         context.print(&report::json::document(&documents.into_document()));

@@ -6,7 +6,7 @@ use super::{
 };
 use crate::{
     error::UserError,
-    ops::{KeyUse, OpenRequest, Selection, open, status},
+    ops::{KeyUse, OpenRequest, Selection, session, status},
     report::{self, terminal::Style},
 };
 
@@ -60,7 +60,7 @@ pub async fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
         given: args.infrastructure.given_cluster(),
         ..OpenRequest::default()
     };
-    let session = open::open(&context.run(), &request, KeyUse::Look).await?;
+    let session = session::open(&context.run(), &request, KeyUse::Look).await?;
     let mut targets = status::targets(&session, &selection).await?;
     if let Some(shard) = args.stacks.shard {
         shard.keep(&mut targets);
@@ -75,7 +75,7 @@ pub async fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
             &status,
             matches!(selection, Selection::Named(_)),
             Style {
-                color: context.colour(),
+                color: context.color(),
             },
         ),
     });

@@ -199,7 +199,7 @@ mod tests {
     };
 
     fn stack(folder: &str, id: &str) -> Stack {
-        let folder = RepoPath::normalise(folder).unwrap();
+        let folder = RepoPath::normalize(folder).unwrap();
         Stack {
             id: id.parse().unwrap(),
             names: id.parse().unwrap(),

@@ -160,7 +160,7 @@ impl Config {
             );
         }
         if let Some(folder) = &self.apply.health_rules
-            && RepoPath::normalise(folder).is_none_or(|path| path.is_root())
+            && RepoPath::normalize(folder).is_none_or(|path| path.is_root())
         {
             return refuse(
                 format!(

@@ -30,7 +30,7 @@ impl PolicyConfig {
             }
             let paths = std::iter::once(&set.path).chain(&set.data);
             for path in paths {
-                if RepoPath::normalise(path).is_none_or(|path| path.is_root()) {
+                if RepoPath::normalize(path).is_none_or(|path| path.is_root()) {
                     return Some((
                         format!(
                             "policy.sets: `{}` of set `{name}` is not a path of the repository",

@@ -57,7 +57,7 @@ pub struct State {
     /// Options of the store, such as `endpoint`, `region`, `path_style`, `ca_file`, `allow_http`.
     pub options: BTreeMap<String, String>,
     /// The id of the repository in the store; a state with another id is refused. `konverge init` writes it.
-    /// Default: the normalised URL of `origin`.
+    /// Default: the normalized URL of `origin`.
     pub id: Option<String>,
     /// The lease on a stack during an apply.
     pub lease: LeaseConfig,

@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     Journal, Review, batches, engine_plan::EnginePlan, plan_failures, schedule::Schedule,
-    secret_propagation::PropagatedSecrets,
+    secret_masking::PropagatedSecrets,
 };
 use crate::{
     error::{ErrorKind, UserError},

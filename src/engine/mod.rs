@@ -8,7 +8,6 @@
 //! ([`plan_builder`]).
 
 mod batches;
-mod desired;
 mod engine_plan;
 mod executor;
 mod interrupted_replacement;
@@ -20,22 +19,23 @@ mod plan_builder;
 mod plan_failures;
 mod plan_nodes;
 mod plan_request;
+mod planning_stages;
+mod policy_input;
 mod registry;
 mod resolve_attributes;
 mod resource_cluster;
 mod schedule;
-mod secret_flow;
-mod secret_propagation;
+mod secret_masking;
+mod secret_reference_check;
 mod spec_diff;
-mod stages;
 
-pub use desired::desired_by_spec;
 pub use engine_plan::EnginePlan;
 pub use executor::{ApplyRequest, apply};
 pub use journal::{Journal, NoReview, Review};
 pub use ownership::{ClaimQuestion, ClaimedObject, OwnerClaim};
 pub use plan::{PlanAwaitingClaims, PlanStep, plan};
 pub use plan_request::PlanRequest;
+pub use policy_input::desired_by_spec;
 pub use registry::RuntimeRegistry;
 pub use schedule::Schedule;
 pub use spec_diff::plan_against_spec;

@@ -1,4 +1,4 @@
-//! Normalises resources with their runtimes before the graph is built, and updates the ids that this changes.
+//! Normalizes resources with their runtimes before the graph is built, and updates the ids that this changes.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -12,14 +12,14 @@ use crate::{
     },
 };
 
-/// Normalised resources in the order of the Spec. `dependsOn` and references use the new ids.
+/// Normalized resources in the order of the Spec. `dependsOn` and references use the new ids.
 pub(super) struct NormalizedResources {
     pub resources: Vec<Resource>,
     /// The id of each resource in the Spec.
     pub old_ids: Vec<ResourceId>,
 }
 
-/// Normalises the resources with their runtimes; Kubernetes cluster by cluster, because each cluster has
+/// Normalizes the resources with their runtimes; Kubernetes cluster by cluster, because each cluster has
 /// kinds of its own.
 pub(super) async fn prepare(
     spec: Spec,
@@ -57,12 +57,12 @@ pub(super) async fn prepare(
         .map(|(old, resource)| (old.clone(), resource.id.clone()))
         .collect();
     if !names.is_empty() {
-        follow(&mut resources, &old_ids, &names)?;
+        rename_references(&mut resources, &old_ids, &names)?;
     }
     Ok(NormalizedResources { resources, old_ids })
 }
 
-fn follow(
+fn rename_references(
     resources: &mut [Resource],
     old_ids: &[ResourceId],
     names: &HashMap<ResourceId, ResourceId>,

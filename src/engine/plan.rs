@@ -20,8 +20,8 @@ use super::{
     plan_nodes::{DraftNode, add_deletes, wanted_drafts},
     plan_request::PlanRequest,
     resolve_attributes::resolve_attributes,
-    secret_flow,
-    secret_propagation::PropagatedSecrets,
+    secret_masking::PropagatedSecrets,
+    secret_reference_check,
 };
 use crate::{
     error::{ErrorKind, UserError},
@@ -29,7 +29,7 @@ use crate::{
         ResourceId, StackId, event::RunEvent, plan::Action, reference::Targets, spec::RuntimeKind,
         state::Replacement,
     },
-    runtime::{Granularity, Item, Needs, Pending, PlannedResource, StackScope},
+    runtime::{EarlierChange, Granularity, Item, Needs, PlannedResource, StackScope},
     secrets::Secrets,
     spec::{graph::ResourceGraph, resolve::KnownValue},
 };
@@ -53,7 +53,7 @@ pub async fn plan(mut request: PlanRequest<'_>) -> Result<PlanStep<'_>, UserErro
     let graph = ResourceGraph::from_spec(&prepared.resources)?;
     let targets: Targets = graph.ids().collect();
     let normalize::NormalizedResources { resources, old_ids } = prepared;
-    secret_flow::check(&resources, &targets)?;
+    secret_reference_check::check(&resources, &targets)?;
     let mut drafts = wanted_drafts(&request, resources, &old_ids, &graph)?;
     let empties_stack = drafts.is_empty() && !request.state.resources.is_empty();
     add_deletes(&request, &mut drafts, &old_ids)?;
@@ -202,7 +202,7 @@ impl<'a> PlanAwaitingClaims<'a> {
                 };
                 resolve_claim(&builder.stack, planned, claim)
             });
-            builder.settle(&drafts[member], member, answer);
+            builder.add_planned(&drafts[member], member, answer);
         }
         builder.end_segment(drafts, &segment.members);
         plan.go_on().await
@@ -238,7 +238,7 @@ impl<'a> UnfinishedPlan<'a> {
             }
             for (member, answer) in answers {
                 let answer = answer.and_then(|planned| resolve_claim(&self.builder.stack, planned, None));
-                self.builder.settle(&self.drafts[member], member, answer);
+                self.builder.add_planned(&self.drafts[member], member, answer);
             }
             self.builder.end_segment(&self.drafts, &segment.members);
         }
@@ -319,7 +319,7 @@ impl PlanBuilder<'_> {
     }
 
     /// Keeps the plan of a resource, or why it has none.
-    fn settle(&mut self, draft: &DraftNode, member: usize, answer: Result<PlannedResource, UserError>) {
+    fn add_planned(&mut self, draft: &DraftNode, member: usize, answer: Result<PlannedResource, UserError>) {
         let id = draft.item.id.clone();
         let mut planned = match answer {
             Ok(planned) => planned,
@@ -362,7 +362,7 @@ impl PlanBuilder<'_> {
             is_kubernetes && !matches!(planned.public.action, Action::Unchanged | Action::Forget)
         });
         let pending = changing.filter_map(|planned| {
-            Some(Pending {
+            Some(EarlierChange {
                 cluster: planned.item.cluster.clone(),
                 resource: planned.item.desired.clone()?,
             })

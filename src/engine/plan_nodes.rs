@@ -5,7 +5,7 @@ use std::{
     collections::{HashMap, HashSet},
 };
 
-use super::{PlanRequest, resource_cluster::cluster_of, stages};
+use super::{PlanRequest, planning_stages, resource_cluster::cluster_of};
 use crate::{
     error::{ErrorKind, UserError},
     model::{
@@ -81,7 +81,7 @@ pub(super) fn wanted_drafts(
     let order: Vec<_> = graph.order().into_iter().map(|id| index[id]).collect();
     let nodes: Vec<_> = drafts
         .iter()
-        .map(|draft| stages::StageNode {
+        .map(|draft| planning_stages::StageNode {
             kind: draft.kind,
             granularity: draft.granularity,
             waits: draft
@@ -91,7 +91,7 @@ pub(super) fn wanted_drafts(
                 .collect(),
         })
         .collect();
-    for (draft, stage) in drafts.iter_mut().zip(stages::cut_stages(&nodes, &order)) {
+    for (draft, stage) in drafts.iter_mut().zip(planning_stages::cut_stages(&nodes, &order)) {
         draft.stage = stage;
     }
     Ok(drafts)
@@ -157,13 +157,16 @@ pub(super) fn add_deletes(
         .collect();
     let nodes: Vec<_> = drafts[first..]
         .iter()
-        .map(|draft| stages::StageNode {
+        .map(|draft| planning_stages::StageNode {
             kind: draft.kind,
             granularity: draft.granularity,
             waits: draft.waits.iter().map(|&on| (on - first, false)).collect(),
         })
         .collect();
-    for (draft, stage) in drafts[first..].iter_mut().zip(stages::cut_stages(&nodes, &order)) {
+    for (draft, stage) in drafts[first..]
+        .iter_mut()
+        .zip(planning_stages::cut_stages(&nodes, &order))
+    {
         draft.stage = stage;
     }
     Ok(())

@@ -20,6 +20,6 @@ mod worktree_source;
 
 pub use error::GitError;
 pub use fetch::GitCredentials;
-pub use remote_url::normalise_url;
+pub use remote_url::normalize_url;
 pub use repository::Repository;
 pub use scratch::ScratchRepository;

@@ -1,12 +1,12 @@
-//! Normalises the URL of a remote, so that two clones of one repository get the same identity.
+//! Normalizes the URL of a remote, so that two clones of one repository get the same identity.
 
 use url::Url;
 
-/// Normalises the URL of a remote: `https://host/owner/name` without credentials, default ports, `.git` or a
+/// Normalizes the URL of a remote: `https://host/owner/name` without credentials, default ports, `.git` or a
 /// trailing slash, whatever protocol was used for the clone; `file:///path` for a local one.
 ///
 /// The SCP-like form `git@host:owner/name` is git's own (git-clone(1), "GIT URLS").
-pub fn normalise_url(raw: &str) -> String {
+pub fn normalize_url(raw: &str) -> String {
     let raw = raw.trim();
     let parsed = match Url::parse(raw) {
         Ok(url) if url.has_host() => Some(url),
@@ -76,15 +76,15 @@ mod tests {
             "ssh://git@github.com/acme/konfig",
             "ssh://git@GitHub.com:22/acme/konfig.git",
         ] {
-            assert_eq!(normalise_url(raw), "https://github.com/acme/konfig", "{raw}");
+            assert_eq!(normalize_url(raw), "https://github.com/acme/konfig", "{raw}");
         }
-        assert_eq!(normalise_url("/srv/git/konfig.git"), "file:///srv/git/konfig");
+        assert_eq!(normalize_url("/srv/git/konfig.git"), "file:///srv/git/konfig");
         assert_eq!(
-            normalise_url("file:///srv/git/konfig.git"),
+            normalize_url("file:///srv/git/konfig.git"),
             "file:///srv/git/konfig"
         );
         assert_eq!(
-            normalise_url("https://ghe.acme.io:8443/a/b"),
+            normalize_url("https://ghe.acme.io:8443/a/b"),
             "https://ghe.acme.io:8443/a/b"
         );
     }

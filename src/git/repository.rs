@@ -9,7 +9,7 @@ use super::{
     GitCredentials, GitError,
     commit_source::CommitSource,
     fetch::{FetchSpec, fetch},
-    normalise_url,
+    normalize_url,
     object_ids::{commit_id, oid, tree_id, tree_of},
     pool::RepositoryPool,
     worktree_source::WorktreeSource,
@@ -283,9 +283,9 @@ impl Repository {
         self.handles.with(|git| Ok(git.is_shallow()))
     }
 
-    /// The URL of `origin`, normalised and without credentials.
+    /// The URL of `origin`, normalized and without credentials.
     pub fn origin_url(&self) -> Option<String> {
-        self.raw_origin().map(|url| normalise_url(&url))
+        self.raw_origin().map(|url| normalize_url(&url))
     }
 
     /// Ensures that the tree of a commit is here. A shallow clone fetches it without its history; a full

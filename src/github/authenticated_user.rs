@@ -1,4 +1,4 @@
-//! The GitHub user of our token. Anybody can copy our marker into a text, so we recognise our texts by their
+//! The GitHub user of our token. Anybody can copy our marker into a text, so we recognize our texts by their
 //! author.
 
 use std::sync::Arc;

@@ -16,7 +16,7 @@ use crate::model::{
 
 const NEED: TokenPermission = TokenPermission("checks: write");
 
-/// The maximum number of check runs per run; one more summarises the rest.
+/// The maximum number of check runs per run; one more summarizes the rest.
 pub const MOST: usize = 50;
 
 /// The documented 65,535 are counted in bytes.

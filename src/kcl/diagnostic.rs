@@ -188,7 +188,7 @@ fn is_noise(line: &str) -> bool {
     line.starts_with("thread '") || line.starts_with("note: ") || line.starts_with("stack backtrace")
 }
 
-/// Removes colours, other control characters and the working folder.
+/// Removes colors, other control characters and the working folder.
 pub(super) fn plain(text: &str, root: &Path) -> String {
     let mut clean = String::with_capacity(text.len());
     let mut chars = text.chars();

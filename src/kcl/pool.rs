@@ -214,7 +214,7 @@ impl WorkerGuard<'_> {
         let options = &self.inner.options;
         if let Some(worker) = self.worker.take()
             && worker.served < options.serve
-            && worker.resident() < options.memory_limit / 2
+            && worker.memory_bytes() < options.memory_limit / 2
         {
             self.inner.idle().push(worker);
         }

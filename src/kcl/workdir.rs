@@ -153,7 +153,7 @@ mod tests {
 
     fn files(list: &[(&str, &str)]) -> Vec<(RepoPath, Arc<[u8]>)> {
         list.iter()
-            .map(|(path, text)| (RepoPath::normalise(path).unwrap(), Arc::from(text.as_bytes())))
+            .map(|(path, text)| (RepoPath::normalize(path).unwrap(), Arc::from(text.as_bytes())))
             .collect()
     }
 
@@ -203,7 +203,7 @@ mod tests {
     #[test]
     fn folders_and_links_come_and_go() {
         let mut scratch = Workdir::new().unwrap();
-        let path = |text: &str| RepoPath::normalise(text).unwrap();
+        let path = |text: &str| RepoPath::normalize(text).unwrap();
         let mut with = request(&[("a/x.k", "1")]);
         with.folders = vec![path("a"), path("empty/inner")];
         with.links = vec![(path("l/k"), "../a/x.k".to_owned())];
@@ -223,7 +223,7 @@ mod tests {
 
     #[test]
     fn nothing_is_laid_through_a_link_or_out_of_the_folder() {
-        let path = |text: &str| RepoPath::normalise(text).unwrap();
+        let path = |text: &str| RepoPath::normalize(text).unwrap();
         for (file, link, target) in [
             ("l/x", "l", "a"),
             ("x", "l", "../../etc"),

@@ -161,7 +161,7 @@ impl Worker {
     }
 
     /// The worker's current memory in bytes.
-    pub(super) fn resident(&self) -> u64 {
+    pub(super) fn memory_bytes(&self) -> u64 {
         let statm = self
             .child
             .id()

@@ -50,7 +50,7 @@ impl LayoutReader {
         held: Option<&UnchangedLayout<'_>>,
     ) -> Result<Layout, LayoutError> {
         self.files
-            .prefetch(tree, |path| held.is_none_or(|held| held.lacks(path)))?;
+            .prefetch(tree, |path| held.is_none_or(|held| held.must_read(path)))?;
         let mut layout = Layout {
             has_module: tree.has_module(),
             has_globs: held.is_some_and(UnchangedLayout::has_globs),

@@ -150,7 +150,7 @@ fn found(
         .map_err(|error| format!("the entry `{text}` is not a glob: {}", error.kind()))?
         .compile_matcher();
     let fixed = path.as_str().find(GLOB).unwrap_or_default();
-    let above = RepoPath::normalise(&path.as_str()[..path.as_str()[..fixed].rfind('/').unwrap_or(0)]);
+    let above = RepoPath::normalize(&path.as_str()[..path.as_str()[..fixed].rfind('/').unwrap_or(0)]);
     let matches: Vec<_> = tree
         .files_below(&above.unwrap_or_default())
         .map(|(path, _)| path)

@@ -81,7 +81,7 @@ impl Layout {
     /// The stack of an earlier layout that a stack of this one continues: the one with the same identity, or
     /// else the one in its folder whose identity differs only because a clash was added or removed, or
     /// because a rule named it.
-    pub fn before<'a>(&self, earlier: &'a Layout, stack: &Stack) -> Option<&'a Stack> {
+    pub fn predecessor_of<'a>(&self, earlier: &'a Layout, stack: &Stack) -> Option<&'a Stack> {
         earlier.stack(&stack.id).or_else(|| {
             earlier
                 .stack_in_folder(&stack.folder)

@@ -4,14 +4,14 @@
 //! The entry point is [`Layout::read`]; [`FileTreeView`] presents the files of a revision as a checkout
 //! would.
 
-mod changes;
 mod compile_setup;
-mod declared;
+mod declared_dependency;
 mod dependencies;
 mod discovery;
 mod entry;
 mod error;
 mod exclusion;
+mod file_changes;
 mod file_tree;
 mod identities;
 mod kcl_mod;
@@ -25,11 +25,11 @@ mod selector;
 mod settings;
 mod unchanged_layout;
 
-pub use changes::Changes;
-pub use declared::{DeclaredDependency, DependencySource, declared_dependencies};
+pub use declared_dependency::{DeclaredDependency, DependencySource, declared_dependencies};
 pub use discovery::LayoutReader;
 pub use error::LayoutError;
 pub use exclusion::PackageKind;
+pub use file_changes::Changes;
 pub use file_tree::{FileTreeView, Resolved};
 pub use kcl_mod::locked_binaries;
 pub use layout::{Clash, Layout, Project};

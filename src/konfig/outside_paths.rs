@@ -39,14 +39,14 @@ pub(super) fn by_checkout_name(from: &RepoPath, text: &str, root: Option<&str>) 
     }
     let back = (parts.next()?, parts.next()?);
     (back.0 == ".." && Some(back.1) == root)
-        .then(|| RepoPath::normalise(&parts.collect::<Vec<_>>().join("/")))
+        .then(|| RepoPath::normalize(&parts.collect::<Vec<_>>().join("/")))
         .flatten()
 }
 
 fn refusal(text: &str, from: &RepoPath, meant: Option<RepoPath>) -> String {
     let what = format!("`{}` leads out of the repository", text.escape_debug());
     match meant {
-        Some(path) => format!("{what}; write `{}`", path.seen_from(from)),
+        Some(path) => format!("{what}; write `{}`", path.path_from(from)),
         None => format!("{what}; only files of the repository are read"),
     }
 }
@@ -60,7 +60,7 @@ fn suggested_path(text: &str, exists: impl Fn(&RepoPath) -> bool) -> Option<Repo
         .filter(|part| !matches!(*part, "" | "." | ".."))
         .collect();
     (0..=parts.len())
-        .filter_map(|start| RepoPath::normalise(&parts[start..].join("/")))
+        .filter_map(|start| RepoPath::normalize(&parts[start..].join("/")))
         .find(|path| exists(path))
 }
 
@@ -71,13 +71,13 @@ mod tests {
 
     #[test]
     fn only_the_name_of_the_package_at_the_root_leads_back() {
-        let from = RepoPath::normalise("examples/server/prod").unwrap();
+        let from = RepoPath::normalize("examples/server/prod").unwrap();
         let meant = |text: &str, root| by_checkout_name(&from, text, root);
         let root = Some("konfig");
         assert_eq!(meant("../../../../konfig", root), Some(RepoPath::root()));
         assert_eq!(
             meant("../../../../konfig/a/b.k", root),
-            RepoPath::normalise("a/b.k")
+            RepoPath::normalize("a/b.k")
         );
         for other in [
             "../../../../other",

@@ -83,7 +83,7 @@ impl StackSelector {
                 false => below(here.join(&self.text)),
             },
             &by_identity,
-            &|| below(RepoPath::normalise(&self.text)),
+            &|| below(RepoPath::normalize(&self.text)),
             &|| self.by_glob(layout, here),
             &|| self.by_project(layout),
         ];
@@ -148,7 +148,7 @@ mod tests {
 
     fn layout() -> Layout {
         let stack = |id: &str, names: &str, folder: &str, named_by: NamedBy| {
-            let folder = RepoPath::normalise(folder).unwrap();
+            let folder = RepoPath::normalize(folder).unwrap();
             Stack {
                 id: id.parse().unwrap(),
                 names: names.parse().unwrap(),
@@ -187,7 +187,7 @@ mod tests {
     }
 
     fn selected(word: &str, here: &str) -> Vec<String> {
-        let here = RepoPath::normalise(here).unwrap();
+        let here = RepoPath::normalize(here).unwrap();
         let layout = layout();
         let found = word.parse::<StackSelector>().unwrap();
         let found = found.select(&layout, &here);
@@ -260,7 +260,7 @@ mod tests {
     fn what_only_a_state_knows_is_meant_by_its_project_or_a_glob() {
         let (id, folder) = (
             "acme/shop/dev".parse().unwrap(),
-            RepoPath::normalise("appops/shop/dev").unwrap(),
+            RepoPath::normalize("appops/shop/dev").unwrap(),
         );
         let is_meant = |word: &str| {
             word.parse::<StackSelector>()

@@ -59,7 +59,7 @@ impl<'a> UnchangedLayout<'a> {
     }
 
     /// Returns true if a file must be read.
-    pub(super) fn lacks(&self, path: &RepoPath) -> bool {
+    pub(super) fn must_read(&self, path: &RepoPath) -> bool {
         self.changes.paths.contains(path)
     }
 

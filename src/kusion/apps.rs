@@ -1,4 +1,4 @@
-//! [`AppConfigurations`]: the applications in the output of KCL, recognised by their schema types.
+//! [`AppConfigurations`]: the applications in the output of KCL, recognized by their schema types.
 
 use serde_json::{Map, Value};
 
@@ -80,7 +80,7 @@ impl AppConfigurations {
     ///
     /// # Errors
     /// An application of an earlier Kusion, or one that cannot be read.
-    pub fn recognise(documents: &[Value]) -> Result<Option<Self>, KusionError> {
+    pub fn recognize(documents: &[Value]) -> Result<Option<Self>, KusionError> {
         let [Value::Object(values)] = documents else {
             return Ok(None);
         };
@@ -206,7 +206,7 @@ mod tests {
             json!({"apiVersion": "core.oam.dev/v1", "kind": "Component", "spec": {"workload": {"_type": "apps.Deployment"}}}),
         ] {
             assert_eq!(
-                AppConfigurations::recognise(std::slice::from_ref(&value)).unwrap(),
+                AppConfigurations::recognize(std::slice::from_ref(&value)).unwrap(),
                 None,
                 "{value}"
             );
@@ -223,7 +223,7 @@ mod tests {
             json!({"workload": workload}),
             json!({"accessories": {"net": {"_type": "network.Network"}}}),
         ] {
-            let found = AppConfigurations::recognise(&[json!({"b": app, "a": {"x": 1}, "n": 3})]).unwrap();
+            let found = AppConfigurations::recognize(&[json!({"b": app, "a": {"x": 1}, "n": 3})]).unwrap();
             let found = found.unwrap();
             assert_eq!(found.apps.len(), 1, "{app}");
             assert_eq!(found.others, ["a", "n"]);
@@ -235,7 +235,7 @@ mod tests {
         let app = |name: &str, value: Value| {
             let mut values = Map::new();
             values.insert(name.to_owned(), value);
-            AppConfigurations::recognise(&[Value::Object(values)]).unwrap_err()
+            AppConfigurations::recognize(&[Value::Object(values)]).unwrap_err()
         };
         let typed = |schema: &str| json!({"_type": schema});
         assert!(matches!(

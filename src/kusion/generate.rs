@@ -14,7 +14,7 @@ use super::{
     kubernetes_object::{IS_WORKLOAD, ObjectName},
     kubernetes_order,
     module_call::{AppPart, ForeignAnswers},
-    module_source::{ModuleRef, NativeRules, WorkloadEra, place},
+    module_source::{ModuleRef, NativeRules, WorkloadVersion, place},
     native::{self, ModuleCall, ModuleOutput},
     patch::{Patch, PatchAuthor},
     platform::{HealthPolicy, PlatformModule},
@@ -144,8 +144,8 @@ fn generate_app(
         let made = output.workload.into_iter().map(|resource| (true, resource));
         for (main, mut resource) in made.chain(output.resources.into_iter().map(|resource| (false, resource)))
         {
-            let era = module.rules.native().and_then(NativeRules::era);
-            if main && is_workload && era != Some(WorkloadEra::BuiltIn) {
+            let era = module.rules.native().and_then(NativeRules::workload_version);
+            if main && is_workload && era != Some(WorkloadVersion::BuiltIn) {
                 resource.extensions.insert(IS_WORKLOAD.to_owned(), json!(true));
             }
             if let Some(policy) = &platform.health_policy
@@ -182,8 +182,8 @@ fn call(
     notes: &mut Vec<String>,
 ) -> Result<ModuleOutput, KusionError> {
     // Since the workloads are modules, they ignore the extension.
-    let namespace = match rules.era() {
-        Some(WorkloadEra::BuiltIn) => stack.own_namespace(),
+    let namespace = match rules.workload_version() {
+        Some(WorkloadVersion::BuiltIn) => stack.own_namespace(),
         _ => stack.project,
     };
     if namespace != stack.own_namespace() {

@@ -51,7 +51,7 @@ mod tests {
 
     #[test]
     fn credentials_are_left_out_and_the_rest_is_kept() {
-        let file = RepoPath::normalise("workspaces/dev.yaml").unwrap();
+        let file = RepoPath::normalize("workspaces/dev.yaml").unwrap();
         let text = "modules:\n  service:\n    path: p\n    version: '1'\n    configs: {default: {replicas: 2}}\nsecretStore: null\ncontext:\n  KUBECONFIG_PATH: /k\n  AWS_SECRET_ACCESS_KEY: s3cret\n  AWS_ACCESS_KEY_ID: ref://aws/id\n  GITHUB_TOKEN: s3cret\n  ALICLOUD_SECRET_KEY: 123456\n  mail: {password: s3cret}\n  region: x\n";
         let imported = import_text(&file, text).unwrap();
         assert_eq!(

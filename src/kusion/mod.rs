@@ -1,7 +1,7 @@
 //! Applications of today's Kusion (0.12 and later): turns the AppConfigurations of a stack, the workspace of its
 //! platform team and the modules that it uses into a Spec.
 //!
-//! [`AppConfigurations`] recognises what KCL printed. [`Workspace`] reads a workspace file, and
+//! [`AppConfigurations`] recognizes what KCL printed. [`Workspace`] reads a workspace file, and
 //! [`Workspace::platform`] gives the part of it that concerns one stack. [`generate`] makes the Spec from both,
 //! always in the same order, so that the same input gives the same bytes. What Kusion would lose without a word is
 //! an error or a note.

@@ -3,7 +3,7 @@
 use super::{KusionError, apps::Part};
 use crate::konfig::{DeclaredDependency, DependencySource};
 
-/// The organisation whose modules are built in.
+/// The organization whose modules are built in.
 const ORGANISATION: &str = "kusionstack";
 
 /// A module that a part of an application belongs to.
@@ -26,8 +26,8 @@ pub(super) enum ModuleRules {
 /// The rules that are built in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum NativeRules {
-    Service(WorkloadEra),
-    Job(WorkloadEra),
+    Service(WorkloadVersion),
+    Job(WorkloadVersion),
     Network,
 }
 
@@ -41,7 +41,7 @@ impl ModuleRules {
 }
 
 impl NativeRules {
-    pub(super) fn era(self) -> Option<WorkloadEra> {
+    pub(super) fn workload_version(self) -> Option<WorkloadVersion> {
         match self {
             Self::Service(era) | Self::Job(era) => Some(era),
             Self::Network => None,
@@ -51,7 +51,7 @@ impl NativeRules {
 
 /// Who made the resources of a workload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum WorkloadEra {
+pub(super) enum WorkloadVersion {
     /// Kusion itself, up to 0.12.0: `service` and `job` 0.1, and `kam.v1.workload`. Their resources go where the
     /// namespace extension says.
     BuiltIn,
@@ -105,11 +105,13 @@ impl ModuleRef {
         };
         let rules = match (name, rest) {
             _ if !is_official(declared) => ModuleRules::Foreign,
-            ("service", _) => ModuleRules::Native(NativeRules::Service(era(declared))),
-            ("job", _) => ModuleRules::Native(NativeRules::Job(era(declared))),
+            ("service", _) => ModuleRules::Native(NativeRules::Service(workload_version(declared))),
+            ("job", _) => ModuleRules::Native(NativeRules::Job(workload_version(declared))),
             ("network", _) => ModuleRules::Native(NativeRules::Network),
-            ("kam", "v1.workload.Service") => ModuleRules::Native(NativeRules::Service(WorkloadEra::BuiltIn)),
-            ("kam", "v1.workload.Job") => ModuleRules::Native(NativeRules::Job(WorkloadEra::BuiltIn)),
+            ("kam", "v1.workload.Service") => {
+                ModuleRules::Native(NativeRules::Service(WorkloadVersion::BuiltIn))
+            }
+            ("kam", "v1.workload.Job") => ModuleRules::Native(NativeRules::Job(WorkloadVersion::BuiltIn)),
             _ => ModuleRules::Foreign,
         };
         Ok(Self {
@@ -126,8 +128,9 @@ pub fn platform_names(dependencies: &[DeclaredDependency]) -> Vec<String> {
         .iter()
         .map(|declared| declared.name.clone())
         .collect();
-    let is_old =
-        |declared: &DeclaredDependency| declared.name == "kam" && era(declared) == WorkloadEra::BuiltIn;
+    let is_old = |declared: &DeclaredDependency| {
+        declared.name == "kam" && workload_version(declared) == WorkloadVersion::BuiltIn
+    };
     if dependencies.iter().any(is_old) {
         names.extend(["service", "job"].map(str::to_owned));
     }
@@ -135,16 +138,16 @@ pub fn platform_names(dependencies: &[DeclaredDependency]) -> Vec<String> {
 }
 
 /// The built-in workloads end with 0.1.
-fn era(declared: &DeclaredDependency) -> WorkloadEra {
+fn workload_version(declared: &DeclaredDependency) -> WorkloadVersion {
     let version = declared.version().unwrap_or_default();
     let version = version.trim_start_matches('v');
     match version.starts_with("0.0.") || version == "0.1" || version.starts_with("0.1.") {
-        true => WorkloadEra::BuiltIn,
-        false => WorkloadEra::Module,
+        true => WorkloadVersion::BuiltIn,
+        false => WorkloadVersion::Module,
     }
 }
 
-/// Returns true for a package of Kusion's own organisation, on whatever host, and for a folder of the repository,
+/// Returns true for a package of Kusion's own organization, on whatever host, and for a folder of the repository,
 /// which is a copy of one.
 fn is_official(declared: &DeclaredDependency) -> bool {
     let (DependencySource::Oci { url, .. } | DependencySource::Git { url, .. }) = &declared.source else {
@@ -153,10 +156,10 @@ fn is_official(declared: &DeclaredDependency) -> bool {
     let path = url.trim_end_matches('/').trim_end_matches(".git");
     let mut parts = path.rsplit('/');
     let name = parts.next().unwrap_or_default();
-    let organisation = parts.next().unwrap_or_default();
+    let organization = parts.next().unwrap_or_default();
     // The modules were once folders of one repository.
     let own = name == declared.name || name == "catalog";
-    own && organisation.eq_ignore_ascii_case(ORGANISATION)
+    own && organization.eq_ignore_ascii_case(ORGANISATION)
 }
 
 #[cfg(test)]
@@ -188,14 +191,14 @@ mod tests {
         for tag in ["0.1.0", "v0.1.1"] {
             assert_eq!(
                 service(tag),
-                ModuleRules::Native(NativeRules::Service(WorkloadEra::BuiltIn)),
+                ModuleRules::Native(NativeRules::Service(WorkloadVersion::BuiltIn)),
                 "{tag}"
             );
         }
         for tag in ["0.2.0", "0.10.0", "1.0.0"] {
             assert_eq!(
                 service(tag),
-                ModuleRules::Native(NativeRules::Service(WorkloadEra::Module)),
+                ModuleRules::Native(NativeRules::Service(WorkloadVersion::Module)),
                 "{tag}"
             );
         }
@@ -203,7 +206,7 @@ mod tests {
             "[dependencies]\nkam = { git = \"https://github.com/KusionStack/kam.git\", tag = \"0.1.0\" }\n";
         assert_eq!(
             rules("kam.v1.workload.Job", kam),
-            ModuleRules::Native(NativeRules::Job(WorkloadEra::BuiltIn))
+            ModuleRules::Native(NativeRules::Job(WorkloadVersion::BuiltIn))
         );
     }
 

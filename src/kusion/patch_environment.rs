@@ -1,4 +1,4 @@
-//! The environment variables of a patcher. Go serialises Kubernetes types with lower-case names and
+//! The environment variables of a patcher. Go serializes Kubernetes types with lower-case names and
 //! includes unset fields.
 
 use serde_json::{Map, Value, json};

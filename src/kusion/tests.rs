@@ -43,7 +43,7 @@ impl Stack {
     }
 
     /// One application `foo` with a workload.
-    fn of(workload: Value) -> Self {
+    fn with_workload(workload: Value) -> Self {
         Self::new(
             json!({"foo": {"_type": "kam.v1.app_configuration.AppConfiguration", "workload": workload}}),
         )
@@ -56,10 +56,10 @@ impl Stack {
 
     fn generate(&self) -> Result<Generated, KusionError> {
         let apps =
-            AppConfigurations::recognise(std::slice::from_ref(&self.apps))?.expect("there are applications");
+            AppConfigurations::recognize(std::slice::from_ref(&self.apps))?.expect("there are applications");
         let dependencies = declared_dependencies(self.modules.as_bytes()).unwrap();
         let names = platform_names(&dependencies);
-        let file = RepoPath::normalise("workspaces/dev.yaml").unwrap();
+        let file = RepoPath::normalize("workspaces/dev.yaml").unwrap();
         let platform = match self.workspace.as_str() {
             "" => Platform::default(),
             text => Workspace::parse(&file, text)?.platform("default", &names),
@@ -132,7 +132,7 @@ fn ids_with<'a>(generated: &'a Generated, extension: &str) -> Vec<&'a str> {
 fn a_service_with_a_file_is_a_deployment_and_a_config_map() {
     let labels = json!({"app.kubernetes.io/name": "foo", "app.kubernetes.io/part-of": "default", "service-workload-type": "Deployment"});
     let selector = json!({"app.kubernetes.io/name": "foo", "app.kubernetes.io/part-of": "default"});
-    let stack = Stack::of(with_files()).workspace(&platform(
+    let stack = Stack::with_workload(with_files()).workspace(&platform(
         "service",
         "{replicas: 4, labels: {service-workload-type: Deployment}}",
     ));
@@ -169,7 +169,7 @@ fn a_service_with_a_file_is_a_deployment_and_a_config_map() {
 
 #[test]
 fn the_workload_is_known_although_it_comes_with_config_maps() {
-    let generated = Stack::of(with_files()).generate().unwrap();
+    let generated = Stack::with_workload(with_files()).generate().unwrap();
     assert_eq!(ids_with(&generated, "kusion.io/is-workload"), [DEPLOYMENT]);
     // It waits for what it mounts.
     let deployment = generated
@@ -191,7 +191,8 @@ fn the_workload_is_known_although_it_comes_with_config_maps() {
 #[test]
 fn the_platform_may_ask_for_a_colla_set() {
     let settings = "{type: CollaSet, labels: {service-workload-type: CollaSet}, annotations: {service-workload-type: CollaSet}}";
-    let stack = Stack::of(service(json!({"replicas": 2}))).workspace(&platform("service", settings));
+    let stack =
+        Stack::with_workload(service(json!({"replicas": 2}))).workspace(&platform("service", settings));
     let set = stack.attributes("apps.kusionstack.io/v1alpha1:CollaSet:default:default-dev-foo");
     assert_eq!(set["spec"]["replicas"], 2);
     assert_eq!(
@@ -207,16 +208,16 @@ fn the_platform_may_ask_for_a_colla_set() {
         json!({"service-workload-type": "CollaSet"})
     );
     assert_eq!(set["status"], json!({}));
-    let wrong = Stack::of(service(json!({}))).workspace(&platform("service", "{type: StatefulSet}"));
+    let wrong =
+        Stack::with_workload(service(json!({}))).workspace(&platform("service", "{type: StatefulSet}"));
     assert!(wrong.generate().unwrap_err().to_string().contains("StatefulSet"));
 }
 
 #[test]
 fn what_the_developer_wrote_wins_over_the_platform() {
-    let stack = Stack::of(service(json!({"replicas": 2, "labels": {"a": "mine"}}))).workspace(&platform(
-        "service",
-        "{replicas: 7, labels: {a: theirs, b: theirs}}",
-    ));
+    let stack = Stack::with_workload(service(json!({"replicas": 2, "labels": {"a": "mine"}}))).workspace(
+        &platform("service", "{replicas: 7, labels: {a: theirs, b: theirs}}"),
+    );
     let deployment = stack.attributes(DEPLOYMENT);
     assert_eq!(deployment["spec"]["replicas"], 2);
     assert_eq!(deployment["metadata"]["labels"]["a"], "mine");
@@ -236,7 +237,8 @@ fn probes_and_hooks_are_those_of_kubernetes() {
     let container = json!({"image": "nginx:v1",
         "readinessProbe": {"_type": "service.container.probe.Probe", "probeHandler": {"_type": "service.container.probe.Tcp", "url": "localhost:8888"}, "periodSeconds": 10},
         "lifecycle": {"_type": "service.container.lifecycle.Lifecycle", "postStart": {"_type": "service.container.probe.Exec", "command": ["/bin/true"]}}});
-    let deployment = Stack::of(service(json!({"containers": {"nginx": container}}))).attributes(DEPLOYMENT);
+    let deployment =
+        Stack::with_workload(service(json!({"containers": {"nginx": container}}))).attributes(DEPLOYMENT);
     let container = &deployment["spec"]["template"]["spec"]["containers"][0];
     assert_eq!(
         container["readinessProbe"],
@@ -255,7 +257,7 @@ fn a_job_with_a_schedule_is_a_cron_job() {
         job.as_object_mut()
             .unwrap()
             .extend(more.as_object().unwrap().clone());
-        Stack::of(job)
+        Stack::with_workload(job)
     };
     let once = job(json!({})).attributes("batch/v1:Job:default:default-dev-foo");
     assert_eq!(once["spec"]["template"]["spec"]["restartPolicy"], "Never");
@@ -352,7 +354,7 @@ fn secrets_are_made_beside_the_modules() {
         "db": {"_type": "service.secret.Secret", "type": "basic", "data": {"username": "u", "password": "p", "other": "x"}},
         "api": {"type": "opaque", "data": {"key": "v"}, "immutable": true},
     });
-    let mut stack = Stack::of(service(json!({"secrets": secrets})));
+    let mut stack = Stack::with_workload(service(json!({"secrets": secrets})));
     stack.namespace = Some("team-a");
     let db = stack.attributes("v1:Secret:team-a:db");
     assert_eq!(db["type"], "kubernetes.io/basic-auth");
@@ -392,7 +394,7 @@ fn secrets_are_made_beside_the_modules() {
 
 #[test]
 fn a_missing_value_is_made_once_and_an_external_one_keeps_its_reference() {
-    let secret = |secret: Value| Stack::of(service(json!({"secrets": {"s": secret}})));
+    let secret = |secret: Value| Stack::with_workload(service(json!({"secrets": {"s": secret}})));
     let missing = secret(json!({"type": "basic", "data": {"username": "u"}}));
     let data = missing.attributes("v1:Secret:default:s")["data"].clone();
     assert_eq!(data["username"], "dQ==");
@@ -413,7 +415,7 @@ fn a_missing_value_is_made_once_and_an_external_one_keeps_its_reference() {
         literal.contains("`k` is not a reference") && !literal.contains("hunter2"),
         "{literal}"
     );
-    let list = Stack::of(service(json!({"secrets": [{"type": "token"}]}))).generate();
+    let list = Stack::with_workload(service(json!({"secrets": [{"type": "token"}]}))).generate();
     assert!(
         list.unwrap_err()
             .to_string()
@@ -431,7 +433,7 @@ fn a_missing_value_is_made_once_and_an_external_one_keeps_its_reference() {
 
 #[test]
 fn the_workload_of_kusion_0_12_0_follows_the_namespace_extension() {
-    let mut stack = Stack::of(service(json!({})));
+    let mut stack = Stack::with_workload(service(json!({})));
     stack.modules = MODULES.replace("0.2.1", "0.1.0");
     stack.namespace = Some("team-a");
     let generated = stack.generate().unwrap();
@@ -482,7 +484,9 @@ fn what_kusion_loses_or_cannot_do_is_an_error() {
             .contains("oci://ghcr.io/kusionstack/mysql 0.2.0"),
         "{foreign}"
     );
-    let typo = Stack::of(service(json!({"replica": 2}))).generate().unwrap_err();
+    let typo = Stack::with_workload(service(json!({"replica": 2})))
+        .generate()
+        .unwrap_err();
     assert!(typo.to_string().contains("`replica`"), "{typo}");
 }
 
@@ -490,7 +494,7 @@ fn what_kusion_loses_or_cannot_do_is_an_error() {
 fn a_version_that_differs_and_an_import_that_is_not_there_are_said() {
     let workspace =
         platform("service", "{importedResources: {'a:b:c:d': cloud-1}}").replace("0.2.1", "0.1.0");
-    let stack = Stack::of(service(json!({})))
+    let stack = Stack::with_workload(service(json!({})))
         .workspace(&(workspace + "context: {KUBECONFIG_PATH: /k, AWS_REGION: eu, mine: 1}\n"));
     let notes = stack.generate().unwrap().notes;
     for says in ["version 0.1.0", "`a:b:c:d`", "KUBECONFIG_PATH", "AWS_REGION"] {
@@ -502,7 +506,10 @@ fn a_version_that_differs_and_an_import_that_is_not_there_are_said() {
 #[test]
 fn a_health_policy_goes_to_the_workload() {
     let workspace = platform("service", "{healthPolicy: {health.kcl: assert res.a}}");
-    let generated = Stack::of(with_files()).workspace(&workspace).generate().unwrap();
+    let generated = Stack::with_workload(with_files())
+        .workspace(&workspace)
+        .generate()
+        .unwrap();
     assert_eq!(ids_with(&generated, "healthPolicy"), [DEPLOYMENT]);
 }
 

@@ -202,7 +202,7 @@ mod tests {
     use super::*;
 
     fn parse(text: &str) -> Result<Workspace, KusionError> {
-        Workspace::parse(&RepoPath::normalise("workspaces/dev.yaml").unwrap(), text)
+        Workspace::parse(&RepoPath::normalize("workspaces/dev.yaml").unwrap(), text)
     }
 
     const SERVICE: &str = "path: oci://ghcr.io/kusionstack/service\n    version: 0.2.1\n";

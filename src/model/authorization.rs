@@ -57,7 +57,7 @@ impl RecordedFindings {
     const MOST: usize = 50;
 
     /// Keeps the first findings and the number of the others. A plan with denials is never applied.
-    pub fn of(findings: &[PolicyFinding]) -> Self {
+    pub fn from_findings(findings: &[PolicyFinding]) -> Self {
         let of_sets = findings
             .iter()
             .filter(|f| f.place.is_some() && f.verdict != Enforcement::Deny);

@@ -135,7 +135,7 @@ impl Marks {
     const LENGTH: usize = 10;
 
     /// Builds the short hashes of these claims.
-    pub fn of(claims: impl Iterator<Item = Claim>) -> Self {
+    pub fn from_claims(claims: impl Iterator<Item = Claim>) -> Self {
         let mut marks: Vec<_> = claims.map(|claim| claim.mark()).collect();
         marks.sort();
         Self(marks.concat())
@@ -226,7 +226,7 @@ mod tests {
             kind: "aws_vpc".to_owned(),
             id: id.to_owned(),
         };
-        let marks = Marks::of(["a", "b"].map(claim).into_iter());
+        let marks = Marks::from_claims(["a", "b"].map(claim).into_iter());
         let all: Vec<_> = marks.iter().collect();
         assert_eq!(all.len(), 2);
         assert!(all.contains(&claim("a").mark().as_str()) && all.contains(&claim("b").mark().as_str()));

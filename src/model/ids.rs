@@ -158,7 +158,7 @@ impl StackId {
     }
 
     /// Returns true if another identity belongs to the same project.
-    pub fn is_beside(&self, other: &str) -> bool {
+    pub fn is_sibling_of(&self, other: &str) -> bool {
         let project = |id: &str| id.rsplit_once('/').map(|(project, _)| project.to_owned());
         project(&self.0) == project(other)
     }
@@ -303,7 +303,7 @@ mod tests {
 
     #[test]
     fn each_folder_gives_an_identity_of_its_own() {
-        let of = |folder: &str| StackId::of_folder(&RepoPath::normalise(folder).unwrap());
+        let of = |folder: &str| StackId::of_folder(&RepoPath::normalize(folder).unwrap());
         let deep = of("examples/server/app_service/prod");
         assert_eq!(deep.as_str(), "examples/server/app_service/prod");
         assert_eq!((deep.project(), deep.name()), ("app_service", "prod"));

@@ -1,4 +1,4 @@
-//! The plain data types that the rooms exchange: no I/O and no async. They are serialisable, and versioned if
+//! The plain data types that the rooms exchange: no I/O and no async. They are serializable, and versioned if
 //! they leave the process.
 //!
 //! Read them in the order of a change: [`file_source`] (files of a revision) → [`stack`] → [`affected`] →
@@ -23,11 +23,11 @@ pub mod masked_value;
 pub mod notify_event;
 pub mod object_rules;
 pub mod path;
+pub mod permission_changes;
 pub mod plan;
 mod plan_digest;
 pub mod plan_document;
 pub mod policy_finding;
-pub mod power;
 pub mod reference;
 pub mod review;
 pub mod review_difference;

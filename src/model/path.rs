@@ -4,7 +4,7 @@ use std::{fmt, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 
-/// A normalised path relative to the root of the repository. The root itself is the empty path. Cheap to
+/// A normalized path relative to the root of the repository. The root itself is the empty path. Cheap to
 /// clone: a revision has tens of thousands of paths, and two revisions share nearly all of them.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 #[serde(transparent)]
@@ -15,21 +15,21 @@ impl RepoPath {
         Self::default()
     }
 
-    /// Normalises a path that is relative to the root: resolves `.` and `..`, removes double and trailing
+    /// Normalizes a path that is relative to the root: resolves `.` and `..`, removes double and trailing
     /// slashes. Returns `None` if the path leaves the repository or is absolute.
-    pub fn normalise(path: &str) -> Option<Self> {
+    pub fn normalize(path: &str) -> Option<Self> {
         if path.starts_with('/') {
             return None;
         }
         Self::root().join(path)
     }
 
-    /// Restores a path that was normalised before it was stored as text.
+    /// Restores a path that was normalized before it was stored as text.
     pub fn from_kept(text: &str) -> Self {
         Self(text.into())
     }
 
-    /// Joins a relative path and normalises the result. Returns `None` if the result leaves the repository or
+    /// Joins a relative path and normalizes the result. Returns `None` if the result leaves the repository or
     /// `path` is absolute.
     pub fn join(&self, path: &str) -> Option<Self> {
         if path.starts_with('/') {
@@ -99,7 +99,7 @@ impl RepoPath {
     }
 
     /// The relative path from a folder to this path.
-    pub fn seen_from(&self, folder: &RepoPath) -> String {
+    pub fn path_from(&self, folder: &RepoPath) -> String {
         let shared = folder
             .ancestors()
             .find(|above| self.is_within(above))
@@ -149,7 +149,7 @@ mod tests {
     use super::*;
 
     fn path(text: &str) -> RepoPath {
-        RepoPath::normalise(text).expect("a path of the test")
+        RepoPath::normalize(text).expect("a path of the test")
     }
 
     #[test]
@@ -157,7 +157,7 @@ mod tests {
         assert_eq!(path("a/b").join("../base/base.k"), Some(path("a/base/base.k")));
         assert_eq!(path("a").join("../../x"), None);
         assert_eq!(path("a").join("/etc/passwd"), None);
-        assert_eq!(RepoPath::normalise("../x"), None);
+        assert_eq!(RepoPath::normalize("../x"), None);
     }
 
     #[test]
@@ -176,7 +176,7 @@ mod tests {
             ("", "a", "a"),
             ("a", "a/b/c", "b/c"),
         ] {
-            assert_eq!(path(to).seen_from(&path(from)), relative);
+            assert_eq!(path(to).path_from(&path(from)), relative);
             assert_eq!(path(from).join(relative), Some(path(to)));
         }
         assert_eq!(path("a/b.k").relative_to(&path("a")), Some("b.k"));

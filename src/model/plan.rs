@@ -237,7 +237,7 @@ pub struct FieldChange {
     pub origin: ChangeOrigin,
 }
 
-/// Deserialises a key with the value `null` as a value; only a missing key gives `None`.
+/// Deserializes a key with the value `null` as a value; only a missing key gives `None`.
 pub(super) fn present<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Value>, D::Error> {
     Value::deserialize(deserializer).map(Some)
 }

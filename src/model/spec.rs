@@ -1,4 +1,4 @@
-//! The Spec: the result of compiling a stack with KCL. All historical Spec formats are normalised to this
+//! The Spec: the result of compiling a stack with KCL. All historical Spec formats are normalized to this
 //! one.
 
 use std::fmt;

@@ -103,7 +103,7 @@ impl StackState {
 
     /// Applies a journal entry of a finished change: adds or removes the resource. Intents and failures
     /// change nothing.
-    pub fn follow(&mut self, entry: &JournalEntry) {
+    pub fn apply_entry(&mut self, entry: &JournalEntry) {
         match entry {
             JournalEntry::Done { recorded } => self.put(recorded.clone()),
             JournalEntry::Gone { id } => self.remove(id),
@@ -118,7 +118,7 @@ impl StackState {
     }
 
     /// Applies many entries, as [`StackState::follow`]; linear in their number.
-    pub fn follow_all<'e>(&mut self, entries: impl IntoIterator<Item = &'e JournalEntry>) {
+    pub fn apply_entries<'e>(&mut self, entries: impl IntoIterator<Item = &'e JournalEntry>) {
         let resources = std::mem::take(&mut self.resources);
         let mut resources: BTreeMap<_, _> = resources.into_iter().map(|one| (one.id.clone(), one)).collect();
         for entry in entries {
@@ -131,7 +131,7 @@ impl StackState {
                     self.begun.remove(id);
                     resources.remove(id);
                 }
-                other => self.follow(other),
+                other => self.apply_entry(other),
             }
         }
         self.resources = resources.into_values().collect();

@@ -51,7 +51,7 @@ fn after_colon(text: &str) -> String {
 
 impl ModuleError {
     /// The error of a named module.
-    pub fn of(self, name: &str) -> UserError {
+    pub fn into_user_error(self, name: &str) -> UserError {
         let failure = UserError::new(ErrorKind::Spec, format!("the module `{name}`: {self}"));
         match self {
             Self::NoHandshake(_) => failure.hint(

@@ -204,10 +204,10 @@ impl Plugin {
         let reply = async {
             match address {
                 ModuleAddress::Unix(path) => {
-                    ask(dialled(UnixStream::connect(path).await)?, setup, request).await
+                    ask(connect_error(UnixStream::connect(path).await)?, setup, request).await
                 }
                 ModuleAddress::Tcp(address) => {
-                    ask(dialled(TcpStream::connect(address).await)?, setup, request).await
+                    ask(connect_error(TcpStream::connect(address).await)?, setup, request).await
                 }
             }
         };
@@ -239,7 +239,7 @@ impl Plugin {
     }
 }
 
-fn dialled<T>(connection: std::io::Result<T>) -> Result<T, ModuleError> {
+fn connect_error<T>(connection: std::io::Result<T>) -> Result<T, ModuleError> {
     connection.map_err(|error| {
         ModuleError::Start(format!(
             "nothing listens at the address in its handshake: {error}"

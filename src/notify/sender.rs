@@ -98,7 +98,7 @@ impl Sender {
     }
 
     /// Sends a notification. A signed webhook is retried with the same delivery id, by which its receiver
-    /// recognises duplicates. A chat message is retried only if it certainly did not arrive.
+    /// recognizes duplicates. A chat message is retried only if it certainly did not arrive.
     ///
     /// # Errors
     /// It was not delivered.

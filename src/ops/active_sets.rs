@@ -65,7 +65,7 @@ impl ActiveSets {
 
     /// The findings for the apply record.
     pub fn recorded(&self) -> RecordedFindings {
-        RecordedFindings::of(&self.findings)
+        RecordedFindings::from_findings(&self.findings)
     }
 
     /// The error of the sets for the plan.

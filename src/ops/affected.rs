@@ -50,8 +50,8 @@ pub struct AffectedAnswer {
 impl AffectedAnswer {
     /// Ends the answer together with the process. What the next run needs is written. Everything else is
     /// leaked, because freeing some hundred thousand allocations takes a tenth of the time.
-    pub fn leave(self) {
-        self.known.settle();
+    pub fn finish_leaking(self) {
+        self.known.wait_until_saved();
         std::mem::forget(self);
     }
 }
@@ -89,7 +89,7 @@ pub async fn run(run: &RunContext, question: &AffectedRequest) -> Result<Affecte
         Some(base) => head.analysis.compare(&base.analysis),
         None => {
             known.keep(&head);
-            let nothing: Arc<dyn Source> = Arc::new(Nothing::default());
+            let nothing: Arc<dyn Source> = Arc::new(EmptySource::default());
             let empty = Analysis::new(
                 nothing,
                 Layout::default(),
@@ -211,7 +211,7 @@ async fn compare_specs(
             let after = head.layout.stack_in_folder(folder)?;
             Some((
                 *at,
-                head.layout.before(&base.layout, after)?.clone(),
+                head.layout.predecessor_of(&base.layout, after)?.clone(),
                 after.clone(),
             ))
         })
@@ -248,9 +248,9 @@ async fn compare_specs(
 
 /// A revision without files.
 #[derive(Default)]
-struct Nothing(FileTree);
+struct EmptySource(FileTree);
 
-impl Source for Nothing {
+impl Source for EmptySource {
     fn files(&self) -> &FileTree {
         &self.0
     }

@@ -114,7 +114,7 @@ impl AppStacks {
                 files: failure
                     .location
                     .iter()
-                    .filter_map(|place| RepoPath::normalise(&place.file))
+                    .filter_map(|place| RepoPath::normalize(&place.file))
                     .collect(),
                 secret_files: Vec::new(),
                 digest: Digest::of_bytes(failure.message.as_bytes()),
@@ -156,7 +156,7 @@ impl AppStacks {
             ..request.clone()
         };
         let compiled = pool.compile(&typed).await?;
-        let Some(apps) = AppConfigurations::recognise(&compiled.documents)? else {
+        let Some(apps) = AppConfigurations::recognize(&compiled.documents)? else {
             return Ok(pool.compile(request).await?);
         };
         let inputs = inputs.as_ref().map_err(Clone::clone)?;
@@ -347,7 +347,7 @@ mod tests {
     #[test]
     fn a_program_is_compiled_with_types_only_if_it_may_hold_applications() {
         let apps = AppStacks::default();
-        let path = |path: &str| RepoPath::normalise(path).unwrap();
+        let path = |path: &str| RepoPath::normalize(path).unwrap();
         let fetched = tempfile::tempdir().unwrap();
         let folder = fetched.path().join("v1");
         std::fs::create_dir(&folder).unwrap();

@@ -67,7 +67,7 @@ pub async fn run(
             }
             let leaves = leaving.contains(&id);
             let mut others = being_destroyed.iter();
-            if held_by.is_empty() && leaves && others.any(|other| other.is_beside(id.as_str())) {
+            if held_by.is_empty() && leaves && others.any(|other| other.is_sibling_of(id.as_str())) {
                 continue;
             }
             let Some(target) = waiting.remove(&id) else {
@@ -100,8 +100,8 @@ pub async fn run(
         }
     }
     // The index may be outdated: entries that were not written are looked up.
-    if let Some(memory) = &planning.memory
-        && let Err(error) = memory.states.settle().await
+    if let Some(backend) = &planning.backend
+        && let Err(error) = backend.states.save_index().await
     {
         planning
             .run

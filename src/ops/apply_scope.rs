@@ -32,7 +32,11 @@ pub struct ApplyScope {
 ///
 /// # Errors
 /// A state cannot be read.
-pub async fn of(planning: &Planner, targets: &[Target], plan: &Plan) -> Result<ApplyScope, UserError> {
+pub async fn find_scope(
+    planning: &Planner,
+    targets: &[Target],
+    plan: &Plan,
+) -> Result<ApplyScope, UserError> {
     let mut scope = ApplyScope {
         changes: Summary::default(),
         stacks: Vec::new(),

@@ -135,8 +135,8 @@ impl Compiler {
     ///
     /// # Errors
     /// The key is damaged.
-    pub fn sharing(mut self, memory: &StateBackend) -> Result<Self, UserError> {
-        let shared = RemoteCache::open(&memory.states, &self.run)?;
+    pub fn sharing(mut self, backend: &StateBackend) -> Result<Self, UserError> {
+        let shared = RemoteCache::open(&backend.states, &self.run)?;
         self.shared = shared.map(|shared| Arc::new(shared) as Arc<dyn SharedCache>);
         Ok(self)
     }

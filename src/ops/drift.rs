@@ -83,8 +83,8 @@ async fn check_drift(
     last_applied: &AppliedSpec<'_>,
     target: &Target,
 ) -> Result<StackPlan, UserError> {
-    let prior = match &planning.memory {
-        Some(memory) => memory.states.load(&target.id).await?.map(|prior| prior.state),
+    let prior = match &planning.backend {
+        Some(backend) => backend.states.load(&target.id).await?.map(|prior| prior.state),
         None => None,
     };
     let Some(mut state) = prior.filter(|state| !is_blank(state)) else {

@@ -56,14 +56,14 @@ fn paths(
         .unwrap_or_else(|_| repository.root().to_owned());
     let here = run.dir.canonicalize().ok();
     let here = here
-        .and_then(|dir| RepoPath::normalise(dir.strip_prefix(&root).ok()?.to_str()?))
+        .and_then(|dir| RepoPath::normalize(dir.strip_prefix(&root).ok()?.to_str()?))
         .unwrap_or_default();
     let files = workspace.source.files();
     let known = |path: &RepoPath| files.keys().any(|file| file.is_within(path));
     names
         .iter()
         .map(|name| {
-            let candidates = [here.join(name), RepoPath::normalise(name)];
+            let candidates = [here.join(name), RepoPath::normalize(name)];
             candidates.into_iter().flatten().find(known).ok_or_else(|| {
                 UserError::new(
                     ErrorKind::Usage,

@@ -53,7 +53,7 @@ pub(super) fn same(config: &Config, one: &dyn Source, other: &dyn Source) -> boo
 
 /// The rules in the folder: path inside it, path, content.
 fn list_rules(config: &Config, source: &dyn Source) -> Vec<(PathBuf, RepoPath, BlobId)> {
-    let Some(folder) = config.apply.health_rules.as_deref().and_then(RepoPath::normalise) else {
+    let Some(folder) = config.apply.health_rules.as_deref().and_then(RepoPath::normalize) else {
         return Vec::new();
     };
     let below = format!("{folder}/");

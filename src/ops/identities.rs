@@ -24,13 +24,13 @@ impl Renamed {
     /// Errors of the store.
     pub async fn earlier(
         &self,
-        memory: &StateBackend,
+        backend: &StateBackend,
         layout: &Layout,
         stack: &StackId,
     ) -> Result<Option<StackId>, UserError> {
-        let renamed = self
-            .0
-            .get_or_try_init(|| async { renamed_stacks(memory, layout, memory.states.known().await?).await });
+        let renamed = self.0.get_or_try_init(|| async {
+            renamed_stacks(backend, layout, backend.states.known().await?).await
+        });
         Ok(renamed.await?.get(stack).cloned())
     }
 }
@@ -40,7 +40,7 @@ impl Renamed {
 /// # Errors
 /// Errors of the store.
 pub async fn renamed_stacks(
-    memory: &StateBackend,
+    backend: &StateBackend,
     layout: &Layout,
     known: &IndexedStates,
 ) -> Result<BTreeMap<StackId, StackId>, UserError> {
@@ -69,11 +69,11 @@ pub async fn renamed_stacks(
         let Some(stack) = new.get(&entry.folder) else {
             continue;
         };
-        let own = memory.states.load(&stack.id).await?;
+        let own = backend.states.load(&stack.id).await?;
         if own.is_some_and(|own| !own.state.is_blank()) {
             continue;
         }
-        let named_by = match memory.states.load(id).await? {
+        let named_by = match backend.states.load(id).await? {
             Some(prior) => prior.state.named_by,
             None => continue,
         };

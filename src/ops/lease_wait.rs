@@ -134,7 +134,7 @@ impl LeaseWatch for HolderWatch {
                 holder.writer,
                 holder.id,
                 waited.as_secs(),
-                holder.life(),
+                holder.renewal_text(),
                 holder.way_out(&self.stack)
             ));
         }

@@ -91,7 +91,7 @@ impl ModuleBinaries {
         Ok(Self(found))
     }
 
-    pub(super) fn of(&self, module: &str) -> ModuleBinary {
+    pub(super) fn find(&self, module: &str) -> ModuleBinary {
         self.0.get(module).cloned().unwrap_or_default()
     }
 

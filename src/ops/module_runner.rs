@@ -138,7 +138,7 @@ impl ModuleRunner {
             };
             let run = module_host::generate(&setup, &request_of(call, context.stack)).await;
             let run = run.map_err(|error| {
-                let failure = error.of(&call.module);
+                let failure = error.into_user_error(&call.module);
                 let message = without_secrets(&failure.message);
                 UserError { message, ..failure }.context(format!("`{}`", call.part.app))
             })?;
@@ -160,7 +160,7 @@ impl ModuleRunner {
 
     /// The binary of a call, checked and copied to where only this process writes.
     fn checked_binary(&self, call: &ForeignCall, context: &CallContext<'_>) -> Result<PathBuf, UserError> {
-        let known = context.binaries.of(&call.module);
+        let known = context.binaries.find(&call.module);
         let found = self.found_binary(call, context, &known)?;
         let digest = digest_of(&found.content);
         if let Some(pin) = known.pin()
@@ -326,19 +326,19 @@ fn offline_path(folder: &Path, declared: &DeclaredDependency) -> Option<PathBuf>
     };
     let version = declared.version()?;
     let mut parts = url.trim_end_matches('/').trim_end_matches(".git").rsplit('/');
-    let (name, organisation) = (parts.next()?, parts.next()?);
+    let (name, organization) = (parts.next()?, parts.next()?);
     let is_plain = |part: &str| {
         let mut characters = part.chars();
         !part.is_empty()
             && !part.starts_with('.')
             && characters.all(|c| c.is_ascii_alphanumeric() || "-_.+".contains(c))
     };
-    if ![name, organisation, version].into_iter().all(is_plain) {
+    if ![name, organization, version].into_iter().all(is_plain) {
         return None;
     }
     let (system, architecture) = platform();
     let folder = folder
-        .join(organisation)
+        .join(organization)
         .join(name)
         .join(version)
         .join(system)
@@ -353,8 +353,8 @@ pub(super) fn offline_binary(run: &RunContext, name: &str) -> Result<Option<Path
     };
     let (system, architecture) = platform();
     let mut found: Vec<PathBuf> = Vec::new();
-    for organisation in entries(&folder) {
-        for version in entries(&organisation.join(name)) {
+    for organization in entries(&folder) {
+        for version in entries(&organization.join(name)) {
             let binaries = entries(&version.join(system).join(architecture)).into_iter();
             found.extend(binaries.filter(|path| path.is_file()));
         }

@@ -10,8 +10,8 @@ use super::{
     cluster_selection::{self, GivenCluster, Live},
     compiler::{CompileCounts, Compiler},
     identities::{self, Renamed},
-    ownership::{OwnershipLookup, PlanPurpose, StackClaims},
-    rescue::Rescue,
+    other_stack_claims::{OwnershipLookup, PlanPurpose, StackClaims},
+    rescue_file::Rescue,
     spec_source::SpecSource,
 };
 use crate::{
@@ -38,7 +38,7 @@ pub struct Planner {
     /// The source of Specs.
     pub wanted: SpecSource,
     /// The prior states; `None` if there is no state (a pull request from a fork).
-    pub memory: Option<StateBackend>,
+    pub backend: Option<StateBackend>,
     /// The live infrastructure.
     pub runtimes: RuntimeRegistry,
     /// The references to secrets.
@@ -81,9 +81,9 @@ impl TargetPlan {
 impl Planner {
     /// The secrets of this run, for masking.
     pub fn secrets(&self) -> &Secrets {
-        self.memory
+        self.backend
             .as_ref()
-            .map_or(&self.run.secrets, |memory| &memory.secrets)
+            .map_or(&self.run.secrets, |backend| &backend.secrets)
     }
 
     /// The desired Spec of a target; empty if it was removed.
@@ -131,8 +131,8 @@ impl Planner {
 
     /// The file for what a run could not store; `None` if there is no state or no place for it.
     pub(super) fn rescue(&self, stack: &StackId) -> Option<Rescue> {
-        let memory = self.memory.as_ref()?;
-        Rescue::of(&self.run, memory.states.repository().as_str(), stack)
+        let backend = self.backend.as_ref()?;
+        Rescue::open_for(&self.run, backend.states.repository().as_str(), stack)
     }
 
     /// Adds to a state what an earlier run on this machine could not store. Returns true if there was
@@ -149,17 +149,17 @@ impl Planner {
     /// # Errors
     /// Errors of the store.
     pub async fn prior(&self, target: &Target) -> Result<Option<StackState>, UserError> {
-        let Some(memory) = &self.memory else {
+        let Some(backend) = &self.backend else {
             return Ok(None);
         };
-        let own = memory.states.load(&target.id).await?.map(|prior| prior.state);
+        let own = backend.states.load(&target.id).await?.map(|prior| prior.state);
         if own.as_ref().is_some_and(|state| !state.is_blank()) {
             return Ok(own);
         }
         let Some(earlier) = self.earlier_identity(&target.id).await? else {
             return Ok(own);
         };
-        let earlier = memory.states.load(&earlier).await?;
+        let earlier = backend.states.load(&earlier).await?;
         Ok(earlier
             .map(|prior| prior.state.renamed(target.id.clone()))
             .or(own))
@@ -251,7 +251,7 @@ impl Planner {
         OwnershipLookup::new(
             &self.claims,
             &self.wanted,
-            self.memory.as_ref(),
+            self.backend.as_ref(),
             Box::new(|stack| {
                 let cluster = cluster_selection::cluster_of(&self.config, stack, &self.given, self.live);
                 cluster.ok().flatten()
@@ -268,9 +268,9 @@ impl Planner {
         &self,
         known: &IndexedStates,
     ) -> Result<BTreeMap<StackId, StackId>, UserError> {
-        match (&self.wanted, &self.memory) {
-            (SpecSource::Compiled { head, .. }, Some(memory)) => {
-                identities::renamed_stacks(memory, &head.layout, known).await
+        match (&self.wanted, &self.backend) {
+            (SpecSource::Compiled { head, .. }, Some(backend)) => {
+                identities::renamed_stacks(backend, &head.layout, known).await
             }
             _ => Ok(BTreeMap::new()),
         }
@@ -293,9 +293,9 @@ impl Planner {
     /// # Errors
     /// Errors of the store.
     pub async fn earlier_identity(&self, stack: &StackId) -> Result<Option<StackId>, UserError> {
-        match (&self.wanted, &self.memory) {
-            (SpecSource::Compiled { head, .. }, Some(memory)) => {
-                self.renamed.earlier(memory, &head.layout, stack).await
+        match (&self.wanted, &self.backend) {
+            (SpecSource::Compiled { head, .. }, Some(backend)) => {
+                self.renamed.earlier(backend, &head.layout, stack).await
             }
             _ => Ok(None),
         }

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use futures::{StreamExt, stream};
 
 use super::{
-    Planner, StepCounter, Target, adoption,
-    collisions::{self, DeclaredClaims},
+    Planner, StepCounter, Target, adoption_notes,
+    object_conflicts::{self, DeclaredClaims},
     plan_documents::{self, DocumentVisitor},
     redact::{self, UnreviewableValue},
 };
@@ -39,7 +39,12 @@ pub struct Preview {
 impl Preview {
     /// Sets an error on stacks that would create or adopt what another job has previewed.
     pub(super) fn refuse_elsewhere(&mut self, elsewhere: &[ReviewedStack], secrets: &Secrets) {
-        collisions::refuse_elsewhere(&mut self.plan, &self.declared, elsewhere, secrets);
+        object_conflicts::refuse_conflicts_with_other_jobs(
+            &mut self.plan,
+            &self.declared,
+            elsewhere,
+            secrets,
+        );
     }
 }
 
@@ -76,7 +81,7 @@ pub async fn run(
     }
     let mut plan = Plan { version: 1, stacks };
     // What cannot be applied is not reviewed.
-    let refused = collisions::refuse(&mut plan, &declared);
+    let refused = object_conflicts::refuse(&mut plan, &declared);
     reviewed.retain(|stack| !refused.contains(&stack.id));
     // All secrets are known only after all stacks were planned.
     let secrets = planning.secrets();
@@ -115,7 +120,7 @@ async fn one(
                 notes,
                 ..planned.public().clone()
             };
-            if let Err(failure) = adoption::explain(planning, target, &mut plan).await {
+            if let Err(failure) = adoption_notes::explain(planning, target, &mut plan).await {
                 return (failed(basis, failure), None, declared);
             }
             if let Some(visitor) = visitor {
@@ -141,7 +146,7 @@ fn record(plan: &StackPlan, spec_digest: Digest, declared: &DeclaredClaims) -> R
         basis: plan.basis,
         digest: plan.digest,
         spec_digest: Some(spec_digest),
-        claims: collisions::marks(plan, declared),
+        claims: object_conflicts::marks(plan, declared),
         units: stack_units(plan),
     }
 }

@@ -1,5 +1,5 @@
 //! Masks plans and reports: every known secret is masked in the data, once and before rendering. In a
-//! finished text it may be escaped, truncated or split over lines, and would not be recognised.
+//! finished text it may be escaped, truncated or split over lines, and would not be recognized.
 //!
 //! Values and messages are masked. Identities, paths and names never are, because rows are found by them.
 

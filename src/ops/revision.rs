@@ -122,7 +122,7 @@ impl AnalysisCache {
     }
 
     /// Waits until everything is written, including what was learned since.
-    pub fn settle(&self) {
+    pub fn wait_until_saved(&self) {
         self.wait();
         self.keep_learned();
         self.wait();
@@ -170,7 +170,7 @@ impl AnalysisCache {
 
 impl Drop for AnalysisCache {
     fn drop(&mut self) {
-        self.settle();
+        self.wait_until_saved();
     }
 }
 
@@ -315,7 +315,7 @@ impl OpenRevision {
         selectors: &[StackSelector],
     ) -> Result<Vec<Stack>, UserError> {
         let here = run.dir.canonicalize().ok();
-        let here = here.and_then(|dir| RepoPath::normalise(dir.strip_prefix(root).ok()?.to_str()?));
+        let here = here.and_then(|dir| RepoPath::normalize(dir.strip_prefix(root).ok()?.to_str()?));
         let here = here.unwrap_or_default();
         let mut found = BTreeMap::new();
         for selector in selectors {
@@ -340,7 +340,7 @@ impl OpenRevision {
             ErrorKind::Layout,
             format!("there is no stack `{}`", name.escape_debug()),
         );
-        if RepoPath::normalise(name).is_some_and(|folder| layout.leaves_out(&folder)) {
+        if RepoPath::normalize(name).is_some_and(|folder| layout.leaves_out(&folder)) {
             return failure.hint(
                 "its folder holds a stack.yaml, but it is excluded by konverge.yaml or lies in a package; \
                  `exclude: ['!GLOB']` takes it in",

@@ -41,7 +41,7 @@ pub(super) struct RuntimeSetup<'a> {
     /// Whether the live infrastructure is queried.
     pub live: Live,
     /// The states, with the key of their secrets.
-    pub memory: Option<&'a StateBackend>,
+    pub backend: Option<&'a StateBackend>,
     /// Whether an apply waits for readiness.
     pub wait: bool,
 }
@@ -61,7 +61,7 @@ pub(super) async fn open(run: &RunContext, setup: &RuntimeSetup<'_>) -> Result<I
     if setup.live != Live::Never {
         parts = Some(parts_of(run, setup).await?);
     }
-    let secrets = setup.memory.map_or(&run.secrets, |memory| &memory.secrets);
+    let secrets = setup.backend.map_or(&run.secrets, |backend| &backend.secrets);
     let reader = match &parts {
         // A connection of its own: the runtime itself asks for references.
         Some(parts) if setup.config.secrets.reads_clusters() => {
@@ -162,10 +162,10 @@ async fn parts_of(run: &RunContext, setup: &RuntimeSetup<'_>) -> Result<Parts, U
     let RuntimeSetup {
         config,
         given,
-        memory,
+        backend,
         ..
     } = *setup;
-    let secrets = memory.map_or(&run.secrets, |memory| &memory.secrets);
+    let secrets = backend.map_or(&run.secrets, |backend| &backend.secrets);
     let checkout = run.checkout();
     let trusted = |what: &str, path: &str| -> Result<PathBuf, UserError> {
         checkout.trust(what, path.as_ref())?;
@@ -239,8 +239,8 @@ async fn parts_of(run: &RunContext, setup: &RuntimeSetup<'_>) -> Result<Parts, U
         .transpose()?;
     let caches = caches::trusted_folder(run);
     terraform.plugin_cache = caches.map(|caches| caches.join("terraform"));
-    terraform.key = memory
-        .and_then(|memory| memory.states.sealer().cloned())
+    terraform.key = backend
+        .and_then(|backend| backend.states.sealer().cloned())
         .map(|sealer| Arc::new(StateSeal(sealer)) as Arc<dyn StateEncryption>);
     terraform.providers = config
         .terraform

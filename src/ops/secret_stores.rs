@@ -72,7 +72,7 @@ struct HeadFiles(Option<Arc<dyn Source>>);
 
 impl RevisionFiles for HeadFiles {
     fn read(&self, path: &str) -> Result<Option<Arc<[u8]>>, String> {
-        let (Some(source), Some(path)) = (&self.0, RepoPath::normalise(path)) else {
+        let (Some(source), Some(path)) = (&self.0, RepoPath::normalize(path)) else {
             return Ok(None);
         };
         source.read_path(&path).map_err(|error| error.to_string())

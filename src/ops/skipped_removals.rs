@@ -38,7 +38,7 @@ impl SkippedRemovals {
     }
 
     /// As [`SkippedRemovals::take`], for a preview: the stacks are still planned.
-    pub fn among(planning: &Planner, targets: &[Target]) -> Option<Self> {
+    pub fn in_targets(planning: &Planner, targets: &[Target]) -> Option<Self> {
         let skipped = Self::take_planned(planning, &mut targets.to_vec())?;
         (!skipped.targets.is_empty()).then_some(skipped)
     }

@@ -134,7 +134,7 @@ mod tests {
 
     /// A stack that only the state knows: identity and folder are enough.
     fn stack(folder: &str) -> Target {
-        let folder = RepoPath::normalise(folder).unwrap();
+        let folder = RepoPath::normalize(folder).unwrap();
         let id = folder.as_str().strip_prefix("appops/").unwrap().parse().unwrap();
         Target::forgotten(id, folder)
     }

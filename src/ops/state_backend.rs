@@ -35,7 +35,7 @@ pub enum KeyUse {
     Make,
 }
 
-/// The id of a repository in the store: `state.id`, or else the normalised URL of `origin`.
+/// The id of a repository in the store: `state.id`, or else the normalized URL of `origin`.
 ///
 /// # Errors
 /// Neither exists, and a shared store is used.

@@ -36,8 +36,8 @@ const WATCHED: Duration = Duration::from_secs(600);
 /// Errors of the store.
 pub async fn targets(session: &Session, selection: &Selection) -> Result<Vec<Target>, UserError> {
     let mut targets = session.targets.clone();
-    if let (Selection::All, Some(memory)) = (selection, &session.planning.memory) {
-        let known = memory.states.known().await?;
+    if let (Selection::All, Some(backend)) = (selection, &session.planning.backend) {
+        let known = backend.states.known().await?;
         let renamed = session.planning.renamed_stacks(known).await?;
         let goes_on = |id: &StackId| renamed.values().any(|earlier| earlier == id);
         let gone = known.entries.clone().into_iter().filter(|(id, entry)| {
@@ -169,11 +169,11 @@ async fn fill(
     kinds: &[RuntimeKind],
     status: &mut StackStatus,
 ) -> Result<(), UserError> {
-    let Some(memory) = &planning.memory else {
+    let Some(backend) = &planning.backend else {
         return Ok(());
     };
     let earlier = planning.earlier_identity(&target.id).await?;
-    let Some(prior) = memory
+    let Some(prior) = backend
         .states
         .load(earlier.as_ref().unwrap_or(&target.id))
         .await?

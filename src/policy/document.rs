@@ -68,7 +68,7 @@ pub fn update_document(document: &mut StackDocument, plan: &ResourcePlan) {
 }
 
 fn unchanged(wanted: DesiredResource) -> DocumentResource {
-    let shown = Shown::of(Value::Object(wanted.attributes));
+    let shown = RuleValue::new(Value::Object(wanted.attributes));
     DocumentResource {
         id: wanted.id,
         runtime: wanted.runtime,
@@ -90,8 +90,8 @@ fn changed(plan: &ResourcePlan, wanted: Option<DesiredResource>) -> DocumentReso
     let (before, after) = both_sides(plan, wanted.as_ref());
     let known_before_write = wanted.as_ref().is_some_and(|wanted| wanted.known_before_write);
     let kind = wanted.map_or_else(|| kind_of(plan, before.as_ref()), |wanted| wanted.kind);
-    let after = after.map(Shown::of);
-    let before = before.map(|before| Shown::of(before).value);
+    let after = after.map(RuleValue::new);
+    let before = before.map(|before| RuleValue::new(before).value);
     let (after, unknown, secret) = match after {
         Some(shown) => (Some(shown.value), shown.unknown, shown.secret),
         None => (None, Vec::new(), Vec::new()),
@@ -116,7 +116,7 @@ fn changed(plan: &ResourcePlan, wanted: Option<DesiredResource>) -> DocumentReso
 fn document_change(change: &FieldChange) -> DocumentChange {
     let shown = |side: &Option<Value>| {
         let side = side.as_ref().filter(|value| !masked_value::is_unknown(value));
-        side.map(|value| Shown::of(value.clone()).value)
+        side.map(|value| RuleValue::new(value.clone()).value)
     };
     DocumentChange {
         path: change.path.clone(),
@@ -238,14 +238,14 @@ fn secret_text(value: &Value) -> Option<String> {
 }
 
 /// A value as rules see it: a secret is a text, and what is unknown is absent.
-struct Shown {
+struct RuleValue {
     value: Value,
     unknown: Vec<String>,
     secret: Vec<String>,
 }
 
-impl Shown {
-    fn of(value: Value) -> Self {
+impl RuleValue {
+    fn new(value: Value) -> Self {
         let mut shown = Self {
             value: Value::Null,
             unknown: Vec::new(),
@@ -335,7 +335,7 @@ mod tests {
     }
 
     fn stack(resources: Vec<ResourcePlan>) -> StackPlan {
-        let folder = RepoPath::normalise("appops/shop/dev").unwrap();
+        let folder = RepoPath::normalize("appops/shop/dev").unwrap();
         StackPlan::new(folder, "shop/dev".parse().unwrap(), Basis::Live, resources)
     }
 

@@ -324,7 +324,7 @@ mod tests {
             })
             .collect();
         StackPlan::new(
-            RepoPath::normalise("appops/shop/prod").unwrap(),
+            RepoPath::normalize("appops/shop/prod").unwrap(),
             id,
             Basis::Live,
             resources,

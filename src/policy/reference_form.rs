@@ -4,7 +4,7 @@ use super::secret_refusal::AccessRefusal;
 use crate::{
     config::{SecretStoreConfig, SecretStoreKind},
     model::RepoPath,
-    secrets::{SecretReference, StoreWord},
+    secrets::{SecretReference, StoreName},
 };
 
 /// Returns true if the versions of a secret of this kind can be asked for by number.
@@ -37,7 +37,7 @@ pub(super) fn normal_form(
     kind: SecretStoreKind,
 ) -> Result<SecretReference, AccessRefusal> {
     let mut named = SecretReference {
-        store: StoreWord::Word(store.to_owned()),
+        store: StoreName::Word(store.to_owned()),
         ..reference.clone()
     };
     let wrong = || AccessRefusal::Path {
@@ -96,7 +96,7 @@ pub(super) fn normal_form(
             let is_file = [".yaml", ".yml", ".json"]
                 .iter()
                 .any(|end| named.path.ends_with(end));
-            let is_normal = RepoPath::normalise(&named.path).is_some_and(|path| path.as_str() == named.path);
+            let is_normal = RepoPath::normalize(&named.path).is_some_and(|path| path.as_str() == named.path);
             if !is_file || !is_normal || named.version.is_some() {
                 return Err(wrong());
             }

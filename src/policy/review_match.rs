@@ -94,7 +94,7 @@ impl ReviewedUnits {
 
     /// Accepts our own last writes as the old value, whatever the old value was at the review.
     #[must_use]
-    pub fn on(mut self, last_writes: LastWrites) -> Self {
+    pub fn with_last_writes(mut self, last_writes: LastWrites) -> Self {
         self.last_writes = last_writes;
         self
     }

@@ -13,7 +13,7 @@ use crate::{
         RepoPath, StackId,
         spec::{Resource, RuntimeKind, Spec},
     },
-    secrets::{GENERATED, SecretReference, SecretTemplate, StoreWord, TextPlace, may_refer, rewrite_texts},
+    secrets::{GENERATED, SecretReference, SecretTemplate, StoreName, TextPlace, may_refer, rewrite_texts},
 };
 
 use super::{
@@ -243,9 +243,9 @@ fn store_of<'c>(
     let known = || config.stores.keys().cloned().collect();
     let text = || reference.to_string();
     let word = match &reference.store {
-        StoreWord::Word(word) => word.as_str(),
-        StoreWord::Generated => GENERATED,
-        StoreWord::Default => {
+        StoreName::Word(word) => word.as_str(),
+        StoreName::Generated => GENERATED,
+        StoreName::Default => {
             let no_default = || AccessRefusal::NoDefault { reference: text() };
             config.default.as_ref().ok_or_else(no_default)?
         }
@@ -304,7 +304,7 @@ mod tests {
     fn judge_at(folder: &str, secrets: &str, resource: Value) -> Result<Vec<String>, String> {
         let config = Config::parse(secrets).unwrap();
         let resource = as_resource(resource);
-        let (stack, folder) = ("pay/prod".parse().unwrap(), RepoPath::normalise(folder).unwrap());
+        let (stack, folder) = ("pay/prod".parse().unwrap(), RepoPath::normalize(folder).unwrap());
         let reader = SecretReader {
             stack: &stack,
             folder: &folder,

@@ -1,5 +1,5 @@
 //! Renders the changes of one resource as the lines of a `diff` block. The sign is in column 0, so that
-//! GitHub colours it; the path to a changed value is shown as unchanged lines around it.
+//! GitHub colors it; the path to a changed value is shown as unchanged lines around it.
 
 use serde_json::Value;
 
@@ -224,7 +224,7 @@ fn value_lines(key: Option<&str>, change: &FieldChange, depth: usize, around: us
     if let (Some(Value::String(from)), Some(Value::String(to))) = (&change.from, &change.to)
         && (from.contains('\n') || to.contains('\n'))
     {
-        text_diff::of(key, [from, to], depth, around, out);
+        text_diff::render(key, [from, to], depth, around, out);
         return;
     }
     // Secrets are equal or not; their hashes say nothing more to a reader.
@@ -262,7 +262,7 @@ fn value_lines(key: Option<&str>, change: &FieldChange, depth: usize, around: us
         return;
     }
     if let (Some(Value::Array(from)), Some(Value::Array(to))) = (&change.from, &change.to) {
-        list_diff::of(key, [from, to], depth, around, out);
+        list_diff::render(key, [from, to], depth, around, out);
         return;
     }
     for (sign, side) in [('-', &change.from), ('+', &change.to)] {

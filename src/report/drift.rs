@@ -26,11 +26,11 @@ pub fn text(plan: &Plan, style: Style) -> String {
     let mut never_applied = Vec::new();
     let mut differences = String::new();
     for stack in &plan.stacks {
-        let name = style.ink(Color::Bold, &escape::log(stack.id.as_str()));
-        let cell = |ink, words: String| {
+        let name = style.paint(Color::Bold, &escape::log(stack.id.as_str()));
+        let cell = |color, words: String| {
             [
-                Cell::inked(Color::Bold, escape::log(stack.id.as_str())),
-                Cell::inked(ink, words),
+                Cell::colored(Color::Bold, escape::log(stack.id.as_str())),
+                Cell::colored(color, words),
             ]
         };
         match (&stack.error, stack.basis) {
@@ -57,7 +57,10 @@ pub fn text(plan: &Plan, style: Style) -> String {
     let mut text = String::new();
     if let Some(cell) = folded(&never_applied) {
         rows.retain(|(severity, _)| *severity != NEVER_APPLIED);
-        rows.push((NEVER_APPLIED, [cell, Cell::inked(Color::Yellow, "never applied")]));
+        rows.push((
+            NEVER_APPLIED,
+            [cell, Cell::colored(Color::Yellow, "never applied")],
+        ));
     }
     rows.sort_by_key(|(severity, _)| *severity);
     let rows: Vec<_> = rows.into_iter().map(|(_, row)| row).collect();
@@ -84,7 +87,7 @@ pub fn text(plan: &Plan, style: Style) -> String {
         .filter(|(count, _)| *count > 0)
         .map(|(count, word)| format!("{count} {word}"))
         .collect();
-    let stacks = style.ink(Color::Bold, &labels::plural(plan.stacks.len(), "stack"));
+    let stacks = style.paint(Color::Bold, &labels::plural(plan.stacks.len(), "stack"));
     text.push_str(&match said.is_empty() {
         true => format!("{stacks}.\n"),
         false => format!("{stacks}: {}.\n", said.join(", ")),
@@ -133,23 +136,26 @@ fn drift_word(action: Action) -> &'static str {
 }
 
 fn resource_text(resource: &ResourcePlan, style: Style) -> String {
-    let title = labels::Title::of(&resource.id, resource.runtime);
+    let title = labels::Title::with_runtime(&resource.id, resource.runtime);
     let word = drift_word(resource.action);
-    let (sign, ink) = match word {
+    let (sign, color) = match word {
         MISSING => ("-", Color::Red),
         LEFT_OVER => ("+", Color::Green),
         _ => ("~", Color::Yellow),
     };
     let mut text = format!(
         "  {} {}\n",
-        style.ink(ink, &format!("{sign} {word}")),
+        style.paint(color, &format!("{sign} {word}")),
         escape::log(&title.full())
     );
     for note in &resource.notes {
         text.push_str(&format!("      note: {}\n", escape::log(note)));
     }
     if word == CHANGED {
-        text.push_str(&format!("      {}\n", style.ink(Color::Cyan, "recorded → live:")));
+        text.push_str(&format!(
+            "      {}\n",
+            style.paint(Color::Cyan, "recorded → live:")
+        ));
         let lines = diff::drift(&to_live(resource), diff::DiffContext::Tree(3));
         text.push_str(&terminal::paint(&lines, style));
     }

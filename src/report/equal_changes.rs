@@ -96,7 +96,7 @@ impl EqualChange<'_> {
     pub fn names(&self) -> Vec<String> {
         let mut names: Vec<String> = Vec::new();
         for resource in &self.resources {
-            let name = labels::Title::of(&resource.id, resource.runtime).name;
+            let name = labels::Title::with_runtime(&resource.id, resource.runtime).name;
             let name = name.rsplit_once('/').map_or(name.as_str(), |(_, name)| name);
             if !names.iter().any(|known| known == name) {
                 names.push(name.to_owned());
@@ -107,7 +107,7 @@ impl EqualChange<'_> {
 
     fn title(&self) -> String {
         let resource = self.first();
-        let title = labels::Title::of(&resource.id, resource.runtime);
+        let title = labels::Title::with_runtime(&resource.id, resource.runtime);
         let names = first_few(&self.names(), IN_TITLE, escape::html_code);
         let kind = match title.kind.is_empty() {
             true => String::new(),
@@ -151,7 +151,7 @@ pub(super) fn first_few(texts: &[String], most: usize, write: impl Fn(&str) -> S
 /// lines. The name of a resource that is created, deleted or forgotten is part of what is reviewed.
 fn shape(resource: &ResourcePlan) -> Digest {
     let mut builder = DigestBuilder::new("shape");
-    let title = labels::Title::of(&resource.id, resource.runtime);
+    let title = labels::Title::with_runtime(&resource.id, resource.runtime);
     for part in [&title.group, &title.kind, labels::action_word(resource.action)] {
         builder.part(part.as_bytes());
     }

@@ -3,8 +3,8 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use crate::model::{
-    CommitId, StackId, affected::Affected, comment_marker::CommentMarker, plan::Plan,
-    policy_finding::PolicyFinding, power::PowerChange, review_difference::ReviewDifference,
+    CommitId, StackId, affected::Affected, comment_marker::CommentMarker, permission_changes::PowerChange,
+    plan::Plan, policy_finding::PolicyFinding, review_difference::ReviewDifference,
 };
 
 /// The run that a report describes.

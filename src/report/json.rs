@@ -61,7 +61,7 @@ mod tests {
             Action::Update,
             vec![change],
         );
-        let folder = crate::model::RepoPath::normalise("appops/shop/dev").unwrap();
+        let folder = crate::model::RepoPath::normalize("appops/shop/dev").unwrap();
         let plan = Plan {
             version: 1,
             stacks: vec![StackPlan::new(folder, id, Basis::Live, vec![resource])],

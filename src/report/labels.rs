@@ -23,7 +23,7 @@ pub struct Title {
 
 impl Title {
     /// Parses an id of Kusion's form; an id of another form becomes the name.
-    pub fn of(id: &ResourceId, runtime: RuntimeKind) -> Self {
+    pub fn with_runtime(id: &ResourceId, runtime: RuntimeKind) -> Self {
         let parts: Vec<_> = id.as_str().split(':').collect();
         let (group, kind, name) = match (runtime, parts.as_slice()) {
             (RuntimeKind::Kubernetes, [group, kind, name]) => (*group, *kind, (*name).to_owned()),
@@ -48,13 +48,13 @@ impl Title {
         }
     }
 
-    /// As [`Title::of`], where only the id is known: a Kubernetes id begins with an API version.
+    /// As [`Title::with_runtime`], where only the id is known: a Kubernetes id begins with an API version.
     pub fn from_id(id: &ResourceId) -> Self {
         let first = id.as_str().split(':').next().unwrap_or_default();
         let core = first
             .strip_prefix('v')
             .is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()));
-        Self::of(
+        Self::with_runtime(
             id,
             match core || first.contains('/') {
                 true => RuntimeKind::Kubernetes,
@@ -274,7 +274,7 @@ mod tests {
 
     #[test]
     fn titles() {
-        let title = |id: &str, runtime| Title::of(&id.parse().unwrap(), runtime).full();
+        let title = |id: &str, runtime| Title::with_runtime(&id.parse().unwrap(), runtime).full();
         let k8s = RuntimeKind::Kubernetes;
         assert_eq!(
             title("apps/v1:Deployment:web:api", k8s),

@@ -156,7 +156,7 @@ mod tests {
             version: 1,
             stacks: 2,
             remarks: vec![Diagnostic {
-                file: RepoPath::normalise("a b/x,y.k").unwrap(),
+                file: RepoPath::normalize("a b/x,y.k").unwrap(),
                 line: Some(3),
                 column: Some(7),
                 rule: LintRule::Lint,

@@ -10,7 +10,7 @@ const LONGEST: usize = 2_000;
 
 /// The lines, each with its sign in column 0. `depth` is the depth of the key; `around` is the number of
 /// lines around a change.
-pub(super) fn of(
+pub(super) fn render(
     key: Option<&str>,
     [from, to]: [&[Value]; 2],
     depth: usize,
@@ -101,7 +101,7 @@ mod tests {
             from.as_array().unwrap().as_slice(),
             to.as_array().unwrap().as_slice(),
         ];
-        of(key, sides, 1, around, &mut out);
+        render(key, sides, 1, around, &mut out);
         out.join("\n")
     }
 

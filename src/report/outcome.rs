@@ -25,18 +25,18 @@ pub fn text(report: &ApplyReport, style: Style) -> String {
     let mut text = String::new();
     let groups = errors::equal_outcomes(report);
     for stack in &report.stacks {
-        let (word, ink) = result_word(stack.result);
+        let (word, color) = result_word(stack.result);
         if let Some(group) = errors::group_of(&groups, &stack.id) {
             if group.is_shown_at(&stack.id) {
-                text.push_str(&ended_with(group, word, ink, style));
+                text.push_str(&ended_with(group, word, color, style));
             }
             continue;
         }
         let serial = stack.serial.map_or(String::new(), |s| format!(" (state {s})"));
         text.push_str(&format!(
             "{}: {}{serial}\n",
-            style.ink(Color::Bold, &escape::log(stack.id.as_str())),
-            style.ink(ink, word)
+            style.paint(Color::Bold, &escape::log(stack.id.as_str())),
+            style.paint(color, word)
         ));
         let told = |resource: &&ResourceOutcome| labels::is_of(stack, resource);
         let at = stack.resources.iter().filter(told).count();
@@ -54,7 +54,7 @@ pub fn text(report: &ApplyReport, style: Style) -> String {
             )),
         }
         for resource in &stack.resources {
-            let (result, ink) = match resource.result {
+            let (result, color) = match resource.result {
                 ResourceResult::Done => ("done", Color::Green),
                 ResourceResult::Failed => ("failed", Color::Red),
                 ResourceResult::Skipped => ("skipped", Color::Yellow),
@@ -63,7 +63,7 @@ pub fn text(report: &ApplyReport, style: Style) -> String {
                 "  {} {}: {}\n",
                 style.action(resource.action, labels::sign(resource.action)),
                 escape::log(&labels::Title::from_id(&resource.id).full()),
-                style.ink(ink, result)
+                style.paint(color, result)
             ));
             // The stack with the failure shows its hints line by line.
             let own = stack
@@ -86,7 +86,7 @@ pub fn text(report: &ApplyReport, style: Style) -> String {
     let count = |result| report.stacks.iter().filter(|s| s.result == result).count();
     text.push_str(&format!(
         "{}: {} applied, {} unchanged, {} failed, {} stopped, {} skipped.\n",
-        style.ink(Color::Bold, &labels::plural(report.stacks.len(), "stack")),
+        style.paint(Color::Bold, &labels::plural(report.stacks.len(), "stack")),
         count(StackResult::Applied),
         count(StackResult::Unchanged),
         count(StackResult::Failed),

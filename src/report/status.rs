@@ -36,7 +36,7 @@ pub fn text(status: &StatusReport, with_well: bool, style: Style) -> String {
     }
     text.push_str(&format!(
         "{}: {well} applied and ready, {} not.\n",
-        style.ink(Color::Bold, &labels::plural(status.stacks.len(), "stack")),
+        style.paint(Color::Bold, &labels::plural(status.stacks.len(), "stack")),
         status.stacks.len() - well
     ));
     text
@@ -69,13 +69,13 @@ fn rows(shown: &[&StackStatus]) -> Vec<[Cell; 5]> {
     };
     let others = shown.iter().filter(|stack| !is_new(stack));
     let mut rows: Vec<_> = others.map(|stack| row(stack)).collect();
-    let words = Cell::inked(Color::Yellow, "never applied");
+    let words = Cell::colored(Color::Yellow, "never applied");
     rows.push([cell, words, Cell::plain(""), Cell::plain(""), Cell::plain("")]);
     rows
 }
 
 fn row(stack: &StackStatus) -> [Cell; 5] {
-    let (words, ink) = match stack.head {
+    let (words, color) = match stack.head {
         _ if stack.error.is_some() => ("unknown", Color::Red),
         HeadStatus::Applied => ("up to date", Color::Green),
         HeadStatus::Changed => ("changes pending", Color::Yellow),
@@ -96,9 +96,9 @@ fn row(stack: &StackStatus) -> [Cell; 5] {
     };
     let applied = stack.applied.as_ref();
     [
-        Cell::inked(Color::Bold, escape::log(stack.id.as_str())),
-        Cell::inked(ink, words),
-        Cell::inked(
+        Cell::colored(Color::Bold, escape::log(stack.id.as_str())),
+        Cell::colored(color, words),
+        Cell::colored(
             health_ink,
             stack.objects.as_deref().map(health).unwrap_or_default(),
         ),
@@ -130,7 +130,7 @@ fn details(stack: &StackStatus, style: Style) -> String {
     }
     if let Some(error) = &stack.error {
         for line in escape::log_each(&error.message) {
-            lines.push_str(&format!("  {}\n", style.ink(Color::Red, &line)));
+            lines.push_str(&format!("  {}\n", style.paint(Color::Red, &line)));
         }
         for hint in &error.hints {
             lines.push_str(&format!("  hint: {}\n", escape::log(hint)));
@@ -144,7 +144,7 @@ fn details(stack: &StackStatus, style: Style) -> String {
     }
     format!(
         "{} ({})\n{lines}\n",
-        style.ink(Color::Bold, &escape::log(stack.id.as_str())),
+        style.paint(Color::Bold, &escape::log(stack.id.as_str())),
         escape::log(stack.stack.as_str())
     )
 }
@@ -199,13 +199,13 @@ fn health(objects: &[ObjectStatus]) -> String {
 }
 
 fn line(object: &ObjectStatus, style: Style) -> String {
-    let ink = match object.health {
+    let color = match object.health {
         Health::Ready => Color::Green,
         Health::Progressing => Color::Yellow,
         Health::Failed => Color::Red,
         Health::Suspended | Health::Unknown => Color::Cyan,
     };
-    let word = style.ink(ink, &format!("{:<11}", object.health));
+    let word = style.paint(color, &format!("{:<11}", object.health));
     let text = format!("  {word} {}  {}", title(&object.id), escape::log(&object.message));
     format!("{}\n", text.trim_end())
 }
@@ -218,7 +218,7 @@ mod tests {
 
     fn stack(id: &str, head: HeadStatus, objects: Vec<ObjectStatus>) -> StackStatus {
         StackStatus {
-            stack: RepoPath::normalise(&format!("appops/{id}")).unwrap(),
+            stack: RepoPath::normalize(&format!("appops/{id}")).unwrap(),
             id: id.parse().unwrap(),
             head,
             applied: Some(AppliedStatus {

@@ -1,4 +1,4 @@
-//! A table for a terminal. Columns are as wide as their widest cell; cells are padded before they are coloured.
+//! A table for a terminal. Columns are as wide as their widest cell; cells are padded before they are colored.
 
 use super::{
     escape, labels,
@@ -6,24 +6,24 @@ use super::{
 };
 use crate::model::StackId;
 
-/// One cell: its text, already escaped, and its colour.
+/// One cell: its text, already escaped, and its color.
 pub(super) struct Cell {
     text: String,
-    ink: Option<Color>,
+    color: Option<Color>,
 }
 
 impl Cell {
     pub fn plain(text: impl Into<String>) -> Self {
         Self {
             text: text.into(),
-            ink: None,
+            color: None,
         }
     }
 
-    pub fn inked(ink: Color, text: impl Into<String>) -> Self {
+    pub fn colored(color: Color, text: impl Into<String>) -> Self {
         Self {
             text: text.into(),
-            ink: Some(ink),
+            color: Some(color),
         }
     }
 }
@@ -54,8 +54,8 @@ pub(super) fn table<const N: usize>(head: [&str; N], rows: &[[Cell; N]], style: 
         let mut line = String::new();
         for (at, (column, width)) in columns.iter().enumerate() {
             let cell = &cells[*column];
-            line.push_str(&match cell.ink {
-                Some(ink) => style.ink(ink, &cell.text),
+            line.push_str(&match cell.color {
+                Some(color) => style.paint(color, &cell.text),
                 None => cell.text.clone(),
             });
             if at < last {
@@ -65,7 +65,7 @@ pub(super) fn table<const N: usize>(head: [&str; N], rows: &[[Cell; N]], style: 
         }
         format!("{}\n", line.trim_end())
     };
-    let mut text = line(&head.map(|name| Cell::inked(Color::Dim, name)));
+    let mut text = line(&head.map(|name| Cell::colored(Color::Dim, name)));
     text.extend(rows.iter().map(line));
     text
 }

@@ -1,4 +1,4 @@
-//! Reports for a terminal or a log, with colours if requested.
+//! Reports for a terminal or a log, with colors if requested.
 
 use std::collections::HashSet;
 
@@ -18,7 +18,7 @@ use crate::model::{
 /// The style of the output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Style {
-    /// Use ANSI colours.
+    /// Use ANSI colors.
     pub color: bool,
 }
 
@@ -33,12 +33,12 @@ pub(super) enum Color {
 }
 
 impl Style {
-    pub(super) fn ink(self, ink: Color, text: &str) -> String {
+    pub(super) fn paint(self, color: Color, text: &str) -> String {
         if !self.color {
             return text.to_owned();
         }
         use anstyle::{AnsiColor, Style as Ansi};
-        let style = match ink {
+        let style = match color {
             Color::Green => AnsiColor::Green.on_default(),
             Color::Yellow => AnsiColor::Yellow.on_default(),
             Color::Red => AnsiColor::Red.on_default(),
@@ -51,10 +51,10 @@ impl Style {
 
     pub(super) fn action(self, action: Action, text: &str) -> String {
         match action {
-            Action::Create | Action::Adopt => self.ink(Color::Green, text),
-            Action::Update | Action::Unknown => self.ink(Color::Yellow, text),
-            Action::Replace | Action::Delete | Action::Forget => self.ink(Color::Red, text),
-            Action::Unchanged => self.ink(Color::Dim, text),
+            Action::Create | Action::Adopt => self.paint(Color::Green, text),
+            Action::Update | Action::Unknown => self.paint(Color::Yellow, text),
+            Action::Replace | Action::Delete | Action::Forget => self.paint(Color::Red, text),
+            Action::Unchanged => self.paint(Color::Dim, text),
         }
     }
 }
@@ -63,7 +63,7 @@ impl Style {
 pub fn title(text: &str, style: Style) -> String {
     format!(
         "\n{}\n",
-        style.ink(Color::Bold, &format!("==> {}", escape::log(text)))
+        style.paint(Color::Bold, &format!("==> {}", escape::log(text)))
     )
 }
 
@@ -71,7 +71,7 @@ pub fn title(text: &str, style: Style) -> String {
 pub fn file_edit(file: &str, from: &str, to: &str, style: Style) -> String {
     format!(
         "{}\n{}",
-        style.ink(Color::Dim, &escape::log(file)),
+        style.paint(Color::Dim, &escape::log(file)),
         paint(&[format!("-{from}"), format!("+{to}")], style)
     )
 }
@@ -93,7 +93,7 @@ pub fn affected(affected: &Affected, style: Style) -> String {
 }
 
 fn affected_stack(stack: &AffectedStack, style: Style) -> String {
-    let (sign, ink) = match stack.change {
+    let (sign, color) = match stack.change {
         InputChange::Added => ("+", Color::Green),
         InputChange::Removed => ("-", Color::Red),
         InputChange::Modified => ("~", Color::Yellow),
@@ -105,9 +105,9 @@ fn affected_stack(stack: &AffectedStack, style: Style) -> String {
     };
     let mut text = format!(
         "{} {} {}\n",
-        style.ink(ink, sign),
-        style.ink(Color::Bold, &escape::log(stack.id.as_str())),
-        style.ink(
+        style.paint(color, sign),
+        style.paint(Color::Bold, &escape::log(stack.id.as_str())),
+        style.paint(
             Color::Dim,
             &format!("({}{spec})", escape::log(stack.stack.as_str()))
         )
@@ -165,8 +165,8 @@ pub fn plan(plan: &Plan, style: Style) -> String {
         }
     }
     for note in generation_notes::group(plan) {
-        let names = note.names(|name| style.ink(Color::Bold, &escape::log(name)));
-        let warning = style.ink(Color::Yellow, "warning");
+        let names = note.names(|name| style.paint(Color::Bold, &escape::log(name)));
+        let warning = style.paint(Color::Yellow, "warning");
         text.push_str(&format!("{names}: {warning}: {}\n", escape::log(note.text)));
     }
     let failed = if failed > 0 {
@@ -176,7 +176,7 @@ pub fn plan(plan: &Plan, style: Style) -> String {
     };
     text.push_str(&format!(
         "{}: {}{}{failed}.\n",
-        style.ink(Color::Bold, &labels::plural(plan.stacks.len(), "stack")),
+        style.paint(Color::Bold, &labels::plural(plan.stacks.len(), "stack")),
         labels::counts(&total),
         already_different(drifted)
     ));
@@ -225,15 +225,15 @@ fn failed_with(group: &ErrorGroup<'_>, style: Style) -> String {
 }
 
 /// All stacks that ended with the same error, with their number if there are several.
-pub(super) fn ended_with(group: &ErrorGroup<'_>, word: &str, ink: Color, style: Style) -> String {
-    let names = group.names(|name| style.ink(Color::Bold, &escape::log(name)));
+pub(super) fn ended_with(group: &ErrorGroup<'_>, word: &str, color: Color, style: Style) -> String {
+    let names = group.names(|name| style.paint(Color::Bold, &escape::log(name)));
     let count = match group.stacks.len() {
         1 => String::new(),
         n => format!(" ({})", labels::plural(n, "stack")),
     };
     format!(
         "{names}: {}{count}\n{}",
-        style.ink(ink, word),
+        style.paint(color, word),
         failure(group.error, &group.message())
     )
 }
@@ -243,7 +243,7 @@ pub(super) fn partial_failure(stack: &StackPlan, name: &str, style: Style) -> St
     match (&stack.error, labels::left_as_it_is(stack)) {
         (Some(error), Some(rest)) => format!(
             "{name}: {}\n{}    {rest}\n",
-            style.ink(Color::Red, "failed in part"),
+            style.paint(Color::Red, "failed in part"),
             failure(error, &error.message)
         ),
         _ => String::new(),
@@ -305,15 +305,15 @@ impl<'a> SharedChanges<'a> {
     fn text(&self, style: Style) -> String {
         let mut text = String::new();
         for group in &self.groups {
-            let names = errors::names(&group.stacks, |name| style.ink(Color::Bold, &escape::log(name)));
+            let names = errors::names(&group.stacks, |name| style.paint(Color::Bold, &escape::log(name)));
             let count = labels::plural(group.stacks.len(), "stack");
             text.push_str(&format!(
                 "{} in {count}: {names}\n",
-                style.ink(Color::Bold, "Same change")
+                style.paint(Color::Bold, "Same change")
             ));
             for change in &group.changes {
                 let first = change.first();
-                let kind = labels::Title::of(&first.id, first.runtime).kind_label();
+                let kind = labels::Title::with_runtime(&first.id, first.runtime).kind_label();
                 let title = format!("{kind} {}", change.names().join(", "));
                 text.push_str(&titled_resource(first, &title, style));
             }
@@ -324,7 +324,7 @@ impl<'a> SharedChanges<'a> {
 
 /// A stack without the changes that are shown above; nothing if that is all of it.
 fn stack_plan(stack: &StackPlan, shared: &SharedChanges<'_>, style: Style) -> String {
-    let name = style.ink(Color::Bold, &escape::log(stack.id.as_str()));
+    let name = style.paint(Color::Bold, &escape::log(stack.id.as_str()));
     let mut text = partial_failure(stack, &name, style);
     let own: Vec<_> = stack
         .resources
@@ -367,7 +367,7 @@ fn already_different(resources: usize) -> String {
 }
 
 fn resource_plan(resource: &ResourcePlan, style: Style) -> String {
-    let title = labels::Title::of(&resource.id, resource.runtime).full();
+    let title = labels::Title::with_runtime(&resource.id, resource.runtime).full();
     titled_resource(resource, &title, style)
 }
 
@@ -387,7 +387,7 @@ fn titled_resource(resource: &ResourcePlan, title: &str, style: Style) -> String
     if resource.data_loss {
         text.push_str(&format!(
             "      {}\n",
-            style.ink(Color::Red, "permanently deletes data or releases an address")
+            style.paint(Color::Red, "permanently deletes data or releases an address")
         ));
     }
     if !resource.replace.is_empty() {
@@ -415,7 +415,7 @@ fn titled_resource(resource: &ResourcePlan, title: &str, style: Style) -> String
     if !drift.is_empty() {
         text.push_str(&format!(
             "      {}\n",
-            style.ink(Color::Cyan, "already different on the cluster:")
+            style.paint(Color::Cyan, "already different on the cluster:")
         ));
         text.push_str(&paint(&drift, style));
     }
@@ -428,8 +428,8 @@ pub(super) fn paint(lines: &[String], style: Style) -> String {
         .map(|line| {
             let safe = escape::log(line);
             let painted = match line.as_bytes().first() {
-                Some(b'+') => style.ink(Color::Green, &safe),
-                Some(b'-') => style.ink(Color::Red, &safe),
+                Some(b'+') => style.paint(Color::Green, &safe),
+                Some(b'-') => style.paint(Color::Red, &safe),
                 _ => safe,
             };
             format!("      {painted}\n")

@@ -13,7 +13,7 @@ const LONGEST_TEXT: usize = 2_000;
 pub(super) const FORCES: &str = "# forces replacement";
 
 /// Adds the lines of the difference of two texts, under a key if there is one.
-pub(super) fn of(
+pub(super) fn render(
     key: Option<&str>,
     [from, to]: [&str; 2],
     depth: usize,

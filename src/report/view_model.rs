@@ -75,7 +75,7 @@ impl PlanView<'_> {
         let resources = live.flat_map(|stack| {
             let open = stack.own.iter().filter(|r| r.validated == Validation::None);
             let open = open.filter(|r| r.runtime == RuntimeKind::Kubernetes && r.action != Action::Delete);
-            open.map(|r| (&stack.plan.id, labels::Title::of(&r.id, r.runtime)))
+            open.map(|r| (&stack.plan.id, labels::Title::with_runtime(&r.id, r.runtime)))
         });
         resources.collect()
     }

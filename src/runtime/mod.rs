@@ -4,9 +4,9 @@
 //! The engine cuts the graph of a stack into batches (resources of one runtime that can be planned together)
 //! and hands each to its runtime. A runtime never decides the order and never sees the format of the state.
 
-mod failure;
 pub mod kubernetes;
 pub mod terraform;
+mod typed_failures;
 
 use std::{
     any::Any,
@@ -18,7 +18,7 @@ use std::{
 use async_trait::async_trait;
 use serde_json::Value;
 
-pub use self::failure::{StoreUnavailable, ToolUnavailable};
+pub use self::typed_failures::{StoreUnavailable, ToolUnavailable};
 use crate::{
     error::{ErrorKind, UserError},
     model::{
@@ -45,12 +45,12 @@ pub struct StackScope {
     /// The resources that references read: the values of others need not be kept.
     pub read: Arc<HashSet<ResourceId>>,
     /// During planning: what earlier batches create or change. None of it exists yet.
-    pub pending: Arc<Vec<Pending>>,
+    pub pending: Arc<Vec<EarlierChange>>,
 }
 
 /// A resource that an earlier batch of a plan creates or changes.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Pending {
+pub struct EarlierChange {
     /// The cluster, for Kubernetes.
     pub cluster: Option<ClusterName>,
     /// As desired.
@@ -322,7 +322,7 @@ pub trait Runtime: Send + Sync {
     /// How it applies resources.
     fn granularity(&self) -> Granularity;
 
-    /// Normalises and validates desired resources before the graph is built: adds a missing namespace,
+    /// Normalizes and validates desired resources before the graph is built: adds a missing namespace,
     /// rejects what can never be applied (`generateName`). Ids may change; the old id is returned with the
     /// new resource. All resources are in `cluster`.
     async fn prepare(

@@ -86,7 +86,7 @@ const RESOLVER: [&str; 4] = [
     "/etc/gai.conf",
 ];
 
-/// The start of the message of [`SandboxError::Missing`], by which the pool recognises it in a worker's
+/// The start of the message of [`SandboxError::Missing`], by which the pool recognizes it in a worker's
 /// output.
 pub(crate) const MISSING: &str = "the sandbox cannot be set up";
 

@@ -9,8 +9,8 @@ use zeroize::Zeroizing;
 use super::{
     SecretProblem, SecretRights,
     aws_client::{AwsClient, AwsSettings},
-    document::zeroize_json,
     http::unexpected,
+    secret_document::zeroize_json,
 };
 use crate::secrets::Secrets;
 

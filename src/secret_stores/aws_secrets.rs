@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 use super::{
     FetchedSecret, SecretDocument, SecretProblem, SecretQuery, SecretRights, SecretStore,
     aws_client::{AwsClient, AwsSettings},
-    document::zeroize_json,
     http::unexpected,
+    secret_document::zeroize_json,
 };
 use crate::secrets::{SecretValue, Secrets, decode_base64};
 

@@ -8,8 +8,8 @@ use serde_json::Value;
 use super::{
     FetchedSecret, SecretDocument, SecretProblem, SecretQuery, SecretRights, SecretStore,
     bearer_client::{BearerClient, url_of},
-    document::zeroize_json,
     http::unexpected,
+    secret_document::zeroize_json,
 };
 use crate::{
     cloud::AzureLogin,

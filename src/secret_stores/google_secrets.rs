@@ -7,8 +7,8 @@ use async_trait::async_trait;
 use super::{
     FetchedSecret, SecretDocument, SecretProblem, SecretQuery, SecretRights, SecretStore,
     bearer_client::{BearerClient, url_of},
-    document::zeroize_json,
     http::unexpected,
+    secret_document::zeroize_json,
 };
 use crate::{
     cloud::GoogleLogin,

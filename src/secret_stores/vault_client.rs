@@ -11,8 +11,8 @@ use zeroize::Zeroizing;
 
 use super::{
     SecretProblem, SecretRights, cloud_login,
-    document::zeroize_json,
     http::{SecretHttpAnswer, SecretHttpClient, unexpected},
+    secret_document::zeroize_json,
 };
 use crate::{cloud::JobIdentity, secrets::Secrets};
 

@@ -8,8 +8,8 @@ use zeroize::Zeroizing;
 
 use super::{
     SecretProblem, SecretRights,
-    document::zeroize_json,
     http::unexpected,
+    secret_document::zeroize_json,
     vault_client::{VaultClient, VaultServer},
 };
 use crate::secrets::Secrets;

@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use super::{
     Secrets, encodings,
     reference_mark::reference_mark,
-    secret_names::{self, Says},
+    secret_names::{self, NameClass},
     secret_paths::{decode, is_object_name, place_of, says_what_it_is},
     token_patterns,
 };
@@ -28,7 +28,7 @@ const CONTENTS: [&str; 5] = ["data", "data_json", "binary_data", "value", "plain
 /// same key of `data` in base64 get the same hash. Most objects have no such places and are not copied.
 #[must_use]
 pub fn mask_object<'a>(secrets: &Secrets, object: &'a Map<String, Value>) -> Cow<'a, Map<String, Value>> {
-    Marker::of(secrets, RuntimeKind::Kubernetes).map(object)
+    Marker::new(secrets, RuntimeKind::Kubernetes).map(object)
 }
 
 /// As [`mask_object`], for the body of a Terraform resource of a type, or for a provider configuration.
@@ -38,7 +38,7 @@ pub fn mask_terraform<'a>(
     kind: &str,
     body: &'a Map<String, Value>,
 ) -> Cow<'a, Map<String, Value>> {
-    let marker = Marker::of(secrets, RuntimeKind::Terraform);
+    let marker = Marker::new(secrets, RuntimeKind::Terraform);
     let masked = marker.map(body);
     if !kind.split('_').any(|word| word == "secret") {
         return masked;
@@ -74,7 +74,7 @@ pub fn mask_provider(secrets: &Secrets, configuration: &Value) -> Value {
             Value::Null => Value::Null,
             leaf if below_credential => secrets.mark(leaf),
             leaf => {
-                let marker = Marker::of(secrets, RuntimeKind::Terraform);
+                let marker = Marker::new(secrets, RuntimeKind::Terraform);
                 marker.value(leaf).unwrap_or_else(|| leaf.clone())
             }
         }
@@ -122,7 +122,7 @@ struct Marker<'a> {
 }
 
 impl<'a> Marker<'a> {
-    fn of(secrets: &'a Secrets, runtime: RuntimeKind) -> Self {
+    fn new(secrets: &'a Secrets, runtime: RuntimeKind) -> Self {
         Self { secrets, runtime }
     }
 
@@ -147,13 +147,13 @@ impl<'a> Marker<'a> {
         }
         let named = secret_names::says(key);
         let marked = match named {
-            Says::Nothing if key == "value" => {
+            NameClass::Nothing if key == "value" => {
                 // A variable of a container: `{name: DB_PASSWORD, value: …}`.
                 let name = ["name", "key"].iter().find_map(|of| map.get(*of)?.as_str());
-                let says = name.map_or(Says::Nothing, secret_names::says);
+                let says = name.map_or(NameClass::Nothing, secret_names::says);
                 self.named(says, value, RuntimeKind::Terraform)
             }
-            Says::Nothing => None,
+            NameClass::Nothing => None,
             says => self.named(says, value, self.runtime),
         };
         marked.or_else(|| self.value(value))
@@ -206,19 +206,20 @@ impl<'a> Marker<'a> {
     }
 
     /// Masks the value of a place that is secret by its name. A reference to a secret is kept.
-    fn named(&self, says: Says, value: &Value, runtime: RuntimeKind) -> Option<Value> {
+    fn named(&self, says: NameClass, value: &Value, runtime: RuntimeKind) -> Option<Value> {
         match value {
-            _ if says == Says::Nothing || is_mark(value) => None,
+            _ if says == NameClass::Nothing || is_mark(value) => None,
             Value::String(text) => {
-                let is_name =
-                    says == Says::SecretOrName && runtime == RuntimeKind::Kubernetes && is_object_name(text);
+                let is_name = says == NameClass::SecretOrName
+                    && runtime == RuntimeKind::Kubernetes
+                    && is_object_name(text);
                 if text.is_empty() || token_patterns::is_placeholder(text) || is_name {
                     return None;
                 }
                 self.secrets.learn_named(text);
                 Some(self.secrets.marked(value))
             }
-            Value::Number(_) if says == Says::Password => Some(self.secrets.marked(value)),
+            Value::Number(_) if says == NameClass::Password => Some(self.secrets.marked(value)),
             Value::Array(items) => self.items(items, |item| match item {
                 Value::Object(_) => self.value(item),
                 item => self.named(says, item, runtime),

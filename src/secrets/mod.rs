@@ -8,7 +8,7 @@
 //! gives just before it is written.
 
 mod encodings;
-mod environment;
+mod kubernetes_texts;
 mod masking;
 mod reference;
 mod reference_mark;
@@ -16,19 +16,21 @@ mod registry;
 mod resolver;
 mod secret_names;
 mod secret_paths;
-mod texts;
+mod secret_variables;
 mod token_patterns;
 mod value;
 
-pub use environment::{is_passed, learn_environment};
+pub use kubernetes_texts::{
+    TextPlace, decode_base64, encode_base64, may_refer, rewrite_texts, zeroize_texts,
+};
 pub use masking::{mask_object, mask_provider, mask_resource, mask_terraform};
 pub use reference::{
-    GENERATED, MalformedReference, SecretReference, SecretTemplate, StoreWord, TemplatePart,
+    GENERATED, MalformedReference, SecretReference, SecretTemplate, StoreName, TemplatePart,
 };
 pub use registry::{HashKey, Secrets};
 pub use resolver::{RotatedVersion, SecretResolver};
 pub use secret_names::is_secret_name;
 pub use secret_paths::{is_last_applied, named_texts, secret_texts};
-pub use texts::{TextPlace, decode_base64, encode_base64, may_refer, rewrite_texts, zeroize_texts};
+pub use secret_variables::{is_passed, learn_environment};
 pub use token_patterns::without_secrets;
 pub use value::SecretValue;

@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 
 /// How a reference names its store.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum StoreWord {
+pub enum StoreName {
     /// `ref://…`: the default store.
     Default,
     /// `ref+WORD://…`: the name of a store, or a kind of which there is one store.
@@ -21,7 +21,7 @@ pub enum StoreWord {
 /// The word of [`StoreWord::Generated`], which is no name of a store.
 pub const GENERATED: &str = "generated";
 
-impl StoreWord {
+impl StoreName {
     fn from_word(word: &str) -> Self {
         match word {
             GENERATED => Self::Generated,
@@ -42,7 +42,7 @@ impl StoreWord {
 /// One reference.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SecretReference {
-    pub store: StoreWord,
+    pub store: StoreName,
     /// The path in the store: components of letters, digits and `_ . - @ : = ~`, none of them `.` or `..`.
     pub path: String,
     /// The keys that lead to the value inside the secret; empty for the whole secret.
@@ -113,7 +113,7 @@ impl SecretTemplate {
             };
             let length = text[start..].find(ends_reference).unwrap_or(text.len() - start);
             let end = start + length;
-            let reference = read_body(StoreWord::from_word(word), &text[start..end])
+            let reference = read_body(StoreName::from_word(word), &text[start..end])
                 .map_err(|why| malformed(&text[begins..end], why))?;
             if kept < begins {
                 parts.push(TemplatePart::Text(text[kept..begins].to_owned()));
@@ -227,7 +227,7 @@ impl SecretReference {
     }
 
     pub fn is_generated(&self) -> bool {
-        self.store == StoreWord::Generated
+        self.store == StoreName::Generated
     }
 
     fn fragment(&self) -> String {
@@ -281,7 +281,7 @@ fn ends_reference(c: char) -> bool {
 }
 
 /// Reads `PATH?version=N#/KEY`.
-fn read_body(store: StoreWord, body: &str) -> Result<SecretReference, &'static str> {
+fn read_body(store: StoreName, body: &str) -> Result<SecretReference, &'static str> {
     let (body, fragment) = body.split_once('#').unwrap_or((body, ""));
     let (path, parameters) = body.split_once('?').unwrap_or((body, ""));
     let keys = fragment.strip_prefix('/').unwrap_or(fragment);
@@ -297,11 +297,11 @@ fn read_kusion(body: &str) -> Result<SecretReference, &'static str> {
     let (path, parameters) = body.split_once('?').unwrap_or((body, ""));
     let (name, key) = path.split_once('/').unwrap_or((path, ""));
     let keys = (!key.is_empty()).then(|| key.to_owned()).into_iter().collect();
-    finish(StoreWord::Default, name, keys, parameters)
+    finish(StoreName::Default, name, keys, parameters)
 }
 
 fn finish(
-    store: StoreWord,
+    store: StoreName,
     path: &str,
     keys: Vec<String>,
     parameters: &str,

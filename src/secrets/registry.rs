@@ -197,14 +197,14 @@ impl Secrets {
     }
 
     /// Masks the run's own credentials in a finished text, such as a comment or a document. Its parts must be
-    /// masked before: an escaped or truncated secret would not be recognised.
+    /// masked before: an escaped or truncated secret would not be recognized.
     pub fn mask_finished(&self, text: &str) -> String {
         let known = self.known.read().expect("no panic while the lock is held");
         replace_known(text, || known.own.iter().map(|known| known.as_str()))
     }
 
     /// Masks every known secret in the strings of a value. A string that is exactly a secret becomes its
-    /// marker, so that equal secrets can be recognised. Keys are identifiers and stay.
+    /// marker, so that equal secrets can be recognized. Keys are identifiers and stay.
     #[must_use]
     pub fn mask_value(&self, value: &Value) -> Value {
         match value {

@@ -108,7 +108,7 @@ const OWNERS: [&str; 17] = [
 
 /// The classification of a name: what kind of value it suggests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Says {
+pub(super) enum NameClass {
     Nothing,
     /// A password, which may be a number.
     Password,
@@ -120,38 +120,40 @@ pub(super) enum Says {
 
 /// Returns true if a name says that its value is a secret.
 pub fn is_secret_name(name: &str) -> bool {
-    says(name) != Says::Nothing
+    says(name) != NameClass::Nothing
 }
 
 /// What a name says, by its last words: `db_password` is a password, `password_policy` is not.
-pub(super) fn says(name: &str) -> Says {
+pub(super) fn says(name: &str) -> NameClass {
     if !may_say(name) {
-        return Says::Nothing;
+        return NameClass::Nothing;
     }
     let all = split_words(name);
     let mut words: &[String] = &all;
     while let Some((last, rest)) = words.split_last() {
         let before = rest.last().map_or("", String::as_str);
         match last.trim_end_matches(|c: char| c.is_ascii_digit()) {
-            "string" | "strings" if before == "connection" => return Says::Secret,
-            "base" if before == "key" && rest.iter().any(|word| word == "secret") => return Says::Secret,
-            "tokens" if COUNTS.contains(&before) => return Says::Nothing,
-            "pass" if rest.is_empty() => return Says::Nothing,
+            "string" | "strings" if before == "connection" => return NameClass::Secret,
+            "base" if before == "key" && rest.iter().any(|word| word == "secret") => {
+                return NameClass::Secret;
+            }
+            "tokens" if COUNTS.contains(&before) => return NameClass::Nothing,
+            "pass" if rest.is_empty() => return NameClass::Nothing,
             "password" | "passwords" | "passwd" | "pass" | "pwd" | "passphrase" | "passcode" => {
-                return Says::Password;
+                return NameClass::Password;
             }
             "secret" | "secrets" | "credential" | "credentials" if !OWNERS.contains(&before) => {
-                return Says::SecretOrName;
+                return NameClass::SecretOrName;
             }
-            "key" | "keys" if KEYS.contains(&before) => return Says::Secret,
-            noun if NOUNS.contains(&noun) => return Says::Secret,
+            "key" | "keys" if KEYS.contains(&before) => return NameClass::Secret,
+            noun if NOUNS.contains(&noun) => return NameClass::Secret,
             // A number at the end: `token_2`.
             "" if !rest.is_empty() => words = rest,
             form if FORMS.contains(&form) || FORMS.contains(&last.as_str()) => words = rest,
-            _ => return Says::Nothing,
+            _ => return NameClass::Nothing,
         }
     }
-    Says::Nothing
+    NameClass::Nothing
 }
 
 /// Returns true if any of the words may be in it; a quick check, because most names contain none.

@@ -69,7 +69,7 @@ mod tests {
 
     fn files(list: &[(&str, &str)]) -> Vec<(RepoPath, Vec<u8>)> {
         list.iter()
-            .map(|(path, text)| (RepoPath::normalise(path).unwrap(), text.as_bytes().to_vec()))
+            .map(|(path, text)| (RepoPath::normalize(path).unwrap(), text.as_bytes().to_vec()))
             .collect()
     }
 
@@ -101,7 +101,7 @@ mod tests {
 
     #[test]
     fn only_yaml_and_json_are_files_of_crds() {
-        let is = |path: &str| is_crd_file(&RepoPath::normalise(path).unwrap());
+        let is = |path: &str| is_crd_file(&RepoPath::normalize(path).unwrap());
         assert!(is("p/crd/a.yaml") && is("p/crd/a.yml") && is("p/crd/a.json"));
         assert!(!is("p/crd/README.md") && !is("p/crd/a.yaml.orig"));
     }

@@ -19,7 +19,7 @@ type Name<'a> = (&'a str, &'a str, &'a str, &'a str);
 
 /// The pairs (dependency, dependent), in the order of the Spec.
 pub fn implicit_dependencies<'a>(resources: &'a [Resource]) -> Vec<(&'a ResourceId, &'a ResourceId)> {
-    let objects: Vec<Object<'a>> = resources.iter().filter_map(Object::of).collect();
+    let objects: Vec<Object<'a>> = resources.iter().filter_map(Object::from_resource).collect();
     let mut by_name: HashMap<Name<'a>, &Object<'a>> = HashMap::new();
     let mut by_custom_kind: HashMap<(&str, &str, &str), &Object<'a>> = HashMap::new();
     let mut workloads: HashMap<(&str, &str), Vec<&Object<'a>>> = HashMap::new();
@@ -111,7 +111,7 @@ struct Object<'a> {
 }
 
 impl<'a> Object<'a> {
-    fn of(resource: &'a Resource) -> Option<Self> {
+    fn from_resource(resource: &'a Resource) -> Option<Self> {
         if resource.runtime != RuntimeKind::Kubernetes {
             return None;
         }
@@ -273,7 +273,7 @@ mod tests {
         let body = json!({"kind": "CronJob", "spec": {"jobTemplate": {"spec": {"template": {
             "metadata": {"labels": {"app": "a"}}, "spec": {"runtimeClassName": "slow"}}}}}});
         let job = resource("job", body);
-        let job = Object::of(&job).unwrap();
+        let job = Object::from_resource(&job).unwrap();
         assert_eq!(job.pod_spec().unwrap()["runtimeClassName"], "slow");
         let selects = |selector: Value| job.has_labels(selector.as_object().unwrap());
         assert!(selects(json!({"app": "a"})));

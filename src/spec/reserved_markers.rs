@@ -77,7 +77,7 @@ mod tests {
             assert!(!failure.hints.is_empty());
         }
         let crd = "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {name: a}\nspec: {$unknown: true}\n";
-        let files = [(RepoPath::normalise("p/crd/x.yaml").unwrap(), crd)];
+        let files = [(RepoPath::normalize("p/crd/x.yaml").unwrap(), crd)];
         assert!(append_crds(&mut crate::model::spec::Spec::default(), &files).is_err());
     }
 

@@ -133,7 +133,7 @@ impl Targets {
             if keep(&only.target) {
                 return Ok(Value::String(text.to_owned()));
             }
-            return follow(only, lookup(&only.target));
+            return value_at(only, lookup(&only.target));
         }
         let mut result = String::with_capacity(text.len());
         let mut at = 0;
@@ -144,7 +144,7 @@ impl Targets {
                 result.push_str(&text[reference.place.clone()]);
                 continue;
             }
-            match follow(reference, lookup(&reference.target))? {
+            match value_at(reference, lookup(&reference.target))? {
                 unknown if masked_value::is_unknown(&unknown) => return Ok(unknown),
                 Value::String(part) => result.push_str(&part),
                 part @ (Value::Number(_) | Value::Bool(_)) => result.push_str(&part.to_string()),
@@ -166,7 +166,7 @@ impl Targets {
     }
 }
 
-fn follow(reference: &Reference, known: KnownValue<'_>) -> Result<Value, ReferenceError> {
+fn value_at(reference: &Reference, known: KnownValue<'_>) -> Result<Value, ReferenceError> {
     let (mut at, partial) = match known {
         KnownValue::Nothing => return Ok(masked_value::unknown()),
         KnownValue::Final(value) => (value, false),

@@ -13,7 +13,7 @@ pub trait Clock: Send + Sync {
     fn monotonic(&self) -> Duration;
 
     /// The time of day, which may be wrong by hours: recorded, never compared.
-    fn wall(&self) -> Timestamp;
+    fn wall_clock(&self) -> Timestamp;
 
     /// Waits, by the monotonic clock.
     async fn sleep(&self, time: Duration);
@@ -35,7 +35,7 @@ impl Clock for SystemClock {
         self.0.elapsed()
     }
 
-    fn wall(&self) -> Timestamp {
+    fn wall_clock(&self) -> Timestamp {
         Timestamp::now()
     }
 

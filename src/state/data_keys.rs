@@ -13,8 +13,8 @@ use zeroize::Zeroizing;
 
 use super::{
     DataKeys, KeyService, StateError, StateStore,
-    crypto::key_error,
     document_format::{self, CreateResult},
+    encryption::key_error,
     keys,
 };
 use crate::store::Key;

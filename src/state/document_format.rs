@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::json;
 use uuid::Uuid;
 
-use super::{DocumentWriter, RepositoryId, Sealer, StateError, crypto::key_error};
+use super::{DocumentWriter, RepositoryId, Sealer, StateError, encryption::key_error};
 use crate::{
     model::Digest,
     store::{Created, Key, Store, StoreError},
@@ -272,7 +272,7 @@ fn open<'a>(key: &Key, bytes: &'a [u8]) -> Result<(Header, &'a [u8]), StateError
 }
 
 fn to_json<T: Serialize>(value: &T) -> String {
-    serde_json::to_string(value).expect("our documents have string keys and no failing serialisers")
+    serde_json::to_string(value).expect("our documents have string keys and no failing serializers")
 }
 
 #[cfg(test)]

@@ -48,7 +48,7 @@ pub enum StateError {
     /// Another holder did not release the lease in time.
     #[error(
         "stack `{stack}` is being applied by {}, lease {}: {}",
-        holder.writer, holder.id, holder.life()
+        holder.writer, holder.id, holder.renewal_text()
     )]
     Held { stack: StackId, holder: Box<Holder> },
     /// The run was asked to stop while it waited for an earlier holder to notice the takeover of its lease.

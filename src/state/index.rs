@@ -160,7 +160,7 @@ impl StateStore {
     ///
     /// # Errors
     /// Errors of the store.
-    pub async fn settle(&self) -> Result<(), StateError> {
+    pub async fn save_index(&self) -> Result<(), StateError> {
         let (entries, resources, deltas) = {
             let mut finished = self.finished();
             let entries = std::mem::take(&mut finished.entries);

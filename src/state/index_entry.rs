@@ -51,7 +51,7 @@ impl IndexEntry {
             open: !document.closes_lease,
             retired: document.retired,
             resources: document.state.resources.len(),
-            marks: Marks::of(document.state.resources.iter().flat_map(Claim::all_of_recorded)),
+            marks: Marks::from_claims(document.state.resources.iter().flat_map(Claim::all_of_recorded)),
             input_digest: document.state.input_digest,
             spec_digest: document.state.spec_digest,
             folder: document.state.folder.clone(),

@@ -61,7 +61,7 @@ impl OpenIntents {
     /// Adds the resources that the state lacks, so that everything that may exist is recorded. Returns true
     /// if there are open intents. Planned adoptions are not added: until they succeed the object is not ours,
     /// and adopting it again is harmless.
-    pub(super) fn keep_in(&self, state: &mut StackState) -> bool {
+    pub(super) fn add_missing_to(&self, state: &mut StackState) -> bool {
         for (recorded, action) in self.0.values() {
             if *action != Action::Adopt && state.resource(&recorded.id).is_none() {
                 state.put(recorded.clone());
@@ -79,8 +79,8 @@ impl OpenIntents {
 pub fn merge_journal(state: &mut StackState, entries: &[JournalEntry]) -> OpenIntents {
     let mut open = OpenIntents::default();
     entries.iter().for_each(|entry| open.follow(entry));
-    state.follow_all(entries);
-    open.keep_in(state);
+    state.apply_entries(entries);
+    open.add_missing_to(state);
     if !entries.is_empty() {
         state.input_digest = None;
     }

@@ -215,7 +215,7 @@ impl Lease {
         let inner = &*self.inner;
         self.renewals.abort();
         let journal = inner.journal.lock().await;
-        if journal.open.keep_in(&mut state) {
+        if journal.open.add_missing_to(&mut state) {
             state.input_digest = None;
         }
         inner.check()?;
@@ -250,7 +250,7 @@ impl Lease {
             },
             retired: match reason {
                 WriteReason::Rekey => self.prior.as_ref().is_some_and(|prior| prior.retired),
-                reason => reason.retires() && state.resources.is_empty(),
+                reason => reason.retires_stack() && state.resources.is_empty(),
             },
             applied_reviews,
             note: beside.note,

@@ -48,7 +48,7 @@ impl StateStore {
         options: &LeaseOptions,
     ) -> Result<Option<Lease>, StateError> {
         let epoch = 1 + newest_epoch(&before);
-        let since = self.clock.wall();
+        let since = self.clock.wall_clock();
         let started = self.clock.monotonic();
         let id = format!("{epoch}-{}", &uuid::Uuid::new_v4().simple().to_string()[..8]);
         let held = LeaseDocument::Held {

@@ -25,7 +25,7 @@ pub struct Holder {
 
 impl Holder {
     /// Describes whether the holder is alive, and when its lease expires.
-    pub fn life(&self) -> String {
+    pub fn renewal_text(&self) -> String {
         format!(
             "no renewal for {} s; taken over after {} s without a renewal",
             self.quiet.as_secs(),

@@ -18,10 +18,10 @@
 //! ```
 
 mod clock;
-mod crypto;
 mod data_keys;
 mod document_format;
 mod drift_history;
+mod encryption;
 mod error;
 mod hash_key;
 mod index;
@@ -45,9 +45,9 @@ mod state_store;
 use serde::{Deserialize, Serialize};
 
 pub use clock::{Clock, SystemClock};
-pub use crypto::{IDENTITY_VARIABLE, Sealer};
 pub use data_keys::WrappedDataKey;
 pub use drift_history::{DriftCheck, DriftHistory, KnownDrift};
+pub use encryption::{IDENTITY_VARIABLE, Sealer};
 pub use error::StateError;
 pub use index_entry::{IndexEntry, IndexedStates};
 pub use journal::{OpenIntents, merge_journal};
@@ -61,7 +61,7 @@ pub use sealed_box::SealedBox;
 pub use state_document::{Versioned, WriteReason};
 pub use state_store::{HistoryEntry, HistoryLine, StateStore};
 
-/// The repository of the states: `state.id` of `konverge.yaml`, or else the normalised URL of `origin`.
+/// The repository of the states: `state.id` of `konverge.yaml`, or else the normalized URL of `origin`.
 /// Documents of another repository are refused.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]

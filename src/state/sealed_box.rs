@@ -5,7 +5,7 @@
 
 use super::{
     StateError,
-    crypto::{Sealer, key_error},
+    encryption::{Sealer, key_error},
 };
 
 /// The context of the key derivation; another use gets another key.

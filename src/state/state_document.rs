@@ -41,7 +41,7 @@ impl WriteReason {
     }
 
     /// Returns true if a stack with no resources left is retired by it.
-    pub(super) fn retires(self) -> bool {
+    pub(super) fn retires_stack(self) -> bool {
         matches!(self, Self::Destroy | Self::Forget | Self::Move)
     }
 }

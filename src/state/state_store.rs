@@ -271,7 +271,7 @@ impl StateStore {
     }
 
     pub(super) fn letter<T: Serialize>(&self, kind: &str, body: &T) -> Result<OutgoingDocument, StateError> {
-        self.envelopes.write(kind, self.clock.wall(), body)
+        self.envelopes.write(kind, self.clock.wall_clock(), body)
     }
 
     /// Reads a stack: listing, newest document, journal.

@@ -132,7 +132,7 @@ pub(super) async fn with_timeout<T>(
     tokio::time::timeout(limit, asked).await.unwrap_or_else(late)
 }
 
-/// Maps an error of the server. SQLSTATE class 28 is authorisation, 42501 a missing privilege; MySQL uses
+/// Maps an error of the server. SQLSTATE class 28 is authorization, 42501 a missing privilege; MySQL uses
 /// 42000 for the latter.
 pub(super) fn connect_error(url: &str, key: &str, error: &sqlx::Error) -> StoreError {
     let (url, key, why) = (url.to_owned(), key.to_owned(), chain(error));
@@ -253,7 +253,7 @@ fn is_missing_table(error: &sqlx::Error) -> bool {
 fn verdict(error: &sqlx::Error) -> RetryDecision {
     let passing = match error {
         sqlx::Error::Io(_) | sqlx::Error::PoolTimedOut | sqlx::Error::WorkerCrashed => true,
-        // Serialisation failure, too many connections, starting up, lost connection.
+        // Serialization failure, too many connections, starting up, lost connection.
         _ => code(error).is_some_and(|code| {
             ["40", "53", "57", "08"]
                 .iter()

@@ -2,6 +2,7 @@
 //!
 //! Every scenario is written once and run with Terraform and with OpenTofu (`make test-all`).
 
+mod cli_fixture;
 mod failures;
 mod interruption;
 mod leaks;
@@ -11,11 +12,10 @@ mod mixed;
 mod outages;
 mod packages;
 mod partial_plan;
-mod place;
 mod providers;
 mod replacement;
-mod reviewed;
-mod rig;
+mod review_without_terraform;
+mod runtime_fixture;
 mod sensitive;
 mod store_latency;
 
@@ -98,7 +98,7 @@ with_both! {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_reviewed_change_is_merged_without_terraform() {
-    reviewed::merged_without_terraform().await;
+    review_without_terraform::merged_without_terraform().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

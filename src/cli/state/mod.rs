@@ -230,18 +230,18 @@ pub async fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
     {
         return import_workspace(from, name, context).await;
     }
-    let (memory, repository) = ops::open(&context.run(), args.action.key()).await?;
+    let (backend, repository) = ops::open(&context.run(), args.action.key()).await?;
     if args.action.writes() {
         context.run().begin_writes()?;
     }
     let json = args.output == StateOutput::Json;
     match &args.action {
-        Action::List => print::list(&memory, json, context).await?,
-        Action::Show { stack, serial } => print::show(&memory, stack, *serial, json, context).await?,
-        Action::History { stack } => print::history(&memory, stack, json, context).await?,
+        Action::List => print::list(&backend, json, context).await?,
+        Action::Show { stack, serial } => print::show(&backend, stack, *serial, json, context).await?,
+        Action::History { stack } => print::history(&backend, stack, json, context).await?,
         Action::Diff { stack, from, to } => {
-            let stack = ops::resolve_stack(&memory, stack).await?;
-            let diff = ops::diff(&memory, &stack, *from, *to).await?;
+            let stack = ops::resolve_stack(&backend, stack).await?;
+            let diff = ops::diff(&backend, &stack, *from, *to).await?;
             context.print(&diff.lines().map(|line| log(line) + "\n").collect::<String>());
         }
         Action::Rollback {
@@ -250,13 +250,13 @@ pub async fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
             yes,
             cluster,
         } => {
-            let stack = ops::resolve_stack(&memory, stack).await?;
+            let stack = ops::resolve_stack(&backend, stack).await?;
             return rollback(&stack, *to, *yes, cluster, json, context).await;
         }
         Action::Pull { stack, serial } => {
-            let stack = ops::resolve_stack(&memory, stack).await?;
-            let found = ops::show(&memory, &stack, *serial).await?;
-            let newest = ops::show(&memory, &stack, None)
+            let stack = ops::resolve_stack(&backend, stack).await?;
+            let found = ops::show(&backend, &stack, *serial).await?;
+            let newest = ops::show(&backend, &stack, None)
                 .await
                 .map_or(found.serial, |newest| newest.serial);
             let pulled = PulledState {
@@ -275,13 +275,13 @@ pub async fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
         } => {
             let stack: StackId = stack.parse().map_err(usage)?;
             let pulled = read_pulled(file)?;
-            let serial = ops::push(&memory, &repository, &stack, pulled, *over_damaged).await?;
+            let serial = ops::push(&backend, &repository, &stack, pulled, *over_damaged).await?;
             context.note(&format!(
                 "{stack}: wrote serial {serial}; the next apply checks all its resources"
             ));
         }
         Action::Move { from, to } => {
-            let serial = ops::move_to(&memory, from, to).await?;
+            let serial = ops::move_to(&backend, from, to).await?;
             context.note(&format!("{from} is {to} now, serial {serial}"));
         }
         Action::Forget {
@@ -289,7 +289,7 @@ pub async fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
             resources,
             yes,
         } => {
-            let stack = ops::resolve_stack(&memory, stack).await?;
+            let stack = ops::resolve_stack(&backend, stack).await?;
             if resources.is_empty() && !yes {
                 return Err(UserError::new(
                     ErrorKind::Usage,
@@ -297,21 +297,21 @@ pub async fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
                 )
                 .hint("add `--yes`, or name the resources; live objects are not changed"));
             }
-            let serial = ops::forget(&memory, &stack, resources).await?;
+            let serial = ops::forget(&backend, &stack, resources).await?;
             context.note(&format!(
                 "{stack}: forgotten, serial {serial}; live objects were not changed"
             ));
         }
         Action::Rebind { stack, cluster } => {
-            let stack = ops::resolve_stack(&memory, stack).await?;
-            let serial = ops::rebind(&memory, &stack, cluster.as_ref()).await?;
+            let stack = ops::resolve_stack(&backend, stack).await?;
+            let serial = ops::rebind(&backend, &stack, cluster.as_ref()).await?;
             context.note(&format!(
                 "{stack}: removed the recorded cluster, serial {serial}; the next apply records the current one"
             ));
         }
         Action::Unlock { stack, lease, reason } => {
-            let stack = ops::resolve_stack(&memory, stack).await?;
-            let holder = ops::unlock(&memory, &stack, lease, reason).await?;
+            let stack = ops::resolve_stack(&backend, stack).await?;
+            let holder = ops::unlock(&backend, &stack, lease, reason).await?;
             context.note(&format!(
                 "{stack}: lease {} of {} ended",
                 holder.id,
@@ -331,13 +331,13 @@ pub async fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
                 cluster: cluster.clone(),
                 folder: folder.as_deref().map(in_repository).transpose()?,
             };
-            import(&memory, &wanted, context).await?;
+            import(&backend, &wanted, context).await?;
         }
         Action::Rekey { new_key } => {
-            let rekeyed = ops::rekey(&context.run(), &memory, *new_key).await?;
+            let rekeyed = ops::rekey(&context.run(), &backend, *new_key).await?;
             return Ok(print::rekeyed(&rekeyed, json, context));
         }
-        Action::Doctor { repair } => return print::doctor(&memory, *repair, json, context).await,
+        Action::Doctor { repair } => return print::doctor(&backend, *repair, json, context).await,
     }
     Ok(0)
 }
@@ -356,7 +356,7 @@ async fn rollback(
 ) -> Result<u8, UserError> {
     let rollback = ops::rollback(&context.run(), stack, serial, cluster.given()).await?;
     let style = Style {
-        color: context.colour(),
+        color: context.color(),
     };
     if !yes {
         let plan = Plan {
@@ -389,7 +389,7 @@ fn read_pulled(file: &std::path::Path) -> Result<PulledState, UserError> {
 }
 
 fn in_repository(folder: &str) -> Result<RepoPath, UserError> {
-    RepoPath::normalise(folder).ok_or_else(|| {
+    RepoPath::normalize(folder).ok_or_else(|| {
         UserError::new(
             ErrorKind::Usage,
             format!("`{}` is not a folder of the repository", folder.escape_debug()),
@@ -411,11 +411,11 @@ async fn import_workspace(from: &str, name: &str, context: &CliContext) -> Resul
 }
 
 async fn import(
-    memory: &StateBackend,
+    backend: &StateBackend,
     wanted: &ImportRequest,
     context: &CliContext,
 ) -> Result<(), UserError> {
-    let imported = ops::import(&context.run(), memory, wanted).await?;
+    let imported = ops::import(&context.run(), backend, wanted).await?;
     let stack = &imported.stack;
     let count = match imported.resources {
         1 => "1 resource".to_owned(),
@@ -438,14 +438,14 @@ async fn import(
             "warning: {id} was left out: Kusion keeps a Terraform resource's values, not its state; {way}"
         ));
     }
-    for hint in next_steps(&imported, memory) {
+    for hint in next_steps(&imported, backend) {
         context.note(&format!("  hint: {hint}"));
     }
     Ok(())
 }
 
 /// What to type after an import.
-fn next_steps(imported: &Imported, memory: &StateBackend) -> Vec<String> {
+fn next_steps(imported: &Imported, backend: &StateBackend) -> Vec<String> {
     let stack = &imported.stack;
     let mut steps = Vec::new();
     match imported.is_known {
@@ -458,7 +458,7 @@ fn next_steps(imported: &Imported, memory: &StateBackend) -> Vec<String> {
         )),
         None => steps.push(format!("`konverge state show {stack}` shows what is recorded")),
     }
-    if !memory.is_shared {
+    if !backend.is_shared {
         steps.push(
             "the state lies in a folder of this machine: set `state.url` in konverge.yaml and import again, so that CI finds it"
                 .to_owned(),

@@ -16,8 +16,8 @@ pub(super) fn json<T: serde::Serialize>(value: &T, context: &CliContext) {
     context.print(&(escape::json(&text) + "\n"));
 }
 
-pub(super) async fn list(memory: &StateBackend, json: bool, context: &CliContext) -> Result<(), UserError> {
-    let stacks = ops::list(memory).await?;
+pub(super) async fn list(backend: &StateBackend, json: bool, context: &CliContext) -> Result<(), UserError> {
+    let stacks = ops::list(backend).await?;
     if json {
         self::json(&serde_json::json!({"version": 1, "stacks": stacks}), context);
         return Ok(());
@@ -53,14 +53,14 @@ pub(super) async fn list(memory: &StateBackend, json: bool, context: &CliContext
 }
 
 pub(super) async fn show(
-    memory: &StateBackend,
+    backend: &StateBackend,
     stack: &str,
     serial: Option<u64>,
     json: bool,
     context: &CliContext,
 ) -> Result<(), UserError> {
-    let stack = ops::resolve_stack(memory, stack).await?;
-    let found = ops::show(memory, &stack, serial).await?;
+    let stack = ops::resolve_stack(backend, stack).await?;
+    let found = ops::show(backend, &stack, serial).await?;
     if json {
         let document = serde_json::json!({
             "version": 1, "serial": found.serial, "epoch": found.epoch, "reason": found.reason,
@@ -92,13 +92,13 @@ pub(super) async fn show(
 }
 
 pub(super) async fn history(
-    memory: &StateBackend,
+    backend: &StateBackend,
     stack: &str,
     json: bool,
     context: &CliContext,
 ) -> Result<(), UserError> {
-    let stack = ops::resolve_stack(memory, stack).await?;
-    let lines = memory.states.history(&stack).await?;
+    let stack = ops::resolve_stack(backend, stack).await?;
+    let lines = backend.states.history(&stack).await?;
     if lines.is_empty() {
         return Err(ops::unknown(&stack));
     }
@@ -194,12 +194,12 @@ pub(super) fn rekeyed(rekeyed: &ops::Rekeyed, json: bool, context: &CliContext) 
 }
 
 pub(super) async fn doctor(
-    memory: &StateBackend,
+    backend: &StateBackend,
     repair: bool,
     json: bool,
     context: &CliContext,
 ) -> Result<u8, UserError> {
-    let findings = ops::doctor(memory, repair).await?;
+    let findings = ops::doctor(backend, repair).await?;
     let well = findings.iter().all(|finding| finding.well);
     if json {
         self::json(&serde_json::json!({"version": 1, "findings": findings}), context);

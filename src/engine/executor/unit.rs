@@ -57,7 +57,7 @@ impl Executor<'_> {
             .zip(&nodes)
             .partition(|(planned, node)| is_work(planned, node));
         for (planned, node) in untouched {
-            self.settle(planned, node).await?;
+            self.record_result(planned, node).await?;
         }
         let Some((first, node)) = touched.first() else {
             return Ok(());
@@ -67,7 +67,7 @@ impl Executor<'_> {
             && touched.iter().all(|(p, _)| p.public.action == Action::Unchanged)
         {
             for (planned, node) in touched {
-                self.settle(planned, node).await?;
+                self.record_result(planned, node).await?;
             }
             return Ok(());
         }
@@ -195,7 +195,7 @@ impl Executor<'_> {
     }
 
     /// Finishes a resource without a change in the infrastructure: only its record may change.
-    async fn settle(&self, planned: PlannedResource, node: &PlanNode) -> Result<(), UserError> {
+    async fn record_result(&self, planned: PlannedResource, node: &PlanNode) -> Result<(), UserError> {
         let id = &planned.item.id;
         match (&planned.recorded, planned.public.action) {
             (_, Action::Forget) => {

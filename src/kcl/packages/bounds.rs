@@ -35,7 +35,7 @@ pub(super) struct Count {
 }
 
 impl Count {
-    pub(super) fn of(bounds: Bounds) -> Self {
+    pub(super) fn new(bounds: Bounds) -> Self {
         Self {
             bounds,
             bytes: 0,

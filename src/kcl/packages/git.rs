@@ -99,7 +99,7 @@ async fn fetch_unbounded(
 /// Counts the files of a revision and their bytes before they are checked out.
 async fn check_size(packages: &PackageFetcher, folder: &Path, revision: &str) -> Result<(), String> {
     let listed = run(packages, folder, &["ls-tree", "-r", "-z", "-l", revision, "--"]).await?;
-    let mut count = Count::of(packages.bounds);
+    let mut count = Count::new(packages.bounds);
     for line in listed
         .stdout
         .split(|byte| *byte == 0)
@@ -191,7 +191,7 @@ fn name_of(module: &Path) -> Option<String> {
 }
 
 fn copy(from: &Path, to: &Path, bounds: Bounds) -> Result<(), String> {
-    let mut count = Count::of(bounds);
+    let mut count = Count::new(bounds);
     checksum::walk(from, from, &mut |path, relative| {
         if relative.split('/').any(|part| part == ".git") {
             return Ok(());

@@ -42,7 +42,7 @@ pub(super) async fn fetch(
     target: &Path,
 ) -> Result<(), String> {
     let bounds = packages.bounds;
-    let registry = Registry::of(packages, repository, tag)?;
+    let registry = Registry::new(packages, repository, tag)?;
     let host = registry.host.clone();
     let pulled = tokio::time::timeout(bounds.time, registry.pull(tag, &bounds)).await;
     let layers = pulled
@@ -111,7 +111,7 @@ struct Token {
 }
 
 impl Registry {
-    fn of(packages: &PackageFetcher, repository: &str, tag: &str) -> Result<Self, String> {
+    fn new(packages: &PackageFetcher, repository: &str, tag: &str) -> Result<Self, String> {
         let wrong = || {
             format!(
                 "`{}:{}` is not a reference to an OCI artifact",

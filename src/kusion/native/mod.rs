@@ -1,4 +1,4 @@
-//! The modules `service`, `job` and `network` of Kusion's own organisation, by the rules of their published versions.
+//! The modules `service`, `job` and `network` of Kusion's own organization, by the rules of their published versions.
 
 mod call;
 mod containers;

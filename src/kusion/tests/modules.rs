@@ -196,10 +196,10 @@ fn a_call_has_the_parts_as_yaml() {
     let mut stack = with_answer(&[DB], &[]);
     stack.workspace = platform("mysql", "{size: 5, importedResources: {a: b}}") + "context: {region: x}\n";
     let dependencies = declared_dependencies(stack.modules.as_bytes()).unwrap();
-    let file = RepoPath::normalise("workspaces/dev.yaml").unwrap();
+    let file = RepoPath::normalize("workspaces/dev.yaml").unwrap();
     let platform = Workspace::parse(&file, &stack.workspace).unwrap();
     let platform = platform.platform("default", &["mysql".to_owned()]);
-    let apps = AppConfigurations::recognise(std::slice::from_ref(&stack.apps))
+    let apps = AppConfigurations::recognize(std::slice::from_ref(&stack.apps))
         .unwrap()
         .unwrap();
     let calls = foreign_calls(
@@ -228,7 +228,7 @@ fn a_call_has_the_parts_as_yaml() {
 fn the_workloads_of_kam_0_1_have_the_settings_of_service_and_job() {
     let mut workload = service(json!({}));
     workload["_type"] = json!("kam.v1.workload.Service");
-    let mut stack = Stack::of(workload).workspace(&platform("service", "{replicas: 3}"));
+    let mut stack = Stack::with_workload(workload).workspace(&platform("service", "{replicas: 3}"));
     stack.modules =
         "[dependencies]\nkam = { git = \"https://github.com/KusionStack/kam.git\", tag = \"0.1.0\" }\n"
             .to_owned();
@@ -243,7 +243,7 @@ fn the_workloads_of_kam_0_1_have_the_settings_of_service_and_job() {
 
 #[test]
 fn what_an_application_says_in_vain_is_said() {
-    let mut stack = Stack::of(service(json!({})));
+    let mut stack = Stack::with_workload(service(json!({})));
     stack.apps["foo"]["labels"] = json!({"team": "a"});
     stack.apps["foo"]["annotations"] = json!({});
     let notes = stack.generate().unwrap().notes;

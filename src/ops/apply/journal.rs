@@ -9,7 +9,7 @@ use crate::{
     engine::Journal,
     error::UserError,
     model::state::{JournalEntry, StackState},
-    ops::rescue::Unstored,
+    ops::rescue_file::Unstored,
     runtime::StoreUnavailable,
     state::{Lease, StateError},
     store::StoreError,
@@ -32,7 +32,7 @@ impl FollowedState {
     fn follow(&mut self, entry: &JournalEntry) {
         match entry {
             JournalEntry::Done { .. } | JournalEntry::Gone { .. } => self.ended.push(entry.clone()),
-            other => self.state.follow(other),
+            other => self.state.apply_entry(other),
         }
     }
 }
@@ -53,7 +53,7 @@ impl<'a> ApplyJournal<'a> {
     /// The state after the apply, and what the store did not accept.
     pub fn into_parts(self) -> (StackState, Unstored) {
         let FollowedState { mut state, ended } = self.followed.into_inner();
-        state.follow_all(&ended);
+        state.apply_entries(&ended);
         (state, self.unstored.into_inner())
     }
 }

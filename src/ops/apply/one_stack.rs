@@ -19,7 +19,9 @@ use crate::{
         spec::Spec,
         state::StackState,
     },
-    ops::{Planner, Target, TargetPlan, lease_wait::HolderWatch, plan_documents, rescue::Unstored, state},
+    ops::{
+        Planner, Target, TargetPlan, lease_wait::HolderWatch, plan_documents, rescue_file::Unstored, state,
+    },
     policy::LastWrites,
     state::{Lease, LeaseOptions, WriteReason},
 };
@@ -59,7 +61,7 @@ async fn apply_stack(
         held = planning.references.hold(target, &wanted) => Some(held?),
     };
     planning.run.begin_writes()?;
-    let memory = planning.memory.as_ref().ok_or_else(|| {
+    let backend = planning.backend.as_ref().ok_or_else(|| {
         UserError::new(ErrorKind::Config, "there is no store to keep the state in")
             .hint("set `state.url` in konverge.yaml")
     })?;
@@ -72,13 +74,13 @@ async fn apply_stack(
         ..LeaseOptions::default()
     };
     if let Some(earlier) = planning.earlier_identity(&target.id).await? {
-        state::move_waiting(memory, &earlier, &target.id, lease_options.clone()).await?;
+        state::move_waiting(backend, &earlier, &target.id, lease_options.clone()).await?;
         planning.run.notes.note(&format!(
             "note: the state of `{earlier}` was moved: the stack in `{}` is now called `{}`",
             target.folder, target.id
         ));
     }
-    let lease = memory.states.acquire(&target.id, lease_options).await?;
+    let lease = backend.states.acquire(&target.id, lease_options).await?;
     let result = under_lease(planning, target, options, wanted, input_digest, &lease).await;
     // A lease that cannot be released expires by itself; the result matters more.
     if let Err(error) = lease.release().await {

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, HashSet};
 
-use super::super::{OpenRevision, compiler::FileContents, selection::SelectedStacks};
+use super::super::{OpenRevision, compiler::FileContents, selected_stacks::SelectedStacks};
 use crate::{
     error::{ErrorKind, UserError},
     konfig::{Changes, PackageKind},
@@ -65,7 +65,7 @@ impl<'a> CheckedFiles<'a> {
         for stack in stacks.iter().filter(|stack| stack.compile.is_ok()) {
             let now = paths(workspace, stack)?;
             let before = selected.base.as_ref().and_then(|base| {
-                let old = workspace.layout.before(&base.layout, stack)?;
+                let old = workspace.layout.predecessor_of(&base.layout, stack)?;
                 paths(base, old).ok()
             });
             if let Some(before) = before {

@@ -5,7 +5,7 @@ use std::{borrow::Cow, collections::BTreeSet, path::Path};
 use serde_json::Value;
 
 use super::{
-    super::{OpenRevision, selection::SelectedStacks},
+    super::{OpenRevision, selected_stacks::SelectedStacks},
     golden_text,
     spec_equality::{comparable, is_same, is_same_resource},
 };
@@ -144,7 +144,7 @@ pub(super) fn find_missing(selected: &SelectedStacks, stacks: &[Stack]) -> Vec<D
     let mut found = Vec::new();
     for stack in stacks.iter().filter(|stack| !with.contains(&stack.folder)) {
         let deleted = selected.base.as_ref().is_some_and(|base| {
-            let before = head.layout.before(&base.layout, stack);
+            let before = head.layout.predecessor_of(&base.layout, stack);
             before.is_some_and(|before| has(base, before))
         });
         let (severity, message) = match deleted {

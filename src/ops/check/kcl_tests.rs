@@ -23,7 +23,7 @@ use crate::{
         lint::{Diagnostic, LintRule, LintSeverity},
         stack::{Entry, NamedBy, Stack},
     },
-    ops::{compiler::Compiler, selection::SelectedStacks},
+    ops::{compiler::Compiler, selected_stacks::SelectedStacks},
 };
 
 /// Runs the tests that are checked: those in the folders of the scope, and those that read what the change touches.
@@ -63,7 +63,7 @@ async fn run(
         Err(failure) if cancel.is_cancelled() => return Err(failure),
         Err(failure) => {
             let place = failure.location.as_ref();
-            let file = place.and_then(|place| RepoPath::normalise(&place.file));
+            let file = place.and_then(|place| RepoPath::normalize(&place.file));
             let message = format!("the tests in this folder cannot be run: {}", failure.message);
             let mut found =
                 Diagnostic::new(&file.unwrap_or_else(|| folder.clone()), LintRule::Test, &message);
@@ -84,7 +84,7 @@ async fn run(
             TestOutcome::Failed(errors) => {
                 let Some(error) = errors.first() else { continue };
                 let place = error.place.as_ref();
-                let file = place.and_then(|place| RepoPath::normalise(&place.file));
+                let file = place.and_then(|place| RepoPath::normalize(&place.file));
                 let message = format!("{}: {}", case.name, error.text());
                 let failed = Diagnostic::new(&file.unwrap_or(case.file), LintRule::Test, &message);
                 found.push(failed.at(

@@ -9,10 +9,10 @@ mod imports;
 mod kcl_tests;
 mod mixed_imports;
 mod nondeterminism;
-mod ownership;
 mod policy;
 mod schema;
 mod secret_references;
+mod shared_objects;
 mod spec_equality;
 
 use std::path::Path;
@@ -25,7 +25,7 @@ use golden::GoldenFiles;
 use super::{
     RunContext, StepCounter,
     compiler::{self, Compiler},
-    selection::SelectedStacks,
+    selected_stacks::SelectedStacks,
 };
 use crate::{
     error::{Location, UserError},
@@ -126,7 +126,7 @@ pub async fn run(
         return Ok(LintReport::new(stacks.len(), found));
     }
     found.extend(secret_references::check(workspace, &compiled));
-    found.extend(ownership::check(workspace, &compiled));
+    found.extend(shared_objects::check(workspace, &compiled));
     found.extend(schema::check(run, workspace, compiled)?);
     let checked = CheckedFiles::new(selected, stacks, scope.files)?;
     let files = checked.contents()?;
@@ -219,7 +219,7 @@ fn structure(selected: &SelectedStacks, stacks: &[Stack], scope: CheckScope<'_>)
 /// What KCL said of a stack, each error at its place.
 fn diagnostics_of_failure(stack: &Stack, failure: &UserError) -> Vec<Diagnostic> {
     let describe = |place: Option<&Location>, message: &str| {
-        let file = place.and_then(|place| RepoPath::normalise(&place.file));
+        let file = place.and_then(|place| RepoPath::normalize(&place.file));
         let file = file.unwrap_or_else(|| stack.folder.child("stack.yaml"));
         let mut found = Diagnostic::new(&file, LintRule::Compile, message).at(
             place.and_then(|place| place.line),

@@ -103,7 +103,7 @@ mod tests {
     use crate::model::stack::CompileSetup;
 
     fn path(text: &str) -> RepoPath {
-        RepoPath::normalise(text).unwrap()
+        RepoPath::normalize(text).unwrap()
     }
 
     fn find_calls(files: &[(&str, &str)], entries: &[&str]) -> Vec<String> {

@@ -13,7 +13,7 @@ use crate::{
         spec::Spec,
         stack::Stack,
     },
-    ops::{plan_documents, policy_sets},
+    ops::{plan_documents, policy_set_loader},
     policy,
     secrets::Secrets,
 };
@@ -24,11 +24,11 @@ pub(super) fn check(
     compiled: &[(&Stack, Spec)],
     secrets: &Secrets,
 ) -> Vec<Diagnostic> {
-    let sets = policy_sets::load(&workspace.config, workspace.source.as_ref());
+    let sets = policy_set_loader::load(&workspace.config, workspace.source.as_ref());
     let mut found = Vec::new();
     for (set, config) in sets.iter().zip(&workspace.config.policy.sets) {
         for test in set.failed_tests(&config.path) {
-            let file = RepoPath::normalise(&test.file).unwrap_or_else(RepoPath::root);
+            let file = RepoPath::normalize(&test.file).unwrap_or_else(RepoPath::root);
             let message = format!("policy set `{}`: {}: {}", set.name(), test.name, test.why);
             found.push(Diagnostic::new(&file, LintRule::Policy, &message));
         }

@@ -12,13 +12,13 @@ use crate::{
     error::UserError,
     git::{GitCredentials, Repository},
     model::{CommitId, RepoPath, StackId, file_source::Source},
-    ops::policy_sets,
+    ops::policy_set_loader,
     policy::{CodeOwners, EffectivePolicy, sets::PolicySets},
 };
 
 /// A policy with its code owners.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct InForce {
+pub(super) struct CommitPolicy {
     /// The configuration with the rules.
     pub config: Config,
     /// The text of its CODEOWNERS file.
@@ -27,13 +27,15 @@ pub(super) struct InForce {
     pub sets: PolicySets,
 }
 
-impl InForce {
+impl CommitPolicy {
     /// A configuration with the CODEOWNERS file and the policy sets of a revision.
-    pub fn of(config: &Config, source: Option<&dyn Source>) -> Self {
+    pub fn from_config(config: &Config, source: Option<&dyn Source>) -> Self {
         Self {
             config: config.clone(),
             codeowners: source.and_then(codeowners),
-            sets: source.map_or_else(PolicySets::default, |source| policy_sets::load(config, source)),
+            sets: source.map_or_else(PolicySets::default, |source| {
+                policy_set_loader::load(config, source)
+            }),
         }
     }
 
@@ -49,7 +51,7 @@ impl InForce {
     /// Removes the freezes that are also in `proposal`: for these, only the current version of the branch counts. A
     /// freeze that the proposal itself removed still applies to it.
     #[must_use]
-    pub fn without_freezes_of(&self, proposal: &InForce) -> Self {
+    pub fn without_freezes_of(&self, proposal: &CommitPolicy) -> Self {
         let mut policy = self.clone();
         let theirs = &proposal.config;
         policy
@@ -84,11 +86,11 @@ impl InForce {
 /// The policies under which pull requests were reviewed. The shards of a preview may start at different times, so
 /// each has its own policy.
 #[derive(Clone, Default)]
-pub(super) struct ReviewedPolicies(BTreeMap<u64, Vec<(Shown, Arc<InForce>)>>);
+pub(super) struct ReviewedPolicies(BTreeMap<u64, Vec<(ReviewScope, Arc<CommitPolicy>)>>);
 
 /// The stacks that a review shows.
 #[derive(Clone)]
-pub(super) enum Shown {
+pub(super) enum ReviewScope {
     /// All stacks of the pull request.
     All,
     /// The stacks of one record.
@@ -97,18 +99,22 @@ pub(super) enum Shown {
 
 impl ReviewedPolicies {
     /// Adds the policy under which stacks of a pull request were reviewed.
-    pub fn add(&mut self, pull_request: u64, shown: Shown, policy: Arc<InForce>) {
+    pub fn add(&mut self, pull_request: u64, shown: ReviewScope, policy: Arc<CommitPolicy>) {
         self.0.entry(pull_request).or_default().push((shown, policy));
     }
 
     /// The policies under which a stack of a pull request was reviewed.
-    pub fn of(&self, pull_request: u64, stack: &StackId) -> impl Iterator<Item = Arc<InForce>> + '_ {
+    pub fn reviewed_for(
+        &self,
+        pull_request: u64,
+        stack: &StackId,
+    ) -> impl Iterator<Item = Arc<CommitPolicy>> + '_ {
         let of_pull = self.0.get(&pull_request).into_iter().flatten();
         let stack = stack.clone();
         of_pull
             .filter(move |(shown, _)| match shown {
-                Shown::All => true,
-                Shown::These(stacks) => stacks.contains(&stack),
+                ReviewScope::All => true,
+                ReviewScope::These(stacks) => stacks.contains(&stack),
             })
             .map(|(_, policy)| Arc::clone(policy))
     }
@@ -122,7 +128,7 @@ pub(super) struct Archive {
 }
 
 impl Archive {
-    pub fn of(job: &Job) -> Self {
+    pub fn new(job: &Job) -> Self {
         Self {
             repository: job.repository.clone(),
             credentials: job.credentials.clone(),
@@ -133,11 +139,14 @@ impl Archive {
     ///
     /// # Errors
     /// The commit cannot be fetched or its configuration cannot be read, so its policy is unknown.
-    pub async fn at(&self, commit: &CommitId) -> Result<Arc<InForce>, UserError> {
+    pub async fn at(&self, commit: &CommitId) -> Result<Arc<CommitPolicy>, UserError> {
         self.repository.ensure(commit, self.credentials.as_ref()).await?;
         let source = self.repository.revision(commit)?;
         let config = Config::load(source.as_ref())?;
-        Ok(Arc::new(InForce::of(&config, Some(source.as_ref()))))
+        Ok(Arc::new(CommitPolicy::from_config(
+            &config,
+            Some(source.as_ref()),
+        )))
     }
 }
 
@@ -145,7 +154,7 @@ impl Archive {
 pub(super) fn codeowners(source: &dyn Source) -> Option<String> {
     let places = CodeOwners::PLACES
         .iter()
-        .filter_map(|place| RepoPath::normalise(place));
+        .filter_map(|place| RepoPath::normalize(place));
     let bytes = places
         .filter_map(|place| source.read_path(&place).ok().flatten())
         .next()?;

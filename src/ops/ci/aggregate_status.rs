@@ -119,7 +119,7 @@ pub(super) async fn run(
     client: Option<&Client>,
     (of, shards_succeeded): (NonZeroU32, bool),
 ) -> Result<JobResult, UserError> {
-    let caller = Caller::of(runner, "", None);
+    let caller = Caller::new(runner, "", None);
     let Some((head, into)) = judged_commit(run, event, caller)? else {
         return Ok(JobResult::WELL);
     };
@@ -159,7 +159,7 @@ fn judged_commit(
     event: &GithubEvent,
     caller: Caller<'_>,
 ) -> Result<Option<(CommitId, Option<String>)>, UserError> {
-    let authority = match Authority::of(event, caller, DefaultBranchAnswer::Never)? {
+    let authority = match Authority::decide(event, caller, DefaultBranchAnswer::Never)? {
         Decision::Granted(authority) => authority,
         Decision::Nothing(why) => {
             run.notes.note(&why);

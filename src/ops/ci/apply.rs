@@ -9,10 +9,10 @@ use std::{
 };
 
 use super::{
-    active_policies::InForce,
+    active_policies::CommitPolicy,
     approve_input::Approved,
-    arrivals,
     authority::{BY_HAND, DispatchApprovers},
+    commits_since_apply,
     deployments::{DeploymentApprover, Deployments},
     drift_schedule::DriftSchedule,
     job::{Job, JobResult},
@@ -171,7 +171,7 @@ async fn apply_pending(
     } = tip;
     let mut watch = Timings::start();
     job.repository.ensure(head, job.credentials.as_ref()).await?;
-    let memory = job.memory(&config, KeyUse::Make).await?.ok_or_else(|| {
+    let backend = job.backend(&config, KeyUse::Make).await?.ok_or_else(|| {
         UserError::new(
             ErrorKind::Config,
             "nothing is applied: no store is configured to keep the state in",
@@ -186,33 +186,37 @@ async fn apply_pending(
     )?;
     side.layout.require_module()?;
     // A schedule that does not run cannot report that: every apply does.
-    if let Some(since) = DriftSchedule::load(job, &memory, &config).await.overdue() {
+    if let Some(since) = DriftSchedule::load(job, &backend, &config).await.overdue() {
         job.run.notes.note(&format!(
             "warning: no successful drift check for {}; does the scheduled job still run?",
             report::age(since)
         ));
     }
-    let known = memory.states.known().await?;
-    memory.states.maintain_index(known).await?;
+    let known = backend.states.known().await?;
+    backend.states.maintain_index(known).await?;
     side.note_layout(&job.run);
-    let renamed = renamed_stacks(&memory, &side.layout, known).await?;
+    let renamed = renamed_stacks(&backend, &side.layout, known).await?;
     let mut targets = find_pending(&side, known, &renamed)?;
     let skipped = SkippedRemovals::take(&side.layout, &mut targets);
-    let newer = Arc::new(NewerCommits::of(job, known, head, branch).await?);
-    let targets = newer.without(&memory, targets).await?;
+    let newer = Arc::new(NewerCommits::find(job, known, head, branch).await?);
+    let targets = newer.without(&backend, targets).await?;
     let ids: Vec<_> = targets.iter().map(|target| target.id.clone()).collect();
-    memory.states.announce_run(known, &ids).await?;
+    backend.states.announce_run(known, &ids).await?;
 
     let reviews = if targets.is_empty() {
         MergedReviews::default()
     } else {
-        MergedReviews::load(job, &memory, head, &branch.name).await?
+        MergedReviews::load(job, &backend, head, &branch.name).await?
     };
     let power = job.repository.revision(&branch.tip)?;
-    let guardrails = PolicyCheck::new(job, InForce::of(&config, Some(power.as_ref())), Stage::Apply)
-        .with_authors(reviews.authors.clone())
-        .with_reviewed(reviews.policies.clone())
-        .with_digest_approvers(agreeing);
+    let guardrails = PolicyCheck::new(
+        job,
+        CommitPolicy::from_config(&config, Some(power.as_ref())),
+        Stage::Apply,
+    )
+    .with_authors(reviews.authors.clone())
+    .with_reviewed(reviews.policies.clone())
+    .with_digest_approvers(agreeing);
     let consent = Arc::new(ReviewGate::new(
         guardrails,
         reviews.records.clone(),
@@ -235,23 +239,23 @@ async fn apply_pending(
         rolled_back_to: None,
     };
     let mut planning = job
-        .protected_planning(config, &branch.tip, side, memory.clone())
+        .protected_planning(config, &branch.tip, side, backend.clone())
         .await?;
     planning.claims = StackClaims::without(approved.without);
-    watch.ends("what to apply");
+    watch.end_stage("what to apply");
     let mut report = apply::run(&planning, &targets, &options).await?;
     let newer = newer.superseded_stacks();
     report.stacks.retain(|stack| !newer.contains_key(&stack.id));
     if let Some(skipped) = &skipped {
         report.stacks.extend(skipped.outcomes());
     }
-    watch.ends("plan and apply");
+    watch.end_stage("plan and apply");
     // A missing stack may have been removed, which needs its review.
     if skipped.is_none() {
-        reviews.forget_used(job, &memory, &targets, &report).await;
+        reviews.forget_used(job, &backend, &targets, &report).await;
     }
     // The index only serves speed: the next run looks up what is missing.
-    if let Err(error) = memory.states.settle().await {
+    if let Err(error) = backend.states.save_index().await {
         job.run
             .notes
             .note(&format!("warning: could not update the state index: {error}"));
@@ -278,7 +282,7 @@ async fn apply_pending(
         newer: &newer,
         arrived: match report.stacks.is_empty() {
             true => Vec::new(),
-            false => arrivals::since_last_apply(job, head, known).await,
+            false => commits_since_apply::since_last_apply(job, head, known).await,
         },
         pulls: reviews.pull_requests_of(&report),
         findings: &findings,

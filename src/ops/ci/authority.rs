@@ -6,7 +6,7 @@
 //! is read from the commit that GitHub names as the tip of the default branch *now*, also in a re-run; a tag
 //! is not a branch.
 
-use super::{approve_input::Approved, trust::Trust};
+use super::{approve_input::Approved, job_trust::Trust};
 use crate::{
     error::{ErrorKind, UserError},
     github::{
@@ -35,7 +35,7 @@ pub(super) struct Caller<'a> {
 
 impl<'a> Caller<'a> {
     /// The caller of a run.
-    pub fn of(runner: &'a Runner, approve: &'a str, environment: Option<&'a str>) -> Self {
+    pub fn new(runner: &'a Runner, approve: &'a str, environment: Option<&'a str>) -> Self {
         Self {
             ref_name: &runner.ref_name,
             actor: &runner.actor,
@@ -130,7 +130,7 @@ impl Authority {
     /// # Errors
     /// An event that is refused: on another branch, without a token, with digests that nobody can have
     /// approved.
-    pub fn of(
+    pub fn decide(
         event: &GithubEvent,
         caller: Caller<'_>,
         answer: DefaultBranchAnswer<'_>,

@@ -18,12 +18,12 @@ pub(super) struct Contributors {
 
 impl Contributors {
     /// Returns true if a user is one of them.
-    pub fn hold(&self, login: &str) -> bool {
+    pub fn contains(&self, login: &str) -> bool {
         self.people.iter().any(|known| known.eq_ignore_ascii_case(login))
     }
 
     /// The contributors of commits that end in `head`, with the updates of the branch that contains them.
-    pub fn of(head: &CommitId, commits: &[Contribution], movements: &[BranchUpdate]) -> Self {
+    pub fn from_commits(head: &CommitId, commits: &[Contribution], movements: &[BranchUpdate]) -> Self {
         let range: BTreeSet<&CommitId> = commits.iter().map(|commit| &commit.commit).collect();
         let mut to: BTreeMap<&CommitId, Vec<&BranchUpdate>> = BTreeMap::new();
         for movement in movements {
@@ -79,14 +79,14 @@ pub(super) async fn of_pull_request(client: &Client, number: u64) -> Result<Cont
         true => Vec::new(),
         false => {
             let enough = |movements: &[BranchUpdate]| {
-                Contributors::of(&pull.head, &commits, movements)
+                Contributors::from_commits(&pull.head, &commits, movements)
                     .unknown
                     .is_none()
             };
             client.movements(&pull.head_branch, enough).await?
         }
     };
-    let mut contributors = Contributors::of(&pull.head, &commits, &movements);
+    let mut contributors = Contributors::from_commits(&pull.head, &commits, &movements);
     contributors.people.insert(pull.author);
     contributors.unknown = None;
     Ok(contributors)
@@ -94,7 +94,7 @@ pub(super) async fn of_pull_request(client: &Client, number: u64) -> Result<Cont
 
 /// The start of the commit range that a plan digest covers.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(super) struct Before {
+pub(super) struct RangeStart {
     /// The commit before them; `None` if they start with the first commit of all.
     pub commit: Option<CommitId>,
     /// That first commit.
@@ -107,17 +107,17 @@ pub(super) async fn before(
     since: Option<&CommitId>,
     head: &CommitId,
     folder: &str,
-) -> Result<Before, GithubError> {
+) -> Result<RangeStart, GithubError> {
     if let Some(since) = since {
-        return Ok(Before {
+        return Ok(RangeStart {
             commit: Some(since.clone()),
             root: None,
         });
     }
     let first = client.contributions_to_folder(head, folder).await?.pop();
     Ok(match first {
-        None => Before::default(),
-        Some(first) => Before {
+        None => RangeStart::default(),
+        Some(first) => RangeStart {
             commit: first.parents.first().cloned(),
             root: first.parents.is_empty().then_some(first),
         },
@@ -128,7 +128,7 @@ pub(super) async fn before(
 pub(super) async fn of_commits(
     client: &Client,
     branch: &str,
-    before: Before,
+    before: RangeStart,
     head: &CommitId,
 ) -> Result<Contributors, GithubError> {
     let since = before
@@ -138,9 +138,13 @@ pub(super) async fn of_commits(
     if let Some(since) = since {
         commits.extend(client.contributions_between(&since, head).await?);
     }
-    let enough = |movements: &[BranchUpdate]| Contributors::of(head, &commits, movements).unknown.is_none();
+    let enough = |movements: &[BranchUpdate]| {
+        Contributors::from_commits(head, &commits, movements)
+            .unknown
+            .is_none()
+    };
     let movements = client.movements(branch, enough).await?;
-    Ok(Contributors::of(head, &commits, &movements))
+    Ok(Contributors::from_commits(head, &commits, &movements))
 }
 
 #[cfg(test)]
@@ -187,12 +191,12 @@ mod tests {
             commit('d', false, &["ada"]),
         ];
         let movements = [moved('c', 'd', "mallory", false), moved('a', 'c', "bob", true)];
-        let found = Contributors::of(&id('d'), &commits, &movements);
+        let found = Contributors::from_commits(&id('d'), &commits, &movements);
         assert_eq!((people(&found), &found.unknown), (vec!["ada", "mallory"], &None));
-        assert!(found.hold("Mallory") && !found.hold("bob"));
+        assert!(found.contains("Mallory") && !found.contains("bob"));
         // A merge commit that somebody created and pushed may contain anything.
         let movements = [moved('a', 'd', "mallory", false)];
-        let found = Contributors::of(&id('d'), &commits, &movements);
+        let found = Contributors::from_commits(&id('d'), &commits, &movements);
         assert_eq!(people(&found), ["ada", "bob", "mallory"]);
     }
 
@@ -200,11 +204,20 @@ mod tests {
     fn a_push_that_nobody_told_of_is_named() {
         let commits = [commit('b', false, &[]), commit('c', false, &[])];
         let last = [moved('b', 'c', "ada", false)];
-        assert_eq!(Contributors::of(&id('c'), &commits, &last).unknown, Some(id('b')));
-        assert_eq!(Contributors::of(&id('c'), &commits, &[]).unknown, Some(id('c')));
+        assert_eq!(
+            Contributors::from_commits(&id('c'), &commits, &last).unknown,
+            Some(id('b'))
+        );
+        assert_eq!(
+            Contributors::from_commits(&id('c'), &commits, &[]).unknown,
+            Some(id('c'))
+        );
         let all = [moved('b', 'c', "ada", false), moved('a', 'b', "bob", false)];
-        assert_eq!(Contributors::of(&id('c'), &commits, &all).unknown, None);
+        assert_eq!(Contributors::from_commits(&id('c'), &commits, &all).unknown, None);
         // Nothing came since: the plan contains only drift.
-        assert_eq!(Contributors::of(&id('a'), &[], &[]), Contributors::default());
+        assert_eq!(
+            Contributors::from_commits(&id('a'), &[], &[]),
+            Contributors::default()
+        );
     }
 }

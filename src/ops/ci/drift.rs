@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use super::{
-    active_policies::InForce,
+    active_policies::CommitPolicy,
     drift_schedule::DriftSchedule,
     job::{Job, JobResult},
     notifications::Notifications,
@@ -54,7 +54,7 @@ async fn check_and_publish(
         Reconcile::Never => KeyUse::Look,
         Reconcile::Restore => KeyUse::Make,
     };
-    let memory = job.memory(&config, key).await?.ok_or_else(|| {
+    let backend = job.backend(&config, key).await?.ok_or_else(|| {
         UserError::new(
             ErrorKind::Config,
             "there is nothing to compare with: no store is configured",
@@ -67,9 +67,9 @@ async fn check_and_publish(
         &RevisionSpec::Commit(head.clone()),
         &config,
     )?;
-    let known = memory.states.known().await?;
-    let mut rounds = DriftSchedule::load(job, &memory, &config).await;
-    let renamed = renamed_stacks(&memory, &side.layout, known).await?;
+    let known = backend.states.known().await?;
+    let mut rounds = DriftSchedule::load(job, &backend, &config).await;
+    let renamed = renamed_stacks(&backend, &side.layout, known).await?;
     let applied = applied(known, &side, &renamed);
     let ids: Vec<_> = applied.iter().map(|target| target.id.clone()).collect();
     let due = rounds.select_due(applied, config.drift.stacks_per_run);
@@ -78,19 +78,21 @@ async fn check_and_publish(
     warn(job, &behind, overdue);
     let guardrails = PolicyCheck::new(
         job,
-        InForce::of(&config, Some(side.source.as_ref())),
+        CommitPolicy::from_config(&config, Some(side.source.as_ref())),
         Stage::Apply,
     );
     let budget = config.drift.budget.map(Span::duration);
     let label = config.drift.label.clone();
     let notices = Notifications::new(job, &config);
-    watch.ends("open");
-    let planning = job.protected_planning(config, head, side, memory.clone()).await?;
+    watch.end_stage("open");
+    let planning = job
+        .protected_planning(config, head, side, backend.clone())
+        .await?;
     let plan = drift::run(&planning, &due, budget).await?;
-    watch.ends("look");
+    watch.end_stage("look");
     let guardrails = guardrails.for_restoring();
     let report = reconcile::run(&planning, guardrails, &due, &plan, &behind, head).await?;
-    watch.ends("restoring drift");
+    watch.end_stage("restoring drift");
     rounds.record_results(&plan, &restored_stacks(&report));
     let info = RunInfo {
         head: Some(head.clone()),
@@ -117,7 +119,7 @@ async fn check_and_publish(
     };
     issues(feedback, &looked, &info, label).await;
     notices.notify_drift(&plan, &restored_stacks(&report)).await;
-    rounds.remember(job, &memory, |stack| ids.contains(stack)).await;
+    rounds.remember(job, &backend, |stack| ids.contains(stack)).await;
     let failed = plan.stacks.iter().any(|stack| stack.error.is_some())
         || report
             .stacks

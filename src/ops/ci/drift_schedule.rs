@@ -24,8 +24,8 @@ pub(super) struct DriftSchedule {
 
 impl DriftSchedule {
     /// Loads the history. An unreadable history is no reason not to check: a new one is started.
-    pub async fn load(job: &Job, memory: &StateBackend, config: &Config) -> Self {
-        let looks = memory.states.looks().await.unwrap_or_else(|error| {
+    pub async fn load(job: &Job, backend: &StateBackend, config: &Config) -> Self {
+        let looks = backend.states.looks().await.unwrap_or_else(|error| {
             job.run.warn("the drift history could not be read", error);
             DriftHistory::default()
         });
@@ -102,8 +102,8 @@ impl DriftSchedule {
     }
 
     /// Saves the history of the stacks that are still known.
-    pub async fn remember(self, job: &Job, memory: &StateBackend, keep: impl Fn(&StackId) -> bool) {
-        if let Err(error) = memory.states.remember_looks(self.looks, keep).await {
+    pub async fn remember(self, job: &Job, backend: &StateBackend, keep: impl Fn(&StackId) -> bool) {
+        if let Err(error) = backend.states.remember_looks(self.looks, keep).await {
             job.run.warn("the drift history could not be written", error);
         }
     }

@@ -44,7 +44,7 @@ pub enum CommentRule {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JobResult {
     pub code: u8,
-    /// The text for the log, without colour.
+    /// The text for the log, without color.
     pub text: String,
 }
 

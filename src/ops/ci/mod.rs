@@ -14,23 +14,24 @@ mod active_policies;
 mod aggregate_status;
 mod apply;
 mod approve_input;
-mod arrivals;
 mod artifacts;
 mod authority;
 mod checks;
+mod commits_since_apply;
 mod contributors;
 mod deployments;
 mod drift;
 mod drift_schedule;
 mod job;
+mod job_trust;
 mod newer_status;
 mod notifications;
-mod open;
+mod open_revisions;
 mod overrides;
 mod page_link;
+mod policy_change_preview;
 mod policy_check;
 pub(super) mod policy_config;
-mod policy_outlook;
 mod policy_people;
 mod policy_refusal;
 mod preview;
@@ -46,7 +47,6 @@ mod shard_mode;
 mod summary;
 mod superseded;
 mod timings;
-mod trust;
 
 use std::collections::HashMap;
 
@@ -113,7 +113,7 @@ async fn begin(
         )
         .await;
     }
-    let caller = Caller::of(runner, &options.approve, options.environment.as_deref());
+    let caller = Caller::new(runner, &options.approve, options.environment.as_deref());
     let Some(authority) = authority(run, &event, caller, client.as_ref()).await? else {
         return Ok(JobResult::WELL);
     };
@@ -140,10 +140,10 @@ async fn authority(
     caller: Caller<'_>,
     client: Option<&Client>,
 ) -> Result<Option<Authority>, UserError> {
-    let mut decision = Authority::of(event, caller, DefaultBranchAnswer::NotYet)?;
+    let mut decision = Authority::decide(event, caller, DefaultBranchAnswer::NotYet)?;
     if matches!(decision, Decision::Ask) {
         decision = match client {
-            None => Authority::of(event, caller, DefaultBranchAnswer::Never)?,
+            None => Authority::decide(event, caller, DefaultBranchAnswer::Never)?,
             Some(client) => {
                 let branch = client.default_branch().await?;
                 let holds = match Authority::commit_of(event) {
@@ -152,7 +152,7 @@ async fn authority(
                     }
                     _ => true,
                 };
-                Authority::of(event, caller, DefaultBranchAnswer::Is(&branch, holds))?
+                Authority::decide(event, caller, DefaultBranchAnswer::Is(&branch, holds))?
             }
         };
     }
@@ -190,7 +190,7 @@ async fn run_task(job: &Job) -> Result<JobResult, UserError> {
             _,
         ) => apply::run(job, branch, head, approved.clone(), agreeing.clone()).await,
         (Task::Drift { head }, Some(_), _) => drift::run(job, head).await,
-        // `Authority::of` grants none of them without an answer from GitHub.
+        // `Authority::decide` grants none of them without an answer from GitHub.
         (Task::Outside(_) | Task::Apply { .. } | Task::Drift { .. }, ..) => Err(UserError::new(
             ErrorKind::Github,
             "the default branch is unknown, so nothing is applied and drift is not checked",

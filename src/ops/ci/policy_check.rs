@@ -9,7 +9,7 @@ use std::{
 use jiff::Timestamp;
 
 use super::{
-    active_policies::{Archive, InForce, ReviewedPolicies},
+    active_policies::{Archive, CommitPolicy, ReviewedPolicies},
     authority::{DispatchApprovers, Task},
     job::Job,
     overrides::{self, Overrides},
@@ -64,7 +64,7 @@ pub(super) struct PolicyCheck {
     pub(super) people: Reviewers,
     pub(super) authors: BTreeMap<u64, String>,
     /// The policy of the default branch.
-    own: Arc<InForce>,
+    own: Arc<CommitPolicy>,
     /// The policies under which pull requests were reviewed.
     reviewed: ReviewedPolicies,
     archive: Archive,
@@ -75,7 +75,7 @@ pub(super) struct PolicyCheck {
 
 impl PolicyCheck {
     /// The rules of the default branch.
-    pub fn new(job: &Job, own: InForce, stage: Stage) -> Self {
+    pub fn new(job: &Job, own: CommitPolicy, stage: Stage) -> Self {
         let authority = &job.authority;
         Self {
             stage,
@@ -93,7 +93,7 @@ impl PolicyCheck {
             authors: BTreeMap::new(),
             own: Arc::new(own),
             reviewed: ReviewedPolicies::default(),
-            archive: Archive::of(job),
+            archive: Archive::new(job),
             restoring: false,
             agreeing: DispatchApprovers::Environment,
             evaluator: RuleEvaluator::default(),
@@ -140,12 +140,12 @@ impl PolicyCheck {
         plan: &StackPlan,
         pulls: &[(u64, CommitId)],
         agreed: Option<Agreed<'_>>,
-    ) -> Result<Vec<Arc<InForce>>, UserError> {
+    ) -> Result<Vec<Arc<CommitPolicy>>, UserError> {
         let mut policies = vec![Arc::clone(&self.own)];
         policies.extend(
             pulls
                 .iter()
-                .flat_map(|(pull, _)| self.reviewed.of(*pull, &plan.id)),
+                .flat_map(|(pull, _)| self.reviewed.reviewed_for(*pull, &plan.id)),
         );
         if let (Some(agreed), Some((_, head))) = (agreed, &self.applied) {
             let before = self
@@ -156,7 +156,7 @@ impl PolicyCheck {
                 policies.push(self.archive.at(&before).await?);
             }
         }
-        let mut different: Vec<Arc<InForce>> = Vec::new();
+        let mut different: Vec<Arc<CommitPolicy>> = Vec::new();
         for policy in policies {
             if !different.contains(&policy) {
                 different.push(policy);
@@ -178,7 +178,7 @@ impl PolicyCheck {
         pulls: &[(u64, CommitId)],
     ) -> Vec<PolicyFinding> {
         let pulls = pulls.iter();
-        let proposed = pulls.flat_map(|(pull, _)| self.reviewed.of(*pull, &document.stack.id));
+        let proposed = pulls.flat_map(|(pull, _)| self.reviewed.reviewed_for(*pull, &document.stack.id));
         let versions = std::iter::once(Arc::clone(&self.own)).chain(proposed);
         let versions: Vec<_> = versions.map(|policy| policy.sets.clone()).collect();
         self.evaluator.findings(&versions, document).await
@@ -201,7 +201,7 @@ impl PolicyCheck {
         })
     }
 
-    fn rules(&self, policy: &InForce, plan: &StackPlan) -> Result<EffectivePolicy, UserError> {
+    fn rules(&self, policy: &CommitPolicy, plan: &StackPlan) -> Result<EffectivePolicy, UserError> {
         let rules = policy.rules(&plan.id, &plan.stack)?;
         Ok(match self.restoring {
             true => EffectivePolicy {
@@ -251,7 +251,8 @@ impl PolicyCheck {
         let policies = self.policies(plan, pulls, agreed).await?;
         let overrides = self.overrides(plan, pulls, &policies, given).await?;
         let versions = policies.iter().map(|policy| policy.sets.clone()).collect();
-        let excuse = |sets: &PolicySets, findings: &mut [PolicyFinding]| overrides.excuse(sets, findings);
+        let excuse =
+            |sets: &PolicySets, findings: &mut [PolicyFinding]| overrides.apply_overrides(sets, findings);
         let sets = ActiveSets::evaluate(&self.evaluator, versions, proposed.document, excuse).await;
         findings.extend(sets.findings().iter().cloned());
         findings.sort();
@@ -282,7 +283,7 @@ impl PolicyCheck {
         &self,
         plan: &StackPlan,
         pulls: &[(u64, CommitId)],
-        policies: &[Arc<InForce>],
+        policies: &[Arc<CommitPolicy>],
         given: GivenDigests<'_>,
     ) -> Result<Overrides, UserError> {
         let sets = policies.iter().flat_map(|policy| policy.sets.iter());
@@ -323,7 +324,7 @@ impl PolicyCheck {
     /// The findings of one policy.
     async fn judge(
         &self,
-        policy: &InForce,
+        policy: &CommitPolicy,
         plan: &StackPlan,
         pulls: &[(u64, CommitId)],
         agreed: Option<Agreed<'_>>,

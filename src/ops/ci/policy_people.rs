@@ -29,10 +29,10 @@ impl PolicyCheck {
             return Ok(people);
         }
         let behind = self.contributors(plan, Agreed { since }).await?;
-        people.retain(|login| !behind.hold(login));
+        people.retain(|login| !behind.contains(login));
         for (pull, _) in pulls {
             let behind = self.people.behind_pull(*pull).await?;
-            people.retain(|login| !behind.hold(login));
+            people.retain(|login| !behind.contains(login));
         }
         let mut allowed = BTreeSet::new();
         for login in people {
@@ -91,12 +91,12 @@ impl PolicyCheck {
         };
         let mut own: Vec<_> = logins
             .iter()
-            .filter(|login| behind.hold(login))
+            .filter(|login| behind.contains(login))
             .cloned()
             .collect();
         for (pull, _) in pulls.iter().filter(|_| needs_approval(rules)) {
             let behind = self.people.behind_pull(*pull).await?;
-            own.extend(logins.iter().filter(|login| behind.hold(login)).cloned());
+            own.extend(logins.iter().filter(|login| behind.contains(login)).cloned());
         }
         let approvals = logins.into_iter().map(|reviewer| Approval {
             on_last_head: true,
@@ -151,7 +151,7 @@ impl PolicyCheck {
             let (role, own) = match on_last_head {
                 true => (
                     self.role(&given.reviewer).await?,
-                    self.people.behind_pull(pull).await?.hold(&given.reviewer),
+                    self.people.behind_pull(pull).await?.contains(&given.reviewer),
                 ),
                 false => (Role::None, false),
             };

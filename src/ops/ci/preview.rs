@@ -8,18 +8,18 @@ use std::{
 use async_trait::async_trait;
 
 use super::{
-    active_policies::{InForce, ReviewedPolicies, Shown},
+    active_policies::{CommitPolicy, ReviewScope, ReviewedPolicies},
     aggregate_status,
     checks::PullRequestNow,
     job::{CommentRule, Job, JobResult},
-    open::OpenedChange,
+    job_trust::Trust,
+    open_revisions::OpenedChange,
     page_link::artifact_list,
+    policy_change_preview::PolicyOutlook,
     policy_check::PolicyCheck,
-    policy_outlook::PolicyOutlook,
     preview_target::PreviewTarget,
     publisher::Publisher,
     timings::Timings,
-    trust::Trust,
 };
 use crate::{
     error::UserError,
@@ -83,7 +83,7 @@ async fn plan_and_publish(
 ) -> Result<(JobResult, String), UserError> {
     let mut watch = Timings::start();
     let mut opened = job.open(&subject.sides).await?;
-    if opened.planning.memory.is_none() && opened.trust.grants().store {
+    if opened.planning.backend.is_none() && opened.trust.grants().store {
         job.run
             .notes
             .note("note: no store is configured (`state.url` in konverge.yaml): merging will apply nothing");
@@ -93,7 +93,7 @@ async fn plan_and_publish(
     if let Some(share) = share {
         opened.select_shard(share);
     }
-    watch.ends("what is affected");
+    watch.end_stage("what is affected");
     let sets = SetFindings::new(job, subject, &opened)?;
     let visitor = sets.as_ref().map(|sets| sets as &dyn DocumentVisitor);
     let mut preview = preview::run(&opened.planning, &opened.targets, visitor).await?;
@@ -107,7 +107,7 @@ async fn plan_and_publish(
         compare_with_other_shares(job, subject, &opened, &mut preview).await?;
     }
     let last_push = last_push(job, subject, &opened, &preview).await;
-    watch.ends("compile and plan");
+    watch.end_stage("compile and plan");
     let stacks = &preview.plan.stacks;
     let total = stacks.iter().fold(Summary::default(), |sum, stack| {
         sum + report::diff::own_summary(stack)
@@ -150,7 +150,7 @@ async fn plan_and_publish(
     };
     redact::findings(&mut findings, opened.planning.secrets());
     findings.extend(preview.hidden.iter().map(unreviewable_finding));
-    if let Some(skipped) = SkippedRemovals::among(&opened.planning, &opened.targets) {
+    if let Some(skipped) = SkippedRemovals::in_targets(&opened.planning, &opened.targets) {
         let told = |stack: &StackId| removal_held_back(stack.clone(), &skipped.reason);
         findings.extend(skipped.stacks().map(told));
     }
@@ -174,7 +174,7 @@ async fn plan_and_publish(
                 Merging::Applies if opened.trust != job.authority.trust || !meanwhile.unmerged => {
                     Merging::Unreviewed
                 }
-                Merging::Applies if opened.planning.memory.is_none() => Merging::NoStore,
+                Merging::Applies if opened.planning.backend.is_none() => Merging::NoStore,
                 merging => merging,
             },
             superseded: meanwhile.superseded,
@@ -233,16 +233,16 @@ impl SetFindings {
         }
         let power = job.repository.revision(&subject.sides.power)?;
         let content = job.repository.revision(&subject.sides.content)?;
-        let now = InForce::of(&opened.planning.config, Some(power.as_ref()));
+        let now = CommitPolicy::from_config(&opened.planning.config, Some(power.as_ref()));
         let mut guardrails = PolicyCheck::new(job, now, Stage::Preview);
         let mut outlook = None;
         let pulls = subject.number.map(|number| (number, subject.head.clone()));
         // The policy that the merge creates applies too.
         if let Some(number) = subject.number.filter(|_| opened.trust == Trust::Proposed) {
-            let then = InForce::of(&opened.proposed, Some(content.as_ref()));
+            let then = CommitPolicy::from_config(&opened.proposed, Some(content.as_ref()));
             outlook = PolicyOutlook::new(guardrails.own_sets(), &then.sets);
             let mut policies = ReviewedPolicies::default();
-            policies.add(number, Shown::All, Arc::new(then));
+            policies.add(number, ReviewScope::All, Arc::new(then));
             guardrails = guardrails.with_reviewed(policies);
         }
         Ok(Some(Self {
@@ -333,11 +333,11 @@ async fn last_push(
     opened: &OpenedChange,
     preview: &Preview,
 ) -> Option<ReviewDifference> {
-    let (number, memory) = (subject.number?, opened.planning.memory.as_ref()?);
+    let (number, backend) = (subject.number?, opened.planning.backend.as_ref()?);
     if job.options.part.share().is_some() {
         return None;
     }
-    let reviews = memory.states.reviews();
+    let reviews = backend.states.reviews();
     let earlier = reviews
         .earlier(number, &subject.head, job.runner.run_id)
         .await
@@ -361,7 +361,7 @@ async fn record(
     preview: &Preview,
     findings: BTreeSet<Digest>,
 ) -> Result<(), UserError> {
-    let (Some(number), Some(memory)) = (subject.number, &opened.planning.memory) else {
+    let (Some(number), Some(backend)) = (subject.number, &opened.planning.backend) else {
         return Ok(());
     };
     let record = ReviewRecord {
@@ -374,7 +374,7 @@ async fn record(
         findings,
         stacks: preview.reviewed.clone(),
     };
-    memory
+    backend
         .states
         .reviews()
         .save(
@@ -396,12 +396,12 @@ async fn compare_with_other_shares(
     opened: &OpenedChange,
     preview: &mut Preview,
 ) -> Result<(), UserError> {
-    let (Some(number), Some(memory), Some(share)) =
-        (subject.number, &opened.planning.memory, job.options.part.share())
+    let (Some(number), Some(backend), Some(share)) =
+        (subject.number, &opened.planning.backend, job.options.part.share())
     else {
         return Ok(());
     };
-    let reviews = memory.states.reviews();
+    let reviews = backend.states.reviews();
     let others = reviews
         .other_shares(number, &subject.head, job.runner.run_id, share)
         .await?;

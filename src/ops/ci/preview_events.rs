@@ -3,12 +3,12 @@
 
 use super::{
     job::{Job, JobResult},
-    open::PreviewCommits,
+    job_trust::Trust,
+    open_revisions::PreviewCommits,
     preview::show,
     preview_target::PreviewTarget,
     publisher::Publisher,
-    summary::{Place, RunSummary},
-    trust::Trust,
+    summary::{FailureComment, RunSummary},
 };
 use crate::{
     error::UserError,
@@ -127,7 +127,7 @@ pub(super) async fn preview_outside(
     };
     let result = show(job, &subject, &Publisher::new(job)).await;
     if let Err(failure) = &result {
-        let place = Place::preview(pull.number, &event.head, job.options.part);
+        let place = FailureComment::preview(pull.number, &event.head, job.options.part);
         let ending = RunSummary::begin(&job.run, &job.runner);
         ending.comment(client, &place, failure).await;
     }

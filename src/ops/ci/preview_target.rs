@@ -1,6 +1,6 @@
 //! [`PreviewTarget`]: what a preview shows.
 
-use super::open::PreviewCommits;
+use super::open_revisions::PreviewCommits;
 use crate::{model::CommitId, report::Merging};
 
 /// The target of a preview.

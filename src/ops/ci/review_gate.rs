@@ -66,7 +66,7 @@ impl ReviewGate {
     }
 
     /// Keeps the sets for values that become known later.
-    fn remember(&self, stack: &StackId, sets: ActiveSets) {
+    fn store_sets(&self, stack: &StackId, sets: ActiveSets) {
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(approved) = current.get_mut(stack) {
             approved.sets = Some(Arc::new(tokio::sync::Mutex::new(sets)));
@@ -169,7 +169,7 @@ impl Approver for ReviewGate {
             true => ReviewedUnits::from_unrecorded(&plan.id, records.iter().copied()),
             false => ReviewedUnits::from_records(&plan.id, records.iter().copied()),
         }
-        .on(past.last_writes.clone())
+        .with_last_writes(past.last_writes.clone())
         .following_rotation(self.guardrails.follows_rotation());
         let agreed = self.approvals.contains(&plan.digest).then_some(Agreed {
             since: past.commit.as_ref(),
@@ -206,7 +206,7 @@ impl Approver for ReviewGate {
                 .await?;
             let overrides = sets.overridden().to_vec();
             let recorded = sets.recorded();
-            self.remember(&plan.id, sets);
+            self.store_sets(&plan.id, sets);
             self.found
                 .lock()
                 .unwrap_or_else(PoisonError::into_inner)

@@ -7,7 +7,7 @@ use std::{
 
 use tokio::sync::Mutex;
 
-use super::contributors::{self, Before, Contributors};
+use super::contributors::{self, Contributors, RangeStart};
 use crate::{
     github::{Client, GithubError, Permission, PreviewComment, ReviewApproval},
     model::CommitId,
@@ -45,7 +45,7 @@ pub(super) struct Reviewers {
     members: AnswerCache<(String, String), Option<bool>>,
     runs: AnswerCache<(u64, String), Vec<String>>,
     behind_pulls: AnswerCache<u64, Contributors>,
-    before: AnswerCache<(Option<CommitId>, String), Before>,
+    before: AnswerCache<(Option<CommitId>, String), RangeStart>,
     behind_commits: AnswerCache<Option<CommitId>, Contributors>,
 }
 
@@ -114,9 +114,9 @@ impl Reviewers {
         since: Option<&CommitId>,
         head: &CommitId,
         folder: &str,
-    ) -> Result<Before, GithubError> {
+    ) -> Result<RangeStart, GithubError> {
         let Some(client) = &self.client else {
-            return Ok(Before::default());
+            return Ok(RangeStart::default());
         };
         let question = (since.cloned(), folder.to_owned());
         let answer = contributors::before(client, since, head, folder);

@@ -7,7 +7,7 @@ use std::{
 };
 
 use super::{
-    active_policies::{Archive, InForce, ReviewedPolicies, Shown},
+    active_policies::{Archive, CommitPolicy, ReviewScope, ReviewedPolicies},
     job::Job,
 };
 use crate::{
@@ -41,7 +41,7 @@ async fn reviewed_under(
     archive: &Archive,
     power: &CommitId,
     head: &CommitId,
-) -> Result<Arc<InForce>, UserError> {
+) -> Result<Arc<CommitPolicy>, UserError> {
     let policy = archive.at(power).await?;
     if !policy.has_freezes() {
         return Ok(policy);
@@ -60,11 +60,11 @@ impl MergedReviews {
     /// Errors of the store or of GitHub.
     pub async fn load(
         job: &Job,
-        memory: &StateBackend,
+        backend: &StateBackend,
         head: &CommitId,
         branch: &str,
     ) -> Result<Self, UserError> {
-        let places = memory.states.reviews().list().await?;
+        let places = backend.states.reviews().list().await?;
         let mut recorded: BTreeSet<u64> = places.iter().map(|place| place.pull_request).collect();
         let Some(client) = job.client.as_ref().filter(|_| !recorded.is_empty()) else {
             return Ok(Self::default());
@@ -107,7 +107,7 @@ impl MergedReviews {
             }
             reviews.done.insert(pull.number);
             reviews.arrived.insert(pull.number);
-            let records = memory.states.reviews().latest(pull.number, &pull.head).await?;
+            let records = backend.states.reviews().latest(pull.number, &pull.head).await?;
             if records.is_empty() {
                 job.run.notes.note(&format!(
                     "note: the last head of #{} was never previewed",
@@ -116,10 +116,10 @@ impl MergedReviews {
             }
             for record in records {
                 let power = record.power.as_ref().unwrap_or(&record.base);
-                match reviewed_under(&Archive::of(job), power, &record.head).await {
+                match reviewed_under(&Archive::new(job), power, &record.head).await {
                     Ok(policy) => {
                         let stacks = record.stacks.iter().map(|stack| stack.id.clone()).collect();
-                        reviews.policies.add(pull.number, Shown::These(stacks), policy);
+                        reviews.policies.add(pull.number, ReviewScope::These(stacks), policy);
                         reviews.authors.insert(pull.number, pull.author.clone());
                         reviews.records.push(record);
                     }
@@ -166,7 +166,7 @@ impl MergedReviews {
     pub async fn forget_used(
         &self,
         job: &Job,
-        memory: &StateBackend,
+        backend: &StateBackend,
         behind: &[Target],
         report: &ApplyReport,
     ) {
@@ -186,7 +186,7 @@ impl MergedReviews {
         let used =
             |place: &&ReviewKey| self.done.contains(&place.pull_request) && !needed(place.pull_request);
         for place in self.places.iter().filter(used) {
-            if let Err(error) = memory.states.reviews().forget(place).await {
+            if let Err(error) = backend.states.reviews().forget(place).await {
                 // They only cost a listing; the next run retries.
                 job.run.notes.note(&format!(
                     "warning: a review record that is no longer needed could not be deleted: {error}"

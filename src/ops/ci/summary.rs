@@ -31,14 +31,14 @@ pub(super) struct RunSummary<'a> {
 }
 
 /// The comment that reports the failure.
-pub(super) struct Place {
+pub(super) struct FailureComment {
     number: u64,
     head: CommitId,
     kind: MarkerKind,
     scope: String,
 }
 
-impl Place {
+impl FailureComment {
     /// The comment of a preview, or of one shard of it.
     pub fn preview(number: u64, head: &CommitId, part: ShardMode) -> Self {
         Self {
@@ -83,7 +83,7 @@ impl<'a> RunSummary<'a> {
             Ok(_) => {}
             Err(failure) => {
                 let places = self.places(client, part).await;
-                let what = places.first().map_or(Failed::Run, Place::what);
+                let what = places.first().map_or(Failed::Run, FailureComment::what);
                 let masked = redact::failure(failure, &self.run.secrets);
                 let head = places.first().map(|place| place.head.clone());
                 self.summarize(&markdown::failure(what, &masked, &self.info(head), None));
@@ -105,7 +105,7 @@ impl<'a> RunSummary<'a> {
     }
 
     /// Replaces a comment by the failure, unless a newer run has written it.
-    pub async fn comment(&self, client: &Client, place: &Place, failure: &UserError) {
+    pub async fn comment(&self, client: &Client, place: &FailureComment, failure: &UserError) {
         let failure = redact::failure(failure, &self.run.secrets);
         let marker = CommentMarker {
             head: place.head.to_string(),
@@ -156,14 +156,14 @@ impl<'a> RunSummary<'a> {
 
     /// The comments that an event's run maintains. A run for code from outside has none: its own job may not
     /// write, and the job on `workflow_run` finds the pull request later.
-    async fn places(&self, client: Option<&Client>, part: ShardMode) -> Vec<Place> {
+    async fn places(&self, client: Option<&Client>, part: ShardMode) -> Vec<FailureComment> {
         match self.runner.event() {
             Ok(GithubEvent::PullRequest(event))
                 if !event.is_from_outside()
                     && event.nothing_to_preview().is_none()
                     && !matches!(part, ShardMode::Verdict(_)) =>
             {
-                vec![Place::preview(event.number, &event.head, part)]
+                vec![FailureComment::preview(event.number, &event.head, part)]
             }
             Ok(GithubEvent::Push(event)) if event.is_default_branch() && part == ShardMode::Whole => {
                 let (Some(head), Some(client)) = (event.after, client) else {
@@ -177,7 +177,7 @@ impl<'a> RunSummary<'a> {
                     }
                 };
                 let merged = pulls.into_iter().filter(|pull| pull.is_merged());
-                let place = |number| Place {
+                let place = |number| FailureComment {
                     number,
                     head: head.clone(),
                     kind: MarkerKind::Apply,

@@ -32,7 +32,7 @@ impl NewerCommits {
     ///
     /// # Errors
     /// GitHub cannot be asked.
-    pub async fn of(
+    pub async fn find(
         job: &Job,
         known: &crate::state::IndexedStates,
         head: &CommitId,
@@ -59,7 +59,7 @@ impl NewerCommits {
     /// A state cannot be read.
     pub async fn without(
         &self,
-        memory: &StateBackend,
+        backend: &StateBackend,
         targets: Vec<Target>,
     ) -> Result<Vec<Target>, UserError> {
         if lock(&self.after).is_empty() {
@@ -67,7 +67,7 @@ impl NewerCommits {
         }
         let mut left = Vec::new();
         for target in targets {
-            let state = memory.states.load(&target.id).await?;
+            let state = backend.states.load(&target.id).await?;
             let commits = state.iter().flat_map(|state| state.commits());
             match commits
                 .into_iter()

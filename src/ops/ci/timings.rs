@@ -18,7 +18,7 @@ impl Timings {
     }
 
     /// Ends a stage and starts the next.
-    pub fn ends(&mut self, stage: &'static str) {
+    pub fn end_stage(&mut self, stage: &'static str) {
         let now = Instant::now();
         self.stages.push((stage, now - self.since));
         self.since = now;

@@ -109,7 +109,7 @@ async fn infrastructure(run: &RunContext, config: &Config) -> Vec<DoctorFinding>
         head: None,
         given: &given,
         live: Live::Required,
-        memory: None,
+        backend: None,
         wait: false,
     };
     let (kubernetes, terraform) = match runtime_factory::parts(run, &setup).await {
@@ -155,11 +155,11 @@ async fn state(run: &RunContext, config: &Config, repository: &Repository) -> Do
         );
     }
     let probed = async {
-        let memory = state_backend::open(run, config, Some(repository), KeyUse::Look).await?;
-        store::probe(memory.states.store()).await?;
+        let backend = state_backend::open(run, config, Some(repository), KeyUse::Look).await?;
+        store::probe(backend.states.store()).await?;
         Ok(format!(
             "{} creates, refuses, reads, lists and deletes; `konverge state doctor` looks at what is in it",
-            memory.states.store().url()
+            backend.states.store().url()
         ))
     };
     DoctorFinding::from_result("store", probed.await)

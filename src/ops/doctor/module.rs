@@ -81,7 +81,7 @@ async fn call(binary: &Path, name: &str) -> Result<ModuleRun, UserError> {
         ..ModuleRequest::default()
     };
     let called = module_host::generate(&setup, &request).await;
-    called.map_err(|error| error.of(name))
+    called.map_err(|error| error.into_user_error(name))
 }
 
 /// What the answer holds, by kinds and ids: values may be secret.

@@ -335,7 +335,7 @@ mod tests {
     fn a_monorepo_in_a_folder_has_its_working_directory_in_each_job() {
         let folder = tempfile::tempdir().unwrap();
         let survey = Survey {
-            folder: RepoPath::normalise("platform/konfig"),
+            folder: RepoPath::normalize("platform/konfig"),
             order: SettingsOrder::V07,
             contexts: vec![
                 "kind-dev".to_owned(),

@@ -29,7 +29,7 @@ pub struct StateFinding {
 ///
 /// # Errors
 /// Only errors that prevent the check itself.
-pub async fn doctor(memory: &StateBackend, repair: bool) -> Result<Vec<StateFinding>, UserError> {
+pub async fn doctor(backend: &StateBackend, repair: bool) -> Result<Vec<StateFinding>, UserError> {
     let mut findings = Vec::new();
     let mut note = |what: &str, well: bool, says: String| {
         findings.push(StateFinding {
@@ -38,13 +38,13 @@ pub async fn doctor(memory: &StateBackend, repair: bool) -> Result<Vec<StateFind
             says,
         });
     };
-    match store::probe(memory.states.store()).await {
+    match store::probe(backend.states.store()).await {
         Ok(()) => note(
             "store",
             true,
             format!(
                 "{} creates, refuses, reads, lists and deletes",
-                memory.states.store().url()
+                backend.states.store().url()
             ),
         ),
         Err(error) => {
@@ -52,13 +52,13 @@ pub async fn doctor(memory: &StateBackend, repair: bool) -> Result<Vec<StateFind
             return Ok(findings);
         }
     }
-    let rebuilt = memory.states.rebuild_index().await?;
-    for (well, says) in encryption(memory, &rebuilt).await? {
+    let rebuilt = backend.states.rebuild_index().await?;
+    for (well, says) in encryption(backend, &rebuilt).await? {
         note("encryption", well, says);
     }
     let mut owners = Owners::default();
     for (stack, entry) in &rebuilt.entries {
-        let loaded = memory.states.load(stack).await;
+        let loaded = backend.states.load(stack).await;
         let state_is_readable = loaded.is_ok();
         if let Ok(Some(state)) = &loaded {
             for (is_certain, says) in owners.add(stack, state) {
@@ -77,7 +77,7 @@ pub async fn doctor(memory: &StateBackend, repair: bool) -> Result<Vec<StateFind
             ),
             Ok(_) => {}
         }
-        match memory.states.holder(stack).await {
+        match backend.states.holder(stack).await {
             Ok(Some(holder)) => {
                 let says = format!(
                     "lease {} is held by {} ({})",
@@ -89,7 +89,7 @@ pub async fn doctor(memory: &StateBackend, repair: bool) -> Result<Vec<StateFind
             Err(error) if state_is_readable => note(stack.as_str(), false, error.to_string()),
             Err(_) => {}
         }
-        let unreadable: Vec<_> = match memory.states.history(stack).await {
+        let unreadable: Vec<_> = match backend.states.history(stack).await {
             Ok(lines) => lines
                 .into_iter()
                 .filter(|line| line.document.is_err())
@@ -112,7 +112,7 @@ pub async fn doctor(memory: &StateBackend, repair: bool) -> Result<Vec<StateFind
             format!("{more} more have a type and an id that another stack records"),
         );
     }
-    let differing = differing_entries(&memory.states.read_all().await?, &rebuilt);
+    let differing = differing_entries(&backend.states.read_all().await?, &rebuilt);
     if differing.is_empty() {
         note(
             "index",
@@ -130,15 +130,15 @@ pub async fn doctor(memory: &StateBackend, repair: bool) -> Result<Vec<StateFind
         );
     }
     if repair {
-        memory.states.maintain_index(&rebuilt).await?;
+        backend.states.maintain_index(&rebuilt).await?;
         note("index", true, "written again from the states".to_owned());
     }
     Ok(findings)
 }
 
 /// Who can decrypt what, and which key services answer.
-async fn encryption(memory: &StateBackend, known: &IndexedStates) -> Result<Vec<(bool, String)>, UserError> {
-    let states = &memory.states;
+async fn encryption(backend: &StateBackend, known: &IndexedStates) -> Result<Vec<(bool, String)>, UserError> {
+    let states = &backend.states;
     let (data_keys, mut says) = (states.list_data_keys().await?, Vec::new());
     for (name, tried) in states.try_key_services().await? {
         says.push(match tried {
@@ -152,7 +152,7 @@ async fn encryption(memory: &StateBackend, known: &IndexedStates) -> Result<Vec<
             *counts.entry(sealing).or_default() += 1;
         }
     }
-    let today = match (memory.is_encrypted, states.sealer()) {
+    let today = match (backend.is_encrypted, states.sealer()) {
         (true, Some(sealer)) => Some(Sealing::Recipients(sealer.recipients())),
         (true, None) => None,
         (false, _) => Some(Sealing::Plain),
@@ -214,7 +214,7 @@ impl Owners {
                     Entry::Occupied(entry) => entry.get().clone(),
                 };
                 let both_share = is_shared && recorded.is_shared();
-                if other == *stack || (both_share && stack.is_beside(other.as_str())) {
+                if other == *stack || (both_share && stack.is_sibling_of(other.as_str())) {
                     continue;
                 }
                 self.uncertain += usize::from(!is_certain);

@@ -32,12 +32,12 @@ fn over_vanished() -> LeaseOptions {
 }
 
 /// The lease of a stack whose state is about to be replaced.
-pub(super) async fn acquire_anew(memory: &StateBackend, stack: &StackId) -> Result<Lease, UserError> {
-    Ok(memory.states.acquire(stack, over_vanished()).await?)
+pub(super) async fn acquire_anew(backend: &StateBackend, stack: &StackId) -> Result<Lease, UserError> {
+    Ok(backend.states.acquire(stack, over_vanished()).await?)
 }
 
-pub(super) async fn acquire(memory: &StateBackend, stack: &StackId) -> Result<Lease, UserError> {
-    Ok(memory.states.acquire(stack, at_once()).await?)
+pub(super) async fn acquire(backend: &StateBackend, stack: &StackId) -> Result<Lease, UserError> {
+    Ok(backend.states.acquire(stack, at_once()).await?)
 }
 
 fn recorded_state(lease: &Lease, stack: &StackId) -> Result<StackState, UserError> {
@@ -65,7 +65,7 @@ async fn given_back<T>(lease: &Lease, result: Result<T, UserError>) -> Result<T,
 /// # Errors
 /// One of these conditions is not met; somebody holds the lease; errors of the store.
 pub async fn push(
-    memory: &StateBackend,
+    backend: &StateBackend,
     repository: &str,
     stack: &StackId,
     pulled: PulledState,
@@ -99,7 +99,7 @@ pub async fn push(
         // The damaged document would say whether the last holder released its lease: its term has to pass.
         options.wait = options.term * 3;
     }
-    let lease = memory.states.acquire(stack, options).await?;
+    let lease = backend.states.acquire(stack, options).await?;
     let result = async {
         let newest = lease.prior().map(|prior| prior.serial);
         // If no document is left, any pulled state is better than none.
@@ -122,7 +122,7 @@ pub async fn push(
     }
     .await;
     let serial = given_back(&lease, result).await?;
-    memory.states.settle().await?;
+    backend.states.save_index().await?;
     Ok(serial)
 }
 
@@ -130,8 +130,8 @@ pub async fn push(
 ///
 /// # Errors
 /// Nothing is recorded for `from`; `to` has resources; somebody holds a lease; errors of the store.
-pub async fn move_to(memory: &StateBackend, from: &StackId, to: &StackId) -> Result<u64, UserError> {
-    move_waiting(memory, from, to, at_once()).await
+pub async fn move_to(backend: &StateBackend, from: &StackId, to: &StackId) -> Result<u64, UserError> {
+    move_waiting(backend, from, to, at_once()).await
 }
 
 /// As [`move_to`], waiting for leases as the options say.
@@ -139,7 +139,7 @@ pub async fn move_to(memory: &StateBackend, from: &StackId, to: &StackId) -> Res
 /// # Errors
 /// As [`move_to`].
 pub async fn move_waiting(
-    memory: &StateBackend,
+    backend: &StateBackend,
     from: &StackId,
     to: &StackId,
     options: LeaseOptions,
@@ -148,8 +148,8 @@ pub async fn move_waiting(
         return Err(UserError::new(ErrorKind::Usage, "both are the same stack"));
     }
     let (first, second) = if from < to { (from, to) } else { (to, from) };
-    let first_lease = memory.states.acquire(first, options.clone()).await?;
-    let second_lease = match memory
+    let first_lease = backend.states.acquire(first, options.clone()).await?;
+    let second_lease = match backend
         .states
         .acquire(second, options)
         .await
@@ -190,7 +190,7 @@ pub async fn move_waiting(
     .await;
     let result = given_back(&second_lease, result).await;
     let serial = given_back(&first_lease, result).await?;
-    memory.states.settle().await?;
+    backend.states.save_index().await?;
     Ok(serial)
 }
 
@@ -200,24 +200,24 @@ pub async fn move_waiting(
 /// A resource that is not recorded; Terraform's part of the state cannot be decrypted; somebody holds the
 /// lease; errors of the store.
 pub async fn forget(
-    memory: &StateBackend,
+    backend: &StateBackend,
     stack: &StackId,
     resources: &[ResourceId],
 ) -> Result<u64, UserError> {
     let lease = match resources.is_empty() {
-        true => acquire_anew(memory, stack).await?,
-        false => acquire(memory, stack).await?,
+        true => acquire_anew(backend, stack).await?,
+        false => acquire(backend, stack).await?,
     };
     let result = async {
         let vanished =
-            lease.prior().is_none() && resources.is_empty() && memory.states.was_written(stack).await?;
+            lease.prior().is_none() && resources.is_empty() && backend.states.was_written(stack).await?;
         let mut state = match vanished {
             true => StackState::empty(stack.clone(), RepoPath::root()),
             false => recorded_state(&lease, stack)?,
         };
         // Terraform resources are in an encrypted document of their own, even if the resource is no longer
         // recorded.
-        let seal = memory.states.sealer().cloned().map(StateSeal);
+        let seal = backend.states.sealer().cloned().map(StateSeal);
         let key = seal.as_ref().map(|seal| seal as &dyn StateEncryption);
         let given_up = terraform::forget(&mut state.runtime, key, resources)?;
         for id in resources {
@@ -242,7 +242,7 @@ pub async fn forget(
     }
     .await;
     let serial = given_back(&lease, result).await?;
-    memory.states.settle().await?;
+    backend.states.save_index().await?;
     Ok(serial)
 }
 
@@ -253,11 +253,11 @@ pub async fn forget(
 /// # Errors
 /// Nothing is recorded on that cluster; somebody holds the lease; errors of the store.
 pub async fn rebind(
-    memory: &StateBackend,
+    backend: &StateBackend,
     stack: &StackId,
     cluster: Option<&ClusterName>,
 ) -> Result<u64, UserError> {
-    let lease = acquire(memory, stack).await?;
+    let lease = acquire(backend, stack).await?;
     let result = async {
         let mut state = recorded_state(&lease, stack)?;
         let names = forget_clusters(&mut state.runtime, cluster);
@@ -283,7 +283,7 @@ pub async fn rebind(
     }
     .await;
     let serial = given_back(&lease, result).await?;
-    memory.states.settle().await?;
+    backend.states.save_index().await?;
     Ok(serial)
 }
 
@@ -292,7 +292,7 @@ pub async fn rebind(
 /// # Errors
 /// That lease does not exist; errors of the store.
 pub async fn unlock(
-    memory: &StateBackend,
+    backend: &StateBackend,
     stack: &StackId,
     lease: &str,
     reason: &str,
@@ -303,5 +303,5 @@ pub async fn unlock(
             "give a reason; it is stored with the lease",
         ));
     }
-    Ok(memory.states.unlock(stack, lease, reason).await?)
+    Ok(backend.states.unlock(stack, lease, reason).await?)
 }

@@ -66,7 +66,7 @@ pub struct LeftOut {
 /// lease.
 pub async fn import(
     run: &RunContext,
-    memory: &StateBackend,
+    backend: &StateBackend,
     import: &ImportRequest,
 ) -> Result<Imported, UserError> {
     let shown = import.from.split(['?', '#']).next().unwrap_or_default();
@@ -93,7 +93,7 @@ pub async fn import(
     let stack = target.stack;
     let note = note(&kusion, shown);
     run.begin_writes()?;
-    let lease = edit::acquire_anew(memory, &stack).await?;
+    let lease = edit::acquire_anew(backend, &stack).await?;
     if lease.prior().is_some_and(|prior| !prior.retired) {
         lease.release().await?;
         return Err(
@@ -117,7 +117,7 @@ pub async fn import(
         // A release of Kusion holds no marks of ours.
         let release = Value::Object(recorded.attributes.as_ref().clone());
         if let Value::Object(attributes) = masked_value::escape_marks(&release).as_ref() {
-            let masked = secrets::mask_object(&memory.secrets, attributes).into_owned();
+            let masked = secrets::mask_object(&backend.secrets, attributes).into_owned();
             recorded.attributes = masked.into();
         }
         recorded.cluster = target.cluster.clone();
@@ -125,7 +125,7 @@ pub async fn import(
     }
     let resources = state.resources.len();
     let serial = lease.record(WriteReason::Import, state, Some(note)).await?;
-    memory.states.settle().await?;
+    backend.states.save_index().await?;
     Ok(Imported {
         stack,
         serial,

@@ -109,7 +109,7 @@ fn folder_of_file(run: &RunContext, repository: &Repository, from: &str) -> Opti
         path.parent()?
     };
     let root = repository.root().canonicalize().ok()?;
-    RepoPath::normalise(folder.strip_prefix(root).ok()?.to_str()?)
+    RepoPath::normalize(folder.strip_prefix(root).ok()?.to_str()?)
 }
 
 /// The stack that has the names of a state, the one in `folder` if there are several. A tenant counts where both say one.

@@ -51,8 +51,8 @@ pub async fn open(run: &RunContext, key: KeyUse) -> Result<(StateBackend, String
         None => Config::default(),
     };
     let id = state_backend::repository_id(&config, repository.as_ref())?;
-    let memory = state_backend::open(run, &config, repository.as_ref(), key).await?;
-    Ok((memory, id.as_str().to_owned()))
+    let backend = state_backend::open(run, &config, repository.as_ref(), key).await?;
+    Ok((backend, id.as_str().to_owned()))
 }
 
 /// The number of states read concurrently.
@@ -62,15 +62,15 @@ const AT_ONCE: usize = 32;
 ///
 /// # Errors
 /// Errors of the store.
-pub async fn list(memory: &StateBackend) -> Result<Vec<StateRow>, UserError> {
-    let known = memory.states.known().await?;
+pub async fn list(backend: &StateBackend) -> Result<Vec<StateRow>, UserError> {
+    let known = backend.states.known().await?;
     let known = known
         .entries
         .clone()
         .into_iter()
         .filter(|(_, entry)| entry.is_known());
     let listed = known.map(|(stack, entry)| async move {
-        let damaged = match memory.states.load(&stack).await {
+        let damaged = match backend.states.load(&stack).await {
             Ok(_) => None,
             Err(StateError::Store(error)) => return Err(error.into()),
             Err(error) => Some(error.to_string()),
@@ -95,14 +95,14 @@ pub async fn list(memory: &StateBackend) -> Result<Vec<StateRow>, UserError> {
 ///
 /// # Errors
 /// There is none; errors of the store.
-pub async fn resolve_stack(memory: &StateBackend, name: &str) -> Result<StackId, UserError> {
+pub async fn resolve_stack(backend: &StateBackend, name: &str) -> Result<StackId, UserError> {
     if let Ok(id) = name.parse::<StackId>()
-        && memory.states.load(&id).await.is_ok_and(|found| found.is_some())
+        && backend.states.load(&id).await.is_ok_and(|found| found.is_some())
     {
         return Ok(id);
     }
-    let known = memory.states.known().await?;
-    let folder = RepoPath::normalise(name);
+    let known = backend.states.known().await?;
+    let folder = RepoPath::normalize(name);
     let by_folder = known.entries.iter().find(|(_, entry)| {
         entry.is_known() && Some(&entry.folder) == folder.as_ref() && !entry.folder.is_root()
     });
@@ -120,19 +120,19 @@ pub async fn resolve_stack(memory: &StateBackend, name: &str) -> Result<StackId,
 /// # Errors
 /// Nothing is recorded, the serial does not exist, or it cannot be read.
 pub async fn show(
-    memory: &StateBackend,
+    backend: &StateBackend,
     stack: &StackId,
     serial: Option<u64>,
 ) -> Result<Versioned, UserError> {
     let mut found = match serial {
-        Some(serial) => memory.states.load_serial(stack, serial).await?,
-        None => memory.states.load(stack).await?.ok_or_else(|| unknown(stack))?,
+        Some(serial) => backend.states.load_serial(stack, serial).await?,
+        None => backend.states.load(stack).await?.ok_or_else(|| unknown(stack))?,
     };
     // A record of an older version was masked by the rules of that version.
     for recorded in &mut found.state.resources {
         let masked = match recorded.runtime {
-            RuntimeKind::Kubernetes => mask_object(&memory.secrets, &recorded.attributes),
-            RuntimeKind::Terraform => mask_terraform(&memory.secrets, "", &recorded.attributes),
+            RuntimeKind::Kubernetes => mask_object(&backend.secrets, &recorded.attributes),
+            RuntimeKind::Terraform => mask_terraform(&backend.secrets, "", &recorded.attributes),
         };
         if let Cow::Owned(masked) = masked {
             recorded.attributes = Arc::new(masked);
@@ -154,10 +154,10 @@ pub fn unknown(stack: &StackId) -> UserError {
 ///
 /// # Errors
 /// As [`show`].
-pub async fn diff(memory: &StateBackend, stack: &StackId, from: u64, to: u64) -> Result<String, UserError> {
+pub async fn diff(backend: &StateBackend, stack: &StackId, from: u64, to: u64) -> Result<String, UserError> {
     let (old, new) = (
-        show(memory, stack, Some(from)).await?,
-        show(memory, stack, Some(to)).await?,
+        show(backend, stack, Some(from)).await?,
+        show(backend, stack, Some(to)).await?,
     );
     let text = |state| crate::yaml::to_string(&readable(state));
     let (old, new) = (text(&old.state), text(&new.state));

@@ -23,9 +23,9 @@ pub struct Rekeyed {
 ///
 /// # Errors
 /// Nothing is encrypted; a key service fails; errors of the store.
-pub async fn rekey(run: &RunContext, memory: &StateBackend, new_key: bool) -> Result<Rekeyed, UserError> {
-    let (age, identity) = (&memory.age_recipients, run.var(IDENTITY_VARIABLE));
-    let mut states = memory.states.clone();
+pub async fn rekey(run: &RunContext, backend: &StateBackend, new_key: bool) -> Result<Rekeyed, UserError> {
+    let (age, identity) = (&backend.age_recipients, run.var(IDENTITY_VARIABLE));
+    let mut states = backend.states.clone();
     let mut rekeyed = Rekeyed::default();
     if age.is_empty() && !states.has_key_services() {
         return Err(
@@ -74,7 +74,7 @@ pub async fn rekey(run: &RunContext, memory: &StateBackend, new_key: bool) -> Re
             Err(error) => rekeyed.failed.push((stack.clone(), error)),
         }
     }
-    states.settle().await?;
+    states.save_index().await?;
     Ok(rekeyed)
 }
 

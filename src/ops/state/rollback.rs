@@ -18,9 +18,9 @@ use crate::{
         apply::{self, ApplyOptions, AutoApprove},
         cluster_selection::{GivenCluster, Live},
         compiler::Compiler,
-        policy_sets, redact,
+        manual_policy_sets::WithPolicySets,
+        policy_set_loader, redact,
         runtime_factory::{self, Infrastructure},
-        sets_by_hand::WithPolicySets,
         state_backend,
     },
     policy::sets::PolicySets,
@@ -52,8 +52,8 @@ pub async fn rollback(
     let repository = Repository::discover(&run.dir)?;
     let files = repository.worktree()?;
     let today = Config::load(files.as_ref())?;
-    let memory = state_backend::open(run, &today, Some(&repository), KeyUse::Make).await?;
-    let recorded = show(&memory, stack, Some(serial)).await?.state;
+    let backend = state_backend::open(run, &today, Some(&repository), KeyUse::Make).await?;
+    let recorded = show(&backend, stack, Some(serial)).await?.state;
     let (commit, digest) = applied(&recorded, stack, serial)?;
     repository
         .ensure(&commit, None)
@@ -86,10 +86,10 @@ pub async fn rollback(
         head: Some(Arc::clone(&head.source)),
         given: &given,
         live,
-        memory: Some(&memory),
+        backend: Some(&backend),
         wait: true,
     };
-    let sets = policy_sets::load(&config, files.as_ref());
+    let sets = policy_set_loader::load(&config, files.as_ref());
     let Infrastructure { runtimes, references } = runtime_factory::open(run, &setup).await?;
     let planning = Planner {
         run: run.clone(),
@@ -101,7 +101,7 @@ pub async fn rollback(
             base: None,
         },
         config,
-        memory: Some(memory),
+        backend: Some(backend),
         live,
         given,
         claims: StackClaims::default(),

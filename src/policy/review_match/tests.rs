@@ -31,7 +31,7 @@ trait ParsePath {
 
 impl ParsePath for str {
     fn parse_path(&self) -> crate::model::RepoPath {
-        crate::model::RepoPath::normalise(self).unwrap()
+        crate::model::RepoPath::normalize(self).unwrap()
     }
 }
 
@@ -106,7 +106,7 @@ fn our_last_write_is_known_ground_and_nothing_else_is() {
     let reviewed = ReviewedUnits::from_records(&seen.id, &[record(&seen)]);
     let id = seen.resources[0].id.clone();
     let ours = LastWrites::from([(id, Arc::new(written.as_object().unwrap().clone()))]);
-    let on_ours = reviewed.clone().on(ours.clone());
+    let on_ours = reviewed.clone().with_last_writes(ours.clone());
     let told = |reviewed: &ReviewedUnits, image: &str, token: &str| -> Vec<_> {
         let now = plan(
             Action::Update,
@@ -135,16 +135,16 @@ fn our_last_write_is_known_ground_and_nothing_else_is() {
         added.resources[0].changes[0].from = from;
         added.clone()
     };
-    let reviewed_new =
-        ReviewedUnits::from_records(&seen.id, &[record(&on_new(Some(json!("x"))))]).on(ours.clone());
+    let reviewed_new = ReviewedUnits::from_records(&seen.id, &[record(&on_new(Some(json!("x"))))])
+        .with_last_writes(ours.clone());
     let ground = |from| reviewed_new.objections(&on_new(from), DriftPolicy::Restore).len();
     assert_eq!((ground(None), ground(Some(json!("y")))), (0, 1));
     // It accepts nothing that was not reviewed, and nothing of another resource.
-    let unseen = ReviewedUnits::default().on(ours);
+    let unseen = ReviewedUnits::default().with_last_writes(ours);
     let unseen = unseen.objections(&image("b", "c"), DriftPolicy::Restore);
     assert_eq!(unseen[0].objection, Objection::Unseen);
     let other = LastWrites::from([("v1:Secret:shop:web".parse().unwrap(), Arc::default())]);
-    assert_eq!(told(&reviewed.on(other), "b", "old"), [moved(item)]);
+    assert_eq!(told(&reviewed.with_last_writes(other), "b", "old"), [moved(item)]);
 }
 
 #[test]

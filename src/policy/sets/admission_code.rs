@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::{admission_functions, admission_request::AdmissionRequest, rule::Severity};
-use crate::cel_expression::{CelError, CelExpression, Extent, to_cel};
+use crate::cel_expression::{CelError, CelExpression, CostInput, to_cel};
 
 /// The longest text of a messageExpression, as in Kubernetes.
 const LONGEST_MESSAGE: usize = 5 * 1024;
@@ -132,7 +132,7 @@ impl AdmissionLibrary {
 /// The evaluation of a policy for one request and one parameter.
 pub(super) struct Evaluation<'l> {
     context: Context<'l, 'static>,
-    extent: Extent,
+    extent: CostInput,
 }
 
 impl<'l> Evaluation<'l> {
@@ -153,7 +153,7 @@ impl<'l> Evaluation<'l> {
             ("params", params),
             ("request", &about),
         ];
-        let mut extent = Extent::default();
+        let mut extent = CostInput::default();
         for (name, value) in values {
             extent = extent.and(value);
             context.add_variable_from_value(name, to_cel(value));

@@ -415,8 +415,8 @@ fn quantities(context: &mut Context) {
     };
     // Versions have the same functions.
     let order = move |function: &'static str, one: &CelValue, two: &CelValue| match (
-        Version::of(one),
-        Version::of(two),
+        Version::from_cel(one),
+        Version::from_cel(two),
     ) {
         (Some(one), Some(two)) => Ok(one.cmp(&two)),
         _ => both(function, one, two).map(|(one, two)| one.cmp(&two)),

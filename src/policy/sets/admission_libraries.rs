@@ -201,7 +201,7 @@ impl Version {
     }
 
     /// The version that a value is.
-    pub fn of(value: &CelValue) -> Option<Self> {
+    pub fn from_cel(value: &CelValue) -> Option<Self> {
         match value {
             CelValue::Opaque(opaque) => opaque.downcast_ref::<Self>().cloned(),
             _ => None,
@@ -228,7 +228,7 @@ fn versions(context: &mut Context) {
     });
     for (at, name) in ["major", "minor", "patch"].into_iter().enumerate() {
         let part = move |This(this): This<CelValue>| -> Answer {
-            let version = Version::of(&this).ok_or_else(|| error(name, "it needs a version"))?;
+            let version = Version::from_cel(&this).ok_or_else(|| error(name, "it needs a version"))?;
             let number = i64::try_from(version.numbers[at]).map_err(|_| error(name, "integer overflow"))?;
             Ok(CelValue::Int(number))
         };

@@ -71,7 +71,7 @@ pub(super) enum Operator {
 
 impl Selected {
     /// A certain answer.
-    pub fn of(is: bool) -> Self {
+    pub fn from_bool(is: bool) -> Self {
         if is { Self::Yes } else { Self::No }
     }
 
@@ -136,7 +136,7 @@ impl MatchResources {
         match &request.namespace {
             None => Selected::Yes,
             Some(_) if request.is_namespace() && request.operation != Operation::Delete => {
-                Selected::of(selector.selects(request.object))
+                Selected::from_bool(selector.selects(request.object))
             }
             Some(namespace) => selector.selects_namespace(namespace, namespaces),
         }
@@ -148,7 +148,7 @@ impl MatchResources {
             return Selected::Yes;
         };
         let mut objects = [request.object, request.old_object].into_iter().flatten();
-        Selected::of(objects.any(|object| selector.selects(Some(object))))
+        Selected::from_bool(objects.any(|object| selector.selects(Some(object))))
     }
 }
 
@@ -183,7 +183,7 @@ impl ResourceRule {
             .filter(|(_, sub)| sub.is_empty() || *sub == "*")
             .map(|(name, _)| name);
         match &request.plural {
-            Some(plural) => Selected::of(own.any(|name| name == "*" || name == plural)),
+            Some(plural) => Selected::from_bool(own.any(|name| name == "*" || name == plural)),
             None => {
                 let names: Vec<_> = own.collect();
                 match names.contains(&"*") {
@@ -216,12 +216,12 @@ impl LabelSelector {
     /// Decides about a Namespace by its name.
     pub fn selects_namespace(&self, namespace: &str, namespaces: &Namespaces) -> Selected {
         match namespaces.get(namespace) {
-            Some(object) => Selected::of(self.selects(Some(object))),
+            Some(object) => Selected::from_bool(self.selects(Some(object))),
             // Each Namespace has its name as a label.
             None if self.keys().all(|key| key == "kubernetes.io/metadata.name") => {
                 let metadata =
                     serde_json::json!({"metadata": {"labels": {"kubernetes.io/metadata.name": namespace}}});
-                Selected::of(self.selects(Some(&metadata)))
+                Selected::from_bool(self.selects(Some(&metadata)))
             }
             None => Selected::Unknown(format!(
                 "it selects by the labels of Namespace {namespace}, which is not part of the stack"

@@ -47,7 +47,7 @@ impl PolicySets {
         }
         Self {
             sets: Arc::new(sets),
-            exceptions: Arc::new(exceptions.iter().filter_map(Exception::of).collect()),
+            exceptions: Arc::new(exceptions.iter().filter_map(Exception::from_config).collect()),
             digest: digest.finish(),
         }
     }

@@ -24,7 +24,7 @@ use super::{
     rule::{FailedTest, PolicyFile, RuleFinding, Severity, UNREADABLE, shorten},
 };
 use crate::{
-    cel_expression::{CelExpression, Extent, to_cel},
+    cel_expression::{CelExpression, CostInput, to_cel},
     config::PolicyInput,
     yaml,
 };
@@ -145,7 +145,7 @@ pub(super) fn load(files: &[PolicyFile]) -> Result<CelRules, String> {
             }
             let name = text.name.clone();
             rules.push(
-                CelRule::of(&file.path, text, &env)
+                CelRule::compile(&file.path, text, &env)
                     .map_err(|why| format!("{}: rule `{name}`: {why}", file.path))?,
             );
         }
@@ -160,7 +160,7 @@ pub(super) fn load(files: &[PolicyFile]) -> Result<CelRules, String> {
 }
 
 impl CelRule {
-    fn of(file: &str, text: RuleText, env: &Env) -> Result<Self, String> {
+    fn compile(file: &str, text: RuleText, env: &Env) -> Result<Self, String> {
         let mut mentions = Mentions::default();
         let mut compile = |key: &str, source: &str| {
             mentions.add(source);
@@ -194,7 +194,10 @@ impl CelRule {
         for (at, case) in self.cases.iter().enumerate() {
             let alone = json!({"resources": [case.input]});
             let shared = set.shared(Some(&alone).filter(|_| view != PolicyInput::Objects));
-            let (context, extent) = (context(view, &case.input, &shared), Extent::of(&case.input));
+            let (context, extent) = (
+                context(view, &case.input, &shared),
+                CostInput::measure(&case.input),
+            );
             let finding = match self.is_about(&context, extent) {
                 Ok(true) => self.finding(&context, extent),
                 Ok(false) => None,
@@ -218,7 +221,7 @@ impl CelRule {
     ///
     /// # Errors
     /// The condition could not be evaluated.
-    pub fn is_about(&self, context: &Context, extent: Extent) -> Result<bool, RuleFinding> {
+    pub fn is_about(&self, context: &Context, extent: CostInput) -> Result<bool, RuleFinding> {
         match &self.matches {
             None => Ok(true),
             Some(matches) => matches
@@ -228,7 +231,7 @@ impl CelRule {
     }
 
     /// The finding for an input.
-    pub fn finding(&self, context: &Context, extent: Extent) -> Option<RuleFinding> {
+    pub fn finding(&self, context: &Context, extent: CostInput) -> Option<RuleFinding> {
         match self.expression.holds(context, extent) {
             Ok(true) => None,
             Ok(false) => Some(RuleFinding {
@@ -243,7 +246,7 @@ impl CelRule {
     }
 
     /// The message: of the expression, unless it is empty, has several lines or is no text.
-    fn message(&self, context: &Context, extent: Extent) -> String {
+    fn message(&self, context: &Context, extent: CostInput) -> String {
         let expression = self.message_expression.as_ref();
         let value = expression.and_then(|expression| expression.evaluate(context, extent).ok());
         match value {

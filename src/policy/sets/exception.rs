@@ -26,7 +26,7 @@ pub(super) struct Exception {
 
 impl Exception {
     /// `None` if it is not valid; the configuration was checked when it was read.
-    pub fn of(config: &PolicyExceptionConfig) -> Option<Self> {
+    pub fn from_config(config: &PolicyExceptionConfig) -> Option<Self> {
         let glob = |pattern: &str| {
             let glob = globset::GlobBuilder::new(pattern).build().ok()?;
             Some(glob.compile_matcher())

@@ -84,10 +84,12 @@ impl ConstraintMatch {
             && labelled
             && self.has_name(object, &request.name)
             && self.source != Source::Generated;
-        Selected::of(certain).and(|| match (&self.namespace_selector, in_namespace) {
+        Selected::from_bool(certain).and(|| match (&self.namespace_selector, in_namespace) {
             (None, _) => Selected::Yes,
             (Some(selector), Some(name)) => selector.selects_namespace(name, namespaces),
-            (Some(selector), None) if request.is_namespace() => Selected::of(selector.selects(Some(object))),
+            (Some(selector), None) if request.is_namespace() => {
+                Selected::from_bool(selector.selects(Some(object)))
+            }
             (Some(_), None) => Selected::Yes,
         })
     }

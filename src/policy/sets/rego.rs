@@ -74,7 +74,7 @@ impl RegoRules {
                 continue;
             }
             for name in names {
-                if let Some(rule) = RegoRule::of(package, short, &name) {
+                if let Some(rule) = RegoRule::parse(package, short, &name) {
                     found.insert(rule.path.clone(), rule);
                 }
             }
@@ -225,7 +225,7 @@ impl RegoSession<'_> {
 }
 
 impl RegoRule {
-    fn of(package: &str, short: &str, name: &str) -> Option<Self> {
+    fn parse(package: &str, short: &str, name: &str) -> Option<Self> {
         let (word, suffix) = name.split_once('_').unwrap_or((name, ""));
         let severity = match word {
             "deny" | "violation" => Severity::Deny,

@@ -16,7 +16,7 @@ use super::{
     rule::{FailedTest, PolicyFile, RuleFinding, Severity, UNREADABLE},
 };
 use crate::{
-    cel_expression::Extent,
+    cel_expression::CostInput,
     config::{PolicyEnforcement, PolicyInput, PolicyLanguage, PolicySetConfig, RegoVersion},
     model::{
         Digest, ResourceId, StackId,
@@ -423,7 +423,7 @@ fn cel_each(set: &CelRules, document: &StackDocument, view: PolicyInput) -> Vec<
             let shared = set.shared(None);
             for (resource, object) in input::objects(document) {
                 let context = cel_rules::context(view, object, &shared);
-                let extent = Extent::of(object);
+                let extent = CostInput::measure(object);
                 cel_one(rules, (resource, &[]), &context, extent, &mut outcomes);
             }
         }
@@ -431,7 +431,7 @@ fn cel_each(set: &CelRules, document: &StackDocument, view: PolicyInput) -> Vec<
             let whole = input::plan(document, &[]);
             let empty = Vec::new();
             let values = whole["resources"].as_array().unwrap_or(&empty);
-            let (shared, extent) = (set.shared(Some(&whole)), Extent::of(&whole));
+            let (shared, extent) = (set.shared(Some(&whole)), CostInput::measure(&whole));
             for (resource, value) in document.resources.iter().zip(values) {
                 let context = cel_rules::context(view, value, &shared);
                 let others = document.resources.as_slice();
@@ -447,7 +447,7 @@ fn cel_one(
     rules: &[CelRule],
     (resource, others): (&DocumentResource, &[DocumentResource]),
     context: &Context,
-    extent: Extent,
+    extent: CostInput,
     outcomes: &mut Vec<Outcome>,
 ) {
     for rule in rules {

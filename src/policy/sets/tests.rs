@@ -56,7 +56,7 @@ pub(super) fn document(desired: Vec<DesiredResource>) -> StackDocument {
         let action = Action::Update;
         ResourcePlan::new(&stack, wanted.id.clone(), wanted.runtime, action, Vec::new())
     });
-    let folder = RepoPath::normalise("appops/shop/dev").unwrap();
+    let folder = RepoPath::normalize("appops/shop/dev").unwrap();
     let plan = StackPlan::new(folder, stack.clone(), Basis::Live, plans.collect());
     policy::document(&plan, desired)
 }

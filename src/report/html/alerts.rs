@@ -133,7 +133,7 @@ fn unchecked(view: &PlanView<'_>) -> Markup {
 }
 
 fn short_title(resource: &ResourcePlan) -> Markup {
-    code(&labels::Title::of(&resource.id, resource.runtime).short())
+    code(&labels::Title::with_runtime(&resource.id, resource.runtime).short())
 }
 
 fn setting(value: Option<&str>) -> Markup {

@@ -17,9 +17,9 @@ const BOX: usize = 250;
 
 /// The diagram, or `None` if it would be empty.
 pub(super) fn svg(affected: &Affected) -> Option<Markup> {
-    let mut graph = GraphDrawing::of(affected, false);
+    let mut graph = GraphDrawing::new(affected, false);
     if graph.columns.len() > NODES {
-        graph = GraphDrawing::of(affected, true);
+        graph = GraphDrawing::new(affected, true);
     }
     if graph.edges.is_empty() {
         return None;
@@ -36,7 +36,7 @@ struct GraphDrawing {
 }
 
 impl GraphDrawing {
-    fn of(affected: &Affected, by_project: bool) -> Self {
+    fn new(affected: &Affected, by_project: bool) -> Self {
         let mut edges = BTreeSet::new();
         let mut stacks = BTreeSet::new();
         let mut changed = BTreeSet::new();

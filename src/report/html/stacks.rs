@@ -67,7 +67,7 @@ pub(super) fn groups(view: &PlanView<'_>) -> Markup {
                     p.stacks { (codes(group.stacks.iter().map(|id| id.as_str()), " ")) }
                     @for change in &group.changes {
                         @let resource = change.first();
-                        @let kind = labels::Title::of(&resource.id, resource.runtime);
+                        @let kind = labels::Title::with_runtime(&resource.id, resource.runtime);
                         // What differs already differs in each stack, and is shown there.
                         article.resource {
                             (change_of(resource, &format!("{} {}", kind.kind_label(), change.names().join(", "))))
@@ -165,7 +165,7 @@ pub(super) fn drifted(view: &PlanView<'_>) -> Markup {
 }
 
 fn full_title(resource: &ResourcePlan) -> String {
-    labels::Title::of(&resource.id, resource.runtime).full()
+    labels::Title::with_runtime(&resource.id, resource.runtime).full()
 }
 
 fn resource_item(resource: &ResourcePlan) -> Markup {

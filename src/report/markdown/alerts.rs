@@ -117,7 +117,7 @@ fn collect(input: &CommentInput<'_>, view: &PlanView<'_>) -> Vec<Alert> {
         let name = escape::code(stack.plan.id.as_str());
         for resource in &stack.own {
             if labels::is_grave(resource) {
-                alerts.push(grave(&name, resource));
+                alerts.push(destructive_alert(&name, resource));
             } else if !resource.immutable.is_empty() {
                 alerts.push(may_replace(&name, resource));
             }
@@ -165,8 +165,8 @@ fn failed(names: &str, failed: &str, error: &ErrorBody, message: &str, count: us
     }
 }
 
-fn grave(stack: &str, resource: &ResourcePlan) -> Alert {
-    let title = labels::Title::of(&resource.id, resource.runtime);
+fn destructive_alert(stack: &str, resource: &ResourcePlan) -> Alert {
+    let title = labels::Title::with_runtime(&resource.id, resource.runtime);
     let section = match resource.action {
         _ if resource.data_loss => Section::DataLoss,
         Action::Replace => Section::Replace,
@@ -194,7 +194,7 @@ fn grave(stack: &str, resource: &ResourcePlan) -> Alert {
 
 /// An update of fields that Kubernetes documents as immutable, where no server was asked.
 fn may_replace(stack: &str, resource: &ResourcePlan) -> Alert {
-    let title = labels::Title::of(&resource.id, resource.runtime);
+    let title = labels::Title::with_runtime(&resource.id, resource.runtime);
     let paths = resource.immutable.iter().take(5);
     let paths: Vec<_> = paths.map(|path| escape::code(&diff::dotted(path))).collect();
     let fields = paths.join(", ");

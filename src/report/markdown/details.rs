@@ -119,7 +119,7 @@ fn group_fold(group: &ChangeGroup<'_>, detail: &Verbosity) -> Fold {
     fold.body.push_str("\n\n");
     for change in &group.changes {
         let resource = change.first();
-        let title = labels::Title::of(&resource.id, resource.runtime);
+        let title = labels::Title::with_runtime(&resource.id, resource.runtime);
         let shown = if detail.group_stacks { usize::MAX } else { FEW };
         let names = first_few(&change.names(), shown, escape::code);
         let title = format!("{} {names}", escape::code(&title.kind_label()));
@@ -145,7 +145,7 @@ fn stack_fold(stack: &StackView<'_>, detail: &Verbosity) -> Fold {
     for (resource, group) in stack.own.iter().zip(&stack.grouped) {
         match group {
             Some(_) => {
-                let title = labels::Title::of(&resource.id, resource.runtime);
+                let title = labels::Title::with_runtime(&resource.id, resource.runtime);
                 fold.body.push_str(&format!(
                     "- {} {}: see \"Same change\" above\n\n",
                     labels::action_word(resource.action),
@@ -167,7 +167,7 @@ pub(super) struct ResourceBlock {
 
 /// The heading, the notes and the diff of a resource.
 pub(super) fn resource_block(resource: &ResourcePlan, detail: &Verbosity) -> ResourceBlock {
-    let title = labels::Title::of(&resource.id, resource.runtime);
+    let title = labels::Title::with_runtime(&resource.id, resource.runtime);
     block(resource, &escape::code(&title.full()), detail)
 }
 

@@ -3,7 +3,7 @@
 use super::{
     alerts,
     bounded_writer::{BoundedWriter, BudgetExceeded},
-    details, footer, headline, last_push, policy_findings, power, table,
+    details, footer, headline, last_push, permission_changes, policy_findings, table,
     verbosity::{Folds, LADDER, Table, Verbosity},
 };
 use crate::report::{
@@ -41,7 +41,7 @@ fn fit(input: &CommentInput<'_>, budget: usize, marker: &str) -> FittedComment {
     let alerts = alerts::render(input, &view, (budget / 2).saturating_sub(head.len()));
     let fixed = head
         + &alerts
-        + &power::render(input, budget / 8)
+        + &permission_changes::render(input, budget / 8)
         + &last_push::render(input, budget / 8)
         + &generation_notes::markdown(input.plan, budget / 8);
     for (step, detail) in LADDER.iter().enumerate() {

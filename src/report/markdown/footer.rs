@@ -70,7 +70,7 @@ pub(super) fn drift(view: &PlanView<'_>, short: bool) -> String {
                 continue;
             }
             count += 1;
-            let title = labels::Title::of(&resource.id, resource.runtime);
+            let title = labels::Title::with_runtime(&resource.id, resource.runtime);
             // The notes of a resource that this change touches are shown with the change.
             let notes = resource.notes.iter().filter(|_| !diff::touches(resource));
             let notes: String = notes.map(|note| format!("- {}\n", escape::code(note))).collect();

@@ -91,7 +91,7 @@ fn title(resource: &ResourceId) -> String {
         [_, provider, kind, _, ..] if kind.starts_with(&format!("{provider}_")) => RuntimeKind::Terraform,
         _ => RuntimeKind::Kubernetes,
     };
-    labels::Title::of(resource, runtime).short()
+    labels::Title::with_runtime(resource, runtime).short()
 }
 
 fn field(unit: &ReviewUnit) -> String {

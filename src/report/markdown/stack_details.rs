@@ -152,7 +152,7 @@ fn issue<'a>(
 
 /// A resource with all its differences, of any origin.
 fn difference(resource: &ResourcePlan) -> String {
-    let title = labels::Title::of(&resource.id, resource.runtime);
+    let title = labels::Title::with_runtime(&resource.id, resource.runtime);
     let mut lines = diff::resource(resource, diff::DiffContext::Tree(3));
     lines.extend(diff::drift(resource, diff::DiffContext::Tree(3)));
     let body = if lines.is_empty() {

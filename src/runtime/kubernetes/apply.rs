@@ -9,7 +9,7 @@ mod readiness;
 use serde_json::{Value, json};
 
 use self::{
-    creation::{Met, Owner},
+    creation::{ExistingObject, Owner},
     delete::Dependents,
 };
 use super::{
@@ -312,7 +312,7 @@ async fn write(
                 body["metadata"]["resourceVersion"] = json!(seen.version);
                 if let Some(owner) = seen
                     .owner()
-                    .filter(|owner| item.is_shared() && stack.is_beside(owner))
+                    .filter(|owner| item.is_shared() && stack.is_sibling_of(owner))
                 {
                     body["metadata"]["annotations"][OWNER] = json!(owner);
                 }
@@ -326,7 +326,7 @@ async fn write(
             Err(error) => error,
         };
         if !error.conflicts().is_empty() {
-            return Err(moved_meanwhile(subject, &error));
+            return Err(takeover_conflict(subject, &error));
         }
         bound = match bound {
             Some(seen) if error.is_code(409) && attempt < precondition::TRIES => {
@@ -336,11 +336,11 @@ async fn write(
             None if error.is_code(409) && attempt < precondition::TRIES => {
                 match creation::classify_existing(subject, of, (stack, item.is_shared())).await? {
                     // This is also the answer if others use a quota at the same time.
-                    Met::Nothing => {
+                    ExistingObject::Nothing => {
                         tokio::time::sleep(std::time::Duration::from_millis(100) * attempt).await;
                         None
                     }
-                    Met::Ours(seen) | Met::Shared(seen) => Some(seen),
+                    ExistingObject::Ours(seen) | ExistingObject::Shared(seen) => Some(seen),
                 }
             }
             _ if error_classify::is_another_object(&error) => {
@@ -352,7 +352,7 @@ async fn write(
     unreachable!("the loop ends by returning")
 }
 
-fn moved_meanwhile(subject: &PlanItem, error: &ApiError) -> UserError {
+fn takeover_conflict(subject: &PlanItem, error: &ApiError) -> UserError {
     let fields: Vec<_> = error
         .conflicts()
         .iter()

@@ -3,12 +3,12 @@
 pub(super) mod dry_run;
 mod object_planner;
 pub(super) mod observe;
+mod plan_task;
 mod planner;
 mod prefilter;
 mod rollout_impact;
 pub(super) mod same_cluster;
-mod stand_ins;
-mod task;
+mod secret_placeholders;
 
 pub(super) use object_planner::record;
 
@@ -23,8 +23,8 @@ use serde_json::{Map, Value};
 use self::{
     object_planner::{Named, ObjectPlanner, ServerRefusal},
     observe::{fetch_live, of_the_same_cluster},
-    stand_ins::stand_in,
-    task::{PlanTask, Proof},
+    plan_task::{PlanTask, Proof},
+    secret_placeholders::stand_in,
 };
 use super::{
     api::{cluster::Cluster, clusters::Kubernetes},
@@ -116,7 +116,7 @@ pub(super) async fn plan(
     }
     // The plan of a CRD determines how its objects are validated.
     let places: Vec<_> = defining.iter().map(|task| task.place).collect();
-    answers.settle(&planner, defining).await?;
+    answers.finish_tasks(&planner, defining).await?;
     for place in places {
         if let Some(Ok(planned)) = &answers.planned[place]
             && let (Some(cluster), Some(desired)) = (&planned.public.cluster, &planned.item.desired)
@@ -125,7 +125,7 @@ pub(super) async fn plan(
             planner.define(cluster, &desired.attributes, changes);
         }
     }
-    answers.settle(&planner, others).await?;
+    answers.finish_tasks(&planner, others).await?;
     Ok(answers.finish(scope))
 }
 
@@ -151,7 +151,11 @@ struct Answers {
 }
 
 impl Answers {
-    async fn settle(&mut self, planner: &ObjectPlanner<'_>, tasks: Vec<PlanTask>) -> Result<(), UserError> {
+    async fn finish_tasks(
+        &mut self,
+        planner: &ObjectPlanner<'_>,
+        tasks: Vec<PlanTask>,
+    ) -> Result<(), UserError> {
         let mut open = Vec::new();
         for proof in planner.prove_all(tasks).await? {
             match proof {

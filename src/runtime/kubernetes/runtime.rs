@@ -37,7 +37,7 @@ impl Runtime for Kubernetes {
         resources: Vec<Resource>,
     ) -> Result<Vec<(ResourceId, Resource)>, UserError> {
         let discovery = self.cluster(cluster)?.discovery().await?;
-        let scopes = object_ref::Scopes::of(Some(&*discovery), &resources)?;
+        let scopes = object_ref::Scopes::from_resources(Some(&*discovery), &resources)?;
         resources
             .into_iter()
             .map(|resource| Ok((resource.id.clone(), object_ref::prepare(resource, &scopes)?)))

@@ -1,6 +1,6 @@
 //! Applies a saved plan, and updates the state while Terraform works.
 
-mod application;
+mod plan_execution;
 mod results;
 mod state_sync;
 
@@ -10,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use application::Application;
+use plan_execution::Application;
 
 use super::{
     binary::BinaryKind,

@@ -58,7 +58,7 @@ fn failed_items<'s>(
         found.extend(subjects.iter().filter(|s| is_one(s, &s.address.to_string())));
         found
     };
-    let served = diagnostic.subjects().flat_map(|about| users.of(about));
+    let served = diagnostic.subjects().flat_map(|about| users.users(about));
     let served: HashSet<&ResourceId> = served.collect();
     if !served.is_empty() {
         return subjects.iter().filter(|s| served.contains(s.id())).collect();

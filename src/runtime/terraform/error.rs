@@ -96,7 +96,7 @@ pub enum TerraformError {
         version: String,
         why: String,
     },
-    #[error("Terraform could not be initialised: {0}")]
+    #[error("Terraform could not be initialized: {0}")]
     Init(String),
     #[error("`{id}`: {text}")]
     Provider {

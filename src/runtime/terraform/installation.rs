@@ -1,4 +1,4 @@
-//! The executable with installed providers: initialised once for each set of providers, used by all modules
+//! The executable with installed providers: initialized once for each set of providers, used by all modules
 //! that need them.
 
 use std::{

@@ -130,27 +130,39 @@ pub(super) fn attributes(
     sensitive: &Value,
     secrets: &Secrets,
 ) -> Map<String, Value> {
-    fn lay(given: &Value, sensitive: &Value, secrets: &Secrets) -> Value {
+    fn overlay_mask(given: &Value, sensitive: &Value, secrets: &Secrets) -> Value {
         match (given, sensitive) {
             (Value::Null, _) => Value::Null,
             (secret, Value::Bool(true)) => mark(secret, secrets),
-            (Value::Object(_), Value::Array(blocks)) if blocks.len() == 1 => lay(given, &blocks[0], secrets),
+            (Value::Object(_), Value::Array(blocks)) if blocks.len() == 1 => {
+                overlay_mask(given, &blocks[0], secrets)
+            }
             (Value::Object(map), _) => Value::Object(
                 map.iter()
-                    .map(|(key, member)| (key.clone(), lay(member, mask_below(sensitive, key), secrets)))
+                    .map(|(key, member)| {
+                        (
+                            key.clone(),
+                            overlay_mask(member, mask_below(sensitive, key), secrets),
+                        )
+                    })
                     .collect(),
             ),
             (Value::Array(items), _) => items
                 .iter()
                 .enumerate()
-                .map(|(index, item)| lay(item, at(sensitive, index), secrets))
+                .map(|(index, item)| overlay_mask(item, at(sensitive, index), secrets))
                 .collect(),
             (scalar, _) => scalar.clone(),
         }
     }
     let laid: Map<String, Value> = given
         .iter()
-        .map(|(key, member)| (key.clone(), lay(member, mask_below(sensitive, key), secrets)))
+        .map(|(key, member)| {
+            (
+                key.clone(),
+                overlay_mask(member, mask_below(sensitive, key), secrets),
+            )
+        })
         .collect();
     mask_terraform(secrets, "", &laid).into_owned()
 }

@@ -36,7 +36,7 @@ pub(super) struct ProviderUsers(HashMap<String, Vec<ResourceId>>);
 
 impl ProviderUsers {
     /// The resources of the configuration that an error concerns; empty if it concerns something else.
-    pub(super) fn of(&self, about: &str) -> &[ResourceId] {
+    pub(super) fn users(&self, about: &str) -> &[ResourceId] {
         self.0.get(about).map_or(&[], Vec::as_slice)
     }
 }
@@ -278,15 +278,15 @@ fn state(subjects: &[ModuleResource], names: &Names, binary: &Binary) -> Value {
 
 /// Members as literals: nothing in them is a reference or an expression.
 fn literal_members(meta: &Value) -> Map<String, Value> {
-    fn of(value: &Value) -> Value {
+    fn literals(value: &Value) -> Value {
         match value {
             Value::String(text) => Value::String(literal(text)),
-            Value::Array(items) => items.iter().map(of).collect(),
-            Value::Object(map) => Value::Object(map.iter().map(|(k, v)| (literal(k), of(v))).collect()),
+            Value::Array(items) => items.iter().map(literals).collect(),
+            Value::Object(map) => Value::Object(map.iter().map(|(k, v)| (literal(k), literals(v))).collect()),
             other => other.clone(),
         }
     }
-    match of(meta) {
+    match literals(meta) {
         Value::Object(members) => members,
         _ => Map::new(),
     }

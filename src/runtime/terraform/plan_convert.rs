@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 
 use super::{
-    diff::{self, Origins},
+    change_display::{self, Origins},
     error::TerraformError,
     log_messages::LogMessage,
     masking,
@@ -70,7 +70,7 @@ impl Segment<'_> {
     ) -> (PlannedResource, Ready) {
         let item = &subject.item;
         let mut action = match change {
-            Some(change) => diff::action(change, subject.moved_from.is_some()),
+            Some(change) => change_display::action(change, subject.moved_from.is_some()),
             // In the state, not desired, and gone.
             None => Action::Forget,
         };
@@ -109,7 +109,7 @@ impl Segment<'_> {
         if action == Action::Replace
             && let Some(change) = change
         {
-            public.replace = diff::paths(&change.change.replace_paths);
+            public.replace = change_display::paths(&change.change.replace_paths);
         }
         if let Some(begun) = begun {
             public.replace.clone_from(&begun.paths);
@@ -202,7 +202,7 @@ impl Segment<'_> {
             Action::Unchanged | Action::Forget => Vec::new(),
             _ => {
                 let drifted = drift.map_or_else(Vec::new, |d| {
-                    diff::changed_paths(&d.change.before, &d.change.after)
+                    change_display::changed_paths(&d.change.before, &d.change.after)
                 });
                 let none = Map::new();
                 let origins = Origins {
@@ -210,7 +210,7 @@ impl Segment<'_> {
                     prior,
                     drifted,
                 };
-                diff::changes(&before, &after, &origins)
+                change_display::changes(&before, &after, &origins)
             }
         }
     }

@@ -104,7 +104,7 @@ fn resolve_item(
         });
     };
     let (address, provider, meta) = module_resource::parse_desired(desired)?;
-    // The state moves from the id in the Spec, or from the id before its normalisation.
+    // The state moves from the id in the Spec, or from the id before its normalization.
     let renamed = item
         .prior
         .as_ref()

@@ -33,7 +33,7 @@ impl ResourceState {
         self.instances().any(|instance| {
             let paths = instance.get("sensitive_attributes").and_then(Value::as_array);
             let attributes = &instance["attributes"];
-            paths.is_some_and(|paths| paths.iter().any(|path| !follow(attributes, path).is_null()))
+            paths.is_some_and(|paths| paths.iter().any(|path| !value_at(attributes, path).is_null()))
         })
     }
 
@@ -42,7 +42,7 @@ impl ResourceState {
         let instance = current(&self.entry);
         let paths = instance.and_then(|i| i.get("sensitive_attributes")?.as_array());
         let attributes = instance.map_or(&Value::Null, |i| &i["attributes"]);
-        let at = paths.into_iter().flatten().map(|path| follow(attributes, path));
+        let at = paths.into_iter().flatten().map(|path| value_at(attributes, path));
         at.flat_map(|value| masking::secret_texts(value, &Value::Bool(true)))
             .collect()
     }
@@ -85,7 +85,7 @@ impl ResourceState {
 }
 
 /// The value at a path of a state, or the nearest value above it.
-fn follow<'a>(attributes: &'a Value, path: &Value) -> &'a Value {
+fn value_at<'a>(attributes: &'a Value, path: &Value) -> &'a Value {
     let mut at = attributes;
     for step in path.as_array().into_iter().flatten() {
         let next = match step.get("value") {

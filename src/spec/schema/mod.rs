@@ -8,13 +8,13 @@
 
 mod built_in;
 mod crd_schemas;
-mod fit;
+mod schema_check;
 mod validate;
 
 pub use self::{
     built_in::BuiltIn,
     crd_schemas::CrdSchemas,
-    fit::{SchemaFit, fit},
+    schema_check::{SchemaFit, fit},
     validate::Violation,
 };
 

@@ -20,7 +20,7 @@ fn paths(source: &dyn Source) -> Vec<&str> {
 }
 
 fn text(source: &dyn Source, path: &str) -> String {
-    let path = RepoPath::normalise(path).unwrap();
+    let path = RepoPath::normalize(path).unwrap();
     let bytes = source.read_path(&path).unwrap().unwrap();
     String::from_utf8(bytes.to_vec()).unwrap()
 }
@@ -188,7 +188,7 @@ fn submodules_are_read_where_they_are_checked_out() {
     let clone = real.clone_with(&[]);
     let bare = open(&clone).revision(&commit).unwrap();
     assert_eq!(paths(bare.as_ref()), [".gitmodules", "main.k", "shared"]);
-    let entry = bare.files()[&RepoPath::normalise("shared").unwrap()];
+    let entry = bare.files()[&RepoPath::normalize("shared").unwrap()];
     assert_eq!(entry.kind, FileKind::Submodule);
 }
 
@@ -202,7 +202,7 @@ fn a_partial_clone_opens_and_says_what_it_lacks() {
     let source = open(&partial).revision(&id(&commits[2])).unwrap();
     assert_eq!(paths(source.as_ref()), ["a/file.k"]);
     let error = source
-        .read_path(&RepoPath::normalise("a/file.k").unwrap())
+        .read_path(&RepoPath::normalize("a/file.k").unwrap())
         .unwrap_err();
     let said = error.to_string();
     assert!(

@@ -44,13 +44,13 @@ fn closures_of_the_example_are_the_cores_own() {
             assert!(missing.is_empty(), "{}: {how}: missing {missing:?}", stack.id);
             // What is more than the core loads may only be what it could read as data.
             for path in readable {
-                let folder = RepoPath::normalise(path).unwrap().parent().unwrap();
+                let folder = RepoPath::normalize(path).unwrap().parent().unwrap();
                 let reads = ours.iter().any(|reader| {
                     let bytes = std::fs::read(root.join(reader)).unwrap();
                     let reads = scan(&bytes)
                         .iter()
                         .any(|import| ["file", "crypto"].contains(&import.first()));
-                    reads && folder.is_within(&RepoPath::normalise(reader).unwrap().parent().unwrap())
+                    reads && folder.is_within(&RepoPath::normalize(reader).unwrap().parent().unwrap())
                 });
                 assert!(reads, "{}: {how}: {path} is more than the core loads", stack.id);
             }
@@ -69,7 +69,7 @@ fn scanner_agrees_with_the_core_on_hostile_texts() {
     std::fs::write(root.join("kcl.mod"), "").unwrap();
     let mut oracle = Oracle::start();
     let setup = konverge::model::stack::CompileSetup {
-        entries: vec![Entry::main(RepoPath::normalise("main.k").unwrap())],
+        entries: vec![Entry::main(RepoPath::normalize("main.k").unwrap())],
         ..Default::default()
     };
     let pieces = [

@@ -6,9 +6,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::Value;
 
 use crate::support::{
-    core_alone::{CoreAlone, cores_alone, spec_of},
     git::Repository,
     konfig_history::Replay,
+    plain_core::{CoreAlone, cores_alone, spec_of},
     process::Konverge,
 };
 

@@ -174,7 +174,12 @@ fn one_case(seed: u64, shape: Shape, oracle: &mut Oracle, root: &Path) -> (usize
     let now: BTreeMap<_, _> = is
         .stacks
         .iter()
-        .filter_map(|stack| Some((is.before(was, stack)?.id.to_string(), stack.id.to_string())))
+        .filter_map(|stack| {
+            Some((
+                is.predecessor_of(was, stack)?.id.to_string(),
+                stack.id.to_string(),
+            ))
+        })
         .collect();
     let mut changed = 0;
     for id in before.specs.keys().chain(after.specs.keys()) {

@@ -78,7 +78,7 @@ impl Files {
             let oid = git2::Oid::hash_object(git2::ObjectType::Blob, text.as_bytes()).unwrap();
             let blob = BlobId(oid.as_bytes().try_into().unwrap());
             contents.insert(blob, Arc::from(text.as_bytes()));
-            files.insert(RepoPath::normalise(path).unwrap(), FileEntry { blob, kind });
+            files.insert(RepoPath::normalize(path).unwrap(), FileEntry { blob, kind });
         }
         Arc::new(Memory {
             files: Arc::new(files),

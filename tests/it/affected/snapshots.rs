@@ -162,7 +162,7 @@ fn processes_that_write_at_once_change_no_answer() {
     assert_eq!(left, 2, "an index and a revision, nothing half-written");
 }
 
-fn analysed(files: &Files, index: &ScanCache) -> Analysis {
+fn analyzed(files: &Files, index: &ScanCache) -> Analysis {
     let source = files.source();
     let layout = Layout::read(&source, SettingsOrder::V090).unwrap();
     Analysis::new(source, layout, "0.13.2", index).unwrap()
@@ -175,7 +175,7 @@ fn a_reader_sees_a_whole_revision() {
     let place = folder.path().join("x.revision");
     let revisions: Vec<Snapshot> = (0..3)
         .map(|seed| {
-            let analysis = analysed(&monorepo(&mut Dice(seed)), &ScanCache::new());
+            let analysis = analyzed(&monorepo(&mut Dice(seed)), &ScanCache::new());
             Snapshot::take(&analysis, SettingsOrder::V090).unwrap()
         })
         .collect();
@@ -220,7 +220,7 @@ fn the_index_sheds_what_no_revision_holds() {
             files.put(&format!("base/pkg/f{number}.k"), text);
         }
         let index = ScanCache::load(&place);
-        let analysis = analysed(&files, &index);
+        let analysis = analyzed(&files, &index);
         index.drop_unused(&[listing(&analysis)]);
         index.save(&place).unwrap();
         sizes.push(ScanCache::load(&place).len());
@@ -235,7 +235,7 @@ fn the_index_sheds_what_no_revision_holds() {
     );
     // What the last revision holds is all there: nothing is learned anew.
     let index = ScanCache::load(&place);
-    analysed(&files, &index);
+    analyzed(&files, &index);
     assert!(!index.has_grown());
 }
 

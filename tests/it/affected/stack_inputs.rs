@@ -2,12 +2,12 @@
 
 use serde_json::Value;
 
-use crate::support::{git::Repository, process::Konverge, tiny};
+use crate::support::{git::Repository, process::Konverge, tiny_monorepo};
 
 /// A stack without resources of its own.
 fn monorepo() -> Repository {
-    let monorepo = tiny::monorepo();
-    tiny::write_program(&monorepo, "web/dev", "resources = []\n");
+    let monorepo = tiny_monorepo::monorepo();
+    tiny_monorepo::write_program(&monorepo, "web/dev", "resources = []\n");
     monorepo
 }
 

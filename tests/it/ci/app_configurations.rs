@@ -4,9 +4,9 @@ use serde_json::json;
 
 use crate::support::{
     apps::{HELLO_FILE, QUICKSTART, hello_binary, workspace, write_hello_stack, write_stack},
+    ci_stage::Stage,
     git::Repository,
     objects::Objects,
-    stage::Stage,
 };
 
 #[tokio::test(flavor = "multi_thread")]

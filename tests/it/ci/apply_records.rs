@@ -4,8 +4,8 @@
 use serde_json::json;
 
 use crate::support::{
+    ci_stage::{Stage, everything_in},
     hook,
-    stage::{Stage, everything_in},
 };
 
 #[tokio::test(flavor = "multi_thread")]

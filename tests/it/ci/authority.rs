@@ -5,9 +5,9 @@ use konverge::state::ReviewKey;
 use serde_json::{Value, json};
 
 use crate::support::{
+    ci_stage::{Ran, Stage},
     github::Act,
     payloads,
-    stage::{Ran, Stage},
 };
 
 fn let_go_on(login: &str, environment: &str) -> Value {

@@ -7,14 +7,14 @@ use nix::sys::signal::Signal::{SIGINT, SIGTERM};
 use serde_json::{Value, json};
 
 use crate::support::{
+    ci_stage::{Ran, Stage},
     git::Repository,
     github::{Act, FakeGithub},
     objects::Objects,
     payloads,
     process::Outcome,
     service::eventually,
-    stage::{Ran, Stage},
-    tiny,
+    tiny_monorepo,
 };
 
 const NAMESPACE: &str = "cancelled-slow-dev";
@@ -28,7 +28,7 @@ fn slow(repository: &Repository, version: &str, node: &str) {
     }}}}
 "#
     );
-    tiny::write_resources(repository, "slow/dev", NAMESPACE, &deployment);
+    tiny_monorepo::write_resources(repository, "slow/dev", NAMESPACE, &deployment);
 }
 
 fn deployment() -> Value {
@@ -95,7 +95,7 @@ async fn state_comment_and_status_are_true_after_a_cancelled_apply() {
     // The webhook receiver accepts the connection and never answers.
     let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let notify = "notify:\n- {kind: webhook, url_env: HOOK_URL, key_env: HOOK_KEY}\n";
-    let mut stage = Stage::with("cancelled", tiny::monorepo(), notify).await;
+    let mut stage = Stage::with("cancelled", tiny_monorepo::monorepo(), notify).await;
     stage.env = vec![
         (
             "HOOK_URL",

@@ -13,12 +13,12 @@ use serde_json::json;
 
 use crate::support::{
     golden::golden,
-    sample::{self, Sample},
+    sample_plans::{self, Sample},
 };
 
 #[test]
 fn everything_once() {
-    let shop = sample::shop();
+    let shop = sample_plans::shop();
     let comment = markdown::comment(&shop.input(COMMENT_BUDGET));
     assert_eq!(comment.step, 0, "nothing has to give way");
     golden("comment-shop.md", &comment.body);
@@ -31,7 +31,7 @@ fn everything_once() {
 
 #[test]
 fn nothing_affected() {
-    let mut shop = sample::shop();
+    let mut shop = sample_plans::shop();
     shop.plan.stacks.clear();
     shop.affected.stacks.clear();
     shop.findings.clear();
@@ -43,7 +43,7 @@ fn nothing_affected() {
 
 #[test]
 fn a_fork() {
-    let mut shop = sample::shop();
+    let mut shop = sample_plans::shop();
     shop.mode.merging = Merging::Outside;
     shop.mode.superseded = true;
     shop.plan.stacks.retain(|s| s.error.is_none());
@@ -56,7 +56,7 @@ fn a_fork() {
 #[test]
 fn a_stack_that_fails_in_part_shows_the_rest() {
     let id = "hashicorp:aws:aws_db_instance:orders";
-    let mut shop = sample::shop();
+    let mut shop = sample_plans::shop();
     shop.findings.clear();
     shop.plan
         .stacks
@@ -67,9 +67,9 @@ fn a_stack_that_fails_in_part_shows_the_rest() {
         .iter_mut()
         .find(|stack| stack.error.is_some())
         .unwrap();
-    let map = sample::resource("search/dev", "v1:ConfigMap:search:words", Action::Create, vec![]);
+    let map = sample_plans::resource("search/dev", "v1:ConfigMap:search:words", Action::Create, vec![]);
     let error = stack.error.take();
-    *stack = sample::stack("search/dev", vec![map]);
+    *stack = sample_plans::stack("search/dev", vec![map]);
     stack.error = error;
     stack.held_back = vec![id.parse().unwrap()];
     let comment = markdown::comment(&shop.input(COMMENT_BUDGET)).body;
@@ -108,7 +108,7 @@ fn a_stack_that_fails_in_part_shows_the_rest() {
 
 #[test]
 fn two_thousand_stacks_fit_and_lose_no_alert() {
-    let large = sample::large(2_000);
+    let large = sample_plans::large(2_000);
     let comment = markdown::comment(&large.input(COMMENT_BUDGET));
     assert!(comment.body.len() <= COMMENT_BUDGET, "{}", comment.body.len());
     for stack in large.plan.stacks.iter().filter(|s| s.summary.delete > 0) {
@@ -125,21 +125,21 @@ fn two_thousand_stacks_fit_and_lose_no_alert() {
 
 /// A change of its own in each stack but some, so that no group takes the room of many.
 fn distinct(n: usize) -> Sample {
-    let mut shop = sample::large(n);
+    let mut shop = sample_plans::large(n);
     for (at, stack) in shop.plan.stacks.iter_mut().enumerate() {
         let name = stack.id.to_string();
         let text = |value: usize| {
             let line = |line: usize| format!("setting {line} is {}\n", if line == 6 { value } else { at });
             Some(json!((1..=12).map(line).collect::<String>()))
         };
-        let change = sample::change("/data/conf", text(at), text(at + 10_000), ChangeOrigin::Change);
+        let change = sample_plans::change("/data/conf", text(at), text(at + 10_000), ChangeOrigin::Change);
         let id = format!("v1:ConfigMap:{}:own", name.replace('/', "-"));
         let mut resources = std::mem::take(&mut stack.resources);
         match at % 10 {
             9 => resources.clear(),
-            _ => resources.push(sample::resource(&name, &id, Action::Update, vec![change])),
+            _ => resources.push(sample_plans::resource(&name, &id, Action::Update, vec![change])),
         }
-        *stack = sample::stack(&name, resources);
+        *stack = sample_plans::stack(&name, resources);
     }
     shop
 }
@@ -167,7 +167,7 @@ fn it_gives_way_in_order() {
 #[test]
 fn one_check_for_all_and_own_ones_for_what_is_grave() {
     let checks = |plan, most, scope| konverge::report::checks::checks(plan, most, scope);
-    let plan = sample::large(2_000).plan;
+    let plan = sample_plans::large(2_000).plan;
     let all = checks(&plan, 50, "");
     let grave = plan.stacks.iter().filter(|s| s.summary.delete > 0).count();
     assert_eq!(all.len(), grave + 1);
@@ -180,7 +180,7 @@ fn one_check_for_all_and_own_ones_for_what_is_grave() {
     assert!(checks(&plan, 0, "60/256").is_empty());
     assert!(all[..grave].iter().all(|c| c.text.contains("delete")));
     assert!(all.iter().all(|c| c.text.len() <= 65_000));
-    let shop = sample::shop();
+    let shop = sample_plans::shop();
     let of_shop = checks(&shop.plan, 50, "");
     let names: Vec<_> = of_shop.iter().map(|check| check.name.as_str()).collect();
     assert_eq!(
@@ -204,7 +204,7 @@ fn one_check_for_all_and_own_ones_for_what_is_grave() {
 /// A change of the base reads as one change, with names and fields, before everything else.
 #[test]
 fn forty_five_equal_changes_are_one() {
-    let equal = sample::equal(45);
+    let equal = sample_plans::equal(45);
     let body = markdown::comment(&equal.input(COMMENT_BUDGET)).body;
     assert!(
         body.contains("### Konverge preview: 45 updated in 45 stacks\n"),
@@ -221,7 +221,7 @@ fn forty_five_equal_changes_are_one() {
 /// Without a cluster the comment says what it cannot know, once, and warns by the published rules.
 #[test]
 fn a_preview_of_specs_says_what_it_cannot_know() {
-    let specs = sample::spec_only();
+    let specs = sample_plans::spec_only();
     let body = markdown::comment(&specs.input(COMMENT_BUDGET)).body;
     assert_eq!(body.matches("Not validated").count(), 1, "{body}");
     for part in [
@@ -243,7 +243,7 @@ fn a_preview_of_specs_says_what_it_cannot_know() {
 /// What a push changed in the plan, and errors of several stacks once.
 #[test]
 fn a_push_is_compared_with_the_one_before_and_equal_errors_are_one() {
-    let pushed = sample::pushed();
+    let pushed = sample_plans::pushed();
     let body = markdown::comment(&pushed.input(COMMENT_BUDGET)).body;
     for part in [
         "<b>Since your last push</b> (<code>0123456</code>): 1 resource added or changed, 1 removed or changed",
@@ -268,9 +268,9 @@ fn merging_line(shop: &Sample) -> String {
 
 #[test]
 fn the_comment_says_what_merging_does() {
-    let shop = sample::shop();
+    let shop = sample_plans::shop();
     let plain = || {
-        let mut plain = sample::shop();
+        let mut plain = sample_plans::shop();
         plain.findings.clear();
         plain.plan.stacks.retain(|stack| stack.error.is_none());
         plain
@@ -337,8 +337,8 @@ fn the_comment_says_what_merging_does() {
 /// What somebody else changed belongs to its stack, not to the group of equal changes, and is counted apart.
 #[test]
 fn drift_of_one_stack_is_not_that_of_a_group() {
-    let mut equal = sample::equal(3);
-    let scaled = sample::change(
+    let mut equal = sample_plans::equal(3);
+    let scaled = sample_plans::change(
         "/spec/replicas",
         Some(json!(9)),
         Some(json!(3)),
@@ -348,9 +348,9 @@ fn drift_of_one_stack_is_not_that_of_a_group() {
     let mut resources = std::mem::take(&mut first.resources);
     resources[0].changes.push(scaled.clone());
     let id = first.id.to_string();
-    let by_hand = sample::resource(&id, "apps/v1:Deployment:ns:by-hand", Action::Update, vec![scaled]);
+    let by_hand = sample_plans::resource(&id, "apps/v1:Deployment:ns:by-hand", Action::Update, vec![scaled]);
     resources.push(by_hand);
-    *first = sample::stack(&id, resources);
+    *first = sample_plans::stack(&id, resources);
     let page = html::report(&equal.input(0));
     let (group, stacks) = page.split_once("<h2>Stacks</h2>").unwrap();
     assert!(
@@ -375,13 +375,13 @@ fn drift_of_one_stack_is_not_that_of_a_group() {
 /// What the comment warns of stands in the terminal and on the page too.
 #[test]
 fn every_surface_warns_of_the_same() {
-    let specs = sample::spec_only();
+    let specs = sample_plans::spec_only();
     let said = terminal::plan(&specs.plan, terminal::Style::default());
     assert!(
         said.contains("may have to be replaced: spec.selector.matchLabels.app cannot be changed in place"),
         "{said}"
     );
-    let mut equal = sample::equal(3);
+    let mut equal = sample_plans::equal(3);
     equal.plan.stacks[1].resources[0].validated = konverge::model::plan::Validation::None;
     let unchecked = "not validated yet";
     let body = markdown::comment(&equal.input(COMMENT_BUDGET)).body;
@@ -391,5 +391,5 @@ fn every_surface_warns_of_the_same() {
         page.contains("not validated yet: <code>Deployment app-01-dev/api</code> in <code>app-01/dev</code>"),
         "{page}"
     );
-    assert!(!html::report(&sample::equal(3).input(0)).contains(unchecked));
+    assert!(!html::report(&sample_plans::equal(3).input(0)).contains(unchecked));
 }

@@ -3,9 +3,9 @@
 use serde_json::json;
 
 use crate::support::{
+    ci_stage::{Ran, Stage},
     objects::Objects,
     payloads,
-    stage::{Ran, Stage},
 };
 
 /// A pull request with this change, previewed by a job with these variables.

@@ -8,10 +8,10 @@ use std::{
 };
 
 use crate::support::{
+    ci_stage::{Ran, Stage},
     container::Container,
     git::Repository,
     kcl,
-    stage::{Ran, Stage},
 };
 
 /// Whom the workspace belongs to: the runner's user on GitHub's own machines.

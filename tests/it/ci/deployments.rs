@@ -9,7 +9,7 @@ use kube::{
 };
 use serde_json::{Value, json};
 
-use crate::support::{cluster::Cluster, objects::Objects, stage::Stage};
+use crate::support::{ci_stage::Stage, cluster::Cluster, objects::Objects};
 
 const ASKED: &str =
     "apply: {deployments: true}\nstacks:\n- {match: 'appops/*/prod', environment: production}\n";

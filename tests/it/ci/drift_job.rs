@@ -3,7 +3,7 @@
 use konverge::state::DriftHistory;
 use serde_json::json;
 
-use crate::support::{github::Issue, stage::Stage, tiny};
+use crate::support::{ci_stage::Stage, github::Issue, tiny_monorepo};
 
 fn issues(stage: &Stage) -> Vec<Issue> {
     let of_drift = |issue: &&Issue| issue.labels.iter().any(|label| label == "konverge-drift");
@@ -270,7 +270,7 @@ async fn what_is_gone_of_an_unfinished_stack_is_reported() {
     };
     let program = format!("resources = [\n{}]\n", maps.map(map).concat());
     stage.reviewed(8, "torn", |stage| {
-        tiny::write_program(&stage.monorepo, "torn/dev", &program)
+        tiny_monorepo::write_program(&stage.monorepo, "torn/dev", &program)
     });
     stage.merge(8, "torn").outcome.check(1);
     stage.schedule().outcome.check(0);

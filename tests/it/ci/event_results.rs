@@ -6,14 +6,13 @@
 use serde_json::json;
 
 use crate::support::{
+    ci_stage::{Ran, Stage},
     git::Repository,
     github::Recorded,
     github_output::{told, without_runs},
     golden::golden,
     objects::Objects,
-    payloads,
-    stage::{Ran, Stage},
-    tiny,
+    payloads, tiny_monorepo,
 };
 
 /// A stage whose runs are told one after the other.
@@ -28,7 +27,7 @@ struct Story {
 impl Story {
     async fn begin(prefix: &'static str) -> Self {
         Self {
-            stage: Stage::with(prefix, tiny::monorepo(), "").await,
+            stage: Stage::with(prefix, tiny_monorepo::monorepo(), "").await,
             prefix,
             heard: 0,
             names: Vec::new(),
@@ -98,7 +97,7 @@ impl Story {
 
 fn write(repository: &Repository, prefix: &str, id: &str, level: &str) {
     let namespace = format!("{prefix}-{}", id.replace('/', "-"));
-    tiny::write_stack(repository, id, &namespace, level);
+    tiny_monorepo::write_stack(repository, id, &namespace, level);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -141,7 +140,7 @@ async fn one_change_of_the_base_is_shown_once_queued_squashed_and_forced_back() 
     let mut story = Story::with_stacks("told-base").await;
     let before = story.stage.monorepo.rev("main");
     let head = story.propose("paint", |repository| {
-        repository.write("base/app.k", "colour = \"blue\"\n");
+        repository.write("base/app.k", "color = \"blue\"\n");
         repository.remove("appops/api");
     });
     let opened = story.stage.pull_request(8, "paint", "opened");
@@ -360,7 +359,7 @@ async fn a_pull_request_whose_base_was_changed_is_previewed_against_the_new_one(
 #[tokio::test(flavor = "multi_thread")]
 async fn a_group_that_does_not_compile_together_is_no_success() {
     let mut stage = Stage::small("").await;
-    let colour = |stage: &Stage, name: &str| {
+    let color = |stage: &Stage, name: &str| {
         stage
             .monorepo
             .write("base/paint.k", format!("{name} = \"blue\"\n"));
@@ -370,16 +369,16 @@ async fn a_group_that_does_not_compile_together_is_no_success() {
         let text = format!(
             "import base.paint\n\nresources = [{{id = \"v1:ConfigMap:default:{map}\", type = \"Kubernetes\", attributes = {{apiVersion = \"v1\", kind = \"ConfigMap\", metadata = {{name = \"{map}\", namespace = \"default\"}}, data = {{value = paint.{name}}}}}}}]\n"
         );
-        tiny::write_program(&stage.monorepo, id, &text);
+        tiny_monorepo::write_program(&stage.monorepo, id, &text);
     };
-    colour(&stage, "colour");
-    stack(&stage, "grouped-a/dev", "colour");
+    color(&stage, "color");
+    stack(&stage, "grouped-a/dev", "color");
     let base = stage.monorepo.commit("A stack");
     stage.reviewed(7, "rename", |stage| {
-        colour(stage, "paint");
+        color(stage, "paint");
         stack(stage, "grouped-a/dev", "paint");
     });
-    stage.reviewed(8, "another", |stage| stack(stage, "grouped-b/dev", "colour"));
+    stage.reviewed(8, "another", |stage| stack(stage, "grouped-b/dev", "color"));
     let comments = stage.comments();
     let recorded = stage.states().await.reviews().list().await.unwrap();
 

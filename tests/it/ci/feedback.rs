@@ -5,10 +5,9 @@ use std::path::Path;
 use serde_json::json;
 
 use crate::support::{
+    ci_stage::{Ran, Stage, storefront},
     github::{Act, FakeGithub, World},
-    hook, payloads,
-    stage::{Ran, Stage, storefront},
-    tiny,
+    hook, payloads, tiny_monorepo,
 };
 
 #[tokio::test(flavor = "multi_thread")]
@@ -94,9 +93,9 @@ async fn a_kcl_error_is_told_at_its_place_and_the_others_are_previewed() {
 /// Whatever GitHub answers: the apply is done, and what could not be told is a warning.
 #[tokio::test(flavor = "multi_thread")]
 async fn feedback_that_fails_never_fails_an_apply() {
-    let mut stage = Stage::with("unheard", tiny::monorepo(), "").await;
+    let mut stage = Stage::with("unheard", tiny_monorepo::monorepo(), "").await;
     stage.propose("add-web", |repository| {
-        tiny::write_stack(repository, "web/dev", "unheard-web-dev", "info");
+        tiny_monorepo::write_stack(repository, "web/dev", "unheard-web-dev", "info");
     });
     stage.pull_request(7, "add-web", "opened").outcome.check(0);
     let (before, after) = stage.press_merge(7, "add-web");

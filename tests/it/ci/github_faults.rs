@@ -10,9 +10,9 @@ use konverge::model::comment_marker::{CommentMarker, MarkerKind};
 use serde_json::json;
 
 use crate::support::{
+    ci_stage::{Ran, Stage},
     github::Act,
     random::{Random, setting},
-    stage::{Ran, Stage},
 };
 
 /// What GitHub does in place of an answer.

@@ -4,9 +4,9 @@ use konverge::{
     model::{
         affected::InputChange,
         comment_marker::CommentMarker,
+        permission_changes::PowerChange,
         plan::{Action, ChangeOrigin},
         policy_finding::{Enforcement, PolicyFinding},
-        power::PowerChange,
         text::is_hidden,
     },
     report::{COMMENT_BUDGET, html, markdown, terminal},
@@ -14,7 +14,7 @@ use konverge::{
 use proptest::prelude::*;
 use serde_json::json;
 
-use crate::support::sample::{self, Sample};
+use crate::support::sample_plans::{self, Sample};
 
 /// The structure of GitHub's Markdown as far as it can break a page: fences and folds.
 fn assert_balanced(body: &str) {
@@ -148,7 +148,7 @@ fn setting(key: &str, from: Option<&str>, to: Option<&str>) -> PowerChange {
 /// Whatever a merge would add, in whatever length: what it takes out is in sight, and so is where two values differ.
 #[test]
 fn no_number_and_no_length_of_settings_hides_what_a_merge_takes_out() {
-    let mut sample = sample::shop();
+    let mut sample = sample_plans::shop();
     let long = format!("[\"{}\"", "a".repeat(5000));
     let providers = (format!("{long},\"good\"]"), format!("{long},\"evil\"]"));
     sample.power = (0..500)
@@ -199,7 +199,7 @@ fn cleaned(text: &str) -> String {
 fn hostile_sample() -> impl Strategy<Value = Sample> {
     let stacks = prop::collection::vec((hostile(), hostile(), hostile(), 0..5usize), 0..25);
     (stacks, hostile(), hostile()).prop_map(|(stacks, message, file)| {
-        let mut sample = sample::shop();
+        let mut sample = sample_plans::shop();
         sample.plan.stacks.clear();
         sample.affected.stacks.clear();
         sample.findings = vec![PolicyFinding {
@@ -236,11 +236,11 @@ fn hostile_sample() -> impl Strategy<Value = Sample> {
             } else {
                 ChangeOrigin::Change
             };
-            let mut resource = sample::resource(
+            let mut resource = sample_plans::resource(
                 &id,
                 &thing,
                 action,
-                vec![sample::change(
+                vec![sample_plans::change(
                     &path,
                     Some(json!({&key: &value})),
                     Some(json!(&value)),
@@ -249,7 +249,7 @@ fn hostile_sample() -> impl Strategy<Value = Sample> {
             );
             resource.notes = vec![value.clone()];
             resource.replace = vec![path.clone()];
-            let mut stack = sample::stack(&id, vec![resource]);
+            let mut stack = sample_plans::stack(&id, vec![resource]);
             if kind == 2 {
                 stack.error = Some(
                     konverge::error::UserError::new(konverge::error::ErrorKind::Kcl, message.clone())
@@ -265,7 +265,7 @@ fn hostile_sample() -> impl Strategy<Value = Sample> {
             sample
                 .affected
                 .stacks
-                .push(sample::affected_stack(&id, change, &[&chain]));
+                .push(sample_plans::affected_stack(&id, change, &[&chain]));
         }
         sample
     })

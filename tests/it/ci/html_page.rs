@@ -5,7 +5,7 @@ use std::{fs, path::PathBuf};
 use konverge::report::html;
 use serde_json::json;
 
-use crate::support::sample;
+use crate::support::sample_plans;
 
 /// In a real browser every text stands out from its ground (4.5:1), and every control (3:1), light and dark.
 #[test]
@@ -72,10 +72,10 @@ fn the_page_has_contrast() {
     let folder = tempfile::tempdir().unwrap();
     let mut browser = crate::support::browser::Browser::start();
     for (name, sample) in [
-        ("shop", sample::shop()),
-        ("equal", sample::equal(45)),
-        ("specs", sample::spec_only()),
-        ("pushed", sample::pushed()),
+        ("shop", sample_plans::shop()),
+        ("equal", sample_plans::equal(45)),
+        ("specs", sample_plans::spec_only()),
+        ("pushed", sample_plans::pushed()),
     ] {
         let path = folder.path().join(format!("{name}.html"));
         fs::write(&path, html::report(&sample.input(0))).unwrap();
@@ -96,7 +96,7 @@ fn the_page_has_contrast() {
 fn a_page_of_2000_stacks_in_a_browser() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("report.html");
-    let page = html::report(&sample::large(2_000).input(0));
+    let page = html::report(&sample_plans::large(2_000).input(0));
     fs::write(&path, &page).unwrap();
     let mut browser = crate::support::browser::Browser::start();
     browser.open(&format!("file://{}", path.display()));
@@ -172,7 +172,7 @@ fn a_page_of_2000_stacks_in_a_browser() {
 #[test]
 #[ignore = "needs `scripts/parts install all`; `make test-all` runs it"]
 fn the_page_in_a_browser() {
-    let mut shop = sample::shop();
+    let mut shop = sample_plans::shop();
     shop.findings[0].message =
         "</p><script>document.title='captured'</script><img src=x onerror=\"document.title='captured'\">"
             .into();
@@ -243,10 +243,10 @@ fn nothing_is_dead_without_script() {
     let mut browser = crate::support::browser::Browser::start();
     browser.forbid_scripts();
     for (name, sample) in [
-        ("shop", sample::shop()),
-        ("equal", sample::equal(45)),
-        ("specs", sample::spec_only()),
-        ("pushed", sample::pushed()),
+        ("shop", sample_plans::shop()),
+        ("equal", sample_plans::equal(45)),
+        ("specs", sample_plans::spec_only()),
+        ("pushed", sample_plans::pushed()),
     ] {
         let path = folder.path().join(format!("{name}.html"));
         fs::write(&path, html::report(&sample.input(0))).unwrap();
@@ -267,8 +267,8 @@ fn nothing_is_dead_without_script() {
 /// The page begins with what is dangerous, the worst first, then shows the changes, then why.
 #[test]
 fn the_page_begins_with_the_worst() {
-    let page = html::report(&sample::shop().input(0));
-    let specs = html::report(&sample::spec_only().input(0));
+    let page = html::report(&sample_plans::shop().input(0));
+    let specs = html::report(&sample_plans::spec_only().input(0));
     for (page, parts) in [
         (
             &page,

@@ -10,9 +10,9 @@ use kube::{
 use serde_json::json;
 
 use crate::support::{
+    ci_stage::{Stage, storefront},
     github_output::without_runs,
     hook,
-    stage::{Stage, storefront},
 };
 
 fn image(deployment: &Deployment) -> String {

@@ -5,9 +5,9 @@ use konverge::yaml;
 use serde_json::{Value, json};
 
 use crate::support::{
+    ci_stage::{Ran, Stage},
     objects::Objects,
-    stage::{Ran, Stage},
-    tiny,
+    tiny_monorepo,
 };
 
 /// The keys as GitHub's fake has them.
@@ -68,9 +68,9 @@ fn the_workflow_that_init_writes_grants_what_is_documented() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_preview_needs_what_is_documented() {
-    let mut stage = Stage::with("may-preview", tiny::monorepo(), "").await;
+    let mut stage = Stage::with("may-preview", tiny_monorepo::monorepo(), "").await;
     stage.propose("add-web", |repository| {
-        tiny::write_stack(repository, "web/dev", "may-preview-web-dev", "info");
+        tiny_monorepo::write_stack(repository, "web/dev", "may-preview-web-dev", "info");
     });
     permit(&stage, "preview", "");
     let enough = stage.pull_request(7, "add-web", "opened");
@@ -88,9 +88,9 @@ async fn a_preview_needs_what_is_documented() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn apply_and_drift_need_what_is_documented() {
-    let mut stage = Stage::with("may-apply", tiny::monorepo(), "").await;
+    let mut stage = Stage::with("may-apply", tiny_monorepo::monorepo(), "").await;
     let write = |level: &'static str| {
-        move |repository: &_| tiny::write_stack(repository, "web/dev", "may-apply-web-dev", level)
+        move |repository: &_| tiny_monorepo::write_stack(repository, "web/dev", "may-apply-web-dev", level)
     };
     stage.propose("add-web", write("info"));
     stage.pull_request(7, "add-web", "opened").outcome.check(0);
@@ -123,7 +123,7 @@ async fn apply_and_drift_need_what_is_documented() {
     let settings = json!({"apiVersion": "v1", "kind": "ConfigMap",
         "metadata": {"name": "settings", "namespace": "may-apply-web-dev"}});
     objects
-        .merge(&settings, "somebody", &json!({"data": {"colour": "red"}}))
+        .merge(&settings, "somebody", &json!({"data": {"color": "red"}}))
         .await;
     for key in asked_of_the_api("drift") {
         permit(&stage, "drift", &key);

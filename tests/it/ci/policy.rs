@@ -4,8 +4,8 @@
 use serde_json::{Value, json};
 
 use crate::support::{
+    ci_stage::{Ran, Stage},
     payloads,
-    stage::{Ran, Stage},
 };
 
 /// What somebody said of a run that waited for an environment.

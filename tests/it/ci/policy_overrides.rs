@@ -3,7 +3,7 @@
 
 use serde_json::json;
 
-use crate::support::stage::{Ran, Stage};
+use crate::support::ci_stage::{Ran, Stage};
 
 const SETS: &str = "policy:\n  sets:\n  - {name: maps, path: ops/policy, input: objects, enforce: override, override: {by: [acme/sre]}}\n";
 

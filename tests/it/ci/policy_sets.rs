@@ -9,7 +9,7 @@ use super::{
     policy::stopped,
     reviews::{map, program, service},
 };
-use crate::support::stage::{Ran, Stage};
+use crate::support::ci_stage::{Ran, Stage};
 
 const SETS: &str = "policy:\n  sets:\n  - {name: maps, path: ops/policy, input: objects}\n";
 const RULES: &str = "ops/policy/maps.rego";

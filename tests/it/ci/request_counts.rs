@@ -1,10 +1,10 @@
 //! How much a preview asks of GitHub: little, however many stacks a change reaches.
 
 use crate::support::{
+    ci_stage::Stage,
     git::Repository,
     github::{Recorded, World},
-    stage::Stage,
-    tiny,
+    tiny_monorepo,
 };
 
 /// Rules that have to ask GitHub about people.
@@ -12,7 +12,7 @@ const RULES: &str = "policy:\n  approvals: 1\n  reviewers: [acme/infra]\n";
 
 fn stacks(repository: &Repository, number: usize) {
     for nth in 0..number {
-        tiny::write_stack(
+        tiny_monorepo::write_stack(
             repository,
             &format!("app-{:04}/{}", nth / 2, ["dev", "prod"][nth % 2]),
             &format!("requests-{nth}"),
@@ -23,12 +23,12 @@ fn stacks(repository: &Repository, number: usize) {
 
 /// A preview, Spec against Spec, of a change of the base that reaches every stack; what it asked of GitHub.
 async fn previewed(number: usize) -> (Stage, Vec<Recorded>) {
-    let monorepo = tiny::monorepo();
+    let monorepo = tiny_monorepo::monorepo();
     stacks(&monorepo, number);
     let mut stage = Stage::with("requests", monorepo, RULES).await;
     stage.env = vec![("KONVERGE_LIVE", "never".to_owned())];
     stage.propose("paint", |repository| {
-        repository.write("base/app.k", "colour = \"blue\"\n");
+        repository.write("base/app.k", "color = \"blue\"\n");
     });
     stage.github.world(|world: &mut World| {
         for nth in 0..150 {

@@ -5,9 +5,8 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Api;
 
 use crate::support::{
-    payloads,
-    stage::{Ran, Stage},
-    tiny,
+    ci_stage::{Ran, Stage},
+    payloads, tiny_monorepo,
 };
 
 /// A Service, whose address only the API server knows.
@@ -26,7 +25,7 @@ pub fn map(name: &str, value: &str, more: &str) -> String {
 
 pub fn program(stage: &Stage, id: &str, resources: &[String]) {
     let program = format!("resources = [\n{}]\n", resources.concat());
-    tiny::write_program(&stage.monorepo, id, &program);
+    tiny_monorepo::write_program(&stage.monorepo, id, &program);
 }
 
 async fn uid(stage: &Stage, name: &str) -> String {
@@ -253,7 +252,7 @@ async fn our_last_write_is_no_moved_ground() {
     let name = "ground-map";
     let write = |stage: &Stage, value: &str| {
         let text = format!("import base.ground\n\nresources = [\n{}]\n", map(name, value, ""));
-        tiny::write_program(&stage.monorepo, "ground/dev", &text);
+        tiny_monorepo::write_program(&stage.monorepo, "ground/dev", &text);
     };
     let ground = |stage: &Stage, value: &str| {
         stage

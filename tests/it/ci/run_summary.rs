@@ -4,9 +4,9 @@ use konverge::model::comment_marker::{CommentMarker, MarkerKind};
 use serde_json::json;
 
 use crate::support::{
+    ci_stage::{Ran, Stage},
     github::{Act, Hold},
     payloads,
-    stage::{Ran, Stage},
 };
 
 /// The comment of a kind on a pull request.
@@ -229,7 +229,7 @@ async fn a_stop_by_a_rule_names_the_pull_request() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_run_that_fails_as_a_whole_leaves_a_summary_and_a_true_comment() {
     let mut stage = Stage::set_up("").await;
-    stage.propose("fatal", crate::support::stage::storefront);
+    stage.propose("fatal", crate::support::ci_stage::storefront);
     stage.pull_request(7, "fatal", "opened").outcome.check(0);
     let before = comment(&stage, 7, MarkerKind::Preview);
     assert!(before.contains("Merging"), "{before}");

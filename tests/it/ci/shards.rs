@@ -4,8 +4,8 @@
 use serde_json::{Value, json};
 
 use crate::support::{
+    ci_stage::{Ran, Stage},
     payloads,
-    stage::{Ran, Stage},
 };
 
 /// The three stacks of these tests, in the order in which they are dealt, and what each one's ConfigMap is called.

@@ -5,11 +5,11 @@ use serde_json::{Value, json};
 
 use crate::support::{
     apps::{QUICKSTART, write_stack},
+    ci_stage::{Ran, Stage},
     cluster::Cluster,
     git::Repository,
     objects::Objects,
     process::{Konverge, Outcome},
-    stage::{Ran, Stage},
 };
 
 const VERSIONS: (&str, &str) = ("0.2.1", "0.3.0");

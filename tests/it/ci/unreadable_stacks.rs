@@ -3,16 +3,16 @@
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Api;
 
-use crate::support::{stage::Stage, tiny};
+use crate::support::{ci_stage::Stage, tiny_monorepo};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_removal_waits_until_every_stack_can_be_seen_and_says_for_what() {
-    let mut stage = Stage::with("unseen", tiny::monorepo(), "").await;
+    let mut stage = Stage::with("unseen", tiny_monorepo::monorepo(), "").await;
     let program = r#"resources = [{apiVersion = "v1", kind = "ConfigMap", metadata = {name = "unseen", namespace = "default"}}]
 "#;
     // Another tool's file of that name, with no stack below, hides nothing.
     stage.propose("add", |monorepo| {
-        tiny::write_program(monorepo, "web/dev", program);
+        tiny_monorepo::write_program(monorepo, "web/dev", program);
         monorepo.write("docs/sample/project.yaml", "title: A sample\n");
     });
     stage.pull_request(7, "add", "opened").outcome.check(0);
@@ -21,7 +21,7 @@ async fn a_removal_waits_until_every_stack_can_be_seen_and_says_for_what() {
     assert!(objects.get_opt("unseen").await.unwrap().is_some());
 
     // The removal comes with a submodule that the job does not check out.
-    let library = tiny::monorepo();
+    let library = tiny_monorepo::monorepo();
     let commit = library.commit("Another repository");
     stage.propose("remove", |monorepo| {
         monorepo.remove("appops/web");
@@ -56,7 +56,7 @@ async fn a_removal_waits_until_every_stack_can_be_seen_and_says_for_what() {
     };
     let hidden = edit(&mut stage, &|monorepo| {
         monorepo.git(["rm", "--quiet", "--cached", "team"]);
-        tiny::write_program(monorepo, "shop/dev", "resources = []\n");
+        tiny_monorepo::write_program(monorepo, "shop/dev", "resources = []\n");
         monorepo.write("appops/shop/project.yaml", "title: shop\n");
     });
     hidden.outcome.check(1);
@@ -82,12 +82,12 @@ async fn a_removal_waits_until_every_stack_can_be_seen_and_says_for_what() {
 /// A person's apply holds the same removals back, and says for what; `destroy` by name takes the stack down.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_apply_by_hand_holds_the_same_removals_back() {
-    let stage = Stage::with("unseen-by-hand", tiny::monorepo(), "").await;
+    let stage = Stage::with("unseen-by-hand", tiny_monorepo::monorepo(), "").await;
     let monorepo = &stage.monorepo;
     let program = r#"resources = [{apiVersion = "v1", kind = "ConfigMap", metadata = {name = "unseen-by-hand", namespace = "default"}}]
 "#;
-    tiny::write_program(monorepo, "web/dev", program);
-    tiny::write_program(monorepo, "web/prod", "resources = []\n");
+    tiny_monorepo::write_program(monorepo, "web/dev", program);
+    tiny_monorepo::write_program(monorepo, "web/prod", "resources = []\n");
     monorepo.commit("Two stacks");
     let konverge = |arguments: &[&str]| {
         stage
@@ -99,7 +99,7 @@ async fn an_apply_by_hand_holds_the_same_removals_back() {
     let objects: Api<ConfigMap> = Api::namespaced(stage.cluster.client().await, "default");
     assert!(objects.get_opt("unseen-by-hand").await.unwrap().is_some());
 
-    let commit = tiny::monorepo().commit("Another repository");
+    let commit = tiny_monorepo::monorepo().commit("Another repository");
     monorepo.remove("appops/web/dev");
     std::fs::create_dir_all(monorepo.path().join("team")).unwrap();
     let entry = format!("160000,{commit},team");

@@ -8,9 +8,9 @@ use crate::{
     support::{
         apps::{QUICKSTART, workspace, write_stack},
         cluster::Cluster,
-        core_alone::spec_of,
         git::Repository,
         objects::Objects,
+        plain_core::spec_of,
         process::{Konverge, Outcome},
     },
 };
@@ -500,7 +500,7 @@ async fn a_generated_secret_keeps_its_value() {
     );
     run(&["apply", folder, "--yes", "--no-wait"]).expect(0);
     assert_eq!(data("login").await.unwrap(), login);
-    let states = crate::support::stage::everything_in(home.path());
+    let states = crate::support::ci_stage::everything_in(home.path());
     for value in [decode(&login["password"]), "kusionsecret123".to_owned()] {
         assert!(!states.contains(&value) && !after.stdout.contains(&value));
     }

@@ -7,7 +7,7 @@ use crate::support::{
     git::Repository,
     minio::Minio,
     process::{Konverge, Outcome},
-    tiny,
+    tiny_monorepo,
 };
 
 fn konverge(monorepo: &Repository, arguments: &[&str]) -> Outcome {
@@ -274,7 +274,7 @@ fn a_shallow_clone_without_its_base_says_what_to_add() {
 #[test]
 fn a_konverge_yaml_that_is_no_file_is_not_overlooked() {
     for folder in [false, true] {
-        let monorepo = tiny::monorepo();
+        let monorepo = tiny_monorepo::monorepo();
         monorepo.write("platform/konverge.yaml", "version: 1\n");
         if folder {
             monorepo.write("konverge.yaml/rules", "version: 1\n");

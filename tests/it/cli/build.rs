@@ -4,8 +4,8 @@ use konverge::spec;
 use serde_json::Value;
 
 use crate::support::{
-    core_alone::{core_alone, spec_of},
     git::Repository,
+    plain_core::{core_alone, spec_of},
     process::Konverge,
 };
 

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::support::{
     git::Repository,
     process::Konverge,
-    shop::{Shop, resource},
+    shop_monorepo::{Shop, resource},
 };
 
 fn check(repository: &Repository) -> Konverge {

@@ -9,7 +9,7 @@ use crate::support::{
     objects::Objects,
     process::Konverge,
     service::eventually,
-    shop::{Shop, resource},
+    shop_monorepo::{Shop, resource},
     spec_runs::SpecRuns,
 };
 

@@ -15,8 +15,8 @@ use crate::support::{
     kcl,
     process::{Konverge, Outcome},
     service::eventually,
-    shop::{Shop, resource},
-    tiny,
+    shop_monorepo::{Shop, resource},
+    tiny_monorepo,
 };
 
 fn konverge(monorepo: &Repository, arguments: &[&str]) -> Outcome {
@@ -363,9 +363,9 @@ async fn an_answer_that_is_not_yes_is_told_so_and_without_anybody_the_plan_is_sh
 /// Without a cluster the base says what goes.
 #[tokio::test]
 async fn a_stack_that_is_deleted_whole_is_shown_as_deleted() {
-    let monorepo = tiny::monorepo();
+    let monorepo = tiny_monorepo::monorepo();
     for stack in ["shop/dev", "shop/prod"] {
-        tiny::write_stack(&monorepo, stack, "shop", "info");
+        tiny_monorepo::write_stack(&monorepo, stack, "shop", "info");
     }
     let base = monorepo.commit("Two stacks");
     monorepo.remove("appops/shop/dev");

@@ -3,12 +3,12 @@
 use serde_json::Value;
 
 use crate::support::{
-    core_alone::{core_alone, spec_of},
+    ci_stage::Stage,
     git::Repository,
     github::{FakeGithub, World},
     konfigs::{self, RootPath, SHARED_NAME},
+    plain_core::{core_alone, spec_of},
     process::{Konverge, Outcome},
-    stage::Stage,
 };
 
 fn konverge(repository: &Repository, arguments: &[&str]) -> Outcome {

@@ -6,9 +6,9 @@ use sha2::Digest as _;
 
 use crate::support::{
     apps::{HELLO, HELLO_FILE, hello_binary, write_hello_stack},
+    ci_stage::Stage,
     git::Repository,
     process::{Konverge, Outcome},
-    stage::Stage,
 };
 
 const FOLDER: &str = "example/quickstart/default";

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::support::{
     cluster::Cluster,
     objects::Objects,
-    shop::{Shop, resource},
+    shop_monorepo::{Shop, resource},
 };
 
 const CONFIG: &str = "version: 1\nclusters: {test: {}}\n";

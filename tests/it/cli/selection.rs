@@ -8,7 +8,7 @@ use crate::support::{
     konfigs,
     objects::Objects,
     process::{Konverge, Outcome},
-    shop::{Shop, resource},
+    shop_monorepo::{Shop, resource},
 };
 
 fn konverge(repository: &Repository, arguments: &[&str]) -> Outcome {

@@ -8,7 +8,7 @@ use crate::support::{
     cluster::Cluster,
     objects::{Objects, path},
     service::eventually,
-    shop::{Shop, resource},
+    shop_monorepo::{Shop, resource},
     stack::id,
 };
 

@@ -12,7 +12,7 @@ use konverge::{
 };
 use serde_json::{Map, Value, json};
 
-use super::dice::Dice;
+use super::random_kills::Dice;
 use crate::support::{
     cluster::Cluster,
     objects::Objects,

@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use crate::support::{objects::Objects, stage::Stage};
+use crate::support::{ci_stage::Stage, objects::Objects};
 
 const A: &str = "appops/twin-a/dev";
 const B: &str = "appops/twin-b/dev";

@@ -14,7 +14,7 @@ use serde_json::json;
 use tokio::net::{TcpListener, TcpStream};
 
 use crate::support::{
-    faults::{Faults, Proxy},
+    faulty_api_server::{Faults, Proxy},
     git::Repository,
     minio::Minio,
     process::{Konverge, Outcome, Running},

@@ -1,7 +1,6 @@
 //! The engine: order, ownership, concurrent runs.
 
 pub mod concurrent_applies;
-mod dice;
 pub mod execution;
 pub mod field_owners;
 pub mod identities;
@@ -9,3 +8,4 @@ pub mod interruption;
 pub mod moves;
 pub mod object_owners;
 pub mod ownership;
+mod random_kills;

@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use crate::support::{objects::Objects, process::Outcome, stage::Stage};
+use crate::support::{ci_stage::Stage, objects::Objects, process::Outcome};
 
 /// Two stacks of one test.
 struct Pair {

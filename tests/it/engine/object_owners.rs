@@ -10,7 +10,7 @@ use konverge::model::apply_result::StackResult;
 use nix::sys::signal::Signal::SIGKILL;
 use serde_json::{Value, json};
 
-use super::dice::Dice;
+use super::random_kills::Dice;
 use crate::support::{
     cluster::Cluster,
     objects::Objects,

@@ -3,7 +3,8 @@
 use serde_json::{Value, json};
 
 use crate::support::{
-    cluster::Cluster, objects::Objects, spec_runs::SpecRuns, stack::id, stage::Stage, terraform, tiny,
+    ci_stage::Stage, cluster::Cluster, objects::Objects, spec_runs::SpecRuns, stack::id, terraform,
+    tiny_monorepo,
 };
 
 fn map(ns: &str, name: &str, data: Value) -> Value {
@@ -194,7 +195,7 @@ async fn a_stack_that_does_not_compile_can_be_left_out_by_name() {
         spec = {group = \"without.example.com\", scope = \"Namespaced\", names = {plural = \"things\", kind = \"Thing\"}, versions = [{name = \"v1\", \
         served = True, storage = True, schema = {openAPIV3Schema = {type = \"object\"}}}]}}}";
     let write = |resources: &str| {
-        tiny::write_program(
+        tiny_monorepo::write_program(
             &stage.monorepo,
             "without-a/dev",
             &format!("resources = [\n    {resources}\n]\n"),
@@ -211,7 +212,7 @@ async fn a_stack_that_does_not_compile_can_be_left_out_by_name() {
     write(definition);
     stage.monorepo.commit("A definition");
     apply(&[]).check(0);
-    tiny::write_program(&stage.monorepo, "without-b/dev", "resources = [ this is no KCL\n");
+    tiny_monorepo::write_program(&stage.monorepo, "without-b/dev", "resources = [ this is no KCL\n");
     write("");
     stage.monorepo.commit("One is gone, the other broken");
     let refused = apply(&["--allow-empty"]);

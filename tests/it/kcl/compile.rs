@@ -226,7 +226,7 @@ async fn a_request_of_git_files_is_refused() {
     let pool = pool().await;
     let mut request = program("a = 1\n");
     request.files.push((
-        RepoPath::normalise(".git/config").unwrap(),
+        RepoPath::normalize(".git/config").unwrap(),
         b"token".as_slice().into(),
     ));
     assert!(matches!(

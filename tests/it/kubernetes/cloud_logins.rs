@@ -12,7 +12,7 @@ use crate::support::{
     identities::User,
     moto::Moto,
     process::Outcome,
-    shop::{Shop, resource},
+    shop_monorepo::{Shop, resource},
 };
 
 type Variables = Vec<(&'static str, String)>;

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use crate::support::{
     cluster::Cluster,
-    faults::{Faults, Proxy},
+    faulty_api_server::{Faults, Proxy},
     objects::Objects,
     stack::{TestStack, action, id},
 };
@@ -73,7 +73,11 @@ async fn an_unreliable_server_only_costs_time() {
     let cluster = Cluster::shared();
     let ns = cluster.namespace("faults").await;
     let objects = Objects::of(cluster).await;
-    let proxy = Proxy::start(cluster, Faults::random(crate::support::faults::seed(), 20)).await;
+    let proxy = Proxy::start(
+        cluster,
+        Faults::random(crate::support::faulty_api_server::seed(), 20),
+    )
+    .await;
     let mut stack = TestStack::new("faults", proxy.kubeconfig());
     let steps = [wanted(&ns, 1, 12), wanted(&ns, 2, 8), wanted(&ns, 3, 10)];
     for wanted in &steps {

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use konverge::{
-    runtime::kubernetes::health::{Health, HealthRules, Related, documents, judge},
+    runtime::kubernetes::health::{Health, HealthRules, Related, documents, evaluate},
     yaml,
 };
 use serde_json::Value;
@@ -56,7 +56,7 @@ fn every_published_case_is_judged_as_argo_cd_judges_it() {
                     continue;
                 }
             };
-            let verdict = judge(&object, &Related::default(), &rules);
+            let verdict = evaluate(&object, &Related::default(), &rules);
             let expected = &case["healthStatus"];
             let health = expected["status"].as_str().and_then(Health::from_argo_cd);
             let message = expected["message"].as_str().unwrap_or_default().trim();

@@ -5,13 +5,13 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::support::{
+    ci_stage::{Stage, storefront},
     cluster::Cluster,
     git::Repository,
     objects::Objects,
     process::{Konverge, Running},
     service::eventually,
     stack::id,
-    stage::{Stage, storefront},
 };
 
 const RULE: &str = r#"

@@ -12,10 +12,10 @@ use serde_json::{Value, json};
 use crate::support::{
     cluster::{Cluster, User},
     container::Container,
-    faults::{Faults, Proxy},
+    faulty_api_server::{Faults, Proxy},
     objects::Objects,
     stack::{TestStack, spec},
-    tiny,
+    tiny_monorepo,
 };
 
 fn config_map(ns: &str, name: &str) -> Value {
@@ -194,8 +194,8 @@ async fn credentials_are_the_pods_own_service_account() {
     std::fs::write(account.join("token"), robot(cluster, &ns).await).unwrap();
     std::fs::write(account.join("namespace"), &ns).unwrap();
     std::fs::copy(cluster.path("ca.crt"), account.join("ca.crt")).unwrap();
-    let monorepo = tiny::monorepo();
-    tiny::write_stack(&monorepo, "pod/dev", &format!("{ns}-new"), "info");
+    let monorepo = tiny_monorepo::monorepo();
+    tiny_monorepo::write_stack(&monorepo, "pod/dev", &format!("{ns}-new"), "info");
     monorepo
         .write(
             "konverge.yaml",

@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 
 use crate::support::{
     cluster::Cluster,
-    faults::{Faults, Proxy},
+    faulty_api_server::{Faults, Proxy},
     git::Repository,
     objects::Objects,
     process::Konverge,

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::support::{objects::Objects, stage::Stage, tiny};
+use crate::support::{ci_stage::Stage, objects::Objects, tiny_monorepo};
 
 const FILE: &str = "appops/duo/crd/pair.yaml";
 
@@ -22,7 +22,7 @@ fn pair(stack: &str) -> Value {
 fn project(stage: &Stage, stacks: &[&str], label: &str) {
     for stack in stacks {
         let program = format!("resources = [{}]\n", pair(stack));
-        tiny::write_program(&stage.monorepo, &format!("duo/{stack}"), &program);
+        tiny_monorepo::write_program(&stage.monorepo, &format!("duo/{stack}"), &program);
     }
     stage.monorepo.write(FILE, definition(label).to_string());
 }

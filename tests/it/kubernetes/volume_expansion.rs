@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::support::{
     cluster::Cluster,
-    faults::{Faults, Proxy},
+    faulty_api_server::{Faults, Proxy},
     objects::Objects,
     stack::{TestStack, planned},
 };

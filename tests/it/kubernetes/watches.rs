@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::support::{
     cluster::{AuditEvent, Cluster, User},
-    faults::{Faults, Proxy},
+    faulty_api_server::{Faults, Proxy},
     objects::{Objects, path},
     service::eventually,
     stack::{self, TestStack, id},

@@ -9,7 +9,7 @@ use std::{
 use clap::CommandFactory;
 use konverge::{cli::Cli, config::Config};
 
-use crate::support::{cluster::Cluster, git::Repository, process::Konverge, stage::Stage};
+use crate::support::{ci_stage::Stage, cluster::Cluster, git::Repository, process::Konverge};
 
 pub fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 #[tokio::test]
-async fn api_server_validates_authorises_and_audits() {
+async fn api_server_validates_authorizes_and_audits() {
     let cluster = Cluster::shared();
     let namespace = cluster.namespace("parts").await;
     let config_map: ConfigMap =

@@ -11,7 +11,7 @@ use crate::support::{
     moto::{Moto, REGION},
     objects::Objects,
     process::Outcome,
-    shop::{Shop, resource},
+    shop_monorepo::{Shop, resource},
     spec_runs::walk,
     vault::FakeVault,
 };

@@ -5,15 +5,15 @@ use nix::sys::signal::Signal::SIGKILL;
 use serde_json::{Value, json};
 
 use crate::support::{
+    ci_stage::{Ran, Stage, everything_in},
     cluster::Cluster,
-    faults::{Faults, Proxy},
+    faulty_api_server::{Faults, Proxy},
     git::Repository,
     minio::Minio,
     objects::Objects,
     process::{Konverge, Outcome},
-    shop::{Shop, resource},
+    shop_monorepo::{Shop, resource},
     spec_runs::walk,
-    stage::{Ran, Stage, everything_in},
 };
 
 /// In every value of a store.

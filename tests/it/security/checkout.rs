@@ -8,7 +8,7 @@ use std::{
 
 use tempfile::TempDir;
 
-use crate::support::{git::Repository, kcl, process::Konverge, tiny};
+use crate::support::{git::Repository, kcl, process::Konverge, tiny_monorepo};
 
 /// A checkout with a program of the branch, which leaves a file behind when it is run.
 struct Hostile {
@@ -19,8 +19,8 @@ struct Hostile {
 
 impl Hostile {
     fn new() -> Self {
-        let monorepo = tiny::monorepo();
-        tiny::write_stack(&monorepo, "web/dev", "web", "info");
+        let monorepo = tiny_monorepo::monorepo();
+        tiny_monorepo::write_stack(&monorepo, "web/dev", "web", "info");
         let outside = tempfile::tempdir().unwrap();
         let ran = outside.path().join("it-ran");
         Self {
@@ -139,7 +139,7 @@ fn neither_terraform_nor_its_providers_come_from_the_checkout() {
     hostile.plant("tools/terraform");
     let resource = r#"    {"id": "hashicorp:local:local_file:x", "type": "Terraform", "attributes": {"filename": "/tmp/x", "content": "x"}, "extensions": {"provider": "registry.terraform.io/hashicorp/local/2.9.0", "resourceType": "local_file"}}
 "#;
-    tiny::write_resources(&hostile.monorepo, "web/dev", "web", resource);
+    tiny_monorepo::write_resources(&hostile.monorepo, "web/dev", "web", resource);
     for (key, path) in [("binary", "tools/terraform"), ("mirror", "tools")] {
         for way in hostile.ways(path) {
             let provider = "{source: hashicorp/local, version: 2.9.0}";
@@ -258,7 +258,7 @@ fn a_golden_file_is_not_written_through_a_link() {
 
 #[test]
 fn init_follows_no_link() {
-    let monorepo = tiny::monorepo();
+    let monorepo = tiny_monorepo::monorepo();
     let outside = tempfile::tempdir().unwrap();
     symlink(outside.path(), monorepo.path().join(".github")).unwrap();
     monorepo.commit("A link");

@@ -5,11 +5,10 @@ use base64::Engine as _;
 use sha2::Digest as _;
 
 use crate::support::{
+    ci_stage::{Ran, Stage},
     git::Repository,
     git_server::GitServer,
-    payloads,
-    stage::{Ran, Stage},
-    tiny,
+    payloads, tiny_monorepo,
 };
 
 const MODULE: &str = "[package]\nname = \"small\"\nversion = \"0.1.0\"\n";
@@ -41,7 +40,7 @@ fn stack(stage: &Stage, id: &str, map: &str, more: &str) {
     let program = format!(
         "import lib\n\nresources = [{{id = \"v1:ConfigMap:default:{map}\", type = \"Kubernetes\", attributes = {{apiVersion = \"v1\", kind = \"ConfigMap\", metadata = {{name = \"{map}\", namespace = \"default\"}}, data = {{value = lib.value + \"{more}\"}}}}}}]\n"
     );
-    tiny::write_program(&stage.monorepo, id, &program);
+    tiny_monorepo::write_program(&stage.monorepo, id, &program);
 }
 
 /// A fork's pull request in its own job, then in the one of this repository that may write.

@@ -19,7 +19,7 @@ use crate::support::{
     cluster::Cluster,
     objects::Objects,
     process::Outcome,
-    shop::{Shop, resource},
+    shop_monorepo::{Shop, resource},
     spec_runs::walk,
 };
 

@@ -2,7 +2,7 @@
 
 use konverge::model::comment_marker::{CommentMarker, MarkerKind};
 
-use crate::support::{git::Repository, process::Konverge, stage::Stage, tiny};
+use crate::support::{ci_stage::Stage, git::Repository, process::Konverge, tiny_monorepo};
 
 /// Commands, mentions, links, elements and a marker of ours, as a value in KCL.
 const HOSTILE: &str = "::error::x\\n::add-mask::y\\n##[group]z\\n@octocat #12 https://evil.example <img src=x> </details>\\n<!-- konverge:v1 e30 -->\\n```";
@@ -12,9 +12,9 @@ fn write(repository: &Repository) {
         r#"    {{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {{"name": "settings", "namespace": "hostile-web-dev", "annotations": {{"a@octocat": "{HOSTILE}"}}}}, "data": {{"text": "{HOSTILE}"}}}}
 "#
     );
-    tiny::write_resources(repository, "web/dev", "hostile-web-dev", &settings);
+    tiny_monorepo::write_resources(repository, "web/dev", "hostile-web-dev", &settings);
     // An error in its own words.
-    tiny::write_resources(repository, "web/prod", "hostile-web-prod", "");
+    tiny_monorepo::write_resources(repository, "web/prod", "hostile-web-prod", "");
     let refused = format!("assert False, \"{HOSTILE}\"\n");
     let text = repository.read("appops/web/prod/main.k");
     repository.write("appops/web/prod/main.k", text + &refused);
@@ -22,7 +22,7 @@ fn write(repository: &Repository) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn nothing_that_a_pull_request_holds_is_obeyed() {
-    let mut stage = Stage::with("hostile", tiny::monorepo(), "").await;
+    let mut stage = Stage::with("hostile", tiny_monorepo::monorepo(), "").await;
     stage.env = vec![("KONVERGE_LIVE", "never".to_owned())];
     stage.propose("capture", write);
     let ran = stage.pull_request(7, "capture", "opened");
@@ -116,9 +116,9 @@ async fn nothing_in_an_issue_is_obeyed() {
 
 #[test]
 fn no_command_prints_a_workflow_command_or_what_can_not_be_seen() {
-    let monorepo = tiny::monorepo();
+    let monorepo = tiny_monorepo::monorepo();
     let folder = "appops/web/x\n::error::pwned\u{1b}[31m";
-    tiny::write_stack(&monorepo, "web/dev", "hostile", "info");
+    tiny_monorepo::write_stack(&monorepo, "web/dev", "hostile", "info");
     let settings = monorepo.read("appops/web/dev/kcl.yaml");
     monorepo
         .write(&format!("{folder}/stack.yaml"), "name: odd\n")
@@ -155,7 +155,7 @@ fn no_command_prints_a_workflow_command_or_what_can_not_be_seen() {
 
 #[test]
 fn a_value_that_reads_as_one_that_is_not_shown_is_refused() {
-    let monorepo = tiny::monorepo();
+    let monorepo = tiny_monorepo::monorepo();
     for (name, mark) in [
         ("unknown", r#"{"$unknown" = True}"#),
         ("secret", r#"{"$secret" = "deadbeefcafe"}"#),
@@ -164,7 +164,7 @@ fn a_value_that_reads_as_one_that_is_not_shown_is_refused() {
         let program = format!(
             "resources = [{{\n    apiVersion = \"v1\"\n    kind = \"ConfigMap\"\n    metadata = {{name = \"a\"}}\n    data = {{level = {mark}}}\n}}]\n"
         );
-        tiny::write_program(&monorepo, &id, &program);
+        tiny_monorepo::write_program(&monorepo, &id, &program);
         monorepo.commit(name);
         let built = Konverge::new(["build", &id])
             .with_kcl()
@@ -195,8 +195,8 @@ fn is_harmless(printed: &str) -> Result<(), String> {
 
 #[test]
 fn documents_hide_nothing_and_mean_the_same() {
-    let monorepo = tiny::monorepo();
-    tiny::write_stack(&monorepo, "web/dev", "hidden", HIDDEN);
+    let monorepo = tiny_monorepo::monorepo();
+    tiny_monorepo::write_stack(&monorepo, "web/dev", "hidden", HIDDEN);
     monorepo.commit("Hidden");
     let konverge = |arguments: &[&str]| {
         Konverge::new(arguments)
@@ -225,7 +225,7 @@ fn documents_hide_nothing_and_mean_the_same() {
     }
     // As a folder's name, and as what an assertion says.
     let program = format!("import base.app\nassert False, \"{HIDDEN}\"\n");
-    tiny::write_program(&monorepo, "web/dev", &program);
+    tiny_monorepo::write_program(&monorepo, "web/dev", &program);
     let odd = "appops/web/o\u{202e}d##[d";
     for file in ["stack.yaml", "kcl.yaml", "main.k"] {
         let text = monorepo.read(&format!("appops/web/dev/{file}"));
@@ -255,14 +255,14 @@ fn documents_hide_nothing_and_mean_the_same() {
 
 #[test]
 fn an_identity_with_invisible_characters_is_refused() {
-    let monorepo = tiny::monorepo();
-    tiny::write_stack(&monorepo, "web/dev", "web", "info");
+    let monorepo = tiny_monorepo::monorepo();
+    tiny_monorepo::write_stack(&monorepo, "web/dev", "web", "info");
     for (id, name) in [
         ("web/a", "pr\u{200b}od"),
         ("web/b", "\u{202e}dorp"),
         ("web/c", "prod\u{3164}"),
     ] {
-        tiny::write_stack(&monorepo, id, "web", "info");
+        tiny_monorepo::write_stack(&monorepo, id, "web", "info");
         monorepo.write(&format!("appops/{id}/stack.yaml"), format!("name: {name}\n"));
     }
     monorepo.commit("Names");
@@ -278,14 +278,14 @@ fn an_identity_with_invisible_characters_is_refused() {
 
 #[test]
 fn a_huge_message_is_cut_in_the_log() {
-    let monorepo = tiny::monorepo();
+    let monorepo = tiny_monorepo::monorepo();
     for (id, text) in [
         ("web/long", "\"x\" * 50000000"),
         ("web/lines", "\"y\\n\" * 25000000"),
     ] {
-        tiny::write_program(&monorepo, id, &format!("assert False, {text}\n"));
+        tiny_monorepo::write_program(&monorepo, id, &format!("assert False, {text}\n"));
     }
-    tiny::write_program(
+    tiny_monorepo::write_program(
         &monorepo,
         "web/says",
         "print(\"z\\n\" * 1000000)\nresources = []\n",

@@ -16,9 +16,8 @@ use konverge::{
 use serde_json::{Value, json};
 
 use crate::support::{
-    hook, sample,
-    stage::{Ran, Stage, everything_in},
-    tiny,
+    ci_stage::{Ran, Stage, everything_in},
+    hook, sample_plans, tiny_monorepo,
 };
 
 /// In every secret, often enough that no part of one can be shown without it.
@@ -48,27 +47,27 @@ fn no_form_of_a_secret_is_rendered() {
             .at("main.k", Some(3), None)
             .hint(said.clone());
         let object = json!({"data": {"whole": secret, "within": within, "list": [secret, {"x": within}]}});
-        let mut created = sample::resource(
+        let mut created = sample_plans::resource(
             "shop/dev",
             "v1:ConfigMap:shop:new",
             Action::Create,
-            vec![sample::change("", None, Some(object), ChangeOrigin::Change)],
+            vec![sample_plans::change("", None, Some(object), ChangeOrigin::Change)],
         );
         created.notes.push(said.clone());
         let changes = [ChangeOrigin::Change, ChangeOrigin::Drift].map(|origin| {
             let path = format!("/data/{}", if origin == ChangeOrigin::Drift { "b" } else { "a" });
-            sample::change(&path, Some(json!(secret)), Some(json!(within)), origin)
+            sample_plans::change(&path, Some(json!(secret)), Some(json!(within)), origin)
         });
-        let updated = sample::resource(
+        let updated = sample_plans::resource(
             "shop/dev",
             "v1:ConfigMap:shop:old",
             Action::Update,
             changes.into(),
         );
-        let mut failed = sample::stack("shop/prod", Vec::new());
+        let mut failed = sample_plans::stack("shop/prod", Vec::new());
         failed.error = Some(failure.body());
-        let mut shop = sample::shop();
-        shop.plan.stacks = vec![sample::stack("shop/dev", vec![created, updated]), failed];
+        let mut shop = sample_plans::shop();
+        shop.plan.stacks = vec![sample_plans::stack("shop/dev", vec![created, updated]), failed];
         redact::plan(&mut shop.plan, &secrets);
         let mut report = ApplyReport {
             version: 1,
@@ -140,18 +139,18 @@ fn names_and_our_own_words_are_never_masked() {
     let id = "v1:ConfigMap:orders:orders-database-main";
     let path = "/data/host-of-orders";
     let changes = [
-        sample::change(path, Some(json!("a")), Some(json!("b")), ChangeOrigin::Change),
-        sample::change(
+        sample_plans::change(path, Some(json!("a")), Some(json!("b")), ChangeOrigin::Change),
+        sample_plans::change(
             "/data/host",
             Some(json!("a")),
             Some(json!("host-of-orders")),
             ChangeOrigin::Change,
         ),
     ];
-    let resource = sample::resource("orders-database-main/dev", id, Action::Update, changes.into());
+    let resource = sample_plans::resource("orders-database-main/dev", id, Action::Update, changes.into());
     let mut plan = Plan {
         version: 1,
-        stacks: vec![sample::stack("orders-database-main/dev", vec![resource])],
+        stacks: vec![sample_plans::stack("orders-database-main/dev", vec![resource])],
     };
     let digest = plan.stacks[0].digest;
     let hidden = redact::plan(&mut plan, &secrets);
@@ -199,7 +198,7 @@ fn with_secret(stage: &Stage, id: &str, map: &str, value: &str, secret: &str) {
             secret,
         ),
     ];
-    tiny::write_program(
+    tiny_monorepo::write_program(
         &stage.monorepo,
         id,
         &format!("resources = [\n{}]\n", resources.concat()),

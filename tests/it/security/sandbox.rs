@@ -7,8 +7,8 @@ use konverge::kcl::{KclError, Pool, SandboxMode};
 use serde_json::Value;
 
 use crate::support::{
+    ci_stage::{Stage, storefront},
     compiler::{options, path, pool, program, request},
-    stage::{Stage, storefront},
 };
 
 /// The document, or the error's text.

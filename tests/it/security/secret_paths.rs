@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::support::{
     process::Outcome,
-    shop::{Shop, resource},
+    shop_monorepo::{Shop, resource},
 };
 
 /// In every secret.

@@ -7,7 +7,7 @@ use crate::support::{
     cluster::Cluster,
     objects::Objects,
     process::{Konverge, Outcome},
-    shop::{Shop, resource},
+    shop_monorepo::{Shop, resource},
     spec_runs::walk,
 };
 

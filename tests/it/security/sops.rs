@@ -12,7 +12,7 @@ use crate::support::{
     moto::Moto,
     objects::Objects,
     process::{Konverge, Outcome},
-    shop::{Shop, resource},
+    shop_monorepo::{Shop, resource},
     spec_runs::walk,
     vault::FakeVault,
 };

@@ -12,7 +12,7 @@ use konverge::{
 };
 
 use super::fixture::{id, intent, recorded, short, stack, states, with};
-use crate::support::counted::Counted;
+use crate::support::counting_store::Counted;
 
 #[tokio::test]
 async fn what_was_committed_is_what_is_loaded() {
@@ -72,7 +72,7 @@ async fn requests_stay_within_what_was_promised() {
         }
         let names: Vec<_> = names.iter().map(String::as_str).collect();
         lease.commit(with(&names, "x"), &[]).await.unwrap();
-        states.settle().await.unwrap();
+        states.save_index().await.unwrap();
         let count = counted.count();
         // The first apply of a stack tells the index that there is a state.
         let first = usize::from(resources == 1);
@@ -109,7 +109,7 @@ async fn the_index_answers_and_is_made_again() {
             .unwrap();
         lease.commit(state, &[]).await.unwrap();
     }
-    states.settle().await.unwrap();
+    states.save_index().await.unwrap();
     counted.reset();
     let known = states.read_all().await.unwrap();
     let count = counted.count();

@@ -55,7 +55,7 @@ pub(super) fn intent(name: &str) -> JournalEntry {
 }
 
 pub(super) fn with(names: &[&str], digest: &str) -> StackState {
-    let mut state = StackState::empty(stack(), RepoPath::normalise("apps/shop/prod").unwrap());
+    let mut state = StackState::empty(stack(), RepoPath::normalize("apps/shop/prod").unwrap());
     names.iter().for_each(|name| state.put(recorded(name)));
     state.input_digest = Some(Digest::of_bytes(digest.as_bytes()));
     state

@@ -8,7 +8,7 @@ use crate::support::{
     minio::Minio,
     objects::Objects,
     process::{Konverge, Outcome},
-    shop::{Shop, resource},
+    shop_monorepo::{Shop, resource},
     spec_runs::walk,
     stores::Sql,
 };

@@ -1,10 +1,10 @@
 //! A stack whose lease another run holds: GitHub's word that that run is over, its word that it is not, and its silence.
 
 use crate::support::{
+    ci_stage::{Stage, storefront},
     github::{Act, FakeGithub, World},
     minio::Minio,
     spec_runs::SpecRuns,
-    stage::{Stage, storefront},
 };
 use konverge::{
     model::{RepoPath, StackId, state::StackState},

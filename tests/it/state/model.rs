@@ -9,7 +9,7 @@
 //! `KONVERGE_MODEL_SEEDS=20000` runs longer, `KONVERGE_MODEL_SEED=n` one schedule.
 
 use crate::support::{
-    faulty::{Process, Random, Weather},
+    faulty_store::{Process, Random, Weather},
     timeline::Timeline,
 };
 use bytes::Bytes;
@@ -272,7 +272,7 @@ impl Simulation {
             world.commits += 1;
         }
         if self.random.permille(500) {
-            states.settle().await?;
+            states.save_index().await?;
         }
         Ok(())
     }

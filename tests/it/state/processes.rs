@@ -99,7 +99,7 @@ async fn obey(orders: &Orders) -> Result<(), StateError> {
     }
     state.input_digest = Some(Digest::of_bytes(orders.names.join(" ").as_bytes()));
     lease.commit(state, &[]).await?;
-    states.settle().await
+    states.save_index().await
 }
 
 /// Not a test by itself: what the processes run.

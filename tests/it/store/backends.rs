@@ -118,7 +118,7 @@ async fn keeps_a_state(store: Arc<dyn Store>) {
         let state = StackState::empty(stack.clone(), RepoPath::root());
         assert_eq!(lease.commit(state, &[]).await.unwrap(), serial);
     }
-    states.settle().await.unwrap();
+    states.save_index().await.unwrap();
     assert_eq!(states.load(&stack).await.unwrap().unwrap().serial, 3);
     assert_eq!(states.history(&stack).await.unwrap().len(), 3);
 }

@@ -7,10 +7,10 @@ use object_store::{ObjectStoreExt as _, path::Path as Key};
 use serde_json::json;
 
 use crate::support::{
+    ci_stage::{Ran, Stage, storefront},
     git::Repository,
     minio::Minio,
     process::Konverge,
-    stage::{Ran, Stage, storefront},
 };
 
 fn build(repository: &Repository, cache: &Path) -> Konverge {

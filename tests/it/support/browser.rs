@@ -107,7 +107,7 @@ impl Browser {
         assert!(self.wait_for(&there).is_some(), "{url} does not load");
     }
 
-    /// The colour scheme that pages are asked to have: `light` or `dark`.
+    /// The color scheme that pages are asked to have: `light` or `dark`.
     pub fn prefer(&mut self, scheme: &str) {
         let feature = json!({"name": "prefers-color-scheme", "value": scheme});
         self.order("Emulation.setEmulatedMedia", &json!({"features": [feature]}));

@@ -33,7 +33,7 @@ pub async fn pool() -> Pool {
 
 /// A path of a test.
 pub fn path(text: &str) -> RepoPath {
-    RepoPath::normalise(text).unwrap()
+    RepoPath::normalize(text).unwrap()
 }
 
 /// A request whose entry is `main.k` with this text, in a module of its own.

@@ -4,8 +4,8 @@ use konverge::model::comment_marker::CommentMarker;
 use serde_json::Value;
 
 use super::{
+    ci_stage::{Ran, Stage},
     github::Recorded,
-    stage::{Ran, Stage},
 };
 
 /// The requests since the `from`th, what was written by them, and the step's summary. `names` are commits and what

@@ -102,7 +102,7 @@ impl Clock for Timeline {
         self.now()
     }
 
-    fn wall(&self) -> Timestamp {
+    fn wall_clock(&self) -> Timestamp {
         Timestamp::UNIX_EPOCH + jiff::SignedDuration::try_from(self.now()).expect("a short time")
     }
 

@@ -9,7 +9,7 @@ use konverge::{
 };
 use serde_json::json;
 
-use super::rig::{Rig, Sink, data, name, resource};
+use super::runtime_fixture::{Rig, Sink, data, name, resource};
 use crate::support::terraform;
 
 pub async fn one_bad_item_takes_no_other_down(binary: PathBuf) {
@@ -362,7 +362,7 @@ pub async fn a_preview_writes_nothing(binary: PathBuf) {
 
 fn listing(rig: &Rig) -> Vec<(PathBuf, Vec<u8>)> {
     let mut files = Vec::new();
-    super::rig::walk(rig.outside.path(), &mut files);
+    super::runtime_fixture::walk(rig.outside.path(), &mut files);
     files.sort();
     files
         .into_iter()

@@ -19,7 +19,7 @@ use konverge::{
 };
 use serde_json::json;
 
-use super::rig::{Event, Rig, Sink, StateSeal, data};
+use super::runtime_fixture::{Event, Rig, Sink, StateSeal, data};
 
 pub fn pipe(path: &Path) {
     nix::unistd::mkfifo(path, nix::sys::stat::Mode::from_bits_truncate(0o600)).unwrap();

@@ -8,7 +8,7 @@ use std::{
 
 use serde_json::json;
 
-use super::{interruption, place::Place, rig, sensitive::assert_clean};
+use super::{cli_fixture::Place, interruption, runtime_fixture, sensitive::assert_clean};
 use crate::support::process::{Konverge, Outcome};
 
 /// As a person sets it who looks for an error of Terraform: logs hold values.
@@ -32,7 +32,7 @@ fn said_nothing(what: &str, outcome: &Outcome) {
 pub fn files_are_clean(place: &Place) {
     let mut files = Vec::new();
     for folder in [&place.store, &place.temporary, &place.home] {
-        rig::walk(folder.path(), &mut files);
+        runtime_fixture::walk(folder.path(), &mut files);
     }
     for file in &files {
         let bytes = std::fs::read(file).unwrap_or_default();

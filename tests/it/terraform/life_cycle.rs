@@ -12,8 +12,8 @@ use konverge::{
 use serde_json::json;
 
 use super::{
-    place::Place,
-    rig::{Rig, data},
+    cli_fixture::Place,
+    runtime_fixture::{Rig, data},
 };
 
 pub async fn from_creation_to_destruction(binary: PathBuf) {
@@ -181,7 +181,7 @@ pub async fn values_of_other_segments(binary: PathBuf) {
     assert!(masked_value::holds_unknown(
         &plan[0][1].expected.as_ref().unwrap()["input"]
     ));
-    let sink = super::rig::Sink::default();
+    let sink = super::runtime_fixture::Sink::default();
     let planned = plan.into_iter().next().unwrap();
     rig.runtime.apply(&rig.scope, planned, &sink).await.unwrap();
     let refused = sink.end_of("address").unwrap().unwrap_err();

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use serde_json::{Value, json};
 
-use super::place::Place;
+use super::cli_fixture::Place;
 use crate::support::process::Outcome;
 
 fn said(outcome: &Outcome) -> String {

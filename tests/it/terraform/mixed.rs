@@ -27,7 +27,7 @@ use konverge::{
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use super::rig::{Rig, StateSeal, data};
+use super::runtime_fixture::{Rig, StateSeal, data};
 use crate::support::{cluster::Cluster, stack::Notebook};
 
 /// The password that no output may hold.
@@ -126,12 +126,12 @@ impl Mixed {
         let database = "$kusion_path.terraform:builtin:terraform_data:database";
         let report = "$kusion_path.hashicorp:local:local_file:report";
         let app = format!("$kusion_path.v1:ConfigMap:{ns}:app");
-        let mut file = super::rig::resource(
+        let mut file = super::runtime_fixture::resource(
             "hashicorp:local:local_file:report",
             json!({"filename": self.outside.path().join(wish.file), "content": format!("app {app}.metadata.uid\n")}),
         );
         file.depends_on = Vec::new();
-        let password = super::rig::resource(
+        let password = super::runtime_fixture::resource(
             "hashicorp:local:local_sensitive_file:password",
             json!({"filename": self.outside.path().join("password"), "content": PASSWORD}),
         );
@@ -394,7 +394,7 @@ pub async fn lives_through_the_engine(binary: PathBuf) {
     };
     let outcome = stack.carry_out_until(plan, in_flight).await;
     assert!(outcome.is_none(), "the file is not made: {outcome:?}");
-    super::place::end_left_over(stack.scratch.path());
+    super::cli_fixture::end_left_over(stack.scratch.path());
     std::fs::remove_file(&pipe).unwrap();
     stack.start_anew().await;
     let resumed = Wish {

@@ -17,10 +17,10 @@ use nix::sys::signal::Signal;
 use serde_json::json;
 
 use super::{
-    place::{self, Place},
-    rig::{Rig, Sink, StateSeal},
+    cli_fixture::{self, Place},
+    runtime_fixture::{Rig, Sink, StateSeal},
 };
-use crate::support::{closable_proxy::Gate, faulty::Random, minio::Minio, process::Outcome};
+use crate::support::{closable_proxy::Gate, faulty_store::Random, minio::Minio, process::Outcome};
 
 const NAMES: [&str; 5] = ["one", "two", "three", "four", "five"];
 
@@ -145,7 +145,7 @@ pub async fn a_kill_before_terraform_said_anything(binary: PathBuf) {
     until_called(&place, "create one").await;
     run.signal(Signal::SIGKILL);
     assert_eq!(run.wait().code, None);
-    place::end_left_over(place.temporary.path());
+    cli_fixture::end_left_over(place.temporary.path());
     let book = place.book().await;
     for name in ["one", "two"] {
         assert_eq!(
@@ -256,7 +256,7 @@ async fn one_history(binary: &std::path::Path, seed: u64, fault: fn(&Random) -> 
     let (ended, ()) = tokio::join!(ended, back);
     println!("{:?}", lines(&ended.unwrap()));
     if fault.killed.is_some() {
-        place::end_left_over(place.temporary.path());
+        cli_fixture::end_left_over(place.temporary.path());
     }
     let preview = place.preview();
     let said = |name: &str| {
@@ -281,7 +281,7 @@ async fn one_history(binary: &std::path::Path, seed: u64, fault: fn(&Random) -> 
         );
     }
     assert_eq!(place.preview()["summary"]["unchanged"], NAMES.len());
-    let left = super::rig::walk_all(&place.home.path().join("state"));
+    let left = super::runtime_fixture::walk_all(&place.home.path().join("state"));
     assert!(left.is_empty(), "the store has everything: {left:?}");
 }
 
@@ -310,7 +310,7 @@ pub async fn an_outage_that_outlives_the_lease(binary: PathBuf) {
         "{:?}",
         lines(&outcome)
     );
-    let rescue = super::rig::walk_all(&place.home.path().join("state"));
+    let rescue = super::runtime_fixture::walk_all(&place.home.path().join("state"));
     assert_eq!(rescue.len(), 1, "{rescue:?}");
     assert!(
         lines(&outcome)

@@ -13,7 +13,7 @@ use tempfile::TempDir;
 
 use super::{
     interruption,
-    rig::{Rig, Sink, StateSeal},
+    runtime_fixture::{Rig, Sink, StateSeal},
 };
 use crate::support::terraform;
 
@@ -55,7 +55,7 @@ fn with_key(binary: &Path, mirror: &Path, cache: &Path, key: &Sealer) -> Rig {
 /// The provider's executables in a folder.
 fn executables(cache: &Path) -> Vec<PathBuf> {
     let mut files = Vec::new();
-    super::rig::walk(cache, &mut files);
+    super::runtime_fixture::walk(cache, &mut files);
     files.retain(|file| {
         file.file_name()
             .unwrap()

@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 
 use super::{
     mixed::{Mixed, action_of},
-    rig::{data, name, resource},
+    runtime_fixture::{data, name, resource},
 };
 
 const ADDRESS: &str = "$kusion_path.terraform:builtin:terraform_data:database.output.address";

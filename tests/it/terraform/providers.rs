@@ -15,7 +15,7 @@ use konverge::{
 };
 use serde_json::{Value, json};
 
-use super::rig::{Rig, Sink, StateSeal};
+use super::runtime_fixture::{Rig, Sink, StateSeal};
 
 fn with_token(rig: &Rig, name: &str, token: &str) -> Resource {
     let mut object = rig.trace(name, json!({}));

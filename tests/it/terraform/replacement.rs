@@ -22,7 +22,7 @@ use serde_json::{Value, json};
 
 use super::{
     interruption::pipe,
-    rig::{Event, Rig, Sink, StateSeal, data, resource},
+    runtime_fixture::{Event, Rig, Sink, StateSeal, data, resource},
 };
 
 /// A rig whose books the test can open.

@@ -13,7 +13,7 @@ use konverge::{
 };
 use serde_json::{Value, json};
 
-use super::rig::{Event, Rig, Sink, data, resource};
+use super::runtime_fixture::{Event, Rig, Sink, data, resource};
 
 /// Long and odd enough to be found.
 pub const SECRET: &str = "correct-horse\"battery\\staple";

@@ -13,9 +13,8 @@ use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
 use super::{
-    interruption, leaks,
-    place::{self, Place},
-    sensitive,
+    cli_fixture::{self, Place},
+    interruption, leaks, sensitive,
 };
 use crate::support::process::Running;
 
@@ -167,7 +166,7 @@ pub async fn of_a_killed_run(binary: PathBuf) {
     let watched = under_way(&place, &log).await;
     watched.run.signal(Signal::SIGKILL);
     assert_eq!(watched.run.wait().code, None);
-    place::end_left_over(place.temporary.path());
+    cli_fixture::end_left_over(place.temporary.path());
     leaks::files_are_clean(&place);
     remove_pipes(&place);
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use serde_json::json;
 
-use super::{super::trust::Grants, *};
+use super::{super::job_trust::Grants, *};
 
 const DIGEST: &str = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
 
@@ -221,15 +221,15 @@ fn the_table() {
     for (at, (event, caller, first, holds, answered, never)) in rows.iter().enumerate() {
         let row = format!("row {at}: {event:?}");
         assert_eq!(
-            said(Authority::of(event, *caller, DefaultBranchAnswer::NotYet)),
+            said(Authority::decide(event, *caller, DefaultBranchAnswer::NotYet)),
             *first,
             "{row}"
         );
         if *first == "ask" {
-            let told = Authority::of(event, *caller, DefaultBranchAnswer::Is(&branch, *holds));
+            let told = Authority::decide(event, *caller, DefaultBranchAnswer::Is(&branch, *holds));
             assert_eq!(said(told), *answered, "{row}");
             assert_eq!(
-                said(Authority::of(event, *caller, DefaultBranchAnswer::Never)),
+                said(Authority::decide(event, *caller, DefaultBranchAnswer::Never)),
                 *never,
                 "{row}"
             );
@@ -252,14 +252,14 @@ fn an_event_s_word_for_the_default_branch_grants_nothing() {
         dispatch("refs/heads/main", ""),
         call("konverge-apply", DIGEST),
     ] {
-        let told = said(Authority::of(&event, on_main, answer));
+        let told = said(Authority::decide(&event, on_main, answer));
         assert_eq!(
             told, "refused: the workflow was started on `refs/heads/main`",
             "{event:?}"
         );
     }
     let event = GithubEvent::PullRequest(pull_request("main", false));
-    let told = said(Authority::of(&event, on_main, answer));
+    let told = said(Authority::decide(&event, on_main, answer));
     assert_eq!(told, "preview into main, Own, power of f");
 }
 

@@ -6,12 +6,12 @@ use serde_json::{Value, json};
 use tokio::sync::{OnceCell, RwLock};
 
 use super::{
-    admission::Admission,
     client::{Api, ApiRequest, escape},
     cluster_identity::ClusterIdentity,
     connect::{self, ClusterAccess},
     discovery::{Discovery, ResourceType},
     error::ApiError,
+    mutating_admission::Admission,
     noop_guard::Guard,
     options::Options,
     watches::Watches,

@@ -1,6 +1,5 @@
 //! The API server: credentials, requests, kinds, clusters, watches.
 
-pub(super) mod admission;
 pub(super) mod admission_parameters;
 pub(super) mod client;
 pub(super) mod cluster;
@@ -15,6 +14,7 @@ pub(super) mod error_classify;
 pub(super) mod json_ref;
 pub(super) mod kubeconfig;
 pub(super) mod list_page;
+pub(super) mod mutating_admission;
 pub(super) mod noop_guard;
 pub(super) mod options;
 pub(super) mod transport;

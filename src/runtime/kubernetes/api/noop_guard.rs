@@ -39,7 +39,7 @@ impl Guard {
     }
 
     /// The guard of one object.
-    pub fn of(&self, live: &Value) -> Cow<'_, str> {
+    pub fn for_object(&self, live: &Value) -> Cow<'_, str> {
         let labels = live["metadata"]["labels"].as_object();
         self.with(labels.into_iter().flatten().map(|(key, value)| {
             let value = value.as_str().unwrap_or_default();
@@ -47,7 +47,7 @@ impl Guard {
         }))
     }
 
-    /// As [`Guard::of`], for an unparsed object.
+    /// As [`Guard::for_object`], for an unparsed object.
     pub fn of_node(&self, live: &JsonRef<'_>) -> Cow<'_, str> {
         let labels = live.get("metadata").and_then(|metadata| metadata.get("labels"));
         let labels = labels.and_then(JsonRef::as_map);
@@ -83,13 +83,13 @@ mod tests {
         let object = |labels: Value| json!({"metadata": {"labels": labels}});
         let (one, two) = (object(json!({"a": "1", "b": "2"})), object(json!({"a": "1"})));
         let plain = Guard::new(&json!(["v"]), false);
-        assert_eq!(plain.of(&one), plain.of(&two));
+        assert_eq!(plain.for_object(&one), plain.for_object(&two));
         let selecting = Guard::new(&json!(["v"]), true);
-        assert_ne!(selecting.of(&one), selecting.of(&two));
+        assert_ne!(selecting.for_object(&one), selecting.for_object(&two));
         for object in [&one, &two, &json!({"metadata": {}})] {
             let text = object.to_string();
             let node: JsonRef<'_> = serde_json::from_str(&text).unwrap();
-            assert_eq!(selecting.of(object), selecting.of_node(&node));
+            assert_eq!(selecting.for_object(object), selecting.of_node(&node));
         }
         assert!(Guard::void().is_void() && !plain.is_void());
     }

@@ -63,7 +63,7 @@ impl Watches {
 
     /// Waits until the watch of a collection is open, before something is written there; a watch that cannot
     /// be opened keeps trying.
-    pub async fn stand(&self, path: String) {
+    pub async fn wait_until_open(&self, path: String) {
         let mut tried = self.open(path, None).tried.subscribe();
         let _ = tokio::time::timeout(OPENING, tried.wait_for(|tried| *tried)).await;
     }
@@ -84,7 +84,7 @@ impl Watches {
                     latest: Mutex::default(),
                     seen: watch::Sender::new(0),
                     tried: watch::Sender::new(false),
-                    task: tokio::spawn(async move { follow(&api, &path, from, &feed).await }),
+                    task: tokio::spawn(async move { run_watch(&api, &path, from, &feed).await }),
                 }
             })
         });
@@ -94,7 +94,7 @@ impl Watches {
 
 /// Follows a collection until the stream is dropped. A watch that ends is opened again where it stopped. If
 /// that is too old, it starts from now, and waiting tasks read their objects.
-async fn follow(api: &Api, path: &str, from: Option<String>, feed: &std::sync::Weak<WatchStream>) {
+async fn run_watch(api: &Api, path: &str, from: Option<String>, feed: &std::sync::Weak<WatchStream>) {
     let mut from = match from {
         Some(version) => version,
         None => now(api, path).await,

@@ -25,7 +25,7 @@ pub(in crate::runtime::kubernetes) fn only_create(body: &mut Value) {
 }
 
 /// The existing object, and how to continue.
-pub(in crate::runtime::kubernetes) enum Met {
+pub(in crate::runtime::kubernetes) enum ExistingObject {
     /// It was deleted since: create again.
     Nothing,
     /// Write to it: an earlier attempt of this write created it, or it has no owner. Conflicts with other
@@ -43,9 +43,9 @@ pub(in crate::runtime::kubernetes) async fn classify_existing(
     subject: &PlanItem,
     of: &ResourceType,
     (stack, is_shared): (&StackId, bool),
-) -> Result<Met, UserError> {
+) -> Result<ExistingObject, UserError> {
     let Some(object) = fetch::get(&subject.cluster, of, &subject.name).await? else {
-        return Ok(Met::Nothing);
+        return Ok(ExistingObject::Nothing);
     };
     if !object["metadata"]["deletionTimestamp"].is_null() {
         return Err(precondition::another_object(
@@ -55,8 +55,8 @@ pub(in crate::runtime::kubernetes) async fn classify_existing(
     }
     let seen = Precondition::from_object(&object);
     match owner(&object, (stack, is_shared)) {
-        Owner::Nobody | Owner::Us => Ok(Met::Ours(seen)),
-        Owner::Beside(_) => Ok(Met::Shared(seen)),
+        Owner::Nobody | Owner::Us => Ok(ExistingObject::Ours(seen)),
+        Owner::Beside(_) => Ok(ExistingObject::Shared(seen)),
         Owner::Other(owner) => Err(belongs_to(subject, owner)),
     }
 }
@@ -82,7 +82,7 @@ pub(in crate::runtime::kubernetes) fn owner<'a>(
     match object_ref::annotation(object, OWNER) {
         None => Owner::Nobody,
         Some(owner) if owner == stack.as_str() => Owner::Us,
-        Some(owner) if is_shared && stack.is_beside(owner) => Owner::Beside(owner),
+        Some(owner) if is_shared && stack.is_sibling_of(owner) => Owner::Beside(owner),
         Some(owner) => Owner::Other(owner),
     }
 }

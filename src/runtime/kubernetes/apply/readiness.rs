@@ -59,7 +59,7 @@ pub(in crate::runtime::kubernetes) async fn prepare(
 ) {
     let (watches, path) = (&subject.cluster.watches, of.collection(subject.name.namespace()));
     if runtime.options.wait && !watches.is_open(&path) && !is_settled(runtime, of, body).await {
-        watches.stand(path).await;
+        watches.wait_until_open(path).await;
     }
 }
 

@@ -12,7 +12,12 @@ use super::{
 };
 
 /// The health of a built-in kind with a rule of its own.
-pub(super) fn judge(group: &str, kind: &str, view: &ObjectView, related: &Related) -> Option<HealthVerdict> {
+pub(super) fn evaluate(
+    group: &str,
+    kind: &str,
+    view: &ObjectView,
+    related: &Related,
+) -> Option<HealthVerdict> {
     Some(match (group, kind) {
         ("apps" | "extensions", "Deployment") => workloads::deployment(view, related),
         ("apps", "StatefulSet") => workloads::stateful_set(view, related),
@@ -22,7 +27,7 @@ pub(super) fn judge(group: &str, kind: &str, view: &ObjectView, related: &Relate
         }
         ("batch", "Job") => workloads::job(view, related),
         ("batch", "CronJob") => workloads::cron_job(view),
-        ("", "Pod") => pods::judge(view, related),
+        ("", "Pod") => pods::evaluate(view, related),
         ("", "PersistentVolumeClaim") => volume_claim(view, related),
         ("", "PersistentVolume") => volume(view),
         ("", "Service") => service(view),

@@ -24,7 +24,7 @@ use super::{
     verdict::{HealthVerdict, WaitPolicy},
 };
 use crate::{
-    cel_expression::{CelError, CelExpression, Extent, to_cel},
+    cel_expression::{CelError, CelExpression, CostInput, to_cel},
     yaml::{self, YamlError},
 };
 
@@ -74,7 +74,7 @@ impl Expressions {
     }
 
     /// Evaluates an object; the error is one sentence.
-    pub(super) fn judge(&self, object: &Value) -> Result<HealthVerdict, String> {
+    pub(super) fn evaluate(&self, object: &Value) -> Result<HealthVerdict, String> {
         let view = ObjectView(object);
         if !view.text("/metadata/deletionTimestamp").is_empty() {
             return Ok(terminating(&view));
@@ -83,7 +83,7 @@ impl Expressions {
             return Ok(verdict);
         }
         let context = context(object);
-        let extent = Extent::of(object);
+        let extent = CostInput::measure(object);
         let holds = |name: &str, expression: &Option<CelExpression>| {
             let Some(expression) = expression else {
                 return Ok(false);
@@ -114,7 +114,7 @@ fn reason(view: &ObjectView) -> Option<String> {
 }
 
 /// As [`CelExpression::holds`]; what does not exist yet is false.
-fn holds_now(expression: &CelExpression, context: &Context, extent: Extent) -> Result<bool, String> {
+fn holds_now(expression: &CelExpression, context: &Context, extent: CostInput) -> Result<bool, String> {
     match expression.holds(context, extent) {
         Err(CelError::Missing(_)) => Ok(false),
         Err(CelError::Other(why)) => Err(why),
@@ -146,7 +146,7 @@ mod tests {
     fn health(rule: &str, object: Value) -> Result<Health, String> {
         Expressions::parse(rule)
             .unwrap()
-            .judge(&object)
+            .evaluate(&object)
             .map(|verdict| verdict.health)
     }
 

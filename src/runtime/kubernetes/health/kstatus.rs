@@ -45,7 +45,7 @@ pub(super) fn reconciling(view: &ObjectView) -> Option<HealthVerdict> {
 }
 
 /// Any object without another rule.
-pub(super) fn judge(view: &ObjectView, related: &Related) -> HealthVerdict {
+pub(super) fn evaluate(view: &ObjectView, related: &Related) -> HealthVerdict {
     if let Some(verdict) = unobserved(view, false).or_else(|| reconciling(view)) {
         return verdict;
     }

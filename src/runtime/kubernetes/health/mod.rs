@@ -1,4 +1,4 @@
-//! Evaluates whether an object has become what its manifest asks for: [`judge`].
+//! Evaluates whether an object has become what its manifest asks for: [`evaluate`].
 //!
 //! The first matching rule applies: the user's own ([`HealthRules`]: Argo CD's Lua scripts, CEL, KCL), then
 //! one per built-in kind ([`builtin`]), then the conventions of custom resources ([`kstatus`]). Everything
@@ -34,24 +34,24 @@ pub use crate::model::health::Health;
 /// Evaluates an object as the API server returns it. Never panics, whatever the object contains.
 ///
 /// If a user's rule has no opinion (a script that returns nothing), the later rules apply.
-pub fn judge(object: &Value, related: &Related, rules: &HealthRules) -> HealthVerdict {
+pub fn evaluate(object: &Value, related: &Related, rules: &HealthRules) -> HealthVerdict {
     let view = ObjectView(object);
     let (group, kind) = (view.group(), view.text("/kind"));
-    if let Some(verdict) = rules.judge(group, kind, object, related.now()) {
+    if let Some(verdict) = rules.evaluate(group, kind, object, related.now()) {
         return verdict;
     }
     if !view.text("/metadata/deletionTimestamp").is_empty() {
         return kstatus::terminating(&view);
     }
-    builtin::judge(group, kind, &view, related).unwrap_or_else(|| kstatus::judge(&view, related))
+    builtin::evaluate(group, kind, &view, related).unwrap_or_else(|| kstatus::evaluate(&view, related))
 }
 
-/// As [`judge`], including rules in KCL.
+/// As [`evaluate`], including rules in KCL.
 pub async fn assess(object: &Value, related: &Related, rules: &HealthRules) -> HealthVerdict {
     let view = ObjectView(object);
     match rules.assertions(view.group(), view.text("/kind")) {
-        Some(assertions) => assertions.judge(object).await,
-        None => judge(object, related, rules),
+        Some(assertions) => assertions.evaluate(object).await,
+        None => evaluate(object, related, rules),
     }
 }
 

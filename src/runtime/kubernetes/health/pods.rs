@@ -36,7 +36,7 @@ impl PodProblem {
 }
 
 /// The health of a Pod.
-pub(super) fn judge(pod: &ObjectView, related: &Related) -> HealthVerdict {
+pub(super) fn evaluate(pod: &ObjectView, related: &Related) -> HealthVerdict {
     match pod.text("/status/phase") {
         "Succeeded" => return HealthVerdict::ready("completed"),
         "Failed" => return HealthVerdict::failed(end_of(pod)),

@@ -214,7 +214,7 @@ impl HealthRules {
 
     /// The verdict of the rule for that kind; `None` if there is none, or it has no opinion. A rule that
     /// fails gives `unknown`, with the place and the reason.
-    pub(super) fn judge(
+    pub(super) fn evaluate(
         &self,
         group: &str,
         kind: &str,
@@ -223,8 +223,8 @@ impl HealthRules {
     ) -> Option<HealthVerdict> {
         let rule = self.find(group, kind)?;
         let verdict = match &rule.code {
-            Code::Lua(script) => lua::judge(script, object, now),
-            Code::Cel(expressions) => expressions.judge(object).map(Some),
+            Code::Lua(script) => lua::evaluate(script, object, now),
+            Code::Cel(expressions) => expressions.evaluate(object).map(Some),
             Code::Kcl(_) => Err("it is in KCL, and no KCL core is configured".to_owned()),
         };
         verdict.unwrap_or_else(|why| Some(HealthVerdict::unknown(format!("{}: {why}", rule.path))))
@@ -268,7 +268,7 @@ fn matches_name(pattern: &str, name: &str) -> bool {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::runtime::kubernetes::health::{Health, Related, judge};
+    use crate::runtime::kubernetes::health::{Health, Related, evaluate};
     use serde_json::json;
 
     fn rules(files: &[(&str, &str)]) -> Result<HealthRules, RulesError> {
@@ -326,12 +326,12 @@ mod tests {
             ("v1", "Pod", "core"),
         ] {
             let object = json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": "x"}});
-            let verdict = judge(&object, &Related::default(), &rules);
+            let verdict = evaluate(&object, &Related::default(), &rules);
             assert_eq!(verdict.message, expected, "{api_version} {kind}");
         }
         let service = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "x"}, "spec": {"type": "LoadBalancer"}});
         assert_eq!(
-            judge(&service, &Related::default(), &rules).health,
+            evaluate(&service, &Related::default(), &rules).health,
             Health::Progressing,
             "no rule for it"
         );

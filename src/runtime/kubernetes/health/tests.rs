@@ -28,7 +28,7 @@ fn built_in_rules_say_what_the_table_says() {
                 .collect(),
             now: Some("2026-01-01T00:10:00Z".parse().unwrap()),
         };
-        let verdict = judge(&case["object"], &related, &HealthRules::default());
+        let verdict = evaluate(&case["object"], &related, &HealthRules::default());
         let says = case["says"].as_str().unwrap_or_default();
         let right = verdict.health.to_string() == case["expect"].as_str().unwrap();
         if !right || !verdict.message.contains(says) {
@@ -43,7 +43,7 @@ fn built_in_rules_say_what_the_table_says() {
 
 #[test]
 fn a_failure_weighs_as_much_as_waiting_can_not_heal_it() {
-    let weight = |object: Value| judge(&object, &Related::default(), &HealthRules::default()).weight;
+    let weight = |object: Value| evaluate(&object, &Related::default(), &HealthRules::default()).weight;
     let deployment = |reason: &str, message: &str, deadline: u32, owned: Value| {
         weight(json!({"apiVersion": "apps/v1", "kind": "Deployment",
             "metadata": {"generation": 1, "managedFields": [{"fieldsV1": {"f:spec": owned}}]},
@@ -202,8 +202,8 @@ proptest! {
             pods: around.clone(), replica_sets: around.clone(), events: around.clone(), storage_classes: around,
             now: Some("2026-01-01T00:10:00Z".parse().unwrap()), ..Related::default()
         };
-        let verdict = judge(&object, &related, &HealthRules::default());
-        prop_assert_eq!(&verdict, &judge(&object, &related, &HealthRules::default()));
-        judge(&status, &related, &HealthRules::default());
+        let verdict = evaluate(&object, &related, &HealthRules::default());
+        prop_assert_eq!(&verdict, &evaluate(&object, &related, &HealthRules::default()));
+        evaluate(&status, &related, &HealthRules::default());
     }
 }

@@ -16,7 +16,7 @@ pub enum WaitPolicy {
     Advisory,
 }
 
-/// The result of [`judge`].
+/// The result of [`evaluate`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HealthVerdict {
     pub health: Health,

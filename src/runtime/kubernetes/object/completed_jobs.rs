@@ -24,5 +24,5 @@ pub(in crate::runtime::kubernetes) fn note(recorded: &mut Recorded, object: &Val
 pub(in crate::runtime::kubernetes) fn expired_by_ttl(prior: &Recorded) -> bool {
     let spec = prior.attributes.get("spec");
     let lives_on = spec.is_none_or(|spec| spec["ttlSecondsAfterFinished"].is_null());
-    !lives_on && ObjectRecord::of(prior).is_some_and(|record| record.completed)
+    !lives_on && ObjectRecord::from_recorded(prior).is_some_and(|record| record.completed)
 }

@@ -2,9 +2,9 @@
 
 pub(super) mod completed_jobs;
 pub(super) mod crd_validation;
+pub(super) mod drift_author;
 pub(super) mod fetch;
 pub(super) mod field_leftovers;
-pub(super) mod field_owner;
 pub(super) mod field_ownership;
 pub(super) mod managed_fields;
 pub(super) mod noop_detection;

@@ -24,7 +24,7 @@ use crate::{
     secrets::{Secrets, mask_object},
 };
 
-/// What is recorded of an apply to recognise it later.
+/// What is recorded of an apply to recognize it later.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(in crate::runtime::kubernetes) struct AppliedFingerprint {
     /// The digest of what was sent.

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use super::field_owner;
+use super::drift_author;
 use crate::{
     model::{
         diff, masked_value,
@@ -83,7 +83,7 @@ pub(in crate::runtime::kubernetes) fn changes(sides: &DiffSides<'_>, secrets: &S
                 _ if as_wanted && sides.admission => ChangeOrigin::Admission,
                 _ if as_wanted => ChangeOrigin::Default,
                 // The desired value is the same as before: another manager changed it since.
-                (Some(wanted), Some(before)) if diff::same(wanted, before) => blame(sides.live, path),
+                (Some(wanted), Some(before)) if diff::same(wanted, before) => change_origin(sides.live, path),
                 (Some(_), _) | (None, Some(_)) => ChangeOrigin::Change,
                 (None, None) if holds_wanted(&desired, path) => ChangeOrigin::Change,
                 (None, None) if sides.admission => ChangeOrigin::Admission,
@@ -105,8 +105,8 @@ fn is_copy_of_the_object(path: &str) -> bool {
         .is_some_and(|name| is_last_applied(&name.replace("~1", "/")))
 }
 
-fn blame(live: &Value, path: &str) -> ChangeOrigin {
-    field_owner::owner(live, path).map_or(ChangeOrigin::Drift, ChangeOrigin::Manager)
+fn change_origin(live: &Value, path: &str) -> ChangeOrigin {
+    drift_author::owner(live, path).map_or(ChangeOrigin::Drift, ChangeOrigin::Manager)
 }
 
 /// Returns true if the path is inside a desired list whose items have no paths of their own (a key with an

@@ -1,4 +1,4 @@
-//! What the state keeps of a Kubernetes object besides its attributes: by this an object is recognised later.
+//! What the state keeps of a Kubernetes object besides its attributes: by this an object is recognized later.
 
 use std::sync::Arc;
 
@@ -36,13 +36,13 @@ pub(in crate::runtime::kubernetes) struct ObjectRecord {
 
 impl ObjectRecord {
     /// The Kubernetes part of a record. `None` if there is none: the record was taken over from Kusion.
-    pub fn of(recorded: &Recorded) -> Option<Self> {
+    pub fn from_recorded(recorded: &Recorded) -> Option<Self> {
         recorded.private.decode()
     }
 
     /// Changes the Kubernetes part of a record.
     pub fn update(recorded: &mut Recorded, change: impl FnOnce(&mut Self)) {
-        let mut record = Self::of(recorded).unwrap_or_default();
+        let mut record = Self::from_recorded(recorded).unwrap_or_default();
         change(&mut record);
         recorded.private = crate::model::state::RuntimeRecord::encode(&record);
     }
@@ -50,7 +50,7 @@ impl ObjectRecord {
 
 /// Returns true if the earlier apply did not see it become ready.
 pub(in crate::runtime::kubernetes) fn is_unready(recorded: &Recorded) -> bool {
-    ObjectRecord::of(recorded).is_some_and(|record| record.unready)
+    ObjectRecord::from_recorded(recorded).is_some_and(|record| record.unready)
 }
 
 /// The record of an object with or without the mark that it is not ready yet.

@@ -100,7 +100,10 @@ impl<'a> Scopes<'a> {
     ///
     /// # Errors
     /// A CustomResourceDefinition gives a kind another scope than the cluster.
-    pub fn of(discovery: Option<&'a Discovery>, resources: &[Resource]) -> Result<Self, UserError> {
+    pub fn from_resources(
+        discovery: Option<&'a Discovery>,
+        resources: &[Resource],
+    ) -> Result<Self, UserError> {
         let mut own = HashMap::new();
         for resource in resources {
             let definition = &resource.attributes;
@@ -148,7 +151,7 @@ fn another_scope(definition: &ResourceId, served: &ResourceType, namespaced: boo
     )
 }
 
-/// Validates and normalises a resource. A namespaced object without a namespace gets `default`, also in its
+/// Validates and normalizes a resource. A namespaced object without a namespace gets `default`, also in its
 /// id. A cluster-scoped object has none. `stringData` becomes `data`, because server-side apply would keep a
 /// removed key.
 ///
@@ -285,7 +288,7 @@ mod tests {
             extensions: Map::new(),
             sharing: crate::model::spec::Sharing::default(),
         };
-        let scopes = Scopes::of(None, &[])?;
+        let scopes = Scopes::from_resources(None, &[])?;
         prepare(resource, &scopes)
     }
 

@@ -81,7 +81,7 @@ impl Precondition {
         };
         let is_ours = |mark: Option<&str>| match doing {
             WriteKind::WritingFor(owner) => mark == Some(owner),
-            WriteKind::WritingShared(stack) => mark.is_some_and(|owner| stack.is_beside(owner)),
+            WriteKind::WritingShared(stack) => mark.is_some_and(|owner| stack.is_sibling_of(owner)),
             WriteKind::Deleting => false,
         };
         let mut marks = bears.iter().zip(self.marks.iter().zip(&now.marks));

@@ -43,7 +43,7 @@ pub(in crate::runtime::kubernetes) type WrittenReferences = BTreeMap<String, Wri
 
 /// What replaces a text with secret references during planning.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Standing {
+enum PlannedText {
     /// The live value, which is as it was written.
     Live,
     /// A stand-in. The value is written in its place.
@@ -58,7 +58,7 @@ pub(in crate::runtime::kubernetes) struct ReferencePlace {
     path: String,
     is_text: bool,
     template: SecretTemplate,
-    standing: Standing,
+    standing: PlannedText,
     /// What the object has at the path: encoded in `data`.
     leaf: String,
     /// Why it changes, if it is not a change of the Spec.
@@ -93,13 +93,13 @@ pub(in crate::runtime::kubernetes) async fn stand_in(
     secrets: &Secrets,
     desired: &mut Resource,
     known: KnownObject<'_>,
-    normalise: impl FnOnce(&mut Map<String, Value>),
+    normalize: impl FnOnce(&mut Map<String, Value>),
 ) -> Result<Option<PlannedReferences>, UserError> {
     if !may_refer(&desired.attributes) {
         return Ok(None);
     }
     let mut attributes = desired.attributes.clone();
-    normalise(&mut attributes);
+    normalize(&mut attributes);
     let (id, mut found) = (&desired.id, Vec::new());
     rewrite_texts(&mut attributes, &mut |place, text| {
         let Some(template) = SecretTemplate::parse(text).map_err(refused)? else {
@@ -180,7 +180,7 @@ fn place(
         path,
         is_text,
         template,
-        standing: Standing::StandIn,
+        standing: PlannedText::StandIn,
         leaf: String::new(),
         origin: None,
         written,
@@ -188,7 +188,7 @@ fn place(
     };
     if place.template.is_plain() {
         place.leaf = encoded(rendered_versions(&place.template, versions)?.as_bytes(), is_text);
-        place.standing = Standing::Version;
+        place.standing = PlannedText::Version;
         place.origin = (same_text && !same_version).then_some(ChangeOrigin::Rotation);
         return Ok(place);
     }
@@ -219,13 +219,13 @@ fn place(
     // A value that was made once stays, whoever made it: Kusion, before the stack moved here.
     let is_generated = place.template.whole().is_some_and(SecretReference::is_generated);
     if let (true, Some(live)) = (is_generated, live.filter(|live| !live.is_empty())) {
-        place.standing = Standing::Live;
+        place.standing = PlannedText::Live;
         live.clone_into(&mut place.leaf);
         return Ok(place);
     }
     let keeps = same_text && as_written && (same_version || rotated == RotatedVersion::Keep);
     if let (true, Some(live), Some(before)) = (keeps, live, before) {
-        place.standing = Standing::Live;
+        place.standing = PlannedText::Live;
         live.clone_into(&mut place.leaf);
         if moved.is_some() || place.written.version.is_none() {
             place.written.version.clone_from(&before.version);
@@ -302,7 +302,7 @@ impl PlannedReferences {
     fn to_write(&self) -> impl Iterator<Item = &ReferencePlace> {
         self.places
             .iter()
-            .filter(|place| place.standing == Standing::StandIn)
+            .filter(|place| place.standing == PlannedText::StandIn)
     }
 
     /// Puts the values into an object that is about to be written; returns their paths.

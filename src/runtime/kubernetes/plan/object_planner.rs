@@ -221,7 +221,7 @@ impl ObjectPlanner<'_> {
 
     /// Returns true if the item is shared in its project, and another stack of the project owns the live object.
     pub(super) fn is_shared(&self, item: &Item, live: &Value) -> bool {
-        let is_beside = |owner| self.scope.stack.is_beside(owner);
+        let is_beside = |owner| self.scope.stack.is_sibling_of(owner);
         item.is_shared() && object_ref::annotation(live, OWNER).is_some_and(is_beside)
     }
 
@@ -296,8 +296,9 @@ pub(in crate::runtime::kubernetes) fn record(
         record.uid = live["metadata"]["uid"].as_str().map(str::to_owned);
         // A guard that proves nothing is not stored: it would differ in each run.
         let guard = guard.filter(|guard| !guard.is_void());
-        record.echo = guard
-            .and_then(|guard| AppliedFingerprint::from_masked_apply(secrets, body, live, &guard.of(live)));
+        record.echo = guard.and_then(|guard| {
+            AppliedFingerprint::from_masked_apply(secrets, body, live, &guard.for_object(live))
+        });
     }
     let mut attributes = body.clone();
     object_ref::remove_owner(&mut attributes, object_ref::has_annotations(&desired.attributes));
@@ -319,7 +320,7 @@ pub(in crate::runtime::kubernetes) fn record(
 }
 
 pub(super) fn recorded_uid(prior: &Recorded) -> Option<String> {
-    ObjectRecord::of(prior)?.uid
+    ObjectRecord::from_recorded(prior)?.uid
 }
 
 pub(super) fn check_protected(subject: &PlanItem, live: &Value, what: &str) -> Result<(), UserError> {

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::{
     object_planner::{DraftPlan, ObjectPlanner, ServerRefusal, check_protected, recorded_uid, unchanged},
-    task::PlanTask,
+    plan_task::PlanTask,
 };
 use crate::{
     error::{ErrorKind, UserError},

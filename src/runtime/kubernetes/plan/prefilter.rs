@@ -5,7 +5,7 @@ use std::{borrow::Cow, collections::HashMap, num::NonZero, sync::Arc, thread};
 
 use super::{
     object_planner::{ObjectPlanner, unchanged},
-    task::{PlanTask, Proof},
+    plan_task::{PlanTask, Proof},
 };
 use crate::{
     error::UserError,
@@ -69,7 +69,7 @@ impl Guards {
         types.position(|one| Arc::ptr_eq(&one.cluster, &subject.cluster) && Arc::ptr_eq(&one.of, of))
     }
 
-    fn of(&self, subject: &PlanItem) -> Option<&Guard> {
+    fn guard_for(&self, subject: &PlanItem) -> Option<&Guard> {
         let one = &self.0[self.place(subject, subject.of.as_ref()?)?];
         one.guards.get(one.namespace(subject))
     }
@@ -158,13 +158,14 @@ impl ObjectPlanner<'_> {
         let PlanTask {
             item, subject, raw, ..
         } = task;
-        let (Some(raw), Some(guard)) = (raw, guards.of(subject).filter(|guard| !guard.is_void())) else {
+        let (Some(raw), Some(guard)) = (raw, guards.guard_for(subject).filter(|guard| !guard.is_void()))
+        else {
             return Ok(None);
         };
         let cluster = &subject.cluster.api.name;
         let is_here = |prior: &&Recorded| prior.cluster.as_ref().is_none_or(|there| there == cluster);
         let prior = item.prior.as_ref().filter(is_here);
-        let record = prior.and_then(ObjectRecord::of).unwrap_or_default();
+        let record = prior.and_then(ObjectRecord::from_recorded).unwrap_or_default();
         let (echo, recorded_uid) = (record.echo, record.uid);
         let Some(live) = raw
             .parse()
@@ -184,7 +185,7 @@ impl ObjectPlanner<'_> {
         let mut body = self.sent(std::mem::take(&mut desired.attributes));
         let sent = match self.scope.ignore.is_empty() {
             true => Cow::Borrowed(&body),
-            false => Cow::Owned(self.left_alone(body.clone(), &raw.read(&subject.cluster)?)),
+            false => Cow::Owned(self.keep_ignored_paths(body.clone(), &raw.read(&subject.cluster)?)),
         };
         let secrets = &self.runtime.secrets;
         let holds = noop_detection::structural(&sent, &live) || {

@@ -39,7 +39,7 @@ pub(in crate::runtime::kubernetes) struct AppliedObject<'a> {
 impl AppliedObject<'_> {
     /// Returns true if the applied object still exists.
     fn is_found(&self) -> bool {
-        let recorded = ObjectRecord::of(self.prior).and_then(|record| record.uid);
+        let recorded = ObjectRecord::from_recorded(self.prior).and_then(|record| record.uid);
         let live = self.live.and_then(RawObject::parse);
         let live = live.as_ref().and_then(|live| live.get("metadata"));
         let uid = live.and_then(|metadata| Some(metadata.as_map()?.text("uid")));

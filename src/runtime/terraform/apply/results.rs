@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use super::application::Application;
+use super::plan_execution::Application;
 use crate::{
     error::UserError,
     model::{masked_value, plan::Action},
@@ -70,7 +70,7 @@ impl Application<'_> {
         let id = subject.id().clone();
         let address = subject.address.to_string();
         let users = &self.prepared.users;
-        let of_provider = |about: &str| users.of(about).contains(&id);
+        let of_provider = |about: &str| users.users(about).contains(&id);
         if let Some(diagnostic) = self
             .progress
             .error_about(|about| about == address || of_provider(about))

@@ -9,7 +9,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::application::Application;
+use super::plan_execution::Application;
 use crate::{
     error::UserError,
     model::plan::Action,

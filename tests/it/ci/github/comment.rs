@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::{body, client, client_with, marker};
 use crate::support::github::{Act, FakeGithub, World};
-use crate::support::sample;
+use crate::support::sample_plans;
 
 #[tokio::test]
 async fn one_comment_is_made_then_edited_in_place() {
@@ -182,7 +182,7 @@ async fn what_is_too_long_is_packed_smaller() {
     };
     fake.next("POST", "/comments", refuse());
     fake.next("POST", "/comments", refuse());
-    let large = sample::large(300);
+    let large = sample_plans::large(300);
     let github = client(&fake);
     github
         .upsert_packed(12, &large.marker, |budget| {
@@ -197,7 +197,7 @@ async fn what_is_too_long_is_packed_smaller() {
 #[tokio::test]
 async fn a_comment_at_the_limit_is_taken() {
     let fake = FakeGithub::start(World::new()).await;
-    let large = sample::large(2_000);
+    let large = sample_plans::large(2_000);
     let comment = markdown::comment(&large.input(COMMENT_BUDGET));
     client(&fake)
         .upsert_comment(12, &large.marker, &comment.body)

@@ -38,9 +38,13 @@ const STRIDE: u32 = 200;
 const TIME: Duration = Duration::from_secs(3);
 
 /// Runs a script on an object. Returns `None` if the script returns nothing. The error is one sentence.
-pub(super) fn judge(script: &str, object: &Value, now: Timestamp) -> Result<Option<HealthVerdict>, String> {
+pub(super) fn evaluate(
+    script: &str,
+    object: &Value,
+    now: Timestamp,
+) -> Result<Option<HealthVerdict>, String> {
     let bounds = Arc::new(Bounds::default());
-    let answer = evaluate(script, object, now, &bounds);
+    let answer = run_script(script, object, now, &bounds);
     // An exceeded limit counts even if the script caught the error.
     if bounds.reached() {
         return Err(format!(
@@ -51,7 +55,7 @@ pub(super) fn judge(script: &str, object: &Value, now: Timestamp) -> Result<Opti
     answer.map_err(|error| error_line(&error))
 }
 
-fn evaluate(
+fn run_script(
     script: &str,
     object: &Value,
     now: Timestamp,

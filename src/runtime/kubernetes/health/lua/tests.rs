@@ -3,7 +3,7 @@ use super::*;
 use serde_json::json;
 
 fn run(script: &str, object: &Value) -> Result<Option<HealthVerdict>, String> {
-    judge(script, object, "2026-03-04T05:06:07Z".parse().unwrap())
+    evaluate(script, object, "2026-03-04T05:06:07Z".parse().unwrap())
 }
 
 /// The message of a script that shows a value.

@@ -42,9 +42,10 @@ impl ObjectPlanner<'_> {
         let body = Value::Object(body);
         // The server would only report that the namespace is missing.
         if self.lacks_namespace(subject) {
-            self.elsewhere(subject, &mut draft, body, definition).await?;
+            self.validate_in_default(subject, &mut draft, body, definition)
+                .await?;
             if let Some(definition) = definition {
-                self.judged_by(definition, &mut draft);
+                self.validated_by(definition, &mut draft);
             }
             return Ok(draft);
         }
@@ -58,7 +59,8 @@ impl ObjectPlanner<'_> {
             Err(error) => match error_classify::cause(&error) {
                 RefusalCause::NoNamespace => {
                     self.note_absent_namespace(subject);
-                    self.elsewhere(subject, &mut draft, body, definition).await?;
+                    self.validate_in_default(subject, &mut draft, body, definition)
+                        .await?;
                 }
                 RefusalCause::NoDryRun => draft.notes.push(format!("not checked by the server: {error}")),
                 _ if definition.is_some() && is_of_schema(&error) => {}
@@ -69,7 +71,7 @@ impl ObjectPlanner<'_> {
             },
         }
         if let Some(definition) = definition {
-            self.judged_by(definition, &mut draft);
+            self.validated_by(definition, &mut draft);
         }
         Ok(draft)
     }
@@ -98,7 +100,7 @@ impl ObjectPlanner<'_> {
 
     /// The namespace is about to be created: the server validates the same object in `default`, with another
     /// name.
-    async fn elsewhere(
+    async fn validate_in_default(
         &self,
         subject: &PlanItem,
         draft: &mut DraftPlan,

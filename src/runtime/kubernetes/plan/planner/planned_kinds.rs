@@ -86,7 +86,7 @@ impl ObjectPlanner<'_> {
     }
 
     /// Notes in a plan that only the plan's own CRD has validated it.
-    pub(super) fn judged_by(&self, definition: &Definition, draft: &mut DraftPlan) {
+    pub(super) fn validated_by(&self, definition: &Definition, draft: &mut DraftPlan) {
         draft.validated = Validation::Schema;
         draft.notes.push(format!(
             "its kind is defined by `{}`, which this plan changes: checked against the new schema",
@@ -111,7 +111,7 @@ impl ObjectPlanner<'_> {
         let mut draft = self.undecided_by(item, subject, body, &live, &|becomes| {
             definition.set_defaults(becomes);
         });
-        self.judged_by(definition, &mut draft);
+        self.validated_by(definition, &mut draft);
         draft.provisional = true;
         draft
     }

@@ -27,8 +27,8 @@ use crate::{
                 noop_guard::Guard,
             },
             object::{
+                drift_author,
                 field_leftovers::{self, Leftover},
-                field_owner,
                 field_ownership::Transfer,
                 object_diff::{self, DiffSides},
                 object_record::PreparedWrite,
@@ -53,7 +53,7 @@ impl ObjectPlanner<'_> {
         live: &Value,
     ) -> Result<DraftPlan, UserError> {
         let owner = self.owner(item, live);
-        let body = self.left_alone(self.body(item, owner), live);
+        let body = self.keep_ignored_paths(self.body(item, owner), live);
         let definition = self.plan_planned_kind(subject, &body, Some(live))?;
         if body.values().any(masked_value::holds_unknown) {
             return Ok(self.plan_without_server(item, subject, &body, live));
@@ -102,7 +102,7 @@ impl ObjectPlanner<'_> {
                     admission: self.may_mutate(subject, of).await?,
                 };
                 let changes = self.changes(&sides);
-                let blame = field_owner::blame_notes(live, &changes);
+                let blame = drift_author::blame_notes(live, &changes);
                 let unchanged = changes.is_empty() && !adopting && transfer.is_settled();
                 let Some(definition) = definition.filter(|_| !unchanged) else {
                     let found = Found {
@@ -131,7 +131,7 @@ impl ObjectPlanner<'_> {
                 };
                 let mut draft = self.use_answer(item, subject, &sides, found, &answered, &guard);
                 draft.notes.extend(blame);
-                self.judged_by(definition, &mut draft);
+                self.validated_by(definition, &mut draft);
                 draft.provisional = true;
                 Ok(draft)
             }
@@ -163,7 +163,7 @@ impl ObjectPlanner<'_> {
     /// number does not take it over.
     fn without_scaled(&self, body: &Map<String, Value>, live: &Value) -> Value {
         let mut sent = Value::Object(body.clone());
-        if field_owner::is_autoscaled(live) {
+        if drift_author::is_autoscaled(live) {
             let live = diff::at(live, "/spec/replicas");
             if live.is_some() && diff::at(&sent, "/spec/replicas") == live {
                 dry_run::remove(&mut sent, "/spec/replicas");
@@ -253,7 +253,7 @@ impl ObjectPlanner<'_> {
     }
 
     /// Sends the live values at paths that are not compared, so that they do not change, whoever owns them.
-    pub(in crate::runtime::kubernetes::plan) fn left_alone(
+    pub(in crate::runtime::kubernetes::plan) fn keep_ignored_paths(
         &self,
         body: Map<String, Value>,
         live: &Value,

@@ -2,7 +2,7 @@
 //! the comment shows it.
 
 use crate::{
-    model::power::PowerChange,
+    model::permission_changes::PowerChange,
     report::{CommentInput, escape, labels},
 };
 

@@ -36,7 +36,11 @@ pub(super) async fn stand_in(
         return Ok(subject);
     };
     let live = raw.map(|raw| raw.read(&subject.cluster)).transpose()?;
-    let written = item.prior.as_ref().and_then(ObjectRecord::of).unwrap_or_default();
+    let written = item
+        .prior
+        .as_ref()
+        .and_then(ObjectRecord::from_recorded)
+        .unwrap_or_default();
     let known = KnownObject {
         stack: &scope.stack,
         prior: item.prior.as_ref().map(|prior| (prior, &written.references)),

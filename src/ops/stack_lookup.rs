@@ -20,7 +20,7 @@ pub(super) struct NamedStacks<'a> {
     /// The base revision.
     pub base: Option<&'a OpenRevision>,
     /// What is recorded.
-    pub memory: &'a StateBackend,
+    pub backend: &'a StateBackend,
     /// True if a project name or a glob also selects stacks that exist only in the state. A full identity always does.
     pub recorded: bool,
 }
@@ -68,7 +68,7 @@ impl NamedStacks<'_> {
                 found.extend(stacks.iter().map(|stack| {
                     let before = self
                         .base
-                        .and_then(|base| self.head.layout.before(&base.layout, stack));
+                        .and_then(|base| self.head.layout.predecessor_of(&base.layout, stack));
                     Target::new(stack, before)
                 }));
                 return Ok(found);
@@ -77,7 +77,7 @@ impl NamedStacks<'_> {
         };
         if found.is_empty() {
             let id = selector.identity().ok_or_else(|| unknown.clone())?;
-            let prior = self.memory.states.load(&id).await?.ok_or(unknown)?;
+            let prior = self.backend.states.load(&id).await?.ok_or(unknown)?;
             found.push(Target::forgotten(id, prior.state.folder));
         }
         Ok(found)
@@ -92,8 +92,8 @@ impl NamedStacks<'_> {
     /// The stacks that states know and head does not have, with the folders that they were applied from.
     async fn recorded_alone(&self) -> Result<Vec<(StackId, RepoPath)>, UserError> {
         let layout = &self.head.layout;
-        let known = self.memory.states.known().await?;
-        let renamed = identities::renamed_stacks(self.memory, layout, known).await?;
+        let known = self.backend.states.known().await?;
+        let renamed = identities::renamed_stacks(self.backend, layout, known).await?;
         let is_gone =
             |id: &StackId| layout.stack(id).is_none() && !renamed.values().any(|earlier| earlier == id);
         let entries = known.entries.iter();
@@ -109,12 +109,12 @@ impl NamedStacks<'_> {
 /// # Errors
 /// A selector that means no stack; the store's.
 pub(super) async fn recorded(
-    memory: &StateBackend,
+    backend: &StateBackend,
     known: &IndexedStates,
     selector: &StackSelector,
 ) -> Result<Vec<Target>, UserError> {
     if let Some(id) = selector.identity()
-        && let Some(prior) = memory.states.load(&id).await?
+        && let Some(prior) = backend.states.load(&id).await?
     {
         return Ok(vec![Target::forgotten(id, prior.state.folder)]);
     }

@@ -31,7 +31,7 @@ pub(super) fn check(workspace: &OpenRevision, compiled: &[(&Stack, Spec)]) -> Ve
             };
             let is_shared = resource.is_shared();
             let (owner, with_others) = *owners.entry(claim).or_insert((stack, is_shared));
-            let shared = is_shared && with_others && owner.id.is_beside(stack.id.as_str());
+            let shared = is_shared && with_others && owner.id.is_sibling_of(stack.id.as_str());
             if owner.id != stack.id && !shared {
                 let twice = found.entry((at, owner.id.as_str())).or_default();
                 twice.push(resource.id.to_string());

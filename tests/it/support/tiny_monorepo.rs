@@ -7,14 +7,14 @@ pub fn monorepo() -> Repository {
     let repository = Repository::init();
     repository
         .write("kcl.mod", "[package]\nname = \"konfig\"\n")
-        .write("base/app.k", "colour = \"green\"\n");
+        .write("base/app.k", "color = \"green\"\n");
     repository
 }
 
-/// Writes the stack `project/name`, whose ConfigMap lies in `namespace` and takes its colour from the model.
+/// Writes the stack `project/name`, whose ConfigMap lies in `namespace` and takes its color from the model.
 pub fn write_stack(repository: &Repository, id: &str, namespace: &str, level: &str) {
     let resources = format!(
-        r#"    {{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {{"name": "settings", "namespace": "{namespace}"}}, "data": {{"level": "{level}", "colour": app.colour}}}}
+        r#"    {{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {{"name": "settings", "namespace": "{namespace}"}}, "data": {{"level": "{level}", "color": app.color}}}}
 "#
     );
     write_resources(repository, id, namespace, &resources);

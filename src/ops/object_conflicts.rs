@@ -43,14 +43,14 @@ impl DeclaredClaims {
 
 /// What a planned resource would make its stack's own.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
-enum New<'a> {
+enum NewClaim<'a> {
     /// An object, by its cluster, group, kind and the rest of its id.
     Object(&'a ClusterName, &'a str, &'a str, &'a str),
     Import(&'a Claim),
 }
 
-impl<'a> New<'a> {
-    fn of(plan: &'a ResourcePlan, declared: Option<&'a DeclaredClaims>) -> Option<Self> {
+impl<'a> NewClaim<'a> {
+    fn from_plan(plan: &'a ResourcePlan, declared: Option<&'a DeclaredClaims>) -> Option<Self> {
         let is_new = matches!(plan.action, Action::Create | Action::Adopt);
         match plan.runtime {
             RuntimeKind::Kubernetes if is_new => {
@@ -84,10 +84,10 @@ impl<'a> New<'a> {
 
 /// Sets an error on every stack that would create or adopt what another one would too. Returns these stacks.
 pub(super) fn refuse(plan: &mut Plan, declared: &BTreeMap<StackId, DeclaredClaims>) -> BTreeSet<StackId> {
-    let mut wanted: BTreeMap<New<'_>, Vec<(usize, &ResourceId)>> = BTreeMap::new();
+    let mut wanted: BTreeMap<NewClaim<'_>, Vec<(usize, &ResourceId)>> = BTreeMap::new();
     for (at, stack) in plan.stacks.iter().enumerate() {
         for resource in &stack.resources {
-            if let Some(new) = New::of(resource, declared.get(&stack.id)) {
+            if let Some(new) = NewClaim::from_plan(resource, declared.get(&stack.id)) {
                 wanted.entry(new).or_default().push((at, &resource.id));
             }
         }
@@ -99,7 +99,7 @@ pub(super) fn refuse(plan: &mut Plan, declared: &BTreeMap<StackId, DeclaredClaim
             let collides = |(other, theirs): &&(usize, &ResourceId)| {
                 let other = &plan.stacks[*other].id;
                 let both_share = shares(declared, mine, id) && shares(declared, other, theirs);
-                other != mine && !(both_share && mine.is_beside(other.as_str()))
+                other != mine && !(both_share && mine.is_sibling_of(other.as_str()))
             };
             if let Some((other, _)) = stacks.iter().find(collides) {
                 let other = &plan.stacks[*other].id;
@@ -127,12 +127,12 @@ pub(super) fn marks(stack: &StackPlan, declared: &DeclaredClaims) -> Marks {
     let new = stack
         .resources
         .iter()
-        .filter_map(|resource| New::of(resource, Some(declared)));
-    Marks::of(new.map(|new| new.claim()))
+        .filter_map(|resource| NewClaim::from_plan(resource, Some(declared)));
+    Marks::from_claims(new.map(|new| new.claim()))
 }
 
 /// As [`refuse`], for what stacks of another job's preview would create or adopt.
-pub(super) fn refuse_elsewhere(
+pub(super) fn refuse_conflicts_with_other_jobs(
     plan: &mut Plan,
     declared: &BTreeMap<StackId, DeclaredClaims>,
     elsewhere: &[ReviewedStack],
@@ -148,11 +148,11 @@ pub(super) fn refuse_elsewhere(
         let mut resources = stack.resources.iter();
         let failure = resources.find_map(|resource| {
             let declared = declared.get(&stack.id);
-            let new = New::of(resource, declared)?;
+            let new = NewClaim::from_plan(resource, declared)?;
             let mut others = wanted.get(new.claim().mark().as_str())?.iter().copied();
             // Whether the other stack shares it is seen when one of the two is applied.
             let mine = declared.is_some_and(|stack| stack.shared.contains(&resource.id));
-            let is_shared = |other: &StackId| mine && stack.id.is_beside(other.as_str());
+            let is_shared = |other: &StackId| mine && stack.id.is_sibling_of(other.as_str());
             let other = others.find(|other| **other != stack.id && !is_shared(other))?;
             Some(refusal(&new, &resource.id, other))
         });
@@ -173,10 +173,10 @@ fn set_error(stack: &mut StackPlan, failure: &UserError) {
     }
 }
 
-fn refusal(new: &New<'_>, id: &ResourceId, other: &StackId) -> UserError {
+fn refusal(new: &NewClaim<'_>, id: &ResourceId, other: &StackId) -> UserError {
     let what = match new {
-        New::Object(..) => format!("`{id}`: stack `{other}` would create or adopt the same object"),
-        New::Import(_) => {
+        NewClaim::Object(..) => format!("`{id}`: stack `{other}` would create or adopt the same object"),
+        NewClaim::Import(_) => {
             format!("`{id}`: stack `{other}` would take over the same object by its `import-id`")
         }
     };

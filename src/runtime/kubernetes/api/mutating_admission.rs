@@ -188,7 +188,7 @@ struct Selects {
 
 impl Selects {
     /// From its selectors and its expressions.
-    fn of(selectors: &[&Value], expressions: &Value) -> Self {
+    fn from_selectors(selectors: &[&Value], expressions: &Value) -> Self {
         let selects = |key: &str| selectors.iter().any(|from| is_selecting(&from[key]));
         let mut selects = Self {
             by_namespace: selects("namespaceSelector"),
@@ -238,7 +238,10 @@ fn webhook_rules(list: &Value) -> Vec<(Value, Selects)> {
                         ]),
                     );
                 }
-                rules.push((rule, Selects::of(&[webhook], &webhook["matchConditions"])));
+                rules.push((
+                    rule,
+                    Selects::from_selectors(&[webhook], &webhook["matchConditions"]),
+                ));
             }
         }
     }
@@ -262,7 +265,7 @@ fn policy_rules(
             .collect();
         let mut selectors = vec![&spec["matchConstraints"]];
         selectors.extend(bound.iter().map(|binding| &binding["matchResources"]));
-        let selects = Selects::of(&selectors, spec);
+        let selects = Selects::from_selectors(&selectors, spec);
         // An unreadable binding may select anything.
         let unread = bindings.is_none();
         let versions = name.as_str().and_then(|name| parameters.get(name));

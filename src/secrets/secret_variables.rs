@@ -9,7 +9,7 @@ use super::{Secrets, secret_names, token_patterns};
 
 /// What a variable contains.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Holds {
+enum VariableKind {
     /// Nothing secret.
     Setting,
     /// A credential.
@@ -24,40 +24,40 @@ enum Holds {
 /// Cloud, Huawei Cloud, Oracle Cloud, DigitalOcean, Cloudflare, Hetzner and Vault as their providers document
 /// them; Terraform's tokens for private registries; the runner's endpoint for OIDC tokens, which cloud
 /// providers exchange for credentials.
-const PASSED: [(&str, Holds); 33] = [
-    ("PATH", Holds::Setting),
-    ("LANG", Holds::Setting),
-    ("LC_ALL", Holds::Setting),
-    ("TZ", Holds::Setting),
-    ("HTTP_PROXY", Holds::Setting),
-    ("HTTPS_PROXY", Holds::Setting),
-    ("NO_PROXY", Holds::Setting),
-    ("http_proxy", Holds::Setting),
-    ("https_proxy", Holds::Setting),
-    ("no_proxy", Holds::Setting),
-    ("SSL_CERT_FILE", Holds::Setting),
-    ("SSL_CERT_DIR", Holds::Setting),
-    ("AWS_*", Holds::ByName),
-    ("GOOGLE_*", Holds::ByName),
-    ("GCLOUD_*", Holds::ByName),
-    ("CLOUDSDK_*", Holds::ByName),
-    ("ARM_*", Holds::ByName),
-    ("AZURE_*", Holds::ByName),
-    ("ALICLOUD_*", Holds::ByName),
-    ("ALIBABA_CLOUD_*", Holds::ByName),
-    ("TENCENTCLOUD_*", Holds::ByName),
-    ("HW_*", Holds::ByName),
-    ("HUAWEICLOUD_*", Holds::ByName),
-    ("OCI_*", Holds::ByName),
-    ("DIGITALOCEAN_*", Holds::ByName),
-    ("CLOUDFLARE_*", Holds::ByName),
-    ("HCLOUD_*", Holds::ByName),
-    ("VAULT_ADDR", Holds::Setting),
-    ("VAULT_TOKEN", Holds::Credential),
-    ("VAULT_NAMESPACE", Holds::Setting),
-    ("TF_TOKEN_*", Holds::Credential),
-    ("ACTIONS_ID_TOKEN_REQUEST_URL", Holds::Setting),
-    ("ACTIONS_ID_TOKEN_REQUEST_TOKEN", Holds::Credential),
+const PASSED: [(&str, VariableKind); 33] = [
+    ("PATH", VariableKind::Setting),
+    ("LANG", VariableKind::Setting),
+    ("LC_ALL", VariableKind::Setting),
+    ("TZ", VariableKind::Setting),
+    ("HTTP_PROXY", VariableKind::Setting),
+    ("HTTPS_PROXY", VariableKind::Setting),
+    ("NO_PROXY", VariableKind::Setting),
+    ("http_proxy", VariableKind::Setting),
+    ("https_proxy", VariableKind::Setting),
+    ("no_proxy", VariableKind::Setting),
+    ("SSL_CERT_FILE", VariableKind::Setting),
+    ("SSL_CERT_DIR", VariableKind::Setting),
+    ("AWS_*", VariableKind::ByName),
+    ("GOOGLE_*", VariableKind::ByName),
+    ("GCLOUD_*", VariableKind::ByName),
+    ("CLOUDSDK_*", VariableKind::ByName),
+    ("ARM_*", VariableKind::ByName),
+    ("AZURE_*", VariableKind::ByName),
+    ("ALICLOUD_*", VariableKind::ByName),
+    ("ALIBABA_CLOUD_*", VariableKind::ByName),
+    ("TENCENTCLOUD_*", VariableKind::ByName),
+    ("HW_*", VariableKind::ByName),
+    ("HUAWEICLOUD_*", VariableKind::ByName),
+    ("OCI_*", VariableKind::ByName),
+    ("DIGITALOCEAN_*", VariableKind::ByName),
+    ("CLOUDFLARE_*", VariableKind::ByName),
+    ("HCLOUD_*", VariableKind::ByName),
+    ("VAULT_ADDR", VariableKind::Setting),
+    ("VAULT_TOKEN", VariableKind::Credential),
+    ("VAULT_NAMESPACE", VariableKind::Setting),
+    ("TF_TOKEN_*", VariableKind::Credential),
+    ("ACTIONS_ID_TOKEN_REQUEST_URL", VariableKind::Setting),
+    ("ACTIONS_ID_TOKEN_REQUEST_TOKEN", VariableKind::Credential),
 ];
 
 /// Credentials of this program whose names do not say so.
@@ -110,7 +110,7 @@ pub fn learn_environment(secrets: &Secrets, environment: &BTreeMap<String, Strin
     }
 }
 
-fn classify(name: &str) -> Option<Holds> {
+fn classify(name: &str) -> Option<VariableKind> {
     let matches = |rule: &str| match rule.strip_suffix('*') {
         Some(start) => name.starts_with(start),
         None => name == rule,
@@ -121,9 +121,9 @@ fn classify(name: &str) -> Option<Holds> {
 
 fn is_credential(name: &str) -> bool {
     match classify(name) {
-        Some(Holds::Setting) => false,
-        Some(Holds::Credential) => true,
-        Some(Holds::ByName) => {
+        Some(VariableKind::Setting) => false,
+        Some(VariableKind::Credential) => true,
+        Some(VariableKind::ByName) => {
             secret_names::is_secret_name(name) || ENDS.iter().any(|end| name.ends_with(end))
         }
         None => OWN.contains(&name) || secret_names::is_secret_name(name),

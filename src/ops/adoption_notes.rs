@@ -27,8 +27,8 @@ pub(super) async fn explain(
     {
         return Ok(());
     }
-    let prior = match &planning.memory {
-        Some(memory) => memory.states.load(&target.id).await?,
+    let prior = match &planning.backend {
+        Some(backend) => backend.states.load(&target.id).await?,
         None => None,
     };
     let prior = prior.filter(|prior| !prior.retired);

@@ -24,7 +24,7 @@ use crate::{
         ClusterSecrets, FetchedSecret, SecretProblem, SecretQuery, SecretRights, SecretStore,
         SecretStoreError,
     },
-    secrets::{RotatedVersion, SecretReference, SecretResolver, SecretValue, Secrets, StoreWord},
+    secrets::{RotatedVersion, SecretReference, SecretResolver, SecretValue, Secrets, StoreName},
 };
 
 /// The number of secrets read at once.
@@ -108,7 +108,7 @@ impl SecretReferences {
     ///
     /// # Errors
     /// A reference that the stack may not use, or the first secret that cannot be read.
-    pub async fn hold(&self, target: &Target, spec: &Spec) -> Result<HeldSecrets<'_>, UserError> {
+    pub async fn hold(&self, target: &Target, spec: &Spec) -> Result<FetchedSecrets<'_>, UserError> {
         self.admit(target, spec.clone())?;
         let references = lock(&self.admitted).get(&target.id).cloned().unwrap_or_default();
         let values = references
@@ -135,7 +135,7 @@ impl SecretReferences {
             }
         }
         lock(&self.held).insert(target.id.clone(), held);
-        Ok(HeldSecrets {
+        Ok(FetchedSecrets {
             of: self,
             stack: target.id.clone(),
         })
@@ -189,12 +189,12 @@ impl SecretReferences {
 }
 
 /// The values of a stack that is being applied; dropped, they are overwritten.
-pub struct HeldSecrets<'a> {
+pub struct FetchedSecrets<'a> {
     of: &'a SecretReferences,
     stack: StackId,
 }
 
-impl Drop for HeldSecrets<'_> {
+impl Drop for FetchedSecrets<'_> {
     fn drop(&mut self) {
         lock(&self.of.held).remove(&self.stack);
     }
@@ -202,8 +202,8 @@ impl Drop for HeldSecrets<'_> {
 
 fn secret_key(reference: &SecretReference) -> SecretKey {
     let store = match &reference.store {
-        StoreWord::Word(word) => word.clone(),
-        StoreWord::Default | StoreWord::Generated => String::new(),
+        StoreName::Word(word) => word.clone(),
+        StoreName::Default | StoreName::Generated => String::new(),
     };
     let query = SecretQuery {
         path: reference.path.clone(),

@@ -46,7 +46,7 @@ pub(super) struct RescueFile {
 
 impl Rescue {
     /// The file of a stack. `None` if the environment has no folder for such files.
-    pub fn of(run: &RunContext, repository: &str, stack: &StackId) -> Option<Self> {
+    pub fn open_for(run: &RunContext, repository: &str, stack: &StackId) -> Option<Self> {
         let folder = run.xdg_folder("XDG_STATE_HOME", ".local/state").ok()?;
         let name = format!("{}.json", Key::from_components(&[stack.as_str()]).as_str());
         Some(Self {

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::{Map, Value};
 
 use super::{ClusterChoice, Config, effective::StackRules};
-use crate::model::{StackId, power::PowerChange, stack::Stack};
+use crate::model::{StackId, permission_changes::PowerChange, stack::Stack};
 
 impl Config {
     /// The differences in `after`, key by key. Rules for stacks are compared by their effect on each of
@@ -17,7 +17,7 @@ impl Config {
     ) -> Vec<PowerChange> {
         let mut changes = Vec::new();
         let (from, to) = (self.powers(), after.powers());
-        leaves(
+        visit_leaves(
             "",
             &Value::Object(from),
             &Value::Object(to),
@@ -99,7 +99,7 @@ impl Config {
             let mut to = effective(&new_rules.for_stack(new.unwrap_or(stack)));
             from.insert("cluster".to_owned(), cluster(&old_rules, *old));
             to.insert("cluster".to_owned(), cluster(&new_rules, *new));
-            leaves(
+            visit_leaves(
                 "",
                 &Value::Object(from),
                 &Value::Object(to),
@@ -148,7 +148,12 @@ fn cluster(rules: &StackRules<'_>, stack: Option<&Stack>) -> Value {
 }
 
 /// Calls `each` for every key whose value differs. Null, an empty list and an empty object count as not set.
-fn leaves(at: &str, from: &Value, to: &Value, each: &mut impl FnMut(String, Option<&Value>, Option<&Value>)) {
+fn visit_leaves(
+    at: &str,
+    from: &Value,
+    to: &Value,
+    each: &mut impl FnMut(String, Option<&Value>, Option<&Value>),
+) {
     if from == to {
         return;
     }
@@ -166,7 +171,7 @@ fn leaves(at: &str, from: &Value, to: &Value, each: &mut impl FnMut(String, Opti
                 at => format!("{at}.{key}"),
             };
             let value = |side: &Map<String, Value>| side.get(key).cloned().unwrap_or_default();
-            leaves(&path, &value(from), &value(to), each);
+            visit_leaves(&path, &value(from), &value(to), each);
         }
         return;
     }
@@ -220,7 +225,7 @@ mod tests {
     };
 
     fn stack(id: &str) -> Stack {
-        let folder = RepoPath::normalise(&format!("appops/{id}")).unwrap();
+        let folder = RepoPath::normalize(&format!("appops/{id}")).unwrap();
         Stack {
             id: id.parse().unwrap(),
             names: id.parse().unwrap(),

@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::support::{stage::Stage, terraform, tiny};
+use crate::support::{ci_stage::Stage, terraform, tiny_monorepo};
 
 /// A link to the executable, which can be taken away.
 struct Binary {
@@ -44,7 +44,7 @@ fn mixed(stage: &Stage, id: &str, address: &str, value: &str) {
         "$kusion_path.terraform:builtin:terraform_data:database.output.address",
     );
     let program = format!("resources = [\n{database}{reads}{}]\n", map("alone", value));
-    tiny::write_program(&stage.monorepo, id, &program);
+    tiny_monorepo::write_program(&stage.monorepo, id, &program);
 }
 
 pub async fn merged_without_terraform() {

@@ -210,7 +210,7 @@ impl Clock for Process {
         self.timeline.now()
     }
 
-    fn wall(&self) -> Timestamp {
+    fn wall_clock(&self) -> Timestamp {
         let right = self.timeline.now() + Duration::from_secs(1_000_000);
         let right = Timestamp::UNIX_EPOCH + jiff::SignedDuration::try_from(right).expect("a short time");
         right + jiff::SignedDuration::from_secs(self.wrong_by)

@@ -106,7 +106,7 @@ pub(super) enum PlanPurpose<'a> {
 pub(super) struct OwnershipLookup<'a> {
     claims: &'a StackClaims,
     wanted: &'a SpecSource,
-    memory: Option<&'a StateBackend>,
+    backend: Option<&'a StateBackend>,
     cluster: ClusterOfStack<'a>,
     purpose: PlanPurpose<'a>,
     owners: HashMap<StackId, ReleasedObjects>,
@@ -116,14 +116,14 @@ impl<'a> OwnershipLookup<'a> {
     pub fn new(
         claims: &'a StackClaims,
         wanted: &'a SpecSource,
-        memory: Option<&'a StateBackend>,
+        backend: Option<&'a StateBackend>,
         cluster: ClusterOfStack<'a>,
         purpose: PlanPurpose<'a>,
     ) -> Self {
         Self {
             claims,
             wanted,
-            memory,
+            backend,
             cluster,
             purpose,
             owners: HashMap::new(),
@@ -141,7 +141,9 @@ impl<'a> OwnershipLookup<'a> {
             claims.push(match about {
                 ClaimedObject::Deleted => self.wanted_by(stack, item).await,
                 ClaimedObject::Created => self.recorded_by(stack, item).await,
-                ClaimedObject::TakenFrom(owner) if item.is_generated() && stack.is_beside(owner.as_str()) => {
+                ClaimedObject::TakenFrom(owner)
+                    if item.is_generated() && stack.is_sibling_of(owner.as_str()) =>
+                {
                     self.shared_by(owner, item).await
                 }
                 ClaimedObject::TakenFrom(owner) => self.kept_by(&owner, item).await,
@@ -216,14 +218,14 @@ impl<'a> OwnershipLookup<'a> {
     async fn recorder(&self, stack: &StackId, item: &Item) -> Result<OwnerClaim, UserError> {
         let desired = item.desired.as_ref();
         let claim = desired.and_then(|desired| Outside::of_resource(desired, item.cluster.as_ref()));
-        let (Some(claim), Some(memory)) = (claim, self.memory) else {
+        let (Some(claim), Some(backend)) = (claim, self.backend) else {
             return Ok(OwnerClaim::Nobody);
         };
         let is_it = |recorded: &Recorded| Outside::of_recorded(recorded).as_ref() == Some(&claim);
         // An import names an object by its id. The state of the stack that created the object has a hash of that id.
         let object = match &claim {
             Outside::Import { kind, id } => {
-                let hash = memory.secrets.hash(Outside::hashed_text(kind, id).as_bytes());
+                let hash = backend.secrets.hash(Outside::hashed_text(kind, id).as_bytes());
                 Some(Outside::ObjectHash { hash })
             }
             Outside::Object { .. } | Outside::ObjectHash { .. } => None,
@@ -242,8 +244,8 @@ impl<'a> OwnershipLookup<'a> {
             }
             // Kusion made an imported Namespace for the whole project, too.
             let shares = |theirs: &Recorded| theirs.is_shared() || theirs.private.is_none();
-            let is_shared = item.is_shared() && stack.is_beside(other.as_str());
-            let state = memory.states.load(other).await?.map(|prior| prior.state);
+            let is_shared = item.is_shared() && stack.is_sibling_of(other.as_str());
+            let state = backend.states.load(other).await?.map(|prior| prior.state);
             let resources = state.map(|state| state.resources).unwrap_or_default();
             let mut same = resources.iter().filter(|recorded| is_it(recorded));
             if same.any(|theirs| !(is_shared && shares(theirs))) {
@@ -258,11 +260,11 @@ impl<'a> OwnershipLookup<'a> {
 
     /// The objects that their owner no longer manages.
     async fn released_by(&self, owner: &StackId) -> Result<ReleasedObjects, UserError> {
-        let (SpecSource::Compiled { head, base, .. }, Some(memory)) = (self.wanted, self.memory) else {
+        let (SpecSource::Compiled { head, base, .. }, Some(backend)) = (self.wanted, self.backend) else {
             return Ok(nothing_released());
         };
         // An owner that was never recorded here is a stack of another repository.
-        let Some(prior) = memory.states.load(owner).await? else {
+        let Some(prior) = backend.states.load(owner).await? else {
             return Ok(nothing_released());
         };
         // A stack that is missing may be hidden.
@@ -308,11 +310,11 @@ impl<'a> OwnershipLookup<'a> {
     }
 
     async fn pending_claims(&self) -> Result<&[(StackId, Option<SpecClaims>)], UserError> {
-        let (SpecSource::Compiled { compiler, head, .. }, Some(memory)) = (self.wanted, self.memory) else {
+        let (SpecSource::Compiled { compiler, head, .. }, Some(backend)) = (self.wanted, self.backend) else {
             return Ok(&[]);
         };
         let claims = self.claims.wanted.get_or_try_init(|| async {
-            let known = memory.states.known().await?;
+            let known = backend.states.known().await?;
             let stacks: Vec<_> = head.pending_stacks(known).cloned().collect();
             let specs = compiler.specs(head, &stacks).await;
             let claims = stacks.into_iter().zip(specs).map(|(stack, spec)| {
@@ -330,10 +332,10 @@ impl<'a> OwnershipLookup<'a> {
     async fn holders(&self) -> Result<&HashMap<String, Vec<StackId>>, UserError> {
         let holders = self.claims.holders.get_or_try_init(|| async {
             let mut holders: HashMap<String, Vec<StackId>> = HashMap::new();
-            let Some(memory) = self.memory else {
+            let Some(backend) = self.backend else {
                 return Ok(holders);
             };
-            let entries = memory.states.known().await?.entries.iter();
+            let entries = backend.states.known().await?.entries.iter();
             for (stack, entry) in entries.filter(|(_, entry)| entry.is_known()) {
                 for mark in entry.marks.iter() {
                     holders.entry(mark.to_owned()).or_default().push(stack.clone());
@@ -382,15 +384,15 @@ impl<'a> OwnershipLookup<'a> {
         mine: &Recorded,
         cluster: Option<&ClusterName>,
     ) -> Result<Option<StackId>, UserError> {
-        let Some(memory) = self.memory else {
+        let Some(backend) = self.backend else {
             return Ok(None);
         };
-        let known = memory.states.known().await?.entries.keys();
+        let known = backend.states.known().await?.entries.keys();
         let mut others: BTreeSet<_> = known.cloned().collect();
         if let SpecSource::Compiled { head, .. } = self.wanted {
             others.extend(head.layout.stacks.iter().map(|other| other.id.clone()));
         }
-        others.retain(|other| other != stack && stack.is_beside(other.as_str()));
+        others.retain(|other| other != stack && stack.is_sibling_of(other.as_str()));
         let key = Some(object_key(&mine.attributes));
         let mut keeper = None;
         for other in others {
@@ -437,7 +439,7 @@ impl<'a> OwnershipLookup<'a> {
             return Ok(None);
         };
         let has = |theirs: &Recorded| theirs.id == mine.id && theirs.cluster == mine.cluster;
-        let beside = |other: &&Stack| other.id != *stack && stack.is_beside(other.id.as_str());
+        let beside = |other: &&Stack| other.id != *stack && stack.is_sibling_of(other.id.as_str());
         for other in head.layout.stacks.iter().filter(beside) {
             if self.records(&other.id, has).await? && self.may_want(&other.id, mine).await {
                 return Ok(Some(other.id.clone()));
@@ -447,10 +449,10 @@ impl<'a> OwnershipLookup<'a> {
     }
 
     async fn records(&self, stack: &StackId, is: impl Fn(&Recorded) -> bool) -> Result<bool, UserError> {
-        let Some(memory) = self.memory else {
+        let Some(backend) = self.backend else {
             return Ok(false);
         };
-        let prior = memory.states.load(stack).await?;
+        let prior = backend.states.load(stack).await?;
         Ok(prior.is_some_and(|prior| prior.state.resources.iter().any(is)))
     }
 }

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use super::{KeyUse, OpenRequest, RunContext, Selection, init, selection, state};
+use super::{KeyUse, OpenRequest, RunContext, Selection, init, selected_stacks, state};
 use crate::{git::Repository, model::RepoPath};
 
 /// The time limit for a completion, because a person is waiting. A slower store is given up.
@@ -37,8 +37,8 @@ pub async fn stacks(run: &RunContext, typed: &str) -> Vec<Suggestion> {
 pub async fn recorded_stacks(run: &RunContext, typed: &str) -> Vec<Suggestion> {
     let mut known = stacks_of_worktree(run).await;
     let recorded = async {
-        let (memory, _) = state::open(run, KeyUse::Look).await.ok()?;
-        state::list(&memory).await.ok()
+        let (backend, _) = state::open(run, KeyUse::Look).await.ok()?;
+        state::list(&backend).await.ok()
     };
     if let Ok(Some(rows)) = tokio::time::timeout(PATIENCE, recorded).await {
         for row in rows {
@@ -55,7 +55,7 @@ async fn stacks_of_worktree(run: &RunContext) -> BTreeMap<String, RepoPath> {
         selection: Selection::All,
         ..OpenRequest::default()
     };
-    let Ok(selected) = selection::open(run, &request).await else {
+    let Ok(selected) = selected_stacks::open(run, &request).await else {
         return BTreeMap::new();
     };
     let stacks = selected.stacks.into_iter();
@@ -82,7 +82,7 @@ pub async fn clusters(run: &RunContext, typed: &str) -> Vec<Suggestion> {
         selection: Selection::All,
         ..OpenRequest::default()
     };
-    let Ok(selected) = selection::open(run, &request).await else {
+    let Ok(selected) = selected_stacks::open(run, &request).await else {
         return Vec::new();
     };
     let clusters = selected.workspace.config.clusters.into_keys();
@@ -134,7 +134,7 @@ mod tests {
     fn a_folder_is_offered_where_no_identity_begins_so() {
         let stacks: BTreeMap<String, RepoPath> = ["dev", "prod"]
             .map(|name| {
-                let folder = RepoPath::normalise(&format!("appops/shop/{name}")).expect("a plain path");
+                let folder = RepoPath::normalize(&format!("appops/shop/{name}")).expect("a plain path");
                 (format!("shop/{name}"), folder)
             })
             .into();

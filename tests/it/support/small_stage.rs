@@ -13,12 +13,12 @@ use kube::{
 use serde_json::{Value, json};
 
 use super::{
+    ci_stage::{Ran, Stage},
     cluster::Cluster,
     git::Repository,
     github::{FakeGithub, World},
     process::{Konverge, Outcome},
-    stage::{Ran, Stage},
-    tiny,
+    tiny_monorepo,
 };
 
 const REPOSITORY: &str = "small-stage";
@@ -64,7 +64,7 @@ impl Stage {
             )
         };
         let resources: String = maps.iter().map(resource).collect();
-        tiny::write_program(&self.monorepo, id, &format!("resources = [\n{resources}]\n"));
+        tiny_monorepo::write_program(&self.monorepo, id, &format!("resources = [\n{resources}]\n"));
     }
 
     /// Proposes a change of the working tree, previews it and answers its head.

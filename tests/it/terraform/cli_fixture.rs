@@ -138,7 +138,7 @@ impl Place {
             "type": "Terraform",
             "attributes": {"filename": self.path(name), "content": content},
             "dependsOn": after,
-            "extensions": {"provider": super::rig::LOCAL},
+            "extensions": {"provider": super::runtime_fixture::LOCAL},
         })
     }
 
@@ -163,7 +163,7 @@ impl Place {
 
     /// What the provider was asked to do, in order: `create one`.
     pub fn calls(&self) -> Vec<String> {
-        super::rig::calls(self.outside.path())
+        super::runtime_fixture::calls(self.outside.path())
     }
 
     /// Takes the monorepo away: what is left is a repository with a configuration.

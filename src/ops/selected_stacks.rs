@@ -1,6 +1,6 @@
 //! Opens a revision and selects stacks, for use cases that need neither state nor infrastructure.
 
-use super::{AnalysisCache, OpenRequest, OpenRevision, RevisionSpec, RunContext, Selection, open};
+use super::{AnalysisCache, OpenRequest, OpenRevision, RevisionSpec, RunContext, Selection, session};
 use crate::{error::UserError, git::Repository, model::stack::Stack};
 
 /// An opened revision with selected stacks.
@@ -30,12 +30,12 @@ pub async fn open(run: &RunContext, request: &OpenRequest) -> Result<SelectedSta
     let mut stacks = match &request.selection {
         Selection::All => workspace.layout.stacks.clone(),
         Selection::Named(names) => workspace.find_stacks(run, repository.root(), names)?,
-        Selection::Affected => match open::base_commit(run, &repository, request, &at).await? {
+        Selection::Affected => match session::base_commit(run, &repository, request, &at).await? {
             Some(commit) => {
-                let base = open::open_base(&known, &repository, commit, &workspace.config)?;
+                let base = session::open_base(&known, &repository, commit, &workspace.config)?;
                 known.keep(&base);
                 let affected = workspace.analysis.compare(&base.analysis);
-                let targets = open::affected_targets(&affected, Some(&base), &workspace);
+                let targets = session::affected_targets(&affected, Some(&base), &workspace);
                 compared = Some(base);
                 targets.into_iter().filter_map(|target| target.head).collect()
             }

@@ -4,21 +4,22 @@ use std::sync::Arc;
 
 use std::collections::BTreeMap;
 
-use super::{active_policies, job::Job, trust::Trust};
+use super::{active_policies, job::Job, job_trust::Trust};
 use crate::{
     config::{Config, Sandbox},
     error::UserError,
     model::{
-        CommitId, Shard, StackId, affected::Affected, file_source::Source, power::PowerChange, stack::Stack,
+        CommitId, Shard, StackId, affected::Affected, file_source::Source, permission_changes::PowerChange,
+        stack::Stack,
     },
     ops::{
         AnalysisCache, KeyUse, OpenRevision, Planner, Renamed, RevisionSpec, SpecSource, StackClaims,
         StateBackend, Target,
         cluster_selection::{GivenCluster, Live},
         compiler::Compiler,
-        health_rules, open, policy_sets,
+        health_rules, policy_set_loader,
         runtime_factory::{self, Infrastructure},
-        state_backend,
+        session, state_backend,
     },
     policy::CodeOwners,
 };
@@ -116,13 +117,13 @@ impl Job {
                 "note: the readiness rules differ from the default branch's; until the merge the default branch's rules apply",
             );
         }
-        let base_side = open::open_base(&known, &self.repository, base.clone(), &config)?;
+        let base_side = session::open_base(&known, &self.repository, base.clone(), &config)?;
         known.keep(&base_side);
         let affected = head_side.analysis.compare(&base_side.analysis);
         let power_changes = difference(&proposed, (&base_side, &head_side));
-        let targets = open::affected_targets(&affected, Some(&base_side), &head_side);
-        let memory = match grants.store {
-            true => self.memory(&protected, KeyUse::Make).await?,
+        let targets = session::affected_targets(&affected, Some(&base_side), &head_side);
+        let backend = match grants.store {
+            true => self.backend(&protected, KeyUse::Make).await?,
             false => None,
         };
         let live = match (grants.clusters, self.options.live) {
@@ -144,7 +145,7 @@ impl Job {
                     power.as_ref(),
                     trust,
                     (head_side, Some(base_side)),
-                    memory,
+                    backend,
                     live,
                 )
                 .await?,
@@ -166,7 +167,7 @@ impl Job {
         config: Config,
         power: &CommitId,
         head: OpenRevision,
-        memory: StateBackend,
+        backend: StateBackend,
     ) -> Result<Planner, UserError> {
         let live = self.options.live.unwrap_or(Live::Required);
         let files = self.repository.revision(power)?;
@@ -175,7 +176,7 @@ impl Job {
             files.as_ref(),
             Trust::Merged,
             (head, None),
-            Some(memory),
+            Some(backend),
             live,
         )
         .await
@@ -193,13 +194,13 @@ impl Job {
         power: &dyn Source,
         trust: Trust,
         (head, base): (OpenRevision, Option<OpenRevision>),
-        memory: Option<StateBackend>,
+        backend: Option<StateBackend>,
         live: Live,
     ) -> Result<Planner, UserError> {
         let given = GivenCluster::default();
         let mut compiler = Compiler::new(&self.run, &config);
-        if let Some(memory) = &memory {
-            compiler = compiler.sharing(memory)?;
+        if let Some(backend) = &backend {
+            compiler = compiler.sharing(backend)?;
         }
         let grants = trust.grants();
         if !grants.caches {
@@ -214,7 +215,7 @@ impl Job {
             head: Some(Arc::clone(&head.source)),
             given: &given,
             live,
-            memory: memory.as_ref(),
+            backend: backend.as_ref(),
             wait: true,
         };
         let Infrastructure { runtimes, references } = runtime_factory::open(&self.run, &setup).await?;
@@ -228,7 +229,7 @@ impl Job {
             },
             run: self.run.clone(),
             config,
-            memory,
+            backend,
             live,
             given,
             claims: StackClaims::default(),
@@ -240,7 +241,7 @@ impl Job {
     ///
     /// # Errors
     /// The store is unusable.
-    pub(super) async fn memory(
+    pub(super) async fn backend(
         &self,
         config: &Config,
         key: KeyUse,
@@ -277,7 +278,7 @@ fn difference(proposed: &Config, (base, head): (&OpenRevision, &OpenRevision)) -
         let folder = proposed.apply.health_rules.as_deref().unwrap_or_default();
         changes.push(file(&format!("apply.health_rules: {folder}"), None));
     }
-    let sets = [base, head].map(|side| policy_sets::load(proposed, side.source.as_ref()));
+    let sets = [base, head].map(|side| policy_set_loader::load(proposed, side.source.as_ref()));
     for name in sets[0].different(&sets[1]) {
         changes.push(file(&format!("policy.sets: {name}"), None));
     }

@@ -8,9 +8,9 @@ use konverge::{
         RepoPath, StackId,
         affected::{Affected, AffectedStack, InputChange, InputKind, InputReason, SpecChange},
         comment_marker::{CommentMarker, MarkerKind},
+        permission_changes::PowerChange,
         plan::{Action, Basis, ChangeOrigin, FieldChange, Plan, ResourcePlan, StackPlan, Validation},
         policy_finding::{Enforcement, PolicyFinding},
-        power::PowerChange,
         review::ReviewUnit,
         review_difference::ReviewDifference,
         spec::RuntimeKind,
@@ -53,7 +53,7 @@ impl Sample {
 }
 
 fn path(text: &str) -> RepoPath {
-    RepoPath::normalise(text).expect("a path inside the repository")
+    RepoPath::normalize(text).expect("a path inside the repository")
 }
 
 fn id(text: &str) -> StackId {

@@ -11,10 +11,10 @@ use super::{
     cluster_selection::{GivenCluster, Live},
     compiler::{self, Compiler},
     identities::Renamed,
-    named_stacks::{self, NamedStacks},
-    ownership::StackClaims,
-    policy_sets,
+    other_stack_claims::StackClaims,
+    policy_set_loader,
     runtime_factory::{self, Infrastructure},
+    stack_lookup::{self, NamedStacks},
     state_backend,
 };
 use crate::{
@@ -63,7 +63,7 @@ impl OpenRequest {
         given: &GivenCluster,
         files: Option<&dyn Source>,
         head: Option<Arc<dyn Source>>,
-        memory: &StateBackend,
+        backend: &StateBackend,
     ) -> Result<Infrastructure, UserError> {
         let setup = runtime_factory::RuntimeSetup {
             config,
@@ -71,7 +71,7 @@ impl OpenRequest {
             head,
             given,
             live: self.live,
-            memory: Some(memory),
+            backend: Some(backend),
             wait: !self.no_wait,
         };
         runtime_factory::open(run, &setup).await
@@ -142,14 +142,14 @@ pub async fn open(run: &RunContext, request: &OpenRequest, key: KeyUse) -> Resul
     };
     let mut targets = targets(request, base.as_ref(), &head, &affected);
     let config = head.config.clone();
-    let memory = state_backend::open(run, &config, Some(&repository), key).await?;
+    let backend = state_backend::open(run, &config, Some(&repository), key).await?;
     if let Selection::Named(selectors) = &request.selection {
         let repository = NamedStacks {
             run,
             root: repository.root(),
             head: &head,
             base: base.as_ref(),
-            memory: &memory,
+            backend: &backend,
             recorded: request.recorded,
         };
         targets = repository.find(selectors).await?;
@@ -167,11 +167,11 @@ pub async fn open(run: &RunContext, request: &OpenRequest, key: KeyUse) -> Resul
             &given,
             Some(head.source.as_ref()),
             Some(Arc::clone(&head.source)),
-            &memory,
+            &backend,
         )
         .await?;
     let compiler = Box::new(Compiler::new(run, &config));
-    let sets = policy_sets::load(&config, head.source.as_ref());
+    let sets = policy_set_loader::load(&config, head.source.as_ref());
     let planning = Planner {
         run: run.clone(),
         config,
@@ -180,7 +180,7 @@ pub async fn open(run: &RunContext, request: &OpenRequest, key: KeyUse) -> Resul
             head: Box::new(head),
             base: base.map(Box::new),
         },
-        memory: Some(memory),
+        backend: Some(backend),
         runtimes,
         references,
         live: request.live,
@@ -213,10 +213,10 @@ pub async fn open_named(run: &RunContext, request: &OpenRequest, key: KeyUse) ->
     };
     let (planning, sets) = without_code(run, repository.as_ref(), request, key, Spec::default()).await?;
     let mut targets = BTreeMap::new();
-    if let Some(memory) = &planning.memory {
-        let known = memory.states.known().await?;
+    if let Some(backend) = &planning.backend {
+        let known = backend.states.known().await?;
         for selector in selectors {
-            let found = named_stacks::recorded(memory, known, selector).await?;
+            let found = stack_lookup::recorded(backend, known, selector).await?;
             targets.extend(found.into_iter().map(|target| (target.id.clone(), target)));
         }
     }
@@ -287,10 +287,10 @@ async fn without_code(
         None => Config::default(),
     };
     let sets = match &files {
-        Some(files) => policy_sets::load(&config, files.as_ref()),
+        Some(files) => policy_set_loader::load(&config, files.as_ref()),
         None => PolicySets::default(),
     };
-    let memory = state_backend::open(run, &config, repository, key).await?;
+    let backend = state_backend::open(run, &config, repository, key).await?;
     let Infrastructure { runtimes, references } = request
         .runtimes(
             run,
@@ -298,14 +298,14 @@ async fn without_code(
             &request.given,
             files.as_deref(),
             files.clone(),
-            &memory,
+            &backend,
         )
         .await?;
     let planning = Planner {
         run: run.clone(),
         config,
         wanted: SpecSource::File(spec),
-        memory: Some(memory),
+        backend: Some(backend),
         runtimes,
         references,
         live: request.live,
@@ -421,5 +421,5 @@ pub fn affected_targets(
 
 /// The stack at the base that a stack at the head continues.
 fn before<'a>(base: Option<&'a OpenRevision>, head: &OpenRevision, stack: &Stack) -> Option<&'a Stack> {
-    head.layout.before(&base?.layout, stack)
+    head.layout.predecessor_of(&base?.layout, stack)
 }

@@ -52,7 +52,7 @@ fn read(set: &PolicySetConfig, source: &dyn Source, endings: &[&str]) -> Result<
 
 /// The files at a path: itself, or those below it. Links are not followed.
 fn files_at(source: &dyn Source, path: &str, endings: &[&str]) -> Result<Files, String> {
-    let Some(path) = RepoPath::normalise(path) else {
+    let Some(path) = RepoPath::normalize(path) else {
         return Err(format!("`{path}` is not a path of the repository"));
     };
     let is_meant = |found: &RepoPath| {
