@@ -6,6 +6,7 @@
 
 mod duration;
 mod effective;
+mod key_recipients;
 mod parse;
 mod permission_changes;
 mod policy_sets;
@@ -16,13 +17,13 @@ mod types;
 
 pub use duration::Span;
 pub use effective::{ClusterChoice, EffectiveStack};
+pub use key_recipients::StateRecipient;
 pub use parse::{ConfigError, FILE_NAME};
 pub use schema::json_schema;
 pub use secrets::{
     Rotation, SecretAuthConfig, SecretAuthMethod, SecretRule, SecretStoreConfig, SecretStoreKind,
     SecretsConfig,
 };
-pub use state_recipients::StateRecipient;
 pub use types::{
     Apply, ClusterConfig, Config, ConflictsConfig, Drift, DriftPolicy, FreezeConfig, Kcl, LeaseConfig,
     ModuleConfig, Notify, NotifyKind, PolicyConfig, PolicyEnforcement, PolicyExceptionConfig, PolicyInput,

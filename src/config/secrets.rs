@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::state_recipients::{self, StateRecipient};
+use super::key_recipients::{self, StateRecipient};
 use crate::{model::ClusterName, secrets::GENERATED};
 
 /// The secret stores. A Spec refers to a secret by `ref+STORE://PATH#/KEY` and never contains it. Only the
@@ -42,8 +42,8 @@ pub enum Rotation {
 pub struct SecretStoreConfig {
     /// The kind of the store.
     pub kind: SecretStoreKind,
-    /// `vault`: the address of the server, such as `https://vault.example.com`. `aws`, `ssm`: the address of a private
-    /// endpoint. Default: the public one of the region.
+    /// `vault`: the address of the server, such as `https://vault.example.com`. `azure`: of the vault, such as
+    /// `https://NAME.vault.azure.net`. `aws`, `ssm`, `gcp`: the address of a private endpoint. Default: the public one.
     #[serde(default)]
     pub address: Option<String>,
     /// `aws`, `ssm`: the region. Default: `AWS_REGION` of the job.
@@ -124,6 +124,10 @@ pub enum SecretStoreKind {
     Ssm,
     /// Files of the repository that SOPS encrypted: `ref+sops://PATH#/KEY`.
     Sops,
+    /// Google Secret Manager: `ref+gcpsecrets://PROJECT/NAME#/KEY`.
+    Gcp,
+    /// A vault of Azure Key Vault: `ref+azurekeyvault://NAME#/KEY`.
+    Azure,
 }
 
 impl SecretStoreKind {
@@ -136,6 +140,8 @@ impl SecretStoreKind {
             Self::Aws => "aws",
             Self::Ssm => "ssm",
             Self::Sops => "sops",
+            Self::Gcp => "gcp",
+            Self::Azure => "azure",
         }
     }
 
@@ -148,6 +154,8 @@ impl SecretStoreKind {
             "aws" | "awssecrets" => Self::Aws,
             "ssm" | "awsssm" => Self::Ssm,
             "sops" => Self::Sops,
+            "gcp" | "gcpsecrets" => Self::Gcp,
+            "azure" | "azurekeyvault" => Self::Azure,
             _ => return None,
         })
     }
@@ -172,6 +180,12 @@ impl SecretsConfig {
             .any(|store| store.kind == SecretStoreKind::Kubernetes)
     }
 
+    /// Returns true if a store is a Vault.
+    pub(super) fn is_vault(&self, name: &str) -> bool {
+        let store = self.stores.get(name);
+        store.is_some_and(|store| store.kind == SecretStoreKind::Vault)
+    }
+
     /// The first problem, with what to do about it.
     pub(super) fn problem(&self, clusters: impl Fn(&ClusterName) -> bool) -> Option<(String, String)> {
         if let Some(name) = self
@@ -189,8 +203,10 @@ impl SecretsConfig {
         }
         let mut stores = self.stores.iter();
         stores.find_map(|(name, store)| {
-            let keys =
-                || state_recipients::keys_problem(&format!("secrets.stores.{name}.keys"), &store.keys, self);
+            let keys = || {
+                let key = format!("secrets.stores.{name}.keys");
+                key_recipients::keys_problem(&key, &store.keys, |store| self.is_vault(store))
+            };
             store.problem(name, &clusters).or_else(keys)
         })
     }
@@ -205,9 +221,13 @@ impl SecretStoreConfig {
 
     /// What is wrong with a key: the key, why, and what to do.
     fn key_problem(&self) -> Option<(&'static str, String, &'static str)> {
-        use SecretStoreKind::{Aws, Sops, Ssm, Vault};
+        use SecretStoreKind::{Aws, Azure, Gcp, Sops, Ssm, Vault};
         let set = [
-            (".address", self.address.is_some(), [Vault, Aws, Ssm].as_slice()),
+            (
+                ".address",
+                self.address.is_some(),
+                [Vault, Aws, Ssm, Gcp, Azure].as_slice(),
+            ),
             (".region", self.region.is_some(), &[Aws, Ssm]),
             (".mount", self.mount.is_some(), &[Vault]),
             (".kv", self.kv.is_some(), &[Vault]),
@@ -227,6 +247,13 @@ impl SecretStoreConfig {
                     ".address",
                     why,
                     "a token is sent there; write `https://vault.example.com`",
+                ));
+            }
+            None if self.kind == Azure => {
+                return Some((
+                    "",
+                    "a store of kind `azure` needs an `address`".to_owned(),
+                    "write `address: https://NAME.vault.azure.net`",
                 ));
             }
             None if self.kind == Vault => {

@@ -6,15 +6,15 @@ use zeroize::Zeroizing;
 
 use super::RunContext;
 use crate::{
-    cloud::{AwsLogin, CloudEnvironment, JobIdentity},
+    cloud::{AwsLogin, AzureLogin, CloudEnvironment, GoogleLogin, JobIdentity},
     config::{
         SecretAuthConfig, SecretAuthMethod, SecretStoreConfig, SecretStoreKind, SecretsConfig, StateRecipient,
     },
     model::{ClusterName, RepoPath, file_source::Source},
     secret_stores::{
-        AwsKmsKey, AwsParametersStore, AwsSecretsStore, AwsSettings, ClusterSecrets, EnvStore,
-        KubernetesStore, KvVersion, RevisionFiles, SecretStore, SopsKey, SopsStore, VaultLogin, VaultServer,
-        VaultSettings, VaultStore, VaultTransitKey,
+        AwsKmsKey, AwsParametersStore, AwsSecretsStore, AwsSettings, AzureSecretsStore, ClusterSecrets,
+        EnvStore, GoogleSecretsStore, KubernetesStore, KvVersion, RevisionFiles, SecretStore, SopsKey,
+        SopsStore, VaultLogin, VaultServer, VaultSettings, VaultStore, VaultTransitKey,
     },
     secrets::Secrets,
 };
@@ -41,6 +41,16 @@ pub(super) fn open(
             SecretStoreKind::Ssm => {
                 let settings = aws_settings(run, store, "AWS_ENDPOINT_URL_SSM");
                 Arc::new(AwsParametersStore::new(settings, secrets.clone()))
+            }
+            SecretStoreKind::Gcp => {
+                let login = GoogleLogin::new(CloudEnvironment::new(run.env.clone()));
+                let store = GoogleSecretsStore::new(store.address.clone(), login, secrets.clone());
+                Arc::new(store)
+            }
+            SecretStoreKind::Azure => {
+                let login = AzureLogin::new(CloudEnvironment::new(run.env.clone()));
+                let address = store.address.clone().unwrap_or_default();
+                Arc::new(AzureSecretsStore::new(address, login, secrets.clone()))
             }
             SecretStoreKind::Sops => Arc::new(SopsStore::new(
                 Arc::new(HeadFiles(files.clone())),

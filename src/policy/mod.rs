@@ -6,6 +6,7 @@ mod codeowners;
 mod document;
 mod evaluate;
 mod own_secret_store;
+mod reference_form;
 mod review_match;
 mod rules;
 mod secret_access;

@@ -16,7 +16,11 @@ use crate::{
     secrets::{GENERATED, SecretReference, SecretTemplate, StoreName, TextPlace, may_refer, rewrite_texts},
 };
 
-use super::{own_secret_store, secret_refusal::AccessRefusal};
+use super::{
+    own_secret_store,
+    reference_form::{has_versions, normal_form},
+    secret_refusal::AccessRefusal,
+};
 
 /// The stack whose references are judged.
 #[derive(Debug, Clone, Copy)]
@@ -220,15 +224,6 @@ fn check(
     Ok(())
 }
 
-/// Returns true if the versions of a secret of this kind can be asked for by number.
-fn has_versions(store: &SecretStoreConfig) -> bool {
-    match store.kind {
-        SecretStoreKind::Env | SecretStoreKind::Kubernetes => false,
-        SecretStoreKind::Vault => store.kv != Some(1),
-        SecretStoreKind::Aws | SecretStoreKind::Ssm | SecretStoreKind::Sops => true,
-    }
-}
-
 fn is_allowed(store: &SecretStoreConfig, reader: SecretReader<'_>, path: &str) -> bool {
     let matches = |glob: &str, text: &str| {
         let glob = GlobBuilder::new(glob).literal_separator(true).build();
@@ -279,80 +274,6 @@ fn store_of<'c>(
             known: of_kind.iter().map(|(name, _)| format!("`{name}`")).collect(),
         }),
     }
-}
-
-/// Returns true if a version is a number, or is not given.
-fn is_number(version: Option<&String>) -> bool {
-    version.is_none_or(|version| version.bytes().all(|b| b.is_ascii_digit()))
-}
-
-/// The one form of a reference: other ways to write the same path would pass by the rules.
-fn normal_form(
-    reference: &SecretReference,
-    store: &str,
-    kind: SecretStoreKind,
-) -> Result<SecretReference, AccessRefusal> {
-    let mut named = SecretReference {
-        store: StoreName::Word(store.to_owned()),
-        ..reference.clone()
-    };
-    let wrong = || AccessRefusal::Path {
-        reference: reference.to_string(),
-        path: reference.path.clone(),
-        kind: kind.word(),
-    };
-    match kind {
-        SecretStoreKind::Env => {
-            let is_variable = |c: char| c.is_ascii_alphanumeric() || c == '_';
-            if !named.path.chars().all(is_variable) {
-                return Err(wrong());
-            }
-        }
-        SecretStoreKind::Vault => {
-            // The same secret is written in one way.
-            if named.path.starts_with('/') || named.path.contains(':') {
-                return Err(wrong());
-            }
-            if !is_number(named.version.as_ref()) {
-                return Err(wrong());
-            }
-        }
-        // An ARN would be a second way to write a name.
-        SecretStoreKind::Aws if named.path.contains(':') => return Err(wrong()),
-        SecretStoreKind::Aws => {}
-        SecretStoreKind::Ssm => {
-            if named.path.contains([':', '~', '=', '@']) || !is_number(named.version.as_ref()) {
-                return Err(wrong());
-            }
-            // A name with a `/` begins with one.
-            if named.path.contains('/') && !named.path.starts_with('/') {
-                named.path.insert(0, '/');
-            }
-        }
-        // The version of a file is the one of the revision.
-        SecretStoreKind::Sops => {
-            let is_file = [".yaml", ".yml", ".json"]
-                .iter()
-                .any(|end| named.path.ends_with(end));
-            let is_normal = RepoPath::normalize(&named.path).is_some_and(|path| path.as_str() == named.path);
-            if !is_file || !is_normal || named.version.is_some() {
-                return Err(wrong());
-            }
-        }
-        SecretStoreKind::Kubernetes => {
-            let path = named.path.strip_prefix("v1/Secret/").unwrap_or(&named.path);
-            let parts: Vec<_> = path.split('/').map(str::to_owned).collect();
-            match (parts.as_slice(), named.keys.len()) {
-                ([_, _], 1) => named.path = parts.join("/"),
-                ([namespace, name, key], 0) => {
-                    named.path = format!("{namespace}/{name}");
-                    named.keys = vec![key.clone()];
-                }
-                _ => return Err(wrong()),
-            }
-        }
-    }
-    Ok(named)
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use zeroize::{Zeroize as _, Zeroizing};
 use super::{
     AwsKmsKey, FetchedSecret, SecretDocument, SecretProblem, SecretQuery, SecretRights, SecretStore,
     VaultTransitKey,
-    sops_file::{SopsFile, WrappedDataKey, open_age},
+    sops_file::{SopsDataKey, SopsFile, open_age},
 };
 use crate::model::Digest;
 
@@ -59,7 +59,7 @@ impl SopsStore {
     async fn data_key(&self, file: &SopsFile) -> Result<Zeroizing<Vec<u8>>, SecretProblem> {
         let wrapped = file.wrapped_keys();
         for key in &wrapped {
-            if let WrappedDataKey::Age(armoured) = key
+            if let SopsDataKey::Age(armoured) = key
                 && let Some(key) = open_age(armoured, &self.identities)
             {
                 return Ok(key);
@@ -71,7 +71,7 @@ impl SopsStore {
                 let unwrapped = match (known, key) {
                     (
                         SopsKey::AwsKms(own, service),
-                        WrappedDataKey::AwsKms {
+                        SopsDataKey::AwsKms {
                             arn,
                             context,
                             wrapped,
@@ -79,7 +79,7 @@ impl SopsStore {
                     ) if own == arn => service.unwrap_with(wrapped, context).await,
                     (
                         SopsKey::VaultTransit((own_mount, own_key), service),
-                        WrappedDataKey::VaultTransit { mount, key, wrapped },
+                        SopsDataKey::VaultTransit { mount, key, wrapped },
                     ) if own_mount == mount && own_key == key => {
                         service.unwrap_without_context(wrapped).await
                     }
@@ -96,20 +96,20 @@ impl SopsStore {
 }
 
 /// The recipients of a file in words.
-fn recipients(wrapped: &[WrappedDataKey]) -> String {
+fn recipients(wrapped: &[SopsDataKey]) -> String {
     let mut names: Vec<_> = wrapped
         .iter()
         .map(|key| match key {
-            WrappedDataKey::Age(_) => "age".to_owned(),
-            WrappedDataKey::AwsKms { arn, .. } => format!("awskms:{}", arn.escape_debug()),
-            WrappedDataKey::VaultTransit { mount, key, .. } => {
+            SopsDataKey::Age(_) => "age".to_owned(),
+            SopsDataKey::AwsKms { arn, .. } => format!("awskms:{}", arn.escape_debug()),
+            SopsDataKey::VaultTransit { mount, key, .. } => {
                 format!(
                     "vault-transit:STORE/{}/{}",
                     mount.escape_debug(),
                     key.escape_debug()
                 )
             }
-            WrappedDataKey::Unknown(kind) => kind.escape_debug().to_string(),
+            SopsDataKey::Unknown(kind) => kind.escape_debug().to_string(),
         })
         .collect();
     names.dedup();

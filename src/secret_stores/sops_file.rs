@@ -36,7 +36,7 @@ pub(super) struct SopsFile {
 
 /// The data key, as one of the recipients can unwrap it.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum WrappedDataKey {
+pub(super) enum SopsDataKey {
     /// An armoured age file.
     Age(String),
     /// A ciphertext of AWS KMS in base64.
@@ -154,27 +154,27 @@ impl SopsFile {
     }
 
     /// The data key, once for each recipient.
-    pub(super) fn wrapped_keys(&self) -> Vec<WrappedDataKey> {
+    pub(super) fn wrapped_keys(&self) -> Vec<SopsDataKey> {
         let metadata = &self.metadata;
         let age = metadata.age.iter().flatten();
-        let mut keys: Vec<_> = age.map(|entry| WrappedDataKey::Age(entry.enc.clone())).collect();
+        let mut keys: Vec<_> = age.map(|entry| SopsDataKey::Age(entry.enc.clone())).collect();
         keys.extend(metadata.kms.iter().flatten().map(|entry| match &entry.role {
-            Some(role) if !role.is_empty() => WrappedDataKey::Unknown(format!("{} with a role", entry.arn)),
-            _ => WrappedDataKey::AwsKms {
+            Some(role) if !role.is_empty() => SopsDataKey::Unknown(format!("{} with a role", entry.arn)),
+            _ => SopsDataKey::AwsKms {
                 arn: entry.arn.clone(),
                 context: entry.context.clone().unwrap_or_default(),
                 wrapped: entry.enc.clone(),
             },
         }));
         let vault = metadata.hc_vault.iter().flatten();
-        keys.extend(vault.map(|entry| WrappedDataKey::VaultTransit {
+        keys.extend(vault.map(|entry| SopsDataKey::VaultTransit {
             mount: entry.engine_path.trim_matches('/').to_owned(),
             key: entry.key_name.clone(),
             wrapped: entry.enc.clone(),
         }));
         let is_list = |value: &Value| value.as_array().is_some_and(|list| !list.is_empty());
         let others = metadata.others.iter().filter(|(_, value)| is_list(value));
-        keys.extend(others.map(|(kind, _)| WrappedDataKey::Unknown(kind.clone())));
+        keys.extend(others.map(|(kind, _)| SopsDataKey::Unknown(kind.clone())));
         keys
     }
 

@@ -27,6 +27,7 @@ mod job_trust;
 mod newer_status;
 mod notifications;
 mod open_revisions;
+mod outside_pull_request;
 mod overrides;
 mod page_link;
 mod policy_change_preview;

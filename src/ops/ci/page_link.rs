@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use super::{ShardMode, preview_events::find_pull_request};
+use super::{ShardMode, outside_pull_request::find_pull_request};
 use crate::{
     error::{ErrorKind, UserError},
     github::{Client, GithubEvent, Runner},

@@ -5,6 +5,7 @@ use super::{
     job::{Job, JobResult},
     job_trust::Trust,
     open_revisions::PreviewCommits,
+    outside_pull_request::find_pull_request,
     preview::show,
     preview_target::PreviewTarget,
     publisher::Publisher,
@@ -13,7 +14,7 @@ use super::{
 use crate::{
     error::UserError,
     git::GitError,
-    github::{Client, DefaultBranch, PullRequest, PullRequestEvent, WorkflowRunEvent, other_branch},
+    github::{Client, DefaultBranch, PullRequestEvent, WorkflowRunEvent, other_branch},
     model::CommitId,
     report::Merging,
 };
@@ -132,24 +133,6 @@ pub(super) async fn preview_outside(
         ending.comment(client, &place, failure).await;
     }
     result
-}
-
-/// The open pull request of a run's head. It is found by its branch, because GitHub knows no pull request for
-/// a commit that only a fork has. Of several the one into the default branch is taken, which is the applied
-/// one.
-pub(super) async fn find_pull_request(
-    client: &Client,
-    event: &WorkflowRunEvent,
-    default_branch: &str,
-) -> Result<Option<PullRequest>, UserError> {
-    let Some((owner, _)) = event.head_repository.split_once('/') else {
-        return Ok(None);
-    };
-    let pulls = client.open_pull_requests_from(owner, &event.head_branch).await?;
-    let of_head = pulls
-        .into_iter()
-        .filter(|pull| pull.from_fork == event.from_fork && pull.head == event.head);
-    Ok(of_head.min_by_key(|pull| (pull.base_branch != default_branch, pull.number)))
 }
 
 /// Returns an error if the working tree contains the commit from outside: that commit, GitHub's test merge of

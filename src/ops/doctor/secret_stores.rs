@@ -48,7 +48,11 @@ async fn log_in(configured: &SecretStoreConfig, store: &dyn SecretStore) -> Resu
         SecretStoreKind::Env => "the variables of this job".to_owned(),
         SecretStoreKind::Kubernetes => "the Secrets of a cluster".to_owned(),
         SecretStoreKind::Sops => "files of the repository".to_owned(),
-        SecretStoreKind::Vault | SecretStoreKind::Aws | SecretStoreKind::Ssm => {
+        SecretStoreKind::Vault
+        | SecretStoreKind::Aws
+        | SecretStoreKind::Ssm
+        | SecretStoreKind::Gcp
+        | SecretStoreKind::Azure => {
             let rules = configured.allow.len();
             format!("logged in; {}", crate::report::plural(rules, "rule"))
         }

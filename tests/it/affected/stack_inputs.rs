@@ -51,13 +51,24 @@ fn a_moved_stack_names_the_shared_file_that_changed_too() {
     tiny_monorepo::write_stack(&monorepo, "web/dev", "web", "low");
     monorepo.commit("a stack");
     monorepo.rename("appops/web/dev", "appops/web/test");
-    monorepo.write("base/app.k", "color = \"red\"\n").commit("it moves");
+    monorepo
+        .write("base/app.k", "color = \"red\"\n")
+        .commit("it moves");
     let stacks = affected(&monorepo);
     let why = stacks[0]["why"].as_array().unwrap();
-    let reasons: Vec<_> = why.iter().map(|reason| (&reason["path"], &reason["kind"])).collect();
+    let reasons: Vec<_> = why
+        .iter()
+        .map(|reason| (&reason["path"], &reason["kind"]))
+        .collect();
     assert_eq!(stacks.len(), 1, "{stacks:?}");
-    assert!(why.iter().any(|reason| reason["path"] == "base/app.k"), "{reasons:?}");
-    assert!(!why.iter().any(|reason| reason["path"] == "appops/web/dev/main.k"), "{reasons:?}");
+    assert!(
+        why.iter().any(|reason| reason["path"] == "base/app.k"),
+        "{reasons:?}"
+    );
+    assert!(
+        !why.iter().any(|reason| reason["path"] == "appops/web/dev/main.k"),
+        "{reasons:?}"
+    );
 }
 
 fn definition(name: &str) -> String {

@@ -4,6 +4,7 @@ pub mod aws;
 pub mod canary;
 pub mod checkout;
 pub mod fork_isolation;
+pub mod google_azure;
 pub mod injection;
 pub mod masking;
 pub mod module_sandbox;

@@ -1,0 +1,152 @@
+//! To whom something is encrypted: the entries of `state.encrypt_to`, and the keys of a store of kind `sops`.
+
+/// To whom states and files are encrypted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum StateRecipient {
+    /// An age recipient: `age1…`.
+    Age(String),
+    /// A key of AWS KMS: `awskms:ARN`.
+    AwsKms {
+        arn: String,
+        /// The region in the ARN.
+        region: String,
+    },
+    /// A key of the transit engine of a Vault: `vault-transit:STORE/MOUNT/KEY`.
+    VaultTransit {
+        /// Its name under `secrets.stores`.
+        store: String,
+        mount: String,
+        key: String,
+    },
+}
+
+impl StateRecipient {
+    /// Parses an entry. The error says why, and what to write.
+    pub(super) fn parse(text: &str) -> Result<Self, (&'static str, &'static str)> {
+        let text = text.trim();
+        let is_plain = |part: &str| {
+            let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+            !part.is_empty() && !part.starts_with('.') && part.chars().all(is_plain)
+        };
+        match text.split_once(':') {
+            None => Ok(Self::Age(text.to_owned())),
+            Some(("awskms", arn)) => {
+                let wrong = (
+                    "is not the ARN of a key",
+                    "write `awskms:arn:aws:kms:REGION:ACCOUNT:key/ID`, or `alias/NAME` at the end",
+                );
+                let parts: Vec<_> = arn.splitn(6, ':').collect();
+                let [
+                    "arn",
+                    "aws" | "aws-cn" | "aws-us-gov",
+                    "kms",
+                    region,
+                    account,
+                    key,
+                ] = parts[..]
+                else {
+                    return Err(wrong);
+                };
+                let is_key = key.split('/').count() > 1 && key.split('/').all(is_plain);
+                let kind = key.split('/').next().unwrap_or_default();
+                let is_digit = |c: char| c.is_ascii_digit();
+                if !is_key
+                    || !matches!(kind, "key" | "alias")
+                    || !is_plain(region)
+                    || account.is_empty()
+                    || !account.chars().all(is_digit)
+                {
+                    return Err(wrong);
+                }
+                Ok(Self::AwsKms {
+                    arn: arn.to_owned(),
+                    region: region.to_owned(),
+                })
+            }
+            Some(("vault-transit", place)) => {
+                let parts: Vec<_> = place.split('/').collect();
+                match parts[..] {
+                    [store, ref mount @ .., key]
+                        if !mount.is_empty() && parts.iter().all(|part| is_plain(part)) =>
+                    {
+                        Ok(Self::VaultTransit {
+                            store: store.to_owned(),
+                            mount: mount.join("/"),
+                            key: key.to_owned(),
+                        })
+                    }
+                    _ => Err((
+                        "does not name a store, a mount and a key",
+                        "write `vault-transit:STORE/transit/KEY`, with a store of `secrets.stores`",
+                    )),
+                }
+            }
+            Some(_) => Err((
+                "is neither an age recipient nor a key that is known",
+                "write `age1…`, `awskms:ARN` or `vault-transit:STORE/MOUNT/KEY`",
+            )),
+        }
+    }
+}
+
+/// The first problem of a list of keys, with what to do about it. `is_vault` knows the stores that are Vaults.
+pub(super) fn keys_problem(
+    key: &str,
+    keys: &[String],
+    is_vault: impl Fn(&str) -> bool,
+) -> Option<(String, String)> {
+    keys.iter().find_map(|text| {
+        let shown = text.escape_debug();
+        let store = match StateRecipient::parse(text) {
+            Err((why, hint)) => return Some((format!("{key}: `{shown}` {why}"), hint.to_owned())),
+            Ok(StateRecipient::VaultTransit { store, .. }) => store,
+            Ok(_) => return None,
+        };
+        (!is_vault(&store)).then(|| {
+            (
+                format!("{key}: `{shown}` names `{store}`, which is not a Vault under secrets.stores"),
+                "define it there with `kind: vault`, or name one that is".to_owned(),
+            )
+        })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn a_key_is_named_in_full() {
+        let arn = "arn:aws:kms:eu-central-1:123456789012:key/1234abcd-12ab";
+        assert_eq!(
+            StateRecipient::parse(&format!("awskms:{arn}")),
+            Ok(StateRecipient::AwsKms {
+                arn: arn.to_owned(),
+                region: "eu-central-1".to_owned()
+            })
+        );
+        assert_eq!(
+            StateRecipient::parse("vault-transit:db/team/transit/state"),
+            Ok(StateRecipient::VaultTransit {
+                store: "db".to_owned(),
+                mount: "team/transit".to_owned(),
+                key: "state".to_owned()
+            })
+        );
+        for wrong in [
+            "awskms:alias/state",
+            "awskms:arn:aws:s3:eu-central-1:123456789012:key/x",
+            "awskms:arn:aws:kms:eu-central-1:123456789012:key/../x",
+            "awskms:arn:aws:kms:evil.example.com/:123456789012:key/x",
+            "awskms:arn:aws:kms:eu-central-1::key/x",
+            "vault-transit:db/state",
+            "vault-transit:db//state",
+            "vault-transit:db/transit/..",
+            "vault-transit:https://vault.example.com/transit/state",
+            "gpg:ABCD",
+        ] {
+            assert!(StateRecipient::parse(wrong).is_err(), "{wrong}");
+        }
+    }
+}
