@@ -7,6 +7,7 @@ use crate::{
         ClusterName, RepoPath, StackId,
         file_source::{Source, SourceError},
         stack::LayoutRules,
+        workspace_name::is_workspace_name,
     },
     secrets::without_secrets,
     yaml::{self, YamlError},
@@ -298,12 +299,6 @@ impl Config {
     pub const fn default_core() -> &'static str {
         DEFAULT_CORE
     }
-}
-
-/// Returns true if a text can be the name of a file in the folder of workspaces.
-fn is_workspace_name(name: &str) -> bool {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
-    !name.is_empty() && !name.starts_with('.') && name.chars().all(plain)
 }
 
 /// Returns true if a text is, or contains in its query, an address with a password, or over HTTP with any

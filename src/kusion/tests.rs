@@ -322,6 +322,44 @@ fn a_public_port_needs_the_platform_s_word() {
 }
 
 #[test]
+fn a_port_is_a_number_above_zero_and_its_target_is_the_same_if_left_out() {
+    let port = |port: Value| with_network(json!({"ports": [port]}));
+    let same = port(json!({"port": 80, "targetPort": 0, "protocol": "TCP"}));
+    let service = same.attributes("v1:Service:default:default-dev-foo-private");
+    assert_eq!(service["spec"]["ports"][0]["targetPort"], 80);
+    let none = port(json!({"port": 0, "targetPort": 80, "protocol": "TCP"})).generate();
+    let none = none.unwrap_err().to_string();
+    assert!(none.contains("the port 0 is none"), "{none}");
+}
+
+#[test]
+fn what_a_probe_loses_of_its_url_is_said() {
+    let handler = |url: &str| json!({"probeHandler": {"_type": "service.container.probe.Http", "url": url}});
+    let hook = json!({"_type": "service.container.probe.Http", "url": "http://localhost:80/stop?now=1#x"});
+    let container = json!({"image": "nginx:v1",
+        "livenessProbe": handler("http://user:hunter2@localhost:80/live?full=1"),
+        "readinessProbe": handler("http://localhost:80/ready"),
+        "lifecycle": {"preStop": hook}});
+    let stack = Stack::with_workload(service(json!({"containers": {"nginx": container}})));
+    let generated = stack.generate().unwrap();
+    let lost: Vec<_> = generated
+        .notes
+        .iter()
+        .map(|note| note.split(" of the container").next().unwrap())
+        .collect();
+    assert_eq!(
+        lost,
+        [
+            "`foo`: the query of the URL of `preStop`",
+            "`foo`: the fragment of the URL of `preStop`",
+            "`foo`: the user of the URL of `livenessProbe`",
+            "`foo`: the query of the URL of `livenessProbe`",
+        ]
+    );
+    assert!(!format!("{generated:?}").contains("hunter2"));
+}
+
+#[test]
 fn an_ingress_finds_the_service_of_a_port() {
     let backend = json!({"service": {"port": {"number": 80}}});
     let network = json!({

@@ -37,6 +37,7 @@ pub mod stack;
 pub mod state;
 pub mod status;
 pub mod text;
+pub mod workspace_name;
 
 pub use digest::Digest;
 pub use ids::{ClusterName, CommitId, InvalidId, ResourceId, StackId};

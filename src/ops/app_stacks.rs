@@ -25,6 +25,7 @@ use crate::{
         file_source::Source,
         spec::Sharing,
         stack::{SettingsOrder, Stack},
+        workspace_name::is_workspace_name,
     },
 };
 
@@ -48,6 +49,8 @@ struct AppInputs {
     binaries: ModuleBinaries,
     /// The modules that may use the network: their answers may differ from those without.
     networked: Vec<String>,
+    /// What the developer should know about the choice of the workspace.
+    note: Option<String>,
 }
 
 impl AppInputs {
@@ -178,6 +181,7 @@ impl AppStacks {
         let (answers, said) = modules.answer(&calls, &context).await?;
         let generated = kusion::generate(&apps, &app_stack, &answers)?;
         let resources = &generated.spec.resources;
+        let notes = inputs.note.iter().cloned();
         let shared = resources
             .iter()
             .filter(|resource| resource.sharing == Sharing::Project);
@@ -185,7 +189,7 @@ impl AppStacks {
             shared: shared.map(|resource| resource.id.clone()).collect(),
             documents: vec![json!({"resources": generated.spec.resources})],
             warnings: compiled.warnings,
-            notes: generated.notes.into_iter().chain(said).collect(),
+            notes: notes.chain(generated.notes).chain(said).collect(),
         })
     }
 
@@ -270,9 +274,11 @@ impl WorkspaceFiles<'_> {
             UserError::new(ErrorKind::Layout, message).at(kcl_mod.to_string(), None, None)
         })?;
         let names = kusion::platform_names(&dependencies);
-        let platform = self
-            .workspace(stack, named)?
-            .map(|workspace| workspace.platform(stack.names.project(), &names));
+        let workspace = self.workspace(stack, named)?;
+        let note = workspace
+            .as_ref()
+            .and_then(|_| named.is_none().then(|| unusable_name(stack)).flatten());
+        let platform = workspace.map(|workspace| workspace.platform(stack.names.project(), &names));
         let (own, project) = (
             stack.folder.child("stack.yaml"),
             stack.project_folder.child("project.yaml"),
@@ -289,6 +295,7 @@ impl WorkspaceFiles<'_> {
             binaries: ModuleBinaries::read(self.tree, stack, &dependencies)?,
             dependencies,
             namespace,
+            note,
         })
     }
 
@@ -336,6 +343,17 @@ impl WorkspaceFiles<'_> {
         let content = content.map_err(|error| UserError::new(ErrorKind::Git, error.to_string()))?;
         Ok(content.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()))
     }
+}
+
+/// Says why a stack has the default workspace although no file could have its name.
+fn unusable_name(stack: &Stack) -> Option<String> {
+    let name = stack.names.name();
+    (!is_workspace_name(name)).then(|| {
+        format!(
+            "no workspace can have the name of the stack, `{}`, so the workspace `{DEFAULT}` is used: name another one by `stacks[].workspace` of konverge.yaml",
+            name.escape_debug()
+        )
+    })
 }
 
 #[cfg(test)]

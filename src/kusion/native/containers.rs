@@ -80,6 +80,7 @@ pub(super) fn container(
             ("preStop", &lifecycle.pre_stop),
         ] {
             if let Some(hook) = hook {
+                notes.extend(lost_of_url(call.app, name, key, &hook.without_effect()));
                 hooks.insert(key.to_owned(), Value::Object(hook.action().map_err(refuse)?));
             }
         }
@@ -93,6 +94,7 @@ pub(super) fn container(
     ];
     for (key, probe) in probes {
         if let Some(probe) = probe {
+            notes.extend(lost_of_url(call.app, name, key, &probe.without_effect()));
             add(key, probe.probe().map_err(refuse)?);
         }
     }
@@ -105,6 +107,16 @@ pub(super) fn container(
         add("workingDir", json!(config.working_dir));
     }
     Ok(Value::Object(container))
+}
+
+/// Names the parts of a URL that a probe or a hook loses. The value is not shown: it may be a password.
+fn lost_of_url(app: &str, container: &str, key: &str, parts: &[&str]) -> Vec<String> {
+    let say = |part: &&str| {
+        format!(
+            "`{app}`: the {part} of the URL of `{key}` of the container `{container}` has no effect: Kubernetes gets host, port and path, and `headers`"
+        )
+    };
+    parts.iter().map(say).collect()
 }
 
 /// Sorted by name, as Kusion does. `secret://NAME/KEY` is a key of a Secret.

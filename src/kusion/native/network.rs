@@ -18,6 +18,9 @@ use crate::{
 /// Generates the resources of a `network.Network`.
 pub(in crate::kusion) fn generate(call: &ModuleCall<'_>) -> Result<ModuleOutput, KusionError> {
     let config: NetworkConfig = call.read("network", call.developer)?;
+    if config.ports.iter().any(|port| port.port == 0) {
+        return Err(call.refuse("`ports`: the port 0 is none: write 1 to 65535"));
+    }
     let platform: PlatformNetwork =
         call.read("the workspace's settings", &Value::Object(call.platform.clone()))?;
     let mut output = ModuleOutput::default();

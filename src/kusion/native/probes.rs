@@ -6,6 +6,8 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use url::Url;
 
+use crate::secrets::without_secrets;
+
 /// A probe as the developer writes it.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -40,6 +42,11 @@ pub(super) struct HandlerConfig {
 }
 
 impl ProbeConfig {
+    /// The parts of its URL that the probe does not have.
+    pub(super) fn without_effect(&self) -> Vec<&'static str> {
+        self.probe_handler.without_effect()
+    }
+
     pub(super) fn probe(&self) -> Result<Value, String> {
         let mut probe = self.probe_handler.action()?;
         let numbers = [
@@ -73,8 +80,29 @@ impl HandlerConfig {
         Ok(Map::from_iter([(key.to_owned(), action)]))
     }
 
+    /// The parts of its URL that the action does not have: Kusion takes host, port and path alone.
+    pub(super) fn without_effect(&self) -> Vec<&'static str> {
+        let is_http = self.schema.rsplit('.').next() == Some("Http");
+        let Some(url) = Url::parse(&self.url).ok().filter(|_| is_http) else {
+            return Vec::new();
+        };
+        let parts = [
+            ("user", !url.username().is_empty() || url.password().is_some()),
+            ("query", url.query().is_some_and(|query| !query.is_empty())),
+            (
+                "fragment",
+                url.fragment().is_some_and(|fragment| !fragment.is_empty()),
+            ),
+        ];
+        let lost = parts.into_iter().filter(|(_, is_there)| *is_there);
+        lost.map(|(part, _)| part).collect()
+    }
+
     fn http(&self) -> Result<Value, String> {
-        let wrong = |why: &str| format!("the URL `{}` {why}", self.url.escape_debug());
+        let wrong = |why: &str| {
+            let shown = without_secrets(&self.url);
+            format!("the URL `{}` {why}", shown.escape_debug())
+        };
         let url = Url::parse(&self.url).map_err(|error| wrong(&format!("is not valid: {error}")))?;
         // The port as written: a URL's own port is dropped where it is the scheme's.
         let port = url.port_or_known_default().ok_or_else(|| wrong("has no port"))?;

@@ -175,6 +175,26 @@ fn what_kusion_loses_without_a_word_is_said() {
 }
 
 #[test]
+fn a_stack_name_that_no_workspace_can_have_is_said() {
+    let repository = quickstart(("0.2.1", "0.3.0"));
+    repository
+        .write(
+            "workspaces/default.yaml",
+            workspace("0.2.1", "      default: {replicas: 2}\n"),
+        )
+        .write(&format!("{FOLDER}/stack.yaml"), "name: dev blue\n");
+    let says = "no workspace can have the name of the stack, `dev blue`";
+    let built = build(&repository).expect(0);
+    assert!(built.stderr.contains(says), "{}", built.stderr);
+    repository.write(
+        "konverge.yaml",
+        "stacks: [{match: 'example/**', workspace: default}]\n",
+    );
+    let named = build(&repository).expect(0);
+    assert!(!named.stderr.contains(says), "{}", named.stderr);
+}
+
+#[test]
 fn a_repository_of_the_era_before_is_told_so() {
     let repository = quickstart(("0.2.1", "0.3.0"));
     let old = "modules:\n  database:\n    default: {size: 1}\nruntimes: {}\n";
