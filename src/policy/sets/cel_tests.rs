@@ -1,7 +1,7 @@
 #![allow(clippy::unwrap_used)]
 //! The libraries of CEL, and the limits of an evaluation. What the API server says about them is in
 //! `tests/it/kubernetes/admission_policies.rs`.
-use std::{sync::Arc, time::Instant};
+use std::sync::Arc;
 
 use cel::Context;
 use serde_json::{Value, json};
@@ -120,12 +120,10 @@ fn what_an_evaluation_does_and_makes_is_limited() {
         format!("{seven} || true"),
         format!("[1].exists(x, {seven} || true)"),
     ] {
-        let started = Instant::now();
-        match holds(&expression, &object) {
-            Err(CelError::Other(why)) => assert!(why.contains("too costly"), "{expression}: {why}"),
-            other => panic!("{expression}: {other:?}"),
-        }
-        println!("{:?} {expression}", started.elapsed());
+        let Err(CelError::Other(why)) = holds(&expression, &object) else {
+            panic!("it is not refused: {expression}");
+        };
+        assert!(why.contains("too costly"), "{expression}: {why}");
     }
     // What rules do to large objects is far below the limits.
     for expression in [
