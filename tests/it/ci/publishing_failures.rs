@@ -51,10 +51,14 @@ async fn a_late_run_without_permissions_and_a_fork() {
     assert_eq!(stage.comments().len(), 1);
 }
 
+/// The store to which the example's orders refer.
+const ORDERS_SECRETS: &str =
+    "secrets: {stores: {job: {kind: env, allow: [{stacks: 'appops/orders/*', paths: 'ORDERS_*'}]}}}\n";
+
 /// A stack that does not compile: told at its place, in the comment, on the check and in the log; the other is shown.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_kcl_error_is_told_at_its_place_and_the_others_are_previewed() {
-    let mut stage = Stage::set_up("").await;
+    let mut stage = Stage::set_up(ORDERS_SECRETS).await;
     let head = stage.propose("broken", |monorepo| {
         storefront(monorepo);
         monorepo.replace(

@@ -182,8 +182,8 @@ fn a_stack_name_that_no_workspace_can_have_is_said() {
             "workspaces/default.yaml",
             workspace("0.2.1", "      default: {replicas: 2}\n"),
         )
-        .write(&format!("{FOLDER}/stack.yaml"), "name: dev blue\n");
-    let says = "no workspace can have the name of the stack, `dev blue`";
+        .write(&format!("{FOLDER}/stack.yaml"), "name: dev+blue\n");
+    let says = "no workspace can have the name of the stack, `dev+blue`";
     let built = build(&repository).expect(0);
     assert!(built.stderr.contains(says), "{}", built.stderr);
     repository.write(

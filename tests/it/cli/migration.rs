@@ -57,11 +57,22 @@ async fn an_old_repository_is_taken_over_without_making_anything_again() {
         let text = format!("name: {stack}\nkubeConfig: {}\n", kubeconfig.display());
         monorepo.write(&format!("appops/storefront/{stack}/stack.yaml"), text);
     }
+    // Kusion 0.7 knew no references.
+    monorepo.replace(
+        "appops/orders/base/base.k",
+        "ref+job://ORDERS_DATABASE_PASSWORD",
+        "example",
+    );
     monorepo.commit("As Konfig left it");
     let page = std::fs::read_to_string(root().join("docs/guides/migrate.md")).unwrap();
     let config = &blocks(&page, "yaml")[0];
     assert!(config.contains("settings: v0.7"), "{config}");
-    monorepo.write("konverge.yaml", config);
+    // The example's orders refer to a secret, which a repository of Kusion 0.7 did not.
+    let store = "{kind: env, allow: [{stacks: 'appops/orders/*', paths: 'ORDERS_*'}]}";
+    monorepo.write(
+        "konverge.yaml",
+        format!("{config}\nsecrets: {{stores: {{job: {store}}}}}\n"),
+    );
 
     let programs = Path::new(env!("CARGO_BIN_EXE_konverge")).parent().unwrap();
     let path = format!("{}:{}", programs.display(), std::env::var("PATH").unwrap());
