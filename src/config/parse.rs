@@ -6,7 +6,7 @@ use crate::{
     model::{
         ClusterName, RepoPath, StackId,
         file_source::{Source, SourceError},
-        stack::LayoutRules,
+        stack::{LayoutRules, is_workspace_name},
     },
     secrets::without_secrets,
     yaml::{self, YamlError},
@@ -61,6 +61,9 @@ impl From<ConfigError> for UserError {
 const STORES: [&str; 9] = [
     "file", "s3", "gs", "az", "oss", "postgres", "mysql", "https", "http",
 ];
+
+/// The schemes of `state.kusion_releases`: the backends of Kusion's releases.
+const RELEASE_STORES: [&str; 4] = ["file", "s3", "gs", "oss"];
 
 /// Returns true if anything exists at a path: a link, a submodule or a folder.
 fn file_exists(source: &dyn Source, path: &RepoPath) -> bool {
@@ -128,9 +131,24 @@ impl Config {
                 &format!("known are {}", STORES.join(", ")),
             );
         }
+        if let Some(url) = &self.state.kusion_releases
+            && !url
+                .split_once("://")
+                .is_some_and(|(scheme, _)| RELEASE_STORES.contains(&scheme))
+        {
+            return refuse(
+                format!(
+                    "state.kusion_releases: `{}` is not the URL of a backend of Kusion's",
+                    url.split(['?', '#']).next().unwrap_or_default().escape_debug()
+                ),
+                "write `file:///home/me/.kusion`, `s3://BUCKET/PREFIX`, `gs://BUCKET/PREFIX` or `oss://BUCKET/PREFIX`",
+            );
+        }
         let options = self.state.options.iter();
         let options = options.map(|(name, value)| (format!("state.options.{name}"), value));
         let url = self.state.url.iter().map(|url| ("state.url".to_owned(), url));
+        let releases = self.state.kusion_releases.iter();
+        let url = url.chain(releases.map(|url| ("state.kusion_releases".to_owned(), url)));
         let addresses = self.terraform.provider_addresses.iter();
         let addresses = addresses.flat_map(|(source, values)| {
             let key = format!("terraform.provider_addresses.{source}");
@@ -298,12 +316,6 @@ impl Config {
     pub const fn default_core() -> &'static str {
         DEFAULT_CORE
     }
-}
-
-/// Returns true if a text can be the name of a file in the folder of workspaces.
-fn is_workspace_name(name: &str) -> bool {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
-    !name.is_empty() && !name.starts_with('.') && name.chars().all(plain)
 }
 
 /// Returns true if a text is, or contains in its query, an address with a password, or over HTTP with any

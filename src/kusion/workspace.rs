@@ -9,16 +9,17 @@ use super::{
     KusionError, context_keys,
     platform::{Platform, PlatformModule},
 };
-use crate::{model::RepoPath, yaml};
+use crate::{
+    model::{RepoPath, stack::is_workspace_name},
+    yaml,
+};
 
 /// The folder of the workspaces, at the root of the repository.
 pub const FOLDER: &str = "workspaces";
 
 /// The file of a workspace; `None` for an invalid name.
 pub fn workspace_file(name: &str) -> Option<RepoPath> {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
-    let is_name = !name.is_empty() && !name.starts_with('.') && name.chars().all(plain);
-    is_name.then(|| RepoPath::root().child(FOLDER).child(&format!("{name}.yaml")))
+    is_workspace_name(name).then(|| RepoPath::root().child(FOLDER).child(&format!("{name}.yaml")))
 }
 
 /// The maximum size of what a file holds, as JSON.

@@ -187,3 +187,8 @@ pub struct RemotePackage {
     /// The checksum in the lock file, if there is one.
     pub checksum: Option<String>,
 }
+/// Returns true if a text can name a workspace of Kusion's: a file in the folder of workspaces.
+pub fn is_workspace_name(name: &str) -> bool {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    !name.is_empty() && !name.starts_with('.') && name.chars().all(plain)
+}

@@ -10,6 +10,7 @@ use super::{
     cluster_selection::{self, GivenCluster, Live},
     compiler::{CompileCounts, Compiler},
     identities::{self, Renamed},
+    kusion_releases,
     other_stack_claims::{OwnershipLookup, PlanPurpose, StackClaims},
     rescue_file::Rescue,
     spec_source::SpecSource,
@@ -125,6 +126,10 @@ impl Planner {
         let state = self.prior(target).await?;
         let mut state = state.unwrap_or_else(|| StackState::empty(target.id.clone(), target.folder.clone()));
         self.take_up_rescue(&mut state)?;
+        if let Err(refusal) = kusion_releases::look(&self.run, &self.config, &state).await {
+            let what = format!("an apply of {} would stop", target.id);
+            self.run.warn(&what, refusal);
+        }
         let purpose = PlanPurpose::Show { leaving };
         self.plan_for(purpose, target, wanted, &state).await
     }

@@ -20,6 +20,9 @@ pub(in crate::kusion) fn generate(call: &ModuleCall<'_>) -> Result<ModuleOutput,
     let config: NetworkConfig = call.read("network", call.developer)?;
     let platform: PlatformNetwork =
         call.read("the workspace's settings", &Value::Object(call.platform.clone()))?;
+    if config.ports.iter().any(|port| port.port == 0) {
+        return Err(call.refuse("a port is a number from 1 to 65535, not 0"));
+    }
     let mut output = ModuleOutput::default();
     for public in [false, true] {
         let ports: Vec<_> = config.ports.iter().filter(|port| port.public == public).collect();

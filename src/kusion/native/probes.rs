@@ -39,6 +39,47 @@ pub(super) struct HandlerConfig {
     headers: BTreeMap<String, String>,
 }
 
+/// What the URLs of probes and hooks in a container name, and Kubernetes is not given: as with Kusion's modules, the
+/// path alone is asked for.
+pub(super) fn lost_parts(container: &Value) -> Vec<String> {
+    match container {
+        Value::Object(map) => {
+            let is_http = map
+                .get("_type")
+                .and_then(Value::as_str)
+                .is_some_and(|schema| schema.ends_with(".Http"));
+            let url = map.get("url").and_then(Value::as_str).filter(|_| is_http);
+            let own = url
+                .and_then(|url| Url::parse(url).ok())
+                .and_then(|url| lost_part(&url));
+            own.into_iter().chain(map.values().flat_map(lost_parts)).collect()
+        }
+        Value::Array(items) => items.iter().flat_map(lost_parts).collect(),
+        _ => Vec::new(),
+    }
+}
+
+fn lost_part(url: &Url) -> Option<String> {
+    let has_user = !url.username().is_empty() || url.password().is_some();
+    let parts = [
+        (has_user, "a user"),
+        (url.query().is_some(), "a query"),
+        (url.fragment().is_some(), "a part after `#`"),
+    ];
+    let parts: Vec<_> = parts
+        .iter()
+        .filter(|(is_there, _)| *is_there)
+        .map(|(_, part)| *part)
+        .collect();
+    (!parts.is_empty()).then(|| {
+        format!(
+            "the URL of a probe of `{}` has {}, which is left out: a probe asks for the path alone",
+            url.path().escape_debug(),
+            parts.join(" and ")
+        )
+    })
+}
+
 impl ProbeConfig {
     pub(super) fn probe(&self) -> Result<Value, String> {
         let mut probe = self.probe_handler.action()?;
@@ -139,6 +180,20 @@ mod tests {
             action(http).unwrap(),
             json!({"httpGet": {"httpHeaders": [{"name": "a", "value": "1"}, {"name": "b", "value": "2"}], "path": "/ready", "port": 80, "scheme": "HTTP"}})
         );
+    }
+
+    #[test]
+    fn what_a_url_loses_is_said() {
+        let probe = |url: &str| json!({"readinessProbe": {"probeHandler": {"_type": "service.container.probe.Http", "url": url}}});
+        assert_eq!(
+            lost_parts(&probe("http://me:hunter222@localhost:80/ready?full=1")),
+            [
+                "the URL of a probe of `/ready` has a user and a query, which is left out: a probe asks for the path alone"
+            ]
+        );
+        assert!(lost_parts(&probe("http://localhost:80/ready")).is_empty());
+        let tcp = json!({"_type": "service.container.probe.Tcp", "url": "localhost:80?x"});
+        assert!(lost_parts(&tcp).is_empty());
     }
 
     #[test]

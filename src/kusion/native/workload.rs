@@ -9,6 +9,7 @@ use super::{
     call::{ModuleCall, merge_texts},
     containers::{self, ContainerConfig},
     files::PodFiles,
+    probes,
 };
 use crate::{
     kusion::{
@@ -73,6 +74,7 @@ impl Workload {
         let (mut files, mut notes) = (PodFiles::default(), Vec::new());
         let mut containers = Vec::new();
         for (name, value) in &config.containers {
+            notes.extend(probes::lost_parts(value));
             let container: ContainerConfig =
                 call.read(&format!("the container `{}`", name.escape_debug()), value)?;
             containers.push(containers::container(

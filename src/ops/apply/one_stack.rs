@@ -20,7 +20,8 @@ use crate::{
         state::StackState,
     },
     ops::{
-        Planner, Target, TargetPlan, lease_wait::HolderWatch, plan_documents, rescue_file::Unstored, state,
+        Planner, Target, TargetPlan, kusion_releases, lease_wait::HolderWatch, plan_documents,
+        rescue_file::Unstored, state,
     },
     policy::LastWrites,
     state::{Lease, LeaseOptions, WriteReason},
@@ -135,6 +136,11 @@ async fn under_lease(
             error: None,
         });
     }
+    let mut turn = kusion_releases::look(&planning.run, &planning.config, &prior).await?;
+    if let Some(turn) = &turn {
+        turn.check(&wanted, &prior)?;
+    }
+    let released = turn.as_ref().map(|_| wanted.clone());
     let spec_digest = wanted.digest();
     let TargetPlan::Live(plan) = planning.plan_from(target, wanted, &prior).await? else {
         return Err(UserError::new(
@@ -166,6 +172,12 @@ async fn under_lease(
         }
     };
     let unstored = Unstored::new(planning.rescue(&target.id), recorded.runtime.clone(), taken_up);
+    let is_destroy = target.head.is_none();
+    if let Some(turn) = &mut turn
+        && (turn.is_left() || !public.resources.is_empty())
+    {
+        turn.begin(lease, &mut prior, is_destroy).await?;
+    }
     let journal = ApplyJournal::new(lease, prior.clone(), unstored);
     let review = ConsentReview {
         consent: options.consent.as_ref(),
@@ -192,6 +204,21 @@ async fn under_lease(
         .as_ref()
         .map(|stack| stack.named_by)
         .unwrap_or_default();
+    if let (Some(mut turn), Some(wanted)) = (turn, released) {
+        let mut ended = Ok(());
+        if !turn.has_begun() && state.resources != recorded.resources {
+            ended = turn.begin(lease, &mut state, is_destroy).await;
+        }
+        if ended.is_ok() {
+            ended = turn
+                .end(outcome.result, &wanted, &state, planning.secrets())
+                .await;
+        }
+        if let Err(error) = ended {
+            outcome.result = StackResult::Failed;
+            outcome.error.get_or_insert_with(|| error.body());
+        }
+    }
     let well = is_well(outcome.result);
     if well {
         state.earlier_identities.clear();

@@ -11,6 +11,7 @@ pub mod faults;
 pub mod fidelity;
 pub mod health;
 pub mod health_failures;
+pub mod health_policy;
 pub mod health_published;
 pub mod health_rules;
 pub mod rbac;
