@@ -27,6 +27,7 @@ use konverge::{
     secrets::{HashKey, Secrets},
 };
 
+#[allow(dead_code)]
 #[path = "../tests/it/support/apps.rs"]
 mod apps;
 #[allow(dead_code)]

@@ -315,6 +315,8 @@ fn a_public_port_needs_the_platform_s_word() {
             .unwrap_err();
         assert!(error.to_string().contains("public port"), "{error}");
     }
+    let none = with_network(json!({"ports": [{"port": 0, "protocol": "TCP", "public": false}]})).generate();
+    assert!(none.unwrap_err().to_string().contains("from 1 to 65535"));
     let wrong = with_network(ports)
         .workspace(&platform("network", "{port: {type: azure}}"))
         .generate();
