@@ -24,7 +24,7 @@ use crate::{
         digest::DigestBuilder,
         file_source::Source,
         spec::Sharing,
-        stack::{SettingsOrder, Stack, is_workspace_name},
+        stack::{SettingsOrder, Stack},
     },
 };
 
@@ -48,8 +48,6 @@ struct AppInputs {
     binaries: ModuleBinaries,
     /// The modules that may use the network: their answers may differ from those without.
     networked: Vec<String>,
-    /// What is said about the choice of the workspace.
-    note: Option<String>,
 }
 
 impl AppInputs {
@@ -185,13 +183,7 @@ impl AppStacks {
             shared: shared.map(|resource| resource.id.clone()).collect(),
             documents: vec![json!({"resources": generated.spec.resources})],
             warnings: compiled.warnings,
-            notes: inputs
-                .note
-                .iter()
-                .cloned()
-                .chain(generated.notes)
-                .chain(said)
-                .collect(),
+            notes: generated.notes.into_iter().chain(said).collect(),
         })
     }
 
@@ -254,17 +246,6 @@ fn folder_defines_apps(folder: &Path) -> bool {
     false
 }
 
-/// The stack whose name no file can have takes the default workspace, which may be another one than was meant.
-fn unnamed_note(stack: &Stack) -> Option<String> {
-    let name = stack.names.name();
-    (!is_workspace_name(name)).then(|| {
-        format!(
-            "`{}` cannot be the name of a workspace, so the stack takes `{DEFAULT}`: name another one with `stacks[].workspace` in konverge.yaml",
-            name.escape_debug()
-        )
-    })
-}
-
 fn networked(config: &Config) -> Vec<String> {
     let modules = config.modules.iter();
     let networked = modules.filter(|(_, module)| module.network);
@@ -306,7 +287,6 @@ impl WorkspaceFiles<'_> {
             binaries: ModuleBinaries::read(self.tree, stack, &dependencies)?,
             dependencies,
             namespace,
-            note: named.is_none().then(|| unnamed_note(stack)).flatten(),
         })
     }
 
