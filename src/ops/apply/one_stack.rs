@@ -20,8 +20,12 @@ use crate::{
         state::StackState,
     },
     ops::{
-        Planner, Target, TargetPlan, kusion_releases, lease_wait::HolderWatch, plan_documents,
-        rescue_file::Unstored, state,
+        Planner, Target, TargetPlan,
+        kusion_releases::{self, ReleaseTurn},
+        lease_wait::HolderWatch,
+        plan_documents,
+        rescue_file::Unstored,
+        state,
     },
     policy::LastWrites,
     state::{Lease, LeaseOptions, WriteReason},
@@ -125,29 +129,14 @@ async fn under_lease(
             .has_newer(&target.id, there.serial, &there.commits())
             .await?
     {
-        return Ok(StackOutcome {
-            stack: target.folder.clone(),
-            id: target.id.clone(),
-            result: StackResult::Unchanged,
-            digest: Digest::of_set([]),
-            serial: Some(there.serial),
-            grounds: Authorization::default(),
-            resources: Vec::new(),
-            error: None,
-        });
+        return Ok(outcome_of_newer_run(target, there.serial));
     }
     let mut turn = kusion_releases::look(&planning.run, &planning.config, &prior).await?;
-    if let Some(turn) = &turn {
-        turn.check(&wanted, &prior)?;
-    }
-    let released = turn.as_ref().map(|_| wanted.clone());
+    let checked = |turn: &ReleaseTurn| turn.check(&wanted, &prior).map(|()| wanted.clone());
+    let released = turn.as_ref().map(checked).transpose()?;
     let spec_digest = wanted.digest();
     let TargetPlan::Live(plan) = planning.plan_from(target, wanted, &prior).await? else {
-        return Err(UserError::new(
-            ErrorKind::Config,
-            format!("no cluster is configured for `{}`", target.id),
-        )
-        .hint("name one under `clusters` in konverge.yaml, or give `--kubeconfig FILE`"));
+        return Err(no_cluster(target));
     };
     if let Some(refusal) = plan.refusal() {
         return Err(refusal);
@@ -172,11 +161,9 @@ async fn under_lease(
         }
     };
     let unstored = Unstored::new(planning.rescue(&target.id), recorded.runtime.clone(), taken_up);
-    let is_destroy = target.head.is_none();
-    if let Some(turn) = &mut turn
-        && (turn.is_left() || !public.resources.is_empty())
-    {
-        turn.begin(lease, &mut prior, is_destroy).await?;
+    let is_due = |turn: &&mut ReleaseTurn| turn.is_left() || !public.resources.is_empty();
+    if let Some(turn) = turn.as_mut().filter(is_due) {
+        turn.begin(lease, &mut prior, target.head.is_none()).await?;
     }
     let journal = ApplyJournal::new(lease, prior.clone(), unstored);
     let review = ConsentReview {
@@ -204,16 +191,16 @@ async fn under_lease(
         .as_ref()
         .map(|stack| stack.named_by)
         .unwrap_or_default();
-    if let (Some(mut turn), Some(wanted)) = (turn, released) {
-        let mut ended = Ok(());
-        if !turn.has_begun() && state.resources != recorded.resources {
-            ended = turn.begin(lease, &mut state, is_destroy).await;
-        }
-        if ended.is_ok() {
-            ended = turn
-                .end(outcome.result, &wanted, &state, planning.secrets())
-                .await;
-        }
+    if let (Some(turn), Some(wanted)) = (turn, released) {
+        let changed = state.resources != recorded.resources;
+        let ended = end_release(
+            turn,
+            (lease, planning),
+            (&wanted, changed),
+            &mut state,
+            outcome.result,
+        )
+        .await;
         if let Err(error) = ended {
             outcome.result = StackResult::Failed;
             outcome.error.get_or_insert_with(|| error.body());
@@ -239,11 +226,7 @@ async fn under_lease(
     // A failure is recorded once, not for each attempt with the same result.
     let receipt = lease.prior().and_then(|prior| prior.receipt.as_ref());
     let told = receipt.is_some_and(|told| (told.digest, told.result) == (outcome.digest, outcome.result));
-    let reason = match (&target.head, options.rolled_back_to) {
-        (None, _) => WriteReason::Destroy,
-        (Some(_), Some(_)) => WriteReason::Rollback,
-        (Some(_), None) => WriteReason::Apply,
-    };
+    let reason = write_reason(target, options);
     // Destroying a stack that was never applied records nothing.
     let never_there = reason == WriteReason::Destroy && lease.prior().is_none() && state.resources.is_empty();
     // Without changes, another commit with the same desired resources is not recorded.
@@ -287,6 +270,50 @@ async fn under_lease(
         error.hints.push(hint);
     }
     Ok(outcome)
+}
+
+/// The outcome of a stack that a newer commit was applied to.
+fn outcome_of_newer_run(target: &Target, serial: u64) -> StackOutcome {
+    StackOutcome {
+        stack: target.folder.clone(),
+        id: target.id.clone(),
+        result: StackResult::Unchanged,
+        digest: Digest::of_set([]),
+        serial: Some(serial),
+        grounds: Authorization::default(),
+        resources: Vec::new(),
+        error: None,
+    }
+}
+
+fn no_cluster(target: &Target) -> UserError {
+    UserError::new(
+        ErrorKind::Config,
+        format!("no cluster is configured for `{}`", target.id),
+    )
+    .hint("name one under `clusters` in konverge.yaml, or give `--kubeconfig FILE`")
+}
+
+fn write_reason(target: &Target, options: &ApplyOptions) -> WriteReason {
+    match (&target.head, options.rolled_back_to) {
+        (None, _) => WriteReason::Destroy,
+        (Some(_), Some(_)) => WriteReason::Rollback,
+        (Some(_), None) => WriteReason::Apply,
+    }
+}
+
+/// Ends Kusion's release. An apply that wrote nothing begins one only if it `changed` what is recorded.
+async fn end_release(
+    mut turn: ReleaseTurn,
+    (lease, planning): (&Lease, &Planner),
+    (wanted, changed): (&Spec, bool),
+    state: &mut StackState,
+    result: StackResult,
+) -> Result<(), UserError> {
+    if !turn.has_begun() && changed {
+        turn.begin(lease, state, wanted.resources.is_empty()).await?;
+    }
+    turn.end(result, wanted, state, planning.secrets()).await
 }
 
 /// What the state says about the stack, and what was overridden in its last apply.
