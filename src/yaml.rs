@@ -121,7 +121,15 @@ pub fn documents(text: &str) -> Result<Vec<Value>, YamlError> {
 
 /// Writes a value as block YAML, indented by two spaces, with a newline at the end.
 pub fn to_string<T: Serialize>(value: &T) -> String {
-    let options = serde_saphyr::ser_options! { folded_wrap_chars: 1_000_000 };
+    write(value, serde_saphyr::ser_options! { folded_wrap_chars: 1_000_000 })
+}
+
+/// As [`to_string`], with quotes around each text: readers differ in what they take for a date or a number.
+pub fn to_quoted_string<T: Serialize>(value: &T) -> String {
+    write(value, serde_saphyr::ser_options! { quote_all: true })
+}
+
+fn write<T: Serialize>(value: &T, options: serde_saphyr::SerializerOptions) -> String {
     let mut text = serde_saphyr::to_string_with_options(value, options)
         .expect("JSON values have string keys and no anchors: every one has a YAML form");
     if !text.ends_with('\n') {

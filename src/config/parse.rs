@@ -63,6 +63,9 @@ const STORES: [&str; 9] = [
     "file", "s3", "gs", "az", "oss", "postgres", "mysql", "https", "http",
 ];
 
+/// The schemes of `state.kusion_releases`: the backends of Kusion's releases.
+const RELEASE_STORES: [&str; 4] = ["file", "s3", "gs", "oss"];
+
 /// Returns true if anything exists at a path: a link, a submodule or a folder.
 fn file_exists(source: &dyn Source, path: &RepoPath) -> bool {
     let after = source
@@ -129,9 +132,24 @@ impl Config {
                 &format!("known are {}", STORES.join(", ")),
             );
         }
+        if let Some(url) = &self.state.kusion_releases
+            && !url
+                .split_once("://")
+                .is_some_and(|(scheme, _)| RELEASE_STORES.contains(&scheme))
+        {
+            return refuse(
+                format!(
+                    "state.kusion_releases: `{}` is not the URL of a backend of Kusion's",
+                    url.split(['?', '#']).next().unwrap_or_default().escape_debug()
+                ),
+                "write `file:///home/me/.kusion`, `s3://BUCKET/PREFIX`, `gs://BUCKET/PREFIX` or `oss://BUCKET/PREFIX`",
+            );
+        }
         let options = self.state.options.iter();
         let options = options.map(|(name, value)| (format!("state.options.{name}"), value));
         let url = self.state.url.iter().map(|url| ("state.url".to_owned(), url));
+        let releases = self.state.kusion_releases.iter();
+        let url = url.chain(releases.map(|url| ("state.kusion_releases".to_owned(), url)));
         let addresses = self.terraform.provider_addresses.iter();
         let addresses = addresses.flat_map(|(source, values)| {
             let key = format!("terraform.provider_addresses.{source}");

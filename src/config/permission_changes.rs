@@ -46,10 +46,12 @@ impl Config {
             keys.remove(key);
         }
         // An address may contain a password.
-        if let Some(url) = keys.get_mut("state").and_then(|state| state.get_mut("url"))
-            && let Some(text) = url.as_str()
-        {
-            *url = Value::String(without_user(text));
+        for key in ["url", "kusion_releases"] {
+            if let Some(url) = keys.get_mut("state").and_then(|state| state.get_mut(key))
+                && let Some(text) = url.as_str()
+            {
+                *url = Value::String(without_user(text));
+            }
         }
         keys
     }

@@ -68,6 +68,10 @@ pub struct State {
     /// Vault's transit engine (`vault-transit:STORE/MOUNT/KEY`). Each of them can decrypt. `konverge state rekey`
     /// after a change.
     pub encrypt_to: Vec<String>,
+    /// Kusion's backend, to work with Kusion by turns during a migration: `file:///home/me/.kusion`,
+    /// `s3://bucket/prefix`, `gs://…` or `oss://…`. An apply of a stack that was imported from a release writes the
+    /// next release there. It holds Kusion's lock in the meantime, and stops where Kusion has released since.
+    pub kusion_releases: Option<String>,
     /// Allow a store that cannot hold a lease. Two runs may then overwrite each other's state.
     pub unsafe_no_lock: bool,
 }

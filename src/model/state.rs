@@ -39,6 +39,9 @@ pub struct StackState {
     /// The version of the KCL core that compiled it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub core: Option<String>,
+    /// The release of Kusion's that says the same as this state, if it was imported from one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kusion_release: Option<KusionRelease>,
     /// Sorted by id.
     pub resources: Vec<Recorded>,
     /// Replacements that were started and not completed.
@@ -62,6 +65,7 @@ impl StackState {
             spec_digest: None,
             commit: None,
             core: None,
+            kusion_release: None,
             resources: Vec::new(),
             begun: BTreeMap::new(),
             runtime: BTreeMap::new(),
@@ -113,6 +117,7 @@ impl StackState {
             JournalEntry::Runtime { key, value } => {
                 self.runtime.insert(key.clone(), value.clone());
             }
+            JournalEntry::Release { release } => self.kusion_release = Some(release.clone()),
             JournalEntry::Intent { .. } | JournalEntry::Failed { .. } | JournalEntry::Untouched { .. } => {}
         }
     }
@@ -141,6 +146,19 @@ impl StackState {
         self.begun.remove(id);
         self.resources.retain(|resource| resource.id != *id);
     }
+}
+
+/// A release in Kusion's backend.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KusionRelease {
+    /// The names that Kusion gives: of the project, of the workspace and of the stack.
+    pub project: String,
+    pub workspace: String,
+    pub stack: String,
+    pub revision: u64,
+    /// The mark in a release that Konverge wrote; `None` for one of Kusion's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mark: Option<String>,
 }
 
 /// One resource as it was last applied. It contains secrets as keyed hashes only.
@@ -259,4 +277,6 @@ pub enum JournalEntry {
         key: String,
         value: Value,
     },
+    /// A release is about to be written into Kusion's backend.
+    Release { release: KusionRelease },
 }

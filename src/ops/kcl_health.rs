@@ -46,7 +46,7 @@ impl fmt::Debug for Workers {
 #[async_trait]
 impl Evaluate for Workers {
     async fn evaluate(&self, path: &str, code: &str, object: &Value) -> Result<AssertionResult, String> {
-        let key = Digest::of_json(&json!([path, object]));
+        let key = Digest::of_json(&json!([path, code, object]));
         let known = self
             .answers
             .lock()

@@ -26,6 +26,7 @@ mod health_rules;
 pub mod init;
 mod kcl_health;
 mod key_services;
+mod kusion_releases;
 mod lease_wait;
 pub mod manual_approver;
 pub mod manual_policy_sets;

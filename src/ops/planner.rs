@@ -9,6 +9,7 @@ use super::{
     OpenRevision, RunContext, SecretReferences, StateBackend, Target,
     cluster_selection::{self, GivenCluster, Live},
     compiler::{CompileCounts, Compiler},
+    kusion_releases,
     other_stack_claims::{OwnershipLookup, PlanPurpose, StackClaims},
     renamed_stacks::{self, Renamed},
     rescue_file::Rescue,
@@ -125,6 +126,10 @@ impl Planner {
         let state = self.prior(target).await?;
         let mut state = state.unwrap_or_else(|| StackState::empty(target.id.clone(), target.folder.clone()));
         self.take_up_rescue(&mut state)?;
+        if let Err(refusal) = kusion_releases::look(&self.run, &self.config, &state).await {
+            let what = format!("an apply of {} would stop", target.id);
+            self.run.warn(&what, refusal);
+        }
         let purpose = PlanPurpose::Show { leaving };
         self.plan_for(purpose, target, wanted, &state).await
     }

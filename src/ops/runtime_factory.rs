@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use super::{
     RunContext, SecretReferences, StateBackend, caches,
     cluster_selection::{GivenCluster, Live, given_name},
-    health_rules,
+    health_rules, kcl_health,
 };
 use crate::{
     cloud::CloudEnvironment,
@@ -206,7 +206,7 @@ async fn parts_of(run: &RunContext, setup: &RuntimeSetup<'_>) -> Result<Parts, U
         environment: CloudEnvironment::new(run.env.clone()),
         rules: match setup.files {
             Some(files) => health_rules::load(run, config, files)?,
-            None => HealthRules::default(),
+            None => HealthRules::default().with_core(kcl_health::core(run, config)),
         },
         cancel: run.cancel.clone(),
         notes: {

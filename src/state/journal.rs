@@ -49,7 +49,7 @@ impl OpenIntents {
                 }
             }
             JournalEntry::Untouched { ids } => self.0.retain(|id, _| !ids.contains(id)),
-            JournalEntry::Begun { .. } | JournalEntry::Runtime { .. } => {}
+            JournalEntry::Begun { .. } | JournalEntry::Runtime { .. } | JournalEntry::Release { .. } => {}
         }
     }
 

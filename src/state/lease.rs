@@ -467,7 +467,10 @@ impl Inner {
         for entry in entries {
             urgent |= matches!(
                 entry,
-                JournalEntry::Intent { .. } | JournalEntry::Begun { .. } | JournalEntry::Runtime { .. }
+                JournalEntry::Intent { .. }
+                    | JournalEntry::Begun { .. }
+                    | JournalEntry::Runtime { .. }
+                    | JournalEntry::Release { .. }
             );
             journal.intents += usize::from(matches!(entry, JournalEntry::Intent { .. }));
             journal.open.follow(&entry);

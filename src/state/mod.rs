@@ -30,6 +30,8 @@ mod journal;
 mod key_service;
 mod keys;
 pub mod kusion;
+mod kusion_release;
+pub mod kusion_releases;
 mod lease;
 mod lease_acquire;
 mod lease_document;

@@ -303,4 +303,13 @@ impl Store for CloudStore {
             Err(error) => Err(self.error(key, &error)),
         }
     }
+
+    async fn replace(&self, key: &Key, content: Bytes) -> Result<(), StoreError> {
+        let path = self.path(key)?;
+        let write = || async { self.inner.put(&path, content.clone().into()).await };
+        match self.retry.run(verdict, write).await {
+            Ok(_) => Ok(()),
+            Err(error) => Err(self.error(key, &error)),
+        }
+    }
 }

@@ -1,6 +1,9 @@
 //! Opens a store from its URL.
 
-use std::{path::PathBuf, sync::Arc};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use url::Url;
 
@@ -22,6 +25,25 @@ use crate::interrupt::Interrupt;
 pub async fn open(url: &str, options: &StoreOptions) -> Result<Arc<dyn Store>, StoreError> {
     let store = open_scheme(url, options).await?;
     let interrupt = Interrupt::new(options.cancel.clone());
+    Ok(Arc::new(Interruptible { store, interrupt }))
+}
+
+/// As [`open`], for a place of another program: folders and files keep its permissions.
+///
+/// # Errors
+/// As [`open`].
+pub async fn open_foreign(url: &str, options: &StoreOptions) -> Result<Arc<dyn Store>, StoreError> {
+    let folder = match url.split_once("://") {
+        None => Some(PathBuf::from(url)),
+        Some(("file", rest)) => Some(file_path(url, rest)?),
+        Some(_) => None,
+    };
+    let Some(folder) = folder else {
+        return open(url, options).await;
+    };
+    check_trust(&folder, options)?;
+    let interrupt = Interrupt::new(options.cancel.clone());
+    let store = cloud::folder(&folder, options)?;
     Ok(Arc::new(Interruptible { store, interrupt }))
 }
 
@@ -52,14 +74,19 @@ async fn open_scheme(url: &str, options: &StoreOptions) -> Result<Arc<dyn Store>
 
 /// A store in a folder outside the checkout.
 fn trusted_folder(path: PathBuf, options: &StoreOptions) -> Result<Arc<dyn Store>, StoreError> {
+    check_trust(&path, options)?;
+    filesystem::folder(path, options)
+}
+
+fn check_trust(path: &Path, options: &StoreOptions) -> Result<(), StoreError> {
     let config = |why: String| StoreError::Config {
         url: format!("file://{}", path.display().to_string().escape_debug()),
         why,
     };
-    let absolute = std::path::absolute(&path).map_err(|error| config(error.to_string()))?;
+    let absolute = std::path::absolute(path).map_err(|error| config(error.to_string()))?;
     let trusted = options.checkout.trust("the folder of the states", &absolute);
     trusted.map_err(|error| config(error.to_string()))?;
-    filesystem::folder(path, options)
+    Ok(())
 }
 
 fn file_path(url: &str, rest: &str) -> Result<PathBuf, StoreError> {

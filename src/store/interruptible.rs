@@ -48,4 +48,8 @@ impl Store for Interruptible {
     async fn delete(&self, key: &Key) -> Result<(), StoreError> {
         self.unless_silent(self.store.delete(key)).await
     }
+
+    async fn replace(&self, key: &Key, content: Bytes) -> Result<(), StoreError> {
+        self.unless_silent(self.store.replace(key, content)).await
+    }
 }

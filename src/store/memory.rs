@@ -57,4 +57,9 @@ impl Store for MemoryStore {
         self.objects().remove(key);
         Ok(())
     }
+
+    async fn replace(&self, key: &Key, content: Bytes) -> Result<(), StoreError> {
+        self.overwrite(key, content);
+        Ok(())
+    }
 }

@@ -1,5 +1,5 @@
-//! Bytes by key, in a folder, an object store, a database or behind HTTP. Four primitives only; `state/`
-//! gives the bytes their meaning.
+//! Bytes by key, in a folder, an object store, a database or behind HTTP. Four primitives, and one for the files of
+//! another program; `state/` gives the bytes their meaning.
 
 mod aws_profile;
 mod cloud;
@@ -21,7 +21,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 
 pub use conformance::probe;
-pub use factory::open;
+pub use factory::{open, open_foreign};
 pub use memory::MemoryStore;
 pub use options::StoreOptions;
 
@@ -186,7 +186,7 @@ impl From<StoreError> for UserError {
     }
 }
 
-/// The four primitives of a store.
+/// The primitives of a store.
 #[async_trait]
 pub trait Store: Send + Sync {
     /// The URL without credentials, for messages.
@@ -203,6 +203,15 @@ pub trait Store: Send + Sync {
 
     /// Deletes a key. A missing key is not an error. For retention only.
     async fn delete(&self, key: &Key) -> Result<(), StoreError>;
+
+    /// Writes a key, whatever it held. Only for files of another program, which rewrites them itself: nothing of
+    /// Konverge's is ever replaced.
+    async fn replace(&self, key: &Key, _content: Bytes) -> Result<(), StoreError> {
+        Err(StoreError::Config {
+            url: self.url().to_owned(),
+            why: format!("`{key}` cannot be replaced in a store of this kind"),
+        })
+    }
 }
 
 #[cfg(test)]

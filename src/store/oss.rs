@@ -13,7 +13,14 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_perc
 use reqwest::{Client, Method, RequestBuilder, StatusCode};
 use sha2::{Digest as _, Sha256};
 
-use super::{Created, Key, Store, StoreError, http_client::HttpClient, location::StoreLocation};
+use super::{
+    Created, Key, Store, StoreError,
+    http_client::{HttpAnswer, HttpClient},
+    location::StoreLocation,
+};
+
+/// The type of what is stored.
+const TYPE_HEADER: (&str, &str) = ("content-type", "application/octet-stream");
 
 struct OssStore {
     requests: HttpClient,
@@ -80,6 +87,23 @@ impl OssStore {
         } else {
             format!("{}/{key}", self.prefix)
         }
+    }
+
+    async fn put(
+        &self,
+        key: &Key,
+        headers: &[(&str, &str)],
+        content: Bytes,
+    ) -> Result<HttpAnswer, StoreError> {
+        let path = self.object(key);
+        let unsigned = Unsigned {
+            method: Method::PUT,
+            path: &path,
+            query: &[],
+            headers,
+        };
+        let make = |client: &Client| self.request(client, &unsigned).body(content.clone());
+        self.requests.send(key, make).await
     }
 
     fn unreadable(&self, prefix: &Key, error: &quick_xml::DeError) -> StoreError {
@@ -271,22 +295,19 @@ impl Store for OssStore {
     }
 
     async fn create(&self, key: &Key, content: Bytes) -> Result<Created, StoreError> {
-        let path = self.object(key);
-        let headers = [
-            ("content-type", "application/octet-stream"),
-            ("x-oss-forbid-overwrite", "true"),
-        ];
-        let unsigned = Unsigned {
-            method: Method::PUT,
-            path: &path,
-            query: &[],
-            headers: &headers,
-        };
-        let make = |client: &Client| self.request(client, &unsigned).body(content.clone());
-        let answer = self.requests.send(key, make).await?;
+        let headers = [TYPE_HEADER, ("x-oss-forbid-overwrite", "true")];
+        let answer = self.put(key, &headers, content).await?;
         match answer.status {
             StatusCode::OK => Ok(Created::Created),
             StatusCode::CONFLICT => Ok(Created::Exists),
+            _ => Err(self.requests.status_error(key, &answer)),
+        }
+    }
+
+    async fn replace(&self, key: &Key, content: Bytes) -> Result<(), StoreError> {
+        let answer = self.put(key, &[TYPE_HEADER], content).await?;
+        match answer.status {
+            StatusCode::OK => Ok(()),
             _ => Err(self.requests.status_error(key, &answer)),
         }
     }

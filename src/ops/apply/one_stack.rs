@@ -20,7 +20,12 @@ use crate::{
         state::StackState,
     },
     ops::{
-        Planner, Target, TargetPlan, lease_wait::HolderWatch, plan_documents, rescue_file::Unstored, state,
+        Planner, Target, TargetPlan,
+        kusion_releases::{self, ReleaseTurn},
+        lease_wait::HolderWatch,
+        plan_documents,
+        rescue_file::Unstored,
+        state,
     },
     policy::LastWrites,
     state::{Lease, LeaseOptions},
@@ -122,6 +127,9 @@ async fn under_lease(
     if let Some(serial) = superseded_serial(options, target, lease).await? {
         return Ok(unchanged_outcome(target, serial));
     }
+    let mut turn = kusion_releases::look(&planning.run, &planning.config, &prior).await?;
+    let checked = |turn: &ReleaseTurn| turn.check(&wanted, &prior).map(|()| wanted.clone());
+    let released = turn.as_ref().map(checked).transpose()?;
     let spec_digest = wanted.digest();
     let plan = plan_live(planning, target, wanted, &prior).await?;
     let past = prior_state(&prior, lease);
@@ -144,6 +152,10 @@ async fn under_lease(
         }
     };
     let unstored = Unstored::new(planning.rescue(&target.id), recorded.runtime.clone(), taken_up);
+    let is_due = |turn: &&mut ReleaseTurn| turn.is_left() || !public.resources.is_empty();
+    if let Some(turn) = turn.as_mut().filter(is_due) {
+        turn.begin(lease, &mut prior, target.head.is_none()).await?;
+    }
     let journal = ApplyJournal::new(lease, prior.clone(), unstored);
     let review = ConsentReview {
         consent: options.consent.as_ref(),
@@ -163,7 +175,22 @@ async fn under_lease(
         allow_empty: options.allow_empty || target.head.is_none(),
     })
     .await;
-    let (state, mut unstored) = journal.into_parts();
+    let (mut state, mut unstored) = journal.into_parts();
+    if let (Some(turn), Some(wanted)) = (turn, released) {
+        let changed = state.resources != recorded.resources;
+        let ended = end_release(
+            turn,
+            (lease, planning),
+            (&wanted, changed),
+            &mut state,
+            outcome.result,
+        )
+        .await;
+        if let Err(error) = ended {
+            outcome.result = StackResult::Failed;
+            outcome.error.get_or_insert_with(|| error.body());
+        }
+    }
     outcome.digest = public.digest;
     outcome.grounds = grounds;
     let ended = EndedApply {
@@ -228,6 +255,20 @@ async fn plan_live(
         Some(refusal) => Err(refusal),
         None => Ok(plan),
     }
+}
+
+/// Ends Kusion's release. An apply that wrote nothing begins one only if it `changed` what is recorded.
+async fn end_release(
+    mut turn: ReleaseTurn,
+    (lease, planning): (&Lease, &Planner),
+    (wanted, changed): (&Spec, bool),
+    state: &mut StackState,
+    result: StackResult,
+) -> Result<(), UserError> {
+    if !turn.has_begun() && changed {
+        turn.begin(lease, state, wanted.resources.is_empty()).await?;
+    }
+    turn.end(result, wanted, state, planning.secrets()).await
 }
 
 /// What the state says about the stack, and what was overridden in its last apply.

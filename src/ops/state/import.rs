@@ -9,11 +9,15 @@ use super::{
 };
 use crate::{
     error::{ErrorKind, UserError},
-    model::{RepoPath, ResourceId, StackId, masked_value, spec::RuntimeKind, state::StackState},
+    model::{
+        RepoPath, ResourceId, StackId, masked_value,
+        spec::RuntimeKind,
+        state::{KusionRelease, StackState},
+    },
     ops::RunContext,
     secrets,
     state::{
-        WriteReason,
+        Versioned, WriteReason,
         kusion::{self, KusionState},
     },
     store::{
@@ -94,7 +98,10 @@ pub async fn import(
     let note = note(&kusion, shown);
     run.begin_writes()?;
     let lease = edit::acquire_anew(backend, &stack).await?;
-    if lease.prior().is_some_and(|prior| !prior.retired) {
+    let release = release_of(&kusion);
+    let there = lease.prior().filter(|prior| !prior.retired);
+    let follows = |prior: &&Versioned| follows(&prior.state, release.as_ref());
+    if there.is_some() && !there.as_ref().is_some_and(follows) {
         lease.release().await?;
         return Err(
             UserError::new(ErrorKind::State, format!("stack `{stack}` already has a state")).hint(format!(
@@ -102,10 +109,18 @@ pub async fn import(
             )),
         );
     }
-    let mut state = StackState::empty(stack.clone(), target.folder);
+    let empty = || StackState::empty(stack.clone(), target.folder.clone());
+    let mut state = there.map_or_else(empty, |prior| prior.state.clone());
     state.named_by = target.named_by;
+    state.kusion_release = release;
+    // What is recorded may differ from what was applied last, so the next run applies the stack.
+    state.input_digest = None;
     let mut left_out = Vec::new();
     for mut recorded in kusion.resources {
+        let known = state.resource(&recorded.id);
+        if recorded.runtime == RuntimeKind::Terraform && known.is_some() {
+            continue;
+        }
         if recorded.runtime == RuntimeKind::Terraform {
             let object = recorded.attributes.get("id").and_then(Value::as_str);
             left_out.push(LeftOut {
@@ -115,9 +130,12 @@ pub async fn import(
             continue;
         }
         // A release of Kusion holds no marks of ours.
-        let release = Value::Object(recorded.attributes.as_ref().clone());
-        if let Value::Object(attributes) = masked_value::escape_marks(&release).as_ref() {
+        let attributes = Value::Object(recorded.attributes.as_ref().clone());
+        if let Value::Object(attributes) = masked_value::escape_marks(&attributes).as_ref() {
             let masked = secrets::mask_object(&backend.secrets, attributes).into_owned();
+            if known.is_some_and(|known| *known.attributes == masked) {
+                continue;
+            }
             recorded.attributes = masked.into();
         }
         recorded.cluster = target.cluster.clone();
@@ -133,6 +151,29 @@ pub async fn import(
         left_out,
         is_known: target.is_known,
     })
+}
+
+/// The release that was read; `None` for a state of Kusion 0.9 and before, and for names that no folder has.
+fn release_of(kusion: &KusionState) -> Option<KusionRelease> {
+    let workspace = kusion.workspace.as_ref()?;
+    let is_name = |name: &str| !name.is_empty() && !name.starts_with('.') && !name.contains(['/', '\\']);
+    (is_name(&kusion.project) && is_name(workspace)).then(|| KusionRelease {
+        project: kusion.project.clone(),
+        workspace: workspace.clone(),
+        stack: kusion.stack.clone(),
+        revision: kusion.revision,
+        mark: None,
+    })
+}
+
+/// Returns true if a state was imported from an earlier release of the same stack. What Kusion deleted since stays
+/// recorded: a plan finds that it is gone.
+fn follows(state: &StackState, release: Option<&KusionRelease>) -> bool {
+    let (Some(last), Some(release)) = (&state.kusion_release, release) else {
+        return false;
+    };
+    (&last.project, &last.workspace, &last.stack) == (&release.project, &release.workspace, &release.stack)
+        && last.revision < release.revision
 }
 
 fn note(kusion: &KusionState, place: &str) -> String {

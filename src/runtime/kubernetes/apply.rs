@@ -93,6 +93,7 @@ async fn carry_out(
         })
         .await?;
     }
+    let subject = subject.with_policy_of(planned.recorded.as_ref());
     let Some(of) = subject.of.clone() else {
         let body = prepared.body.as_ref();
         let version = body.and_then(|body| body["apiVersion"].as_str());
@@ -174,7 +175,7 @@ async fn carry_out(
         ObjectRecord::update(&mut recorded, |record| record.references = references.written());
     }
     drop(filled);
-    let live = if runtime.options.wait && !readiness::is_settled(runtime, &of, &live).await {
+    let live = if runtime.options.wait && !readiness::is_settled(runtime, &subject, &of, &live).await {
         let unready = object_record::mark_unready(recorded.clone(), true);
         sink.record_written(&planned.item.id, unready).await?;
         readiness::until_ready(runtime, &subject, &of, live, sink, &planned.item.id).await?

@@ -172,6 +172,10 @@ fn what_kusion_loses_without_a_word_is_said() {
     ] {
         assert!(built.stderr.contains(says), "{says}: {}", built.stderr);
     }
+    repository.write(&format!("{FOLDER}/stack.yaml"), "name: dev blue\n");
+    // A name that no workspace can have is none that an object can have.
+    let failed = build(&repository).expect(1);
+    assert!(failed.stderr.contains("dev blue"), "{}", failed.stderr);
 }
 
 #[test]
@@ -376,6 +380,36 @@ async fn the_guide_is_typed_whole_and_nothing_is_made_again() {
     }
     let after = typed("konverge preview shop/dev --output json").json();
     assert_eq!(after["stacks"][0]["summary"]["unchanged"], 3, "{after:#}");
+
+    // By turns, as the page sets it up: what changes is a release that Kusion reads.
+    let page_config = blocks(&page, "yaml")
+        .into_iter()
+        .find(|block| block.contains("kusion_releases"));
+    let page_config = page_config
+        .unwrap()
+        .replace("/home/me", home.path().to_str().unwrap());
+    let setting = page_config
+        .lines()
+        .find(|line| line.contains("kusion_releases"))
+        .unwrap();
+    let config = repository.read("konverge.yaml");
+    let config = match config.contains("state:\n") {
+        true => config.replacen("state:\n", &format!("state:\n{setting}\n"), 1),
+        false => format!("{config}state:\n{setting}\n"),
+    };
+    repository.write("konverge.yaml", config);
+    repository.write(
+        "workspaces/dev.yaml",
+        workspace("0.2.1", "      default: {replicas: 2}\n"),
+    );
+    typed("konverge apply shop/dev --yes --no-wait");
+    let newest = std::fs::read_to_string(releases.join("4.yaml")).unwrap();
+    let newest: Value = konverge::yaml::from_str(&newest).unwrap();
+    assert_eq!(
+        (&newest["phase"], &newest["stack"]),
+        (&json!("succeeded"), &json!("dev"))
+    );
+    assert_eq!(newest["state"]["resources"].as_array().unwrap().len(), 3);
 }
 
 #[test]

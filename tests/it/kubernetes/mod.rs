@@ -10,6 +10,7 @@ pub mod dependent_changes;
 pub mod faults;
 pub mod health;
 pub mod health_failures;
+pub mod health_policy;
 pub mod health_published;
 pub mod health_rules;
 pub mod preview_fidelity;

@@ -410,22 +410,22 @@ async fn paths_that_are_not_compared_are_left_alone() {
     );
 }
 
-/// What Kusion would ask and we do not is said.
+/// A policy that says nothing about readiness is said to say nothing.
 #[tokio::test]
-async fn a_health_policy_is_said_not_to_be_asked() {
+async fn a_health_policy_without_assertions_is_said() {
     let cluster = Cluster::shared();
     let ns = cluster.namespace("trap-policy-note").await;
     let stack = TestStack::new("trap-policy-note", cluster.kubeconfig());
     let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c", "namespace": ns}});
     let mut spec = crate::support::stack::spec(std::slice::from_ref(&map));
-    let policy = json!({"health.kcl": "assert res.data"});
+    let policy = json!({"kind": "ConfigMap"});
     spec.resources[0]
         .extensions
         .insert("healthPolicy".to_owned(), policy);
     let plan = stack.try_plan(&spec).await.unwrap();
     let notes = &planned(&plan, &map).unwrap().notes;
     assert!(
-        notes.iter().any(|note| note.contains("apply.health_rules")),
+        notes.iter().any(|note| note.contains("has no assertions in KCL")),
         "{notes:?}"
     );
 }

@@ -4,6 +4,7 @@ pub mod commands;
 pub mod documents;
 mod fixture;
 pub mod import;
+pub mod kusion_releases;
 pub mod lease_wait;
 pub mod leases;
 pub mod processes;

@@ -47,6 +47,21 @@ const NETWORK: &[(&str, &str)] = &[
     ),
 ];
 
+const JOB: &[(&str, &str)] = &[
+    (
+        "kcl.mod",
+        "[package]\nname = \"job\"\n\n[dependencies]\nkam = { git = \"https://github.com/KusionStack/kam.git\", tag = \"0.2.0\" }\n",
+    ),
+    (
+        "job.k",
+        "import container as c\nimport kam.v1.workload as wl\n\nschema Job(wl.Workload):\n    containers: {str:c.Container}\n    schedule?: str\n",
+    ),
+    (
+        "container/container.k",
+        "schema Container:\n    image: str\n    command?: [str]\n",
+    ),
+];
+
 /// The application of the quickstart.
 pub const QUICKSTART: &str = r#"import kam.v1.app_configuration as ac
 import service
@@ -97,6 +112,21 @@ pub fn write_stack(repository: &Repository, folder: &str, versions: (&str, &str)
         for (path, text) in files {
             repository.write(&format!("{folder}/vendor/{package}/{path}"), text);
         }
+    }
+}
+
+/// Writes the stack of a `job.Job` that is a package of its own.
+pub fn write_job(repository: &Repository, folder: &str, program: &str) {
+    write_stack(repository, folder, ("0.2.1", "0.3.0"), program);
+    let kcl_mod = format!("{folder}/kcl.mod");
+    let text = repository.read(&kcl_mod);
+    let job = "job = { oci = \"oci://ghcr.io/kusionstack/job\", tag = \"0.2.0\" }";
+    let lines = text.lines().filter(|line| !line.starts_with("network"));
+    let lines = lines.map(|line| if line.starts_with("service") { job } else { line });
+    let text: String = lines.flat_map(|line| [line, "\n"]).collect();
+    repository.write(&kcl_mod, text);
+    for (path, text) in JOB {
+        repository.write(&format!("{folder}/vendor/job_0.2.0/{path}"), text);
     }
 }
 

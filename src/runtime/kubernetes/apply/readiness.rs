@@ -43,10 +43,12 @@ fn is_older(seen: &Value, than: &Value) -> bool {
 /// Returns true if there is nothing to wait for.
 pub(in crate::runtime::kubernetes) async fn is_settled(
     runtime: &Kubernetes,
+    subject: &PlanItem,
     of: &ResourceType,
     object: &Value,
 ) -> bool {
-    let verdict = health::assess(object, &related_fetch::known_related(of), &runtime.options.rules).await;
+    let rules = subject.health_rules(runtime);
+    let verdict = health::assess(object, &related_fetch::known_related(of), &rules).await;
     verdict.health == Health::Ready || verdict.weight == WaitPolicy::Advisory
 }
 
@@ -58,7 +60,7 @@ pub(in crate::runtime::kubernetes) async fn prepare(
     body: &Value,
 ) {
     let (watches, path) = (&subject.cluster.watches, of.collection(subject.name.namespace()));
-    if runtime.options.wait && !watches.is_open(&path) && !is_settled(runtime, of, body).await {
+    if runtime.options.wait && !watches.is_open(&path) && !is_settled(runtime, subject, of, body).await {
         watches.wait_until_open(path).await;
     }
 }
@@ -88,13 +90,14 @@ pub(in crate::runtime::kubernetes) async fn until_ready(
     let mut looked = Instant::now();
     let mut related = related_fetch::known_related(of);
     let mut looked_around = Instant::now();
+    let rules = subject.health_rules(runtime);
     let mut early_failure = EarlyFailure::new(runtime.options.fail_early_after);
     loop {
         if looked_around.elapsed() >= LOOK_AROUND {
             related = related_fetch::fetch_related(&subject.cluster, of, &object).await;
             looked_around = Instant::now();
         }
-        let verdict = health::assess(&object, &related, &runtime.options.rules).await;
+        let verdict = health::assess(&object, &related, &rules).await;
         match verdict.health {
             Health::Ready | Health::Suspended => return Ok(object),
             _ if verdict.weight == WaitPolicy::Advisory => return Ok(object),
@@ -190,7 +193,7 @@ async fn last_words(
 ) -> String {
     let mut around = related_fetch::fetch_related(&subject.cluster, of, object).await;
     around.remember(earlier);
-    let verdict = health::assess(object, &around, &runtime.options.rules).await;
+    let verdict = health::assess(object, &around, &subject.health_rules(runtime)).await;
     let words = match verdict.health {
         Health::Ready | Health::Suspended => known,
         _ => verdict.message,

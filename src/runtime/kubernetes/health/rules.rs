@@ -87,6 +87,8 @@ struct HealthRule {
 pub struct HealthRules {
     /// The most specific first.
     rules: Arc<[HealthRule]>,
+    /// The rule that one object brings with it. It counts if no other one does.
+    own: Option<Arc<HealthRule>>,
     /// Runs the rules in KCL.
     core: Option<Arc<dyn Evaluate>>,
 }
@@ -169,6 +171,7 @@ impl HealthRules {
         rules.sort_by_key(|rule| rule.pattern.matches('_').count());
         Ok(Self {
             rules: rules.into(),
+            own: None,
             core: None,
         })
     }
@@ -179,6 +182,20 @@ impl HealthRules {
         Self {
             core: Some(core),
             ..self
+        }
+    }
+
+    /// The rules for one object with a `healthPolicy` of Kusion's: assertions in KCL, and their name for people.
+    #[must_use]
+    pub fn with_policy(&self, name: &str, code: &str) -> Self {
+        let rule = HealthRule {
+            pattern: String::new(),
+            path: name.to_owned(),
+            code: Code::Kcl(code.to_owned()),
+        };
+        Self {
+            own: Some(Arc::new(rule)),
+            ..self.clone()
         }
     }
 
@@ -196,7 +213,9 @@ impl HealthRules {
         } else {
             format!("{group}/{kind}")
         };
-        self.rules.iter().find(|rule| matches(&rule.pattern, &key))
+        let mut rules = self.rules.iter();
+        let rule = rules.find(|rule| matches(&rule.pattern, &key));
+        rule.or(self.own.as_deref())
     }
 
     /// The rule for that kind, if it is in KCL.

@@ -2,10 +2,11 @@
 
 use std::{sync::Arc, time::Duration};
 
-use serde_json::Map;
+use serde_json::{Map, Value};
 
-use super::super::api::{
-    cluster::Cluster, clusters::Kubernetes, discovery::ResourceType, error::ApiError, error_classify,
+use super::super::{
+    api::{cluster::Cluster, clusters::Kubernetes, discovery::ResourceType, error::ApiError, error_classify},
+    health::HealthRules,
 };
 use super::{
     object_ref::{self, ObjectRef},
@@ -13,8 +14,13 @@ use super::{
 };
 use crate::{
     error::{ErrorKind, UserError},
+    model::state::Recorded,
     runtime::Item,
 };
+
+/// The extension with a `healthPolicy`, and its key for assertions in KCL.
+pub(in crate::runtime::kubernetes) const HEALTH_POLICY: &str = "healthPolicy";
+const ASSERTIONS: &str = "health.kcl";
 
 /// An item with its kind.
 pub(in crate::runtime::kubernetes) struct PlanItem {
@@ -26,6 +32,8 @@ pub(in crate::runtime::kubernetes) struct PlanItem {
     /// The version of its API group that does not answer, if the kind is unknown for that reason.
     pub silent: Option<String>,
     pub name: ObjectRef,
+    /// The assertions of its `healthPolicy`.
+    pub health_policy: Option<String>,
     /// Its references to secrets, while it is planned.
     pub references: Option<Arc<PlannedReferences>>,
 }
@@ -44,6 +52,18 @@ impl From<ResolveError> for UserError {
             ResolveError::NoCluster(failure) | ResolveError::NoAnswer(failure) => failure,
         }
     }
+}
+
+/// The assertions in KCL of an item's `healthPolicy`, as Kusion's workspaces set it.
+fn health_policy(item: &Item) -> Option<String> {
+    let recorded = || item.prior.as_ref().map(|prior| &prior.extensions);
+    let extensions = item.desired.as_ref().map(|desired| &desired.extensions);
+    assertions(extensions.or_else(recorded)?)
+}
+
+fn assertions(extensions: &Map<String, Value>) -> Option<String> {
+    let policy = extensions.get(HEALTH_POLICY)?;
+    policy.get(ASSERTIONS)?.as_str().map(str::to_owned)
 }
 
 impl PlanItem {
@@ -87,8 +107,27 @@ impl PlanItem {
             other,
             silent,
             name,
+            health_policy: health_policy(item),
             references: None,
         })
+    }
+
+    /// The same item with the `healthPolicy` that the Spec gives it: an object that stays as it is has no desired one.
+    #[must_use]
+    pub fn with_policy_of(mut self, recorded: Option<&Recorded>) -> Self {
+        if let Some(recorded) = recorded {
+            self.health_policy = assertions(&recorded.extensions);
+        }
+        self
+    }
+
+    /// The readiness rules for it.
+    pub fn health_rules(&self, runtime: &Kubernetes) -> HealthRules {
+        let rules = &runtime.options.rules;
+        match &self.health_policy {
+            Some(code) => rules.with_policy(&format!("the `healthPolicy` of {}", self.title()), code),
+            None => rules.clone(),
+        }
     }
 
     /// As [`PlanItem::resolve`]. A kind or a version that this run defined appears in discovery with a delay,

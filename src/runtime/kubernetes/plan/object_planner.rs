@@ -27,7 +27,7 @@ use crate::{
                 object_diff,
                 object_record::{ObjectRecord, PreparedWrite, is_unready},
                 object_ref,
-                plan_item::PlanItem,
+                plan_item::{HEALTH_POLICY, PlanItem},
                 secret_references::PlannedReferences,
             },
         },
@@ -181,10 +181,10 @@ impl ObjectPlanner<'_> {
         if item
             .desired
             .as_ref()
-            .is_some_and(|d| d.extensions.contains_key("healthPolicy"))
+            .is_some_and(|d| d.extensions.contains_key(HEALTH_POLICY) && subject.health_policy.is_none())
         {
             draft.notes.push(
-                "its `healthPolicy` (assertions in KCL) is ignored: write it as a readiness rule (`health.k` takes it as it is), see `apply.health_rules`"
+                "its `healthPolicy` has no assertions in KCL (`health.kcl`), so the usual rules say when it is ready"
                     .to_owned(),
             );
         }

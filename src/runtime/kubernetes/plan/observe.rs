@@ -68,7 +68,7 @@ async fn health(runtime: &Kubernetes, subject: &PlanItem, live: &Value) -> (Heal
     let Some(of) = &subject.of else {
         return (Health::Unknown, String::new());
     };
-    let rules = &runtime.options.rules;
+    let rules = &subject.health_rules(runtime);
     let mut verdict = health::assess(live, &related_fetch::known_related(of), rules).await;
     if !matches!(verdict.health, Health::Ready | Health::Suspended) {
         let around = related_fetch::fetch_related(&subject.cluster, of, live).await;
