@@ -57,12 +57,6 @@ async fn an_old_repository_is_taken_over_without_making_anything_again() {
         let text = format!("name: {stack}\nkubeConfig: {}\n", kubeconfig.display());
         monorepo.write(&format!("appops/storefront/{stack}/stack.yaml"), text);
     }
-    // Kusion 0.7 knew no references.
-    monorepo.replace(
-        "appops/orders/base/base.k",
-        "ref+job://ORDERS_DATABASE_PASSWORD",
-        "example",
-    );
     monorepo.commit("As Konfig left it");
     let page = std::fs::read_to_string(root().join("docs/guides/migrate.md")).unwrap();
     let config = &blocks(&page, "yaml")[0];
