@@ -224,9 +224,8 @@ fn items<'b, 'v>(arguments: &'b [CowVal<'_, 'v>]) -> Result<&'b [Box<dyn Val + '
     list.map(CelList::inner).ok_or_else(|| error("it needs a list"))
 }
 
-fn key<'v>(value: &Box<dyn Val + 'v>) -> Result<CelMapKey<'v>, ExecutionError> {
+fn key<'v>(value: Box<dyn Val + 'v>) -> Result<CelMapKey<'v>, ExecutionError> {
     value
-        .clone()
         .try_into()
         .map_err(|_| error("a key is a text, a whole number, or true or false"))
 }
@@ -239,7 +238,7 @@ fn map_of_pairs<'b, 'v>(arguments: Vec<CowVal<'b, 'v>>) -> Answer<'b, 'v> {
         let Some([name, value]) = pair else {
             return Err(error("it needs pairs"));
         };
-        entries.insert(key(name)?, value.clone());
+        entries.insert(key(name.clone())?, value.clone());
     }
     Ok(CowVal::Owned(shared_map(entries)))
 }
