@@ -10,7 +10,7 @@ use super::{
     notifications::Notifications,
     policy_check::PolicyCheck,
     publisher::Publisher,
-    reconcile::{self, restored_stacks},
+    reconcile::{self, Restored, restored_stacks},
     timings::Timings,
 };
 use crate::{
@@ -21,6 +21,7 @@ use crate::{
         apply_result::{ApplyReport, StackResult},
         comment_marker::{CommentMarker, MarkerKind},
         plan::{Plan, StackPlan},
+        policy_finding::PolicyFinding,
     },
     ops::{KeyUse, OpenRevision, RevisionSpec, Target, drift, redact, renamed_stacks},
     policy::Stage,
@@ -91,7 +92,8 @@ async fn check_and_publish(
     let plan = drift::run(&planning, &due, budget).await?;
     watch.end_stage("look");
     let guardrails = guardrails.for_restoring();
-    let report = reconcile::run(&planning, guardrails, &due, &plan, &behind, head).await?;
+    let Restored { report, findings } =
+        reconcile::run(&planning, guardrails, &due, &plan, &behind, head).await?;
     watch.end_stage("restoring drift");
     rounds.record_results(&plan, &restored_stacks(&report));
     let info = RunInfo {
@@ -109,7 +111,7 @@ async fn check_and_publish(
         restored: &report,
     };
     feedback.summary(&drift_round(&round, &info, SUMMARY_BUDGET));
-    outputs(feedback, &plan, &report);
+    outputs(feedback, &plan, &report, &findings);
     let label = label.as_deref().unwrap_or("konverge-drift");
     let looked = DriftResult {
         plan: &plan,
@@ -174,8 +176,8 @@ fn drifted_stacks(plan: &Plan) -> impl Iterator<Item = &StackPlan> {
     plan.stacks.iter().filter(|stack| stack.summary.changed() > 0)
 }
 
-fn outputs(feedback: &Publisher<'_>, plan: &Plan, report: &ApplyReport) {
-    feedback.plan_outputs(plan, |stack| stack.summary, &[]);
+fn outputs(feedback: &Publisher<'_>, plan: &Plan, report: &ApplyReport, findings: &[PolicyFinding]) {
+    feedback.plan_outputs(plan, |stack| stack.summary, findings);
     let put_back = restored_stacks(report);
     let left = drifted_stacks(plan).any(|stack| !put_back.contains(&stack.id));
     feedback.outputs(&[("has-drift", left.to_string())]);

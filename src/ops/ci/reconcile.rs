@@ -17,16 +17,17 @@ use crate::{
         apply_result::ApplyReport,
         authorization::Authorization,
         plan::{Action, ChangeOrigin, Plan, ResourcePlan},
+        policy_finding::PolicyFinding,
     },
     ops::{
         Planner, Target,
         apply::{self, ApplyOptions, Approver, PriorState, ProposedPlan},
+        redact,
         stack_policy_sets::ActiveSets,
     },
 };
 
-/// The report of what was restored, and what was not and why. A stack in `behind` is left to the apply of its
-/// new code.
+/// What was restored, and what was not and why. A stack in `behind` is left to the apply of its new code.
 ///
 /// # Errors
 /// The order of the stacks has a cycle.
@@ -37,7 +38,7 @@ pub(super) async fn run(
     found: &Plan,
     behind: &[StackId],
     head: &CommitId,
-) -> Result<ApplyReport, UserError> {
+) -> Result<Restored, UserError> {
     let drifted: BTreeSet<_> = found
         .stacks
         .iter()
@@ -51,11 +52,13 @@ pub(super) async fn run(
         Reconcile::Never => Vec::new(),
         Reconcile::Restore => looked_at.iter().filter(can).cloned().collect(),
     };
+    let approver = Arc::new(RestoreApprover {
+        guardrails,
+        current: Mutex::default(),
+        found: Mutex::default(),
+    });
     let options = ApplyOptions {
-        consent: Arc::new(RestoreApprover {
-            guardrails,
-            current: Mutex::default(),
-        }),
+        consent: approver.clone(),
         newer: None,
         commit: Some(head.clone()),
         pull_requests: Vec::new(),
@@ -63,7 +66,18 @@ pub(super) async fn run(
         allow_empty: false,
         rolled_back_to: None,
     };
-    apply::run(planning, &targets, &options).await
+    let report = apply::run(planning, &targets, &options).await?;
+    let found = approver.found.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut findings: Vec<_> = found.iter().cloned().collect();
+    redact::findings(&mut findings, planning.secrets());
+    Ok(Restored { report, findings })
+}
+
+/// What a drift run restored.
+pub(super) struct Restored {
+    pub report: ApplyReport,
+    /// What the policies found for the stacks to restore.
+    pub findings: Vec<PolicyFinding>,
 }
 
 /// The restored stacks.
@@ -77,6 +91,8 @@ struct RestoreApprover {
     guardrails: PolicyCheck,
     /// The policy sets of each approved stack, for values that become known later.
     current: Mutex<BTreeMap<StackId, Arc<tokio::sync::Mutex<ActiveSets>>>>,
+    /// What the policies found, also for stacks that they stopped.
+    found: Mutex<BTreeSet<PolicyFinding>>,
 }
 
 #[async_trait]
@@ -91,6 +107,7 @@ impl Approver for RestoreApprover {
             self.admits(resource)?;
         }
         let findings = self.guardrails.findings(plan, &[], None).await?;
+        self.note(&findings);
         if let Some(refusal) = policy_refusal::refusal(plan, &findings) {
             return Err(refusal);
         }
@@ -98,6 +115,7 @@ impl Approver for RestoreApprover {
             .guardrails
             .sets_for_restoring(proposed, &past.overridden)
             .await;
+        self.note(sets.findings());
         if let Some(refusal) = sets.plan_refusal() {
             return Err(refusal);
         }
@@ -126,6 +144,11 @@ impl Approver for RestoreApprover {
 }
 
 impl RestoreApprover {
+    fn note(&self, findings: &[PolicyFinding]) {
+        let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
+        found.extend(findings.iter().cloned());
+    }
+
     fn admits(&self, resource: &ResourcePlan) -> Result<(), UserError> {
         takes_nothing_away(resource)?;
         match self.guardrails.follows_rotation() {

@@ -243,6 +243,10 @@ async fn a_restore_is_judged_by_the_rules() {
         "{}",
         looked.summary
     );
+    let finding = &result(&looked)["findings"][0];
+    assert_eq!(finding["rule"], "maps/main.deny", "{finding}");
+    assert_eq!(finding["verdict"], "deny", "{finding}");
+    assert_eq!(finding["stack"], "restored/dev", "{finding}");
     stage.straight_to_main(|stage| {
         stage.monorepo.write(RULES, forbids("bad"));
     });

@@ -314,61 +314,6 @@ fn custom_resources_are_held_against_the_repositorys_definitions() {
 }
 
 #[test]
-fn rules_as_code_and_their_tests_are_checked_without_a_cluster() {
-    let repository = Repository::konfig_example();
-    let config = repository.read("konverge.yaml");
-    let house = "  sets:\n    - {name: house, path: ops/policy, input: objects}\n";
-    repository
-        .write("konverge.yaml", config.replacen("  sets:\n", house, 1))
-        .write(
-            "ops/policy/a.rego",
-            "package main\ndeny contains \"no deployment today\" if input.kind == \"Deployment\"\n",
-        )
-        .write(
-            "ops/policy/a_test.rego",
-            "package main\ntest_wrong if { count(deny) == 1 with input as {} }\n",
-        );
-    let run = |output: &str, code| {
-        let run = check(&repository).arg("appops/orders/dev").arg("--policy");
-        run.arg(format!("--output={output}")).run().expect(code)
-    };
-    let document = run("json", 1).json();
-    let remarks = document["remarks"].as_array().unwrap();
-    let said: Vec<_> = remarks
-        .iter()
-        .map(|remark| {
-            (
-                remark["file"].as_str().unwrap(),
-                remark["message"].as_str().unwrap(),
-            )
-        })
-        .collect();
-    let [(stack, denied), (test, failed)] = said[..] else {
-        panic!("{document}")
-    };
-    assert_eq!(stack, "appops/orders/dev/stack.yaml");
-    assert!(
-        denied.starts_with("house/main.deny: apps/v1:Deployment:"),
-        "{denied}"
-    );
-    assert_eq!(test, "ops/policy/a_test.rego");
-    assert_eq!(failed, "policy set `house`: test_wrong: it is not true");
-    let sarif = run("sarif", 1).json();
-    assert_eq!(sarif["runs"][0]["results"][0]["ruleId"], "policy", "{sarif}");
-
-    // A set that cannot be read is told once.
-    repository.write("ops/policy/a.rego", "package main\ndeny contains if\n");
-    let document = run("json", 1).json();
-    assert_eq!(document["remarks"].as_array().unwrap().len(), 1, "{document}");
-    repository.write(
-        "ops/policy/a.rego",
-        "package main\ndeny contains \"x\" if input.kind == \"Nothing\"\n",
-    );
-    std::fs::remove_file(repository.path().join("ops/policy/a_test.rego")).unwrap();
-    run("json", 0);
-}
-
-#[test]
 fn each_reference_to_a_secret_that_an_apply_would_refuse_is_named() {
     let config = "secrets: {stores: {job: {kind: env, allow: [{stacks: 'apps/shop/*', paths: 'PAY_*'}]}}}\n";
     let shop = Shop::new(config, &[]);
