@@ -1,5 +1,6 @@
 //! Affected stacks: digests, imports, explanations.
 
+pub mod app_inputs;
 pub mod cli_output;
 pub mod core_oracle;
 pub mod exact_mode;

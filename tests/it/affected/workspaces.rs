@@ -20,7 +20,7 @@ const STACKS: [&str; 4] = [
     "apps/blog/prod",
 ];
 
-fn json(repository: &Repository, arguments: &[&str]) -> Value {
+pub fn json(repository: &Repository, arguments: &[&str]) -> Value {
     Konverge::new(arguments)
         .dir(repository.path())
         .with_kcl()
@@ -30,7 +30,7 @@ fn json(repository: &Repository, arguments: &[&str]) -> Value {
 }
 
 /// The affected stacks between two commits, with the reasons.
-fn affected(repository: &Repository, base: &str, head: &str) -> Vec<(String, Value)> {
+pub fn affected(repository: &Repository, base: &str, head: &str) -> Vec<(String, Value)> {
     let answer = json(
         repository,
         &["affected", "--base", base, "--head", head, "--output=json"],
@@ -122,6 +122,14 @@ fn another_workspace_in_konverge_yaml_is_the_reason() {
     assert_eq!(exact["stacks"][0]["spec"], "changed");
 }
 
+/// The seed of random edits: `KONVERGE_SEED`, else always the same. It is printed.
+pub fn seed() -> u64 {
+    let text = std::env::var("KONVERGE_SEED").ok();
+    let seed = text.map_or(22, |text| text.parse().expect("KONVERGE_SEED is a number"));
+    println!("KONVERGE_SEED={seed}");
+    seed
+}
+
 /// A workspace as data: what the oracle merges by itself.
 #[derive(Clone)]
 struct Settings(Map<String, Value>);
@@ -203,7 +211,8 @@ impl Settings {
 
 #[test]
 fn random_edits_affect_exactly_the_stacks_whose_merged_settings_change() {
-    let mut dice = Dice(22);
+    let seed = seed();
+    let mut dice = Dice(seed);
     let repository = four_stacks();
     let (mut specs, mut before, mut base) = (Value::Null, Vec::<Settings>::new(), String::new());
     let (mut hits, mut misses) = (0, 0);
@@ -237,9 +246,13 @@ fn random_edits_affect_exactly_the_stacks_whose_merged_settings_change() {
             };
             for stack in STACKS {
                 let changed = merged(&before, stack) != merged(&settings, stack);
-                assert_eq!(found.contains(stack), changed, "round {round}: {stack}");
+                assert_eq!(
+                    found.contains(stack),
+                    changed,
+                    "seed {seed}, round {round}: {stack}"
+                );
                 if spec(&specs, stack) != spec(&built, stack) {
-                    assert!(changed, "round {round}: the Spec of {stack} changed");
+                    assert!(changed, "seed {seed}, round {round}: the Spec of {stack} changed");
                     hits += 1;
                 }
                 misses += usize::from(!changed);
@@ -249,6 +262,6 @@ fn random_edits_affect_exactly_the_stacks_whose_merged_settings_change() {
     }
     assert!(
         hits > 5 && misses > 5,
-        "{hits} changes, {misses} stacks left alone"
+        "seed {seed}: {hits} changes, {misses} stacks left alone"
     );
 }

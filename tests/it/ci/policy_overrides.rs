@@ -265,3 +265,35 @@ async fn nobody_overrides_what_they_took_part_in() {
     stage.approve(&digest).outcome.check(0);
     assert_eq!(stage.value(map).await.as_deref(), Some("bad-p"));
 }
+
+/// Whoever pushed a commit straight to the default branch overrides nothing of it, although no pull request names them.
+#[tokio::test(flavor = "multi_thread")]
+async fn nobody_overrides_what_they_pushed_straight() {
+    let mut stage = Stage::small(&SETS.replace("acme/sre", "eve, grace")).await;
+    stage
+        .monorepo
+        .write("ops/policy/maps.rego", RULES)
+        .commit("Rules");
+    stage.github.world(|world| {
+        for login in ["eve", "grace"] {
+            world.collaborators.insert(login.into(), "write");
+        }
+    });
+    starts(&mut stage, "eve");
+    let pushed = stage.straight_to_main(|stage| {
+        stage.stack("straight/dev", &[("override-straight", "bad-s")]);
+    });
+    let map = "override-straight";
+    // First the plan, which no review showed, then the finding.
+    starts(&mut stage, "grace");
+    let plan = digest_of(&pushed);
+    let denied = stage.approve(&plan);
+    refused(&stage, &denied, map, "nobody overrides").await;
+    let digests = format!("{plan} {}", digest_of(&denied));
+    starts(&mut stage, "eve");
+    let ran = stage.approve(&digests);
+    refused(&stage, &ran, map, "who pushed it").await;
+    starts(&mut stage, "grace");
+    stage.approve(&digests).outcome.check(0);
+    assert_eq!(stage.value(map).await.as_deref(), Some("bad-s"));
+}

@@ -148,6 +148,22 @@ async fn an_unknown_value_is_judged_before_it_is_written() {
     assert_eq!(stage.value("sets-later").await, None);
     let services: Api<Service> = Api::namespaced(stage.cluster.client().await, "default");
     assert!(services.get_opt("sets-service").await.unwrap().is_some());
+
+    // The rule as it was at the review decides then, too: its own pull request removes it.
+    let address = address.replace("sets-service", "sets-other");
+    stage.reviewed(8, "removed", |stage| {
+        program(
+            stage,
+            "removed/dev",
+            &[service("sets-other"), map("sets-removed", &address, "")],
+        );
+        stage.monorepo.write(RULES, forbids("nothing"));
+    });
+    let merged = stage.merge(8, "removed");
+    merged.outcome.check(1);
+    let said = &merged.outcome.stdout;
+    assert!(said.contains("an address stands in a map"), "{said}");
+    assert_eq!(stage.value("sets-removed").await, None);
 }
 
 /// A set that advises denies nothing.
@@ -277,6 +293,19 @@ async fn a_restore_keeps_what_was_overridden() {
     let receipt = stage.receipt("again/dev");
     assert_eq!(receipt["reconciled"], json!(true), "{receipt}");
     assert_eq!(receipt["overrides"][0]["by"], json!(["grace"]), "{receipt}");
+
+    // A set that nobody may override any more denies the restore.
+    stage.straight_to_main(|stage| {
+        stage.configure("drift: {reconcile: restore}\npolicy:\n  sets:\n  - {name: maps, path: ops/policy, input: objects}\n");
+    });
+    stage.by_hand("sets-again", Some("two")).await;
+    let looked = stage.schedule();
+    assert_eq!(
+        stage.value("sets-again").await.as_deref(),
+        Some("two"),
+        "{}",
+        looked.summary
+    );
 }
 
 /// By hand the rules of the working tree hold, for an apply, a rollback and a destroy.

@@ -22,6 +22,7 @@ use crate::support::{
     cluster::Cluster,
     executable,
     file_server::{FileServer, Manners},
+    gcs::Gcs,
     minio::Minio,
     objects::Objects,
     process::Outcome,
@@ -32,6 +33,9 @@ use crate::support::{
 /// A value that must not stand in a release of Konverge's.
 const PASSWORD: &str = "aHVudGVyMjIy";
 
+/// What never becomes ready fails an apply after this time.
+const READY_SOON: &str = "apply: {ready_timeout: 2s}\n";
+
 struct Turns {
     shop: Shop,
     backend: TempDir,
@@ -40,11 +44,11 @@ struct Turns {
 }
 
 impl Turns {
-    async fn new(subject: &str) -> Self {
+    async fn new(subject: &str, more: &str) -> Self {
         let cluster = Cluster::shared();
         let backend = tempfile::tempdir().unwrap();
         let config = format!(
-            "version: 1\nclusters: {{test: {{}}}}\nstate: {{kusion_releases: 'file://{}', lease: {{term: 3s}}}}\n",
+            "version: 1\nclusters: {{test: {{}}}}\nstate: {{kusion_releases: 'file://{}', lease: {{term: 3s}}}}\n{more}",
             backend.path().display()
         );
         Self {
@@ -97,6 +101,31 @@ impl Turns {
         let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "db", "namespace": self.namespace},
             "data": {"password": PASSWORD}});
         vec![resource(&self.config_map(number)), resource(&secret)]
+    }
+
+    /// Nobody makes its pods, so it never becomes ready.
+    fn deployment(&self, name: &str) -> Value {
+        let labels = json!({"app": name});
+        json!({"apiVersion": "apps/v1", "kind": "Deployment",
+            "metadata": {"name": name, "namespace": self.namespace},
+            "spec": {"selector": {"matchLabels": labels}, "template": {"metadata": {"labels": labels},
+                "spec": {"containers": [{"name": "web", "image": "nginx"}]}}}})
+    }
+
+    /// An apply that writes the objects and fails, because one does not become ready: its release has failed, which is
+    /// no lock, and says what is there.
+    async fn fails(&self, number: u64) {
+        let deployment = self.deployment("stuck");
+        let mut resources = self.resources(number);
+        resources.push(resource(&deployment));
+        self.shop.wants("dev", &resources);
+        self.shop.run(&["apply", "shop/dev", "--yes"]).expect(1);
+        let newest = self.newest();
+        assert_eq!(newest["phase"], "failed", "{newest:#}");
+        let state = newest["state"]["resources"].as_array().unwrap();
+        let has = |kind: &str| state.iter().any(|one| one["id"].to_string().contains(kind));
+        assert!(has("ConfigMap"), "{newest:#}");
+        assert_eq!(self.live().await, number.to_string());
     }
 
     fn wants(&self, number: u64) {
@@ -180,7 +209,7 @@ impl Turns {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn kusion_and_konverge_apply_by_turns() {
-    let turns = Turns::new("release-turns").await;
+    let turns = Turns::new("release-turns", READY_SOON).await;
     let seed = setting("KONVERGE_TEST_SEED", 20_261_123);
     println!("KONVERGE_TEST_SEED={seed}");
     let mut dice = Random::of(seed);
@@ -196,6 +225,10 @@ async fn kusion_and_konverge_apply_by_turns() {
             turns.begins().unwrap();
             turns.refused("is in the phase `generating`");
             revision += 1;
+            let stuck = turns.deployment("stuck");
+            if turns.objects.get(&stuck).await.is_some() {
+                turns.objects.delete(&stuck).await;
+            }
             let map = turns.config_map(number);
             turns
                 .objects
@@ -214,6 +247,13 @@ async fn kusion_and_konverge_apply_by_turns() {
             if !known {
                 turns.imports();
                 known = true;
+            }
+            if dice.once_in(3) {
+                number += 1;
+                turns.fails(number).await;
+                revision += 1;
+                assert_eq!(turns.newest()["revision"], revision);
+                continue;
             }
             let is_new = dice.once_in(3);
             number += u64::from(!is_new);
@@ -252,19 +292,14 @@ async fn kusion_and_konverge_apply_by_turns() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_killed_apply_holds_kusion_back_until_the_next_one_ends_its_release() {
-    let turns = Turns::new("release-killed").await;
+    let turns = Turns::new("release-killed", "").await;
     turns.wants(0);
     turns.kusion_applies(0).await;
     turns.imports();
     for (round, before_the_metadata) in [false, true].into_iter().enumerate() {
         let revision = round as u64 + 2;
         // Nobody makes its pods, so the apply waits for it.
-        let name = format!("web-{round}");
-        let labels = json!({"app": name});
-        let deployment = json!({"apiVersion": "apps/v1", "kind": "Deployment",
-            "metadata": {"name": name, "namespace": turns.namespace},
-            "spec": {"selector": {"matchLabels": labels}, "template": {"metadata": {"labels": labels},
-                "spec": {"containers": [{"name": "web", "image": "nginx"}]}}}});
+        let deployment = turns.deployment(&format!("web-{round}"));
         let mut resources = turns.resources(revision);
         resources.push(resource(&deployment));
         turns.shop.wants("dev", &resources);
@@ -310,7 +345,7 @@ async fn a_killed_apply_holds_kusion_back_until_the_next_one_ends_its_release() 
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_kusion_unlocked_or_keeps_for_another_stack_is_not_overwritten() {
-    let turns = Turns::new("release-others").await;
+    let turns = Turns::new("release-others", "").await;
     turns.wants(0);
     turns.kusion_applies(0).await;
     turns.imports();
@@ -323,6 +358,20 @@ async fn what_kusion_unlocked_or_keeps_for_another_stack_is_not_overwritten() {
     turns.kusion(&["begin", "shop", "dev", "prod"], "").unwrap();
     turns.ends(0);
     turns.refused("is of the stack `prod`");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stack_with_a_terraform_resource_is_not_applied_by_turns() {
+    let turns = Turns::new("release-terraform", "").await;
+    turns.wants(0);
+    turns.kusion_applies(0).await;
+    turns.imports();
+    let mut resources = turns.resources(1);
+    resources.push(json!({"id": "terraform:builtin:terraform_data:size", "type": "Terraform", "attributes": {"input": "large"}}));
+    turns.shop.wants("dev", &resources);
+    turns.refused("`terraform:builtin:terraform_data:size` is a Terraform resource");
+    assert_eq!(turns.newest()["revision"], 1);
+    assert_eq!(turns.live().await, "0");
 }
 
 /// The layout of each object store: begun, seen as a lock, ended.
@@ -412,4 +461,17 @@ async fn releases_in_oss() {
         ("OSS_ACCESS_KEY_SECRET", FileServer::KEY_SECRET),
     ];
     in_objects(&url, &environment).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs `scripts/parts install all`; `make test-all` runs it"]
+async fn releases_in_google() {
+    let server = Gcs::start();
+    let bucket = server.bucket("releases").await;
+    let account = server.service_account();
+    let url = format!(
+        "gs://{bucket}/kusion?endpoint={}&allow_http=true",
+        server.endpoint()
+    );
+    in_objects(&url, &[("GOOGLE_SERVICE_ACCOUNT_KEY", &account)]).await;
 }
