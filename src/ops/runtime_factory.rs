@@ -82,8 +82,8 @@ pub(super) async fn open(run: &RunContext, setup: &RuntimeSetup<'_>) -> Result<I
     if let Some(parts) = parts {
         let resolver = Arc::clone(&references) as Arc<dyn SecretResolver>;
         runtimes = runtimes
-            .with(Arc::new(parts.kubernetes.with_references(resolver)))
-            .with(Arc::new(parts.terraform));
+            .with(Arc::new(parts.kubernetes.with_references(Arc::clone(&resolver))))
+            .with(Arc::new(parts.terraform.with_references(resolver)));
     }
     Ok(Infrastructure { runtimes, references })
 }
@@ -218,6 +218,7 @@ async fn parts_of(run: &RunContext, setup: &RuntimeSetup<'_>) -> Result<Parts, U
     let kubernetes = Kubernetes::connect(clusters.clone(), options.clone(), secrets.clone()).await;
     let mut terraform = TerraformOptions::new(secrets.clone());
     terraform.checkout = checkout.clone();
+    terraform.notes.clone_from(&options.notes);
     terraform.binary = config
         .terraform
         .binary

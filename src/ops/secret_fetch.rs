@@ -18,7 +18,7 @@ use super::{RunContext, Target, secret_stores};
 use crate::{
     config::{Rotation, SecretsConfig},
     error::{ErrorKind, UserError},
-    model::{ClusterName, StackId, file_source::Source, spec::Spec},
+    model::{ClusterName, RepoPath, StackId, file_source::Source, spec::Spec},
     policy::{self, SecretReader},
     secret_stores::{
         ClusterSecrets, FetchedSecret, SecretProblem, SecretQuery, SecretRights, SecretStore,
@@ -42,6 +42,8 @@ pub struct SecretReferences {
     stores: BTreeMap<String, Arc<dyn SecretStore>>,
     secrets: Secrets,
     notes: Arc<dyn super::Notes>,
+    /// The folder of each stack that is being applied: rules name folders.
+    folders: Mutex<HashMap<StackId, RepoPath>>,
     /// What each stack may use.
     admitted: Mutex<HashMap<StackId, BTreeSet<SecretReference>>>,
     /// The values of the stacks that are being applied.
@@ -72,6 +74,7 @@ impl SecretReferences {
             stores: secret_stores::open(run, config, &secrets, files, cluster),
             secrets,
             notes: Arc::clone(&run.notes),
+            folders: Mutex::default(),
             admitted: Mutex::default(),
             held: Mutex::default(),
             silent: Mutex::default(),
@@ -134,6 +137,7 @@ impl SecretReferences {
                 self.learn(&select(&key, found, reference)?);
             }
         }
+        lock(&self.folders).insert(target.id.clone(), target.folder.clone());
         lock(&self.held).insert(target.id.clone(), held);
         Ok(FetchedSecrets {
             of: self,
@@ -212,6 +216,16 @@ fn secret_key(reference: &SecretReference) -> SecretKey {
     (store, query)
 }
 
+fn not_applying(reference: &SecretReference) -> UserError {
+    UserError::new(
+        ErrorKind::Internal,
+        format!(
+            "the value of `{}` is not held: the stack is not being applied",
+            reference.label()
+        ),
+    )
+}
+
 fn select(
     (store, query): &SecretKey,
     found: &FetchedSecret,
@@ -280,17 +294,36 @@ impl SecretResolver for SecretReferences {
             return Ok((value, None));
         }
         let key = secret_key(reference);
-        let found = self.held_secret(stack, &key).ok_or_else(|| {
-            UserError::new(
-                ErrorKind::Internal,
-                format!(
-                    "the value of `{}` is not held: the stack is not being applied",
-                    reference.label()
-                ),
-            )
-        })?;
+        let found = self
+            .held_secret(stack, &key)
+            .ok_or_else(|| not_applying(reference))?;
         let value = select(&key, &found, reference)?;
         Ok((value, self.version(stack, reference).await?))
+    }
+
+    async fn recorded_value(
+        &self,
+        stack: &StackId,
+        reference: &SecretReference,
+    ) -> Result<SecretValue, UserError> {
+        let folder = lock(&self.folders).get(stack).cloned();
+        let folder = folder.ok_or_else(|| not_applying(reference))?;
+        let reader = SecretReader {
+            stack,
+            folder: &folder,
+        };
+        let admitted = policy::admit_recorded(&self.config, reader, &reference.as_written())?;
+        let key = secret_key(&admitted);
+        let (store, query) = &key;
+        let found = self.store(store)?.read(query).await;
+        let found = found.map_err(|problem| SecretStoreError::new(store, &query.path, problem))?;
+        let value = select(&key, &found, &admitted)?;
+        self.learn(&value);
+        Ok(value)
+    }
+
+    fn has_values(&self, stack: &StackId) -> bool {
+        lock(&self.held).contains_key(stack)
     }
 
     fn rotated(&self, stack: &StackId) -> RotatedVersion {

@@ -22,6 +22,9 @@ use super::{
     secret_refusal::AccessRefusal,
 };
 
+/// Where a Terraform resource has the configuration of its provider.
+const PROVIDER_META: &str = "/providerMeta/";
+
 /// The stack whose references are judged.
 #[derive(Debug, Clone, Copy)]
 pub struct SecretReader<'a> {
@@ -56,6 +59,28 @@ pub fn admit(
         rewrite(config, Some(reader), resource, &mut references, &mut Err)?;
     }
     Ok(AdmittedSpec { spec, references })
+}
+
+/// Admits a reference of a state: the present rules say whether the stack may still read it.
+///
+/// # Errors
+/// It may not.
+pub fn admit_recorded(
+    config: &SecretsConfig,
+    reader: SecretReader<'_>,
+    reference: &SecretReference,
+) -> Result<SecretReference, UserError> {
+    let place = TextPlace {
+        path: PROVIDER_META,
+        is_secret: true,
+        is_text: true,
+    };
+    let admitted = store_of(config, reference).and_then(|(store, of)| {
+        let named = normal_form(reference, store, of.kind)?;
+        check(reader, (store, of), &named, RuntimeKind::Terraform, &place)?;
+        Ok(named)
+    });
+    admitted.map_err(|refusal| UserError::new(ErrorKind::Secret, refusal.to_string()).hint(refusal.hint()))
 }
 
 /// Everything in a Spec that [`admit`] would refuse, where it would name the first.
@@ -105,8 +130,11 @@ fn rewrite(
     let (id, runtime) = (resource.id.clone(), resource.runtime);
     let mut part = |name: &str, map: &mut Map<String, Value>, may_be_secret: bool| {
         rewrite_texts(map, &mut |place, text| {
+            let in_provider = runtime == RuntimeKind::Terraform && place.path.starts_with(PROVIDER_META);
             let place = TextPlace {
-                is_secret: place.is_secret && may_be_secret,
+                // Which attributes of Terraform take a secret is in the schema of the provider: the runtime judges.
+                is_secret: (place.is_secret || runtime == RuntimeKind::Terraform) && may_be_secret
+                    || in_provider,
                 ..*place
             };
             let refusal = match named(config, reader, runtime, &place, text, references) {
@@ -118,11 +146,7 @@ fn rewrite(
             refused(error).map(|()| None)
         })
     };
-    part(
-        "attributes",
-        &mut resource.attributes,
-        runtime == RuntimeKind::Kubernetes,
-    )?;
+    part("attributes", &mut resource.attributes, true)?;
     part("extensions", &mut resource.extensions, false)
 }
 
@@ -176,7 +200,9 @@ fn check_generated(
             parameter: parameter.to_owned(),
             store: GENERATED.to_owned(),
         }),
-        None if runtime == RuntimeKind::Terraform => Err(AccessRefusal::Terraform { reference: text() }),
+        None if runtime == RuntimeKind::Terraform => {
+            Err(AccessRefusal::GeneratedInTerraform { reference: text() })
+        }
         None if !place.is_secret => Err(AccessRefusal::PlainPlace { reference: text() }),
         None if !is_alone => Err(AccessRefusal::NotAlone { reference: text() }),
         None => Ok(()),
@@ -199,7 +225,8 @@ fn check(
             store: store.to_owned(),
         });
     }
-    if runtime == RuntimeKind::Terraform {
+    // Base64 is Kubernetes' way to write a value. Outside attributes and the provider nothing is resolved.
+    if runtime == RuntimeKind::Terraform && !(place.is_secret && place.is_text) {
         return Err(AccessRefusal::Terraform { reference: text() });
     }
     let versions = reference.version.is_some() || reference.as_version;

@@ -55,8 +55,12 @@ pub enum AccessRefusal {
         "`{reference}`: a secret is not allowed here, where everybody who can read the object can see it"
     )]
     PlainPlace { reference: String },
-    #[error("`{reference}`: references in Terraform resources are not resolved")]
+    #[error(
+        "`{reference}`: a reference of a Terraform resource stands in a text of its attributes or of `providerMeta`"
+    )]
     Terraform { reference: String },
+    #[error("`{reference}`: a generated value cannot be kept for Terraform")]
+    GeneratedInTerraform { reference: String },
     #[error("`{reference}`: a generated value stands alone, without other text")]
     NotAlone { reference: String },
 }
@@ -116,7 +120,10 @@ impl AccessRefusal {
             }
             Self::NotAlone { .. } => "write it alone into a key of the Secret".to_owned(),
             Self::Terraform { .. } => {
-                "let the provider read the secret itself (a data source, or its own environment variables)".to_owned()
+                "write it into a write-only attribute or into the configuration of the provider".to_owned()
+            }
+            Self::GeneratedInTerraform { .. } => {
+                "let Terraform make the value (`random_password`), or write it into a store".to_owned()
             }
         }
     }

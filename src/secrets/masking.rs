@@ -72,6 +72,9 @@ pub fn mask_provider(secrets: &Secrets, configuration: &Value) -> Value {
                 .map(|item| masked(secrets, item, below_credential))
                 .collect(),
             Value::Null => Value::Null,
+            Value::String(text) if below_credential => {
+                reference_mark(secrets, text).unwrap_or_else(|| secrets.mark(value))
+            }
             leaf if below_credential => secrets.mark(leaf),
             leaf => {
                 let marker = Marker::new(secrets, RuntimeKind::Terraform);
@@ -215,6 +218,9 @@ impl<'a> Marker<'a> {
                     && is_object_name(text);
                 if text.is_empty() || token_patterns::is_placeholder(text) || is_name {
                     return None;
+                }
+                if let Some(mark) = reference_mark(self.secrets, text) {
+                    return Some(mark);
                 }
                 self.secrets.learn_named(text);
                 Some(self.secrets.marked(value))

@@ -17,8 +17,10 @@ mod resolver;
 mod secret_names;
 mod secret_paths;
 mod secret_variables;
+mod template_value;
 mod token_patterns;
 mod value;
+mod written_reference;
 
 pub use kubernetes_texts::{
     TextPlace, decode_base64, encode_base64, may_refer, rewrite_texts, zeroize_texts,
@@ -27,6 +29,7 @@ pub use masking::{mask_object, mask_provider, mask_resource, mask_terraform};
 pub use reference::{
     GENERATED, MalformedReference, SecretReference, SecretTemplate, StoreName, TemplatePart,
 };
+pub use reference_mark::reference_mark;
 pub use registry::{HashKey, Secrets};
 pub use resolver::{RotatedVersion, SecretResolver};
 pub use secret_names::is_secret_name;
@@ -34,3 +37,4 @@ pub use secret_paths::{is_last_applied, named_texts, secret_texts};
 pub use secret_variables::{is_passed, learn_environment};
 pub use token_patterns::without_secrets;
 pub use value::SecretValue;
+pub use written_reference::{WrittenReference, WrittenReferences};

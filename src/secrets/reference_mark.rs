@@ -11,7 +11,7 @@ use crate::model::masked_value::{self, ReferenceMark};
 const NO_VERSION: &str = "?";
 
 /// The marker; `None` for a text without references.
-pub(super) fn reference_mark(secrets: &Secrets, text: &str) -> Option<Value> {
+pub fn reference_mark(secrets: &Secrets, text: &str) -> Option<Value> {
     let template = SecretTemplate::from_stand_in(text)?;
     let labels: Vec<_> = template.references().map(SecretReference::label).collect();
     let versions = template.references().map(|reference| {

@@ -39,6 +39,20 @@ pub trait SecretResolver: Send + Sync {
         reference: &SecretReference,
     ) -> Result<(SecretValue, Option<String>), UserError>;
 
+    /// The value of a reference that is in the state of a stack and not in its Spec: it is needed to delete what it
+    /// made. Read now, if the present rules allow it.
+    ///
+    /// # Errors
+    /// As [`Self::value`].
+    async fn recorded_value(
+        &self,
+        stack: &StackId,
+        reference: &SecretReference,
+    ) -> Result<SecretValue, UserError>;
+
+    /// Returns true if values can be had: the stack is being applied.
+    fn has_values(&self, stack: &StackId) -> bool;
+
     /// What is done about a version that moved.
     fn rotated(&self, stack: &StackId) -> RotatedVersion;
 }

@@ -16,6 +16,7 @@ mod providers;
 mod replacement;
 mod review_without_terraform;
 mod runtime_fixture;
+mod secret_references;
 mod sensitive;
 mod store_latency;
 
@@ -71,6 +72,9 @@ with_both! {
     what_an_interrupted_run_made_is_imported: super::interruption::what_was_made_is_imported;
     secrets_are_in_clear_nowhere: super::sensitive::in_clear_nowhere;
     secrets_leave_no_command_and_no_file: super::leaks::nothing_leaves;
+    a_secret_of_a_store_reaches_the_provider_alone: super::secret_references::a_value_reaches_the_provider_alone;
+    a_secret_stands_where_terraform_keeps_nothing: super::secret_references::a_place_that_terraform_keeps_is_refused;
+    another_secret_waits_for_its_version: super::secret_references::another_reference_waits_for_its_version;
     a_crash_of_terraform_tells_no_value: super::leaks::a_crash_tells_no_value;
     the_cluster_goes_on_without_terraform: super::partial_plan::without_terraform;
     the_cluster_goes_on_without_a_provider: super::partial_plan::without_a_provider;

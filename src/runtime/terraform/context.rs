@@ -3,7 +3,7 @@
 use std::{
     collections::HashMap,
     sync::{
-        Mutex, MutexGuard,
+        Arc, Mutex, MutexGuard,
         atomic::{AtomicU64, Ordering},
     },
 };
@@ -17,11 +17,14 @@ use super::{
 use crate::{
     error::UserError,
     model::{ResourceId, StackId},
+    secrets::SecretResolver,
 };
 
 /// The runtime of Terraform resources; serves any number of stacks.
 pub struct Terraform {
     pub(super) options: TerraformOptions,
+    /// Resolves references to secrets.
+    references: Option<Arc<dyn SecretResolver>>,
     /// Created at the first use: a run without Terraform resources needs no Terraform.
     toolbox: OnceCell<Installation>,
     prepared: Mutex<HashMap<String, PreparedPlan>>,
@@ -36,12 +39,24 @@ impl Terraform {
     pub fn new(options: TerraformOptions) -> Self {
         Self {
             options,
+            references: None,
             toolbox: OnceCell::new(),
             prepared: Mutex::default(),
             moves: Mutex::default(),
             books: OpenStates::default(),
             tokens: AtomicU64::new(0),
         }
+    }
+
+    /// Resolves references to secrets with this.
+    #[must_use]
+    pub fn with_references(mut self, resolver: Arc<dyn SecretResolver>) -> Self {
+        self.references = Some(resolver);
+        self
+    }
+
+    pub(super) fn references(&self) -> Option<&dyn SecretResolver> {
+        self.references.as_deref()
     }
 
     /// The executable.

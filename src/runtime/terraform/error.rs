@@ -120,6 +120,23 @@ pub enum TerraformError {
     Protected { id: ResourceId, stack: StackId },
     #[error("`{id}` has a reference at `{path}` of its extensions, where none is resolved")]
     ReferenceInExtensions { id: ResourceId, path: String },
+    #[error(
+        "`{id}`: a reference to a secret cannot stand at `{path}`: Terraform would keep the value in its state"
+    )]
+    SecretPlace {
+        id: ResourceId,
+        path: String,
+        /// The attribute beside it that is kept nowhere.
+        write_only: Option<String>,
+    },
+    #[error("`{id}`: the text at `{path}` refers to a secret and to another resource")]
+    MixedReferences { id: ResourceId, path: String },
+    #[error(
+        "`{id}` was not looked at: the configuration of its provider refers to a secret, and only an apply reads secrets"
+    )]
+    ProviderNeedsSecret { id: ResourceId },
+    #[error(transparent)]
+    Secret(UserError),
     #[error("the saved plan is gone or was made by another run")]
     PlanGone,
     #[error("`{id}` was made with the id `{made}`, but that could not be stored: {why}")]
@@ -311,6 +328,19 @@ impl TerraformError {
                  environment of this run"
                     .to_owned(),
             ],
+            Self::SecretPlace { write_only: Some(name), .. } => vec![format!(
+                "write the reference to `{name}`, which is write-only; `{name}_version` with `?as=version` updates it when \
+                 the secret moves"
+            )],
+            Self::SecretPlace { write_only: None, .. } => vec![
+                "a reference stands in a write-only attribute or in `extensions.providerMeta`; `?as=version` gives the \
+                 version, which may stand in any attribute"
+                    .to_owned(),
+            ],
+            Self::MixedReferences { .. } => {
+                vec!["write the reference to the secret alone, or with plain text around it".to_owned()]
+            }
+            Self::Secret(failure) => failure.hints.clone(),
             Self::PlanGone => vec!["plan again: run `konverge apply`".to_owned()],
             Self::Unencrypted { .. } => vec![
                 "make a key with `age-keygen`, keep it as a secret, and give it in `KONVERGE_AGE_IDENTITY`".to_owned(),
@@ -339,7 +369,11 @@ impl TerraformError {
             | Self::CredentialSetting { .. }
             | Self::ProviderAddress { .. }
             | Self::Protected { .. } => ErrorKind::Policy,
-            Self::Unencrypted { .. } | Self::KeyMissing => ErrorKind::Secret,
+            Self::Unencrypted { .. }
+            | Self::KeyMissing
+            | Self::SecretPlace { .. }
+            | Self::MixedReferences { .. } => ErrorKind::Secret,
+            Self::Secret(failure) => failure.kind,
             Self::Sealer(failure) => failure.kind,
             Self::NotStored { why, .. } => why.kind,
             Self::Damaged(_) => ErrorKind::State,

@@ -42,15 +42,20 @@ pub(super) struct Translator<'a> {
     pub(super) id: &'a ResourceId,
     /// Its module.
     pub(super) inside: &'a Inside,
+    /// The expressions of the texts that refer to secrets.
+    pub(super) secret: &'a dyn Fn(&str) -> Option<String>,
+}
+
+/// The expression of a value that nobody knows before the apply.
+pub(super) fn unknown() -> String {
+    format!("${{jsondecode(terraform_data.{PLACEHOLDER}.id)}}")
 }
 
 impl Translator<'_> {
     /// A value as an expression in JSON.
     pub(super) fn value(&self, given: &Value) -> Result<Value, TerraformError> {
         Ok(match given {
-            unknown if masked_value::is_unknown(unknown) => {
-                Value::String(format!("${{jsondecode(terraform_data.{PLACEHOLDER}.id)}}"))
-            }
+            unknown if masked_value::is_unknown(unknown) => Value::String(self::unknown()),
             secret if masked_value::is_secret(secret) => {
                 return Err(TerraformError::MaskedValue { id: self.id.clone() });
             }
@@ -74,6 +79,9 @@ impl Translator<'_> {
     }
 
     fn text(&self, text: &str) -> Result<String, TerraformError> {
+        if let Some(secret) = (self.secret)(text) {
+            return Ok(secret);
+        }
         if !text.contains(MARK) {
             return Ok(literal(text));
         }
@@ -165,6 +173,7 @@ mod tests {
         Translator {
             id: &id,
             inside: &Inside::new(addresses),
+            secret: &|_| None,
         }
         .value(&given)
     }

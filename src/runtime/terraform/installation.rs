@@ -10,7 +10,7 @@ use std::{
 };
 
 use tempfile::TempDir;
-use tokio::sync::{Mutex, Semaphore};
+use tokio::sync::{Mutex, OnceCell, Semaphore};
 
 use super::{
     binary::Binary,
@@ -22,6 +22,7 @@ use super::{
     module::{self, ModuleFiles},
     options::TerraformOptions,
     provider_cache::{self, ProviderCache, ProviderSource},
+    provider_schema::ProviderSchemas,
     providers::{self, ProviderRef},
 };
 
@@ -44,6 +45,8 @@ pub(super) struct Installed {
     /// The hashes of each package, by source, as in the lock file.
     pub(super) hashes: BTreeMap<String, Vec<String>>,
     lock: String,
+    /// Read when the first reference to a secret needs them.
+    schemas: OnceCell<ProviderSchemas>,
 }
 
 /// The folder of a module, with links to files in memory. Deleted when dropped.
@@ -52,6 +55,8 @@ pub(super) struct ModuleFolder {
     env: Vec<(OsString, OsString)>,
     binary: PathBuf,
     _configuration: MemoryFile,
+    /// The values of the variables, which each step reads again.
+    _variables: Option<MemoryFile>,
     /// `terraform.tfstate`.
     pub(super) state: MemoryFile,
     /// The saved plan.
@@ -117,6 +122,7 @@ impl Installation {
             hashes: providers::read_lock_file(&lock),
             lock,
             dir,
+            schemas: OnceCell::new(),
         });
         sets.insert(wanted.clone(), installed.clone());
         Ok(installed)
@@ -171,6 +177,29 @@ impl Installation {
         Ok(())
     }
 
+    /// The schemas of installed providers.
+    pub(super) async fn schemas<'i>(
+        &self,
+        installed: &'i Installed,
+        options: &TerraformOptions,
+    ) -> Result<&'i ProviderSchemas, TerraformError> {
+        let read = || async {
+            let step = "providers schema";
+            let args = ["schema", "-json"];
+            let command =
+                TerraformCommand::start(&self.binary.path, "providers", args, &installed.dir, &self.env)?;
+            let output = command.finish(options.deadline).await?;
+            let answer = |why: String| TerraformError::Answer { step, why };
+            match output.code {
+                Some(0) => {
+                    ProviderSchemas::read(&output.lines.concat()).map_err(|error| answer(error.to_string()))
+                }
+                _ => Err(answer(plain(&options.secrets, &output.stderr))),
+            }
+        };
+        installed.schemas.get_or_try_init(read).await
+    }
+
     /// Creates the folder of a module.
     pub(super) fn workspace(
         &self,
@@ -184,6 +213,12 @@ impl Installation {
             let plan = MemoryFile::new("plan", b"")?;
             std::os::unix::fs::symlink(configuration.path(), dir.path().join("main.tf.json"))?;
             std::os::unix::fs::symlink(state.path(), dir.path().join("terraform.tfstate"))?;
+            let variables = module.variables.document();
+            let variables = variables.map(|values| MemoryFile::new("variables", values.as_bytes()));
+            let variables = variables.transpose()?;
+            if let Some(variables) = &variables {
+                std::os::unix::fs::symlink(variables.path(), dir.path().join("terraform.tfvars.json"))?;
+            }
             std::fs::write(dir.path().join(LOCK_FILE), &installed.lock)?;
             let mut env = self.env.clone();
             env.push((
@@ -195,6 +230,7 @@ impl Installation {
                 env,
                 binary: self.binary.path.clone(),
                 _configuration: configuration,
+                _variables: variables,
                 state,
                 plan,
             })

@@ -12,6 +12,7 @@ use super::{
     module_resource::ModuleResource,
     providers::ProviderRef,
     resource_state,
+    secret_references::{ModuleSecrets, SecretPlace, VariableValues},
 };
 use crate::model::{Digest, ResourceId, masked_value};
 
@@ -27,6 +28,8 @@ pub(super) struct ModuleFiles {
     pub(super) state: Value,
     /// Which resources an error of a provider concerns.
     pub(super) users: ProviderUsers,
+    /// The values of its variables.
+    pub(super) variables: VariableValues,
 }
 
 /// The resources of each provider configuration, by the name that Terraform's errors use: its address, or its
@@ -103,11 +106,11 @@ impl Names {
     }
 
     /// The configurations by provider, and the place of each.
-    fn blocks(&self) -> (Map<String, Value>, BlockPlaces<'_>) {
+    fn blocks(&self, secrets: &ModuleSecrets) -> (Map<String, Value>, BlockPlaces<'_>) {
         let mut blocks: Map<String, Value> = Map::new();
         let mut places = HashMap::new();
         for ((source, _), (alias, meta)) in &self.aliases {
-            let mut block = literal_members(meta);
+            let mut block = literal_members(meta, secrets);
             if let Some(alias) = alias {
                 block.insert("alias".to_owned(), json!(alias));
             }
@@ -165,6 +168,7 @@ pub(super) fn requirements<'a>(
 pub(super) fn build(
     subjects: &[ModuleResource],
     binary: &Binary,
+    secrets: &ModuleSecrets,
 ) -> Result<ModuleFiles, Vec<(ResourceId, TerraformError)>> {
     let names = Names::of(subjects);
     let wanted: HashMap<ResourceId, Address> = subjects
@@ -176,9 +180,9 @@ pub(super) fn build(
     let mut resources: Map<String, Value> = Map::new();
     let mut imports = Vec::new();
     let mut failed = Vec::new();
-    let mut unknown = false;
+    let mut unknown = secrets.has_unknown();
     for subject in subjects {
-        match body(subject, &names, &wanted) {
+        match body(subject, &names, &wanted, secrets) {
             Ok(None) => {}
             Ok(Some(body)) => {
                 let desired = subject.item.desired.as_ref();
@@ -205,8 +209,9 @@ pub(super) fn build(
     let named = used.map(|p| (p, names.local[&p.source].clone()));
     let mut configuration = Map::new();
     configuration.insert("terraform".to_owned(), requirements(named, binary));
-    let (blocks, places) = names.blocks();
+    let (blocks, places) = names.blocks(secrets);
     for (key, part) in [
+        ("variable", secrets.declarations()),
         ("provider", Value::Object(blocks)),
         ("resource", Value::Object(resources)),
         ("import", Value::Array(imports)),
@@ -220,6 +225,7 @@ pub(super) fn build(
         configuration: Value::Object(configuration),
         state: state(subjects, &names, binary),
         users: names.users(subjects, &places, binary),
+        variables: secrets.values(),
     })
 }
 
@@ -234,6 +240,7 @@ fn body(
     subject: &ModuleResource,
     names: &Names,
     wanted: &Inside,
+    secrets: &ModuleSecrets,
 ) -> Result<Option<Map<String, Value>>, TerraformError> {
     let Some(desired) = &subject.item.desired else {
         return Ok(None);
@@ -241,6 +248,7 @@ fn body(
     let translator = Translator {
         id: subject.id(),
         inside: wanted,
+        secret: &|text| secrets.expression(text, SecretPlace::Attribute),
     };
     let mut attributes = desired.attributes.clone();
     let lifecycle = attributes.shift_remove("lifecycle");
@@ -276,17 +284,21 @@ fn state(subjects: &[ModuleResource], names: &Names, binary: &Binary) -> Value {
     resource_state::document(&binary.version, "konverge", entries)
 }
 
-/// Members as literals: nothing in them is a reference or an expression.
-fn literal_members(meta: &Value) -> Map<String, Value> {
-    fn literals(value: &Value) -> Value {
+/// Members as literals: nothing in them is an expression or refers to a resource. A secret is a variable.
+fn literal_members(meta: &Value, secrets: &ModuleSecrets) -> Map<String, Value> {
+    fn literals(value: &Value, secrets: &ModuleSecrets) -> Value {
+        let below = |value| literals(value, secrets);
         match value {
-            Value::String(text) => Value::String(literal(text)),
-            Value::Array(items) => items.iter().map(literals).collect(),
-            Value::Object(map) => Value::Object(map.iter().map(|(k, v)| (literal(k), literals(v))).collect()),
+            Value::String(text) => {
+                let secret = secrets.expression(text, SecretPlace::Provider);
+                Value::String(secret.unwrap_or_else(|| literal(text)))
+            }
+            Value::Array(items) => items.iter().map(below).collect(),
+            Value::Object(map) => Value::Object(map.iter().map(|(k, v)| (literal(k), below(v))).collect()),
             other => other.clone(),
         }
     }
-    match literals(meta) {
+    match literals(meta, secrets) {
         Value::Object(members) => members,
         _ => Map::new(),
     }
@@ -336,6 +348,7 @@ mod tests {
             holding: None,
             moved_from: None,
             made: None,
+            written: crate::secrets::WrittenReferences::new(),
         }
     }
 
@@ -356,7 +369,9 @@ mod tests {
                 json!({"v": "$kusion_path.n:t:t_x:first.id", "u": {"$unknown": true}}),
             ),
         ];
-        let module = build(&subjects, &binary()).unwrap().configuration;
+        let module = build(&subjects, &binary(), &ModuleSecrets::default())
+            .unwrap()
+            .configuration;
         let required = &module["terraform"]["required_providers"];
         assert_eq!(
             required["t"],
@@ -393,7 +408,7 @@ mod tests {
                 json!({"v": "$kusion_path.n:t:t_x:gone.id"}),
             ),
         ];
-        let failed = build(&subjects, &binary()).unwrap_err();
+        let failed = build(&subjects, &binary(), &ModuleSecrets::default()).unwrap_err();
         assert_eq!(failed.len(), 1);
         assert_eq!(failed[0].0.as_str(), "n:t:t_x:second");
     }

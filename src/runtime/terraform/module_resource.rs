@@ -12,6 +12,7 @@ use super::{
 use crate::{
     model::{Digest, ResourceId, claim::IMPORT_ID, masked_value::join_path, reference, spec::Resource},
     runtime::Item,
+    secrets::WrittenReferences,
 };
 
 /// The extension with the earlier id of a resource, whose state moves here.
@@ -44,6 +45,8 @@ pub(super) struct ModuleResource {
     pub(super) moved_from: Option<ResourceId>,
     /// The id at the provider of an object that an interrupted run created and that is not in the state.
     pub(super) made: Option<String>,
+    /// The references to secrets in its attributes, by path.
+    pub(super) written: WrittenReferences,
 }
 
 impl ModuleResource {

@@ -4,7 +4,7 @@
 use std::{collections::BTreeMap, ffi::OsString, path::PathBuf, sync::Arc, time::Duration};
 
 use super::state_encryption::StateEncryption;
-use crate::{checkout::Checkout, secrets::Secrets};
+use crate::{checkout::Checkout, runtime::RunNotes, secrets::Secrets};
 
 /// How Terraform is run.
 #[derive(Debug, Clone)]
@@ -28,6 +28,8 @@ pub struct TerraformOptions {
     pub scratch: Option<PathBuf>,
     /// Encrypts the state; without it a stack with sensitive values is refused.
     pub key: Option<Arc<dyn StateEncryption>>,
+    /// Hears what concerns the whole run.
+    pub notes: RunNotes,
     /// The secrets to mask in everything that leaves the runtime.
     pub secrets: Secrets,
     /// Added to Terraform's environment, besides what [`crate::secrets::is_passed`] allows.
@@ -57,6 +59,7 @@ impl TerraformOptions {
             plugin_cache: None,
             scratch: None,
             key: None,
+            notes: RunNotes::default(),
             secrets,
             environment: Vec::new(),
             parallelism: 10,

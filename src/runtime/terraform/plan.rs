@@ -15,6 +15,7 @@ use super::{
     providers::ProviderRef,
     resolve_items::{self, ResolvedItems},
     saved_plan::SavedPlan,
+    secret_references::{self, ModuleSecrets},
     state_document::TerraformState,
 };
 use crate::{
@@ -64,6 +65,9 @@ async fn plan_all(
         answers.insert(planned.item.id.clone(), Ok(planned));
     }
     take_out(&mut subjects, failed, answers);
+    let resolver = runtime.references();
+    let failed = secret_references::fill_in_versions(resolver, &scope.stack, &mut subjects).await;
+    take_out(&mut subjects, failed, answers);
     while !subjects.is_empty() {
         let toolbox = runtime.toolbox().await?;
         let used: BTreeMap<ProviderRef, Vec<String>> = providers
@@ -82,14 +86,35 @@ async fn plan_all(
                 continue;
             }
         };
-        let module = match module::build(&subjects, &toolbox.binary) {
+        if subjects.iter().any(ModuleResource::has_secret_values) {
+            let schemas = toolbox.schemas(&installed, options).await?;
+            let name = |source: &str| toolbox.binary.source_of(source);
+            let misplaced = secret_references::check_places(schemas, &subjects, name);
+            if !misplaced.is_empty() {
+                take_out(&mut subjects, misplaced, answers);
+                continue;
+            }
+        }
+        let secrets = match ModuleSecrets::resolve(resolver, &scope.stack, &subjects).await {
+            Ok(secrets) => secrets,
+            Err(failed) => {
+                take_out(&mut subjects, failed, answers);
+                continue;
+            }
+        };
+        if !secrets.is_empty() {
+            secret_references::check_version(&toolbox.binary)?;
+        }
+        let module = match module::build(&subjects, &toolbox.binary, &secrets) {
             Ok(module) => module,
             Err(failed) => {
                 take_out(&mut subjects, failed, answers);
                 continue;
             }
         };
-        match plan_command::plan(runtime, &installed, &module, None).await? {
+        let is_asked = secrets.unasked.is_empty();
+        let mode = (!is_asked).then_some("-refresh=false");
+        match plan_command::plan(runtime, &installed, &module, mode).await? {
             DryRun::Refused(refusal) => {
                 let refused = blame(runtime, &subjects, &module.users, &refusal)?;
                 if !give_imports_up(&mut subjects, &refused) {
@@ -97,6 +122,13 @@ async fn plan_all(
                 }
             }
             DryRun::Saved(saved) => {
+                for provider in &secrets.unasked {
+                    options.notes.note(&format!(
+                        "note: {}: the configuration of `{provider}` refers to a secret, which only an apply reads: the \
+                         live objects were not looked at",
+                        scope.stack
+                    ));
+                }
                 let SavedPlanFile { plan, workspace, log } = *saved;
                 require_key(runtime, &plan, &subjects)?;
                 for subject in &subjects {

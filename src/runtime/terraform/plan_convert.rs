@@ -10,6 +10,7 @@ use super::{
     module_resource::{self, ModuleResource},
     prepared_plan::{Ready, SavedPlanToken},
     saved_plan::{ResourceChange, SavedPlan},
+    secret_changes,
     state_document::TerraformState,
 };
 use crate::{
@@ -17,7 +18,7 @@ use crate::{
         StackId, masked_value,
         plan::{Action, ChangeOrigin, FieldChange, ResourcePlan, Validation},
         spec::RuntimeKind,
-        state::{Recorded, Replacement, RuntimeRecord},
+        state::{Recorded, Replacement},
     },
     runtime::{Item, PlannedResource, Preparation},
     secrets::{Secrets, mask_provider},
@@ -90,11 +91,17 @@ impl Segment<'_> {
             (None, Some(_)) if action == Action::Adopt => Action::Create,
             _ => action,
         };
-        let recorded = item.desired.is_some().then(|| self.record(&subject, change));
+        let recorded = item
+            .desired
+            .is_some()
+            .then(|| self.record(&subject, change, action));
         let prior = item.prior.as_ref().map(|prior| &*prior.attributes);
         let changes = match (begun, change) {
             (Some(begun), _) => begun.changes.clone(),
-            (None, Some(change)) => self.changes(shown, change, drift, recorded.as_ref(), prior),
+            (None, Some(change)) => {
+                let changes = self.changes(shown, change, drift, recorded.as_ref(), prior);
+                secret_changes::with_references(changes, shown, &subject, self.secrets)
+            }
             (None, None) => Vec::new(),
         };
         let mut public = ResourcePlan::new(
@@ -121,6 +128,7 @@ impl Segment<'_> {
             paths: public.replace.clone(),
         });
         public.notes = self.notes(&subject, change, drift, left_over);
+        public.notes.extend(secret_changes::waiting(shown, &subject));
         if begun.is_some() {
             public.notes.push(Replacement::REST.to_owned());
         }
@@ -215,7 +223,7 @@ impl Segment<'_> {
         }
     }
 
-    fn record(&self, subject: &ModuleResource, change: Option<&ResourceChange>) -> Recorded {
+    fn record(&self, subject: &ModuleResource, change: Option<&ResourceChange>, action: Action) -> Recorded {
         let none = (Map::new(), Map::new());
         let (attributes, extensions) = match &subject.item.desired {
             Some(desired) => (&desired.attributes, &desired.extensions),
@@ -239,7 +247,7 @@ impl Segment<'_> {
             extensions: masked(extensions),
             object_hash: change
                 .and_then(|c| masking::object_hash(&subject.address.kind, &c.change.after, self.secrets)),
-            private: RuntimeRecord::default(),
+            private: secret_changes::record(action, subject),
             sharing: crate::model::spec::Sharing::default(),
         }
     }

@@ -12,7 +12,10 @@ use super::{
     error::TerraformError,
     providers::{ProviderRef, full_source},
 };
-use crate::model::{ResourceId, masked_value::join_path};
+use crate::{
+    model::{ResourceId, masked_value::join_path},
+    secrets::SecretTemplate,
+};
 
 /// Words of a setting's name that say that its value is an address.
 const ADDRESS: [&str; 25] = [
@@ -209,6 +212,10 @@ fn find(value: &Value, (path, name): (&str, &str), decides: Decides, listed: &[&
 }
 
 fn changes_destination(text: &str, is_text: bool, decides: Decides) -> bool {
+    // The value of a secret is not known here: only settings that are texts or secrets by their names take it.
+    if is_text && matches!(decides, Decides::Secret | Decides::Text) && is_secret_reference(text) {
+        return false;
+    }
     let is_address = is_text && (text.contains("://") || text.starts_with("//")) && !text.starts_with(SCOPES);
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_ ".contains(c);
     is_address
@@ -221,6 +228,12 @@ fn changes_destination(text: &str, is_text: bool, decides: Decides) -> bool {
             Decides::Secret => false,
             Decides::Unknown => is_text && address_shape(text) != AddressShape::None,
         }
+}
+
+/// Returns true if a text is a reference to a secret and nothing else.
+fn is_secret_reference(text: &str) -> bool {
+    let template = SecretTemplate::parse(text).ok().flatten();
+    template.is_some_and(|template| template.whole().is_some())
 }
 
 /// What a setting decides, by its name.
@@ -312,6 +325,25 @@ mod tests {
             configuration,
             &allowed.collect(),
         )
+    }
+
+    #[test]
+    fn a_secret_decides_no_destination() {
+        for name in ["token", "password", "api_key", "client_id", "username"] {
+            assert!(
+                checked(&json!({name: "ref+db://pay/api#/x"}), &[]).is_ok(),
+                "{name}"
+            );
+            let around = "https://evil.example/ref+db://pay/api#/x";
+            assert!(checked(&json!({name: around}), &[]).is_err(), "{name}");
+        }
+        for name in ["endpoint", "host", "anything", "region", "insecure", "proxy_url"] {
+            let configuration = json!({name: "ref+db://pay/api#/x"});
+            assert!(checked(&configuration, &[]).is_err(), "{name}");
+            assert!(
+                checked(&configuration, &[(HERE, &["ref+db://pay/api#/x"])]).is_ok() || name == "insecure"
+            );
+        }
     }
 
     #[test]

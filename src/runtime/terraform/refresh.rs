@@ -11,11 +11,13 @@ use super::{
     module_resource::ModuleResource,
     plan_command::{self, DryRun},
     saved_plan::SavedPlan,
+    secret_references::{self, ModuleSecrets},
     state_document::TerraformState,
 };
 use crate::{
     model::{ResourceId, health::Health},
     runtime::{Item, ObservedObject, StackScope},
+    secrets::WrittenReferences,
 };
 
 /// The objects as a refresh finds them; `None` for those that are not in the state or are gone. Terraform has
@@ -55,10 +57,20 @@ pub(super) async fn observe(
             holding: Some(holding.clone()),
             moved_from: None,
             made: None,
+            written: WrittenReferences::new(),
         });
     }
     let mut live = HashMap::new();
     let mut refused: HashMap<ResourceId, TerraformError> = HashMap::new();
+    // A provider with another configuration could look elsewhere, or log in with something else.
+    let (configured, unasked): (Vec<_>, Vec<_>) = subjects
+        .into_iter()
+        .partition(|subject| !secret_references::refers(&subject.meta));
+    let mut subjects = configured;
+    for subject in unasked {
+        let id = subject.id().clone();
+        refused.insert(id.clone(), TerraformError::ProviderNeedsSecret { id });
+    }
     while !subjects.is_empty() {
         match refresh(runtime, &subjects, &providers).await? {
             Refreshed::Found(saved) => {
@@ -128,7 +140,8 @@ async fn refresh(
     let options = &runtime.options;
     let toolbox = runtime.toolbox().await?;
     let installed = toolbox.install(providers, options).await?;
-    let module = module::build(subjects, &toolbox.binary).map_err(|mut failed| failed.remove(0).1)?;
+    let module = module::build(subjects, &toolbox.binary, &ModuleSecrets::default())
+        .map_err(|mut failed| failed.remove(0).1)?;
     Ok(
         match plan_command::plan(runtime, &installed, &module, Some("-refresh-only")).await? {
             DryRun::Saved(saved) => Refreshed::Found(Box::new(saved.plan)),

@@ -12,7 +12,7 @@ use super::{
     providers::{self, ProviderRef},
     state_document::TerraformState,
 };
-use crate::{model::ResourceId, runtime::Item};
+use crate::{model::ResourceId, runtime::Item, secrets::WrittenReferences};
 
 /// The items of a batch, by what has to be done.
 #[derive(Debug, Default)]
@@ -100,6 +100,7 @@ fn resolve_item(
             holding: Some(holding),
             moved_from: None,
             made: None,
+            written: WrittenReferences::new(),
             item,
         });
     };
@@ -131,6 +132,7 @@ fn resolve_item(
         holding: holding.cloned(),
         moved_from: origin,
         made: book.in_flight.get(&item.id).and_then(|flight| flight.id.clone()),
+        written: WrittenReferences::new(),
         item,
     })
 }

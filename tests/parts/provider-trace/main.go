@@ -1,7 +1,7 @@
 // A provider for tests: its objects are files, and every call of it that changes anything leaves a line.
 //
 // An object is a file `NAME.RANDOM` in the folder of its resource, with its arguments as JSON. `calls.log` in that folder
-// has a line `create NAME.RANDOM` (or update, delete) per call. Files in the folder make calls fail or wait:
+// has a line `create NAME.RANDOM` (or update, delete) per call. `secret_wo` is write-only. Files in the folder make calls fail or wait:
 // `NAME.refuse-create` and `NAME.refuse-delete`, `NAME.hold` while it is there, and `slow` for as many milliseconds as it
 // says. The token `expired` is refused, and `expires-with:FILE` as soon as that file is there.
 package main
@@ -29,6 +29,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema/planmodifier"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema/stringplanmodifier"
+	"github.com/hashicorp/terraform-plugin-framework/tfsdk"
 	"github.com/hashicorp/terraform-plugin-framework/types"
 )
 
@@ -42,6 +43,9 @@ func main() {
 func newProvider() provider.Provider { return &traceProvider{} }
 
 type traceProvider struct{}
+
+// What the resources get of a provider's configuration.
+type settings struct{ token string }
 
 type providerModel struct {
 	Token types.String `tfsdk:"token"`
@@ -66,6 +70,7 @@ func (*traceProvider) Configure(ctx context.Context, request provider.ConfigureR
 		answer.Diagnostics.AddError("validating provider credentials",
 			"api error ExpiredToken: The security token included in the request is expired")
 	}
+	answer.ResourceData = settings{token}
 }
 
 func (*traceProvider) DataSources(context.Context) []func() datasource.DataSource { return nil }
@@ -74,7 +79,13 @@ func (*traceProvider) Resources(context.Context) []func() resource.Resource {
 	return []func() resource.Resource{func() resource.Resource { return &object{} }}
 }
 
-type object struct{}
+type object struct{ settings settings }
+
+func (o *object) Configure(_ context.Context, request resource.ConfigureRequest, _ *resource.ConfigureResponse) {
+	if given, is := request.ProviderData.(settings); is {
+		o.settings = given
+	}
+}
 
 type rule struct {
 	Port types.Int64  `tfsdk:"port"`
@@ -88,6 +99,9 @@ type model struct {
 	Name     types.String `tfsdk:"name"`
 	Value    types.String `tfsdk:"value"`
 	Tags     types.List   `tfsdk:"tags"`
+	Key      types.String `tfsdk:"key"`
+	Secret   types.String `tfsdk:"secret_wo"`
+	Version  types.String `tfsdk:"secret_wo_version"`
 	Rule     []rule       `tfsdk:"rule"`
 }
 
@@ -108,6 +122,10 @@ func (*object) Schema(_ context.Context, _ resource.SchemaRequest, answer *resou
 			"name":     schema.StringAttribute{Required: true, PlanModifiers: replaces},
 			"value":    schema.StringAttribute{Optional: true},
 			"tags":     schema.ListAttribute{Optional: true, ElementType: types.StringType},
+			// Terraform keeps the first of them in its state, and never the second.
+			"key":               schema.StringAttribute{Optional: true, Sensitive: true},
+			"secret_wo":         schema.StringAttribute{Optional: true, WriteOnly: true},
+			"secret_wo_version": schema.StringAttribute{Optional: true},
 		},
 		Blocks: map[string]schema.Block{
 			"rule": schema.ListNestedBlock{NestedObject: schema.NestedBlockObject{Attributes: map[string]schema.Attribute{
@@ -124,6 +142,11 @@ type content struct {
 	Value    *string
 	Tags     []string
 	Rules    []contentRule
+	Key      *string `json:",omitempty"`
+	Secret   *string `json:",omitempty"`
+	Version  *string `json:",omitempty"`
+	// The token of the provider that wrote it.
+	Token string `json:",omitempty"`
 }
 
 type contentRule struct {
@@ -169,8 +192,17 @@ func (m *model) wait() {
 	}
 }
 
-func (m *model) write(ctx context.Context) error {
-	written := content{Revision: m.Revision.ValueString(), Value: m.Value.ValueStringPointer()}
+// The secret is in the configuration alone.
+func (o *object) write(ctx context.Context, m *model, config tfsdk.Config) error {
+	var secret types.String
+	if config.GetAttribute(ctx, path.Root("secret_wo"), &secret).HasError() {
+		return errors.New("the secret is not readable")
+	}
+	written := content{
+		Revision: m.Revision.ValueString(), Value: m.Value.ValueStringPointer(),
+		Key: m.Key.ValueStringPointer(), Secret: secret.ValueStringPointer(), Version: m.Version.ValueStringPointer(),
+		Token: o.settings.token,
+	}
 	if !m.Tags.IsNull() {
 		m.Tags.ElementsAs(ctx, &written.Tags, false)
 	}
@@ -184,7 +216,7 @@ func (m *model) write(ctx context.Context) error {
 	return os.WriteFile(m.ID.ValueString(), text, 0o600)
 }
 
-func (*object) Create(ctx context.Context, request resource.CreateRequest, answer *resource.CreateResponse) {
+func (o *object) Create(ctx context.Context, request resource.CreateRequest, answer *resource.CreateResponse) {
 	var plan model
 	answer.Diagnostics.Append(request.Plan.Get(ctx, &plan)...)
 	if answer.Diagnostics.HasError() {
@@ -196,7 +228,7 @@ func (*object) Create(ctx context.Context, request resource.CreateRequest, answe
 	}
 	plan.ID = types.StringValue(plan.beside("." + random()))
 	plan.Revision = types.StringValue(random())
-	if err := errors.Join(trace("create", plan.ID.ValueString()), plan.write(ctx)); err != nil {
+	if err := errors.Join(trace("create", plan.ID.ValueString()), o.write(ctx, &plan, request.Config)); err != nil {
 		answer.Diagnostics.AddError("creating the object", err.Error())
 		return
 	}
@@ -225,6 +257,8 @@ func (*object) Read(ctx context.Context, request resource.ReadRequest, answer *r
 	state.Name = types.StringValue(base[:strings.LastIndex(base, ".")])
 	state.Revision = types.StringValue(found.Revision)
 	state.Value = types.StringPointerValue(found.Value)
+	state.Key = types.StringPointerValue(found.Key)
+	state.Version = types.StringPointerValue(found.Version)
 	state.Tags = types.ListNull(types.StringType)
 	if found.Tags != nil {
 		tags, problems := types.ListValueFrom(ctx, types.StringType, found.Tags)
@@ -238,14 +272,14 @@ func (*object) Read(ctx context.Context, request resource.ReadRequest, answer *r
 	answer.Diagnostics.Append(answer.State.Set(ctx, &state)...)
 }
 
-func (*object) Update(ctx context.Context, request resource.UpdateRequest, answer *resource.UpdateResponse) {
+func (o *object) Update(ctx context.Context, request resource.UpdateRequest, answer *resource.UpdateResponse) {
 	var plan model
 	answer.Diagnostics.Append(request.Plan.Get(ctx, &plan)...)
 	if answer.Diagnostics.HasError() {
 		return
 	}
 	plan.Revision = types.StringValue(random())
-	if err := errors.Join(trace("update", plan.ID.ValueString()), plan.write(ctx)); err != nil {
+	if err := errors.Join(trace("update", plan.ID.ValueString()), o.write(ctx, &plan, request.Config)); err != nil {
 		answer.Diagnostics.AddError("updating the object", err.Error())
 		return
 	}

@@ -6,12 +6,10 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 
 use super::{
-    noop_detection::AppliedFingerprint,
-    precondition::Precondition,
-    secret_references::{PlannedReferences, WrittenReferences},
+    noop_detection::AppliedFingerprint, precondition::Precondition, secret_references::PlannedReferences,
     volume_expansion::Expansion,
 };
-use crate::model::state::Recorded;
+use crate::{model::state::Recorded, secrets::WrittenReferences};
 
 /// The Kubernetes part of a record.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]

@@ -2,9 +2,8 @@
 //! keeps the live value, and any other gets a *stand-in*, the reference itself with the version that the store
 //! has now. The dry-run sees the stand-in. The value takes its place just before the write.
 
-use std::{collections::BTreeMap, convert::Infallible};
+use std::convert::Infallible;
 
-use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use zeroize::Zeroizing;
 
@@ -17,29 +16,13 @@ use crate::{
         state::Recorded,
     },
     secrets::{
-        RotatedVersion, SecretReference, SecretResolver, SecretTemplate, Secrets, TemplatePart,
-        decode_base64, encode_base64, may_refer, rewrite_texts,
+        RotatedVersion, SecretReference, SecretResolver, SecretTemplate, Secrets, WrittenReference,
+        WrittenReferences, decode_base64, encode_base64, may_refer, rewrite_texts,
     },
 };
 
 /// The keys of a Secret whose value the server parses as JSON.
 const JSON_KEYS: [&str; 2] = ["/data/.dockerconfigjson", "/data/.dockercfg"];
-
-/// The version of a reference in a text that has several.
-const NO_VERSION: &str = "?";
-
-/// What the state keeps of a reference that was written.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(in crate::runtime::kubernetes) struct WrittenReference {
-    /// The text with the reference, as in the Spec; its store is named.
-    pub text: String,
-    /// The version that was written, if the store has versions.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub version: Option<String>,
-}
-
-/// The references of an object by path.
-pub(in crate::runtime::kubernetes) type WrittenReferences = BTreeMap<String, WrittenReference>;
 
 /// What replaces a text with secret references during planning.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -126,10 +109,7 @@ pub(in crate::runtime::kubernetes) async fn stand_in(
     })?;
     let mut places = Vec::with_capacity(found.len());
     for (path, is_text, template) in found {
-        let mut versions = Vec::new();
-        for reference in template.references() {
-            versions.push(resolver.version(known.stack, reference).await?);
-        }
+        let versions = template.versions(resolver, known.stack).await?;
         let rotated = resolver.rotated(known.stack);
         places.push(place(
             secrets,
@@ -164,14 +144,10 @@ fn place(
     (path, is_text, template): (String, bool, SecretTemplate),
     versions: &[Option<String>],
 ) -> Result<ReferencePlace, UserError> {
-    let written = WrittenReference {
-        text: template.to_string(),
-        version: joined(versions),
-    };
+    let written = WrittenReference::new(&template, versions);
     let before = known.prior.and_then(|(_, references)| references.get(&path));
     let same_text = before.is_some_and(|before| before.text == written.text);
-    let same_version =
-        before.is_some_and(|before| may_be_same(before.version.as_deref(), written.version.as_deref()));
+    let same_version = before.is_some_and(|before| before.may_have_version_of(&written));
     let live = known
         .live
         .and_then(|live| live.pointer(&path))
@@ -187,7 +163,7 @@ fn place(
         note: None,
     };
     if place.template.is_plain() {
-        place.leaf = encoded(rendered_versions(&place.template, versions)?.as_bytes(), is_text);
+        place.leaf = encoded(place.template.with_versions(versions)?.as_bytes(), is_text);
         place.standing = PlannedText::Version;
         place.origin = (same_text && !same_version).then_some(ChangeOrigin::Rotation);
         return Ok(place);
@@ -202,12 +178,11 @@ fn place(
     let moved = before.filter(|_| same_text && !same_version);
     if let Some(before) = moved {
         let names: Vec<_> = place.template.references().map(SecretReference::label).collect();
-        let version = |version: &Option<String>| version.clone().unwrap_or_else(|| NO_VERSION.to_owned());
         let moved = format!(
             "`{}` moved from version {} to {}",
             names.join(" + "),
-            version(&before.version),
-            version(&place.written.version)
+            before.version_label(),
+            place.written.version_label()
         );
         place.note = Some(match rotated {
             RotatedVersion::Write => moved,
@@ -337,72 +312,8 @@ impl ReferencePlace {
         resolver: &dyn SecretResolver,
         stack: &StackId,
     ) -> Result<Zeroizing<Vec<u8>>, UserError> {
-        let mut whole = Zeroizing::new(Vec::new());
-        for part in &self.template.parts {
-            match part {
-                TemplatePart::Text(text) => whole.extend_from_slice(text.as_bytes()),
-                TemplatePart::Reference(reference) if reference.as_version => {
-                    let version = resolver.version(stack, reference).await?;
-                    whole.extend_from_slice(version.unwrap_or_default().as_bytes());
-                }
-                TemplatePart::Reference(reference) => {
-                    let (value, _) = resolver.value(stack, reference).await?;
-                    let in_text = self.is_text || self.template.whole().is_none();
-                    if in_text && value.expose_text().is_none() {
-                        return Err(UserError::new(
-                            ErrorKind::Secret,
-                            format!(
-                                "the value of `{}` is not UTF-8, and the reference is inside a longer text",
-                                reference.label()
-                            ),
-                        )
-                        .hint("write the reference alone into `data` of a Secret"));
-                    }
-                    whole.extend_from_slice(value.expose());
-                }
-            }
-        }
-        Ok(whole)
+        self.template.value(resolver, stack, self.is_text, false).await
     }
-}
-
-fn rendered_versions(template: &SecretTemplate, versions: &[Option<String>]) -> Result<String, UserError> {
-    let mut versions = versions.iter();
-    let mut text = String::new();
-    for part in &template.parts {
-        match part {
-            TemplatePart::Text(part) => text.push_str(part),
-            TemplatePart::Reference(reference) => match versions.next().cloned().flatten() {
-                Some(version) => text.push_str(&version),
-                None => {
-                    return Err(UserError::new(
-                        ErrorKind::Secret,
-                        format!("the version of `{}` could not be read", reference.label()),
-                    )
-                    .hint("let the role of this job read the versions of the secret"));
-                }
-            },
-        }
-    }
-    Ok(text)
-}
-
-fn joined(versions: &[Option<String>]) -> Option<String> {
-    let known = versions.iter().any(Option::is_some);
-    let texts: Vec<_> = versions
-        .iter()
-        .map(|version| version.as_deref().unwrap_or(NO_VERSION))
-        .collect();
-    known.then(|| texts.join(" + "))
-}
-
-/// Returns true unless a version is known to have moved.
-fn may_be_same(before: Option<&str>, now: Option<&str>) -> bool {
-    let (Some(before), Some(now)) = (before, now) else {
-        return true;
-    };
-    let mut pairs = before.split(" + ").zip(now.split(" + "));
-    pairs.all(|(before, now)| before == now || before == NO_VERSION || now == NO_VERSION)
 }
 
 fn at<'a>(attributes: &'a Map<String, Value>, path: &str) -> Option<&'a Value> {

@@ -1,0 +1,81 @@
+//! What a state keeps of a reference that was written, and when its version counts as moved.
+
+use std::{collections::BTreeMap, convert::Infallible};
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::{SecretReference, SecretTemplate, Secrets, reference_mark::reference_mark};
+
+/// The version of a reference in a text that has several.
+const NO_VERSION: &str = "?";
+
+/// A text with references that was written.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WrittenReference {
+    /// The text with the reference, as in the Spec; its store is named.
+    pub text: String,
+    /// The version that was written, if the store has versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version: Option<String>,
+}
+
+/// The references of an object by path.
+pub type WrittenReferences = BTreeMap<String, WrittenReference>;
+
+impl WrittenReference {
+    /// A text, with the version of each of its references.
+    pub fn new(template: &SecretTemplate, versions: &[Option<String>]) -> Self {
+        let is_known = versions.iter().any(Option::is_some);
+        let texts: Vec<_> = versions
+            .iter()
+            .map(|version| version.as_deref().unwrap_or(NO_VERSION))
+            .collect();
+        Self {
+            text: template.to_string(),
+            version: is_known.then(|| texts.join(" + ")),
+        }
+    }
+
+    /// The version for people.
+    pub fn version_label(&self) -> &str {
+        self.version.as_deref().unwrap_or(NO_VERSION)
+    }
+
+    /// What is shown of it: the reference and the version, with a hash of the text around them.
+    pub fn mark(&self, secrets: &Secrets) -> Option<Value> {
+        let template = SecretTemplate::parse(&self.text).ok().flatten()?;
+        let mut versions = self.version.as_deref().unwrap_or_default().split(" + ");
+        let with_versions = template.try_map(|reference| {
+            let version = versions
+                .next()
+                .filter(|version| !matches!(*version, "" | NO_VERSION));
+            Ok::<_, Infallible>(SecretReference {
+                at: version.map(str::to_owned),
+                ..reference.clone()
+            })
+        });
+        let text = with_versions.map_or_else(|never| match never {}, |text| text.to_string());
+        reference_mark(secrets, &text)
+    }
+
+    /// Returns true if nothing but versions is filled in.
+    pub fn is_plain(&self) -> bool {
+        let template = SecretTemplate::parse(&self.text).ok().flatten();
+        template.is_some_and(|template| template.is_plain())
+    }
+
+    /// Returns true unless a version is known to have moved.
+    pub fn may_have_version_of(&self, other: &Self) -> bool {
+        let (Some(before), Some(now)) = (&self.version, &other.version) else {
+            return true;
+        };
+        let mut pairs = before.split(" + ").zip(now.split(" + "));
+        pairs.all(|(before, now)| before == now || before == NO_VERSION || now == NO_VERSION)
+    }
+
+    /// Returns true if the same text is written with another version.
+    pub fn is_rotated_from(&self, before: &Self) -> bool {
+        self.text == before.text && !before.may_have_version_of(self)
+    }
+}
