@@ -10,6 +10,7 @@ mod key_recipients;
 mod parse;
 mod permission_changes;
 mod policy_sets;
+mod problems;
 mod schema;
 mod secrets;
 mod state_recipients;

@@ -1,13 +1,12 @@
 //! Parses `konverge.yaml`. Errors name the key, the line and the most similar known key.
 
-use super::{Config, DriftPolicy, Reconcile, StackRule, types::DEFAULT_CORE};
+use super::{Config, StackRule, types::DEFAULT_CORE};
 use crate::{
     error::{ErrorKind, UserError},
     model::{
-        ClusterName, RepoPath, StackId,
+        RepoPath, StackId,
         file_source::{Source, SourceError},
         stack::LayoutRules,
-        workspace_name::is_workspace_name,
     },
     secrets::without_secrets,
     yaml::{self, YamlError},
@@ -58,14 +57,6 @@ impl From<ConfigError> for UserError {
     }
 }
 
-/// The schemes of `state.url` that are supported.
-const STORES: [&str; 9] = [
-    "file", "s3", "gs", "az", "oss", "postgres", "mysql", "https", "http",
-];
-
-/// The schemes of `state.kusion_releases`: the backends of Kusion's releases.
-const RELEASE_STORES: [&str; 4] = ["file", "s3", "gs", "oss"];
-
 /// Returns true if anything exists at a path: a link, a submodule or a folder.
 fn file_exists(source: &dyn Source, path: &RepoPath) -> bool {
     let after = source
@@ -105,149 +96,15 @@ impl Config {
             return Ok(Self::default());
         }
         let config: Self = yaml::from_str(text).map_err(invalid)?;
-        config.check()?;
-        Ok(config)
-    }
-
-    fn check(&self) -> Result<(), ConfigError> {
-        let refuse = |message: String, hint: &str| {
-            Err(ConfigError::Invalid {
+        match config.problem() {
+            None => Ok(config),
+            Some((message, hint)) => Err(ConfigError::Invalid {
                 line: None,
                 column: None,
                 message,
-                hint: Some(hint.to_owned()),
-            })
-        };
-        if self.version.is_some_and(|version| version != 1) {
-            return refuse(
-                format!("version {} is not known", self.version.unwrap_or_default()),
-                "this Konverge reads version 1; a newer file needs a newer Konverge",
-            );
+                hint: Some(hint),
+            }),
         }
-        if let Some((scheme, _)) = self.state.url.as_deref().and_then(|url| url.split_once("://"))
-            && !STORES.contains(&scheme)
-        {
-            return refuse(
-                format!("state.url: unknown scheme `{}`", scheme.escape_debug()),
-                &format!("known are {}", STORES.join(", ")),
-            );
-        }
-        if let Some(url) = &self.state.kusion_releases
-            && !url
-                .split_once("://")
-                .is_some_and(|(scheme, _)| RELEASE_STORES.contains(&scheme))
-        {
-            return refuse(
-                format!(
-                    "state.kusion_releases: `{}` is not the URL of a backend of Kusion's",
-                    url.split(['?', '#']).next().unwrap_or_default().escape_debug()
-                ),
-                "write `file:///home/me/.kusion`, `s3://BUCKET/PREFIX`, `gs://BUCKET/PREFIX` or `oss://BUCKET/PREFIX`",
-            );
-        }
-        let options = self.state.options.iter();
-        let options = options.map(|(name, value)| (format!("state.options.{name}"), value));
-        let url = self.state.url.iter().map(|url| ("state.url".to_owned(), url));
-        let releases = self.state.kusion_releases.iter();
-        let url = url.chain(releases.map(|url| ("state.kusion_releases".to_owned(), url)));
-        let addresses = self.terraform.provider_addresses.iter();
-        let addresses = addresses.flat_map(|(source, values)| {
-            let key = format!("terraform.provider_addresses.{source}");
-            values.iter().map(move |value| (key.clone(), value))
-        });
-        if let Some((key, _)) = url
-            .chain(options)
-            .chain(addresses)
-            .find(|(_, value)| holds_credentials(value))
-        {
-            return refuse(
-                format!(
-                    "{key} holds credentials, and this file is read by everybody who sees the repository"
-                ),
-                "remove them from the address: credentials come from the environment; if they are real, change them",
-            );
-        }
-        if let Some(source) = self.terraform.provider_addresses.keys().find(|source| {
-            !matches!(source.split('/').count(), 2 | 3) || source.split('/').any(str::is_empty)
-        }) {
-            return refuse(
-                format!(
-                    "terraform.provider_addresses: `{}` is not the source of a provider",
-                    source.escape_debug()
-                ),
-                "write it as under `terraform.providers`, such as `hashicorp/vault`",
-            );
-        }
-        if let Some(folder) = &self.apply.health_rules
-            && RepoPath::normalize(folder).is_none_or(|path| path.is_root())
-        {
-            return refuse(
-                format!(
-                    "apply.health_rules: `{}` is not a folder of the repository",
-                    folder.escape_debug()
-                ),
-                "write its path from the root, such as `ops/health`",
-            );
-        }
-        let is_cluster = |name: &ClusterName| self.clusters.contains_key(name);
-        if let Some((message, hint)) = self.secrets.problem(is_cluster) {
-            return refuse(message, &hint);
-        }
-        if let Some((message, hint)) = self.state.recipients_problem(&self.secrets) {
-            return refuse(message, &hint);
-        }
-        if self.drift.reconcile == Reconcile::Restore && self.policy.drift == DriftPolicy::Stop {
-            return refuse(
-                "drift.reconcile restores drift, but policy.drift stops a stack with drift".to_owned(),
-                "remove one of the two",
-            );
-        }
-        if let Some((message, hint)) = self.policy.sets_problem() {
-            return refuse(message, hint);
-        }
-        for glob in &self.exclude {
-            if let Err(error) = globset::Glob::new(glob.strip_prefix('!').unwrap_or(glob)) {
-                return refuse(
-                    format!("exclude: `{}` is not a glob: {error}", glob.escape_debug()),
-                    "write `examples/**`",
-                );
-            }
-        }
-        for rule in &self.stacks {
-            let globs = rule.after.iter().flatten().chain([&rule.pattern]);
-            for glob in globs {
-                if let Err(error) = globset::Glob::new(glob) {
-                    return refuse(
-                        format!("`{}` is not a glob: {error}", glob.escape_debug()),
-                        "write `appops/*/prod`",
-                    );
-                }
-            }
-            if let Some(name) = rule.workspace.as_deref().filter(|name| !is_workspace_name(name)) {
-                return refuse(
-                    format!(
-                        "stacks rule `{}`: `{}` is not the name of a workspace",
-                        rule.pattern,
-                        name.escape_debug()
-                    ),
-                    "write `prod` for the file `workspaces/prod.yaml`",
-                );
-            }
-            if let Some(cluster) = rule
-                .cluster
-                .as_ref()
-                .filter(|name| !self.clusters.contains_key(*name))
-            {
-                return refuse(
-                    format!(
-                        "stacks rule `{}` names cluster `{cluster}`, which is not under `clusters`",
-                        rule.pattern
-                    ),
-                    "define it under `clusters`, or name one that is",
-                );
-            }
-        }
-        Ok(())
     }
 
     /// This revision's file, with everything that grants permissions taken from the default branch's file: a
@@ -317,18 +174,6 @@ impl Config {
     pub const fn default_core() -> &'static str {
         DEFAULT_CORE
     }
-}
-
-/// Returns true if a text is, or contains in its query, an address with a password, or over HTTP with any
-/// user part.
-fn holds_credentials(text: &str) -> bool {
-    text.match_indices("://").any(|(at, sign)| {
-        let rest = &text[at + sign.len()..];
-        let authority = rest.split(['/', '?', '#', '&']).next().unwrap_or_default();
-        let userinfo = authority.rsplit_once('@').map(|(userinfo, _)| userinfo);
-        let is_web = text[..at].ends_with("http") || text[..at].ends_with("https");
-        userinfo.is_some_and(|userinfo| is_web || userinfo.contains(':'))
-    })
 }
 
 /// The message of the parser may quote the text.

@@ -37,12 +37,13 @@ use crate::{
         review::ReviewUnit,
     },
     ops::{
-        KeyUse, OpenRevision, RevisionSpec, SkippedRemovals, StackClaims, Target,
+        KeyUse, OpenRevision, Planner, RevisionSpec, SkippedRemovals, StackClaims, StateBackend, Target,
         apply::{self, ApplyOptions},
         redact, renamed_stacks,
     },
     policy::Stage,
     report::{self, RunInfo, SUMMARY_BUDGET},
+    state::{IndexEntry, IndexedStates},
 };
 
 /// The label of issues about unreviewed changes.
@@ -163,103 +164,39 @@ async fn apply_pending(
     config: Config,
     feedback: &Publisher<'_>,
 ) -> Result<(ApplyReport, Arc<ReviewGate>, BTreeMap<StackId, CommitId>), UserError> {
-    let ApplyTarget {
-        head,
-        branch,
-        approved,
-        agreeing,
-    } = tip;
+    let head = tip.head;
     let mut watch = Timings::start();
-    job.repository.ensure(head, job.credentials.as_ref()).await?;
-    let backend = job.backend(&config, KeyUse::Make).await?.ok_or_else(|| {
-        UserError::new(
-            ErrorKind::Config,
-            "nothing is applied: no store is configured to keep the state in",
-        )
-        .hint("set `state.url` in konverge.yaml, for example `s3://my-bucket/konverge`")
-    })?;
-    let side = OpenRevision::open_under(
-        &job.run,
-        &job.repository,
-        &RevisionSpec::Commit(head.clone()),
-        &config,
-    )?;
-    side.layout.require_module()?;
-    // A schedule that does not run cannot report that: every apply does.
-    if let Some(since) = DriftSchedule::load(job, &backend, &config).await.overdue() {
-        job.run.notes.note(&format!(
-            "warning: no successful drift check for {}; does the scheduled job still run?",
-            report::age(since)
-        ));
-    }
+    let (backend, side) = open_head(job, head, &config).await?;
+    warn_of_overdue_drift(job, &backend, &config).await;
     let known = backend.states.known().await?;
     backend.states.maintain_index(known).await?;
     side.note_layout(&job.run);
-    let renamed = renamed_stacks(&backend, &side.layout, known).await?;
-    let mut targets = find_pending(&side, known, &renamed)?;
-    let skipped = SkippedRemovals::take(&side.layout, &mut targets);
-    let newer = Arc::new(NewerCommits::find(job, known, head, branch).await?);
-    let targets = newer.without(&backend, targets).await?;
-    let ids: Vec<_> = targets.iter().map(|target| target.id.clone()).collect();
-    backend.states.announce_run(known, &ids).await?;
+    let pending = PendingStacks::find(job, &tip, &side, &backend, known).await?;
 
-    let reviews = if targets.is_empty() {
+    let reviews = if pending.targets.is_empty() {
         MergedReviews::default()
     } else {
-        MergedReviews::load(job, &backend, head, &branch.name).await?
+        MergedReviews::load(job, &backend, head, &tip.branch.name).await?
     };
-    let power = job.repository.revision(&branch.tip)?;
-    let guardrails = PolicyCheck::new(
-        job,
-        CommitPolicy::from_config(&config, Some(power.as_ref())),
-        Stage::Apply,
-    )
-    .with_authors(reviews.authors.clone())
-    .with_reviewed(reviews.policies.clone())
-    .with_digest_approvers(agreeing);
-    let consent = Arc::new(ReviewGate::new(
-        guardrails,
-        reviews.records.clone(),
-        approved.digests,
-    ));
-    let deployments = Deployments::new(job, &config, &targets, head);
-    let options = ApplyOptions {
-        consent: match &deployments {
-            Some(deployments) => Arc::new(DeploymentApprover {
-                consent: Arc::clone(&consent),
-                deployments: Arc::clone(deployments),
-            }),
-            None => consent.clone(),
-        },
-        newer: Some(newer.clone()),
-        commit: Some(head.clone()),
-        pull_requests: consent.pull_requests().into_iter().collect(),
-        restore: false,
-        allow_empty: true,
-        rolled_back_to: None,
-    };
+    let consent = Arc::new(review_gate(job, &tip, &config, &reviews)?);
+    let deployments = Deployments::new(job, &config, &pending.targets, head);
+    let options = apply_options(head, &pending, &consent, deployments.as_ref());
     let mut planning = job
-        .protected_planning(config, &branch.tip, side, backend.clone())
+        .protected_planning(config, &tip.branch.tip, side, backend.clone())
         .await?;
-    planning.claims = StackClaims::without(approved.without);
+    planning.claims = StackClaims::without(tip.approved.without);
     watch.end_stage("what to apply");
-    let mut report = apply::run(&planning, &targets, &options).await?;
-    let newer = newer.superseded_stacks();
-    report.stacks.retain(|stack| !newer.contains_key(&stack.id));
-    if let Some(skipped) = &skipped {
-        report.stacks.extend(skipped.outcomes());
-    }
+    let mut report = apply::run(&planning, &pending.targets, &options).await?;
+    let newer = pending.complete(&mut report);
     watch.end_stage("plan and apply");
     // A missing stack may have been removed, which needs its review.
-    if skipped.is_none() {
-        reviews.forget_used(job, &backend, &targets, &report).await;
+    if pending.skipped.is_none() {
+        reviews
+            .forget_used(job, &backend, &pending.targets, &report)
+            .await;
     }
-    // The index only serves speed: the next run looks up what is missing.
-    if let Err(error) = backend.states.save_index().await {
-        job.run
-            .notes
-            .note(&format!("warning: could not update the state index: {error}"));
-    }
+    save_index(job, &backend).await;
+
     let counted = planning.counts();
     let info = RunInfo {
         head: Some(head.clone()),
@@ -268,12 +205,7 @@ async fn apply_pending(
         cached: counted.cached,
         ..job.info()
     };
-    let mut stopped = consent.stopped_stacks();
-    for (plan, _) in &mut stopped {
-        redact::stack(plan, planning.secrets());
-    }
-    let mut findings = consent.findings();
-    redact::findings(&mut findings, planning.secrets());
+    let (stopped, findings) = masked_result(&consent, &planning);
     let told = ApplyFeedback {
         head,
         report: &report,
@@ -294,6 +226,152 @@ async fn apply_pending(
     Ok((report, consent, newer))
 }
 
+/// Opens the store and the commit to apply.
+async fn open_head(
+    job: &Job,
+    head: &CommitId,
+    config: &Config,
+) -> Result<(StateBackend, OpenRevision), UserError> {
+    job.repository.ensure(head, job.credentials.as_ref()).await?;
+    let backend = job.backend(config, KeyUse::Make).await?.ok_or_else(|| {
+        UserError::new(
+            ErrorKind::Config,
+            "nothing is applied: no store is configured to keep the state in",
+        )
+        .hint("set `state.url` in konverge.yaml, for example `s3://my-bucket/konverge`")
+    })?;
+    let side = OpenRevision::open_under(
+        &job.run,
+        &job.repository,
+        &RevisionSpec::Commit(head.clone()),
+        config,
+    )?;
+    side.layout.require_module()?;
+    Ok((backend, side))
+}
+
+/// A schedule that does not run cannot report that: every apply does.
+async fn warn_of_overdue_drift(job: &Job, backend: &StateBackend, config: &Config) {
+    if let Some(since) = DriftSchedule::load(job, backend, config).await.overdue() {
+        job.run.notes.note(&format!(
+            "warning: no successful drift check for {}; does the scheduled job still run?",
+            report::age(since)
+        ));
+    }
+}
+
+/// The index only serves speed: the next run looks up what is missing.
+async fn save_index(job: &Job, backend: &StateBackend) {
+    if let Err(error) = backend.states.save_index().await {
+        job.run
+            .notes
+            .note(&format!("warning: could not update the state index: {error}"));
+    }
+}
+
+/// The stacks that this run applies.
+struct PendingStacks {
+    targets: Vec<Target>,
+    /// The removals that it skips.
+    skipped: Option<SkippedRemovals>,
+    newer: Arc<NewerCommits>,
+}
+
+impl PendingStacks {
+    /// Finds them, and announces them to other runs.
+    async fn find(
+        job: &Job,
+        tip: &ApplyTarget<'_>,
+        side: &OpenRevision,
+        backend: &StateBackend,
+        known: &IndexedStates,
+    ) -> Result<Self, UserError> {
+        let renamed = renamed_stacks(backend, &side.layout, known).await?;
+        let mut targets = find_pending(side, known, &renamed)?;
+        let skipped = SkippedRemovals::take(&side.layout, &mut targets);
+        let newer = Arc::new(NewerCommits::find(job, known, tip.head, tip.branch).await?);
+        let targets = newer.without(backend, targets).await?;
+        let ids: Vec<_> = targets.iter().map(|target| target.id.clone()).collect();
+        backend.states.announce_run(known, &ids).await?;
+        Ok(Self {
+            targets,
+            skipped,
+            newer,
+        })
+    }
+
+    /// Takes the stacks that a newer run applied out of a report, and adds the skipped removals. Returns the
+    /// newer commits.
+    fn complete(&self, report: &mut ApplyReport) -> BTreeMap<StackId, CommitId> {
+        let newer = self.newer.superseded_stacks();
+        report.stacks.retain(|stack| !newer.contains_key(&stack.id));
+        if let Some(skipped) = &self.skipped {
+            report.stacks.extend(skipped.outcomes());
+        }
+        newer
+    }
+}
+
+/// Approves plans by the reviews of the merged pull requests and by the manual approvals.
+fn review_gate(
+    job: &Job,
+    tip: &ApplyTarget<'_>,
+    config: &Config,
+    reviews: &MergedReviews,
+) -> Result<ReviewGate, UserError> {
+    let power = job.repository.revision(&tip.branch.tip)?;
+    let guardrails = PolicyCheck::new(
+        job,
+        CommitPolicy::from_config(config, Some(power.as_ref())),
+        Stage::Apply,
+    )
+    .with_authors(reviews.authors.clone())
+    .with_reviewed(reviews.policies.clone())
+    .with_digest_approvers(tip.agreeing.clone());
+    Ok(ReviewGate::new(
+        guardrails,
+        reviews.records.clone(),
+        tip.approved.digests.clone(),
+    ))
+}
+
+fn apply_options(
+    head: &CommitId,
+    pending: &PendingStacks,
+    consent: &Arc<ReviewGate>,
+    deployments: Option<&Arc<Deployments>>,
+) -> ApplyOptions {
+    ApplyOptions {
+        consent: match deployments {
+            Some(deployments) => Arc::new(DeploymentApprover {
+                consent: Arc::clone(consent),
+                deployments: Arc::clone(deployments),
+            }),
+            None => consent.clone(),
+        },
+        newer: Some(pending.newer.clone()),
+        commit: Some(head.clone()),
+        pull_requests: consent.pull_requests().into_iter().collect(),
+        restore: false,
+        allow_empty: true,
+        rolled_back_to: None,
+    }
+}
+
+/// The plans that were stopped and the findings of the policies, without secrets.
+fn masked_result(
+    consent: &ReviewGate,
+    planning: &Planner,
+) -> (Vec<(StackPlan, Vec<ReviewUnit>)>, Vec<PolicyFinding>) {
+    let mut stopped = consent.stopped_stacks();
+    for (plan, _) in &mut stopped {
+        redact::stack(plan, planning.secrets());
+    }
+    let mut findings = consent.findings();
+    redact::findings(&mut findings, planning.secrets());
+    (stopped, findings)
+}
+
 /// The stacks whose recorded digest differs from the head's, and those that are recorded but missing at the
 /// head.
 ///
@@ -301,7 +379,7 @@ async fn apply_pending(
 /// destroyed.
 fn find_pending(
     side: &OpenRevision,
-    known: &crate::state::IndexedStates,
+    known: &IndexedStates,
     renamed: &BTreeMap<StackId, StackId>,
 ) -> Result<Vec<Target>, UserError> {
     let goes_on: BTreeSet<&StackId> = renamed.values().collect();
@@ -325,7 +403,7 @@ fn find_pending(
     Ok(targets)
 }
 
-fn folder(entry: &crate::state::IndexEntry) -> RepoPath {
+fn folder(entry: &IndexEntry) -> RepoPath {
     entry.folder.clone()
 }
 

@@ -37,6 +37,7 @@ mod policy_people;
 mod policy_refusal;
 mod preview;
 mod preview_events;
+mod preview_feedback;
 mod preview_target;
 mod publisher;
 mod reconcile;

@@ -11,11 +11,12 @@ use super::{
     active_policies::{CommitPolicy, ReviewScope, ReviewedPolicies},
     aggregate_status,
     checks::PullRequestNow,
-    job::{CommentRule, Job, JobResult},
+    job::{Job, JobResult},
     job_trust::Trust,
     open_revisions::OpenedChange,
     policy_change_preview::PolicyOutlook,
     policy_check::PolicyCheck,
+    preview_feedback::{self, PreviewFeedback},
     preview_target::PreviewTarget,
     publisher::Publisher,
     timings::Timings,
@@ -25,8 +26,7 @@ use crate::{
     github::StatusState,
     model::{
         CommitId, Digest, Shard, StackId,
-        comment_marker::{CommentMarker, MarkerKind},
-        plan::{Plan, Summary},
+        plan::Plan,
         plan_document::StackDocument,
         policy_finding::{Enforcement, PolicyFinding},
         review::ReviewRecord,
@@ -40,7 +40,7 @@ use crate::{
         stack_order::StackOrder,
     },
     policy::Stage,
-    report::{self, CommentInput, Merging, Mode, RunInfo, SUMMARY_BUDGET},
+    report,
     secrets::Secrets,
 };
 
@@ -82,67 +82,79 @@ async fn plan_and_publish(
 ) -> Result<(JobResult, String), UserError> {
     let mut watch = Timings::start();
     let mut opened = job.open(&subject.sides).await?;
+    note_missing_store(job, &opened);
+    let waves = StackOrder::build(&opened.planning.config, &opened.targets)?.waves();
+    if let Some(share) = job.options.part.share() {
+        opened.select_shard(share);
+    }
+    watch.end_stage("what is affected");
+    let sets = SetFindings::new(job, subject, &opened)?;
+    let (preview, now) = plan_and_record(job, subject, &opened, sets.as_ref(), feedback).await?;
+    let last_push = last_push(job, subject, &opened, &preview).await;
+    watch.end_stage("compile and plan");
+    let info = preview_feedback::run_info(job, subject, &opened, watch.stages());
+    let findings = all_findings(job, sets, &opened, &preview).await?;
+    let links = match subject.number {
+        Some(_) => feedback.checks(&subject.head, &preview.plan).await,
+        None => BTreeMap::new(),
+    };
+    let shown = PreviewFeedback {
+        job,
+        subject,
+        opened: &opened,
+        plan: &preview.plan,
+        findings: &findings,
+        last_push: last_push.as_ref(),
+        waves: &waves,
+        links: &links,
+        marker: &preview_feedback::marker(job, subject),
+        info: &info,
+        now,
+    };
+    let ended = shown.publish(feedback).await;
+    Ok((ended, preview_feedback::description(&preview.plan)))
+}
+
+fn note_missing_store(job: &Job, opened: &OpenedChange) {
     if opened.planning.backend.is_none() && opened.trust.grants().store {
         job.run
             .notes
             .note("note: no store is configured (`state.url` in konverge.yaml): merging will apply nothing");
     }
-    let waves = StackOrder::build(&opened.planning.config, &opened.targets)?.waves();
-    let share = job.options.part.share();
-    if let Some(share) = share {
-        opened.select_shard(share);
-    }
-    watch.end_stage("what is affected");
-    let sets = SetFindings::new(job, subject, &opened)?;
-    let visitor = sets.as_ref().map(|sets| sets as &dyn DocumentVisitor);
+}
+
+/// Plans the stacks, and records what can be reviewed while the pull request is not merged.
+async fn plan_and_record(
+    job: &Job,
+    subject: &PreviewTarget,
+    opened: &OpenedChange,
+    sets: Option<&SetFindings>,
+    feedback: &Publisher<'_>,
+) -> Result<(Preview, PullRequestNow), UserError> {
+    let visitor = sets.map(|sets| sets as &dyn DocumentVisitor);
     let mut preview = preview::run(&opened.planning, &opened.targets, visitor).await?;
-    let meanwhile = match subject.number {
+    let now = match subject.number {
         Some(number) => feedback.fetch_pull_request(number, &subject.head).await,
         None => PullRequestNow::default(),
     };
-    if meanwhile.unmerged {
-        let shown = sets.as_ref().map(|sets| sets.shown(opened.planning.secrets()));
-        record(job, subject, &opened, &preview, shown.unwrap_or_default()).await?;
-        compare_with_other_shares(job, subject, &opened, &mut preview).await?;
+    if now.unmerged {
+        let shown = sets.map(|sets| sets.shown(opened.planning.secrets()));
+        record(job, subject, opened, &preview, shown.unwrap_or_default()).await?;
+        compare_with_other_shares(job, subject, opened, &mut preview).await?;
     }
-    let last_push = last_push(job, subject, &opened, &preview).await;
-    watch.end_stage("compile and plan");
-    let stacks = &preview.plan.stacks;
-    let total = stacks.iter().fold(Summary::default(), |sum, stack| {
-        sum + report::diff::own_summary(stack)
-    });
-    let failed = preview
-        .plan
-        .stacks
-        .iter()
-        .filter(|stack| stack.error.is_some())
-        .count();
-    let description = description(&preview.plan, failed);
+    Ok((preview, now))
+}
 
-    let counted = opened.planning.counts();
-    let info = RunInfo {
-        timings: watch.stages(),
-        compiled: counted.compiled,
-        cached: counted.cached,
-        pr: subject.number,
-        head: Some(subject.head.clone()),
-        base: Some(subject.sides.base.clone()),
-        stacks_in_repository: opened.stacks_in_repository,
-        page_url: (job.options.page_artifact).then(|| job.runner.artifacts_url()),
-        ..job.info()
-    };
-    let marker = CommentMarker {
-        head: subject.head.to_string(),
-        run: job.runner.run_id,
-        attempt: job.runner.run_attempt,
-        ..CommentMarker::new(
-            MarkerKind::Preview,
-            share.map(|share| share.to_string()).unwrap_or_default(),
-        )
-    };
+/// The findings of the policies, of values that nobody can review, and of removals that are skipped.
+async fn all_findings(
+    job: &Job,
+    sets: Option<SetFindings>,
+    opened: &OpenedChange,
+    preview: &Preview,
+) -> Result<Vec<PolicyFinding>, UserError> {
     let mut findings = match sets {
         Some(sets) => {
-            sets.look_at_others(&opened, share).await?;
+            sets.look_at_others(opened, job.options.part.share()).await?;
             sets.with_guardrails(&preview.plan).await?
         }
         None => Vec::new(),
@@ -150,69 +162,11 @@ async fn plan_and_publish(
     redact::findings(&mut findings, opened.planning.secrets());
     findings.extend(preview.hidden.iter().map(unreviewable_finding));
     if let Some(skipped) = SkippedRemovals::in_targets(&opened.planning, &opened.targets) {
-        let told = |stack: &StackId| removal_held_back(stack.clone(), &skipped.reason);
-        findings.extend(skipped.stacks().map(told));
+        let finding = |stack: &StackId| removal_held_back(stack.clone(), &skipped.reason);
+        findings.extend(skipped.stacks().map(finding));
     }
     findings.sort();
-    let links = match subject.number {
-        Some(_) => feedback.checks(&subject.head, &preview.plan).await,
-        None => BTreeMap::new(),
-    };
-    let input = |budget| CommentInput {
-        run: &info,
-        affected: &opened.affected,
-        plan: &preview.plan,
-        findings: &findings,
-        power: &opened.power,
-        last_push: last_push.as_ref(),
-        waves: &waves,
-        links: &links,
-        marker: &marker,
-        mode: Mode {
-            merging: match subject.merging {
-                Merging::Applies if opened.trust != job.authority.trust || !meanwhile.unmerged => {
-                    Merging::Unreviewed
-                }
-                Merging::Applies if opened.planning.backend.is_none() => Merging::NoStore,
-                merging => merging,
-            },
-            superseded: meanwhile.superseded,
-        },
-        budget,
-    };
-    // Of the jobs without stacks only one reports.
-    let of_no_stack = opened.targets.is_empty() && share.is_some_and(|share| !share.is_first());
-    let denied = findings
-        .iter()
-        .any(|finding| finding.verdict == Enforcement::Deny);
-    let nothing = total.changed() == 0 && failed == 0 && !denied && opened.power.is_empty();
-    let mute = of_no_stack || (nothing && job.options.comment == CommentRule::Changes);
-    if let Some(number) = subject.number.filter(|_| mute) {
-        feedback.no_comment(number, &marker).await;
-    } else if let Some(number) = subject.number {
-        let url = feedback
-            .comment(number, &marker, |budget| {
-                report::markdown::comment(&input(budget)).body
-            })
-            .await;
-        feedback.outputs(&[("comment-url", url.unwrap_or_default())]);
-    }
-    let mut summary = report::markdown::summary(&input(SUMMARY_BUDGET), SUMMARY_BUDGET).body;
-    feedback.markdown(&summary);
-    if let Some(path) = feedback.page(&report::html::report(&input(SUMMARY_BUDGET))) {
-        summary.push_str(&report::markdown::page_note(&path));
-    }
-    feedback.summary(&summary);
-    feedback.plan_outputs(&preview.plan, report::diff::own_summary, &findings);
-    feedback.annotate(&preview.plan, &findings);
-    let text = report::terminal::plan(&preview.plan, report::terminal::Style::default());
-    Ok((
-        JobResult {
-            code: u8::from(failed > 0),
-            text,
-        },
-        description,
-    ))
+    Ok(findings)
 }
 
 /// The findings of the policies if it were merged now. The policy sets see each plan as soon as it is there.
@@ -406,26 +360,4 @@ async fn compare_with_other_shares(
         .await?;
     preview.refuse_elsewhere(&others, opened.planning.secrets());
     Ok(())
-}
-
-/// The description of the status: what this change does, and what differs already.
-fn description(plan: &Plan, failed: usize) -> String {
-    let stacks = |n: usize| report::plural(n, "stack");
-    let own: Vec<_> = plan.stacks.iter().map(report::diff::own_summary).collect();
-    let changed = own.iter().filter(|summary| summary.changed() > 0).count();
-    let total = own.into_iter().fold(Summary::default(), |sum, own| sum + own);
-    let drifted: usize = plan.stacks.iter().map(report::diff::drifted).sum();
-    let already = match drifted {
-        0 => String::new(),
-        n => format!("; already different: {}", report::plural(n, "resource")),
-    };
-    match (changed, failed) {
-        (0, 0) => format!("no changes{already}"),
-        (_, 0) => format!("{} in {}{already}", report::counts(&total), stacks(changed)),
-        (_, _) => format!(
-            "{} could not be planned; {} changed",
-            stacks(failed),
-            stacks(changed)
-        ),
-    }
 }

@@ -29,7 +29,7 @@ use super::{
 };
 use crate::{
     error::{ErrorKind, UserError},
-    model::{StackId, plan::Action},
+    model::{StackId, plan::Action, state::Recorded},
     retry::{self, RetryDecision},
     runtime::{AppliedResource, ApplySink, Item, PlannedResource, StackScope},
     secrets::{secret_texts, zeroize_texts},
@@ -83,22 +83,13 @@ async fn carry_out(
     sink: &dyn ApplySink,
 ) -> Result<AppliedResource, UserError> {
     let prepared: &PreparedWrite = planned.preparation.get()?;
-    let mut subject = PlanItem::resolve(runtime, &planned.item).await?;
-    let cluster = std::sync::Arc::clone(&subject.cluster);
-    if subject.of.is_none() {
-        cluster.forget_discovery().await;
-        subject = PlanItem::awaited(runtime, &planned.item, |attempt| {
-            sink.progress(&planned.item.id, "waiting until the cluster serves its kind");
-            attempt >= KIND_TRIES || sink.cancelled()
-        })
-        .await?;
-    }
-    let subject = subject.with_policy_of(planned.recorded.as_ref());
+    let subject = resolve_subject(runtime, planned, sink).await?;
     let Some(of) = subject.of.clone() else {
         let body = prepared.body.as_ref();
         let version = body.and_then(|body| body["apiVersion"].as_str());
         return Err(subject.not_served(version.unwrap_or_default()));
     };
+    let target = (&subject, &*of);
     let mut seen = prepared.precondition.clone();
     if let Some(body) = &prepared.body {
         readiness::prepare(runtime, &subject, &of, body).await;
@@ -109,31 +100,11 @@ async fn carry_out(
         Action::Unchanged | Action::Forget => {
             return still_to_become_ready(runtime, &subject, &of, planned, sink).await;
         }
-        Action::Delete => {
-            sink.fence().await?;
-            if let Some(seen) = seen {
-                let go = Dependents::Go;
-                delete::delete(runtime, &subject, &of, seen, go, sink, &planned.item.id).await?;
-            }
-            return Ok(AppliedResource {
-                id: planned.item.id.clone(),
-                recorded: None,
-                live: None,
-                sensitive: Vec::new(),
-            });
-        }
+        Action::Delete => return delete_object(runtime, target, planned, seen, sink).await,
+        // For a replacement that an earlier run started, only the creation of the new object may remain.
         Action::Replace => {
-            // For a replacement that an earlier run started, only the creation of the new object may remain.
             if let Some(seen) = seen.take() {
-                sink.replacing(&planned.item.id).await?;
-                sink.fence().await?;
-                let mut dependents = Dependents::Go;
-                if let Some(expansion) = &prepared.expansion {
-                    let grown = expansion.carry_out(&cluster, false).await;
-                    grown.map_err(|error| subject.refusal(&error).context("expanding its volume claims"))?;
-                    dependents = Dependents::Stay;
-                }
-                delete::delete(runtime, &subject, &of, seen, dependents, sink, &planned.item.id).await?;
+                delete_replaced(runtime, target, planned, prepared, seen, sink).await?;
             }
         }
         Action::Create | Action::Update | Action::Adopt | Action::Unknown => {}
@@ -141,9 +112,81 @@ async fn carry_out(
     if let Some(ending) = prepared.ending.as_deref() {
         delete::wait_until_gone(runtime, &subject, &of, Some(ending), sink, &planned.item.id).await?;
     }
+    let (live, recorded) = write_and_record(runtime, scope, target, planned, filled, seen, sink).await?;
+    become_ready(runtime, target, planned, (live, recorded), sink).await
+}
+
+/// The object in its cluster. It waits for a kind that was defined a moment ago.
+async fn resolve_subject(
+    runtime: &Kubernetes,
+    planned: &PlannedResource,
+    sink: &dyn ApplySink,
+) -> Result<PlanItem, UserError> {
+    let mut subject = PlanItem::resolve(runtime, &planned.item).await?;
+    if subject.of.is_none() {
+        subject.cluster.forget_discovery().await;
+        subject = PlanItem::awaited(runtime, &planned.item, |attempt| {
+            sink.progress(&planned.item.id, "waiting until the cluster serves its kind");
+            attempt >= KIND_TRIES || sink.cancelled()
+        })
+        .await?;
+    }
+    Ok(subject.with_policy_of(planned.recorded.as_ref()))
+}
+
+async fn delete_object(
+    runtime: &Kubernetes,
+    (subject, of): (&PlanItem, &ResourceType),
+    planned: &PlannedResource,
+    seen: Option<Precondition>,
+    sink: &dyn ApplySink,
+) -> Result<AppliedResource, UserError> {
+    sink.fence().await?;
+    if let Some(seen) = seen {
+        let go = Dependents::Go;
+        delete::delete(runtime, subject, of, seen, go, sink, &planned.item.id).await?;
+    }
+    Ok(AppliedResource {
+        id: planned.item.id.clone(),
+        recorded: None,
+        live: None,
+        sensitive: Vec::new(),
+    })
+}
+
+/// Deletes the object that a new one replaces. What depends on it stays if its volume claims can grow in place.
+async fn delete_replaced(
+    runtime: &Kubernetes,
+    (subject, of): (&PlanItem, &ResourceType),
+    planned: &PlannedResource,
+    prepared: &PreparedWrite,
+    seen: Precondition,
+    sink: &dyn ApplySink,
+) -> Result<(), UserError> {
+    sink.replacing(&planned.item.id).await?;
+    sink.fence().await?;
+    let mut dependents = Dependents::Go;
+    if let Some(expansion) = &prepared.expansion {
+        let grown = expansion.carry_out(&subject.cluster, false).await;
+        grown.map_err(|error| subject.refusal(&error).context("expanding its volume claims"))?;
+        dependents = Dependents::Stay;
+    }
+    delete::delete(runtime, subject, of, seen, dependents, sink, &planned.item.id).await
+}
+
+/// Writes the object. Returns it, and its record.
+async fn write_and_record(
+    runtime: &Kubernetes,
+    scope: &StackScope,
+    (subject, of): (&PlanItem, &ResourceType),
+    planned: &PlannedResource,
+    filled: FilledBody<'_>,
+    seen: Option<Precondition>,
+    sink: &dyn ApplySink,
+) -> Result<(Value, Recorded), UserError> {
     sink.fence().await?;
     // Nothing may fail between the write and its record.
-    let guard = cluster.guard(&of, subject.name.namespace()).await?;
+    let guard = subject.cluster.guard(of, subject.name.namespace()).await?;
     let body = filled.body().and_then(Value::as_object);
     let (Some(desired), Some(body)) = (&planned.item.desired, body) else {
         return Err(UserError::new(
@@ -155,17 +198,12 @@ async fn carry_out(
         body: Value::Object(body.clone()),
         secret: filled.paths(),
     };
-    let live = write(
-        (&subject, &of),
-        (&planned.item, prepared, copy),
-        seen,
-        &scope.stack,
-    )
-    .await?;
+    let prepared = filled.prepared;
+    let live = write((subject, of), (&planned.item, prepared, copy), seen, &scope.stack).await?;
     let mut recorded = record(
         runtime,
         &planned.item,
-        &subject,
+        subject,
         desired,
         body,
         Some(&live),
@@ -174,16 +212,24 @@ async fn carry_out(
     if let Some(references) = &prepared.references {
         ObjectRecord::update(&mut recorded, |record| record.references = references.written());
     }
-    drop(filled);
-    let live = if runtime.options.wait && !readiness::is_settled(runtime, &subject, &of, &live).await {
+    Ok((live, recorded))
+}
+
+/// Waits until a written object is ready. Until then its record says that it is not.
+async fn become_ready(
+    runtime: &Kubernetes,
+    (subject, of): (&PlanItem, &ResourceType),
+    planned: &PlannedResource,
+    (mut live, mut recorded): (Value, Recorded),
+    sink: &dyn ApplySink,
+) -> Result<AppliedResource, UserError> {
+    if runtime.options.wait && !readiness::is_settled(runtime, subject, of, &live).await {
         let unready = object_record::mark_unready(recorded.clone(), true);
         sink.record_written(&planned.item.id, unready).await?;
-        readiness::until_ready(runtime, &subject, &of, live, sink, &planned.item.id).await?
-    } else {
-        live
-    };
+        live = readiness::until_ready(runtime, subject, of, live, sink, &planned.item.id).await?;
+    }
     if of.kind == "CustomResourceDefinition" {
-        cluster.forget_discovery().await;
+        subject.cluster.forget_discovery().await;
     }
     completed_jobs::note(&mut recorded, &live);
     Ok(AppliedResource {
