@@ -167,7 +167,7 @@ fn configurations_that_are_shown_are_valid() {
 }
 
 /// Every YAML block is one that a test looks at: a configuration, a workflow, manifests, GitLab's pipeline,
-/// rules in CEL.
+/// rules in CEL, resources of a Spec.
 #[test]
 fn blocks_that_are_shown_are_of_a_known_kind() {
     for page in pages() {
@@ -180,6 +180,7 @@ fn blocks_that_are_shown_are_of_a_known_kind() {
                     || document["kind"].is_string()
                     || document["stages"].is_array()
                     || document["rules"].is_array()
+                    || document["resources"].is_array()
             };
             assert!(
                 documents.iter().all(known),
