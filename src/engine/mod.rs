@@ -12,6 +12,8 @@ mod engine_plan;
 mod executor;
 mod interrupted_replacement;
 mod journal;
+#[cfg(test)]
+mod memory_runtime;
 mod normalize;
 mod ownership;
 mod plan;
@@ -28,6 +30,8 @@ mod schedule;
 mod secret_masking;
 mod secret_reference_check;
 mod spec_diff;
+#[cfg(test)]
+mod tests;
 
 pub use engine_plan::EnginePlan;
 pub use executor::{ApplyRequest, apply};

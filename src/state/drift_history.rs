@@ -127,3 +127,77 @@ fn folder() -> Key {
 fn place(number: u64) -> Key {
     folder().child(&keys::number(number))
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use std::sync::Arc;
+
+    use super::{super::fixture, *};
+    use crate::store::{MemoryStore, Store};
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(second).unwrap()
+    }
+
+    /// Checks of stacks, each with its time.
+    fn checks(stacks: &[(&str, i64)], good: i64) -> DriftHistory {
+        let check = |(stack, second): &(&str, i64)| {
+            let check = DriftCheck {
+                at: at(*second),
+                drift: None,
+            };
+            (fixture::stack(stack), check)
+        };
+        DriftHistory {
+            stacks: stacks.iter().map(check).collect(),
+            good: Some(at(good)),
+        }
+    }
+
+    #[tokio::test]
+    async fn of_two_checks_of_a_stack_the_later_counts_in_whatever_order_they_are_written() {
+        for turned in [false, true] {
+            let store: Arc<dyn Store> = Arc::new(MemoryStore::default());
+            let states = fixture::states(&store, &Arc::default());
+            let mut written = [
+                checks(&[("a/dev", 10), ("b/dev", 10)], 10),
+                checks(&[("a/dev", 5), ("b/dev", 20), ("c/dev", 1)], 5),
+            ];
+            if turned {
+                written.reverse();
+            }
+            for history in written {
+                states.remember_looks(history, |_| true).await.unwrap();
+            }
+            let expected = checks(&[("a/dev", 10), ("b/dev", 20), ("c/dev", 1)], 10);
+            assert_eq!(states.looks().await.unwrap(), expected);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_stack_that_is_gone_is_left_out() {
+        let store: Arc<dyn Store> = Arc::new(MemoryStore::default());
+        let states = fixture::states(&store, &Arc::default());
+        let both = checks(&[("a/dev", 1), ("b/dev", 1)], 1);
+        states.remember_looks(both, |_| true).await.unwrap();
+        let gone = fixture::stack("a/dev");
+        let none = DriftHistory::default();
+        states.remember_looks(none, |stack| *stack != gone).await.unwrap();
+        assert_eq!(states.looks().await.unwrap(), checks(&[("b/dev", 1)], 1));
+    }
+
+    #[tokio::test]
+    async fn old_documents_go_and_the_one_before_the_newest_stays() {
+        let store: Arc<dyn Store> = Arc::new(MemoryStore::default());
+        let states = fixture::states(&store, &Arc::default());
+        for second in 1..=12 {
+            let history = checks(&[("a/dev", second)], second);
+            states.remember_looks(history, |_| true).await.unwrap();
+        }
+        assert_eq!(states.looks().await.unwrap(), checks(&[("a/dev", 12)], 12));
+        let kept = store.list(&folder()).await.unwrap();
+        assert!((2..=KEPT).contains(&kept.len()), "{kept:?}");
+        assert!(kept.contains(&place(11)), "{kept:?}");
+    }
+}

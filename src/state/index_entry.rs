@@ -106,3 +106,63 @@ pub struct IndexedStates {
     pub(super) unmerged: BTreeSet<String>,
     pub(super) merged: BTreeSet<String>,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stack_is_known_while_objects_of_it_may_exist() {
+        let opened = IndexEntry::open(1, 0, None);
+        assert!(opened.is_known(), "a run may have made something");
+        let empty = IndexEntry {
+            open: false,
+            ..opened.clone()
+        };
+        assert!(!empty.is_known());
+        let with_resources = IndexEntry {
+            resources: 1,
+            ..empty.clone()
+        };
+        assert!(with_resources.is_known());
+        let applied = IndexEntry {
+            input_digest: Some(Digest::of_bytes(b"one")),
+            ..empty
+        };
+        assert!(applied.is_known(), "a stack without resources was applied too");
+        for entry in [opened, with_resources, applied] {
+            let retired = IndexEntry {
+                retired: true,
+                ..entry
+            };
+            assert!(!retired.is_known());
+        }
+    }
+
+    #[test]
+    fn the_digest_of_an_open_stack_settles_nothing() {
+        let closed = IndexEntry {
+            open: false,
+            input_digest: Some(Digest::of_bytes(b"one")),
+            ..IndexEntry::open(1, 1, None)
+        };
+        assert_eq!(closed.settled_digest(), Some(Digest::of_bytes(b"one")));
+        let open = IndexEntry { open: true, ..closed };
+        assert_eq!(open.settled_digest(), None);
+    }
+
+    #[test]
+    fn an_opening_entry_keeps_what_is_there_and_no_digest() {
+        let before = IndexEntry {
+            resources: 3,
+            folder: RepoPath::root().child("apps"),
+            input_digest: Some(Digest::of_bytes(b"one")),
+            spec_digest: Some(Digest::of_bytes(b"spec")),
+            ..IndexEntry::open(1, 1, None)
+        };
+        let opened = IndexEntry::open(2, 1, Some(&before));
+        assert_eq!((opened.epoch, opened.resources), (2, 3));
+        assert_eq!(opened.folder, before.folder);
+        assert_eq!((opened.input_digest, opened.spec_digest), (None, None));
+    }
+}

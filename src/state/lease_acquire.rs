@@ -226,3 +226,64 @@ impl StateStore {
         Ok(None)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use std::sync::Arc;
+
+    use super::{
+        super::fixture::{self, HandClock},
+        *,
+    };
+    use crate::store::{MemoryStore, Store};
+
+    fn options(over_vanished: bool) -> LeaseOptions {
+        LeaseOptions {
+            wait: Duration::ZERO,
+            over_vanished,
+            ..LeaseOptions::default()
+        }
+    }
+
+    #[tokio::test]
+    async fn a_lease_whose_state_is_gone_is_taken_only_if_the_index_says_that_it_ended() {
+        let store: Arc<dyn Store> = Arc::new(MemoryStore::default());
+        let run = || fixture::states(&store, &Arc::<HandClock>::default());
+        let stack = fixture::stack("shop/prod");
+        let states = run();
+        let known = states.read_all().await.unwrap();
+        states.maintain_index(&known).await.unwrap();
+        let lease = states.acquire(&stack, options(false)).await.unwrap();
+        lease.journal(fixture::created("a")).await.unwrap();
+        lease.commit(fixture::state(&stack, &["a"]), &[]).await.unwrap();
+        states.save_index().await.unwrap();
+        store.delete(&keys::state(&stack, 1)).await.unwrap();
+
+        let refused = run().acquire(&stack, options(false)).await.err();
+        assert!(
+            matches!(refused, Some(StateError::Vanished { serial: 1, .. })),
+            "{refused:?}"
+        );
+        // This one works now: its epoch is later than what the index says.
+        let lease = run().acquire(&stack, options(true)).await.unwrap();
+        let refused = run().acquire(&stack, options(true)).await.err();
+        assert!(matches!(refused, Some(StateError::Held { .. })), "{refused:?}");
+        lease.check().unwrap();
+    }
+
+    #[tokio::test]
+    async fn unlocking_needs_the_id_of_the_lease_that_is_held() {
+        let store: Arc<dyn Store> = Arc::new(MemoryStore::default());
+        let states = fixture::states(&store, &Arc::<HandClock>::default());
+        let stack = fixture::stack("shop/prod");
+        let nobody = states.unlock(&stack, "1-abc", "why").await.unwrap_err();
+        assert!(nobody.to_string().contains("nobody holds"), "{nobody}");
+        let lease = states.acquire(&stack, options(false)).await.unwrap();
+        let other = states.unlock(&stack, "1-abc", "why").await.unwrap_err();
+        assert!(other.to_string().contains(lease.id()), "{other}");
+        assert!(states.holder(&stack).await.unwrap().is_some());
+        states.unlock(&stack, lease.id(), "why").await.unwrap();
+        assert!(states.holder(&stack).await.unwrap().is_none());
+    }
+}

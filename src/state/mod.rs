@@ -23,6 +23,8 @@ mod document_format;
 mod drift_history;
 mod encryption;
 mod error;
+#[cfg(test)]
+mod fixture;
 mod hash_key;
 mod index;
 mod index_entry;
