@@ -2,11 +2,15 @@
 
 use serde_json::{Map, Value, json};
 
+use super::rego_engine::without_comments;
 use crate::model::{
     plan::Action,
     plan_document::{DocumentResource, StackDocument},
     spec::RuntimeKind,
 };
+
+/// Keys of Terraform's own plan that [`terraform_plan`] has not.
+const MISSING_KEYS: [&str; 4] = ["configuration", "resource_drift", "relevant_attributes", "checks"];
 
 /// The Kubernetes objects that the stack wants, as conftest gets manifests.
 pub(super) fn objects(document: &StackDocument) -> impl Iterator<Item = (&DocumentResource, &Value)> {
@@ -42,10 +46,39 @@ pub(super) fn terraform_plan(document: &StackDocument, without: &[&DocumentResou
         value.insert("values".to_owned(), resource.after.clone()?);
         Some(Value::Object(value))
     });
+    let prior = resources.iter().filter_map(|resource| {
+        let mut value = named(resource);
+        value.insert("values".to_owned(), resource.before.clone()?);
+        Some(Value::Object(value))
+    });
     json!({
         "format_version": "1.2",
         "resource_changes": changes,
         "planned_values": {"root_module": {"resources": values.collect::<Vec<_>>()}},
+        "prior_state": {"format_version": "1.0", "values": {"root_module": {"resources": prior.collect::<Vec<_>>()}}},
+        // Konverge writes values into its module, so that there are neither variables nor outputs.
+        "variables": {},
+        "output_changes": {},
+    })
+}
+
+/// A key of Terraform's plan that a rule reads and that this input lacks. It would be undefined there, and the rule
+/// would find nothing.
+pub(super) fn missing_terraform_key(source: &str) -> Option<&'static str> {
+    let source = without_comments(source);
+    let words: Vec<_> = source.split_whitespace().collect();
+    let aliases = words.windows(4).filter_map(|words| match words {
+        ["import", "input", "as", alias] => Some(*alias),
+        _ => None,
+    });
+    let names: Vec<_> = std::iter::once("input")
+        .chain(aliases)
+        .map(regex::escape)
+        .collect();
+    let names = names.join("|");
+    MISSING_KEYS.into_iter().find(|key| {
+        let read = regex::Regex::new(&format!(r#"\b({names})\s*(\.\s*{key}\b|\[\s*"{key}"\s*\])"#));
+        read.is_ok_and(|read| read.is_match(&source))
     })
 }
 
@@ -62,12 +95,17 @@ fn resource_change(resource: &DocumentResource) -> Value {
     for path in &resource.unknown {
         mark(&mut unknown, path);
     }
+    let mut sensitive = Value::Object(Map::new());
+    for path in &resource.secret {
+        mark(&mut sensitive, path);
+    }
     let mut value = named(resource);
     let change = json!({
         "actions": actions,
         "before": resource.before,
         "after": resource.after,
         "after_unknown": unknown,
+        "after_sensitive": sensitive,
     });
     value.insert("change".to_owned(), change);
     Value::Object(value)

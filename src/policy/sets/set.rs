@@ -302,6 +302,15 @@ fn parse(config: &PolicySetConfig, files: &[PolicyFile], data: &[PolicyFile]) ->
             Ok(Rules::Gatekeeper(Box::new(rules)))
         }
         PolicyLanguage::Rego => {
+            let terraform = config.input == PolicyInput::Tfplan;
+            for file in files.iter().filter(|_| terraform) {
+                if let Some(key) = input::missing_terraform_key(&file.text) {
+                    let path = &file.path;
+                    return Err(format!(
+                        "{path} reads `{key}` of Terraform's plan, which `tfplan` does not have"
+                    ));
+                }
+            }
             let packages = config.packages.iter().filter_map(|glob| stack_glob(glob));
             let packages: Vec<_> = packages.collect();
             let rules = RegoRules::load(files, data, config.rego, &packages)?;

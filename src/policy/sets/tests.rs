@@ -155,6 +155,42 @@ fn terraform_s_form_is_there() {
     );
 }
 
+/// A key that is absent would be undefined in a rule, which would then find nothing.
+#[test]
+fn a_rule_that_reads_what_the_terraform_plan_lacks_denies() {
+    let pet = || {
+        document(vec![wanted(
+            "hashicorp:random:random_pet:name",
+            json!({"length": 3}),
+        )])
+    };
+    for (source, is_refused) in [
+        ("deny contains \"x\" if input.configuration.root_module", true),
+        ("deny contains \"x\" if input[ \"configuration\" ]", true),
+        (
+            "import input as tfplan\ndeny contains \"x\" if { tfplan.configuration }",
+            true,
+        ),
+        (
+            "import input.resource_drift\ndeny contains \"x\" if resource_drift",
+            true,
+        ),
+        (
+            "deny contains \"x\" if input.configuration_x\n# input.configuration",
+            false,
+        ),
+        ("deny contains \"x\" if input.variables.a", false),
+    ] {
+        let findings = rego("input: tfplan", &format!("package main\n{source}\n")).findings(&pet());
+        let refused = findings.iter().any(|finding| {
+            finding.verdict == Enforcement::Deny && finding.message.contains("of Terraform's plan")
+        });
+        assert_eq!(refused, is_refused, "{source}: {findings:?}");
+    }
+    let before = "package main\ndeny contains p if { some r in input.prior_state.values.root_module.resources; p := r.address }\n";
+    assert!(rego("input: tfplan", before).findings(&pet()).is_empty());
+}
+
 #[test]
 fn data_and_packages_are_conftest_s() {
     let rules = [
