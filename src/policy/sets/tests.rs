@@ -188,7 +188,11 @@ fn a_rule_that_reads_what_the_terraform_plan_lacks_denies() {
         assert_eq!(refused, is_refused, "{source}: {findings:?}");
     }
     let before = "package main\ndeny contains p if { some r in input.prior_state.values.root_module.resources; p := r.address }\n";
-    assert!(rego("input: tfplan", before).findings(&pet()).is_empty());
+    let findings = rego("input: tfplan", before).findings(&pet());
+    assert_eq!(
+        said(&findings),
+        [(Enforcement::Deny, "s/main.deny", "random_pet.name")]
+    );
 }
 
 #[test]
