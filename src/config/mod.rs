@@ -13,6 +13,7 @@ mod policy_sets;
 mod schema;
 mod secrets;
 mod state_recipients;
+mod token_address;
 mod types;
 
 pub use duration::Span;
