@@ -184,9 +184,11 @@ fn limit(command: &mut Command, resource: Resource, most: Option<u64>) {
     }
 }
 
-/// Forbids core dumps of this process: they would hold the secrets of its memory.
+/// Forbids core dumps of this process: they would hold the secrets of its memory. Where the kernel hands dumps to a
+/// program, it ignores every limit but this one: a limit of one byte refuses such a dump, too (core(5)). A process that
+/// is not dumpable at all would hide its files in memory from Terraform.
 pub fn forbid_core_dumps() {
-    if let Err(error) = setrlimit(Resource::RLIMIT_CORE, 0, 0) {
+    if let Err(error) = setrlimit(Resource::RLIMIT_CORE, 1, 1) {
         tracing::debug!(%error, "core dumps could not be forbidden");
     }
 }

@@ -1,7 +1,9 @@
 //! Logs in at clouds without their command-line tools: short-lived credentials from the identity of the job,
 //! or from the usual environment variables. Stores, clusters and secret stores use them.
 
+mod acs3;
 mod addresses;
+mod alibaba;
 mod aws;
 mod azure;
 mod credentials_file;
@@ -14,6 +16,8 @@ mod job_token;
 mod sigv4;
 mod token;
 
+pub use acs3::SignedAlibabaCall;
+pub use alibaba::{AlibabaKeys, AlibabaLogin};
 pub use aws::{AwsKeys, AwsLogin, aws_host};
 pub use azure::AzureLogin;
 pub use eks::EksLogin;

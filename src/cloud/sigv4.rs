@@ -133,7 +133,7 @@ impl<'a> Scope<'a> {
 }
 
 /// The names of sorted headers, and their lines.
-fn canonical_headers<V: AsRef<str>>(headers: &[(&str, V)]) -> (String, String) {
+pub(super) fn canonical_headers<V: AsRef<str>>(headers: &[(&str, V)]) -> (String, String) {
     let names: Vec<_> = headers.iter().map(|(name, _)| *name).collect();
     let lines = headers
         .iter()
@@ -141,22 +141,22 @@ fn canonical_headers<V: AsRef<str>>(headers: &[(&str, V)]) -> (String, String) {
     (names.join(";"), lines.collect())
 }
 
-fn mac(key: &[u8], text: &[u8]) -> Zeroizing<Vec<u8>> {
+pub(super) fn mac(key: &[u8], text: &[u8]) -> Zeroizing<Vec<u8>> {
     let mut mac = Hmac::<Sha256>::new_from_slice(key).expect("HMAC takes a key of any length");
     mac.update(text);
     Zeroizing::new(mac.finalize().into_bytes().to_vec())
 }
 
-fn sha256(text: &[u8]) -> String {
+pub(super) fn sha256(text: &[u8]) -> String {
     hex(&Sha256::digest(text))
 }
 
-fn hex(bytes: &[u8]) -> String {
+pub(super) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Percent-encoding of RFC 3986: only unreserved characters stay.
-fn percent_encode(text: &str) -> String {
+pub(super) fn percent_encode(text: &str) -> String {
     let mut encoded = String::with_capacity(text.len());
     for byte in text.bytes() {
         match byte {

@@ -1,5 +1,7 @@
 //! To whom something is encrypted: the entries of `state.encrypt_to`, and the keys of a store of kind `sops`.
 
+use super::token_address::is_safe;
+
 /// To whom states and files are encrypted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum StateRecipient {
@@ -7,6 +9,20 @@ pub enum StateRecipient {
     Age(String),
     /// A key of AWS KMS: `awskms:ARN`.
     AwsKms {
+        arn: String,
+        /// The region in the ARN.
+        region: String,
+    },
+    /// A symmetric key of Google Cloud KMS: `gcpkms:projects/P/locations/L/keyRings/R/cryptoKeys/K`.
+    GoogleKms(String),
+    /// An RSA key of an Azure Key Vault: `azurekv:https://NAME.vault.azure.net/keys/KEY`.
+    AzureKeyVault {
+        /// The address of the vault.
+        vault: String,
+        name: String,
+    },
+    /// A symmetric key of Alibaba Cloud KMS: `alikms:acs:kms:REGION:ACCOUNT:key/ID`.
+    AliKms {
         arn: String,
         /// The region in the ARN.
         region: String,
@@ -63,6 +79,54 @@ impl StateRecipient {
                     region: region.to_owned(),
                 })
             }
+            Some(("gcpkms", name)) => match name.split('/').collect::<Vec<_>>()[..] {
+                [
+                    "projects",
+                    project,
+                    "locations",
+                    place,
+                    "keyRings",
+                    ring,
+                    "cryptoKeys",
+                    key,
+                ] if [project, place, ring, key].into_iter().all(is_plain) => {
+                    Ok(Self::GoogleKms(name.to_owned()))
+                }
+                _ => Err((
+                    "is not the name of a key",
+                    "write `gcpkms:projects/PROJECT/locations/LOCATION/keyRings/RING/cryptoKeys/KEY`",
+                )),
+            },
+            Some(("azurekv", address)) => match address.rsplit_once("/keys/") {
+                // A version would keep the key from rotating.
+                Some((vault, name)) if is_safe(vault) && is_host(vault) && is_plain(name) => {
+                    Ok(Self::AzureKeyVault {
+                        vault: vault.to_owned(),
+                        name: name.to_owned(),
+                    })
+                }
+                _ => Err((
+                    "is not the address of a key, without a version",
+                    "write `azurekv:https://NAME.vault.azure.net/keys/KEY`",
+                )),
+            },
+            Some(("alikms", arn)) => match arn.split(':').collect::<Vec<_>>()[..] {
+                ["acs", "kms", region, account, key]
+                    if is_plain(region)
+                        && !account.is_empty()
+                        && account.bytes().all(|byte| byte.is_ascii_digit())
+                        && matches!(key.split_once('/'), Some(("key", id)) if is_plain(id)) =>
+                {
+                    Ok(Self::AliKms {
+                        arn: arn.to_owned(),
+                        region: region.to_owned(),
+                    })
+                }
+                _ => Err((
+                    "is not the ARN of a key",
+                    "write `alikms:acs:kms:REGION:ACCOUNT:key/ID`",
+                )),
+            },
             Some(("vault-transit", place)) => {
                 let parts: Vec<_> = place.split('/').collect();
                 match parts[..] {
@@ -83,10 +147,15 @@ impl StateRecipient {
             }
             Some(_) => Err((
                 "is neither an age recipient nor a key that is known",
-                "write `age1…`, `awskms:ARN` or `vault-transit:STORE/MOUNT/KEY`",
+                "write `age1…`, `awskms:ARN`, `gcpkms:NAME`, `azurekv:ADDRESS`, `alikms:ARN` or `vault-transit:STORE/MOUNT/KEY`",
             )),
         }
     }
+}
+
+/// Returns true if an address has no path.
+fn is_host(address: &str) -> bool {
+    url::Url::parse(address).is_ok_and(|url| matches!(url.path(), "" | "/")) && !address.ends_with('/')
 }
 
 /// The first problem of a list of keys, with what to do about it. `is_vault` knows the stores that are Vaults.
@@ -145,6 +214,16 @@ mod tests {
             "vault-transit:db/transit/..",
             "vault-transit:https://vault.example.com/transit/state",
             "gpg:ABCD",
+            "gcpkms:projects/p/locations/l/keyRings/r/cryptoKeys/k/cryptoKeyVersions/1",
+            "gcpkms:projects/../locations/l/keyRings/r/cryptoKeys/k",
+            "azurekv:http://acme.vault.azure.net/keys/k",
+            "azurekv:https://u:p@acme.vault.azure.net/keys/k",
+            "azurekv:https://acme.vault.azure.net/a/keys/k",
+            "azurekv:https://acme.vault.azure.net/keys/k/0123",
+            "azurekv:https://acme.vault.azure.net/keys/..",
+            "alikms:acs:kms:evil.example.com/:1:key/x",
+            "alikms:acs:oss:cn-hangzhou:1:key/x",
+            "alikms:acs:kms:cn-hangzhou:1:alias/x",
         ] {
             assert!(StateRecipient::parse(wrong).is_err(), "{wrong}");
         }

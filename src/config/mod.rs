@@ -14,6 +14,7 @@ mod problems;
 mod schema;
 mod secrets;
 mod state_recipients;
+mod token_address;
 mod types;
 
 pub use duration::Span;

@@ -6,6 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::key_recipients::{self, StateRecipient};
+use super::token_address::is_safe;
 use crate::{model::ClusterName, secrets::GENERATED};
 
 /// The secret stores. A Spec refers to a secret by `ref+STORE://PATH#/KEY` and never contains it. Only the
@@ -43,10 +44,11 @@ pub struct SecretStoreConfig {
     /// The kind of the store.
     pub kind: SecretStoreKind,
     /// `vault`: the address of the server, such as `https://vault.example.com`. `azure`: of the vault, such as
-    /// `https://NAME.vault.azure.net`. `aws`, `ssm`, `gcp`: the address of a private endpoint. Default: the public one.
+    /// `https://NAME.vault.azure.net`. `aws`, `ssm`, `gcp`, `alikms`: the address of a private
+    /// endpoint. Default: the public one.
     #[serde(default)]
     pub address: Option<String>,
-    /// `aws`, `ssm`: the region. Default: `AWS_REGION` of the job.
+    /// `aws`, `ssm`, `alikms`: the region. Default: `AWS_REGION` of the job, or `ALIBABA_CLOUD_REGION`.
     #[serde(default)]
     pub region: Option<String>,
     /// `vault`: the mount of the KV engine. Default: the first component of a path.
@@ -67,7 +69,7 @@ pub struct SecretStoreConfig {
     #[schemars(with = "Option<String>")]
     pub cluster: Option<ClusterName>,
     /// `sops`: the keys that files may be encrypted to, besides the age identities in `SOPS_AGE_KEY`: `awskms:ARN`,
-    /// `vault-transit:STORE/MOUNT/KEY`. No other key is asked, whatever a file says.
+    /// `gcpkms:NAME`, `azurekv:VAULT/keys/NAME`, `vault-transit:STORE/MOUNT/KEY`. No other key is asked, whatever a file says.
     #[serde(default)]
     pub keys: Vec<String>,
     /// Which stacks may read which paths. Nothing may be read without a rule.
@@ -128,6 +130,8 @@ pub enum SecretStoreKind {
     Gcp,
     /// A vault of Azure Key Vault: `ref+azurekeyvault://NAME#/KEY`.
     Azure,
+    /// The secrets of Alibaba Cloud KMS: `ref+alikms://NAME#/KEY`.
+    AliKms,
 }
 
 impl SecretStoreKind {
@@ -142,6 +146,7 @@ impl SecretStoreKind {
             Self::Sops => "sops",
             Self::Gcp => "gcp",
             Self::Azure => "azure",
+            Self::AliKms => "alikms",
         }
     }
 
@@ -156,6 +161,7 @@ impl SecretStoreKind {
             "sops" => Self::Sops,
             "gcp" | "gcpsecrets" => Self::Gcp,
             "azure" | "azurekeyvault" => Self::Azure,
+            "alikms" => Self::AliKms,
             _ => return None,
         })
     }
@@ -221,14 +227,14 @@ impl SecretStoreConfig {
 
     /// What is wrong with a key: the key, why, and what to do.
     fn key_problem(&self) -> Option<(&'static str, String, &'static str)> {
-        use SecretStoreKind::{Aws, Azure, Gcp, Sops, Ssm, Vault};
+        use SecretStoreKind::{AliKms, Aws, Azure, Gcp, Sops, Ssm, Vault};
         let set = [
             (
                 ".address",
                 self.address.is_some(),
-                [Vault, Aws, Ssm, Gcp, Azure].as_slice(),
+                [Vault, Aws, Ssm, Gcp, Azure, AliKms].as_slice(),
             ),
-            (".region", self.region.is_some(), &[Aws, Ssm]),
+            (".region", self.region.is_some(), &[Aws, Ssm, AliKms]),
             (".mount", self.mount.is_some(), &[Vault]),
             (".kv", self.kv.is_some(), &[Vault]),
             (".namespace", self.namespace.is_some(), &[Vault]),
@@ -361,19 +367,6 @@ impl SecretStoreConfig {
                 )
             })
     }
-}
-
-/// Returns true if a token may be sent to an address.
-fn is_safe(address: &str) -> bool {
-    url::Url::parse(address).is_ok_and(|url| {
-        let is_loopback = match url.host() {
-            Some(url::Host::Ipv4(ip)) => ip.is_loopback(),
-            Some(url::Host::Ipv6(ip)) => ip.is_loopback(),
-            _ => false,
-        };
-        let is_bare = url.username().is_empty() && url.password().is_none() && url.query().is_none();
-        is_bare && (url.scheme() == "https" || (url.scheme() == "http" && is_loopback))
-    })
 }
 
 #[cfg(test)]

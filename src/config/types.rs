@@ -64,7 +64,8 @@ pub struct State {
     /// The number of old states to keep per stack. Default: 50. Runs that changed nothing do not count.
     pub history: Option<u32>,
     /// To whom whole state documents are encrypted: age recipients (`age1…`, the environment variable
-    /// KONVERGE_AGE_IDENTITY holds the identity that decrypts), keys of AWS KMS (`awskms:ARN`), and keys of a
+    /// KONVERGE_AGE_IDENTITY holds the identity that decrypts), keys of AWS KMS (`awskms:ARN`), Google Cloud
+    /// KMS (`gcpkms:NAME`), Azure Key Vault (`azurekv:ADDRESS`) and Alibaba Cloud KMS (`alikms:ARN`), and keys of a
     /// Vault's transit engine (`vault-transit:STORE/MOUNT/KEY`). Each of them can decrypt. `konverge state rekey`
     /// after a change.
     pub encrypt_to: Vec<String>,

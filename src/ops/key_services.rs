@@ -8,7 +8,7 @@ use zeroize::Zeroizing;
 use super::{RunContext, secret_stores};
 use crate::{
     config::{Config, StateRecipient},
-    secret_stores::{AwsKmsKey, SecretProblem, VaultTransitKey},
+    secret_stores::{AlibabaKmsKey, AwsKmsKey, AzureKey, GoogleKmsKey, SecretProblem, VaultTransitKey},
     state::{KeyService, KeyServiceError},
 };
 
@@ -23,6 +23,16 @@ pub(super) fn open(run: &RunContext, config: &Config) -> (Vec<Arc<dyn KeyService
             }
             StateRecipient::AwsKms { arn, region } => {
                 WrappingKey::Aws(secret_stores::aws_kms_key(run, arn, region, run.secrets.clone()))
+            }
+            StateRecipient::GoogleKms(name) => {
+                WrappingKey::Google(secret_stores::google_kms_key(run, name, run.secrets.clone()))
+            }
+            StateRecipient::AzureKeyVault { vault, name } => {
+                WrappingKey::Azure(secret_stores::azure_key(run, (vault, name), run.secrets.clone()))
+            }
+            StateRecipient::AliKms { arn, region } => {
+                let secrets = run.secrets.clone();
+                WrappingKey::Alibaba(secret_stores::alibaba_kms_key(run, (arn, region), secrets))
             }
             StateRecipient::VaultTransit { store, mount, key } => {
                 let Some(configured) = config.secrets.stores.get(&store) else {
@@ -48,7 +58,10 @@ struct NamedKey {
 }
 
 enum WrappingKey {
+    Alibaba(AlibabaKmsKey),
     Aws(AwsKmsKey),
+    Azure(AzureKey),
+    Google(GoogleKmsKey),
     Vault(VaultTransitKey),
 }
 
@@ -60,7 +73,10 @@ impl KeyService for NamedKey {
 
     async fn wrap_key(&self, secret: &[u8], context: &str) -> Result<String, KeyServiceError> {
         let wrapped = match &self.wrapping {
+            WrappingKey::Alibaba(key) => key.wrap_key(secret, context).await,
             WrappingKey::Aws(key) => key.wrap_key(secret, context).await,
+            WrappingKey::Azure(key) => key.wrap_key(secret, context).await,
+            WrappingKey::Google(key) => key.wrap_key(secret, context).await,
             WrappingKey::Vault(key) => key.wrap_key(secret, context).await,
         };
         wrapped.map_err(error)
@@ -68,7 +84,10 @@ impl KeyService for NamedKey {
 
     async fn unwrap_key(&self, wrapped: &str, context: &str) -> Result<Zeroizing<Vec<u8>>, KeyServiceError> {
         let secret = match &self.wrapping {
+            WrappingKey::Alibaba(key) => key.unwrap_key(wrapped, context).await,
             WrappingKey::Aws(key) => key.unwrap_key(wrapped, context).await,
+            WrappingKey::Azure(key) => key.unwrap_key(wrapped, context).await,
+            WrappingKey::Google(key) => key.unwrap_key(wrapped, context).await,
             WrappingKey::Vault(key) => key.unwrap_key(wrapped, context).await,
         };
         secret.map_err(error)

@@ -6,15 +6,16 @@ use zeroize::Zeroizing;
 
 use super::RunContext;
 use crate::{
-    cloud::{AwsLogin, AzureLogin, CloudEnvironment, GoogleLogin, JobIdentity},
+    cloud::{AlibabaLogin, AwsLogin, AzureLogin, CloudEnvironment, GoogleLogin, JobIdentity},
     config::{
         SecretAuthConfig, SecretAuthMethod, SecretStoreConfig, SecretStoreKind, SecretsConfig, StateRecipient,
     },
     model::{ClusterName, RepoPath, file_source::Source},
     secret_stores::{
-        AwsKmsKey, AwsParametersStore, AwsSecretsStore, AwsSettings, AzureSecretsStore, ClusterSecrets,
-        EnvStore, GoogleSecretsStore, KubernetesStore, KvVersion, RevisionFiles, SecretStore, SopsKey,
-        SopsStore, VaultLogin, VaultServer, VaultSettings, VaultStore, VaultTransitKey,
+        AlibabaKmsKey, AlibabaSecretsStore, AlibabaSettings, AwsKmsKey, AwsParametersStore, AwsSecretsStore,
+        AwsSettings, AzureKey, AzureSecretsStore, ClusterSecrets, EnvStore, GoogleKmsKey, GoogleSecretsStore,
+        KubernetesStore, KvVersion, RevisionFiles, SecretStore, SopsKey, SopsStore, VaultLogin, VaultServer,
+        VaultSettings, VaultStore, VaultTransitKey,
     },
     secrets::Secrets,
 };
@@ -51,6 +52,15 @@ pub(super) fn open(
                 let login = AzureLogin::new(CloudEnvironment::new(run.env.clone()));
                 let address = store.address.clone().unwrap_or_default();
                 Arc::new(AzureSecretsStore::new(address, login, secrets.clone()))
+            }
+            SecretStoreKind::AliKms => {
+                let variable = || run.var("ALIBABA_CLOUD_REGION").map(str::to_owned);
+                let settings = AlibabaSettings {
+                    region: store.region.clone().or_else(variable),
+                    address: store.address.clone(),
+                    login: AlibabaLogin::new(CloudEnvironment::new(run.env.clone())),
+                };
+                Arc::new(AlibabaSecretsStore::new(settings, secrets.clone()))
             }
             SecretStoreKind::Sops => Arc::new(SopsStore::new(
                 Arc::new(HeadFiles(files.clone())),
@@ -98,7 +108,17 @@ fn sops_keys(
             let service = VaultTransitKey::new(place.clone(), server, secrets.clone());
             Some(SopsKey::VaultTransit(place, service))
         }
-        StateRecipient::Age(_) => None,
+        StateRecipient::GoogleKms(name) => Some(SopsKey::GoogleKms(
+            name.clone(),
+            google_kms_key(run, name, secrets.clone()),
+        )),
+        StateRecipient::AzureKeyVault { vault, name } => {
+            let place = (vault, name);
+            let service = azure_key(run, place.clone(), secrets.clone());
+            Some(SopsKey::AzureKeyVault(place, service))
+        }
+        // SOPS has no such recipient.
+        StateRecipient::AliKms { .. } | StateRecipient::Age(_) => None,
     })
     .collect()
 }
@@ -113,6 +133,36 @@ pub(super) fn aws_kms_key(run: &RunContext, arn: String, region: String, secrets
         preview_login: None,
     };
     AwsKmsKey::new(arn, settings, secrets)
+}
+
+/// A key of Google Cloud KMS, with the credentials of the job.
+pub(super) fn google_kms_key(run: &RunContext, name: String, secrets: Secrets) -> GoogleKmsKey {
+    let login = GoogleLogin::new(CloudEnvironment::new(run.env.clone()));
+    // The variable by which Google's own tools take another address.
+    let address = run
+        .var("CLOUDSDK_API_ENDPOINT_OVERRIDES_CLOUDKMS")
+        .map(str::to_owned);
+    GoogleKmsKey::new(name, address, login, secrets)
+}
+
+/// A key of a Key Vault, with the credentials of the job.
+pub(super) fn azure_key(run: &RunContext, place: (String, String), secrets: Secrets) -> AzureKey {
+    let login = AzureLogin::new(CloudEnvironment::new(run.env.clone()));
+    AzureKey::new(place, login, secrets)
+}
+
+/// A key of Alibaba Cloud KMS, with the credentials of the job.
+pub(super) fn alibaba_kms_key(
+    run: &RunContext,
+    (arn, region): (String, String),
+    secrets: Secrets,
+) -> AlibabaKmsKey {
+    let settings = AlibabaSettings {
+        region: Some(region),
+        address: run.var("ALIBABA_CLOUD_KMS_ENDPOINT").map(str::to_owned),
+        login: AlibabaLogin::new(CloudEnvironment::new(run.env.clone())),
+    };
+    AlibabaKmsKey::new(arn, settings, secrets)
 }
 
 /// The settings of a Vault, with the credentials of the job.

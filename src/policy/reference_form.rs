@@ -16,7 +16,8 @@ pub(super) fn has_versions(store: &SecretStoreConfig) -> bool {
         | SecretStoreKind::Ssm
         | SecretStoreKind::Sops
         | SecretStoreKind::Gcp
-        | SecretStoreKind::Azure => true,
+        | SecretStoreKind::Azure
+        | SecretStoreKind::AliKms => true,
     }
 }
 
@@ -88,6 +89,12 @@ pub(super) fn normal_form(
                 || !named.path.chars().all(is_name)
                 || !version.chars().all(|c| c.is_ascii_alphanumeric())
             {
+                return Err(wrong());
+            }
+        }
+        SecretStoreKind::AliKms => {
+            // An ARN would be a second way to write a name.
+            if named.path.starts_with('/') || named.path.contains(':') {
                 return Err(wrong());
             }
         }

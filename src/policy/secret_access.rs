@@ -497,7 +497,45 @@ mod tests {
             let refusal = judge(STORES, plain.clone()).unwrap_err();
             assert!(refusal.contains("is not allowed here"), "{plain}: {refusal}");
         }
-        let refusal = judge(STORES, json!({"password": "ref+env://PAY_DB"})).unwrap_err();
+    }
+
+    /// The runtime looks at the schema of an attribute.
+    #[test]
+    fn a_terraform_resource_refers_in_its_attributes_and_its_provider() {
+        let object = |extensions: Value| Resource {
+            extensions: extensions.as_object().unwrap().clone(),
+            ..as_resource(json!({"password_wo": "ref+env://PAY_DB"}))
+        };
+        let judge = |resource: Resource| {
+            let config = Config::parse(STORES).unwrap();
+            let (stack, folder) = (
+                "pay/prod".parse().unwrap(),
+                RepoPath::normalize("appops/pay/prod").unwrap(),
+            );
+            let reader = SecretReader {
+                stack: &stack,
+                folder: &folder,
+            };
+            let spec = Spec {
+                resources: vec![resource],
+                secret_stores: Vec::new(),
+                notes: Vec::new(),
+            };
+            admit(&config.secrets, reader, spec).map_err(|refusal| refusal.message)
+        };
+        let admitted = judge(object(json!({"providerMeta": {"token": "ref+env://PAY_TOKEN"}}))).unwrap();
+        assert_eq!(admitted.references.len(), 2);
+        for extensions in [
+            json!({"provider": "ref+env://PAY_TOKEN"}),
+            json!({"providerMetadata": {"token": "ref+env://PAY_TOKEN"}}),
+        ] {
+            let refusal = judge(object(extensions)).unwrap_err();
+            assert!(refusal.contains("of `providerMeta`"), "{refusal}");
+        }
+        let refusal = judge(object(json!({"providerMeta": {"token": "ref+env://HOME"}}))).unwrap_err();
+        assert!(refusal.contains("may not read `HOME`"), "{refusal}");
+        let nested = json!({"manifest": {"apiVersion": "v1", "kind": "Secret", "data": {"a": "cmVmK2VudjovL1BBWV9EQg=="}}});
+        let refusal = judge(as_resource(nested)).unwrap_err();
         assert!(refusal.contains("Terraform"), "{refusal}");
     }
 

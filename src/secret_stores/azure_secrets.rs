@@ -16,7 +16,7 @@ use crate::{
     secrets::{SecretValue, Secrets},
 };
 
-const API: &str = "7.4";
+pub(super) const API: &str = "7.4";
 /// The resource of a token, by the end of the vault's host.
 const RESOURCES: [(&str, &str); 2] = [
     (".vault.azure.cn", "https://vault.azure.cn/.default"),
@@ -47,9 +47,7 @@ impl AzureSecretsStore {
     }
 
     async fn token(&self) -> Result<String, SecretProblem> {
-        let host = self.address.trim_end_matches('/');
-        let of_cloud = RESOURCES.iter().find(|(end, _)| host.ends_with(end));
-        let scope = of_cloud.map_or(RESOURCE, |(_, resource)| resource);
+        let scope = scope_of(&self.address);
         self.client.token(|| self.login.token(scope)).await
     }
 
@@ -119,6 +117,13 @@ impl AzureSecretsStore {
         }
         self.client.get(&next, &self.token().await?).await
     }
+}
+
+/// The scope of a token for a vault.
+pub(super) fn scope_of(address: &str) -> &'static str {
+    let host = address.trim_end_matches('/');
+    let of_cloud = RESOURCES.iter().find(|(end, _)| host.ends_with(end));
+    of_cloud.map_or(RESOURCE, |(_, resource)| resource)
 }
 
 /// The version at the end of the id of a secret: `…/secrets/NAME/VERSION`.

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 use tokio::{sync::Mutex, time::Instant};
+use zeroize::Zeroizing;
 
 use super::{
     SecretProblem, cloud_login,
@@ -60,10 +61,31 @@ impl BearerClient {
     /// # Errors
     /// No answer, or a refusal.
     pub async fn get(&self, url: &url::Url, bearer: &str) -> Result<Value, SecretProblem> {
+        self.send(|client| client.get(url.clone()).bearer_auth(bearer))
+            .await
+    }
+
+    /// Posts a document, and reads the answer. It may be repeated.
+    ///
+    /// # Errors
+    /// No answer, or a refusal.
+    pub async fn post(&self, url: &url::Url, bearer: &str, document: &Value) -> Result<Value, SecretProblem> {
+        let body = Zeroizing::new(document.to_string());
+        let make = |client: &reqwest::Client| {
+            let request = client.post(url.clone()).bearer_auth(bearer);
+            request
+                .header("content-type", "application/json")
+                .body(body.as_str().to_owned())
+        };
+        self.send(make).await
+    }
+
+    async fn send(
+        &self,
+        make: impl Fn(&reqwest::Client) -> reqwest::RequestBuilder,
+    ) -> Result<Value, SecretProblem> {
         let http = self.http.as_ref().map_err(Clone::clone)?;
-        let answer = http
-            .send(|client| client.get(url.clone()).bearer_auth(bearer))
-            .await?;
+        let answer = http.send(make).await?;
         if !answer.status.is_success() {
             return Err(http.problem(&answer, |body| {
                 body["error"]["message"].as_str().map(str::to_owned)

@@ -4,15 +4,20 @@
 //! The version of a secret is read without its value where the store can do that. A value is a
 //! [`SecretValue`](crate::secrets::SecretValue) from the answer's bytes on.
 
+mod alibaba_client;
+mod alibaba_kms;
+mod alibaba_secrets;
 mod aws_client;
 mod aws_kms;
 mod aws_parameters;
 mod aws_secrets;
+mod azure_kms;
 mod azure_secrets;
 mod bearer_client;
 mod cloud_login;
 mod env;
 mod error;
+mod google_kms;
 mod google_secrets;
 mod http;
 mod kubernetes;
@@ -25,13 +30,18 @@ mod vault_transit;
 
 use async_trait::async_trait;
 
+pub use alibaba_client::AlibabaSettings;
+pub use alibaba_kms::AlibabaKmsKey;
+pub use alibaba_secrets::AlibabaSecretsStore;
 pub use aws_client::AwsSettings;
 pub use aws_kms::AwsKmsKey;
 pub use aws_parameters::AwsParametersStore;
 pub use aws_secrets::AwsSecretsStore;
+pub use azure_kms::AzureKey;
 pub use azure_secrets::AzureSecretsStore;
 pub use env::EnvStore;
 pub use error::{SecretProblem, SecretStoreError};
+pub use google_kms::GoogleKmsKey;
 pub use google_secrets::GoogleSecretsStore;
 pub use kubernetes::{ClusterSecrets, KubernetesStore};
 pub use secret_document::{FetchedSecret, SecretDocument};

@@ -7,8 +7,8 @@ use async_trait::async_trait;
 use zeroize::{Zeroize as _, Zeroizing};
 
 use super::{
-    AwsKmsKey, FetchedSecret, SecretDocument, SecretProblem, SecretQuery, SecretRights, SecretStore,
-    VaultTransitKey,
+    AwsKmsKey, AzureKey, FetchedSecret, GoogleKmsKey, SecretDocument, SecretProblem, SecretQuery,
+    SecretRights, SecretStore, VaultTransitKey,
     sops_file::{SopsDataKey, SopsFile, open_age},
 };
 use crate::model::Digest;
@@ -26,6 +26,10 @@ pub trait RevisionFiles: Send + Sync {
 pub enum SopsKey {
     /// A key of AWS KMS, with its ARN.
     AwsKms(String, AwsKmsKey),
+    /// A key of Google Cloud KMS, with its name.
+    GoogleKms(String, GoogleKmsKey),
+    /// A key of a Key Vault, with the address of the vault and its name.
+    AzureKeyVault((String, String), AzureKey),
     /// A key of a transit engine, with its mount and its name.
     VaultTransit((String, String), VaultTransitKey),
 }
@@ -83,6 +87,22 @@ impl SopsStore {
                     ) if own_mount == mount && own_key == key => {
                         service.unwrap_without_context(wrapped).await
                     }
+                    (SopsKey::GoogleKms(own, service), SopsDataKey::GoogleKms { name, wrapped })
+                        if own == name =>
+                    {
+                        service.unwrap_without_context(wrapped).await
+                    }
+                    (
+                        SopsKey::AzureKeyVault((own_vault, own_name), service),
+                        SopsDataKey::AzureKeyVault {
+                            vault,
+                            name,
+                            version,
+                            wrapped,
+                        },
+                    ) if own_vault == vault && own_name == name => {
+                        service.unwrap_without_context(version, wrapped).await
+                    }
                     _ => continue,
                 };
                 match unwrapped {
@@ -108,6 +128,10 @@ fn recipients(wrapped: &[SopsDataKey]) -> String {
                     mount.escape_debug(),
                     key.escape_debug()
                 )
+            }
+            SopsDataKey::GoogleKms { name, .. } => format!("gcpkms:{}", name.escape_debug()),
+            SopsDataKey::AzureKeyVault { vault, name, .. } => {
+                format!("azurekv:{}/keys/{}", vault.escape_debug(), name.escape_debug())
             }
             SopsDataKey::Unknown(kind) => kind.escape_debug().to_string(),
         })

@@ -51,6 +51,15 @@ pub(super) enum SopsDataKey {
         key: String,
         wrapped: String,
     },
+    /// A ciphertext of Google Cloud KMS in base64.
+    GoogleKms { name: String, wrapped: String },
+    /// What a version of a key of a Key Vault wrapped.
+    AzureKeyVault {
+        vault: String,
+        name: String,
+        version: String,
+        wrapped: String,
+    },
     /// Another recipient, or one that needs more than Konverge gives.
     Unknown(String),
 }
@@ -64,6 +73,10 @@ struct Metadata {
     kms: Option<Vec<KmsEntry>>,
     #[serde(default)]
     hc_vault: Option<Vec<VaultEntry>>,
+    #[serde(default)]
+    gcp_kms: Option<Vec<GoogleEntry>>,
+    #[serde(default)]
+    azure_kv: Option<Vec<AzureEntry>>,
     #[serde(default)]
     key_groups: Option<Vec<Value>>,
     #[serde(default)]
@@ -84,7 +97,7 @@ struct Metadata {
     encrypted_comment_regex: Option<String>,
     #[serde(default)]
     mac_only_encrypted: bool,
-    /// Recipients that are not understood (`pgp`, `gcp_kms`, …), and the version of SOPS.
+    /// Recipients that are not understood (`pgp`, `hckms`, …), and the version of SOPS.
     #[serde(flatten)]
     others: BTreeMap<String, Value>,
 }
@@ -108,6 +121,23 @@ struct KmsEntry {
 struct VaultEntry {
     engine_path: String,
     key_name: String,
+    enc: String,
+}
+
+#[derive(Debug, Deserialize)]
+struct GoogleEntry {
+    resource_id: String,
+    enc: String,
+}
+
+#[derive(Debug, Deserialize)]
+struct AzureEntry {
+    #[serde(alias = "vaultUrl")]
+    vault_url: String,
+    #[serde(alias = "key")]
+    name: String,
+    #[serde(default)]
+    version: String,
     enc: String,
 }
 
@@ -170,6 +200,18 @@ impl SopsFile {
         keys.extend(vault.map(|entry| SopsDataKey::VaultTransit {
             mount: entry.engine_path.trim_matches('/').to_owned(),
             key: entry.key_name.clone(),
+            wrapped: entry.enc.clone(),
+        }));
+        let google = metadata.gcp_kms.iter().flatten();
+        keys.extend(google.map(|entry| SopsDataKey::GoogleKms {
+            name: entry.resource_id.clone(),
+            wrapped: entry.enc.clone(),
+        }));
+        let azure = metadata.azure_kv.iter().flatten();
+        keys.extend(azure.map(|entry| SopsDataKey::AzureKeyVault {
+            vault: entry.vault_url.trim_end_matches('/').to_owned(),
+            name: entry.name.clone(),
+            version: entry.version.clone(),
             wrapped: entry.enc.clone(),
         }));
         let is_list = |value: &Value| value.as_array().is_some_and(|list| !list.is_empty());

@@ -52,7 +52,8 @@ async fn log_in(configured: &SecretStoreConfig, store: &dyn SecretStore) -> Resu
         | SecretStoreKind::Aws
         | SecretStoreKind::Ssm
         | SecretStoreKind::Gcp
-        | SecretStoreKind::Azure => {
+        | SecretStoreKind::Azure
+        | SecretStoreKind::AliKms => {
             let rules = configured.allow.len();
             format!("logged in; {}", crate::report::plural(rules, "rule"))
         }

@@ -79,8 +79,14 @@ async fn answer(State(clouds): State<FakeClouds>, method: Method, uri: Uri, head
     world.requests.push(path.clone());
     let refused =
         |status: StatusCode, why: &str| (status, Json(json!({"error": {"message": why}}))).into_response();
-    if method != Method::GET || headers["authorization"] != format!("Bearer {TOKEN}") {
-        return refused(StatusCode::UNAUTHORIZED, "no token");
+    let bearer = headers.get("authorization").map(|value| value.to_str().unwrap());
+    if method != Method::GET || bearer != Some(format!("Bearer {TOKEN}").as_str()) {
+        let mut answer = refused(StatusCode::UNAUTHORIZED, "no token");
+        let challenge = r#"Bearer authorization="https://login.microsoftonline.com/tenant", resource="https://vault.azure.net""#;
+        answer
+            .headers_mut()
+            .insert("www-authenticate", challenge.parse().unwrap());
+        return answer;
     }
     let parts: Vec<_> = path.trim_start_matches('/').split('/').collect();
     match parts[..] {
@@ -135,7 +141,10 @@ async fn answer(State(clouds): State<FakeClouds>, method: Method, uri: Uri, head
             let item = json!({"id": id, "attributes": {"enabled": true, "created": 1_700_000_000 + at}});
             let next = format!(
                 "{}/secrets/{name}/versions?api-version=7.4&page={}",
-                world.address,
+                match headers.get("x-forwarded-proto") {
+                    Some(_) => world.address.replace("http://", "https://"),
+                    None => world.address.clone(),
+                },
                 page + 1
             );
             let next = if is_last { Value::Null } else { json!(next) };
@@ -345,4 +354,32 @@ async fn a_damaged_value_is_not_written() {
     );
     clouded.holds_no_value(&refused);
     assert_eq!(clouded.password().await, None);
+}
+
+/// The clients that Google and Azure publish find on the fake what Konverge finds.
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs `scripts/parts install all`; `make test-all` runs it"]
+async fn the_published_clients_read_the_same() {
+    let clouds = FakeClouds::start().await;
+    clouds.put("pay", &format!("{CANARY}-1"));
+    clouds.put("pay", &format!("{CANARY}-2"));
+    let program = include_str!("../support/google_azure_sdks.py");
+    let host = clouds.world().address.trim_start_matches("http://").to_owned();
+    let arguments = ["-c".to_owned(), program.to_owned(), host, TOKEN.to_owned()];
+    let said = crate::support::process::Konverge::of(&crate::support::cloud_sdks(), arguments)
+        .run()
+        .expect(0)
+        .json();
+    let versions = |kind: &str| said[kind]["versions"].as_array().unwrap().len();
+    assert_eq!(said["google"]["newest"], format!("{CANARY}-2"), "{said}");
+    assert_eq!(said["google"]["first"], format!("{CANARY}-1"), "{said}");
+    assert_eq!(
+        said["google"]["version"], "projects/123456/secrets/pay/versions/2",
+        "{said}"
+    );
+    assert_eq!(said["google"]["missing"], "NotFound", "{said}");
+    assert_eq!(said["azure"]["newest"], format!("{CANARY}-2"), "{said}");
+    assert_eq!(said["azure"]["first"], format!("{CANARY}-1"), "{said}");
+    assert_eq!(said["azure"]["missing"], "ResourceNotFoundError", "{said}");
+    assert_eq!(versions("azure"), 2, "{said}");
 }

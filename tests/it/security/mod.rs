@@ -1,8 +1,10 @@
 //! Hostile input, masking and the sandbox.
 
+pub mod alibaba;
 pub mod aws;
 pub mod canary;
 pub mod checkout;
+pub mod core_dumps;
 pub mod fork_isolation;
 pub mod google_azure;
 pub mod injection;

@@ -296,7 +296,7 @@ async fn a_recipient_that_is_not_understood_is_refused_with_what_to_write() {
         ),
         (
             "pgp:ABCD",
-            "write `age1…`, `awskms:ARN` or `vault-transit:STORE/MOUNT/KEY`",
+            "write `age1…`, `awskms:ARN`, `gcpkms:NAME`, `azurekv:ADDRESS`, `alikms:ARN` or `vault-transit:STORE/MOUNT/KEY`",
         ),
     ] {
         sealed.encrypt_to(&[recipient]);
@@ -341,4 +341,59 @@ async fn a_preview_unwraps_with_its_own_role_of_the_vault() {
         !asked.is_empty() && asked.iter().all(|(role, _)| role == "state"),
         "{asked:?}"
     );
+}
+
+/// Google, Azure and Alibaba: each opens the states alone, and another repository's key opens nothing.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_keys_of_three_more_clouds_open_a_state_alone() {
+    use crate::support::key_clouds::{ALIBABA_KEY, AZURE_KEY, GOOGLE_KEY, KeyClouds};
+    let clouds = KeyClouds::start().await;
+    let mut sealed = Sealed::new("sealed-by-clouds").await;
+    sealed.runs.env.extend(clouds.job());
+    let keys = [
+        format!("gcpkms:{GOOGLE_KEY}"),
+        format!("azurekv:{}/keys/{AZURE_KEY}", clouds.address()),
+        format!("alikms:{ALIBABA_KEY}"),
+    ];
+    let age = sealed.age.to_public().to_string();
+    sealed.encrypt_to(&[&age]);
+    let identity = sealed.age.clone();
+    sealed.identity(Some(&identity));
+    sealed.apply().expect(0);
+    let mut last = age;
+    for key in &keys {
+        sealed.encrypt_to(&[&last, key]);
+        sealed.konverge(&["state", "rekey"]).expect(0);
+        sealed.encrypt_to(&[key]);
+        sealed.konverge(&["state", "rekey"]).expect(0);
+        last.clone_from(key);
+        clouds.requests();
+        sealed.identity(None);
+        let shown = sealed.shows().expect(0);
+        assert!(shown.stdout.contains("telltale"), "{key}");
+        assert_eq!(clouds.requests().len(), 1, "{key}: one request a run");
+        sealed.is_sealed();
+        let doctor = sealed.konverge(&["state", "doctor"]).expect(0).stdout;
+        assert!(
+            doctor.contains(&format!("`{key}` unwraps the data key")),
+            "{doctor}"
+        );
+        // A newer version of the key opens what an older one wrapped.
+        clouds.world().rotations += 1;
+        sealed
+            .runs
+            .spec("spec.json", &["telltale", key.split(':').next().unwrap()]);
+        sealed.apply().expect(0);
+
+        clouds.world().is_away = true;
+        let before = walk(sealed.folder.path());
+        let refused = sealed.apply().expect(1);
+        assert!(
+            refused.stderr.contains(key.as_str()) && refused.stderr.contains("nothing was touched"),
+            "{key}: {}",
+            refused.stderr
+        );
+        assert_eq!(walk(sealed.folder.path()), before);
+        clouds.world().is_away = false;
+    }
 }

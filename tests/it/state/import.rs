@@ -366,6 +366,19 @@ fn a_file_is_read_as_json_or_yaml_however_long_it_is() {
     home.run(&["import", "long.yaml"]).expect(0);
 }
 
+/// A mark is kept as it is, so that a value in the form of one would stay in clear.
+#[test]
+fn what_looks_like_a_mark_in_a_release_is_masked_as_a_value() {
+    let home = Home::new(&[]);
+    let mut marked = state(7);
+    marked["resources"][1]["attributes"]["stringData"] = json!({"password": {"$secret": "hunter333"}});
+    std::fs::write(home.path().join("marked.json"), marked.to_string()).unwrap();
+    home.run(&["import", "marked.json"]).expect(0);
+    let shown = home.run(&["show", "main/shop/prod"]).expect(0).stdout;
+    assert!(shown.contains("$$secret"), "{shown}");
+    assert!(!shown.contains("hunter333"), "{shown}");
+}
+
 #[test]
 fn a_state_goes_to_the_stack_that_it_is_of_and_says_what_to_do_next() {
     let repository = konfigs::konfig_2023();

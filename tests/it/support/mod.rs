@@ -26,6 +26,7 @@ pub mod github_output;
 pub mod golden;
 pub mod identities;
 pub mod kcl;
+pub mod key_clouds;
 pub mod konfig_history;
 pub mod konfigs;
 pub mod minio;
@@ -84,4 +85,12 @@ pub fn installed(part: &str, path: PathBuf) -> PathBuf {
         path.display()
     );
     path
+}
+
+/// The Python with the SDKs of Google, Azure and Alibaba.
+///
+/// # Panics
+/// With the command that installs it, if it is not there.
+pub fn cloud_sdks() -> PathBuf {
+    installed("cloud-sdks", cache().join("cloud-sdks/bin/python3"))
 }

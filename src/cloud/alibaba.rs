@@ -1,0 +1,107 @@
+//! Logs in at Alibaba Cloud: with keys, or with the token of the job and a role that trusts its issuer.
+//!
+//! <https://www.alibabacloud.com/help/en/ram/developer-reference/api-sts-2015-04-01-assumerolewithoidc>
+
+use std::time::Duration;
+
+use zeroize::Zeroizing;
+
+use super::{
+    CloudEnvironment, CloudError, addresses,
+    http_client::{self, LoginClient},
+    job_token,
+};
+
+/// The audience of a job's token.
+const AUDIENCE: &str = "sts.aliyuncs.com";
+const ROLE: &str = "ALIBABA_CLOUD_ROLE_ARN";
+const PROVIDER: &str = "ALIBABA_CLOUD_OIDC_PROVIDER_ARN";
+const TOKEN_FILE: &str = "ALIBABA_CLOUD_OIDC_TOKEN_FILE";
+const ENDPOINT: &str = "ALIBABA_CLOUD_STS_ENDPOINT";
+/// How long the keys of a role are asked for.
+const LIFETIME: Duration = Duration::from_secs(3600);
+
+/// The keys of an account or of a role.
+#[derive(Clone)]
+pub struct AlibabaKeys {
+    pub access_key: String,
+    pub secret_key: Zeroizing<String>,
+    pub session_token: Option<Zeroizing<String>>,
+}
+
+/// A login at Alibaba Cloud.
+#[derive(Debug, Clone)]
+pub struct AlibabaLogin {
+    environment: CloudEnvironment,
+}
+
+impl AlibabaLogin {
+    /// Logs in by these variables.
+    pub fn new(environment: CloudEnvironment) -> Self {
+        Self { environment }
+    }
+
+    /// The keys, and how long they are valid; `None` for keys without an end.
+    ///
+    /// # Errors
+    /// The environment names no identity, or Alibaba refuses it.
+    pub async fn keys(&self) -> Result<(AlibabaKeys, Option<Duration>), CloudError> {
+        let var = |name: &str| self.environment.var(name);
+        if let (Some(access), Some(secret)) = (
+            var("ALIBABA_CLOUD_ACCESS_KEY_ID"),
+            var("ALIBABA_CLOUD_ACCESS_KEY_SECRET"),
+        ) {
+            let keys = AlibabaKeys {
+                access_key: access.to_owned(),
+                secret_key: Zeroizing::new(secret.to_owned()),
+                session_token: var("ALIBABA_CLOUD_SECURITY_TOKEN")
+                    .map(|token| Zeroizing::new(token.to_owned())),
+            };
+            return Ok((keys, None));
+        }
+        let nobody = CloudError::NoIdentity {
+            cloud: "Alibaba Cloud",
+            expected: "ALIBABA_CLOUD_ROLE_ARN and ALIBABA_CLOUD_OIDC_PROVIDER_ARN in a job with `id-token: write`, or ALIBABA_CLOUD_ACCESS_KEY_ID and ALIBABA_CLOUD_ACCESS_KEY_SECRET",
+        };
+        let (Some(role), Some(provider)) = (var(ROLE), var(PROVIDER)) else {
+            return Err(nobody);
+        };
+        let client = LoginClient::new()?;
+        let token = job_token::from_file_or_github(&client, &self.environment, TOKEN_FILE, AUDIENCE).await?;
+        let token = token.ok_or(nobody)?;
+        self.assume_role(&client, (role, provider), &token).await
+    }
+
+    async fn assume_role(
+        &self,
+        client: &LoginClient,
+        (role, provider): (&str, &str),
+        token: &str,
+    ) -> Result<(AlibabaKeys, Option<Duration>), CloudError> {
+        let given = self
+            .environment
+            .var(ENDPOINT)
+            .unwrap_or("https://sts.aliyuncs.com");
+        let url = addresses::of_cloud(ENDPOINT, given, &["sts.aliyuncs.com", ".aliyuncs.com"])?;
+        let seconds = LIFETIME.as_secs().to_string();
+        let fields = [
+            ("Action", "AssumeRoleWithOIDC"),
+            ("Version", "2015-04-01"),
+            ("Format", "JSON"),
+            ("RoleArn", role),
+            ("OIDCProviderArn", provider),
+            ("OIDCToken", token),
+            ("RoleSessionName", "konverge"),
+            ("DurationSeconds", seconds.as_str()),
+        ];
+        let what = "keys of Alibaba Cloud";
+        let answer = http_client::json(client.post_form(url, &fields), what).await?;
+        let keys = &answer["Credentials"];
+        let keys = AlibabaKeys {
+            access_key: http_client::field(keys, "AccessKeyId", what)?,
+            secret_key: Zeroizing::new(http_client::field(keys, "AccessKeySecret", what)?),
+            session_token: Some(Zeroizing::new(http_client::field(keys, "SecurityToken", what)?)),
+        };
+        Ok((keys, Some(LIFETIME)))
+    }
+}
