@@ -199,7 +199,9 @@ impl MemoryStack {
     /// Plans and applies resources that nothing is wrong with.
     pub async fn apply_all(&mut self, resources: &[Resource]) -> StackOutcome {
         let outcome = self.apply(self.plan(resources).await).await;
-        assert!(outcome.error.is_none(), "{outcome:?}");
+        if let Some(failure) = &outcome.error {
+            panic!("{}", failure.message);
+        }
         outcome
     }
 
@@ -365,9 +367,8 @@ impl MemoryRuntime {
             }
         }
         let mut world = self.world();
-        world
-            .writes
-            .push(format!("{} {name}", format!("{action:?}").to_lowercase()));
+        let word = json!(action);
+        world.writes.push(format!("{} {name}", word.as_str().unwrap()));
         let live = planned.item.desired.as_ref().map(|desired| {
             let mut live = desired.attributes.clone();
             live.insert("ip".to_owned(), json!(format!("10.0.0.{}", world.writes.len())));
