@@ -451,3 +451,54 @@ fn is_broken_child(path: &RepoPath, folder: &RepoPath) -> bool {
             .split_once('/')
             .is_some_and(|(child, _)| child.ends_with(".k"))
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn path(text: &str) -> RepoPath {
+        RepoPath::normalize(text).unwrap()
+    }
+
+    #[test]
+    fn the_length_of_a_chain_is_the_number_of_its_files() {
+        let steps = vec![
+            Step {
+                from: None,
+                length: 0,
+            },
+            Step {
+                from: Some((0, path("stack/main.k"))),
+                length: 1,
+            },
+            Step {
+                from: Some((1, path("lib/a.k"))),
+                length: 2,
+            },
+        ];
+        let found = |step: usize, reader: Option<&str>| ImportChain {
+            kind: InputKind::Import,
+            path: path("lib/changed"),
+            reader: reader.map(path),
+            step,
+        };
+        let all = vec![
+            found(0, None),
+            found(1, None),
+            found(2, None),
+            found(2, Some("lib/b.k")),
+        ];
+        let reach = Arc::new(Reach { steps, found: all });
+        let folder = path("stack");
+        let ends = (0..reach.found.len()).map(|at| ChainEnd::Reached(Arc::clone(&reach), at));
+        let ends: Vec<_> = ends.collect();
+        let lengths: Vec<_> = ends.iter().map(ChainEnd::length).collect();
+        let files: Vec<_> = ends.iter().map(|end| end.chain(&folder).count()).collect();
+        assert_eq!(lengths, [2, 3, 4, 5]);
+        assert_eq!(lengths, files);
+        assert!(ends[0].is_before(&ends[1], &folder) && !ends[1].is_before(&ends[0], &folder));
+        let own = ChainEnd::Own(vec![path("stack/main.k")]);
+        assert!(own.is_before(&ends[0], &folder));
+    }
+}

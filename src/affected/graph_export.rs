@@ -285,3 +285,28 @@ fn mermaid_char(c: char) -> String {
         format!("#{};", u32::from(c))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn a_stack_and_a_package_in_one_folder_are_two_nodes_of_a_drawing() {
+        let folder = RepoPath::normalize("apps/shop").unwrap();
+        let edge = (node(&folder, NodeKind::Stack), node(&folder, NodeKind::Package));
+        let dot = GraphExport::from_edges([edge].into()).dot();
+        assert!(
+            dot.contains("\"stack:apps/shop\" -> \"package:apps/shop\";"),
+            "{dot}"
+        );
+        assert!(
+            dot.contains("\"stack:apps/shop\" [label=\"apps/shop\", shape=ellipse];"),
+            "{dot}"
+        );
+        assert!(
+            dot.contains("\"package:apps/shop\" [label=\"apps/shop\", shape=folder];"),
+            "{dot}"
+        );
+    }
+}

@@ -56,7 +56,7 @@ struct Finder<'a> {
 }
 
 impl Finder<'_> {
-    /// Scans code up to its end, or, inside `strings` nested strings, up to the closing brace.
+    /// Scans code up to its end, or, inside `strings` nested strings, before the closing brace.
     fn code(&mut self, strings: usize) {
         let mut braces = 0_usize;
         let mut last = b'\n';
@@ -69,10 +69,7 @@ impl Finder<'_> {
             match byte {
                 b'#' if strings == 0 => self.scanner.comment(),
                 b'"' | b'\'' => self.string(strings, matches!(last, b'r' | b'R')),
-                b'}' if strings > 0 && braces == 0 => {
-                    self.scanner.at += 1;
-                    return;
-                }
+                b'}' if strings > 0 && braces == 0 => return,
                 b'{' => {
                     braces += 1;
                     self.scanner.at += 1;

@@ -242,3 +242,90 @@ fn learn(source: &dyn Source, blobs: &[BlobId]) -> Result<Vec<(BlobId, Arc<FileS
     }
     Ok(all)
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::model::{
+        CommitId, RepoPath,
+        file_source::{FileEntry, FileKind, FileTree, TreeId},
+    };
+
+    fn blob(n: usize) -> BlobId {
+        let mut id = [0; 20];
+        id[..8].copy_from_slice(&n.to_le_bytes());
+        BlobId(id)
+    }
+
+    /// A cache that knows the first contents.
+    fn cache(contents: usize) -> ScanCache {
+        let cache = ScanCache::new();
+        let scan = Arc::new(FileScan::scan(b"import a"));
+        let known = (0..contents).map(|n| (blob(n), Arc::clone(&scan)));
+        cache.lock().extend(known);
+        cache.grown.store(true, Ordering::Relaxed);
+        cache
+    }
+
+    /// A revision with the first contents.
+    fn revision(contents: usize) -> Listing {
+        let file = |n: usize| {
+            let entry = FileEntry {
+                blob: blob(n),
+                kind: FileKind::File,
+            };
+            (RepoPath::root().child(&format!("{n}.k")), entry)
+        };
+        Listing {
+            tree: TreeId([0; 20]),
+            files: Arc::new((0..contents).map(file).collect()),
+        }
+    }
+
+    fn kept(contents: usize, in_use: usize) -> usize {
+        let cache = cache(contents);
+        cache.drop_unused(&[revision(in_use)]);
+        cache.len()
+    }
+
+    #[test]
+    fn contents_that_no_revision_has_go_when_they_are_the_majority_of_a_large_cache() {
+        let large = MODEST + 2;
+        assert_eq!(kept(large, large / 2), large, "they are as many as the others");
+        assert_eq!(kept(large, large / 2 - 1), large / 2 - 1);
+        assert_eq!(kept(MODEST, 0), MODEST, "a small cache costs nothing");
+    }
+
+    /// A revision of which nothing can be read.
+    struct Unreadable(FileTree);
+
+    impl Source for Unreadable {
+        fn files(&self) -> &FileTree {
+            &self.0
+        }
+
+        fn read(&self, blob: BlobId) -> Result<Arc<[u8]>, SourceError> {
+            Err(SourceError {
+                what: blob.to_string(),
+                why: "it is not there".to_owned(),
+            })
+        }
+
+        fn commit(&self) -> Option<&CommitId> {
+            None
+        }
+    }
+
+    #[test]
+    fn what_an_earlier_run_scanned_is_not_read_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("index");
+        cache(FEW + 1).save(&file).unwrap();
+        let blobs: Vec<_> = (0..=FEW).map(blob).collect();
+        let source = Unreadable(FileTree::new());
+        let facts = ScanCache::load(&file).facts(&source, &blobs).unwrap();
+        assert_eq!(facts.len(), FEW + 1);
+        assert!(ScanCache::new().facts(&source, &blobs).is_err());
+    }
+}

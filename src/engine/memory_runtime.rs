@@ -1,7 +1,7 @@
 //! For tests: a stack on a runtime whose objects are in memory.
 //!
 //! A server adds `ip` to an object when it creates it. An object with another `size` must be replaced. What is in
-//! `password` is secret.
+//! `password` is secret. An id without a namespace gets `shop`.
 
 #![allow(clippy::unwrap_used)]
 
@@ -44,6 +44,8 @@ pub(super) struct Faults {
     pub broken: BTreeSet<&'static str>,
     /// These are deleted for their replacement, and cannot be created again.
     pub half_replaced: BTreeSet<&'static str>,
+    /// These are not ready yet when they are planned again.
+    pub unready: BTreeSet<&'static str>,
     /// Objects with the mark of another stack.
     pub foreign: BTreeSet<&'static str>,
     /// The run is asked to stop when this one was written.
@@ -57,6 +59,8 @@ struct World {
     objects: BTreeMap<String, Map<String, Value>>,
     faults: Faults,
     writes: Vec<String>,
+    /// The calls that apply something, each with its resources.
+    batches: Vec<Vec<String>>,
     /// What the plan of each resource was told of earlier stages.
     pending: BTreeMap<String, Vec<String>>,
     journal: Vec<JournalEntry>,
@@ -67,8 +71,9 @@ struct World {
 }
 
 /// The objects, and what was done.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub(super) struct MemoryRuntime {
+    granularity: Granularity,
     world: Arc<Mutex<World>>,
     cancel: CancellationToken,
 }
@@ -116,10 +121,19 @@ pub(super) fn reference(name: &str, attribute: &str) -> String {
 
 impl MemoryStack {
     pub fn new() -> Self {
+        Self::on(Granularity::Resource)
+    }
+
+    /// A stack on a runtime that plans or applies resources in this way.
+    pub fn on(granularity: Granularity) -> Self {
         Self {
             state: StackState::empty("shop/prod".parse().unwrap(), RepoPath::root()),
             secrets: Secrets::new(HashKey::derive("test")),
-            runtime: MemoryRuntime::default(),
+            runtime: MemoryRuntime {
+                granularity,
+                world: Arc::default(),
+                cancel: CancellationToken::new(),
+            },
         }
     }
 
@@ -185,7 +199,9 @@ impl MemoryStack {
     /// Plans and applies resources that nothing is wrong with.
     pub async fn apply_all(&mut self, resources: &[Resource]) -> StackOutcome {
         let outcome = self.apply(self.plan(resources).await).await;
-        assert!(outcome.error.is_none(), "{outcome:?}");
+        if let Some(failure) = &outcome.error {
+            panic!("{}", failure.message);
+        }
         outcome
     }
 
@@ -196,6 +212,11 @@ impl MemoryStack {
     /// What was written since the last call, such as `create a`.
     pub fn writes(&self) -> Vec<String> {
         std::mem::take(&mut self.runtime.world().writes)
+    }
+
+    /// The calls of the runtime since the last call, each with the resources that it got.
+    pub fn batches(&self) -> Vec<Vec<String>> {
+        std::mem::take(&mut self.runtime.world().batches)
     }
 
     pub fn journal(&self) -> Vec<JournalEntry> {
@@ -245,6 +266,7 @@ impl MemoryRuntime {
     fn plan_item(&self, scope: &StackScope, item: Item) -> Result<PlannedResource, UserError> {
         let mut world = self.world();
         let name = name_of(&item.id).to_owned();
+        let unready = world.faults.unready.contains(name.as_str());
         if world.faults.refused.contains(name.as_str()) {
             return Err(
                 UserError::new(ErrorKind::Kubernetes, format!("{name} is not valid")).hint("mend it"),
@@ -315,7 +337,7 @@ impl MemoryRuntime {
             recorded,
             foreign,
             protected: None,
-            unready: false,
+            unready,
             provisional: false,
             expected,
             sensitive: wanted.as_ref().map(passwords).unwrap_or_default(),
@@ -345,9 +367,8 @@ impl MemoryRuntime {
             }
         }
         let mut world = self.world();
-        world
-            .writes
-            .push(format!("{} {name}", format!("{action:?}").to_lowercase()));
+        let word = json!(action);
+        world.writes.push(format!("{} {name}", word.as_str().unwrap()));
         let live = planned.item.desired.as_ref().map(|desired| {
             let mut live = desired.attributes.clone();
             live.insert("ip".to_owned(), json!(format!("10.0.0.{}", world.writes.len())));
@@ -377,7 +398,7 @@ impl Runtime for MemoryRuntime {
     }
 
     fn granularity(&self) -> Granularity {
-        Granularity::Resource
+        self.granularity
     }
 
     async fn prepare(
@@ -385,10 +406,14 @@ impl Runtime for MemoryRuntime {
         _: Option<&ClusterName>,
         resources: Vec<Resource>,
     ) -> Result<Vec<(ResourceId, Resource)>, UserError> {
-        Ok(resources
-            .into_iter()
-            .map(|resource| (resource.id.clone(), resource))
-            .collect())
+        let prepare = |mut resource: Resource| {
+            let old = resource.id.clone();
+            if let [version, kind, name] = old.as_str().split(':').collect::<Vec<_>>()[..] {
+                resource.id = format!("{version}:{kind}:shop:{name}").parse().unwrap();
+            }
+            (old, resource)
+        };
+        Ok(resources.into_iter().map(prepare).collect())
     }
 
     async fn observe(&self, _: &StackScope, _: &[Item]) -> Result<Vec<ObservedObject>, UserError> {
@@ -420,6 +445,8 @@ impl Runtime for MemoryRuntime {
         planned: Vec<PlannedResource>,
         sink: &dyn ApplySink,
     ) -> Result<(), UserError> {
+        let names = planned.iter().map(|planned| name_of(&planned.item.id).to_owned());
+        self.world().batches.push(names.collect());
         for planned in planned {
             let result = self.write(&planned, sink).await;
             sink.record_result(&planned.item.id, result).await?;

@@ -15,6 +15,7 @@ use crate::{
         plan::Action,
         state::{JournalEntry, Replacement},
     },
+    runtime::Granularity,
 };
 
 fn started(stack: &MemoryStack) -> Vec<usize> {
@@ -156,15 +157,18 @@ async fn a_missing_tool_holds_back_its_dependents_and_all_deletions() {
         after(resource("b", json!({})), "a"),
         resource("reader", json!({"from": reference("a", "ip")})),
         resource("d", json!({})),
+        after(resource("late", json!({"from": reference("d", "ip")})), "a"),
     ];
     let plan = stack.plan(&wanted).await;
-    let held = ["a", "b", "old", "reader"].map(id);
+    let held = ["a", "b", "late", "old", "reader"].map(id);
     assert_eq!(plan.public.held_back, held);
     let notes = |name: &str| {
         let mut resources = plan.public.resources.iter();
         resources.find(|r| r.id == id(name)).unwrap().notes.join("; ")
     };
-    assert!(notes("b").contains("it depends on"), "{}", notes("b"));
+    for dependent in ["b", "late"] {
+        assert!(notes(dependent).contains("it depends on"), "{}", notes(dependent));
+    }
     assert!(
         notes("old").contains("nothing is deleted while"),
         "{}",
@@ -185,7 +189,7 @@ async fn a_missing_tool_holds_back_its_dependents_and_all_deletions() {
     let (failed, message) = result(&outcome, "a").unwrap();
     assert_eq!(failed, ResourceResult::Failed);
     assert!(message.contains("could not be planned"), "{message}");
-    for skipped in ["b", "reader", "old"] {
+    for skipped in ["b", "late", "reader", "old"] {
         let (skipped, message) = result(&outcome, skipped).unwrap();
         assert_eq!(skipped, ResourceResult::Skipped);
         assert!(
@@ -312,10 +316,13 @@ async fn a_secret_that_is_read_through_a_reference_is_shown_and_recorded_as_its_
     let mut stack = MemoryStack::new();
     let password = "correct horse";
     let wanted = [
-        resource("secret", json!({"password": password})),
+        resource("secret", json!({"password": password, "host": "db.shop"})),
         resource(
             "reader",
-            json!({"urls": [format!("db://{}@db", reference("secret", "password"))]}),
+            json!({
+                "urls": [format!("db://{}@db", reference("secret", "password"))],
+                "host": reference("secret", "host"),
+            }),
         ),
     ];
     let url = json!(format!("db://{password}@db"));
@@ -324,6 +331,12 @@ async fn a_secret_that_is_read_through_a_reference_is_shown_and_recorded_as_its_
     let shown = shown.find(|r| r.id == id("reader")).unwrap();
     let hidden = stack.secrets.mark(&url);
     assert_eq!(shown.changes[0].to.as_ref().unwrap()["urls"], json!([hidden]));
+    let desired = plan.desired();
+    let desired = desired.iter().find(|desired| desired.id == id("reader")).unwrap();
+    assert_eq!(
+        (desired.kind.as_str(), &desired.attributes["urls"]),
+        ("ConfigMap", &json!([hidden]))
+    );
     stack.apply(plan).await;
     assert_eq!(
         stack.object("reader").unwrap()["urls"],
@@ -337,6 +350,7 @@ async fn a_secret_that_is_read_through_a_reference_is_shown_and_recorded_as_its_
         .find(|r| r.id == id("reader"))
         .unwrap();
     assert_eq!(recorded.attributes["urls"], json!([hidden]));
+    assert_eq!(recorded.attributes["host"], "db.shop", "this is no secret");
 
     // The old value stays hidden when the reference is replaced by a text.
     let plain = [wanted[0].clone(), resource("reader", json!({"urls": ["none"]}))];
@@ -373,4 +387,101 @@ async fn the_rest_of_a_replacement_is_what_was_agreed_to_unless_the_object_chang
     stack.apply(rest).await;
     assert_eq!(stack.object("a").unwrap()["size"], 2);
     assert!(stack.state.begun.is_empty());
+}
+
+#[tokio::test]
+async fn policies_see_what_the_spec_wants_and_nothing_that_is_deleted() {
+    let mut stack = MemoryStack::new();
+    stack
+        .apply_all(&[resource("old", json!({})), resource("same", json!({}))])
+        .await;
+    let wanted = [
+        resource("same", json!({})),
+        resource("reader", json!({"ip": reference("new", "ip")})),
+        resource("new", json!({})),
+    ];
+    let plan = stack.plan(&wanted).await;
+    let desired = plan.desired();
+    let seen: Vec<_> = desired
+        .iter()
+        .map(|desired| (desired.id.clone(), desired.known_before_write))
+        .collect();
+    assert_eq!(
+        seen,
+        [(id("same"), false), (id("reader"), true), (id("new"), false)]
+    );
+}
+
+#[tokio::test]
+async fn an_object_that_is_not_ready_is_waited_for_though_nothing_changes() {
+    let mut stack = MemoryStack::new();
+    let wanted = ["a", "b"].map(|name| resource(name, json!({})));
+    stack.apply_all(&wanted).await;
+    stack.set_faults(Faults {
+        unready: ["a"].into(),
+        ..Faults::default()
+    });
+    stack.batches();
+    let outcome = stack.apply_all(&wanted).await;
+    assert_eq!(stack.batches(), [["a"]]);
+    assert_eq!(outcome.result, StackResult::Unchanged);
+}
+
+#[tokio::test]
+async fn a_runtime_of_batches_gets_them_whole_and_resolves_what_is_read_inside() {
+    let mut stack = MemoryStack::on(Granularity::Segment);
+    let inside = reference("a", "ip");
+    let mut wanted = vec![
+        resource("a", json!({})),
+        resource("reader", json!({"ip": inside})),
+        resource("c", json!({})),
+    ];
+    stack.apply_all(&wanted).await;
+    assert_eq!(stack.batches(), [["a", "reader", "c"]]);
+    assert_eq!(
+        stack.object("reader").unwrap()["ip"],
+        "10.0.0.2",
+        "the server has its own"
+    );
+    let recorded = stack
+        .state
+        .resources
+        .iter()
+        .find(|r| r.id == id("reader"))
+        .unwrap();
+    assert_eq!(recorded.attributes["ip"], inside);
+    assert_eq!(recorded.depends_on, [id("a")]);
+
+    stack.set_faults(Faults::default());
+    wanted.truncate(1);
+    wanted.push(resource("c", json!({})));
+    stack.apply_all(&wanted).await;
+    assert_eq!(stack.batches(), [["reader"]], "the others do not change");
+    wanted[0] = resource("a", json!({"text": "new"}));
+    stack.apply_all(&wanted).await;
+    assert_eq!(
+        stack.batches(),
+        [["a", "c"]],
+        "a batch goes to its runtime as a whole"
+    );
+    stack.apply_all(&wanted).await;
+    assert_eq!(stack.batches(), Vec::<Vec<String>>::new());
+}
+
+#[tokio::test]
+async fn a_resource_is_found_under_the_id_that_its_runtime_gives_it() {
+    let mut stack = MemoryStack::new();
+    let mut short = resource("a", json!({}));
+    short.id = "v1:ConfigMap:a".parse().unwrap();
+    let mut dependent = resource("b", json!({}));
+    dependent.depends_on.push(short.id.clone());
+    let reader = resource("reader", json!({"from": "$kusion_path.v1:ConfigMap:a.ip"}));
+    stack.apply_all(&[reader, dependent, short]).await;
+    let depends_on = |name: &str| {
+        let mut resources = stack.state.resources.iter();
+        resources.find(|r| r.id == id(name)).unwrap().depends_on.clone()
+    };
+    assert_eq!(depends_on("b"), [id("a")]);
+    assert_eq!(depends_on("reader"), [id("a")]);
+    assert_eq!(stack.object("reader").unwrap()["from"], "10.0.0.1");
 }

@@ -123,3 +123,23 @@ pub(super) fn normal_form(
     }
     Ok(named)
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::secrets::SecretTemplate;
+
+    #[test]
+    fn a_parameter_of_a_folder_is_named_from_the_root() {
+        let path = |text: &str| {
+            let template = SecretTemplate::parse(text).unwrap().unwrap();
+            let named = normal_form(template.whole().unwrap(), "parameters", SecretStoreKind::Ssm);
+            named.map(|named| named.path)
+        };
+        assert_eq!(path("ref+parameters://password").unwrap(), "password");
+        assert_eq!(path("ref+parameters://prod/password").unwrap(), "/prod/password");
+        assert_eq!(path("ref+parameters:///prod/password").unwrap(), "/prod/password");
+        assert!(path("ref+parameters://prod/password:3").is_err());
+    }
+}

@@ -354,6 +354,26 @@ mod tests {
     }
 
     #[test]
+    fn the_configuration_of_a_provider_is_masked_with_its_resource() {
+        let secrets = secrets();
+        let resource = Resource {
+            id: "hashicorp:random:random_pet:a".parse().expect("an id"),
+            runtime: RuntimeKind::Terraform,
+            attributes: Map::new(),
+            depends_on: Vec::new(),
+            extensions: json!({"providerMeta": {"password": "hunter2222"}, "resourceType": "random_pet"})
+                .as_object()
+                .expect("an object")
+                .clone(),
+            sharing: crate::model::spec::Sharing::default(),
+        };
+        let masked = mask_resource(&secrets, &resource);
+        let password = &masked.extensions["providerMeta"]["password"];
+        assert!(masked_value::is_secret(password), "{password}");
+        assert_eq!(masked.extensions["resourceType"], "random_pet");
+    }
+
+    #[test]
     fn secret_data_is_marked_and_learned() {
         let secrets = secrets();
         let given = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s", "annotations": {"kubectl.kubernetes.io/last-applied-configuration": "{\"data\":1}"}},

@@ -408,6 +408,13 @@ mod tests {
     }
 
     #[test]
+    fn without_a_store_there_is_no_reference() {
+        for text in ["ref+://pay", "see ref+://pay and ref+vault:/pay"] {
+            assert!(SecretTemplate::parse(text).unwrap().is_none(), "{text}");
+        }
+    }
+
+    #[test]
     fn references_stand_inside_a_longer_text() {
         let text = "postgres://app:ref+vault://pay#/password+@host/ref+env://NAME+?x=1";
         let template = SecretTemplate::parse(text).unwrap().unwrap();

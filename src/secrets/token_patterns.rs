@@ -230,6 +230,7 @@ mod tests {
                 "https://me:${TOKEN}@host/",
             ),
             ("https://host:8443/a@b".to_owned(), "https://host:8443/a@b"),
+            ("a://b:c@".to_owned(), "a://b:#@"),
             (format!("token={token};"), "token=#;"),
             (format!("\"{jwt}\""), "\"#\""),
             (

@@ -120,7 +120,13 @@ mod tests {
 
     #[test]
     fn what_is_no_object_is_named_by_file() {
-        for text in ["a: 1\n", "- 1\n", "a: [\n"] {
+        for text in [
+            "a: 1\n",
+            "- 1\n",
+            "a: [\n",
+            "apiVersion: v1\n",
+            "kind: ConfigMap\n",
+        ] {
             let error = append_crds(&mut Spec::default(), &files(&[("p/crd/x.yaml", text)])).unwrap_err();
             let failure = crate::error::UserError::from(error);
             assert_eq!(failure.location.unwrap().file, "p/crd/x.yaml");

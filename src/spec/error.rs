@@ -70,3 +70,21 @@ impl From<SpecError> for UserError {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_that_is_no_list_of_resources_gets_the_form_as_a_hint() {
+        let hints = |path: &str| {
+            let error = SpecError::Shape {
+                path: path.to_owned(),
+                message: "must be a list".to_owned(),
+            };
+            UserError::from(error).hints
+        };
+        assert!(hints("")[0].contains("`resources:`"));
+        assert!(hints("resources[3].attributes").is_empty());
+    }
+}

@@ -245,6 +245,20 @@ mod tests {
     }
 
     #[test]
+    fn what_has_no_text_is_named_by_its_type() {
+        let values = json!({"none": null, "list": [], "map": {}});
+        for (path, what) in [("none", "null"), ("list", "list"), ("map", "map")] {
+            let text = format!("a $kusion_path.v1:Service:ns:web.{path}");
+            let lookup = |_: &ResourceId| KnownValue::Final(&values);
+            let refused = targets(&["v1:Service:ns:web"]).resolve_text(&text, &|_| false, &lookup);
+            assert!(
+                matches!(&refused, Err(ReferenceError::NotText { what: found, .. }) if *found == what),
+                "{refused:?}"
+            );
+        }
+    }
+
+    #[test]
     fn ids_with_dots_lists_and_types() {
         let role = "$kusion_path.rbac.authorization.k8s.io/v1:Role:ns:r.metadata.name";
         assert_eq!(resolve(role).unwrap(), json!("r"));

@@ -2,13 +2,11 @@
 
 #![allow(clippy::unwrap_used)]
 
-use std::{
-    sync::{Arc, Mutex},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use jiff::Timestamp;
+use tokio::sync::watch;
 
 use super::{Clock, DocumentWriter, RepositoryId, StateStore};
 use crate::{
@@ -67,27 +65,28 @@ pub(super) fn state(stack: &StackId, names: &[&str]) -> StackState {
     state
 }
 
-/// A clock that stands still until it is set. Nothing that waits for it goes on.
+/// A clock that stands still until it is set.
 #[derive(Default)]
-pub(super) struct HandClock(Mutex<Duration>);
+pub(super) struct HandClock(watch::Sender<Duration>);
 
 impl HandClock {
     pub(super) fn set(&self, now: Duration) {
-        *self.0.lock().unwrap() = now;
+        self.0.send_replace(now);
     }
 }
 
 #[async_trait]
 impl Clock for HandClock {
     fn monotonic(&self) -> Duration {
-        *self.0.lock().unwrap()
+        *self.0.borrow()
     }
 
     fn wall_clock(&self) -> Timestamp {
         Timestamp::UNIX_EPOCH
     }
 
-    async fn sleep(&self, _: Duration) {
-        std::future::pending().await
+    async fn sleep(&self, time: Duration) {
+        let until = self.monotonic() + time;
+        self.0.subscribe().wait_for(|now| *now >= until).await.unwrap();
     }
 }

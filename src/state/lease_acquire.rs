@@ -236,7 +236,10 @@ mod tests {
         super::fixture::{self, HandClock},
         *,
     };
-    use crate::store::{MemoryStore, Store};
+    use crate::{
+        error::UserError,
+        store::{MemoryStore, Store},
+    };
 
     fn options(over_vanished: bool) -> LeaseOptions {
         LeaseOptions {
@@ -269,6 +272,12 @@ mod tests {
         let lease = run().acquire(&stack, options(true)).await.unwrap();
         let refused = run().acquire(&stack, options(true)).await.err();
         assert!(matches!(refused, Some(StateError::Held { .. })), "{refused:?}");
+        let shown = UserError::from(refused.unwrap());
+        let way_out = format!("konverge state unlock shop/prod --lease {}", lease.id());
+        assert!(
+            shown.hints.iter().any(|hint| hint.contains(&way_out)),
+            "{shown:?}"
+        );
         lease.check().unwrap();
     }
 

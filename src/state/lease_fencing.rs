@@ -284,3 +284,59 @@ impl Versioned {
         !self.pending.is_empty() || self.reason == WriteReason::Takeover
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use std::{sync::Arc, time::Duration};
+
+    use async_trait::async_trait;
+
+    use super::{
+        super::{
+            Holder, LeaseWatch, WaitVerdict,
+            fixture::{self, HandClock},
+        },
+        *,
+    };
+    use crate::store::{MemoryStore, Store};
+
+    /// Knows that every other run is over.
+    struct AllOver;
+
+    #[async_trait]
+    impl LeaseWatch for AllOver {
+        async fn waiting(&self, _: &Holder, _: Duration) -> WaitVerdict {
+            WaitVerdict::HolderIsOver
+        }
+    }
+
+    #[tokio::test]
+    async fn a_state_says_that_a_run_died_until_a_run_ends() {
+        let store: Arc<dyn Store> = Arc::new(MemoryStore::default());
+        let clock = Arc::<HandClock>::default();
+        let states = fixture::states(&store, &clock);
+        let stack = fixture::stack("shop/prod");
+        let options = || LeaseOptions {
+            watch: Some(Arc::new(AllOver)),
+            ..LeaseOptions::default()
+        };
+        let was_interrupted = async || states.load(&stack).await.unwrap().unwrap().was_interrupted();
+        let lease = states.acquire(&stack, options()).await.unwrap();
+        lease.commit(fixture::state(&stack, &["a"]), &[]).await.unwrap();
+        assert!(!was_interrupted().await);
+        let dead = states.acquire(&stack, options()).await.unwrap();
+        dead.journal(fixture::created("b")[..1].to_vec()).await.unwrap();
+        assert!(was_interrupted().await, "something may have been made");
+        // It waits until an older holder would have stopped.
+        let pass = async { clock.set(options().term) };
+        let (next, ()) = tokio::join!(states.acquire(&stack, options()), pass);
+        let next = next.unwrap();
+        assert!(next.prior().unwrap().was_interrupted());
+        assert!(was_interrupted().await, "it was taken over");
+        next.commit(fixture::state(&stack, &["a", "b"]), &[])
+            .await
+            .unwrap();
+        assert!(!was_interrupted().await);
+    }
+}

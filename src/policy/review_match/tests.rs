@@ -328,3 +328,22 @@ fn a_version_that_moved_is_written_unless_rotation_stops() {
     assert_eq!(objections(ReviewedUnits::default(), true, &rotated), 0);
     assert_eq!(objections(ReviewedUnits::default(), false, &rotated), 1);
 }
+
+#[test]
+fn a_value_fits_only_if_every_part_of_it_does() {
+    let unknown = masked_value::unknown();
+    let reviewed = json!({"a": 1, "ip": unknown, "list": [1, unknown]});
+    let same = |actual: &Value| fits(&reviewed, actual, false);
+    assert!(same(&json!({"a": 1, "ip": "10.0.0.1", "list": [1, {"b": 2}]})));
+    for other in [
+        json!({"a": 2, "ip": "10.0.0.1", "list": [1, 2]}),
+        json!({"a": 1, "list": [1, 2]}),
+        json!({"a": 1, "ip": 1, "list": [1, 2], "more": 1}),
+        json!({"a": 1, "more": 1, "list": [1, 2]}),
+        json!({"a": 1, "ip": 1, "list": [1]}),
+        json!({"a": 1, "ip": 1, "list": [1, 2, 3]}),
+        json!({"a": 1, "ip": 1, "list": [2, 2]}),
+    ] {
+        assert!(!same(&other), "{other}");
+    }
+}

@@ -250,3 +250,26 @@ pub(super) fn add(context: &mut Context) {
         }
     );
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn a_network_contains_addresses_of_its_own_family_only() {
+        let contains = |network: &str, length, address: &str| {
+            Network(network.parse().unwrap(), length).contains(address.parse().unwrap())
+        };
+        assert!(contains("10.0.0.0", 8, "10.1.2.3"));
+        assert!(!contains("10.0.0.0", 8, "11.0.0.1"));
+        assert!(contains("10.0.0.1", 32, "10.0.0.1"));
+        assert!(!contains("10.0.0.1", 32, "10.0.0.2"));
+        assert!(contains("0.0.0.0", 0, "1.2.3.4"));
+        assert!(contains("::", 0, "2001:db8::1"));
+        assert!(contains("2001:db8::", 32, "2001:db8::1"));
+        assert!(!contains("2001:db8::", 32, "2001:db9::1"));
+        assert!(!contains("0.0.0.0", 0, "::1"));
+        assert!(!contains("::", 96, "0.0.0.1"));
+    }
+}

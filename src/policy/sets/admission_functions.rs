@@ -530,3 +530,6 @@ fn quantities(context: &mut Context) {
         order("compareTo", &this, &other).map(|order| CelValue::Int(order as i64))
     });
 }
+
+#[cfg(test)]
+mod tests;

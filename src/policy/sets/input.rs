@@ -141,3 +141,51 @@ fn mark(value: &mut Value, path: &str) {
     }
     *at = Value::Bool(true);
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::model::{RepoPath, plan::Basis, plan_document::DocumentStack};
+
+    #[test]
+    fn an_unknown_value_of_a_terraform_resource_is_marked_where_terraform_marks_it() {
+        let bucket = DocumentResource {
+            id: "hashicorp:aws:aws_s3_bucket:logs".parse().unwrap(),
+            runtime: RuntimeKind::Terraform,
+            kind: "aws_s3_bucket".to_owned(),
+            cluster: None,
+            action: Action::Create,
+            replace: Vec::new(),
+            data_loss: false,
+            before: None,
+            after: Some(json!({"bucket": "logs"})),
+            changes: Vec::new(),
+            unknown: ["/arn", "/tags/a~1b", "/rule/0/id", "/rule/1/id"]
+                .map(str::to_owned)
+                .into(),
+            secret: Vec::new(),
+            known_before_write: false,
+        };
+        let document = StackDocument {
+            version: 1,
+            stack: DocumentStack {
+                id: "shop/prod".parse().unwrap(),
+                folder: RepoPath::root(),
+            },
+            basis: Basis::Live,
+            known_as: Vec::new(),
+            resources: vec![bucket.clone()],
+        };
+        let shown = terraform_plan(&document, &[]);
+        let change = &shown["resource_changes"][0];
+        assert_eq!(change["address"], "aws_s3_bucket.logs");
+        assert_eq!(change["change"]["actions"], json!(["create"]));
+        assert_eq!(
+            change["change"]["after_unknown"],
+            json!({"arn": true, "tags": {"a/b": true}, "rule": {"0": {"id": true}, "1": {"id": true}}})
+        );
+        let without = terraform_plan(&document, &[&bucket]);
+        assert_eq!(without["resource_changes"], json!([]));
+    }
+}
