@@ -232,7 +232,7 @@ mod tests {
     use crate::model::{
         Digest, RepoPath,
         plan::{Basis, Summary},
-        plan_document::{DocumentStack, StackDocument},
+        plan_document::{DocumentStack, OtherNames, StackDocument},
         spec::RuntimeKind,
     };
 
@@ -304,7 +304,7 @@ mod tests {
                     folder: plan.stack.clone(),
                 },
                 basis: plan.basis,
-                known_as: Vec::new(),
+                known_as: OtherNames::default(),
                 resources: Vec::new(),
             };
             let proposed = ProposedPlan {

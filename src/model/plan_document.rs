@@ -33,11 +33,19 @@ pub struct StackDocument {
     /// What the Spec was compared with: `live` (the infrastructure) or `spec` (the Spec of the base).
     #[schemars(with = "String")]
     pub basis: Basis,
-    /// Other names of the stack: in its files, and as it was recorded. Rules do not see them.
+    /// Rules do not see them.
     #[serde(skip)]
-    pub known_as: Vec<StackId>,
+    pub known_as: OtherNames,
     /// All resources of the stack, unchanged ones and deleted ones too; sorted by id.
     pub resources: Vec<DocumentResource>,
+}
+
+/// What a stack is called besides: in its files, before the change, and as it was recorded. The rules of a set that names
+/// one of them hold for the stack, too.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct OtherNames {
+    pub ids: Vec<StackId>,
+    pub folders: Vec<RepoPath>,
 }
 
 /// The identity of a stack.

@@ -48,6 +48,18 @@ pub(super) async fn look(
     let store = store::open_foreign(url, &options).await?;
     let releases = Releases::new(store, &last.project, &last.workspace);
     let newest = releases.newest().await?;
+    if newest.is_none() {
+        return Err(UserError::new(
+            ErrorKind::State,
+            format!(
+                "{} has no release, and the state of `{}` follows release {}: Kusion's lock cannot be seen",
+                releases.place(),
+                state.stack,
+                last.revision
+            ),
+        )
+        .hint("check `state.kusion_releases`; without it Konverge neither asks for Kusion's lock nor writes releases"));
+    }
     let mut left = None;
     if let Some(newest) = &newest {
         let found = &newest.release;

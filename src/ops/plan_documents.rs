@@ -6,7 +6,10 @@ use serde_json::Value;
 use super::TargetPlan;
 use crate::{
     engine::EnginePlan,
-    model::{StackId, plan::StackPlan, plan_document::StackDocument},
+    model::{
+        plan::StackPlan,
+        plan_document::{OtherNames, StackDocument},
+    },
     policy,
     secrets::Secrets,
 };
@@ -22,7 +25,7 @@ pub trait DocumentVisitor: Send + Sync {
 pub(super) fn of_target(
     planned: &TargetPlan,
     public: &StackPlan,
-    known_as: Vec<StackId>,
+    known_as: OtherNames,
     secrets: &Secrets,
 ) -> StackDocument {
     let desired = match planned {
@@ -36,7 +39,7 @@ pub(super) fn of_target(
 }
 
 /// The document of a plan that is applied.
-pub(super) fn of_plan(plan: &EnginePlan, known_as: Vec<StackId>, secrets: &Secrets) -> StackDocument {
+pub(super) fn of_plan(plan: &EnginePlan, known_as: OtherNames, secrets: &Secrets) -> StackDocument {
     StackDocument {
         known_as,
         ..masked(policy::document(&plan.public, plan.desired()), secrets)

@@ -22,7 +22,7 @@ use crate::{
     model::{
         Digest, StackId,
         plan::{Basis, StackPlan},
-        plan_document::DesiredResource,
+        plan_document::{DesiredResource, OtherNames},
         spec::{RuntimeKind, Spec},
         stack::Stack,
         state::StackState,
@@ -285,12 +285,21 @@ impl Planner {
     ///
     /// # Errors
     /// Errors of the store.
-    pub async fn other_names(&self, target: &Target) -> Result<Vec<StackId>, UserError> {
-        let sides = target.head.iter().chain(&target.base);
-        let named = sides.flat_map(|stack| [stack.names.clone(), stack.id.clone()]);
-        let mut names: Vec<_> = named.chain(self.earlier_identity(&target.id).await?).collect();
-        names.retain(|name| *name != target.id);
-        Ok(names)
+    pub async fn other_names(&self, target: &Target) -> Result<OtherNames, UserError> {
+        let sides = || target.head.iter().chain(&target.base);
+        let named = sides().flat_map(|stack| [stack.names.clone(), stack.id.clone()]);
+        let earlier = self.earlier_identity(&target.id).await?;
+        let mut folders: Vec<_> = sides().map(|stack| stack.folder.clone()).collect();
+        if let Some(backend) = &self.backend {
+            let known = backend.states.known().await?;
+            let applied = std::iter::once(&target.id).chain(&earlier);
+            let entries = applied.filter_map(|id| known.entries.get(id));
+            folders.extend(entries.map(|entry| entry.folder.clone()));
+        }
+        let mut ids: Vec<_> = named.chain(earlier).collect();
+        ids.retain(|name| *name != target.id);
+        folders.retain(|folder| *folder != target.folder && !folder.is_root());
+        Ok(OtherNames { ids, folders })
     }
 
     /// The recorded identity that a stack of the head continues, if it differs now.

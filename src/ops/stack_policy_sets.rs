@@ -127,7 +127,10 @@ fn refusal(what: fmt::Arguments<'_>, denied: &[&PolicyFinding]) -> Option<UserEr
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::model::{plan::Basis, plan_document::DocumentStack};
+    use crate::model::{
+        plan::Basis,
+        plan_document::{DocumentStack, OtherNames},
+    };
 
     #[tokio::test]
     async fn without_a_set_no_document_is_made() {
@@ -141,7 +144,7 @@ mod tests {
                     folder: crate::model::RepoPath::root(),
                 },
                 basis: Basis::Live,
-                known_as: Vec::new(),
+                known_as: OtherNames::default(),
                 resources: Vec::new(),
             }
         };

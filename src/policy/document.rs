@@ -8,7 +8,8 @@ use crate::model::{
     Digest, ResourceId, diff, masked_value,
     plan::{Action, FieldChange, ResourcePlan, StackPlan},
     plan_document::{
-        DOCUMENT_VERSION, DesiredResource, DocumentChange, DocumentResource, DocumentStack, StackDocument,
+        DOCUMENT_VERSION, DesiredResource, DocumentChange, DocumentResource, DocumentStack, OtherNames,
+        StackDocument,
     },
     reference::MARK,
     spec::RuntimeKind,
@@ -37,7 +38,7 @@ pub fn document(plan: &StackPlan, desired: Vec<DesiredResource>) -> StackDocumen
             folder: plan.stack.clone(),
         },
         basis: plan.basis,
-        known_as: Vec::new(),
+        known_as: OtherNames::default(),
         resources: resources.into_values().collect(),
     }
 }

@@ -10,14 +10,36 @@ use std::{
 use base64::Engine;
 use sha2::{Digest, Sha256};
 
-/// Files whose path contains one of these are skipped.
+/// Files whose path contains one of these are skipped. So nothing says what they hold: a package is used without them.
 const IGNORED: [&str; 2] = [".git", ".tar"];
+
+fn is_ignored(relative: &str) -> bool {
+    IGNORED.iter().any(|part| relative.contains(part))
+}
+
+/// Deletes the files of a fetched package that its checksum does not cover.
+pub(super) fn remove_ignored(folder: &Path) -> io::Result<()> {
+    walk(folder, folder, &mut |path, relative| match is_ignored(relative) {
+        true => std::fs::remove_file(path),
+        false => Ok(()),
+    })
+}
+
+/// Returns true if a package has files that its checksum does not cover.
+pub(super) fn has_ignored(folder: &Path) -> io::Result<bool> {
+    let mut found = false;
+    walk(folder, folder, &mut |_, relative| {
+        found |= is_ignored(relative);
+        Ok(())
+    })?;
+    Ok(found)
+}
 
 /// The checksum of the package in a folder.
 pub(super) fn compute(folder: &Path) -> io::Result<String> {
     let mut hasher = Sha256::new();
     walk(folder, folder, &mut |path, relative| {
-        if !IGNORED.iter().any(|part| relative.contains(part)) {
+        if !is_ignored(relative) {
             hasher.update(std::fs::read(path)?);
         }
         Ok(())
@@ -74,5 +96,11 @@ mod tests {
             compute(folder.path()).unwrap(),
             "pmWkWSBCL51Bfkhn79xPuKBKHz//H6B+mY6G9/eieuM="
         );
+        // What it does not cover is not used.
+        assert!(has_ignored(folder.path()).unwrap());
+        remove_ignored(folder.path()).unwrap();
+        assert!(!has_ignored(folder.path()).unwrap());
+        assert!(!folder.path().join("p.tar").exists() && !folder.path().join(".git/x").exists());
+        assert!(folder.path().join("a/z.k").exists());
     }
 }

@@ -115,6 +115,7 @@ impl PackageFetcher {
             PackageSource::Oci { repository, tag } => oci::fetch(self, repository, tag, fresh.path()).await,
         }
         .map_err(failed)?;
+        checksum::remove_ignored(fresh.path()).map_err(io)?;
         if let Some(pinned) = pinned {
             let sum = checksum::compute(fresh.path()).map_err(io)?;
             if sum != pinned {
@@ -144,7 +145,7 @@ impl PackageFetcher {
         if self.lock_whole().contains(folder) {
             return Ok(true);
         }
-        let whole = checksum::compute(folder)? == pinned;
+        let whole = checksum::compute(folder)? == pinned && !checksum::has_ignored(folder)?;
         if whole {
             self.lock_whole().insert(folder.to_owned());
         }

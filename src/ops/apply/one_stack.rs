@@ -135,7 +135,7 @@ async fn under_lease(
     let past = prior_state(&prior, lease);
     let public = plan.public.clone();
     let mut known_as = planning.other_names(target).await?;
-    known_as.extend(prior.earlier_identities.iter().cloned());
+    known_as.ids.extend(prior.earlier_identities.iter().cloned());
     let document = || plan_documents::of_plan(&plan, known_as.clone(), planning.secrets());
     let proposed = ProposedPlan {
         plan: &public,

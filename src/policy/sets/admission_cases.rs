@@ -16,7 +16,7 @@ use super::{
 use crate::model::{
     RepoPath,
     plan::{Action, Basis},
-    plan_document::{DOCUMENT_VERSION, DocumentResource, DocumentStack, StackDocument},
+    plan_document::{DOCUMENT_VERSION, DocumentResource, DocumentStack, OtherNames, StackDocument},
     spec::RuntimeKind,
 };
 
@@ -253,7 +253,7 @@ fn document(object: Value) -> StackDocument {
             folder: RepoPath::root(),
         },
         basis: Basis::Spec,
-        known_as: Vec::new(),
+        known_as: OtherNames::default(),
         resources: resources.into_iter().collect(),
     }
 }

@@ -54,7 +54,8 @@ pub(super) type Plurals = BTreeMap<(String, String), String>;
 
 /// Adds the plural of a CustomResourceDefinition.
 pub(super) fn add_plural(plurals: &mut Plurals, object: &Value) {
-    if object["kind"] != "CustomResourceDefinition" {
+    let api_version = object["apiVersion"].as_str().unwrap_or_default();
+    if object["kind"] != "CustomResourceDefinition" || !api_version.starts_with("apiextensions.k8s.io/") {
         return;
     }
     let spec = &object["spec"];
@@ -63,7 +64,8 @@ pub(super) fn add_plural(plurals: &mut Plurals, object: &Value) {
     if let (Some(group), Some(kind), Some(plural)) =
         (text(&spec["group"]), text(&names["kind"]), text(&names["plural"]))
     {
-        plurals.insert((group, kind), plural);
+        // A definition of the set wins over one of the stack: a pull request writes that.
+        plurals.entry((group, kind)).or_insert(plural);
     }
 }
 
@@ -104,16 +106,17 @@ fn request<'d>(
         Operation::Delete => (None, before),
     };
     let any = object.or(old_object).unwrap_or(&Value::Null);
-    // The id of a resource is `apiVersion:Kind:[namespace:]name`.
-    let parts: Vec<_> = resource.id.as_str().split(':').collect();
-    let api_version = any["apiVersion"]
-        .as_str()
-        .or(parts.first().copied())
-        .unwrap_or_default();
+    // The id of a resource is `apiVersion:Kind:[namespace:]name`. A program may choose another one, and names of RBAC
+    // have colons: so the object decides, and its id only where the object says nothing.
+    let id = resource.id.as_str();
+    let api_version = any["apiVersion"].as_str().or_else(|| id.split(':').next());
+    let api_version = api_version.unwrap_or_default();
     let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+    let name = any["metadata"]["name"].as_str().or_else(|| id.rsplit(':').next());
+    let place = id.strip_prefix(&format!("{api_version}:{}:", resource.kind));
+    let place = place.and_then(|place| place.strip_suffix(name?)?.strip_suffix(':'));
     let namespace = any["metadata"]["namespace"].as_str();
-    let namespace = namespace.or((parts.len() == 4).then(|| parts[2]));
-    let name = any["metadata"]["name"].as_str().or(parts.last().copied());
+    let namespace = namespace.or(place.filter(|place| !place.contains(':')));
     let (group, kind) = (group.to_owned(), resource.kind.clone());
     let plural = match built_in_groups::is_built_in(&group) {
         true => Some(regular_plural(&kind)),
@@ -141,12 +144,36 @@ fn request<'d>(
 pub(super) fn namespaces(known: &Namespaces, document: &StackDocument) -> Namespaces {
     let mut namespaces = known.clone();
     for resource in &document.resources {
-        if let Some(object) = resource.after.as_ref().filter(|_| resource.kind == "Namespace") {
+        let is_namespace = |object: &&Value| object["kind"] == "Namespace" && object["apiVersion"] == "v1";
+        if let Some(object) = resource.after.as_ref().filter(is_namespace) {
             let name = object["metadata"]["name"].as_str().unwrap_or_default();
-            namespaces.insert(name.to_owned(), object.clone());
+            let mut object = object.clone();
+            // What the set says of it, others set in the cluster: an apply leaves their labels.
+            let theirs = known.get(name).map(|known| &known["metadata"]["labels"]);
+            for (key, value) in theirs.and_then(Value::as_object).into_iter().flatten() {
+                add_label(&mut object, key, value);
+            }
+            namespaces.insert(name.to_owned(), object);
         }
     }
+    for (name, object) in &mut namespaces {
+        add_label(object, "kubernetes.io/metadata.name", &json!(name));
+    }
     namespaces
+}
+
+/// Adds a label that an object lacks.
+fn add_label(object: &mut Value, key: &str, value: &Value) {
+    if !object["metadata"].is_object() {
+        object["metadata"] = json!({});
+    }
+    let labels = &mut object["metadata"]["labels"];
+    if !labels.is_object() {
+        *labels = json!({});
+    }
+    if labels.get(key).is_none() {
+        labels[key] = value.clone();
+    }
 }
 
 impl AdmissionRequest<'_> {

@@ -217,3 +217,91 @@ fn an_unknown_value_is_undecided() {
             .starts_with("undecided: it reads /metadata/labels/tier")
     );
 }
+
+/// What the rules find for resources of a stack that are updated.
+fn found_in(rules: &str, resources: Vec<(&str, Value)>) -> Vec<String> {
+    let config =
+        Config::parse("policy: {sets: [{name: s, path: p, language: vap, input: admission}]}\n").unwrap();
+    let file = PolicyFile {
+        path: "p/a.yaml".to_owned(),
+        text: rules.to_owned(),
+    };
+    let set = PolicySet::load(&config.policy.sets[0], &[file], &[]);
+    let resources = resources.into_iter();
+    let resources = resources.map(|(id, object)| super::tests::wanted(id, object));
+    let findings = set.findings(&super::tests::document(resources.collect()));
+    let ids = findings
+        .iter()
+        .filter_map(|finding| finding.place.as_ref()?.resource.as_ref());
+    ids.map(ToString::to_string).collect()
+}
+
+/// A pull request writes the stack's Namespace: what it leaves out takes no object out of a policy.
+#[test]
+fn a_namespace_of_the_stack_hides_no_label() {
+    let selected = |selector: &str, more: &str| {
+        let selector = format!("    namespaceSelector: {selector}\n    resourceRules:");
+        text("false").replace("    resourceRules:", &selector) + more
+    };
+    let bare = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}});
+    let own = json!({"apiVersion": "x.io/v1", "kind": "Namespace", "metadata": {"name": "shop", "labels": {"env": "dev"}}});
+    let known = "---\napiVersion: v1\nkind: Namespace\nmetadata: {name: shop, labels: {env: prod}}\n";
+    for (rules, namespace) in [
+        (
+            selected("{matchLabels: {kubernetes.io/metadata.name: shop}}", ""),
+            bare.clone(),
+        ),
+        (selected("{matchLabels: {env: prod}}", known), bare),
+        (selected("{matchLabels: {env: prod}}", ""), own),
+    ] {
+        let stack = vec![
+            ("v1:Service:shop:a", service(json!("NodePort"))),
+            ("v1:Namespace:shop", namespace),
+        ];
+        let found = found_in(&rules, stack);
+        assert!(
+            found.iter().any(|id| id == "v1:Service:shop:a"),
+            "{rules}: {found:?}"
+        );
+    }
+}
+
+/// Names of RBAC have colons, and a program chooses ids: the object says whether it is in a namespace.
+#[test]
+fn an_id_says_nothing_about_the_scope_of_an_object() {
+    let rules = text("false").replace(
+        "resources: [services, things]",
+        "resources: [clusterrolebindings], scope: Cluster",
+    );
+    let binding = |name: &str| json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": {"name": name}});
+    for (id, name) in [
+        (
+            "rbac.authorization.k8s.io/v1:ClusterRoleBinding:kube-system:evil",
+            "kube-system:evil",
+        ),
+        ("my:own:kube-system:evil", "evil"),
+        ("rbac.authorization.k8s.io/v1:ClusterRoleBinding:evil", "evil"),
+    ] {
+        assert_eq!(found_in(&rules, vec![(id, binding(name))]), [id], "{id}");
+    }
+}
+
+/// The definition of the set says the plural of a kind, and not one that a pull request brings.
+#[test]
+fn a_definition_of_the_stack_renames_no_kind_of_the_set() {
+    let definition = |plural: &str| {
+        json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": "things.x.io"}, "spec": {"group": "x.io", "names": {"kind": "Thing", "plural": plural}}})
+    };
+    let rules = format!("{}---\n{}\n", text("false"), definition("things"));
+    let thing =
+        json!({"apiVersion": "x.io/v1", "kind": "Thing", "metadata": {"name": "a", "namespace": "shop"}});
+    let stack = vec![
+        ("x.io/v1:Thing:shop:a", thing),
+        (
+            "apiextensions.k8s.io/v1:CustomResourceDefinition:things.x.io",
+            definition("foos"),
+        ),
+    ];
+    assert_eq!(found_in(&rules, stack), ["x.io/v1:Thing:shop:a"]);
+}

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use jiff::Timestamp;
+use serde_json::Value;
 
 use super::{exception::Exception, rule::UNREADABLE, set::PolicySet};
 use crate::{
@@ -12,6 +13,7 @@ use crate::{
         digest::DigestBuilder,
         plan_document::StackDocument,
         policy_finding::{Enforcement, PolicyFinding},
+        spec::RuntimeKind,
     },
 };
 
@@ -98,7 +100,9 @@ impl PolicySets {
             .chain(renamed)
             .map(|finding| {
                 let mut exceptions = self.exceptions.iter();
-                let exception = exceptions.find(|e| e.covers(&finding, folder, now));
+                let object = object_of(&finding, document);
+                let exception =
+                    exceptions.find(|exception| exception.covers(&finding, (folder, object.as_deref()), now));
                 match exception {
                     Some(exception) => exception.excuse(finding),
                     None => finding,
@@ -108,4 +112,23 @@ impl PolicySets {
         findings.sort();
         findings
     }
+}
+
+/// What the Kubernetes resource of a finding is by its object, if its id says something else. An object without a
+/// namespace is where its id says.
+fn object_of(finding: &PolicyFinding, document: &StackDocument) -> Option<String> {
+    let id = finding.place.as_ref()?.resource.as_ref()?;
+    let mut resources = document.resources.iter();
+    let resource =
+        resources.find(|resource| resource.id == *id && resource.runtime == RuntimeKind::Kubernetes)?;
+    let object = resource.after.as_ref().or(resource.before.as_ref())?;
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let head = format!("{}:{}", text(&object["apiVersion"]), text(&object["kind"]));
+    let metadata = &object["metadata"];
+    let (namespace, name) = (text(&metadata["namespace"]), text(&metadata["name"]));
+    let is_same = match namespace.is_empty() {
+        true => id.as_str().starts_with(&format!("{head}:")) && id.as_str().ends_with(&format!(":{name}")),
+        false => id.as_str() == format!("{head}:{namespace}:{name}"),
+    };
+    (!is_same).then(|| format!("{head}:{namespace}:{name}"))
 }

@@ -46,8 +46,14 @@ impl Exception {
         })
     }
 
-    /// Returns true if a finding is covered at this time.
-    pub fn covers(&self, finding: &PolicyFinding, folder: &RepoPath, now: Timestamp) -> bool {
+    /// Returns true if a finding is covered at this time. `object` is what the resource of the finding is, if that is not
+    /// its id: a program chooses ids, so that both have to be covered.
+    pub fn covers(
+        &self,
+        finding: &PolicyFinding,
+        (folder, object): (&RepoPath, Option<&str>),
+        now: Timestamp,
+    ) -> bool {
         let Some(place) = &finding.place else {
             return false;
         };
@@ -64,6 +70,7 @@ impl Exception {
                 .resource
                 .as_ref()
                 .is_some_and(|resource| self.resource.is_match(resource.as_str()))
+            && object.is_none_or(|object| self.resource.is_match(object))
     }
 
     /// The finding as it is shown: it is covered.

@@ -174,7 +174,7 @@ mod tests {
                 folder: RepoPath::root(),
             },
             basis: Basis::Live,
-            known_as: Vec::new(),
+            known_as: crate::model::plan_document::OtherNames::default(),
             resources: vec![bucket.clone()],
         };
         let shown = terraform_plan(&document, &[]);

@@ -19,9 +19,9 @@ use crate::{
     cel_expression::CostInput,
     config::{PolicyEnforcement, PolicyInput, PolicyLanguage, PolicySetConfig, RegoVersion},
     model::{
-        Digest, ResourceId, StackId,
+        Digest, ResourceId,
         digest::DigestBuilder,
-        plan_document::{DocumentResource, StackDocument},
+        plan_document::{DocumentResource, OtherNames, StackDocument},
         policy_finding::{Enforcement, PolicyFinding, SetPlace},
         spec::RuntimeKind,
     },
@@ -159,12 +159,11 @@ impl PolicySet {
     /// Returns true if the set is about a stack: by its folder or identity, or by another name of it. A change that
     /// renames a stack does not leave the rules of its name.
     pub fn is_about(&self, document: &StackDocument) -> bool {
-        let is_match = |id: &StackId| {
-            self.stacks
-                .as_ref()
-                .is_some_and(|glob| glob.is_match(id.as_str()))
-        };
-        self.is_about_its_place(document) || document.known_as.iter().any(is_match)
+        let is_match = |name: &str| self.stacks.as_ref().is_some_and(|glob| glob.is_match(name));
+        let OtherNames { ids, folders } = &document.known_as;
+        self.is_about_its_place(document)
+            || ids.iter().any(|id| is_match(id.as_str()))
+            || folders.iter().any(|folder| is_match(folder.as_str()))
     }
 
     /// Returns true if the set is about a stack by its folder or identity.

@@ -5,7 +5,7 @@ use crate::{
     model::{
         RepoPath,
         plan::{Action, Basis, ResourcePlan, StackPlan},
-        plan_document::{DesiredResource, StackDocument},
+        plan_document::{DesiredResource, OtherNames, StackDocument},
         policy_finding::{Enforcement, PolicyFinding},
         spec::RuntimeKind,
     },
@@ -242,13 +242,20 @@ fn a_set_follows_a_stack_that_gets_another_name() {
     let now = Timestamp::now();
     let mut document = document(vec![pod("web", json!("a"))]);
     assert!(set().findings(&document, now).is_empty());
-    document.known_as = vec!["pay/prod".parse().unwrap()];
+    document.known_as.ids = vec!["pay/prod".parse().unwrap()];
     let findings = set().findings(&document, now);
     assert_eq!(findings[0].verdict, Enforcement::Deny);
     assert_eq!(
         (findings[1].verdict, findings[1].rule.as_str()),
         (Enforcement::Warn, "s/stacks")
     );
+    // A folder that is moved away keeps the rules of its place, too.
+    document.known_as = OtherNames {
+        folders: vec![crate::model::RepoPath::normalize("pay/prod").unwrap()],
+        ids: Vec::new(),
+    };
+    let findings = set().findings(&document, now);
+    assert_eq!(findings[0].verdict, Enforcement::Deny);
 }
 
 #[test]
@@ -414,6 +421,25 @@ fn what_only_the_write_makes_known_does_not_pass() {
         "{}",
         findings[0].message
     );
+}
+
+/// A program chooses ids: one that looks excepted excepts no other object.
+#[test]
+fn an_exception_is_not_claimed_by_an_id() {
+    let exceptions = "exceptions: [{set: s, resource: 'v1:Pod:legacy:*', until: 2999-01-01, reason: old}]";
+    let config = Config::parse(&format!(
+        "policy: {{sets: [{{name: s, path: p}}], {exceptions}}}\n"
+    ))
+    .unwrap();
+    let sets = PolicySets::new(vec![rego("input: objects", LATEST)], &config.policy.exceptions);
+    let verdict = |namespace: &str| {
+        let mut resource = pod("web", json!("a:latest"));
+        resource.id = "v1:Pod:legacy:web".parse().unwrap();
+        resource.attributes["metadata"]["namespace"] = json!(namespace);
+        sets.findings(&document(vec![resource]), Timestamp::now())[0].verdict
+    };
+    assert_eq!(verdict("legacy"), Enforcement::Pass);
+    assert_eq!(verdict("shop"), Enforcement::Deny);
 }
 
 #[test]

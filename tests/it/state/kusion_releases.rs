@@ -374,6 +374,24 @@ async fn a_stack_with_a_terraform_resource_is_not_applied_by_turns() {
     assert_eq!(turns.live().await, "0");
 }
 
+/// A backend without the release that a state follows is another one: Kusion's lock is not there.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_backend_that_has_no_release_is_refused() {
+    let turns = Turns::new("release-elsewhere", "").await;
+    turns.wants(0);
+    turns.kusion_applies(0).await;
+    turns.imports();
+    std::fs::rename(
+        turns.backend.path().join("releases"),
+        turns.backend.path().join("moved"),
+    )
+    .unwrap();
+    turns.wants(1);
+    turns.refused("has no release, and the state of `shop/dev` follows release 1");
+    assert_eq!(turns.live().await, "0");
+    assert!(!turns.backend.path().join("releases").exists());
+}
+
 /// The layout of each object store: begun, seen as a lock, ended.
 async fn in_objects(url: &str, environment: &[(&str, &str)]) {
     let variables = environment.iter();
