@@ -48,6 +48,14 @@ impl PolicyConfig {
                     "write `appops/*/prod`",
                 ));
             }
+            for glob in &set.packages {
+                if let Err(error) = globset::Glob::new(glob) {
+                    return Some((
+                        format!("policy.sets: `{}` is not a glob: {error}", glob.escape_debug()),
+                        "write packages such as `main` or `kubernetes.*`",
+                    ));
+                }
+            }
             let named = set.overriders.as_ref().is_some_and(|named| !named.by.is_empty());
             if named != (set.enforce == PolicyEnforcement::Override) {
                 return Some((
@@ -142,6 +150,7 @@ mod tests {
             ("{sets: [{name: a, path: ../p}]}", "not a path"),
             ("{sets: [{name: a, path: /}]}", "not a path"),
             ("{sets: [{name: a, path: p, stacks: 'a['}]}", "not a glob"),
+            ("{sets: [{name: a, path: p, packages: ['a[']}]}", "not a glob"),
             (
                 "{sets: [{name: a, path: p, language: cel, input: tfplan}]}",
                 "tfplan",

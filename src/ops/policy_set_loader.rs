@@ -61,8 +61,12 @@ fn files_at(source: &dyn Source, path: &str, endings: &[&str]) -> Result<Files, 
     };
     let mut files = Vec::new();
     for (found, entry) in source.files() {
-        if entry.kind != FileKind::File || !is_meant(found) {
+        if !is_meant(found) {
             continue;
+        }
+        // A rule behind a link would be missing, and what it denies would pass.
+        if entry.kind != FileKind::File {
+            return Err(format!("{found} is a link: write the file itself"));
         }
         let bytes = source.read(entry.blob).map_err(|error| error.to_string())?;
         let text = String::from_utf8(bytes.to_vec()).map_err(|_| format!("{found} is not UTF-8"))?;

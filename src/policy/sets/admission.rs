@@ -14,7 +14,7 @@ use super::{
     admission_match::Selected,
     admission_policy::{AdmissionPolicy, Binding, NotFound},
     admission_request::{self, AdmissionRequest, Namespaces, Plurals},
-    rule::{PolicyFile, RuleFinding, Severity, shorten},
+    rule::{PolicyFile, RuleFinding, Severity, objects_of, shorten},
 };
 use crate::model::plan_document::{DocumentResource, StackDocument};
 
@@ -57,7 +57,11 @@ impl AdmissionPolicies {
         for file in files {
             let documents =
                 crate::yaml::documents(&file.text).map_err(|error| format!("{}: {error}", file.path))?;
-            for document in documents.into_iter().filter(|document| !document.is_null()) {
+            for document in documents
+                .into_iter()
+                .flat_map(objects_of)
+                .filter(|document| !document.is_null())
+            {
                 let name = document["metadata"]["name"]
                     .as_str()
                     .unwrap_or_default()
@@ -71,6 +75,9 @@ impl AdmissionPolicies {
                 match kind {
                     "ValidatingAdmissionPolicy" => {
                         let policy = AdmissionPolicy::load(&name, &document["spec"], &env).map_err(place)?;
+                        if policies.policies.iter().any(|other| other.name == policy.name) {
+                            return Err(place("two policies have this name".to_owned()));
+                        }
                         policies.policies.push(policy);
                     }
                     "ValidatingAdmissionPolicyBinding" => {

@@ -305,3 +305,27 @@ fn a_definition_of_the_stack_renames_no_kind_of_the_set() {
     ];
     assert_eq!(found_in(&rules, stack), ["x.io/v1:Thing:shop:a"]);
 }
+
+/// What `kubectl get` prints is read, and a second policy of a name is not given the bindings of the first.
+#[test]
+fn a_list_is_read_and_two_policies_of_one_name_are_refused() {
+    let service = || vec![("v1:Service:shop:a", service(json!("NodePort")))];
+    let rules = text("false");
+    let documents = crate::yaml::documents(&rules).unwrap();
+    let list = json!({"apiVersion": "v1", "kind": "List", "items": documents});
+    assert_eq!(found_in(&list.to_string(), service()), ["v1:Service:shop:a"]);
+    let second = rules.split("---").next().unwrap();
+    let config =
+        Config::parse("policy: {sets: [{name: s, path: p, language: vap, input: admission}]}\n").unwrap();
+    let file = PolicyFile {
+        path: "p/a.yaml".to_owned(),
+        text: format!("{}---\n{second}", text("true")),
+    };
+    let set = PolicySet::load(&config.policy.sets[0], &[file], &[]);
+    let failed = set.failed_tests("p");
+    assert!(
+        failed[0].why.contains("two policies have this name"),
+        "{}",
+        failed[0].why
+    );
+}

@@ -16,7 +16,7 @@ use super::{
     gatekeeper_match::ConstraintMatch,
     gatekeeper_template::{self as template, Template, TemplateCode},
     possible_reads::Mentions,
-    rule::{PolicyFile, RuleFinding, Severity, shorten},
+    rule::{PolicyFile, RuleFinding, Severity, objects_of, shorten},
 };
 use crate::model::plan_document::StackDocument;
 
@@ -109,7 +109,7 @@ impl GatekeeperRules {
         for file in files {
             let documents =
                 crate::yaml::documents(&file.text).map_err(|error| format!("{}: {error}", file.path))?;
-            for document in documents {
+            for document in documents.into_iter().flat_map(objects_of) {
                 let name = document["metadata"]["name"]
                     .as_str()
                     .unwrap_or_default()

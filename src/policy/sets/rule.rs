@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use serde_json::Value;
+
 /// The time that one rule may take for one input.
 pub(super) const RULE_TIME: Duration = Duration::from_millis(100);
 /// The rule of a finding of a set that cannot be read.
@@ -59,6 +61,19 @@ impl RuleFinding {
             resource: None,
             path: None,
         }
+    }
+}
+
+/// The objects of a YAML document: those of a list, as `kubectl get` prints it, or itself.
+pub(super) fn objects_of(mut document: Value) -> Vec<Value> {
+    let is_list = document["kind"] == "List" && document["apiVersion"] == "v1";
+    match document.get_mut("items").map(Value::take) {
+        Some(Value::Array(items)) if is_list => items,
+        Some(items) => {
+            document["items"] = items;
+            vec![document]
+        }
+        None => vec![document],
     }
 }
 

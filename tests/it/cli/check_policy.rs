@@ -68,6 +68,11 @@ fn rules_as_code_and_their_tests_are_checked_without_a_cluster() {
     );
     std::fs::remove_file(repository.path().join("ops/policy/a_test.rego")).unwrap();
     run("json", 0);
+
+    // A rule behind a link is not left out in silence.
+    std::os::unix::fs::symlink("a.rego", repository.path().join("ops/policy/b.rego")).unwrap();
+    let found = remarks(&repository, 1);
+    assert!(found[0].1.contains("ops/policy/b.rego is a link"), "{found:?}");
 }
 
 const REPLICAS: &str = "apiVersion: admissionregistration.k8s.io/v1
