@@ -36,6 +36,8 @@ use crate::{
 
 /// How long a module may take to end by itself after its answer.
 const ENDING: Duration = Duration::from_secs(2);
+/// The status of gRPC for a method that the server does not have.
+const UNIMPLEMENTED: u32 = 12;
 
 /// The maximum length of the handshake.
 const LINE: u64 = 4096;
@@ -211,12 +213,14 @@ impl Plugin {
                 }
             }
         };
-        let reply = tokio::select! {
+        let (reply, ends) = tokio::select! {
             Err(error) = drain(stdout, setup.limits.output, |_| {}) => Err(error),
             reply = reply => reply,
         }?;
-        // It was asked to end; what is left after that is killed.
-        let _ = tokio::time::timeout(ENDING, self.child.wait()).await;
+        // What does not end is killed.
+        if ends {
+            let _ = tokio::time::timeout(ENDING, self.child.wait()).await;
+        }
         Ok(ModuleRun {
             reply,
             handshake: line.trim_end().to_owned(),
@@ -259,12 +263,12 @@ fn early(said: &PluginOutput, status: String) -> ModuleError {
     }
 }
 
-/// Asks over a connection, and asks the process to end.
+/// Asks over a connection, and asks the process to end. Returns whether it knows that question.
 async fn ask(
     connection: impl AsyncRead + AsyncWrite + Unpin,
     setup: &ModuleSetup,
     request: &ModuleRequest,
-) -> Result<ModuleReply, ModuleError> {
+) -> Result<(ModuleReply, bool), ModuleError> {
     let lost = |_| ModuleError::Lost(String::new());
     let mut builder = h2::client::Builder::new();
     builder.initial_window_size(1 << 20).max_frame_size(1 << 20);
@@ -284,9 +288,16 @@ async fn ask(
             metadata: &[],
             most: 1024,
         };
-        // A module in another language may not know it.
-        let _ = tokio::time::timeout(ENDING, shutdown.unary::<Empty>(client, &Empty {})).await;
-        Ok(reply)
+        // A module in another language may not know it, and would not end.
+        let ended = tokio::time::timeout(ENDING, shutdown.unary::<Empty>(client, &Empty {})).await;
+        let is_unknown = matches!(
+            ended,
+            Ok(Err(ModuleError::Refused {
+                code: UNIMPLEMENTED,
+                ..
+            }))
+        );
+        Ok((reply, !is_unknown))
     };
     // A connection that ends fails what is asked over it. After the answer the module closes it.
     let driven = async {

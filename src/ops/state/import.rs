@@ -166,14 +166,15 @@ fn release_of(kusion: &KusionState) -> Option<KusionRelease> {
     })
 }
 
-/// Returns true if a state was imported from an earlier release of the same stack. What Kusion deleted since stays
-/// recorded: a plan finds that it is gone.
+/// Returns true if a state was imported from an earlier release of the same stack, or from the one that Konverge began
+/// and Kusion took over since (`kusion release unlock`). What Kusion deleted since stays recorded: a plan finds that it
+/// is gone.
 fn follows(state: &StackState, release: Option<&KusionRelease>) -> bool {
     let (Some(last), Some(release)) = (&state.kusion_release, release) else {
         return false;
     };
     (&last.project, &last.workspace, &last.stack) == (&release.project, &release.workspace, &release.stack)
-        && last.revision < release.revision
+        && (last.revision < release.revision || last.revision == release.revision && last.mark.is_some())
 }
 
 fn note(kusion: &KusionState, place: &str) -> String {

@@ -354,6 +354,10 @@ async fn what_kusion_unlocked_or_keeps_for_another_stack_is_not_overwritten() {
     // `kusion release unlock` writes the newest release anew.
     turns.ends(0);
     turns.refused("the newest release is 2");
+    // The way that the refusal names: the release of Kusion is taken over.
+    turns.imports();
+    turns.applies().expect(0);
+    turns.released(3, 1).await;
     std::fs::remove_file(turns.folder().join(".metadata.yml")).unwrap();
     turns.kusion(&["begin", "shop", "dev", "prod"], "").unwrap();
     turns.ends(0);
