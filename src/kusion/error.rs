@@ -49,7 +49,7 @@ pub enum KusionError {
         module: String,
     },
     /// A module that runs only as Kusion's process.
-    #[error("`{app}`: {place} needs the module `{module}` ({source_text}), and Konverge does not run it")]
+    #[error("`{app}`: {place} needs the module `{module}` ({source_text}), which was not asked")]
     Foreign {
         app: String,
         place: String,
@@ -122,7 +122,7 @@ impl From<KusionError> for UserError {
                 "add `{module} = {{ oci = \"oci://…/{module}\", tag = \"…\" }}` to `[dependencies]`"
             )),
             K::Foreign { .. } => spec(message).hint(
-                "Konverge makes the resources of `service`, `job` and `network` of kusionstack itself; others have to be written as resources, or stay with Kusion",
+                "`konverge doctor --module PATH` says whether the binary of the module answers",
             ),
             K::Twice { .. } => {
                 spec(message).hint("merge the two into one: Kusion would drop one of them at random")

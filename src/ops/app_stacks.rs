@@ -274,7 +274,11 @@ impl WorkspaceFiles<'_> {
             UserError::new(ErrorKind::Layout, message).at(kcl_mod.to_string(), None, None)
         })?;
         let names = kusion::platform_names(&dependencies);
-        let workspace = self.workspace(stack, named)?;
+        // Applications need the package of their types: a stack without dependencies has none, and no workspace.
+        let workspace = match dependencies.is_empty() && named.is_none() {
+            true => None,
+            false => self.workspace(stack, named)?,
+        };
         let note = workspace
             .as_ref()
             .and_then(|_| named.is_none().then(|| unusable_name(stack)).flatten());

@@ -91,6 +91,27 @@ fn a_comment_and_a_module_that_no_stack_has_affect_nothing() {
     assert!(found.is_empty(), "{found:?}");
 }
 
+/// A package without dependencies has no applications: a workspace is no input of it.
+#[test]
+fn a_package_of_plain_resources_has_no_workspace() {
+    let repository = four_stacks();
+    repository
+        .write("apps/plain/project.yaml", "name: plain\n")
+        .write("apps/plain/dev/stack.yaml", "name: dev\n")
+        .write(
+            "apps/plain/dev/kcl.mod",
+            "[package]\n\n[profile]\nentries = [\"main.k\"]\n",
+        )
+        .write("apps/plain/dev/main.k", "resources = []\n");
+    let base = repository.commit("Base");
+    let text = repository.read("workspaces/dev.yaml");
+    repository.write("workspaces/dev.yaml", format!("{text}context: {{zone: b}}\n"));
+    let head = repository.commit("Another zone");
+    let found = affected(&repository, &base, &head);
+    let found: Vec<_> = found.iter().map(|(stack, _)| stack.as_str()).collect();
+    assert_eq!(found, ["apps/blog/dev", "apps/shop/dev"]);
+}
+
 #[test]
 fn another_workspace_in_konverge_yaml_is_the_reason() {
     let repository = four_stacks();
