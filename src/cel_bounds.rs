@@ -1,6 +1,7 @@
-//! Limits for one evaluation of a CEL expression: the steps of its loops, and the texts and lists that it makes. The crate has
+//! Limits for one evaluation of a CEL expression: the steps of its loops, the items that it compares, and the texts and lists
+//! that it makes. The crate has
 //! none: loops within each other multiply, and `+`, `replace` and `join` can double a text again and again. So an expression
-//! is rewritten before it is evaluated: each step of a loop and each call that makes something counts. Copies of what is made
+//! is rewritten before it is evaluated: each step of a loop, and each call that makes something or goes through a list, counts. Copies of what is made
 //! are shared.
 
 use std::sync::{
@@ -12,7 +13,7 @@ use cel::{
     Context, ExecutionError, FunctionContext,
     common::{
         ast::{CallExpr, EntryExpr, Expr, IdedExpr, LiteralValue, operators},
-        types::{CelInt, CelList, CelString, Kind, Type},
+        types::{CelBool, CelInt, CelList, CelMap, CelString, Kind, Type},
         value::{CowVal, StaticVal, Val},
     },
 };
@@ -27,6 +28,32 @@ const STEPS: u64 = 5_000_000;
 const LONG_TEXT: u64 = 16 * 1024;
 /// What an item of a list counts for, in bytes.
 const ITEM: u64 = 16;
+/// How many items are compared or read in one step.
+const ITEMS_IN_STEP: u64 = 4;
+/// So many bytes of a text are compared or read as fast as an item.
+const TEXT_OF_ITEM: u64 = 1024;
+/// Functions that go through a list.
+const THROUGH_LISTS: [&str; 13] = [
+    "indexOf",
+    "lastIndexOf",
+    "isSorted",
+    "sum",
+    "min",
+    "max",
+    "flatten",
+    "slice",
+    "sort",
+    "reverse",
+    "first",
+    "last",
+    "unwrapOpt",
+];
+/// The functions of `sets`, and what counts for them.
+const SETS: [(&str, &str); 3] = [
+    ("contains", "@sets.contains"),
+    ("equivalent", "@sets.equivalent"),
+    ("intersects", "@sets.intersects"),
+];
 /// The variable that holds what is left.
 const LEFT: &str = "@left";
 /// The variable of the crate in which a loop collects its result.
@@ -77,6 +104,7 @@ pub fn bound(expression: &mut IdedExpr) -> bool {
         return counts;
     };
     let takes = call.args.len() + usize::from(call.target.is_some());
+    counts |= count_reading(call);
     match (call.func_name.as_str(), takes) {
         (operators::ADD, 2) => {
             let collects = matches!(&call.args[0].expr, Expr::Ident(name) if name == COLLECTED);
@@ -99,6 +127,60 @@ pub fn bound(expression: &mut IdedExpr) -> bool {
         _ => {}
     }
     counts
+}
+
+/// Makes a call count the items that it compares or goes through.
+fn count_reading(call: &mut CallExpr) -> bool {
+    let is_plain = |part: &IdedExpr| match &part.expr {
+        Expr::Literal(_) => true,
+        Expr::List(list) => list
+            .elements
+            .iter()
+            .all(|one| matches!(&one.expr, Expr::Literal(_))),
+        _ => false,
+    };
+    let target = call.target.as_deref();
+    let of_sets = matches!(target.map(|target| &target.expr), Some(Expr::Ident(name)) if name == "sets");
+    match (call.func_name.as_str(), call.args.as_mut_slice()) {
+        (operators::EQUALS | operators::NOT_EQUALS, [one, two]) => {
+            if is_plain(one) || is_plain(two) {
+                return false;
+            }
+            let name = match call.func_name == operators::EQUALS {
+                true => "@equal",
+                false => "@different",
+            };
+            call.func_name = name.to_owned();
+            true
+        }
+        (operators::IN, [_, within]) if !is_plain(within) => {
+            wrap(within, "@searched");
+            true
+        }
+        (name, [_, _]) if of_sets => {
+            let Some((_, counting)) = SETS.iter().find(|(function, _)| *function == name) else {
+                return false;
+            };
+            call.func_name = (*counting).to_owned();
+            call.target = None;
+            true
+        }
+        (name, args) if name == "distinct" || THROUGH_LISTS.contains(&name) => {
+            let counting = if name == "distinct" { "@squared" } else { "@read" };
+            for part in call.target.as_deref_mut().into_iter().chain(args) {
+                if !matches!(&part.expr, Expr::Literal(_)) {
+                    wrap(part, counting);
+                }
+            }
+            true
+        }
+        _ => false,
+    }
+}
+
+fn wrap(part: &mut IdedExpr, function: &str) {
+    let inner = std::mem::take(part);
+    *part = global(function, vec![inner]);
 }
 
 fn size(expression: &mut IdedExpr) -> i64 {
@@ -194,12 +276,29 @@ fn entry(entry: &mut EntryExpr) -> Vec<&mut IdedExpr> {
 
 /// Adds the functions that count to a context.
 pub fn add_counting(context: &mut Context) {
-    let functions: [(&str, CelFunction); 6] = [
+    let functions: [(&str, CelFunction); 14] = [
         ("@step", Box::new(step)),
         ("@add", Box::new(add)),
         ("@replace", Box::new(replace)),
         ("@join", Box::new(join)),
         ("@printed", Box::new(printed)),
+        ("@equal", Box::new(|call| equal(call, true))),
+        ("@different", Box::new(|call| equal(call, false))),
+        ("@searched", Box::new(searched)),
+        ("@read", Box::new(|call| read(call, 1))),
+        ("@squared", Box::new(|call| read(call, 2))),
+        (
+            "@sets.contains",
+            Box::new(|call| sets(call, |all, some| within(all, some))),
+        ),
+        (
+            "@sets.equivalent",
+            Box::new(|call| sets(call, |one, two| within(one, two) && within(two, one))),
+        ),
+        (
+            "@sets.intersects",
+            Box::new(|call| sets(call, |one, two| one.iter().any(|item| is_in(item.as_ref(), two)))),
+        ),
         (
             "@made",
             Box::new(|call| {
@@ -279,8 +378,23 @@ impl Left {
         let left = rest.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(by));
         left.map(drop).map_err(|_| {
             self.0.exceeded.store(true, Ordering::Relaxed);
+            // Nothing goes on: a loop may absorb the error of one step.
+            self.0.steps.store(0, Ordering::Relaxed);
             error("too costly for this object")
         })
+    }
+
+    /// Counts items before they are compared or read.
+    fn read(&self, items: u64) -> Result<(), ExecutionError> {
+        self.reduce(&self.0.steps, items / ITEMS_IN_STEP)
+    }
+
+    /// The items in a value, or more than can be read.
+    fn items(&self, value: &dyn Val) -> u64 {
+        let most = self.0.steps.load(Ordering::Relaxed).saturating_add(1) * ITEMS_IN_STEP;
+        let mut found = 0;
+        add_items(value, most, &mut found);
+        found
     }
 
     /// Counts a value that was made, and shares its copies. A borrowed value is not new.
@@ -423,6 +537,82 @@ fn join<'c, 'v>(call: &mut FunctionContext<'c, 'v>) -> Answer<'c, 'v> {
     Ok(CowVal::Owned(shared_text(joined)))
 }
 
+/// Adds the items of a value to those that were found, as long as they are not more than the most.
+fn add_items(value: &dyn Val, most: u64, found: &mut u64) {
+    if *found > most {
+        return;
+    }
+    *found += 1;
+    if let Some(text) = value.downcast_ref::<CelString>() {
+        *found += text.inner().len() as u64 / TEXT_OF_ITEM;
+    } else if let Some(list) = value.downcast_ref::<CelList>() {
+        for item in list.inner().iter() {
+            if *found > most {
+                return;
+            }
+            add_items(item.as_ref(), most, found);
+        }
+    } else if let Some(map) = value.downcast_ref::<CelMap>() {
+        for item in map.inner().values() {
+            if *found > most {
+                return;
+            }
+            add_items(item.as_ref(), most, found);
+        }
+    }
+}
+
+fn truth<'c, 'v>(answer: bool) -> Answer<'c, 'v> {
+    Ok(CowVal::owned(CelBool::from(answer)))
+}
+
+/// `==`, or `!=`. Lists and maps count by the smaller one.
+fn equal<'c, 'v>(call: &mut FunctionContext<'c, 'v>, wanted: bool) -> Answer<'c, 'v> {
+    let (left, [one, two]) = arguments(call)?;
+    let is_large = |value: &CowVal<'_, '_>| matches!(value.get_type().kind(), Kind::List | Kind::Map);
+    if is_large(&one) && is_large(&two) {
+        left.read(left.items(one.as_ref()).min(left.items(two.as_ref())))?;
+    }
+    truth((one == two) == wanted)
+}
+
+/// What `in` searches: a list item by item.
+fn searched<'c, 'v>(call: &mut FunctionContext<'c, 'v>) -> Answer<'c, 'v> {
+    let (left, [value]) = arguments(call)?;
+    if value.get_type().kind() == Kind::List {
+        left.read(left.items(value.as_ref()))?;
+    }
+    Ok(value)
+}
+
+/// What a function goes through once, or for each of its items.
+fn read<'c, 'v>(call: &mut FunctionContext<'c, 'v>, power: u32) -> Answer<'c, 'v> {
+    let (left, [value]) = arguments(call)?;
+    left.read(left.items(value.as_ref()).saturating_pow(power))?;
+    Ok(value)
+}
+
+fn is_in(item: &dyn Val, list: &[Box<dyn Val + '_>]) -> bool {
+    list.iter().any(|one| one.equals(item))
+}
+
+fn within<'v>(all: &[Box<dyn Val + 'v>], some: &[Box<dyn Val + 'v>]) -> bool {
+    some.iter().all(|item| is_in(item.as_ref(), all))
+}
+
+/// A function of `sets`: it compares each item with each.
+fn sets<'c, 'v>(
+    call: &mut FunctionContext<'c, 'v>,
+    answer: impl Fn(&[Box<dyn Val + 'v>], &[Box<dyn Val + 'v>]) -> bool,
+) -> Answer<'c, 'v> {
+    let (left, [one, two]) = arguments(call)?;
+    left.read(left.items(one.as_ref()).saturating_mul(left.items(two.as_ref())))?;
+    match (one.downcast_ref::<CelList>(), two.downcast_ref::<CelList>()) {
+        (Some(one), Some(two)) => truth(answer(one.inner(), two.inner())),
+        _ => Err(ExecutionError::no_such_overload("sets", types_of(&[&one, &two]))),
+    }
+}
+
 /// Counts what `format` prints of a list, before it does.
 fn printed<'c, 'v>(call: &mut FunctionContext<'c, 'v>) -> Answer<'c, 'v> {
     let (limit, [values]) = arguments(call)?;
@@ -441,7 +631,7 @@ fn count(limit: &Left, value: &dyn Val) -> Result<(), ExecutionError> {
             .iter()
             .try_for_each(|item| count(limit, item.as_ref()));
     }
-    match value.downcast_ref::<cel::common::types::CelMap>() {
+    match value.downcast_ref::<CelMap>() {
         None => Ok(()),
         Some(map) => map.inner().iter().try_for_each(|(key, value)| {
             count(limit, key.inner())?;

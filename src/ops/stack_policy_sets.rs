@@ -19,11 +19,17 @@ use crate::{
 /// The policy sets that were in force when a stack was approved, with its plan document.
 pub(super) struct ActiveSets {
     evaluator: RuleEvaluator,
-    versions: Vec<PolicySets>,
+    versions: Vec<Version>,
     /// `None` if there is no set.
     document: Option<Arc<StackDocument>>,
     findings: Vec<PolicyFinding>,
     overridden: Vec<PolicyOverride>,
+}
+
+/// One version of the sets, with the findings that were overridden for it.
+struct Version {
+    sets: PolicySets,
+    overridden: BTreeSet<Digest>,
 }
 
 impl ActiveSets {
@@ -38,15 +44,21 @@ impl ActiveSets {
         let mut overridden = BTreeSet::new();
         let has_sets = versions.iter().any(|sets| !sets.is_empty());
         let document = has_sets.then(document).map(Arc::new);
-        for sets in &versions {
+        let mut evaluated = Vec::new();
+        for sets in versions {
             let Some(document) = &document else { break };
-            let mut findings = evaluator.findings(std::slice::from_ref(sets), document).await;
-            overridden.extend(excuse(sets, &mut findings));
+            let mut findings = evaluator.findings(std::slice::from_ref(&sets), document).await;
+            let excused = excuse(&sets, &mut findings);
+            evaluated.push(Version {
+                sets,
+                overridden: excused.iter().map(|one| one.finding).collect(),
+            });
+            overridden.extend(excused);
             all.extend(findings);
         }
         Self {
             evaluator: evaluator.clone(),
-            versions,
+            versions: evaluated,
             document,
             findings: all.into_iter().collect(),
             overridden: overridden.into_iter().collect(),
@@ -84,25 +96,30 @@ impl ActiveSets {
     }
 
     /// The error of the sets for a resource whose values are known now, before it is written. What was
-    /// overridden stays so; a new finding is covered by no override, because the apply record does not have it.
+    /// overridden for a version stays so for this version; a new finding is covered by no override, because the apply record does not have it.
     pub async fn refusal(&mut self, plan: &ResourcePlan) -> Option<UserError> {
         let document = self.document.as_mut()?;
         policy::update_document(Arc::make_mut(document), plan);
-        let found = self.evaluator.findings(&self.versions, document).await;
-        let overridden: BTreeSet<Digest> = self.overridden.iter().map(|one| one.finding).collect();
-        let is_overridden = |finding: &PolicyFinding| {
-            let place = finding.place.as_ref();
-            place.is_some_and(|place| overridden.contains(&place.digest))
-        };
-        let denied = found
-            .iter()
-            .filter(|finding| finding.verdict == Enforcement::Deny && !is_overridden(finding));
+        let mut denied = BTreeSet::new();
+        for version in &self.versions {
+            let sets = std::slice::from_ref(&version.sets);
+            let found = self.evaluator.findings(sets, document).await;
+            let is_overridden = |finding: &PolicyFinding| {
+                let place = finding.place.as_ref();
+                place.is_some_and(|place| version.overridden.contains(&place.digest))
+            };
+            denied.extend(
+                found
+                    .into_iter()
+                    .filter(|finding| finding.verdict == Enforcement::Deny && !is_overridden(finding)),
+            );
+        }
         let refusal = refusal(
             format_args!(
                 "{} was stopped before {} was written, because a value that became known violates a rule",
                 document.stack.id, plan.id
             ),
-            &denied.collect::<Vec<_>>(),
+            &denied.iter().collect::<Vec<_>>(),
         )?;
         Some(
             refusal
@@ -127,9 +144,15 @@ fn refusal(what: fmt::Arguments<'_>, denied: &[&PolicyFinding]) -> Option<UserEr
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::model::{
-        plan::Basis,
-        plan_document::{DocumentStack, OtherNames},
+    use crate::{
+        config::Config,
+        model::{
+            StackId,
+            plan::{Action, Basis},
+            plan_document::{DocumentStack, OtherNames},
+            spec::RuntimeKind,
+        },
+        policy::sets::{PolicyFile, PolicySet},
     };
 
     #[tokio::test]
@@ -152,5 +175,54 @@ mod tests {
         let sets = ActiveSets::evaluate(&evaluator, none, document, |_, _| Vec::new()).await;
         assert_eq!(made.get(), 0);
         assert!(sets.plan_refusal().is_none() && sets.findings().is_empty());
+    }
+
+    /// What one version lets a team override, another may not let pass.
+    #[tokio::test]
+    async fn an_override_holds_for_the_sets_that_it_was_given_for() {
+        let sets = |settings: &str| {
+            let text = format!("policy: {{sets: [{{name: s, path: p, {settings}}}]}}\n");
+            let config = Config::parse(&text).unwrap().policy.sets.remove(0);
+            let file = PolicyFile {
+                path: "p/a.rego".to_owned(),
+                text: "package main\ndeny contains \"m\" if true\n".to_owned(),
+            };
+            PolicySets::new(vec![PolicySet::load(&config, &[file], &[])], &[])
+        };
+        let own = sets("enforce: override, override: {by: [acme/sre]}");
+        let strict = sets("enforce: always");
+        let stack: StackId = "shop/dev".parse().unwrap();
+        let id = "v1:Pod:shop:web".parse().unwrap();
+        let plan = ResourcePlan::new(&stack, id, RuntimeKind::Kubernetes, Action::Create, Vec::new());
+        let document = || StackDocument {
+            version: 1,
+            stack: DocumentStack {
+                id: stack.clone(),
+                folder: crate::model::RepoPath::root(),
+            },
+            basis: Basis::Live,
+            known_as: OtherNames::default(),
+            resources: Vec::new(),
+        };
+        let refusal = async |versions: Vec<PolicySets>| {
+            let evaluator = RuleEvaluator::default();
+            let mut document = document();
+            policy::update_document(&mut document, &plan);
+            let excuse = |sets: &PolicySets, findings: &mut [PolicyFinding]| {
+                let denied = findings.iter().filter(|_| *sets == own);
+                let overrides = denied.map(|finding| PolicyOverride {
+                    finding: finding.place.as_ref().unwrap().digest,
+                    rule: finding.rule.clone(),
+                    message: finding.message.clone(),
+                    by: vec!["ann".to_owned()],
+                });
+                overrides.collect()
+            };
+            let mut sets = ActiveSets::evaluate(&evaluator, versions, || document, excuse).await;
+            sets.refusal(&plan).await
+        };
+        assert!(refusal(vec![own.clone()]).await.is_none());
+        assert!(refusal(vec![own.clone(), strict.clone()]).await.is_some());
+        assert!(refusal(vec![strict, own.clone()]).await.is_some());
     }
 }

@@ -108,7 +108,7 @@ impl AdmissionPolicy {
     /// It has another form, or an expression cannot be compiled.
     pub fn load(name: &str, spec: &Value, env: &Env) -> Result<Self, String> {
         let mut mentions = Mentions::default();
-        mentions.add(&spec.to_string());
+        mentions.add_texts(spec);
         let spec: PolicySpec = serde_json::from_value(spec.clone()).map_err(|error| error.to_string())?;
         let text = AdmissionText {
             failure_policy: spec.failure_policy,
@@ -146,5 +146,25 @@ impl Binding {
             severity,
         };
         Ok((spec.policy_name, binding))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use serde_json::json;
+
+    use super::*;
+    use crate::{model::spec::RuntimeKind, policy::sets::admission_functions::environment};
+
+    #[test]
+    fn a_word_behind_a_line_break_or_a_quote_is_a_word() {
+        let expression = "object.\nimage == \"x\" || object.\timages == 'y'";
+        let spec = json!({"matchConstraints": {}, "validations": [{"expression": expression}]});
+        let policy = AdmissionPolicy::load("p", &spec, &environment()).unwrap();
+        for path in ["/image", "/images"] {
+            assert!(policy.mentions.may_read(RuntimeKind::Kubernetes, path), "{path}");
+        }
+        assert!(!policy.mentions.may_read(RuntimeKind::Kubernetes, "/other"));
     }
 }

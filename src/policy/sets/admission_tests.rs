@@ -259,10 +259,7 @@ fn a_namespace_of_the_stack_hides_no_label() {
             ("v1:Namespace:shop", namespace),
         ];
         let found = found_in(&rules, stack);
-        assert!(
-            found.iter().any(|id| id == "v1:Service:shop:a"),
-            "{rules}: {found:?}"
-        );
+        assert!(found.iter().any(|id| id == "v1:Service:shop:a"), "{rules}");
     }
 }
 

@@ -243,18 +243,30 @@ impl CelRule {
         }
     }
 
-    /// The finding for an input.
+    /// The finding for an input: a violation or an error.
     pub fn finding(&self, context: &Context, extent: CostInput) -> Option<RuleFinding> {
+        self.violation(context, extent).unwrap_or_else(Some)
+    }
+
+    /// The violation of an input.
+    ///
+    /// # Errors
+    /// The expression could not be evaluated.
+    pub fn violation(
+        &self,
+        context: &Context,
+        extent: CostInput,
+    ) -> Result<Option<RuleFinding>, RuleFinding> {
         match self.expression.holds(context, extent) {
-            Ok(true) => None,
-            Ok(false) => Some(RuleFinding {
+            Ok(true) => Ok(None),
+            Ok(false) => Ok(Some(RuleFinding {
                 rule: self.name.clone(),
                 severity: self.severity,
                 message: shorten(&self.message(context, extent)),
                 resource: None,
                 path: None,
-            }),
-            Err(why) => Some(RuleFinding::error(&self.name, &format!("`expression`: {why}"))),
+            })),
+            Err(why) => Err(RuleFinding::error(&self.name, &format!("`expression`: {why}"))),
         }
     }
 

@@ -114,7 +114,7 @@ impl Template {
         let code = match (target.rego, native_first(target.code)) {
             // As in a cluster: CEL before Rego.
             (_, Some(Code::K8sNativeValidation(source))) => {
-                mentions.add(&spec["targets"].to_string());
+                mentions.add_texts(&spec["targets"]);
                 TemplateCode::Cel(Box::new(compile_cel(source, env)?))
             }
             (Some(rego), None) => {

@@ -202,3 +202,63 @@ fn hostile_values_are_bounded() {
     let findings = rego("", many).findings(&document(vec![pod("web", json!("a"))]));
     assert_eq!(findings.len(), 201);
 }
+
+/// A comparison of lists, and a search in one, cost as much as the list is long.
+#[test]
+fn what_cel_compares_is_bounded() {
+    let items: Vec<_> = (0..50_000).map(|n| json!(n.to_string())).collect();
+    let large = json!({"kind": "X", "list": items});
+    let find = |object: &serde_json::Value, expression: &str| {
+        let text = format!("rules:\n- name: r\n  expression: \"{expression}\"\n  message: m\n");
+        let findings =
+            cel("input: objects", &text).findings(&document(vec![wanted("v1:X:shop:x", object.clone())]));
+        let messages = findings.into_iter().map(|finding| finding.message);
+        messages.collect::<Vec<_>>()
+    };
+    for expression in [
+        "object.list.all(a, a in object.list)",
+        "object.list.all(a, object.list == object.list)",
+        "object.list.all(a, object == object)",
+        "!object.list.exists(a, [object.list] != [object.list])",
+        "object.list.all(a, object.list.indexOf(a) >= 0)",
+        "object.list.all(a, object.list.lastIndexOf(a) >= 0)",
+        "object.list.all(a, object.list.max() != 'x')",
+        "object.list.all(a, object.list.isSorted() || true)",
+        "sets.contains(object.list, object.list)",
+        "sets.equivalent(object.list, object.list)",
+        "object.list.distinct().size() > 0",
+        "!sets.intersects(object.list, object.list.map(a, 'x' + a)) || true",
+    ] {
+        let messages = find(&large, expression);
+        assert_eq!(messages.len(), 1, "{expression}");
+        assert!(
+            messages[0].contains("too costly for this object"),
+            "{expression}: {messages:?}"
+        );
+    }
+    let usual: Vec<_> = (0..1_500).map(|n| json!(n.to_string())).collect();
+    let usual = json!({"kind": "X", "list": usual});
+    for expression in [
+        "object.list.all(a, a in object.list && object.list.indexOf(a) >= 0)",
+        "sets.contains(object.list, object.list) && object == object && object.list.distinct() == object.list",
+        "'kind' in object && !('none' in object) && object != null",
+    ] {
+        assert_eq!(find(&usual, expression), Vec::<String>::new(), "{expression}");
+    }
+}
+
+/// The paths through a graph may be more than there are atoms.
+#[test]
+fn paths_through_a_graph_are_bounded() {
+    let rule = |nodes: usize| {
+        format!(
+            "package main\nnodes := numbers.range(1, {nodes})\ndeny contains msg if {{ edges := {{n: nodes | some n in nodes}}; x := graph.reachable_paths(edges, [1]); count(x) > 0; msg := \"m\" }}\n"
+        )
+    };
+    let said = error_of(&rule(30));
+    assert!(said.contains("graph.reachable_paths"), "{said}");
+    let chain = "package main\ndeny contains msg if { nodes := numbers.range(1, 500); edges := {n: [n + 1] | some n in nodes}; x := graph.reachable_paths(edges, [1]); msg := sprintf(\"%d\", [count(x)]) }\n";
+    let said = error_of(chain);
+    assert!(said.contains("graph.reachable_paths"), "{said}");
+    assert_eq!(error_of(&rule(5)), "m");
+}

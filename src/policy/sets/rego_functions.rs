@@ -1,7 +1,11 @@
 //! Limits Rego functions whose cost is unbounded, and forbids nondeterministic ones. The time limit is not checked
 //! inside a function, so the arguments are limited instead.
 
+use std::collections::BTreeSet;
+
 use regorus::{Engine, Value as RegoValue};
+
+use super::rego_engine::items;
 
 /// The most numbers that `numbers.range` gives.
 const LONGEST_RANGE: i64 = 100_000;
@@ -15,6 +19,11 @@ const NETWORK_BITS: u32 = 16;
 const MOST_BITS: i64 = 1024;
 /// The most digits of a width in a format.
 const WIDTH_DIGITS: usize = 3;
+
+/// The most steps on paths through a graph.
+const PATH_STEPS: u32 = 10_000;
+/// The most nodes on a path through a graph.
+const LONGEST_PATH: usize = 100;
 
 /// Why a function gives no value here.
 #[derive(Debug, thiserror::Error)]
@@ -35,18 +44,23 @@ enum BoundedFunctionError {
     LongShift,
     #[error("a width in a format has at most {WIDTH_DIGITS} digits")]
     LargeWidth,
+    #[error(
+        "graph.reachable_paths takes at most {PATH_STEPS} steps, on paths of at most {LONGEST_PATH} nodes"
+    )]
+    ManyPaths,
 }
 
 type Check = fn(&[RegoValue]) -> Result<(), BoundedFunctionError>;
 
 /// The functions that are called after a check of their arguments, with the number of their arguments.
-const CHECKED: [(&str, u8, Check); 6] = [
+const CHECKED: [(&str, u8, Check); 7] = [
     ("units.parse", 1, number),
     ("units.parse_bytes", 1, number),
     ("to_number", 1, number),
     ("json.unmarshal", 1, numbers_in_text),
     ("net.cidr_expand", 1, network),
     ("bits.lsh", 2, shift),
+    ("graph.reachable_paths", 2, paths),
 ];
 
 /// Bounds the functions of an engine.
@@ -227,6 +241,40 @@ fn shift(arguments: &[RegoValue]) -> Result<(), BoundedFunctionError> {
         Some(Ok(bits)) if bits <= MOST_BITS => Ok(()),
         _ => Err(BoundedFunctionError::LongShift),
     }
+}
+
+/// The function follows each path, and there may be more paths than can be counted.
+fn paths(arguments: &[RegoValue]) -> Result<(), BoundedFunctionError> {
+    let [graph, starts] = arguments else {
+        return Ok(());
+    };
+    let (mut on_path, mut left) = (BTreeSet::new(), PATH_STEPS);
+    let mut starts = items(starts).into_iter().flatten();
+    match starts.all(|start| can_follow(graph, start, &mut on_path, &mut left)) {
+        true => Ok(()),
+        false => Err(BoundedFunctionError::ManyPaths),
+    }
+}
+
+/// Follows each path from a node. Returns false if that takes too many steps.
+fn can_follow(
+    graph: &RegoValue,
+    node: &RegoValue,
+    on_path: &mut BTreeSet<RegoValue>,
+    left: &mut u32,
+) -> bool {
+    if *left == 0 || on_path.len() > LONGEST_PATH {
+        return false;
+    }
+    *left -= 1;
+    if !on_path.insert(node.clone()) {
+        return true;
+    }
+    let next = &graph[node];
+    let mut next = items(next).into_iter().flatten();
+    let can = next.all(|one| can_follow(graph, one, on_path, left));
+    on_path.remove(node);
+    can
 }
 
 fn format(arguments: &[RegoValue]) -> Result<(), BoundedFunctionError> {

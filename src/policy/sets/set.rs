@@ -459,30 +459,40 @@ fn cel_one(
     outcomes: &mut Vec<Outcome>,
 ) {
     for rule in rules {
+        let undecided = |of: &DocumentResource, paths| undecided(&rule.name, rule.severity, of, paths);
+        // With an unknown value a condition is an error, or decides for another value.
+        let own = unknown(&rule.mentions, resource);
+        if !own.is_empty() {
+            outcomes.push(undecided(resource, own));
+            continue;
+        }
         let reached = others
             .iter()
             .filter(|other| rule.reads_plan && other.id != resource.id);
-        let open = std::iter::once(resource).chain(reached).find_map(|reached| {
-            let unknown = unknown(&rule.mentions, reached);
-            (!unknown.is_empty()).then_some((reached, unknown))
-        });
-        // With an unknown value a condition is an error, or decides for another value.
-        match rule.is_about(context, extent) {
-            Ok(false) if open.is_none() => continue,
-            Err(error) if open.is_none() => {
-                outcomes.push(about(error, resource));
-                continue;
-            }
-            _ => {}
-        }
+        let open = reached
+            .map(|reached| (reached, unknown(&rule.mentions, reached)))
+            .find(|(_, unknown)| !unknown.is_empty());
+        let about_it = rule.is_about(context, extent);
         match open {
-            Some((reached, unknown)) => {
-                outcomes.push(undecided(&rule.name, rule.severity, reached, unknown));
+            // What is unknown elsewhere is absent here: a violation counts, and nothing else is certain.
+            Some((reached, paths)) => {
+                let violation = match about_it {
+                    Ok(true) => rule.violation(context, extent).ok().flatten(),
+                    Ok(false) | Err(_) => None,
+                };
+                outcomes.push(match violation {
+                    Some(finding) => about(finding, resource),
+                    None => undecided(reached, paths),
+                });
             }
-            None => outcomes.extend(
-                rule.finding(context, extent)
-                    .map(|finding| about(finding, resource)),
-            ),
+            None => {
+                let finding = match about_it {
+                    Ok(true) => rule.finding(context, extent),
+                    Ok(false) => None,
+                    Err(error) => Some(error),
+                };
+                outcomes.extend(finding.map(|finding| about(finding, resource)));
+            }
         }
     }
 }

@@ -520,3 +520,45 @@ fn the_tests_of_a_set_run() {
         .collect();
     assert_eq!(names, ["named, case 2", "named, case 3"]);
 }
+
+/// What is unknown in another resource does not hide a violation that is there without it.
+#[test]
+fn a_violation_is_found_whatever_is_unknown_elsewhere() {
+    let map = json!({"kind": "ConfigMap", "data": {"action": {"$unknown": true}}});
+    let mut document = document(vec![
+        wanted("a:b:random_pet:one", json!({"length": 1})),
+        wanted("a:b:random_pet:two", json!({"length": 1})),
+        wanted("v1:ConfigMap:shop:settings", map),
+    ]);
+    for resource in document.resources.iter_mut().take(2) {
+        resource.action = Action::Delete;
+    }
+    let verdicts = |expression: &str| {
+        let text = format!("rules:\n- name: r\n  expression: \"{expression}\"\n  message: m\n");
+        let findings = cel("", &text).findings(&document);
+        let rows = findings.iter().map(|f| (f.verdict, f.message.clone()));
+        rows.collect::<Vec<_>>()
+    };
+    let undecided = "undecided: it reads /data/action, known only after apply".to_owned();
+    let found = verdicts("plan.resources.filter(r, r.action == 'delete').size() < 2");
+    let denied = (Enforcement::Deny, "m".to_owned());
+    assert_eq!(
+        found,
+        [
+            denied.clone(),
+            denied,
+            (Enforcement::Undecided, undecided.clone())
+        ]
+    );
+    // Neither a pass nor an error is certain.
+    for expression in [
+        "plan.resources.filter(r, r.action == 'delete').size() < 3",
+        "plan.resources[2].after.data.action == 'x'",
+    ] {
+        assert_eq!(
+            verdicts(expression),
+            [(Enforcement::Undecided, undecided.clone())],
+            "{expression}"
+        );
+    }
+}
