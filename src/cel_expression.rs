@@ -11,7 +11,10 @@ use cel::{
 };
 use serde_json::Value;
 
-use crate::cel_bounds::{Left, bound, parts};
+use crate::{
+    cel_bounds::{bound, parts},
+    cel_counting::Left,
+};
 
 /// The maximum length of an expression in bytes.
 pub const LONGEST: usize = 4096;
@@ -95,7 +98,7 @@ impl CelExpression {
 
     /// The value for a context with values of this extent. The context has the functions of [`add_counting`].
     ///
-    /// [`add_counting`]: crate::cel_bounds::add_counting
+    /// [`add_counting`]: crate::cel_counting::add_counting
     ///
     /// # Errors
     /// Too costly for this context, or the evaluation failed.

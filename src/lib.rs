@@ -9,6 +9,7 @@
 pub mod affected;
 pub mod atomic_file;
 pub mod cel_bounds;
+pub mod cel_counting;
 pub mod cel_expression;
 pub mod cel_value;
 pub mod checkout;

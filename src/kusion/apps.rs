@@ -104,10 +104,14 @@ impl AppConfigurations {
     }
 }
 
-/// Returns true for a Spec, a resource of one, or an object of Kubernetes.
+/// Returns true for a Spec, a resource of one, or an object of Kubernetes. A program may have other values with these
+/// names beside its applications.
 fn is_resource(values: &Map<String, Value>) -> bool {
-    let has = |key: &str| values.contains_key(key);
-    has("resources") || has("attributes") || (has("apiVersion") && has("kind"))
+    let is_text = |key: &str| values.get(key).is_some_and(Value::is_string);
+    let is_spec = values.get("resources").is_some_and(Value::is_array);
+    is_spec
+        || (is_text("id") && values.contains_key("attributes"))
+        || (is_text("apiVersion") && is_text("kind"))
 }
 
 /// Returns true for an instance of an AppConfiguration, of a schema derived from it, or a dictionary of its form.
@@ -199,7 +203,8 @@ mod tests {
     #[test]
     fn a_spec_and_plain_values_are_no_applications() {
         for value in [
-            json!({"resources": []}),
+            json!({"resources": [], "shop": {"_type": "kam.v1.AppConfiguration"}}),
+            json!({"id": "x", "type": "Kubernetes", "attributes": {"spec": {"workload": {"_type": "a.B"}}}}),
             json!({"a": {"b": 1}}),
             json!([]),
             json!({"apiVersion": "v1", "kind": "Pod", "workload": {"containers": {}}}),
@@ -227,6 +232,21 @@ mod tests {
             let found = found.unwrap();
             assert_eq!(found.apps.len(), 1, "{app}");
             assert_eq!(found.others, ["a", "n"]);
+        }
+    }
+
+    #[test]
+    fn values_with_the_names_of_a_spec_hide_no_application() {
+        let app = json!({"_type": "kam.v1.AppConfiguration"});
+        for (name, value) in [
+            ("resources", json!({"cpu": "1"})),
+            ("attributes", json!({"a": 1})),
+            ("apiVersion", json!("v1")),
+        ] {
+            let values = json!({"shop": app, name: value});
+            let found = AppConfigurations::recognize(&[values]).unwrap().unwrap();
+            assert_eq!(found.apps.len(), 1, "{name}");
+            assert_eq!(found.others, [name]);
         }
     }
 

@@ -6,6 +6,9 @@ use serde_json::Value;
 use super::KusionError;
 use crate::yaml;
 
+/// The extension that sets the namespace.
+const NAMESPACE: &str = "kubernetesNamespace";
+
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct Document {
@@ -25,14 +28,24 @@ struct Namespace {
     namespace: String,
 }
 
-/// The namespace that an extension of `stack.yaml` sets, else one of `project.yaml`. Each file is its name and text.
+/// What the extensions of a stack and its project say.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ProjectExtensions {
+    /// The namespace that `stack.yaml` sets, else that of `project.yaml`.
+    pub namespace: Option<String>,
+    /// What the developer should know: an extension that has no effect.
+    pub notes: Vec<String>,
+}
+
+/// Reads the extensions of `stack.yaml` and `project.yaml`. Each file is its name and text.
 ///
 /// # Errors
 /// An extension has another form.
-pub fn namespace_extension(
+pub fn project_extensions(
     stack: (&str, &str),
     project: (&str, &str),
-) -> Result<Option<String>, KusionError> {
+) -> Result<ProjectExtensions, KusionError> {
+    let mut found = ProjectExtensions::default();
     for (file, text) in [stack, project] {
         let refuse = |message: String| KusionError::Extensions {
             file: file.to_owned(),
@@ -43,16 +56,22 @@ pub fn namespace_extension(
             .filter(Value::is_object)
             .map(serde_json::from_value::<Document>);
         let document = document.transpose().map_err(|error| refuse(error.to_string()))?;
-        let mut extensions = document.unwrap_or_default().extensions.into_iter();
-        if let Some(extension) = extensions.find(|extension| extension.kind == "kubernetesNamespace") {
-            let name = extension.kubernetes_namespace.unwrap_or_default().namespace;
-            return match name.is_empty() {
-                true => Err(refuse("`kubernetesNamespace` has no `namespace`".to_owned())),
-                false => Ok(Some(name)),
-            };
+        for extension in document.unwrap_or_default().extensions {
+            if extension.kind != NAMESPACE {
+                found.notes.push(format!(
+                    "{file}: the extension `{}` has no effect, as in Kusion",
+                    extension.kind.escape_debug()
+                ));
+            } else if found.namespace.is_none() {
+                let name = extension.kubernetes_namespace.unwrap_or_default().namespace;
+                if name.is_empty() {
+                    return Err(refuse("`kubernetesNamespace` has no `namespace`".to_owned()));
+                }
+                found.namespace = Some(name);
+            }
         }
     }
-    Ok(None)
+    Ok(found)
 }
 
 #[cfg(test)]
@@ -66,13 +85,24 @@ mod tests {
     #[test]
     fn the_stack_s_extension_comes_before_the_project_s() {
         let text = |name: &str| EXTENSION.replace("NAME", name);
-        let of = |stack: &str, project: &str| namespace_extension(("s", stack), ("p", project));
-        assert_eq!(of(&text("a"), &text("b")).unwrap().as_deref(), Some("a"));
-        assert_eq!(of("name: dev\n", &text("b")).unwrap().as_deref(), Some("b"));
-        assert_eq!(of("name: dev\n", "").unwrap(), None);
-        assert!(of(&text("''"), "").is_err());
-        assert!(of("extensions: 3\n", "").is_err());
+        let read = |stack: &str, project: &str| project_extensions(("s", stack), ("p", project));
+        let namespace = |stack: &str, project: &str| read(stack, project).unwrap().namespace;
+        assert_eq!(namespace(&text("a"), &text("b")).as_deref(), Some("a"));
+        assert_eq!(namespace("name: dev\n", &text("b")).as_deref(), Some("b"));
+        assert_eq!(read("name: dev\n", "").unwrap(), ProjectExtensions::default());
+        assert!(read(&text("''"), "").is_err());
+        assert!(read("extensions: 3\n", "").is_err());
+    }
+
+    #[test]
+    fn an_extension_without_effect_is_named() {
         let metadata = "extensions: [{kind: kubernetesMetadata, kubernetesMetadata: {labels: {}}}]\n";
-        assert_eq!(of(metadata, "").unwrap(), None);
+        let found = project_extensions(("s", metadata), ("p", &EXTENSION.replace("NAME", "b"))).unwrap();
+        assert_eq!(found.namespace.as_deref(), Some("b"));
+        assert_eq!(found.notes.len(), 1, "{found:?}");
+        assert!(
+            found.notes[0].starts_with("s: the extension `kubernetesMetadata`"),
+            "{found:?}"
+        );
     }
 }

@@ -319,6 +319,10 @@ fn a_public_port_needs_the_platform_s_word() {
         .workspace(&platform("network", "{port: {type: azure}}"))
         .generate();
     assert!(wrong.unwrap_err().to_string().contains("azure"));
+    // The module looks at these settings for public ports only.
+    let private = json!({"ports": [{"port": 80, "protocol": "TCP", "public": false}]});
+    let made = with_network(private).workspace(&platform("network", "{port: {type: azure}}"));
+    assert!(made.generate().is_ok());
 }
 
 #[test]

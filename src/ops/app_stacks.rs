@@ -49,8 +49,8 @@ struct AppInputs {
     binaries: ModuleBinaries,
     /// The modules that may use the network: their answers may differ from those without.
     networked: Vec<String>,
-    /// What the developer should know about the choice of the workspace.
-    note: Option<String>,
+    /// What the developer should know about the choice of the workspace and the extensions.
+    notes: Vec<String>,
 }
 
 impl AppInputs {
@@ -181,7 +181,7 @@ impl AppStacks {
         let (answers, said) = modules.answer(&calls, &context).await?;
         let generated = kusion::generate(&apps, &app_stack, &answers)?;
         let resources = &generated.spec.resources;
-        let notes = inputs.note.iter().cloned();
+        let notes = inputs.notes.iter().cloned();
         let shared = resources
             .iter()
             .filter(|resource| resource.sharing == Sharing::Project);
@@ -288,7 +288,7 @@ impl WorkspaceFiles<'_> {
             stack.project_folder.child("project.yaml"),
         );
         let (own_text, project_text) = (self.text(&own)?, self.text(&project)?);
-        let namespace = kusion::namespace_extension(
+        let extensions = kusion::project_extensions(
             (own.as_str(), own_text.as_deref().unwrap_or_default()),
             (project.as_str(), project_text.as_deref().unwrap_or_default()),
         )?;
@@ -298,8 +298,8 @@ impl WorkspaceFiles<'_> {
             platform: platform.unwrap_or_default(),
             binaries: ModuleBinaries::read(self.tree, stack, &dependencies)?,
             dependencies,
-            namespace,
-            note,
+            namespace: extensions.namespace,
+            notes: note.into_iter().chain(extensions.notes).collect(),
         })
     }
 

@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 use super::{
     call::{ModuleCall, ModuleOutput, merge_texts},
     network_settings::{
-        BackendConfig, IngressConfig, NetworkConfig, PathConfig, PlatformNetwork, PortConfig,
+        BackendConfig, IngressConfig, NetworkConfig, PathConfig, PlatformNetwork, PlatformPort, PortConfig,
         WorkloadMetadata,
     },
 };
@@ -106,8 +106,12 @@ fn service(
         merge_texts(&own.annotations, Map::new()),
     );
     if public {
-        let port = platform.port.as_ref().filter(|port| port.cloud.is_some());
-        let Some(port) = port else {
+        let port = platform
+            .port
+            .as_ref()
+            .map(|port| call.read("the workspace's `port`", port));
+        let port: Option<PlatformPort> = port.transpose()?;
+        let Some(port) = port.filter(|port| port.cloud.is_some()) else {
             return Err(call.refuse(
                 "a public port needs `port: {type: aws}` or `alicloud` in the workspace's settings of `network`",
             ));

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 /// What a developer writes.
 #[derive(Debug, Deserialize)]
@@ -39,7 +40,8 @@ pub(super) enum Protocol {
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct PlatformNetwork {
-    pub port: Option<PlatformPort>,
+    /// A [`PlatformPort`]: read where a port is public, as the module does.
+    pub port: Option<Value>,
 }
 
 /// What it sets for public ports.

@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use super::{admission_functions, admission_request::AdmissionRequest, rule::Severity};
 use crate::{
-    cel_bounds::add_counting,
+    cel_counting::add_counting,
     cel_expression::{CelError, CelExpression, CostInput},
     cel_value::{shared_map, to_cel},
 };

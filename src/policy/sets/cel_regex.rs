@@ -18,7 +18,7 @@ use cel::{
 };
 use regex::{Regex, RegexBuilder};
 
-use crate::cel_bounds::CelFunction;
+use crate::cel_counting::CelFunction;
 
 /// The largest compiled form of a regular expression in bytes.
 const LARGEST: usize = 1024 * 1024;

@@ -25,7 +25,7 @@ use super::{
     rule::{FailedTest, PolicyFile, RuleFinding, Severity, UNREADABLE, shorten},
 };
 use crate::{
-    cel_bounds::add_counting,
+    cel_counting::add_counting,
     cel_expression::{CelExpression, CostInput},
     cel_value::to_cel,
     config::PolicyInput,

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::admission_functions;
 use crate::{
-    cel_bounds::add_counting,
+    cel_counting::add_counting,
     cel_expression::{CelError, CostInput},
     cel_value::to_cel,
 };

@@ -14,8 +14,9 @@ use super::{
     },
     admission_request::Operation,
     possible_reads::Mentions,
-    rego_engine::{add_file, evaluate, first_lines, items, new_engine, without_comments},
+    rego_engine::{add_file, evaluate, first_lines, new_engine, without_comments},
     rego_functions,
+    rego_functions::items,
     rule::{MOST_FINDINGS, Severity},
 };
 use crate::config::RegoVersion;

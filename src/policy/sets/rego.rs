@@ -13,8 +13,9 @@ use serde_json::{Value, json};
 
 use super::{
     possible_reads::Mentions,
-    rego_engine::{add_file, evaluate, first_lines, items, new_engine, too_slow, without_comments},
+    rego_engine::{add_file, evaluate, first_lines, new_engine, too_slow, without_comments},
     rego_functions,
+    rego_functions::items,
     rule::{FailedTest, MOST_FINDINGS, PolicyFile, RuleFinding, Severity, shorten},
 };
 use crate::{config::RegoVersion, model::RepoPath};

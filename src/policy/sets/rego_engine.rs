@@ -67,15 +67,6 @@ pub(super) fn without_comments(source: &str) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// The items of a set or a list.
-pub(super) fn items(value: &RegoValue) -> Option<Box<dyn Iterator<Item = &RegoValue> + '_>> {
-    match value {
-        RegoValue::Set(items) => Some(Box::new(items.iter())),
-        RegoValue::Array(items) => Some(Box::new(items.iter())),
-        _ => None,
-    }
-}
-
 /// The part of an error that says what and where, in one line.
 pub(super) fn first_lines(text: &str) -> String {
     let lines: Vec<_> = text

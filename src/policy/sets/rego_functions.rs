@@ -5,8 +5,6 @@ use std::collections::BTreeSet;
 
 use regorus::{Engine, Value as RegoValue};
 
-use super::rego_engine::items;
-
 /// The most numbers that `numbers.range` gives.
 const LONGEST_RANGE: i64 = 100_000;
 /// The most digits of an exponent in a text that is read as a number: `1e99`.
@@ -48,6 +46,15 @@ enum BoundedFunctionError {
         "graph.reachable_paths takes at most {PATH_STEPS} steps, on paths of at most {LONGEST_PATH} nodes"
     )]
     ManyPaths,
+}
+
+/// The items of a set or a list.
+pub(super) fn items(value: &RegoValue) -> Option<Box<dyn Iterator<Item = &RegoValue> + '_>> {
+    match value {
+        RegoValue::Set(items) => Some(Box::new(items.iter())),
+        RegoValue::Array(items) => Some(Box::new(items.iter())),
+        _ => None,
+    }
 }
 
 type Check = fn(&[RegoValue]) -> Result<(), BoundedFunctionError>;

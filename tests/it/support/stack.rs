@@ -58,7 +58,8 @@ impl TestStack {
             secrets: Secrets::new(HashKey::derive("test")),
             options: Options {
                 conflicts: Conflicts::Restore,
-                ready_timeout: Duration::from_secs(60),
+                // Controllers are slow on a busy machine. A test of the limit sets its own.
+                ready_timeout: Duration::from_secs(180),
                 wait: false,
                 ..Options::default()
             },

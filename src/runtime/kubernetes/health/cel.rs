@@ -24,7 +24,7 @@ use super::{
     verdict::{HealthVerdict, WaitPolicy},
 };
 use crate::{
-    cel_bounds::add_counting,
+    cel_counting::add_counting,
     cel_expression::{CelError, CelExpression, CostInput},
     cel_value::{shared_map, to_cel},
     yaml::{self, YamlError},
