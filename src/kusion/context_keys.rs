@@ -18,7 +18,7 @@ const CREDENTIAL_KEYS: [&str; 5] = [
     "KUBECONFIG_CONTENT",
 ];
 
-/// Other keys that Kusion passes to Terraform as environment variables.
+/// The keys that modules have as variables of their environment. Kusion passes them to Terraform, too.
 const REGION_KEYS: [&str; 2] = ["AWS_REGION", "ALICLOUD_REGION"];
 
 /// The keys with a credential in clear.
@@ -50,13 +50,27 @@ pub(super) fn notes(context: &BTreeMap<String, Value>) -> Vec<String> {
             Some(format!(
                 "the workspace's `context.{key}` is not used: name the cluster under `clusters` in konverge.yaml"
             ))
-        } else if CREDENTIAL_KEYS.contains(&key) || REGION_KEYS.contains(&key) {
+        } else if CREDENTIAL_KEYS.contains(&key) {
             Some(format!(
                 "the workspace's `context.{key}` is not used: Terraform has it from the environment of the job"
+            ))
+        } else if REGION_KEYS.contains(&key) {
+            Some(format!(
+                "the workspace's `context.{key}` is for modules alone: Terraform has it from the environment of the job"
             ))
         } else {
             None
         }
     };
     context.keys().filter_map(ignored).collect()
+}
+
+/// The environment variables of modules.
+pub(super) fn environment(context: &BTreeMap<String, Value>) -> BTreeMap<String, String> {
+    let value = |key: &&str| context.get(*key).and_then(Value::as_str);
+    let set = REGION_KEYS.iter().filter_map(|key| Some((*key, value(key)?)));
+    let usable = set.filter(|(_, value)| !value.is_empty() && !value.contains('\0'));
+    usable
+        .map(|(key, value)| (key.to_owned(), value.to_owned()))
+        .collect()
 }

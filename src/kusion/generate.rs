@@ -15,7 +15,7 @@ use super::{
     kubernetes_order,
     module_call::{AppPart, ForeignAnswers},
     module_source::{ModuleRef, NativeRules, WorkloadVersion, place},
-    native::{self, ModuleCall, ModuleOutput},
+    native::{self, EnvOrder, ModuleCall, ModuleOutput},
     patch::{Patch, PatchAuthor},
     platform::{HealthPolicy, PlatformModule},
     workload_secrets,
@@ -181,10 +181,10 @@ fn call(
     stack: &AppStack<'_>,
     notes: &mut Vec<String>,
 ) -> Result<ModuleOutput, KusionError> {
-    // Since the workloads are modules, they ignore the extension.
-    let namespace = match rules.workload_version() {
-        Some(WorkloadVersion::BuiltIn) => stack.own_namespace(),
-        _ => stack.project,
+    // Since the workloads are modules, they ignore the extension, and get the variables of containers sorted.
+    let (namespace, env_order) = match rules.workload_version() {
+        Some(WorkloadVersion::BuiltIn) => (stack.own_namespace(), EnvOrder::Declared),
+        _ => (stack.project, EnvOrder::Natural),
     };
     if namespace != stack.own_namespace() {
         notes.push(format!(
@@ -198,6 +198,7 @@ fn call(
         app: &app.name,
         place,
         namespace,
+        env_order,
         developer: &part.config,
         platform: &platform.settings,
         workload: app.workload.as_ref().map(|part| &part.config),

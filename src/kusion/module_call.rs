@@ -8,6 +8,7 @@ use serde_json::{Map, Value, json};
 use super::{
     AppConfigurations, AppStack, KusionError,
     apps::{App, Part},
+    context_keys,
     kubernetes_object::IS_WORKLOAD,
     module_source::{ModuleRef, ModuleRules, place},
     native::ModuleOutput,
@@ -34,6 +35,8 @@ pub struct ForeignCall {
     pub dev_config: String,
     pub platform_config: String,
     pub context: String,
+    /// Variables of its environment.
+    pub environment: BTreeMap<String, String>,
 }
 
 /// A part of an application.
@@ -76,6 +79,7 @@ pub fn foreign_calls(
         true => String::new(),
         false => yaml::to_string(stack.platform.context.as_ref()),
     };
+    let environment = context_keys::environment(&stack.platform.context);
     for app in &apps.apps {
         for (key, part) in app.parts() {
             let module = ModuleRef::find(&app.name, &place(key), part, stack.dependencies)?;
@@ -91,6 +95,7 @@ pub fn foreign_calls(
                 dev_config: yaml::to_string(&part.config),
                 platform_config: platform.map(PlatformModule::whole_text).unwrap_or_default(),
                 context: context.clone(),
+                environment: environment.clone(),
             });
         }
     }
@@ -181,10 +186,10 @@ impl ForeignAnswer {
                     format!("`{}`: {error}", read.id.escape_debug()),
                 )
             })?;
-            let attributes = read.attributes.filter(|attributes| !attributes.is_empty());
-            let Some(attributes) = attributes else {
-                return Err(refuse("a resource without attributes", format!("`{id}`")));
-            };
+            let attributes = read.attributes.unwrap_or_default();
+            if attributes.is_empty() && read.runtime == RuntimeKind::Kubernetes {
+                return Err(refuse("an object without attributes", format!("`{id}`")));
+            }
             resources.push(Resource {
                 id,
                 runtime: read.runtime,
@@ -204,10 +209,18 @@ impl ForeignAnswer {
             None => take_workload(&mut resources).map_err(|why| refuse("several workloads", why))?,
             Some(_) => None,
         };
+        let is_empty = workload.is_none() && resources.is_empty() && patches.is_empty();
+        let note = is_empty.then(|| {
+            format!(
+                "`{}`: the module `{name}` answers nothing for {}: neither a resource nor a patch. A module that fails inside may answer so",
+                part.app,
+                place(part.accessory.as_deref())
+            )
+        });
         let output = ModuleOutput {
             workload,
             resources,
-            notes: Vec::new(),
+            notes: note.into_iter().collect(),
         };
         Ok((output, patches))
     }

@@ -9,7 +9,7 @@ use super::KusionError;
 use crate::model::{Digest, RepoPath, digest::DigestBuilder};
 
 /// The rules of generation. It grows with each change of what is generated from the same input.
-const RULES: &str = "kusion rules 2";
+const RULES: &str = "kusion rules 3";
 
 /// A Kusion id of a resource, and its id in the cloud.
 pub(super) type ImportedResources = BTreeMap<String, String>;

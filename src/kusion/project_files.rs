@@ -12,7 +12,7 @@ const NAMESPACE: &str = "kubernetesNamespace";
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct Document {
-    extensions: Vec<Extension>,
+    extensions: Option<Vec<Extension>>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -56,7 +56,7 @@ pub fn project_extensions(
             .filter(Value::is_object)
             .map(serde_json::from_value::<Document>);
         let document = document.transpose().map_err(|error| refuse(error.to_string()))?;
-        for extension in document.unwrap_or_default().extensions {
+        for extension in document.unwrap_or_default().extensions.unwrap_or_default() {
             if extension.kind != NAMESPACE {
                 found.notes.push(format!(
                     "{file}: the extension `{}` has no effect, as in Kusion",
@@ -91,6 +91,7 @@ mod tests {
         assert_eq!(namespace("name: dev\n", &text("b")).as_deref(), Some("b"));
         assert_eq!(read("name: dev\n", "").unwrap(), ProjectExtensions::default());
         assert!(read(&text("''"), "").is_err());
+        assert_eq!(read("extensions:\n", "").unwrap(), ProjectExtensions::default());
         assert!(read("extensions: 3\n", "").is_err());
     }
 

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod modules;
+mod network;
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde_json::{Value, json};
@@ -278,64 +279,6 @@ fn a_job_with_a_schedule_is_a_cron_job() {
     );
 }
 
-fn with_network(network: Value) -> Stack {
-    let mut network = network;
-    network["_type"] = json!("network.Network");
-    let workload = service(json!({"labels": {"team": "a"}}));
-    Stack::new(json!({"foo": {"workload": workload, "accessories": {"network": network}}}))
-}
-
-#[test]
-fn ports_are_services_of_two_types() {
-    let settings = "{port: {type: alicloud, labels: {kusionstack.io/control: 'true'}, annotations: {spec: slb.s1.small}}}";
-    let ports = json!({"ports": [{"port": 80, "protocol": "TCP", "public": true}, {"port": 9090, "targetPort": 9091, "protocol": "UDP", "public": false}]});
-    let stack = with_network(ports).workspace(&platform("network", settings));
-    let public = stack.attributes("v1:Service:default:default-dev-foo-public");
-    assert_eq!(public["spec"]["type"], "LoadBalancer");
-    assert_eq!(
-        public["spec"]["ports"],
-        json!([{"name": "default-dev-foo-public-80-tcp", "port": 80, "protocol": "TCP", "targetPort": 80}])
-    );
-    assert_eq!(public["metadata"]["annotations"], json!({"spec": "slb.s1.small"}));
-    assert_eq!(public["metadata"]["labels"]["kusionstack.io/control"], "true");
-    assert_eq!(public["metadata"]["labels"]["team"], "a");
-    let private = stack.attributes("v1:Service:default:default-dev-foo-private");
-    assert_eq!(private["spec"]["type"], "ClusterIP");
-    assert_eq!(private["spec"]["ports"][0]["targetPort"], 9091);
-    assert_eq!(private["metadata"]["labels"].get("kusionstack.io/control"), None);
-}
-
-#[test]
-fn a_public_port_needs_the_platform_s_word() {
-    let ports = json!({"ports": [{"port": 80, "protocol": "TCP", "public": true}]});
-    for workspace in ["", &platform("network", "{port: {labels: {}}}")] {
-        let error = with_network(ports.clone())
-            .workspace(workspace)
-            .generate()
-            .unwrap_err();
-        assert!(error.to_string().contains("public port"), "{error}");
-    }
-    let wrong = with_network(ports)
-        .workspace(&platform("network", "{port: {type: azure}}"))
-        .generate();
-    assert!(wrong.unwrap_err().to_string().contains("azure"));
-    // The module looks at these settings for public ports only.
-    let private = json!({"ports": [{"port": 80, "protocol": "TCP", "public": false}]});
-    let made = with_network(private).workspace(&platform("network", "{port: {type: azure}}"));
-    assert!(made.generate().is_ok());
-}
-
-#[test]
-fn a_port_is_a_number_above_zero_and_its_target_is_the_same_if_left_out() {
-    let port = |port: Value| with_network(json!({"ports": [port]}));
-    let same = port(json!({"port": 80, "targetPort": 0, "protocol": "TCP"}));
-    let service = same.attributes("v1:Service:default:default-dev-foo-private");
-    assert_eq!(service["spec"]["ports"][0]["targetPort"], 80);
-    let none = port(json!({"port": 0, "targetPort": 80, "protocol": "TCP"})).generate();
-    let none = none.unwrap_err().to_string();
-    assert!(none.contains("the port 0 is none"), "{none}");
-}
-
 #[test]
 fn what_a_probe_loses_of_its_url_is_said() {
     let handler = |url: &str| json!({"probeHandler": {"_type": "service.container.probe.Http", "url": url}});
@@ -361,33 +304,6 @@ fn what_a_probe_loses_of_its_url_is_said() {
         ]
     );
     assert!(!format!("{generated:?}").contains("hunter2"));
-}
-
-#[test]
-fn an_ingress_finds_the_service_of_a_port() {
-    let backend = json!({"service": {"port": {"number": 80}}});
-    let network = json!({
-        "ports": [{"port": 80, "protocol": "TCP", "public": false}],
-        "ingress": {"ingressClassName": "nginx", "rules": [{"host": "example.com", "http": {"paths": [{"path": "/", "pathType": "Prefix", "backend": backend}]}}], "tls": [{"hosts": ["example.com"], "secretName": "tls"}]},
-        "ingressClass": {"controller": "acme.io/ingress"},
-    });
-    let stack = with_network(network);
-    let ingress = stack.attributes("networking.k8s.io/v1:Ingress:default:default-dev-foo-ingress");
-    let path = &ingress["spec"]["rules"][0]["http"]["paths"][0];
-    assert_eq!(
-        path["backend"]["service"],
-        json!({"name": "default-dev-foo-private", "port": {"number": 80}})
-    );
-    assert_eq!(
-        ingress["spec"]["tls"],
-        json!([{"hosts": ["example.com"], "secretName": "tls"}])
-    );
-    let class = stack.attributes("networking.k8s.io/v1:IngressClass:default-dev-foo-ingressclass");
-    assert_eq!(class["spec"], json!({"controller": "acme.io/ingress"}));
-    let lost = with_network(json!({"ingress": {"defaultBackend": backend}}))
-        .generate()
-        .unwrap_err();
-    assert!(lost.to_string().contains("`ports`"), "{lost}");
 }
 
 #[test]
@@ -474,6 +390,26 @@ fn a_missing_value_is_made_once_and_an_external_one_keeps_its_reference() {
 }
 
 #[test]
+fn variables_stand_as_each_era_of_kusion_gives_them() {
+    let env = json!({"HOST": "h", "URL10": "$(HOST)", "URL2": "b", "DBNAME": "n", "DB_HOST": "d"});
+    let container = json!({"image": "nginx:v1", "env": env});
+    for (version, expected) in [
+        ("0.1.0", ["HOST", "URL10", "URL2", "DBNAME", "DB_HOST"]),
+        ("0.2.1", ["DB_HOST", "DBNAME", "HOST", "URL2", "URL10"]),
+    ] {
+        let mut stack = Stack::with_workload(service(json!({"containers": {"nginx": container}})));
+        stack.modules = MODULES.replace("0.2.1", version);
+        let deployment = stack.attributes(DEPLOYMENT);
+        let variables = deployment["spec"]["template"]["spec"]["containers"][0]["env"].as_array();
+        let names = variables
+            .unwrap()
+            .iter()
+            .map(|variable| variable["name"].as_str().unwrap());
+        assert_eq!(names.collect::<Vec<_>>(), expected, "{version}");
+    }
+}
+
+#[test]
 fn the_workload_of_kusion_0_12_0_follows_the_namespace_extension() {
     let mut stack = Stack::with_workload(service(json!({})));
     stack.modules = MODULES.replace("0.2.1", "0.1.0");
@@ -553,6 +489,23 @@ fn a_health_policy_goes_to_the_workload() {
         .generate()
         .unwrap();
     assert_eq!(ids_with(&generated, "healthPolicy"), [DEPLOYMENT]);
+}
+
+#[test]
+fn a_health_policy_that_names_a_kind_goes_to_objects_of_that_kind() {
+    let policy = "{apiVersion: v1, kind: ConfigMap, health.kcl: assert res.a}";
+    let stack = Stack::with_workload(with_files());
+    let generated = stack.workspace(&platform("service", &format!("{{healthPolicy: {policy}}}")));
+    let generated = generated.generate().unwrap();
+    let with_policy = ids_with(&generated, "healthPolicy");
+    assert!(
+        with_policy.iter().any(|id| id.starts_with("v1:ConfigMap:")),
+        "{with_policy:?}"
+    );
+    assert!(
+        !with_policy.iter().any(|id| id.starts_with("v1:Namespace:")),
+        "{with_policy:?}"
+    );
 }
 
 #[test]

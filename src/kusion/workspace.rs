@@ -81,9 +81,7 @@ impl Workspace {
         if value.to_string().len() > MOST {
             return Err(refuse(None, format!("it holds more than {} KiB", MOST >> 10)));
         }
-        if let Some(document) = value.as_object_mut() {
-            document.retain(|_, value| !value.is_null());
-        }
+        drop_nulls(&mut value);
         if let Some(what) = old_shape(&value) {
             return Err(KusionError::OldWorkspace {
                 file: file.to_string(),
@@ -195,6 +193,24 @@ fn old_shape(value: &Value) -> Option<String> {
     old.map(|(name, _)| format!("`modules.{name}` has `default` and no `configs`"))
 }
 
+/// Drops what the file names and leaves empty: parts of the workspace, of a module, and a module's blocks. Kusion takes
+/// these as left out. Inside a block, a null is a value.
+fn drop_nulls(value: &mut Value) {
+    let drop_in = |value: &mut Value| {
+        if let Some(map) = value.as_object_mut() {
+            map.retain(|_, value| !value.is_null());
+        }
+    };
+    drop_in(value);
+    let modules = value.get_mut("modules").and_then(Value::as_object_mut);
+    for module in modules.into_iter().flat_map(|modules| modules.values_mut()) {
+        drop_in(module);
+        if let Some(configs) = module.get_mut("configs") {
+            drop_in(configs);
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
@@ -284,6 +300,8 @@ mod tests {
         for text in [
             "",
             "modules:\nsecretStore: null\n",
+            "modules: {mysql: {path: p, version: '1', configs: }}\n",
+            "modules: {mysql: {path: p, version: '1', configs: {default: }}}\n",
             "# nothing\n",
             "context: {AWS_SECRET_ACCESS_KEY: 'ref://aws/key'}\n",
         ] {

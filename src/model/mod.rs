@@ -28,6 +28,7 @@ pub mod plan;
 mod plan_digest;
 pub mod plan_document;
 pub mod policy_finding;
+pub mod quantity;
 pub mod reference;
 pub mod review;
 pub mod review_difference;

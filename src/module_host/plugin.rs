@@ -83,6 +83,8 @@ pub struct ModuleSetup {
     pub work_dir: PathBuf,
     /// What it may read besides.
     pub readable: Vec<PathBuf>,
+    /// Variables of its environment, beside those of the protocol.
+    pub environment: BTreeMap<String, String>,
     /// It may use the network.
     pub network: bool,
     /// What to do if a layer of the sandbox is not available.
@@ -345,12 +347,14 @@ fn sandbox_layers(setup: &ModuleSetup, folder: &Path) -> SandboxLayers {
         ("LANG", "C.UTF-8"),
     ];
     let environment = environment.map(|(name, value)| (name.to_owned(), value.to_owned()));
+    let mut all = setup.environment.clone();
+    all.extend(environment);
     let mut readable = setup.readable.clone();
     readable.extend([setup.binary.clone(), setup.files.clone()]);
     SandboxLayers {
         interpreter: setup.binary.clone(),
         arguments: Vec::new(),
-        environment: BTreeMap::from(environment),
+        environment: all,
         work_dir: setup.work_dir.clone(),
         readable,
         folders: Vec::new(),

@@ -44,7 +44,7 @@ pub(super) async fn explain(
         } else if is_imported && is_made_by_terraform(resource) {
             resource.notes.push(
                 "Terraform resources of Kusion's state were not imported: if it exists, `kusionstack.io/import-id` in its \
-                 `extensions` takes it over instead of creating another one"
+                 `extensions`, or `importedResources` of its module in the workspace, takes it over instead of creating another one"
                     .to_owned(),
             );
         }

@@ -279,9 +279,11 @@ impl WorkspaceFiles<'_> {
             true => None,
             false => self.workspace(stack, named)?,
         };
-        let note = workspace
-            .as_ref()
-            .and_then(|_| named.is_none().then(|| unusable_name(stack)).flatten());
+        let note = match (&workspace, named) {
+            (Some(_), None) => unusable_name(stack),
+            (None, None) => self.without_workspace(stack),
+            _ => None,
+        };
         let platform = workspace.map(|workspace| workspace.platform(stack.names.project(), &names));
         let (own, project) = (
             stack.folder.child("stack.yaml"),
@@ -328,6 +330,19 @@ impl WorkspaceFiles<'_> {
             }
         }
         Ok(None)
+    }
+
+    /// Says that a stack has no workspace although there are some. Its modules have no settings then.
+    fn without_workspace(&self, stack: &Stack) -> Option<String> {
+        let folder = RepoPath::root().child(kusion::FOLDER);
+        self.tree.files_below(&folder).next()?;
+        let own = kusion::workspace_file(stack.names.name());
+        let files: Vec<_> = own.into_iter().chain(kusion::workspace_file(DEFAULT)).collect();
+        let files: Vec<_> = files.iter().map(|file| format!("`{file}`")).collect();
+        Some(format!(
+            "the stack has no workspace, so its modules have no settings of the platform: there is no {}",
+            files.join(" and no ")
+        ))
     }
 
     fn file(&mut self, file: &RepoPath) -> Result<Option<Arc<Workspace>>, UserError> {

@@ -3,6 +3,7 @@
 
 use std::{
     collections::{BTreeMap, HashSet},
+    io::Read as _,
     os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
     sync::Arc,
@@ -132,6 +133,7 @@ impl ModuleRunner {
                 files: files.root().to_owned(),
                 work_dir: work_dir.clone(),
                 readable: Vec::new(),
+                environment: call.environment.clone(),
                 network: setting.network && matches!(self.trust, ModuleTrust::Own),
                 sandbox: self.sandbox,
                 limits,
@@ -235,6 +237,7 @@ impl ModuleRunner {
         let mut packages = context.request.packages.iter();
         if let Some((_, folder)) = packages.find(|(name, _)| *name == call.module)
             && let Some(path) = binary_in(folder, &call.module).map_err(|why| refuse(call, &why))?
+            && !is_of_another_architecture(&path)
         {
             // The package was verified when it was resolved, also for code from outside.
             return read(call, &path, true, true);
@@ -319,6 +322,21 @@ fn binary_in(folder: &Path, module: &str) -> Result<Option<PathBuf>, String> {
     }
 }
 
+/// Returns true for a program of Linux that is built for another processor. A package of another platform stands in
+/// where a module has none for this one.
+fn is_of_another_architecture(path: &Path) -> bool {
+    let own: u16 = match std::env::consts::ARCH {
+        "x86_64" => 62,
+        "aarch64" => 183,
+        _ => return false,
+    };
+    let mut start = [0; 20];
+    let read = std::fs::File::open(path).and_then(|mut file| file.read_exact(&mut start));
+    // In an ELF header, byte 5 is the order of bytes, and 18 and 19 the machine.
+    let is_program = read.is_ok() && start.starts_with(b"\x7fELF") && start[5] == 1;
+    is_program && u16::from_le_bytes([start[18], start[19]]) != own
+}
+
 /// `<org>/<name>/<version>/<os>/<arch>/kusion-module-<name>_<version>`.
 fn offline_path(folder: &Path, declared: &DeclaredDependency) -> Option<PathBuf> {
     let (DependencySource::Oci { url, .. } | DependencySource::Git { url, .. }) = &declared.source else {
@@ -377,4 +395,27 @@ fn offline_folder(run: &RunContext) -> Result<Option<PathBuf>, UserError> {
         checkout.trust("KUSION_MODULE_PATH", folder)?;
     }
     Ok(folder)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn a_program_for_another_processor_is_found_by_its_header() {
+        let folder = tempfile::tempdir().unwrap();
+        let other = |content: &[u8]| {
+            let path = folder.path().join("program");
+            std::fs::write(&path, content).unwrap();
+            is_of_another_architecture(&path)
+        };
+        let own = std::fs::read(std::env::current_exe().unwrap()).unwrap();
+        assert!(!other(&own));
+        let mut foreign = own;
+        foreign[18] ^= 1;
+        assert!(other(&foreign));
+        assert!(!other(b"#!/bin/sh\n"), "a script runs everywhere");
+        assert!(!other(b""));
+    }
 }

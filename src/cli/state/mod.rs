@@ -427,8 +427,10 @@ async fn import(
         let way = match object {
             // As a JSON string it is safe in a log, and valid in YAML and in KCL.
             Some(object) => format!(
-                "to take it over, add this line to its `extensions`:\n  \"kusionstack.io/import-id\": {}",
-                serde_json::Value::String(object.clone())
+                "to take it over, add this line to its `extensions`:\n  \"kusionstack.io/import-id\": {0}\nif a module makes it, \
+                 add this one to `importedResources` of the module in the workspace:\n  {1}: {0}",
+                serde_json::Value::String(object.clone()),
+                serde_json::Value::String(id.clone())
             ),
             None => "to take it over, set `kusionstack.io/import-id` in its `extensions` to its id at the provider, which \
                      Kusion's state does not name"

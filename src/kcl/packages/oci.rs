@@ -167,7 +167,7 @@ impl Registry {
         let manifest = bounded(answer, DOCUMENT).await?;
         let mut manifest = read_manifest(&manifest)?;
         if let Some(entries) = &manifest.manifests {
-            let digest = for_this_platform(entries)?;
+            let digest = for_platform(entries, platform())?;
             let content = self.addressed("manifests", digest, &proof, DOCUMENT).await?;
             manifest = read_manifest(&content)?;
             if manifest.manifests.is_some() {
@@ -274,17 +274,22 @@ fn read_manifest(content: &[u8]) -> Result<Manifest, String> {
     serde_json::from_slice(content).map_err(|_| "its manifest is not an OCI artifact manifest".to_owned())
 }
 
-/// The digest of the manifest for this machine.
-fn for_this_platform(entries: &[IndexEntry]) -> Result<&str, String> {
-    let (os, architecture) = platform();
+/// The platform whose package stands in where there is none for this machine. The files of KCL are the same on every
+/// platform, the module's binary is not: `ops::module_runner` runs none of another platform.
+const STAND_IN: (&str, &str) = ("linux", "amd64");
+
+/// The digest of the manifest for a platform.
+fn for_platform<'a>(entries: &'a [IndexEntry], (os, architecture): (&str, &str)) -> Result<&'a str, String> {
     let platforms = entries
         .iter()
         .filter_map(|entry| Some((entry, entry.platform.as_ref()?)));
-    let mut own = platforms
-        .clone()
-        .filter(|(_, platform)| platform.os == os && platform.architecture == architecture);
-    if let Some((entry, _)) = own.next() {
-        return Ok(&entry.digest);
+    for (os, architecture) in [(os, architecture), STAND_IN] {
+        let mut own = platforms
+            .clone()
+            .filter(|(_, platform)| platform.os == os && platform.architecture == architecture);
+        if let Some((entry, _)) = own.next() {
+            return Ok(&entry.digest);
+        }
     }
     let names = platforms.map(|(_, platform)| format!("{}/{}", platform.os, platform.architecture));
     let names = names.take(10).collect::<Vec<_>>().join(", ");
@@ -388,6 +393,34 @@ fn docker_auth(text: &str, registry: &str) -> Option<Login> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_package_without_this_platform_is_that_of_linux_amd64() {
+        let of = |platforms: &[(&str, &str)]| {
+            let entries: Vec<IndexEntry> = platforms
+                .iter()
+                .map(|(os, architecture)| IndexEntry {
+                    digest: format!("{os}-{architecture}"),
+                    platform: Some(Platform {
+                        os: (*os).to_owned(),
+                        architecture: (*architecture).to_owned(),
+                    }),
+                })
+                .collect();
+            for_platform(&entries, ("linux", "arm64")).map(str::to_owned)
+        };
+        let published = [("darwin", "arm64"), ("linux", "amd64"), ("windows", "amd64")];
+        assert_eq!(of(&published).unwrap(), "linux-amd64");
+        assert_eq!(
+            of(&[("linux", "amd64"), ("linux", "arm64")]).unwrap(),
+            "linux-arm64"
+        );
+        let none = of(&[("darwin", "arm64")]).unwrap_err();
+        assert!(
+            none.contains("nothing for linux/arm64: only darwin/arm64"),
+            "{none}"
+        );
+    }
 
     #[test]
     fn credentials_go_to_their_registry_alone() {

@@ -16,12 +16,23 @@ pub(in crate::kusion) struct ModuleCall<'a> {
     pub(in crate::kusion) place: &'a str,
     /// The namespace of the resources.
     pub(in crate::kusion) namespace: &'a str,
+    /// The order of the variables of a container.
+    pub(in crate::kusion) env_order: EnvOrder,
     /// What the developer wrote.
     pub(in crate::kusion) developer: &'a Value,
     /// What the platform set.
     pub(in crate::kusion) platform: &'a Map<String, Value>,
     /// The workload of the application, as the developer wrote it.
     pub(in crate::kusion) workload: Option<&'a Value>,
+}
+
+/// In which order the variables of a container stand.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::kusion) enum EnvOrder {
+    /// As written. Kusion 0.12.0 reads its own workloads so.
+    Declared,
+    /// As go-yaml sorts keys. Modules get the settings of the developer as YAML.
+    Natural,
 }
 
 /// What a module answers.

@@ -7,10 +7,11 @@ use serde_json::{Map, Value, json};
 
 use super::{
     call::ModuleCall,
-    files::{FileConfig, PodFiles, SecretKey},
+    env::Environment,
+    files::{FileConfig, PodFiles},
     probes::{HandlerConfig, ProbeConfig},
 };
-use crate::kusion::KusionError;
+use crate::{kusion::KusionError, model::quantity::Quantity};
 
 /// A container as the developer writes it.
 #[derive(Debug, Deserialize)]
@@ -24,7 +25,7 @@ pub(super) struct ContainerConfig {
     #[serde(default)]
     args: Vec<String>,
     #[serde(default)]
-    env: BTreeMap<String, String>,
+    env: Map<String, Value>,
     #[serde(default)]
     working_dir: String,
     /// `limit` or `request-limit`, by resource.
@@ -69,8 +70,9 @@ pub(super) fn container(
         add("command", json!(config.command));
     }
     if !config.env.is_empty() {
-        add("env", environment(&config.env).map_err(refuse)?);
-        notes.extend(used_too_early(call.app, name, &config.env));
+        let env = Environment::read(&config.env, call.env_order).map_err(refuse)?;
+        notes.extend(env.used_too_early(call.app, name));
+        add("env", env.variables().map_err(refuse)?);
     }
     add("image", json!(config.image));
     if let Some(lifecycle) = &config.lifecycle {
@@ -119,42 +121,16 @@ fn lost_of_url(app: &str, container: &str, key: &str, parts: &[&str]) -> Vec<Str
     parts.iter().map(say).collect()
 }
 
-/// Sorted by name, as Kusion does. `secret://NAME/KEY` is a key of a Secret.
-fn environment(variables: &BTreeMap<String, String>) -> Result<Value, String> {
-    let one = |(name, value): (&String, &String)| {
-        if !value.starts_with("secret://") {
-            return Ok(json!({"name": name, "value": value}));
-        }
-        let Some(SecretKey {
-            secret,
-            key: Some(key),
-        }) = SecretKey::parse(value)
-        else {
-            return Err(format!(
-                "env `{}`: write `secret://NAME/KEY`",
-                name.escape_debug()
-            ));
-        };
-        Ok(json!({"name": name, "valueFrom": {"secretKeyRef": {"key": key, "name": secret}}}))
-    };
-    variables.iter().map(one).collect()
-}
-
-/// Variables whose value names one that stands after it: Kubernetes does not expand these.
-fn used_too_early(app: &str, container: &str, variables: &BTreeMap<String, String>) -> Vec<String> {
-    let mut found = Vec::new();
-    for (name, value) in variables {
-        let later = variables
-            .keys()
-            .find(|other| *other > name && value.contains(&format!("$({other})")));
-        if let Some(later) = later {
-            found.push(format!(
-                "`{app}`: the container `{container}` has its variables sorted by name, so `$({later})` in `{}` is not replaced by its value",
-                name.escape_debug()
-            ));
-        }
-    }
-    found
+/// The text that Kusion writes for a quantity.
+fn canonical(text: &str) -> Result<String, String> {
+    let quantity = Quantity::parse(text);
+    let quantity = quantity.ok_or_else(|| {
+        format!(
+            "resources: `{}` is no quantity, as `500m` or `1Gi`",
+            text.escape_debug()
+        )
+    })?;
+    Ok(quantity.canonical())
 }
 
 /// `limit`, or `request-limit`.
@@ -165,7 +141,7 @@ fn resources(wanted: &BTreeMap<String, String>) -> Result<Value, String> {
         let limit = match parts[..] {
             [limit] => limit,
             [request, limit] => {
-                requests.insert(name.clone(), json!(request));
+                requests.insert(name.clone(), json!(canonical(request)?));
                 limit
             }
             _ => {
@@ -175,7 +151,7 @@ fn resources(wanted: &BTreeMap<String, String>) -> Result<Value, String> {
                 ));
             }
         };
-        limits.insert(name.clone(), json!(limit));
+        limits.insert(name.clone(), json!(canonical(limit)?));
     }
     let mut both = Map::new();
     for (key, values) in [("limits", limits), ("requests", requests)] {
@@ -205,27 +181,14 @@ mod tests {
             both,
             json!({"limits": {"cpu": "500m", "memory": "1Gi"}, "requests": {"cpu": "250m"}})
         );
-        assert!(resources(&texts(&[("cpu", "1-2-3")])).is_err());
-        assert_eq!(resources(&texts(&[])).unwrap(), json!({}));
-    }
-
-    #[test]
-    fn a_variable_is_a_text_or_a_key_of_a_secret() {
-        let env = environment(&texts(&[("B", "b"), ("A", "secret://db/password")])).unwrap();
-        let expected = json!([
-            {"name": "A", "valueFrom": {"secretKeyRef": {"key": "password", "name": "db"}}},
-            {"name": "B", "value": "b"},
-        ]);
-        assert_eq!(env, expected);
-        for wrong in ["secret://db", "secret://db/a/b", "secret:///key"] {
-            assert!(environment(&texts(&[("A", wrong)])).is_err(), "{wrong}");
+        let written = resources(&texts(&[("cpu", "0.5-1000m"), ("memory", "1024Mi")])).unwrap();
+        assert_eq!(
+            written,
+            json!({"limits": {"cpu": "1", "memory": "1Gi"}, "requests": {"cpu": "500m"}})
+        );
+        for wrong in ["1-2-3", "1-", "much", "1 Gi"] {
+            assert!(resources(&texts(&[("cpu", wrong)])).is_err(), "{wrong}");
         }
-    }
-
-    #[test]
-    fn a_variable_that_is_used_before_its_turn_is_named() {
-        let notes = used_too_early("shop", "web", &texts(&[("A", "$(B)"), ("B", "1"), ("C", "$(B)")]));
-        assert_eq!(notes.len(), 1);
-        assert!(notes[0].contains("`$(B)` in `A`"), "{notes:?}");
+        assert_eq!(resources(&texts(&[])).unwrap(), json!({}));
     }
 }

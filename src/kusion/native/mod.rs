@@ -2,6 +2,7 @@
 
 mod call;
 mod containers;
+mod env;
 mod files;
 mod job;
 mod network;
@@ -10,7 +11,7 @@ mod probes;
 mod service;
 mod workload;
 
-pub(super) use call::{ModuleCall, ModuleOutput};
+pub(super) use call::{EnvOrder, ModuleCall, ModuleOutput};
 pub(super) use job::generate as generate_job;
 pub(super) use network::generate as generate_network;
 pub(super) use service::generate as generate_service;

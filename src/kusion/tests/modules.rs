@@ -252,3 +252,61 @@ fn what_an_application_says_in_vain_is_said() {
         ["`foo`: `labels` of the application has no effect: set it on the workload"]
     );
 }
+
+#[test]
+fn a_module_has_the_regions_of_the_context_in_its_environment() {
+    let apps =
+        json!({"foo": {"workload": service(json!({})), "accessories": {"db": {"_type": "mysql.MySQL"}}}});
+    let apps = AppConfigurations::recognize(&[apps]).unwrap().unwrap();
+    let dependencies = MODULES.replace("kusionstack/mysql", "acme/mysql");
+    let dependencies = declared_dependencies(dependencies.as_bytes()).unwrap();
+    let text =
+        "context: {AWS_REGION: us-east-1, ALICLOUD_REGION: 3, AWS_ACCESS_KEY_ID: 'ref://a/b', other: x}\n";
+    let workspace = Workspace::parse(&RepoPath::normalize("workspaces/dev.yaml").unwrap(), text).unwrap();
+    let calls = foreign_calls(
+        &apps,
+        &AppStack {
+            project: "default",
+            name: "dev",
+            namespace: None,
+            dependencies: &dependencies,
+            platform: &workspace.platform("default", &platform_names(&dependencies)),
+        },
+    );
+    let environment = &calls.unwrap()[0].environment;
+    assert_eq!(environment.len(), 1, "{environment:?}");
+    assert_eq!(environment["AWS_REGION"], "us-east-1");
+}
+
+#[test]
+fn an_answer_with_nothing_is_said() {
+    let notes = with_answer(&[], &[]).generate().unwrap().notes;
+    let says = |note: &String| note.contains("answers nothing for the accessory `db`");
+    assert!(notes.iter().any(says), "{notes:?}");
+    let notes = with_answer(&[DB], &[]).generate().unwrap().notes;
+    assert!(!notes.iter().any(says), "{notes:?}");
+}
+
+#[test]
+fn a_resource_that_exists_is_imported_by_the_id_of_the_workspace() {
+    let database = "id: aliyun:alicloud:alicloud_db_instance:db\ntype: Terraform\nattributes: {engine: MySQL}\nextensions: {provider: 'registry.terraform.io/aliyun/alicloud/1.209.1', resourceType: alicloud_db_instance}\n";
+    let mut stack = with_answer(&[database], &[]);
+    stack.workspace = platform(
+        "mysql",
+        "{importedResources: {'aliyun:alicloud:alicloud_db_instance:db': rm-1}}",
+    );
+    let generated = stack.generate().unwrap();
+    let mut resources = generated.spec.resources.iter();
+    let database = resources
+        .find(|resource| resource.id.as_str().ends_with(":db"))
+        .unwrap();
+    assert_eq!(database.extensions["kusionstack.io/import-id"], "rm-1");
+    assert!(
+        !generated
+            .notes
+            .iter()
+            .any(|note| note.contains("rm-1") || note.contains("imports")),
+        "{:?}",
+        generated.notes
+    );
+}

@@ -1,6 +1,9 @@
 //! Calls the binary of a Kusion module with a small request, and says what it answers.
 
-use std::path::{Path, PathBuf};
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+};
 
 use super::finding::{DoctorFinding, DoctorVerdict};
 use crate::{
@@ -69,6 +72,7 @@ async fn call(binary: &Path, name: &str) -> Result<ModuleRun, UserError> {
         work_dir: folder.clone(),
         files: folder,
         readable: Vec::new(),
+        environment: BTreeMap::new(),
         network: false,
         sandbox: SandboxMode::BestEffort,
         limits: ModuleLimits::default(),

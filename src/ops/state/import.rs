@@ -122,9 +122,10 @@ pub async fn import(
             continue;
         }
         if recorded.runtime == RuntimeKind::Terraform {
+            // The provider `random` calls each of its passwords `none`.
             let object = recorded.attributes.get("id").and_then(Value::as_str);
             left_out.push(LeftOut {
-                object: object.map(str::to_owned),
+                object: object.filter(|id| *id != "none").map(str::to_owned),
                 id: recorded.id,
             });
             continue;

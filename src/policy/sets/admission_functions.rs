@@ -20,7 +20,10 @@ use super::{
     admission_libraries::{self, Version},
     admission_urls, cel_pairs, cel_regex,
 };
-use crate::cel_expression::CelExpression;
+use crate::{
+    cel_expression::CelExpression,
+    model::quantity::{Quantity, UNIT},
+};
 
 /// Functions that expressions may call, besides operators.
 const KNOWN: [&str; 86] = [
@@ -194,110 +197,35 @@ fn is_known(name: &str) -> bool {
     known.any(|known| known.rsplit('.').next() == Some(name))
 }
 
-/// A quantity in billionths.
+/// A quantity of Kubernetes as a value of CEL.
 #[derive(Debug, Clone, Copy)]
-struct Quantity {
+struct CelQuantity {
+    /// In billionths.
     value: i128,
-    /// True if Kubernetes keeps it as a whole number: not `1000m` or `1.5Gi`, for example.
+    /// True if Kubernetes keeps it as a whole number.
     whole: bool,
 }
 
-impl PartialEq for Quantity {
+impl PartialEq for CelQuantity {
     fn eq(&self, other: &Self) -> bool {
         self.value == other.value
     }
 }
 
-impl Eq for Quantity {}
+impl Eq for CelQuantity {}
 
-impl Opaque for Quantity {
+impl Opaque for CelQuantity {
     fn runtime_type_name(&self) -> &str {
         "kubernetes.Quantity"
     }
 }
 
-const UNIT: i128 = 1_000_000_000;
-
-/// Parses a quantity as Kubernetes writes it: `1.5Gi`, `100m`, `1e3`.
-fn parse_quantity(text: &str) -> Option<Quantity> {
-    let end = text
-        .char_indices()
-        .find(|(at, c)| !(c.is_ascii_digit() || *c == '.' || (*at == 0 && matches!(c, '+' | '-'))))
-        .map_or(text.len(), |(at, _)| at);
-    let (number, suffix) = text.split_at(end);
-    let digits = number.trim_start_matches(['+', '-']);
-    if digits.is_empty() || digits.len() > 18 || number.len() - digits.len() > 1 {
-        return None;
-    }
-    let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
-    if whole.is_empty() && fraction.is_empty() || fraction.contains('.') {
-        return None;
-    }
-    let read = |text: &str| {
-        if text.is_empty() {
-            Some(0)
-        } else {
-            text.parse::<i128>().ok()
-        }
-    };
-    let scale = 10_i128.checked_pow(u32::try_from(fraction.len()).ok()?)?;
-    let mantissa = read(whole)?.checked_mul(scale)?.checked_add(read(fraction)?)?;
-    let (factor, divisor) = match suffix {
-        "n" => (1, UNIT),
-        "u" => (1, 1_000_000),
-        "m" => (1, 1_000),
-        "" => (1, 1),
-        "k" => (1_000, 1),
-        "M" => (1_000_000, 1),
-        "G" => (1_000_000_000, 1),
-        "T" => (10_i128.pow(12), 1),
-        "P" => (10_i128.pow(15), 1),
-        "E" => (10_i128.pow(18), 1),
-        "Ki" => (1 << 10, 1),
-        "Mi" => (1 << 20, 1),
-        "Gi" => (1 << 30, 1),
-        "Ti" => (1 << 40, 1),
-        "Pi" => (1 << 50, 1),
-        "Ei" => (1 << 60, 1),
-        exponent => {
-            let exponent: i32 = exponent.strip_prefix(['e', 'E'])?.parse().ok()?;
-            let power = 10_i128.checked_pow(exponent.unsigned_abs().min(30))?;
-            if exponent < 0 { (1, power) } else { (power, 1) }
-        }
-    };
-    let value = mantissa.checked_mul(factor)?.checked_mul(UNIT)?;
-    let divisor = scale.checked_mul(divisor)?;
-    // Kubernetes rounds up what is finer than a billionth.
-    let value = value.checked_add(divisor - 1)? / divisor;
-    Some(Quantity {
-        value: if number.starts_with('-') { -value } else { value },
-        whole: is_whole(suffix, whole.trim_start_matches('0').len(), fraction.len()),
+fn parse_quantity(text: &str) -> Option<CelQuantity> {
+    let parsed = Quantity::parse(text)?;
+    Some(CelQuantity {
+        value: parsed.billionths,
+        whole: parsed.is_whole,
     })
-}
-
-/// Returns true if Kubernetes keeps a quantity as a whole number, by the digits before and behind the point.
-fn is_whole(suffix: &str, digits: usize, fraction: usize) -> bool {
-    let places = match suffix {
-        "n" | "u" | "m" => return false,
-        "" => 0,
-        "k" => 3,
-        "M" => 6,
-        "G" => 9,
-        "T" => 12,
-        "P" => 15,
-        "E" => 18,
-        // With more digits the API server takes its slower form, which is never whole.
-        "Ki" => return fraction == 0 && digits <= 11,
-        "Mi" => return fraction == 0 && digits <= 8,
-        "Gi" => return fraction == 0 && digits <= 5,
-        "Ti" => return fraction == 0 && digits <= 2,
-        "Pi" | "Ei" => return false,
-        exponent => exponent
-            .get(1..)
-            .and_then(|text| text.parse::<i64>().ok())
-            .unwrap_or(-1),
-    };
-    places >= i64::try_from(fraction).unwrap_or(i64::MAX)
 }
 
 fn opaque<T: Opaque + Copy + 'static>(value: &CelValue) -> Option<T> {
@@ -318,8 +246,8 @@ fn text(function: &str, value: &CelValue) -> Result<Arc<String>, ExecutionError>
     }
 }
 
-fn quantity(function: &str, value: &CelValue) -> Result<Quantity, ExecutionError> {
-    let whole = |number: i64| Quantity {
+fn quantity(function: &str, value: &CelValue) -> Result<CelQuantity, ExecutionError> {
+    let whole = |number: i64| CelQuantity {
         value: i128::from(number) * UNIT,
         whole: true,
     };
@@ -447,7 +375,7 @@ fn declare_lists(env: &mut Env) {
 }
 
 fn quantities(context: &mut Context) {
-    let make = |value: Quantity| CelValue::Opaque(Arc::new(value));
+    let make = |value: CelQuantity| CelValue::Opaque(Arc::new(value));
     function!(context, "isQuantity", |value: CelValue| -> Answer {
         Ok(CelValue::Bool(
             parse_quantity(&text("isQuantity", &value)?).is_some(),
@@ -464,11 +392,11 @@ fn quantities(context: &mut Context) {
         Ok(CelValue::Int(i64::try_from(sign).unwrap_or_default()))
     });
     function!(context, "isInteger", |This(this): This<CelValue>| -> Answer {
-        let Quantity { value, whole } = quantity("isInteger", &this)?;
+        let CelQuantity { value, whole } = quantity("isInteger", &this)?;
         Ok(CelValue::Bool(whole && i64::try_from(value / UNIT).is_ok()))
     });
     function!(context, "asInteger", |This(this): This<CelValue>| -> Answer {
-        let Quantity { value, whole } = quantity("asInteger", &this)?;
+        let CelQuantity { value, whole } = quantity("asInteger", &this)?;
         match i64::try_from(value / UNIT) {
             Ok(number) if whole => Ok(CelValue::Int(number)),
             _ => Err(error("asInteger", "it is not a whole number")),
@@ -489,7 +417,7 @@ fn quantities(context: &mut Context) {
         context,
         "asApproximateFloat",
         |This(this): This<CelValue>| -> Answer {
-            let Quantity { value, .. } = quantity("asApproximateFloat", &this)?;
+            let CelQuantity { value, .. } = quantity("asApproximateFloat", &this)?;
             Ok(CelValue::Float(value as f64 / UNIT as f64))
         }
     );
@@ -501,7 +429,7 @@ fn quantities(context: &mut Context) {
         let whole = one.whole && two.whole;
         one.value
             .checked_add(two.value)
-            .map(|value| make(Quantity { value, whole }))
+            .map(|value| make(CelQuantity { value, whole }))
             .ok_or_else(|| overflow("add"))
     });
     function!(context, "sub", move |This(this): This<CelValue>,
@@ -511,7 +439,7 @@ fn quantities(context: &mut Context) {
         let whole = one.whole && two.whole;
         one.value
             .checked_sub(two.value)
-            .map(|value| make(Quantity { value, whole }))
+            .map(|value| make(CelQuantity { value, whole }))
             .ok_or_else(|| overflow("sub"))
     });
     function!(context, "isGreaterThan", move |This(this): This<CelValue>,

@@ -2,6 +2,7 @@
 //! correct ones use the real go-plugin library.
 
 use std::{
+    collections::BTreeMap,
     os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
     time::Duration,
@@ -34,6 +35,7 @@ impl Bench {
             work_dir: files.clone(),
             files,
             readable: Vec::new(),
+            environment: BTreeMap::new(),
             network: false,
             sandbox: SandboxMode::Required,
             limits: ModuleLimits::default(),
@@ -138,7 +140,10 @@ async fn a_module_on_the_real_go_plugin_answers() {
 
 #[tokio::test]
 async fn a_module_sees_its_files_and_nothing_else() {
-    let run = Bench::hello().ask("look").await.unwrap();
+    let mut bench = Bench::hello();
+    let region = ("AWS_REGION".to_owned(), "us-east-1".to_owned());
+    bench.setup.environment = BTreeMap::from([region]);
+    let run = bench.ask("look").await.unwrap();
     assert_eq!(run.warning, None);
     let data = &resource(&run)["attributes"]["data"];
     for (what, allowed) in [
@@ -158,6 +163,7 @@ async fn a_module_sees_its_files_and_nothing_else() {
         .filter_map(|line| line.split('=').next())
         .collect();
     let allowed = [
+        "AWS_REGION",
         "HOME",
         "LANG",
         "MODULE_PLUGIN",

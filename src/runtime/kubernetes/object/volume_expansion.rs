@@ -12,7 +12,7 @@ use super::super::{
         error::ApiError,
     },
 };
-use crate::model::diff;
+use crate::model::{diff, quantity::Quantity};
 
 /// The growth of a set's claims.
 #[derive(Debug, Clone, PartialEq)]
@@ -39,7 +39,7 @@ impl Expansion {
             let mut as_before = new.clone();
             let (from, to) = (old.pointer(STORAGE)?, new.pointer(STORAGE)?);
             if !diff::same(from, to) {
-                if bytes(to)? <= bytes(from)? {
+                if size(to)? <= size(from)? {
                     return None;
                 }
                 *as_before.pointer_mut(STORAGE)? = from.clone();
@@ -75,8 +75,8 @@ impl Expansion {
                 continue;
             };
             let wanted = json!(storage);
-            let now = claim.pointer(STORAGE).and_then(bytes);
-            if now.zip(bytes(&wanted)).is_none_or(|(now, wanted)| now >= wanted) {
+            let now = claim.pointer(STORAGE).and_then(size);
+            if now.zip(size(&wanted)).is_none_or(|(now, wanted)| now >= wanted) {
                 continue;
             }
             let patch = json!({
@@ -113,29 +113,9 @@ fn text(quantity: &Value) -> String {
         .map_or_else(|| quantity.to_string(), str::to_owned)
 }
 
-/// Parses a Kubernetes quantity; `None` if it is invalid.
-fn bytes(quantity: &Value) -> Option<f64> {
-    const SUFFIXES: [(&str, f64); 13] = [
-        ("Ki", 1024.0),
-        ("Mi", 1_048_576.0),
-        ("Gi", 1_073_741_824.0),
-        ("Ti", 1_099_511_627_776.0),
-        ("Pi", 1_125_899_906_842_624.0),
-        ("Ei", 1_152_921_504_606_846_976.0),
-        ("m", 0.001),
-        ("k", 1e3),
-        ("M", 1e6),
-        ("G", 1e9),
-        ("T", 1e12),
-        ("P", 1e15),
-        ("E", 1e18),
-    ];
-    let text = text(quantity);
-    let found = SUFFIXES
-        .iter()
-        .find_map(|(suffix, factor)| Some((text.strip_suffix(suffix)?, *factor)));
-    let (number, factor) = found.unwrap_or((&text, 1.0));
-    Some(number.parse::<f64>().ok()? * factor)
+/// The billionths of a quantity; `None` if it is none.
+fn size(quantity: &Value) -> Option<i128> {
+    Some(Quantity::parse(&text(quantity))?.billionths)
 }
 
 #[cfg(test)]
@@ -182,9 +162,9 @@ mod tests {
 
     #[test]
     fn quantities_are_compared_as_numbers() {
-        let is = |text: &str| bytes(&json!(text)).unwrap();
+        let is = |text: &str| size(&json!(text)).unwrap();
         assert!(is("1Gi") > is("1G") && is("1000Mi") < is("1Gi") && is("1e9") == is("1G"));
-        assert_eq!(bytes(&json!(5)), Some(5.0));
-        assert_eq!(bytes(&json!("")), None);
+        assert_eq!(size(&json!(5)), size(&json!("5")));
+        assert_eq!(size(&json!("")), None);
     }
 }
