@@ -24,7 +24,7 @@ pub use parse::{ConfigError, FILE_NAME};
 pub use schema::json_schema;
 pub use secrets::{
     Rotation, SecretAuthConfig, SecretAuthMethod, SecretRule, SecretStoreConfig, SecretStoreKind,
-    SecretsConfig,
+    SecretTarget, SecretsConfig,
 };
 pub use types::{
     Apply, ClusterConfig, Config, ConflictsConfig, Drift, DriftPolicy, FreezeConfig, Kcl, LeaseConfig,

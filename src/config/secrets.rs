@@ -72,9 +72,24 @@ pub struct SecretStoreConfig {
     /// `gcpkms:NAME`, `azurekv:VAULT/keys/NAME`, `vault-transit:STORE/MOUNT/KEY`. No other key is asked, whatever a file says.
     #[serde(default)]
     pub keys: Vec<String>,
+    /// Where a reference may stand in a Kubernetes object: `secrets` (in `data` and `stringData` of a Secret) or `any`
+    /// (also in a ConfigMap, an annotation or another field). Default: `secrets`.
+    #[serde(default)]
+    pub into: SecretTarget,
     /// Which stacks may read which paths. Nothing may be read without a rule.
     #[serde(default)]
     pub allow: Vec<SecretRule>,
+}
+
+/// Where a reference to a secret of a store may stand in a Kubernetes object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum SecretTarget {
+    /// In `data` and `stringData` of a Secret.
+    #[default]
+    Secrets,
+    /// In any field that no object is found by. Whoever can read the object can read the value.
+    Any,
 }
 
 /// How a job logs in to a secret store. Credentials come from its environment, never from this file.

@@ -16,7 +16,7 @@ use tokio::sync::OnceCell;
 
 use super::{RunContext, Target, secret_stores};
 use crate::{
-    config::{Rotation, SecretsConfig},
+    config::{Rotation, SecretTarget, SecretsConfig},
     error::{ErrorKind, UserError},
     model::{ClusterName, RepoPath, StackId, file_source::Source, spec::Spec},
     policy::{self, SecretReader},
@@ -320,6 +320,14 @@ impl SecretResolver for SecretReferences {
         let value = select(&key, &found, &admitted)?;
         self.learn(&value);
         Ok(value)
+    }
+
+    fn goes_into_any(&self, reference: &SecretReference) -> bool {
+        let StoreName::Word(word) = &reference.store else {
+            return false;
+        };
+        let store = self.config.stores.get(word);
+        store.is_some_and(|store| store.into == SecretTarget::Any)
     }
 
     fn has_values(&self, stack: &StackId) -> bool {

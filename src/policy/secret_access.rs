@@ -7,13 +7,16 @@ use globset::GlobBuilder;
 use serde_json::{Map, Value};
 
 use crate::{
-    config::{SecretStoreConfig, SecretStoreKind, SecretsConfig},
+    config::{SecretStoreConfig, SecretStoreKind, SecretTarget, SecretsConfig},
     error::{ErrorKind, UserError},
     model::{
         RepoPath, StackId,
         spec::{Resource, RuntimeKind, Spec},
     },
-    secrets::{GENERATED, SecretReference, SecretTemplate, StoreName, TextPlace, may_refer, rewrite_texts},
+    secrets::{
+        GENERATED, ObjectKind, SecretReference, SecretTemplate, StoreName, TextPlace, may_refer,
+        rewrite_texts, why_never_secret,
+    },
 };
 
 use super::{
@@ -30,6 +33,14 @@ const PROVIDER_META: &str = "/providerMeta/";
 pub struct SecretReader<'a> {
     pub stack: &'a StackId,
     pub folder: &'a RepoPath,
+}
+
+/// Where a reference stands in a resource.
+struct ReferencePlace<'a> {
+    runtime: RuntimeKind,
+    /// What a Kubernetes object is; `None` where nothing is written into it.
+    object: Option<ObjectKind<'a>>,
+    place: TextPlace<'a>,
 }
 
 /// A Spec whose references the stack may use.
@@ -70,14 +81,18 @@ pub fn admit_recorded(
     reader: SecretReader<'_>,
     reference: &SecretReference,
 ) -> Result<SecretReference, UserError> {
-    let place = TextPlace {
-        path: PROVIDER_META,
-        is_secret: true,
-        is_text: true,
+    let place = ReferencePlace {
+        runtime: RuntimeKind::Terraform,
+        object: None,
+        place: TextPlace {
+            path: PROVIDER_META,
+            is_secret: true,
+            is_text: true,
+        },
     };
     let admitted = store_of(config, reference).and_then(|(store, of)| {
         let named = normal_form(reference, store, of.kind)?;
-        check(reader, (store, of), &named, RuntimeKind::Terraform, &place)?;
+        check(reader, (store, of), &named, &place)?;
         Ok(named)
     });
     admitted.map_err(|refusal| UserError::new(ErrorKind::Secret, refusal.to_string()).hint(refusal.hint()))
@@ -128,6 +143,19 @@ fn rewrite(
     refused: &mut dyn FnMut(UserError) -> Result<(), UserError>,
 ) -> Result<(), UserError> {
     let (id, runtime) = (resource.id.clone(), resource.runtime);
+    let text_of = |key: &str| {
+        resource
+            .attributes
+            .get(key)
+            .and_then(Value::as_str)
+            .unwrap_or_default()
+            .to_owned()
+    };
+    let (api_version, kind) = (text_of("apiVersion"), text_of("kind"));
+    let object = ObjectKind {
+        api_version: &api_version,
+        kind: &kind,
+    };
     let mut part = |name: &str, map: &mut Map<String, Value>, may_be_secret: bool| {
         rewrite_texts(map, &mut |place, text| {
             let in_provider = runtime == RuntimeKind::Terraform && place.path.starts_with(PROVIDER_META);
@@ -137,7 +165,14 @@ fn rewrite(
                     || in_provider,
                 ..*place
             };
-            let refusal = match named(config, reader, runtime, &place, text, references) {
+            // Nothing of the extensions is written into the object.
+            let object = (may_be_secret && runtime == RuntimeKind::Kubernetes).then_some(object);
+            let of = ReferencePlace {
+                runtime,
+                object,
+                place,
+            };
+            let refusal = match named(config, reader, &of, text, references) {
                 Ok(changed) => return Ok(changed),
                 Err(refusal) => refusal,
             };
@@ -154,8 +189,7 @@ fn rewrite(
 fn named(
     config: &SecretsConfig,
     reader: Option<SecretReader<'_>>,
-    runtime: RuntimeKind,
-    place: &TextPlace<'_>,
+    of: &ReferencePlace<'_>,
     text: &str,
     references: &mut BTreeSet<SecretReference>,
 ) -> Result<Option<Vec<u8>>, AccessRefusal> {
@@ -165,14 +199,14 @@ fn named(
     let is_alone = template.whole().is_some();
     let named = template.try_map(|reference| {
         if reference.is_generated() {
-            check_generated(reference, runtime, place, is_alone)?;
+            check_generated(reference, of.runtime, &of.place, is_alone)?;
             references.insert(reference.clone());
             return Ok(reference.clone());
         }
-        let (store, of) = store_of(config, reference)?;
-        let named = normal_form(reference, store, of.kind)?;
+        let (store, configured) = store_of(config, reference)?;
+        let named = normal_form(reference, store, configured.kind)?;
         if let Some(reader) = reader {
-            check(reader, (store, of), &named, runtime, place)?;
+            check(reader, (store, configured), &named, of)?;
         }
         references.insert(named.clone());
         Ok::<_, AccessRefusal>(named)
@@ -203,7 +237,10 @@ fn check_generated(
         None if runtime == RuntimeKind::Terraform => {
             Err(AccessRefusal::GeneratedInTerraform { reference: text() })
         }
-        None if !place.is_secret => Err(AccessRefusal::PlainPlace { reference: text() }),
+        None if !place.is_secret => Err(AccessRefusal::PlainPlace {
+            reference: text(),
+            store: None,
+        }),
         None if !is_alone => Err(AccessRefusal::NotAlone { reference: text() }),
         None => Ok(()),
     }
@@ -213,8 +250,11 @@ fn check(
     reader: SecretReader<'_>,
     (store, of): (&str, &SecretStoreConfig),
     reference: &SecretReference,
-    runtime: RuntimeKind,
-    place: &TextPlace<'_>,
+    ReferencePlace {
+        runtime,
+        object,
+        place,
+    }: &ReferencePlace<'_>,
 ) -> Result<(), AccessRefusal> {
     let text = || reference.to_string();
     let at = reference.at.as_ref().map(|_| "at".to_owned());
@@ -226,7 +266,7 @@ fn check(
         });
     }
     // Base64 is Kubernetes' way to write a value. Outside attributes and the provider nothing is resolved.
-    if runtime == RuntimeKind::Terraform && !(place.is_secret && place.is_text) {
+    if *runtime == RuntimeKind::Terraform && !(place.is_secret && place.is_text) {
         return Err(AccessRefusal::Terraform { reference: text() });
     }
     let versions = reference.version.is_some() || reference.as_version;
@@ -245,10 +285,22 @@ fn check(
             store: store.to_owned(),
         });
     }
-    if !place.is_secret && !reference.as_version {
-        return Err(AccessRefusal::PlainPlace { reference: text() });
+    if place.is_secret || reference.as_version {
+        return Ok(());
     }
-    Ok(())
+    match (object, of.into) {
+        (Some(object), SecretTarget::Any) => match why_never_secret(*object, place.path) {
+            Some(why) => Err(AccessRefusal::NeverPlace {
+                reference: text(),
+                why,
+            }),
+            None => Ok(()),
+        },
+        _ => Err(AccessRefusal::PlainPlace {
+            reference: text(),
+            store: object.map(|_| store.to_owned()),
+        }),
+    }
 }
 
 fn is_allowed(store: &SecretStoreConfig, reader: SecretReader<'_>, path: &str) -> bool {
@@ -304,267 +356,4 @@ fn store_of<'c>(
 }
 
 #[cfg(test)]
-mod tests {
-    #![allow(clippy::unwrap_used)]
-    use super::*;
-    use crate::config::Config;
-    use serde_json::json;
-
-    fn as_resource(resource: Value) -> Resource {
-        Resource {
-            id: "v1:X:ns:x".parse().unwrap(),
-            runtime: match resource.get("kind") {
-                Some(_) => RuntimeKind::Kubernetes,
-                None => RuntimeKind::Terraform,
-            },
-            attributes: resource.as_object().unwrap().clone(),
-            depends_on: Vec::new(),
-            extensions: Map::new(),
-            sharing: crate::model::spec::Sharing::default(),
-        }
-    }
-
-    fn judge(secrets: &str, resource: Value) -> Result<Vec<String>, String> {
-        judge_at("appops/pay/prod", secrets, resource)
-    }
-
-    fn judge_at(folder: &str, secrets: &str, resource: Value) -> Result<Vec<String>, String> {
-        let config = Config::parse(secrets).unwrap();
-        let resource = as_resource(resource);
-        let (stack, folder) = ("pay/prod".parse().unwrap(), RepoPath::normalize(folder).unwrap());
-        let reader = SecretReader {
-            stack: &stack,
-            folder: &folder,
-        };
-        let spec = Spec {
-            resources: vec![resource],
-            secret_stores: Vec::new(),
-            notes: Vec::new(),
-        };
-        match admit(&config.secrets, reader, spec) {
-            Ok(admitted) => Ok(admitted.references.iter().map(SecretReference::label).collect()),
-            Err(failure) => Err(format!("{} — {}", failure.message, failure.hints.join(" "))),
-        }
-    }
-
-    const STORES: &str = "secrets:\n  default: job\n  stores:\n    job: {kind: env, allow: [{stacks: 'appops/pay/*', paths: 'PAY_*'}]}\n    here: {kind: kubernetes, allow: [{stacks: 'appops/**', paths: 'pay/*'}]}\n";
-
-    fn secret(text: &str) -> Value {
-        json!({"apiVersion": "v1", "kind": "Secret", "stringData": {"a": text}})
-    }
-
-    #[test]
-    fn a_reference_of_an_allowed_path_is_admitted_with_its_store() {
-        for (text, label) in [
-            ("ref+job://PAY_DB", "job:PAY_DB"),
-            ("ref+env://PAY_DB", "job:PAY_DB"),
-            ("ref://PAY_DB/user", "job:PAY_DB#/user"),
-            ("x ref+env://PAY_DB+ y", "job:PAY_DB"),
-            ("ref+k8s://v1/Secret/pay/db/password", "here:pay/db#/password"),
-            ("ref+here://pay/db#/password", "here:pay/db#/password"),
-        ] {
-            assert_eq!(judge(STORES, secret(text)), Ok(vec![label.to_owned()]), "{text}");
-        }
-        let encoded =
-            json!({"apiVersion": "v1", "kind": "Secret", "data": {"a": "cmVmK2VudjovL1BBWV9EQg=="}});
-        assert_eq!(judge(STORES, encoded), Ok(vec!["job:PAY_DB".to_owned()]));
-    }
-
-    #[test]
-    fn a_generated_value_needs_no_store_and_a_place_for_secrets() {
-        assert_eq!(
-            judge("", secret("ref+generated://web/db#/p")),
-            Ok(vec!["generated:web/db#/p".to_owned()])
-        );
-        let text = "ref+generated://web/db#/p";
-        for (resource, says) in [
-            (secret(&format!("x {text}")), "stands alone"),
-            (secret("ref+generated://web/db?version=1#/p"), "`version`"),
-            (
-                json!({"apiVersion": "v1", "kind": "ConfigMap", "data": {"p": text}}),
-                "is not allowed here",
-            ),
-            (json!({"p": text}), "Terraform"),
-        ] {
-            let refused = judge("", resource).unwrap_err();
-            assert!(refused.contains(says), "{says}: {refused}");
-        }
-    }
-
-    #[test]
-    fn a_secret_of_aws_has_one_way_to_be_written() {
-        let stores = "secrets:\n  stores:\n    sm: {kind: aws, allow: [{stacks: '**', paths: 'pay/*'}]}\n    params: {kind: ssm, allow: [{stacks: '**', paths: '/pay/*'}]}\n";
-        for (text, label) in [
-            ("ref+awssecrets://pay/db#/user", "sm:pay/db#/user"),
-            (
-                "ref+aws://pay/db?version=b1ddd9b5-e8f2-4088-9950-4317d6c950d5",
-                "sm:pay/db",
-            ),
-            ("ref+awsssm:///pay/db?version=3", "params:/pay/db"),
-            ("ref+ssm://pay/db", "params:/pay/db"),
-        ] {
-            assert_eq!(judge(stores, secret(text)), Ok(vec![label.to_owned()]), "{text}");
-        }
-        for text in [
-            "ref+awssecrets://arn:aws:secretsmanager:eu-central-1:1:secret:pay/db",
-            "ref+awssecrets:///pay/db",
-            "ref+awsssm:///pay/db:3",
-            "ref+awsssm:///pay/db?version=latest",
-            "ref+awsssm:///other/db",
-            "ref+awssecrets://pay/db?region=us-east-1",
-            "ref+awssecrets://pay/db?role_arn=arn:aws:iam::1:role/root",
-        ] {
-            assert!(judge(stores, secret(text)).is_err(), "{text}");
-        }
-    }
-
-    #[test]
-    fn everything_else_is_refused_with_the_key_to_write() {
-        for (text, why, hint) in [
-            (
-                "ref+env://HOME",
-                "may not read `HOME`",
-                "secrets.stores.job.allow",
-            ),
-            ("ref+env://PAY_DB/../HOME", "`.` or `..`", "ref+STORE"),
-            (
-                "ref+k8s://kube-system/root#/token",
-                "may not read `kube-system/root`",
-                "secrets.stores.here.allow",
-            ),
-            ("ref+k8s://pay/db", "is not a path", "NAMESPACE/NAME"),
-            ("ref+env://PAY-DB", "is not a path", "ref+env://NAME"),
-            (
-                "ref+vault://pay#/x",
-                "there is no secret store `vault`",
-                "secrets.stores.vault",
-            ),
-            (
-                "ref+exec://id",
-                "there is no secret store `exec`",
-                "no kind of store runs a command",
-            ),
-            (
-                "ref+file:///etc/passwd",
-                "there is no secret store `file`",
-                "no kind of store runs a command, reads a file",
-            ),
-            (
-                "ref+env://PAY_DB?address=http://evil",
-                "cannot set `address`",
-                "`secrets.stores.job.address`",
-            ),
-            (
-                "ref+env://PAY_DB?role_arn=arn:aws:iam::1:role/root",
-                "cannot set `role_arn`",
-                "`secrets.stores.job.auth`",
-            ),
-            (
-                "ref+env://PAY_DB?token_file=~evil",
-                "cannot set `token_file`",
-                "`secrets.stores.job.auth`",
-            ),
-            ("ref+env://PAY_DB?at=1", "cannot set `at`", "secrets.stores.job"),
-            (
-                "ref+env://PAY_DB?version=1",
-                "has no versions",
-                "remove `version`",
-            ),
-        ] {
-            let refusal = judge(STORES, secret(text)).unwrap_err();
-            assert!(
-                refusal.starts_with("v1:X:ns:x: attributes/stringData/a: "),
-                "{refusal}"
-            );
-            assert!(
-                refusal.contains(why) && refusal.contains(hint),
-                "{text}: {refusal}"
-            );
-        }
-    }
-
-    #[test]
-    fn a_secret_stands_in_secret_places_only() {
-        for plain in [
-            json!({"kind": "ConfigMap", "data": {"a": "ref+env://PAY_DB"}}),
-            json!({"kind": "Deployment", "spec": {"env": [{"value": "u:ref+env://PAY_DB+@h"}]}}),
-            json!({"kind": "Secret", "metadata": {"annotations": {"a": "ref+env://PAY_DB"}}}),
-            json!({"kind": "Secret", "metadata": {"annotations": {"a": "ref://PAY_DB"}}}),
-            json!({"apiVersion": "v1", "kind": "ConfigMap", "data": {"stringData": "ref+env://PAY_DB"}}),
-            json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"annotations": {"stringData": "ref+env://PAY_DB"}}}),
-            json!({"kind": "Deployment", "metadata": {"annotations": {"apiVersion": "v1", "kind": "Secret", "data": "cmVmK2VudjovL1BBWV9EQg=="}}}),
-        ] {
-            let refusal = judge(STORES, plain.clone()).unwrap_err();
-            assert!(refusal.contains("is not allowed here"), "{plain}: {refusal}");
-        }
-    }
-
-    /// The runtime looks at the schema of an attribute.
-    #[test]
-    fn a_terraform_resource_refers_in_its_attributes_and_its_provider() {
-        let object = |extensions: Value| Resource {
-            extensions: extensions.as_object().unwrap().clone(),
-            ..as_resource(json!({"password_wo": "ref+env://PAY_DB"}))
-        };
-        let judge = |resource: Resource| {
-            let config = Config::parse(STORES).unwrap();
-            let (stack, folder) = (
-                "pay/prod".parse().unwrap(),
-                RepoPath::normalize("appops/pay/prod").unwrap(),
-            );
-            let reader = SecretReader {
-                stack: &stack,
-                folder: &folder,
-            };
-            let spec = Spec {
-                resources: vec![resource],
-                secret_stores: Vec::new(),
-                notes: Vec::new(),
-            };
-            admit(&config.secrets, reader, spec).map_err(|refusal| refusal.message)
-        };
-        let admitted = judge(object(json!({"providerMeta": {"token": "ref+env://PAY_TOKEN"}}))).unwrap();
-        assert_eq!(admitted.references.len(), 2);
-        for extensions in [
-            json!({"provider": "ref+env://PAY_TOKEN"}),
-            json!({"providerMetadata": {"token": "ref+env://PAY_TOKEN"}}),
-        ] {
-            let refusal = judge(object(extensions)).unwrap_err();
-            assert!(refusal.contains("of `providerMeta`"), "{refusal}");
-        }
-        let refusal = judge(object(json!({"providerMeta": {"token": "ref+env://HOME"}}))).unwrap_err();
-        assert!(refusal.contains("may not read `HOME`"), "{refusal}");
-        let nested = json!({"manifest": {"apiVersion": "v1", "kind": "Secret", "data": {"a": "cmVmK2VudjovL1BBWV9EQg=="}}});
-        let refusal = judge(as_resource(nested)).unwrap_err();
-        assert!(refusal.contains("Terraform"), "{refusal}");
-    }
-
-    /// The identity comes from `project.yaml` and `stack.yaml`, which a pull request writes.
-    #[test]
-    fn a_stack_is_known_by_its_folder_and_not_by_its_identity() {
-        let secrets = "secrets: {stores: {job: {kind: env, allow: [{stacks: 'pay/*', paths: 'PAY_*'}]}}}";
-        let refusal = judge_at("appops/evil", secrets, secret("ref+env://PAY_DB")).unwrap_err();
-        assert!(refusal.contains("{stacks: \"appops/evil\""), "{refusal}");
-        assert!(judge_at("pay/prod", secrets, secret("ref+env://PAY_DB")).is_ok());
-    }
-
-    #[test]
-    fn nothing_is_read_without_a_rule() {
-        let refusal = judge("{}", secret("ref+env://PAY_DB")).unwrap_err();
-        assert!(refusal.contains("there is none yet"), "{refusal}");
-        let refusal = judge("{}", secret("ref://PAY_DB")).unwrap_err();
-        assert!(refusal.contains("secrets.default"), "{refusal}");
-        let refusal = judge(
-            "secrets: {stores: {env: {kind: env}}}",
-            secret("ref+env://PAY_DB"),
-        )
-        .unwrap_err();
-        assert!(refusal.contains("may not read"), "{refusal}");
-        let two = "secrets: {stores: {a: {kind: env}, b: {kind: env}}}";
-        let refusal = judge(two, secret("ref+env://PAY_DB")).unwrap_err();
-        assert!(
-            refusal.contains("several") && refusal.contains("`a`, `b`"),
-            "{refusal}"
-        );
-    }
-}
+mod tests;

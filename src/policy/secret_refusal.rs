@@ -54,7 +54,13 @@ pub enum AccessRefusal {
     #[error(
         "`{reference}`: a secret is not allowed here, where everybody who can read the object can see it"
     )]
-    PlainPlace { reference: String },
+    PlainPlace {
+        reference: String,
+        /// The store that could allow it.
+        store: Option<String>,
+    },
+    #[error("`{reference}`: no value of a secret may stand here, whatever the store allows: {why}")]
+    NeverPlace { reference: String, why: &'static str },
     #[error(
         "`{reference}`: a reference of a Terraform resource stands in a text of its attributes or of `providerMeta`"
     )]
@@ -117,11 +123,19 @@ impl AccessRefusal {
                 "if it may, add `{{stacks: \"{folder}\", paths: \"{path}\"}}` to `secrets.stores.{store}.allow` in the default \
                  branch's konverge.yaml"
             ),
-            Self::PlainPlace { .. } => {
-                "put it into `stringData` of a Secret, and refer to that by name; `?as=version` gives the version, which may \
-                 stand anywhere"
-                    .to_owned()
+            Self::PlainPlace { store, .. } => {
+                let any = store.as_ref().map_or_else(String::new, |store| {
+                    format!(
+                        "; if whoever reads the object may read the value, set `secrets.stores.{store}.into: any` in the default \
+                         branch's konverge.yaml"
+                    )
+                });
+                format!(
+                    "put it into `stringData` of a Secret, and refer to that by name; `?as=version` gives the version, which may \
+                     stand anywhere{any}"
+                )
             }
+            Self::NeverPlace { .. } => "put it into `stringData` of a Secret, and refer to that by name".to_owned(),
             Self::NotAlone { .. } => "write it alone into a key of the Secret".to_owned(),
             Self::Terraform { .. } => {
                 "write it into a write-only attribute or into the configuration of the provider".to_owned()

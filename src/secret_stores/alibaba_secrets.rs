@@ -41,11 +41,16 @@ impl SecretStore for AlibabaSecretsStore {
     async fn version(&self, query: &SecretQuery, _: SecretRights) -> Result<Option<String>, SecretProblem> {
         for number in 1..=PAGES {
             let number = number.to_string();
-            let parameters = [
+            // Without it, the answer has only versions with a stage: the newest two.
+            let is_asked = query.version.as_ref().map(|_| ("IncludeDeprecated", "true"));
+            let parameters: Vec<_> = [
                 ("SecretName", query.path.as_str()),
                 ("PageNumber", number.as_str()),
                 ("PageSize", PAGE),
-            ];
+            ]
+            .into_iter()
+            .chain(is_asked)
+            .collect();
             let answer = self.client.call("ListSecretVersionIds", &parameters).await?;
             let versions = answer["VersionIds"]["VersionId"].as_array();
             let versions = versions.ok_or_else(|| unexpected("the answer has no versions"))?;

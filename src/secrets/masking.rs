@@ -6,10 +6,11 @@ use std::borrow::Cow;
 use serde_json::{Map, Value};
 
 use super::{
-    Secrets, encodings,
+    Secrets, WrittenReferences, encodings,
     reference_mark::reference_mark,
     secret_names::{self, NameClass},
     secret_paths::{decode, is_object_name, place_of, says_what_it_is},
+    secret_places::SecretPlaces,
     token_patterns,
 };
 use crate::model::{
@@ -29,6 +30,16 @@ const CONTENTS: [&str; 5] = ["data", "data_json", "binary_data", "value", "plain
 #[must_use]
 pub fn mask_object<'a>(secrets: &Secrets, object: &'a Map<String, Value>) -> Cow<'a, Map<String, Value>> {
     Marker::new(secrets, RuntimeKind::Kubernetes).map(object)
+}
+
+/// As [`mask_object`], and the plain places that hold values of secrets.
+#[must_use]
+pub fn mask_object_at<'a>(
+    secrets: &Secrets,
+    object: &'a Map<String, Value>,
+    places: &SecretPlaces,
+) -> Cow<'a, Map<String, Value>> {
+    places.mark(secrets, object, mask_object(secrets, object))
 }
 
 /// As [`mask_object`], for the body of a Terraform resource of a type, or for a provider configuration.
@@ -97,7 +108,10 @@ fn is_credential_name(key: &str) -> bool {
 #[must_use]
 pub fn mask_resource(secrets: &Secrets, resource: &Resource) -> Resource {
     let attributes = match resource.runtime {
-        RuntimeKind::Kubernetes => mask_object(secrets, &resource.attributes),
+        RuntimeKind::Kubernetes => {
+            let places = SecretPlaces::of(Some(&resource.attributes), &WrittenReferences::new());
+            mask_object_at(secrets, &resource.attributes, &places)
+        }
         RuntimeKind::Terraform => mask_terraform(secrets, type_of(resource), &resource.attributes),
     };
     let mut extensions = mask_terraform(secrets, "", &resource.extensions).into_owned();

@@ -10,12 +10,14 @@
 mod encodings;
 mod kubernetes_texts;
 mod masking;
+mod plain_places;
 mod reference;
 mod reference_mark;
 mod registry;
 mod resolver;
 mod secret_names;
 mod secret_paths;
+mod secret_places;
 mod secret_variables;
 mod template_value;
 mod token_patterns;
@@ -25,7 +27,8 @@ mod written_reference;
 pub use kubernetes_texts::{
     TextPlace, decode_base64, encode_base64, may_refer, rewrite_texts, zeroize_texts,
 };
-pub use masking::{mask_object, mask_provider, mask_resource, mask_terraform};
+pub use masking::{mask_object, mask_object_at, mask_provider, mask_resource, mask_terraform};
+pub use plain_places::{ObjectKind, why_never_secret};
 pub use reference::{
     GENERATED, MalformedReference, SecretReference, SecretTemplate, StoreName, TemplatePart,
 };
@@ -34,6 +37,7 @@ pub use registry::{HashKey, Secrets};
 pub use resolver::{RotatedVersion, SecretResolver};
 pub use secret_names::is_secret_name;
 pub use secret_paths::{is_last_applied, named_texts, secret_texts};
+pub use secret_places::{SecretPlaces, value_at, without, without_texts};
 pub use secret_variables::{is_passed, learn_environment};
 pub use token_patterns::without_secrets;
 pub use value::SecretValue;

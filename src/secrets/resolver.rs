@@ -39,6 +39,9 @@ pub trait SecretResolver: Send + Sync {
         reference: &SecretReference,
     ) -> Result<(SecretValue, Option<String>), UserError>;
 
+    /// Returns true if the store of a reference says `into: any`.
+    fn goes_into_any(&self, reference: &SecretReference) -> bool;
+
     /// The value of a reference that is in the state of a stack and not in its Spec: it is needed to delete what it
     /// made. Read now, if the present rules allow it.
     ///

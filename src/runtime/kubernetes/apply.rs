@@ -32,7 +32,7 @@ use crate::{
     model::{StackId, plan::Action, state::Recorded},
     retry::{self, RetryDecision},
     runtime::{AppliedResource, ApplySink, Item, PlannedResource, StackScope},
-    secrets::{secret_texts, zeroize_texts},
+    secrets::{without_texts, zeroize_texts},
 };
 
 /// How many times a kind is looked up that was defined a moment ago.
@@ -131,6 +131,7 @@ async fn resolve_subject(
         })
         .await?;
     }
+    subject.places = object_record::secret_places(&planned.item);
     Ok(subject.with_policy_of(planned.recorded.as_ref()))
 }
 
@@ -199,7 +200,9 @@ async fn write_and_record(
         secret: filled.paths(),
     };
     let prepared = filled.prepared;
-    let live = write((subject, of), (&planned.item, prepared, copy), seen, &scope.stack).await?;
+    let values = subject.places.texts(&copy.body);
+    let written = write((subject, of), (&planned.item, prepared, copy), seen, &scope.stack).await;
+    let live = written.map_err(|failure| without_texts(failure, &values))?;
     let mut recorded = record(
         runtime,
         &planned.item,
@@ -235,7 +238,7 @@ async fn become_ready(
     Ok(AppliedResource {
         id: planned.item.id.clone(),
         recorded: Some(recorded),
-        sensitive: secret_texts(&live),
+        sensitive: subject.secret_texts(&live),
         live: Some(live),
     })
 }
@@ -322,7 +325,10 @@ async fn still_to_become_ready(
     Ok(AppliedResource {
         id: planned.item.id.clone(),
         recorded: recorded.map(|recorded| object_record::mark_unready(recorded, planned.unready && !waits)),
-        sensitive: live.as_ref().map(secret_texts).unwrap_or_default(),
+        sensitive: live
+            .as_ref()
+            .map(|live| subject.secret_texts(live))
+            .unwrap_or_default(),
         live,
     })
 }

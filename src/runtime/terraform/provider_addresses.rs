@@ -75,7 +75,7 @@ const PLACES: [&str; 12] = [
 ];
 
 /// Last words of settings that hold a name or data. A text with dots is ordinary there.
-const TEXTS: [&str; 42] = [
+const TEXTS: [&str; 39] = [
     "account",
     "accounts",
     "alias",
@@ -89,7 +89,6 @@ const TEXTS: [&str; 42] = [
     "context",
     "database",
     "description",
-    "email",
     "group",
     "groups",
     "id",
@@ -97,7 +96,6 @@ const TEXTS: [&str; 42] = [
     "label",
     "labels",
     "level",
-    "login",
     "mode",
     "name",
     "names",
@@ -117,8 +115,10 @@ const TEXTS: [&str; 42] = [
     "suffix",
     "tag",
     "tags",
-    "user",
 ];
+
+/// Last words of settings that say who asks: a part of the credentials.
+const LOGINS: [&str; 4] = ["email", "login", "user", "username"];
 
 /// Last words of settings that prove who asks.
 const SECRETS: [&str; 7] = [
@@ -147,6 +147,10 @@ enum Decides {
     Check(bool),
     /// Nothing of that kind: a name, or data such as tags. A provider may still put it into a host name.
     Text,
+    /// As a text, below one: `tags` have any keys, and what stands there is written into every object.
+    Data,
+    /// As a text, but it says who asks.
+    Login,
     /// Nothing of that kind: it proves who asks.
     Secret,
     /// Its name does not say: the value's form decides.
@@ -185,7 +189,9 @@ fn find(value: &Value, (path, name): (&str, &str), decides: Decides, listed: &[&
                 // Everything below `endpoints` is an endpoint.
                 (_, Decides::Target) => Decides::Target,
                 // The keys below `tags` are anybody's.
-                (Decides::Unknown, Decides::Text) => Decides::Text,
+                (Decides::Unknown | Decides::Login | Decides::Secret, Decides::Text | Decides::Data) => {
+                    Decides::Data
+                }
                 (own, _) => own,
             };
             find(member, (&join_path(path, key), key), within, listed)
@@ -212,8 +218,9 @@ fn find(value: &Value, (path, name): (&str, &str), decides: Decides, listed: &[&
 }
 
 fn changes_destination(text: &str, is_text: bool, decides: Decides) -> bool {
-    // The value of a secret is not known here: only settings that are texts or secrets by their names take it.
-    if is_text && matches!(decides, Decides::Secret | Decides::Text) && is_secret_reference(text) {
+    // The value of a secret is not known here: only credentials by their names take it. A provider writes other texts,
+    // such as tags, into its objects.
+    if is_text && matches!(decides, Decides::Secret | Decides::Login) && is_secret_reference(text) {
         return false;
     }
     let is_address = is_text && (text.contains("://") || text.starts_with("//")) && !text.starts_with(SCOPES);
@@ -224,7 +231,9 @@ fn changes_destination(text: &str, is_text: bool, decides: Decides) -> bool {
             Decides::Place => is_text && !text.chars().all(plain),
             Decides::Protocol => is_text && !text.eq_ignore_ascii_case("https"),
             Decides::Check(holds) => !text.eq_ignore_ascii_case(&holds.to_string()),
-            Decides::Text => is_text && address_shape(text) == AddressShape::Whole,
+            Decides::Text | Decides::Data | Decides::Login => {
+                is_text && address_shape(text) == AddressShape::Whole
+            }
             Decides::Secret => false,
             Decides::Unknown => is_text && address_shape(text) != AddressShape::None,
         }
@@ -276,7 +285,9 @@ fn decides_of(name: &str) -> Decides {
         "protocol" | "scheme" => Decides::Protocol,
         last if PLACES.contains(&last) => Decides::Place,
         last if SECRETS.contains(&last) => Decides::Secret,
-        last if TEXTS.contains(&last) || matches!(last, "username" | "version") => Decides::Text,
+        last if LOGINS.contains(&last) => Decides::Login,
+        "id" if any(&["client"]) => Decides::Login,
+        last if TEXTS.contains(&last) || last == "version" => Decides::Text,
         _ => Decides::Unknown,
     }
 }
@@ -337,6 +348,25 @@ mod tests {
             let around = "https://evil.example/ref+db://pay/api#/x";
             assert!(checked(&json!({name: around}), &[]).is_err(), "{name}");
         }
+        // What a provider writes into its objects can be read by others, and Terraform computes from it.
+        for configuration in [
+            json!({"default_tags": [{"tags": {"note": "ref+db://pay/api#/x"}}]}),
+            json!({"tags": {"token": "ref+db://pay/api#/x"}}),
+            json!({"tags": {"a": {"username": "ref+db://pay/api#/x"}}}),
+            json!({"default_labels": {"a": "ref+db://pay/api#/x"}}),
+            json!({"description": "ref+db://pay/api#/x"}),
+            json!({"session_name": "ref+db://pay/api#/x"}),
+            json!({"project_id": "ref+db://pay/api#/x"}),
+        ] {
+            assert!(checked(&configuration, &[]).is_err(), "{configuration}");
+        }
+        assert!(
+            checked(
+                &json!({"login": {"username": "a", "password": "ref+db://pay/api#/x"}}),
+                &[]
+            )
+            .is_ok()
+        );
         for name in ["endpoint", "host", "anything", "region", "insecure", "proxy_url"] {
             let configuration = json!({name: "ref+db://pay/api#/x"});
             assert!(checked(&configuration, &[]).is_err(), "{name}");

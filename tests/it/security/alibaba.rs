@@ -117,8 +117,10 @@ async fn a_preview_reads_versions_and_an_apply_values() {
     ali.apply().expect(0);
     assert_eq!(ali.password().await, Some(format!("{CANARY}-2").into_bytes()));
 
-    // A version that the author asks for, and bytes.
+    // A version that the author asks for, which has no stage any more, and bytes.
+    ali.clouds.put("pay", &format!("{CANARY}-3"), "text");
     ali.wants("ref+alikms://pay?version=v1");
+    ali.preview().expect(0);
     ali.apply().expect(0);
     assert_eq!(ali.password().await, Some(format!("{CANARY}-1").into_bytes()));
     let bytes = base64::engine::general_purpose::STANDARD.encode([0, 159, 146, 150]);

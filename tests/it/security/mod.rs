@@ -10,6 +10,7 @@ pub mod google_azure;
 pub mod injection;
 pub mod masking;
 pub mod module_sandbox;
+pub mod plain_places;
 pub mod sandbox;
 pub mod secret_paths;
 pub mod secret_references;

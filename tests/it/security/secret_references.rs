@@ -12,26 +12,31 @@ use crate::support::{
 };
 
 /// In every value of a store.
-const CANARY: &str = "c4nary-Vd8x!Qz";
+pub(super) const CANARY: &str = "c4nary-Vd8x!Qz";
 
 /// The beginning of the base64 of a value that starts with the canary.
 const ENCODED: &str = "YzRuYXJ5LVZkOHghUX";
 
 /// A stack on the real API server whose stores are the job's environment and the Secrets of a namespace.
-struct Refers {
-    shop: Shop,
-    cluster: &'static Cluster,
-    namespace: String,
+pub(super) struct Refers {
+    pub shop: Shop,
+    pub cluster: &'static Cluster,
+    pub namespace: String,
     /// The folder for temporary files of the runs.
     scratch: tempfile::TempDir,
 }
 
 impl Refers {
     async fn new(subject: &str, more: &str) -> Self {
+        Self::of_job_store(subject, more, "").await
+    }
+
+    /// `of_job`: more keys of the store `job`.
+    pub async fn of_job_store(subject: &str, more: &str, of_job: &str) -> Self {
         let cluster = Cluster::shared();
         let namespace = cluster.namespace(subject).await;
         let config = format!(
-            "clusters: {{test: {{}}}}\nsecrets:\n{more}  stores:\n    job: {{kind: env, allow: [{{stacks: 'apps/shop/*', paths: 'PAY_*'}}]}}\n    \
+            "clusters: {{test: {{}}}}\nsecrets:\n{more}  stores:\n    job: {{kind: env, {of_job}allow: [{{stacks: 'apps/shop/*', paths: 'PAY_*'}}]}}\n    \
              vaulted: {{kind: kubernetes, allow: [{{stacks: 'apps/shop/*', paths: '{namespace}/source'}}]}}\n"
         );
         Self {
@@ -42,7 +47,7 @@ impl Refers {
         }
     }
 
-    fn object(&self, kind: &str, name: &str, more: Value) -> Value {
+    pub fn object(&self, kind: &str, name: &str, more: Value) -> Value {
         let mut object = json!({"apiVersion": "v1", "kind": kind, "metadata": {"name": name, "namespace": self.namespace}});
         for (key, value) in more.as_object().unwrap() {
             object[key] = value.clone();
@@ -50,14 +55,14 @@ impl Refers {
         object
     }
 
-    fn konverge(&self, arguments: &[&str]) -> Konverge {
+    pub fn konverge(&self, arguments: &[&str]) -> Konverge {
         let run = self.shop.konverge(arguments);
         run.env("TMPDIR", self.scratch.path())
             .env("KONVERGE_LOG", "trace")
             .env("RUST_LOG", "trace")
     }
 
-    fn apply(&self, password: Option<&str>) -> Outcome {
+    pub fn apply(&self, password: Option<&str>) -> Outcome {
         let run = self.konverge(&["apply", "--all", "--yes", "--no-wait", "--output", "json"]);
         match password {
             Some(password) => run.env("PAY_PASSWORD", password),
@@ -66,7 +71,7 @@ impl Refers {
         .run()
     }
 
-    fn preview(&self) -> Outcome {
+    pub fn preview(&self) -> Outcome {
         self.konverge(&["preview", "--all", "--live", "required", "--output", "json"])
             .run()
     }
@@ -88,21 +93,25 @@ impl Refers {
     }
 
     /// Looks for the canary in what a command printed and in every file that the runs left.
-    fn holds_no_value(&self, outcome: &Outcome, what: &str) {
+    pub fn holds_no_value(&self, outcome: &Outcome, what: &str) {
+        self.holds_none_of(&[CANARY, ENCODED], outcome, what);
+    }
+
+    pub fn holds_none_of(&self, words: &[&str], outcome: &Outcome, what: &str) {
         let mut texts = vec![outcome.stdout.clone(), outcome.stderr.clone()];
         let state = self.shop.monorepo.path().join(".git/test-state");
         // A preview alone leaves none.
         texts.extend(state.is_dir().then(|| walk(&state)));
         texts.push(walk(self.scratch.path()));
         for text in texts {
-            for word in [CANARY, ENCODED] {
+            for word in words {
                 assert!(!text.contains(word), "{what} leaves {word}:\n{text}");
             }
         }
     }
 }
 
-fn changes(outcome: &Outcome) -> Vec<Value> {
+pub(super) fn changes(outcome: &Outcome) -> Vec<Value> {
     let document = outcome.json();
     let stack = &document["stacks"][0];
     assert!(stack["error"].is_null(), "{stack}");

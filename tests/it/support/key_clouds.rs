@@ -338,7 +338,8 @@ fn alibaba(world: &mut World, method: &Method, uri: &Uri, headers: &HeaderMap, b
                 1 => vec!["ACSPrevious"],
                 _ => Vec::new(),
             };
-            let about = (1..=newest).map(|number| {
+            let is_listed = |number: &usize| of("IncludeDeprecated") == "true" || !stage(*number).is_empty();
+            let about = (1..=newest).filter(is_listed).map(|number| {
                 json!({"VersionId": id(number), "VersionStages": {"VersionStage": stage(number)}, "CreateTime": "2026-01-01T00:00:00Z"})
             });
             let (page, size) = (

@@ -32,17 +32,16 @@ impl Shop {
     /// Commits a stack of the project that wants these resources.
     pub fn wants(&self, stack: &str, resources: &[Value]) {
         let folder = format!("apps/shop/{stack}");
-        // JSON is KCL.
+        // JSON is KCL, but for two words.
+        let resources = json!(resources).to_string();
+        let resources = resources.replace(":true", ":True").replace(":false", ":False");
         self.monorepo
             .write(&format!("{folder}/stack.yaml"), format!("name: {stack}\n"))
             .write(
                 &format!("{folder}/kcl.yaml"),
                 "kcl_cli_configs:\n  files: [main.k]\n",
             )
-            .write(
-                &format!("{folder}/main.k"),
-                format!("resources = {}\n", json!(resources)),
-            )
+            .write(&format!("{folder}/main.k"), format!("resources = {resources}\n"))
             .commit(stack);
     }
 

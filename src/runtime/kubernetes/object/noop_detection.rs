@@ -21,7 +21,7 @@ use super::super::{
 use super::managed_fields;
 use crate::{
     model::Digest,
-    secrets::{Secrets, mask_object},
+    secrets::{SecretPlaces, Secrets, mask_object_at},
 };
 
 /// What is recorded of an apply to recognize it later.
@@ -51,13 +51,13 @@ impl AppliedFingerprint {
 
     /// As [`AppliedFingerprint::from_apply`], from an object with its secrets in clear text.
     pub fn from_masked_apply(
-        secrets: &Secrets,
+        (secrets, places): (&Secrets, &SecretPlaces),
         body: &Map<String, Value>,
         live: &Value,
         guard: &str,
     ) -> Option<Self> {
-        let sent = mask_object(secrets, body);
-        match mask_object(secrets, live.as_object()?) {
+        let sent = mask_object_at(secrets, body, places);
+        match mask_object_at(secrets, live.as_object()?, places) {
             Cow::Borrowed(_) => Self::from_apply(&sent, live, guard),
             Cow::Owned(masked) => Self::from_apply(&sent, &Value::Object(masked), guard),
         }

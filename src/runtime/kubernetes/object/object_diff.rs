@@ -8,7 +8,7 @@ use crate::{
         diff, masked_value,
         plan::{ChangeOrigin, FieldChange},
     },
-    secrets::{Secrets, is_last_applied, mask_object},
+    secrets::{SecretPlaces, Secrets, is_last_applied, mask_object_at},
 };
 
 /// The inputs of a comparison.
@@ -25,17 +25,23 @@ pub(in crate::runtime::kubernetes) struct DiffSides<'a> {
     pub shown: &'a Value,
     /// True if admission may mutate objects of this kind.
     pub admission: bool,
+    /// The plain places with values of secrets.
+    pub places: &'a SecretPlaces,
 }
 
 /// The object for display and comparison: secrets are masked, and the server's own fields (status, versions,
 /// times, managed fields) are removed.
-pub(in crate::runtime::kubernetes) fn mask_for_display(object: &Value, secrets: &Secrets) -> Value {
+pub(in crate::runtime::kubernetes) fn mask_for_display(
+    object: &Value,
+    secrets: &Secrets,
+    places: &SecretPlaces,
+) -> Value {
     let Some(map) = object.as_object() else {
         return object.clone();
     };
     let mut map = map.clone();
     strip_server_side(&mut map);
-    Value::Object(mask_object(secrets, &map).into_owned())
+    Value::Object(mask_object_at(secrets, &map, places).into_owned())
 }
 
 /// Removes what only the server writes: exported manifests contain it, but an apply must not.
@@ -63,9 +69,10 @@ const SERVER_METADATA: [&str; 9] = [
 
 /// The changes, sorted by path.
 pub(in crate::runtime::kubernetes) fn changes(sides: &DiffSides<'_>, secrets: &Secrets) -> Vec<FieldChange> {
-    let live = mask_for_display(&masked_value::escape_marks(sides.live), secrets);
-    let becomes = mask_for_display(sides.shown, secrets);
-    let desired = Value::Object(mask_object(secrets, sides.desired).into_owned());
+    let places = sides.places;
+    let live = mask_for_display(&masked_value::escape_marks(sides.live), secrets, places);
+    let becomes = mask_for_display(sides.shown, secrets, places);
+    let desired = Value::Object(mask_object_at(secrets, sides.desired, places).into_owned());
     let prior = sides.prior.map(|prior| Value::Object(prior.clone()));
     diff::differences(&live, &becomes)
         .into_iter()
@@ -269,6 +276,7 @@ mod tests {
             becomes: &becomes,
             shown: &shown,
             admission: false,
+            places: &SecretPlaces::default(),
         };
         let found = changes(&sides, &secrets);
         let from: Vec<_> = found.iter().filter_map(|change| change.from.clone()).collect();
@@ -301,6 +309,7 @@ mod tests {
                 becomes: &becomes,
                 shown: &becomes,
                 admission: false,
+                places: &SecretPlaces::default(),
             },
             &secrets,
         );

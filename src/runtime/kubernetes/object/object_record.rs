@@ -9,7 +9,11 @@ use super::{
     noop_detection::AppliedFingerprint, precondition::Precondition, secret_references::PlannedReferences,
     volume_expansion::Expansion,
 };
-use crate::{model::state::Recorded, secrets::WrittenReferences};
+use crate::{
+    model::state::Recorded,
+    runtime::Item,
+    secrets::{SecretPlaces, WrittenReferences},
+};
 
 /// The Kubernetes part of a record.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -44,6 +48,13 @@ impl ObjectRecord {
         change(&mut record);
         recorded.private = crate::model::state::RuntimeRecord::encode(&record);
     }
+}
+
+/// The plain places of an item with values of secrets, as desired and as last written.
+pub(in crate::runtime::kubernetes) fn secret_places(item: &Item) -> SecretPlaces {
+    let record = item.prior.as_ref().and_then(ObjectRecord::from_recorded);
+    let desired = item.desired.as_ref().map(|desired| &desired.attributes);
+    SecretPlaces::of(desired, &record.unwrap_or_default().references)
 }
 
 /// Returns true if the earlier apply did not see it become ready.

@@ -16,6 +16,7 @@ use crate::{
     error::{ErrorKind, UserError},
     model::state::Recorded,
     runtime::Item,
+    secrets::{SecretPlaces, secret_texts},
 };
 
 /// The extension with a `healthPolicy`, and its key for assertions in KCL.
@@ -36,6 +37,8 @@ pub(in crate::runtime::kubernetes) struct PlanItem {
     pub health_policy: Option<String>,
     /// Its references to secrets, while it is planned.
     pub references: Option<Arc<PlannedReferences>>,
+    /// The plain places with values of secrets, as desired and as last written.
+    pub places: SecretPlaces,
 }
 
 /// Why the kind of an item is not known.
@@ -109,6 +112,7 @@ impl PlanItem {
             name,
             health_policy: health_policy(item),
             references: None,
+            places: SecretPlaces::default(),
         })
     }
 
@@ -119,6 +123,13 @@ impl PlanItem {
             self.health_policy = assertions(&recorded.extensions);
         }
         self
+    }
+
+    /// The secret texts of the object.
+    pub fn secret_texts(&self, object: &Value) -> Vec<String> {
+        let mut texts = secret_texts(object);
+        texts.extend(self.places.texts(object));
+        texts
     }
 
     /// The readiness rules for it.

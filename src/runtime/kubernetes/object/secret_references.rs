@@ -16,8 +16,9 @@ use crate::{
         state::Recorded,
     },
     secrets::{
-        RotatedVersion, SecretReference, SecretResolver, SecretTemplate, Secrets, WrittenReference,
-        WrittenReferences, decode_base64, encode_base64, may_refer, rewrite_texts,
+        ObjectKind, RotatedVersion, SecretReference, SecretResolver, SecretTemplate, Secrets,
+        WrittenReference, WrittenReferences, decode_base64, encode_base64, may_refer, rewrite_texts,
+        value_at, why_never_secret,
     },
 };
 
@@ -84,11 +85,31 @@ pub(in crate::runtime::kubernetes) async fn stand_in(
     let mut attributes = desired.attributes.clone();
     normalize(&mut attributes);
     let (id, mut found) = (&desired.id, Vec::new());
+    let text_of = |key: &str| {
+        attributes
+            .get(key)
+            .and_then(Value::as_str)
+            .unwrap_or_default()
+            .to_owned()
+    };
+    let (api_version, kind) = (text_of("apiVersion"), text_of("kind"));
+    let object = ObjectKind {
+        api_version: &api_version,
+        kind: &kind,
+    };
     rewrite_texts(&mut attributes, &mut |place, text| {
         let Some(template) = SecretTemplate::parse(text).map_err(refused)? else {
             return Ok(None);
         };
-        if !place.is_secret && !template.is_plain() {
+        let may_stand = || {
+            let into_any = |resolver: &dyn SecretResolver| {
+                template
+                    .references()
+                    .all(|reference| reference.as_version || resolver.goes_into_any(reference))
+            };
+            resolver.is_some_and(into_any) && why_never_secret(object, place.path).is_none()
+        };
+        if !place.is_secret && !template.is_plain() && !may_stand() {
             let path = place.path;
             return Err(refused(format_args!(
                 "a secret reference is not allowed at `{path}` of `{id}`"
@@ -170,7 +191,7 @@ fn place(
     }
     let recorded = known
         .prior
-        .and_then(|(prior, _)| at(&prior.attributes, &place.path));
+        .and_then(|(prior, _)| value_at(&prior.attributes, &place.path));
     let as_written = match (live, recorded) {
         (Some(live), Some(recorded)) => marked(secrets, live, is_text) == *recorded,
         _ => false,
@@ -313,19 +334,6 @@ impl ReferencePlace {
         stack: &StackId,
     ) -> Result<Zeroizing<Vec<u8>>, UserError> {
         self.template.value(resolver, stack, self.is_text, false).await
-    }
-}
-
-fn at<'a>(attributes: &'a Map<String, Value>, path: &str) -> Option<&'a Value> {
-    let (first, rest) = path
-        .strip_prefix('/')?
-        .split_once('/')
-        .unwrap_or((path.strip_prefix('/')?, ""));
-    let first = first.replace("~1", "/").replace("~0", "~");
-    let value = attributes.get(&first)?;
-    match rest {
-        "" => Some(value),
-        rest => value.pointer(&format!("/{rest}")),
     }
 }
 

@@ -32,7 +32,7 @@ use crate::{
             },
         },
     },
-    secrets::{mask_object, secret_texts},
+    secrets::mask_object_at,
 };
 
 /// What all items of a call share.
@@ -201,7 +201,11 @@ impl ObjectPlanner<'_> {
             protected: draft.protected,
             unready: draft.action == Action::Unchanged && item.prior.as_ref().is_some_and(is_unready),
             provisional: draft.provisional,
-            sensitive: draft.expected.as_ref().map(secret_texts).unwrap_or_default(),
+            sensitive: draft
+                .expected
+                .as_ref()
+                .map(|expected| subject.secret_texts(expected))
+                .unwrap_or_default(),
             expected: draft.expected.filter(|_| self.scope.read.contains(&item.id)),
             preparation: Preparation::new(draft.write),
             item,
@@ -297,7 +301,8 @@ pub(in crate::runtime::kubernetes) fn record(
         // A guard that proves nothing is not stored: it would differ in each run.
         let guard = guard.filter(|guard| !guard.is_void());
         record.echo = guard.and_then(|guard| {
-            AppliedFingerprint::from_masked_apply(secrets, body, live, &guard.for_object(live))
+            let places = (secrets, &subject.places);
+            AppliedFingerprint::from_masked_apply(places, body, live, &guard.for_object(live))
         });
     }
     let mut attributes = body.clone();
@@ -306,7 +311,7 @@ pub(in crate::runtime::kubernetes) fn record(
         id: item.id.clone(),
         runtime: RuntimeKind::Kubernetes,
         cluster: Some(subject.cluster.api.name.clone()),
-        attributes: Arc::new(mask_object(secrets, &attributes).into_owned()),
+        attributes: Arc::new(mask_object_at(secrets, &attributes, &subject.places).into_owned()),
         depends_on: Vec::new(),
         extensions: desired.extensions.clone(),
         object_hash: None,

@@ -28,12 +28,33 @@ use crate::{
             },
         },
     },
+    secrets::{without, without_texts},
 };
 
 impl ObjectPlanner<'_> {
     /// Plans one item with its live object. Also returns the server's refusal, if earlier resources may
     /// resolve it.
     pub(super) async fn decide(
+        &self,
+        task: PlanTask,
+    ) -> Result<(PlannedResource, Option<ServerRefusal>), UserError> {
+        let live = match (task.subject.places.is_empty(), &task.raw) {
+            (false, Some(raw)) => Some(raw.read(&task.subject.cluster)?),
+            _ => None,
+        };
+        let values = live.map_or_else(Vec::new, |live| task.subject.places.texts(&live));
+        let decided = self.decide_by_live(task).await;
+        let (mut planned, mut refusal) = decided.map_err(|failure| without_texts(failure, &values))?;
+        for note in planned.public.notes.iter_mut().filter(|_| !values.is_empty()) {
+            *note = without(note, &values);
+        }
+        if let Some(refusal) = &mut refusal {
+            refusal.failure = without_texts(refusal.failure.clone(), &values);
+        }
+        Ok((planned, refusal))
+    }
+
+    async fn decide_by_live(
         &self,
         task: PlanTask,
     ) -> Result<(PlannedResource, Option<ServerRefusal>), UserError> {
@@ -136,6 +157,7 @@ impl ObjectPlanner<'_> {
             from: Some(object_diff::mask_for_display(
                 &masked_value::escape_marks(live),
                 &self.runtime.secrets,
+                &subject.places,
             )),
             to: None,
             origin: ChangeOrigin::Change,

@@ -21,7 +21,7 @@ use crate::{
             plan_item::PlanItem,
         },
     },
-    secrets::mask_object,
+    secrets::mask_object_at,
 };
 
 /// The minimum number of tasks per thread.
@@ -187,17 +187,18 @@ impl ObjectPlanner<'_> {
             true => Cow::Borrowed(&body),
             false => Cow::Owned(self.keep_ignored_paths(body.clone(), &raw.read(&subject.cluster)?)),
         };
-        let secrets = &self.runtime.secrets;
+        let (secrets, places) = (&self.runtime.secrets, &subject.places);
         let holds = noop_detection::structural(&sent, &live) || {
             let live = raw.read(&subject.cluster)?;
-            AppliedFingerprint::from_masked_apply(secrets, &sent, &live, &same).as_ref() == Some(&echo)
+            AppliedFingerprint::from_masked_apply((secrets, places), &sent, &live, &same).as_ref()
+                == Some(&echo)
         };
         let is_same_object =
             recorded_uid.as_deref() == live.get("metadata").and_then(|m| Some(m.as_map()?.text("uid")));
         // What would be sent equals what was sent: the record is valid.
         let stands = holds
             && is_same_object
-            && (as_recorded || Digest::of_map(&mask_object(secrets, &sent)) == echo.desired);
+            && (as_recorded || Digest::of_map(&mask_object_at(secrets, &sent, places)) == echo.desired);
         if stands {
             return Ok(Some(Recorded {
                 id: item.id.clone(),

@@ -10,7 +10,7 @@ use crate::{
             api::clusters::Kubernetes,
             object::{
                 fetch::RawObject,
-                object_record::ObjectRecord,
+                object_record::{self, ObjectRecord},
                 object_ref,
                 plan_item::PlanItem,
                 secret_references::{self, KnownObject},
@@ -28,6 +28,7 @@ pub(super) async fn stand_in(
     mut subject: PlanItem,
     raw: Option<&RawObject>,
 ) -> Result<PlanItem, UserError> {
+    subject.places = object_record::secret_places(item);
     let Some(desired) = item
         .desired
         .as_mut()

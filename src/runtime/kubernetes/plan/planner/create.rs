@@ -22,7 +22,7 @@ use crate::{
             plan::dry_run,
         },
     },
-    secrets::mask_object,
+    secrets::mask_object_at,
 };
 
 impl ObjectPlanner<'_> {
@@ -87,7 +87,7 @@ impl ObjectPlanner<'_> {
             path: String::new(),
             from: None,
             to: Some(Value::Object(
-                mask_object(&self.runtime.secrets, &shown).into_owned(),
+                mask_object_at(&self.runtime.secrets, &shown, &subject.places).into_owned(),
             )),
             origin: ChangeOrigin::Change,
         }];

@@ -69,6 +69,7 @@ impl ObjectPlanner<'_> {
                         becomes: &becomes,
                         shown: shown.as_ref().unwrap_or(&becomes),
                         admission: self.may_mutate(subject, of).await?,
+                        places: &subject.places,
                     });
                     // The additions of the server and of others disappear with the old object.
                     draft.changes.retain(|change| !is_left_behind(subject, change));

@@ -42,7 +42,7 @@ use crate::{
             },
         },
     },
-    secrets::mask_object,
+    secrets::mask_object_at,
 };
 
 impl ObjectPlanner<'_> {
@@ -100,6 +100,7 @@ impl ObjectPlanner<'_> {
                     becomes: &becomes,
                     shown,
                     admission: self.may_mutate(subject, of).await?,
+                    places: &subject.places,
                 };
                 let changes = self.changes(&sides);
                 let blame = drift_author::blame_notes(live, &changes);
@@ -186,12 +187,12 @@ impl ObjectPlanner<'_> {
             return Ok(Vec::new());
         };
         let secrets = &self.runtime.secrets;
-        let desired = Value::Object(mask_object(secrets, body).into_owned());
+        let desired = Value::Object(mask_object_at(secrets, body, &subject.places).into_owned());
         let prior = Value::Object(prior.clone());
         let mut left = field_leftovers::leftovers(
             &prior,
             &desired,
-            &object_diff::mask_for_display(live, secrets),
+            &object_diff::mask_for_display(live, secrets, &subject.places),
             becomes,
         );
         left.retain(|leftover| !self.is_ignored(&leftover.path));
@@ -366,6 +367,7 @@ impl ObjectPlanner<'_> {
             becomes: &becomes,
             shown: shown.as_ref().unwrap_or(&becomes),
             admission: false,
+            places: &subject.places,
         });
         let is_known = |change: &FieldChange| {
             change

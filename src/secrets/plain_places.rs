@@ -1,0 +1,151 @@
+//! Where the value of a secret may stand outside of a Secret, if its store says `into: any`: in a field that only its
+//! owner reads. A field by which an object is found, or that others copy, shows its value in places that nobody masks.
+
+use super::secret_paths::is_last_applied;
+
+/// The kind of an object.
+#[derive(Debug, Clone, Copy)]
+pub struct ObjectKind<'a> {
+    pub api_version: &'a str,
+    pub kind: &'a str,
+}
+
+/// Names of fields that say which object it is, or which one is meant.
+const IDENTITIES: [&str; 7] = [
+    "apiVersion",
+    "kind",
+    "name",
+    "namespace",
+    "generateName",
+    "uid",
+    "id",
+];
+
+/// Endings of fields that name another object: `secretName`, `sourceNamespace`, `databaseRef`, `accountId`.
+const ENDINGS: [&str; 5] = ["Name", "Namespace", "Ref", "Id", "ID"];
+
+/// Why no value of a secret may stand at a path (RFC 6901) of an object; `None` if it may.
+pub fn why_never_secret(object: ObjectKind<'_>, path: &str) -> Option<&'static str> {
+    let components: Vec<_> = path
+        .split('/')
+        .skip(1)
+        .map(|component| component.replace("~1", "/").replace("~0", "~"))
+        .collect();
+    let components: Vec<_> = components.iter().map(String::as_str).collect();
+    match components.as_slice() {
+        [.., "metadata", "annotations", name] => return why_no_annotation(name),
+        ["data", _] if (object.api_version, object.kind) == ("v1", "ConfigMap") => return None,
+        _ => {}
+    }
+    if (object.api_version, object.kind) == ("v1", "Secret") {
+        return Some("in a Secret a value stands in `data` or `stringData`, or in an annotation");
+    }
+    if object.api_version.starts_with("apiextensions.k8s.io/") {
+        return Some("a definition of a kind is read before any value is");
+    }
+    let is = |names: &[&str], component: &str| names.contains(&component);
+    let is_selecting = |component: &&str| {
+        is(&["labels", "matchLabels", "matchExpressions"], component)
+            || component.to_ascii_lowercase().ends_with("selector")
+    };
+    if components.iter().any(is_selecting) {
+        return Some("objects are found by their labels, which appear in requests and in other objects");
+    }
+    if components.contains(&"metadata") {
+        return Some("in the metadata of an object only an annotation may hold it");
+    }
+    if components.first() == Some(&"status") {
+        return Some("the server writes the status");
+    }
+    if components.contains(&"binaryData") {
+        return Some("`binaryData` is base64: write the value into `data`");
+    }
+    let is_index = |component: &&str| component.bytes().all(|byte| byte.is_ascii_digit());
+    if components.iter().any(is_index) {
+        return Some(
+            "an item of a list has no fixed place, so its value could not be found again to be masked",
+        );
+    }
+    let last = components.last().copied().unwrap_or_default();
+    if is(&IDENTITIES, last) || ENDINGS.iter().any(|ending| last.ends_with(ending)) {
+        return Some("it says which object is meant: names appear in requests, errors and events");
+    }
+    None
+}
+
+fn why_no_annotation(name: &str) -> Option<&'static str> {
+    if is_last_applied(name) {
+        return Some("`kubectl` writes this annotation");
+    }
+    name.starts_with("konverge/")
+        .then_some("Konverge reads this annotation")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn is_allowed(api_version: &str, kind: &str, path: &str) -> bool {
+        why_never_secret(ObjectKind { api_version, kind }, path).is_none()
+    }
+
+    #[test]
+    fn a_value_stands_where_only_its_owner_reads() {
+        for (api_version, kind, path) in [
+            ("v1", "ConfigMap", "/data/name"),
+            ("v1", "ConfigMap", "/data/0"),
+            ("v1", "ConfigMap", "/metadata/annotations/a~1b"),
+            ("v1", "Secret", "/metadata/annotations/a"),
+            (
+                "apps/v1",
+                "Deployment",
+                "/spec/template/metadata/annotations/example.com~1token",
+            ),
+            ("example.com/v1", "Database", "/spec/auth/password"),
+        ] {
+            assert!(is_allowed(api_version, kind, path), "{kind} {path}");
+        }
+    }
+
+    #[test]
+    fn no_value_stands_where_an_object_is_found_by_it() {
+        for (api_version, kind, path) in [
+            ("v1", "ConfigMap", "/apiVersion"),
+            ("v1", "ConfigMap", "/kind"),
+            ("v1", "ConfigMap", "/metadata/name"),
+            ("v1", "ConfigMap", "/metadata/namespace"),
+            ("v1", "ConfigMap", "/metadata/labels/a"),
+            ("v1", "ConfigMap", "/metadata/annotations/konverge~1stack"),
+            (
+                "v1",
+                "ConfigMap",
+                "/metadata/annotations/kubectl.kubernetes.io~1last-applied-configuration",
+            ),
+            ("v1", "ConfigMap", "/metadata/uid"),
+            ("v1", "ConfigMap", "/binaryData/a"),
+            ("v1", "Secret", "/type"),
+            ("v1", "Service", "/spec/selector/app"),
+            ("apps/v1", "Deployment", "/spec/selector/matchLabels/app"),
+            ("apps/v1", "Deployment", "/spec/template/metadata/labels/app"),
+            ("apps/v1", "Deployment", "/spec/template/metadata/name"),
+            ("apps/v1", "Deployment", "/spec/template/spec/nodeSelector/zone"),
+            (
+                "apps/v1",
+                "Deployment",
+                "/spec/template/spec/containers/0/env/0/value",
+            ),
+            ("apps/v1", "Deployment", "/spec/template/spec/serviceAccountName"),
+            ("example.com/v1", "Database", "/spec/id"),
+            ("example.com/v1", "Database", "/spec/accountId"),
+            ("example.com/v1", "Database", "/spec/secretRef/name"),
+            ("example.com/v1", "Database", "/status/token"),
+            (
+                "apiextensions.k8s.io/v1",
+                "CustomResourceDefinition",
+                "/spec/group",
+            ),
+        ] {
+            assert!(!is_allowed(api_version, kind, path), "{kind} {path}");
+        }
+    }
+}

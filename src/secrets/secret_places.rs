@@ -1,0 +1,209 @@
+//! The plain places of a Kubernetes object that hold values of secrets (`into: any`). Nothing in the object says so: the
+//! Spec does, and the record of the last write.
+
+use std::{borrow::Cow, collections::BTreeMap, convert::Infallible};
+
+use serde_json::{Map, Value};
+
+use super::{
+    SecretTemplate, Secrets, WrittenReferences,
+    kubernetes_texts::{may_refer, rewrite_texts},
+    reference_mark::reference_mark,
+};
+use crate::{error::UserError, model::masked_value};
+
+/// What replaces a value in a message.
+const MASK: &str = "***";
+
+/// The places, as paths of RFC 6901.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct SecretPlaces {
+    /// With the text that the Spec now has there in clear: it is no secret.
+    paths: BTreeMap<String, Option<String>>,
+}
+
+impl SecretPlaces {
+    /// The places of an object as desired and as last written.
+    pub fn of(desired: Option<&Map<String, Value>>, written: &WrittenReferences) -> Self {
+        let mut paths = BTreeMap::new();
+        for (path, _) in written.iter().filter(|(_, written)| !written.is_plain()) {
+            let text = desired
+                .and_then(|desired| value_at(desired, path))
+                .and_then(Value::as_str);
+            paths.insert(path.clone(), text.map(str::to_owned));
+        }
+        if let Some(desired) = desired.filter(|desired| may_refer(desired)) {
+            let visited = rewrite_texts(&mut desired.clone(), &mut |place, text| {
+                let template = SecretTemplate::parse(text).ok().flatten();
+                if !place.is_secret && template.is_some_and(|template| !template.is_plain()) {
+                    paths.insert(place.path.to_owned(), None);
+                }
+                Ok::<_, Infallible>(None)
+            });
+            visited.unwrap_or_else(|never| match never {});
+        }
+        Self { paths }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.paths.is_empty()
+    }
+
+    /// Replaces the values by markers. `masked` is the object after the masking by shape and name.
+    pub(super) fn mark<'a>(
+        &self,
+        secrets: &Secrets,
+        object: &Map<String, Value>,
+        masked: Cow<'a, Map<String, Value>>,
+    ) -> Cow<'a, Map<String, Value>> {
+        let is_mark = |value: &Value| masked_value::is_secret(value) || masked_value::is_unknown(value);
+        let open = self
+            .values(object)
+            .filter(|(path, value)| !is_mark(value) && !value_at(&masked, path).is_some_and(is_mark));
+        let marks: Vec<_> = open
+            .map(|(path, value)| {
+                let of_text = value.as_str().and_then(|text| reference_mark(secrets, text));
+                (path, of_text.unwrap_or_else(|| secrets.mark(value)))
+            })
+            .collect();
+        if marks.is_empty() {
+            return masked;
+        }
+        let mut whole = Value::Object(masked.into_owned());
+        for (path, mark) in marks {
+            if let Some(place) = whole.pointer_mut(path) {
+                *place = mark;
+            }
+        }
+        match whole {
+            Value::Object(map) => Cow::Owned(map),
+            _ => Cow::Owned(Map::new()),
+        }
+    }
+
+    /// The texts of the values in an object.
+    pub fn texts(&self, object: &Value) -> Vec<String> {
+        let values = object.as_object().into_iter().flat_map(|map| self.values(map));
+        let texts = values.filter_map(|(_, value)| value.as_str());
+        texts.filter(|text| !text.is_empty()).map(str::to_owned).collect()
+    }
+
+    fn values<'v>(&'v self, object: &'v Map<String, Value>) -> impl Iterator<Item = (&'v str, &'v Value)> {
+        self.paths.iter().filter_map(|(path, in_clear)| {
+            let value = value_at(object, path).filter(|value| !value.is_null())?;
+            let is_clear = in_clear.is_some() && value.as_str() == in_clear.as_deref();
+            (!is_clear).then_some((path.as_str(), value))
+        })
+    }
+}
+
+/// The value at a path of an object.
+pub fn value_at<'a>(object: &'a Map<String, Value>, path: &str) -> Option<&'a Value> {
+    let path = path.strip_prefix('/')?;
+    let (first, rest) = path.split_once('/').unwrap_or((path, ""));
+    let value = object.get(&first.replace("~1", "/").replace("~0", "~"))?;
+    match rest {
+        "" => Some(value),
+        rest => value.pointer(&format!("/{rest}")),
+    }
+}
+
+/// An error without these texts, however short they are: the server repeats what it refuses.
+#[must_use]
+pub fn without_texts(failure: UserError, texts: &[String]) -> UserError {
+    if texts.is_empty() {
+        return failure;
+    }
+    let mut failure = failure;
+    let causes = failure.causes.iter_mut().map(|cause| &mut cause.message);
+    for message in std::iter::once(&mut failure.message)
+        .chain(&mut failure.hints)
+        .chain(causes)
+    {
+        *message = without(message, texts);
+    }
+    failure
+}
+
+/// A message without these texts.
+#[must_use]
+pub fn without(message: &str, texts: &[String]) -> String {
+    // The longest first; otherwise a part would leave the rest.
+    let mut texts: Vec<_> = texts.iter().filter(|text| !text.is_empty()).collect();
+    texts.sort_by_key(|text| std::cmp::Reverse(text.len()));
+    texts.into_iter().fold(message.to_owned(), |message, text| {
+        let quoted = text.escape_debug().to_string();
+        message.replace(&quoted, MASK).replace(text.as_str(), MASK)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::{
+        error::ErrorKind,
+        secrets::{HashKey, WrittenReference, mask_object_at},
+    };
+    use serde_json::json;
+
+    fn map(value: Value) -> Map<String, Value> {
+        value.as_object().unwrap().clone()
+    }
+
+    fn written(path: &str, text: &str) -> WrittenReferences {
+        let template = SecretTemplate::parse(text).unwrap().unwrap();
+        std::iter::once((path.to_owned(), WrittenReference::new(&template, &[None]))).collect()
+    }
+
+    #[test]
+    fn a_plain_place_is_masked_as_the_spec_and_the_record_say() {
+        let secrets = Secrets::new(HashKey::derive("k"));
+        let desired = map(
+            json!({"kind": "ConfigMap", "data": {"a": "ref+db://pay#/a", "v": "ref+db://pay?as=version"}}),
+        );
+        let before = written("/data/b", "ref+db://pay#/b");
+        let places = SecretPlaces::of(Some(&desired), &before);
+        let live =
+            map(json!({"kind": "ConfigMap", "data": {"a": "one", "b": "two", "c": "three", "v": "7"}}));
+        let masked = Value::Object(mask_object_at(&secrets, &live, &places).into_owned());
+        assert_eq!(masked["data"]["a"], secrets.marked(&json!("one")));
+        assert_eq!(masked["data"]["b"], secrets.marked(&json!("two")));
+        assert_eq!(
+            (&masked["data"]["c"], &masked["data"]["v"]),
+            (&json!("three"), &json!("7"))
+        );
+        assert_eq!(
+            mask_object_at(&secrets, masked.as_object().unwrap(), &places).as_ref(),
+            masked.as_object().unwrap()
+        );
+        let planned = Value::Object(mask_object_at(&secrets, &desired, &places).into_owned());
+        assert_eq!(planned["data"]["a"], json!({"$secret": {"ref": "db:pay#/a"}}));
+        assert_eq!(places.texts(&Value::Object(live)), ["one", "two"]);
+    }
+
+    /// Otherwise a pull request could hide its new text behind the reference that stood there before.
+    #[test]
+    fn a_text_of_the_spec_is_shown_where_a_reference_was() {
+        let secrets = Secrets::new(HashKey::derive("k"));
+        let desired = map(json!({"kind": "ConfigMap", "data": {"a": "evil"}}));
+        let places = SecretPlaces::of(Some(&desired), &written("/data/a", "ref+db://pay#/a"));
+        let shown = mask_object_at(&secrets, &desired, &places);
+        assert_eq!(shown["data"]["a"], "evil");
+        let live = map(json!({"kind": "ConfigMap", "data": {"a": "value"}}));
+        let masked = mask_object_at(&secrets, &live, &places);
+        assert_eq!(masked["data"]["a"], secrets.marked(&json!("value")));
+    }
+
+    #[test]
+    fn the_server_repeats_no_value_however_short_it_is() {
+        let failure = UserError::new(
+            ErrorKind::Kubernetes,
+            "spec.a: Invalid value: \"x\\\"y\": no `abc`",
+        )
+        .hint("abc");
+        let failure = without_texts(failure, &["abc".to_owned(), "x\"y".to_owned(), String::new()]);
+        assert_eq!(failure.message, "spec.a: Invalid value: \"***\": no `***`");
+        assert_eq!(failure.hints, ["***"]);
+    }
+}
