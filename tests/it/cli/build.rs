@@ -159,7 +159,8 @@ fn a_reference_to_a_secret_is_printed_and_never_resolved() {
         .arg_all([stack, "--output=json"])
         .run()
         .expect(0);
-    assert!(built.stdout.contains(reference), "{}", built.stdout);
+    let printed = r#""LOG_LEVEL":{"$secret":{"ref":"vault:apps/orders#/level"}}"#;
+    assert!(built.stdout.contains(printed), "{}", built.stdout);
 }
 
 fn on_an_old_kernel(repository: &Repository) -> Konverge {
