@@ -255,17 +255,7 @@ pub async fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
         }
         Action::Pull { stack, serial } => {
             let stack = ops::resolve_stack(&backend, stack).await?;
-            let found = ops::show(&backend, &stack, *serial).await?;
-            let newest = ops::show(&backend, &stack, None)
-                .await
-                .map_or(found.serial, |newest| newest.serial);
-            let pulled = PulledState {
-                version: 1,
-                repository,
-                // A file from an older serial is written over the newest.
-                serial: newest.max(found.serial),
-                state: found.state,
-            };
+            let pulled = pull(&backend, repository, &stack, *serial).await?;
             print::json(&pulled, context);
         }
         Action::Push {
@@ -291,11 +281,7 @@ pub async fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
         } => {
             let stack = ops::resolve_stack(&backend, stack).await?;
             if resources.is_empty() && !yes {
-                return Err(UserError::new(
-                    ErrorKind::Usage,
-                    format!("this would forget all resources of `{stack}`"),
-                )
-                .hint("add `--yes`, or name the resources; live objects are not changed"));
+                return Err(forgets_all(&stack));
             }
             let serial = ops::forget(&backend, &stack, resources).await?;
             context.note(&format!(
@@ -340,6 +326,34 @@ pub async fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
         Action::Doctor { repair } => return print::doctor(&backend, *repair, json, context).await,
     }
     Ok(0)
+}
+
+/// A state as a file holds it.
+async fn pull(
+    backend: &StateBackend,
+    repository: String,
+    stack: &StackId,
+    serial: Option<u64>,
+) -> Result<PulledState, UserError> {
+    let found = ops::show(backend, stack, serial).await?;
+    let newest = ops::show(backend, stack, None)
+        .await
+        .map_or(found.serial, |newest| newest.serial);
+    Ok(PulledState {
+        version: 1,
+        repository,
+        // A file from an older serial is written over the newest.
+        serial: newest.max(found.serial),
+        state: found.state,
+    })
+}
+
+fn forgets_all(stack: &StackId) -> UserError {
+    UserError::new(
+        ErrorKind::Usage,
+        format!("this would forget all resources of `{stack}`"),
+    )
+    .hint("add `--yes`, or name the resources; live objects are not changed")
 }
 
 fn usage(error: crate::model::InvalidId) -> UserError {

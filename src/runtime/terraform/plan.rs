@@ -7,7 +7,7 @@ use super::{
     context::Terraform,
     diagnostics_map::{ItemResult, blame, give_imports_up, take_out, without_package},
     error::TerraformError,
-    module,
+    module::{self, ProviderUsers},
     module_resource::ModuleResource,
     plan_command::{self, DryRun, SavedPlanFile},
     plan_convert,
@@ -129,48 +129,57 @@ async fn plan_all(
                         scope.stack
                     ));
                 }
-                let SavedPlanFile { plan, workspace, log } = *saved;
-                require_key(runtime, &plan, &subjects)?;
-                for subject in &subjects {
-                    if let Some(old) = &subject.moved_from {
-                        runtime.remember_move(&scope.stack, old, subject.id());
-                    }
-                }
-                let hashes = used
-                    .keys()
-                    .filter_map(|p| {
-                        Some((
-                            p.clone(),
-                            installed
-                                .hashes
-                                .get(&toolbox.binary.source_of(&p.source))?
-                                .clone(),
-                        ))
-                    })
-                    .collect();
-                let segment = plan_convert::Segment {
-                    stack: &scope.stack,
-                    saved: &plan,
-                    log: &log,
-                    book: &book,
-                    secrets: &options.secrets,
+                let hash = |provider: &ProviderRef| {
+                    let hash = installed
+                        .hashes
+                        .get(&toolbox.binary.source_of(&provider.source))?;
+                    Some((provider.clone(), hash.clone()))
                 };
-                let token = runtime.next_token();
-                let (planned, ready) = segment.present(subjects, token.clone());
-                runtime.keep(PreparedPlan {
-                    stack: scope.stack.clone(),
-                    workspace,
-                    ready,
-                    users: module.users,
-                    hashes,
-                    token,
-                });
+                let hashes = used.keys().filter_map(hash).collect();
+                let planned = keep_plan(runtime, scope, &book, subjects, *saved, module.users, hashes)?;
                 answers.extend(planned.into_iter().map(|p| (p.item.id.clone(), Ok(p))));
                 return Ok(());
             }
         }
     }
     Ok(())
+}
+
+/// Keeps the saved plan for the apply. Returns what it does to each resource.
+fn keep_plan(
+    runtime: &Terraform,
+    scope: &StackScope,
+    book: &TerraformState,
+    subjects: Vec<ModuleResource>,
+    saved: SavedPlanFile,
+    users: ProviderUsers,
+    hashes: BTreeMap<ProviderRef, Vec<String>>,
+) -> Result<Vec<PlannedResource>, TerraformError> {
+    let SavedPlanFile { plan, workspace, log } = saved;
+    require_key(runtime, &plan, &subjects)?;
+    for subject in &subjects {
+        if let Some(old) = &subject.moved_from {
+            runtime.remember_move(&scope.stack, old, subject.id());
+        }
+    }
+    let segment = plan_convert::Segment {
+        stack: &scope.stack,
+        saved: &plan,
+        log: &log,
+        book,
+        secrets: &runtime.options.secrets,
+    };
+    let token = runtime.next_token();
+    let (planned, ready) = segment.present(subjects, token.clone());
+    runtime.keep(PreparedPlan {
+        stack: scope.stack.clone(),
+        workspace,
+        ready,
+        users,
+        hashes,
+        token,
+    });
+    Ok(planned)
 }
 
 /// Returns an error if a plan has sensitive values and there is no key to encrypt the state.

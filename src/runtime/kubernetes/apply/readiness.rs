@@ -104,16 +104,7 @@ pub(in crate::runtime::kubernetes) async fn until_ready(
             Health::Failed => {
                 if early_failure.is_due(verdict.weight, Instant::now()) {
                     let why = last_words(runtime, subject, of, &object, &related, verdict.message).await;
-                    let failure = UserError::new(
-                        ErrorKind::Kubernetes,
-                        format!("{} failed: {why}", subject.title()),
-                    );
-                    return Err(match verdict.weight {
-                        WaitPolicy::Final => failure,
-                        _ => failure.hint(
-                            "waiting does not fix this; `apply.fail_early_after` in `konverge.yaml` sets how long it may last",
-                        ),
-                    });
+                    return Err(failed_error(subject, &why, verdict.weight));
                 }
             }
             Health::Progressing | Health::Unknown => early_failure.reset(),
@@ -124,20 +115,10 @@ pub(in crate::runtime::kubernetes) async fn until_ready(
         let last_message = verdict.message;
         if Instant::now() >= deadline {
             let why = last_words(runtime, subject, of, &object, &related, last_message).await;
-            let seconds = runtime.options.ready_timeout.as_secs();
-            let what = format!("{} is not ready after {seconds} s: {why}", subject.title());
-            return Err(UserError::new(ErrorKind::Kubernetes, what).hint(
-                "it was applied and is recorded; `apply.ready_timeout` in `konverge.yaml` says how long to wait",
-            ));
+            return Err(timeout_error(subject, &why, runtime.options.ready_timeout));
         }
         if sink.cancelled() {
-            return Err(UserError::new(
-                ErrorKind::Interrupted,
-                format!(
-                    "{} was applied, but its readiness was not waited for: {last_message}",
-                    subject.title()
-                ),
-            ));
+            return Err(interrupted_error(subject, &last_message));
         }
         let latest = feed
             .latest
@@ -180,6 +161,37 @@ pub(in crate::runtime::kubernetes) async fn until_ready(
         }
         look |= looked.elapsed() >= LOOK_AGAIN;
     }
+}
+
+fn failed_error(subject: &PlanItem, why: &str, policy: WaitPolicy) -> UserError {
+    let failure = UserError::new(
+        ErrorKind::Kubernetes,
+        format!("{} failed: {why}", subject.title()),
+    );
+    match policy {
+        WaitPolicy::Final => failure,
+        _ => failure.hint(
+            "waiting does not fix this; `apply.fail_early_after` in `konverge.yaml` sets how long it may last",
+        ),
+    }
+}
+
+fn timeout_error(subject: &PlanItem, why: &str, timeout: Duration) -> UserError {
+    let seconds = timeout.as_secs();
+    let what = format!("{} is not ready after {seconds} s: {why}", subject.title());
+    UserError::new(ErrorKind::Kubernetes, what).hint(
+        "it was applied and is recorded; `apply.ready_timeout` in `konverge.yaml` says how long to wait",
+    )
+}
+
+fn interrupted_error(subject: &PlanItem, last_message: &str) -> UserError {
+    UserError::new(
+        ErrorKind::Interrupted,
+        format!(
+            "{} was applied, but its readiness was not waited for: {last_message}",
+            subject.title()
+        ),
+    )
 }
 
 /// Explains a failed wait: what is known, and the evidence that a person would look for next.

@@ -23,10 +23,12 @@ use crate::{
             api::{
                 client::ApiRequest,
                 discovery::ResourceType,
+                error::ApiError,
                 error_classify::{self, RefusalCause},
                 noop_guard::Guard,
             },
             object::{
+                crd_validation::Definition,
                 drift_author,
                 field_leftovers::{self, Leftover},
                 field_ownership::Transfer,
@@ -79,42 +81,62 @@ impl ObjectPlanner<'_> {
         let sent = self.without_scaled(&body, live);
         let asked = dry_run::ask(&subject.cluster, of, &subject.name, sent, &ownership, &item.needs);
         match asked.await {
-            Ok(mut answered) => {
-                let answer = &mut answered.answer.value;
-                let left = self
-                    .leave_nothing_over(subject, of, prior.as_ref(), &body, (live, answer))
-                    .await?;
-                let ignored = |path: &str| self.is_ignored(path);
-                let transfer = Transfer::between(live, answer, ignored).with_leftovers(&left);
-                let mark = |mut answer: Value| {
-                    server_generated::mark(&mut answer, &answered.body, Some(live));
-                    answer
-                };
-                let becomes = mark(answer.clone());
-                let shown = shown(answer).map(mark);
-                let shown = shown.as_ref().unwrap_or(&becomes);
-                let sides = DiffSides {
-                    prior: prior.as_ref(),
-                    desired: &body,
+            Ok(answered) => {
+                let asked = Asked {
+                    item,
+                    subject,
+                    of,
+                    guard,
                     live,
-                    becomes: &becomes,
-                    shown,
-                    admission: self.may_mutate(subject, of).await?,
-                    places: &subject.places,
+                    body: &body,
+                    prior: prior.as_ref(),
+                    adopting,
                 };
-                let changes = self.changes(&sides);
-                let blame = drift_author::blame_notes(live, &changes);
-                let unchanged = changes.is_empty() && !adopting && transfer.is_settled();
-                let Some(definition) = definition.filter(|_| !unchanged) else {
-                    let found = Found {
-                        changes,
-                        adopting,
-                        transfer,
-                    };
-                    let mut draft = self.use_answer(item, subject, &sides, found, &answered, &guard);
-                    draft.notes.extend(blame);
-                    return Ok(draft);
-                };
+                self.use_dry_run(asked, definition, answered).await
+            }
+            Err(DryRunRefusal::Conflicts(conflicts)) => Err(conflict(subject, &conflicts)),
+            Err(DryRunRefusal::Api(error)) => {
+                self.use_refusal(item, subject, (&body, live), definition, &error)
+                    .await
+            }
+        }
+    }
+
+    /// The plan by what the server made of the object.
+    async fn use_dry_run(
+        &self,
+        asked: Asked<'_>,
+        definition: Option<&Definition>,
+        mut answered: DryRunAnswer,
+    ) -> Result<DraftPlan, UserError> {
+        let Asked { subject, live, .. } = asked;
+        let answer = &mut answered.answer.value;
+        let left = self
+            .leave_nothing_over(subject, asked.of, asked.prior, asked.body, (live, answer))
+            .await?;
+        let transfer = Transfer::between(live, answer, |path| self.is_ignored(path)).with_leftovers(&left);
+        let mark = |mut answer: Value| {
+            server_generated::mark(&mut answer, &answered.body, Some(live));
+            answer
+        };
+        let becomes = mark(answer.clone());
+        let shown = shown(answer).map(mark);
+        let shown = shown.as_ref().unwrap_or(&becomes);
+        let sides = DiffSides {
+            prior: asked.prior,
+            desired: asked.body,
+            live,
+            becomes: &becomes,
+            shown,
+            admission: self.may_mutate(subject, asked.of).await?,
+            places: &subject.places,
+        };
+        let changes = self.changes(&sides);
+        let blame = drift_author::blame_notes(live, &changes);
+        let unchanged = changes.is_empty() && !asked.adopting && transfer.is_settled();
+        let mut draft = match definition.filter(|_| !unchanged) {
+            None => self.use_answer(&asked, &sides, changes, transfer, &answered),
+            Some(definition) => {
                 let [defaulted, shown] = [&becomes, shown].map(|object| {
                     let mut object = object.clone();
                     definition.set_defaults(&mut object);
@@ -125,37 +147,44 @@ impl ObjectPlanner<'_> {
                     shown: &shown,
                     ..sides
                 };
-                let found = Found {
-                    changes: self.changes(&sides),
-                    adopting,
-                    transfer,
-                };
-                let mut draft = self.use_answer(item, subject, &sides, found, &answered, &guard);
-                draft.notes.extend(blame);
+                let changes = self.changes(&sides);
+                let mut draft = self.use_answer(&asked, &sides, changes, transfer, &answered);
                 self.validated_by(definition, &mut draft);
                 draft.provisional = true;
+                draft
+            }
+        };
+        draft.notes.extend(blame);
+        Ok(draft)
+    }
+
+    /// The plan of an object that the server refused in the dry run.
+    async fn use_refusal(
+        &self,
+        item: &Item,
+        subject: &PlanItem,
+        (body, live): (&Map<String, Value>, &Value),
+        definition: Option<&Definition>,
+        error: &ApiError,
+    ) -> Result<DraftPlan, UserError> {
+        match (error_classify::cause(error), definition) {
+            (_, Some(definition)) if is_of_schema(error) => {
+                Ok(self.update_later(item, subject, definition, body, live))
+            }
+            (RefusalCause::Immutable(paths), _) => self.replace(item, subject, body, live, paths).await,
+            (RefusalCause::NoDryRun, _) => {
+                let mut draft = self.plan_without_server(item, subject, body, live);
+                draft.notes.push(format!("not checked by the server: {error}"));
                 Ok(draft)
             }
-            Err(DryRunRefusal::Conflicts(conflicts)) => Err(conflict(subject, &conflicts)),
-            Err(DryRunRefusal::Api(error)) => match (error_classify::cause(&error), definition) {
-                (_, Some(definition)) if is_of_schema(&error) => {
-                    Ok(self.update_later(item, subject, definition, &body, live))
-                }
-                (RefusalCause::Immutable(paths), _) => self.replace(item, subject, &body, live, paths).await,
-                (RefusalCause::NoDryRun, _) => {
-                    let mut draft = self.plan_without_server(item, subject, &body, live);
-                    draft.notes.push(format!("not checked by the server: {error}"));
+            _ => match self.lifted_by(item, error) {
+                none if none.is_empty() => Err(subject.refusal(error)),
+                lifted_by => {
+                    let mut draft = self.plan_without_server(item, subject, body, live);
+                    self.not_validated_yet(subject, &mut draft, error, lifted_by);
+                    draft.provisional = true;
                     Ok(draft)
                 }
-                _ => match self.lifted_by(item, &error) {
-                    none if none.is_empty() => Err(subject.refusal(&error)),
-                    lifted_by => {
-                        let mut draft = self.plan_without_server(item, subject, &body, live);
-                        self.not_validated_yet(subject, &mut draft, &error, lifted_by);
-                        draft.provisional = true;
-                        Ok(draft)
-                    }
-                },
             },
         }
     }
@@ -286,21 +315,21 @@ impl ObjectPlanner<'_> {
 
     fn use_answer(
         &self,
-        item: &Item,
-        subject: &PlanItem,
+        asked: &Asked<'_>,
         sides: &DiffSides<'_>,
-        found: Found,
+        changes: Vec<FieldChange>,
+        transfer: Transfer,
         answered: &DryRunAnswer,
-        guard: &Guard,
     ) -> DraftPlan {
-        let Found {
-            changes,
+        let Asked {
+            item,
+            subject,
             adopting,
-            transfer,
-        } = found;
+            ..
+        } = *asked;
         if changes.is_empty() && !adopting && transfer.is_settled() {
-            let mut draft =
-                unchanged(self.record(item, subject, sides.desired, Some(sides.live), Some(guard)));
+            let guard = Some(&asked.guard);
+            let mut draft = unchanged(self.record(item, subject, sides.desired, Some(sides.live), guard));
             draft.notes.clone_from(&answered.notes);
             return draft;
         }
@@ -402,11 +431,16 @@ pub(super) fn shown(foreign: &Value) -> Option<Value> {
     }
 }
 
-/// The result of a dry-run.
-struct Found {
-    changes: Vec<FieldChange>,
+/// An existing object whose change the server was asked about.
+struct Asked<'a> {
+    item: &'a Item,
+    subject: &'a PlanItem,
+    of: &'a ResourceType,
+    guard: Guard,
+    live: &'a Value,
+    body: &'a Map<String, Value>,
+    prior: Option<&'a Map<String, Value>>,
     adopting: bool,
-    transfer: Transfer,
 }
 
 fn conflict(subject: &PlanItem, conflicts: &[(String, String)]) -> UserError {
