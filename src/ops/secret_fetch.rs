@@ -155,10 +155,11 @@ impl SecretReferences {
         })
     }
 
-    /// A value may be a user's name or a region: a plain word is not masked everywhere.
+    /// Whoever may write the secret chooses the value: it is masked in values and messages, not in finished
+    /// texts, or it could hide an alert.
     fn learn(&self, value: &SecretValue) {
         if let Some(text) = value.expose_text() {
-            self.secrets.learn_unless_word(text);
+            self.secrets.learn_value(text);
         }
     }
 

@@ -123,10 +123,25 @@ async fn open_sealer(
         }
         (Err(error), _) => return Err(error.into()),
     };
+    let former = keys
+        .as_ref()
+        .map(|keys| states.former_services(keys.wrapped_by()));
+    if let Some(former) = former.filter(|former| !former.is_empty()) {
+        run.notes
+            .note(&format!("note: {}", former_services_text(&former)));
+    }
     Ok(match keys {
         Some(keys) => Some(Sealer::with_data_keys(age, identity, &keys)?),
         None => Sealer::new(age, identity)?,
     })
+}
+
+/// Says which keys were taken out of the list and open what is written now.
+pub(super) fn former_services_text(former: &[String]) -> String {
+    format!(
+        "`{}` can unwrap the data key and is not in `state.encrypt_to`; `konverge state rekey` makes a data key without it",
+        former.join("`, `")
+    )
 }
 
 /// `$XDG_STATE_HOME/konverge/<repository id>`, as a `file://` URL.

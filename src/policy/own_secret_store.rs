@@ -84,6 +84,21 @@ fn keys(provider: &str, settings: &Value) -> Option<DescribedStore> {
             mount: None,
             kv: None,
         }),
+        // The login is the job's: its tenant and its cloud are not the Spec's.
+        "azure" if is_known(&["vaultUrl", "tenantId", "environmentType"]) => Some(DescribedStore {
+            kind: SecretStoreKind::Azure,
+            address: Some(text("vaultUrl")?),
+            region: None,
+            mount: None,
+            kv: None,
+        }),
+        "alicloud" if is_known(&["region"]) => Some(DescribedStore {
+            kind: SecretStoreKind::AliKms,
+            address: None,
+            region: text("region"),
+            mount: None,
+            kv: None,
+        }),
         _ => None,
     }
 }
@@ -153,6 +168,16 @@ mod tests {
         let described = |region: &str| json!({"provider": {"aws": {"region": region}}});
         assert_eq!(judge(aws, described("eu-central-1")), Ok(()));
         assert!(judge(aws, described("us-east-1")).is_err());
+        let azure =
+            "secrets: {default: kv, stores: {kv: {kind: azure, address: 'https://a.vault.azure.net'}}}";
+        let described =
+            |address: &str| json!({"provider": {"azure": {"vaultUrl": address, "tenantId": "t-1"}}});
+        assert_eq!(judge(azure, described("https://a.vault.azure.net/")), Ok(()));
+        assert!(judge(azure, described("https://b.vault.azure.net")).is_err());
+        let ali = "secrets: {default: kms, stores: {kms: {kind: alikms, region: cn-hangzhou}}}";
+        let described = |region: &str| json!({"provider": {"alicloud": {"region": region}}});
+        assert_eq!(judge(ali, described("cn-hangzhou")), Ok(()));
+        assert!(judge(ali, described("cn-beijing")).is_err());
     }
 
     #[test]
@@ -178,6 +203,8 @@ mod tests {
             vault(json!({"server": "https://v.example", "role": "root"})),
             vault(json!({})),
             json!({"provider": {"vault": {"server": "https://v.example"}, "aws": {}}}),
+            json!({"provider": {"azure": {}}}),
+            json!({"provider": {"azure": {"vaultUrl": "https://v.example"}}}),
             json!({"provider": {"fake": {"data": []}}}),
             json!({"provider": {"aws": {"region": "eu-central-1", "profile": "admin"}}}),
             json!({"provider": "vault"}),

@@ -59,12 +59,18 @@ impl AlibabaKmsKey {
             ("EncryptionContext", context.as_str()),
         ];
         let mut answer = self.client.call("Decrypt", &parameters).await?;
+        // The service finds the key in what it decrypts: it may be another one that the job can use.
+        let id = answer["KeyId"].as_str().and_then(|id| id.rsplit('/').next());
+        let is_own = id.is_some() && id == self.arn.rsplit('/').next();
         let secret = answer["Plaintext"]
             .as_str()
             .and_then(|text| STANDARD.decode(text).ok());
+        let secret = secret.map(Zeroizing::new);
         zeroize_json(&mut answer);
-        let secret = secret.ok_or_else(|| unexpected("the answer has no `Plaintext` in base64"))?;
-        Ok(Zeroizing::new(secret))
+        match is_own {
+            true => secret.ok_or_else(|| unexpected("the answer has no `Plaintext` in base64")),
+            false => Err(unexpected("it was wrapped by another key")),
+        }
     }
 }
 

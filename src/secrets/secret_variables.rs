@@ -61,12 +61,13 @@ const PASSED: [(&str, VariableKind); 33] = [
 ];
 
 /// Credentials of this program whose names do not say so.
-const OWN: [&str; 8] = [
+const OWN: [&str; 9] = [
     "INPUT_KUBECONFIG",
     "KONVERGE_KUBECONFIG",
     "KONVERGE_REVIEW_KEY",
     "KONVERGE_AGE_IDENTITY",
     "SOPS_AGE_KEY",
+    "VAULT_SECRET_ID",
     "GOOGLE_SERVICE_ACCOUNT_KEY",
     "PGPASSWORD",
     "MYSQL_PWD",
@@ -141,7 +142,7 @@ fn learn_credential(secrets: &Secrets, name: &str, value: &str) {
     let is_ours = OWN.contains(&name) || name.starts_with("KONVERGE_") || name.starts_with("INPUT_");
     match is_ours || classify(name).is_some() {
         // An id such as `minio-admin` is masked only in values and messages, and only if it is not a word.
-        true if name.ends_with("_ID") => secrets.learn_named(value),
+        true if name.ends_with("_ID") && !OWN.contains(&name) => secrets.learn_named(value),
         true => secrets.learn(value),
         false => secrets.learn_unless_word(value),
     }
@@ -213,6 +214,7 @@ mod tests {
             "KONVERGE_AGE_IDENTITY",
             "PGPASSWORD",
             "MYSQL_PWD",
+            "VAULT_SECRET_ID",
             "OSS_ACCESS_KEY_SECRET",
             "MY_DEPLOY_TOKEN",
         ];
@@ -237,7 +239,7 @@ mod tests {
         learn_environment(&secrets, &environment);
         for (name, value) in &environment {
             let is_setting = settings.contains(&name.as_str());
-            let masked = match name.ends_with("_ID") {
+            let masked = match name.ends_with("_ID") && name != "VAULT_SECRET_ID" {
                 true => secrets.mask(value),
                 false => secrets.mask_finished(value),
             };

@@ -90,6 +90,26 @@ impl StateStore {
     /// A service fails: then nothing is written. Errors of the store.
     pub async fn make_data_key(&self, earlier: Option<&DataKeys>) -> Result<DataKeys, StateError> {
         let number = earlier.map_or(1, |earlier| earlier.number + 1);
+        let older = earlier.into_iter().flat_map(DataKeys::identities);
+        self.make_data_key_at(number, older.cloned().collect()).await
+    }
+
+    /// Makes a new data key when no service can unwrap the newest any more. What is encrypted to the earlier ones
+    /// alone cannot be decrypted by it.
+    ///
+    /// # Errors
+    /// As [`StateStore::make_data_key`].
+    pub async fn make_data_key_after_loss(&self) -> Result<DataKeys, StateError> {
+        let rows = self.data_key_rows().await?;
+        let newest = rows.last().map_or(0, |(number, _)| *number);
+        self.make_data_key_at(newest + 1, Vec::new()).await
+    }
+
+    async fn make_data_key_at(
+        &self,
+        number: u64,
+        older: Vec<age::x25519::Identity>,
+    ) -> Result<DataKeys, StateError> {
         let newest = age::x25519::Identity::generate();
         let secret = newest.to_string();
         let mut wrapped = Vec::new();
@@ -105,11 +125,6 @@ impl StateStore {
             let by = service.name().to_owned();
             wrapped.push(WrappedBy { by, key });
         }
-        let older: Vec<_> = earlier
-            .into_iter()
-            .flat_map(DataKeys::identities)
-            .cloned()
-            .collect();
         let document = DataKeyDocument {
             recipient: newest.to_public().to_string(),
             older: (!older.is_empty())
@@ -137,6 +152,13 @@ impl StateStore {
         let mut services: Vec<_> = self.key_services.iter().map(|service| service.name()).collect();
         services.sort_unstable();
         services == keys.wrapped_by
+    }
+
+    /// Which of these services, by which a data key is wrapped, `state.encrypt_to` names no longer.
+    pub fn former_services(&self, wrapped_by: &[String]) -> Vec<String> {
+        let is_today = |name: &String| self.key_services.iter().any(|service| service.name() == name);
+        let former = wrapped_by.iter().filter(|name| !is_today(name));
+        former.cloned().collect()
     }
 
     /// All data keys, the oldest first. Needs no service.

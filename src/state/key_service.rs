@@ -39,6 +39,11 @@ pub struct DataKeys {
 }
 
 impl DataKeys {
+    /// The services that wrap the newest, sorted.
+    pub fn wrapped_by(&self) -> &[String] {
+        &self.wrapped_by
+    }
+
     /// The keys, the newest first.
     pub(super) fn identities(&self) -> impl Iterator<Item = &age::x25519::Identity> {
         std::iter::once(&self.newest).chain(&self.older)

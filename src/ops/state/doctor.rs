@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap, hash_map::Entry};
 
 use serde::Serialize;
 
-use super::super::StateBackend;
+use super::super::{StateBackend, state_backend};
 use crate::{
     error::UserError,
     model::{ResourceId, StackId, claim::Claim},
@@ -145,6 +145,12 @@ async fn encryption(backend: &StateBackend, known: &IndexedStates) -> Result<Vec
             Ok(()) => (true, format!("`{name}` unwraps the data key")),
             Err(why) => (false, format!("`{name}`: {why}")),
         });
+    }
+    if let Some(newest) = data_keys.last() {
+        let former = states.former_services(&newest.by);
+        if !former.is_empty() {
+            says.push((false, state_backend::former_services_text(&former)));
+        }
     }
     let mut counts: BTreeMap<Sealing, usize> = BTreeMap::new();
     for stack in known.entries.keys() {

@@ -4,7 +4,7 @@ use super::super::{RunContext, StateBackend};
 use crate::{
     error::{ErrorKind, UserError},
     model::StackId,
-    state::{IDENTITY_VARIABLE, LeaseOptions, Sealer, StateStore},
+    state::{IDENTITY_VARIABLE, LeaseOptions, Sealer, StateError, StateStore},
 };
 
 /// What was encrypted anew.
@@ -35,14 +35,22 @@ pub async fn rekey(run: &RunContext, backend: &StateBackend, new_key: bool) -> R
     }
     states.finish_resealing().await?;
     if states.has_key_services() {
-        let keys = states.open_data_keys().await?;
         let is_settled = |keys| !new_key && states.is_wrapped_by_all(keys);
-        let keys = match keys {
-            Some(keys) if is_settled(&keys) => keys,
-            keys => {
+        let keys = match states.open_data_keys().await {
+            Ok(Some(keys)) if is_settled(&keys) => keys,
+            Ok(keys) => {
                 rekeyed.data_key = true;
                 states.make_data_key(keys.as_ref()).await?
             }
+            // What is encrypted to an age recipient as well can be encrypted anew without the lost key.
+            Err(error @ StateError::KeyService { .. }) if can_decrypt(age, identity)? => {
+                run.notes.note(&format!(
+                    "note: {error}; a new data key is made, and the identity in {IDENTITY_VARIABLE} decrypts the states"
+                ));
+                rekeyed.data_key = true;
+                states.make_data_key_after_loss().await?
+            }
+            Err(error) => return Err(error.into()),
         };
         let sealer = Sealer::with_data_keys(age, identity, &keys)?;
         states = states.with_sealer(Some(sealer), true);
@@ -76,6 +84,18 @@ pub async fn rekey(run: &RunContext, backend: &StateBackend, new_key: bool) -> R
     }
     states.save_index().await?;
     Ok(rekeyed)
+}
+
+/// Whether the identity is that of an age recipient.
+fn can_decrypt(age: &[String], identity: Option<&str>) -> Result<bool, UserError> {
+    let sealer = match identity {
+        Some(_) if !age.is_empty() => Sealer::new(age, identity)?,
+        _ => None,
+    };
+    Ok(match sealer {
+        Some(sealer) => sealer.open(&sealer.seal(b"")?).is_ok(),
+        None => false,
+    })
 }
 
 async fn reseal(states: &StateStore, stack: &StackId) -> Result<usize, UserError> {
