@@ -289,6 +289,11 @@ impl SecretStoreConfig {
         if !matches!(self.kv, None | Some(1 | 2)) {
             return Some((".kv", "`kv` must be 1 or 2".to_owned(), "write 1 or 2"));
         }
+        // Its addresses are those of the whole API: a path could name logins and other engines.
+        if self.kv == Some(1) && self.mount.is_none() {
+            let why = "an engine of version 1 needs `mount`".to_owned();
+            return Some((".kv", why, "write `mount: kv`; paths are below it"));
+        }
         let is_region = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
         if let Some(region) = &self.region
             && !region.chars().all(is_region)
@@ -429,6 +434,10 @@ mod tests {
             (
                 "{stores: {db: {kind: vault, address: 'https://v.example', kv: 3}}}",
                 "`kv` must be 1 or 2",
+            ),
+            (
+                "{stores: {db: {kind: vault, address: 'https://v.example', kv: 1}}}",
+                "needs `mount`",
             ),
             (
                 "{stores: {db: {kind: vault, address: 'https://v.example', auth: {method: jwt}}}}",

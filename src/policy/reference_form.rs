@@ -73,6 +73,10 @@ pub(super) fn normal_form(
             if named.path.contains('/') && !named.path.starts_with('/') {
                 named.path.insert(0, '/');
             }
+            // Such a parameter is a secret of Secrets Manager, for which the rules of another store are.
+            if named.path.starts_with("/aws/") {
+                return Err(wrong());
+            }
         }
         SecretStoreKind::Gcp => {
             let is_plain = |part: &str| !part.is_empty() && part.chars().all(is_plain);
@@ -141,5 +145,14 @@ mod tests {
         assert_eq!(path("ref+parameters://prod/password").unwrap(), "/prod/password");
         assert_eq!(path("ref+parameters:///prod/password").unwrap(), "/prod/password");
         assert!(path("ref+parameters://prod/password:3").is_err());
+        for other_store in [
+            "aws/reference/secretsmanager/db",
+            "/aws/reference/secretsmanager/db",
+        ] {
+            assert!(
+                path(&format!("ref+parameters://{other_store}")).is_err(),
+                "{other_store}"
+            );
+        }
     }
 }

@@ -42,8 +42,13 @@ impl AwsKmsKey {
             .await;
         zeroize_json(&mut request);
         let answer = answer?;
-        let wrapped = answer["CiphertextBlob"].as_str().map(str::to_owned);
-        wrapped.ok_or_else(|| unexpected("the answer has no `CiphertextBlob`"))
+        let wrapped = answer["CiphertextBlob"].as_str();
+        let wrapped = wrapped.ok_or_else(|| unexpected("the answer has no `CiphertextBlob`"))?;
+        // An alias may point to another key later: only the key that wrapped it unwraps it.
+        match (self.arn.contains(":alias/"), answer["KeyId"].as_str()) {
+            (true, Some(key)) => Ok(format!("{key} {wrapped}")),
+            _ => Ok(wrapped.to_owned()),
+        }
     }
 
     /// Unwraps what [`AwsKmsKey::wrap_key`] gave.
@@ -55,7 +60,11 @@ impl AwsKmsKey {
         wrapped: &str,
         context: &str,
     ) -> Result<Zeroizing<Vec<u8>>, SecretProblem> {
-        self.unwrap_with(wrapped, &own_context(context)).await
+        let (key, wrapped) = wrapped.split_once(' ').unwrap_or((&self.arn, wrapped));
+        if account(key) != account(&self.arn) {
+            return Err(unexpected("it was wrapped by a key of another account"));
+        }
+        self.unwrap_by(key, wrapped, &own_context(context)).await
     }
 
     /// Unwraps what another program wrapped, with its context.
@@ -67,7 +76,16 @@ impl AwsKmsKey {
         wrapped: &str,
         context: &Map<String, Value>,
     ) -> Result<Zeroizing<Vec<u8>>, SecretProblem> {
-        let request = json!({"KeyId": self.arn, "EncryptionContext": context, "CiphertextBlob": wrapped});
+        self.unwrap_by(&self.arn, wrapped, context).await
+    }
+
+    async fn unwrap_by(
+        &self,
+        key: &str,
+        wrapped: &str,
+        context: &Map<String, Value>,
+    ) -> Result<Zeroizing<Vec<u8>>, SecretProblem> {
+        let request = json!({"KeyId": key, "EncryptionContext": context, "CiphertextBlob": wrapped});
         let call = self
             .client
             .call("TrentService.Decrypt", &request, SecretRights::Values);
@@ -83,6 +101,11 @@ impl AwsKmsKey {
     fn request(&self, context: &str) -> Value {
         json!({"KeyId": self.arn, "EncryptionContext": own_context(context)})
     }
+}
+
+/// What an ARN begins with: partition, region and account.
+fn account(arn: &str) -> &str {
+    arn.rsplit_once(':').map_or("", |(account, _)| account)
 }
 
 fn own_context(context: &str) -> Map<String, Value> {

@@ -5,15 +5,16 @@ use serde_json::{Map, Value};
 use zeroize::Zeroize as _;
 
 use super::secret_paths::place_of;
-use crate::model::masked_value::join_path;
+use crate::model::{built_in_groups, masked_value::join_path};
 
 /// Where a text stands.
 #[derive(Debug, Clone, Copy)]
 pub struct TextPlace<'a> {
     /// Its path as in RFC 6901, with indices of list items.
     pub path: &'a str,
-    /// True for a value of `data` or `stringData` of an object of `apiVersion: v1` and `kind: Secret`, also inside
-    /// another object: nowhere else may a secret be written. What is masked is more.
+    /// True for a value of `data` or `stringData` of an object of `apiVersion: v1` and `kind: Secret`, also inside a
+    /// custom resource: nowhere else may a secret be written. Kubernetes' own kinds have no Secret inside, only fields
+    /// that take any JSON and that others may read. What is masked is more.
     pub is_secret: bool,
     /// True if the new value must be UTF-8: it is not base64-encoded.
     pub is_text: bool,
@@ -25,7 +26,16 @@ pub struct TextPlace<'a> {
 /// # Errors
 /// Those of `visit`.
 pub fn rewrite_texts<E>(object: &mut Map<String, Value>, visit: &mut Visit<'_, E>) -> Result<(), E> {
-    walk_map(object, "", None, Part::None, visit)
+    let api_version = object
+        .get("apiVersion")
+        .and_then(Value::as_str)
+        .unwrap_or_default();
+    let group = api_version.split_once('/').map_or("", |(group, _)| group);
+    let below = match built_in_groups::is_built_in(group) {
+        true => Part::Never,
+        false => Part::None,
+    };
+    walk_map(object, "", None, below, visit)
 }
 
 /// Overwrites the texts at these paths.
@@ -77,6 +87,8 @@ pub type Visit<'v, E> = dyn FnMut(&TextPlace<'_>, &str) -> Result<Option<Vec<u8>
 enum Part {
     /// No part of one.
     None,
+    /// No part of one, and there is none below.
+    Never,
     /// Its `data` or `stringData`.
     Values,
     /// One of the values.
@@ -91,7 +103,8 @@ fn walk_map<E>(
     visit: &mut Visit<'_, E>,
 ) -> Result<(), E> {
     let is = |name: &str, text: &str| map.get(name).and_then(Value::as_str) == Some(text);
-    let is_secret = is("apiVersion", "v1") && is("kind", "Secret");
+    let may_be_secret = path.is_empty() || part != Part::Never;
+    let is_secret = may_be_secret && is("apiVersion", "v1") && is("kind", "Secret");
     let keys: Vec<_> = map.keys().cloned().collect();
     for key in keys {
         let place = inside.or_else(|| place_of(map, &key));
@@ -102,6 +115,7 @@ fn walk_map<E>(
             let part = match part {
                 Part::Values => Part::Value,
                 _ if is_secret && matches!(key.as_str(), "data" | "stringData") => Part::Values,
+                Part::Never => Part::Never,
                 _ => Part::None,
             };
             walk(value, &join_path(path, &key), place.as_deref(), part, visit)?;
@@ -127,7 +141,11 @@ fn walk<E>(
         }
         Value::Array(items) => {
             for (at, item) in items.iter_mut().enumerate() {
-                walk(item, &format!("{path}/{at}"), place, Part::None, visit)?;
+                let part = match part {
+                    Part::Never => Part::Never,
+                    _ => Part::None,
+                };
+                walk(item, &format!("{path}/{at}"), place, part, visit)?;
             }
             Ok(())
         }
@@ -200,7 +218,7 @@ mod tests {
                 "/stringData/c z true true",
                 "/spec/template/apiVersion v1 false true",
                 "/spec/template/kind Secret false true",
-                "/spec/template/data/d ref true false",
+                "/spec/template/data/d ref false false",
                 "/spec/list/0/stringData/e z false true",
             ]
         );
@@ -212,7 +230,12 @@ mod tests {
     /// Whoever reads a ConfigMap or an annotation reads the value.
     #[test]
     fn no_other_object_pretends_to_be_a_secret() {
+        let secret = json!({"apiVersion": "v1", "kind": "Secret", "stringData": {"p": "x"}});
         for object in [
+            json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+                "spec": {"versions": [{"schema": {"openAPIV3Schema": {"example": secret}}}]}}),
+            json!({"apiVersion": "apps/v1", "kind": "ControllerRevision", "data": secret}),
+            json!({"apiVersion": "v1", "kind": "List", "items": [secret]}),
             json!({"apiVersion": "v1", "kind": "ConfigMap", "data": {"stringData": "x"}}),
             json!({"apiVersion": "v1", "kind": "ConfigMap", "data": {"kind": "Secret", "apiVersion": "v1", "data": "x"}}),
             json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"annotations": {"stringData": "x"}}}),

@@ -221,7 +221,8 @@ impl StateStore {
             .ok()
             .and_then(|text| text.parse().ok());
         let newest = newest.ok_or_else(|| damaged("what it wraps is not an age identity"))?;
-        // Somebody who can only write to the store could name a recipient of their own.
+        // Who can only write to the store could name a recipient of their own. An RSA key does not prevent that: its
+        // public half wraps.
         if newest.to_public().to_string() != document.recipient {
             return Err(damaged("its recipient is not that of the key that it wraps"));
         }

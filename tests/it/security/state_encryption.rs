@@ -295,6 +295,30 @@ async fn a_rekey_changes_who_can_open_what_was_written_before() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn an_alias_may_point_to_another_key() {
+    let sealed = Sealed::new("alias").await;
+    let key = sealed.kms.strip_prefix("awskms:").unwrap();
+    let (account, _) = key.rsplit_once(':').unwrap();
+    let alias = "alias/state";
+    let point_to = |action: &'static str, key: String| {
+        let request = json!({"AliasName": alias, "TargetKeyId": key});
+        async { sealed.moto.call("kms", action, request).await }
+    };
+    point_to("TrentService.CreateAlias", key.to_owned()).await;
+    sealed.encrypt_to(&[&format!("awskms:{account}:{alias}")]);
+    sealed.apply().expect(0);
+    sealed.is_sealed();
+
+    // The documented way to rotate a key by hand.
+    let new = sealed.moto.call("kms", "TrentService.CreateKey", json!({})).await;
+    let new = new["KeyMetadata"]["Arn"].as_str().unwrap().to_owned();
+    point_to("TrentService.UpdateAlias", new).await;
+    assert!(sealed.shows().expect(0).stdout.contains("telltale"));
+    sealed.konverge(&["state", "rekey", "--new-key"]).expect(0);
+    assert!(sealed.shows().expect(0).stdout.contains("telltale"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_lost_key_is_replaced_with_the_identity_of_an_age_recipient() {
     let mut sealed = Sealed::new("lost-key").await;
     let (kms, age) = (sealed.kms.clone(), sealed.age.to_public().to_string());

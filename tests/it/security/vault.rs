@@ -297,6 +297,58 @@ async fn what_vault_denies_or_lacks_stops_the_stack_with_its_words() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_secret_that_was_made_anew_with_the_same_version_is_written() {
+    let vaulted = Vaulted::new("vault-anew", "").await;
+    let first = format!("{CANARY}-leaked");
+    vaulted.vault.put("pay/db", json!({"password": first}));
+    let pay = vaulted.wants(
+        json!({"password": "ref+vault://secret/pay/db#/password"}),
+        json!({}),
+    );
+    vaulted.apply().expect(0);
+    assert_eq!(vaulted.value(&pay, "password").await, Some(first));
+
+    // Its versions count from 1 again.
+    let second = format!("{CANARY}-new");
+    vaulted.vault.forget("pay/db");
+    vaulted.vault.put("pay/db", json!({"password": second}));
+    let applied = vaulted.apply().expect(0);
+    vaulted.holds_no_value(&applied);
+    assert_eq!(vaulted.value(&pay, "password").await, Some(second.clone()));
+    let again = vaulted.apply().expect(0);
+    assert_eq!(
+        again.json()["stacks"][0]["result"],
+        "unchanged",
+        "{}",
+        again.stdout
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn another_value_of_the_same_version_is_a_rotation() {
+    let vaulted = Vaulted::new("vault-anew-stop", "  rotation: stop\n").await;
+    let first = format!("{CANARY}-leaked");
+    vaulted.vault.put("pay/db", json!({"password": first}));
+    let pay = vaulted.wants(
+        json!({"password": "ref+vault://secret/pay/db#/password"}),
+        json!({}),
+    );
+    vaulted.apply().expect(0);
+    vaulted.vault.forget("pay/db");
+    vaulted
+        .vault
+        .put("pay/db", json!({"password": format!("{CANARY}-new")}));
+    let stopped = vaulted.apply().expect(3);
+    vaulted.holds_no_value(&stopped);
+    assert!(
+        stopped.stdout.contains("`secrets.rotation` is `stop`"),
+        "{}",
+        stopped.stdout
+    );
+    assert_eq!(vaulted.value(&pay, "password").await, Some(first));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn every_login_works_and_its_credentials_are_masked() {
     let vaulted = Vaulted::new("vault-logins", "").await;
     let token = vaulted.vault.token("apply");

@@ -78,6 +78,11 @@ impl FakeVault {
         *world.secrets.get_mut(path).unwrap().last_mut().unwrap() = None;
     }
 
+    /// Deletes a secret with all its versions: the next one is number 1 again.
+    pub fn forget(&self, path: &str) {
+        self.world.lock().unwrap().secrets.remove(path);
+    }
+
     /// Writes a secret of `kv/`.
     pub fn put_plain(&self, path: &str, fields: Value) {
         self.world.lock().unwrap().plain.insert(path.to_owned(), fields);

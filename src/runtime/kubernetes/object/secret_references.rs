@@ -131,14 +131,12 @@ pub(in crate::runtime::kubernetes) async fn stand_in(
     let mut places = Vec::with_capacity(found.len());
     for (path, is_text, template) in found {
         let versions = template.versions(resolver, known.stack).await?;
-        let rotated = resolver.rotated(known.stack);
-        places.push(place(
-            secrets,
-            known,
-            rotated,
-            (path, is_text, template),
-            &versions,
-        )?);
+        let now = StoreAnswer {
+            rotated: resolver.rotated(known.stack),
+            value: held_value(resolver, secrets, known.stack, &template, is_text).await?,
+            versions: &versions,
+        };
+        places.push(place(secrets, known, now, (path, is_text, template))?);
     }
     let mut whole = Value::Object(attributes);
     for place in &places {
@@ -158,12 +156,40 @@ fn refused(why: impl std::fmt::Display) -> UserError {
     UserError::new(ErrorKind::Secret, why.to_string())
 }
 
+/// What the stores say of a text with references.
+struct StoreAnswer<'a> {
+    rotated: RotatedVersion,
+    /// The marker of the value, if the stack is being applied.
+    value: Option<Value>,
+    versions: &'a [Option<String>],
+}
+
+/// The marker of the value of a text, as a state has it. `None` if the run holds no values.
+async fn held_value(
+    resolver: &dyn SecretResolver,
+    secrets: &Secrets,
+    stack: &StackId,
+    template: &SecretTemplate,
+    is_text: bool,
+) -> Result<Option<Value>, UserError> {
+    let is_generated = template.whole().is_some_and(SecretReference::is_generated);
+    if template.is_plain() || is_generated || !resolver.has_values(stack) {
+        return Ok(None);
+    }
+    let value = template.value(resolver, stack, is_text, false).await?;
+    let leaf = Zeroizing::new(encoded(&value, is_text));
+    Ok(Some(marked(secrets, &leaf, is_text)))
+}
+
 fn place(
     secrets: &Secrets,
     known: KnownObject<'_>,
-    rotated: RotatedVersion,
+    StoreAnswer {
+        rotated,
+        value,
+        versions,
+    }: StoreAnswer<'_>,
     (path, is_text, template): (String, bool, SecretTemplate),
-    versions: &[Option<String>],
 ) -> Result<ReferencePlace, UserError> {
     let written = WrittenReference::new(&template, versions);
     let before = known.prior.and_then(|(_, references)| references.get(&path));
@@ -196,15 +222,23 @@ fn place(
         (Some(live), Some(recorded)) => marked(secrets, live, is_text) == *recorded,
         _ => false,
     };
-    let moved = before.filter(|_| same_text && !same_version);
+    // A secret that was deleted and then recreated counts its versions from the start, and so does one of another server.
+    let same_value = match (&value, recorded) {
+        (Some(value), Some(recorded)) => value == recorded,
+        _ => true,
+    };
+    let moved = before.filter(|_| same_text && !(same_version && same_value));
     if let Some(before) = moved {
         let names: Vec<_> = place.template.references().map(SecretReference::label).collect();
-        let moved = format!(
-            "`{}` moved from version {} to {}",
-            names.join(" + "),
-            before.version_label(),
-            place.written.version_label()
-        );
+        let names = names.join(" + ");
+        let moved = match same_version {
+            true => format!("`{names}` has another value than was written, and the same version"),
+            false => format!(
+                "`{names}` moved from version {} to {}",
+                before.version_label(),
+                place.written.version_label()
+            ),
+        };
         place.note = Some(match rotated {
             RotatedVersion::Write => moved,
             RotatedVersion::Keep => {
@@ -219,7 +253,7 @@ fn place(
         live.clone_into(&mut place.leaf);
         return Ok(place);
     }
-    let keeps = same_text && as_written && (same_version || rotated == RotatedVersion::Keep);
+    let keeps = same_text && as_written && (moved.is_none() || rotated == RotatedVersion::Keep);
     if let (true, Some(live), Some(before)) = (keeps, live, before) {
         place.standing = PlannedText::Live;
         live.clone_into(&mut place.leaf);
