@@ -1,9 +1,12 @@
 //! The functions that count what one evaluation of a CEL expression does and makes, and end it at its limits.
 //! `cel_bounds.rs` writes their calls into the expression. Copies of what is made are shared.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, AtomicU64, Ordering},
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    time::Duration,
 };
 
 use cel::{
@@ -15,12 +18,18 @@ use cel::{
     },
 };
 
+use nix::time::{ClockId, clock_gettime};
+
 use crate::cel_value::{shared_list, shared_text};
 
 /// The maximum size of the texts and lists that an evaluation makes, in bytes.
 const MOST: u64 = 4 * 1024 * 1024;
 /// The maximum number of steps: the parts of a loop's body, for each item.
 const STEPS: u64 = 5_000_000;
+/// The processor time that an evaluation may take. A busy machine does not count. Without optimization all is slower.
+pub const EVALUATION_TIME: Duration = Duration::from_millis(if cfg!(debug_assertions) { 1_000 } else { 100 });
+/// After so many steps the time is looked at.
+const STEPS_BETWEEN: u64 = 2_000;
 /// With a text of so many bytes in its input, an expression has half of the steps.
 const LONG_TEXT: u64 = 16 * 1024;
 /// What an item of a list counts for, in bytes.
@@ -87,6 +96,11 @@ struct Rest {
     steps: AtomicU64,
     bytes: AtomicU64,
     exceeded: AtomicBool,
+    /// The processor time of the thread at which the evaluation has to end.
+    ends: Duration,
+    /// The steps that were left when the time was looked at.
+    looked: AtomicU64,
+    is_late: AtomicBool,
 }
 
 static LEFT_TYPE: Type = Type::new_unspecified_type(LEFT);
@@ -117,10 +131,14 @@ impl StaticVal for Left {}
 impl Left {
     /// What one evaluation may do on an input whose longest text has so many bytes.
     pub fn new(longest_text: u64) -> Self {
+        let steps = STEPS / (1 + longest_text / LONG_TEXT);
         Self(Arc::new(Rest {
-            steps: AtomicU64::new(STEPS / (1 + longest_text / LONG_TEXT)),
+            steps: AtomicU64::new(steps),
             bytes: AtomicU64::new(MOST),
             exceeded: AtomicBool::new(false),
+            ends: processor_time() + EVALUATION_TIME,
+            looked: AtomicU64::new(steps),
+            is_late: AtomicBool::new(false),
         }))
     }
 
@@ -134,6 +152,32 @@ impl Left {
         self.0.exceeded.load(Ordering::Relaxed)
     }
 
+    /// Returns true if it took too long.
+    pub fn is_late(&self) -> bool {
+        self.0.is_late.load(Ordering::Relaxed)
+    }
+
+    /// Counts steps, and looks at the time.
+    fn step(&self, steps: u64) -> Result<(), ExecutionError> {
+        self.reduce(&self.0.steps, steps)?;
+        let left = self.0.steps.load(Ordering::Relaxed);
+        if self.0.looked.load(Ordering::Relaxed).saturating_sub(left) >= STEPS_BETWEEN {
+            self.0.looked.store(left, Ordering::Relaxed);
+            if processor_time() > self.0.ends {
+                self.0.is_late.store(true, Ordering::Relaxed);
+                return Err(self.end());
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends the evaluation: a loop may absorb the error of one step.
+    fn end(&self) -> ExecutionError {
+        self.0.exceeded.store(true, Ordering::Relaxed);
+        self.0.steps.store(0, Ordering::Relaxed);
+        error("too costly for this object")
+    }
+
     /// Counts bytes before they are made.
     fn take(&self, bytes: u64) -> Result<(), ExecutionError> {
         self.reduce(&self.0.bytes, bytes)
@@ -141,17 +185,12 @@ impl Left {
 
     fn reduce(&self, rest: &AtomicU64, by: u64) -> Result<(), ExecutionError> {
         let left = rest.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(by));
-        left.map(drop).map_err(|_| {
-            self.0.exceeded.store(true, Ordering::Relaxed);
-            // Nothing goes on: a loop may absorb the error of one step.
-            self.0.steps.store(0, Ordering::Relaxed);
-            error("too costly for this object")
-        })
+        left.map(drop).map_err(|_| self.end())
     }
 
     /// Counts items before they are compared or read.
     fn read(&self, items: u64) -> Result<(), ExecutionError> {
-        self.reduce(&self.0.steps, items / ITEMS_IN_STEP)
+        self.step(items / ITEMS_IN_STEP)
     }
 
     /// The items in a value, or more than can be read.
@@ -193,6 +232,11 @@ impl Left {
     }
 }
 
+/// The processor time that this thread took so far: an evaluation stays on its thread.
+fn processor_time() -> Duration {
+    clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).map_or(Duration::ZERO, Duration::from)
+}
+
 fn error(message: &str) -> ExecutionError {
     ExecutionError::function_error("limit", message)
 }
@@ -217,7 +261,7 @@ fn step<'c, 'v>(call: &mut FunctionContext<'c, 'v>) -> Answer<'c, 'v> {
     let weight = weight
         .downcast_ref::<CelInt>()
         .map_or(1, |weight| *weight.inner());
-    left.reduce(&left.0.steps, u64::try_from(weight).unwrap_or(1))?;
+    left.step(u64::try_from(weight).unwrap_or(1))?;
     Ok(value)
 }
 
@@ -402,5 +446,25 @@ fn count(limit: &Left, value: &dyn Val) -> Result<(), ExecutionError> {
             count(limit, key.inner())?;
             count(limit, value.as_ref())
         }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_evaluation_ends_when_its_time_is_over() {
+        let late = Left::new(0);
+        assert!(late.step(STEPS_BETWEEN).is_ok() && !late.is_late());
+        let began = processor_time();
+        while processor_time() < began + EVALUATION_TIME {
+            std::hint::black_box(began);
+        }
+        // The time is looked at once in a while.
+        assert!(late.step(1).is_ok());
+        assert!(late.step(STEPS_BETWEEN).is_err());
+        assert!(late.is_late() && late.is_exceeded());
+        assert!(late.step(1).is_err());
     }
 }

@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use crate::{
     cel_bounds::{bound, parts},
-    cel_counting::Left,
+    cel_counting::{EVALUATION_TIME, Left},
 };
 
 /// The maximum length of an expression in bytes.
@@ -116,6 +116,10 @@ impl CelExpression {
         left.add_to(&mut context);
         let value = CelValue::resolve_val(&self.expression, &context);
         match left.is_exceeded() {
+            true if left.is_late() => Err(CelError::Other(format!(
+                "too costly for this object: it took longer than {} ms",
+                EVALUATION_TIME.as_millis()
+            ))),
             true => Err(CelError::Other(
                 "too costly for this object: its loops have too many steps, or it makes texts of more than 4 MiB"
                     .to_owned(),

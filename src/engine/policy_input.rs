@@ -5,17 +5,20 @@ use serde_json::{Map, Value};
 use super::engine_plan::{EnginePlan, PlanNode};
 use crate::{
     model::{
-        ClusterName,
+        ClusterName, ResourceId,
+        plan::Action,
         plan_document::DesiredResource,
-        spec::{Resource, RuntimeKind, Spec},
+        spec::{Resource, RuntimeKind, Spec, terraform_type},
     },
     secrets::{Secrets, mask_resource},
 };
 
 impl EnginePlan {
-    /// The resources that the Spec wants and that could be planned, masked.
+    /// The resources that the Spec wants and that could be planned, and those that are deleted, as recorded; masked.
     pub fn desired(&self) -> Vec<DesiredResource> {
-        let nodes = self.nodes.iter().filter(|node| !node.is_deletion);
+        let is_there =
+            |node: &&PlanNode| !node.is_deletion || node.planned.public.action != Action::Unchanged;
+        let nodes = self.nodes.iter().filter(is_there);
         nodes.filter_map(|node| desired_of(node, &self.secrets)).collect()
     }
 }
@@ -23,8 +26,9 @@ impl EnginePlan {
 fn desired_of(node: &PlanNode, secrets: &Secrets) -> Option<DesiredResource> {
     let planned = &node.planned;
     let wanted = planned.item.desired.as_ref().or(node.wanted.as_ref());
+    let prior = planned.item.prior.as_ref().filter(|_| node.is_deletion);
     // The recorded form also masks secrets that came through a reference.
-    let (attributes, extensions) = match (&planned.recorded, wanted) {
+    let (attributes, extensions) = match (planned.recorded.as_ref().or(prior), wanted) {
         (Some(recorded), _) => (Map::clone(&recorded.attributes), &recorded.extensions),
         (None, Some(wanted)) => (mask_resource(secrets, wanted).attributes, &wanted.extensions),
         (None, None) => return None,
@@ -33,7 +37,7 @@ fn desired_of(node: &PlanNode, secrets: &Secrets) -> Option<DesiredResource> {
     Some(DesiredResource {
         id: public.id.clone(),
         runtime: public.runtime,
-        kind: kind(public.runtime, &attributes, extensions),
+        kind: kind(&public.id, public.runtime, &attributes, extensions),
         cluster: public.cluster.clone(),
         attributes,
         known_before_write: node.provisional,
@@ -49,7 +53,7 @@ pub fn desired_by_spec(
     let desired = |resource: &Resource| {
         let masked = mask_resource(secrets, resource);
         DesiredResource {
-            kind: kind(masked.runtime, &masked.attributes, &masked.extensions),
+            kind: kind(&masked.id, masked.runtime, &masked.attributes, &masked.extensions),
             cluster: cluster
                 .filter(|_| masked.runtime == RuntimeKind::Kubernetes)
                 .cloned(),
@@ -64,10 +68,15 @@ pub fn desired_by_spec(
 }
 
 /// The kind of an object, or the type of a Terraform resource.
-fn kind(runtime: RuntimeKind, attributes: &Map<String, Value>, extensions: &Map<String, Value>) -> String {
+fn kind(
+    id: &ResourceId,
+    runtime: RuntimeKind,
+    attributes: &Map<String, Value>,
+    extensions: &Map<String, Value>,
+) -> String {
     let text = match runtime {
-        RuntimeKind::Kubernetes => attributes.get("kind"),
-        RuntimeKind::Terraform => extensions.get("resourceType"),
+        RuntimeKind::Kubernetes => attributes.get("kind").and_then(Value::as_str),
+        RuntimeKind::Terraform => terraform_type(id, extensions),
     };
-    text.and_then(Value::as_str).unwrap_or_default().to_owned()
+    text.unwrap_or_default().to_owned()
 }

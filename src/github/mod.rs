@@ -32,7 +32,7 @@ pub use deployments::DeploymentState;
 pub use error::GithubError;
 pub use event::{GithubEvent, PullRequestEvent, PushEvent, WorkflowRunEvent, other_branch};
 pub use issues::{Issue, IssueChange};
-pub use pull_requests::{Permission, PullRequest, ReviewApproval};
+pub use pull_requests::{Permission, PullRequest, ReviewApproval, RunApproval};
 pub use runner::Runner;
 pub use statuses::{APPLY, CommitStatus, StatusState, preview_of};
 pub use workflow_runs::RunPage;

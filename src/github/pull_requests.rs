@@ -49,6 +49,16 @@ pub struct ReviewApproval {
     pub commit: CommitId,
     /// When it was given, if GitHub says so.
     pub given: Option<Timestamp>,
+    /// Its text.
+    pub said: String,
+}
+
+/// Who approved a run in an environment.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct RunApproval {
+    pub reviewer: String,
+    /// Its text.
+    pub said: String,
 }
 
 /// A user's permission in the repository, from GitHub's permission API.
@@ -167,6 +177,8 @@ impl Client {
             commit_id: Option<String>,
             #[serde(default)]
             submitted_at: Option<Timestamp>,
+            #[serde(default)]
+            body: Option<String>,
         }
         let path = self.path(&format!("/pulls/{pr}/reviews?per_page={PAGE}"));
         let reviews: Vec<Review> = self.list(&path, READ).await?;
@@ -184,6 +196,7 @@ impl Client {
                     reviewer: user.login,
                     commit,
                     given: review.submitted_at,
+                    said: review.body.unwrap_or_default(),
                 });
             }
         }
@@ -195,12 +208,14 @@ impl Client {
     ///
     /// # Errors
     /// Errors of GitHub.
-    pub async fn run_approvers(&self, run: u64, environment: &str) -> Result<Vec<String>, GithubError> {
+    pub async fn run_approvals(&self, run: u64, environment: &str) -> Result<Vec<RunApproval>, GithubError> {
         #[derive(Deserialize)]
         struct Review {
             user: Option<User>,
             state: String,
             environments: Vec<Environment>,
+            #[serde(default)]
+            comment: Option<String>,
         }
         #[derive(Deserialize)]
         struct Environment {
@@ -213,10 +228,16 @@ impl Client {
         let approved = reviews
             .into_iter()
             .filter(|review| review.state == "approved" && review.environments.iter().any(here));
-        let mut logins: Vec<_> = approved.filter_map(|review| Some(review.user?.login)).collect();
-        logins.sort();
-        logins.dedup();
-        Ok(logins)
+        let approvals = approved.filter_map(|review| {
+            Some(RunApproval {
+                reviewer: review.user?.login,
+                said: review.comment.unwrap_or_default(),
+            })
+        });
+        let mut approvals: Vec<_> = approvals.collect();
+        approvals.sort();
+        approvals.dedup_by(|a, b| a.reviewer == b.reviewer);
+        Ok(approvals)
     }
 
     /// The permission of a user. It is never derived from `author_association`, where private members look

@@ -39,6 +39,20 @@ pub struct PolicyOverride {
     pub message: String,
     /// Who overrode it.
     pub by: Vec<String>,
+    /// What they said about it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub why: Option<String>,
+}
+
+impl PolicyOverride {
+    /// Who overrode it, and why.
+    pub fn giver(&self) -> String {
+        let by = self.by.join(", ");
+        match &self.why {
+            Some(why) => format!("{by} ({why})"),
+            None => format!("{by} (no reason given)"),
+        }
+    }
 }
 
 /// What the policy sets found in a plan that was applied: what advises, what is undecided, and what an exception
@@ -107,7 +121,7 @@ impl std::fmt::Display for Authorization {
             words.push(format!(
                 "{} overridden by {}",
                 overridden.rule,
-                overridden.by.join(", ")
+                overridden.giver()
             ));
         }
         if self.reconciled {

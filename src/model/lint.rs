@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{RepoPath, StackId};
+use super::{RepoPath, ResourceId, StackId};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -41,6 +41,19 @@ pub enum LintRule {
     Secrets,
 }
 
+/// Where a rule of a policy set found something.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct FindingPlace {
+    /// The rule, as `SET/RULE`.
+    pub rule: String,
+    /// The resource, if the rule names one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub resource: Option<ResourceId>,
+    /// The path in the resource, if the rule names one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub path: Option<String>,
+}
+
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Diagnostic {
     pub file: RepoPath,
@@ -57,6 +70,9 @@ pub struct Diagnostic {
     /// What to do next.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
+    /// What a policy set found, and where.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub finding: Option<FindingPlace>,
     /// The stacks that it is an error of, where it was found by compiling them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub stacks: Vec<StackId>,
@@ -151,14 +167,24 @@ impl Diagnostic {
             severity: LintSeverity::Error,
             message: message.to_owned(),
             hint: None,
+            finding: None,
             stacks: Vec::new(),
         }
+    }
+
+    /// The rule by its full name: of a policy set `SET/RULE`.
+    pub fn rule_id(&self) -> &str {
+        let finding = self.finding.as_ref();
+        finding.map_or_else(|| self.rule.name(), |finding| &finding.rule)
     }
 
     /// Returns true if another diagnostic is the same, except for its stacks.
     fn is_same(&self, other: &Self) -> bool {
         let key = |one: &Self| (one.file.clone(), one.line, one.column, one.rule, one.severity);
-        key(self) == key(other) && self.message == other.message && self.hint == other.hint
+        key(self) == key(other)
+            && self.message == other.message
+            && self.hint == other.hint
+            && self.finding == other.finding
     }
 
     /// Sets the position in the file.

@@ -1,5 +1,7 @@
 //! The findings of the policies for a plan.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 use super::{Digest, ResourceId, StackId};
@@ -36,6 +38,9 @@ pub struct SetPlace {
     /// The path in the resource, if the rule names one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
+    /// What else the rule says: conftest's metadata.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub details: BTreeMap<String, String>,
     /// The digest over set, rule, stack, resource, path and message.
     pub digest: Digest,
     /// Why it does not count, although the rule denies.

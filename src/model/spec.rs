@@ -106,6 +106,16 @@ impl Spec {
     }
 }
 
+/// The type of a Terraform resource: `extensions.resourceType`, or else the third part of its id.
+pub fn terraform_type<'a>(id: &'a ResourceId, extensions: &'a Map<String, Value>) -> Option<&'a str> {
+    let named = extensions.get("resourceType").and_then(Value::as_str);
+    named.or_else(|| {
+        let mut parts = id.as_str().splitn(4, ':');
+        let kind = parts.nth(2);
+        parts.next().and(kind)
+    })
+}
+
 impl Resource {
     /// A copy with other attributes.
     #[must_use]

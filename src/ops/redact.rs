@@ -95,6 +95,13 @@ pub fn report(report: &mut ApplyReport, secrets: &Secrets) {
 pub fn findings(findings: &mut [PolicyFinding], secrets: &Secrets) {
     for finding in findings {
         finding.message = secrets.mask(&finding.message);
+        let details = finding
+            .place
+            .iter_mut()
+            .flat_map(|place| place.details.values_mut());
+        for detail in details {
+            *detail = secrets.mask(detail);
+        }
     }
 }
 

@@ -215,6 +215,7 @@ mod tests {
                     rule: finding.rule.clone(),
                     message: finding.message.clone(),
                     by: vec!["ann".to_owned()],
+                    why: None,
                 });
                 overrides.collect()
             };

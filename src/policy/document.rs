@@ -15,7 +15,7 @@ use crate::model::{
     spec::RuntimeKind,
 };
 
-/// The document of a stack. `desired` has the resources that the Spec wants.
+/// The document of a stack. `desired` has the resources that the Spec wants, and those that are deleted.
 pub fn document(plan: &StackPlan, desired: Vec<DesiredResource>) -> StackDocument {
     let planned: BTreeMap<&ResourceId, &ResourcePlan> = plan.resources.iter().map(|r| (&r.id, r)).collect();
     let mut resources: BTreeMap<ResourceId, DocumentResource> = BTreeMap::new();

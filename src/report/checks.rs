@@ -132,7 +132,12 @@ pub fn finding_annotations(findings: &[PolicyFinding]) -> Vec<Annotation> {
         };
         let stack = finding.stack.as_ref().map_or("", StackId::as_str);
         let resource = place.resource.as_ref().map_or("", ResourceId::as_str);
-        let message = format!("{stack} {resource}: {}", finding.message);
+        let path = place.path.as_deref().unwrap_or_default();
+        let mut message = format!("{stack} {resource}{path}: {}", finding.message);
+        if let Some(hint) = &finding.hint {
+            message.push_str("\nhint: ");
+            message.push_str(hint);
+        }
         Some(Annotation {
             level,
             file: String::new(),

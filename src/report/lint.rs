@@ -67,20 +67,16 @@ fn stacks_of(remark: &Diagnostic) -> Option<String> {
 
 /// The message for where there is one line for each diagnostic.
 fn message(remark: &Diagnostic) -> String {
-    match stacks_of(remark) {
-        Some(stacks) => format!("{}\nin {stacks}", remark.message),
-        None => remark.message.clone(),
-    }
+    let stacks = stacks_of(remark).map(|stacks| format!("in {stacks}"));
+    let hint = remark.hint.as_ref().map(|hint| format!("hint: {hint}"));
+    let lines = [Some(remark.message.clone()), stacks, hint];
+    lines.into_iter().flatten().collect::<Vec<_>>().join("\n")
 }
 
 /// SARIF 2.1.0, for GitHub's code scanning.
 pub fn sarif(inspection: &LintReport) -> Value {
     let results: Vec<Value> = inspection.remarks.iter().map(result).collect();
-    let mut rules: Vec<&str> = inspection
-        .remarks
-        .iter()
-        .map(|remark| remark.rule.name())
-        .collect();
+    let mut rules: Vec<&str> = inspection.remarks.iter().map(Diagnostic::rule_id).collect();
     rules.sort_unstable();
     rules.dedup();
     let rules: Vec<Value> = rules.into_iter().map(|id| json!({"id": id})).collect();
@@ -102,11 +98,19 @@ fn result(remark: &Diagnostic) -> Value {
             physical["region"]["startColumn"] = json!(column);
         }
     }
+    let mut location = json!({"physicalLocation": physical});
+    if let Some(finding) = &remark.finding
+        && let Some(resource) = &finding.resource
+    {
+        let path = finding.path.as_deref().unwrap_or_default();
+        location["logicalLocations"] =
+            json!([{"fullyQualifiedName": format!("{resource}{path}"), "kind": "resource"}]);
+    }
     json!({
-        "ruleId": remark.rule.name(),
+        "ruleId": remark.rule_id(),
         "level": severity_word(remark),
         "message": {"text": message(remark)},
-        "locations": [{"physicalLocation": physical}],
+        "locations": [location],
     })
 }
 
@@ -120,7 +124,7 @@ pub fn annotations(inspection: &LintReport) -> Vec<Annotation> {
         file: remark.file.to_string(),
         line: remark.line,
         column: remark.column,
-        title: format!("konverge {}", remark.rule.name()),
+        title: format!("konverge {}", remark.rule_id()),
         message: message(remark),
     };
     inspection.remarks.iter().map(note).collect()
@@ -149,7 +153,10 @@ fn uri(path: &str) -> String {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::model::{RepoPath, lint::LintRule};
+    use crate::model::{
+        RepoPath,
+        lint::{FindingPlace, LintRule},
+    };
 
     fn inspection(message: &str) -> LintReport {
         LintReport {
@@ -163,6 +170,7 @@ mod tests {
                 severity: LintSeverity::Warning,
                 message: message.to_owned(),
                 hint: None,
+                finding: None,
                 stacks: Vec::new(),
             }],
         }
@@ -176,6 +184,32 @@ mod tests {
         let place = &result["locations"][0]["physicalLocation"];
         assert_eq!(place["artifactLocation"]["uri"], "a%20b/x%2Cy.k");
         assert_eq!(place["region"]["startLine"], 3);
+    }
+
+    #[test]
+    fn a_finding_names_set_rule_resource_and_path() {
+        let mut found = inspection("maps/main.deny: v1:Pod:a:b: no");
+        found.remarks[0].rule = LintRule::Policy;
+        found.remarks[0].hint = Some("do this".to_owned());
+        found.remarks[0].finding = Some(FindingPlace {
+            rule: "maps/main.deny".to_owned(),
+            resource: Some("v1:Pod:a:b".parse().unwrap()),
+            path: Some("/spec/a".to_owned()),
+        });
+        let sarif = sarif(&found);
+        let run = &sarif["runs"][0];
+        assert_eq!(run["tool"]["driver"]["rules"], json!([{"id": "maps/main.deny"}]));
+        let result = &run["results"][0];
+        assert_eq!(result["ruleId"], "maps/main.deny");
+        assert_eq!(
+            result["message"]["text"],
+            "maps/main.deny: v1:Pod:a:b: no\nhint: do this"
+        );
+        let place = &result["locations"][0]["logicalLocations"][0];
+        assert_eq!(place["fullyQualifiedName"], "v1:Pod:a:b/spec/a");
+        let note = &annotations(&found)[0];
+        assert_eq!(note.title, "konverge maps/main.deny");
+        assert!(note.message.ends_with("\nhint: do this"), "{}", note.message);
     }
 
     #[test]

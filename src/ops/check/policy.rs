@@ -8,7 +8,7 @@ use crate::{
     engine,
     model::{
         RepoPath,
-        lint::{Diagnostic, LintRule, LintSeverity},
+        lint::{Diagnostic, FindingPlace, LintRule, LintSeverity},
         policy_finding::{Enforcement, PolicyFinding},
         spec::Spec,
         stack::Stack,
@@ -62,6 +62,12 @@ fn remark(stack: &Stack, finding: &PolicyFinding, secrets: &Secrets) -> Option<D
     let mut found = Diagnostic::new(&file, LintRule::Policy, &secrets.mask(&message));
     found.severity = severity;
     found.hint.clone_from(&finding.hint);
+    let place = finding.place.as_ref();
+    found.finding = Some(FindingPlace {
+        rule: finding.rule.clone(),
+        resource: place.and_then(|place| place.resource.clone()),
+        path: place.and_then(|place| place.path.clone()),
+    });
     found.stacks = vec![stack.id.clone()];
     Some(found)
 }

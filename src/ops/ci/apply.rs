@@ -75,7 +75,7 @@ pub(super) async fn run(
 /// Returns an error unless the approvers of the job are known.
 async fn someone_let_it_go_on(job: &Job, environment: &str) -> Result<(), UserError> {
     let approvers = match &job.client {
-        Some(client) => client.run_approvers(job.runner.run_id, environment).await?,
+        Some(client) => client.run_approvals(job.runner.run_id, environment).await?,
         None => Vec::new(),
     };
     if approvers.is_empty() {

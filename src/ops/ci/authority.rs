@@ -119,7 +119,11 @@ pub(super) enum Task {
 pub(super) enum DispatchApprovers {
     /// The user who started its first attempt with them, and if rules require more, the users who approved
     /// the job in its environment.
-    Starter(String),
+    Starter {
+        login: String,
+        /// What the user said about it.
+        reason: String,
+    },
     /// Only the users who approved the job: the digests were found by the run itself, after its start.
     Environment,
 }
@@ -162,13 +166,17 @@ impl Authority {
                 }
                 match digests.is_empty() {
                     true => Self::drift(caller, answer),
-                    false => Self::decide_dispatch(digests, caller, answer),
+                    false => {
+                        let reason = inputs.get("reason").map_or("", String::as_str);
+                        Self::decide_dispatch(digests, reason, caller, answer)
+                    }
                 }
             }
             GithubEvent::RepositoryDispatch { action, payload } => match action.as_str() {
                 "konverge-drift" => Self::drift(caller, answer),
                 "konverge-apply" => {
-                    Self::decide_dispatch(payload["approve"].as_str().unwrap_or_default(), caller, answer)
+                    let text = |key: &str| payload[key].as_str().unwrap_or_default();
+                    Self::decide_dispatch(text("approve"), text("reason"), caller, answer)
                 }
                 other => Err(UserError::new(
                     ErrorKind::Github,
@@ -309,6 +317,7 @@ impl Authority {
     /// A person or another system requests an apply of the default branch.
     fn decide_dispatch(
         text: &str,
+        reason: &str,
         caller: Caller<'_>,
         answer: DefaultBranchAnswer<'_>,
     ) -> Result<Decision, UserError> {
@@ -325,7 +334,10 @@ impl Authority {
             head: branch.tip.clone(),
             approved,
             // A user who only re-runs the run did not enter the digests.
-            agreeing: DispatchApprovers::Starter(caller.starter.to_owned()),
+            agreeing: DispatchApprovers::Starter {
+                login: caller.starter.to_owned(),
+                reason: reason.to_owned(),
+            },
         };
         Ok(Decision::Granted(Self::grant(
             task,

@@ -11,11 +11,17 @@ use crate::{
     policy::{self, sets::PolicySets},
 };
 
+/// The people who gave an override, with what each said about it.
+pub(super) type OverrideReasons = BTreeMap<String, String>;
+
+/// The maximum length of a reason, in characters.
+const LONGEST_REASON: usize = 200;
+
 /// The finding digests that were given to the run or approved by a review. People who wrote or pushed a part of the
 /// change are excluded.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Overrides {
-    pub given: BTreeMap<Digest, BTreeSet<String>>,
+    pub given: BTreeMap<Digest, OverrideReasons>,
     /// The members of the teams that sets name, among these people.
     pub teams: BTreeMap<String, BTreeSet<String>>,
 }
@@ -35,7 +41,7 @@ impl Overrides {
                     .iter()
                     .any(|name| policy::includes(name, login, &self.teams))
             };
-            let by: Vec<String> = people.iter().filter(may).cloned().collect();
+            let by: Vec<String> = people.keys().filter(may).cloned().collect();
             if by.is_empty() {
                 let others = format!(
                     "its override does not count: one of {} who took no part in the change must give it",
@@ -51,6 +57,7 @@ impl Overrides {
                 finding: place.digest,
                 rule: finding.rule.clone(),
                 message: finding.message.clone(),
+                why: reason(people, &by),
                 by,
             };
             pass(finding, &given);
@@ -79,11 +86,29 @@ pub(super) fn keep(
     kept
 }
 
+/// What these people said, on one line. Somebody else's text: it is escaped where it is shown.
+fn reason(people: &OverrideReasons, by: &[String]) -> Option<String> {
+    let said = by.iter().filter_map(|login| {
+        let words: Vec<_> = people.get(login)?.split_whitespace().collect();
+        let text: String = words.join(" ").chars().take(LONGEST_REASON).collect();
+        (!text.is_empty()).then_some((login, text))
+    });
+    let said: Vec<_> = said.collect();
+    match (said.as_slice(), by.len()) {
+        ([], _) => None,
+        ([(_, only)], 1) => Some(only.clone()),
+        (several, _) => {
+            let each = several.iter().map(|(login, text)| format!("{login}: {text}"));
+            Some(each.collect::<Vec<_>>().join("; "))
+        }
+    }
+}
+
 fn pass(finding: &mut PolicyFinding, given: &PolicyOverride) {
     if let Some(place) = &mut finding.place {
         place.passed_by = Some(PassedBy::Override(given.by.clone()));
     }
     finding.verdict = Enforcement::Pass;
-    finding.message = format!("overridden by {}: {}", given.by.join(", "), finding.message);
+    finding.message = format!("overridden by {}: {}", given.giver(), finding.message);
     finding.hint = None;
 }

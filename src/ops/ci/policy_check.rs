@@ -12,7 +12,7 @@ use super::{
     active_policies::{Archive, CommitPolicy, ReviewedPolicies},
     authority::{DispatchApprovers, Task},
     job::Job,
-    overrides::{self, Overrides},
+    overrides::{self, OverrideReasons, Overrides},
     review_overrides,
     reviewers::Reviewers,
 };
@@ -295,25 +295,31 @@ impl PolicyCheck {
         if names.is_empty() {
             return Ok(Overrides::default());
         }
-        let mut by_digest: BTreeMap<Digest, BTreeSet<String>> = BTreeMap::new();
+        let mut by_digest: BTreeMap<Digest, OverrideReasons> = BTreeMap::new();
         if !given.digests.is_empty() {
-            let logins: BTreeSet<_> = self.digest_givers(pulls, true).await.into_iter().collect();
-            by_digest.extend(given.digests.iter().map(|digest| (*digest, logins.clone())));
+            let logins = self.digest_givers(pulls, true).await.into_iter();
+            let mut said = self.digest_reasons().await;
+            let givers = logins.map(|login| {
+                let said = said.remove(&login).unwrap_or_default();
+                (login, said)
+            });
+            let givers: OverrideReasons = givers.collect();
+            by_digest.extend(given.digests.iter().map(|digest| (*digest, givers.clone())));
         }
         let of_plan = |record: &&&ReviewRecord| pulls.contains(&(record.pull_request, record.head.clone()));
         for record in given.records.iter().filter(of_plan) {
-            for (digest, logins) in review_overrides::reviewers_by_finding(&self.people, record).await? {
-                by_digest.entry(digest).or_default().extend(logins);
+            for (digest, reviewers) in review_overrides::reviewers_by_finding(&self.people, record).await? {
+                by_digest.entry(digest).or_default().extend(reviewers);
             }
         }
-        let mut people: BTreeSet<String> = by_digest.values().flatten().cloned().collect();
+        let mut people: BTreeSet<String> = by_digest.values().flat_map(BTreeMap::keys).cloned().collect();
         let teams = self.people.teams(teams, &people).await;
         people.retain(|login| names.iter().any(|name| policy::includes(name, login, &teams)));
         let people = self
             .without_contributors(people, plan, pulls, given.since)
             .await?;
         for logins in by_digest.values_mut() {
-            logins.retain(|login| people.contains(login));
+            logins.retain(|login, _| people.contains(login));
         }
         Ok(Overrides {
             given: by_digest,

@@ -50,13 +50,13 @@ impl PolicyCheck {
         ask_environment: bool,
     ) -> Vec<String> {
         let (mut logins, asked) = match &self.agreeing {
-            DispatchApprovers::Starter(starter) => (vec![starter.clone()], ask_environment),
+            DispatchApprovers::Starter { login, .. } => (vec![login.clone()], ask_environment),
             DispatchApprovers::Environment => (Vec::new(), true),
         };
         // Without its name they cannot be distinguished from users who approved another job of the run.
         if let Some(environment) = self.environment.as_ref().filter(|_| asked) {
             match self.people.let_run_go_on(self.run_id, environment).await {
-                Ok(approvers) => logins.extend(approvers),
+                Ok(approvals) => logins.extend(approvals.into_iter().map(|approval| approval.reviewer)),
                 Err(error) => self
                     .run
                     .warn("who approved this run in its environment does not count", error),
@@ -70,6 +70,21 @@ impl PolicyCheck {
         logins.sort();
         logins.dedup();
         logins
+    }
+
+    /// What the users who gave digests to the run said about them, by login.
+    pub(super) async fn digest_reasons(&self) -> BTreeMap<String, String> {
+        let mut reasons = BTreeMap::new();
+        if let Some(environment) = &self.environment {
+            // It was looked up before, so it is cached.
+            let approvals = self.people.let_run_go_on(self.run_id, environment).await;
+            let approvals = approvals.unwrap_or_default().into_iter();
+            reasons.extend(approvals.map(|approval| (approval.reviewer, approval.said)));
+        }
+        if let DispatchApprovers::Starter { login, reason } = &self.agreeing {
+            reasons.insert(login.clone(), reason.clone());
+        }
+        reasons
     }
 
     /// The users who approve a plan by its digest. Nobody approves their own pull request. If approvals are

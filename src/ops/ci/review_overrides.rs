@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::reviewers::Reviewers;
+use super::{overrides::OverrideReasons, reviewers::Reviewers};
 use crate::{
     github::{GithubError, PreviewComment, ReviewApproval},
     model::{CommitId, Digest, review::ReviewRecord},
@@ -16,7 +16,7 @@ use crate::{
 pub(super) async fn reviewers_by_finding(
     people: &Reviewers,
     record: &ReviewRecord,
-) -> Result<BTreeMap<Digest, BTreeSet<String>>, GithubError> {
+) -> Result<BTreeMap<Digest, OverrideReasons>, GithubError> {
     if record.findings.is_empty() {
         return Ok(BTreeMap::new());
     }
@@ -30,9 +30,9 @@ fn matching(
     findings: &BTreeSet<Digest>,
     comments: &[PreviewComment],
     approvals: &[ReviewApproval],
-) -> BTreeMap<Digest, BTreeSet<String>> {
+) -> BTreeMap<Digest, OverrideReasons> {
     let of_head = || approvals.iter().filter(|approval| approval.commit == *head);
-    let mut found: BTreeMap<Digest, BTreeSet<String>> = BTreeMap::new();
+    let mut found = BTreeMap::new();
     for digest in findings {
         let text = digest.to_string();
         let shows = |comment: &&PreviewComment| comment.head == head.as_str() && comment.body.contains(&text);
@@ -42,7 +42,8 @@ fn matching(
         };
         // GitHub's times are whole seconds: a review of the same second may have been first.
         let later = of_head().filter(|approval| approval.given.is_some_and(|given| given > shown));
-        let reviewers: BTreeSet<_> = later.map(|approval| approval.reviewer.clone()).collect();
+        let reviewers = later.map(|approval| (approval.reviewer.clone(), approval.said.clone()));
+        let reviewers: OverrideReasons = reviewers.collect();
         if !reviewers.is_empty() {
             found.insert(*digest, reviewers);
         }
@@ -68,6 +69,7 @@ mod tests {
             reviewer: "grace".to_owned(),
             commit: commit.clone(),
             given: given.map(|given| given.parse().unwrap()),
+            said: String::new(),
         };
         let other: CommitId = "b".repeat(40).parse().unwrap();
         let body = format!("approve: {digest}");

@@ -9,7 +9,7 @@ use tokio::sync::Mutex;
 
 use super::contributors::{self, Contributors, RangeStart};
 use crate::{
-    github::{Client, GithubError, Permission, PreviewComment, ReviewApproval},
+    github::{Client, GithubError, Permission, PreviewComment, ReviewApproval, RunApproval},
     model::CommitId,
 };
 
@@ -43,7 +43,7 @@ pub(super) struct Reviewers {
     approvals: AnswerCache<u64, Vec<ReviewApproval>>,
     comments: AnswerCache<u64, Vec<PreviewComment>>,
     members: AnswerCache<(String, String), Option<bool>>,
-    runs: AnswerCache<(u64, String), Vec<String>>,
+    runs: AnswerCache<(u64, String), Vec<RunApproval>>,
     behind_pulls: AnswerCache<u64, Contributors>,
     before: AnswerCache<(Option<CommitId>, String), RangeStart>,
     behind_commits: AnswerCache<Option<CommitId>, Contributors>,
@@ -91,11 +91,11 @@ impl Reviewers {
     }
 
     /// Who approved a run in an environment.
-    pub async fn let_run_go_on(&self, run: u64, environment: &str) -> Result<Vec<String>, GithubError> {
+    pub async fn let_run_go_on(&self, run: u64, environment: &str) -> Result<Vec<RunApproval>, GithubError> {
         let Some(client) = &self.client else {
             return Ok(Vec::new());
         };
-        let answer = client.run_approvers(run, environment);
+        let answer = client.run_approvals(run, environment);
         self.runs.ask((run, environment.to_owned()), answer).await
     }
 

@@ -4,7 +4,7 @@
 //! requesting user, server defaults and objects that exist only in the cluster are unknown here: a policy that needs
 //! them denies, and says so.
 
-use std::{cell::LazyCell, sync::Arc};
+use std::{cell::LazyCell, collections::BTreeMap, sync::Arc};
 
 use serde_json::Value;
 
@@ -264,6 +264,7 @@ fn found<'d>(
         message: shorten(message),
         resource: Some(request.resource.id.to_string()),
         path: None,
+        details: BTreeMap::new(),
     })
 }
 

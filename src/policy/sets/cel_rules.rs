@@ -13,7 +13,10 @@
 //!     passes: true
 //! ```
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use cel::{Context, Env};
 use serde::Deserialize;
@@ -265,6 +268,7 @@ impl CelRule {
                 message: shorten(&self.message(context, extent)),
                 resource: None,
                 path: None,
+                details: BTreeMap::new(),
             })),
             Err(why) => Err(RuleFinding::error(&self.name, &format!("`expression`: {why}"))),
         }

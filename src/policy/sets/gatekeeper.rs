@@ -202,6 +202,7 @@ impl GatekeeperRules {
                         message: shorten(message),
                         resource: Some(request.resource.id.to_string()),
                         path: None,
+                        details: BTreeMap::new(),
                     })
                 };
                 match constraint.standing(&request, &namespaces) {

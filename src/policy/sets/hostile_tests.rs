@@ -162,6 +162,17 @@ fn what_a_rule_prints_goes_nowhere() {
     assert_eq!(said(&findings), [(Enforcement::Deny, "s/main.deny", "m")]);
 }
 
+/// These functions of OPA are not there: a rule that calls one denies.
+#[test]
+fn a_rule_that_asks_for_its_annotations_denies() {
+    for call in ["rego.metadata.rule().title", "rego.metadata.chain()[0]"] {
+        let said = error_of(&format!(
+            "package main\n# METADATA\n# title: t\ndeny contains msg if {{ msg := {call} }}\n"
+        ));
+        assert!(said.contains("rego.metadata"), "{said}");
+    }
+}
+
 #[test]
 fn bounded_functions_give_what_they_give() {
     let text = "package main\ndeny contains msg if { units.parse_bytes(\"1Ki\") == 1024; units.parse(\"500m\") == 0.5; to_number(\"1e3\") == 1000; json.unmarshal(\"{\\\"a\\\": 1}\").a == 1; count(net.cidr_expand(\"10.0.0.0/30\")) == 4; bits.lsh(1, 4) == 16; f := \"%s\"; msg := sprintf(f, [\"m\"]) }\n";

@@ -16,7 +16,7 @@ use super::{
     rego_engine::{add_file, evaluate, first_lines, new_engine, too_slow, without_comments},
     rego_functions,
     rego_functions::items,
-    rule::{FailedTest, MOST_FINDINGS, PolicyFile, RuleFinding, Severity, shorten},
+    rule::{FailedTest, MOST_DETAILS, MOST_FINDINGS, PolicyFile, RuleFinding, Severity, shorten},
 };
 use crate::{config::RegoVersion, model::RepoPath};
 
@@ -356,5 +356,23 @@ fn read_finding(rule: &RegoRule, entry: &RegoValue) -> RuleFinding {
         message: shorten(&message),
         resource: of_object("resource"),
         path: of_object("path"),
+        details: details(entry),
     }
+}
+
+/// What an object says besides: conftest's metadata of a finding. A value that is not a text is written as JSON.
+fn details(entry: &RegoValue) -> BTreeMap<String, String> {
+    let RegoValue::Object(fields) = entry else {
+        return BTreeMap::new();
+    };
+    let others = fields.iter().filter_map(|(name, value)| {
+        let name = name.as_string().ok()?;
+        let is_read = matches!(&**name, "msg" | "resource" | "path");
+        let text = || match value {
+            RegoValue::String(text) => text.to_string(),
+            other => other.to_string(),
+        };
+        (!is_read).then(|| (shorten(name), shorten(&text())))
+    });
+    others.take(MOST_DETAILS).collect()
 }

@@ -1,6 +1,6 @@
 //! What the languages of rules have in common.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use serde_json::Value;
 
@@ -10,6 +10,8 @@ pub(super) const RULE_TIME: Duration = Duration::from_millis(100);
 pub(super) const UNREADABLE: &str = "load";
 /// The maximum length of a message in characters.
 const LONGEST_MESSAGE: usize = 1_000;
+/// The maximum number of details of a finding.
+pub(super) const MOST_DETAILS: usize = 20;
 /// The maximum number of findings of one rule for one input.
 pub(super) const MOST_FINDINGS: usize = 200;
 
@@ -49,6 +51,8 @@ pub(super) struct RuleFinding {
     pub resource: Option<String>,
     /// The path that the rule names.
     pub path: Option<String>,
+    /// What else the rule says.
+    pub details: BTreeMap<String, String>,
 }
 
 impl RuleFinding {
@@ -60,6 +64,7 @@ impl RuleFinding {
             message: shorten(&format!("the rule could not be evaluated: {why}")),
             resource: None,
             path: None,
+            details: BTreeMap::new(),
         }
     }
 }

@@ -1,6 +1,9 @@
 //! One policy set: its rules, its inputs, and what its findings mean.
 
-use std::{collections::BTreeSet, fmt};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+};
 
 use cel::Context;
 use globset::GlobMatcher;
@@ -227,6 +230,7 @@ impl PolicySet {
                     message,
                     resource: Some(resource.to_string()),
                     path: None,
+                    details: BTreeMap::new(),
                 };
                 (verdict, found, Some(hint.to_owned()))
             }
@@ -267,6 +271,7 @@ impl PolicySet {
                 set: self.name.clone(),
                 resource,
                 path: found.path,
+                details: found.details,
                 digest,
                 passed_by: None,
             }),

@@ -82,7 +82,7 @@ deny contains msg if {
 	msg := sprintf("%s uses :latest", [input.metadata.name])
 }
 
-warn_labels contains {"msg": "no labels", "path": "/metadata/labels"} if not input.metadata.labels
+warn_labels contains {"msg": "no labels", "path": "/metadata/labels", "owner": "sre", "more": [1]} if not input.metadata.labels
 
 violation_team contains "x" if input.metadata.labels.team == ""
 
@@ -107,6 +107,15 @@ fn conftest_s_rules_find_what_they_name() {
     assert_eq!(
         findings[1].place.as_ref().unwrap().path.as_deref(),
         Some("/metadata/labels")
+    );
+    let details: Vec<_> = findings[1].place.as_ref().unwrap().details.iter().collect();
+    let expected = [("more", "[1]"), ("owner", "sre")].map(|(name, text)| (name.to_owned(), text.to_owned()));
+    assert_eq!(
+        details,
+        expected
+            .iter()
+            .map(|(name, text)| (name, text))
+            .collect::<Vec<_>>()
     );
     // Two resources with the same message are two findings.
     assert_ne!(

@@ -220,7 +220,13 @@ fn policies(input: &CommentInput<'_>) -> Markup {
                         li {
                             (labels::enforcement_word(finding.verdict)) ": "
                             @if let Some(stack) = &finding.stack { (code(stack.as_str())) " " }
-                            (code(&finding.rule)) " " (text(&finding.message))
+                            (code(&finding.rule)) " "
+                            @if let Some(place) = &finding.place {
+                                @if let Some(resource) = &place.resource { (code(resource.as_str())) " " }
+                                @if let Some(path) = &place.path { (code(path)) " " }
+                            }
+                            (text(&finding.message))
+                            @if let Some(hint) = &finding.hint { " (hint: " (text(hint)) ")" }
                         }
                     }
                 }

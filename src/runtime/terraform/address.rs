@@ -5,7 +5,10 @@ use std::{collections::HashMap, fmt};
 use serde::{Deserialize, Serialize};
 
 use super::error::TerraformError;
-use crate::model::{Digest, ResourceId, spec::Resource};
+use crate::model::{
+    Digest, ResourceId,
+    spec::{Resource, terraform_type},
+};
 
 /// The resource that represents every unknown value.
 pub(super) const PLACEHOLDER: &str = "konverge_unknown";
@@ -31,16 +34,9 @@ impl Address {
     /// have different addresses.
     pub(super) fn from_resource(resource: &Resource) -> Result<Self, TerraformError> {
         let id = &resource.id;
-        let parts: Vec<_> = id.as_str().split(':').collect();
-        let kind = match resource.extensions.get("resourceType").and_then(|v| v.as_str()) {
-            Some(kind) => kind,
-            None if parts.len() >= 4 => parts[2],
-            None => return Err(TerraformError::NoType { id: id.clone() }),
-        };
-        if !is_identifier(kind) {
-            return Err(TerraformError::NoType { id: id.clone() });
-        }
-        let name = parts.last().copied().unwrap_or_default();
+        let kind = terraform_type(id, &resource.extensions).filter(|kind| is_identifier(kind));
+        let kind = kind.ok_or_else(|| TerraformError::NoType { id: id.clone() })?;
+        let name = id.as_str().rsplit(':').next().unwrap_or_default();
         let plain = is_identifier(name) && name != PLACEHOLDER;
         Ok(Self {
             kind: kind.to_owned(),

@@ -5,7 +5,10 @@ use std::{collections::BTreeMap, fmt::Write as _};
 use serde_json::Value;
 
 use super::{binary::Binary, error::TerraformError, options::AllowedProvider};
-use crate::model::{ResourceId, spec::Resource};
+use crate::model::{
+    ResourceId,
+    spec::{Resource, terraform_type},
+};
 
 /// The default host of sources.
 const DEFAULT_HOST: &str = "registry.terraform.io";
@@ -29,7 +32,7 @@ impl ProviderRef {
             why,
         };
         let Some(text) = resource.extensions.get("provider").and_then(Value::as_str) else {
-            return if kind_of(resource) == Some("terraform_data") {
+            return if terraform_type(&resource.id, &resource.extensions) == Some("terraform_data") {
                 Ok(Self::builtin())
             } else {
                 Err(wrong("`extensions.provider` is missing".to_owned()))
@@ -78,13 +81,6 @@ impl ProviderRef {
     /// Its name in a module where another provider has the same short name.
     pub(super) fn long_name(&self) -> String {
         self.source.replace(['/', '.', ':'], "-")
-    }
-}
-
-fn kind_of(resource: &Resource) -> Option<&str> {
-    match resource.extensions.get("resourceType") {
-        Some(kind) => kind.as_str(),
-        None => resource.id.as_str().split(':').nth(2),
     }
 }
 

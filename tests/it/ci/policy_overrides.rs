@@ -86,6 +86,7 @@ async fn only_the_right_person_overrides_exactly_one_finding() {
     assert_eq!(overrides[0]["finding"], json!(digest));
     assert_eq!(overrides[0]["rule"], "maps/main.deny");
     assert_eq!(overrides[0]["message"], "override-a holds bad-a");
+    assert_eq!(overrides[0]["why"], "the vendor fixes it by May");
 
     // What is new is never covered: the same rule, another message.
     stage.reviewed(8, "more", |stage| {

@@ -57,7 +57,13 @@ fn rules_as_code_and_their_tests_are_checked_without_a_cluster() {
     assert_eq!(test, "ops/policy/a_test.rego");
     assert_eq!(failed, "policy set `house`: test_wrong: it is not true");
     let sarif = run("sarif", 1);
-    assert_eq!(sarif["runs"][0]["results"][0]["ruleId"], "policy", "{sarif}");
+    let result = &sarif["runs"][0]["results"][0];
+    assert_eq!(result["ruleId"], "house/main.deny", "{sarif}");
+    let place = &result["locations"][0]["logicalLocations"][0]["fullyQualifiedName"];
+    assert!(
+        place.as_str().unwrap().starts_with("apps/v1:Deployment:"),
+        "{sarif}"
+    );
 
     // A set that cannot be read is told once.
     repository.write("ops/policy/a.rego", "package main\ndeny contains if\n");

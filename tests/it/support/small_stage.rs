@@ -94,7 +94,7 @@ impl Stage {
     /// The workflow started by hand with digests.
     pub fn approve(&mut self, digests: &str) -> Ran {
         let tip = self.monorepo.rev("main");
-        let payload = json!({"ref": "refs/heads/main", "inputs": {"approve": digests},
+        let payload = json!({"ref": "refs/heads/main", "inputs": {"approve": digests, "reason": "the vendor\n fixes it by May"},
             "repository": {"full_name": "acme/konfig", "default_branch": "main"}});
         self.ci("workflow_dispatch", &payload, &tip, "refs/heads/main")
     }
@@ -103,7 +103,8 @@ impl Stage {
     pub fn approved_by(&self, number: u64, login: &str, head: &str) {
         self.github.world(|world| {
             let now = world.tick();
-            let review = json!({"user": {"login": login}, "state": "APPROVED", "commit_id": head, "submitted_at": now});
+            let review = json!({"user": {"login": login}, "state": "APPROVED", "commit_id": head, "submitted_at": now,
+                "body": "agreed with <b>security</b>"});
             // Unless a test says otherwise it is somebody who may push.
             world.collaborators.entry(login.to_owned()).or_insert("write");
             world.reviews.push((number, review));

@@ -126,7 +126,7 @@ fn said(decision: Result<Decision, UserError>) -> String {
                     agreeing,
                 } => {
                     let by = match agreeing {
-                        DispatchApprovers::Starter(who) => who,
+                        DispatchApprovers::Starter { login, .. } => login,
                         DispatchApprovers::Environment => "environment",
                     };
                     format!(
