@@ -80,3 +80,37 @@ fn kind(
     };
     text.unwrap_or_default().to_owned()
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::secrets::HashKey;
+    use serde_json::json;
+
+    /// Terraform takes the type from the id where nothing else says it: a rule must see the same.
+    #[test]
+    fn a_rule_sees_the_type_that_terraform_takes() {
+        let kind = |id: &str, extensions: Value| {
+            let resource = Resource {
+                id: id.parse().unwrap(),
+                runtime: RuntimeKind::Terraform,
+                attributes: Map::new(),
+                depends_on: Vec::new(),
+                extensions: extensions.as_object().unwrap().clone(),
+                sharing: crate::model::spec::Sharing::default(),
+            };
+            let spec = Spec {
+                resources: vec![resource],
+                ..Spec::default()
+            };
+            let desired = desired_by_spec(&spec, None, &Secrets::new(HashKey::derive("k")));
+            desired[0].kind.clone()
+        };
+        let id = "hashicorp:aws:aws_db_instance:orders";
+        assert_eq!(kind(id, json!({})), "aws_db_instance");
+        assert_eq!(kind(id, json!({"resourceType": "aws_instance"})), "aws_instance");
+        assert_eq!(kind("a:b:c", json!({})), "");
+        assert_eq!(kind("a:b:c:d:e", json!({"resourceType": 1})), "c");
+    }
+}

@@ -390,7 +390,7 @@ async fn the_rest_of_a_replacement_is_what_was_agreed_to_unless_the_object_chang
 }
 
 #[tokio::test]
-async fn policies_see_what_the_spec_wants_and_nothing_that_is_deleted() {
+async fn policies_see_what_the_spec_wants_and_what_is_deleted_by_its_record() {
     let mut stack = MemoryStack::new();
     stack
         .apply_all(&[resource("old", json!({})), resource("same", json!({}))])
@@ -408,8 +408,15 @@ async fn policies_see_what_the_spec_wants_and_nothing_that_is_deleted() {
         .collect();
     assert_eq!(
         seen,
-        [(id("same"), false), (id("reader"), true), (id("new"), false)]
+        [
+            (id("same"), false),
+            (id("reader"), true),
+            (id("new"), false),
+            (id("old"), false)
+        ]
     );
+    let old = desired.iter().find(|desired| desired.id == id("old")).unwrap();
+    assert_eq!(old.kind, "ConfigMap");
 }
 
 #[tokio::test]

@@ -71,7 +71,8 @@ fn first_unknown(
 }
 
 /// The contributors of a pull request: its author, and those of its commits. Who pushed to the branch of a
-/// fork is not determined. It is not an error if GitHub no longer knows the updates of a deleted branch.
+/// fork is unknown: a maintainer may, too, and with the names of others in the commits. It is not an error if GitHub
+/// no longer knows the updates of a deleted branch of this repository.
 pub(super) async fn of_pull_request(client: &Client, number: u64) -> Result<Contributors, GithubError> {
     let pull = client.pull_request(number).await?;
     let commits = client.contributions_to_pull_request(number).await?;
@@ -88,7 +89,7 @@ pub(super) async fn of_pull_request(client: &Client, number: u64) -> Result<Cont
     };
     let mut contributors = Contributors::from_commits(&pull.head, &commits, &movements);
     contributors.people.insert(pull.author);
-    contributors.unknown = None;
+    contributors.unknown = pull.from_fork.then(|| pull.head.clone());
     Ok(contributors)
 }
 

@@ -17,7 +17,7 @@ use crate::{
 
 impl PolicyCheck {
     /// Those who may push, and took no part in what is applied: in none of its pull requests, and in no commit
-    /// since the last apply.
+    /// since the last apply. Nobody, if a pull request came from a fork: who pushed there is unknown.
     pub(super) async fn without_contributors(
         &self,
         mut people: BTreeSet<String>,
@@ -33,6 +33,13 @@ impl PolicyCheck {
         for (pull, _) in pulls {
             let behind = self.people.behind_pull(*pull).await?;
             people.retain(|login| !behind.contains(login));
+            if behind.unknown.is_some() {
+                people.clear();
+                self.run.notes.note(&format!(
+                    "note: no override counts for #{pull}: it comes from a fork, and GitHub does not say who pushed there; push \
+                     its branch to this repository and open a pull request for it"
+                ));
+            }
         }
         let mut allowed = BTreeSet::new();
         for login in people {

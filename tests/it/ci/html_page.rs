@@ -1,11 +1,52 @@
 //! The page: its order, its contrast and its speed in a real browser.
 
-use std::{fs, path::PathBuf};
+use std::{collections::BTreeMap, fs, path::PathBuf};
 
-use konverge::report::html;
+use konverge::{
+    model::{
+        Digest,
+        policy_finding::{Enforcement, PolicyFinding, SetPlace},
+    },
+    report::{checks, html},
+};
 use serde_json::json;
 
 use crate::support::sample_plans;
+
+#[test]
+fn a_finding_shows_where_it_is_and_what_to_do() {
+    let mut sample = sample_plans::shop();
+    sample.findings.push(PolicyFinding {
+        verdict: Enforcement::Warn,
+        rule: "house/main.warn".into(),
+        stack: Some("media/prod".parse().unwrap()),
+        message: "the image has no <digest>".into(),
+        hint: Some("pin the image".into()),
+        place: Some(SetPlace {
+            set: "house".into(),
+            resource: Some("apps/v1:Deployment:media:media".parse().unwrap()),
+            path: Some("/spec/image".into()),
+            details: BTreeMap::new(),
+            digest: Digest::of_bytes(b"house"),
+            passed_by: None,
+        }),
+    });
+    let page = html::report(&sample.input(0));
+    let section = page.split("<h2>Policies</h2>").nth(1).unwrap();
+    for part in [
+        "apps/v1:Deployment:media:media",
+        "/spec/image",
+        "the image has no &lt;digest",
+        "pin the image",
+    ] {
+        assert!(section.contains(part), "{part}: {section}");
+    }
+    let notes = checks::finding_annotations(&sample.findings);
+    assert_eq!(
+        notes[0].message,
+        "media/prod apps/v1:Deployment:media:media/spec/image: the image has no <digest>\nhint: pin the image"
+    );
+}
 
 /// In a real browser every text stands out from its ground (4.5:1), and every control (3:1), light and dark.
 #[test]

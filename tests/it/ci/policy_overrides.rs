@@ -77,6 +77,22 @@ async fn only_the_right_person_overrides_exactly_one_finding() {
         refused(&stage, &ran, map, row).await;
     }
     starts(&mut stage, "grace");
+    // A maintainer may push to the branch of a fork, with the name of somebody else in the commits.
+    let from = |stage: &Stage, repository: &str| {
+        stage.github.world(|world| {
+            let pull = world.pulls.iter_mut().find(|pull| pull.number == 7);
+            pull.unwrap().head_repository = Some(repository.to_owned());
+        });
+    };
+    from(&stage, "mallory/konfig");
+    let ran = stage.approve(&digest);
+    refused(&stage, &ran, map, "nobody knows who pushed to a fork").await;
+    assert!(
+        ran.outcome.stderr.contains("no override counts for #7"),
+        "{}",
+        ran.outcome.stderr
+    );
+    from(&stage, "acme/konfig");
     stage.approve(&digest).outcome.check(0);
     assert_eq!(stage.value(map).await.as_deref(), Some("bad-a"));
     stage.env.clear();
