@@ -1,12 +1,11 @@
 //! The references of the stacks of a run: which are admitted, which version each secret has, and the values of
 //! the stacks that are being applied.
 //!
-//! A secret is asked at most once a run for its version, and once for its value by each stack that is applied.
-//! The values of a stack are read before its lease, so that a missing one stops the stack untouched, and are
-//! overwritten when the stack ended.
+//! A secret is asked at most once a run for its version, and once for its value. The values of a stack are read before
+//! its lease, so that a missing one stops the stack untouched, and are overwritten when the run ends.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
     sync::{Arc, Mutex, MutexGuard},
 };
 
@@ -36,6 +35,9 @@ type SecretKey = (String, SecretQuery);
 /// The version of a secret, asked once.
 type VersionCell = Arc<OnceCell<Option<String>>>;
 
+/// The value of a secret, read once.
+type ValueCell = Arc<OnceCell<Arc<FetchedSecret>>>;
+
 /// The secret references of a run.
 pub struct SecretReferences {
     config: SecretsConfig,
@@ -46,8 +48,10 @@ pub struct SecretReferences {
     folders: Mutex<HashMap<StackId, RepoPath>>,
     /// What each stack may use.
     admitted: Mutex<HashMap<StackId, BTreeSet<SecretReference>>>,
-    /// The values of the stacks that are being applied.
-    held: Mutex<HashMap<StackId, HashMap<SecretKey, Arc<FetchedSecret>>>>,
+    /// The stacks that are being applied: they may have values.
+    applying: Mutex<HashSet<StackId>>,
+    /// The values that were read.
+    values: Mutex<HashMap<SecretKey, ValueCell>>,
     /// The stores that gave no version to previews, because of a problem of the whole store.
     silent: Mutex<BTreeSet<String>>,
     /// By secret, and whether the stack that asked is being applied.
@@ -76,7 +80,8 @@ impl SecretReferences {
             notes: Arc::clone(&run.notes),
             folders: Mutex::default(),
             admitted: Mutex::default(),
-            held: Mutex::default(),
+            applying: Mutex::default(),
+            values: Mutex::default(),
             silent: Mutex::default(),
             versions: Mutex::default(),
         }
@@ -107,7 +112,8 @@ impl SecretReferences {
         policy::name_stores(&self.config, spec)
     }
 
-    /// Reads every secret of a target's Spec. The values are held until the result is dropped.
+    /// Reads every secret of a target's Spec that was not read before. The stack may have them until the result is
+    /// dropped.
     ///
     /// # Errors
     /// A reference that the stack may not use, or the first secret that cannot be read.
@@ -120,10 +126,8 @@ impl SecretReferences {
         let keys: BTreeSet<SecretKey> = values.clone().map(secret_key).collect();
         let mut reads = stream::iter(keys)
             .map(|key| async move {
-                let (store, query) = &key;
-                let read = self.store(store)?.read(query).await;
-                let found = read.map_err(|problem| SecretStoreError::new(store, &query.path, problem))?;
-                Ok::<_, UserError>((key, Arc::new(found)))
+                let found = self.read(&key).await?;
+                Ok::<_, UserError>((key, found))
             })
             .buffer_unordered(AT_ONCE);
         let mut held = HashMap::new();
@@ -138,11 +142,23 @@ impl SecretReferences {
             }
         }
         lock(&self.folders).insert(target.id.clone(), target.folder.clone());
-        lock(&self.held).insert(target.id.clone(), held);
+        lock(&self.applying).insert(target.id.clone());
         Ok(FetchedSecrets {
             of: self,
             stack: target.id.clone(),
         })
+    }
+
+    /// The value of a secret: of this run's first request.
+    async fn read(&self, key: &SecretKey) -> Result<Arc<FetchedSecret>, UserError> {
+        let cell = Arc::clone(lock(&self.values).entry(key.clone()).or_default());
+        let (store, query) = key;
+        let found = cell.get_or_try_init(|| async {
+            let read = self.store(store)?.read(query).await;
+            let found = read.map_err(|problem| SecretStoreError::new(store, &query.path, problem))?;
+            Ok::<_, UserError>(Arc::new(found))
+        });
+        found.await.cloned()
     }
 
     fn store(&self, name: &str) -> Result<&Arc<dyn SecretStore>, UserError> {
@@ -189,11 +205,13 @@ impl SecretReferences {
     }
 
     fn held_secret(&self, stack: &StackId, key: &SecretKey) -> Option<Arc<FetchedSecret>> {
-        lock(&self.held).get(stack)?.get(key).cloned()
+        let values = lock(&self.values);
+        let cell = values.get(key).filter(|_| self.has_values(stack))?;
+        cell.get().cloned()
     }
 }
 
-/// The values of a stack that is being applied; dropped, they are overwritten.
+/// The right of a stack that is being applied to have its values.
 pub struct FetchedSecrets<'a> {
     of: &'a SecretReferences,
     stack: StackId,
@@ -201,7 +219,7 @@ pub struct FetchedSecrets<'a> {
 
 impl Drop for FetchedSecrets<'_> {
     fn drop(&mut self) {
-        lock(&self.of.held).remove(&self.stack);
+        lock(&self.of.applying).remove(&self.stack);
     }
 }
 
@@ -253,7 +271,7 @@ impl SecretResolver for SecretReferences {
             let hash = || format!("hash:{}", self.secrets.hash(&found.document.expose_all()));
             return Ok(Some(found.version.clone().unwrap_or_else(hash)));
         }
-        let applying = lock(&self.held).contains_key(stack);
+        let applying = self.has_values(stack);
         let cell = {
             let mut versions = lock(&self.versions);
             Arc::clone(versions.entry((key.clone(), applying)).or_default())
@@ -315,9 +333,7 @@ impl SecretResolver for SecretReferences {
         };
         let admitted = policy::admit_recorded(&self.config, reader, &reference.as_written())?;
         let key = secret_key(&admitted);
-        let (store, query) = &key;
-        let found = self.store(store)?.read(query).await;
-        let found = found.map_err(|problem| SecretStoreError::new(store, &query.path, problem))?;
+        let found = self.read(&key).await?;
         let value = select(&key, &found, &admitted)?;
         self.learn(&value);
         Ok(value)
@@ -332,14 +348,13 @@ impl SecretResolver for SecretReferences {
     }
 
     fn has_values(&self, stack: &StackId) -> bool {
-        lock(&self.held).contains_key(stack)
+        lock(&self.applying).contains(stack)
     }
 
     fn rotated(&self, stack: &StackId) -> RotatedVersion {
         // A preview and a drift report show it; only an apply leaves it.
-        let applying = lock(&self.held).contains_key(stack);
         match self.config.rotation {
-            Rotation::Notify if applying => RotatedVersion::Keep,
+            Rotation::Notify if self.has_values(stack) => RotatedVersion::Keep,
             _ => RotatedVersion::Write,
         }
     }

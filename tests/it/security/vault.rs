@@ -349,6 +349,27 @@ async fn another_value_of_the_same_version_is_a_rotation() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_value_is_read_once_for_all_stacks_of_a_run() {
+    let vaulted = Vaulted::new("vault-once", "").await;
+    vaulted
+        .vault
+        .put("pay/db", json!({"password": format!("{CANARY}-once")}));
+    let texts = json!({"password": "ref+vault://secret/pay/db#/password"});
+    for stack in ["one", "two", "three"] {
+        let metadata = json!({"name": format!("pay-{stack}"), "namespace": vaulted.namespace});
+        let object = json!({"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "stringData": texts});
+        vaulted.shop.wants(stack, &[resource(&object)]);
+    }
+    vaulted.vault.requests();
+    let applied = vaulted.apply().expect(0);
+    vaulted.holds_no_value(&applied);
+    assert_eq!(applied.json()["stacks"].as_array().unwrap().len(), 3);
+    let asked = vaulted.vault.requests();
+    let asked: Vec<_> = asked.iter().filter(|(_, path)| path.contains("pay/db")).collect();
+    assert_eq!(asked, [&("apply".to_owned(), "secret/data/pay/db".to_owned())]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn every_login_works_and_its_credentials_are_masked() {
     let vaulted = Vaulted::new("vault-logins", "").await;
     let token = vaulted.vault.token("apply");

@@ -37,6 +37,7 @@ struct World {
     transit: HashMap<String, (String, Value, Value)>,
     /// Answers nothing but errors.
     is_away: bool,
+    latency: std::time::Duration,
     /// Role and path of every request.
     requests: Vec<(String, String)>,
 }
@@ -112,6 +113,11 @@ impl FakeVault {
         self.world.lock().unwrap().namespace = name.to_owned();
     }
 
+    /// Takes so long for each request from now on.
+    pub fn be_slow(&self, latency: std::time::Duration) {
+        self.world.lock().unwrap().latency = latency;
+    }
+
     /// Answers every request with 503 from now on, or no more.
     pub fn be_away(&self, is_away: bool) {
         self.world.lock().unwrap().is_away = is_away;
@@ -146,6 +152,8 @@ async fn answer(
     headers: HeaderMap,
     body: Bytes,
 ) -> Response {
+    let latency = world.lock().unwrap().latency;
+    tokio::time::sleep(latency).await;
     let mut world = world.lock().unwrap();
     let header = |name: &str| {
         headers
