@@ -58,6 +58,17 @@ pub fn reference(mark: ReferenceMark<'_>) -> Value {
     json!({"$secret": map})
 }
 
+/// What the version of a file of the repository begins with. It moves by a commit, which is reviewed like any other.
+pub const FILE_VERSION: &str = "file:";
+
+impl ReferenceMark<'_> {
+    /// Returns true if a version is that of a file of the repository.
+    pub fn is_of_file(&self) -> bool {
+        let mut versions = self.version.unwrap_or_default().split(" + ");
+        versions.any(|version| version.starts_with(FILE_VERSION))
+    }
+}
+
 /// The reference in a secret marker; `None` for any other value.
 pub fn as_reference(value: &Value) -> Option<ReferenceMark<'_>> {
     match value {

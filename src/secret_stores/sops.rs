@@ -11,7 +11,7 @@ use super::{
     SecretRights, SecretStore, VaultTransitKey,
     sops_file::{SopsDataKey, SopsFile, open_age},
 };
-use crate::model::Digest;
+use crate::model::{Digest, masked_value::FILE_VERSION};
 
 /// The files of the revision whose Specs are planned.
 pub trait RevisionFiles: Send + Sync {
@@ -140,10 +140,15 @@ fn recipients(wrapped: &[SopsDataKey]) -> String {
     names.join(", ")
 }
 
+/// The version of a file: its digest.
+fn version_of(bytes: &[u8]) -> String {
+    format!("{FILE_VERSION}{}", Digest::of_bytes(bytes).short())
+}
+
 #[async_trait]
 impl SecretStore for SopsStore {
     async fn version(&self, query: &SecretQuery, _: SecretRights) -> Result<Option<String>, SecretProblem> {
-        Ok(Some(Digest::of_bytes(&self.file(query)?).short()))
+        Ok(Some(version_of(&self.file(query)?)))
     }
 
     async fn read(&self, query: &SecretQuery) -> Result<FetchedSecret, SecretProblem> {
@@ -154,7 +159,7 @@ impl SecretStore for SopsStore {
         key.zeroize();
         Ok(FetchedSecret {
             document: SecretDocument::from_fields(values.map_err(SecretProblem::File)?),
-            version: Some(Digest::of_bytes(&bytes).short()),
+            version: Some(version_of(&bytes)),
         })
     }
 }

@@ -217,6 +217,15 @@ impl SecretReference {
         format!("{store}:{}{}", self.path, self.fragment())
     }
 
+    /// The same with the version that the reference itself names.
+    pub fn pinned_label(&self) -> String {
+        let Some(version) = &self.version else {
+            return self.label();
+        };
+        let store = self.store.word().unwrap_or("default");
+        format!("{store}:{}?version={version}{}", self.path, self.fragment())
+    }
+
     /// The reference of a value that is made once. The names come from a program: `None` if they cannot stand in a
     /// reference.
     pub fn generated(path: &str, key: &str) -> Option<Self> {

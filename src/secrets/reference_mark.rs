@@ -13,7 +13,8 @@ const NO_VERSION: &str = "?";
 /// The marker; `None` for a text without references.
 pub fn reference_mark(secrets: &Secrets, text: &str) -> Option<Value> {
     let template = SecretTemplate::from_stand_in(text)?;
-    let labels: Vec<_> = template.references().map(SecretReference::label).collect();
+    // A version that the Spec names is a part of the reference.
+    let labels: Vec<_> = template.references().map(SecretReference::pinned_label).collect();
     let versions = template.references().map(|reference| {
         let version = reference.version.as_deref().or(reference.at.as_deref());
         version.unwrap_or(NO_VERSION)
@@ -53,6 +54,10 @@ mod tests {
         let two = mark("postgres://hunter33:ref+db://pay#/password+@host").unwrap();
         assert_ne!(one, two, "another text is another value");
         assert!(!one.to_string().contains("hunter"), "{one}");
+        assert_eq!(
+            mark("ref+db://pay?version=7#/password"),
+            Some(json!({"$secret": {"ref": "db:pay?version=7#/password", "version": "7"}}))
+        );
         let moved = mark("postgres://hunter22:ref+db://pay?at=7#/password+@host").unwrap();
         assert_eq!(one["$secret"]["text"], moved["$secret"]["text"]);
         let hashed = mark("postgres://hunter22:ref+db://pay?at=hash:a0a68df9#/password+@host").unwrap();

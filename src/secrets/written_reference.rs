@@ -5,7 +5,8 @@ use std::{collections::BTreeMap, convert::Infallible};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{SecretReference, SecretTemplate, Secrets, reference_mark::reference_mark};
+use super::{RotatedVersion, SecretReference, SecretTemplate, Secrets, reference_mark::reference_mark};
+use crate::model::masked_value::FILE_VERSION;
 
 /// The version of a reference in a text that has several.
 const NO_VERSION: &str = "?";
@@ -74,8 +75,31 @@ impl WrittenReference {
         pairs.all(|(before, now)| before == now || before == NO_VERSION || now == NO_VERSION)
     }
 
-    /// Returns true if the same text is written with another version.
+    /// Returns true if the same text is written with another version of a store. A file of the repository changes by
+    /// a commit, which is no rotation.
     pub fn is_rotated_from(&self, before: &Self) -> bool {
-        self.text == before.text && !before.may_have_version_of(self)
+        self.text == before.text && !before.may_have_version_of(self) && !self.has_other_file_than(before)
+    }
+
+    /// Returns true if a file of the repository changed since.
+    pub fn has_other_file_than(&self, before: &Self) -> bool {
+        let (before, now) = (before.versions(), self.versions());
+        let mut pairs = before.iter().zip(&now);
+        pairs.any(|(before, now)| {
+            let is_file = now.as_ref().is_some_and(|now| now.starts_with(FILE_VERSION));
+            is_file && before != now
+        })
+    }
+
+    /// The version of each reference.
+    pub fn versions(&self) -> Vec<Option<String>> {
+        let versions = self.version.as_deref().unwrap_or(NO_VERSION).split(" + ");
+        let known = versions.map(|version| (version != NO_VERSION).then(|| version.to_owned()));
+        known.collect()
+    }
+
+    /// Returns true if this version stays written although the store has another one (`secrets.rotation: notify`).
+    pub fn stays(&self, now: &Self, rotated: RotatedVersion) -> bool {
+        rotated == RotatedVersion::Keep && now.is_rotated_from(self)
     }
 }

@@ -107,14 +107,16 @@ async fn fill_in(
     let id = subject.id().clone();
     let mut written = WrittenReferences::new();
     // What is deleted has the configuration of its last apply, with the versions of that time.
+    let before = TerraformRecord::references_of(subject.item.prior.as_ref());
     if let Some(desired) = &mut subject.item.desired {
         let mut attributes = Value::Object(std::mem::take(&mut desired.attributes));
-        let noted = fill_in_texts(resolver, stack, &id, &mut attributes).await;
+        let noted = fill_in_texts(resolver, stack, (&id, &before), &mut attributes).await;
         if let Value::Object(attributes) = attributes {
             desired.attributes = attributes;
         }
         written = noted?;
-        fill_in_texts(resolver, stack, &id, &mut subject.meta).await?;
+        let none = WrittenReferences::new();
+        fill_in_texts(resolver, stack, (&id, &none), &mut subject.meta).await?;
     }
     subject.written = written;
     Ok(())
@@ -123,7 +125,7 @@ async fn fill_in(
 async fn fill_in_texts(
     resolver: Option<&dyn SecretResolver>,
     stack: &StackId,
-    id: &ResourceId,
+    (id, before): (&ResourceId, &WrittenReferences),
     value: &mut Value,
 ) -> Result<WrittenReferences, TerraformError> {
     let mut written = WrittenReferences::new();
@@ -140,15 +142,20 @@ async fn fill_in_texts(
             .versions(resolver, stack)
             .await
             .map_err(TerraformError::Secret)?;
+        let mut noted = WrittenReference::new(&template, &versions);
+        let rotated = resolver.rotated(stack);
+        if let Some(before) = before.get(&path).filter(|before| before.stays(&noted, rotated)) {
+            noted = before.clone();
+        }
         if template.is_plain() {
             let text = template
-                .with_versions(&versions)
+                .with_versions(&noted.versions())
                 .map_err(TerraformError::Secret)?;
             if let Some(leaf) = value.pointer_mut(&path) {
                 *leaf = Value::String(text);
             }
         }
-        written.insert(path, WrittenReference::new(&template, &versions));
+        written.insert(path, noted);
     }
     Ok(written)
 }

@@ -283,6 +283,26 @@ async fn a_preview_needs_no_key_and_an_apply_decrypts() {
     assert_eq!(encrypted.password().await, Some(format!("{CANARY}-2")));
 }
 
+/// A file changes by a commit, so that its change is reviewed like any other: it is no rotation.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_changed_file_is_a_change_whatever_rotations_do() {
+    let encrypted = Encrypted::new("sops-notify", "", "  rotation: notify\n").await;
+    let identity = fixture("identity.txt");
+    encrypted.commit(&fixture("db-1.yaml"));
+    encrypted.apply().env("SOPS_AGE_KEY", &identity).run().expect(0);
+    assert_eq!(encrypted.password().await, Some(format!("{CANARY}-1")));
+    encrypted.commit(&fixture("db-2.yaml"));
+    let shown = encrypted.preview().expect(0).json();
+    let changes = shown["stacks"][0]["resources"][0]["changes"].as_array().unwrap();
+    assert!(changes.len() > 1, "{shown}");
+    assert!(
+        changes.iter().all(|change| change["origin"] != "rotation"),
+        "{shown}"
+    );
+    encrypted.apply().env("SOPS_AGE_KEY", &identity).run().expect(0);
+    assert_eq!(encrypted.password().await, Some(format!("{CANARY}-2")));
+}
+
 /// Runs SOPS itself.
 fn sops(folder: &std::path::Path, arguments: &[&str], variables: &[(&str, &str)]) -> String {
     let mut command = Command::new(executable("sops", "sops"));

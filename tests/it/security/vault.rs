@@ -370,6 +370,35 @@ async fn a_value_is_read_once_for_all_stacks_of_a_run() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_version_that_is_only_notified_stays_in_annotations_too() {
+    let vaulted = Vaulted::new("vault-notify", "  rotation: notify\n").await;
+    let values = ["one", "two"].map(|word| format!("{CANARY}-{word}"));
+    vaulted.vault.put("pay/db", json!({"password": values[0]}));
+    let pay = vaulted.wants(
+        json!({"password": "ref+vault://secret/pay/db#/password"}),
+        json!({"example.com/version": "ref+vault://secret/pay/db?as=version"}),
+    );
+    vaulted.apply().expect(0);
+    vaulted.vault.put("pay/db", json!({"password": values[1]}));
+    // It is shown, and not written.
+    let shown = changes(&vaulted.preview().expect(0));
+    assert!(
+        shown.iter().any(|change| change["origin"] == "rotation"),
+        "{shown:?}"
+    );
+    let applied = vaulted.apply().expect(0);
+    assert_eq!(
+        applied.json()["stacks"][0]["result"],
+        "unchanged",
+        "{}",
+        applied.stdout
+    );
+    assert_eq!(vaulted.value(&pay, "password").await, Some(values[0].clone()));
+    let live = Objects::of(vaulted.cluster).await.get(&pay).await.unwrap();
+    assert_eq!(live["metadata"]["annotations"]["example.com/version"], "1");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn every_login_works_and_its_credentials_are_masked() {
     let vaulted = Vaulted::new("vault-logins", "").await;
     let token = vaulted.vault.token("apply");

@@ -209,10 +209,19 @@ fn place(
         written,
         note: None,
     };
+    let of_file = before.is_some_and(|before| place.written.has_other_file_than(before));
     if place.template.is_plain() {
-        place.leaf = encoded(place.template.with_versions(versions)?.as_bytes(), is_text);
         place.standing = PlannedText::Version;
-        place.origin = (same_text && !same_version).then_some(ChangeOrigin::Rotation);
+        if let Some(before) = before.filter(|before| before.stays(&place.written, rotated)) {
+            place.leaf = encoded(
+                place.template.with_versions(&before.versions())?.as_bytes(),
+                is_text,
+            );
+            place.written = before.clone();
+            return Ok(place);
+        }
+        place.leaf = encoded(place.template.with_versions(versions)?.as_bytes(), is_text);
+        place.origin = (same_text && !same_version && !of_file).then_some(ChangeOrigin::Rotation);
         return Ok(place);
     }
     let recorded = known
@@ -241,6 +250,7 @@ fn place(
         };
         place.note = Some(match rotated {
             RotatedVersion::Write => moved,
+            RotatedVersion::Keep if of_file => moved,
             RotatedVersion::Keep => {
                 format!("{moved}: it is not written, because `secrets.rotation` is `notify`")
             }
@@ -253,7 +263,8 @@ fn place(
         live.clone_into(&mut place.leaf);
         return Ok(place);
     }
-    let keeps = same_text && as_written && (moved.is_none() || rotated == RotatedVersion::Keep);
+    let keeps_version = rotated == RotatedVersion::Keep && !of_file;
+    let keeps = same_text && as_written && (moved.is_none() || keeps_version);
     if let (true, Some(live), Some(before)) = (keeps, live, before) {
         place.standing = PlannedText::Live;
         live.clone_into(&mut place.leaf);
@@ -263,7 +274,7 @@ fn place(
         return Ok(place);
     }
     place.origin = match (same_text, as_written) {
-        (true, true) => Some(ChangeOrigin::Rotation),
+        (true, true) => (!of_file).then_some(ChangeOrigin::Rotation),
         (true, false) if live.is_some() && recorded.is_some_and(masked_value::is_secret) => {
             // A write that is not known to have arrived is no drift.
             masked_value::as_secret(recorded.unwrap_or(&Value::Null)).map(|_| ChangeOrigin::Drift)
