@@ -3,6 +3,7 @@
 pub mod alibaba;
 pub mod aws;
 pub mod canary;
+mod canary_stores;
 pub mod checkout;
 pub mod core_dumps;
 pub mod fork_isolation;
