@@ -13,6 +13,7 @@ pub mod masking;
 pub mod module_sandbox;
 pub mod plain_places;
 pub mod sandbox;
+mod secret_as_code;
 pub mod secret_paths;
 pub mod secret_references;
 pub mod sops;
