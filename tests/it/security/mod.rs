@@ -17,5 +17,6 @@ mod secret_as_code;
 pub mod secret_paths;
 pub mod secret_references;
 pub mod sops;
+mod sops_key_services;
 pub mod state_encryption;
 pub mod vault;
