@@ -19,4 +19,5 @@ pub mod secret_references;
 pub mod sops;
 mod sops_key_services;
 pub mod state_encryption;
+mod store_doctor;
 pub mod vault;
