@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::support::{cluster::Cluster, process::Outcome, shop_monorepo::Shop};
+use crate::support::{cluster::Cluster, identities::User, process::Outcome, shop_monorepo::Shop};
 
 /// Verdict, text and remedies of the finding of a store.
 fn finding(outcome: &Outcome, store: &str) -> (String, String) {
@@ -58,6 +58,16 @@ async fn doctor_asks_stores_of_every_kind() {
         .run();
     expect(&in_job, "job", "missing", "`PAY_PASSWORD` is not set in this job");
     expect(&in_job, "files", "missing", "a line that is no age identity");
+    let nobody = doctor()
+        .env("KUBECONFIG", cluster.kubeconfig_of(User::Nobody))
+        .run();
+    expect(
+        &nobody,
+        "here",
+        "missing",
+        "may not get Secrets in this namespace",
+    );
+    expect(&nobody, "anywhere", "ok", "the cluster answers");
     let gone = doctor().env("KUBECONFIG", "/nowhere").run();
     expect(&gone, "here", "missing", "could not be read");
 }
