@@ -14,7 +14,7 @@ use crate::{
         spec::{Resource, RuntimeKind, Spec},
     },
     secrets::{
-        GENERATED, ObjectKind, SecretReference, SecretTemplate, StoreName, TextPlace, may_refer,
+        GENERATED, ObjectKind, SecretReference, SecretTemplate, StoreName, TextPlace, is_of_run, may_refer,
         rewrite_texts, why_never_secret,
     },
 };
@@ -274,6 +274,13 @@ fn check(
         return Err(AccessRefusal::NoVersions {
             reference: text(),
             kind: of.kind.word(),
+        });
+    }
+    // A rule such as `*` is for the secrets of the job, not for what the run itself logs in with.
+    if of.kind == SecretStoreKind::Env && is_of_run(&reference.path) {
+        return Err(AccessRefusal::OfRun {
+            reference: text(),
+            variable: reference.path.clone(),
         });
     }
     if !is_allowed(of, reader, &reference.path) {

@@ -43,6 +43,8 @@ pub enum AccessRefusal {
         path: String,
         kind: &'static str,
     },
+    #[error("`{reference}`: no stack may read `{variable}`, with which the run itself logs in")]
+    OfRun { reference: String, variable: String },
     #[error("`{reference}`: stack `{stack}` may not read `{path}` of the secret store `{store}`")]
     Denied {
         reference: String,
@@ -117,6 +119,9 @@ impl AccessRefusal {
                 "ssm" => "write the name of a parameter: `ref+awsssm:///PATH?version=NUMBER#/KEY`".to_owned(),
                 _ => "write `ref+k8s://NAMESPACE/NAME#/KEY`".to_owned(),
             },
+            Self::OfRun { .. } => {
+                "give the job the value under another name, such as `PAY_TOKEN`, and refer to that".to_owned()
+            }
             Self::Denied {
                 folder, path, store, ..
             } => format!(

@@ -73,6 +73,20 @@ const OWN: [&str; 9] = [
     "MYSQL_PWD",
 ];
 
+/// Beginnings of the names of what a run itself logs in with: no reference may read such a variable.
+const OF_RUN: [&str; 10] = [
+    "KONVERGE_",
+    "INPUT_",
+    "GITHUB_",
+    "GH_",
+    "ACTIONS_",
+    "RUNNER_",
+    "VAULT_",
+    "SOPS_",
+    "KUBE",
+    "GIT_",
+];
+
 /// Suffixes that mean a credential only in the environment of cloud tools: ids that come with a key, files by
 /// content, certificates with their key.
 const ENDS: [&str; 7] = [
@@ -88,6 +102,12 @@ const ENDS: [&str; 7] = [
 /// Returns true if a variable is passed to Terraform and its providers.
 pub fn is_passed(name: &str) -> bool {
     classify(name).is_some()
+}
+
+/// Returns true if a run itself logs in with such a variable, or its programs do: to GitHub, to a cloud, to a store, to
+/// a cluster.
+pub fn is_of_run(name: &str) -> bool {
+    is_passed(name) || OF_RUN.iter().any(|start| name.starts_with(start))
 }
 
 /// Registers every credential of an environment: those passed on, those that this program reads, those whose
@@ -170,6 +190,32 @@ fn learn_document(secrets: &Secrets, document: &Value) {
 mod tests {
     use super::*;
     use crate::secrets::HashKey;
+
+    #[test]
+    fn what_a_run_logs_in_with_is_its_own() {
+        for name in [
+            "KONVERGE_AGE_IDENTITY",
+            "AWS_SECRET_ACCESS_KEY",
+            "GITHUB_TOKEN",
+            "GH_TOKEN",
+            "ACTIONS_ID_TOKEN_REQUEST_TOKEN",
+            "ACTIONS_RUNTIME_TOKEN",
+            "INPUT_KUBECONFIG",
+            "VAULT_SECRET_ID",
+            "SOPS_AGE_KEY",
+            "GOOGLE_SERVICE_ACCOUNT_KEY",
+            "ALIBABA_CLOUD_ACCESS_KEY_SECRET",
+            "AZURE_CLIENT_SECRET",
+            "TF_TOKEN_app_terraform_io",
+            "KUBECONFIG",
+            "HTTPS_PROXY",
+        ] {
+            assert!(is_of_run(name), "{name}");
+        }
+        for name in ["PAY_PASSWORD", "PGPASSWORD", "MYSQL_PWD", "GITLAB_PASSWORD"] {
+            assert!(!is_of_run(name), "{name}");
+        }
+    }
 
     #[test]
     fn what_is_passed_on_is_masked() {

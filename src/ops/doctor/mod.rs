@@ -17,6 +17,7 @@ use crate::{
     github::Client,
     process::Program,
     report::plural,
+    runtime::{kubernetes::Kubernetes, terraform::Terraform},
     store,
 };
 pub use finding::{DoctorFinding, DoctorVerdict};
@@ -59,8 +60,11 @@ pub async fn run(run: &RunContext) -> Vec<DoctorFinding> {
     match config {
         Some(config) => {
             findings.push(core(run, &config).await);
-            findings.extend(infrastructure(run, &config).await);
-            findings.extend(secret_stores::findings(run, &config.secrets).await);
+            let connected = connect(run, &config).await;
+            let clusters = connected.as_ref().ok().map(|(kubernetes, _)| kubernetes);
+            let of_stores = secret_stores::findings(run, &config.secrets, clusters).await;
+            findings.extend(infrastructure(&config, connected).await);
+            findings.extend(of_stores);
             findings.push(state(run, &config, &repository).await);
         }
         None => findings.push(DoctorFinding::unused(
@@ -100,8 +104,7 @@ async fn core(run: &RunContext, config: &Config) -> DoctorFinding {
     )
 }
 
-/// Checks the versions of Terraform and of the clusters.
-async fn infrastructure(run: &RunContext, config: &Config) -> Vec<DoctorFinding> {
+async fn connect(run: &RunContext, config: &Config) -> Result<(Kubernetes, Terraform), UserError> {
     let given = GivenCluster::default();
     let setup = runtime_factory::RuntimeSetup {
         config,
@@ -112,7 +115,15 @@ async fn infrastructure(run: &RunContext, config: &Config) -> Vec<DoctorFinding>
         backend: None,
         wait: false,
     };
-    let (kubernetes, terraform) = match runtime_factory::parts(run, &setup).await {
+    runtime_factory::parts(run, &setup).await
+}
+
+/// Checks the versions of Terraform and of the clusters.
+async fn infrastructure(
+    config: &Config,
+    connected: Result<(Kubernetes, Terraform), UserError>,
+) -> Vec<DoctorFinding> {
+    let (kubernetes, terraform) = match connected {
         Ok(parts) => parts,
         Err(failure) => return vec![DoctorFinding::from_result("clusters", Err(failure))],
     };

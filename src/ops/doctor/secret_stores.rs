@@ -1,15 +1,27 @@
-//! Logs in to each secret store, with the rights of previews and of applies. No secret is read.
+//! Logs in to each secret store, with the rights of previews and of applies; asks a cluster whether its Secrets may be
+//! read; looks for the variables and the identities that the others need. No secret is read.
+
+use std::collections::BTreeSet;
 
 use super::{DoctorFinding, RunContext};
 use crate::{
     config::{SecretStoreConfig, SecretStoreKind, SecretsConfig},
     error::UserError,
     ops::{runtime_factory::cluster_secrets, secret_stores},
+    report::plural,
+    runtime::kubernetes::Kubernetes,
     secret_stores::{SecretProblem, SecretRights, SecretStore, SecretStoreError},
 };
 
-/// A finding for each store.
-pub(super) async fn findings(run: &RunContext, config: &SecretsConfig) -> Vec<DoctorFinding> {
+/// How an age identity begins.
+const AGE_IDENTITY: &str = "AGE-SECRET-KEY-1";
+
+/// A finding for each store. `clusters` are those that can be connected to.
+pub(super) async fn findings(
+    run: &RunContext,
+    config: &SecretsConfig,
+    clusters: Option<&Kubernetes>,
+) -> Vec<DoctorFinding> {
     let stores = secret_stores::open(run, config, &run.secrets, None, cluster_secrets(None));
     let mut findings = Vec::new();
     for (name, store) in &stores {
@@ -17,7 +29,13 @@ pub(super) async fn findings(run: &RunContext, config: &SecretsConfig) -> Vec<Do
             continue;
         };
         let what = format!("secret store {name}");
-        findings.push(match log_in(configured, store.as_ref()).await {
+        let (at, asked) = match configured.kind {
+            SecretStoreKind::Env => variables(run, configured),
+            SecretStoreKind::Sops => ("SOPS_AGE_KEY".to_owned(), identities(run, configured)),
+            SecretStoreKind::Kubernetes => access(configured, clusters).await,
+            _ => ("login".to_owned(), log_in(configured, store.as_ref()).await),
+        };
+        findings.push(match asked {
             // The credentials of jobs are seldom on a machine.
             Err(SecretProblem::NoCredentials(why)) if run.var("GITHUB_ACTIONS").is_none() => {
                 DoctorFinding::unused(
@@ -26,13 +44,107 @@ pub(super) async fn findings(run: &RunContext, config: &SecretsConfig) -> Vec<Do
                     "nothing to do here: CI logs in by the job's own credentials",
                 )
             }
+            Err(SecretProblem::NotSet) if run.var("GITHUB_ACTIONS").is_none() => DoctorFinding::unused(
+                what,
+                format!("{at} is not set here"),
+                "nothing to do here: the job has its own variables",
+            ),
             result => {
-                let error = |problem| UserError::from(SecretStoreError::new(name, "login", problem));
+                let error = |problem| UserError::from(SecretStoreError::new(name, &at, problem));
                 DoctorFinding::from_result(what, result.map_err(error))
             }
         });
     }
     findings
+}
+
+/// What was asked for, and the answer.
+type Asked = (String, Result<String, SecretProblem>);
+
+fn is_pattern(text: &str) -> bool {
+    text.contains(['*', '?', '[', '{'])
+}
+
+/// Each variable that a rule names must be there. A pattern may match none: nobody knows what it is for.
+fn variables(run: &RunContext, configured: &SecretStoreConfig) -> Asked {
+    let paths: BTreeSet<_> = configured.allow.iter().map(|rule| rule.paths.as_str()).collect();
+    let named: Vec<_> = paths.iter().filter(|path| !is_pattern(path)).collect();
+    let missing = named.iter().find(|name| run.var(name).is_none());
+    if let Some(name) = missing {
+        return ((**name).to_string(), Err(SecretProblem::NotSet));
+    }
+    let patterns = paths.len() - named.len();
+    let says = format!(
+        "{} of this job that rules name; {} besides",
+        plural(named.len(), "variable"),
+        plural(patterns, "pattern")
+    );
+    (String::new(), Ok(says))
+}
+
+/// An age identity or a key service must be there, and an identity must be one.
+fn identities(run: &RunContext, configured: &SecretStoreConfig) -> Result<String, SecretProblem> {
+    let services = configured.key_services().len();
+    let text = run.var("SOPS_AGE_KEY").unwrap_or_default();
+    let lines = text.lines().map(str::trim);
+    let lines: Vec<_> = lines
+        .filter(|line| !line.is_empty() && !line.starts_with('#'))
+        .collect();
+    let known = lines.iter().filter(|line| line.starts_with(AGE_IDENTITY)).count();
+    if known < lines.len() {
+        let why = "`SOPS_AGE_KEY` has a line that is no age identity";
+        return Err(SecretProblem::NoCredentials(why.to_owned()));
+    }
+    if known + services == 0 {
+        let why = "`SOPS_AGE_KEY` is not set, and `keys` of the store names no key service";
+        return Err(SecretProblem::NoCredentials(why.to_owned()));
+    }
+    Ok(format!(
+        "{} of age, {}",
+        plural(known, "identity"),
+        plural(services, "key service")
+    ))
+}
+
+/// The cluster says whether this job may read the Secrets of each namespace that a rule names.
+async fn access(configured: &SecretStoreConfig, clusters: Option<&Kubernetes>) -> Asked {
+    let unavailable = |why: String| SecretProblem::Unavailable { status: None, why };
+    let Some(clusters) = clusters else {
+        let why = unavailable("the clusters cannot be connected to".to_owned());
+        return ("login".to_owned(), Err(why));
+    };
+    let rules = configured.allow.iter();
+    let namespaces: BTreeSet<_> = rules
+        .filter_map(|rule| Some(rule.paths.split_once('/')?.0))
+        .filter(|namespace| !is_pattern(namespace))
+        .collect();
+    // A rule for any namespace still shows that the cluster answers.
+    let asked = match namespaces.is_empty() {
+        true => vec!["default"],
+        false => namespaces.iter().copied().collect(),
+    };
+    for namespace in asked {
+        let at = || format!("{namespace}/*");
+        match clusters
+            .may_read_secrets(configured.cluster.as_ref(), namespace)
+            .await
+        {
+            Err(failure) => return (at(), Err(unavailable(failure.message))),
+            Ok(false) if !namespaces.is_empty() => {
+                let why = "the role of this job may not get Secrets in this namespace".to_owned();
+                return (at(), Err(SecretProblem::Denied { status: None, why }));
+            }
+            Ok(_) => {}
+        }
+    }
+    let says = match namespaces.is_empty() {
+        true => "the cluster answers; no rule names a namespace to ask for".to_owned(),
+        false => {
+            let namespaces: Vec<_> = namespaces.into_iter().collect();
+            format!("may read the Secrets of {}", namespaces.join(", "))
+        }
+    };
+    (String::new(), Ok(says))
 }
 
 async fn log_in(configured: &SecretStoreConfig, store: &dyn SecretStore) -> Result<String, SecretProblem> {
@@ -44,18 +156,5 @@ async fn log_in(configured: &SecretStoreConfig, store: &dyn SecretStore) -> Resu
     for rights in previews.into_iter().chain([SecretRights::Values]) {
         store.log_in(rights).await?;
     }
-    Ok(match configured.kind {
-        SecretStoreKind::Env => "the variables of this job".to_owned(),
-        SecretStoreKind::Kubernetes => "the Secrets of a cluster".to_owned(),
-        SecretStoreKind::Sops => "files of the repository".to_owned(),
-        SecretStoreKind::Vault
-        | SecretStoreKind::Aws
-        | SecretStoreKind::Ssm
-        | SecretStoreKind::Gcp
-        | SecretStoreKind::Azure
-        | SecretStoreKind::AliKms => {
-            let rules = configured.allow.len();
-            format!("logged in; {}", crate::report::plural(rules, "rule"))
-        }
-    })
+    Ok(format!("logged in; {}", plural(configured.allow.len(), "rule")))
 }

@@ -62,6 +62,30 @@ fn a_reference_of_an_allowed_path_is_admitted_with_its_store() {
     assert_eq!(judge(STORES, encoded), Ok(vec!["job:PAY_DB".to_owned()]));
 }
 
+/// A rule for everything is still none for what the run logs in with.
+#[test]
+fn the_credentials_of_the_run_are_never_read() {
+    let stores =
+        "secrets:\n  stores:\n    job: {kind: env, into: any, allow: [{stacks: '**', paths: '**'}]}\n";
+    for name in [
+        "GITHUB_TOKEN",
+        "AWS_SECRET_ACCESS_KEY",
+        "KONVERGE_AGE_IDENTITY",
+        "ACTIONS_ID_TOKEN_REQUEST_TOKEN",
+        "VAULT_TOKEN",
+    ] {
+        let refused = judge(stores, secret(&format!("ref+env://{name}"))).unwrap_err();
+        assert!(
+            refused.contains(&format!("no stack may read `{name}`")) && refused.contains("another name"),
+            "{refused}"
+        );
+    }
+    assert_eq!(
+        judge(stores, secret("ref+env://PAY_DB")),
+        Ok(vec!["job:PAY_DB".to_owned()])
+    );
+}
+
 #[test]
 fn a_generated_value_needs_no_store_and_a_place_for_secrets() {
     assert_eq!(

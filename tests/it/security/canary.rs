@@ -1,9 +1,11 @@
-//! A value of a secret store after a kill at any request, and after a rollback.
+//! The values of secret stores of every kind: after previews, applies, a kill at any request, drift, a rollback and the
+//! end of the stack they are in nothing that runs print or leave.
 
 use konverge::store::{Key, StoreOptions};
 use nix::sys::signal::Signal::SIGKILL;
-use serde_json::{Value, json};
+use serde_json::json;
 
+use super::canary_stores::{CanaryStores, holds_no_value};
 use crate::support::{
     ci_stage::{Ran, Stage, everything_in},
     cluster::Cluster,
@@ -16,69 +18,72 @@ use crate::support::{
     spec_runs::walk,
 };
 
-/// In every value of a store.
-const CANARY: &str = "c4nary-Wf3k!Jd";
-
-/// The beginning of the base64 of a value that starts with the canary.
-const ENCODED: &str = "YzRuYXJ5LVdmM2shSm";
-
-fn secret(namespace: &str, annotation: &str) -> Value {
-    json!({
-        "apiVersion": "v1", "kind": "Secret",
-        "metadata": {"name": "pay", "namespace": namespace, "annotations": {"note": annotation}},
-        "stringData": {"password": "ref+env://PAY_PASSWORD", "url": "postgres://app:ref+env://PAY_PASSWORD+@db"},
-    })
-}
-
-fn holds_no_value(texts: &[&str], what: &str) {
-    for text in texts {
-        for word in [CANARY, ENCODED] {
-            assert!(!text.contains(word), "{what} leaves {word}:\n{text}");
-        }
-    }
-}
-
 struct Killed {
     shop: Shop,
+    stores: CanaryStores,
     scratch: tempfile::TempDir,
 }
 
 impl Killed {
     fn konverge(&self, arguments: &[&str]) -> Konverge {
-        self.shop
+        let run = self
+            .shop
             .konverge(arguments)
             .env("TMPDIR", self.scratch.path())
-            .env("KONVERGE_LOG", "trace")
-            .env("PAY_PASSWORD", format!("{CANARY}-1"))
+            .env("XDG_CACHE_HOME", self.scratch.path().join("caches"))
+            .env("AWS_ACCESS_KEY_ID", "AKIAIOSFODNN7EXAMPLE")
+            .env("AWS_SECRET_ACCESS_KEY", "of-the-job")
+            .env("KONVERGE_LOG", "trace");
+        let variables = self.stores.job(1).into_iter();
+        variables.fold(run, |run, (name, value)| run.env(name, value))
     }
 
-    fn left_no_value(&self, what: &str) {
-        let state = self.shop.monorepo.path().join(".git/test-state");
-        let state = if state.is_dir() {
-            walk(&state)
-        } else {
-            String::new()
-        };
-        holds_no_value(&[&state, &walk(self.scratch.path())], what);
+    fn wants(&self, note: &str) {
+        self.shop.wants("prod", &[resource(&self.stores.secret(note))]);
     }
 
     fn ended(&self, outcome: &Outcome, what: &str) {
-        holds_no_value(&[&outcome.stdout, &outcome.stderr], what);
-        self.left_no_value(what);
+        let state = self.shop.monorepo.path().join(".git/test-state");
+        // A preview alone leaves none.
+        let state = state.is_dir().then(|| walk(&state)).unwrap_or_default();
+        let left = walk(self.scratch.path());
+        holds_no_value(&[&outcome.stdout, &outcome.stderr, &state, &left], what);
+    }
+
+    fn run(&self, arguments: &[&str], code: i32) -> Outcome {
+        let outcome = self.konverge(arguments).run().expect(code);
+        self.ended(&outcome, &arguments.join(" "));
+        outcome
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_value_is_in_no_journal_after_a_kill_and_in_no_state_after_a_rollback() {
+async fn a_value_of_no_store_is_left_by_a_kill_a_rollback_or_the_end_of_its_stack() {
     let cluster = Cluster::shared();
     let namespace = cluster.namespace("canary").await;
     let proxy = Proxy::start(cluster, Faults::none()).await;
-    let config = "state: {lease: {term: 2s}}\nclusters: {test: {}}\nsecrets: {stores: {job: {kind: env, allow: [{stacks: '**', paths: 'PAY_*'}]}}}\n";
+    let shop = Shop::new("version: 1\n", &[("KUBECONFIG", proxy.kubeconfig().as_path())]);
+    let stores = CanaryStores::start(cluster, &namespace, &shop.monorepo).await;
+    let config = format!(
+        "state: {{lease: {{term: 2s}}}}\nclusters: {{test: {{}}}}\n{}",
+        stores.config()
+    );
+    shop.monorepo.write("konverge.yaml", config);
     let killed = Killed {
-        shop: Shop::new(config, &[("KUBECONFIG", proxy.kubeconfig().as_path())]),
+        shop,
+        stores,
         scratch: tempfile::tempdir().unwrap(),
     };
-    killed.shop.wants("prod", &[resource(&secret(&namespace, "one"))]);
+    killed.wants("one");
+    let pay = killed.stores.secret("");
+    let preview = ["preview", "--all", "--live", "required", "--output", "json"];
+    let previewed = killed.run(&preview, 0);
+    assert!(
+        previewed.stdout.contains("google:acme/pay"),
+        "{}",
+        previewed.stdout
+    );
+
     let apply = ["apply", "--all", "--yes", "--output", "json"];
     let (objects, mut kills) = (Objects::of(cluster).await, 0);
     // The answers of the last requests are those with the value in them.
@@ -86,33 +91,37 @@ async fn a_value_is_in_no_journal_after_a_kill_and_in_no_state_after_a_rollback(
         for nth in 1.. {
             proxy.kill_at(nth, before);
             let running = killed.konverge(&apply).start();
-            let pid = running.pid();
-            let ended = tokio::task::spawn_blocking(move || running.wait());
-            let outcome = tokio::select! {
+            let pid = nix::unistd::Pid::from_raw(i32::try_from(running.pid()).unwrap());
+            let mut ended = tokio::task::spawn_blocking(move || running.wait());
+            let (outcome, is_killed) = tokio::select! {
                 () = proxy.killed() => {
-                    let pid = nix::unistd::Pid::from_raw(i32::try_from(pid).unwrap());
                     nix::sys::signal::kill(pid, SIGKILL).unwrap();
-                    kills += 1;
-                    None
+                    (ended.await.unwrap(), true)
                 }
-                outcome = ended => Some(outcome.unwrap()),
+                outcome = &mut ended => (outcome.unwrap(), false),
             };
-            killed.left_no_value(&format!("a kill at request {nth}"));
-            if let Some(outcome) = outcome {
-                killed.ended(&outcome.expect(0), "an apply after kills");
+            killed.ended(&outcome, &format!("an apply that ends at request {nth}"));
+            if !is_killed {
+                outcome.expect(0);
                 break;
             }
+            kills += 1;
         }
-        objects.delete(&secret(&namespace, "one")).await;
+        killed.stores.are_written(cluster, 1).await;
+        objects.delete(&pay).await;
     }
     assert!(kills > 6, "it was killed {kills} times");
 
     proxy.calm();
-    killed.ended(&killed.konverge(&apply).run().expect(0), "an apply");
-    let history = killed.konverge(&["state", "history", "shop/prod", "--output", "json"]);
-    let serial = history.run().expect(0).json()["serials"][0]["serial"].to_string();
-    killed.shop.wants("prod", &[resource(&secret(&namespace, "two"))]);
-    killed.ended(&killed.konverge(&apply).run().expect(0), "an update");
+    killed.run(&apply, 0);
+    let history = killed.run(&["state", "history", "shop/prod", "--output", "json"], 0);
+    let serial = history.json()["serials"][0]["serial"].to_string();
+    killed.wants("two");
+    killed.run(&apply, 0);
+    let theirs = json!({"stringData": {"job": "of-somebody"}});
+    objects.merge(&pay, "somebody", &theirs).await;
+    let drifted = killed.run(&["drift", "--all", "--output", "json"], 0);
+    assert!(drifted.stdout.contains("/data/job"), "{}", drifted.stdout);
     let rollback = [
         "state",
         "rollback",
@@ -122,22 +131,13 @@ async fn a_value_is_in_no_journal_after_a_kill_and_in_no_state_after_a_rollback(
         "--output",
         "json",
     ];
-    killed.ended(
-        &killed.konverge(&rollback).run().expect(0),
-        "the plan of a rollback",
-    );
-    let rolled_back = killed
-        .konverge(&[&rollback[..], &["--yes"]].concat())
-        .run()
-        .expect(0);
-    killed.ended(&rolled_back, "a rollback");
-    let live = objects.get(&secret(&namespace, "")).await.unwrap();
+    killed.run(&rollback, 0);
+    killed.run(&[&rollback[..], &["--yes"]].concat(), 0);
+    let live = objects.get(&pay).await.unwrap();
     assert_eq!(live["metadata"]["annotations"]["note"], "one");
-    let live = live["data"]["password"].as_str().unwrap();
-    assert!(
-        live.starts_with(ENCODED),
-        "the value is in the object alone: {live}"
-    );
+    killed.stores.are_written(cluster, 1).await;
+    killed.run(&["destroy", "shop/prod", "--yes", "--output", "json"], 0);
+    assert_eq!(objects.get(&pay).await, None);
 }
 
 /// Everything in the bucket of a stage.
@@ -169,18 +169,23 @@ async fn bucket(stage: &Stage) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_value_is_in_no_comment_page_summary_or_bucket() {
+async fn a_value_of_no_store_is_in_a_comment_a_page_a_summary_or_the_bucket() {
     let monorepo = Repository::konfig_example();
     monorepo.git(["rm", "-rq", "appops"]);
-    let more = "secrets: {stores: {job: {kind: env, allow: [{stacks: 'apps/shop/*', paths: 'PAY_*'}]}}}\n";
-    let mut stage = Stage::with("canary", monorepo, more).await;
-    stage.env.push(("KONVERGE_LOG", "trace".to_owned()));
-    stage.env.push(("PAY_PASSWORD", format!("{CANARY}-1")));
-    let namespace = stage.cluster.namespace("canary-ci").await;
+    let cluster = Cluster::with_controllers();
+    let namespace = cluster.namespace("canary-ci").await;
+    let stores = CanaryStores::start(cluster, &namespace, &monorepo).await;
+    let mut stage = Stage::with("canary", monorepo, &stores.config()).await;
+    let job = |stage: &mut Stage, version| {
+        stage.env = stores.job(version);
+        stage.env.push(("KONVERGE_LOG", "trace".to_owned()));
+    };
     let check = async |stage: &Stage, ran: &Ran, what: &str| {
         let comments: String = stage.comments().into_iter().map(|(_, text)| text).collect();
         assert!(comments.contains("pay"), "{comments}");
         let files = everything_in(&ran.folder);
+        let caches = ran.folder.join("caches");
+        let caches = caches.is_dir().then(|| walk(&caches)).unwrap_or_default();
         let told = [
             &ran.outcome.stdout,
             &ran.outcome.stderr,
@@ -189,21 +194,25 @@ async fn a_value_is_in_no_comment_page_summary_or_bucket() {
         ];
         let told = told.map(String::as_str);
         holds_no_value(&told, what);
-        holds_no_value(&[&comments, &files, &bucket(stage).await], what);
+        holds_no_value(&[&comments, &files, &caches, &bucket(stage).await], what);
     };
-    let propose = |stage: &Stage, branch: &str, object: &Value| {
+    let propose = |stage: &Stage, branch: &str, note: &str, file: &str| {
+        let object = stores.secret(note);
         stage.propose(branch, |monorepo| {
             monorepo
+                .write("secrets/db.yaml", file)
                 .write("apps/shop/project.yaml", "name: shop\n")
                 .write("apps/shop/prod/stack.yaml", "name: prod\n")
                 .write("apps/shop/prod/kcl.yaml", "kcl_cli_configs:\n  files: [main.k]\n")
                 .write(
                     "apps/shop/prod/main.k",
-                    format!("resources = {}\n", json!([resource(object)])),
+                    format!("resources = {}\n", json!([resource(&object)])),
                 );
         });
     };
-    propose(&stage, "add-pay", &secret(&namespace, "one"));
+    job(&mut stage, 1);
+    let file = stage.monorepo.read("secrets/db.yaml");
+    propose(&stage, "add-pay", "one", &file);
     let previewed = stage.pull_request(21, "add-pay", "opened");
     previewed.outcome.check(0);
     assert!(
@@ -213,21 +222,23 @@ async fn a_value_is_in_no_comment_page_summary_or_bucket() {
     let merged = stage.merge(21, "add-pay");
     merged.outcome.check(0);
     check(&stage, &merged, "the apply of a merge").await;
+    stores.are_written(cluster, 1).await;
 
-    // The value rotated, the stack changes, and somebody wrote another value.
-    stage.env.retain(|(name, _)| *name != "PAY_PASSWORD");
-    stage.env.push(("PAY_PASSWORD", format!("{CANARY}-2")));
-    let theirs = json!({"stringData": {"password": format!("{CANARY}-theirs")}});
-    let objects = Objects::of(stage.cluster).await;
-    objects
-        .merge(&secret(&namespace, "one"), "somebody", &theirs)
-        .await;
-    propose(&stage, "edit-pay", &secret(&namespace, "two"));
+    // Every value rotated, the stack changes, and somebody wrote another value.
+    stage.monorepo.checkout("main");
+    stores.rotate(cluster, &stage.monorepo).await;
+    let file = stage.monorepo.read("secrets/db.yaml");
+    stage.monorepo.git(["checkout", "-q", "--", "secrets"]);
+    job(&mut stage, 2);
+    let theirs = json!({"stringData": {"job": "c4nary-Env!Jd-theirs"}});
+    let objects = Objects::of(cluster).await;
+    objects.merge(&stores.secret(""), "somebody", &theirs).await;
+    propose(&stage, "edit-pay", "two", &file);
     let previewed = stage.pull_request(22, "edit-pay", "opened");
     previewed.outcome.check(0);
     check(&stage, &previewed, "a preview over a live value").await;
     let merged = stage.merge(22, "edit-pay");
-    check(&stage, &merged, "the apply of a rotated value").await;
+    check(&stage, &merged, "the apply of rotated values").await;
     let drifted = stage.schedule();
     check(&stage, &drifted, "a drift job").await;
 }

@@ -38,11 +38,12 @@ struct World {
     address: String,
 }
 
+/// Both services on one port of this machine.
 #[derive(Clone)]
-struct FakeClouds(Arc<Mutex<World>>);
+pub(super) struct FakeClouds(Arc<Mutex<World>>);
 
 impl FakeClouds {
-    async fn start() -> Self {
+    pub async fn start() -> Self {
         let clouds = Self(Arc::default());
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         clouds.world().address = format!("http://{}", listener.local_addr().unwrap());
@@ -55,7 +56,11 @@ impl FakeClouds {
         self.0.lock().unwrap()
     }
 
-    fn put(&self, name: &str, value: &str) {
+    pub fn address(&self) -> String {
+        self.world().address.clone()
+    }
+
+    pub fn put(&self, name: &str, value: &str) {
         self.world()
             .secrets
             .entry(name.to_owned())

@@ -18,9 +18,9 @@ use crate::support::{
 };
 
 /// In every password.
-const CANARY: &str = "c4nary-Sp2s!Zk";
+pub(super) const CANARY: &str = "c4nary-Sp2s!Zk";
 
-fn fixture(name: &str) -> String {
+pub(super) fn fixture(name: &str) -> String {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/sops");
     std::fs::read_to_string(folder.join(name)).unwrap()
 }
@@ -137,14 +137,14 @@ async fn a_changed_file_gives_nothing() {
     assert!(refused.contains("its recipients: age"), "{refused}");
 }
 
-struct Encrypted {
+pub(super) struct Encrypted {
     shop: Shop,
     cluster: &'static Cluster,
     pay: Value,
 }
 
 impl Encrypted {
-    async fn new(subject: &str, more: &str, stores: &str) -> Self {
+    pub(super) async fn new(subject: &str, more: &str, stores: &str) -> Self {
         let cluster = Cluster::shared();
         let namespace = cluster.namespace(subject).await;
         let config = format!(
@@ -159,7 +159,7 @@ impl Encrypted {
     }
 
     /// Commits the file, and the stack that refers to it.
-    fn commit(&self, file: &str) {
+    pub(super) fn commit(&self, file: &str) {
         self.shop.monorepo.write("secrets/db.yaml", file);
         self.shop.wants("prod", &[resource(&self.pay)]);
         self.shop.monorepo.commit("encrypted");
@@ -169,16 +169,16 @@ impl Encrypted {
         self.shop.konverge(arguments).env("KONVERGE_LOG", "trace")
     }
 
-    fn preview(&self) -> Outcome {
+    pub(super) fn preview(&self) -> Outcome {
         self.konverge(&["preview", "--all", "--live", "required", "--output", "json"])
             .run()
     }
 
-    fn apply(&self) -> Konverge {
+    pub(super) fn apply(&self) -> Konverge {
         self.konverge(&["apply", "--all", "--yes", "--no-wait", "--output", "json"])
     }
 
-    async fn password(&self) -> Option<String> {
+    pub(super) async fn password(&self) -> Option<String> {
         use base64::Engine as _;
         let live = Objects::of(self.cluster).await.get(&self.pay).await?;
         let password = live["data"]["password"].as_str()?;
@@ -188,7 +188,7 @@ impl Encrypted {
         Some(String::from_utf8(bytes).unwrap())
     }
 
-    fn holds_no_value(&self, outcome: &Outcome) {
+    pub(super) fn holds_no_value(&self, outcome: &Outcome) {
         let state = self.shop.monorepo.path().join(".git/test-state");
         let state = if state.is_dir() {
             walk(&state)

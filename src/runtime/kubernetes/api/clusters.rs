@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{client::ApiRequest, cluster::Cluster, connect::ClusterAccess, options::Options};
 use crate::{
@@ -84,6 +84,30 @@ impl Kubernetes {
             Some((key.clone(), SecretValue::new(decode_base64(value.as_str()?)?)))
         });
         Ok(SecretData::Found(fields.collect()))
+    }
+
+    /// Asks the cluster whether this job may read the Secrets of a namespace. None is read.
+    ///
+    /// # Errors
+    /// The cluster cannot be reached.
+    pub async fn may_read_secrets(
+        &self,
+        cluster: Option<&ClusterName>,
+        namespace: &str,
+    ) -> Result<bool, UserError> {
+        let cluster = self.cluster(cluster)?;
+        let asked = json!({"namespace": namespace, "verb": "get", "resource": "secrets"});
+        let review = json!({
+            "apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview",
+            "spec": {"resourceAttributes": asked},
+        });
+        let request = ApiRequest {
+            method: http::Method::POST,
+            ..ApiRequest::get("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews")
+        };
+        let answer = cluster.api.call(&request.body("application/json", &review)).await;
+        let answer = answer.map_err(|error| cluster.failure(&error, "asking who this job is"))?;
+        Ok(answer.value["status"]["allowed"] == true)
     }
 
     /// The number of requests sent to all clusters so far, including retries.
