@@ -12,6 +12,7 @@ mod mixed;
 mod outages;
 mod packages;
 mod partial_plan;
+mod plan_json;
 mod providers;
 mod replacement;
 mod review_without_terraform;
@@ -76,6 +77,7 @@ with_both! {
     a_secret_stands_where_terraform_keeps_nothing: super::secret_references::a_place_that_terraform_keeps_is_refused;
     another_secret_waits_for_its_version: super::secret_references::another_reference_waits_for_its_version;
     a_crash_of_terraform_tells_no_value: super::leaks::a_crash_tells_no_value;
+    what_rules_see_is_what_terraform_shows: super::plan_json::is_that_of_terraform;
     the_cluster_goes_on_without_terraform: super::partial_plan::without_terraform;
     the_cluster_goes_on_without_a_provider: super::partial_plan::without_a_provider;
     the_cluster_goes_on_whatever_a_provider_lacks: super::partial_plan::whatever_a_provider_lacks;

@@ -14,6 +14,7 @@ use super::{
     admission_match::Selected,
     admission_policy::{AdmissionPolicy, Binding, NotFound},
     admission_request::{self, AdmissionRequest, Namespaces, Plurals},
+    possible_reads::Mentions,
     rule::{PolicyFile, RuleFinding, Severity, objects_of, shorten},
 };
 use crate::model::plan_document::{DocumentResource, StackDocument};
@@ -134,6 +135,26 @@ impl AdmissionPolicies {
                         Standing::Found(severity, text) => {
                             outcomes.push(found(policy, binding, &request, severity, &text));
                         }
+                        Standing::Open(params) => {
+                            let resource = request.resource;
+                            let reads = |mentions: &Mentions| {
+                                let mut unknown = resource.unknown.iter();
+                                unknown.any(|path| mentions.may_read(resource.runtime, path))
+                            };
+                            let certain = params.into_iter().flat_map(|params| {
+                                variables.judge_certain(&policy.code, params, binding.severity, reads)
+                            });
+                            outcomes.extend(
+                                certain.map(|(severity, text)| {
+                                    found(policy, binding, &request, severity, &text)
+                                }),
+                            );
+                            outcomes.push(AdmissionOutcome::Undecided(
+                                resource,
+                                policy.rule(binding),
+                                binding.severity,
+                            ));
+                        }
                         Standing::Decided(params) => {
                             let said = params
                                 .into_iter()
@@ -183,10 +204,9 @@ impl AdmissionPolicies {
         }
         let resource = request.resource;
         let mut unknown = resource.unknown.iter();
-        if unknown.any(|path| policy.mentions.may_read(resource.runtime, path)) {
-            return Standing::Undecided;
-        }
+        let is_open = unknown.any(|path| policy.mentions.may_read(resource.runtime, path));
         match self.params(policy, binding, request) {
+            Ok(params) if is_open => Standing::Open(params),
             Ok(params) => Standing::Decided(params),
             Err(ParamError::Unknown(text)) => Standing::Found(binding.severity, text),
             Err(ParamError::Configuration(_)) if policy.code.fails == FailurePolicy::Ignore => {
@@ -273,8 +293,10 @@ enum Standing<'s> {
     NotAbout,
     /// It decides with each of these parameters.
     Decided(Vec<&'s Value>),
-    /// It may read unknown values.
+    /// Whether it selects the request is unknown.
     Undecided,
+    /// It may read unknown values. What else it says with these parameters is certain.
+    Open(Vec<&'s Value>),
     /// It is decided without its expressions, or cannot be.
     Found(Severity, String),
 }

@@ -10,7 +10,13 @@ use cel::{
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{admission_functions, admission_request::AdmissionRequest, rule::Severity};
+use super::{
+    admission_functions,
+    admission_request::AdmissionRequest,
+    cel_conjuncts::{self, Conjunct},
+    possible_reads::Mentions,
+    rule::Severity,
+};
 use crate::{
     cel_counting::add_counting,
     cel_expression::{CelError, CelExpression, CostInput},
@@ -71,6 +77,8 @@ pub(super) struct AdmissionText {
 pub(super) struct AdmissionCode {
     pub fails: FailurePolicy,
     conditions: Vec<(String, CelExpression)>,
+    /// What the conditions may read.
+    condition_mentions: Mentions,
     variables: Vec<(String, CelExpression)>,
     validations: Vec<Validation>,
     annotations: Vec<(String, CelExpression)>,
@@ -81,6 +89,9 @@ struct Validation {
     expression: CelExpression,
     message: Option<String>,
     message_expression: Option<CelExpression>,
+    /// The parts of the expression, each with what it and its variables may read.
+    conjuncts: Vec<Conjunct>,
+    message_mentions: Mentions,
 }
 
 impl AdmissionCode {
@@ -97,7 +108,26 @@ impl AdmissionCode {
             });
             compiled.collect()
         };
+        let mut condition_mentions = Mentions::default();
+        for condition in &text.match_conditions {
+            condition_mentions.add(&condition.expression);
+        }
+        let of_variables = variable_mentions(&text.variables);
+        let with_variables = |mentions: &mut Mentions| {
+            for (name, read) in &of_variables {
+                if mentions.has_word(name) {
+                    mentions.add_all(read);
+                }
+            }
+        };
         let validations = text.validations.into_iter().map(|validation| {
+            let mut conjuncts = cel_conjuncts::compile(&validation.expression, env);
+            conjuncts
+                .iter_mut()
+                .for_each(|part| with_variables(&mut part.mentions));
+            let mut message_mentions = Mentions::default();
+            message_mentions.add(validation.message_expression.as_deref().unwrap_or_default());
+            with_variables(&mut message_mentions);
             let message_expression = validation.message_expression.as_deref().map(compile);
             Ok(Validation {
                 expression: compile(&validation.expression)
@@ -105,6 +135,8 @@ impl AdmissionCode {
                 source: validation.expression,
                 message: validation.message,
                 message_expression: message_expression.transpose()?,
+                conjuncts,
+                message_mentions,
             })
         });
         let annotations = text.audit_annotations.into_iter().map(|annotation| {
@@ -115,11 +147,28 @@ impl AdmissionCode {
         Ok(Self {
             fails: text.failure_policy,
             conditions: named(text.match_conditions)?,
+            condition_mentions,
             variables: named(text.variables)?,
             validations: validations.collect::<Result<_, String>>()?,
             annotations: annotations.collect::<Result<_, String>>()?,
         })
     }
+}
+
+/// What each variable may read, with the variables before it that it names. A name counts wherever the word is.
+fn variable_mentions(variables: &[NamedText]) -> Vec<(String, Mentions)> {
+    let mut found: Vec<(String, Mentions)> = Vec::new();
+    for variable in variables {
+        let mut mentions = Mentions::default();
+        mentions.add(&variable.expression);
+        for (name, read) in &found {
+            if mentions.has_word(name) {
+                mentions.add_all(read);
+            }
+        }
+        found.push((variable.name.clone(), mentions));
+    }
+    found
 }
 
 /// The functions that expressions call: made once for a set.
@@ -174,14 +223,35 @@ impl<'r> RequestVariables<'r> {
         params: &Value,
         severity: Severity,
     ) -> Vec<(Severity, String)> {
-        let outer: &Context<'_, '_> = &self.context;
+        self.evaluation(params).judge(policy, severity)
+    }
+
+    /// The denials that a request has whatever its unknown values turn out to be. `reads` says whether words may read one
+    /// of them.
+    pub fn judge_certain(
+        &self,
+        policy: &AdmissionCode,
+        params: &Value,
+        severity: Severity,
+        reads: impl Fn(&Mentions) -> bool,
+    ) -> Vec<(Severity, String)> {
+        // An expression may read by a name that a parameter has.
+        let mut names = Mentions::default();
+        names.add_texts(params);
+        match reads(&names) {
+            true => Vec::new(),
+            false => self.evaluation(params).judge_certain(policy, severity, reads),
+        }
+    }
+
+    fn evaluation<'p>(&'p self, params: &'p Value) -> Evaluation<'p, 'p> {
+        let outer: &Context<'p, 'p> = &self.context;
         let mut context = outer.new_inner_scope();
         context.add_variable_as_val("params", to_cel(params));
-        let evaluation = Evaluation {
+        Evaluation {
             context,
             extent: self.extent.and(params),
-        };
-        evaluation.judge(policy, severity)
+        }
     }
 }
 
@@ -204,16 +274,7 @@ impl Evaluation<'_, '_> {
         if let Some(text) = failed {
             return failure(policy.fails, severity, &text).into_iter().collect();
         }
-        // A variable whose expression fails is absent: whatever reads it fails, as in Kubernetes.
-        let mut values = HashMap::new();
-        for (name, expression) in &policy.variables {
-            self.context
-                .add_variable_as_val("variables", shared_map(values.clone()));
-            if let Ok(value) = expression.evaluate(&self.context, self.extent) {
-                values.insert(CelMapKey::from(name.as_str().to_owned()), value);
-            }
-        }
-        self.context.add_variable_as_val("variables", shared_map(values));
+        self.add_variables(policy);
         let mut found = Vec::new();
         for validation in &policy.validations {
             match validation.expression.holds(&self.context, self.extent) {
@@ -242,6 +303,47 @@ impl Evaluation<'_, '_> {
         found
     }
 
+    /// The denials by what reads no unknown value. An error is none: it is told when the value is known.
+    fn judge_certain(
+        mut self,
+        policy: &AdmissionCode,
+        severity: Severity,
+        reads: impl Fn(&Mentions) -> bool,
+    ) -> Vec<(Severity, String)> {
+        let holds = |(_, condition): &(String, CelExpression)| {
+            condition.holds(&self.context, self.extent) == Ok(true)
+        };
+        if reads(&policy.condition_mentions) || !policy.conditions.iter().all(holds) {
+            return Vec::new();
+        }
+        self.add_variables(policy);
+        let denies = |validation: &&Validation| {
+            let mut known = validation.conjuncts.iter().filter(|part| !reads(&part.mentions));
+            known.any(|part| part.is_false(&self.context, self.extent))
+        };
+        let denied = policy.validations.iter().filter(denies).map(|validation| {
+            let message = match reads(&validation.message_mentions) {
+                true => own_message(validation),
+                false => self.message(validation),
+            };
+            (severity, message)
+        });
+        denied.collect()
+    }
+
+    /// A variable whose expression fails is absent: whatever reads it fails, as in Kubernetes.
+    fn add_variables(&mut self, policy: &AdmissionCode) {
+        let mut values = HashMap::new();
+        for (name, expression) in &policy.variables {
+            self.context
+                .add_variable_as_val("variables", shared_map(values.clone()));
+            if let Ok(value) = expression.evaluate(&self.context, self.extent) {
+                values.insert(CelMapKey::from(name.as_str().to_owned()), value);
+            }
+        }
+        self.context.add_variable_as_val("variables", shared_map(values));
+    }
+
     /// The message, as Kubernetes chooses it.
     fn message(&self, validation: &Validation) -> String {
         let expression = validation.message_expression.as_ref();
@@ -252,10 +354,15 @@ impl Evaluation<'_, '_> {
                 return text.to_owned();
             }
         }
-        match &validation.message {
-            Some(message) if !message.trim().is_empty() => message.trim().to_owned(),
-            _ => format!("failed expression: {}", validation.source.trim()),
-        }
+        own_message(validation)
+    }
+}
+
+/// The message without a `messageExpression`.
+fn own_message(validation: &Validation) -> String {
+    match &validation.message {
+        Some(message) if !message.trim().is_empty() => message.trim().to_owned(),
+        _ => format!("failed expression: {}", validation.source.trim()),
     }
 }
 

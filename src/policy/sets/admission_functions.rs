@@ -26,7 +26,7 @@ use crate::{
 };
 
 /// Functions that expressions may call, besides operators.
-const KNOWN: [&str; 86] = [
+const KNOWN: [&str; 83] = [
     // The standard library.
     "size",
     "contains",
@@ -72,10 +72,6 @@ const KNOWN: [&str; 86] = [
     "sum",
     "min",
     "max",
-    // Sets.
-    "sets.contains",
-    "sets.equivalent",
-    "sets.intersects",
     // Quantities.
     "quantity",
     "isQuantity",
@@ -129,7 +125,6 @@ pub(super) fn environment() -> Env {
     let _ = env.add_extension(extensions::strings);
     let _ = env.add_extension(extensions::lists);
     admission_libraries::declare(&mut env);
-    declare_sets(&mut env);
     declare_lists(&mut env);
     cel_regex::declare(&mut env);
     cel_pairs::declare(&mut env);
@@ -287,33 +282,6 @@ fn lists_of<'b, 'v, const N: usize>(
         .collect();
     let lists = lists.and_then(|lists| lists.try_into().ok());
     lists.ok_or_else(|| error(function, "it needs a list"))
-}
-
-fn declare_sets(env: &mut Env) {
-    fn within<'v>(all: &[Box<dyn Val + 'v>], some: &[Box<dyn Val + 'v>]) -> bool {
-        some.iter()
-            .all(|item| all.iter().any(|one| one.equals(item.as_ref())))
-    }
-    let functions: [(&str, Function); 3] = [
-        ("sets.contains", |call| {
-            let [all, some] = lists_of("sets.contains", &call)?;
-            Ok(CowVal::owned(CelBool::from(within(all, some))))
-        }),
-        ("sets.equivalent", |call| {
-            let [one, two] = lists_of("sets.equivalent", &call)?;
-            Ok(CowVal::owned(CelBool::from(within(one, two) && within(two, one))))
-        }),
-        ("sets.intersects", |call| {
-            let [one, two] = lists_of("sets.intersects", &call)?;
-            let both = one
-                .iter()
-                .any(|item| two.iter().any(|other| other.equals(item.as_ref())));
-            Ok(CowVal::owned(CelBool::from(both)))
-        }),
-    ];
-    for (name, function) in functions {
-        let _ = env.add_overload(name, name, vec![LIST_TYPE, LIST_TYPE], function);
-    }
 }
 
 fn compare(function: &str, one: &dyn Val, two: &dyn Val) -> Result<Ordering, ExecutionError> {

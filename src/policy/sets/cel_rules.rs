@@ -24,6 +24,7 @@ use serde_json::{Value, json};
 
 use super::{
     admission_functions,
+    cel_conjuncts::{self, Conjunct},
     possible_reads::Mentions,
     rule::{FailedTest, PolicyFile, RuleFinding, Severity, UNREADABLE, shorten},
 };
@@ -88,6 +89,11 @@ pub(super) struct CelRule {
     expression: CelExpression,
     message: String,
     message_expression: Option<CelExpression>,
+    /// The parts of the expression.
+    conjuncts: Vec<Conjunct>,
+    /// What `match` and `messageExpression` may read.
+    match_mentions: Mentions,
+    message_mentions: Mentions,
     cases: Vec<CelCase>,
     file: String,
 }
@@ -185,7 +191,15 @@ impl CelRule {
         let expression = compile("expression", &text.expression)?;
         let said = text.message_expression.as_deref();
         let message_expression = said.map(|source| compile("messageExpression", source));
+        let of = |source: Option<&str>| {
+            let mut mentions = Mentions::default();
+            mentions.add(source.unwrap_or_default());
+            mentions
+        };
         Ok(Self {
+            conjuncts: cel_conjuncts::compile(&text.expression, env),
+            match_mentions: of(text.matches.as_deref()),
+            message_mentions: of(said),
             severity: match text.severity {
                 SeverityText::Deny => Severity::Deny,
                 SeverityText::Warn => Severity::Warn,
@@ -262,15 +276,40 @@ impl CelRule {
     ) -> Result<Option<RuleFinding>, RuleFinding> {
         match self.expression.holds(context, extent) {
             Ok(true) => Ok(None),
-            Ok(false) => Ok(Some(RuleFinding {
-                rule: self.name.clone(),
-                severity: self.severity,
-                message: shorten(&self.message(context, extent)),
-                resource: None,
-                path: None,
-                details: BTreeMap::new(),
-            })),
+            Ok(false) => Ok(Some(self.violated(&self.message(context, extent)))),
             Err(why) => Err(RuleFinding::error(&self.name, &format!("`expression`: {why}"))),
+        }
+    }
+
+    /// The violation that an input has whatever its unknown values turn out to be. `reads` says whether words may read
+    /// one of them.
+    pub fn certain_violation(
+        &self,
+        context: &Context,
+        extent: CostInput,
+        reads: impl Fn(&Mentions) -> bool,
+    ) -> Option<RuleFinding> {
+        if reads(&self.match_mentions) || self.is_about(context, extent) != Ok(true) {
+            return None;
+        }
+        let mut known = self.conjuncts.iter().filter(|part| !reads(&part.mentions));
+        known.any(|part| part.is_false(context, extent)).then(|| {
+            let message = match reads(&self.message_mentions) {
+                true => self.message.clone(),
+                false => self.message(context, extent),
+            };
+            self.violated(&message)
+        })
+    }
+
+    fn violated(&self, message: &str) -> RuleFinding {
+        RuleFinding {
+            rule: self.name.clone(),
+            severity: self.severity,
+            message: shorten(message),
+            resource: None,
+            path: None,
+            details: BTreeMap::new(),
         }
     }
 

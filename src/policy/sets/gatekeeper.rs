@@ -159,7 +159,7 @@ impl GatekeeperRules {
         };
         let parameters = template.parameters(&spec.parameters)?;
         let mut mentions = template.mentions.clone();
-        mentions.add(&parameters.to_string());
+        mentions.add_texts(&parameters);
         let Some(severity) = spec.severity() else {
             return Ok(None);
         };

@@ -119,6 +119,45 @@ fn what_is_not_known_denies() {
 }
 
 #[test]
+fn a_word_behind_a_line_break_is_a_word() {
+    let open = || {
+        let mut object = service(json!({}));
+        object["spec"]["selector"] = json!({"app": {"$unknown": true}});
+        object
+    };
+    let verdicts = |text: &str| {
+        let found = findings(text, None, Some(open())).into_iter();
+        found.map(|finding| finding.message).collect::<Vec<_>>()
+    };
+    let rego = "    rego: |\n      package t\n      violation[{\"msg\": msg}] { BODY }\n";
+    let with_cel = |expression: &str| {
+        let expression = serde_json::to_string(expression).unwrap();
+        let code = format!(
+            "    code:\n    - {{engine: K8sNativeValidation, source: {{validations: [{{expression: {expression}, message: m}}]}}}}\n"
+        );
+        assert!(TEMPLATE.contains(rego));
+        TEMPLATE.replace(rego, &code) + &CONSTRAINT.replace("SPEC", "")
+    };
+    let by_parameter = |word: &str| {
+        let body = "word := split(input.parameters.word, \"\\n\")[1]; not input.review.object.spec[word]; msg := \"m\"";
+        let spec = serde_json::to_string(word).unwrap();
+        set(body, &format!("parameters: {{word: {spec}}}"))
+    };
+    for text in [
+        with_cel("object.spec.\nselector.\napp == 'x'"),
+        with_cel("object.spec.\tselector.\tapp == 'x'"),
+        by_parameter("a\nselector"),
+    ] {
+        let found = verdicts(&text);
+        assert!(
+            found.len() == 1 && found[0].starts_with("undecided: it reads /spec/selector/app"),
+            "{text}: {found:#?}"
+        );
+    }
+    assert_eq!(verdicts(&with_cel("object.metadata.\nname == 'x'")), ["m"]);
+}
+
+#[test]
 fn suites_are_the_tests_of_a_set() {
     let file = |path: &str, text: String| PolicyFile {
         path: path.to_owned(),

@@ -18,11 +18,14 @@ mod admission_request;
 mod admission_tests;
 mod admission_urls;
 mod all_sets;
+mod cel_conjuncts;
 mod cel_pairs;
 mod cel_regex;
 mod cel_rules;
 #[cfg(test)]
 mod cel_tests;
+#[cfg(test)]
+mod certain_tests;
 mod exception;
 mod gatekeeper;
 mod gatekeeper_match;
@@ -34,6 +37,7 @@ mod hostile_tests;
 mod input;
 mod possible_reads;
 mod rego;
+mod rego_definitions;
 mod rego_engine;
 mod rego_functions;
 mod rego_imports;

@@ -91,6 +91,12 @@ impl Mentions {
         }
     }
 
+    /// Adds other words.
+    pub fn add_all(&mut self, other: &Self) {
+        self.reads_all |= other.reads_all;
+        self.words.extend(other.words.iter().cloned());
+    }
+
     /// Returns true if a rule may read the value at a path of a resource.
     pub fn may_read(&self, runtime: RuntimeKind, path: &str) -> bool {
         // The id that a provider chooses says nothing: rules name it as the id of the resource.

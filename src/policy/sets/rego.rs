@@ -7,12 +7,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use globset::GlobMatcher;
 use regorus::{
     Engine, Value as RegoValue,
-    unstable::{Expr, Rule, RuleHead},
+    unstable::{Rule, RuleHead},
 };
 use serde_json::{Value, json};
 
 use super::{
     possible_reads::Mentions,
+    rego_definitions::{Definitions, head_name},
     rego_engine::{add_file, evaluate, first_lines, new_engine, too_slow, without_comments},
     rego_functions,
     rego_functions::items,
@@ -28,6 +29,7 @@ pub(super) struct RegoRules {
     engine: Engine,
     rules: Vec<RegoRule>,
     mentions: Mentions,
+    definitions: Option<Definitions>,
 }
 
 struct RegoRule {
@@ -91,12 +93,19 @@ impl RegoRules {
                 .contains(package)
                 .then(|| format!("{package}.exception"));
         }
+        let paths = rules.iter().map(|rule| rule.path.as_str()).collect();
+        let definitions = Definitions::find(&mut engine, &places, data, version, &paths);
+        let definitions = definitions.and_then(|mut definitions| {
+            add_data(&mut definitions.engine, data).ok()?;
+            Some(definitions)
+        });
         // The engine orders the statements of all rules for its first evaluation, and its clones keep that.
         let _ = evaluate(&mut engine, &rules[0].path);
         Ok(Self {
             engine,
             rules,
             mentions,
+            definitions,
         })
     }
 
@@ -116,13 +125,16 @@ impl RegoRules {
         let mut engine = self.engine.clone();
         let mut unusable = None;
         // Data is prepared again, which takes its time.
-        if self.mentions.has_word("conftest") {
-            let file = json!({"name": "stack.yaml", "dir": format!("/{folder}")});
-            let data = json!({"conftest": {"file": file}});
-            unusable = engine.add_data(RegoValue::from(data)).err();
+        let file = json!({"conftest": {"file": {"name": "stack.yaml", "dir": format!("/{folder}")}}});
+        let file = self.mentions.has_word("conftest").then(|| RegoValue::from(file));
+        if let Some(file) = &file {
+            unusable = engine.add_data(file.clone()).err();
         }
         RegoSession {
             engine,
+            file,
+            definitions: self.definitions.as_ref(),
+            separate: None,
             rules: &self.rules,
             unusable: unusable.map(|error| first_lines(&error.to_string())),
             slow: BTreeSet::new(),
@@ -176,6 +188,11 @@ pub(super) fn failed_tests(
 /// Evaluates inputs one after another.
 pub(super) struct RegoSession<'r> {
     engine: Engine,
+    /// What `data.conftest` holds.
+    file: Option<RegoValue>,
+    definitions: Option<&'r Definitions>,
+    /// The engine of the definitions, once an input has an unknown value.
+    separate: Option<Engine>,
     rules: &'r [RegoRule],
     /// Why no rule can be evaluated.
     unusable: Option<String>,
@@ -220,6 +237,58 @@ impl RegoSession<'_> {
                         self.slow.insert(&rule.path);
                     }
                     findings.push(RuleFinding::error(&rule.name, &why));
+                }
+            }
+        }
+        findings
+    }
+
+    /// The findings that an input has whatever its unknown values turn out to be: those of definitions that do not read
+    /// them. `reads` says whether words may read one.
+    pub fn certain(&mut self, input: &Value, reads: impl Fn(&Mentions) -> bool) -> Vec<RuleFinding> {
+        let mut findings = Vec::new();
+        let Some(definitions) = self.definitions.filter(|_| self.unusable.is_none()) else {
+            return findings;
+        };
+        let engine = match &mut self.separate {
+            Some(engine) => engine,
+            none => {
+                let mut engine = definitions.engine.clone();
+                if self
+                    .file
+                    .clone()
+                    .is_some_and(|file| engine.add_data(file).is_err())
+                {
+                    return findings;
+                }
+                none.insert(engine)
+            }
+        };
+        engine.set_input(RegoValue::from(input.clone()));
+        for rule in self.rules {
+            let silenced = match &rule.exception {
+                None => BTreeSet::new(),
+                Some(path) => {
+                    let is_known = definitions
+                        .exceptions
+                        .get(path)
+                        .is_some_and(|mentions| !reads(mentions));
+                    match is_known.then(|| excepted(engine, path)) {
+                        Some(Ok(names)) => names,
+                        _ => continue,
+                    }
+                }
+            };
+            let of_rule = definitions
+                .by_rule
+                .get(&rule.path)
+                .into_iter()
+                .flat_map(|of| of.iter());
+            for definition in of_rule.filter(|_| !silenced.contains(&rule.suffix)) {
+                if !reads(&definition.mentions)
+                    && let Ok(value) = evaluate(engine, &definition.path)
+                {
+                    read_findings(rule, &value, &mut findings);
                 }
             }
         }
@@ -271,26 +340,20 @@ fn is_rules(path: &str) -> bool {
 /// The names of the rules of each file, in the order in which the files were added.
 fn rule_names(engine: &mut Engine) -> Vec<BTreeSet<String>> {
     let modules = engine.get_modules().iter();
-    let names = modules.map(|module| module.policy.iter().filter_map(|rule| head_name(rule)).collect());
+    let names = modules.map(|module| module.policy.iter().filter_map(|rule| rule_name(rule)).collect());
     names.collect()
 }
 
-fn head_name(rule: &Rule) -> Option<String> {
-    let reference = match rule {
-        Rule::Spec { head, .. } => match head {
-            RuleHead::Compr { refr, .. } | RuleHead::Set { refr, .. } => refr,
-            RuleHead::Func { .. } => return None,
-        },
-        Rule::Default { refr, .. } => refr,
-    };
-    let mut expression: &Expr = reference;
-    loop {
-        match expression {
-            Expr::RefDot { refr, .. } | Expr::RefBrack { refr, .. } => expression = refr,
-            Expr::Var { span, .. } => return Some(span.text().to_owned()),
-            _ => return None,
+/// The name of a rule that is no function.
+fn rule_name(rule: &Rule) -> Option<String> {
+    let is_function = matches!(
+        rule,
+        Rule::Spec {
+            head: RuleHead::Func { .. },
+            ..
         }
-    }
+    );
+    head_name(rule).filter(|_| !is_function).map(|(name, ..)| name)
 }
 
 /// The packages with a rule `exception`.

@@ -349,6 +349,12 @@ fn unknown(mentions: &Mentions, resource: &DocumentResource) -> Vec<String> {
     read.cloned().collect()
 }
 
+/// Returns true if words may read an unknown value of a resource.
+fn reads_unknown(mentions: &Mentions, resource: &DocumentResource) -> bool {
+    let mut paths = resource.unknown.iter();
+    paths.any(|path| mentions.may_read(resource.runtime, path))
+}
+
 fn undecided(rule: &str, severity: Severity, resource: &DocumentResource, paths: Vec<String>) -> Outcome {
     Outcome::Unknown {
         rule: rule.to_owned(),
@@ -377,6 +383,8 @@ fn rego_objects(rules: &RegoRules, document: &StackDocument) -> Vec<Outcome> {
     for (resource, object) in input::objects(document) {
         let unknown = unknown(rules.mentions(), resource);
         if !unknown.is_empty() {
+            let certain = session.certain(object, |mentions| reads_unknown(mentions, resource));
+            outcomes.extend(certain.into_iter().map(|finding| about(finding, resource)));
             let names = rules.names();
             outcomes
                 .extend(names.map(|(name, severity)| undecided(name, severity, resource, unknown.clone())));
@@ -397,7 +405,7 @@ fn about(finding: RuleFinding, resource: &DocumentResource) -> Outcome {
 }
 
 /// The whole stack is one input. With unknown values in it, only those findings count that there are also
-/// without the resources with these values.
+/// without the resources with these values, and those of definitions that read none of the values.
 fn rego_whole(rules: &RegoRules, document: &StackDocument, view: PolicyInput) -> Vec<Outcome> {
     let input = |without: &[&DocumentResource]| match view {
         PolicyInput::Tfplan => input::terraform_plan(document, without),
@@ -417,6 +425,8 @@ fn rego_whole(rules: &RegoRules, document: &StackDocument, view: PolicyInput) ->
         let without: Vec<_> = open.iter().map(|(resource, _)| *resource).collect();
         let certain: BTreeSet<_> = session.findings(input(&without)).into_iter().collect();
         findings.retain(|finding| certain.contains(finding));
+        let reads = |mentions: &Mentions| open.iter().any(|(open, _)| reads_unknown(mentions, open));
+        findings.extend(session.certain(&input(&[]), reads));
         for (resource, unknown) in &open {
             let names = rules.names();
             outcomes
@@ -465,10 +475,19 @@ fn cel_one(
 ) {
     for rule in rules {
         let undecided = |of: &DocumentResource, paths| undecided(&rule.name, rule.severity, of, paths);
-        // With an unknown value a condition is an error, or decides for another value.
+        // With an unknown value a condition is an error, or decides for another value: only a part that does not read
+        // it counts.
         let own = unknown(&rule.mentions, resource);
         if !own.is_empty() {
-            outcomes.push(undecided(resource, own));
+            let reads = |mentions: &Mentions| {
+                let mut reached = others.iter().filter(|_| mentions.has_word("plan"));
+                reads_unknown(mentions, resource) || reached.any(|other| reads_unknown(mentions, other))
+            };
+            let certain = rule.certain_violation(context, extent, reads);
+            outcomes.push(match certain {
+                Some(finding) => about(finding, resource),
+                None => undecided(resource, own),
+            });
             continue;
         }
         let reached = others
