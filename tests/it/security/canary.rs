@@ -45,7 +45,11 @@ impl Killed {
     fn ended(&self, outcome: &Outcome, what: &str) {
         let state = self.shop.monorepo.path().join(".git/test-state");
         // A preview alone leaves none.
-        let state = state.is_dir().then(|| walk(&state)).unwrap_or_default();
+        let state = if state.is_dir() {
+            walk(&state)
+        } else {
+            String::new()
+        };
         let left = walk(self.scratch.path());
         holds_no_value(&[&outcome.stdout, &outcome.stderr, &state, &left], what);
     }
@@ -185,7 +189,11 @@ async fn a_value_of_no_store_is_in_a_comment_a_page_a_summary_or_the_bucket() {
         assert!(comments.contains("pay"), "{comments}");
         let files = everything_in(&ran.folder);
         let caches = ran.folder.join("caches");
-        let caches = caches.is_dir().then(|| walk(&caches)).unwrap_or_default();
+        let caches = if caches.is_dir() {
+            walk(&caches)
+        } else {
+            String::new()
+        };
         let told = [
             &ran.outcome.stdout,
             &ran.outcome.stderr,
