@@ -197,13 +197,20 @@ impl AdmissionRequest<'_> {
     pub fn variable(&self) -> Value {
         let kind = json!({"group": self.group, "version": self.version, "kind": self.kind});
         let resource = json!({"group": self.group, "version": self.version, "resource": self.plural});
-        json!({
+        let mut about = json!({
             "kind": kind, "requestKind": kind,
             "resource": resource, "requestResource": resource,
-            "subResource": "", "requestSubResource": "",
-            "name": self.name, "namespace": self.namespace.as_deref().unwrap_or_default(),
             "operation": self.operation.word(),
-        })
+        });
+        // As for an API server, what is empty is absent: a kind without a Namespace has none, and nothing here is a
+        // subresource.
+        let namespace = self.namespace.as_deref().unwrap_or_default();
+        for (key, text) in [("name", self.name.as_str()), ("namespace", namespace)] {
+            if !text.is_empty() {
+                about[key] = json!(text);
+            }
+        }
+        about
     }
 }
 

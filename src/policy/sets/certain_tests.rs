@@ -131,6 +131,7 @@ fn a_part_in_cel_that_reads_no_unknown_value_denies_before_the_value_is_known() 
     for (matches, expression) in [
         ("true", format!("{image} || {host}")),
         ("true", image.to_owned()),
+        ("!has(object.spec.containers[0].image)", host.to_owned()),
         ("object.spec.containers[0].image != 'x'", host.to_owned()),
         ("true", format!("object.spec.hostNetwork && {image}")),
     ] {

@@ -54,7 +54,7 @@ impl Definitions {
         version: RegoVersion,
         paths: &BTreeSet<&str>,
     ) -> Option<Self> {
-        let modules: Vec<_> = read.get_modules().iter().cloned().collect();
+        let modules = read.get_modules().to_vec();
         if modules.len() != packages.len() {
             return None;
         }

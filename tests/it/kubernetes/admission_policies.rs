@@ -395,15 +395,22 @@ fn random_map(random: &mut Random, namespace: &str, name: &str) -> Value {
 }
 
 /// What Konverge denies: policy and message.
-fn denied(set: &PolicySet, before: Option<&Value>, after: Option<&Value>) -> BTreeSet<(String, String)> {
+pub(super) fn denied(
+    set: &PolicySet,
+    before: Option<&Value>,
+    after: Option<&Value>,
+) -> BTreeSet<(String, String)> {
     let stack: StackId = "oracle/dev".parse().unwrap();
     let object = after.or(before).unwrap();
     let metadata = &object["metadata"];
-    let id = format!(
-        "v1:ConfigMap:{}:{}",
-        metadata["namespace"].as_str().unwrap(),
-        metadata["name"].as_str().unwrap()
-    );
+    let parts = [
+        &object["apiVersion"],
+        &object["kind"],
+        &metadata["namespace"],
+        &metadata["name"],
+    ];
+    let parts: Vec<_> = parts.into_iter().filter_map(Value::as_str).collect();
+    let id = parts.join(":");
     let action = match (before, after) {
         (None, _) => Action::Create,
         (_, None) => Action::Delete,
@@ -443,7 +450,7 @@ fn comparable(message: &str) -> String {
 }
 
 /// What the API server denies, if it does.
-fn refusal<T>(answer: Result<T, kube::Error>) -> Option<(String, String)> {
+pub(super) fn refusal<T>(answer: Result<T, kube::Error>) -> Option<(String, String)> {
     let error = match answer {
         Ok(_) => return None,
         Err(kube::Error::Api(status)) => status.message,

@@ -1,5 +1,6 @@
 //! The Kubernetes runtime on a real API server.
 
+pub mod admission_kinds;
 pub mod admission_policies;
 pub mod api_server;
 pub mod cloud_logins;
