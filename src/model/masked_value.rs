@@ -59,7 +59,7 @@ pub fn reference(mark: ReferenceMark<'_>) -> Value {
 }
 
 /// What the version of a file of the repository begins with. It moves by a commit, which is reviewed like any other.
-pub const FILE_VERSION: &str = "file:";
+pub const FILE_VERSION: &str = "file-";
 
 impl ReferenceMark<'_> {
     /// Returns true if a version is that of a file of the repository.

@@ -211,8 +211,8 @@ fn fits(expected: &Value, actual: &Value, any_version: bool) -> bool {
         masked_value::as_reference(actual),
     ) {
         // A file of the repository changes by a commit, which has to be reviewed.
-        let any_version = any_version && !now.is_of_file();
-        let same_version = any_version || reviewed.version.is_none() || reviewed.version == now.version;
+        let moves = !now.is_of_file() && (any_version || reviewed.version.is_none());
+        let same_version = moves || reviewed.version == now.version;
         return same_version && (reviewed.reference, reviewed.text) == (now.reference, now.text);
     }
     match (expected, actual) {

@@ -325,9 +325,12 @@ fn a_version_that_moved_is_written_unless_rotation_stops() {
     other.resources[0].changes[0].to = Some(json!({"$secret": {"ref": "db:root#/password", "version": "7"}}));
     assert_eq!(objections(seen(Some("7")), true, &other), 1);
     // A file of the repository changes by a commit: nobody reviewed this one.
-    let file = planned("file:b", ChangeOrigin::Change);
-    assert_eq!(objections(seen(Some("file:a")), true, &file), 1);
-    assert_eq!(objections(seen(Some("file:b")), true, &file), 0);
+    let file = planned("file-b", ChangeOrigin::Change);
+    assert_eq!(objections(seen(Some("file-a")), true, &file), 1);
+    assert_eq!(objections(seen(Some("file-b")), true, &file), 0);
+    // Nor did anybody who saw a reference to a file that was not there yet.
+    assert_eq!(objections(seen(None), true, &file), 1);
+    assert_eq!(objections(seen(None), false, &file), 1);
     let rotated = planned("8", ChangeOrigin::Rotation);
     assert_eq!(objections(ReviewedUnits::default(), true, &rotated), 0);
     assert_eq!(objections(ReviewedUnits::default(), false, &rotated), 1);

@@ -231,7 +231,7 @@ impl CelRule {
             let finding = match self.is_about(&context, extent) {
                 Ok(true) => self.finding(&context, extent),
                 Ok(false) => None,
-                Err(error) => Some(error),
+                Err(error) => Some(*error),
             };
             let why = match (finding, case.passes) {
                 (None, false) => "it passes".to_owned(),
@@ -251,18 +251,19 @@ impl CelRule {
     ///
     /// # Errors
     /// The condition could not be evaluated.
-    pub fn is_about(&self, context: &Context, extent: CostInput) -> Result<bool, RuleFinding> {
+    pub fn is_about(&self, context: &Context, extent: CostInput) -> Result<bool, Box<RuleFinding>> {
         match &self.matches {
             None => Ok(true),
             Some(matches) => matches
                 .holds(context, extent)
-                .map_err(|why| RuleFinding::error(&self.name, &format!("`match`: {why}"))),
+                .map_err(|why| Box::new(RuleFinding::error(&self.name, &format!("`match`: {why}")))),
         }
     }
 
     /// The finding for an input: a violation or an error.
     pub fn finding(&self, context: &Context, extent: CostInput) -> Option<RuleFinding> {
-        self.violation(context, extent).unwrap_or_else(Some)
+        self.violation(context, extent)
+            .unwrap_or_else(|error| Some(*error))
     }
 
     /// The violation of an input.
@@ -273,11 +274,14 @@ impl CelRule {
         &self,
         context: &Context,
         extent: CostInput,
-    ) -> Result<Option<RuleFinding>, RuleFinding> {
+    ) -> Result<Option<RuleFinding>, Box<RuleFinding>> {
         match self.expression.holds(context, extent) {
             Ok(true) => Ok(None),
             Ok(false) => Ok(Some(self.violated(&self.message(context, extent)))),
-            Err(why) => Err(RuleFinding::error(&self.name, &format!("`expression`: {why}"))),
+            Err(why) => Err(Box::new(RuleFinding::error(
+                &self.name,
+                &format!("`expression`: {why}"),
+            ))),
         }
     }
 

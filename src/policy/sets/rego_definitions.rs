@@ -20,7 +20,7 @@ use crate::config::RegoVersion;
 const NAME: &str = "konverge_definition_";
 
 /// One definition of a rule.
-pub(super) struct Definition {
+pub(super) struct RegoDefinition {
     /// The path for the engine.
     pub path: String,
     /// The words of the definition, and of each rule that it may reach.
@@ -33,7 +33,7 @@ pub(super) struct Definitions {
     /// An engine in which each definition is also a rule of its own.
     pub engine: Engine,
     /// By the path of the rule.
-    pub by_rule: BTreeMap<String, std::sync::Arc<Vec<Definition>>>,
+    pub by_rule: BTreeMap<String, std::sync::Arc<Vec<RegoDefinition>>>,
     /// What the rules `exception` may read, by their path.
     pub exceptions: BTreeMap<String, Mentions>,
 }
@@ -68,7 +68,7 @@ impl Definitions {
             })
             .collect();
         let words = Words::of(&reads, data);
-        let (mut by_rule, mut exceptions) = (BTreeMap::<String, Vec<Definition>>::new(), BTreeMap::new());
+        let (mut by_rule, mut exceptions) = (BTreeMap::<String, Vec<RegoDefinition>>::new(), BTreeMap::new());
         let (mut texts, mut whole) = (Vec::new(), BTreeSet::new());
         for read in &reads {
             let mut text = read.text.to_owned();
@@ -105,7 +105,7 @@ impl Definitions {
                 let mut mentions = Mentions::default();
                 // Its own name reaches nothing: what reads the rule has the name behind its head.
                 words.add_to(&mut mentions, after);
-                of_rule.push(Definition {
+                of_rule.push(RegoDefinition {
                     path: format!("{}.{own}", read.package),
                     mentions,
                 });

@@ -513,7 +513,7 @@ fn cel_one(
                 let finding = match about_it {
                     Ok(true) => rule.finding(context, extent),
                     Ok(false) => None,
-                    Err(error) => Some(error),
+                    Err(error) => Some(*error),
                 };
                 outcomes.extend(finding.map(|finding| about(finding, resource)));
             }

@@ -119,7 +119,7 @@ fn ours(plan: StackPlan, wanted: &[Resource]) -> BTreeSet<String> {
 
 /// The same of Terraform's own.
 fn theirs(shown: &Value) -> BTreeSet<String> {
-    let pointer = |path: &str| format!("/{}", path.replace('.', "/").replace('[', "/").replace(']', ""));
+    let pointer = |path: &str| format!("/{}", path.replace(['.', '['], "/").replace(']', ""));
     let mut found = BTreeSet::new();
     for (list, places) in lists() {
         let items = shown.pointer(&pointer(list)).and_then(Value::as_array).cloned();
