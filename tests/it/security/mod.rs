@@ -12,6 +12,7 @@ pub mod injection;
 pub mod masking;
 pub mod module_sandbox;
 pub mod plain_places;
+pub mod proposed_stores;
 pub mod sandbox;
 mod secret_as_code;
 pub mod secret_paths;
