@@ -388,3 +388,19 @@ async fn the_published_clients_read_the_same() {
     assert_eq!(said["azure"]["missing"], "ResourceNotFoundError", "{said}");
     assert_eq!(versions("azure"), 2, "{said}");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs `scripts/parts install all`; `make test-all` runs it"]
+async fn the_published_client_wraps_the_same() {
+    use crate::support::key_clouds::{AZURE_KEY, KeyClouds, TOKEN};
+    let clouds = KeyClouds::start().await;
+    let program = include_str!("../support/azure_keys_sdk.py");
+    let host = clouds.address().trim_start_matches("http://").to_owned();
+    let arguments = ["-c", program, &host, TOKEN, AZURE_KEY].map(str::to_owned);
+    let said = crate::support::process::Konverge::of(&crate::support::cloud_sdks(), arguments)
+        .run()
+        .expect(0)
+        .json();
+    let expected = json!({"opened": true, "version": true, "too long": 400, "other": 400});
+    assert_eq!(said, expected);
+}

@@ -22,7 +22,7 @@ use hmac::{Hmac, KeyInit as _, Mac as _};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
-const TOKEN: &str = "ya29.the-token-of-the-key-job";
+pub const TOKEN: &str = "ya29.the-token-of-the-key-job";
 pub const ALIBABA: (&str, &str) = ("LTAIkeyclouds", "the-secret-of-the-alibaba-key");
 /// The keys that the services have.
 pub const GOOGLE_KEY: &str = "projects/acme/locations/global/keyRings/ci/cryptoKeys/state";
@@ -152,8 +152,12 @@ async fn answer(
         return alibaba(&mut world, &method, &uri, &headers, &body);
     }
     world.requests.push(path.clone());
-    if headers["authorization"] != format!("Bearer {TOKEN}") {
-        return refused(StatusCode::UNAUTHORIZED, "no token");
+    let bearer = headers.get("authorization").and_then(|value| value.to_str().ok());
+    if bearer != Some(format!("Bearer {TOKEN}").as_str()) {
+        // The published client of Azure asks without a token first, and reads here where it gets one.
+        let challenge = r#"Bearer authorization="https://login.microsoftonline.com/acme", resource="https://vault.azure.net""#;
+        let answer = refused(StatusCode::UNAUTHORIZED, "no token");
+        return ([("www-authenticate", challenge)], answer).into_response();
     }
     let body: Value = serde_json::from_slice(&body).unwrap_or_default();
     let text = |name: &str| body[name].as_str().unwrap_or_default().to_owned();
@@ -185,7 +189,8 @@ async fn answer(
         (_, ["keys", ..]) if !uri.query().unwrap_or_default().contains("api-version=7.4") => {
             refused(StatusCode::BAD_REQUEST, "api-version")
         }
-        ("GET", ["keys", name]) if *name == AZURE_KEY => {
+        // Without a version it is the newest; the published client then ends the path with a `/`.
+        ("GET", ["keys", name] | ["keys", name, ""]) if *name == AZURE_KEY => {
             let id = format!("{}/keys/{name}/{:032x}", world.address, world.rotations + 1);
             Json(json!({"key": {"kid": id, "kty": "RSA", "key_ops": ["wrapKey", "unwrapKey"]}}))
                 .into_response()
