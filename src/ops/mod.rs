@@ -48,6 +48,7 @@ mod runtime_factory;
 mod secret_fetch;
 mod secret_files;
 mod secret_stores;
+mod sops_copies;
 pub mod selected_stacks;
 pub mod session;
 mod skipped_removals;

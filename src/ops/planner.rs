@@ -225,6 +225,8 @@ impl Planner {
             return Ok(TargetPlan::Spec(Box::new(SpecPlan { public, desired })));
         }
         let wanted = self.references.admit(target, wanted)?;
+        // What is missing is said at its resource.
+        let _ = self.references.ask_versions(&target.id).await;
         let ignore = target.rules().map(|stack| self.config.for_stack(stack).ignore);
         let ignore = ignore.unwrap_or_default();
         let mut step = engine::plan(PlanRequest {

@@ -13,7 +13,7 @@ use async_trait::async_trait;
 use futures::{StreamExt as _, stream};
 use tokio::sync::OnceCell;
 
-use super::{RunContext, Target, secret_stores};
+use super::{RunContext, Target, secret_stores, sops_copies::SopsCopies};
 use crate::{
     config::{Rotation, SecretTarget, SecretsConfig},
     error::{ErrorKind, UserError},
@@ -32,8 +32,8 @@ const AT_ONCE: usize = 16;
 /// A secret: its store and what is read of it.
 type SecretKey = (String, SecretQuery);
 
-/// The version of a secret, asked once.
-type VersionCell = Arc<OnceCell<Option<String>>>;
+/// The version of a secret, or why there is none: asked once.
+type VersionCell = Arc<OnceCell<Result<Option<String>, SecretStoreError>>>;
 
 /// The value of a secret, read once.
 type ValueCell = Arc<OnceCell<Arc<FetchedSecret>>>;
@@ -42,6 +42,7 @@ type ValueCell = Arc<OnceCell<Arc<FetchedSecret>>>;
 pub struct SecretReferences {
     config: SecretsConfig,
     stores: BTreeMap<String, Arc<dyn SecretStore>>,
+    copies: SopsCopies,
     secrets: Secrets,
     notes: Arc<dyn super::Notes>,
     /// The folder of each stack that is being applied: rules name folders.
@@ -75,6 +76,7 @@ impl SecretReferences {
     ) -> Self {
         Self {
             config: config.clone(),
+            copies: SopsCopies::new(files.clone()),
             stores: secret_stores::open(run, config, &secrets, files, cluster),
             secrets,
             notes: Arc::clone(&run.notes),
@@ -97,6 +99,7 @@ impl SecretReferences {
             folder: &target.folder,
         };
         let admitted = policy::admit(&self.config, reader, spec)?;
+        self.copies.check(&self.config, reader, &admitted.references)?;
         if !admitted.references.is_empty() {
             let mut known = lock(&self.admitted);
             known
@@ -143,10 +146,42 @@ impl SecretReferences {
         }
         lock(&self.folders).insert(target.id.clone(), target.folder.clone());
         lock(&self.applying).insert(target.id.clone());
-        Ok(FetchedSecrets {
+        let fetched = FetchedSecrets {
             of: self,
             stack: target.id.clone(),
-        })
+        };
+        self.ask_versions(&target.id).await?;
+        Ok(fetched)
+    }
+
+    /// Asks the versions of all references of a stack at once: a plan asks one after the other, and finds the answers.
+    /// The first of each store is asked alone, so that a store without an answer is asked once.
+    ///
+    /// # Errors
+    /// The first version that cannot be had; the others are asked all the same.
+    pub async fn ask_versions(&self, stack: &StackId) -> Result<(), UserError> {
+        let references = lock(&self.admitted).get(stack).cloned().unwrap_or_default();
+        let mut of_store: BTreeMap<String, BTreeMap<SecretKey, SecretReference>> = BTreeMap::new();
+        for reference in references.into_iter().filter(|reference| !reference.is_generated()) {
+            let key = secret_key(&reference);
+            of_store.entry(key.0.clone()).or_default().insert(key, reference);
+        }
+        let mut result = Ok(());
+        let (mut first, mut others) = (Vec::new(), Vec::new());
+        for references in of_store.into_values() {
+            let mut references = references.into_values();
+            first.extend(references.next());
+            others.extend(references);
+        }
+        for references in [first, others] {
+            let mut asked = stream::iter(references)
+                .map(|reference| async move { self.version(stack, &reference).await })
+                .buffer_unordered(AT_ONCE);
+            while let Some(version) = asked.next().await {
+                result = result.and(version.map(drop));
+            }
+        }
+        result
     }
 
     /// The value of a secret: of this run's first request.
@@ -281,24 +316,24 @@ impl SecretResolver for SecretReferences {
             true => SecretRights::Values,
             false => SecretRights::Versions,
         };
+        let opened = self.store(store)?;
         let found = cell
-            .get_or_try_init(|| async {
+            .get_or_init(|| async {
                 if !applying && lock(&self.silent).contains(store) {
                     return Ok(None);
                 }
-                let version = self.store(store)?.version(query, rights).await;
+                let version = opened.version(query, rights).await;
                 match version.map_err(|problem| SecretStoreError::new(store, &query.path, problem)) {
-                    Ok(version) => Ok(version),
                     // A preview without the right to read versions still shows the reference.
                     Err(error) if !applying && !matches!(error.problem, SecretProblem::Missing(_)) => {
                         self.note_no_version(store, &error);
                         Ok(None)
                     }
-                    Err(error) => Err(UserError::from(error)),
+                    answer => answer,
                 }
             })
-            .await?;
-        Ok(found.clone())
+            .await;
+        Ok(found.clone()?)
     }
 
     async fn value(
@@ -332,6 +367,7 @@ impl SecretResolver for SecretReferences {
             folder: &folder,
         };
         let admitted = policy::admit_recorded(&self.config, reader, &reference.as_written())?;
+        self.copies.check(&self.config, reader, [&admitted])?;
         let key = secret_key(&admitted);
         let found = self.read(&key).await?;
         let value = select(&key, &found, &admitted)?;

@@ -321,6 +321,13 @@ fn is_allowed(store: &SecretStoreConfig, reader: SecretReader<'_>, path: &str) -
     })
 }
 
+/// Returns true if a stack may read a file of the repository as a file of SOPS, in any store.
+#[must_use]
+pub fn may_read_file(config: &SecretsConfig, reader: SecretReader<'_>, path: &RepoPath) -> bool {
+    let mut stores = config.stores.values();
+    stores.any(|store| store.kind == SecretStoreKind::Sops && is_allowed(store, reader, path.as_str()))
+}
+
 /// The store that a reference names.
 fn store_of<'c>(
     config: &'c SecretsConfig,

@@ -9,7 +9,7 @@ use zeroize::{Zeroize as _, Zeroizing};
 use super::{
     AwsKmsKey, AzureKey, FetchedSecret, GoogleKmsKey, SecretDocument, SecretProblem, SecretQuery,
     SecretRights, SecretStore, VaultTransitKey,
-    sops_file::{SopsDataKey, SopsFile, open_age},
+    sops_file::{OWN_PATH, SopsDataKey, SopsFile, open_age},
 };
 use crate::model::{Digest, masked_value::FILE_VERSION};
 
@@ -157,8 +157,17 @@ impl SecretStore for SopsStore {
         let mut key = self.data_key(&file).await?;
         let values = file.decrypt(&key);
         key.zeroize();
+        let values = values.map_err(SecretProblem::File)?;
+        if values
+            .get(OWN_PATH)
+            .is_some_and(|own| own.as_str() != Some(&query.path))
+        {
+            return Err(SecretProblem::File(format!(
+                "its `{OWN_PATH}` is another path, so it is a copy"
+            )));
+        }
         Ok(FetchedSecret {
-            document: SecretDocument::from_fields(values.map_err(SecretProblem::File)?),
+            document: SecretDocument::from_fields(values),
             version: Some(version_of(&bytes)),
         })
     }

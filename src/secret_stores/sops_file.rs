@@ -11,7 +11,10 @@ use aes_gcm::{
     aead::{Aead as _, Payload, consts::U32},
     aes::Aes256,
 };
-use base64::{Engine as _, engine::general_purpose::STANDARD};
+use base64::{
+    Engine as _,
+    engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD},
+};
 use regex::Regex;
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -26,6 +29,9 @@ const MAC_OF_ENCRYPTED_ONLY: [u8; 32] = [
     0x8a, 0x3f, 0xd2, 0xad, 0x54, 0xce, 0x66, 0x52, 0x7b, 0x10, 0x34, 0xf3, 0xd1, 0x47, 0xbe, 0x0b, 0x0b,
     0x97, 0x5b, 0x3b, 0xf4, 0x4f, 0x72, 0xc6, 0xfd, 0xad, 0xec, 0x81, 0x76, 0xf2, 0x7d, 0x69,
 ];
+
+/// The key by which a file says its own path. The MAC covers it, so that it holds in a copy too.
+pub(super) const OWN_PATH: &str = "konverge_path";
 
 /// An encrypted file.
 #[derive(Debug)]
@@ -62,6 +68,22 @@ pub(super) enum SopsDataKey {
     },
     /// Another recipient, or one that needs more than Konverge gives.
     Unknown(String),
+}
+
+impl SopsDataKey {
+    /// Returns true if the wrapped key has the one form by which copies are found.
+    fn is_as_sops_writes_it(&self) -> bool {
+        match self {
+            Self::Age(armoured) => armoured_bytes(armoured).is_some(),
+            Self::AwsKms { wrapped, .. } | Self::GoogleKms { wrapped, .. } => STANDARD.decode(wrapped).is_ok(),
+            Self::VaultTransit { wrapped, .. } => wrapped
+                .rsplit(':')
+                .next()
+                .is_some_and(|text| STANDARD.decode(text).is_ok()),
+            Self::AzureKeyVault { wrapped, .. } => URL_SAFE_NO_PAD.decode(wrapped).is_ok(),
+            Self::Unknown(_) => true,
+        }
+    }
 }
 
 /// The member `sops` of a file.
@@ -183,6 +205,11 @@ impl SopsFile {
         Ok(Self { values, metadata })
     }
 
+    /// Returns true if the file says its own path.
+    pub(super) fn has_own_path(&self) -> bool {
+        self.values.contains_key(OWN_PATH)
+    }
+
     /// The data key, once for each recipient.
     pub(super) fn wrapped_keys(&self) -> Vec<SopsDataKey> {
         let metadata = &self.metadata;
@@ -214,6 +241,11 @@ impl SopsFile {
             version: entry.version.clone(),
             wrapped: entry.enc.clone(),
         }));
+        for key in &mut keys {
+            if !key.is_as_sops_writes_it() {
+                *key = SopsDataKey::Unknown("a key that is not in base64 as SOPS writes it".to_owned());
+            }
+        }
         let is_list = |value: &Value| value.as_array().is_some_and(|list| !list.is_empty());
         let others = metadata.others.iter().filter(|(_, value)| is_list(value));
         keys.extend(others.map(|(kind, _)| SopsDataKey::Unknown(kind.clone())));
@@ -232,6 +264,9 @@ impl SopsFile {
         };
         if metadata.mac_only_encrypted {
             reader.mac.update(MAC_OF_ENCRYPTED_ONLY);
+            if values.contains_key(OWN_PATH) && !reader.rules.is_encrypted(&[OWN_PATH.to_owned()]) {
+                return Err(format!("its `{OWN_PATH}` is not in its MAC"));
+            }
         }
         reader.map(&mut values, &mut Vec::new())?;
         let written = reader.value(&metadata.mac, &metadata.lastmodified)?;
@@ -410,14 +445,19 @@ fn plain_number(number: &serde_json::Number) -> String {
     }
 }
 
-/// The data key in an armoured age file.
-pub(super) fn open_age(armoured: &str, identities: &[age::x25519::Identity]) -> Option<Zeroizing<Vec<u8>>> {
+/// The bytes of an armoured age file.
+pub(super) fn armoured_bytes(armoured: &str) -> Option<Vec<u8>> {
     let body: String = armoured
         .lines()
         .map(str::trim)
         .filter(|line| !line.starts_with("-----"))
         .collect();
-    let sealed = STANDARD.decode(body).ok()?;
+    STANDARD.decode(body).ok()
+}
+
+/// The data key in an armoured age file.
+pub(super) fn open_age(armoured: &str, identities: &[age::x25519::Identity]) -> Option<Zeroizing<Vec<u8>>> {
+    let sealed = armoured_bytes(armoured)?;
     let decryptor = age::Decryptor::new_buffered(sealed.as_slice()).ok()?;
     let identities = identities.iter().map(|identity| identity as &dyn age::Identity);
     let mut opened = decryptor.decrypt(identities).ok()?;

@@ -45,8 +45,24 @@ impl SecretPlaces {
         Self { paths }
     }
 
+    /// Adds the places of an object that somebody else wrote.
+    #[must_use]
+    pub fn with(mut self, paths: Vec<String>, desired: Option<&Map<String, Value>>) -> Self {
+        for path in paths {
+            self.paths.entry(path).or_insert_with_key(|path| {
+                let text = desired.and_then(|desired| value_at(desired, path));
+                text.and_then(Value::as_str).map(str::to_owned)
+            });
+        }
+        self
+    }
+
     pub fn is_empty(&self) -> bool {
         self.paths.is_empty()
+    }
+
+    pub fn paths(&self) -> impl Iterator<Item = &str> {
+        self.paths.keys().map(String::as_str)
     }
 
     /// Replaces the values by markers. `masked` is the object after the masking by shape and name.

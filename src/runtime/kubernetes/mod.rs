@@ -24,3 +24,5 @@ const OWNER: &str = "konverge/stack";
 const PROTECT: &str = "konverge/protect";
 /// The annotation that keeps an object when it leaves the Spec.
 const KEEP: &str = "konverge/keep";
+/// The annotation that names the plain places of an object with values of secrets (`into: any`), as a JSON list of paths.
+const SECRET_PLACES: &str = "konverge/secret-places";

@@ -125,6 +125,46 @@ async fn a_value_in_a_plain_place_is_found_in_its_object_alone() {
     assert_eq!(objects.get(&settings).await, None);
 }
 
+/// The record of the stack that wrote the value is not asked: the object says which of its texts are secret.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stack_that_takes_the_object_over_shows_no_value() {
+    let refers = Refers::of_job_store("plain-taken", "", ANY).await;
+    let settings = settings(&refers);
+    refers.shop.wants("prod", &[resource(&settings)]);
+    let run = refers.konverge(&["apply", "--all", "--yes", "--no-wait"]);
+    run.env("PAY_PASSWORD", CANARY)
+        .env("PAY_WORD", WORD)
+        .run()
+        .expect(0);
+    let id = resource(&settings)["id"].as_str().unwrap().to_owned();
+    refers
+        .konverge(&["state", "forget", "shop/prod", &id, "--yes"])
+        .run()
+        .expect(0);
+    refers.shop.wants("prod", &[]);
+    let mut taken = settings.clone();
+    taken["data"] = json!({"plain": "other"});
+    taken["metadata"].as_object_mut().unwrap().shift_remove("annotations");
+    refers.shop.wants("stage", &[resource(&taken)]);
+    let preview = refers.konverge(&["preview", "shop/stage", "--live", "required", "--output", "json"]);
+    let preview = preview.run().expect(0);
+    refers.holds_none_of(&[CANARY, WORD], &preview, "a preview of a take-over");
+    let shown = changes(&preview);
+    let at = |path: &str| shown.iter().find(|change| change["path"] == path);
+    assert_eq!(at("/data/plain").unwrap()["from"], "shown", "{shown:?}");
+    let foreign = objects_left(&refers, &settings).await;
+    assert_eq!(foreign["data"]["word"], WORD, "only the preview hides it");
+    let applied = refers.konverge(&["apply", "shop/stage", "--yes", "--no-wait", "--output", "json"]);
+    refers.holds_none_of(&[CANARY, WORD], &applied.run().expect(0), "a take-over");
+    let left = objects_left(&refers, &settings).await;
+    assert_eq!(left["data"], json!({"plain": "other"}));
+    assert_eq!(left["metadata"]["annotations"]["konverge/secret-places"], Value::Null);
+}
+
+async fn objects_left(refers: &Refers, object: &Value) -> Value {
+    Objects::of(refers.cluster).await.get(object).await.unwrap()
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_value_stands_nowhere_where_it_could_not_be_kept() {
     let refers = Refers::of_job_store("never-places", "", ANY).await;

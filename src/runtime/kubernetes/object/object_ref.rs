@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 
 use base64::Engine as _;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::super::{
     OWNER,
@@ -68,6 +68,19 @@ pub(in crate::runtime::kubernetes) fn has_annotations(object: &Map<String, Value
         .get("metadata")
         .and_then(|m| m.get("annotations"))
         .is_some()
+}
+
+/// Sets an annotation of an object that has `metadata`.
+pub(in crate::runtime::kubernetes) fn annotate(object: &mut Map<String, Value>, name: &str, text: String) {
+    if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
+        let annotations = metadata.entry("annotations").or_insert_with(|| json!({}));
+        if annotations.is_null() {
+            *annotations = json!({});
+        }
+        if let Some(annotations) = annotations.as_object_mut() {
+            annotations.insert(name.to_owned(), Value::String(text));
+        }
+    }
 }
 
 /// Removes the owner annotation from what is sent, so that it reads as the author wrote it.

@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use crate::{
     error::{ErrorKind, UserError},
@@ -272,15 +272,7 @@ pub(super) fn sent(mut body: Map<String, Value>, owner: &str) -> Map<String, Val
 }
 
 pub(super) fn with_owner(mut object: Map<String, Value>, owner: &str) -> Map<String, Value> {
-    if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
-        let annotations = metadata.entry("annotations").or_insert_with(|| json!({}));
-        if annotations.is_null() {
-            *annotations = json!({});
-        }
-        if let Some(annotations) = annotations.as_object_mut() {
-            annotations.insert(OWNER.to_owned(), Value::String(owner.to_owned()));
-        }
-    }
+    object_ref::annotate(&mut object, OWNER, owner.to_owned());
     object
 }
 

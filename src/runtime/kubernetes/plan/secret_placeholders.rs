@@ -2,11 +2,14 @@
 
 use std::sync::Arc;
 
+use serde_json::{Map, Value, json};
+
 use crate::{
     error::UserError,
     runtime::{
         Item, StackScope,
         kubernetes::{
+            SECRET_PLACES,
             api::clusters::Kubernetes,
             object::{
                 fetch::RawObject,
@@ -17,7 +20,7 @@ use crate::{
             },
         },
     },
-    secrets::may_refer,
+    secrets::{SecretPlaces, WrittenReferences, may_refer},
 };
 
 /// Replaces the references of an item. The plan item keeps what they were.
@@ -29,6 +32,13 @@ pub(super) async fn stand_in(
     raw: Option<&RawObject>,
 ) -> Result<PlanItem, UserError> {
     subject.places = object_record::secret_places(item);
+    let record = item.prior.as_ref().and_then(ObjectRecord::from_recorded);
+    // Without a record of this stack only the object itself says which of its texts are secret.
+    if let (None, Some(raw)) = (&record, raw) {
+        let named = named_places(&raw.read(&subject.cluster)?);
+        let desired = item.desired.as_ref().map(|desired| &desired.attributes);
+        subject.places = subject.places.with(named, desired);
+    }
     let Some(desired) = item
         .desired
         .as_mut()
@@ -37,11 +47,8 @@ pub(super) async fn stand_in(
         return Ok(subject);
     };
     let live = raw.map(|raw| raw.read(&subject.cluster)).transpose()?;
-    let written = item
-        .prior
-        .as_ref()
-        .and_then(ObjectRecord::from_recorded)
-        .unwrap_or_default();
+    name_places(&mut desired.attributes);
+    let written = record.unwrap_or_default();
     let known = KnownObject {
         stack: &scope.stack,
         prior: item.prior.as_ref().map(|prior| (prior, &written.references)),
@@ -57,4 +64,23 @@ pub(super) async fn stand_in(
     });
     subject.references = found.await?.map(Arc::new);
     Ok(subject)
+}
+
+/// Writes the plain places with values of secrets into an annotation, for a stack that takes the object over later.
+fn name_places(desired: &mut Map<String, Value>) {
+    let places = SecretPlaces::of(Some(desired), &WrittenReferences::new());
+    let paths: Vec<_> = places.paths().collect();
+    if paths.is_empty() {
+        return;
+    }
+    let paths = json!(paths).to_string();
+    object_ref::annotate(desired, SECRET_PLACES, paths);
+}
+
+/// The places that an object names itself.
+fn named_places(live: &Value) -> Vec<String> {
+    let named = object_ref::annotation(live, SECRET_PLACES);
+    named
+        .and_then(|paths| serde_json::from_str(paths).ok())
+        .unwrap_or_default()
 }
