@@ -4,6 +4,7 @@
 //! (state, clusters, sandbox, core, Terraform, policy) comes from the file of the default branch, see
 //! [`Config::with_power_from`].
 
+mod addresses;
 mod duration;
 mod effective;
 mod key_recipients;

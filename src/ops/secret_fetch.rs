@@ -162,7 +162,10 @@ impl SecretReferences {
     pub async fn ask_versions(&self, stack: &StackId) -> Result<(), UserError> {
         let references = lock(&self.admitted).get(stack).cloned().unwrap_or_default();
         let mut of_store: BTreeMap<String, BTreeMap<SecretKey, SecretReference>> = BTreeMap::new();
-        for reference in references.into_iter().filter(|reference| !reference.is_generated()) {
+        for reference in references
+            .into_iter()
+            .filter(|reference| !reference.is_generated())
+        {
             let key = secret_key(&reference);
             of_store.entry(key.0.clone()).or_default().insert(key, reference);
         }

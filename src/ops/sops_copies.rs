@@ -54,12 +54,17 @@ impl SopsCopies {
             let StoreName::Word(store) = &reference.store else {
                 continue;
             };
-            let of_sops = config.stores.get(store).is_some_and(|store| store.kind == SecretStoreKind::Sops);
+            let of_sops = config
+                .stores
+                .get(store)
+                .is_some_and(|store| store.kind == SecretStoreKind::Sops);
             let Some(path) = RepoPath::normalize(&reference.path).filter(|_| of_sops) else {
                 continue;
             };
             let copies = self.of(&path)?;
-            let foreign = copies.iter().find(|copy| !policy::may_read_file(config, reader, copy));
+            let foreign = copies
+                .iter()
+                .find(|copy| !policy::may_read_file(config, reader, copy));
             if let Some(foreign) = foreign {
                 return Err(UserError::new(
                     ErrorKind::Secret,
@@ -84,7 +89,10 @@ impl SopsCopies {
         }
         let encrypted = self.encrypted.get_or_init(|| self.read_all());
         let encrypted = encrypted.as_ref().map_err(|error| {
-            UserError::new(ErrorKind::Secret, format!("the files that SOPS encrypted cannot be compared: {error}"))
+            UserError::new(
+                ErrorKind::Secret,
+                format!("the files that SOPS encrypted cannot be compared: {error}"),
+            )
         })?;
         let own = encrypted.iter().find(|(of, _)| of == path);
         let mark = own.and_then(|(path, bytes)| SopsFileMark::of(path.as_str(), bytes));

@@ -75,7 +75,9 @@ impl SopsDataKey {
     fn is_as_sops_writes_it(&self) -> bool {
         match self {
             Self::Age(armoured) => armoured_bytes(armoured).is_some(),
-            Self::AwsKms { wrapped, .. } | Self::GoogleKms { wrapped, .. } => STANDARD.decode(wrapped).is_ok(),
+            Self::AwsKms { wrapped, .. } | Self::GoogleKms { wrapped, .. } => {
+                STANDARD.decode(wrapped).is_ok()
+            }
             Self::VaultTransit { wrapped, .. } => wrapped
                 .rsplit(':')
                 .next()

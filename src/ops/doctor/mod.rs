@@ -6,7 +6,7 @@ mod secret_stores;
 mod workflow;
 
 use super::{
-    KeyUse, OpenRevision, RevisionSpec, RunContext,
+    KeyUse, OpenRevision, RevisionSpec, RunContext, checkout_addresses,
     cluster_selection::{GivenCluster, Live},
     runtime_factory, state_backend, toolchains,
 };
@@ -60,12 +60,7 @@ pub async fn run(run: &RunContext) -> Vec<DoctorFinding> {
     match config {
         Some(config) => {
             findings.push(core(run, &config).await);
-            let connected = connect(run, &config).await;
-            let clusters = connected.as_ref().ok().map(|(kubernetes, _)| kubernetes);
-            let of_stores = secret_stores::findings(run, &config.secrets, clusters).await;
-            findings.extend(infrastructure(&config, connected).await);
-            findings.extend(of_stores);
-            findings.push(state(run, &config, &repository).await);
+            findings.extend(logins(run, &config, &repository).await);
         }
         None => findings.push(DoctorFinding::unused(
             "KCL core, clusters, store",
@@ -76,6 +71,20 @@ pub async fn run(run: &RunContext) -> Vec<DoctorFinding> {
     findings.push(token(run).await);
     let branch = repository.default_branch_name();
     findings.extend(workflow::findings(repository.root(), branch.as_deref()));
+    findings
+}
+
+/// What a run logs in to. Nothing, if an address is only that of the checkout.
+async fn logins(run: &RunContext, config: &Config, repository: &Repository) -> Vec<DoctorFinding> {
+    if let Err(error) = checkout_addresses::check(run, Some(repository), config) {
+        return vec![DoctorFinding::from_result("clusters, stores", Err(error))];
+    }
+    let connected = connect(run, config).await;
+    let clusters = connected.as_ref().ok().map(|(kubernetes, _)| kubernetes);
+    let of_stores = secret_stores::findings(run, &config.secrets, clusters).await;
+    let mut findings = infrastructure(config, connected).await;
+    findings.extend(of_stores);
+    findings.push(state(run, config, repository).await);
     findings
 }
 

@@ -19,6 +19,7 @@ use crate::{
         KeyUse, OpenRevision, Planner, Renamed, RevisionSpec, RunContext, SpecSource, StackClaims, Target,
         TargetPlan,
         apply::{self, ApplyOptions, AutoApprove},
+        checkout_addresses,
         cluster_selection::{GivenCluster, Live},
         compiler::Compiler,
         manual_policy_sets::WithPolicySets,
@@ -55,6 +56,7 @@ pub async fn rollback(
     let repository = Repository::discover(&run.dir)?;
     let files = repository.worktree()?;
     let today = Config::load(files.as_ref())?;
+    checkout_addresses::check(run, Some(&repository), &today)?;
     let backend = state_backend::open(run, &today, Some(&repository), KeyUse::Make).await?;
     let recorded = show(&backend, stack, Some(serial)).await?.state;
     let (commit, digest) = applied(&recorded, stack, serial)?;

@@ -144,7 +144,10 @@ async fn a_stack_that_takes_the_object_over_shows_no_value() {
     refers.shop.wants("prod", &[]);
     let mut taken = settings.clone();
     taken["data"] = json!({"plain": "other"});
-    taken["metadata"].as_object_mut().unwrap().shift_remove("annotations");
+    taken["metadata"]
+        .as_object_mut()
+        .unwrap()
+        .shift_remove("annotations");
     refers.shop.wants("stage", &[resource(&taken)]);
     let preview = refers.konverge(&["preview", "shop/stage", "--live", "required", "--output", "json"]);
     let preview = preview.run().expect(0);
@@ -158,7 +161,10 @@ async fn a_stack_that_takes_the_object_over_shows_no_value() {
     refers.holds_none_of(&[CANARY, WORD], &applied.run().expect(0), "a take-over");
     let left = objects_left(&refers, &settings).await;
     assert_eq!(left["data"], json!({"plain": "other"}));
-    assert_eq!(left["metadata"]["annotations"]["konverge/secret-places"], Value::Null);
+    assert_eq!(
+        left["metadata"]["annotations"]["konverge/secret-places"],
+        Value::Null
+    );
 }
 
 async fn objects_left(refers: &Refers, object: &Value) -> Value {

@@ -12,17 +12,17 @@ use crate::support::{
 };
 
 /// In every value.
-const CANARY: &str = "c4nary-Kq7w!Zx";
+pub(super) const CANARY: &str = "c4nary-Kq7w!Zx";
 
-struct Vaulted {
-    shop: Shop,
-    vault: FakeVault,
-    cluster: &'static Cluster,
-    namespace: String,
+pub(super) struct Vaulted {
+    pub(super) shop: Shop,
+    pub(super) vault: FakeVault,
+    pub(super) cluster: &'static Cluster,
+    pub(super) namespace: String,
 }
 
 impl Vaulted {
-    async fn new(subject: &str, more: &str) -> Self {
+    pub(super) async fn new(subject: &str, more: &str) -> Self {
         let (cluster, vault) = (Cluster::shared(), FakeVault::start().await);
         let namespace = cluster.namespace(subject).await;
         let config = config(
@@ -41,7 +41,7 @@ impl Vaulted {
     }
 
     /// Gives the store other keys.
-    fn configure(&self, store: &str) {
+    pub(super) fn configure(&self, store: &str) {
         let config = config("", &self.vault, store);
         self.shop.monorepo.write("konverge.yaml", config).commit("config");
     }
@@ -56,14 +56,14 @@ impl Vaulted {
         set.fold(run, |run, (name, value)| run.env(name, value)).run()
     }
 
-    fn wants(&self, texts: Value, annotations: Value) -> Value {
+    pub(super) fn wants(&self, texts: Value, annotations: Value) -> Value {
         let metadata = json!({"name": "pay", "namespace": self.namespace, "annotations": annotations});
         let object = json!({"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "stringData": texts});
         self.shop.wants("prod", &[resource(&object)]);
         object
     }
 
-    fn run(&self, arguments: &[&str]) -> Outcome {
+    pub(super) fn run(&self, arguments: &[&str]) -> Outcome {
         let run = self.shop.konverge(arguments).env("KONVERGE_LOG", "trace");
         let run = self
             .vault
@@ -73,15 +73,15 @@ impl Vaulted {
         run.run()
     }
 
-    fn apply(&self) -> Outcome {
+    pub(super) fn apply(&self) -> Outcome {
         self.run(&["apply", "--all", "--yes", "--no-wait", "--output", "json"])
     }
 
-    fn preview(&self) -> Outcome {
+    pub(super) fn preview(&self) -> Outcome {
         self.run(&["preview", "--all", "--live", "required", "--output", "json"])
     }
 
-    async fn value(&self, object: &Value, key: &str) -> Option<String> {
+    pub(super) async fn value(&self, object: &Value, key: &str) -> Option<String> {
         use base64::Engine as _;
         let live = Objects::of(self.cluster).await.get(object).await?;
         let bytes = base64::engine::general_purpose::STANDARD
@@ -90,7 +90,7 @@ impl Vaulted {
         Some(String::from_utf8(bytes).unwrap())
     }
 
-    fn holds_no_value(&self, outcome: &Outcome) {
+    pub(super) fn holds_no_value(&self, outcome: &Outcome) {
         let state = self.shop.monorepo.path().join(".git/test-state");
         let state = if state.is_dir() {
             walk(&state)
@@ -112,7 +112,7 @@ fn config(more: &str, vault: &FakeVault, store: &str) -> String {
     )
 }
 
-fn changes(outcome: &Outcome) -> Vec<Value> {
+pub(super) fn changes(outcome: &Outcome) -> Vec<Value> {
     let stack = outcome.json()["stacks"][0].take();
     assert!(stack["error"].is_null(), "{stack}");
     let resources = stack["resources"].as_array().unwrap().iter();
@@ -294,108 +294,6 @@ async fn what_vault_denies_or_lacks_stops_the_stack_with_its_words() {
     );
     assert_eq!(vaulted.value(&hostile, "password").await, None);
     assert_eq!(vaulted.vault.requests(), [], "nothing is asked of the store");
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_secret_that_was_made_anew_with_the_same_version_is_written() {
-    let vaulted = Vaulted::new("vault-anew", "").await;
-    let first = format!("{CANARY}-leaked");
-    vaulted.vault.put("pay/db", json!({"password": first}));
-    let pay = vaulted.wants(
-        json!({"password": "ref+vault://secret/pay/db#/password"}),
-        json!({}),
-    );
-    vaulted.apply().expect(0);
-    assert_eq!(vaulted.value(&pay, "password").await, Some(first));
-
-    // Its versions count from 1 again.
-    let second = format!("{CANARY}-new");
-    vaulted.vault.forget("pay/db");
-    vaulted.vault.put("pay/db", json!({"password": second}));
-    let applied = vaulted.apply().expect(0);
-    vaulted.holds_no_value(&applied);
-    assert_eq!(vaulted.value(&pay, "password").await, Some(second.clone()));
-    let again = vaulted.apply().expect(0);
-    assert_eq!(
-        again.json()["stacks"][0]["result"],
-        "unchanged",
-        "{}",
-        again.stdout
-    );
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn another_value_of_the_same_version_is_a_rotation() {
-    let vaulted = Vaulted::new("vault-anew-stop", "  rotation: stop\n").await;
-    let first = format!("{CANARY}-leaked");
-    vaulted.vault.put("pay/db", json!({"password": first}));
-    let pay = vaulted.wants(
-        json!({"password": "ref+vault://secret/pay/db#/password"}),
-        json!({}),
-    );
-    vaulted.apply().expect(0);
-    vaulted.vault.forget("pay/db");
-    vaulted
-        .vault
-        .put("pay/db", json!({"password": format!("{CANARY}-new")}));
-    let stopped = vaulted.apply().expect(3);
-    vaulted.holds_no_value(&stopped);
-    assert!(
-        stopped.stdout.contains("`secrets.rotation` is `stop`"),
-        "{}",
-        stopped.stdout
-    );
-    assert_eq!(vaulted.value(&pay, "password").await, Some(first));
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_value_is_read_once_for_all_stacks_of_a_run() {
-    let vaulted = Vaulted::new("vault-once", "").await;
-    vaulted
-        .vault
-        .put("pay/db", json!({"password": format!("{CANARY}-once")}));
-    let texts = json!({"password": "ref+vault://secret/pay/db#/password"});
-    for stack in ["one", "two", "three"] {
-        let metadata = json!({"name": format!("pay-{stack}"), "namespace": vaulted.namespace});
-        let object = json!({"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "stringData": texts});
-        vaulted.shop.wants(stack, &[resource(&object)]);
-    }
-    vaulted.vault.requests();
-    let applied = vaulted.apply().expect(0);
-    vaulted.holds_no_value(&applied);
-    assert_eq!(applied.json()["stacks"].as_array().unwrap().len(), 3);
-    let asked = vaulted.vault.requests();
-    let asked: Vec<_> = asked.iter().filter(|(_, path)| path.contains("pay/db")).collect();
-    assert_eq!(asked, [&("apply".to_owned(), "secret/data/pay/db".to_owned())]);
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_version_that_is_only_notified_stays_in_annotations_too() {
-    let vaulted = Vaulted::new("vault-notify", "  rotation: notify\n").await;
-    let values = ["one", "two"].map(|word| format!("{CANARY}-{word}"));
-    vaulted.vault.put("pay/db", json!({"password": values[0]}));
-    let pay = vaulted.wants(
-        json!({"password": "ref+vault://secret/pay/db#/password"}),
-        json!({"example.com/version": "ref+vault://secret/pay/db?as=version"}),
-    );
-    vaulted.apply().expect(0);
-    vaulted.vault.put("pay/db", json!({"password": values[1]}));
-    // It is shown, and not written.
-    let shown = changes(&vaulted.preview().expect(0));
-    assert!(
-        shown.iter().any(|change| change["origin"] == "rotation"),
-        "{shown:?}"
-    );
-    let applied = vaulted.apply().expect(0);
-    assert_eq!(
-        applied.json()["stacks"][0]["result"],
-        "unchanged",
-        "{}",
-        applied.stdout
-    );
-    assert_eq!(vaulted.value(&pay, "password").await, Some(values[0].clone()));
-    let live = Objects::of(vaulted.cluster).await.get(&pay).await.unwrap();
-    assert_eq!(live["metadata"]["annotations"]["example.com/version"], "1");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -645,44 +543,4 @@ async fn doctor_logs_in_to_each_store_and_reads_no_secret() {
         refused.contains("role could not be found") && refused.contains("secrets.stores.db"),
         "{refused}"
     );
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn five_hundred_references_cost_one_request_for_each_secret() {
-    let vaulted = Vaulted::new("vault-500", "").await;
-    // Five objects of a hundred references, to 250 secrets.
-    let objects: Vec<_> = (0..5)
-        .map(|object| {
-            let texts = (0..100).map(|n| {
-                let secret = (object * 100 + n) / 2;
-                let key = if n % 2 == 0 { "user" } else { "password" };
-                (
-                    format!("key-{n}"),
-                    json!(format!("ref+db://secret/pay/s{secret}#/{key}")),
-                )
-            });
-            let texts: serde_json::Map<String, Value> = texts.collect();
-            let metadata = json!({"name": format!("pay-{object}"), "namespace": vaulted.namespace});
-            resource(
-                &json!({"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "stringData": texts}),
-            )
-        })
-        .collect();
-    for secret in 0..250 {
-        let fields = json!({"user": "app", "password": format!("{CANARY}-{secret}")});
-        vaulted.vault.put(&format!("pay/s{secret}"), fields);
-    }
-    vaulted.shop.wants("prod", &objects);
-    let count = |word: &str, asked: &[(String, String)]| {
-        let paths = asked.iter().filter(|(_, path)| path.contains(word));
-        paths.count()
-    };
-    vaulted.preview().expect(0);
-    let asked = vaulted.vault.requests();
-    assert_eq!((count("secret/metadata/", &asked), asked.len()), (250, 251));
-    vaulted.holds_no_value(&vaulted.apply().expect(0));
-    let asked = vaulted.vault.requests();
-    assert_eq!((count("secret/data/", &asked), count("login", &asked)), (250, 1));
-    assert!(count("secret/metadata/", &asked) <= 250, "{}", asked.len());
-    assert_eq!(changes(&vaulted.preview().expect(0)), [] as [Value; 0]);
 }

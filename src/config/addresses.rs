@@ -1,0 +1,82 @@
+//! The addresses in `konverge.yaml` to which a run sends credentials.
+
+use std::collections::BTreeMap;
+
+use super::{Config, key_recipients::StateRecipient};
+
+/// The schemes of stores of states whose host gets what the run logs in with.
+const HOSTS: [&str; 4] = ["http", "https", "postgres", "mysql"];
+
+impl Config {
+    /// The addresses by their keys. The public addresses of clouds are none: nobody else answers there.
+    pub fn addresses(&self) -> BTreeMap<String, String> {
+        let mut addresses = BTreeMap::new();
+        for (name, store) in &self.secrets.stores {
+            let key = format!("secrets.stores.{name}");
+            if let Some(address) = &store.address {
+                addresses.insert(format!("{key}.address"), address.clone());
+            }
+            vaults(&mut addresses, &format!("{key}.keys"), store.key_services());
+        }
+        let recipients = self.state.recipients().into_iter().map(|(_, of)| of);
+        vaults(&mut addresses, "state.encrypt_to", recipients.collect());
+        if let Some(url) = &self.state.url {
+            let scheme = url.split_once("://").map_or("", |(scheme, _)| scheme);
+            if HOSTS.contains(&scheme) || url.contains("endpoint=") {
+                addresses.insert("state.url".to_owned(), url.clone());
+            }
+        }
+        if let Some(endpoint) = self.state.options.get("endpoint") {
+            addresses.insert("state.options.endpoint".to_owned(), endpoint.clone());
+        }
+        for (provider, values) in &self.terraform.provider_addresses {
+            for (at, value) in values.iter().enumerate() {
+                let key = format!("terraform.provider_addresses.{provider}[{at}]");
+                addresses.insert(key, value.clone());
+            }
+        }
+        addresses
+    }
+}
+
+/// The addresses of Azure's key vaults. A transit engine is one of the stores, and the others are at public addresses.
+fn vaults(addresses: &mut BTreeMap<String, String>, key: &str, keys: Vec<StateRecipient>) {
+    for (at, recipient) in keys.into_iter().enumerate() {
+        if let StateRecipient::AzureKeyVault { vault, .. } = recipient {
+            addresses.insert(format!("{key}[{at}]"), vault);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_address_that_gets_credentials_has_its_key() {
+        let text = "state:\n  url: postgres://db.acme.example/states\n  options: {endpoint: 'https://s3.acme.example'}\n  \
+            encrypt_to: [age1zl0cp7wtcxk93hkgclsdm35wkxskphhvyfg5y73v5cwu6fvlkppsfyzmd2, 'azurekv:https://a.vault.azure.net/keys/k']\n\
+            terraform: {provider_addresses: {vault: ['https://vault.acme.example']}}\n\
+            secrets:\n  stores:\n    db: {kind: vault, address: 'https://v.acme.example', allow: []}\n    \
+            files: {kind: sops, keys: ['azurekv:https://b.vault.azure.net/keys/k'], allow: []}\n    job: {kind: env, allow: []}\n";
+        let config = Config::parse(text).unwrap();
+        let found: Vec<_> = config.addresses().into_iter().collect();
+        let expected = [
+            ("secrets.stores.db.address", "https://v.acme.example"),
+            ("secrets.stores.files.keys[0]", "https://b.vault.azure.net"),
+            ("state.encrypt_to[1]", "https://a.vault.azure.net"),
+            ("state.options.endpoint", "https://s3.acme.example"),
+            ("state.url", "postgres://db.acme.example/states"),
+            (
+                "terraform.provider_addresses.vault[0]",
+                "https://vault.acme.example",
+            ),
+        ];
+        let expected = expected.map(|(key, address)| (key.to_owned(), address.to_owned()));
+        assert_eq!(found, expected);
+        for url in ["s3://bucket/states", "file:///var/states", "gs://bucket"] {
+            let config = Config::parse(&format!("state: {{url: '{url}'}}\n")).unwrap();
+            assert!(config.addresses().is_empty(), "{url}");
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! A command by hand in the checkout of somebody's pull request: no credentials go to an address that only it names.
+
+use serde_json::json;
+
+use crate::support::{process::Konverge, vault::FakeVault};
+
+use super::vault::Vaulted;
+
+const TOKEN: &str = "hvs.token-of-a-person-9Kq";
+
+/// Whatever logs in.
+const COMMANDS: [&[&str]; 7] = [
+    &["doctor"],
+    &["preview", "--all"],
+    &["apply", "--all", "--yes"],
+    &["drift", "--all"],
+    &["destroy", "shop/prod", "--yes"],
+    &["state", "list"],
+    &["state", "rollback", "shop/prod", "--to", "1", "--yes"],
+];
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_address_of_the_checkout_alone_gets_no_credentials() {
+    let vaulted = Vaulted::new("checkout-address", "").await;
+    vaulted.configure("auth: {method: token}");
+    vaulted.vault.put("pay/db", json!({"password": "hunter2-own"}));
+    vaulted.wants(
+        json!({"password": "ref+vault://secret/pay/db#/password"}),
+        json!({}),
+    );
+    let evil = FakeVault::start().await;
+    let monorepo = &vaulted.shop.monorepo;
+    let own = monorepo.read("konverge.yaml");
+    let theirs = own.replace(vaulted.vault.address(), evil.address());
+    let run = |arguments: &[&str]| -> Konverge { vaulted.shop.konverge(arguments).env("VAULT_TOKEN", TOKEN) };
+    let refused = |why: &str| {
+        for arguments in COMMANDS {
+            let outcome = run(arguments).run();
+            let said = format!("{}{}", outcome.stdout, outcome.stderr);
+            assert!(
+                said.contains("sends credentials to") && said.contains(evil.address()) && said.contains(why),
+                "{arguments:?}: {said}"
+            );
+            assert_ne!(outcome.code, Some(0), "{arguments:?}");
+        }
+        assert_eq!(evil.requests(), []);
+        assert_eq!(vaulted.vault.requests(), []);
+    };
+
+    // Not committed; on a branch of its own; and where the default branch is unknown.
+    monorepo.write("konverge.yaml", &theirs);
+    refused("`main` does not have it");
+    monorepo.branch("proposed").commit("another server");
+    refused("`main` does not have it");
+    monorepo.git(["branch", "--quiet", "--move", "main", "trunk"]);
+    refused("the default branch is unknown here");
+    monorepo.git(["branch", "--quiet", "--move", "trunk", "main"]);
+
+    // A person trusts it; and it is the default branch's.
+    let trusted = run(&["doctor"])
+        .env("KONVERGE_TRUSTED_ADDRESSES", evil.address())
+        .run();
+    assert!(
+        !trusted.stdout.contains("sends credentials to"),
+        "{}",
+        trusted.stdout
+    );
+    assert!(!evil.requests().is_empty());
+    monorepo.checkout("main");
+    let trusted = run(&["doctor"]).run();
+    assert!(
+        !trusted.stdout.contains("sends credentials to"),
+        "{}",
+        trusted.stdout
+    );
+    assert!(!vaulted.vault.requests().is_empty() && evil.requests().is_empty());
+}
