@@ -7,6 +7,9 @@ use super::{Config, key_recipients::StateRecipient};
 /// The schemes of stores of states whose host gets what the run logs in with.
 const HOSTS: [&str; 4] = ["http", "https", "postgres", "mysql"];
 
+/// The schemes of stores whose endpoint gets a token. Those of S3 and OSS get signatures, which open nothing else.
+const TOKENS: [&str; 2] = ["gs", "az"];
+
 impl Config {
     /// The addresses by their keys. The public addresses of clouds are none: nobody else answers there.
     pub fn addresses(&self) -> BTreeMap<String, String> {
@@ -22,12 +25,13 @@ impl Config {
         vaults(&mut addresses, "state.encrypt_to", recipients.collect());
         if let Some(url) = &self.state.url {
             let scheme = url.split_once("://").map_or("", |(scheme, _)| scheme);
-            if HOSTS.contains(&scheme) || url.contains("endpoint=") {
+            let takes_token = TOKENS.contains(&scheme);
+            if HOSTS.contains(&scheme) || takes_token && url.contains("endpoint=") {
                 addresses.insert("state.url".to_owned(), url.clone());
             }
-        }
-        if let Some(endpoint) = self.state.options.get("endpoint") {
-            addresses.insert("state.options.endpoint".to_owned(), endpoint.clone());
+            if let Some(endpoint) = self.state.options.get("endpoint").filter(|_| takes_token) {
+                addresses.insert("state.options.endpoint".to_owned(), endpoint.clone());
+            }
         }
         for (provider, values) in &self.terraform.provider_addresses {
             for (at, value) in values.iter().enumerate() {
@@ -54,7 +58,7 @@ mod tests {
 
     #[test]
     fn every_address_that_gets_credentials_has_its_key() {
-        let text = "state:\n  url: postgres://db.acme.example/states\n  options: {endpoint: 'https://s3.acme.example'}\n  \
+        let text = "state:\n  url: gs://states\n  options: {endpoint: 'https://gs.acme.example'}\n  \
             encrypt_to: [age1zl0cp7wtcxk93hkgclsdm35wkxskphhvyfg5y73v5cwu6fvlkppsfyzmd2, 'azurekv:https://a.vault.azure.net/keys/k']\n\
             terraform: {provider_addresses: {vault: ['https://vault.acme.example']}}\n\
             secrets:\n  stores:\n    db: {kind: vault, address: 'https://v.acme.example', allow: []}\n    \
@@ -65,8 +69,7 @@ mod tests {
             ("secrets.stores.db.address", "https://v.acme.example"),
             ("secrets.stores.files.keys[0]", "https://b.vault.azure.net"),
             ("state.encrypt_to[1]", "https://a.vault.azure.net"),
-            ("state.options.endpoint", "https://s3.acme.example"),
-            ("state.url", "postgres://db.acme.example/states"),
+            ("state.options.endpoint", "https://gs.acme.example"),
             (
                 "terraform.provider_addresses.vault[0]",
                 "https://vault.acme.example",
@@ -74,9 +77,17 @@ mod tests {
         ];
         let expected = expected.map(|(key, address)| (key.to_owned(), address.to_owned()));
         assert_eq!(found, expected);
-        for url in ["s3://bucket/states", "file:///var/states", "gs://bucket"] {
+        for (url, gets_credentials) in [
+            ("s3://bucket/states", false),
+            ("s3://bucket?endpoint=https://s3.acme.example", false),
+            ("file:///var/states", false),
+            ("gs://bucket", false),
+            ("az://bucket?endpoint=https://az.acme.example", true),
+            ("postgres://me@db.acme.example/states", true),
+            ("https://states.acme.example", true),
+        ] {
             let config = Config::parse(&format!("state: {{url: '{url}'}}\n")).unwrap();
-            assert!(config.addresses().is_empty(), "{url}");
+            assert_eq!(!config.addresses().is_empty(), gets_credentials, "{url}");
         }
     }
 }

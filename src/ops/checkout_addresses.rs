@@ -1,9 +1,9 @@
 //! A command by hand reads `konverge.yaml` of the checkout, which may be somebody's pull request. It sends no credentials
-//! to an address that only the checkout names. In CI the default branch's file counts.
+//! to an address that only commits of the checkout name. In CI the default branch's file counts.
 
 use std::collections::BTreeSet;
 
-use super::RunContext;
+use super::{RevisionSpec, RunContext};
 use crate::{
     config::Config,
     error::{ErrorKind, UserError},
@@ -13,16 +13,17 @@ use crate::{
 /// The variable with addresses that the person trusts, separated by commas.
 const TRUSTED: &str = "KONVERGE_TRUSTED_ADDRESSES";
 
-/// Checks the addresses of a checkout's configuration.
+/// Checks the addresses of the configuration of a revision. What the person changed without committing is the person's own.
 ///
 /// # Errors
 /// An address is neither in the file of the default branch nor trusted by the environment; the default branch is unknown.
 pub(super) fn check(
     run: &RunContext,
     repository: Option<&Repository>,
+    at: &RevisionSpec,
     config: &Config,
 ) -> Result<(), UserError> {
-    let addresses = config.addresses();
+    let mut addresses = config.addresses();
     let Some(repository) = repository.filter(|_| !addresses.is_empty()) else {
         return Ok(());
     };
@@ -33,11 +34,18 @@ pub(super) fn check(
         Err(GitError::NothingCommitted) => return Ok(()),
         branch => branch.ok(),
     };
-    if let Some(branch) = &branch {
-        let commit = repository.resolve(branch)?;
-        // A file that is invalid there trusts nothing.
+    let of_revision = |name: &str| -> Result<Vec<String>, UserError> {
+        let commit = repository.resolve(name)?;
+        // A file that is invalid there has none.
         let there = Config::load(repository.revision(&commit)?.as_ref()).unwrap_or_default();
-        known.extend(there.addresses().into_values());
+        Ok(there.addresses().into_values().collect())
+    };
+    if let Some(branch) = &branch {
+        known.extend(of_revision(branch)?);
+    }
+    if *at == RevisionSpec::Worktree {
+        let committed = of_revision("HEAD")?;
+        addresses.retain(|_, address| committed.contains(address));
     }
     let Some((key, address)) = addresses.iter().find(|(_, address)| !known.contains(*address)) else {
         return Ok(());

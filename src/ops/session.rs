@@ -143,7 +143,7 @@ pub async fn open(run: &RunContext, request: &OpenRequest, key: KeyUse) -> Resul
     };
     let mut targets = targets(request, base.as_ref(), &head, &affected);
     let config = head.config.clone();
-    checkout_addresses::check(run, Some(&repository), &config)?;
+    checkout_addresses::check(run, Some(&repository), &at, &config)?;
     let backend = state_backend::open(run, &config, Some(&repository), key).await?;
     if let Selection::Named(selectors) = &request.selection {
         let repository = NamedStacks {
@@ -292,7 +292,7 @@ async fn without_code(
         Some(files) => policy_set_loader::load(&config, files.as_ref()),
         None => PolicySets::default(),
     };
-    checkout_addresses::check(run, repository, &config)?;
+    checkout_addresses::check(run, repository, &RevisionSpec::Worktree, &config)?;
     let backend = state_backend::open(run, &config, repository, key).await?;
     let Infrastructure { runtimes, references } = request
         .runtimes(

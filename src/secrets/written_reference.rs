@@ -38,6 +38,14 @@ impl WrittenReference {
         }
     }
 
+    /// Of a place with a value that somebody else wrote: no reference in the Spec is equal to it.
+    pub fn unknown() -> Self {
+        Self {
+            text: String::new(),
+            version: None,
+        }
+    }
+
     /// The version for people.
     pub fn version_label(&self) -> &str {
         self.version.as_deref().unwrap_or(NO_VERSION)

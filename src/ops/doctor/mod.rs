@@ -76,7 +76,7 @@ pub async fn run(run: &RunContext) -> Vec<DoctorFinding> {
 
 /// What a run logs in to. Nothing, if an address is only that of the checkout.
 async fn logins(run: &RunContext, config: &Config, repository: &Repository) -> Vec<DoctorFinding> {
-    if let Err(error) = checkout_addresses::check(run, Some(repository), config) {
+    if let Err(error) = checkout_addresses::check(run, Some(repository), &RevisionSpec::Worktree, config) {
         return vec![DoctorFinding::from_result("clusters, stores", Err(error))];
     }
     let connected = connect(run, config).await;

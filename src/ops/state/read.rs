@@ -6,7 +6,7 @@ use futures::{StreamExt as _, TryStreamExt as _, stream};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::super::{KeyUse, RunContext, StateBackend, checkout_addresses, state_backend};
+use super::super::{KeyUse, RevisionSpec, RunContext, StateBackend, checkout_addresses, state_backend};
 use crate::{
     config::Config,
     error::{ErrorKind, UserError},
@@ -51,7 +51,7 @@ pub async fn open(run: &RunContext, key: KeyUse) -> Result<(StateBackend, String
         None => Config::default(),
     };
     let id = state_backend::repository_id(&config, repository.as_ref())?;
-    checkout_addresses::check(run, repository.as_ref(), &config)?;
+    checkout_addresses::check(run, repository.as_ref(), &RevisionSpec::Worktree, &config)?;
     let backend = state_backend::open(run, &config, repository.as_ref(), key).await?;
     Ok((backend, id.as_str().to_owned()))
 }

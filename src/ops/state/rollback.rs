@@ -56,7 +56,7 @@ pub async fn rollback(
     let repository = Repository::discover(&run.dir)?;
     let files = repository.worktree()?;
     let today = Config::load(files.as_ref())?;
-    checkout_addresses::check(run, Some(&repository), &today)?;
+    checkout_addresses::check(run, Some(&repository), &RevisionSpec::Worktree, &today)?;
     let backend = state_backend::open(run, &today, Some(&repository), KeyUse::Make).await?;
     let recorded = show(&backend, stack, Some(serial)).await?.state;
     let (commit, digest) = applied(&recorded, stack, serial)?;

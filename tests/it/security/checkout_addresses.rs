@@ -47,16 +47,26 @@ async fn an_address_of_the_checkout_alone_gets_no_credentials() {
         assert_eq!(vaulted.vault.requests(), []);
     };
 
-    // Not committed; on a branch of its own; and where the default branch is unknown.
-    monorepo.write("konverge.yaml", &theirs);
-    refused("`main` does not have it");
-    monorepo.branch("proposed").commit("another server");
+    // On a branch of its own, also by its commit, and where the default branch is unknown.
+    monorepo
+        .branch("proposed")
+        .write("konverge.yaml", &theirs)
+        .commit("another server");
     refused("`main` does not have it");
     monorepo.git(["branch", "--quiet", "--move", "main", "trunk"]);
     refused("the default branch is unknown here");
     monorepo.git(["branch", "--quiet", "--move", "trunk", "main"]);
+    monorepo.git(["checkout", "--quiet", "main"]);
+    let of_commit = run(&["preview", "--all", "--rev", "proposed"]).run().expect(1);
+    assert!(
+        of_commit.stderr.contains("sends credentials to"),
+        "{}",
+        of_commit.stderr
+    );
+    assert_eq!(evil.requests(), []);
+    monorepo.checkout("proposed");
 
-    // A person trusts it; and it is the default branch's.
+    // A person trusts it, or wrote it; and it is the default branch's.
     let trusted = run(&["doctor"])
         .env("KONVERGE_TRUSTED_ADDRESSES", evil.address())
         .run();
@@ -74,4 +84,8 @@ async fn an_address_of_the_checkout_alone_gets_no_credentials() {
         trusted.stdout
     );
     assert!(!vaulted.vault.requests().is_empty() && evil.requests().is_empty());
+    monorepo.write("konverge.yaml", &theirs);
+    let own = run(&["doctor"]).run();
+    assert!(!own.stdout.contains("sends credentials to"), "{}", own.stdout);
+    assert!(!evil.requests().is_empty());
 }

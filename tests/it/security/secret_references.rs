@@ -493,3 +493,48 @@ async fn a_version_that_needs_a_review_is_not_written_by_hand_without_a_person()
     refers.holds_no_value(&stopped, "a stopped rotation");
     assert_eq!(refers.value("pay", "password").await, Some(first));
 }
+
+/// A field that is left to others says nothing about what was written, also when it is compared again.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_value_that_was_ignored_counts_as_not_written() {
+    let refers = Refers::new("ignored-values", "").await;
+    let pay = refers.object(
+        "Secret",
+        "pay",
+        json!({"stringData": {"password": "ref+job://PAY_PASSWORD"}}),
+    );
+    let objects = Objects::of(refers.cluster).await;
+    let password = async |object: &Value| {
+        let live = objects.get(object).await.unwrap();
+        live["data"]["password"].as_str().unwrap().to_owned()
+    };
+    refers.shop.wants("prod", &[resource(&pay)]);
+    refers.apply(Some(CANARY)).expect(0);
+    let ours = password(&pay).await;
+
+    let config = refers.shop.monorepo.read("konverge.yaml");
+    let ignoring = format!("{config}stacks:\n- match: 'apps/shop/*'\n  ignore: [/data/password]\n");
+    refers
+        .shop
+        .monorepo
+        .write("konverge.yaml", ignoring)
+        .commit("ignore");
+    let theirs = json!({"data": {"password": "dGhlaXJz"}});
+    objects.merge(&pay, "somebody", &theirs).await;
+    // Something else changes, so that the object is written and recorded.
+    let mut labelled = pay.clone();
+    labelled["metadata"]["labels"] = json!({"a": "b"});
+    refers.shop.wants("prod", &[resource(&labelled)]);
+    refers.apply(Some(CANARY)).expect(0);
+    assert_eq!(password(&pay).await, "dGhlaXJz", "it is left to others");
+
+    refers
+        .shop
+        .monorepo
+        .write("konverge.yaml", config)
+        .commit("compare again");
+    let shown = changes(&refers.preview().expect(0));
+    assert_eq!(shown[0]["path"], "/data/password", "{shown:?}");
+    refers.apply(Some(CANARY)).expect(0);
+    assert_eq!(password(&pay).await, ours);
+}

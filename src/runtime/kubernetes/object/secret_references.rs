@@ -66,6 +66,19 @@ pub(in crate::runtime::kubernetes) struct KnownObject<'a> {
     /// As last applied; its references by path.
     pub prior: Option<(&'a Recorded, &'a WrittenReferences)>,
     pub live: Option<&'a Value>,
+    /// The paths that are left to others (`stacks[].ignore`).
+    pub ignore: &'a [String],
+}
+
+impl KnownObject<'_> {
+    /// Returns true if the live value of a path stays, whoever wrote it.
+    fn leaves(&self, path: &str) -> bool {
+        let within = |ignored: &String| {
+            path.strip_prefix(ignored.as_str())
+                .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        };
+        self.live.is_some() && self.ignore.iter().any(within)
+    }
 }
 
 /// Replaces the references of an object by live values and stand-ins. `None` if it has none.
@@ -136,7 +149,11 @@ pub(in crate::runtime::kubernetes) async fn stand_in(
             value: held_value(resolver, secrets, known.stack, &template, is_text).await?,
             versions: &versions,
         };
-        places.push(place(secrets, known, now, (path, is_text, template))?);
+        let mut place = place(secrets, known, now, (path, is_text, template))?;
+        if known.leaves(&place.path) {
+            place.leave();
+        }
+        places.push(place);
     }
     let mut whole = Value::Object(attributes);
     for place in &places {
@@ -373,6 +390,14 @@ impl PlannedReferences {
 }
 
 impl ReferencePlace {
+    /// Leaves the value to others. That its reference was written is not known any more.
+    fn leave(&mut self) {
+        self.standing = PlannedText::Live;
+        self.origin = None;
+        self.note = None;
+        self.written = WrittenReference::unknown();
+    }
+
     async fn value(
         &self,
         resolver: &dyn SecretResolver,

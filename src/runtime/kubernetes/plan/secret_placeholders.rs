@@ -53,6 +53,7 @@ pub(super) async fn stand_in(
         stack: &scope.stack,
         prior: item.prior.as_ref().map(|prior| (prior, &written.references)),
         live: live.as_ref(),
+        ignore: &scope.ignore,
     };
     let resolver = runtime.references.as_deref();
     let found = secret_references::stand_in(resolver, &runtime.secrets, desired, known, |attributes| {
