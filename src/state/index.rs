@@ -209,19 +209,30 @@ impl StateStore {
         self.compact(&known).await
     }
 
+    /// The stacks with documents, by the names of these: none is read.
+    ///
+    /// # Errors
+    /// Errors of the store.
+    pub async fn stacks(&self) -> Result<Vec<StackId>, StateError> {
+        Ok(self.keys_by_stack().await?.into_keys().collect())
+    }
+
+    async fn keys_by_stack(&self) -> Result<BTreeMap<StackId, Vec<Key>>, StateError> {
+        let mut by_stack: BTreeMap<StackId, Vec<Key>> = BTreeMap::new();
+        for key in self.store.list(&keys::stacks()).await? {
+            if let Some(stack) = keys::stack_of(&key) {
+                by_stack.entry(stack).or_default().push(key);
+            }
+        }
+        Ok(by_stack)
+    }
+
     /// Rebuilds the index from all states, whatever it says now.
     ///
     /// # Errors
     /// Errors of the store.
     pub async fn rebuild_index(&self) -> Result<IndexedStates, StateError> {
-        let keys = self.store.list(&keys::stacks()).await?;
-        let mut by_stack: BTreeMap<StackId, Vec<Key>> = BTreeMap::new();
-        for key in keys {
-            if let Some(stack) = keys::stack_of(&key) {
-                by_stack.entry(stack).or_default().push(key);
-            }
-        }
-        let entries = stream::iter(by_stack)
+        let entries = stream::iter(self.keys_by_stack().await?)
             .map(|(stack, keys)| async move {
                 let entry = self.entry_from_rows(&stack, RowKeys::parse(&keys)).await?;
                 Ok::<_, StateError>((stack, entry))

@@ -212,6 +212,7 @@ impl Action {
     fn key(&self) -> KeyUse {
         match self {
             Self::Import { .. } | Self::Rekey { .. } => KeyUse::Make,
+            Self::Doctor { repair: false } => KeyUse::Diagnose,
             _ => KeyUse::Look,
         }
     }

@@ -52,10 +52,16 @@ pub async fn doctor(backend: &StateBackend, repair: bool) -> Result<Vec<StateFin
             return Ok(findings);
         }
     }
-    let rebuilt = backend.states.rebuild_index().await?;
-    for (well, says) in encryption(backend, &rebuilt).await? {
+    for (well, says) in encryption(backend).await? {
         note("encryption", well, says);
     }
+    let rebuilt = match backend.states.rebuild_index().await {
+        Ok(rebuilt) => rebuilt,
+        Err(error) => {
+            note("states", false, error.to_string());
+            return Ok(findings);
+        }
+    };
     let mut owners = Owners::default();
     for (stack, entry) in &rebuilt.entries {
         let loaded = backend.states.load(stack).await;
@@ -137,10 +143,13 @@ pub async fn doctor(backend: &StateBackend, repair: bool) -> Result<Vec<StateFin
 }
 
 /// Who can decrypt what, and which key services answer.
-async fn encryption(backend: &StateBackend, known: &IndexedStates) -> Result<Vec<(bool, String)>, UserError> {
+async fn encryption(backend: &StateBackend) -> Result<Vec<(bool, String)>, UserError> {
     let states = &backend.states;
     let (data_keys, mut says) = (states.list_data_keys().await?, Vec::new());
-    for (name, tried) in states.try_key_services().await? {
+    let tried = states.try_key_services().await?;
+    // Without an answer nobody knows which data key is today's.
+    let is_silent = !tried.is_empty() && tried.iter().all(|(_, tried)| tried.is_err());
+    for (name, tried) in tried {
         says.push(match tried {
             Ok(()) => (true, format!("`{name}` unwraps the data key")),
             Err(why) => (false, format!("`{name}`: {why}")),
@@ -153,8 +162,8 @@ async fn encryption(backend: &StateBackend, known: &IndexedStates) -> Result<Vec
         }
     }
     let mut counts: BTreeMap<Sealing, usize> = BTreeMap::new();
-    for stack in known.entries.keys() {
-        for sealing in states.sealings(stack).await? {
+    for stack in states.stacks().await? {
+        for sealing in states.sealings(&stack).await? {
             *counts.entry(sealing).or_default() += 1;
         }
     }
@@ -165,7 +174,7 @@ async fn encryption(backend: &StateBackend, known: &IndexedStates) -> Result<Vec
     };
     for (sealing, count) in counts {
         let documents = plural(count, "state document");
-        let is_today = today.as_ref() == Some(&sealing);
+        let is_today = today.as_ref() == Some(&sealing) || is_silent && sealing != Sealing::Plain;
         let what = match &sealing {
             Sealing::Plain if is_today => continue,
             Sealing::Plain => "not encrypted".to_owned(),

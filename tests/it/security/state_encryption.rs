@@ -326,6 +326,16 @@ async fn a_lost_key_is_replaced_with_the_identity_of_an_age_recipient() {
     sealed.apply().expect(0);
     // The key is gone for good, and another one takes its place.
     sealed.kms_is_on(false);
+    // What needs no key is seen all the same: who can decrypt what, and who does not answer.
+    let seen = sealed.konverge(&["state", "doctor"]).expect(1).stdout;
+    for says in [
+        format!("{kms} (keys/data/0000000001)"),
+        "1 state document: can be decrypted by".to_owned(),
+        format!("`{kms}`: does not answer"),
+        "creates, refuses, reads, lists and deletes".to_owned(),
+    ] {
+        assert!(seen.contains(&says), "{says}: {seen}");
+    }
     sealed.encrypt_to(&[TRANSIT, &age]);
     let refused = sealed.konverge(&["state", "rekey"]).expect(1);
     assert!(refused.stderr.contains("does not wrap it"), "{}", refused.stderr);
