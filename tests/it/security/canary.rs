@@ -1,6 +1,8 @@
 //! The values of secret stores of every kind: after previews, applies, a kill at any request, drift, a rollback and the
 //! end of the stack they are in nothing that runs print or leave.
 
+use std::path::Path;
+
 use konverge::store::{Key, StoreOptions};
 use nix::sys::signal::Signal::SIGKILL;
 use serde_json::json;
@@ -25,6 +27,42 @@ struct Killed {
 }
 
 impl Killed {
+    async fn new(cluster: &Cluster, namespace: &str, kubeconfig: &Path) -> Self {
+        let shop = Shop::new("version: 1\n", &[("KUBECONFIG", kubeconfig)]);
+        let stores = CanaryStores::start(cluster, namespace, &shop.monorepo).await;
+        let config = format!(
+            "state: {{lease: {{term: 2s}}}}\nclusters: {{test: {{}}}}\n{}",
+            stores.config()
+        );
+        shop.monorepo.write("konverge.yaml", config);
+        Self {
+            shop,
+            stores,
+            scratch: tempfile::tempdir().unwrap(),
+        }
+    }
+
+    /// Runs an apply until it is to be killed. Returns false if it ended by itself.
+    async fn apply_until(&self, killed: impl Future<Output = ()>, what: &str) -> bool {
+        let running = self
+            .konverge(&["apply", "--all", "--yes", "--output", "json"])
+            .start();
+        let pid = nix::unistd::Pid::from_raw(i32::try_from(running.pid()).unwrap());
+        let mut ended = tokio::task::spawn_blocking(move || running.wait());
+        let (outcome, is_killed) = tokio::select! {
+            () = killed => {
+                nix::sys::signal::kill(pid, SIGKILL).unwrap();
+                (ended.await.unwrap(), true)
+            }
+            outcome = &mut ended => (outcome.unwrap(), false),
+        };
+        self.ended(&outcome, what);
+        if !is_killed {
+            outcome.expect(0);
+        }
+        is_killed
+    }
+
     fn konverge(&self, arguments: &[&str]) -> Konverge {
         let run = self
             .shop
@@ -66,18 +104,7 @@ async fn a_value_of_no_store_is_left_by_a_kill_a_rollback_or_the_end_of_its_stac
     let cluster = Cluster::shared();
     let namespace = cluster.namespace("canary").await;
     let proxy = Proxy::start(cluster, Faults::none()).await;
-    let shop = Shop::new("version: 1\n", &[("KUBECONFIG", proxy.kubeconfig().as_path())]);
-    let stores = CanaryStores::start(cluster, &namespace, &shop.monorepo).await;
-    let config = format!(
-        "state: {{lease: {{term: 2s}}}}\nclusters: {{test: {{}}}}\n{}",
-        stores.config()
-    );
-    shop.monorepo.write("konverge.yaml", config);
-    let killed = Killed {
-        shop,
-        stores,
-        scratch: tempfile::tempdir().unwrap(),
-    };
+    let killed = Killed::new(cluster, &namespace, &proxy.kubeconfig()).await;
     killed.wants("one");
     let pay = killed.stores.secret("");
     let preview = ["preview", "--all", "--live", "required", "--output", "json"];
@@ -94,19 +121,8 @@ async fn a_value_of_no_store_is_left_by_a_kill_a_rollback_or_the_end_of_its_stac
     for before in [true, false] {
         for nth in 1.. {
             proxy.kill_at(nth, before);
-            let running = killed.konverge(&apply).start();
-            let pid = nix::unistd::Pid::from_raw(i32::try_from(running.pid()).unwrap());
-            let mut ended = tokio::task::spawn_blocking(move || running.wait());
-            let (outcome, is_killed) = tokio::select! {
-                () = proxy.killed() => {
-                    nix::sys::signal::kill(pid, SIGKILL).unwrap();
-                    (ended.await.unwrap(), true)
-                }
-                outcome = &mut ended => (outcome.unwrap(), false),
-            };
-            killed.ended(&outcome, &format!("an apply that ends at request {nth}"));
-            if !is_killed {
-                outcome.expect(0);
+            let what = format!("an apply that ends at request {nth}");
+            if !killed.apply_until(proxy.killed(), &what).await {
                 break;
             }
             kills += 1;
@@ -142,6 +158,33 @@ async fn a_value_of_no_store_is_left_by_a_kill_a_rollback_or_the_end_of_its_stac
     killed.stores.are_written(cluster, 1).await;
     killed.run(&["destroy", "shop/prod", "--yes", "--output", "json"], 0);
     assert_eq!(objects.get(&pay).await, None);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_kill_at_a_request_to_a_store_leaves_no_value() {
+    let cluster = Cluster::shared();
+    let namespace = cluster.namespace("canary-reads").await;
+    let killed = Killed::new(cluster, &namespace, &cluster.kubeconfig()).await;
+    killed.wants("one");
+    let (pay, objects, mut kills) = (killed.stores.secret(""), Objects::of(cluster).await, 0);
+    for before in [true, false] {
+        for nth in 1.. {
+            killed.stores.relays.kill_at(nth, before);
+            let what = format!("an apply that ends at request {nth} to a store");
+            if !killed.apply_until(killed.stores.relays.killed(), &what).await {
+                break;
+            }
+            kills += 1;
+            assert_eq!(
+                objects.get(&pay).await,
+                None,
+                "values are read before anything is written"
+            );
+        }
+        killed.stores.are_written(cluster, 1).await;
+        objects.delete(&pay).await;
+    }
+    assert!(kills >= 16, "it was killed {kills} times");
 }
 
 /// Everything in the bucket of a stage.

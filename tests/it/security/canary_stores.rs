@@ -12,6 +12,7 @@ use crate::support::{
     key_clouds::{ALIBABA, KeyClouds},
     moto::{Moto, REGION},
     objects::Objects,
+    tcp_relay::Relays,
     vault::FakeVault,
 };
 
@@ -44,6 +45,10 @@ pub(super) struct CanaryStores {
     ali: KeyClouds,
     namespace: String,
     token: String,
+    /// In front of the servers, for kills at their requests.
+    pub relays: Relays,
+    /// The addresses of their relays: Vault, AWS, Google and Azure, Alibaba.
+    addresses: [String; 4],
 }
 
 impl CanaryStores {
@@ -51,13 +56,23 @@ impl CanaryStores {
     pub async fn start(cluster: &Cluster, namespace: &str, monorepo: &Repository) -> Self {
         let vault = FakeVault::start().await;
         vault.allow("job", &["secret/"]);
+        let (moto, clouds, ali) = (Moto::start(), FakeClouds::start().await, KeyClouds::start().await);
+        let relays = Relays::default();
+        let addresses = [
+            relays.to(vault.address()).await,
+            relays.to(moto.endpoint()).await,
+            relays.to(&clouds.address()).await,
+            relays.to(&ali.address()).await,
+        ];
         let stores = Self {
             token: vault.token("job"),
             vault,
-            moto: Moto::start(),
-            clouds: FakeClouds::start().await,
-            ali: KeyClouds::start().await,
+            moto,
+            clouds,
+            ali,
             namespace: namespace.to_owned(),
+            relays,
+            addresses,
         };
         Objects::of(cluster).await.create(&stores.source(1)).await;
         stores.put(1, monorepo).await;
@@ -106,12 +121,12 @@ impl CanaryStores {
 
     /// `secrets` of `konverge.yaml`.
     pub fn config(&self) -> String {
-        let (moto, clouds) = (self.moto.endpoint(), self.clouds.address());
+        let [vault, moto, clouds, ali] = &self.addresses;
         let stores = [
             ("job", "kind: env".to_owned(), "PAY_*".to_owned()),
             (
                 "vaulted",
-                format!("kind: vault, address: '{}'", self.vault.address()),
+                format!("kind: vault, address: '{vault}'"),
                 "secret/pay/*".to_owned(),
             ),
             (
@@ -134,11 +149,7 @@ impl CanaryStores {
                 format!("kind: azure, address: '{clouds}'"),
                 "pay*".to_owned(),
             ),
-            (
-                "ali",
-                format!("kind: alikms, address: '{}'", self.ali.address()),
-                "pay".to_owned(),
-            ),
+            ("ali", format!("kind: alikms, address: '{ali}'"), "pay".to_owned()),
             ("files", "kind: sops".to_owned(), "secrets/*".to_owned()),
             (
                 "platform",
@@ -154,7 +165,7 @@ impl CanaryStores {
 
     /// What a job has to read them.
     pub fn job(&self, version: usize) -> Vec<(&'static str, String)> {
-        let clouds = self.clouds.address();
+        let clouds = &self.addresses[2];
         vec![
             ("PAY_PASSWORD", Self::value("job", version)),
             ("VAULT_TOKEN", self.token.clone()),

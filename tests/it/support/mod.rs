@@ -46,6 +46,7 @@ pub mod small_stage;
 pub mod spec_runs;
 pub mod stack;
 pub mod stores;
+pub mod tcp_relay;
 pub mod terraform;
 pub mod timeline;
 pub mod tiny_monorepo;
