@@ -60,7 +60,7 @@ mod tests {
     fn every_address_that_gets_credentials_has_its_key() {
         let text = "state:\n  url: gs://states\n  options: {endpoint: 'https://gs.acme.example'}\n  \
             encrypt_to: [age1zl0cp7wtcxk93hkgclsdm35wkxskphhvyfg5y73v5cwu6fvlkppsfyzmd2, 'azurekv:https://a.vault.azure.net/keys/k']\n\
-            terraform: {provider_addresses: {vault: ['https://vault.acme.example']}}\n\
+            terraform: {provider_addresses: {hashicorp/vault: ['https://vault.acme.example']}}\n\
             secrets:\n  stores:\n    db: {kind: vault, address: 'https://v.acme.example', allow: []}\n    \
             files: {kind: sops, keys: ['azurekv:https://b.vault.azure.net/keys/k'], allow: []}\n    job: {kind: env, allow: []}\n";
         let config = Config::parse(text).unwrap();
@@ -71,7 +71,7 @@ mod tests {
             ("state.encrypt_to[1]", "https://a.vault.azure.net"),
             ("state.options.endpoint", "https://gs.acme.example"),
             (
-                "terraform.provider_addresses.vault[0]",
+                "terraform.provider_addresses.hashicorp/vault[0]",
                 "https://vault.acme.example",
             ),
         ];
