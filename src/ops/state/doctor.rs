@@ -55,6 +55,9 @@ pub async fn doctor(backend: &StateBackend, repair: bool) -> Result<Vec<StateFin
     for (well, says) in encryption(backend).await? {
         note("encryption", well, says);
     }
+    if let Err(error) = backend.states.existing_hash_key().await {
+        note("key of the hashes", false, error.to_string());
+    }
     let rebuilt = match backend.states.rebuild_index().await {
         Ok(rebuilt) => rebuilt,
         Err(error) => {

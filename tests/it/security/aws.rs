@@ -163,11 +163,14 @@ impl Aws {
     }
 }
 
-type TokenService = (Arc<Moto>, Arc<Mutex<Vec<String>>>);
+type TokenService = (Arc<Moto>, Arc<Mutex<Vec<String>>>, Arc<tokio::sync::Mutex<()>>);
 
 /// The token service: moto's own, which does not look at the OIDC token, behind a check of it.
 async fn token_service(moto: Arc<Moto>, roles: Arc<Mutex<Vec<String>>>) -> String {
-    async fn answer(State((moto, roles)): State<TokenService>, body: Bytes) -> axum::response::Response {
+    async fn answer(
+        State((moto, roles, switch)): State<TokenService>,
+        body: Bytes,
+    ) -> axum::response::Response {
         let fields: Vec<(String, String)> = url::form_urlencoded::parse(&body).into_owned().collect();
         let field = |name: &str| {
             let found = fields.iter().find(|(key, _)| key == name);
@@ -184,6 +187,8 @@ async fn token_service(moto: Arc<Moto>, roles: Arc<Mutex<Vec<String>>>) -> Strin
             .iter()
             .map(|(key, value)| (key.as_str(), value.as_str()))
             .collect();
+        // Two stores log in at once, and the switch is one for all.
+        let _alone = switch.lock().await;
         moto.check_requests(false).await;
         let answer = moto.form("sts", &fields).await;
         moto.check_requests(true).await;
@@ -191,7 +196,9 @@ async fn token_service(moto: Arc<Moto>, roles: Arc<Mutex<Vec<String>>>) -> Strin
     }
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = format!("http://{}/", listener.local_addr().unwrap());
-    let router = Router::new().fallback(answer).with_state((moto, roles));
+    let router = Router::new()
+        .fallback(answer)
+        .with_state((moto, roles, Arc::default()));
     tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
     address
 }
