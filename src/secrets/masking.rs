@@ -531,4 +531,29 @@ mod tests {
         // It may be a name: elsewhere it stays readable.
         assert_eq!(secrets.mask("long-forgotten-words"), "long-forgotten-words");
     }
+
+    /// The type of a Terraform resource says whether its content is secret, and a name of a provider's setting.
+    #[test]
+    fn plain_resources_and_settings_stay_as_they_are() {
+        let secrets = secrets();
+        let body = json!({"value": "plain words", "data": "more of them"});
+        assert_eq!(terraform(&secrets, "acme_setting", &body), body);
+        assert_ne!(terraform(&secrets, "acme_secret_version", &body), body);
+        let configuration = json!({"region": "eu-central-1", "access_key": "words"});
+        let masked = mask_provider(&secrets, &configuration);
+        assert_eq!(masked["region"], "eu-central-1");
+        assert!(masked["access_key"].get("$secret").is_some(), "{masked}");
+    }
+
+    #[test]
+    fn only_data_is_decoded() {
+        let secrets = secrets();
+        let of = |part: &str| {
+            let secret = json!({"apiVersion": "v1", "kind": "Secret", part: {"a": "aHVudGVyMg=="}});
+            object(&secrets, &secret)[part]["a"].clone()
+        };
+        let clear = json!({"apiVersion": "v1", "kind": "Secret", "stringData": {"a": "hunter2"}});
+        assert_eq!(of("data"), object(&secrets, &clear)["stringData"]["a"]);
+        assert_ne!(of("stringData"), of("data"));
+    }
 }

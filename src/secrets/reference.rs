@@ -498,4 +498,20 @@ mod tests {
             }
         }
     }
+
+    #[test]
+    fn a_generated_reference_has_the_names_it_was_given() {
+        let made = SecretReference::generated("shop/db", "password").unwrap();
+        assert_eq!(
+            (made.path.as_str(), made.keys.as_slice()),
+            ("shop/db", ["password".to_owned()].as_slice())
+        );
+        for (path, key) in [
+            ("shop/db", "a/b"),
+            ("shop?version=1", "password"),
+            ("shop db", "password"),
+        ] {
+            assert_eq!(SecretReference::generated(path, key), None, "{path} {key}");
+        }
+    }
 }

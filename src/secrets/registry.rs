@@ -355,4 +355,14 @@ mod tests {
         assert_ne!(one.mark(&json!("abc")), one.mark(&json!("abd")));
         assert_ne!(one.mark(&json!("abc")), two.mark(&json!("abc")));
     }
+
+    #[test]
+    fn a_text_of_mixed_letters_is_no_word() {
+        for word in ["postgres", "Postgres", "us-east-1", "10.0.0.1"] {
+            assert!(is_made_of_words(word), "{word}");
+        }
+        for text in ["qXzWvT", "x1y2z3w4", "1234", "9aaaa"] {
+            assert!(!is_made_of_words(text), "{text}");
+        }
+    }
 }

@@ -102,3 +102,75 @@ async fn one(
         false => Ok(resolver.value(stack, reference).await?.0),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use async_trait::async_trait;
+
+    use super::*;
+    use crate::secrets::RotatedVersion;
+
+    /// Every secret is `v` in version 7; a recorded one is `r`, and `raw` is no text.
+    struct Store;
+
+    #[async_trait]
+    impl SecretResolver for Store {
+        async fn version(&self, _: &StackId, _: &SecretReference) -> Result<Option<String>, UserError> {
+            Ok(Some("7".to_owned()))
+        }
+
+        async fn value(
+            &self,
+            _: &StackId,
+            reference: &SecretReference,
+        ) -> Result<(SecretValue, Option<String>), UserError> {
+            let bytes = match reference.path.as_str() {
+                "raw" => vec![0xff, 0xfe],
+                _ => b"v".to_vec(),
+            };
+            Ok((SecretValue::new(bytes), None))
+        }
+
+        async fn recorded_value(&self, _: &StackId, _: &SecretReference) -> Result<SecretValue, UserError> {
+            Ok(SecretValue::new(b"r".to_vec()))
+        }
+
+        fn goes_into_any(&self, _: &SecretReference) -> bool {
+            false
+        }
+
+        fn has_values(&self, _: &StackId) -> bool {
+            true
+        }
+
+        fn rotated(&self, _: &StackId) -> RotatedVersion {
+            RotatedVersion::Write
+        }
+    }
+
+    #[tokio::test]
+    async fn values_and_versions_take_the_places_of_their_references() {
+        let stack: StackId = "shop/prod".parse().unwrap();
+        let of = async |text: &str, is_text: bool, recorded: bool| {
+            let template = SecretTemplate::parse(text).unwrap().unwrap();
+            let value = template.value(&Store, &stack, is_text, recorded).await;
+            value
+                .map(|bytes| bytes.to_vec())
+                .map_err(|error| error.to_string())
+        };
+        let text = "u:ref+db://pay#/k+@ref+db://pay?as=version";
+        assert_eq!(of(text, true, false).await, Ok(b"u:v@7".to_vec()));
+        assert_eq!(of(text, true, true).await, Ok(b"u:r@7".to_vec()));
+        assert_eq!(of("ref+db://raw", false, false).await, Ok(vec![0xff, 0xfe]));
+        for (text, is_text) in [("ref+db://raw", true), ("u:ref+db://raw", false)] {
+            assert!(
+                of(text, is_text, false)
+                    .await
+                    .unwrap_err()
+                    .contains("is not UTF-8"),
+                "{text}"
+            );
+        }
+    }
+}

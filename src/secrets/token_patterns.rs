@@ -257,4 +257,11 @@ mod tests {
             assert_eq!(hidden(text, &secret_parts_of_output(text)), shown);
         }
     }
+
+    #[test]
+    fn the_scheme_of_an_address_is_no_name_of_a_secret() {
+        assert!(named_values("see token://host/path").is_empty());
+        assert_eq!(hidden("token: abc", &named_values("token: abc")), "token: #");
+        assert_eq!(hidden("token=//abc", &named_values("token=//abc")), "token=#");
+    }
 }

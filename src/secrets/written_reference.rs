@@ -111,3 +111,48 @@ impl WrittenReference {
         rotated == RotatedVersion::Keep && now.is_rotated_from(self)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use serde_json::json;
+
+    use super::*;
+    use crate::secrets::HashKey;
+
+    fn written(text: &str, versions: &[Option<&str>]) -> WrittenReference {
+        let template = SecretTemplate::parse(text).unwrap().unwrap();
+        let versions: Vec<_> = versions
+            .iter()
+            .map(|version| version.map(str::to_owned))
+            .collect();
+        WrittenReference::new(&template, &versions)
+    }
+
+    #[test]
+    fn versions_stand_in_the_label_and_in_the_mark() {
+        let secrets = Secrets::new(HashKey::derive("k"));
+        let one = written("ref+db://pay/db#/password", &[Some("7")]);
+        assert_eq!(one.version_label(), "7");
+        let mark = json!({"$secret": {"ref": "db:pay/db#/password", "version": "7"}});
+        assert_eq!(one.mark(&secrets), Some(mark));
+        let unknown = written("ref+db://pay/db#/password", &[None]);
+        assert_eq!(unknown.version_label(), "?");
+        let mark = json!({"$secret": {"ref": "db:pay/db#/password"}});
+        assert_eq!(unknown.mark(&secrets), Some(mark));
+        let two = written("ref+db://a#/k+:ref+db://b#/k", &[Some("1"), None]);
+        assert_eq!(two.version_label(), "1 + ?");
+        assert_eq!(two.versions(), [Some("1".to_owned()), None]);
+    }
+
+    #[test]
+    fn a_place_of_others_is_equal_to_no_reference() {
+        let secrets = Secrets::new(HashKey::derive("k"));
+        let (left, one) = (
+            WrittenReference::unknown(),
+            written("ref+db://a#/k", &[Some("1")]),
+        );
+        assert!(!left.is_plain() && left.text != one.text && !one.is_rotated_from(&left));
+        assert_eq!(left.mark(&secrets), None);
+    }
+}

@@ -432,4 +432,24 @@ mod tests {
             .collect();
         assert_eq!(shown, [("a", "b"), ("b", "c")]);
     }
+
+    #[test]
+    fn a_reference_counts_more_than_depends_on() {
+        let both = json!({"x": "$kusion_path.a.metadata.name"});
+        let graph =
+            ResourceGraph::from_spec(&[resource("a", &[], json!({})), resource("b", &["a"], both)]).unwrap();
+        let b: ResourceId = "b".parse().unwrap();
+        assert_eq!(graph.dependencies(&b)[0].1, Edge::Reference);
+    }
+
+    #[test]
+    fn a_wrong_target_is_told_with_the_nearest() {
+        let text = json!({"x": "$kusion_path.v1:Service:ns:wbe.spec"});
+        let resources = [
+            resource("v1:Service:ns:web", &[], json!({})),
+            resource("b", &[], text),
+        ];
+        let error = UserError::from(ResourceGraph::from_spec(&resources).unwrap_err());
+        assert_eq!(error.hints, ["did you mean `v1:Service:ns:web`?"]);
+    }
 }

@@ -255,4 +255,68 @@ status: {whatever: the server says}
             assert!(!said[0].contains("hunter2"), "{said:?}");
         }
     }
+
+    /// A size of every type has limits; those of `int32` hold in built-in kinds alone.
+    #[test]
+    fn each_type_has_its_limits() {
+        let known = definitions(
+            "{type: object, properties: {spec: {type: object, properties: {
+            text: {type: string, minLength: 2, maxLength: 3}, list: {type: array, minItems: 1, items: {type: string}},
+            map: {type: object, minProperties: 1, maxProperties: 2, additionalProperties: {type: string}},
+            number: {type: integer, format: int32}, share: {type: number, minimum: 0.5}}}}}",
+        );
+        for (spec, expected) in [
+            ("{text: äöü}", None),
+            ("{text: ä}", Some("spec.text: must be at least 2 characters")),
+            ("{text: äöüß}", Some("spec.text: must be at most 3 characters")),
+            ("{list: [a]}", None),
+            ("{list: []}", Some("spec.list: must be at least 1 items")),
+            ("{map: {a: b}}", None),
+            ("{map: {}}", Some("spec.map: must be at least 1 fields")),
+            (
+                "{map: {a: p, b: q, c: r}}",
+                Some("spec.map: must be at most 2 fields"),
+            ),
+            ("{number: 3000000000}", None),
+            ("{share: 0.5}", None),
+            ("{share: 0.25}", Some("spec.share: must be at least 0.5")),
+        ] {
+            let text = format!("{{apiVersion: x.io/v1, kind: Thing, metadata: {{name: a}}, spec: {spec}}}");
+            let expected: Vec<_> = expected.into_iter().map(str::to_owned).collect();
+            assert_eq!(faults(&text, &[&known]), expected, "{spec}");
+        }
+        // Nothing but a number has the limits of a number.
+        let text = DEPLOYMENT.replace("replicas: 2.0", "replicas: [1]");
+        assert_eq!(faults(&text, &[]), ["spec.replicas: must be integer, is array"]);
+    }
+
+    /// Both its kind and its version make a definition.
+    #[test]
+    fn an_object_of_another_kind_defines_nothing() {
+        let definition = |version: &str, kind: &str| {
+            let mut definitions = CrdSchemas::default();
+            definitions.add(&object(&format!(
+                "{{apiVersion: {version}, kind: {kind}, spec: {{group: x.io, names: {{kind: Thing}}, \
+                 versions: [{{name: v1, schema: {{openAPIV3Schema: {{type: object}}}}}}]}}}}"
+            )));
+            let thing = "{apiVersion: x.io/v1, kind: Thing, metadata: {name: a}}";
+            faults(thing, &[&definitions]).is_empty()
+        };
+        assert!(definition("apiextensions.k8s.io/v1", "CustomResourceDefinition"));
+        assert!(!definition(
+            "apiextensions.k8s.io/v1beta1",
+            "CustomResourceDefinition"
+        ));
+        assert!(!definition("apiextensions.k8s.io/v1", "Thing"));
+    }
+
+    #[test]
+    fn the_built_in_kinds_have_a_version() {
+        let version = BuiltIn::new().version().to_owned();
+        let rest = version.strip_prefix("v1.").unwrap();
+        assert!(
+            rest.split('.').all(|part| part.parse::<u32>().is_ok()),
+            "{version}"
+        );
+    }
 }
