@@ -43,3 +43,19 @@ impl Clock for SystemClock {
         tokio::time::sleep(time).await;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt as _;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn the_clocks_of_this_machine_go_and_a_pause_is_kept() {
+        let clock = SystemClock::default();
+        assert!((0..1_000_000).any(|_| clock.monotonic() > Duration::ZERO));
+        assert!(clock.wall_clock() > Timestamp::UNIX_EPOCH);
+        let hour = Duration::from_secs(3600);
+        assert!(clock.sleep(hour).now_or_never().is_none());
+    }
+}

@@ -282,3 +282,6 @@ fn folder() -> Key {
 fn place(number: u64) -> Key {
     folder().child(&keys::number(number))
 }
+
+#[cfg(test)]
+mod tests;

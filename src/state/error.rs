@@ -130,3 +130,29 @@ fn stack_of(key: &str) -> Option<String> {
     let component = rest.split('/').next()?;
     Some(crate::store::Key::from_listing(component).last())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_damaged_document_of_a_stack_is_followed_by_the_commands_for_that_stack() {
+        let hints = |key: &str| {
+            let error = StateError::Damaged {
+                key: key.to_owned(),
+                why: "it was cut".to_owned(),
+            };
+            UserError::from(error).hints
+        };
+        let of_stack = hints("stacks/shop%2Fprod/state/0000000003");
+        assert_eq!(of_stack.len(), 2);
+        assert!(
+            of_stack[0].contains("`konverge state history shop/prod`"),
+            "{of_stack:?}"
+        );
+        assert!(of_stack[1].contains("`konverge state push shop/prod good.json --over-damaged`"));
+        let of_index = hints("index/delta/0000000003-ab");
+        assert_eq!(of_index.len(), 1);
+        assert!(of_index[0].contains("`konverge state doctor`"), "{of_index:?}");
+    }
+}

@@ -54,3 +54,42 @@ impl StateStore {
             })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use std::sync::Arc;
+
+    use super::{super::fixture, *};
+    use crate::store::{MemoryStore, Store};
+
+    #[tokio::test]
+    async fn the_key_is_made_once_and_every_run_reads_the_same() {
+        let store: Arc<dyn Store> = Arc::new(MemoryStore::default());
+        let run = || fixture::states(&store, &Arc::default());
+        assert!(run().existing_hash_key().await.unwrap().is_none());
+        assert!(
+            store.get(&keys::hash_key()).await.unwrap().is_none(),
+            "reading makes nothing"
+        );
+        let made = run().hash_key().await.unwrap().to_bytes();
+        assert_eq!(run().existing_hash_key().await.unwrap().unwrap().to_bytes(), made);
+        assert_eq!(run().hash_key().await.unwrap().to_bytes(), made);
+    }
+
+    #[tokio::test]
+    async fn a_key_of_another_length_is_damaged() {
+        for (length, is_read) in [(31, false), (32, true), (33, false)] {
+            let store: Arc<dyn Store> = Arc::new(MemoryStore::default());
+            let states = fixture::states(&store, &Arc::default());
+            let body = KeyDocument {
+                key: base64::engine::general_purpose::STANDARD.encode(vec![7; length]),
+            };
+            let letter = states.letter("key", &body).unwrap();
+            store.create(&keys::hash_key(), letter.bytes).await.unwrap();
+            let read = states.existing_hash_key().await;
+            assert_eq!(read.is_ok(), is_read, "{length}");
+            assert!(is_read || matches!(read, Err(StateError::Damaged { .. })));
+        }
+    }
+}

@@ -30,6 +30,8 @@ const DELTAS_KEPT: usize = 8;
 const DELTAS_LISTED: usize = 4 * DELTAS_KEPT;
 /// An apply of fewer resources leaves its entry open: a lookup costs less than another write.
 const WORTH_A_DELTA: usize = 20;
+/// The number of compactions kept: a reader that listed before the newest one was written still finds the one before.
+const COMPACTIONS_KEPT: u64 = 3;
 /// How many times a listing is repeated that a compaction made outdated.
 const STALE_LISTINGS: u32 = 5;
 
@@ -362,11 +364,12 @@ impl StateStore {
             .try_collect()
             .await?;
         for (stack, entry) in looked_up {
+            // The end of the lease that left it open, or of a later one.
             if let Some(entry) = entry.filter(|entry| !entry.open)
                 && known
                     .entries
                     .get(&stack)
-                    .is_some_and(|there| there.rank() < entry.rank())
+                    .is_some_and(|there| there.epoch <= entry.epoch)
             {
                 known.entries.insert(stack.clone(), entry.clone());
                 known.found.insert(stack, entry);
@@ -429,7 +432,7 @@ impl StateStore {
             return Ok(false);
         }
         let deltas = known.merged.iter().map(|name| delta_key(name));
-        let old = (number > 3).then(|| compaction_key(number - 3));
+        let old = number.checked_sub(COMPACTIONS_KEPT).map(compaction_key);
         let keys: Vec<_> = deltas.chain(old).collect();
         let deletes: Vec<_> = keys.iter().map(|key| self.store.delete(key)).collect();
         for result in futures::future::join_all(deletes).await {

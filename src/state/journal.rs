@@ -167,4 +167,66 @@ mod tests {
             JournalDocument::ClosedBy(3)
         );
     }
+
+    #[test]
+    fn a_failed_creation_of_a_kubernetes_object_alone_may_have_succeeded() {
+        for (action, runtime, stays_open) in [
+            (Action::Create, RuntimeKind::Kubernetes, true),
+            (Action::Update, RuntimeKind::Kubernetes, false),
+            (Action::Create, RuntimeKind::Terraform, false),
+            (Action::Delete, RuntimeKind::Terraform, false),
+        ] {
+            let id: ResourceId = "v1:A:x".parse().unwrap();
+            let recorded = Recorded {
+                runtime,
+                ..recorded("v1:A:x", "new")
+            };
+            let mut open = OpenIntents::default();
+            open.follow(&JournalEntry::Intent { recorded, action });
+            open.follow(&JournalEntry::Failed { id: id.clone() });
+            let expected = if stays_open { vec![id] } else { Vec::new() };
+            assert_eq!(open.ids(), expected, "{action:?} {runtime:?}");
+        }
+    }
+
+    #[test]
+    fn an_open_intent_is_added_once_and_an_adoption_is_not() {
+        let mut state = StackState::empty("a/b".parse().unwrap(), RepoPath::root());
+        assert!(!OpenIntents::default().add_missing_to(&mut state));
+        let mut open = OpenIntents::default();
+        open.follow(&intent("v1:A:foreign", Action::Adopt));
+        assert!(open.add_missing_to(&mut state), "it is open nevertheless");
+        assert!(state.resources.is_empty());
+        open.follow(&intent("v1:A:made", Action::Create));
+        assert!(open.add_missing_to(&mut state));
+        assert_eq!(state.resources, [recorded("v1:A:made", "new")]);
+        state.put(recorded("v1:A:made", "old"));
+        assert!(open.add_missing_to(&mut state));
+        assert_eq!(state.resources, [recorded("v1:A:made", "old")]);
+        let done = JournalEntry::Done {
+            recorded: recorded("v1:A:made", "new"),
+        };
+        open.follow(&done);
+        open.follow(&JournalEntry::Untouched {
+            ids: vec!["v1:A:foreign".parse().unwrap()],
+        });
+        assert!(!open.add_missing_to(&mut state));
+    }
+
+    #[test]
+    fn a_journal_of_results_alone_leaves_nothing_open_and_clears_the_digest() {
+        let applied = || {
+            let mut state = StackState::empty("a/b".parse().unwrap(), RepoPath::root());
+            state.input_digest = Some(Digest::of_bytes(b"x"));
+            state
+        };
+        let mut state = applied();
+        assert!(merge_journal(&mut state, &[]).ids().is_empty());
+        assert_eq!(state, applied());
+        let gone = JournalEntry::Gone {
+            id: "v1:A:gone".parse().unwrap(),
+        };
+        assert!(merge_journal(&mut state, &[gone]).ids().is_empty());
+        assert_eq!(state.input_digest, None);
+    }
 }

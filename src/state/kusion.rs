@@ -131,6 +131,8 @@ fn resource(value: &Value) -> Result<Recorded, NotKusion> {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
+    use serde_json::json;
+
     use super::*;
 
     const STATE: &str = r#"{"id":1,"tenant":"main","project":"http-echo","stack":"dev","cluster":"","version":1,
@@ -187,10 +189,85 @@ mod tests {
             "",
             "[]",
             "{\"project\":\"a\"}",
+            "{\"project\":\"\",\"stack\":\"b\"}",
+            "{\"project\":\"a\",\"stack\":\"\"}",
             "{\"project\":\"a\",\"stack\":\"b\",\"resources\":3}",
             "{\"project\":\"a\",\"stack\":\"b\",\"resources\":[{\"id\":\"\"}]}",
         ] {
             assert!(read(bad).is_err(), "{bad}");
         }
+    }
+
+    /// A file with this resource, and what is read of it.
+    fn read_resource(resource: Value) -> Result<Recorded, NotKusion> {
+        let file = json!({"project": "a", "stack": "b", "resources": [resource]});
+        read(&file.to_string()).map(|state| state.resources.into_iter().next().unwrap())
+    }
+
+    #[test]
+    fn a_resource_is_of_a_type_that_is_known() {
+        for (kind, expected) in [
+            (json!(null), Some(RuntimeKind::Kubernetes)),
+            (json!(""), Some(RuntimeKind::Kubernetes)),
+            (json!("Kubernetes"), Some(RuntimeKind::Kubernetes)),
+            (json!("Terraform"), Some(RuntimeKind::Terraform)),
+            (json!("Helm"), None),
+        ] {
+            let read = read_resource(json!({"id": "v1:Namespace:a", "type": kind}));
+            assert_eq!(read.ok().map(|resource| resource.runtime), expected, "{kind}");
+        }
+    }
+
+    #[test]
+    fn every_part_of_a_resource_is_taken_over() {
+        let resource = read_resource(json!({
+            "id": "v1:ConfigMap:shop:c",
+            "attributes": {"kind": "ConfigMap"},
+            "dependsOn": ["v1:Namespace:shop", 3, ""],
+            "extensions": {"GVK": "/v1, Kind=ConfigMap"},
+        }))
+        .unwrap();
+        assert_eq!(resource.id.as_str(), "v1:ConfigMap:shop:c");
+        assert_eq!(json!(resource.attributes), json!({"kind": "ConfigMap"}));
+        assert_eq!(json!(resource.depends_on), json!(["v1:Namespace:shop"]));
+        assert_eq!(json!(resource.extensions), json!({"GVK": "/v1, Kind=ConfigMap"}));
+        let bare = read_resource(json!({"id": "v1:Namespace:a"})).unwrap();
+        assert!(bare.attributes.is_empty() && bare.depends_on.is_empty() && bare.extensions.is_empty());
+    }
+
+    #[test]
+    fn a_release_is_known_by_its_phase_or_by_its_spec() {
+        let resources = |name: &str| json!({"resources": [{"id": format!("v1:Namespace:{name}")}]});
+        let file = |fields: Value| {
+            let mut file = resources("old");
+            let named = json!({"project": "a", "stack": "b", "state": resources("new")});
+            for part in [named, fields] {
+                file.as_object_mut()
+                    .unwrap()
+                    .extend(part.as_object().unwrap().clone());
+            }
+            read(&file.to_string()).unwrap()
+        };
+        for (fields, id) in [
+            (json!({}), "v1:Namespace:old"),
+            (json!({"phase": "failed"}), "v1:Namespace:new"),
+            (json!({"spec": {}}), "v1:Namespace:new"),
+            (json!({"phase": "failed", "spec": {}}), "v1:Namespace:new"),
+        ] {
+            assert_eq!(file(fields.clone()).resources[0].id.as_str(), id, "{fields}");
+        }
+        assert!(
+            file(json!({"phase": "failed", "state": null}))
+                .resources
+                .is_empty()
+        );
+        assert_eq!(file(json!({"serial": 4, "revision": 5})).revision, 4);
+        assert_eq!(file(json!({"revision": 5})).revision, 5);
+        assert_eq!(file(json!({})).revision, 0);
+        let empty = file(json!({"tenant": "", "workspace": "", "phase": ""}));
+        assert_eq!(
+            (empty.tenant, empty.workspace, empty.under_way),
+            (None, None, None)
+        );
     }
 }

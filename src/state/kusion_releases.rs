@@ -238,3 +238,6 @@ fn with_release(mut metadata: Value, release: &KusionRelease, phase: &str) -> Va
     metadata["releaseMetaDatas"] = Value::Array(entries);
     metadata
 }
+
+#[cfg(test)]
+mod tests;

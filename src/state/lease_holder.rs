@@ -41,3 +41,32 @@ impl Holder {
         )
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn a_holder_is_shown_with_its_silence_its_term_and_the_way_to_end_its_lease() {
+        let holder = Holder {
+            id: "3-abcd".to_owned(),
+            epoch: 3,
+            writer: DocumentWriter {
+                run: "https://ci.example/1".to_owned(),
+                actor: "ada".to_owned(),
+            },
+            since: Timestamp::UNIX_EPOCH,
+            term: Duration::from_secs(60),
+            quiet: Duration::from_secs(7),
+        };
+        assert_eq!(
+            holder.renewal_text(),
+            "no renewal for 7 s; taken over after 60 s without a renewal"
+        );
+        assert_eq!(
+            holder.way_out(&"shop/prod".parse().unwrap()),
+            "if that run is dead: `konverge state unlock shop/prod --lease 3-abcd --reason TEXT`"
+        );
+    }
+}

@@ -66,3 +66,53 @@ pub trait LeaseWatch: Send + Sync {
         std::future::pending().await
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt as _;
+
+    use super::*;
+
+    /// Observes, and is asked to stop or not.
+    struct Observer {
+        stops: bool,
+    }
+
+    #[async_trait]
+    impl LeaseWatch for Observer {
+        async fn waiting(&self, _: &Holder, _: Duration) -> WaitVerdict {
+            WaitVerdict::KeepWaiting
+        }
+
+        async fn stopped(&self) {
+            if !self.stops {
+                std::future::pending().await
+            }
+        }
+    }
+
+    /// Observes, and is never asked to stop.
+    struct Patient;
+
+    #[async_trait]
+    impl LeaseWatch for Patient {
+        async fn waiting(&self, _: &Holder, _: Duration) -> WaitVerdict {
+            WaitVerdict::KeepWaiting
+        }
+    }
+
+    #[test]
+    fn a_wait_is_stopped_only_if_its_watch_says_so() {
+        let is_stopped = |watch: Option<Arc<dyn LeaseWatch>>| {
+            let options = LeaseOptions {
+                watch,
+                ..LeaseOptions::default()
+            };
+            options.until_stopped().now_or_never().is_some()
+        };
+        assert!(!is_stopped(None));
+        assert!(!is_stopped(Some(Arc::new(Patient))));
+        assert!(!is_stopped(Some(Arc::new(Observer { stops: false }))));
+        assert!(is_stopped(Some(Arc::new(Observer { stops: true }))));
+    }
+}

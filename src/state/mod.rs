@@ -100,3 +100,25 @@ impl std::fmt::Display for DocumentWriter {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_writer_is_shown_as_its_run_and_who_started_it_and_a_user_once() {
+        for (run, actor, shown) in [
+            ("https://ci.example/1", "ada", "https://ci.example/1 (ada)"),
+            ("ada@laptop", "ada", "ada@laptop"),
+            ("adamant@laptop", "ada", "adamant@laptop (ada)"),
+            ("ada", "ada", "ada (ada)"),
+        ] {
+            let writer = DocumentWriter {
+                run: run.to_owned(),
+                actor: actor.to_owned(),
+            };
+            assert_eq!(writer.to_string(), shown);
+        }
+        assert_eq!(RepositoryId::new("acme/infra").as_str(), "acme/infra");
+    }
+}

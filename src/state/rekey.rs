@@ -217,3 +217,6 @@ fn taken(key: &Key) -> StateError {
         "`{key}` is being replaced by another run; run `konverge state rekey` again when that has ended"
     ))
 }
+
+#[cfg(test)]
+mod tests;

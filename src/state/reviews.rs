@@ -242,3 +242,6 @@ impl Versioned {
             .filter(|number| !self.applied_reviews.contains(number))
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -165,3 +165,117 @@ pub(super) fn remember_reviews(known: &mut BTreeSet<u64>, new: impl IntoIterator
         known.pop_first();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::model::{Digest, RepoPath, authorization::Authorization};
+
+    const ALL: [WriteReason; 9] = [
+        WriteReason::Apply,
+        WriteReason::Destroy,
+        WriteReason::Rollback,
+        WriteReason::Takeover,
+        WriteReason::Push,
+        WriteReason::Move,
+        WriteReason::Forget,
+        WriteReason::Import,
+        WriteReason::Rekey,
+    ];
+
+    fn words(has: impl Fn(WriteReason) -> bool) -> Vec<String> {
+        let reasons = ALL.into_iter().filter(|reason| has(*reason));
+        reasons.map(|reason| reason.to_string()).collect()
+    }
+
+    fn commit(letter: &str) -> CommitId {
+        letter.repeat(40).parse().unwrap()
+    }
+
+    fn receipt(result: StackResult) -> ApplyRecord {
+        ApplyRecord {
+            digest: Digest::of_bytes(b"plan"),
+            commit: Some(commit("b")),
+            result,
+            grounds: Authorization::default(),
+        }
+    }
+
+    fn versioned(reason: WriteReason, result: Option<StackResult>) -> Versioned {
+        Versioned {
+            serial: 7,
+            epoch: 1,
+            reason,
+            writer: DocumentWriter {
+                run: "https://ci.example/1".to_owned(),
+                actor: "ada".to_owned(),
+            },
+            written: Timestamp::UNIX_EPOCH,
+            note: None,
+            receipt: result.map(receipt),
+            pending: Vec::new(),
+            retired: false,
+            applied_reviews: BTreeSet::new(),
+            idle: vec![5],
+            state: StackState::empty("shop/prod".parse().unwrap(), RepoPath::root()),
+        }
+    }
+
+    #[test]
+    fn a_reason_is_one_word_and_says_whether_it_ends_an_apply_or_a_stack() {
+        let all = "apply destroy rollback takeover push move forget import rekey";
+        assert_eq!(words(|_| true).join(" "), all);
+        assert_eq!(words(WriteReason::is_apply), ["apply", "destroy", "rollback"]);
+        assert_eq!(words(WriteReason::retires_stack), ["destroy", "move", "forget"]);
+    }
+
+    #[test]
+    fn an_apply_without_a_change_and_a_new_encryption_did_nothing() {
+        for (reason, result, is_idle) in [
+            (WriteReason::Apply, Some(StackResult::Unchanged), true),
+            (WriteReason::Apply, Some(StackResult::Applied), false),
+            (WriteReason::Apply, None, false),
+            (WriteReason::Destroy, Some(StackResult::Unchanged), false),
+            (WriteReason::Rekey, Some(StackResult::Applied), true),
+            (WriteReason::Rekey, None, true),
+            (WriteReason::Takeover, None, false),
+        ] {
+            let read = versioned(reason, result);
+            let expected: &[u64] = if is_idle { &[5, 7] } else { &[5] };
+            assert_eq!(read.idle_serials(), expected, "{reason} {result:?}");
+            let document = StateDocument {
+                serial: 7,
+                reason,
+                epoch: 1,
+                closes_lease: true,
+                journal: JournalPlace::default(),
+                retired: false,
+                applied_reviews: BTreeSet::new(),
+                note: None,
+                receipt: read.receipt,
+                idle: Vec::new(),
+                state: read.state,
+            };
+            assert_eq!(document.did_nothing(), is_idle, "{reason} {result:?}");
+        }
+    }
+
+    #[test]
+    fn the_commits_of_a_state_are_the_applied_one_and_the_one_that_was_tried() {
+        let mut read = versioned(WriteReason::Apply, Some(StackResult::Failed));
+        assert_eq!(read.commits(), [commit("b")]);
+        read.state.commit = Some(commit("a"));
+        assert_eq!(read.commits(), [commit("a"), commit("b")]);
+    }
+
+    #[test]
+    fn of_many_reviews_the_highest_numbers_are_remembered() {
+        let highest = REMEMBERED_REVIEWS as u64;
+        let mut known: BTreeSet<u64> = (1..highest).collect();
+        remember_reviews(&mut known, [highest]);
+        assert_eq!(known, (1..=highest).collect());
+        remember_reviews(&mut known, [highest + 1, highest + 2]);
+        assert_eq!(known, (3..=highest + 2).collect());
+    }
+}

@@ -409,33 +409,4 @@ fn versioned(header: Header, document: StateDocument) -> Versioned {
 }
 
 #[cfg(test)]
-mod tests {
-    #![allow(clippy::unwrap_used)]
-    use super::{
-        super::{
-            LeaseOptions,
-            fixture::{self, HandClock},
-        },
-        *,
-    };
-    use crate::store::MemoryStore;
-
-    #[tokio::test]
-    async fn a_state_in_the_place_of_another_is_not_read() {
-        let store: Arc<dyn Store> = Arc::new(MemoryStore::default());
-        let states = fixture::states(&store, &Arc::<HandClock>::default());
-        let [ours, other] = ["shop/prod", "shop/dev"].map(fixture::stack);
-        let lease = states.acquire(&ours, LeaseOptions::default()).await.unwrap();
-        lease.commit(fixture::state(&ours, &["a"]), &[]).await.unwrap();
-        let letter = store.get(&keys::state(&ours, 1)).await.unwrap().unwrap();
-        for (stack, serial) in [(&ours, 2), (&other, 1)] {
-            store
-                .create(&keys::state(stack, serial), letter.clone())
-                .await
-                .unwrap();
-            let refused = states.load_serial(stack, serial).await.unwrap_err();
-            assert!(matches!(refused, StateError::Damaged { .. }), "{refused}");
-        }
-        states.load_serial(&ours, 1).await.unwrap();
-    }
-}
+mod tests;

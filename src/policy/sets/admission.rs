@@ -310,3 +310,6 @@ enum ParamError {
     /// They may be missing.
     Allowed(String),
 }
+
+#[cfg(test)]
+mod tests;

@@ -254,7 +254,10 @@ pub(super) fn add(context: &mut Context) {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
-    use super::*;
+    use super::{
+        super::cel_tests::{all_fail, all_hold},
+        *,
+    };
 
     #[test]
     fn a_network_contains_addresses_of_its_own_family_only() {
@@ -271,5 +274,75 @@ mod tests {
         assert!(!contains("2001:db8::", 32, "2001:db9::1"));
         assert!(!contains("0.0.0.0", 0, "::1"));
         assert!(!contains("::", 96, "0.0.0.1"));
+    }
+
+    #[test]
+    fn an_address_is_of_its_kinds() {
+        all_hold(&[
+            "['10.0.0.1', '0.0.0.0', '::1', '2001:DB8::1'].all(a, isIP(a))",
+            "['', '10.0.0', '010.0.0.1', '10.0.0.1/8', '::ffff:10.0.0.1'].all(a, !isIP(a))",
+            "ip.isCanonical('10.0.0.1') && !ip.isCanonical('2001:DB8::1')",
+            "ip('10.0.0.1').family() == 4 && ip('::1').family() == 6",
+            "['127.0.0.1', '127.9.9.9', '::1'].all(a, ip(a).isLoopback())",
+            "['128.0.0.1', '::2'].all(a, !ip(a).isLoopback())",
+            "['0.0.0.0', '::'].all(a, ip(a).isUnspecified())",
+            "['0.0.0.1', '::1'].all(a, !ip(a).isUnspecified())",
+            "['224.0.0.1', '224.0.0.255', 'ff02::1', 'ff12::1'].all(a, ip(a).isLinkLocalMulticast())",
+            "['224.0.1.1', '10.0.0.1', 'ff05::1', 'fe80::1', '::1'].all(a, !ip(a).isLinkLocalMulticast())",
+            "['169.254.1.1', 'fe80::1'].all(a, ip(a).isLinkLocalUnicast())",
+            "['169.255.1.1', 'fc00::1', 'ff02::1'].all(a, !ip(a).isLinkLocalUnicast())",
+            "['10.0.0.1', '8.8.8.8', '2001:db8::1', 'fc00::1'].all(a, ip(a).isGlobalUnicast())",
+            "['0.0.0.0', '127.0.0.1', '224.0.1.1', '255.255.255.255', '169.254.1.1'].all(a, !ip(a).isGlobalUnicast())",
+            "['::', '::1', 'ff05::1', 'fe80::1'].all(a, !ip(a).isGlobalUnicast())",
+        ]);
+        all_fail(&[
+            "isIP(1)",
+            "ip('10.0.0') == ip('10.0.0')",
+            "ip(1) == ip(1)",
+            "ip.isCanonical('10.0.0')",
+            "semver('1.2.3').family() == 4",
+            "cidr('10.0.0.0/8').family() == 4",
+            "string(semver('1.2.3')) == ''",
+        ]);
+    }
+
+    #[test]
+    fn a_network_has_a_prefix_of_its_family() {
+        all_hold(&[
+            "['10.0.0.0/0', '10.0.0.0/8', '10.0.0.1/32', '::/0', '2001:db8::1/128'].all(n, isCIDR(n))",
+            "['10.0.0.0', '10.0.0.0/', '10.0.0.0/33', '10.0.0.0/-1', 'x/8', '::/129'].all(n, !isCIDR(n))",
+            "['10.0.0.0/08', '10.0.0.0/00', '10.0.0.0/+8', '::ffff:10.0.0.0/104'].all(n, !isCIDR(n))",
+            "cidr('10.1.2.3/8').prefixLength() == 8 && cidr('::/128').prefixLength() == 128",
+            "string(cidr('10.1.2.3/8')) == '10.1.2.3/8' && cidr('2001:db8::1/8').ip() == ip('2001:db8::1')",
+            "string(cidr('10.1.2.3/12').masked()) == '10.0.0.0/12' && string(cidr('10.1.2.3/0').masked()) == '0.0.0.0/0'",
+            "string(cidr('10.1.2.3/32').masked()) == '10.1.2.3/32'",
+            "string(cidr('2001:db8:1::1/32').masked()) == '2001:db8::/32' && string(cidr('1::1/0').masked()) == '::/0'",
+            "string(cidr('2001:db8::1/128').masked()) == '2001:db8::1/128'",
+        ]);
+        all_fail(&[
+            "isCIDR(1)",
+            "cidr('10.0.0.0/33').prefixLength() == 33",
+            "cidr(8).prefixLength() == 8",
+            "ip('10.0.0.1').prefixLength() == 32",
+            "ip('10.0.0.1').masked() == ip('10.0.0.1')",
+        ]);
+    }
+
+    #[test]
+    fn a_network_contains_narrower_networks_within_it() {
+        all_hold(&[
+            "['10.1.2.3', '10.255.255.255'].all(a, cidr('10.0.0.0/8').containsIP(a))",
+            "cidr('10.0.0.0/8').containsIP(ip('10.1.2.3')) && !cidr('10.0.0.0/8').containsIP(ip('11.0.0.0'))",
+            "['10.1.0.0/16', '10.0.0.0/8', '10.0.0.1/32'].all(n, cidr('10.0.0.0/8').containsCIDR(n))",
+            "['10.0.0.0/7', '11.0.0.0/16', '::/8'].all(n, !cidr('10.0.0.0/8').containsCIDR(n))",
+            "cidr('10.0.0.0/8').containsCIDR(cidr('10.1.0.0/16')) && !cidr('10.0.0.0/8').containsCIDR(cidr('10.0.0.0/7'))",
+        ]);
+        all_fail(&[
+            "cidr('10.0.0.0/8').containsIP('x')",
+            "cidr('10.0.0.0/8').containsIP(cidr('10.0.0.0/8'))",
+            "cidr('10.0.0.0/8').containsCIDR('10.0.0.1')",
+            "cidr('10.0.0.0/8').containsCIDR(ip('10.0.0.1'))",
+            "ip('10.0.0.1').containsIP('10.0.0.1')",
+        ]);
     }
 }

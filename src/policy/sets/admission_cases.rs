@@ -271,3 +271,6 @@ fn beside(file: &str, path: &str) -> String {
     }
     parts.join("/")
 }
+
+#[cfg(test)]
+mod tests;

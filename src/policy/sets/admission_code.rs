@@ -376,3 +376,6 @@ fn failure(fails: FailurePolicy, severity: Severity, text: &str) -> Option<(Seve
         )),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -161,7 +161,10 @@ fn is_time(text: &str) -> bool {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
-    use super::*;
+    use super::{
+        super::cel_tests::{all_fail, all_hold},
+        *,
+    };
 
     #[test]
     fn formats_fit() {
@@ -186,5 +189,86 @@ mod tests {
         }
         assert!(!fits("dns1123Label", &"a".repeat(64)));
         assert!(!fits("byte", ""));
+    }
+
+    #[test]
+    fn a_name_is_as_long_as_its_format_allows() {
+        let fits = |name: &'static str, text: &str| Format(name).fits(text).unwrap();
+        for (name, longest) in [
+            ("dns1123Label", 63),
+            ("dns1123LabelPrefix", 63),
+            ("dns1123Subdomain", 253),
+            ("dns1123SubdomainPrefix", 253),
+            ("dns1035Label", 63),
+            ("dns1035LabelPrefix", 63),
+            ("labelValue", 63),
+            ("qualifiedName", 63),
+        ] {
+            assert!(fits(name, &"a".repeat(longest)), "{name}");
+            assert!(!fits(name, &"a".repeat(longest + 1)), "{name}");
+        }
+        let qualified = |prefix: usize, name: usize| format!("{}/{}", "a".repeat(prefix), "b".repeat(name));
+        assert!(fits("qualifiedName", &qualified(253, 63)));
+        assert!(!fits("qualifiedName", &qualified(254, 63)));
+        assert!(!fits("qualifiedName", &qualified(253, 64)));
+        assert!(!fits("qualifiedName", "A/b") && !fits("qualifiedName", "a/"));
+    }
+
+    #[test]
+    fn a_date_exists_and_a_time_has_a_zone() {
+        for text in ["2024-12-31", "0001-01-01"] {
+            assert!(is_date(text), "{text}");
+        }
+        for text in [
+            "2024-13-01",
+            "2024-00-01",
+            "2024-04-31",
+            "24-01-01",
+            "2024-1-01",
+            "2024-01-1",
+            "+024-01-01",
+            "2024-+1-01",
+            "2024-01-+1",
+            "2024-01",
+            "2024-01-01-01",
+            "",
+        ] {
+            assert!(!is_date(text), "{text}");
+        }
+        for text in [
+            "2024-01-01T00:00:00Z",
+            "2024-01-01t23:59:59.123z",
+            "2024-01-01T00:00:00-11:30",
+        ] {
+            assert!(is_time(text), "{text}");
+        }
+        for text in [
+            "2023-02-29T00:00:00Z",
+            "2024-01-01T00:00:00",
+            "2024-01-01 00:00:00Z",
+            "2024-01-01T00:60:00Z",
+            "T00:00:00Z",
+        ] {
+            assert!(!is_time(text), "{text}");
+        }
+    }
+
+    #[test]
+    fn the_prefix_of_a_name_may_end_in_a_dash() {
+        for (text, whole) in [("ab-", "aa"), ("a-", "a"), ("-", "-"), ("a", "a"), ("", "")] {
+            assert_eq!(completed(text), whole, "{text}");
+        }
+    }
+
+    #[test]
+    fn only_a_format_validates() {
+        all_hold(&[
+            "format.named('uri').value().validate('/x') == optional.none()",
+            "format.uuid().validate('x').value() == ['it does not have the format uuid']",
+        ]);
+        all_fail(&[
+            "semver('1.2.3').validate('x').hasValue()",
+            "format.uri().validate('mailto:x').hasValue()",
+        ]);
     }
 }

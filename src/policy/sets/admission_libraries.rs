@@ -185,10 +185,8 @@ impl Ord for Version {
 
 impl Version {
     fn parse(text: &str) -> Option<Self> {
-        let number = |text: &str| {
-            let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-            (digits && (text == "0" || !text.starts_with('0'))).then(|| text.parse().ok())?
-        };
+        // No part has a sign: `+` begins the build, and `-` the pre-release.
+        let number = |text: &str| (text == "0" || !text.starts_with('0')).then(|| text.parse().ok())?;
         let is_name = |text: &str| {
             !text.is_empty()
                 && text
@@ -223,16 +221,14 @@ impl Version {
     fn parse_loosely(text: &str) -> Option<Self> {
         let text = text.strip_prefix('v').unwrap_or(text);
         let mut parts: Vec<String> = text.splitn(3, '.').map(str::to_owned).collect();
-        for part in parts.iter_mut().filter(|part| part.len() > 1) {
+        for part in parts.iter_mut().filter(|part| !part.is_empty()) {
             let trimmed = part.trim_start_matches('0');
             *part = match trimmed.starts_with(|c: char| c.is_ascii_digit()) {
                 true => trimmed.to_owned(),
                 false => format!("0{trimmed}"),
             };
         }
-        if parts.len() < 3 && parts.last().is_some_and(|part| part.contains(['+', '-'])) {
-            return None;
-        }
+        // A short version with a pre-release or a build has no third number then, and is none.
         parts.resize(3, "0".to_owned());
         Self::parse(&parts.join("."))
     }
@@ -272,3 +268,6 @@ fn versions(context: &mut Context) {
         let _ = context.add_function(name, part);
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -251,3 +251,6 @@ impl LabelSelector {
             })
     }
 }
+
+#[cfg(test)]
+mod tests;

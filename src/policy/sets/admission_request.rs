@@ -224,3 +224,6 @@ fn regular_plural(kind: &str) -> String {
         _ => format!("{kind}s"),
     }
 }
+
+#[cfg(test)]
+pub(super) mod tests;

@@ -45,11 +45,16 @@ impl Url {
     pub fn parse(function: &str, text: &str) -> Result<Option<Self>, ExecutionError> {
         let plain = |c: char| c.is_ascii_alphanumeric() || "-._~!$&'()*+,;=:@/?%".contains(c);
         let unclear = || error(function, "a URL of this form is not decided here");
+        // The library takes `*` for a path in one place and for no path in another.
+        if text == "*" {
+            return Err(unclear());
+        }
         if text.is_empty() || text.bytes().any(|byte| byte < 0x20 || byte == 0x7f) {
             return Ok(None);
         }
         let (scheme, rest) = match text.split_once(':') {
-            Some((scheme, rest)) if !scheme.contains('/') && !text.starts_with('/') => (scheme, rest),
+            Some(("", _)) => return Ok(None),
+            Some((scheme, rest)) if !scheme.contains('/') => (scheme, rest),
             // Neither a scheme nor an absolute path.
             _ if !text.starts_with('/') => return Ok(None),
             _ => ("", text),
@@ -134,4 +139,107 @@ pub(super) fn add(context: &mut Context) {
             .map(|(key, values)| (key, CelValue::List(Arc::new(values))));
         Ok(CelValue::from(lists.collect::<HashMap<_, _>>()))
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{
+        super::cel_tests::{all_fail, all_hold},
+        *,
+    };
+
+    fn url(scheme: &str, host: &str, path: &str, query: &str) -> Url {
+        Url {
+            scheme: scheme.to_owned(),
+            host: host.to_owned(),
+            path: path.to_owned(),
+            query: query.to_owned(),
+        }
+    }
+
+    #[test]
+    fn a_plain_url_has_its_parts() {
+        for (text, parts) in [
+            (
+                "https://a.example:80/x/y?k=1&k=2",
+                url("https", "a.example:80", "/x/y", "k=1&k=2"),
+            ),
+            ("HTTP://A.example", url("http", "A.example", "", "")),
+            ("a+b-1.c://h_1-2?", url("a+b-1.c", "h_1-2", "", "")),
+            ("x:///p", url("x", "", "/p", "")),
+            ("/a/b", url("", "", "/a/b", "")),
+            ("/a:b", url("", "", "/a:b", "")),
+            ("/%41%2f", url("", "", "/%41%2f", "")),
+            ("/?a=%41", url("", "", "/", "a=%41")),
+        ] {
+            assert_eq!(Url::parse("url", text), Ok(Some(parts)), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_certainly_no_url_is_none() {
+        for text in [
+            "",
+            "a",
+            "a/b:c",
+            "?a",
+            ":x",
+            "://a",
+            "1a://h",
+            "-a://h",
+            "a_b://h",
+            "a b://h",
+            "/a\u{1f}",
+            "/a\u{7f}",
+            "http://a\n",
+        ] {
+            assert_eq!(Url::parse("url", text), Ok(None), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_url_of_another_form_is_not_decided() {
+        for text in [
+            "*",
+            "/a b",
+            "/é",
+            "/a#b",
+            "/a\u{80}",
+            "/%",
+            "/%4",
+            "/%4g",
+            "/%g4",
+            "/%41%4",
+            "//host/x",
+            "mailto:x",
+            "http:/x",
+            "http://[::1]/",
+            "http://u@h/",
+            "http://a%41/",
+            "http://a:8x/",
+        ] {
+            assert!(Url::parse("url", text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_policy_reads_the_parts_of_a_url() {
+        all_hold(&[
+            "isURL('https://a.example/x') && isURL('/x') && !isURL('x') && !isURL('')",
+            "url('HTTPS://a.example:80/x').getScheme() == 'https' && url('/x').getScheme() == ''",
+            "url('https://a.example:80/x').getHost() == 'a.example:80'",
+            "url('https://a.example:80/x').getHostname() == 'a.example' && url('https://b').getHostname() == 'b'",
+            "url('https://a.example:80/x').getPort() == '80' && url('https://b').getPort() == ''",
+            "url('https://a.example/x%41').getEscapedPath() == '/x%41' && url('https://b').getEscapedPath() == ''",
+            "url('/x?k=1&l=%41&k=2').getQuery() == {'k': ['1', '2'], 'l': ['A']} && url('/x').getQuery() == {}",
+        ]);
+        all_fail(&[
+            "isURL(1)",
+            "isURL('mailto:x')",
+            "url('x').getHost() == ''",
+            "url(1).getHost() == ''",
+            "semver('1.2.3').getHost() == ''",
+            "'/x'.getQuery() == {}",
+        ]);
+    }
 }

@@ -258,3 +258,51 @@ fn merged<'b, 'v>(arguments: Vec<CowVal<'b, 'v>>) -> Answer<'b, 'v> {
     }
     Ok(CowVal::Owned(shared_map(entries)))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::{
+        admission_functions,
+        cel_tests::{all_fail, all_hold},
+    };
+
+    #[test]
+    fn a_loop_goes_over_items_with_their_index_and_values_with_their_key() {
+        all_hold(&[
+            "['a', 'b'].transformList(i, v, [i, v]) == [[0, 'a'], [1, 'b']] && [].transformList(i, v, v) == []",
+            "{'x': 1}.transformList(k, v, [k, v]) == [['x', 1]]",
+            "['a', 'b', 'c'].transformList(i, v, i != 1, v) == ['a', 'c']",
+            "['a', 'b'].transformMap(i, v, v + '!') == {0: 'a!', 1: 'b!'}",
+            "{'x': 1, 'y': 2}.transformMap(k, v, k == 'y', v * 2) == {'y': 4}",
+            "['a', 'b'].transformMapEntry(i, v, {v: i}) == {'a': 0, 'b': 1}",
+            "['a', 'b'].transformMapEntry(i, v, i > 0, {v: i}) == {'b': 1}",
+            "[1, 2].all(i, v, v == i + 1) && ![1, 3].all(i, v, v == i + 1) && ![0, 2].all(i, v, v == i + 1)",
+            "[0, 2].exists(i, v, v == i + 1) && ![0, 1].exists(i, v, v == i + 1) && [1, 1].exists(i, v, v == i + 1)",
+            "[1, 1].existsOne(i, v, v == i + 1) && ![1, 2].existsOne(i, v, v == i + 1) && ![].existsOne(i, v, true)",
+            "[1, 1].exists_one(i, v, v == i + 1) && ![1, 2].exists_one(i, v, v == i + 1)",
+        ]);
+        all_fail(&[
+            "(1).all(i, v, true)",
+            "(1).transformList(i, v, v) == []",
+            "[1, 2].transformMapEntry(i, v, {'a': v}) == {'a': 2}",
+            "[1].transformMapEntry(i, v, v) == {}",
+            "[1].all(i, v, 1 / 0 > v)",
+        ]);
+    }
+
+    #[test]
+    fn the_variables_of_a_loop_have_simple_names() {
+        let env = admission_functions::environment();
+        for source in ["a.all(k, v, v)", "a.transformMap(k, v, k, v)"] {
+            assert!(admission_functions::compile(source, &env).is_ok(), "{source}");
+        }
+        for source in [
+            "a.all(.k, v, v)",
+            "a.all(k, .v, k)",
+            "a.all(k, 1, k)",
+            "a.exists(b.c, v, v)",
+        ] {
+            assert!(admission_functions::compile(source, &env).is_err(), "{source}");
+        }
+    }
+}

@@ -140,3 +140,69 @@ pub(super) fn add(context: &mut Context) {
         },
     );
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::{
+        super::cel_tests::{all_fail, all_hold},
+        *,
+    };
+
+    fn kept(compiled: &Compiled) -> usize {
+        compiled.0.read().unwrap().len()
+    }
+
+    #[test]
+    fn a_limited_number_of_expressions_is_kept() {
+        let compiled = Compiled::default();
+        for at in 0..=MOST {
+            assert_eq!(kept(&compiled), at);
+            let text = format!("^a{at}$");
+            let first = compiled.get(&text).unwrap();
+            assert!(first.is_match(&format!("a{at}")), "{text}");
+            let again = compiled.get(&text).unwrap();
+            assert_eq!(Arc::ptr_eq(&first, &again), at < MOST, "{text}");
+        }
+        assert_eq!(kept(&compiled), MOST);
+    }
+
+    #[test]
+    fn a_long_expression_is_not_kept() {
+        for (length, expected) in [(LONGEST, 1), (LONGEST + 1, 0)] {
+            let compiled = Compiled::default();
+            assert!(compiled.get(&"a".repeat(length)).is_ok());
+            assert_eq!(kept(&compiled), expected, "{length}");
+        }
+        let compiled = Compiled::default();
+        assert!(compiled.get("(").is_err());
+        assert_eq!(kept(&compiled), 0);
+    }
+
+    #[test]
+    fn regular_expressions_find_texts() {
+        all_hold(&[
+            "'abc'.matches('b') && !'abc'.matches('^b') && matches('abc', 'c$') && !matches('abc', 'x')",
+            "['b', '^a'].all(e, 'abc'.matches(e))",
+            "'abcb'.find('b.') == 'bc' && 'abcb'.find('x') == ''",
+            "'abcb'.findAll('b') == ['b', 'b'] && 'abcb'.findAll('x') == []",
+            "'abcb'.findAll('b', 1) == ['b'] && 'abcb'.findAll('b', 0) == [] && 'abcb'.findAll('b', -1) == ['b', 'b']",
+        ]);
+        all_fail(&[
+            "['('].all(e, 'abc'.matches(e))",
+            "'abc'.matches(1)",
+            "matches(1, 'a')",
+            "'abc'.find('(') == ''",
+            "'abc'.find(1) == ''",
+            "'abc'.findAll() == []",
+            "'abc'.findAll('b', 'c') == []",
+            "'abc'.findAll('b', 1, 2) == []",
+        ]);
+    }
+
+    #[test]
+    fn an_expression_may_be_large_and_not_huge() {
+        assert!(compile("[a-z]{200}").is_ok());
+        assert!(compile("\\w{1000}").is_err());
+    }
+}

@@ -13,7 +13,7 @@ use crate::{
     cel_value::to_cel,
 };
 
-fn holds(expression: &str, object: &Value) -> Result<bool, CelError> {
+pub(super) fn holds(expression: &str, object: &Value) -> Result<bool, CelError> {
     let env = admission_functions::environment();
     let compiled =
         admission_functions::compile(expression, &env).unwrap_or_else(|why| panic!("{expression}: {why}"));
@@ -24,6 +24,35 @@ fn holds(expression: &str, object: &Value) -> Result<bool, CelError> {
     let mut context = outer.new_inner_scope();
     context.add_variable_as_val("object", to_cel(object));
     compiled.holds(&context, CostInput::measure(object))
+}
+
+/// Each expression is true.
+pub(super) fn all_hold(expressions: &[&str]) {
+    for expression in expressions {
+        assert_eq!(holds(expression, &Value::Null), Ok(true), "{expression}");
+    }
+}
+
+/// Each expression has no value.
+pub(super) fn all_fail(expressions: &[&str]) {
+    for expression in expressions {
+        assert!(holds(expression, &Value::Null).is_err(), "{expression}");
+    }
+}
+
+#[test]
+fn values_of_the_libraries_have_the_types_of_kubernetes() {
+    for (expression, type_of) in [
+        ("ip('::1')", "net.IP"),
+        ("cidr('::/0')", "net.CIDR"),
+        ("url('/a')", "kubernetes.URL"),
+        ("semver('1.2.3')", "kubernetes.Semver"),
+        ("quantity('1')", "kubernetes.Quantity"),
+        ("format.uuid()", "kubernetes.NamedFormat"),
+    ] {
+        let told = CelError::Other(format!("it gives {type_of}, not true or false"));
+        assert_eq!(holds(expression, &Value::Null), Err(told), "{expression}");
+    }
 }
 
 #[test]

@@ -328,3 +328,6 @@ fn review_of(request: &AdmissionRequest<'_>, about: &Value, namespace: Option<&V
     }
     review
 }
+
+#[cfg(test)]
+mod tests;

@@ -111,3 +111,6 @@ fn matches_glob(glob: &str, name: &str) -> bool {
         (None, None) => name == glob,
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -362,3 +362,6 @@ fn unknown_field(schema: &Value, value: &Value, path: &str) -> Option<String> {
 pub(super) fn library(env: &Arc<Env>) -> AdmissionLibrary {
     AdmissionLibrary::new(env)
 }
+
+#[cfg(test)]
+mod tests;
