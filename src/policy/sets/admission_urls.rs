@@ -45,18 +45,14 @@ impl Url {
     pub fn parse(function: &str, text: &str) -> Result<Option<Self>, ExecutionError> {
         let plain = |c: char| c.is_ascii_alphanumeric() || "-._~!$&'()*+,;=:@/?%".contains(c);
         let unclear = || error(function, "a URL of this form is not decided here");
-        // The library takes `*` for a path in one place and for no path in another.
-        if text == "*" {
-            return Err(unclear());
-        }
         if text.is_empty() || text.bytes().any(|byte| byte < 0x20 || byte == 0x7f) {
             return Ok(None);
         }
         let (scheme, rest) = match text.split_once(':') {
             Some(("", _)) => return Ok(None),
             Some((scheme, rest)) if !scheme.contains('/') => (scheme, rest),
-            // Neither a scheme nor an absolute path.
-            _ if !text.starts_with('/') => return Ok(None),
+            // Neither a scheme nor a path: an absolute one, or `*` alone.
+            _ if !text.starts_with('/') && text != "*" => return Ok(None),
             _ => ("", text),
         };
         let is_scheme = |c: char| c.is_ascii_alphanumeric() || "+-.".contains(c);
@@ -169,6 +165,7 @@ mod tests {
             ("x:///p", url("x", "", "/p", "")),
             ("/a/b", url("", "", "/a/b", "")),
             ("/a:b", url("", "", "/a:b", "")),
+            ("*", url("", "", "*", "")),
             ("/%41%2f", url("", "", "/%41%2f", "")),
             ("/?a=%41", url("", "", "/", "a=%41")),
         ] {
@@ -183,6 +180,8 @@ mod tests {
             "a",
             "a/b:c",
             "?a",
+            "*/a",
+            "**",
             ":x",
             "://a",
             "1a://h",
@@ -200,7 +199,6 @@ mod tests {
     #[test]
     fn a_url_of_another_form_is_not_decided() {
         for text in [
-            "*",
             "/a b",
             "/é",
             "/a#b",

@@ -327,3 +327,6 @@ impl CelRule {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
