@@ -89,7 +89,7 @@ fn runs(text: &str) -> Vec<(usize, usize)> {
             at += 1;
         }
         // An equals sign in the middle is not padding: `key=value`.
-        if at > end && bytes.get(at).copied().is_some_and(is_in) {
+        if bytes.get(at).copied().is_some_and(is_in) {
             at = end + 1;
             if end - start >= SHORTEST_RUN {
                 runs.push((start, end));
@@ -200,5 +200,70 @@ mod tests {
         ] {
             assert_eq!(hidden(text), None, "{text}");
         }
+    }
+
+    #[test]
+    fn a_run_ends_at_a_space_and_at_an_equals_sign_between_words() {
+        for (text, expected) in [
+            ("abcdefgh", &["abcdefgh"] as &[&str]),
+            ("abcdefg", &[]),
+            ("words are all short here", &[]),
+            ("abcdefgh==", &["abcdefgh=="]),
+            ("abcdefgh=== x", &["abcdefgh=="]),
+            ("abcdefgh==ijklmnop", &["abcdefgh", "ijklmnop"]),
+            ("longer-key=value", &["longer-key"]),
+            ("a b c d key=value-long", &["value-long"]),
+            ("a \"+/_-%.~x\" b", &["+/_-%.~x"]),
+            ("=", &[]),
+        ] {
+            let found: Vec<_> = runs(text)
+                .into_iter()
+                .map(|(start, end)| &text[start..end])
+                .collect();
+            assert_eq!(found, expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn three_encodings_in_each_other_are_decoded_and_not_four() {
+        let encode = |text: &str| general_purpose::STANDARD.encode(text);
+        let thrice = encode(&encode(&encode(SECRET)));
+        assert_eq!(
+            hidden(&format!("a {thrice} b {thrice}")).as_deref(),
+            Some("a *** b ***")
+        );
+        assert_eq!(hidden(&encode(&thrice)), None);
+    }
+
+    #[test]
+    fn each_alphabet_and_length_is_decoded() {
+        for (digits, text) in [
+            ("61626364", Some("abcd")),
+            ("616263646", Some("abcd")),
+            ("6162636", None),
+            ("ff626364", None),
+        ] {
+            assert_eq!(hexadecimal_decoded(digits).as_deref(), text, "{digits}");
+        }
+        for (text, decoded) in [("a%20b+c", Some("a b c")), ("%ff", None)] {
+            assert_eq!(percent_decoded(text).as_deref(), decoded, "{text}");
+        }
+        for (run, decoded) in [
+            ("YWJjZGU", &[] as &[&str]),
+            ("YWJjZGVm", &["abcdef", "abcdef"]),
+            ("Pz8/Pj4+", &["???>>>"]),
+            ("Pz8_Pj4-", &["???>>>"]),
+            ("a%20b+c", &["a b c"]),
+        ] {
+            assert_eq!(decodings(run), decoded, "{run}");
+        }
+    }
+
+    #[test]
+    fn a_text_has_its_forms_in_base64_and_json() {
+        assert_eq!(forms("plain"), ["cGxhaW4=", "plain"]);
+        assert_eq!(forms("<>&"), ["<>&", "PD4m", "\\u003c\\u003e\\u0026"]);
+        assert_eq!(forms("\""), ["\"", "Ig==", r#"\""#, r#"\\\""#, r#"\\\\\\\""#]);
+        assert_eq!(in_json("a\"b"), "a\\\"b");
     }
 }

@@ -132,13 +132,7 @@ fn walk<E>(
     visit: &mut Visit<'_, E>,
 ) -> Result<(), E> {
     match value {
-        Value::Object(map) => {
-            let part = match part {
-                Part::Value => Part::None,
-                part => part,
-            };
-            walk_map(map, path, place, part, visit)
-        }
+        Value::Object(map) => walk_map(map, path, place, part, visit),
         Value::Array(items) => {
             for (at, item) in items.iter_mut().enumerate() {
                 let part = match part {
@@ -252,5 +246,61 @@ mod tests {
             })
             .unwrap();
         }
+    }
+
+    #[test]
+    fn a_secret_inside_a_custom_resource_is_one() {
+        let secret = json!({"apiVersion": "v1", "kind": "Secret", "data": {"a": "eA=="}, "stringData": {"b": "x", "c": {"apiVersion": "v1", "kind": "Secret", "stringData": {"d": "x"}}}});
+        let other = json!({"apiVersion": "v1", "kind": "ConfigMap", "stringData": {"e": "x"}});
+        let mut object = json!({"apiVersion": "example.com/v1", "kind": "Sealed", "spec": {"one": secret, "list": [[secret]], "other": other}});
+        let mut seen = Vec::new();
+        let found = rewrite_texts(object.as_object_mut().unwrap(), &mut |place, _| {
+            seen.extend(place.is_secret.then(|| place.path.to_owned()));
+            Ok::<_, ()>(None)
+        });
+        assert_eq!(found, Ok(()));
+        seen.sort();
+        assert_eq!(
+            seen,
+            [
+                "/spec/list/0/0/data/a",
+                "/spec/list/0/0/stringData/b",
+                "/spec/list/0/0/stringData/c/stringData/d",
+                "/spec/one/data/a",
+                "/spec/one/stringData/b",
+                "/spec/one/stringData/c/stringData/d",
+            ]
+        );
+    }
+
+    #[test]
+    fn a_text_is_replaced_as_it_is_written() {
+        let mut object =
+            json!({"apiVersion": "v1", "kind": "Secret", "data": {"a": "eA=="}, "stringData": {"b": "x"}});
+        let map = object.as_object_mut().unwrap();
+        let refused = rewrite_texts(map, &mut |place, _| match place.path {
+            "/stringData/b" => Err("refused"),
+            _ => Ok(None),
+        });
+        assert_eq!(refused, Err("refused"));
+        rewrite_texts(map, &mut |place, text| {
+            Ok::<_, ()>((text == "x").then(|| place.path.as_bytes().to_vec()))
+        })
+        .unwrap();
+        assert_eq!(object["data"]["a"], encode_base64(b"/data/a"));
+        assert_eq!(object["stringData"]["b"], "/stringData/b");
+        assert_eq!(decode_base64(" /w==\n"), Some(vec![0xff]));
+        assert_eq!(decode_base64("?"), None);
+    }
+
+    #[test]
+    fn a_text_refers_as_the_parser_reads_it() {
+        let refers = |object: serde_json::Value| may_refer(object.as_object().unwrap());
+        assert!(refers(json!({"a": [{"b": " ref://pay"}]})));
+        assert!(refers(json!({"a": "x ref+db://pay"})));
+        assert!(!refers(json!({"a": "see ref://pay", "b": 5, "c": null})));
+        assert!(!refers(
+            json!({"kind": "Secret", "data": {"a": "eA==", "b": "?"}, "x": encode_base64(b"ref+db://a")})
+        ));
     }
 }

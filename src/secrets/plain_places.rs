@@ -148,4 +148,37 @@ mod tests {
             assert!(!is_allowed(api_version, kind, path), "{kind} {path}");
         }
     }
+
+    #[test]
+    fn a_part_of_a_name_forbids_nothing() {
+        for path in [
+            "/spec/status",
+            "/spec/labelsOf",
+            "/spec/selectors",
+            "/spec/a1",
+            "/spec/names",
+            "/spec/refs",
+        ] {
+            assert!(is_allowed("example.com/v1", "Database", path), "{path}");
+        }
+        for path in [
+            "/data/name",
+            "/spec/labels/a",
+            "/spec/podSelector/a",
+            "/spec/matchExpressions/a",
+            "/spec/list/0",
+            "/spec/binaryData/a",
+            "/spec/generateName",
+            "/spec/sourceNamespace",
+            "/spec/databaseRef",
+            "/spec/accountID",
+            "/metadata/a",
+        ] {
+            assert!(!is_allowed("example.com/v1", "Database", path), "{path}");
+        }
+        assert!(!is_allowed("v1", "Service", "/data/name"));
+        assert!(!is_allowed("example.com/v1", "ConfigMap", "/data/name"));
+        assert!(is_allowed("example.com/v1", "Secret", "/spec/token"));
+        assert!(is_allowed("v1", "Thing", "/spec/token"));
+    }
 }

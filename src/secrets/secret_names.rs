@@ -148,7 +148,7 @@ pub(super) fn says(name: &str) -> NameClass {
             "key" | "keys" if KEYS.contains(&before) => return NameClass::Secret,
             noun if NOUNS.contains(&noun) => return NameClass::Secret,
             // A number at the end: `token_2`.
-            "" if !rest.is_empty() => words = rest,
+            "" => words = rest,
             form if FORMS.contains(&form) || FORMS.contains(&last.as_str()) => words = rest,
             _ => return NameClass::Nothing,
         }
@@ -158,15 +158,24 @@ pub(super) fn says(name: &str) -> NameClass {
 
 /// Returns true if any of the words may be in it; a quick check, because most names contain none.
 fn may_say(name: &str) -> bool {
-    const HINTS: [&[u8]; 9] = [
-        b"pass", b"pwd", b"secret", b"token", b"cred", b"key", b"jwt", b"dsn", b"docker",
+    const HINTS: [&[u8]; 10] = [
+        b"pass",
+        b"pwd",
+        b"secret",
+        b"token",
+        b"cred",
+        b"key",
+        b"jwt",
+        b"dsn",
+        b"docker",
+        b"connection",
     ];
     let name = name.as_bytes();
     let holds = |hint: &[u8]| {
         name.windows(hint.len())
             .any(|part| part.eq_ignore_ascii_case(hint))
     };
-    name.len() >= 3 && (HINTS.into_iter().any(holds) || holds(b"connection"))
+    HINTS.into_iter().any(holds)
 }
 
 /// The words of `snake_case`, `kebab-case`, `dotted.names`, `camelCase` and `HTTPToken`, in lower case.
@@ -254,6 +263,76 @@ mod tests {
             "",
         ] {
             assert!(!is_secret_name(plain), "{plain}");
+        }
+    }
+
+    #[test]
+    fn a_name_says_what_kind_of_secret_it_holds() {
+        for (name, class) in [
+            ("db_password", NameClass::Password),
+            ("DB_PASS", NameClass::Password),
+            ("passphrase", NameClass::Password),
+            ("password_2", NameClass::Password),
+            ("pass", NameClass::Nothing),
+            ("client_secret", NameClass::Secret),
+            ("user_credentials", NameClass::Secret),
+            ("db_secret", NameClass::SecretOrName),
+            ("credentials", NameClass::SecretOrName),
+            ("secret_string", NameClass::SecretOrName),
+            ("secret_base64", NameClass::SecretOrName),
+            ("connection_string", NameClass::Secret),
+            ("connectionStrings", NameClass::Secret),
+            ("key_string", NameClass::Nothing),
+            ("secret_key_base", NameClass::Secret),
+            ("secret_base", NameClass::Nothing),
+            ("private_key_base", NameClass::Nothing),
+            ("max_tokens", NameClass::Nothing),
+            ("auth_tokens", NameClass::Secret),
+            ("api_keys", NameClass::Secret),
+            ("public_keys", NameClass::Nothing),
+            ("private_key_pkcs8", NameClass::Secret),
+            ("private_key_pem2", NameClass::Secret),
+            ("key_2", NameClass::Nothing),
+            ("2", NameClass::Nothing),
+            ("jwt", NameClass::Secret),
+            ("dsn", NameClass::Secret),
+            ("PWD", NameClass::Password),
+            ("db_dsns", NameClass::Nothing),
+            ("text", NameClass::Nothing),
+        ] {
+            assert_eq!(says(name), class, "{name}");
+        }
+    }
+
+    #[test]
+    fn capitals_and_signs_separate_words() {
+        for (name, words) in [
+            ("HTTPToken", &["http", "token"] as &[&str]),
+            ("dbPassword", &["db", "password"]),
+            ("db2Password", &["db2", "password"]),
+            ("aBC", &["a", "bc"]),
+            ("AB", &["ab"]),
+            ("Ab", &["ab"]),
+            ("_tls.private-key_", &["tls", "private", "key"]),
+            ("中Ab", &["中ab"]),
+            ("", &[]),
+        ] {
+            assert_eq!(split_words(name), words, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_name_without_a_known_word_is_not_split() {
+        for (name, may) in [
+            ("jwt", true),
+            ("DSN", true),
+            ("connection", true),
+            ("myKeys", true),
+            ("ke", false),
+            ("region", false),
+            ("", false),
+        ] {
+            assert_eq!(may_say(name), may, "{name}");
         }
     }
 }

@@ -145,4 +145,61 @@ mod tests {
         assert!(is_object_name("grafana-admin.v2") && !is_object_name("Kusion123456"));
         assert!(!is_object_name("9lives") && !is_object_name(&"a".repeat(254)));
     }
+
+    #[test]
+    fn a_key_that_ends_in_a_describing_word_says_what_the_secret_is() {
+        for key in [
+            "name",
+            "secretName",
+            "role-arn",
+            "database.Username",
+            "KEY",
+            "valid_from",
+            "path",
+        ] {
+            assert!(says_what_it_is(key), "{key}");
+        }
+        for key in ["admin", "password", "name-of-all", "name_", "", "names"] {
+            assert!(!says_what_it_is(key), "{key}");
+        }
+    }
+
+    #[test]
+    fn a_place_is_secret_by_its_key_and_the_kind_beside_it() {
+        for (map, key, is_secret) in [
+            (json!({"kind": "Secret"}), "data", true),
+            (json!({"kind": "ConfigMap"}), "data", false),
+            (json!({}), "data", false),
+            (json!({"kind": "Secret"}), "type", false),
+            (json!({}), "stringData", true),
+            (json!({"type": "SecureString"}), "value", true),
+            (json!({"type": "String"}), "value", false),
+            (json!({}), LAST_APPLIED, true),
+            (json!({}), "kubectl.kubernetes.io/restartedAt", false),
+        ] {
+            let place = map.as_object().and_then(|map| place_of(map, key));
+            assert_eq!(place, is_secret.then_some(key), "{map} {key}");
+        }
+        assert!(is_last_applied(LAST_APPLIED) && !is_last_applied("a"));
+    }
+
+    #[test]
+    fn an_object_name_has_small_letters_digits_dashes_and_dots() {
+        for name in ["a", "a-1.b", &"a".repeat(253)] {
+            assert!(is_object_name(name), "{name}");
+        }
+        for text in ["", "-a", "a_b", "aB", "a b"] {
+            assert!(!is_object_name(text), "{text}");
+        }
+    }
+
+    #[test]
+    fn all_texts_below_a_secret_place_are_found_and_no_others() {
+        let list = json!({"kind": "List", "user": "root", "items": [
+            {"stringData": {"a": ["aHVudGVyMjIy", {"b": "hunter333"}], "n": 5}},
+            {"kind": "ConfigMap", "data": {"a": "shown"}}]});
+        assert_eq!(secret_texts(&list), ["aHVudGVyMjIy", "hunter333"]);
+        let body = json!({"password": "made of words", "token": ["x"], "a": [{"api_key": "x1y2z3w4"}], "b": "x1y2z3w5"});
+        assert_eq!(named_texts(&body), ["x1y2z3w4"]);
+    }
 }

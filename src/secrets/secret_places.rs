@@ -222,4 +222,75 @@ mod tests {
         assert_eq!(failure.message, "spec.a: Invalid value: \"***\": no `***`");
         assert_eq!(failure.hints, ["***"]);
     }
+
+    #[test]
+    fn places_of_others_are_added() {
+        let desired = map(json!({"data": {"a": "text", "n": 5}}));
+        let places = SecretPlaces::default();
+        assert!(places.is_empty());
+        let paths = ["/data/a", "/data/n", "/data/x"].map(str::to_owned).to_vec();
+        let places = places.with(paths.clone(), Some(&desired));
+        assert!(!places.is_empty());
+        assert_eq!(places.paths().collect::<Vec<_>>(), paths);
+        assert_eq!(
+            places.texts(&json!({"data": {"a": "text", "n": 5, "x": ""}})),
+            Vec::<String>::new()
+        );
+        assert_eq!(
+            places.texts(&json!({"data": {"a": "other", "n": "5", "x": "x"}})),
+            ["other", "5", "x"]
+        );
+        let again = places.clone().with(vec!["/data/a".to_owned()], None);
+        assert_eq!(again, places, "the text of the Spec is kept");
+    }
+
+    #[test]
+    fn places_are_those_with_references_outside_of_a_secret() {
+        let plain = written("/data/v", "ref+db://pay?as=version");
+        assert!(SecretPlaces::of(None, &plain).is_empty());
+        let secret = map(
+            json!({"apiVersion": "v1", "kind": "Secret", "stringData": {"a": "ref+db://pay#/a"},
+            "metadata": {"annotations": {"b": "ref+db://pay#/b", "c": "words"}}}),
+        );
+        let places = SecretPlaces::of(Some(&secret), &WrittenReferences::new());
+        assert_eq!(places.paths().collect::<Vec<_>>(), ["/metadata/annotations/b"]);
+    }
+
+    #[test]
+    fn what_is_masked_by_its_shape_keeps_that_mark() {
+        let secrets = Secrets::new(HashKey::derive("k"));
+        let places = SecretPlaces::default().with(vec!["/data/a".to_owned(), "/x".to_owned()], None);
+        let secret = map(json!({"kind": "Secret", "data": {"a": "aHVudGVyMjIy"}, "x": null}));
+        let masked = mask_object_at(&secrets, &secret, &places);
+        assert_eq!(masked["data"]["a"], secrets.marked(&json!("hunter222")));
+        assert_eq!(masked["x"], Value::Null);
+        let marked = map(json!({"kind": "ConfigMap", "data": {"a": {"$unknown": true}}, "x": 5}));
+        let masked = mask_object_at(&secrets, &marked, &places);
+        assert_eq!(masked["data"]["a"], json!({"$unknown": true}));
+        assert_eq!(masked["x"], secrets.marked(&json!(5)));
+    }
+
+    #[test]
+    fn a_path_leads_to_a_value() {
+        let object = map(json!({"a/b": {"~c": [1, 2]}, "d": 3}));
+        for (path, value) in [
+            ("/d", Some(json!(3))),
+            ("/a~1b/~0c/1", Some(json!(2))),
+            ("/a~1b", Some(json!({"~c": [1, 2]}))),
+            ("/a~1b/x", None),
+            ("/x", None),
+            ("d", None),
+            ("", None),
+        ] {
+            assert_eq!(value_at(&object, path), value.as_ref(), "{path}");
+        }
+    }
+
+    #[test]
+    fn the_longest_text_is_removed_first() {
+        let texts = ["ab", "abcd", ""].map(str::to_owned);
+        assert_eq!(without("abcd ab x", &texts), "*** *** x");
+        let failure = UserError::new(ErrorKind::Kubernetes, "ab");
+        assert_eq!(without_texts(failure, &[]).message, "ab");
+    }
 }

@@ -173,4 +173,28 @@ mod tests {
             );
         }
     }
+
+    #[tokio::test]
+    async fn each_reference_has_a_version() {
+        let stack: StackId = "shop/prod".parse().unwrap();
+        let template = SecretTemplate::parse("a ref+db://x#/k+ b ref+db://y")
+            .unwrap()
+            .unwrap();
+        let versions = template.versions(&Store, &stack).await.unwrap();
+        assert_eq!(versions, [Some("7".to_owned()), Some("7".to_owned())]);
+    }
+
+    #[test]
+    fn versions_take_the_places_of_their_references() {
+        let template = SecretTemplate::parse("a ref+db://x?as=version+ b ref+db://y?as=version")
+            .unwrap()
+            .unwrap();
+        let version = |version: &str| Some(version.to_owned());
+        let text = template.with_versions(&[version("7"), version("8")]);
+        assert_eq!(text.unwrap(), "a 7 b 8");
+        for versions in [vec![version("7")], vec![version("7"), None]] {
+            let failure = template.with_versions(&versions).unwrap_err();
+            assert_eq!(failure.message, "the version of `db:y` could not be read");
+        }
+    }
 }

@@ -264,4 +264,100 @@ mod tests {
         assert_eq!(hidden("token: abc", &named_values("token: abc")), "token: #");
         assert_eq!(hidden("token=//abc", &named_values("token=//abc")), "token=#");
     }
+
+    #[test]
+    fn parts_are_in_order_and_neither_nested_nor_empty() {
+        for (parts, expected) in [
+            (vec![5..9, 2..4, 0..2, 0..3, 3..3], vec![0..3, 5..9]),
+            (vec![3..5, 0..3], vec![0..3, 3..5]),
+        ] {
+            assert_eq!(in_order(parts), expected);
+        }
+    }
+
+    #[test]
+    fn a_token_has_a_minimum_length_and_a_known_shape() {
+        let part = "x1".repeat(8);
+        for (text, shown) in [
+            (format!("ghp_{part}"), "#".to_owned()),
+            (
+                format!("say ghp_{}", &part[1..]),
+                format!("say ghp_{}", &part[1..]),
+            ),
+            (format!("word_{part}"), format!("word_{part}")),
+            (format!("AccountKey={part}"), "#".to_owned()),
+            (format!("a ghp_{part} b glpat-{part}"), "a # b #".to_owned()),
+            ("id=eyJhbGci.eyJzdWIi.c2".to_owned(), "id=#".to_owned()),
+            ("eyJhbGci.eyJzdWIi.c2".to_owned(), "#".to_owned()),
+            ("a://:b@".to_owned(), "a://:b@".to_owned()),
+        ] {
+            assert_eq!(hidden(&text, &secret_parts(&text)), shown, "{text}");
+        }
+        for other in [
+            "eyJhbGc.eyJzdWIiaaa.c2ln",
+            "eyJhbGciaaa.eyJzdWI.c2ln",
+            "abJhbGci.eyJzdWIi.c2ln",
+            "eyJhbGci.eyJzdWIi.c2ln.x",
+            "eyJhbGciOiJI.eyJzdWIiOiJ",
+        ] {
+            assert!(secret_parts(other).is_empty(), "{other}");
+        }
+    }
+
+    #[test]
+    fn every_private_key_is_hidden_and_a_certificate_is_not() {
+        let key = "-----BEGIN PRIVATE KEY-----\nMI\n-----END PRIVATE KEY-----";
+        let certificate = "-----BEGIN CERTIFICATE-----\nx\n-----END CERTIFICATE-----";
+        for (text, shown) in [
+            (
+                format!("{certificate}\n{key}\nz{key}"),
+                format!("{certificate}\n#\nz#"),
+            ),
+            (
+                "a -----BEGIN EC PRIVATE KEY-----\nMI".to_owned(),
+                "a #".to_owned(),
+            ),
+            (
+                "a -----BEGIN PRIVATE KEY".to_owned(),
+                "a -----BEGIN PRIVATE KEY".to_owned(),
+            ),
+        ] {
+            assert_eq!(hidden(&text, &secret_parts(&text)), shown);
+        }
+    }
+
+    #[test]
+    fn the_password_of_every_address_is_hidden() {
+        for (text, shown) in [
+            ("a://b:c1@d, e://f:g2:h@i", "a://b:#@d, e://f:#@i"),
+            ("https://me@host/", "https://me@host/"),
+            ("https://me:@host/", "https://me:@host/"),
+            ("https://host/", "https://host/"),
+        ] {
+            assert_eq!(hidden(text, &secret_parts(text)), shown);
+        }
+        for value in ["$x", "{x}", "<x>", "%x", "ref+x", "ref://x", "*", " $x"] {
+            assert!(is_placeholder(value), "{value}");
+        }
+        for value in ["x$", "ref", ""] {
+            assert!(!is_placeholder(value), "{value}");
+        }
+    }
+
+    #[test]
+    fn the_output_of_a_program_is_shown_without_secrets() {
+        for (text, shown) in [
+            ("password: hunter2 ok", "password: *** ok"),
+            (
+                "see Bearer abc.def now, basic abc;",
+                "see Bearer *** now, basic ***;",
+            ),
+            ("token='a' (secret=b)", "token='***' (secret=***)"),
+            ("{\\\"my-token\\\": \\\"a\\\"}", "{\\\"my-token\\\": \\\"***\"}"),
+            ("password=", "password="),
+            ("all is well: a=b", "all is well: a=b"),
+        ] {
+            assert_eq!(without_secrets(text), shown, "{text}");
+        }
+    }
 }

@@ -13,21 +13,11 @@ impl SecretValue {
 
     /// A value that nobody can guess: as many letters and digits as Kusion makes.
     pub fn generate() -> Self {
-        const LETTERS: &[u8] = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789";
         let mut value = Zeroizing::new(Vec::with_capacity(Self::GENERATED));
         while value.len() < Self::GENERATED {
             let random = uuid::Uuid::new_v4();
-            // Two bytes hold the version and the variant, which are not random. A byte above the last multiple of the
-            // number of letters would make some of them likelier.
-            let bytes = random.as_bytes().iter().enumerate();
-            let bytes =
-                bytes.filter(|(at, byte)| !matches!(at, 6 | 8) && usize::from(**byte) < 4 * LETTERS.len());
             let room = Self::GENERATED - value.len();
-            value.extend(
-                bytes
-                    .map(|(_, byte)| LETTERS[usize::from(*byte) % LETTERS.len()])
-                    .take(room),
-            );
+            value.extend(letters(random.as_bytes()).take(room));
         }
         Self(value)
     }
@@ -50,6 +40,16 @@ impl SecretValue {
     }
 }
 
+/// The letters and digits that a random UUID gives.
+fn letters(random: &[u8; 16]) -> impl Iterator<Item = u8> {
+    const LETTERS: &[u8] = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789";
+    // Two bytes hold the version and the variant, which are not random. A byte above the last multiple of the
+    // number of letters would make some of them likelier.
+    let bytes = random.iter().enumerate();
+    let bytes = bytes.filter(|(at, byte)| !matches!(at, 6 | 8) && usize::from(**byte) < 4 * LETTERS.len());
+    bytes.map(|(_, byte)| LETTERS[usize::from(*byte) % LETTERS.len()])
+}
+
 impl From<String> for SecretValue {
     fn from(text: String) -> Self {
         Self::new(text.into_bytes())
@@ -67,5 +67,33 @@ mod tests {
         let text = one.expose_text().unwrap();
         assert!(text.len() == 54 && text.bytes().all(|byte| byte.is_ascii_alphanumeric()));
         assert!(one.expose() != other.expose());
+    }
+
+    #[test]
+    fn each_random_byte_is_one_letter_with_the_same_probability() {
+        let counted: [u8; 16] = std::array::from_fn(|at| u8::try_from(at).unwrap());
+        for (random, text) in [
+            (counted, "abcdefhjklmnop"),
+            ([61; 16], "99999999999999"),
+            ([62; 16], "aaaaaaaaaaaaaa"),
+            ([247; 16], "99999999999999"),
+            ([248; 16], ""),
+            ([255; 16], ""),
+        ] {
+            let letters: Vec<_> = letters(&random).collect();
+            assert_eq!(letters, text.as_bytes(), "{}", random[0]);
+        }
+    }
+
+    #[test]
+    fn a_value_gives_its_bytes_and_a_text_only_if_it_is_one() {
+        let text = SecretValue::from("hunter2".to_owned());
+        assert_eq!(
+            (text.expose(), text.expose_text()),
+            (b"hunter2".as_slice(), Some("hunter2"))
+        );
+        assert!(!text.is_empty());
+        assert_eq!(SecretValue::new(vec![0xff]).expose_text(), None);
+        assert!(SecretValue::new(Vec::new()).is_empty());
     }
 }

@@ -155,4 +155,82 @@ mod tests {
         assert!(!left.is_plain() && left.text != one.text && !one.is_rotated_from(&left));
         assert_eq!(left.mark(&secrets), None);
     }
+
+    const ONE: &str = "ref+db://a#/k";
+    const TWO: &str = "ref+db://a#/k+:ref+db://b#/k";
+
+    #[test]
+    fn a_version_moved_only_if_both_are_known_and_differ() {
+        for (text, before, now, may) in [
+            (ONE, &[Some("7")] as &[_], &[Some("7")] as &[_], true),
+            (ONE, &[Some("7")], &[Some("8")], false),
+            (ONE, &[None], &[Some("8")], true),
+            (ONE, &[Some("7")], &[None], true),
+            (TWO, &[Some("1"), None], &[Some("1"), Some("5")], true),
+            (TWO, &[Some("1"), Some("5")], &[Some("1"), None], true),
+            (TWO, &[Some("1"), None], &[Some("2"), Some("5")], false),
+            (TWO, &[Some("1"), Some("2")], &[Some("1"), Some("3")], false),
+        ] {
+            let (before, now) = (written(text, before), written(text, now));
+            assert_eq!(
+                before.may_have_version_of(&now),
+                may,
+                "{} {}",
+                before.version_label(),
+                now.version_label()
+            );
+        }
+    }
+
+    #[test]
+    fn a_rotation_moves_a_version_of_a_store_under_the_same_text() {
+        for (text, before, now, rotated, other_file) in [
+            (ONE, &[Some("7")] as &[_], &[Some("8")] as &[_], true, false),
+            (ONE, &[Some("7")], &[Some("7")], false, false),
+            (ONE, &[None], &[Some("8")], false, false),
+            (ONE, &[Some("file-1")], &[Some("file-2")], false, true),
+            (ONE, &[Some("file-1")], &[Some("file-1")], false, false),
+            (ONE, &[None], &[Some("file-1")], false, true),
+            (ONE, &[Some("file-1")], &[Some("7")], true, false),
+            (
+                TWO,
+                &[Some("file-1"), Some("1")],
+                &[Some("file-1"), Some("2")],
+                true,
+                false,
+            ),
+            (
+                TWO,
+                &[Some("file-1"), Some("1")],
+                &[Some("file-2"), Some("2")],
+                false,
+                true,
+            ),
+        ] {
+            let (before, now) = (written(text, before), written(text, now));
+            let says = format!("{} {}", before.version_label(), now.version_label());
+            assert_eq!(now.is_rotated_from(&before), rotated, "{says}");
+            assert_eq!(now.has_other_file_than(&before), other_file, "{says}");
+            assert_eq!(before.stays(&now, RotatedVersion::Keep), rotated, "{says}");
+            assert!(!before.stays(&now, RotatedVersion::Write), "{says}");
+        }
+        let other = written("ref+db://b#/k", &[Some("8")]);
+        assert!(!other.is_rotated_from(&written(ONE, &[Some("7")])));
+    }
+
+    #[test]
+    fn only_versions_make_a_plain_text() {
+        assert!(written("a ref+db://a?as=version", &[Some("7")]).is_plain());
+        assert!(!written(ONE, &[Some("7")]).is_plain());
+        assert!(!written("ref+db://a?as=version+ref+db://b#/k", &[None, None]).is_plain());
+    }
+
+    #[test]
+    fn each_reference_of_a_text_has_its_version_in_the_mark() {
+        let secrets = Secrets::new(HashKey::derive("k"));
+        let mark = written(TWO, &[Some("1"), None]).mark(&secrets).unwrap();
+        let hash = secrets.hash(TWO.as_bytes());
+        let shown = json!({"$secret": {"ref": "db:a#/k + db:b#/k", "version": "1 + ?", "text": hash}});
+        assert_eq!(mark, shown);
+    }
 }
