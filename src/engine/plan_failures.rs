@@ -101,4 +101,30 @@ mod tests {
         let tool = failure.caused_by(ToolUnavailable).context("`a`");
         assert!(!stops_the_stack(&tool));
     }
+
+    #[test]
+    fn one_failure_is_told_in_full_and_others_are_counted() {
+        let failure = |name: &str| {
+            let id: ResourceId = format!("v1:ConfigMap:ns:{name}").parse().expect("an id");
+            (id, UserError::new(ErrorKind::Spec, name.to_owned()))
+        };
+        let combined = |failures: &[_]| combine_failures(failures).map(|failure| failure.message);
+        assert_eq!(combined(&[]), None);
+        let one = combined(&[failure("a")]);
+        assert!(one.is_some_and(|text| !text.contains("more")));
+        let two = combined(&[failure("a"), failure("b")]);
+        assert!(two.is_some_and(|text| text.contains("and 1 more: ") && text.contains("ns:b")));
+    }
+
+    #[test]
+    fn what_failed_and_what_waits_for_it_has_no_plan() {
+        let [a, b, c] = ["a", "b", "c"]
+            .map(|name| -> ResourceId { format!("v1:ConfigMap:ns:{name}").parse().expect("an id") });
+        let mut failures = PlanFailures::default();
+        failures
+            .own
+            .insert(a.clone(), UserError::new(ErrorKind::Spec, "wrong"));
+        failures.waiting.insert(b.clone(), a.clone());
+        assert_eq!([&a, &b, &c].map(|id| failures.has(id)), [true, true, false]);
+    }
 }

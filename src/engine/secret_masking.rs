@@ -132,3 +132,51 @@ fn mark(value: &mut Value, holds: &dyn Fn(&str) -> bool, secrets: &Secrets) {
         _ => {}
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::{model::spec::RuntimeKind, secrets::HashKey};
+    use serde_json::json;
+
+    #[test]
+    fn the_literal_texts_of_a_resource_are_found_at_any_depth() {
+        let attributes = json!({"a": "one", "b": ["two", {"c": "three"}], "n": 1});
+        let wanted = Resource {
+            id: "v1:ConfigMap:ns:a".parse().unwrap(),
+            runtime: RuntimeKind::Kubernetes,
+            attributes: attributes.as_object().unwrap().clone(),
+            depends_on: Vec::new(),
+            extensions: serde_json::Map::new(),
+            sharing: crate::model::spec::Sharing::default(),
+        };
+        assert_eq!(literals(Some(&wanted)), HashSet::from(["one", "two", "three"]));
+        assert_eq!(literals(None), HashSet::new());
+    }
+
+    #[test]
+    fn only_the_texts_that_hold_a_secret_are_marked_and_a_mark_stays() {
+        let secrets = Secrets::new(HashKey::derive("k"));
+        let marked = secrets.mark(&json!("hidden"));
+        let mut value = json!({"a": ["secret", "plain"], "b": marked, "n": 1});
+        mark(&mut value, &|text| text != "plain", &secrets);
+        let expected = json!({"a": [secrets.mark(&json!("secret")), "plain"], "b": marked, "n": 1});
+        assert_eq!(value, expected);
+        let mut found = HashSet::new();
+        marks(&value, &mut found);
+        assert_eq!(
+            found,
+            ["secret", "hidden"]
+                .map(|text| secrets.hash(text.as_bytes()))
+                .into()
+        );
+    }
+
+    #[test]
+    fn a_text_of_fewer_than_four_bytes_is_no_secret_to_follow() {
+        let mut carried = PropagatedSecrets::default();
+        carried.learn(["abc", "wxyz"].map(str::to_owned).into());
+        assert_eq!(["-abc-", "-wxyz-"].map(|text| carried.is_in(text)), [false, true]);
+    }
+}

@@ -384,6 +384,7 @@ async fn the_rest_of_a_replacement_is_what_was_agreed_to_unless_the_object_chang
     assert_eq!((shown.action, &shown.changes), (Action::Replace, &agreed.changes));
     assert_eq!(shown.digest, agreed.digest, "its review counts");
     assert_eq!(shown.notes, [Replacement::REST]);
+    assert_eq!(shown.cluster, agreed.cluster);
     stack.apply(rest).await;
     assert_eq!(stack.object("a").unwrap()["size"], 2);
     assert!(stack.state.begun.is_empty());
@@ -491,4 +492,28 @@ async fn a_resource_is_found_under_the_id_that_its_runtime_gives_it() {
     assert_eq!(depends_on("b"), [id("a")]);
     assert_eq!(depends_on("reader"), [id("a")]);
     assert_eq!(stack.object("reader").unwrap()["from"], "10.0.0.1");
+}
+
+#[tokio::test]
+async fn an_object_in_another_version_of_its_kind_is_not_deleted() {
+    let mut stack = MemoryStack::new();
+    stack.apply_all(&[resource("a", json!({}))]).await;
+    let mut newer = resource("a", json!({"apiVersion": "v1beta1"}));
+    newer.id = "v1beta1:ConfigMap:shop:a".parse().unwrap();
+    let plan = stack.plan(&[newer]).await;
+    let old = plan.public.resources.iter().find(|r| r.id == id("a")).unwrap();
+    assert_eq!(old.action, Action::Forget);
+    assert_eq!(old.notes, ["it is the same object as `v1beta1:ConfigMap:shop:a`"]);
+}
+
+#[tokio::test]
+async fn a_plan_keeps_the_expected_value_of_what_is_read_alone() {
+    let stack = MemoryStack::new();
+    let wanted = [
+        resource("a", json!({"host": "db"})),
+        resource("reader", json!({"from": reference("a", "host")})),
+    ];
+    let plan = stack.plan(&wanted).await;
+    assert_eq!(plan.expected_object(&id("a")).unwrap()["host"], "db");
+    assert_eq!(plan.expected_object(&id("reader")), None);
 }

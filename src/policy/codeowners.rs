@@ -30,7 +30,7 @@ impl CodeOwners {
 
 fn rule(line: &str) -> Option<(Vec<GlobMatcher>, Vec<String>)> {
     let line = line.split(" #").next().unwrap_or_default().trim();
-    if line.is_empty() || line.starts_with(['#', '!']) {
+    if line.starts_with(['#', '!']) {
         return None;
     }
     let mut words = line.split_whitespace();
@@ -95,5 +95,14 @@ mod tests {
             "",
             "a line without owners takes them away"
         );
+    }
+
+    #[test]
+    fn lines_that_github_skips_own_nothing() {
+        let owners = CodeOwners::read("* @all\n\n#a @comment\n!b @negated\nc[d] @range\n  \n*.{x} @braces\n");
+        for path in ["#a", "!b", "c[d]", "cd", "a.x"] {
+            assert_eq!(owners.owners(path), ["all"], "{path}");
+        }
+        assert_eq!(owners.owners("a.{x}"), ["braces"]);
     }
 }

@@ -50,11 +50,9 @@ pub fn update_document(document: &mut StackDocument, plan: &ResourcePlan) {
         document.resources.push(changed(plan, None));
         return;
     };
-    let whole = plan.changes.iter().any(|change| change.path.is_empty());
     // The new changes start from what is there. What was unknown and does not change stays as it is there.
     let base = match (&known.before, &known.after) {
-        (Some(Value::Object(map)), _) if !whole => map.clone(),
-        (_, Some(Value::Object(map))) => map.clone(),
+        (Some(Value::Object(map)), _) | (_, Some(Value::Object(map))) => map.clone(),
         _ => Map::new(),
     };
     let wanted = DesiredResource {
@@ -181,6 +179,9 @@ fn set(value: &mut Value, path: &str, new: Option<&Value>) {
         };
         at = next;
     }
+    if new.is_some() {
+        replace_null(at);
+    }
     match (at, new) {
         (Value::Object(map), Some(new)) => drop(map.insert(last, new.clone())),
         (Value::Object(map), None) => drop(map.shift_remove(&last)),
@@ -198,8 +199,8 @@ fn set(value: &mut Value, path: &str, new: Option<&Value>) {
 }
 
 fn step<'v>(value: &'v mut Value, component: &str, create: bool) -> Option<&'v mut Value> {
-    if value.is_null() && create {
-        *value = Value::Object(Map::new());
+    if create {
+        replace_null(value);
     }
     match value {
         Value::Object(map) => match create {
@@ -211,6 +212,13 @@ fn step<'v>(value: &'v mut Value, component: &str, create: bool) -> Option<&'v m
             items.get_mut(place)
         }
         _ => None,
+    }
+}
+
+/// Null has no fields: a map takes its place.
+fn replace_null(value: &mut Value) {
+    if value.is_null() {
+        *value = Value::Object(Map::new());
     }
 }
 
@@ -347,6 +355,76 @@ mod tests {
     }
 
     #[test]
+    fn a_path_leads_through_maps_and_items() {
+        for (before, path, new, after) in [
+            (json!({"a": 1}), "/a", Some(json!(2)), json!({"a": 2})),
+            (
+                json!({"a": 1}),
+                "/b/c",
+                Some(json!(2)),
+                json!({"a": 1, "b": {"c": 2}}),
+            ),
+            (json!({"a": null}), "/a/b", Some(json!(2)), json!({"a": {"b": 2}})),
+            (json!({"a": null}), "/a/b", None, json!({"a": null})),
+            (
+                json!({"a": null}),
+                "/a/b/c",
+                Some(json!(2)),
+                json!({"a": {"b": {"c": 2}}}),
+            ),
+            (json!({"a": 1, "b": 2}), "/a", None, json!({"b": 2})),
+            (json!({"a": 1}), "/b/c", None, json!({"a": 1})),
+            (json!({"a": 1}), "/a/b", Some(json!(2)), json!({"a": 1})),
+            (json!({"a": 1}), "", Some(json!(2)), json!({"a": 1})),
+            (json!({"a~/b": 1}), "/a~0~1b", None, json!({})),
+            (json!([1, 2, 3]), "/1", Some(json!(9)), json!([1, 9, 3])),
+            (json!([1, 2, 3]), "/2", Some(json!(9)), json!([1, 2, 9])),
+            (json!([1, 2, 3]), "/3", Some(json!(9)), json!([1, 2, 3, 9])),
+            (json!([1, 2, 3]), "/0", None, json!([2, 3])),
+            (json!([1, 2, 3]), "/3", None, json!([1, 2, 3])),
+            (
+                json!([{"x": 1}, {}]),
+                "/0/x",
+                Some(json!(2)),
+                json!([{"x": 2}, {}]),
+            ),
+            (json!([{"x": 1}]), "/1/x", Some(json!(2)), json!([{"x": 1}])),
+            (
+                json!([{"name": "a"}, {"name": "b", "x": 1}]),
+                "/name=b/x",
+                Some(json!(2)),
+                json!([{"name": "a"}, {"name": "b", "x": 2}]),
+            ),
+            (
+                json!([{"name": "a"}, {"name": "b"}]),
+                "/name=a",
+                None,
+                json!([{"name": "b"}]),
+            ),
+        ] {
+            let mut value = before.clone();
+            set(&mut value, path, new.as_ref());
+            assert_eq!(value, after, "{before} {path}");
+        }
+    }
+
+    #[test]
+    fn rules_see_neither_markers_nor_references() {
+        let shown = RuleValue::new(json!({
+            "known": ["a", 1],
+            "unknown": {"$unknown": true},
+            "secret": [{"$secret": "abc"}],
+            "reference": {"x/y": "a $kusion_path.v1:Service:ns:web.spec.clusterIP"},
+        }));
+        assert_eq!(
+            shown.value,
+            json!({"known": ["a", 1], "secret": ["secret:abc"], "reference": {}})
+        );
+        assert_eq!(shown.unknown, ["/unknown", "/reference/x~1y"]);
+        assert_eq!(shown.secret, ["/secret/0"]);
+    }
+
+    #[test]
     fn an_update_has_both_sides_and_no_marker() {
         let changes = vec![
             change(
@@ -468,5 +546,42 @@ mod tests {
         assert_eq!(web.after, None);
         assert_eq!(web.kind, "Deployment");
         assert_eq!(web.before.as_ref().unwrap()["spec"]["replicas"], 2);
+    }
+
+    #[test]
+    fn an_object_that_appeared_meanwhile_is_updated_from_what_was_wanted() {
+        let create = plan(
+            WEB,
+            Action::Create,
+            vec![change("", None, Some(web(json!("a:1"))))],
+        );
+        let mut document = document(&stack(vec![create]), vec![wanted(WEB, web(json!("a:1")))]);
+        let now = plan(
+            WEB,
+            Action::Update,
+            vec![change("/spec/replicas", Some(json!(1)), Some(json!(2)))],
+        );
+        update_document(&mut document, &now);
+        let resource = &document.resources[0];
+        let (before, after) = (
+            resource.before.as_ref().unwrap(),
+            resource.after.as_ref().unwrap(),
+        );
+        assert_eq!(
+            (&before["spec"]["replicas"], &after["spec"]["replicas"]),
+            (&json!(1), &json!(2))
+        );
+        assert_eq!(after["spec"]["containers"][0]["image"], "a:1");
+    }
+
+    #[test]
+    fn what_is_forgotten_has_no_after() {
+        for action in [Action::Forget, Action::Delete] {
+            let plan = plan(WEB, action, Vec::new());
+            let document = document(&stack(vec![plan]), vec![wanted(WEB, web(json!("a:1")))]);
+            let resource = &document.resources[0];
+            assert_eq!(resource.after, None);
+            assert_eq!(resource.before.as_ref().unwrap()["spec"]["replicas"], 2);
+        }
     }
 }

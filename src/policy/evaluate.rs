@@ -395,7 +395,9 @@ mod tests {
         assert_eq!(denied(&rules, &plan(1), &facts), ["policy.freeze"]);
         facts.stage = Stage::Preview;
         assert!(denied(&rules, &plan(1), &facts).is_empty());
-        assert_eq!(evaluate(&rules, &plan(1), &facts)[0].verdict, Enforcement::Warn);
+        let findings = evaluate(&rules, &plan(1), &facts);
+        assert_eq!(findings[0].verdict, Enforcement::Warn);
+        assert_eq!(findings[0].stack, Some(plan(1).id));
         facts.stage = Stage::Apply;
         facts.now = "2027-01-02T00:00:00Z".parse().unwrap();
         assert!(denied(&rules, &plan(1), &facts).is_empty());
@@ -523,5 +525,43 @@ mod tests {
         };
         assert_eq!(denied(&approvals, &plan(1), &facts), ["policy.approvals"]);
         assert!(evaluate(&rules, &plan(0), &facts).is_empty());
+    }
+
+    #[test]
+    fn a_replacement_destroys_as_a_deletion_does() {
+        let world = world(&[]);
+        let rules = EffectivePolicy {
+            max_destructive: Some(2),
+            ..EffectivePolicy::default()
+        };
+        let mut plan = plan(3);
+        for resource in &mut plan.resources[1..] {
+            resource.action = Action::Replace;
+        }
+        let plan = StackPlan::new(plan.stack, plan.id, Basis::Live, plan.resources);
+        assert_eq!(denied(&rules, &plan, &facts(&world)), ["policy.max_destructive"]);
+    }
+
+    #[test]
+    fn those_whose_approval_does_not_count_are_named() {
+        let message = |role: Role, reviewer: &str| {
+            let mut world = world(&[(reviewer, true)]);
+            world.approvals[0].role = role;
+            let rules = EffectivePolicy {
+                approvals: 2,
+                ..EffectivePolicy::default()
+            };
+            evaluate(&rules, &plan(1), &facts(&world)).remove(0).message
+        };
+        let given = "of 2 required approvals of the last head are given";
+        assert_eq!(message(Role::Write, "ada"), format!("1 {given}"));
+        assert_eq!(
+            message(Role::Read, "ada"),
+            format!("0 {given}; ada may not push, so theirs does not count")
+        );
+        assert_eq!(
+            message(Role::Write, "EVE"),
+            format!("0 {given}; EVE wrote or pushed a commit of it, so theirs does not count")
+        );
     }
 }

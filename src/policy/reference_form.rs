@@ -155,4 +155,126 @@ mod tests {
             );
         }
     }
+
+    /// The form of a reference with these parts; `None` if it is refused.
+    fn form(kind: SecretStoreKind, path: &str, version: Option<&str>, key: Option<&str>) -> Option<String> {
+        let template = SecretTemplate::parse("ref+word://path").unwrap().unwrap();
+        let reference = SecretReference {
+            path: path.to_owned(),
+            version: version.map(str::to_owned),
+            keys: key.map(str::to_owned).into_iter().collect(),
+            ..template.whole().unwrap().clone()
+        };
+        let named = normal_form(&reference, "own", kind).ok()?;
+        assert_eq!(named.store, StoreName::Word("own".to_owned()));
+        assert_eq!(named.version, reference.version);
+        Some(
+            [named.path]
+                .into_iter()
+                .chain(named.keys)
+                .collect::<Vec<_>>()
+                .join("#"),
+        )
+    }
+
+    #[test]
+    fn a_path_of_each_kind_of_store_is_written_in_one_way() {
+        use SecretStoreKind::{AliKms, Aws, Azure, Env, Gcp, Sops, Ssm, Vault};
+        for (kind, right, wrong) in [
+            (Env, &["PAY_DB2"][..], &["PAY-DB", "a/b", "a:b"][..]),
+            (Vault, &["secret/pay/db"], &["/secret/pay", "a:b"]),
+            (Aws, &["pay/db", "/pay"], &["arn:aws:x"]),
+            (
+                Ssm,
+                &["password", "/prod/password"],
+                &["a:1", "a~b", "a=b", "a@b", "/aws/x", "aws/x"],
+            ),
+            (
+                Gcp,
+                &["project/name", "my-project_1/a"],
+                &["name", "a/b/c", "/name", "project/", "pro.ject/name", "a/b c"],
+            ),
+            (Azure, &["Db-1"], &["", "a/b", "a_b"]),
+            (AliKms, &["pay/db"], &["/pay", "acs:kms:x"]),
+            (
+                Sops,
+                &["secrets/pay.yaml", "a.yml", "a.json"],
+                &["a.toml", "../a.yaml", "a//b.yaml", "./a.yaml", "/a.yaml"],
+            ),
+        ] {
+            for path in right {
+                assert_eq!(
+                    form(kind, path, None, None).as_deref(),
+                    Some(*path),
+                    "{}",
+                    kind.word()
+                );
+            }
+            for path in wrong {
+                assert_eq!(form(kind, path, None, None), None, "{}: {path}", kind.word());
+            }
+        }
+        assert_eq!(form(Ssm, "prod/a", None, None).as_deref(), Some("/prod/a"));
+    }
+
+    #[test]
+    fn a_version_has_the_form_that_its_store_gives() {
+        use SecretStoreKind::{Aws, Azure, Gcp, Sops, Ssm, Vault};
+        for (kind, path, number, name) in [
+            (Vault, "a", true, false),
+            (Ssm, "a", true, false),
+            (Gcp, "p/a", true, false),
+            (Aws, "a", true, true),
+            (Azure, "a", true, true),
+            (Sops, "a.yaml", false, false),
+        ] {
+            assert_eq!(
+                form(kind, path, Some("12"), None).is_some(),
+                number,
+                "{}",
+                kind.word()
+            );
+            assert_eq!(
+                form(kind, path, Some("1a"), None).is_some(),
+                name,
+                "{}",
+                kind.word()
+            );
+        }
+        assert_eq!(form(Azure, "a", Some("1/2"), None), None);
+    }
+
+    #[test]
+    fn a_secret_of_a_cluster_has_one_key() {
+        let form = |path, key| form(SecretStoreKind::Kubernetes, path, None, key);
+        let one = Some("pay/db#user".to_owned());
+        assert_eq!(form("pay/db", Some("user")), one);
+        assert_eq!(form("pay/db/user", None), one);
+        assert_eq!(form("v1/Secret/pay/db/user", None), one);
+        for (path, key) in [
+            ("pay/db", None),
+            ("pay", Some("user")),
+            ("pay/db/user", Some("user")),
+            ("v1/ConfigMap/pay/db/user", None),
+        ] {
+            assert_eq!(form(path, key), None, "{path}");
+        }
+    }
+
+    #[test]
+    fn a_store_of_files_or_variables_has_no_versions() {
+        let config = crate::config::Config::parse(
+            "secrets:\n  stores:\n    env: {kind: env}\n    cluster: {kind: kubernetes}\n    old: {kind: vault, address: https://v.example, \
+             mount: a, kv: 1}\n    new: {kind: vault, address: https://v.example}\n    aws: {kind: aws, region: eu-west-1}\n",
+        )
+        .unwrap();
+        let with: Vec<_> = config
+            .secrets
+            .stores
+            .iter()
+            .filter(|(_, store)| has_versions(store))
+            .collect();
+        let names: Vec<_> = with.into_iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!(names, ["aws", "new"]);
+    }
 }

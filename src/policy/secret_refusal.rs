@@ -163,3 +163,77 @@ fn key_of(parameter: &str) -> &'static str {
         _ => "",
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_parameter_of_vals_is_answered_with_the_key_of_the_store() {
+        let hint = |parameter: &str, store: &str| {
+            let refusal = AccessRefusal::Parameter {
+                reference: "ref".to_owned(),
+                parameter: parameter.to_owned(),
+                store: store.to_owned(),
+            };
+            refusal.hint()
+        };
+        for (parameter, key) in [
+            ("address", "`secrets.stores.db.address`"),
+            ("vault_url", "`secrets.stores.db.address`"),
+            ("namespace", "`secrets.stores.db.namespace`"),
+            ("region", "`secrets.stores.db.region`"),
+            ("role_id", "`secrets.stores.db.auth`"),
+            ("password_file", "`secrets.stores.db.auth`"),
+            ("other", "`secrets.stores.db`"),
+        ] {
+            let hint = hint(parameter, "db");
+            assert!(hint.contains(key), "{parameter}: {hint}");
+        }
+        assert_eq!(hint("version_id", "db"), "write `version=ID`");
+        assert!(hint("address", GENERATED).contains("ref+generated://NAME"));
+    }
+
+    #[test]
+    fn a_wrong_path_is_answered_with_the_form_of_its_kind() {
+        for (kind, form) in [
+            ("env", "ref+env://NAME"),
+            ("vault", "ref+vault://MOUNT/PATH"),
+            ("aws", "ref+awssecrets://NAME"),
+            ("gcp", "ref+gcpsecrets://PROJECT/NAME"),
+            ("azure", "ref+azurekeyvault://NAME"),
+            ("alikms", "ref+alikms://NAME"),
+            ("sops", "ref+sops://secrets/pay.yaml"),
+            ("ssm", "ref+awsssm:///PATH"),
+            ("kubernetes", "ref+k8s://NAMESPACE/NAME"),
+        ] {
+            let refusal = AccessRefusal::Path {
+                reference: "ref".to_owned(),
+                path: "p".to_owned(),
+                kind,
+            };
+            assert!(refusal.hint().contains(form), "{kind}");
+        }
+    }
+
+    #[test]
+    fn an_unknown_store_is_answered_with_those_that_are_there() {
+        let hint = |word: &str, known: &[&str]| {
+            let refusal = AccessRefusal::UnknownStore {
+                reference: "ref".to_owned(),
+                word: word.to_owned(),
+                known: known.iter().map(|&name| name.to_owned()).collect(),
+            };
+            refusal.hint()
+        };
+        assert!(hint("db", &[]).contains("(there is none yet)"));
+        assert!(hint("db", &["a", "b"]).contains("`secrets.stores.db`"));
+        assert!(hint("db", &["a", "b"]).contains("(there are: a, b)"));
+        for word in NEVER {
+            assert!(
+                hint(word, &[]).starts_with("no kind of store runs a command"),
+                "{word}"
+            );
+        }
+    }
+}

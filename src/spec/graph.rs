@@ -452,4 +452,19 @@ mod tests {
         let error = UserError::from(ResourceGraph::from_spec(&resources).unwrap_err());
         assert_eq!(error.hints, ["did you mean `v1:Service:ns:web`?"]);
     }
+
+    #[test]
+    fn a_reference_counts_more_than_the_usual_order() {
+        let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "ns"}});
+        let inside = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c", "namespace": "ns"},
+            "data": {"x": "$kusion_path.v1:Namespace:ns.metadata.uid"}});
+        let graph = ResourceGraph::from_spec(&[
+            resource("v1:Namespace:ns", &[], namespace),
+            resource("c", &[], inside),
+        ])
+        .unwrap();
+        let dependencies = graph.dependencies(&"c".parse().unwrap());
+        assert_eq!(dependencies.len(), 1);
+        assert_eq!(dependencies[0].1, Edge::Reference);
+    }
 }

@@ -353,4 +353,52 @@ mod tests {
             [("service", "hook"), ("workload", "hook"), ("config", "workload")]
         );
     }
+
+    #[test]
+    fn what_other_kinds_name_comes_first() {
+        let object = |kind: &str, name: &str, spec: Value| json!({"apiVersion": "x.io/v1", "kind": kind, "metadata": {"name": name, "namespace": "ns"}, "spec": spec});
+        let resources = [
+            resource("thing", object("Thing", "t", json!({}))),
+            resource("other", object("Other", "t", json!({}))),
+            resource(
+                "definition",
+                json!({"kind": "CustomResourceDefinition", "metadata": {"name": "things.x.io"},
+                    "spec": {"group": "x.io", "names": {"kind": "Thing"}}}),
+            ),
+            resource(
+                "claim",
+                object("PersistentVolumeClaim", "p", json!({"storageClassName": "fast"})),
+            ),
+            resource(
+                "class",
+                json!({"kind": "StorageClass", "metadata": {"name": "fast"}}),
+            ),
+            resource(
+                "scaler",
+                object(
+                    "HorizontalPodAutoscaler",
+                    "s",
+                    json!({"scaleTargetRef": {"kind": "Deployment", "name": "web"}}),
+                ),
+            ),
+            resource("web", object("Deployment", "web", json!({}))),
+            resource(
+                "api",
+                json!({"kind": "APIService", "metadata": {"name": "v1.x.io"},
+                    "spec": {"service": {"namespace": "ns", "name": "server"}}}),
+            ),
+            resource("server", object("Service", "server", json!({}))),
+        ];
+        let pairs: Vec<_> = implicit_dependencies(&resources)
+            .into_iter()
+            .map(|(a, b)| (a.as_str(), b.as_str()))
+            .collect();
+        let expected = [
+            ("definition", "thing"),
+            ("class", "claim"),
+            ("web", "scaler"),
+            ("server", "api"),
+        ];
+        assert_eq!(pairs, expected);
+    }
 }

@@ -364,6 +364,49 @@ mod tests {
     }
 
     #[test]
+    fn a_document_with_an_id_is_a_resource_and_one_with_a_version_is_an_object() {
+        let message = |text: &str| read_text(text, "f").unwrap_err().to_string();
+        assert_eq!(message("{id: a, type: Terraform}"), "has no `attributes`");
+        assert_eq!(
+            message("{id: a, apiVersion: v1}"),
+            "is not a Spec: it has `id`, `apiVersion` and no `resources`"
+        );
+        // One document needs no number.
+        assert_eq!(
+            message("resources: {a: 1}"),
+            "resources: must be a list, is a mapping"
+        );
+    }
+
+    #[test]
+    fn an_object_without_a_name_is_refused_by_what_it_has_instead() {
+        let object =
+            |metadata: &str| read_text(&format!("{{apiVersion: v1, kind: A, metadata: {metadata}}}"), "f");
+        let message = |metadata: &str| object(metadata).unwrap_err().to_string();
+        assert_eq!(message("{labels: {}}"), "metadata: has no `name`");
+        assert!(message("{generateName: a-}").starts_with("metadata: has `generateName` and no `name`"));
+        assert_eq!(ids(&object("{name: a, generateName: a-}").unwrap()), ["v1:A:a"]);
+    }
+
+    #[test]
+    fn a_secret_store_that_says_nothing_is_none() {
+        let stores = |store: &str| {
+            let spec = read_text(&format!("{{resources: [], secretStore: {store}}}"), "f").unwrap();
+            spec.secret_stores.len()
+        };
+        for (store, count) in [
+            ("{}", 0),
+            ("{provider: }", 0),
+            ("{provider: {}}", 0),
+            ("{provider: {aws: {region: a}}}", 1),
+            ("{other: {}}", 1),
+            ("{other: }", 1),
+        ] {
+            assert_eq!(stores(store), count, "{store}");
+        }
+    }
+
+    #[test]
     fn nothing_is_an_empty_spec() {
         for text in ["", "[]", "{}", "resources: []", "resources:", "---\n---\n"] {
             assert_eq!(read_text(text, "f").unwrap(), Spec::default(), "{text:?}");

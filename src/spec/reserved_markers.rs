@@ -28,8 +28,8 @@ pub(super) fn refuse(spec: &Spec) -> Result<(), SpecError> {
 }
 
 fn is_mark(map: &Map<String, Value>) -> bool {
-    let mut keys = map.keys();
-    if map.len() != 1 || !keys.all(|key| key.starts_with('$')) {
+    // A marker has one key.
+    if map.len() != 1 {
         return false;
     }
     let value = Value::Object(map.clone());

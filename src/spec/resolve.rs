@@ -331,4 +331,36 @@ mod tests {
             .unwrap();
         assert_eq!(&kept, attributes);
     }
+
+    #[test]
+    fn a_settled_object_lacks_nothing_but_its_status() {
+        let web = json!({"spec": {"ports": []}});
+        let at = |path: &str| {
+            let text = format!("$kusion_path.v1:Service:ns:web.{path}");
+            let lookup = |_: &ResourceId| KnownValue::Settled(&web);
+            targets(&["v1:Service:ns:web"]).resolve_text(&text, &|_| false, &lookup)
+        };
+        assert_eq!(at("spec.ports").unwrap(), json!([]));
+        assert_eq!(at("status.ip").unwrap(), masked_value::unknown());
+        assert!(matches!(
+            at("spec.clusterIP"),
+            Err(ReferenceError::NoValue { .. })
+        ));
+    }
+
+    #[test]
+    fn references_are_replaced_at_every_depth() {
+        let attributes =
+            json!({"a": ["$kusion_path.v1:A:x.b", [{"c": "z$kusion_path.v1:A:x.b"}]], "d": {"e": 1}});
+        let known = json!({"b": "y"});
+        let resolved = targets(&["v1:A:x"])
+            .resolve(attributes.as_object().unwrap(), &|_| false, &|_| {
+                KnownValue::Final(&known)
+            })
+            .unwrap();
+        assert_eq!(
+            Value::Object(resolved),
+            json!({"a": ["y", [{"c": "zy"}]], "d": {"e": 1}})
+        );
+    }
 }

@@ -354,3 +354,41 @@ fn a_value_fits_only_if_every_part_of_it_does() {
         assert!(!same(&other), "{other}");
     }
 }
+
+#[test]
+fn the_second_of_two_merges_starts_from_the_first() {
+    let (first, second) = (image("a", "b"), image("a", "c"));
+    assert!(objections(&[&first, &second], &image("b", "c"), DriftPolicy::Restore).is_empty());
+    assert_eq!(
+        objections(&[&second], &image("b", "c"), DriftPolicy::Restore),
+        [Objection::BaseChanged]
+    );
+}
+
+#[test]
+fn only_reviews_of_the_stack_itself_saw_its_live_objects() {
+    let now = image("a", "b");
+    let with_basis = |id: &str, basis: Basis, units: bool| {
+        let mut record = record(&now);
+        record.stacks[0].id = id.parse().unwrap();
+        record.stacks[0].basis = basis;
+        if !units {
+            record.stacks[0].units = Default::default();
+        }
+        record
+    };
+    let objections = |records: &[ReviewRecord]| -> Vec<_> {
+        let reviewed = ReviewedUnits::from_unrecorded(&now.id, records);
+        let objections = reviewed.objections(&now, DriftPolicy::Restore);
+        objections.into_iter().map(|found| found.objection).collect()
+    };
+    let own = with_basis("shop/prod", Basis::Spec, true);
+    assert_eq!(objections(std::slice::from_ref(&own)), [Objection::OnlySpecs]);
+    for other in [
+        with_basis("shop/dev", Basis::Live, true),
+        with_basis("shop/prod", Basis::Live, false),
+    ] {
+        assert_eq!(objections(&[own.clone(), other]), [Objection::OnlySpecs]);
+    }
+    assert!(objections(&[own, with_basis("shop/prod", Basis::Live, true)]).is_empty());
+}

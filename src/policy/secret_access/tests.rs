@@ -47,6 +47,33 @@ fn secret(text: &str) -> Value {
 }
 
 #[test]
+fn a_check_names_every_reference_that_is_refused() {
+    let config = Config::parse(STORES).unwrap();
+    let (stack, folder) = (
+        "pay/prod".parse().unwrap(),
+        RepoPath::normalize("appops/pay/prod").unwrap(),
+    );
+    let reader = SecretReader {
+        stack: &stack,
+        folder: &folder,
+    };
+    let refused = |texts: &[&str]| -> Vec<String> {
+        let spec = Spec {
+            resources: texts.iter().map(|text| as_resource(secret(text))).collect(),
+            secret_stores: Vec::new(),
+            notes: Vec::new(),
+        };
+        let refusals = secret_refusals(&config.secrets, reader, &spec);
+        refusals.into_iter().map(|refusal| refusal.message).collect()
+    };
+    assert!(refused(&["ref+job://PAY_DB", "no reference"]).is_empty());
+    let found = refused(&["ref+job://OTHER", "ref+job://PAY_DB", "ref+nowhere://x"]);
+    assert_eq!(found.len(), 2);
+    assert!(found[0].contains("may not read `OTHER`"), "{}", found[0]);
+    assert!(found[1].contains("ref+nowhere://x"), "{}", found[1]);
+}
+
+#[test]
 fn a_reference_of_an_allowed_path_is_admitted_with_its_store() {
     for (text, label) in [
         ("ref+job://PAY_DB", "job:PAY_DB"),
@@ -331,4 +358,22 @@ fn nothing_is_read_without_a_rule() {
         refusal.contains("several") && refusal.contains("`a`, `b`"),
         "{refusal}"
     );
+}
+
+#[test]
+fn a_file_is_read_by_the_rules_of_stores_of_files() {
+    let stores = "secrets:\n  stores:\n    files: {kind: sops, allow: [{stacks: 'appops/pay/*', paths: 'secrets/pay.yaml'}]}\n    \
+                  job: {kind: env, allow: [{stacks: 'appops/**', paths: '**'}]}\n";
+    let config = Config::parse(stores).unwrap();
+    let may_read = |folder: &str, path: &str| {
+        let (stack, folder) = ("pay/prod".parse().unwrap(), RepoPath::normalize(folder).unwrap());
+        let reader = SecretReader {
+            stack: &stack,
+            folder: &folder,
+        };
+        may_read_file(&config.secrets, reader, &RepoPath::normalize(path).unwrap())
+    };
+    assert!(may_read("appops/pay/prod", "secrets/pay.yaml"));
+    assert!(!may_read("appops/pay/prod", "secrets/other.yaml"));
+    assert!(!may_read("appops/shop/prod", "secrets/pay.yaml"));
 }

@@ -35,6 +35,8 @@ mod gatekeeper_tests;
 #[cfg(test)]
 mod hostile_tests;
 mod input;
+#[cfg(test)]
+mod override_tests;
 mod possible_reads;
 mod rego;
 mod rego_definitions;

@@ -424,6 +424,21 @@ mod tests {
         assert!(mentions.may_read(RuntimeKind::Kubernetes, "/id"));
     }
 
+    #[test]
+    fn what_one_source_reads_is_read_by_both() {
+        let (mut own, mut other, mut all) = (Mentions::default(), Mentions::default(), Mentions::default());
+        own.add("r.after.region");
+        other.add("r.after.zone");
+        own.add_all(&other);
+        let reads = |mentions: &Mentions, path: &str| mentions.may_read(RuntimeKind::Terraform, path);
+        assert!(reads(&own, "/region") && reads(&own, "/zone") && !reads(&own, "/acl"));
+        all.add("walk(r.after)");
+        own.add_all(&all);
+        assert!(reads(&own, "/acl"));
+        own.add_all(&other);
+        assert!(reads(&own, "/acl"));
+    }
+
     /// Neither the key nor the one around it is in the source: the whole value is gone through.
     #[test]
     fn what_goes_through_a_whole_value_reads_all() {
@@ -455,6 +470,8 @@ mod tests {
             "import input as tfplan\ndeny contains \"m\" if tfplan[k]",
             "r.change.after != r.change.before",
             "object == oldObject",
+            "resource.?after.all(k, v, v != 'x')",
+            "x := `a\\`\nsome k, v in r.after",
         ] {
             let mut mentions = Mentions::default();
             mentions.add(source);
@@ -488,6 +505,10 @@ mod tests {
             "msg := \"what is in object\"",
             "resource.kind in ['a', 'b']",
             "[c | c := input.spec.containers[_]]",
+            "msg := sprintf(\"%s\", [r.id]); object.get(r.after, \"tags\", {})",
+            "msg := `what\nis in object`",
+            "x := `\\`; msg := `in object`",
+            "msg := \"a \\\" in object\"",
         ] {
             let mut mentions = Mentions::default();
             mentions.add(source);

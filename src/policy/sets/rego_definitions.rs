@@ -145,16 +145,13 @@ impl<'m> Words<'m> {
                         .push(span_text(read.text, span.start, span.end));
                 }
             }
+            // Without another name the definition is found by its own.
             for import in &read.module.imports {
-                let text = span_text(read.text, import.span.start, import.span.end);
-                let name = match &import.r#as {
-                    Some(name) => span_text(read.text, name.start, name.end),
-                    None => text
-                        .rsplit(|c: char| !(c.is_alphanumeric() || c == '_'))
-                        .next()
-                        .unwrap_or_default(),
-                };
-                texts.entry(name).or_default().push(text);
+                if let Some(name) = &import.r#as {
+                    let name = span_text(read.text, name.start, name.end);
+                    let text = span_text(read.text, import.span.start, import.span.end);
+                    texts.entry(name).or_default().push(text);
+                }
             }
         }
         Self { texts, data }

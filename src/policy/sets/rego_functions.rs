@@ -190,7 +190,7 @@ fn numbers(arguments: &[RegoValue]) -> Result<RegoValue, BoundedFunctionError> {
     if count > LONGEST_RANGE {
         return Err(BoundedFunctionError::LongRange);
     }
-    let towards = if to < from { -step } else { step };
+    let towards = step * (to - from).signum();
     let numbers = (0..=count).map(|n| RegoValue::from(from + towards * n));
     Ok(RegoValue::from(numbers.collect::<Vec<_>>()))
 }
@@ -297,3 +297,6 @@ fn has_large_width(format: &str) -> bool {
         rest.bytes().take_while(u8::is_ascii_digit).count() > WIDTH_DIGITS
     })
 }
+
+#[cfg(test)]
+mod tests;

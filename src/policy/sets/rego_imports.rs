@@ -83,6 +83,11 @@ mod tests {
                 .replace("{ units.bytes(units.x)", "{ data.lib.units.bytes(units.x)")
                 .replace("not skip(c)", "not data.lib.exempt.is_exempt(c)")
         );
+        let after_raw = "import data.a.b as skip\nx := `abc`; y := skip(`(`)\n";
+        assert_eq!(
+            with_full_calls(after_raw),
+            "import data.a.b as skip\nx := `abc`; y := data.a.b(`(`)\n"
+        );
         for whole in [
             "package a\n",
             "import data.a\n\"",

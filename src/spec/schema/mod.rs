@@ -21,7 +21,7 @@ pub use self::{
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
-    use serde_json::{Map, Value};
+    use serde_json::{Map, Value, json};
 
     use super::*;
     use crate::yaml;
@@ -143,6 +143,65 @@ status: {whatever: the server says}
         let root = "{apiVersion: x.io/v1, kind: Thing, metadata: {name: a}, spec: {}, sepc: {}}";
         let found = faults(root, &[&known]);
         assert!(found.iter().any(|fault| fault.starts_with("sepc")), "{found:?}");
+    }
+
+    #[test]
+    fn the_fields_of_a_root_are_known_at_the_root_alone() {
+        for key in ["apiVersion", "kind", "status", "metadata"] {
+            let expected = [format!("spec.{key}: is not a field of this kind")];
+            let text = DEPLOYMENT.replace("replicas: 2.0", &format!("{key}: {{}}"));
+            assert_eq!(faults(&text, &[]), expected);
+            let known = definitions(THING);
+            let thing =
+                format!("{{apiVersion: x.io/v1, kind: Thing, metadata: {{name: a}}, spec: {{{key}: {{}}}}}}");
+            assert_eq!(faults(&thing, &[&known]), expected);
+        }
+    }
+
+    #[test]
+    fn whole_numbers_are_integers_in_every_form() {
+        for (number, is_integer) in [
+            ("-1", true),
+            ("2.0", true),
+            ("18446744073709551615", true),
+            ("0.5", false),
+        ] {
+            let known = definitions("{type: object, properties: {spec: {type: integer}}}");
+            let text = format!("{{apiVersion: x.io/v1, kind: Thing, metadata: {{name: a}}, spec: {number}}}");
+            assert_eq!(faults(&text, &[&known]).is_empty(), is_integer, "{number}");
+        }
+    }
+
+    /// The schema of a definition contains itself.
+    #[test]
+    fn an_object_is_looked_into_down_to_128_levels() {
+        let definition = |levels: usize| {
+            let schema = (0..levels).fold(json!({"type": 1}), |inner, _| json!({"properties": {"a": inner}}));
+            let names = json!({"kind": "Thing", "plural": "things"});
+            let version =
+                json!({"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": schema}});
+            let object = json!({
+                "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "things.x.io"},
+                "spec": {"group": "x.io", "scope": "Namespaced", "names": names, "versions": [version]},
+            });
+            match fit(object.as_object().unwrap(), &[], &BuiltIn::new()) {
+                SchemaFit::BuiltIn(faults) => faults.len(),
+                _ => unreachable!("a built-in kind"),
+            }
+        };
+        // Five levels to the schema, two for each property, and one for the type.
+        assert_eq!(definition(61), 1);
+        assert_eq!(definition(62), 0);
+    }
+
+    #[test]
+    fn a_similar_name_differs_in_a_third_of_its_letters() {
+        let nearest = |name: &str| validate::nearest(name, ["volume", "key"].into_iter());
+        assert_eq!(nearest("volume"), "; did you mean `volume`?");
+        assert_eq!(nearest("xxlume"), "; did you mean `volume`?");
+        assert_eq!(nearest("xxxume"), "");
+        assert_eq!(nearest("kex"), "; did you mean `key`?");
+        assert_eq!(nearest("kxx"), "");
     }
 
     #[test]
