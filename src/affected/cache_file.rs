@@ -13,8 +13,13 @@ const MAX_SIZE: u64 = 1 << 30;
 
 /// The body between the header and the checksum; `None` for a missing, damaged or incompatible file.
 pub(super) fn read(path: &Path, header: &[u8]) -> Option<Vec<u8>> {
-    let sane = std::fs::metadata(path).is_ok_and(|meta| meta.is_file() && meta.len() <= MAX_SIZE);
-    let mut bytes = sane.then(|| std::fs::read(path).ok())??;
+    let metadata = std::fs::metadata(path)
+        .ok()
+        .filter(|metadata| metadata.is_file())?;
+    if metadata.len() > MAX_SIZE {
+        return None;
+    }
+    let mut bytes = std::fs::read(path).ok()?;
     let body = body(&bytes, header)?;
     let range = header.len()..header.len() + body.len();
     bytes.truncate(range.end);
@@ -44,11 +49,11 @@ pub fn prune_cache_files(folder: &Path, unwritten_for: Duration) -> std::io::Res
     let now = SystemTime::now();
     each(folder, |path, metadata| {
         let old = now.duration_since(metadata.modified()?).unwrap_or_default() >= unwritten_for;
-        match old.then(|| std::fs::remove_file(path)) {
-            // Another process deleted the file first.
-            Some(Err(error)) if error.kind() != ErrorKind::NotFound => Err(error),
-            _ => Ok(old),
+        if old {
+            // Another process may delete the file first.
+            unless_gone(std::fs::remove_file(path))?;
         }
+        Ok(old)
     })
 }
 
@@ -57,21 +62,24 @@ fn each(
     counts: impl Fn(&Path, &std::fs::Metadata) -> std::io::Result<bool>,
 ) -> std::io::Result<(u64, u64)> {
     let mut sum = (0, 0);
-    let entries = match std::fs::read_dir(folder) {
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(sum),
-        entries => entries?,
-    };
-    for entry in entries {
+    for entry in unless_gone(std::fs::read_dir(folder))?.into_iter().flatten() {
         let entry = entry?;
-        let metadata = match entry.metadata() {
-            Err(error) if error.kind() == ErrorKind::NotFound => continue,
-            metadata => metadata?,
+        let Some(metadata) = unless_gone(entry.metadata())? else {
+            continue;
         };
         if metadata.is_file() && counts(&entry.path(), &metadata)? {
             sum = (sum.0 + 1, sum.1 + metadata.len());
         }
     }
     Ok(sum)
+}
+
+/// `None` if there is no such file any more.
+fn unless_gone<T>(result: std::io::Result<T>) -> std::io::Result<Option<T>> {
+    match result {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        result => result.map(Some),
+    }
 }
 
 fn with_checksum(header: &[u8], body: &[u8]) -> Vec<u8> {
@@ -106,6 +114,12 @@ mod tests {
         assert_eq!(count_cache_files(folder.path()).unwrap(), (2, 76));
         assert_eq!(prune_cache_files(folder.path(), 30 * day).unwrap(), (1, 38));
         assert!(folder.path().join("new").exists());
+        assert!(
+            count_cache_files(&folder.path().join("new")).is_err(),
+            "it is no folder"
+        );
+        std::fs::create_dir(folder.path().join("folder")).unwrap();
+        assert_eq!(count_cache_files(folder.path()).unwrap(), (1, 38));
         assert_eq!(prune_cache_files(folder.path(), Duration::ZERO).unwrap(), (1, 38));
         assert_eq!(count_cache_files(&folder.path().join("none")).unwrap(), (0, 0));
     }

@@ -309,4 +309,34 @@ mod tests {
             "{dot}"
         );
     }
+
+    #[test]
+    fn a_file_stands_for_its_folders_and_a_data_folder_for_its_files() {
+        let path = |text: &str| RepoPath::normalize(text).unwrap();
+        let file = |text: &str| node(&path(text), NodeKind::File);
+        let data = node(&path("conf/data"), NodeKind::Data);
+        let stack = node(&path("apps/shop"), NodeKind::Stack);
+        let whole = GraphExport::from_edges(
+            [
+                (stack.clone(), file("apps/shop/main.k")),
+                (file("apps/shop/main.k"), data.clone()),
+                (file("apps/shop/main.k"), file("lib/a.k")),
+            ]
+            .into(),
+        );
+        let downstream = |focus: &str| {
+            let part = whole.downstream(&[path(focus)]);
+            let names = part.nodes.into_iter().map(|node| node.path.to_string());
+            names.collect::<Vec<_>>()
+        };
+        let readers = ["apps/shop", "apps/shop/main.k", "conf/data"];
+        assert_eq!(downstream("conf/data/x.txt"), readers);
+        assert_eq!(downstream("conf"), readers);
+        assert_eq!(downstream("conf/other"), Vec::<String>::new());
+        assert_eq!(downstream("lib"), ["apps/shop", "apps/shop/main.k", "lib/a.k"]);
+        assert_eq!(downstream("lib/a.k/x"), Vec::<String>::new());
+        let upstream = whole.upstream(&[path("apps/shop/main.k")]);
+        assert_eq!(upstream.edges.len(), 2);
+        assert!(!upstream.nodes.contains(&stack) && upstream.nodes.contains(&data));
+    }
 }

@@ -217,10 +217,7 @@ impl<'a> Scanner<'a> {
                 b'\\' if triple || !matches!(self.bytes.get(self.at + 1), Some(b'\n' | b'\r')) => {
                     self.at += 2
                 }
-                b'\\' => {
-                    self.at += 1;
-                    return;
-                }
+                b'\\' => return,
                 b'\n' | b'\r' if !triple => return,
                 byte if byte == quote && !triple => {
                     self.at += 1;
@@ -352,6 +349,7 @@ mod tests {
         assert_eq!(paths("import \u{fc}.b"), ["\u{fc}.b"]);
         assert_eq!(paths("import a\u{2028}import b\u{b}import c"), ["a", "b", "c"]);
         assert_eq!(paths("x: int = 1 import a"), ["a"]);
+        assert_eq!(paths("import \\\r\n a.b\nimport \\\r c"), ["a.b", "c"]);
         assert_eq!(
             paths("schema A:\n    x: int\nimport a\nif True:\n\n  y = 1\nimport b"),
             ["a", "b"]
@@ -379,6 +377,21 @@ mod tests {
         ] {
             assert_eq!(paths(text), Vec::<String>::new(), "{text}");
         }
+    }
+
+    /// The core refuses such a file: its other lines are read as they stand.
+    #[test]
+    fn a_string_of_one_line_ends_with_its_line() {
+        for text in [
+            "x = \"a\nimport b",
+            "x = 'a\rimport b",
+            "x = \"a\\\nimport b",
+            "x = \"a\\\r\nimport b",
+        ] {
+            assert_eq!(paths(text), ["b"], "{text}");
+        }
+        assert_eq!(paths("x = \"\"\"a\nimport b\\\n\"\"\"import c"), ["c"]);
+        assert_eq!(paths("x = 'a\\'import b'\nimport c"), ["c"]);
     }
 
     #[test]

@@ -165,6 +165,16 @@ mod tests {
     }
 
     #[test]
+    fn code_in_a_string_ends_with_its_own_brace() {
+        assert_eq!(found("a = \"${d.now()} e.f\""), ["d.now 1:8"]);
+        assert_eq!(
+            found("a = \"${{x: 1} | d.e} f.g\" + h.i"),
+            ["d.e 1:17", "h.i 1:29"]
+        );
+        assert_eq!(found("a = {b: 1}\nc = d.e}\nf = g.h"), ["d.e 2:5", "g.h 3:5"]);
+    }
+
+    #[test]
     fn comments_strings_and_deeper_members_are_none() {
         for text in [
             "# d.now()",

@@ -9,6 +9,8 @@
 //! from the cache of an earlier run ([`Snapshot`]).
 
 mod analysis;
+#[cfg(test)]
+mod analysis_tests;
 mod cache_file;
 mod closure;
 mod codec;
@@ -18,6 +20,8 @@ mod diff;
 mod error;
 mod explain;
 mod file_scan;
+#[cfg(test)]
+mod fixture;
 mod graph;
 mod graph_export;
 mod import_scanner;

@@ -317,6 +317,39 @@ mod tests {
         }
     }
 
+    /// A revision in which each content is an import.
+    struct Readable(FileTree);
+
+    impl Source for Readable {
+        fn files(&self) -> &FileTree {
+            &self.0
+        }
+
+        fn read(&self, _: BlobId) -> Result<Arc<[u8]>, SourceError> {
+            Ok(Arc::from(&b"import a"[..]))
+        }
+
+        fn commit(&self) -> Option<&CommitId> {
+            None
+        }
+    }
+
+    #[test]
+    fn whoever_asks_scans_first_what_was_announced() {
+        let cache = ScanCache::new();
+        assert!(cache.is_empty());
+        *cache.wanted_blobs() = vec![vec![blob(1)], vec![blob(2), blob(3)]];
+        let source = Readable(FileTree::new());
+        assert_eq!(cache.facts(&source, &[blob(4)]).unwrap().len(), 1);
+        assert!(!cache.is_empty() && cache.has_grown());
+        assert_eq!(cache.len(), 4);
+        assert!(cache.wanted_blobs().is_empty());
+        // What is known needs no work.
+        *cache.wanted_blobs() = vec![vec![blob(5)]];
+        assert_eq!(cache.facts(&source, &[blob(4), blob(4)]).unwrap().len(), 2);
+        assert_eq!(cache.len(), 4);
+    }
+
     #[test]
     fn what_an_earlier_run_scanned_is_not_read_again() {
         let folder = tempfile::tempdir().unwrap();

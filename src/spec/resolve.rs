@@ -363,4 +363,15 @@ mod tests {
             json!({"a": ["y", [{"c": "zy"}]], "d": {"e": 1}})
         );
     }
+
+    #[test]
+    fn references_are_renamed_at_every_depth() {
+        let attributes =
+            json!({"a": ["$kusion_path.v1:A:x.b", {"c": ["z $kusion_path.v1:A:x.b"]}], "d": "x"});
+        let targets = targets(&["v1:A:x"]);
+        let names = HashMap::from([("v1:A:x".parse().unwrap(), "v1:A:y".parse().unwrap())]);
+        let renamed = targets.rename(attributes.as_object().unwrap(), &names).unwrap();
+        let expected = json!({"a": ["$kusion_path.v1:A:y.b", {"c": ["z $kusion_path.v1:A:y.b"]}], "d": "x"});
+        assert_eq!(Value::Object(renamed), expected);
+    }
 }

@@ -492,6 +492,7 @@ mod tests {
             "r.change.after.tags.owner",
             "x := r.change.after",
             "x := r.change.after\nx.tags.owner == \"a\"",
+            "x := r.change.after - other\nx[k] == 1",
             "x := r.change.after[\"tags\"]; x[_] == 1",
             "r.after == null; null != r.change.after",
             "resource.after == null || has(resource.after.tags)",

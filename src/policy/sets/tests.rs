@@ -449,6 +449,14 @@ fn an_exception_is_not_claimed_by_an_id() {
     };
     assert_eq!(verdict("legacy"), Enforcement::Pass);
     assert_eq!(verdict("shop"), Enforcement::Deny);
+    // Without a namespace the object is where its id says, if it has the kind and the name of the id.
+    let unplaced = |name: &str| {
+        let mut resource = pod(name, json!("a:latest"));
+        resource.id = "v1:Pod:legacy:web".parse().unwrap();
+        sets.findings(&document(vec![resource]), Timestamp::now())[0].verdict
+    };
+    assert_eq!(unplaced("web"), Enforcement::Pass);
+    assert_eq!(unplaced("other"), Enforcement::Deny);
 }
 
 #[test]
