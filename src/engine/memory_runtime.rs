@@ -27,8 +27,8 @@ use crate::{
         state::{JournalEntry, Recorded, RuntimeRecord, StackState},
     },
     runtime::{
-        AppliedResource, ApplySink, Foreign, Granularity, Item, ObservedObject, PlannedResource, Preparation,
-        Runtime, StackScope, ToolUnavailable,
+        AppliedResource, ApplySink, Foreign, Granularity, Item, Needs, ObservedObject, PlannedResource,
+        Preparation, Runtime, StackScope, ToolUnavailable,
     },
     secrets::{HashKey, Secrets},
 };
@@ -52,6 +52,12 @@ pub(super) struct Faults {
     pub stops_after: Option<&'static str>,
     /// The journal takes nothing any more when this one was written.
     pub journal_ends_after: Option<&'static str>,
+    /// Another run has the lease now; the journal does not say so.
+    pub lease_lost: bool,
+    /// These are written, reported with their record, and do not become ready.
+    pub never_ready: BTreeSet<&'static str>,
+    /// These are reported as gone while they are replaced.
+    pub reported_gone: BTreeSet<&'static str>,
 }
 
 #[derive(Default)]
@@ -63,6 +69,8 @@ struct World {
     batches: Vec<Vec<String>>,
     /// What the plan of each resource was told of earlier stages.
     pending: BTreeMap<String, Vec<String>>,
+    /// What each applied resource was told that the run changed before it.
+    needs: BTreeMap<String, Needs>,
     journal: Vec<JournalEntry>,
     journal_ended: bool,
     events: Vec<RunEvent>,
@@ -232,6 +240,11 @@ impl MemoryStack {
         self.runtime.world().reviewed.clone()
     }
 
+    /// What an applied resource was told that the run changed before it.
+    pub fn needs(&self, name: &str) -> Needs {
+        self.runtime.world().needs[name].clone()
+    }
+
     /// What the plan of a resource was told of earlier stages.
     pub fn pending(&self, name: &str) -> Vec<String> {
         self.runtime
@@ -362,26 +375,40 @@ impl MemoryRuntime {
         if action == Action::Replace {
             sink.replacing(id).await?;
             self.world().objects.remove(id.as_str());
+            if self.world().faults.reported_gone.contains(name) {
+                sink.absent(id).await?;
+            }
             if self.world().faults.half_replaced.contains(name) {
                 return Err(fails("cannot be created again"));
             }
         }
-        let mut world = self.world();
-        let word = json!(action);
-        world.writes.push(format!("{} {name}", word.as_str().unwrap()));
-        let live = planned.item.desired.as_ref().map(|desired| {
-            let mut live = desired.attributes.clone();
-            live.insert("ip".to_owned(), json!(format!("10.0.0.{}", world.writes.len())));
-            live
-        });
-        match &live {
-            Some(live) => drop(world.objects.insert(id.as_str().to_owned(), live.clone())),
-            None => drop(world.objects.remove(id.as_str())),
+        for message in ["waiting", "waiting", "ready"] {
+            sink.progress(id, message);
         }
-        if world.faults.stops_after == Some(name) {
-            self.cancel.cancel();
+        let (live, never_ready) = {
+            let mut world = self.world();
+            let word = json!(action);
+            world.writes.push(format!("{} {name}", word.as_str().unwrap()));
+            let live = planned.item.desired.as_ref().map(|desired| {
+                let mut live = desired.attributes.clone();
+                live.insert("ip".to_owned(), json!(format!("10.0.0.{}", world.writes.len())));
+                live
+            });
+            match &live {
+                Some(live) => drop(world.objects.insert(id.as_str().to_owned(), live.clone())),
+                None => drop(world.objects.remove(id.as_str())),
+            }
+            if world.faults.stops_after == Some(name) {
+                self.cancel.cancel();
+            }
+            world.journal_ended |= world.faults.journal_ends_after == Some(name);
+            (live, world.faults.never_ready.contains(name))
+        };
+        if let Some(recorded) = planned.recorded.clone().filter(|_| never_ready) {
+            sink.record_written(id, recorded).await?;
+            sink.runtime_data("last", json!(name)).await?;
+            return Err(fails("does not become ready"));
         }
-        world.journal_ended |= world.faults.journal_ends_after == Some(name);
         Ok(AppliedResource {
             id: id.clone(),
             recorded: planned.recorded.clone(),
@@ -448,7 +475,12 @@ impl Runtime for MemoryRuntime {
         let names = planned.iter().map(|planned| name_of(&planned.item.id).to_owned());
         self.world().batches.push(names.collect());
         for planned in planned {
-            let result = self.write(&planned, sink).await;
+            let name = name_of(&planned.item.id).to_owned();
+            self.world().needs.insert(name, planned.item.needs.clone());
+            let result = match sink.cancelled() {
+                true => Err(UserError::new(ErrorKind::Interrupted, "not tried")),
+                false => self.write(&planned, sink).await,
+            };
             sink.record_result(&planned.item.id, result).await?;
         }
         Ok(())
@@ -458,8 +490,11 @@ impl Runtime for MemoryRuntime {
 #[async_trait]
 impl Journal for MemoryRuntime {
     async fn intend(&self, entries: Vec<JournalEntry>) -> Result<(), UserError> {
-        self.fence().await?;
-        self.world().journal.extend(entries);
+        let mut world = self.world();
+        if world.journal_ended {
+            return Err(UserError::new(ErrorKind::Store, "the lease is lost"));
+        }
+        world.journal.extend(entries);
         Ok(())
     }
 
@@ -468,7 +503,8 @@ impl Journal for MemoryRuntime {
     }
 
     async fn fence(&self) -> Result<(), UserError> {
-        match self.world().journal_ended {
+        let world = self.world();
+        match world.journal_ended || world.faults.lease_lost {
             true => Err(UserError::new(ErrorKind::Store, "the lease is lost")),
             false => Ok(()),
         }

@@ -10,6 +10,8 @@
 mod apply_order;
 mod engine_plan;
 mod executor;
+#[cfg(test)]
+mod executor_tests;
 mod interrupted_replacement;
 mod journal;
 #[cfg(test)]
