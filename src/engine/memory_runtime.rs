@@ -153,8 +153,12 @@ impl MemoryStack {
         self.runtime.world().refuses_late_plans = true;
     }
 
+    pub fn runtimes(&self) -> RuntimeRegistry {
+        RuntimeRegistry::new().with(Arc::new(self.runtime.clone()))
+    }
+
     pub async fn try_plan(&self, resources: &[Resource]) -> Result<EnginePlan, UserError> {
-        let runtimes = RuntimeRegistry::new().with(Arc::new(self.runtime.clone()));
+        let runtimes = self.runtimes();
         let request = PlanRequest {
             stack: self.state.stack.clone(),
             folder: RepoPath::root(),
@@ -325,6 +329,9 @@ impl MemoryRuntime {
             changes,
         );
         public.cluster.clone_from(&item.cluster);
+        if action == Action::Replace {
+            public.replace = vec!["/size".to_owned()];
+        }
         let recorded = item.desired.as_ref().map(|desired| Recorded {
             id: item.id.clone(),
             runtime: RuntimeKind::Kubernetes,

@@ -23,6 +23,8 @@ mod plan_builder;
 mod plan_failures;
 mod plan_nodes;
 mod plan_request;
+#[cfg(test)]
+mod plan_tests;
 mod planning_stages;
 mod policy_input;
 mod registry;

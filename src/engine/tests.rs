@@ -385,6 +385,7 @@ async fn the_rest_of_a_replacement_is_what_was_agreed_to_unless_the_object_chang
     assert_eq!(shown.digest, agreed.digest, "its review counts");
     assert_eq!(shown.notes, [Replacement::REST]);
     assert_eq!(shown.cluster, agreed.cluster);
+    assert_eq!(shown.replace, ["/size"], "what forces it is known from the begin");
     stack.apply(rest).await;
     assert_eq!(stack.object("a").unwrap()["size"], 2);
     assert!(stack.state.begun.is_empty());
