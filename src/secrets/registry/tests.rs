@@ -147,7 +147,8 @@ fn what_is_a_word_is_learned_only_as_a_credential() {
         ("long-forgotten-words", true, false),
         ("x1y2z3w4", true, true),
     ] {
-        let all: [(fn(&Secrets, &str), bool); 4] = [
+        type Learn = fn(&Secrets, &str);
+        let all: [(Learn, bool); 4] = [
             (Secrets::learn, true),
             (Secrets::learn_unless_word, of_value),
             (Secrets::learn_value, of_value),

@@ -177,10 +177,11 @@ async fn a_listing_that_was_outdated_is_repeated_a_few_times() {
         let stray = keys::state(&stack, 9);
         let store = WatchedStore::shared(move |objects, request| {
             match request {
-                StoreRequest::List(key) if key.as_str().starts_with("stacks/") => {
-                    if lists.fetch_add(1, Ordering::SeqCst) < times {
-                        objects.overwrite(&stray, "{".into());
-                    }
+                StoreRequest::List(key)
+                    if key.as_str().starts_with("stacks/")
+                        && lists.fetch_add(1, Ordering::SeqCst) < times =>
+                {
+                    objects.overwrite(&stray, "{".into());
                 }
                 StoreRequest::Get(key) if *key == stray => {
                     objects.delete(key).now_or_never().unwrap()?;

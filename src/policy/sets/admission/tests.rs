@@ -282,7 +282,7 @@ fn a_binding_without_its_parameters_is_told() {
         for fails in ["Fail", "Ignore"] {
             assert_eq!(
                 with_params(fails, &maps, &reference, SERVICE),
-                [told.clone()],
+                std::slice::from_ref(&told),
                 "{reference}"
             );
         }

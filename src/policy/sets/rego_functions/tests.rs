@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 fn arguments(values: Value) -> Vec<RegoValue> {
     let values = RegoValue::from(values);
-    values.as_array().unwrap().iter().cloned().collect()
+    values.as_array().unwrap().to_vec()
 }
 
 #[test]
