@@ -462,6 +462,24 @@ mod tests {
     }
 
     #[test]
+    fn a_folder_named_like_a_file_is_a_broken_child() {
+        for (changed, is_broken) in [
+            ("lib/a.k/x", true),
+            ("lib/a.k/deep/x", true),
+            ("lib/a/x.k", false),
+            ("lib/a.k", false),
+            ("other/a.k/x", false),
+        ] {
+            assert_eq!(
+                is_broken_child(&path(changed), &path("lib")),
+                is_broken,
+                "{changed}"
+            );
+        }
+        assert!(is_broken_child(&path("a.k/x"), &RepoPath::root()));
+    }
+
+    #[test]
     fn the_length_of_a_chain_is_the_number_of_its_files() {
         let steps = vec![
             Step {

@@ -171,6 +171,7 @@ mod tests {
             found("a = \"${{x: 1} | d.e} f.g\" + h.i"),
             ["d.e 1:17", "h.i 1:29"]
         );
+        assert_eq!(found("a = \"${x # ${d.e}}\""), ["d.e 1:14"]);
         assert_eq!(found("a = {b: 1}\nc = d.e}\nf = g.h"), ["d.e 2:5", "g.h 3:5"]);
     }
 

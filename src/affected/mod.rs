@@ -14,6 +14,8 @@ mod analysis_tests;
 mod cache_file;
 mod closure;
 mod codec;
+#[cfg(test)]
+mod compare_tests;
 mod core_compat;
 mod data_files;
 mod diff;

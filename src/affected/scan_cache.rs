@@ -335,6 +335,24 @@ mod tests {
     }
 
     #[test]
+    fn each_repository_has_a_cache_of_its_own() {
+        let folder = tempfile::tempdir().unwrap();
+        let repository = |name: &str| {
+            let path = folder.path().join(name);
+            std::fs::create_dir(&path).unwrap();
+            ScanCache::location(Path::new("/caches"), &path).unwrap()
+        };
+        let (one, two) = (repository("one"), repository("two"));
+        assert_ne!(one, two);
+        assert_eq!(one.parent(), Some(Path::new("/caches/affected")));
+        assert_eq!(one.extension().unwrap(), "index");
+        assert_eq!(
+            ScanCache::location(Path::new("/caches"), &folder.path().join("none")),
+            None
+        );
+    }
+
+    #[test]
     fn whoever_asks_scans_first_what_was_announced() {
         let cache = ScanCache::new();
         assert!(cache.is_empty());
