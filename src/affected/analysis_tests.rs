@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use super::{
-    Analysis, MixedImport, Snapshot, WorkspaceInput,
+    Analysis, MixedImport, ScanCache, Snapshot, WorkspaceInput,
     fixture::{analysis, path},
     graph::ImportGraph,
 };
@@ -240,4 +240,12 @@ fn graph(snapshot: &mut Snapshot) -> &mut ImportGraph {
         .unwrap();
     graph.nodes.swap(0, node);
     graph
+}
+
+#[test]
+fn a_snapshot_lies_beside_the_scan_cache() {
+    let (caches, repository) = (std::path::Path::new("/caches"), tempfile::tempdir().unwrap());
+    let index = ScanCache::location(caches, repository.path()).unwrap();
+    let expected = index.with_extension("revision");
+    assert_eq!(Snapshot::location(caches, repository.path()), Some(expected));
 }

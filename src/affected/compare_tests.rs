@@ -237,3 +237,97 @@ fn the_files_of_a_folder_are_found_through_links() {
     assert_eq!(found("other/b.txt"), ["other/b.txt"]);
     assert!(found("none").is_empty());
 }
+
+#[test]
+fn what_a_file_reads_at_run_time_is_an_input() {
+    let repository = |read: &str, beside: &str| {
+        analysis(&[
+            ("shop/dev/main.k", "import file\na = file.read(\"x.txt\")\n"),
+            ("shop/dev/x.txt", read),
+            ("shop/dev/y.txt", beside),
+        ])
+    };
+    let base = repository("a", "a");
+    let reasons = vec![(InputKind::Data, "shop/dev/x.txt".to_owned())];
+    assert_eq!(
+        affected(&base, &repository("b", "a")),
+        [("shop/dev".to_owned(), InputChange::Modified, reasons)]
+    );
+    assert!(affected(&base, &repository("a", "b")).is_empty());
+}
+
+#[test]
+fn imports_in_a_circle_have_an_end() {
+    let repository = |text: &str| {
+        analysis(&[
+            ("shop/dev/main.k", "import one\n"),
+            ("one/a.k", "import two\n"),
+            ("two/a.k", "import one\n"),
+            ("two/b.k", text),
+        ])
+    };
+    let reasons = vec![(InputKind::Import, "two/b.k".to_owned())];
+    assert_eq!(
+        affected(&repository("b = 1\n"), &repository("b = 2\n")),
+        [("shop/dev".to_owned(), InputChange::Modified, reasons)]
+    );
+}
+
+#[test]
+fn other_files_of_a_known_package_are_no_reason_and_a_new_package_is_one() {
+    let repository = |readme: &str, text: &str| {
+        analysis(&[
+            ("shop/dev/main.k", "import lib\nimport other\n"),
+            ("lib/a.k", "import other\n"),
+            ("lib/readme.md", readme),
+            ("other/a.k", text),
+        ])
+    };
+    let import = |path: &str| vec![(InputKind::Import, path.to_owned())];
+    assert_eq!(
+        affected(&repository("a", "a = 1\n"), &repository("b", "a = 2\n")),
+        [("shop/dev".to_owned(), InputChange::Modified, import("other/a.k"))]
+    );
+    // A folder hides the file of the same name, whatever it contains.
+    let file = [("shop/dev/main.k", "import lib.a\n"), ("lib/a.k", "a = 1\n")];
+    let hidden = analysis(&[file[0], file[1], ("lib/a/x.md", "x")]);
+    assert_eq!(
+        affected(&analysis(&file), &hidden),
+        [("shop/dev".to_owned(), InputChange::Modified, import("lib/a/x.md"))]
+    );
+}
+
+#[test]
+fn a_stack_is_renamed_by_another_one_with_its_names() {
+    let web = ("shop/project.yaml", "name: web\n");
+    let one = analysis(&[MAIN, web]);
+    let two = analysis(&[
+        MAIN,
+        web,
+        ("twin/project.yaml", "name: web\n"),
+        ("twin/dev/stack.yaml", "name: dev\n"),
+        ("twin/dev/kcl.yaml", "kcl_cli_configs:\n  file: [main.k]\n"),
+        ("twin/dev/main.k", "a = 1\n"),
+    ]);
+    let twin = vec![(InputKind::Stack, "twin/dev/stack.yaml".to_owned())];
+    let stack = |id: &str, change| (id.to_owned(), change, twin.clone());
+    let (modified, added, removed) = (InputChange::Modified, InputChange::Added, InputChange::Removed);
+    assert_eq!(
+        affected(&one, &two),
+        [stack("shop/dev", modified), stack("twin/dev", added)]
+    );
+    assert_eq!(
+        affected(&two, &one),
+        [stack("web/dev", modified), stack("twin/dev", removed)]
+    );
+}
+
+#[test]
+fn a_stack_that_cannot_be_resolved_is_affected_in_its_place() {
+    let broken = analysis(&[
+        MAIN,
+        ("shop/dev/kcl.yaml", "kcl_cli_configs:\n  file: [none.k]\n"),
+    ]);
+    let reasons = affected(&analysis(&[MAIN]), &broken).remove(0).2;
+    assert!(reasons.iter().any(|(_, path)| path == "shop/dev/kcl.yaml"));
+}

@@ -339,4 +339,19 @@ mod tests {
         assert_eq!(upstream.edges.len(), 2);
         assert!(!upstream.nodes.contains(&stack) && upstream.nodes.contains(&data));
     }
+
+    #[test]
+    fn a_label_has_no_character_that_ends_it() {
+        for (c, text) in [
+            ('a', "a"),
+            ('ü', "ü"),
+            ('/', "/"),
+            (' ', " "),
+            ('"', "#34;"),
+            ('<', "#60;"),
+            ('\u{200b}', "#8203;"),
+        ] {
+            assert_eq!(mermaid_char(c), text);
+        }
+    }
 }

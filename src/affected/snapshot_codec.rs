@@ -242,3 +242,24 @@ macro_rules! names {
     )*};
 }
 names!(StackId, CommitId, ClusterName);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::affected::codec::{bytes_of, value_of};
+
+    #[test]
+    fn what_is_read_at_run_time_is_kept() {
+        for reads in [
+            RuntimeReads::Nothing,
+            RuntimeReads::Named(vec!["a".to_owned(), "b".to_owned()]),
+            RuntimeReads::Anything,
+        ] {
+            assert_eq!(value_of::<RuntimeReads>(&bytes_of(&reads)), Some(reads));
+        }
+        assert_eq!(
+            value_of::<RuntimeReads>(&bytes_of(&(3_u8, Vec::<String>::new()))),
+            None
+        );
+    }
+}

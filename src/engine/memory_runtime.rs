@@ -411,14 +411,20 @@ impl MemoryRuntime {
             world.journal_ended |= world.faults.journal_ends_after == Some(name);
             (live, world.faults.never_ready.contains(name))
         };
-        if let Some(recorded) = planned.recorded.clone().filter(|_| never_ready) {
+        // The record has the values that were sent, as that of a server.
+        let recorded = planned.recorded.clone().zip(planned.item.desired.as_ref());
+        let recorded = recorded.map(|(recorded, desired)| Recorded {
+            attributes: Arc::new(desired.attributes.clone()),
+            ..recorded
+        });
+        if let Some(recorded) = recorded.clone().filter(|_| never_ready) {
             sink.record_written(id, recorded).await?;
             sink.runtime_data("last", json!(name)).await?;
             return Err(fails("does not become ready"));
         }
         Ok(AppliedResource {
             id: id.clone(),
-            recorded: planned.recorded.clone(),
+            recorded,
             sensitive: live.as_ref().map(passwords).unwrap_or_default(),
             live: live.map(Value::Object),
         })

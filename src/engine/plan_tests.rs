@@ -61,14 +61,19 @@ async fn a_deletion_is_planned_and_held_back_in_every_granularity() {
 #[tokio::test]
 async fn a_change_beside_a_secret_shows_both_of_its_sides() {
     let mut stack = MemoryStack::new();
-    let secret = resource("secret", json!({"password": "correct horse"}));
+    let secret = resource("secret", json!({"password": "correct horse", "host": "db"}));
     let reader = |text: &str| {
         resource(
             "reader",
             json!({"url": reference("secret", "password"), "text": text}),
         )
     };
-    let other = |text: &str| after(resource("other", json!({"text": text})), "secret");
+    let other = |text: &str| {
+        resource(
+            "other",
+            json!({"host": reference("secret", "host"), "text": text}),
+        )
+    };
     stack.apply_all(&[secret.clone(), reader("a"), other("a")]).await;
     let plan = stack.plan(&[secret, reader("b"), other("b")]).await;
     let change = |of: ResourceId| {

@@ -194,4 +194,29 @@ mod tests {
             "{text}"
         );
     }
+
+    #[test]
+    fn a_kubernetes_resource_is_on_its_own_cluster_or_on_that_of_the_stack() {
+        let mut head =
+            spec(&["a", "b", "c"].map(|name| json!({"kind": "ConfigMap", "metadata": {"name": name}})));
+        head.resources[1]
+            .extensions
+            .insert("cluster".to_owned(), json!("east"));
+        head.resources[2].runtime = RuntimeKind::Terraform;
+        let (main, stack): (ClusterName, StackId) = ("main".parse().unwrap(), "a/b".parse().unwrap());
+        let secrets = Secrets::new(HashKey::derive("k"));
+        let base = spec(&[]);
+        let plan = plan_against_spec(&stack, &RepoPath::root(), &base, &head, Some(&main), &secrets);
+        let mut clusters: Vec<_> = plan
+            .resources
+            .iter()
+            .map(|plan| (&plan.id, plan.cluster.as_ref()))
+            .collect();
+        clusters.sort();
+        let clusters: Vec<_> = clusters
+            .into_iter()
+            .map(|(_, cluster)| cluster.map(ClusterName::as_str))
+            .collect();
+        assert_eq!(clusters, [Some("main"), Some("east"), None]);
+    }
 }

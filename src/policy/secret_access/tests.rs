@@ -21,20 +21,24 @@ fn judge(secrets: &str, resource: Value) -> Result<Vec<String>, String> {
     judge_at("appops/pay/prod", secrets, resource)
 }
 
+/// Asks as the stack in a folder.
+fn as_reader<T>(folder: &str, ask: impl FnOnce(SecretReader<'_>) -> T) -> T {
+    let (stack, folder) = ("pay/prod".parse().unwrap(), RepoPath::normalize(folder).unwrap());
+    ask(SecretReader {
+        stack: &stack,
+        folder: &folder,
+    })
+}
+
 fn judge_at(folder: &str, secrets: &str, resource: Value) -> Result<Vec<String>, String> {
     let config = Config::parse(secrets).unwrap();
     let resource = as_resource(resource);
-    let (stack, folder) = ("pay/prod".parse().unwrap(), RepoPath::normalize(folder).unwrap());
-    let reader = SecretReader {
-        stack: &stack,
-        folder: &folder,
-    };
     let spec = Spec {
         resources: vec![resource],
         secret_stores: Vec::new(),
         notes: Vec::new(),
     };
-    match admit(&config.secrets, reader, spec) {
+    match as_reader(folder, |reader| admit(&config.secrets, reader, spec)) {
         Ok(admitted) => Ok(admitted.references.iter().map(SecretReference::label).collect()),
         Err(failure) => Err(format!("{} — {}", failure.message, failure.hints.join(" "))),
     }
@@ -49,21 +53,15 @@ fn secret(text: &str) -> Value {
 #[test]
 fn a_check_names_every_reference_that_is_refused() {
     let config = Config::parse(STORES).unwrap();
-    let (stack, folder) = (
-        "pay/prod".parse().unwrap(),
-        RepoPath::normalize("appops/pay/prod").unwrap(),
-    );
-    let reader = SecretReader {
-        stack: &stack,
-        folder: &folder,
-    };
     let refused = |texts: &[&str]| -> Vec<String> {
         let spec = Spec {
             resources: texts.iter().map(|text| as_resource(secret(text))).collect(),
             secret_stores: Vec::new(),
             notes: Vec::new(),
         };
-        let refusals = secret_refusals(&config.secrets, reader, &spec);
+        let refusals = as_reader("appops/pay/prod", |reader| {
+            secret_refusals(&config.secrets, reader, &spec)
+        });
         refusals.into_iter().map(|refusal| refusal.message).collect()
     };
     assert!(refused(&["ref+job://PAY_DB", "no reference"]).is_empty());
@@ -366,12 +364,8 @@ fn a_file_is_read_by_the_rules_of_stores_of_files() {
                   job: {kind: env, allow: [{stacks: 'appops/**', paths: '**'}]}\n";
     let config = Config::parse(stores).unwrap();
     let may_read = |folder: &str, path: &str| {
-        let (stack, folder) = ("pay/prod".parse().unwrap(), RepoPath::normalize(folder).unwrap());
-        let reader = SecretReader {
-            stack: &stack,
-            folder: &folder,
-        };
-        may_read_file(&config.secrets, reader, &RepoPath::normalize(path).unwrap())
+        let path = RepoPath::normalize(path).unwrap();
+        as_reader(folder, |reader| may_read_file(&config.secrets, reader, &path))
     };
     assert!(may_read("appops/pay/prod", "secrets/pay.yaml"));
     assert!(!may_read("appops/pay/prod", "secrets/other.yaml"));
