@@ -51,19 +51,23 @@ fn the_shortest_chain_of_all_entries_is_shown() {
     assert_eq!(chains(&repository("a = 1"), &repository("a = 2")), expected);
 }
 
+/// Imports with dots come after the others.
 #[test]
 fn of_many_changed_files_the_nearest_are_shown_by_name() {
     let repository = |text: &str| {
-        let names: Vec<_> = (0..120).rev().map(|n| format!("p{n:03}")).collect();
-        let main: String = names.iter().map(|name| format!("import {name}\n")).collect();
-        let files: Vec<_> = names.iter().map(|name| format!("{name}/a.k")).collect();
+        let main: String = (0..60)
+            .map(|n| format!("import z{n:02}\nimport ..a{n:02}\n"))
+            .collect();
+        let files: Vec<_> = (0..60)
+            .flat_map(|n| [format!("z{n:02}/a.k"), format!("shop/a{n:02}/a.k")])
+            .collect();
         let mut texts = vec![("shop/dev/main.k", main.as_str())];
         texts.extend(files.iter().map(|file| (file.as_str(), text)));
         analysis(&texts)
     };
     let found = reasons(&repository("a = 1"), &repository("a = 2"));
     let paths: Vec<_> = found.iter().map(|reason| reason.path.to_string()).collect();
-    let expected: Vec<_> = (0..50).map(|n| format!("p{n:03}/a.k")).collect();
+    let expected: Vec<_> = (0..50).map(|n| format!("shop/a{n:02}/a.k")).collect();
     assert_eq!(paths, expected);
 }
 
@@ -218,12 +222,12 @@ fn a_snapshot_with_a_wrong_length_or_index_is_none() {
             graph(snapshot).nodes[0].edges[0].0 = nodes;
         }),
         ("importers", |snapshot| {
-            let files = snapshot.graph.nodes[0].files.len();
-            graph(snapshot).nodes[0].edges[0].1 = files;
+            let node = &mut graph(snapshot).nodes[0];
+            node.edges[0].1 = node.files.len();
         }),
         ("readers", |snapshot| {
-            let files = snapshot.graph.nodes[0].files.len();
-            graph(snapshot).nodes[0].data[0].1 = files;
+            let node = &mut graph(snapshot).nodes[0];
+            node.data[0].1 = node.files.len();
         }),
     ];
     for (what, edit) in lengths.into_iter().chain(indices) {
@@ -248,4 +252,24 @@ fn a_snapshot_lies_beside_the_scan_cache() {
     let index = ScanCache::location(caches, repository.path()).unwrap();
     let expected = index.with_extension("revision");
     assert_eq!(Snapshot::location(caches, repository.path()), Some(expected));
+}
+
+#[test]
+fn each_stack_has_inputs_of_its_own() {
+    let prod = [
+        ("shop/prod/stack.yaml", "name: prod\n"),
+        ("shop/prod/kcl.yaml", "kcl_cli_configs:\n  file: [main.k]\n"),
+        ("shop/prod/main.k", "a = 2\n"),
+    ];
+    let two = analysis(&[("shop/dev/main.k", "a = 1\n"), prod[0], prod[1], prod[2]]);
+    let stacks = &two.layout.stacks;
+    let digests: Vec<_> = stacks
+        .iter()
+        .map(|stack| two.input_digest(stack).unwrap())
+        .collect();
+    assert_eq!(digests, two.digests);
+    assert_ne!(digests[0], digests[1]);
+    let one = analysis(&[("shop/dev/main.k", "a = 1\n")]);
+    assert_eq!(one.input_digest(&stacks[0]).unwrap(), digests[0]);
+    assert!(one.input_digest(&stacks[1]).is_err());
 }

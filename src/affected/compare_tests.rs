@@ -257,6 +257,26 @@ fn what_a_file_reads_at_run_time_is_an_input() {
 }
 
 #[test]
+fn an_entry_reads_by_the_import_of_another_entry() {
+    let repository = |text: &str| {
+        analysis(&[
+            (
+                "shop/dev/kcl.yaml",
+                "kcl_cli_configs:\n  file: [main.k, other.k]\n",
+            ),
+            ("shop/dev/main.k", "import file\n"),
+            ("shop/dev/other.k", "a = file.read(\"y.txt\")\n"),
+            ("shop/dev/y.txt", text),
+        ])
+    };
+    let reasons = vec![(InputKind::Data, "shop/dev/y.txt".to_owned())];
+    assert_eq!(
+        affected(&repository("a"), &repository("b")),
+        [("shop/dev".to_owned(), InputChange::Modified, reasons)]
+    );
+}
+
+#[test]
 fn imports_in_a_circle_have_an_end() {
     let repository = |text: &str| {
         analysis(&[
@@ -304,6 +324,9 @@ fn a_stack_is_renamed_by_another_one_with_its_names() {
     let two = analysis(&[
         MAIN,
         web,
+        ("shop/prod/stack.yaml", "name: prod\n"),
+        ("shop/prod/kcl.yaml", "kcl_cli_configs:\n  file: [main.k]\n"),
+        ("shop/prod/main.k", "a = 1\n"),
         ("twin/project.yaml", "name: web\n"),
         ("twin/dev/stack.yaml", "name: dev\n"),
         ("twin/dev/kcl.yaml", "kcl_cli_configs:\n  file: [main.k]\n"),
@@ -311,14 +334,22 @@ fn a_stack_is_renamed_by_another_one_with_its_names() {
     ]);
     let twin = vec![(InputKind::Stack, "twin/dev/stack.yaml".to_owned())];
     let stack = |id: &str, change| (id.to_owned(), change, twin.clone());
+    let prod = |change| {
+        let own = vec![(InputKind::Stack, "shop/prod/stack.yaml".to_owned())];
+        ("web/prod".to_owned(), change, own)
+    };
     let (modified, added, removed) = (InputChange::Modified, InputChange::Added, InputChange::Removed);
     assert_eq!(
         affected(&one, &two),
-        [stack("shop/dev", modified), stack("twin/dev", added)]
+        [stack("shop/dev", modified), prod(added), stack("twin/dev", added)]
     );
     assert_eq!(
         affected(&two, &one),
-        [stack("web/dev", modified), stack("twin/dev", removed)]
+        [
+            stack("web/dev", modified),
+            prod(removed),
+            stack("twin/dev", removed)
+        ]
     );
 }
 

@@ -349,6 +349,7 @@ mod tests {
         assert_eq!(paths("import \u{fc}.b"), ["\u{fc}.b"]);
         assert_eq!(paths("import a\u{2028}import b\u{b}import c"), ["a", "b", "c"]);
         assert_eq!(paths("x: int = 1 import a"), ["a"]);
+        assert_eq!(paths("x = {\"a\":\n  1} import b"), ["b"]);
         assert_eq!(paths("import \\\r\n a.b\nimport \\\r c"), ["a.b", "c"]);
         assert_eq!(
             paths("schema A:\n    x: int\nimport a\nif True:\n\n  y = 1\nimport b"),

@@ -175,6 +175,8 @@ async fn a_missing_tool_holds_back_its_dependents_and_all_deletions() {
         notes("old")
     );
     assert_eq!(notes("d"), "");
+    let reader = plan.public.resources.iter().find(|r| r.id == id("reader"));
+    assert!(reader.is_none(), "what it reads is not known");
     let outcome = stack.apply(plan).await;
     assert_eq!(stack.writes(), ["create d"]);
     assert_eq!(outcome.result, StackResult::Failed);
@@ -447,6 +449,7 @@ async fn a_runtime_of_batches_gets_them_whole_and_resolves_what_is_read_inside()
     ];
     stack.apply_all(&wanted).await;
     assert_eq!(stack.batches(), [["a", "reader", "c"]]);
+    assert!(stack.reviewed().is_empty(), "nothing is planned again");
     assert_eq!(
         stack.object("reader").unwrap()["ip"],
         "10.0.0.2",
