@@ -7,7 +7,10 @@ use super::{
 };
 use crate::{
     konfig::{Changes, FileTreeView, SettingsOrder},
-    model::affected::{InputChange, InputKind},
+    model::{
+        Digest,
+        affected::{InputChange, InputKind},
+    },
 };
 
 /// Each affected stack: its identity, its change, and the kinds and paths of the reasons.
@@ -44,6 +47,12 @@ fn each_input_is_the_reason_of_its_change() {
             "kcl.mod",
             "[package]\nname = \"mono\"\n",
             "[package]\nname = \"mono\"\nversion = \"2.0.0\"\n",
+            InputKind::Module,
+        ),
+        (
+            "kcl.mod",
+            "[package]\nname = \"mono\"\n",
+            "[package]\nname = \"mono\"\n\n[profile]\ndisable_none = true\n",
             InputKind::Module,
         ),
         ("shop/crd/x.yaml", "a: 1\n", "a: 2\n", InputKind::Crd),
@@ -361,4 +370,45 @@ fn a_stack_that_cannot_be_resolved_is_affected_in_its_place() {
     ]);
     let reasons = affected(&analysis(&[MAIN]), &broken).remove(0).2;
     assert!(reasons.iter().any(|(_, path)| path == "shop/dev/kcl.yaml"));
+}
+
+#[test]
+fn settings_of_konverge_yaml_are_an_input() {
+    let with = |config: Option<&str>| {
+        let config = config.map(|text| Digest::of_bytes(text.as_bytes()));
+        analysis(&[MAIN]).with_config(|_| config)
+    };
+    let reasons = vec![(InputKind::Config, "konverge.yaml".to_owned())];
+    let modified = [("shop/dev".to_owned(), InputChange::Modified, reasons)];
+    assert_eq!(affected(&with(None), &with(Some("a"))), modified);
+    assert_eq!(affected(&with(Some("a")), &with(Some("b"))), modified);
+    assert_eq!(affected(&with(Some("a")), &with(None)), modified);
+    assert!(affected(&with(Some("a")), &with(Some("a"))).is_empty());
+    assert_eq!(with(None).digests, analysis(&[MAIN]).digests);
+}
+
+#[test]
+fn modules_of_the_core_are_no_packages_of_the_repository() {
+    let repository = |text: &str| {
+        analysis(&[
+            ("shop/dev/main.k", "import math\nimport kcl_plugin.hello\n"),
+            ("math/a.k", text),
+            ("kcl_plugin/hello/a.k", text),
+        ])
+    };
+    assert!(affected(&repository("a = 1\n"), &repository("a = 2\n")).is_empty());
+}
+
+#[test]
+fn another_core_is_the_reason_for_every_stack() {
+    let base = analysis(&[MAIN]);
+    let tree = FileTreeView::new(base.tree.source().clone());
+    let changes = Changes::compute(&base.tree, &tree);
+    let layout = base.layout.clone();
+    let head = Analysis::after(&base, &changes, tree, layout, "0.12.3", &ScanCache::new()).unwrap();
+    let reasons = vec![(InputKind::Compiler, "konverge.yaml".to_owned())];
+    assert_eq!(
+        affected(&base, &head),
+        [("shop/dev".to_owned(), InputChange::Modified, reasons)]
+    );
 }
