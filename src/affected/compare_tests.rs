@@ -13,8 +13,10 @@ use crate::{
     },
 };
 
-/// Each affected stack: its identity, its change, and the kinds and paths of the reasons.
-fn affected(base: &Analysis, head: &Analysis) -> Vec<(String, InputChange, Vec<(InputKind, String)>)> {
+/// An affected stack: its identity, its change, and the kinds and paths of the reasons.
+type Row = (String, InputChange, Vec<(InputKind, String)>);
+
+fn affected(base: &Analysis, head: &Analysis) -> Vec<Row> {
     let stacks = head.compare(base).stacks.into_iter().map(|stack| {
         let reasons = stack
             .why
