@@ -35,20 +35,24 @@ fn chains(base: &Analysis, head: &Analysis) -> Vec<(InputKind, String)> {
 
 #[test]
 fn the_shortest_chain_of_all_entries_is_shown() {
-    let repository = |lib: &str| {
-        analysis(&[
-            (
-                "shop/dev/kcl.yaml",
-                "kcl_cli_configs:\n  file: [../base/base.k, main.k]\n",
-            ),
-            ("shop/base/base.k", "import far\n"),
-            ("shop/dev/main.k", "import lib\n"),
-            ("far/far.k", "import lib\n"),
-            ("lib/lib.k", lib),
-        ])
-    };
-    let expected = [(InputKind::Import, "lib/lib.k shop/dev/main.k shop/dev".to_owned())];
-    assert_eq!(chains(&repository("a = 1"), &repository("a = 2")), expected);
+    for entries in ["../base/base.k, main.k", "main.k, ../base/base.k"] {
+        let settings = format!("kcl_cli_configs:\n  file: [{entries}]\n");
+        let repository = |lib: &str| {
+            analysis(&[
+                ("shop/dev/kcl.yaml", &settings),
+                ("shop/base/base.k", "import far\n"),
+                ("shop/dev/main.k", "import lib\n"),
+                ("far/far.k", "import lib\n"),
+                ("lib/lib.k", lib),
+            ])
+        };
+        let expected = [(InputKind::Import, "lib/lib.k shop/dev/main.k shop/dev".to_owned())];
+        assert_eq!(
+            chains(&repository("a = 1"), &repository("a = 2")),
+            expected,
+            "{entries}"
+        );
+    }
 }
 
 /// Imports with dots come after the others.

@@ -354,4 +354,15 @@ mod tests {
             assert_eq!(mermaid_char(c), text);
         }
     }
+
+    #[test]
+    fn a_name_in_a_drawing_hides_nothing() {
+        for (name, text) in [
+            ("a/b", "\"a/b\""),
+            ("a\"\\", "\"a\\\"\\\\\""),
+            ("a\u{202e}b", "\"a\\\\u{202e}b\""),
+        ] {
+            assert_eq!(quoted(name), text);
+        }
+    }
 }
