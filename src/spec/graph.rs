@@ -51,6 +51,8 @@ pub enum GraphError {
         from: ResourceId,
         /// The missing resource.
         missing: ResourceId,
+        /// An id of the Spec that differs only in upper and lower case.
+        spelling: Option<ResourceId>,
     },
     /// A reference cannot be resolved.
     #[error("in `{from}`: {source}")]
@@ -74,6 +76,9 @@ impl From<GraphError> for UserError {
         let failure = UserError::new(ErrorKind::Spec, error.to_string());
         match error {
             GraphError::Duplicate(_) => failure.hint("give each resource an id of its own"),
+            GraphError::Missing { spelling: Some(spelling), .. } => {
+                failure.hint(format!("the Spec has `{spelling}`: write both in the same way"))
+            }
             GraphError::Missing { missing, .. } => {
                 failure.hint(format!("add `{missing}` to the stack, or remove it from `dependsOn`"))
             }
@@ -117,6 +122,10 @@ impl ResourceGraph {
                     return Err(GraphError::Missing {
                         from: resource.id.clone(),
                         missing: dependency.clone(),
+                        spelling: graph
+                            .ids()
+                            .find(|id| id.as_str().eq_ignore_ascii_case(dependency.as_str()))
+                            .cloned(),
                     });
                 }
                 graph.connect(&mut known, dependency, &resource.id, Edge::Explicit);

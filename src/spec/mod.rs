@@ -4,6 +4,7 @@ mod crds;
 mod error;
 pub mod graph;
 mod implicit_deps;
+mod instances;
 mod parse;
 mod reserved_markers;
 pub mod resolve;

@@ -1,15 +1,16 @@
 //! Parses the output of KCL, or a file, into the normal form of a Spec.
 //!
 //! All formats that Kusion has written are supported: a list of resources (v0.7, v0.8), a mapping with
-//! `resources` (v0.9; later also with `secretStore` and `context`), one document per resource, and v0.4's
-//! resources with `mode` or as bare Kubernetes objects. Anything else is an error with the path of the
+//! `resources` (v0.9; later also with `secretStore` and `context`), one document per resource, v0.4's
+//! resources with `mode` or as bare Kubernetes objects, and the `instances` of KusionStack's slides
+//! ([`instances`]). Anything else is an error with the path of the
 //! problem. An unknown key is an error too, because it is probably a typo.
 
 use std::collections::HashMap;
 
 use serde_json::{Map, Value};
 
-use super::{SpecError, reserved_markers};
+use super::{SpecError, instances, reserved_markers};
 use crate::{
     model::{
         ResourceId,
@@ -98,11 +99,24 @@ fn read_document(
             spec.secret_stores
                 .extend(store.filter(|store| !store.iter().all(says_nothing)));
             let list = join(path, "resources");
-            match &map["resources"] {
-                Value::Null => Ok(()),
-                Value::Array(items) => read_list(items, &list, spec, places),
-                other => Err(shape(&list, format!("must be a list, is {}", kind(other)))),
+            match items(&map["resources"], &list)? {
+                Some(items) => read_list(items, &list, spec, places),
+                None => Ok(()),
             }
+        }
+        Value::Object(map) if map.contains_key("instances") && !is_resource(map) && !is_object(map) => {
+            if let Some(unknown) = map.keys().find(|key| *key != "instances") {
+                return Err(shape(path, unknown_key(unknown, "a Spec", &["instances"])));
+            }
+            let list = join(path, "instances");
+            let Some(instances) = items(&map["instances"], &list)? else {
+                return Ok(());
+            };
+            let resources: Vec<_> = (0..)
+                .zip(instances)
+                .map(|(index, item): (usize, _)| instances::to_resource(item, &format!("{list}[{index}]")))
+                .collect::<Result<_, _>>()?;
+            read_list(&resources, &list, spec, places)
         }
         Value::Object(map) if is_resource(map) || is_object(map) => {
             let place = if path.is_empty() { "the document" } else { path };
@@ -120,6 +134,15 @@ fn read_document(
             ))
         }
         other => Err(shape(path, format!("is not a Spec but {}", kind(other)))),
+    }
+}
+
+/// The items of a list; `None` for null.
+fn items<'a>(value: &'a Value, path: &str) -> Result<Option<&'a [Value]>, SpecError> {
+    match value {
+        Value::Null => Ok(None),
+        Value::Array(items) => Ok(Some(items)),
+        other => Err(shape(path, format!("must be a list, is {}", kind(other)))),
     }
 }
 
