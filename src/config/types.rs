@@ -238,8 +238,9 @@ pub struct TerraformConfig {
     /// The providers that may run. Others are refused before `init`.
     pub providers: Vec<Provider>,
     /// Settings in a Spec's provider configuration that name a command or a credentials file on the machine
-    /// where Konverge runs (`exec`, `config_path`, `shared_config_files`), and that are allowed nevertheless.
-    /// Default: none.
+    /// where Konverge runs (`exec`, `config_path`, `shared_config_files`), or that decide the identity that the
+    /// provider acts as (`assume_role`, `profile`, `token`), and that are allowed nevertheless, with any value
+    /// and for all Specs. Default: none.
     pub credential_settings: Vec<String>,
     /// The addresses, proxies and certificate authorities that a Spec may set in a provider's configuration, by
     /// the provider's source: `hashicorp/vault: ['https://vault.example.com']`. A switch that turns a check of

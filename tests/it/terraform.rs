@@ -58,6 +58,7 @@ with_both! {
     a_wrong_configuration_of_a_provider_is_said: super::failures::a_provider_that_is_configured_wrongly;
     a_spec_chooses_no_credentials_of_the_machine: super::failures::a_spec_chooses_no_credentials_of_the_machine;
     a_spec_chooses_no_address_of_its_provider: super::failures::a_spec_chooses_no_address_of_its_provider;
+    a_spec_chooses_no_identity_of_its_provider: super::failures::a_spec_chooses_no_identity_of_its_provider;
     a_service_that_does_not_answer_is_left: super::failures::a_service_that_does_not_answer;
     packages_are_shared_by_runs_side_by_side: super::packages::shared_by_runs_side_by_side;
     a_damaged_package_is_fetched_again: super::packages::a_damaged_package;

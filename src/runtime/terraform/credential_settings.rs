@@ -1,10 +1,15 @@
-//! Provider settings that name a command or a credentials file on the machine where Konverge runs. A Spec
-//! that sets one would run that command, or authenticate with any credentials found there. Both are
-//! configured by the job, through its environment.
+//! Provider settings that name a command or a credentials file on the machine where Konverge runs, or that decide who
+//! the provider acts as. A Spec that sets one would run that command, authenticate with any credentials found there, or
+//! ask for the role of another team. All are configured by the job, through its environment.
 
 use serde_json::Value;
 
-use super::error::TerraformError;
+use super::{
+    error::TerraformError,
+    provider_addresses::{is_address_setting, is_referenced_credential},
+    provider_identities::{Chooser, chooser_by_name, chooser_of, free_settings},
+    providers::ProviderRef,
+};
 use crate::model::{ResourceId, masked_value::join_path};
 
 /// Settings that name a command, or lead to one.
@@ -37,41 +42,106 @@ const ENDS: [&str; 12] = [
 /// Google's types of credentials that contain their own key and refer to nothing else.
 const OWN_KEY: [&str; 2] = ["service_account", "authorized_user"];
 
+/// A setting that a Spec may not have.
+struct RefusedSetting {
+    path: String,
+    name: String,
+    kind: RefusedKind,
+}
+
+/// Why a Spec may not have a setting.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum RefusedKind {
+    CommandOrFile,
+    Identity,
+}
+
 /// Returns an error for a configuration with such a setting, unless `konverge.yaml` on the default branch
 /// allows it by name.
 pub(super) fn check(
     id: &ResourceId,
+    provider: &ProviderRef,
     configuration: &Value,
     allowed: &[String],
 ) -> Result<(), TerraformError> {
-    match find(configuration, "", allowed) {
+    let Value::Object(settings) = configuration else {
+        return Ok(());
+    };
+    let refused = settings.iter().find_map(|(name, value)| {
+        let chooser = chooser_of(provider.name(), name);
+        find_in_setting(("", name), value, chooser, allowed)
+    });
+    match refused {
         None => Ok(()),
-        Some((path, setting)) => Err(TerraformError::CredentialSetting {
-            id: id.clone(),
-            path,
-            setting,
+        Some(RefusedSetting { path, name, kind }) => Err(match kind {
+            RefusedKind::CommandOrFile => TerraformError::CredentialSetting {
+                id: id.clone(),
+                path,
+                setting: name,
+            },
+            RefusedKind::Identity => TerraformError::ProviderIdentity {
+                id: id.clone(),
+                path,
+                setting: name,
+                provider: provider.source.clone(),
+                free: free_settings(provider.name()),
+            },
         }),
     }
 }
 
-/// The path and the name of the first such setting.
-fn find(value: &Value, path: &str, allowed: &[String]) -> Option<(String, String)> {
+/// The first such setting: this one, or one below it. `path` is the one of the object that has it.
+fn find_in_setting(
+    (path, name): (&str, &str),
+    value: &Value,
+    chooser: Chooser,
+    allowed: &[String],
+) -> Option<RefusedSetting> {
+    if allowed.iter().any(|allowed| allowed == name) || is_empty(value) {
+        return None;
+    }
+    let path = join_path(path, name);
+    // The keys below `tags` are anybody's.
+    if chooser != Chooser::Spec && (names_command_or_file(name) || chooses_destination(name, value)) {
+        return Some(RefusedSetting {
+            path,
+            name: name.to_owned(),
+            kind: RefusedKind::CommandOrFile,
+        });
+    }
+    find_in_value((&path, name), value, chooser, allowed)
+}
+
+/// The first such setting in the value of a setting.
+fn find_in_value(
+    (path, name): (&str, &str),
+    value: &Value,
+    chooser: Chooser,
+    allowed: &[String],
+) -> Option<RefusedSetting> {
     match value {
         Value::Object(map) => map.iter().find_map(|(key, member)| {
-            let path = join_path(path, key);
-            if allowed.contains(key) || is_empty(member) {
-                return None;
-            }
-            if names_command_or_file(key) || chooses_destination(key, member) {
-                return Some((path, key.clone()));
-            }
-            find(member, &path, allowed)
+            let within = match chooser {
+                Chooser::Unknown => chooser_by_name(key),
+                decided => decided,
+            };
+            find_in_setting((path, key), member, within, allowed)
         }),
-        Value::Array(items) => {
-            let mut items = items.iter().enumerate();
-            items.find_map(|(at, item)| find(item, &format!("{path}/{at}"), allowed))
+        Value::Array(items) => items
+            .iter()
+            .enumerate()
+            .find_map(|(at, item)| find_in_value((&format!("{path}/{at}"), name), item, chooser, allowed)),
+        _ => {
+            let is_refused = chooser == Chooser::Job
+                && !is_empty(value)
+                && !is_address_setting(name, value)
+                && !is_referenced_credential(name, value);
+            is_refused.then(|| RefusedSetting {
+                path: path.to_owned(),
+                name: name.to_owned(),
+                kind: RefusedKind::Identity,
+            })
         }
-        _ => None,
     }
 }
 
@@ -106,80 +176,4 @@ fn is_empty(value: &Value) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    #![allow(clippy::unwrap_used)]
-    use super::*;
-    use crate::error::{ErrorKind, UserError};
-    use serde_json::json;
-
-    fn check_settings(configuration: &Value, allowed: &[&str]) -> Result<(), TerraformError> {
-        let allowed: Vec<String> = allowed.iter().map(|name| (*name).to_owned()).collect();
-        check(&"a:b:c_d:e".parse().unwrap(), configuration, &allowed)
-    }
-
-    #[test]
-    fn commands_and_files_are_refused_by_name() {
-        let account =
-            json!({"type": "external_account", "credential_source": {"executable": {"command": "id"}}});
-        for (setting, configuration) in [
-            ("credential_process", json!({"credential_process": "id"})),
-            ("exec", json!({"exec": {"api_version": "v1", "command": "id"}})),
-            (
-                "exec",
-                json!({"kubernetes": [{"host": "h", "exec": [{"command": "id"}]}]}),
-            ),
-            (
-                "shared_config_files",
-                json!({"shared_config_files": ["/root/.aws/config"]}),
-            ),
-            ("shared_credentials_file", json!({"shared_credentials_file": "x"})),
-            ("config_path", json!({"config_path": "~/.kube/config"})),
-            ("config_paths", json!({"config_paths": ["a"]})),
-            ("token_file", json!({"auth": {"token_file": "/run/token"}})),
-            (
-                "web_identity_token_file",
-                json!({"assume_role": [{"web_identity_token_file": "/run/token"}]}),
-            ),
-            ("private_key_path", json!({"private_key_path": "/k.pem"})),
-            (
-                "client_certificate_path",
-                json!({"client_certificate_path": "/c"}),
-            ),
-            ("oidc_token_file_path", json!({"oidc_token_file_path": "/c"})),
-            ("credentials", json!({"credentials": "/run/key.json"})),
-            ("credentials", json!({"credentials": account.to_string()})),
-        ] {
-            let error = check_settings(&configuration, &[]).unwrap_err();
-            let failure = UserError::from(error);
-            assert_eq!(failure.kind, ErrorKind::Policy);
-            assert!(failure.message.contains(setting), "{failure}");
-            assert!(
-                failure
-                    .hints
-                    .iter()
-                    .any(|hint| hint.contains("terraform.credential_settings"))
-            );
-            assert!(
-                !failure.message.contains("/run"),
-                "the value is not shown: {failure}"
-            );
-            check_settings(&configuration, &[setting]).unwrap();
-        }
-    }
-
-    #[test]
-    fn other_settings_are_the_specs_to_choose() {
-        let account = json!({"type": "service_account", "private_key": "k"}).to_string();
-        for configuration in [
-            json!({}),
-            json!({"region": "eu-west-1", "profile": "shop", "assume_role": [{"role_arn": "arn:x", "session_name": "s"}]}),
-            json!({"host": "https://h", "token": "t", "insecure": true}),
-            json!({"credentials": account, "project": "p"}),
-            json!({"config_path": null, "exec": [], "token_file": ""}),
-            json!({"features": {"key_vault": {"purge": true}}}),
-        ] {
-            check_settings(&configuration, &[]).unwrap();
-        }
-        assert!(check_settings(&json!({"exec": {"command": "x"}, "config_path": "y"}), &["exec"]).is_err());
-    }
-}
+mod tests;

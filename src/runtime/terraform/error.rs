@@ -54,6 +54,18 @@ pub enum TerraformError {
         setting: String,
     },
     #[error(
+        "`{id}` configures {provider} with `{path}`, which may decide the identity that the provider acts as; a Spec chooses no address and no identity of a provider, because it could ask for the role of another team",
+        path = path.escape_debug()
+    )]
+    ProviderIdentity {
+        id: ResourceId,
+        path: String,
+        setting: String,
+        provider: String,
+        /// The settings that a Spec may choose; `None` if the provider is not a well-known one.
+        free: Option<&'static [&'static str]>,
+    },
+    #[error(
         "`{id}` configures {provider} with `{path}`, which decides where the job's credentials are sent or which server is trusted, and konverge.yaml does not list its value",
         path = path.escape_debug()
     )]
@@ -287,6 +299,23 @@ impl TerraformError {
                     setting.escape_debug()
                 ),
             ],
+            Self::ProviderIdentity { setting, free, .. } => {
+                let remove = match free {
+                    Some(free) => format!(
+                        "remove it from `extensions.providerMeta`, and set it in the job's environment; a Spec may choose {}",
+                        free.join(", ")
+                    ),
+                    None => "remove it from `extensions.providerMeta`, and set it in the job's environment".to_owned(),
+                };
+                vec![
+                    remove,
+                    "a credential may be a reference to a secret that this stack may read, such as `ref+STORE://PATH#/KEY`".to_owned(),
+                    format!(
+                        "if every Spec may choose any value of it, allow it in the default branch's konverge.yaml: `terraform.credential_settings: [{}]`",
+                        setting.escape_debug()
+                    ),
+                ]
+            }
             Self::ProviderAddress { provider, .. } => vec![
                 "remove it from `extensions.providerMeta`, and give the provider its address in the job's environment".to_owned(),
                 format!(
@@ -367,6 +396,7 @@ impl TerraformError {
             | Self::ReferenceInExtensions { .. } => ErrorKind::Spec,
             Self::NotAllowed { .. }
             | Self::CredentialSetting { .. }
+            | Self::ProviderIdentity { .. }
             | Self::ProviderAddress { .. }
             | Self::Protected { .. } => ErrorKind::Policy,
             Self::Unencrypted { .. }

@@ -35,6 +35,7 @@ mod prepared_plan;
 mod progress;
 mod provider_addresses;
 mod provider_cache;
+mod provider_identities;
 mod provider_schema;
 mod providers;
 mod refresh;

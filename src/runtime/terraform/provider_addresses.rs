@@ -59,7 +59,7 @@ const ADDRESS_ENDS: [&str; 8] = [
 ];
 
 /// Settings that providers make a host name of. A plain word stays with the provider's own hosts.
-const PLACES: [&str; 12] = [
+const PLACES: [&str; 11] = [
     "cloud",
     "environment",
     "instance",
@@ -69,7 +69,6 @@ const PLACES: [&str; 12] = [
     "region",
     "site",
     "subdomain",
-    "tenant",
     "workspace",
     "zone",
 ];
@@ -239,6 +238,21 @@ fn changes_destination(text: &str, is_text: bool, decides: Decides) -> bool {
         }
 }
 
+/// Returns true if the rule of this file decides about a value, and no other rule has to.
+pub(super) fn is_address_setting(name: &str, value: &Value) -> bool {
+    match decides_of(name) {
+        Decides::Target | Decides::Place | Decides::Protocol => value.is_string(),
+        Decides::Check(_) => true,
+        _ => false,
+    }
+}
+
+/// Returns true if a setting is a credential by its name, and its value is a reference to a secret and nothing else.
+pub(super) fn is_referenced_credential(name: &str, value: &Value) -> bool {
+    matches!(decides_of(name), Decides::Secret | Decides::Login)
+        && value.as_str().is_some_and(is_secret_reference)
+}
+
 /// Returns true if a text is a reference to a secret and nothing else.
 fn is_secret_reference(text: &str) -> bool {
     let template = SecretTemplate::parse(text).ok().flatten();
@@ -293,7 +307,7 @@ fn decides_of(name: &str) -> Decides {
 }
 
 /// The words of a name, in lower case: `base_url`, `base-url` and `baseUrl` have two.
-fn words(name: &str) -> Vec<String> {
+pub(super) fn words(name: &str) -> Vec<String> {
     let mut words = vec![String::new()];
     let mut before_small = false;
     for c in name.chars() {
@@ -475,7 +489,7 @@ mod tests {
     }
 
     #[test]
-    fn other_settings_are_the_specs_to_choose() {
+    fn other_settings_are_no_addresses() {
         for configuration in [
             json!({}),
             json!({"region": "eu-west-1", "profile": "shop.dev", "use_fips_endpoint": true, "skip_region_validation": true, "skip_metadata_api_check": true}),

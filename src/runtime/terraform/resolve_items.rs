@@ -166,7 +166,12 @@ fn admit(
     }
     // A deletion uses the version that created the object.
     if subject.item.desired.is_some() {
-        credential_settings::check(subject.id(), &subject.meta, &options.credential_settings)?;
+        credential_settings::check(
+            subject.id(),
+            &subject.provider,
+            &subject.meta,
+            &options.credential_settings,
+        )?;
         provider_addresses::check(
             subject.id(),
             &subject.provider,

@@ -280,6 +280,41 @@ pub async fn a_spec_chooses_no_address_of_its_provider(binary: PathBuf) {
     );
 }
 
+/// The job may be allowed to act as another team, and a preview would do so already.
+pub async fn a_spec_chooses_no_identity_of_its_provider(binary: PathBuf) {
+    let rig = Rig::new(binary.clone());
+    let configured = |rig: &Rig, meta: serde_json::Value| {
+        let mut resource = rig.file("x", json!("x"));
+        resource.extensions.insert("providerMeta".to_owned(), meta);
+        resource
+    };
+    let role = || json!({"assume_role": [{"role_arn": "arn:aws:iam::111122223333:role/other"}]});
+    for meta in [
+        role(),
+        json!({"assumeRole": {"with": "other"}}),
+        json!({"impersonate_service_account": "other@shop.iam.gserviceaccount.com"}),
+        json!({"options": [{"profile": "other"}]}),
+        json!({"access_key": "other", "use_oidc": true}),
+    ] {
+        let failure = only_failure(&rig, configured(&rig, meta)).await;
+        assert_eq!(failure.kind, konverge::error::ErrorKind::Policy, "{failure}");
+        assert!(
+            failure.message.contains("no identity of a provider") && !failure.message.contains("other@"),
+            "{failure}"
+        );
+        assert!(failure.hints[0].contains("the job's environment"), "{failure:?}");
+    }
+    // What the default branch allows reaches the provider, which does not know it.
+    let allowed = Rig::with(binary, |options| {
+        options.credential_settings = vec!["assume_role".to_owned()]
+    });
+    let failure = only_failure(&allowed, configured(&allowed, role())).await;
+    assert!(
+        failure.message.contains("assume_role") && !failure.message.contains("no identity"),
+        "{failure}"
+    );
+}
+
 pub async fn a_service_that_does_not_answer(binary: PathBuf) {
     let mut rig = Rig::with(binary, |options| {
         options.deadline = std::time::Duration::from_secs(20)
