@@ -223,6 +223,11 @@ impl Approver for ConfirmShownPlan {
         }
         Ok(())
     }
+
+    /// The person confirmed that it is to be there.
+    async fn recreate(&self, _: &StackId, _: &ResourcePlan) -> Result<(), UserError> {
+        Ok(())
+    }
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! Executes a plan in dependency order with bounded parallelism. Every result is written to the journal.
 
+mod missing;
 mod unit;
 
 use std::{
@@ -49,11 +50,31 @@ pub struct ApplyRequest<'a> {
 /// The prefix of the failure message of a resource that could not be planned.
 const NOT_PLANNED: &str = "could not be planned";
 
+/// The prefix of the failure message if the end of an apply could not be checked.
+const NOT_CHECKED: &str = "everything was applied, but whether it is still there could not be checked";
+
+/// The result of an apply.
+pub struct Applied {
+    pub outcome: StackOutcome,
+    /// The resources that are not there although everything succeeded: somebody deleted or recreated them since they
+    /// were planned or written. Then the outcome is a failure for this reason only, and a new plan puts them back.
+    pub missing: Vec<ResourceId>,
+}
+
+impl Applied {
+    fn stopped(plan: &EnginePlan, refusal: UserError) -> Self {
+        Self {
+            outcome: outcome(plan, StackResult::Stopped, Vec::new(), Some(refusal)),
+            missing: Vec::new(),
+        }
+    }
+}
+
 /// Executes a plan. Completed changes are in the journal, whatever the outcome.
-pub async fn apply(request: ApplyRequest<'_>) -> StackOutcome {
+pub async fn apply(request: ApplyRequest<'_>) -> Applied {
     let ApplyRequest { plan, .. } = &request;
     if let Some(refusal) = refusal(&request) {
-        return outcome(plan, StackResult::Stopped, Vec::new(), Some(refusal));
+        return Applied::stopped(plan, refusal);
     }
     let may_go = plan.nodes.iter().filter(|node| node.held.is_none());
     let changing = may_go
@@ -70,6 +91,7 @@ pub async fn apply(request: ApplyRequest<'_>) -> StackOutcome {
         live: Mutex::default(),
         carried: Mutex::default(),
         outcomes: Mutex::default(),
+        written: Mutex::default(),
         data: Mutex::new(plan.scope.data.clone()),
         failures: Mutex::default(),
         stopped: Mutex::default(),
@@ -80,15 +102,16 @@ pub async fn apply(request: ApplyRequest<'_>) -> StackOutcome {
         .collect();
     match walk.places(changing).await {
         Ok(places) => intents.extend(places),
-        Err(failure) => return outcome(plan, StackResult::Stopped, Vec::new(), Some(failure)),
+        Err(failure) => return Applied::stopped(plan, failure),
     }
     if !intents.is_empty()
         && let Err(failure) = request.journal.intend(intents).await
     {
-        return outcome(plan, StackResult::Stopped, Vec::new(), Some(failure));
+        return Applied::stopped(plan, failure);
     }
     walk.run().await;
-    walk.finish(changing)
+    let missing = walk.find_missing().await;
+    walk.finish(changing, missing)
 }
 
 fn refusal(request: &ApplyRequest<'_>) -> Option<UserError> {
@@ -139,6 +162,8 @@ struct Executor<'a> {
     /// The secrets in those values.
     carried: Mutex<PropagatedSecrets>,
     outcomes: Mutex<BTreeMap<ResourceId, ResourceOutcome>>,
+    /// The records that differ from those of the plan: what was written, or planned again.
+    written: Mutex<HashMap<ResourceId, Recorded>>,
     data: Mutex<BTreeMap<String, Value>>,
     failures: Mutex<BTreeMap<ResourceId, UserError>>,
     /// Why no further change may start.
@@ -329,7 +354,12 @@ impl<'a> Executor<'a> {
         lock(&self.stopped).get_or_insert(failure);
     }
 
-    fn finish(self, changing: usize) -> StackOutcome {
+    fn finish(self, changing: usize, missing: Result<Vec<ResourceId>, UserError>) -> Applied {
+        let (missing, unchecked) = match missing {
+            Ok(missing) => (missing, None),
+            Err(failure) => (Vec::new(), Some(failure.context(NOT_CHECKED))),
+        };
+        let lost = unchecked.or_else(|| self.missing_failure(&missing));
         let outcomes = self
             .outcomes
             .into_inner()
@@ -355,12 +385,16 @@ impl<'a> Executor<'a> {
             )),
             None => None,
         });
+        let failure = failure.or(lost);
         let result = match (&failure, changing, bad) {
             (Some(_), ..) | (None, _, true) => StackResult::Failed,
             (None, 0, false) => StackResult::Unchanged,
             (None, _, false) => StackResult::Applied,
         };
-        outcome(self.plan, result, outcomes, failure)
+        Applied {
+            outcome: outcome(self.plan, result, outcomes, failure),
+            missing,
+        }
     }
 }
 

@@ -239,3 +239,50 @@ async fn a_failure_is_told_with_its_resource_alone() {
     let again = stack.plan(&[resource("same", json!({}))]).await;
     assert!(again.public.error.is_none() && again.public.held_back.is_empty());
 }
+
+#[tokio::test]
+async fn what_disappears_during_the_apply_makes_it_fail() {
+    let mut stack = MemoryStack::new();
+    let [a, b, c] = ["a", "b", "c"].map(|name| resource(name, json!({})));
+    stack.apply_all(&[a.clone(), b.clone()]).await;
+    for (writes, goes) in [("c", "a"), ("c", "c")] {
+        stack.set_faults(Faults {
+            takes_away: [(writes, goes)].into(),
+            ..Faults::default()
+        });
+        let wanted = [a.clone(), b.clone(), c.clone()];
+        let outcome = stack.apply(stack.plan(&wanted).await).await;
+        assert_eq!(outcome.result, StackResult::Failed, "{outcome:?}");
+        let message = outcome.error.unwrap().message;
+        assert!(
+            message.contains(&format!("`{}` disappeared", id(goes))),
+            "{message}"
+        );
+        stack.apply_all(&wanted).await;
+        let without_c = stack.plan(&wanted[..2]).await;
+        stack.apply(without_c).await;
+    }
+}
+
+#[tokio::test]
+async fn a_batch_is_planned_again_when_something_in_it_is_replaced() {
+    for loses in [true, false] {
+        let mut stack = MemoryStack::on(Granularity::Segment);
+        let inside = after(resource("inside", json!({})), "holder");
+        let wanted = |size: u32| [inside.clone(), resource("holder", json!({ "size": size }))];
+        stack.apply_all(&wanted(1)).await;
+        let goes = if loses { "inside" } else { "nothing" };
+        stack.set_faults(Faults {
+            takes_away: [("holder", goes)].into(),
+            ..Faults::default()
+        });
+        let outcome = stack.apply(stack.plan(&wanted(2)).await).await;
+        let message = outcome.error.map(|error| error.message).unwrap_or_default();
+        assert_eq!(
+            message.contains("`v1:ConfigMap:shop:inside` disappeared"),
+            loses,
+            "{message}"
+        );
+        assert_eq!(outcome.result == StackResult::Applied, !loses);
+    }
+}

@@ -56,6 +56,8 @@ pub(super) struct Faults {
     pub lease_lost: bool,
     /// These are written, reported with their record, and do not become ready.
     pub never_ready: BTreeSet<&'static str>,
+    /// When the first one is written, the second one disappears.
+    pub takes_away: BTreeMap<&'static str, &'static str>,
     /// These are reported as gone while they are replaced.
     pub reported_gone: BTreeSet<&'static str>,
 }
@@ -196,7 +198,8 @@ impl MemoryStack {
             parallelism: 1,
             allow_empty,
         })
-        .await;
+        .await
+        .outcome;
         for entry in self.journal() {
             match entry {
                 JournalEntry::Done { recorded } => self.state.put(recorded),
@@ -405,6 +408,9 @@ impl MemoryRuntime {
                 Some(live) => drop(world.objects.insert(id.as_str().to_owned(), live.clone())),
                 None => drop(world.objects.remove(id.as_str())),
             }
+            if let Some(other) = world.faults.takes_away.remove(name) {
+                world.objects.remove(self::id(other).as_str());
+            }
             if world.faults.stops_after == Some(name) {
                 self.cancel.cancel();
             }
@@ -458,6 +464,17 @@ impl Runtime for MemoryRuntime {
 
     async fn observe(&self, _: &StackScope, _: &[Item]) -> Result<Vec<ObservedObject>, UserError> {
         Ok(Vec::new())
+    }
+
+    /// A runtime of whole batches knows it only by a plan, as Terraform does.
+    async fn find_missing(&self, items: &[Item], _: &[Recorded]) -> Result<Vec<ResourceId>, UserError> {
+        let world = self.world();
+        let is_gone = |item: &&Item| !world.objects.contains_key(item.id.as_str());
+        let gone = items.iter().filter(is_gone).map(|item| item.id.clone());
+        match self.granularity {
+            Granularity::Resource => Ok(gone.collect()),
+            Granularity::Segment => Ok(Vec::new()),
+        }
     }
 
     async fn to_remember(

@@ -38,7 +38,7 @@ mod spec_diff;
 mod tests;
 
 pub use engine_plan::EnginePlan;
-pub use executor::{ApplyRequest, apply};
+pub use executor::{Applied, ApplyRequest, apply};
 pub use journal::{Journal, NoReview, Review};
 pub use ownership::{ClaimQuestion, ClaimedObject, OwnerClaim};
 pub use plan::{PlanAwaitingClaims, PlanStep, plan};

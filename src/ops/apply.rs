@@ -7,6 +7,7 @@ mod journal;
 mod one_stack;
 mod options;
 mod outcome;
+mod rounds;
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,7 +1,7 @@
 //! The policies of a manual apply: `policy.max_destructive` and `policy.drift` apply if no person confirms the
 //! plan at a terminal.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use async_trait::async_trait;
 use jiff::Timestamp;
@@ -42,17 +42,32 @@ impl Approver for ManualApprover {
         if self.deletes_all {
             findings.retain(|finding| finding.rule != MAX_DESTRUCTIVE);
         }
-        match refusal(&plan.id, &findings) {
+        match refusal(&plan.id, " before anything was changed", &findings) {
             Some(refusal) => Err(refusal),
             None => Ok(Authorization::default()),
         }
     }
 
     async fn resource(&self, stack: &StackId, plan: &ResourcePlan) -> Result<(), UserError> {
-        let drift = drift(&self.config, stack, [plan].into_iter(), &PriorState::default());
+        self.check_late(stack, plan, &PriorState::default())
+    }
+
+    async fn recreate(&self, stack: &StackId, plan: &ResourcePlan) -> Result<(), UserError> {
+        let past = PriorState {
+            last_writes: [(plan.id.clone(), Arc::default())].into(),
+            ..PriorState::default()
+        };
+        self.check_late(stack, plan, &past)
+    }
+}
+
+impl ManualApprover {
+    /// Checks a plan that became known during the apply.
+    fn check_late(&self, stack: &StackId, plan: &ResourcePlan, past: &PriorState) -> Result<(), UserError> {
+        let drift = drift(&self.config, stack, [plan].into_iter(), past);
         let rotation = rotation(&self.config, stack, [plan].into_iter());
         let findings: Vec<_> = drift.into_iter().chain(rotation).collect();
-        match refusal(stack, &findings) {
+        match refusal(stack, "", &findings) {
             Some(refusal) => Err(refusal),
             None => Ok(()),
         }
@@ -162,7 +177,7 @@ fn drift<'p>(
     })
 }
 
-fn refusal(stack: &StackId, findings: &[PolicyFinding]) -> Option<UserError> {
+fn refusal(stack: &StackId, when: &str, findings: &[PolicyFinding]) -> Option<UserError> {
     if findings.is_empty() {
         return None;
     }
@@ -172,10 +187,7 @@ fn refusal(stack: &StackId, findings: &[PolicyFinding]) -> Option<UserError> {
         .collect();
     let failure = UserError::new(
         ErrorKind::Policy,
-        format!(
-            "`{stack}` was stopped before anything was changed:\n{}",
-            said.join("\n")
-        ),
+        format!("`{stack}` was stopped{when}:\n{}", said.join("\n")),
     );
     let hints = findings.iter().filter_map(|finding| finding.hint.clone());
     Some(

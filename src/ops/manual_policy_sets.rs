@@ -81,6 +81,18 @@ impl Approver for WithPolicySets {
 
     async fn resource(&self, stack: &StackId, plan: &ResourcePlan) -> Result<(), UserError> {
         self.approver.resource(stack, plan).await?;
+        self.judge(stack, plan).await
+    }
+
+    async fn recreate(&self, stack: &StackId, plan: &ResourcePlan) -> Result<(), UserError> {
+        self.approver.recreate(stack, plan).await?;
+        self.judge(stack, plan).await
+    }
+}
+
+impl WithPolicySets {
+    /// Lets the sets of a stack judge a plan that became known during the apply.
+    async fn judge(&self, stack: &StackId, plan: &ResourcePlan) -> Result<(), UserError> {
         let sets = {
             let current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
             current.get(stack).cloned()

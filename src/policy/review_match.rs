@@ -136,6 +136,24 @@ impl ReviewedUnits {
             .collect()
     }
 
+    /// The units of a resource that disappeared during the apply and is created again. It was reviewed when it was
+    /// written first, so only the policy for drift may refuse it.
+    pub fn recreation_objections(
+        stack: &StackId,
+        plan: &ResourcePlan,
+        drift: DriftPolicy,
+    ) -> Vec<Unreviewed> {
+        if drift == DriftPolicy::Restore {
+            return Vec::new();
+        }
+        let units = resource_units(stack, plan).into_iter();
+        let refuse = |unit| Unreviewed {
+            unit,
+            objection: Objection::Drifted,
+        };
+        units.map(refuse).collect()
+    }
+
     fn objection(&self, unit: &ReviewUnit, plan: &ResourcePlan, drift: DriftPolicy) -> Option<Objection> {
         // The object is already gone; only its record is removed and nothing live changes.
         if unit.action == Action::Forget {

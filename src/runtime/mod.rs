@@ -334,6 +334,15 @@ pub trait Runtime: Send + Sync {
     /// Reads the live objects and writes nothing. One result per item, in order.
     async fn observe(&self, scope: &StackScope, items: &[Item]) -> Result<Vec<ObservedObject>, UserError>;
 
+    /// Finds the items whose live object is not the recorded one any more: it is gone, is being deleted, or was
+    /// recreated since. Each item has its record as `prior`. It must be cheap, because an apply asks it about all
+    /// resources of a stack. `earlier` are the records, before the apply, of what it changed or deleted: what only
+    /// deleted objects owned goes with them. A runtime that knows this only by a plan finds nothing.
+    async fn find_missing(&self, items: &[Item], earlier: &[Recorded]) -> Result<Vec<ResourceId>, UserError> {
+        let _ = (items, earlier);
+        Ok(Vec::new())
+    }
+
     /// What the state must record about the targets of the resources (the clusters), by its key in
     /// [`StackScope::data`]. It is stored before the first of them is changed. `None` if it is already
     /// recorded.

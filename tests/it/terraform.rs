@@ -71,6 +71,7 @@ with_both! {
     a_replacement_that_failed_half_way_is_brought_to_its_end: super::replacement::that_failed_half_way;
     a_killed_replacement_is_brought_to_its_end: super::replacement::that_was_killed;
     a_replacement_whose_state_was_not_written_is_taken_over: super::replacement::whose_state_was_not_written;
+    what_a_replacement_takes_along_is_put_back: super::replacement::that_takes_another_along;
     what_an_interrupted_run_made_is_imported: super::interruption::what_was_made_is_imported;
     secrets_are_in_clear_nowhere: super::sensitive::in_clear_nowhere;
     secrets_leave_no_command_and_no_file: super::leaks::nothing_leaves;

@@ -148,14 +148,15 @@ impl Executor<'_> {
         planned
     }
 
-    /// Plans resources again whose values were unknown and are known now. The new plan is reviewed and
-    /// recorded before anything is changed.
-    async fn plan_again(&self, nodes: &[&PlanNode]) -> Result<Vec<PlannedResource>, UserError> {
+    /// Plans resources again, with the values and the records of this run.
+    pub(super) async fn replan(&self, nodes: &[&PlanNode]) -> Result<Vec<PlannedResource>, UserError> {
         let inside: HashSet<_> = nodes.iter().map(|node| &node.planned.item.id).collect();
         let mut items = Vec::with_capacity(nodes.len());
         for node in nodes {
             let mut item = node.planned.item.clone();
             item.needs = self.done(item.needs);
+            let written = lock(&self.written).get(&item.id).cloned();
+            item.prior = written.or(item.prior);
             if let Some(wanted) = &node.wanted {
                 let keep = |id: &ResourceId| node.granularity == Granularity::Segment && inside.contains(id);
                 let live = lock(&self.live);
@@ -173,7 +174,13 @@ impl Executor<'_> {
             lock(&self.carried).hide(stack, &mut planned, node.wanted.as_ref(), secrets);
             interrupted_replacement::as_agreed(&self.plan.begun, stack, planned, secrets)
         });
-        let planned: Vec<_> = planned.collect();
+        Ok(planned.collect())
+    }
+
+    /// Plans resources again whose values were unknown and are known now. The new plan is reviewed and
+    /// recorded before anything is changed.
+    async fn plan_again(&self, nodes: &[&PlanNode]) -> Result<Vec<PlannedResource>, UserError> {
+        let planned = self.replan(nodes).await?;
         let mut intents = Vec::new();
         for (planned, node) in planned.iter().zip(nodes) {
             let owner =
@@ -209,6 +216,9 @@ impl Executor<'_> {
             }
             (Some(recorded), _) => {
                 let recorded = with_dependencies(recorded, &node.depends_on);
+                if node.provisional {
+                    lock(&self.written).insert(id.clone(), recorded.clone());
+                }
                 if planned.item.prior.as_ref() != Some(&recorded) {
                     self.journal(self.request.journal.record(JournalEntry::Done { recorded }).await)?;
                 }
@@ -272,6 +282,7 @@ impl JournalSink<'_> {
         }
         let depends_on = node.map(|node| node.depends_on.as_slice()).unwrap_or_default();
         let recorded = with_dependencies(&recorded, depends_on);
+        lock(&self.walk.written).insert(id.clone(), recorded.clone());
         self.record(JournalEntry::Done { recorded }).await
     }
 

@@ -24,6 +24,10 @@ pub trait Approver: Send + Sync {
 
     /// Approves a resource whose values became known only during the apply.
     async fn resource(&self, stack: &StackId, plan: &ResourcePlan) -> Result<(), UserError>;
+
+    /// Approves that a recorded resource is created again, because it disappeared during the apply. It was reviewed when
+    /// it was written first. `policy.drift: stop` refuses it, unless a person confirmed the apply.
+    async fn recreate(&self, stack: &StackId, plan: &ResourcePlan) -> Result<(), UserError>;
 }
 
 /// The plan of a stack that is to be approved.
@@ -73,6 +77,10 @@ impl Approver for AutoApprove {
     }
 
     async fn resource(&self, _: &StackId, _: &ResourcePlan) -> Result<(), UserError> {
+        Ok(())
+    }
+
+    async fn recreate(&self, _: &StackId, _: &ResourcePlan) -> Result<(), UserError> {
         Ok(())
     }
 }

@@ -50,6 +50,14 @@ impl<'a> ApplyJournal<'a> {
         }
     }
 
+    /// The state so far, to plan again from.
+    pub async fn state(&self) -> StackState {
+        let mut followed = self.followed.lock().await;
+        let ended = std::mem::take(&mut followed.ended);
+        followed.state.apply_entries(&ended);
+        followed.state.clone()
+    }
+
     /// The state after the apply, and what the store did not accept.
     pub fn into_parts(self) -> (StackState, Unstored) {
         let FollowedState { mut state, ended } = self.followed.into_inner();

@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use super::{
-    consent::{ConsentReview, PriorState, ProposedPlan},
+    consent::{PriorState, ProposedPlan},
     ended_apply::EndedApply,
     journal::ApplyJournal,
     options::ApplyOptions,
     outcome::stopped_outcome,
+    rounds::{ApplyRounds, plan_live},
 };
 use crate::{
-    engine::{self, ApplyRequest, EnginePlan},
     error::{ErrorKind, UserError},
     model::{
         Digest,
@@ -20,7 +20,7 @@ use crate::{
         state::StackState,
     },
     ops::{
-        Planner, Target, TargetPlan,
+        Planner, Target,
         kusion_releases::{self, ReleaseTurn},
         lease_wait::HolderWatch,
         plan_documents,
@@ -157,24 +157,13 @@ async fn under_lease(
         turn.begin(lease, &mut prior, target.head.is_none()).await?;
     }
     let journal = ApplyJournal::new(lease, prior.clone(), unstored);
-    let review = ConsentReview {
-        consent: options.consent.as_ref(),
-        stack: &target.id,
-    };
-    let mut outcome = engine::apply(ApplyRequest {
-        plan: *plan,
-        review: &review,
+    let rounds = ApplyRounds {
+        planning,
+        target,
+        options,
         journal: &journal,
-        events: planning.run.events.as_ref(),
-        cancel: planning.run.cancel.clone(),
-        parallelism: planning
-            .config
-            .apply
-            .parallel_resources
-            .map_or(16, |n| n.max(1) as usize),
-        allow_empty: options.allow_empty || target.head.is_none(),
-    })
-    .await;
+    };
+    let mut outcome = rounds.run(*plan).await;
     let (mut state, mut unstored) = journal.into_parts();
     if let (Some(turn), Some(wanted)) = (turn, released) {
         let changed = state.resources != recorded.resources;
@@ -234,26 +223,6 @@ fn unchanged_outcome(target: &Target, serial: u64) -> StackOutcome {
         grounds: Authorization::default(),
         resources: Vec::new(),
         error: None,
-    }
-}
-
-/// Plans against the cluster. A plan that must not be applied is an error.
-async fn plan_live(
-    planning: &Planner,
-    target: &Target,
-    wanted: Spec,
-    prior: &StackState,
-) -> Result<Box<EnginePlan>, UserError> {
-    let TargetPlan::Live(plan) = planning.plan_from(target, wanted, prior).await? else {
-        return Err(UserError::new(
-            ErrorKind::Config,
-            format!("no cluster is configured for `{}`", target.id),
-        )
-        .hint("name one under `clusters` in konverge.yaml, or give `--kubeconfig FILE`"));
-    };
-    match plan.refusal() {
-        Some(refusal) => Err(refusal),
-        None => Ok(plan),
     }
 }
 

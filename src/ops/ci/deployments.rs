@@ -176,6 +176,10 @@ impl Approver for DeploymentApprover {
     async fn resource(&self, stack: &StackId, plan: &ResourcePlan) -> Result<(), UserError> {
         self.consent.resource(stack, plan).await
     }
+
+    async fn recreate(&self, stack: &StackId, plan: &ResourcePlan) -> Result<(), UserError> {
+        self.consent.recreate(stack, plan).await
+    }
 }
 
 #[cfg(test)]

@@ -141,6 +141,10 @@ impl Approver for RestoreApprover {
             None => Ok(()),
         }
     }
+
+    async fn recreate(&self, stack: &StackId, plan: &ResourcePlan) -> Result<(), UserError> {
+        self.resource(stack, plan).await
+    }
 }
 
 impl RestoreApprover {

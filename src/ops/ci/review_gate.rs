@@ -44,7 +44,7 @@ struct Approved {
     reviewed: ReviewedUnits,
     drift: DriftPolicy,
     /// Set when the plan was approved.
-    sets: Option<Arc<tokio::sync::Mutex<ActiveSets>>>,
+    sets: Option<SharedSets>,
 }
 
 impl ReviewGate {
@@ -238,21 +238,41 @@ impl Approver for ReviewGate {
     }
 
     async fn resource(&self, stack: &StackId, plan: &ResourcePlan) -> Result<(), UserError> {
-        let sets = self.admit(stack, plan)?;
-        match sets {
-            Some(sets) => sets.lock().await.refusal(plan).await.map_or(Ok(()), Err),
-            None => Ok(()),
-        }
+        let why = "was stopped because a value that became known needs a review";
+        let objections =
+            |approved: &Approved| approved.reviewed.resource_objections(stack, plan, approved.drift);
+        let sets = self.admit(stack, why, objections)?;
+        judge(sets, plan).await
+    }
+
+    async fn recreate(&self, stack: &StackId, plan: &ResourcePlan) -> Result<(), UserError> {
+        let why = "was stopped because a resource disappeared during the apply";
+        let objections =
+            |approved: &Approved| ReviewedUnits::recreation_objections(stack, plan, approved.drift);
+        let sets = self.admit(stack, why, objections)?;
+        judge(sets, plan).await
+    }
+}
+
+type SharedSets = Arc<tokio::sync::Mutex<ActiveSets>>;
+
+/// Lets the sets of a stack judge a plan that became known during the apply.
+async fn judge(sets: Option<SharedSets>, plan: &ResourcePlan) -> Result<(), UserError> {
+    match sets {
+        Some(sets) => sets.lock().await.refusal(plan).await.map_or(Ok(()), Err),
+        None => Ok(()),
     }
 }
 
 impl ReviewGate {
-    /// Checks that a resource was reviewed, and returns the sets that judge it.
+    /// Checks that nothing of a resource is objected to, and returns the sets that judge it. `why` says why it was not
+    /// part of the approved plan.
     fn admit(
         &self,
         stack: &StackId,
-        plan: &ResourcePlan,
-    ) -> Result<Option<Arc<tokio::sync::Mutex<ActiveSets>>>, UserError> {
+        why: &str,
+        objections: impl FnOnce(&Approved) -> Vec<Unreviewed>,
+    ) -> Result<Option<SharedSets>, UserError> {
         let current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(approved) = current.get(stack) else {
             return Err(UserError::new(
@@ -261,12 +281,12 @@ impl ReviewGate {
             )
             .hint("run it again: the whole stack is planned before anything is applied"));
         };
-        let objections = approved.reviewed.resource_objections(stack, plan, approved.drift);
+        let objections = objections(approved);
         if objections.is_empty() {
             return Ok(approved.sets.clone());
         }
         let what = format!(
-            "{stack} was stopped because a value that became known needs a review. Completed changes are recorded. \
+            "{stack} {why}. Completed changes are recorded. \
              Run it again: it then shows the remaining plan with a digest to approve"
         );
         Err(refusal(&what, &objections))

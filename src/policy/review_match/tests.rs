@@ -392,3 +392,24 @@ fn only_reviews_of_the_stack_itself_saw_its_live_objects() {
     }
     assert!(objections(&[own, with_basis("shop/prod", Basis::Live, true)]).is_empty());
 }
+
+#[test]
+fn what_disappeared_during_the_apply_is_created_again_unless_drift_stops_it() {
+    let again = plan(
+        Action::Create,
+        vec![change(
+            "",
+            Value::Null,
+            json!({"image": "a"}),
+            ChangeOrigin::Change,
+        )],
+    );
+    let refused = |drift| {
+        let refused = ReviewedUnits::recreation_objections(&again.id, &again.resources[0], drift);
+        refused.into_iter().map(|one| one.objection).collect::<Vec<_>>()
+    };
+    assert!(refused(DriftPolicy::Restore).is_empty());
+    assert_eq!(refused(DriftPolicy::Stop), [Objection::Drifted]);
+    // Before the apply the same creation needs a review.
+    assert_eq!(objections(&[], &again, DriftPolicy::Restore), [Objection::Unseen]);
+}

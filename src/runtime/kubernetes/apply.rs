@@ -4,6 +4,7 @@ mod creation;
 mod delete;
 mod early_failure;
 mod field_takeover;
+pub(super) mod missing_objects;
 mod readiness;
 
 use serde_json::{Value, json};

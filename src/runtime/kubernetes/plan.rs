@@ -1,6 +1,7 @@
 //! Plans items: reads the live objects, proves what is unchanged, and lets the server compute the rest.
 
 pub(super) mod dry_run;
+mod ending_containers;
 mod object_planner;
 pub(super) mod observe;
 mod plan_task;
@@ -11,6 +12,7 @@ pub(super) mod same_cluster;
 mod secret_placeholders;
 
 pub(super) use object_planner::record;
+pub(super) use planner::unreadable_error;
 
 use std::{
     collections::{BTreeSet, HashMap, HashSet},
@@ -21,6 +23,7 @@ use futures::{StreamExt as _, stream::FuturesUnordered};
 use serde_json::{Map, Value};
 
 use self::{
+    ending_containers::EndingContainers,
     object_planner::{Named, ObjectPlanner, ServerRefusal},
     observe::{fetch_live, of_the_same_cluster},
     plan_task::{PlanTask, Proof},
@@ -79,6 +82,7 @@ pub(super) async fn plan(
             .map(|namespace| object_ref::metadata(namespace, "name").to_owned())
             .collect(),
         absent: Mutex::new(absent),
+        ending: EndingContainers::from_live(&looked_up, &found),
         names: names(scope, &items),
     };
     for pending in scope.pending.iter() {

@@ -8,6 +8,7 @@ use serde_json::Value;
 use super::{
     api::clusters::Kubernetes,
     apply,
+    apply::missing_objects,
     object::object_ref,
     plan,
     plan::{observe, same_cluster},
@@ -17,6 +18,7 @@ use crate::{
     model::{
         ClusterName, ResourceId,
         spec::{Resource, RuntimeKind},
+        state::Recorded,
     },
     runtime::{ApplySink, Granularity, Item, ObservedObject, PlannedResource, Runtime, StackScope},
 };
@@ -46,6 +48,10 @@ impl Runtime for Kubernetes {
 
     async fn observe(&self, scope: &StackScope, items: &[Item]) -> Result<Vec<ObservedObject>, UserError> {
         observe::observe(self, scope, items).await
+    }
+
+    async fn find_missing(&self, items: &[Item], earlier: &[Recorded]) -> Result<Vec<ResourceId>, UserError> {
+        missing_objects::find_missing(self, items, earlier).await
     }
 
     async fn to_remember(

@@ -8,6 +8,7 @@ pub mod clusters;
 pub mod custom_resources;
 pub mod definitions;
 pub mod dependent_changes;
+pub mod disappearing;
 pub mod faults;
 pub mod health;
 pub mod health_failures;

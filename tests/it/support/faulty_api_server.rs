@@ -14,6 +14,7 @@ use axum::{
     extract::{Request, State},
     response::Response,
 };
+use futures::future::BoxFuture;
 use serde_json::json;
 use tokio::sync::Notify;
 
@@ -112,7 +113,12 @@ struct Shared {
     /// From that request on nothing is answered any more.
     silent_then: AtomicBool,
     silent: AtomicBool,
+    /// Called before each request.
+    hook: Mutex<Option<Arc<Hook>>>,
 }
+
+/// What happens before a request, such as `GET /api/v1/namespaces/a?limit=500`. A dry run is a `DRY`.
+type Hook = dyn Fn(String) -> BoxFuture<'static, ()> + Send + Sync;
 
 impl Proxy {
     /// Starts it before `cluster`.
@@ -133,6 +139,7 @@ impl Proxy {
             killed: Notify::new(),
             silent_then: AtomicBool::new(false),
             silent: AtomicBool::new(false),
+            hook: Mutex::default(),
         });
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let server = format!("http://{}", listener.local_addr().unwrap());
@@ -174,6 +181,11 @@ impl Proxy {
     /// How many requests were under way at once since this was asked last.
     pub fn most_at_once(&self) -> u64 {
         self.shared.under_way[1].swap(0, Ordering::SeqCst)
+    }
+
+    /// Calls this before each request reaches the server, from now on.
+    pub fn before_each(&self, hook: impl Fn(String) -> BoxFuture<'static, ()> + Send + Sync + 'static) {
+        *self.shared.hook.lock().unwrap() = Some(Arc::new(hook));
     }
 
     /// Dies at the `nth` request from now: before it reaches the server, or after it, before the answer.
@@ -288,6 +300,14 @@ async fn treat(shared: &Shared, request: Request) -> Response {
     let request = http::Request::from_parts(parts, body);
     let is_dry = |query: &str| query.contains("dryRun");
     let is_write = request.method() != http::Method::GET && !request.uri().query().is_some_and(is_dry);
+    let hook = shared.hook.lock().unwrap().clone();
+    if let Some(hook) = hook {
+        let method = match request.method() {
+            _ if request.uri().query().is_some_and(is_dry) => "DRY",
+            method => method.as_str(),
+        };
+        hook(format!("{method} {}", request.uri())).await;
+    }
     let counts = is_write || !shared.writes_alone.load(Ordering::SeqCst);
     let left = shared.countdown.load(Ordering::SeqCst);
     if left > 0 && counts {

@@ -163,7 +163,7 @@ impl TestStack {
             allow_empty: true,
         });
         let outcome = tokio::select! {
-            outcome = applied => Some(outcome),
+            applied = applied => Some(applied.outcome),
             () = killed => None,
         };
         journal.merge_into(&mut self.state);

@@ -213,7 +213,7 @@ impl Mixed {
             }
         };
         let outcome = tokio::select! {
-            outcome = applied => Some(outcome),
+            applied = applied => Some(applied.outcome),
             () = killed => None,
         };
         self.note(&serde_json::to_string(&outcome).unwrap());

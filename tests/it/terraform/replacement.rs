@@ -21,6 +21,7 @@ use konverge::{
 use serde_json::{Value, json};
 
 use super::{
+    cli_fixture::Place,
     interruption::pipe,
     runtime_fixture::{Event, Rig, Sink, StateSeal, data, resource},
 };
@@ -184,4 +185,34 @@ pub async fn whose_state_was_not_written(binary: PathBuf) {
         assert_eq!(self::book(&rig, &key).get("begun"), None);
         assert_eq!(only(&rig, &wanted).await.action, Action::Unchanged);
     }
+}
+
+/// A replacement deletes a file that another resource, which stays unchanged, has written too.
+pub async fn that_takes_another_along(binary: PathBuf) {
+    let place = Place::new(&binary);
+    let file = |name: &str, at: &str, after: &[&str]| {
+        let mut file = place.local("local_file", name, "same", after);
+        file["attributes"]["filename"] = json!(place.path(at));
+        file
+    };
+    let inside = file("inside", "shared", &["hashicorp:local:local_file:holder"]);
+    let apply = |holder: &str| {
+        place.want(&[file("holder", holder, &[]), inside.clone()]);
+        let run = place.run("apply").arg_all(["--yes", "--output", "json"]);
+        let outcome = run.run().expect(0);
+        assert_eq!(outcome.json()["stacks"][0]["result"], "applied");
+        outcome
+    };
+    apply("shared");
+    let outcome = apply("elsewhere");
+    let said = "`hashicorp:local:local_file:inside` disappeared during the apply";
+    assert!(outcome.stderr.contains(said), "{}", outcome.stderr);
+    for name in ["shared", "elsewhere"] {
+        assert_eq!(
+            std::fs::read_to_string(place.path(name)).unwrap(),
+            "same",
+            "{name}"
+        );
+    }
+    assert_eq!(place.preview()["summary"]["unchanged"], 2);
 }

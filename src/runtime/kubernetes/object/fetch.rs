@@ -102,6 +102,11 @@ async fn read_type(
         Err(error) if whole && error.is_code(403) => list_each(cluster, of, &namespaces).await,
         listed => listed,
     };
+    let listed = match listed {
+        // The type was removed since it was looked up, and its objects with it.
+        Err(error) if error.is_code(404) => Ok(Vec::new()),
+        listed => listed,
+    };
     let listed = listed.map_err(|error| cluster.failure(&error, &format!("listing {}", of.plural)))?;
     let mine = listed.into_iter().filter_map(|item| {
         let place = wanted.get(&(item.namespace.as_str(), item.name.as_str()))?;

@@ -7,6 +7,7 @@ use std::{
 
 use serde_json::{Map, Value};
 
+use super::ending_containers::EndingContainers;
 use crate::{
     error::{ErrorKind, UserError},
     model::{
@@ -46,6 +47,8 @@ pub(super) struct ObjectPlanner<'a> {
     /// Namespaces that do not exist yet, by cluster: those of this plan, and those that the server reported
     /// as missing.
     pub absent: Mutex<BTreeSet<(ClusterName, String)>>,
+    /// What is being deleted with everything inside.
+    pub ending: EndingContainers,
     /// The names of the desired objects, including earlier batches.
     pub names: HashMap<ResourceId, Named>,
 }

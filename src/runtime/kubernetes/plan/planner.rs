@@ -89,13 +89,23 @@ impl ObjectPlanner<'_> {
             (None, None) => DraftPlan::new(Action::Forget),
             (None, Some(live)) => self.delete(&item, &subject, &live),
             (Some(_), None) if self.is_over(&item, &subject) => unchanged(item.prior.clone()),
-            (Some(_), None) => self.create(&item, &subject).await?,
-            (Some(_), Some(live)) if is_ending(&live) => {
+            (Some(_), live)
+                if live.as_ref().is_some_and(is_ending) || self.ending.around(&subject).is_some() =>
+            {
                 let mut draft = self.create_later(&item, &subject);
-                draft.notes.push(ending_note(&live));
-                draft.write.ending = live["metadata"]["uid"].as_str().map(str::to_owned);
+                draft.notes.push(match (self.ending.around(&subject), &live) {
+                    (Some(holder), _) => {
+                        format!(
+                            "its {holder} is being deleted with everything inside; it is created afterwards"
+                        )
+                    }
+                    (None, live) => ending_note(live.as_ref().unwrap_or(&Value::Null)),
+                });
+                draft.write.ending =
+                    live.and_then(|live| live["metadata"]["uid"].as_str().map(str::to_owned));
                 draft
             }
+            (Some(_), None) => self.create(&item, &subject).await?,
             (Some(_), Some(live)) => {
                 let foreign = self.foreign(&item, &subject, &live);
                 let mut draft =
@@ -214,7 +224,7 @@ impl ObjectPlanner<'_> {
 }
 
 /// An object that was created may exist or not, as far as can be seen.
-fn unreadable_error(subject: &PlanItem, silent: &str) -> UserError {
+pub(in crate::runtime::kubernetes) fn unreadable_error(subject: &PlanItem, silent: &str) -> UserError {
     UserError::new(
         ErrorKind::Kubernetes,
         format!(
