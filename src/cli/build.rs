@@ -17,13 +17,14 @@ use crate::{
     ops::{
         OpenRequest, Selection,
         compiler::{self, Compiler},
+        redact,
         selected_stacks::{self, SelectedStacks},
     },
     report::{
         escape::{self, log},
         json,
     },
-    secrets::{mask_resource, without_secrets},
+    secrets::without_secrets,
 };
 
 #[derive(Debug, clap::Args)]
@@ -133,27 +134,18 @@ pub async fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
 }
 
 fn print(args: &Args, context: &CliContext, built: &[(Option<&Stack>, Spec)]) {
-    let shown = |resource: &Resource| {
-        if args.show_secrets {
-            return resource.clone();
-        }
-        mask_resource(&context.secrets, resource)
-    };
-    // All secrets are known only after all stacks were compiled.
-    let mut specs: Vec<(Option<&Stack>, Vec<Resource>)> = built
+    let mut shown: Vec<Resource> = built
         .iter()
-        .map(|(stack, spec)| (*stack, spec.resources.iter().map(shown).collect()))
+        .flat_map(|(_, spec)| spec.resources.iter().cloned())
         .collect();
-    let copies = specs.iter_mut().flat_map(|(_, resources)| resources);
-    for resource in copies.filter(|_| !args.show_secrets) {
-        for value in resource
-            .attributes
-            .values_mut()
-            .chain(resource.extensions.values_mut())
-        {
-            *value = context.secrets.mask_value(value);
-        }
+    if !args.show_secrets {
+        shown = redact::resources(&shown, &context.secrets);
     }
+    let mut shown = shown.into_iter();
+    let specs: Vec<(Option<&Stack>, Vec<Resource>)> = built
+        .iter()
+        .map(|(stack, spec)| (*stack, shown.by_ref().take(spec.resources.len()).collect()))
+        .collect();
     match args.output {
         Output::Json => {
             let document = match specs.as_slice() {

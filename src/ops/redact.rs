@@ -14,8 +14,9 @@ use crate::{
         plan::{ChangeOrigin, FieldChange, Plan, StackPlan},
         policy_finding::PolicyFinding,
         review::ReviewUnit,
+        spec::Resource,
     },
-    secrets::{Secrets, without_secrets},
+    secrets::{Secrets, mask_resource, without_secrets},
 };
 
 /// A desired value that is masked although its path is not secret, so reviewers cannot see it.
@@ -25,6 +26,29 @@ pub struct UnreviewableValue {
     pub resource: ResourceId,
     /// The path in the resource, as in RFC 6901.
     pub path: String,
+}
+
+/// Masks the resources of Specs, as a preview does without a provider: what is secret by shape, type and name, and then
+/// every known secret, wherever it stands.
+#[must_use]
+pub fn resources(resources: &[Resource], secrets: &Secrets) -> Vec<Resource> {
+    let masked: Vec<Resource> = resources
+        .iter()
+        .map(|resource| mask_resource(secrets, resource))
+        .collect();
+    // All secrets are known only now.
+    let values = |map: serde_json::Map<String, Value>| {
+        let members = map.into_iter();
+        members
+            .map(|(key, value)| (key, secrets.mask_value(&value)))
+            .collect()
+    };
+    let all = masked.into_iter().map(|resource| Resource {
+        attributes: values(resource.attributes),
+        extensions: values(resource.extensions),
+        ..resource
+    });
+    all.collect()
 }
 
 /// Masks a plan and returns the values that nobody can review. Its digests stay those of the unmasked plan.

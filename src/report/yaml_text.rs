@@ -4,7 +4,7 @@
 use serde_json::Value;
 
 use super::escape;
-use crate::model::masked_value;
+use crate::model::{masked_value, text::is_hidden};
 
 /// Appends the lines of a value, indented by `indent` spaces; `key` precedes the first.
 pub fn write_yaml(key: Option<&str>, value: &Value, indent: usize, out: &mut Vec<String>) {
@@ -100,7 +100,7 @@ pub fn name(key: &str) -> String {
 fn string(text: &str) -> String {
     let plain = text
         .chars()
-        .all(|c| (c.is_alphanumeric() || "_./:@%+=,$-".contains(c) || c == ' ') && !c.is_control())
+        .all(|c| (c.is_alphanumeric() || "_./:@%+=,$-".contains(c) || c == ' ') && !is_hidden(c))
         && text
             .chars()
             .next()
@@ -162,6 +162,8 @@ mod tests {
             ("", "\"\""),
             ("a: b", "\"a: b\""),
             ("a\"b", "\"a\\\"b\""),
+            // A letter that looks like nothing.
+            ("a\u{3164}", "\"a\\u{3164}\""),
         ] {
             assert_eq!(scalar(&json!(given)), shown);
         }

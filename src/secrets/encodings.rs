@@ -1,7 +1,7 @@
-//! Other encodings of a text: base64, hexadecimal, percent-encoding, JSON strings. A secret is found in each
-//! of them, alone or inside a longer text that was encoded as a whole.
+//! Other encodings of a text: base64, hexadecimal, percent-encoding, escapes. A secret is found in each of them, alone
+//! or inside a longer text that was encoded as a whole.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, ops::Range};
 
 use base64::{
     Engine as _,
@@ -9,67 +9,141 @@ use base64::{
     engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig, general_purpose},
 };
 use percent_encoding::percent_decode_str;
-use serde_json::Value;
+
+use super::escapes::{self, Unescaped};
 
 /// A shorter run decodes to less than the shortest secret.
 const SHORTEST_RUN: usize = 8;
 
-/// The maximum nesting of encodings.
+/// The maximum nesting of encodings, and of different escapes.
 const DEPTH: u32 = 3;
+
+/// The maximum nesting of backslashes. With each level, the escape of a backslash is twice as long.
+const BACKSLASHES: u32 = 16;
 
 const LENIENT: GeneralPurposeConfig = GeneralPurposeConfig::new()
     .with_decode_padding_mode(DecodePaddingMode::Indifferent)
     .with_decode_allow_trailing_bits(true);
 
-/// A text and its forms inside other texts that are readable without decoding. [`hide`] handles the other
+/// A text and its form in base64, which may stand without a sign before or behind it. [`hide`] undoes the other
 /// encodings.
 pub(super) fn forms(text: &str) -> Vec<String> {
-    let mut forms = vec![text.to_owned(), general_purpose::STANDARD.encode(text)];
-    // A JSON string, nested up to three times.
-    let mut quoted = text.to_owned();
-    for _ in 0..DEPTH {
-        quoted = in_json(&quoted);
-        // Go and Terraform write these as escapes too.
-        let escaped = quoted
-            .replace('<', "\\u003c")
-            .replace('>', "\\u003e")
-            .replace('&', "\\u0026");
-        forms.extend([escaped, quoted.clone()]);
-    }
-    forms.sort();
-    forms.dedup();
-    forms
+    vec![text.to_owned(), general_purpose::STANDARD.encode(text)]
 }
 
-/// A text as written between the quotes of a JSON string.
-pub(super) fn in_json(text: &str) -> String {
-    let quoted = Value::String(text.to_owned()).to_string();
-    quoted[1..quoted.len() - 1].to_owned()
+/// What is looked for.
+pub(super) struct Needles<'a> {
+    /// Adds the ranges of what stands unencoded in a text.
+    pub find: &'a dyn Fn(&str, &mut Vec<Range<usize>>),
+    /// False if none of them has a character that the layout of YAML changes: a blank or a quote.
+    pub have_layout: bool,
 }
 
-/// Replaces every encoded part that decodes to something with a secret by `mask`; `None` if there is none.
-pub(super) fn hide(text: &str, mask: &str, holds: &dyn Fn(&str) -> bool) -> Option<String> {
-    hide_below(text, mask, holds, DEPTH)
+/// Returns true if the layout of YAML may change a text.
+pub(super) fn has_layout(text: &str) -> bool {
+    text.contains([' ', '\n', '\''])
 }
 
-fn hide_below(text: &str, mask: &str, holds: &dyn Fn(&str) -> bool, depth: u32) -> Option<String> {
-    let is_secret = |decoded: &str| {
-        holds(decoded) || (depth > 1 && hide_below(decoded, mask, holds, depth - 1).is_some())
+/// Replaces each secret by `mask`, wherever it is encoded or escaped; `None` if there is none.
+pub(super) fn hide(text: &str, mask: &str, needles: &Needles<'_>) -> Option<String> {
+    replaced(text, mask, find_all(text, needles, DEPTH, BACKSLASHES))
+}
+
+/// As [`hide`] for one secret that may be short: only escapes are undone. In what looks like an encoding, a short text
+/// is found by chance.
+pub(super) fn hide_escaped(text: &str, mask: &str, secret: &str) -> Option<String> {
+    let find = |text: &str, found: &mut Vec<Range<usize>>| push_matches(text, secret, found);
+    let needles = Needles {
+        find: &find,
+        have_layout: has_layout(secret),
     };
+    replaced(text, mask, find_escaped(text, &needles, DEPTH, BACKSLASHES))
+}
+
+/// Adds the ranges in which a secret stands in a text.
+pub(super) fn push_matches(text: &str, secret: &str, found: &mut Vec<Range<usize>>) {
+    found.extend(text.match_indices(secret).map(|(at, _)| at..at + secret.len()));
+}
+
+fn replaced(text: &str, mask: &str, found: Vec<Range<usize>>) -> Option<String> {
     let mut hidden = String::new();
     let mut kept = 0;
-    for (start, end) in runs(text) {
-        let decoded = decodings(&text[start..end]);
-        if decoded.iter().any(|decoded| is_secret(decoded)) {
-            hidden.push_str(&text[kept..start]);
-            hidden.push_str(mask);
-            kept = end;
+    for range in joined(found) {
+        hidden.push_str(&text[kept..range.start]);
+        hidden.push_str(mask);
+        kept = range.end;
+    }
+    (kept > 0).then(|| hidden + &text[kept..])
+}
+
+/// The ranges in order. Those that overlap are one.
+fn joined(mut found: Vec<Range<usize>>) -> Vec<Range<usize>> {
+    found.sort_by_key(|range| (range.start, range.end));
+    let mut joined: Vec<Range<usize>> = Vec::new();
+    for range in found {
+        match joined.last_mut().filter(|last| range.start < last.end) {
+            Some(last) => last.end = last.end.max(range.end),
+            None => joined.push(range),
         }
     }
-    (kept > 0).then(|| {
-        hidden.push_str(&text[kept..]);
-        hidden
-    })
+    joined
+}
+
+/// The ranges of all secrets: as they are, escaped, and in what was encoded as a whole.
+fn find_all(text: &str, needles: &Needles<'_>, depth: u32, backslashes: u32) -> Vec<Range<usize>> {
+    let mut found = find_escaped(text, needles, depth, backslashes);
+    if depth == 0 {
+        return found;
+    }
+    // Encoded text has no backslash in it, but its slashes and equals signs may be escaped.
+    let unescaped = escapes::backslashes(text).filter(|_| backslashes > 0);
+    if let Some(unescaped) = unescaped {
+        found.extend(find_in(&unescaped, |text| {
+            find_all(text, needles, depth - 1, backslashes - 1)
+        }));
+    }
+    let in_clear = joined(found.clone());
+    let ends = in_clear.iter().map(|range| range.start).chain([text.len()]);
+    let starts = [0].into_iter().chain(in_clear.iter().map(|range| range.end));
+    for (start, end) in starts.zip(ends) {
+        let part = &text[start..end];
+        for (from, to) in runs(part) {
+            let decoded = decodings(&part[from..to]);
+            let is_secret = |decoded: &String| !find_all(decoded, needles, depth - 1, BACKSLASHES).is_empty();
+            if decoded.iter().any(is_secret) {
+                found.push(start + from..start + to);
+            }
+        }
+    }
+    found
+}
+
+/// The ranges of the secrets as they are, and behind escapes.
+fn find_escaped(text: &str, needles: &Needles<'_>, depth: u32, backslashes: u32) -> Vec<Range<usize>> {
+    let mut found = Vec::new();
+    (needles.find)(text, &mut found);
+    let unescaped = escapes::backslashes(text).filter(|_| backslashes > 0);
+    if let Some(unescaped) = unescaped {
+        let depth = depth.saturating_sub(1);
+        found.extend(find_in(&unescaped, |text| {
+            find_escaped(text, needles, depth, backslashes - 1)
+        }));
+    }
+    if depth == 0 || !needles.have_layout {
+        return found;
+    }
+    let layouts = [escapes::doubled_quotes, escapes::indentation, escapes::folding];
+    for unescaped in layouts.iter().filter_map(|undo| undo(text)) {
+        found.extend(find_in(&unescaped, |text| {
+            find_escaped(text, needles, depth - 1, backslashes)
+        }));
+    }
+    found
+}
+
+fn find_in(unescaped: &Unescaped, find: impl Fn(&str) -> Vec<Range<usize>>) -> Vec<Range<usize>> {
+    let found = find(&unescaped.text);
+    found.iter().map(|range| unescaped.source(range)).collect()
 }
 
 /// The parts of a text that may be encoded: without spaces, quotes, colons and other characters that end a
@@ -155,8 +229,21 @@ mod tests {
 
     const SECRET: &str = "p\"ss <w>ord/9";
 
+    fn hidden_all(text: &str, mask: &str, secrets: &[&str]) -> Option<String> {
+        let find = |text: &str, found: &mut Vec<Range<usize>>| {
+            secrets
+                .iter()
+                .for_each(|secret| push_matches(text, secret, found));
+        };
+        let needles = Needles {
+            find: &find,
+            have_layout: true,
+        };
+        hide(text, mask, &needles)
+    }
+
     fn hidden(text: &str) -> Option<String> {
-        hide(text, "***", &|decoded| decoded.contains(SECRET))
+        hidden_all(text, "***", &[SECRET])
     }
 
     #[test]
@@ -260,10 +347,65 @@ mod tests {
     }
 
     #[test]
-    fn a_text_has_its_forms_in_base64_and_json() {
-        assert_eq!(forms("plain"), ["cGxhaW4=", "plain"]);
-        assert_eq!(forms("<>&"), ["<>&", "PD4m", "\\u003c\\u003e\\u0026"]);
-        assert_eq!(forms("\""), ["\"", "Ig==", r#"\""#, r#"\\\""#, r#"\\\\\\\""#]);
-        assert_eq!(in_json("a\"b"), "a\\\"b");
+    fn a_text_has_its_form_in_base64() {
+        assert_eq!(forms("plain"), ["plain", "cGxhaW4="]);
+    }
+
+    /// A text as written between the quotes of a JSON string.
+    fn in_json(text: &str) -> String {
+        let quoted = serde_json::Value::String(text.to_owned()).to_string();
+        quoted[1..quoted.len() - 1].to_owned()
+    }
+
+    #[test]
+    fn a_secret_is_found_behind_any_number_of_escapes() {
+        let mut escaped = SECRET.to_owned();
+        for level in 0..8 {
+            let text = format!("a {escaped} b");
+            assert_eq!(hidden(&text).as_deref(), Some("a *** b"), "{level}: {text}");
+            assert_eq!(
+                hide_escaped(&text, "***", SECRET).as_deref(),
+                Some("a *** b"),
+                "{level}"
+            );
+            escaped = in_json(&escaped);
+        }
+        for text in [
+            r#"x p\u0022ss \u003cw\u003eord\/9 y"#,
+            r#"x p\x22ss <w>\U0000006frd/9 y"#,
+            "x p\"ss\n    <w>ord/9 y",
+        ] {
+            assert_eq!(hidden(text).as_deref(), Some("x *** y"), "{text}");
+        }
+    }
+
+    #[test]
+    fn an_encoded_secret_is_found_behind_escapes_and_an_escaped_one_in_an_encoding() {
+        let encoded = general_purpose::STANDARD.encode(format!("???>>>:{SECRET}?"));
+        assert!(encoded.contains('/'), "{encoded}");
+        let by_php = encoded.replace('/', r"\/").replace('=', r"\u003d");
+        assert_eq!(hidden(&format!("\"{by_php}\"")).as_deref(), Some("\"***\""));
+        let escaped = general_purpose::STANDARD.encode(in_json(&in_json(SECRET)));
+        assert_eq!(hidden(&format!("a {escaped} b")).as_deref(), Some("a *** b"));
+    }
+
+    #[test]
+    fn secrets_that_overlap_are_masked_as_one() {
+        let secrets = ["abcd", "cdef", "xy"];
+        assert_eq!(
+            hidden_all("-abcdef-xyxy-", "*", &secrets).as_deref(),
+            Some("-*-**-")
+        );
+        assert_eq!(hidden_all("nothing", "*", &secrets), None);
+    }
+
+    /// An encoding is looked for beside a secret that stands in clear, not across it.
+    #[test]
+    fn what_stands_beside_a_secret_stays() {
+        let text = "user%20s3cret%20more";
+        assert_eq!(
+            hidden_all(text, "*", &["s3cret"]).as_deref(),
+            Some("user%20*%20more")
+        );
     }
 }

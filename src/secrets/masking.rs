@@ -1,7 +1,7 @@
 //! Masks the secret places of a resource: each gets a marker with a keyed hash, or with the reference that stands
 //! there.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, cell::RefCell, collections::HashMap};
 
 use serde_json::{Map, Value};
 
@@ -9,7 +9,7 @@ use super::{
     Secrets, WrittenReferences, encodings,
     reference_mark::reference_mark,
     secret_names::{self, NameClass},
-    secret_paths::{decode, is_object_name, place_of, says_what_it_is},
+    secret_paths::{as_secret, decode, is_object_name, items_of_secrets, place_of, says_what_it_is},
     secret_places::SecretPlaces,
     token_patterns,
 };
@@ -22,7 +22,24 @@ use crate::model::{
 const LARGEST_DOCUMENT: usize = 1 << 20;
 
 /// The keys with the value of a Terraform resource whose type is a secret.
-const CONTENTS: [&str; 5] = ["data", "data_json", "binary_data", "value", "plaintext_value"];
+const CONTENTS: [&str; 7] = [
+    "data",
+    "data_json",
+    "binary_data",
+    "value",
+    "plaintext_value",
+    "content",
+    "content_base64",
+];
+
+/// Types whose name does not say that their provider treats the value as sensitive.
+const SENSITIVE_TYPES: [&str; 5] = [
+    "aws_ssm_parameter",
+    "tfe_variable",
+    "gitlab_project_variable",
+    "gitlab_group_variable",
+    "gitlab_instance_variable",
+];
 
 /// Masks the secret places of a Kubernetes object: `data` and `stringData` of a Secret, also inside a list or
 /// another object, the last-applied annotation, and what is secret by its name. A key of `stringData` and the
@@ -51,7 +68,8 @@ pub fn mask_terraform<'a>(
 ) -> Cow<'a, Map<String, Value>> {
     let marker = Marker::new(secrets, RuntimeKind::Terraform);
     let masked = marker.map(body);
-    if !kind.split('_').any(|word| word == "secret") {
+    let is_secret = kind.split('_').any(|word| matches!(word, "secret" | "sensitive"));
+    if !is_secret && !SENSITIVE_TYPES.contains(&kind) {
         return masked;
     }
     let mut masked = masked.into_owned();
@@ -136,11 +154,17 @@ fn type_of(resource: &Resource) -> &str {
 struct Marker<'a> {
     secrets: &'a Secrets,
     runtime: RuntimeKind,
+    /// The secrets of the documents that were read. A document inside another is asked for at each level.
+    documents: RefCell<HashMap<String, Vec<String>>>,
 }
 
 impl<'a> Marker<'a> {
     fn new(secrets: &'a Secrets, runtime: RuntimeKind) -> Self {
-        Self { secrets, runtime }
+        Self {
+            secrets,
+            runtime,
+            documents: RefCell::default(),
+        }
     }
 
     fn map<'m>(&self, map: &'m Map<String, Value>) -> Cow<'m, Map<String, Value>> {
@@ -161,6 +185,9 @@ impl<'a> Marker<'a> {
     fn member(&self, map: &Map<String, Value>, key: &str, value: &Value) -> Option<Value> {
         if let Some(place) = place_of(map, key) {
             return Some(self.place(place, value));
+        }
+        if let Some(items) = items_of_secrets(map, key) {
+            return self.items(items, |item| self.item_of_secrets(item));
         }
         let named = secret_names::says(key);
         let marked = match named {
@@ -195,6 +222,15 @@ impl<'a> Marker<'a> {
             both.map(|(old, new)| new.unwrap_or_else(|| old.clone()))
                 .collect()
         })
+    }
+
+    /// Masks an item of a list of Secrets. Its kind is that of the list, unless it says another one.
+    fn item_of_secrets(&self, item: &Value) -> Option<Value> {
+        let mut masked = self.value(&as_secret(item)?)?;
+        if item.get("kind").is_none() {
+            masked.as_object_mut()?.remove("kind");
+        }
+        Some(masked)
     }
 
     /// Masks everything below a place that is secret by its shape; keys stay.
@@ -240,7 +276,17 @@ impl<'a> Marker<'a> {
             }
             Value::Number(_) if says == NameClass::Password => Some(self.secrets.marked(value)),
             Value::Array(items) => self.items(items, |item| match item {
-                Value::Object(_) => self.value(item),
+                // `set_sensitive = [{name = "…", value = "…"}]`.
+                Value::Object(map) => {
+                    let masked = self.value(item);
+                    let marked = map
+                        .get("value")
+                        .and_then(|value| self.named(says, value, runtime));
+                    let Some(marked) = marked else { return masked };
+                    let mut item = masked.unwrap_or_else(|| item.clone());
+                    item["value"] = marked;
+                    Some(item)
+                }
                 item => self.named(says, item, runtime),
             }),
             // `passwords = {admin = "…"}`, but also `credentials = {secret_name = "…"}`.
@@ -279,12 +325,12 @@ impl<'a> Marker<'a> {
         shown.push_str(&text[kept..]);
         for secret in self.inside(text) {
             let stand_in = self.stand_in(&secret);
-            let quoted = encodings::in_json(&secret);
-            let before = shown.clone();
-            shown = shown.replace(&quoted, &stand_in).replace(&secret, &stand_in);
-            // Folded or escaped in another way: the position of the secret is unknown.
-            if shown == before && !shown.contains(&stand_in) {
-                return whole();
+            match encodings::hide_escaped(&shown, &stand_in, &secret) {
+                Some(hidden) => shown = hidden,
+                // A part of it was replaced before.
+                None if shown.contains(&stand_in) => {}
+                // The position of the secret is unknown.
+                None => return whole(),
             }
         }
         (shown != text).then_some(Value::String(shown))
@@ -295,13 +341,17 @@ impl<'a> Marker<'a> {
         format!("$secret:{}", self.secrets.hash(secret.as_bytes()))
     }
 
-    /// The secrets in a text that is a JSON document or a YAML manifest.
+    /// The secrets in a text that is a JSON document or a YAML manifest, also in another document inside it.
     fn inside(&self, text: &str) -> Vec<String> {
         let start = text.trim_start();
-        let json = start.starts_with('{') || start.starts_with('[');
+        // A document in a JSON string is escaped twice.
+        let json = start.starts_with(['{', '[', '"']);
         let manifest = text.contains("stringData") || (text.contains("kind") && text.contains("Secret"));
         if text.len() > LARGEST_DOCUMENT || !(json || manifest) {
             return Vec::new();
+        }
+        if let Some(found) = self.documents.borrow().get(text) {
+            return found.clone();
         }
         let documents = match serde_json::from_str::<Value>(text) {
             Ok(document) => vec![document],
@@ -309,36 +359,46 @@ impl<'a> Marker<'a> {
             Err(_) => Vec::new(),
         };
         let mut found = Vec::new();
-        for document in documents.iter().filter(|document| !document.is_string()) {
+        // A plain text is a document of YAML with the same text.
+        for document in documents
+            .iter()
+            .filter(|document| document.as_str() != Some(text))
+        {
             // A document holds no marks of ours, whatever it looks like.
             let document = masked_value::escape_marks(document);
             if let Some(masked) = self.value(&document) {
-                collect_differences(&document, &masked, &mut found);
+                self.collect_differences(&document, &masked, &mut found);
             }
         }
         // The longest first; otherwise a part of a secret would leave the rest in clear text.
         found.sort_by_key(|text| std::cmp::Reverse(text.len()));
         found.dedup();
+        self.documents.borrow_mut().insert(text.to_owned(), found.clone());
         found
     }
-}
 
-/// The texts of a value that differ in another value of the same shape.
-fn collect_differences(clear: &Value, masked: &Value, found: &mut Vec<String>) {
-    match (clear, masked) {
-        (Value::Object(clear), Value::Object(masked)) => {
-            let members = clear
-                .iter()
-                .filter_map(|(key, member)| Some((member, masked.get(key)?)));
-            members.for_each(|(member, masked)| collect_differences(member, masked, found));
+    /// The texts of a value that differ in another value of the same shape. Of a text that is masked in parts, the parts.
+    fn collect_differences(&self, clear: &Value, masked: &Value, found: &mut Vec<String>) {
+        match (clear, masked) {
+            (Value::Object(clear), Value::Object(masked)) => {
+                let members = clear
+                    .iter()
+                    .filter_map(|(key, member)| Some((member, masked.get(key)?)));
+                members.for_each(|(member, masked)| self.collect_differences(member, masked, found));
+            }
+            (Value::Array(clear), Value::Array(masked)) => {
+                let items = clear.iter().zip(masked);
+                items.for_each(|(item, masked)| self.collect_differences(item, masked, found));
+            }
+            (Value::String(text), Value::String(masked)) if text != masked => {
+                let parts = token_patterns::secret_parts(text);
+                found.extend(parts.into_iter().map(|part| text[part].to_owned()));
+                found.extend(self.inside(text));
+            }
+            (Value::String(text), masked) if clear != masked && !text.is_empty() => found.push(text.clone()),
+            (Value::Number(number), masked) if clear != masked => found.push(number.to_string()),
+            _ => {}
         }
-        (Value::Array(clear), Value::Array(masked)) => {
-            let items = clear.iter().zip(masked);
-            items.for_each(|(item, masked)| collect_differences(item, masked, found));
-        }
-        (Value::String(text), masked) if clear != masked && !text.is_empty() => found.push(text.clone()),
-        (Value::Number(number), masked) if clear != masked => found.push(number.to_string()),
-        _ => {}
     }
 }
 

@@ -8,6 +8,7 @@
 //! gives just before it is written.
 
 mod encodings;
+mod escapes;
 mod kubernetes_texts;
 mod masking;
 mod plain_places;

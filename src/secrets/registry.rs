@@ -5,7 +5,7 @@ use std::sync::{Arc, RwLock};
 use serde_json::Value;
 use zeroize::Zeroizing;
 
-use super::encodings;
+use super::{encodings, escapes};
 use crate::model::masked_value;
 
 /// The minimum length of a value that is masked in running text: masking `true` or `80` would damage every
@@ -67,33 +67,41 @@ pub struct Secrets {
     known: Arc<RwLock<KnownSecrets>>,
 }
 
-/// Each list is sorted from the longest text to the shortest. Otherwise a part would be masked and the rest
-/// of the whole would stay in clear text.
 #[derive(Default)]
 struct KnownSecrets {
-    own: Vec<Zeroizing<String>>,
-    values: Vec<Zeroizing<String>>,
+    own: KnownTexts,
+    values: KnownTexts,
 }
 
-impl KnownSecrets {
-    fn add(list: &mut Vec<Zeroizing<String>>, secret: &str) {
+/// Texts in order, none of them twice.
+#[derive(Default)]
+struct KnownTexts {
+    texts: Vec<Zeroizing<String>>,
+    /// True if the layout of YAML may change one of them.
+    have_layout: bool,
+}
+
+impl KnownTexts {
+    fn add(&mut self, secret: &str) {
         for form in forms(secret) {
-            let place = list.binary_search_by(|k| form.len().cmp(&k.len()).then_with(|| (**k).cmp(&form)));
+            let place = self.texts.binary_search_by(|known| (**known).cmp(&form));
             if let Err(place) = place {
-                list.insert(place, Zeroizing::new(form));
+                self.have_layout |= encodings::has_layout(&form);
+                self.texts.insert(place, Zeroizing::new(form));
             }
         }
     }
-
-    fn all(&self) -> impl Iterator<Item = &str> {
-        // The run's own credentials first: they are always masked.
-        self.own.iter().chain(&self.values).map(|known| known.as_str())
-    }
 }
 
-/// The forms in which a secret may occur: unchanged, without a trailing newline, encoded, and line by line.
+/// The forms in which a secret may occur: unchanged, without a trailing newline, without indentation, encoded, and line
+/// by line.
 fn forms(secret: &str) -> impl Iterator<Item = String> {
-    let whole = [secret, secret.trim()].into_iter().flat_map(encodings::forms);
+    let level = escapes::indentation(secret.trim()).map(|level| level.text);
+    let whole = [secret, secret.trim()]
+        .map(str::to_owned)
+        .into_iter()
+        .chain(level);
+    let whole = whole.flat_map(|form| encodings::forms(&form));
     let lines = secret.lines().map(|line| line.trim().to_owned());
     whole
         .filter(|form| form.len() >= SHORTEST)
@@ -160,7 +168,7 @@ impl Secrets {
     /// Learns a credential of the run itself: it is masked in all output.
     pub fn learn(&self, secret: &str) {
         let mut known = self.known.write().expect("no panic while the lock is held");
-        KnownSecrets::add(&mut known.own, secret);
+        known.own.add(secret);
     }
 
     /// As [`Secrets::learn`], but ignores a text that is a plain word.
@@ -174,7 +182,7 @@ impl Secrets {
     pub fn learn_value(&self, secret: &str) {
         if !is_word(secret) {
             let mut known = self.known.write().expect("no panic while the lock is held");
-            KnownSecrets::add(&mut known.values, secret);
+            known.values.add(secret);
         }
     }
 
@@ -189,14 +197,14 @@ impl Secrets {
     /// Masks every known secret in a message, also where it is encoded inside something longer.
     pub fn mask(&self, text: &str) -> String {
         let known = self.known.read().expect("no panic while the lock is held");
-        replace_known(text, || known.all())
+        replace_known(text, &[&known.own, &known.values])
     }
 
     /// Masks the run's own credentials in a finished text, such as a comment or a document. Its parts must be
     /// masked before: an escaped or truncated secret would not be recognized.
     pub fn mask_finished(&self, text: &str) -> String {
         let known = self.known.read().expect("no panic while the lock is held");
-        replace_known(text, || known.own.iter().map(|known| known.as_str()))
+        replace_known(text, &[&known.own])
     }
 
     /// Masks every known secret in the strings of a value. A string that is exactly a secret becomes its
@@ -232,18 +240,19 @@ impl Secrets {
     }
 }
 
-fn replace_known<'a, I: Iterator<Item = &'a str>>(text: &str, known: impl Fn() -> I) -> String {
-    let mut masked = text.to_owned();
-    if known().next().is_none() {
-        return masked;
+fn replace_known(text: &str, known: &[&KnownTexts]) -> String {
+    let texts = || known.iter().flat_map(|known| &known.texts);
+    if texts().next().is_none() {
+        return text.to_owned();
     }
-    for secret in known() {
-        if masked.contains(secret) {
-            masked = masked.replace(secret, MASK);
-        }
-    }
-    let holds = |decoded: &str| known().any(|secret| decoded.contains(secret));
-    encodings::hide(&masked, MASK, &holds).unwrap_or(masked)
+    let find = |text: &str, found: &mut Vec<_>| {
+        texts().for_each(|secret| encodings::push_matches(text, secret, found));
+    };
+    let needles = encodings::Needles {
+        find: &find,
+        have_layout: known.iter().any(|known| known.have_layout),
+    };
+    encodings::hide(text, MASK, &needles).unwrap_or_else(|| text.to_owned())
 }
 
 impl std::fmt::Debug for Secrets {

@@ -82,6 +82,21 @@ const FORMS: [&str; 21] = [
     "bytes",
 ];
 
+/// After `sensitive` and `secure`, a name that ends in one of these or in a form holds a secret.
+const CONTENTS: [&str; 11] = [
+    "values",
+    "variables",
+    "parameters",
+    "settings",
+    "attributes",
+    "body",
+    "config",
+    "input",
+    "inputs",
+    "output",
+    "outputs",
+];
+
 /// Before `tokens` these words make a count.
 const COUNTS: [&str; 6] = ["max", "min", "num", "number", "total", "count"];
 
@@ -129,6 +144,9 @@ pub(super) fn says(name: &str) -> NameClass {
         return NameClass::Nothing;
     }
     let all = split_words(name);
+    if is_called_sensitive(&all) {
+        return NameClass::Secret;
+    }
     let mut words: &[String] = &all;
     while let Some((last, rest)) = words.split_last() {
         let before = rest.last().map_or("", String::as_str);
@@ -156,9 +174,20 @@ pub(super) fn says(name: &str) -> NameClass {
     NameClass::Nothing
 }
 
+/// Returns true for `sensitive_content`, `secure_environment_variables`, and the `set_sensitive` of a Helm release.
+fn is_called_sensitive(words: &[String]) -> bool {
+    match words {
+        [set, sensitive] if set == "set" && sensitive == "sensitive" => true,
+        [first, .., last] if matches!(first.as_str(), "sensitive" | "secure") => {
+            FORMS.contains(&last.as_str()) || CONTENTS.contains(&last.as_str())
+        }
+        _ => false,
+    }
+}
+
 /// Returns true if any of the words may be in it; a quick check, because most names contain none.
 fn may_say(name: &str) -> bool {
-    const HINTS: [&[u8]; 10] = [
+    const HINTS: [&[u8]; 12] = [
         b"pass",
         b"pwd",
         b"secret",
@@ -169,6 +198,8 @@ fn may_say(name: &str) -> bool {
         b"dsn",
         b"docker",
         b"connection",
+        b"sensitive",
+        b"secure",
     ];
     let name = name.as_bytes();
     let holds = |hint: &[u8]| {
@@ -233,6 +264,11 @@ mod tests {
             ".dockerconfigjson",
             "password1",
             "password_wo",
+            "sensitive_content",
+            "sensitiveContentBase64",
+            "sensitive_body",
+            "set_sensitive",
+            "secure_environment_variables",
         ] {
             assert!(is_secret_name(secret), "{secret}");
         }
@@ -260,6 +296,11 @@ mod tests {
             "data",
             "connection",
             "authorization",
+            "sensitive",
+            "case_sensitive",
+            "sensitive_fields",
+            "secure_boot",
+            "securityContext",
             "",
         ] {
             assert!(!is_secret_name(plain), "{plain}");

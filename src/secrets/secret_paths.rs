@@ -50,6 +50,11 @@ fn gather(value: &Value, texts: &mut Vec<String>) {
     match value {
         Value::Object(map) => {
             for (key, member) in map {
+                if let Some(items) = items_of_secrets(map, key) {
+                    let secrets = items.iter().filter_map(as_secret);
+                    secrets.for_each(|secret| gather(&secret, texts));
+                    continue;
+                }
                 match place_of(map, key) {
                     Some(_) => leaves(member, &mut |text| {
                         let decoded = (key == "data").then(|| decode(text)).flatten();
@@ -86,6 +91,22 @@ pub(super) fn place_of<'a>(map: &Map<String, Value>, key: &'a str) -> Option<&'a
         _ => is_last_applied(key),
     };
     secret.then_some(key)
+}
+
+/// The items of a list of Secrets. The API server leaves out their kind.
+pub(super) fn items_of_secrets<'a>(map: &'a Map<String, Value>, key: &str) -> Option<&'a [Value]> {
+    let is_list = key == "items" && map.get("kind").and_then(Value::as_str) == Some("SecretList");
+    map.get(key)
+        .filter(|_| is_list)
+        .and_then(Value::as_array)
+        .map(Vec::as_slice)
+}
+
+/// An item of a list of Secrets, with its kind. `None` for what is no object.
+pub(super) fn as_secret(item: &Value) -> Option<Value> {
+    let mut secret = item.as_object()?.clone();
+    secret.entry("kind").or_insert_with(|| "Secret".into());
+    Some(Value::Object(secret))
 }
 
 pub(super) fn decode(text: &str) -> Option<String> {
@@ -199,6 +220,9 @@ mod tests {
             {"stringData": {"a": ["aHVudGVyMjIy", {"b": "hunter333"}], "n": 5}},
             {"kind": "ConfigMap", "data": {"a": "shown"}}]});
         assert_eq!(secret_texts(&list), ["aHVudGVyMjIy", "hunter333"]);
+        let secrets = json!({"kind": "SecretList", "items": [
+            "text", {"data": {"a": "aHVudGVyMjIy"}}, {"kind": "ConfigMap", "data": {"a": "shown"}}]});
+        assert_eq!(secret_texts(&secrets), ["hunter222", "aHVudGVyMjIy"]);
         let body = json!({"password": "made of words", "token": ["x"], "a": [{"api_key": "x1y2z3w4"}], "b": "x1y2z3w5"});
         assert_eq!(named_texts(&body), ["x1y2z3w4"]);
     }

@@ -109,6 +109,27 @@ fn a_secret_inside_something_else_is_one() {
     assert!(text.contains("b: shown"), "the rest can be reviewed: {text}");
 }
 
+/// The items of such a list have no kind of their own, as the API server writes them.
+#[test]
+fn the_items_of_a_list_of_secrets_are_secrets() {
+    let secrets = secrets();
+    let mark = |text: &str| secrets.mark(&json!(text));
+    let given = json!({"kind": "SecretList", "apiVersion": "v1", "items": [
+        {"metadata": {"name": "a"}, "data": {"p": "aHVudGVyMjIy"}},
+        {"kind": "Secret", "metadata": {"name": "b"}, "data": {"p": "aHVudGVyMzMz"}},
+        {"kind": "ConfigMap", "data": {"p": "shown"}}, 5]});
+    let masked = json!({"kind": "SecretList", "apiVersion": "v1", "items": [
+        {"metadata": {"name": "a"}, "data": {"p": mark("hunter222")}},
+        {"kind": "Secret", "metadata": {"name": "b"}, "data": {"p": mark("hunter333")}},
+        {"kind": "ConfigMap", "data": {"p": "shown"}}, 5]});
+    assert_eq!(object(&secrets, &given), masked);
+    let other = json!({"kind": "ConfigMapList", "items": [{"data": {"p": "shown"}}]});
+    assert_eq!(object(&secrets, &other), other);
+    let inside = json!({"kind": "ConfigMap", "data": {"list.json": given.to_string()}});
+    let text = object(&secrets, &inside).to_string();
+    assert!(!text.contains("aHVudGVy") && text.contains("shown"), "{text}");
+}
+
 #[test]
 fn data_of_any_shape_is_secret() {
     for odd in [
@@ -188,6 +209,15 @@ fn plain_resources_and_settings_stay_as_they_are() {
     let body = json!({"value": "plain words", "data": "more of them"});
     assert_eq!(terraform(&secrets, "acme_setting", &body), body);
     assert_ne!(terraform(&secrets, "acme_secret_version", &body), body);
+    let content = json!({"content": "plain words", "filename": "a"});
+    assert_eq!(terraform(&secrets, "local_file", &content), content);
+    let masked = terraform(&secrets, "local_sensitive_file", &content);
+    assert_eq!(
+        (masked["content"].get("$secret").is_some(), &masked["filename"]),
+        (true, &json!("a"))
+    );
+    let parameter = json!({"type": "String", "value": "plain words"});
+    assert_ne!(terraform(&secrets, "aws_ssm_parameter", &parameter), parameter);
     let configuration = json!({"region": "eu-central-1", "access_key": "words"});
     let masked = mask_provider(&secrets, &configuration);
     assert_eq!(masked["region"], "eu-central-1");
@@ -322,6 +352,16 @@ fn the_name_and_the_runtime_decide_about_a_value() {
             json!({"passwords": [mark(json!("some words")), {"note": "plain words"}]}),
         ),
         (
+            !is_kubernetes,
+            json!({"set_sensitive": [{"name": "a.b", "value": "some words"}]}),
+            json!({"set_sensitive": [{"name": "a.b", "value": mark(json!("some words"))}]}),
+        ),
+        (
+            !is_kubernetes,
+            json!({"sensitive_content": "some words", "secure_boot": "some words"}),
+            json!({"sensitive_content": mark(json!("some words")), "secure_boot": "some words"}),
+        ),
+        (
             is_kubernetes,
             json!({"name": "DB_PASSWORD", "image": "plain words", "value": "some words"}),
             json!({"name": "DB_PASSWORD", "image": "plain words", "value": mark(json!("some words"))}),
@@ -446,10 +486,63 @@ fn only_the_secrets_of_a_document_are_replaced() {
 }
 
 #[test]
+fn a_document_in_a_document_is_masked_in_its_parts() {
+    let secrets = secrets();
+    let (one, two) = ("ot\"her\\word", "n0t\nthis\u{7f}");
+    let inner = json!({"password": one, "user": "rooty", "list": [{"token": two}]});
+    let mut text = inner.to_string();
+    for level in 0..6 {
+        let masked = shown(&secrets, &text);
+        let mut read = masked.as_str().expect("a text").to_owned();
+        for _ in 0..level {
+            read = serde_json::from_str::<String>(&read).expect("a JSON string");
+        }
+        let expected = json!({"password": stand_in(&secrets, one), "user": "rooty", "list": [{"token": stand_in(&secrets, two)}]});
+        assert_eq!(read, expected.to_string(), "{level}");
+        text = json!(text).to_string();
+    }
+    let within = json!({"note": "a", "inner": inner.to_string(), "address": "a://b:w0rd@c"}).to_string();
+    let masked = shown(&secrets, &within).to_string();
+    assert!(
+        masked.contains("rooty") && !masked.contains("her\\") && !masked.contains("w0rd"),
+        "{masked}"
+    );
+    // The same secret, written in two ways.
+    let twice = r#"{"password": "p/a1", "token": "p\/a1"}"#;
+    let hash = stand_in(&secrets, "p/a1");
+    assert_eq!(
+        shown(&secrets, twice),
+        format!(r#"{{"password": "{hash}", "token": "{hash}"}}"#)
+    );
+}
+
+/// Each level is read once: otherwise the time doubles with each.
+#[test]
+fn documents_in_many_documents_take_no_time() {
+    let secrets = secrets();
+    let mut text = json!({"password": "hunter_222"}).to_string();
+    for _ in 0..17 {
+        text = json!(text).to_string();
+    }
+    assert!(
+        text.len() < LARGEST_DOCUMENT && text.len() > LARGEST_DOCUMENT / 4,
+        "{}",
+        text.len()
+    );
+    assert!(!shown(&secrets, &text).to_string().contains("hunter_222"));
+}
+
+#[test]
 fn a_document_in_which_a_secret_is_not_found_again_is_masked_as_a_whole() {
     let secrets = secrets();
+    let number = "kind: Secret\nstringData:\n  a: 0x1F2\n";
+    assert_eq!(shown(&secrets, number), secrets.marked(&json!(number)));
     let folded = "kind: Secret\nstringData:\n  a: >-\n    hunter222\n    hunter333\n";
-    assert_eq!(shown(&secrets, folded), secrets.marked(&json!(folded)));
+    let hash = stand_in(&secrets, "hunter222 hunter333");
+    assert_eq!(
+        shown(&secrets, folded),
+        format!("kind: Secret\nstringData:\n  a: >-\n    {hash}\n")
+    );
 }
 
 #[test]

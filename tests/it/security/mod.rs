@@ -7,6 +7,7 @@ mod canary_stores;
 pub mod checkout;
 mod checkout_addresses;
 pub mod core_dumps;
+mod escaped_secrets;
 pub mod fork_isolation;
 pub mod google_azure;
 pub mod injection;

@@ -1,0 +1,247 @@
+//! Escapes of a text inside another: backslashes (JSON, YAML, Go, HCL), doubled quotes, and the layout of YAML's blocks
+//! and folded lines. A secret is found behind them by undoing them, so it does not matter who wrote them, or how often.
+
+use std::{ops::Range, str::Chars};
+
+/// A text without one level of escapes, and where its parts stand in the text with them.
+pub(super) struct Unescaped {
+    pub text: String,
+    /// Pairs of an offset here and there, in order. Between two pairs the bytes are the same.
+    places: Vec<(usize, usize)>,
+}
+
+impl Unescaped {
+    /// The range in the text with escapes.
+    pub fn source(&self, range: &Range<usize>) -> Range<usize> {
+        self.source_of(range.start)..self.source_of(range.end)
+    }
+
+    fn source_of(&self, at: usize) -> usize {
+        let next = self.places.partition_point(|(here, _)| *here <= at);
+        let (here, there) = self.places[next - 1];
+        there + (at - here)
+    }
+}
+
+/// Collects an [`Unescaped`].
+struct Builder {
+    text: String,
+    places: Vec<(usize, usize)>,
+    /// The end of what was taken over.
+    read: usize,
+}
+
+impl Builder {
+    fn new() -> Self {
+        Self {
+            text: String::new(),
+            places: vec![(0, 0)],
+            read: 0,
+        }
+    }
+
+    /// Takes over what stands before an escape, then what the escape means. The next byte is that after the escape.
+    fn replace(&mut self, source: &str, escape: Range<usize>, by: &str) {
+        self.text.push_str(&source[self.read..escape.start]);
+        // The bytes of the replacement start where the escape starts.
+        self.places.push((self.text.len(), escape.start));
+        self.text.push_str(by);
+        self.places.push((self.text.len(), escape.end));
+        self.read = escape.end;
+    }
+
+    /// `None` if nothing was replaced.
+    fn build(mut self, source: &str) -> Option<Unescaped> {
+        if self.read == 0 {
+            return None;
+        }
+        self.text.push_str(&source[self.read..]);
+        Some(Unescaped {
+            text: self.text,
+            places: self.places,
+        })
+    }
+}
+
+/// Undoes one level of backslashes. An unknown escape stays as it is. `None` if there is none.
+pub(super) fn backslashes(text: &str) -> Option<Unescaped> {
+    let mut unescaped = Builder::new();
+    let mut at = 0;
+    while let Some(found) = text[at..].find('\\') {
+        let start = at + found;
+        let mut rest = text[start + 1..].chars();
+        let Some(meaning) = meaning(&mut rest) else {
+            // Not an escape: the character behind it may begin one.
+            at = start + 1;
+            continue;
+        };
+        at = text.len() - rest.as_str().len();
+        unescaped.replace(text, start..at, &meaning);
+    }
+    unescaped.build(text)
+}
+
+/// What the characters behind a backslash mean.
+fn meaning(rest: &mut Chars<'_>) -> Option<String> {
+    let c = match rest.next()? {
+        c @ ('"' | '\\' | '/' | '\'' | ' ') => c,
+        'n' => '\n',
+        't' => '\t',
+        'r' => '\r',
+        'b' => '\u{8}',
+        'f' => '\u{c}',
+        'a' => '\u{7}',
+        'v' => '\u{b}',
+        'e' => '\u{1b}',
+        '0' => '\0',
+        'N' => '\u{85}',
+        '_' => '\u{a0}',
+        'L' => '\u{2028}',
+        'P' => '\u{2029}',
+        'x' => char::from_u32(hexadecimal(rest, 2)?)?,
+        'U' => char::from_u32(hexadecimal(rest, 8)?)?,
+        'u' => return utf16(rest),
+        // A long line of YAML goes on behind its indentation.
+        '\n' => {
+            *rest = rest.as_str().trim_start_matches([' ', '\t']).chars();
+            return Some(String::new());
+        }
+        _ => return None,
+    };
+    Some(c.to_string())
+}
+
+/// Four digits, or two times four for a character outside of the first plane.
+fn utf16(rest: &mut Chars<'_>) -> Option<String> {
+    let first = u16::try_from(hexadecimal(rest, 4)?).ok()?;
+    let mut ahead = rest.clone();
+    let second = match (ahead.next(), ahead.next()) {
+        (Some('\\'), Some('u')) => hexadecimal(&mut ahead, 4).and_then(|unit| u16::try_from(unit).ok()),
+        _ => None,
+    };
+    let pair = second.and_then(|second| String::from_utf16(&[first, second]).ok());
+    match (String::from_utf16(&[first]), pair) {
+        (Ok(single), _) => Some(single),
+        (Err(_), Some(pair)) => {
+            *rest = ahead;
+            Some(pair)
+        }
+        (Err(_), None) => None,
+    }
+}
+
+fn hexadecimal(rest: &mut Chars<'_>, digits: usize) -> Option<u32> {
+    (0..digits).try_fold(0_u32, |value, _| {
+        let digit = rest.next()?.to_digit(16)?;
+        value.checked_mul(16)?.checked_add(digit)
+    })
+}
+
+/// Undoes the doubled quotes of a YAML text in single quotes.
+pub(super) fn doubled_quotes(text: &str) -> Option<Unescaped> {
+    let mut unescaped = Builder::new();
+    for (at, quotes) in text.match_indices("''") {
+        unescaped.replace(text, at..at + quotes.len(), "'");
+    }
+    unescaped.build(text)
+}
+
+/// Undoes the indentation of a block.
+pub(super) fn indentation(text: &str) -> Option<Unescaped> {
+    line_breaks(text, |breaks| "\n".repeat(breaks))
+}
+
+/// Undoes the folding of lines: a single line break is a space, more of them are one less.
+pub(super) fn folding(text: &str) -> Option<Unescaped> {
+    line_breaks(text, |breaks| match breaks {
+        1 => " ".to_owned(),
+        more => "\n".repeat(more - 1),
+    })
+}
+
+/// Replaces each run of line breaks, with the blanks of the lines that start there.
+fn line_breaks(text: &str, replacement: impl Fn(usize) -> String) -> Option<Unescaped> {
+    let mut unescaped = Builder::new();
+    let mut at = 0;
+    while let Some(found) = text[at..].find('\n') {
+        let start = at + found;
+        let rest = text[start..].trim_start_matches(['\n', '\r', ' ', '\t']);
+        at = text.len() - rest.len();
+        let blank = &text[start..at];
+        let by = replacement(blank.matches('\n').count());
+        if by != blank {
+            unescaped.replace(text, start..at, &by);
+        }
+    }
+    unescaped.build(text)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    /// A text without one level of escapes.
+    fn without(unescape: fn(&str) -> Option<Unescaped>, text: &str) -> Option<String> {
+        unescape(text).map(|unescaped| unescaped.text)
+    }
+
+    #[test]
+    fn every_escape_of_json_and_yaml_is_undone() {
+        for (escaped, text) in [
+            (r#"pa\"ss\\word"#, "pa\"ss\\word"),
+            (r"a\/b\'c\ d", "a/b'c d"),
+            (r"\b\f\n\r\t", "\u{8}\u{c}\n\r\t"),
+            (
+                r"\0\a\e\v\N\_\L\P",
+                "\0\u{7}\u{1b}\u{b}\u{85}\u{a0}\u{2028}\u{2029}",
+            ),
+            (r"\x41\u0042\U00000043", "ABC"),
+            (r"\ud83d\ude00 \u00e9\u0041", "😀 éA"),
+            ("a\\\n   b", "ab"),
+        ] {
+            assert_eq!(without(backslashes, escaped).as_deref(), Some(text), "{escaped}");
+        }
+        for plain in ["", "plain", r"C:\word", r"\", r"\u12", r"\ud83d", r"\xg0"] {
+            assert_eq!(without(backslashes, plain), None, "{plain}");
+        }
+        assert_eq!(without(backslashes, r"\w\n").as_deref(), Some("\\w\n"));
+        assert_eq!(without(backslashes, r"\ud83d\u0041").as_deref(), Some(r"\ud83dA"));
+    }
+
+    #[test]
+    fn the_layout_of_yaml_is_undone() {
+        let quoted = "a: 'it''s'' '";
+        assert_eq!(without(doubled_quotes, quoted).as_deref(), Some("a: 'it's' '"));
+        assert_eq!(without(doubled_quotes, "a: 'b'"), None);
+        let block = "a: |\n  one\n\n   two\n";
+        assert_eq!(without(indentation, block).as_deref(), Some("a: |\none\n\ntwo\n"));
+        assert_eq!(without(indentation, "a\n\nb"), None);
+        assert_eq!(
+            without(folding, "a: one\n  two\n\n  three").as_deref(),
+            Some("a: one two\nthree")
+        );
+        assert_eq!(without(folding, "one"), None);
+    }
+
+    #[test]
+    fn a_range_is_found_in_the_escaped_text() {
+        let escaped = r#"é "pa\"ss\\w" end"#;
+        let unescaped = backslashes(escaped).unwrap();
+        let secret = "pa\"ss\\w";
+        let at = unescaped.text.find(secret).unwrap();
+        let range = unescaped.source(&(at..at + secret.len()));
+        assert_eq!(&escaped[range], r#"pa\"ss\\w"#);
+        let all = unescaped.source(&(0..unescaped.text.len()));
+        assert_eq!(&escaped[all], escaped);
+    }
+
+    #[test]
+    fn a_secret_may_begin_and_end_with_an_escape() {
+        let escaped = r#"a\"\u00e9\"b"#;
+        let unescaped = backslashes(escaped).unwrap();
+        assert_eq!(unescaped.text, "a\"é\"b");
+        let range = unescaped.source(&(1..5));
+        assert_eq!(&escaped[range], r#"\"\u00e9\""#);
+    }
+}
