@@ -36,7 +36,8 @@ impl Executor<'_> {
     }
 
     /// Finds the resources that are not there any more. It looks only if everything succeeded: otherwise the next run
-    /// plans everything again anyway. If there was nothing to do, the plan itself has just looked.
+    /// plans everything again anyway. If there was nothing to do, the plan itself has just looked; if there is one
+    /// resource and no other, the answer to its write has.
     pub(super) async fn find_missing(&self) -> Result<Vec<ResourceId>, UserError> {
         let nodes = &self.plan.nodes;
         let has_work = |node: &PlanNode| {
@@ -46,7 +47,7 @@ impl Executor<'_> {
             let outcomes = lock(&self.outcomes);
             outcomes.values().all(|one| one.result == ResourceResult::Done) && lock(&self.stopped).is_none()
         };
-        if !is_well || !nodes.iter().any(has_work) {
+        if !is_well || nodes.len() == 1 || !nodes.iter().any(has_work) {
             return Ok(Vec::new());
         }
         let earlier: Vec<_> = {

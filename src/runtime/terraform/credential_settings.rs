@@ -13,14 +13,16 @@ use super::{
 use crate::model::{ResourceId, masked_value::join_path};
 
 /// Settings that name a command, or lead to one.
-const COMMANDS: [&str; 7] = [
+const COMMANDS: [&str; 9] = [
     "exec",
     "command",
     "commands",
     "credential_process",
     "credential_source",
+    "edgerc",
     "executable",
     "process",
+    "ssh_opts",
 ];
 
 /// The last word of a setting that names a command, a file or a folder.

@@ -223,11 +223,10 @@ fn changes_destination(text: &str, is_text: bool, decides: Decides) -> bool {
         return false;
     }
     let is_address = is_text && (text.contains("://") || text.starts_with("//")) && !text.starts_with(SCOPES);
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_ ".contains(c);
     is_address
         || match decides {
             Decides::Target => is_text,
-            Decides::Place => is_text && !text.chars().all(plain),
+            Decides::Place => is_text && !is_plain_word(text),
             Decides::Protocol => is_text && !text.eq_ignore_ascii_case("https"),
             Decides::Check(holds) => !text.eq_ignore_ascii_case(&holds.to_string()),
             Decides::Text | Decides::Data | Decides::Login => {
@@ -238,10 +237,17 @@ fn changes_destination(text: &str, is_text: bool, decides: Decides) -> bool {
         }
 }
 
+/// Returns true for a text that stays with the provider's own hosts as a part of a host name.
+fn is_plain_word(text: &str) -> bool {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_ ".contains(c);
+    text.chars().all(is_plain)
+}
+
 /// Returns true if the rule of this file decides about a value, and no other rule has to.
 pub(super) fn is_address_setting(name: &str, value: &Value) -> bool {
     match decides_of(name) {
-        Decides::Target | Decides::Place | Decides::Protocol => value.is_string(),
+        Decides::Target | Decides::Protocol => value.is_string(),
+        Decides::Place => value.as_str().is_some_and(|text| !is_plain_word(text)),
         Decides::Check(_) => true,
         _ => false,
     }

@@ -7,7 +7,7 @@ use super::provider_addresses::words;
 
 /// The settings that a Spec may choose for a well-known provider: where it works, what it writes into its objects,
 /// how often it tries. The names are those of the published schemas.
-const FREE: [(&[&str], &[&str]); 9] = [
+const FREE: [(&[&str], &[&str]); 10] = [
     (
         &["aws", "awscc"],
         &[
@@ -59,10 +59,14 @@ const FREE: [(&[&str], &[&str]); 9] = [
             "default_name",
             "default_tags",
             "disable_correlation_request_id",
+            "disable_default_output",
             "disable_terraform_partner_id",
+            "enable_preflight",
             "environment",
             "features",
+            "ignore_no_op_changes",
             "location",
+            "maximum_busy_retry_attempts",
             "partner_id",
             "resource_provider_registrations",
             "resource_providers_to_register",
@@ -123,11 +127,24 @@ const FREE: [(&[&str], &[&str]); 9] = [
             "write_delay_ms",
         ],
     ),
+    // Its `cloud` is an entry in a file with credentials.
+    (
+        &["openstack"],
+        &[
+            "disable_no_cache_header",
+            "enable_logging",
+            "endpoint_type",
+            "max_retries",
+            "region",
+            "use_octavia",
+        ],
+    ),
 ];
 
 /// Words of a setting's name that say that it decides who asks.
-const WORDS: [&str; 49] = [
+const WORDS: [&str; 51] = [
     "actor",
+    "agency",
     "arn",
     "auth",
     "authn",
@@ -171,6 +188,7 @@ const WORDS: [&str; 49] = [
     "role",
     "roles",
     "saml",
+    "section",
     "sso",
     "subject",
     "tenancy",
@@ -179,7 +197,7 @@ const WORDS: [&str; 49] = [
 ];
 
 /// The same anywhere in a name without its separators, since names such as `rolearn` have none.
-const PARTS: [&str; 29] = [
+const PARTS: [&str; 30] = [
     "accesskey",
     "accountkey",
     "actas",
@@ -194,6 +212,7 @@ const PARTS: [&str; 29] = [
     "delegated",
     "identit",
     "impersonat",
+    "localconfig",
     "oauth",
     "oidc",
     "onbehalf",

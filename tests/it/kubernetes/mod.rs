@@ -24,6 +24,7 @@ pub mod request_counts;
 pub mod rollouts;
 pub mod schema;
 pub mod shared_crds;
+pub mod spec_of_slides;
 pub mod three_way;
 pub mod volume_expansion;
 pub mod watches;

@@ -115,6 +115,8 @@ struct Shared {
     silent: AtomicBool,
     /// Called before each request.
     hook: Mutex<Option<Arc<Hook>>>,
+    /// Held while the hook runs: no other request overtakes what it does.
+    turn: tokio::sync::Mutex<()>,
 }
 
 /// What happens before a request, such as `GET /api/v1/namespaces/a?limit=500`. A dry run is a `DRY`.
@@ -140,6 +142,7 @@ impl Proxy {
             silent_then: AtomicBool::new(false),
             silent: AtomicBool::new(false),
             hook: Mutex::default(),
+            turn: tokio::sync::Mutex::default(),
         });
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let server = format!("http://{}", listener.local_addr().unwrap());
@@ -183,7 +186,7 @@ impl Proxy {
         self.shared.under_way[1].swap(0, Ordering::SeqCst)
     }
 
-    /// Calls this before each request reaches the server, from now on.
+    /// Calls this before each request reaches the server, from now on. Requests that come meanwhile wait for its end.
     pub fn before_each(&self, hook: impl Fn(String) -> BoxFuture<'static, ()> + Send + Sync + 'static) {
         *self.shared.hook.lock().unwrap() = Some(Arc::new(hook));
     }
@@ -306,6 +309,7 @@ async fn treat(shared: &Shared, request: Request) -> Response {
             _ if request.uri().query().is_some_and(is_dry) => "DRY",
             method => method.as_str(),
         };
+        let _turn = shared.turn.lock().await;
         hook(format!("{method} {}", request.uri())).await;
     }
     let counts = is_write || !shared.writes_alone.load(Ordering::SeqCst);

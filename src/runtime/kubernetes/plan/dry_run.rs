@@ -61,12 +61,14 @@ pub(in crate::runtime::kubernetes) async fn send(
 }
 
 /// Returns true if a refusal may resolve itself: a server learns of definitions, roles and classes with a
-/// delay.
+/// delay, and that a namespace is a new one, no longer the one that ended.
 pub(in crate::runtime::kubernetes) fn may_pass(error: &ApiError, of: &ResourceType, needs: &Needs) -> bool {
     let is_fresh = matches!(needs, Needs::Done(done) if !done.is_empty());
     is_fresh
         && match error_classify::cause(error) {
-            error_classify::RefusalCause::NoKind | error_classify::RefusalCause::NoNamespace => true,
+            error_classify::RefusalCause::NoKind
+            | error_classify::RefusalCause::NoNamespace
+            | error_classify::RefusalCause::EndingNamespace => true,
             error_classify::RefusalCause::Other => error.is_code(403) || error.is_code(404),
             // It may be validated against the old schema.
             error_classify::RefusalCause::Invalid => !built_in_groups::is_built_in(&of.group),
@@ -207,8 +209,38 @@ pub(in crate::runtime::kubernetes) fn remove(object: &mut Value, path: &str) {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::super::super::api::error::ApiStatus;
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn a_namespace_that_this_run_made_again_may_be_refused_as_the_ending_one() {
+        let of = ResourceType {
+            group: String::new(),
+            version: "v1".to_owned(),
+            kind: "ConfigMap".to_owned(),
+            plural: "configmaps".to_owned(),
+            namespaced: true,
+            reports_status: false,
+        };
+        let refused = |code: u16, message: &str| {
+            let body = json!({ "message": message }).to_string();
+            ApiError::Status(Box::new(ApiStatus::read(code, body.as_bytes(), None)))
+        };
+        let needs = vec!["v1:Namespace:n".parse().unwrap()];
+        for message in [
+            "configmaps \"c\" is forbidden: unable to create new content in namespace n because it is being terminated",
+            "namespaces \"n\" not found",
+        ] {
+            let error = refused(if message.contains("found") { 404 } else { 403 }, message);
+            assert!(may_pass(&error, &of, &Needs::Done(needs.clone())), "{message}");
+            assert!(!may_pass(&error, &of, &Needs::Done(Vec::new())), "{message}");
+            assert!(!may_pass(&error, &of, &Needs::Planned(needs.clone())), "{message}");
+        }
+        let quota = refused(403, "pods \"p\" is forbidden: exceeded quota");
+        assert!(!may_pass(&quota, &of, &Needs::Done(needs)));
+    }
 
     #[test]
     fn owners_are_read_with_their_subresource() {

@@ -41,6 +41,12 @@ fn commands_and_files_are_refused_by_name() {
             json!({"client_certificate_path": "/c"}),
         ),
         ("oidc_token_file_path", json!({"oidc_token_file_path": "/c"})),
+        // SSH runs a proxy command.
+        (
+            "ssh_opts",
+            json!({"ssh_opts": ["-o", "ProxyCommand=/run/evil"]}),
+        ),
+        ("edgerc", json!({"edgerc": "/run/edgerc"})),
         ("credentials", json!({"credentials": "/run/key.json"})),
         ("credentials", json!({"credentials": account.to_string()})),
     ] {
@@ -80,7 +86,7 @@ fn other_settings_are_the_specs_to_choose() {
 type Published = (&'static str, &'static [&'static str], &'static [&'static str]);
 
 /// The names of settings in published schemas. Commands and files are above, addresses are in `provider_addresses`.
-const PUBLISHED: [Published; 22] = [
+const PUBLISHED: [Published; 25] = [
     (
         "aws",
         &[
@@ -218,7 +224,7 @@ const PUBLISHED: [Published; 22] = [
         &["owner", "organization", "max_retries", "read_delay_ms"],
         &["token", "app_auth"],
     ),
-    // The names decide.
+    // The names decide, but for `openstack`.
     (
         "tencentcloud",
         &["region"],
@@ -273,7 +279,26 @@ const PUBLISHED: [Published; 22] = [
             "tenant_name",
             "application_credential_id",
             "application_credential_secret",
+            "user_domain_name",
+            "cloud",
         ],
+    ),
+    (
+        "opentelekomcloud",
+        &["region", "max_retries"],
+        &[
+            "access_key",
+            "security_token",
+            "agency_name",
+            "agency_domain_name",
+            "delegated_project",
+        ],
+    ),
+    ("akamai", &["cache_enabled"], &["config_section"]),
+    (
+        "argocd",
+        &["port_forward", "core"],
+        &["auth_token", "use_local_config", "context"],
     ),
     (
         "digitalocean",
@@ -366,8 +391,9 @@ fn spellings(name: &str) -> [String; 6] {
 }
 
 /// The names that only the list of a well-known provider refuses: they say nothing of an identity.
-const BY_LIST: [&str; 5] = [
+const BY_LIST: [&str; 6] = [
     "account_id",
+    "cloud",
     "kubernetes",
     "registries",
     "registry",
