@@ -365,6 +365,7 @@ impl PlanBuilder<'_> {
             Some(EarlierChange {
                 cluster: planned.item.cluster.clone(),
                 resource: planned.item.desired.clone()?,
+                creates: matches!(planned.public.action, Action::Create | Action::Replace),
             })
         });
         let pending: Vec<_> = pending.collect();

@@ -55,6 +55,8 @@ pub struct EarlierChange {
     pub cluster: Option<ClusterName>,
     /// As desired.
     pub resource: Resource,
+    /// True if it is created or replaced.
+    pub creates: bool,
 }
 
 /// The dependencies of a resource.

@@ -20,7 +20,6 @@ use std::{
 };
 
 use futures::{StreamExt as _, stream::FuturesUnordered};
-use serde_json::{Map, Value};
 
 use self::{
     ending_containers::EndingContainers,
@@ -78,9 +77,7 @@ pub(super) async fn plan(
         runtime,
         scope,
         definitions: Vec::new(),
-        namespaces: wanted_objects(&items, "Namespace")
-            .map(|namespace| object_ref::metadata(namespace, "name").to_owned())
-            .collect(),
+        namespaces: wanted_namespaces(scope, &items),
         absent: Mutex::new(absent),
         ending: EndingContainers::from_live(&looked_up, &found),
         names: names(scope, &items),
@@ -88,6 +85,9 @@ pub(super) async fn plan(
     for pending in scope.pending.iter() {
         let cluster = &runtime.cluster(pending.cluster.as_ref())?.api.name;
         planner.define(cluster, &pending.resource.attributes, true);
+        if pending.creates {
+            planner.ending.add_created(cluster, &pending.resource.attributes);
+        }
     }
     let mut answers = Answers {
         planned: items.iter().map(|_| None).collect(),
@@ -237,10 +237,13 @@ fn absent_namespaces(
         .collect()
 }
 
-/// The desired objects of a kind.
-fn wanted_objects<'a>(items: &'a [Item], kind: &'static str) -> impl Iterator<Item = &'a Map<String, Value>> {
-    let wanted = items
-        .iter()
-        .filter_map(|item| Some(&item.desired.as_ref()?.attributes));
-    wanted.filter(move |object| object_ref::text(object, "kind") == kind)
+/// The names of the desired Namespaces, including earlier batches.
+fn wanted_namespaces(scope: &StackScope, items: &[Item]) -> Vec<String> {
+    let wanted = items.iter().filter_map(|item| item.desired.as_ref());
+    let pending = scope.pending.iter().map(|pending| &pending.resource);
+    let objects = wanted.chain(pending).map(|resource| &resource.attributes);
+    let namespaces = objects.filter(|object| object_ref::text(object, "kind") == "Namespace");
+    namespaces
+        .map(|namespace| object_ref::metadata(namespace, "name").to_owned())
+        .collect()
 }

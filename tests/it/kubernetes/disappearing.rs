@@ -173,7 +173,11 @@ async fn what_an_ending_namespace_takes_along_is_put_back() {
     let runs = Runs::new("ending", "").await;
     let ns = "disappearing-ending";
     let (x, y) = (map(ns, "x", "1"), map(ns, "y", "1"));
-    let mut wanted = vec![namespace(ns), x.clone()];
+    // It is planned after the namespace, in another batch.
+    let mut refers = map(ns, "refers", "1");
+    let reference = format!("$kusion_path.{}.metadata.name", id(&namespace(ns)));
+    refers["metadata"]["annotations"] = json!({"example.com/inside": reference});
+    let mut wanted = vec![namespace(ns), x.clone(), refers.clone()];
     runs.apply_well("ending/prod", &wanted);
     runs.hands().delete(&wanted[0]).await;
     wanted.push(y);
@@ -193,11 +197,13 @@ async fn what_an_ending_namespace_takes_along_is_put_back() {
     });
     let outcome = runs.apply("ending/prod", &wanted, proxy.kubeconfig()).expect(0);
     assert_eq!(result(&outcome), "applied");
-    // The plan knows it before: one round is enough, in which `x` is created.
+    // The plan knows it before: one round is enough, in which they are created.
     assert!(!outcome.stderr.contains("disappeared"), "{}", outcome.stderr);
     let resources = outcome.json()["stacks"][0]["resources"].clone();
-    let created = json!({"id": id(&x), "action": "create", "result": "done"});
-    assert!(resources.as_array().unwrap().contains(&created), "{resources}");
+    for object in [&x, &refers] {
+        let created = json!({"id": id(object), "action": "create", "result": "done"});
+        assert!(resources.as_array().unwrap().contains(&created), "{resources}");
+    }
     runs.is_whole("ending/prod", &wanted).await;
 }
 

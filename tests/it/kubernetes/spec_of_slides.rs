@@ -9,8 +9,7 @@ use crate::support::{objects::Objects, spec_runs::SpecRuns};
 async fn a_slide_is_previewed_and_applied_like_the_spec_of_today() {
     let folder = TempDir::new().unwrap();
     let runs = SpecRuns::at("slides", &format!("file://{}", folder.path().display()), "").await;
-    let slide =
-        include_str!("../../fixtures/spec/instances.yaml").replace("garden", "garden-of-slides");
+    let slide = include_str!("../../fixtures/spec/instances.yaml").replace("garden", "garden-of-slides");
     let today = slide
         .replace("instances:", "resources:")
         .replace("  mode: managed\n", "  type: Kubernetes\n")
@@ -26,14 +25,23 @@ async fn a_slide_is_previewed_and_applied_like_the_spec_of_today() {
     };
 
     let preview = run("preview", "slide.yaml").run().expect(0).json();
-    assert_eq!(preview["summary"]["create"], 3, "{preview}");
+    let stack = &preview["stacks"][0];
+    assert_eq!(stack["summary"]["create"], 3, "{preview}");
+    let notes = preview.to_string();
+    assert!(
+        notes.contains("does not exist yet (this plan creates it)") && !notes.contains("another stack"),
+        "{notes}"
+    );
     let applied = run("apply", "slide.yaml").run().expect(0).json();
     assert_eq!(applied["stacks"][0]["result"], "applied", "{applied}");
 
     let objects = Objects::of(runs.cluster).await;
     // Its namespace is a reference.
     let settings = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "settings", "namespace": "garden-of-slides"}});
-    assert_eq!(objects.get(&settings).await.unwrap()["data"], json!({"colour": "green"}));
+    assert_eq!(
+        objects.get(&settings).await.unwrap()["data"],
+        json!({"colour": "green"})
+    );
     let deployment = json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "fountain", "namespace": "garden-of-slides"}});
     let deployment = objects.get(&deployment).await.unwrap();
     let source = &deployment["spec"]["template"]["spec"]["containers"][0]["envFrom"][0];
@@ -43,6 +51,7 @@ async fn a_slide_is_previewed_and_applied_like_the_spec_of_today() {
     // The form of today has nothing to change.
     for file in ["slide.yaml", "today.yaml"] {
         let preview = run("preview", file).run().expect(0).json();
-        assert_eq!(preview["summary"]["unchanged"], 3, "{file}: {preview}");
+        let summary = &preview["stacks"][0]["summary"];
+        assert_eq!(summary["unchanged"], 3, "{file}: {preview}");
     }
 }

@@ -236,7 +236,10 @@ mod tests {
             let error = refused(if message.contains("found") { 404 } else { 403 }, message);
             assert!(may_pass(&error, &of, &Needs::Done(needs.clone())), "{message}");
             assert!(!may_pass(&error, &of, &Needs::Done(Vec::new())), "{message}");
-            assert!(!may_pass(&error, &of, &Needs::Planned(needs.clone())), "{message}");
+            assert!(
+                !may_pass(&error, &of, &Needs::Planned(needs.clone())),
+                "{message}"
+            );
         }
         let quota = refused(403, "pods \"p\" is forbidden: exceeded quota");
         assert!(!may_pass(&quota, &of, &Needs::Done(needs)));

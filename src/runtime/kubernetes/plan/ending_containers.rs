@@ -3,15 +3,22 @@
 
 use std::collections::HashSet;
 
+use serde_json::{Map, Value};
+
 use super::super::{
     api::json_ref::JsonRef,
-    object::{fetch::RawObject, plan_item::PlanItem},
+    object::{crd_validation, fetch::RawObject, object_ref, plan_item::PlanItem},
 };
 use crate::model::ClusterName;
 
 /// What is being deleted with everything inside.
 #[derive(Default)]
-pub(super) struct EndingContainers(HashSet<Container>);
+pub(super) struct EndingContainers {
+    ending: HashSet<Container>,
+    /// What an earlier batch of the plan creates. An object that is already inside is one of an earlier container,
+    /// which is still being deleted.
+    created: HashSet<Container>,
+}
 
 #[derive(PartialEq, Eq, Hash)]
 enum Container {
@@ -25,21 +32,37 @@ impl EndingContainers {
     pub fn from_live(subjects: &[Option<&PlanItem>], found: &[Option<RawObject>]) -> Self {
         let both = subjects.iter().zip(found);
         let live = both.filter_map(|(subject, raw)| Some((subject.as_ref()?, raw.as_ref()?)));
-        Self(
-            live.filter_map(|(subject, raw)| container(subject, raw))
+        Self {
+            ending: live
+                .filter_map(|(subject, raw)| container(subject, raw))
                 .collect(),
-        )
+            created: HashSet::new(),
+        }
+    }
+
+    /// Adds an object that an earlier batch of the plan creates, if it holds others.
+    pub fn add_created(&mut self, cluster: &ClusterName, object: &Map<String, Value>) {
+        let definition = crd_validation::names(object)
+            .map(|(group, kind)| Container::Definition(cluster.clone(), group.to_owned(), kind.to_owned()));
+        let is_namespace =
+            object_ref::text(object, "apiVersion") == "v1" && object_ref::text(object, "kind") == "Namespace";
+        let name = || object_ref::metadata(object, "name").to_owned();
+        let namespace = is_namespace.then(|| Container::Namespace(cluster.clone(), name()));
+        self.created.extend(definition.or(namespace));
     }
 
     /// What holds an object and is being deleted, as a word for a message.
-    pub fn around(&self, subject: &PlanItem) -> Option<&'static str> {
-        if self.0.is_empty() {
+    pub fn around(&self, subject: &PlanItem, is_there: bool) -> Option<&'static str> {
+        if self.ending.is_empty() && self.created.is_empty() {
             return None;
         }
         let (cluster, name) = (&subject.cluster.api.name, &subject.name);
         let namespace = Container::Namespace(cluster.clone(), name.namespace.clone());
         let definition = Container::Definition(cluster.clone(), name.group.clone(), name.kind.clone());
-        let word = |container, word| self.0.contains(&container).then_some(word);
+        let goes = |container: &Container| {
+            self.ending.contains(container) || (is_there && self.created.contains(container))
+        };
+        let word = |container, word| goes(&container).then_some(word);
         word(namespace, "Namespace").or_else(|| word(definition, "CustomResourceDefinition"))
     }
 }

@@ -85,15 +85,14 @@ impl ObjectPlanner<'_> {
         if let (Some(silent), Some(_)) = (&subject.silent, &item.prior) {
             return Err(unreadable_error(&subject, silent));
         }
+        let holder = self.ending.around(&subject, live.is_some());
         let mut draft = match (&item.desired, live) {
             (None, None) => DraftPlan::new(Action::Forget),
             (None, Some(live)) => self.delete(&item, &subject, &live),
             (Some(_), None) if self.is_over(&item, &subject) => unchanged(item.prior.clone()),
-            (Some(_), live)
-                if live.as_ref().is_some_and(is_ending) || self.ending.around(&subject).is_some() =>
-            {
+            (Some(_), live) if live.as_ref().is_some_and(is_ending) || holder.is_some() => {
                 let mut draft = self.create_later(&item, &subject);
-                draft.notes.push(match (self.ending.around(&subject), &live) {
+                draft.notes.push(match (holder, &live) {
                     (Some(holder), _) => {
                         format!(
                             "its {holder} is being deleted with everything inside; it is created afterwards"

@@ -125,7 +125,7 @@ impl ObjectPlanner<'_> {
     }
 
     fn prove(&self, mut task: PlanTask, guards: &Guards) -> Result<Proof, UserError> {
-        if self.ending.around(&task.subject).is_some() || self.may_be_refused(&task)? {
+        if self.ending.around(&task.subject, task.raw.is_some()).is_some() || self.may_be_refused(&task)? {
             return Ok(Proof::Open(Box::new(task)));
         }
         let Some(recorded) = self.prove_noop(&mut task, guards)? else {

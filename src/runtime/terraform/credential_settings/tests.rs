@@ -42,10 +42,7 @@ fn commands_and_files_are_refused_by_name() {
         ),
         ("oidc_token_file_path", json!({"oidc_token_file_path": "/c"})),
         // SSH runs a proxy command.
-        (
-            "ssh_opts",
-            json!({"ssh_opts": ["-o", "ProxyCommand=/run/evil"]}),
-        ),
+        ("ssh_opts", json!({"ssh_opts": ["-o", "ProxyCommand=/run/evil"]})),
         ("edgerc", json!({"edgerc": "/run/edgerc"})),
         ("credentials", json!({"credentials": "/run/key.json"})),
         ("credentials", json!({"credentials": account.to_string()})),
