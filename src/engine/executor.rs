@@ -120,13 +120,13 @@ fn refusal(request: &ApplyRequest<'_>) -> Option<UserError> {
         return Some(refusal);
     }
     (plan.empties_stack && !request.allow_empty).then(|| {
-        let count = plan.nodes.len();
+        let what = match plan.nodes.len() {
+            1 => "its only resource".to_owned(),
+            count => format!("all its {count} resources"),
+        };
         UserError::new(
             ErrorKind::Policy,
-            format!(
-                "the Spec of `{}` is empty, so all its {count} resources would be deleted",
-                plan.public.id
-            ),
+            format!("the Spec of `{}` is empty, so {what} would be deleted", plan.public.id),
         )
         .hint("if that is intended: `konverge apply --allow-empty`, or `konverge destroy`")
     })

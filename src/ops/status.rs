@@ -109,7 +109,10 @@ pub async fn watch(planning: &Planner, targets: &[Target]) -> Result<StatusRepor
         if tokio::time::Instant::now() >= deadline {
             return Err(UserError::new(
                 ErrorKind::Kubernetes,
-                format!("{moving} objects are not ready after {} s", limit.as_secs()),
+                match moving {
+                    1 => format!("1 object is not ready after {} s", limit.as_secs()),
+                    _ => format!("{moving} objects are not ready after {} s", limit.as_secs()),
+                },
             )
             .hint("`konverge status` shows which; `apply.ready_timeout` in konverge.yaml says how long to watch"));
         }

@@ -46,9 +46,10 @@ pub fn drift_round(round: &DriftRound<'_>, run: &RunInfo, budget: usize) -> Stri
         .collect();
     let failed = round.plan.stacks.iter().filter(|stack| stack.error.is_some());
     let mut verdict = format!(
-        "### Konverge drift: {} of {} differ",
+        "### Konverge drift: {} of {} {}",
         drifted.len(),
-        labels::plural(round.plan.stacks.len(), "stack")
+        labels::plural(round.plan.stacks.len(), "stack"),
+        if drifted.len() == 1 { "differs" } else { "differ" }
     );
     let failed = failed.count();
     if failed > 0 {

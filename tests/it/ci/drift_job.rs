@@ -45,7 +45,7 @@ async fn one_issue_a_stack_is_updated_only_when_the_difference_changes() {
     drifted.outcome.check(0);
     assert_eq!(drifted.output("has-drift"), "true");
     let summary = &drifted.summary;
-    assert!(summary.contains("1 of 2 stacks differ"), "{summary}");
+    assert!(summary.contains("1 of 2 stacks differs"), "{summary}");
     assert!(
         summary.contains("| `loose/dev` | 1 updated | less than a minute |"),
         "{summary}"
