@@ -155,7 +155,7 @@ async fn a_pull_request_that_removes_its_own_guardrail_is_shown_and_held_by_it()
             .pop()
             .unwrap()
             .1
-            .contains("that grant permissions")
+            .contains("This merge changes")
     );
     stage.merge(8, "next").outcome.check(0);
     assert_eq!(stage.value("power-rail").await.as_deref(), Some("two"));
