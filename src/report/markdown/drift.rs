@@ -164,6 +164,7 @@ fn row(stack: &StackPlan, round: &DriftRound<'_>) -> String {
 fn restored_text(outcome: &StackOutcome) -> String {
     match (&outcome.error, outcome.result) {
         (_, StackResult::Applied | StackResult::Unchanged) => "yes".to_owned(),
+        (_, StackResult::Waiting) => "written, and waits".to_owned(),
         (Some(error), _) => format!("**no**: {}", reason(error)),
         (None, _) => "**no**".to_owned(),
     }
@@ -216,6 +217,7 @@ mod tests {
                 result: StackResult::Applied,
                 digest: Digest::of_bytes(b""),
                 serial: Some(2),
+                waiting: None,
                 grounds: Authorization::default(),
                 resources: Vec::new(),
                 error: None,

@@ -166,7 +166,8 @@ async fn of_two_issues_of_a_stack_the_older_stays() {
         marker(MarkerKind::Drift, "shop/dev", 8),
         marker(MarkerKind::Unreviewed, "shop/prod", 8),
     ] {
-        let opened = github.keep_issue(&nothing_known, "l", &marker, "t", &body(&marker, "x"));
+        let text = body(&marker, "x");
+        let opened = github.keep_issue(&nothing_known, "l", &marker, "t", &text);
         assert_eq!(opened.await.unwrap(), IssueChange::Opened);
     }
     let known = github.kept_issues("l").await.unwrap();
@@ -179,7 +180,8 @@ async fn of_two_issues_of_a_stack_the_older_stays() {
     // The next run writes to the one that is open.
     let mut next = marker(MarkerKind::Drift, "shop/prod", 9);
     next.digest = "new".into();
-    let change = github.keep_issue(&known, "l", &next, "t", &body(&next, "y"));
+    let text = body(&next, "y");
+    let change = github.keep_issue(&known, "l", &next, "t", &text);
     assert_eq!(change.await.unwrap(), IssueChange::Updated);
     assert!(fake.world(|world| world.issues[0].body.ends_with("y\n")));
 }
