@@ -103,18 +103,28 @@ impl Config {
             let key = format!("secrets.stores.{name}.keys");
             store.keys.iter().map(move |value| (key.clone(), value))
         });
-        let others = options.chain(recipients).chain(addresses).chain(sources).chain(keys);
+        let others = options
+            .chain(recipients)
+            .chain(addresses)
+            .chain(sources)
+            .chain(keys);
         let others = others.map(|(key, value)| (key, value.as_str(), AddressParts::default()));
         let found = urls
             .chain(others)
             .find_map(|(key, address, allowed)| Some((key, credential_in(address, allowed)?)));
         let (key, credential) = found?;
-        let hint = "remove it from the address: credentials come from the environment; if it is real, change it";
+        let hint =
+            "remove it from the address: credentials come from the environment; if it is real, change it";
         Some((
-            format!("{key} holds credentials: {credential}; this file is read by everybody who sees the repository"),
+            format!(
+                "{key} holds credentials: {credential}; this file is read by everybody who sees the repository"
+            ),
             match credential {
                 AddressCredential::Parameter(_) if key.starts_with("state.") => {
-                    format!("{hint}; the settings of a store are {}", STORE_SETTINGS.join(", "))
+                    format!(
+                        "{hint}; the settings of a store are {}",
+                        STORE_SETTINGS.join(", ")
+                    )
                 }
                 _ => hint.to_owned(),
             },
@@ -134,7 +144,10 @@ impl Config {
     fn variable_problem(&self) -> Option<Problem> {
         let clusters = self.clusters.iter();
         let clusters = clusters.map(|(name, cluster)| {
-            (format!("clusters.{name}.kubeconfig_env"), cluster.kubeconfig_env.as_ref())
+            (
+                format!("clusters.{name}.kubeconfig_env"),
+                cluster.kubeconfig_env.as_ref(),
+            )
         });
         let receivers = self.notify.iter().flat_map(|receiver| {
             let url = ("notify[].url_env".to_owned(), Some(&receiver.url_env));

@@ -127,7 +127,10 @@ fn refusal(request: &ApplyRequest<'_>) -> Option<UserError> {
         };
         UserError::new(
             ErrorKind::Policy,
-            format!("the Spec of `{}` is empty, so {what} would be deleted", plan.public.id),
+            format!(
+                "the Spec of `{}` is empty, so {what} would be deleted",
+                plan.public.id
+            ),
         )
         .hint("if that is intended: `konverge apply --allow-empty`, or `konverge destroy`")
     })

@@ -82,7 +82,9 @@ impl Client {
         secrets.learn(token);
         let shown = without_credentials(api_url).escape_debug().to_string();
         if let Some(credential) = credential_in(api_url, AddressParts::default()) {
-            return Err(unusable(format!("the URL of the API, {shown}, holds {credential}")));
+            return Err(unusable(format!(
+                "the URL of the API, {shown}, holds {credential}"
+            )));
         }
         let no_url = || unusable(format!("`{shown}` is not the URL of an API"));
         let base: http::Uri = api_url.trim_end_matches('/').parse().map_err(|_| no_url())?;

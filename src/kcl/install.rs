@@ -94,8 +94,14 @@ pub async fn install(
     let io = |error: std::io::Error| failed(error.to_string());
     let (interpreter, pin) = choose(version, options.interpreter.as_deref(), checkout).await?;
     progress(InstallStep::Fetching(pin.file.to_owned()));
-    if let Some(credential) = options.index.as_deref().and_then(|index| credential_in(index, AddressParts::default())) {
-        return Err(failed(format!("--index holds {credential}; set PIP_INDEX_URL instead")));
+    if let Some(credential) = options
+        .index
+        .as_deref()
+        .and_then(|index| credential_in(index, AddressParts::default()))
+    {
+        return Err(failed(format!(
+            "--index holds {credential}; set PIP_INDEX_URL instead"
+        )));
     }
     let index = options
         .index

@@ -6,11 +6,7 @@
 
 use url::{Url, form_urlencoded};
 
-use super::{
-    registry::MASK,
-    secret_names::is_secret_name,
-    token_patterns::secret_parts,
-};
+use super::{registry::MASK, secret_names::is_secret_name, token_patterns::secret_parts};
 
 /// What an address may hold besides a host, a port and a path.
 #[derive(Debug, Clone, Copy, Default)]
@@ -165,7 +161,10 @@ mod tests {
             ("https://h/x?region=eu&&sig=s3cret-pass", named("sig")),
             ("https://h/x?endpoint=http://me:s3cret-pass@h", Password),
             ("https://h/x?endpoint=http%3A%2F%2Fme%3As3cret-pass%40h", Password),
-            ("https://h/x?endpoint=https%3A%2F%2Fh%2F%3Fsig%3Ds3cret-pass", named("sig")),
+            (
+                "https://h/x?endpoint=https%3A%2F%2Fh%2F%3Fsig%3Ds3cret-pass",
+                named("sig"),
+            ),
             ("https://h/x?endpoint=https%3A%2F%2Fh%2F%23s3cret-pass", Fragment),
             ("https://h/x#s3cret-pass", Fragment),
             ("https://h?#s3cret-pass", Fragment),
@@ -176,7 +175,11 @@ mod tests {
                 user: false,
                 query: SETTINGS,
             };
-            assert_eq!(credential_in(address, allowed).as_ref(), Some(&found), "{address}");
+            assert_eq!(
+                credential_in(address, allowed).as_ref(),
+                Some(&found),
+                "{address}"
+            );
             let shown = format!("{} {found}", without_credentials(address));
             assert!(!shown.contains("s3cret"), "{shown}");
         }

@@ -95,9 +95,11 @@ fn check_endpoints(
     environment: &BTreeMap<String, String>,
     prefix: &str,
 ) -> Result<(), StoreError> {
-    let is_address = |name: &str| name.starts_with(prefix) && (name.contains("ENDPOINT") || name.ends_with("_URL"));
+    let is_address =
+        |name: &str| name.starts_with(prefix) && (name.contains("ENDPOINT") || name.ends_with("_URL"));
     let mut addresses = environment.iter().filter(|(name, _)| is_address(name));
-    let found = addresses.find_map(|(name, value)| Some((name, credential_in(value, AddressParts::default())?)));
+    let found =
+        addresses.find_map(|(name, value)| Some((name, credential_in(value, AddressParts::default())?)));
     found.map_or(Ok(()), |(name, credential)| {
         Err(place.error(format!("the address in {name} holds {credential}")))
     })

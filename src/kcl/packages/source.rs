@@ -80,8 +80,11 @@ pub(super) fn read(
         str::to_owned,
     );
     let repository = url.strip_prefix("oci://").unwrap_or(&url).trim_end_matches('/');
-    check_credentials(&url, false)
-        .map_err(|why| wrong(&format!("{why}; set KONVERGE_OCI_REGISTRY, KONVERGE_OCI_USERNAME and KONVERGE_OCI_PASSWORD instead")))?;
+    check_credentials(&url, false).map_err(|why| {
+        wrong(&format!(
+            "{why}; set KONVERGE_OCI_REGISTRY, KONVERGE_OCI_USERNAME and KONVERGE_OCI_PASSWORD instead"
+        ))
+    })?;
     Ok(PackageSource::Oci {
         repository: repository.to_owned(),
         tag: tag.to_owned(),
@@ -115,7 +118,10 @@ fn check_credentials(address: &str, user: bool) -> Result<(), String> {
         return Ok(());
     };
     let shown = without_credentials(address);
-    Err(format!("its address {} holds credentials: {credential}", shown.escape_debug()))
+    Err(format!(
+        "its address {} holds credentials: {credential}",
+        shown.escape_debug()
+    ))
 }
 
 /// Returns true for a registry on this machine.

@@ -38,7 +38,8 @@ pub fn ended_well(report: &ApplyReport) -> bool {
 pub fn only_waits(report: &ApplyReport) -> bool {
     let mut stacks = report.stacks.iter();
     let has = |wanted| report.stacks.iter().any(|stack| stack.result == wanted);
-    stacks.all(|stack| !matches!(stack.result, StackResult::Failed | StackResult::Stopped)) && has(StackResult::Waiting)
+    stacks.all(|stack| !matches!(stack.result, StackResult::Failed | StackResult::Stopped))
+        && has(StackResult::Waiting)
 }
 
 /// Returns true if the stack is up to date.

@@ -9,7 +9,10 @@ use crate::{
     config::{Config, Sandbox},
     error::UserError,
     model::{
-        CommitId, Shard, StackId, affected::Affected, file_source::Source, permission_changes::{CODEOWNERS, PowerChange},
+        CommitId, Shard, StackId,
+        affected::Affected,
+        file_source::Source,
+        permission_changes::{CODEOWNERS, PowerChange},
         stack::Stack,
     },
     ops::{

@@ -120,7 +120,10 @@ fn unfinished_stack(stack: &StackOutcome, group: Option<&ErrorGroup<'_>>) -> Str
         (StackResult::Waiting, Some(waiting)) => {
             ("NOTE", format!("{waiting}; the next apply takes it up again"))
         }
-        _ => ("NOTE", "was skipped: a stack it depends on is not done".to_owned()),
+        _ => (
+            "NOTE",
+            "was skipped: a stack it depends on is not done".to_owned(),
+        ),
     };
     let names = match group {
         Some(group) => group.names(escape::code),

@@ -21,7 +21,11 @@ pub(super) fn render(input: &CommentInput<'_>, room: usize) -> String {
     if input.power.is_empty() {
         return String::new();
     }
-    let owners = input.power.iter().filter(|change| change.file() == CODEOWNERS).count();
+    let owners = input
+        .power
+        .iter()
+        .filter(|change| change.file() == CODEOWNERS)
+        .count();
     let settings = input.power.len() - owners;
     let verb = if settings == 1 { "grants" } else { "grant" };
     let in_file = format!(

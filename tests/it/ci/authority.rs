@@ -149,14 +149,7 @@ async fn a_pull_request_that_removes_its_own_guardrail_is_shown_and_held_by_it()
     stage.reviewed(8, "next", |stage| {
         stage.stack("rail/dev", &[("power-rail", "two")])
     });
-    assert!(
-        !stage
-            .comments()
-            .pop()
-            .unwrap()
-            .1
-            .contains("This merge changes")
-    );
+    assert!(!stage.comments().pop().unwrap().1.contains("This merge changes"));
     stage.merge(8, "next").outcome.check(0);
     assert_eq!(stage.value("power-rail").await.as_deref(), Some("two"));
 }

@@ -26,6 +26,7 @@ pub mod schema;
 pub mod shared_crds;
 pub mod three_way;
 pub mod volume_expansion;
+pub mod waiting_rollouts;
 pub mod watches;
 pub mod webhooks;
 pub mod write_conflicts;

@@ -182,7 +182,9 @@ pub(in crate::runtime::kubernetes) async fn until_ready(
 fn ends_before(waiting: Waiting, deadline: Instant) -> bool {
     let left = deadline.saturating_duration_since(Instant::now());
     let until = waiting.until.map(|until| until.duration_since(Timestamp::now()));
-    until.is_some_and(|until| !left.is_zero() && until <= SignedDuration::try_from(left).unwrap_or(SignedDuration::MAX))
+    until.is_some_and(|until| {
+        !left.is_zero() && until <= SignedDuration::try_from(left).unwrap_or(SignedDuration::MAX)
+    })
 }
 
 fn failed_error(subject: &PlanItem, why: &str, policy: WaitPolicy) -> UserError {

@@ -30,7 +30,12 @@ pub(super) fn evaluate(group: &str, kind: &str, view: &ObjectView) -> Option<Hea
 }
 
 /// The verdict of a rule of the user's. Such a rule can say that a rollout is suspended, and not what for.
-pub(super) fn with_promotion(verdict: HealthVerdict, group: &str, kind: &str, view: &ObjectView) -> HealthVerdict {
+pub(super) fn with_promotion(
+    verdict: HealthVerdict,
+    group: &str,
+    kind: &str,
+    view: &ObjectView,
+) -> HealthVerdict {
     if verdict.health != super::Health::Suspended {
         return verdict;
     }
@@ -45,20 +50,22 @@ fn waits(why: &str) -> HealthVerdict {
         "" => String::new(),
         why => format!(": {why}"),
     };
-    HealthVerdict::suspended(format!("paused, waits for promotion{why}")).with_wait_policy(WaitPolicy::Waiting(
-        Waiting {
+    HealthVerdict::suspended(format!("paused, waits for promotion{why}")).with_wait_policy(
+        WaitPolicy::Waiting(Waiting {
             reason: WaitReason::Promotion,
             until: None,
-        },
-    ))
+        }),
+    )
 }
 
 fn waits_until(until: Timestamp, why: &str) -> HealthVerdict {
     let shown = until.strftime("%Y-%m-%d %H:%M:%S UTC");
-    HealthVerdict::suspended(format!("paused until {shown}: {why}")).with_wait_policy(WaitPolicy::Waiting(Waiting {
-        reason: WaitReason::Time,
-        until: Some(until),
-    }))
+    HealthVerdict::suspended(format!("paused until {shown}: {why}")).with_wait_policy(WaitPolicy::Waiting(
+        Waiting {
+            reason: WaitReason::Time,
+            until: Some(until),
+        },
+    ))
 }
 
 /// By `status.phase`, which Argo Rollouts writes since 1.0.
@@ -110,9 +117,11 @@ fn argo_pause_end(view: &ObjectView, pause: &ObjectView) -> Option<Timestamp> {
             let step = view.number("/status/currentStepIndex")?;
             seconds(view.at(&format!("/spec/strategy/canary/steps/{step}/pause/duration"))?)?
         }
-        "BlueGreenPause" => view.number("/spec/strategy/blueGreen/autoPromotionSeconds").filter(|s| *s > 0)?,
+        "BlueGreenPause" => view.number("/spec/strategy/blueGreen/autoPromotionSeconds")?,
         _ => return None,
     };
+    // 0 is no end.
+    let duration = Some(duration).filter(|seconds| *seconds > 0)?;
     start.checked_add(Span::new().try_seconds(duration).ok()?).ok()
 }
 
@@ -147,10 +156,13 @@ fn kruise_rollout(view: &ObjectView) -> Option<HealthVerdict> {
     let way = ways
         .into_iter()
         .find(|way| view.text(&format!("/status/{way}Status/currentStepState")) == "StepPaused")?;
-    let step = view.number(&format!("/status/{way}Status/currentStepIndex")).unwrap_or(1);
+    let step = view
+        .number(&format!("/status/{way}Status/currentStepIndex"))
+        .unwrap_or(1);
     // Steps are counted from 1.
     let duration = format!("/spec/strategy/{way}/steps/{}/pause/duration", step - 1);
-    let is_paused = view.text("/status/phase") == "Progressing" && view.at(&duration).is_none();
+    let is_timed = view.number(&duration).is_some_and(|seconds| seconds > 0);
+    let is_paused = view.text("/status/phase") == "Progressing" && !is_timed;
     is_paused.then(|| waits(&format!("step {step}")))
 }
 
@@ -192,7 +204,9 @@ fn pod_set(view: &ObjectView, fields: &PodSetFields) -> HealthVerdict {
     let updated = view.count("/status/updatedReplicas");
     let of_updated = |state: &str| view.number(&format!("/status/updated{state}Replicas"));
     // Older versions count only those that are ready, or none.
-    let available = of_updated("Available").or_else(|| of_updated("Ready")).unwrap_or(updated);
+    let available = of_updated("Available")
+        .or_else(|| of_updated("Ready"))
+        .unwrap_or(updated);
     let is_update = view.text(fields.current_revision) != view.text(fields.updated_revision);
     let old = match is_update {
         true => view.at(fields.partition).map_or(0, |kept| share(kept, wanted)),
@@ -208,7 +222,9 @@ fn pod_set(view: &ObjectView, fields: &PodSetFields) -> HealthVerdict {
     } else if old == 0 {
         HealthVerdict::ready(format!("{wanted} replicas"))
     } else if is_of_spec(view, fields.partition) {
-        HealthVerdict::ready(format!("{updated} of {wanted} replicas updated, as its partition says"))
+        HealthVerdict::ready(format!(
+            "{updated} of {wanted} replicas updated, as its partition says"
+        ))
     } else {
         waits(&format!("{updated} of {wanted} replicas updated"))
     }
@@ -218,7 +234,10 @@ fn pod_set(view: &ObjectView, fields: &PodSetFields) -> HealthVerdict {
 fn share(kept: &Value, all: i64) -> i64 {
     let percent = kept.as_str().and_then(|text| text.strip_suffix('%'));
     let number = match percent {
-        Some(percent) => percent.parse::<i64>().ok().map(|percent| (all.saturating_mul(percent) + 99) / 100),
+        Some(percent) => percent
+            .parse::<i64>()
+            .ok()
+            .map(|percent| (all.saturating_mul(percent) + 99) / 100),
         None => kept.as_i64().or_else(|| kept.as_str()?.parse().ok()),
     };
     number.unwrap_or(0).clamp(0, all.max(0))
@@ -239,7 +258,8 @@ fn is_of_spec(view: &ObjectView, field: &str) -> bool {
         .filter(|entry| entry.at(&format!("/fieldsV1{path}")).is_some())
         .collect();
     // A webhook's change of what we send is recorded as an update of ours.
-    let is_ours = |entry: &ObjectView| entry.text("/manager") == FIELD_MANAGER && entry.text("/operation") == "Apply";
+    let is_ours =
+        |entry: &ObjectView| entry.text("/manager") == FIELD_MANAGER && entry.text("/operation") == "Apply";
     owners.is_empty() || owners.iter().any(is_ours)
 }
 
@@ -276,7 +296,8 @@ mod tests {
 
     #[test]
     fn an_argo_rollout_waits_at_a_step() {
-        let steps = |pause: Value| json!({"strategy": {"canary": {"steps": [{"setWeight": 20}, {"pause": pause}]}}});
+        let steps =
+            |pause: Value| json!({"strategy": {"canary": {"steps": [{"setWeight": 20}, {"pause": pause}]}}});
         let status = json!({"observedGeneration": "3", "phase": "Paused", "message": "CanaryPauseStep", "currentStepIndex": 1,
             "pauseConditions": [{"reason": "CanaryPauseStep", "startTime": "2026-11-21T10:00:00Z"}]});
         let at_step = judged(&rollout(steps(json!({})), status.clone())).unwrap();
@@ -296,14 +317,24 @@ mod tests {
             assert_eq!(waiting(&timed), expected, "{duration}");
         }
         // What cannot be read ends by nobody knows when.
-        for duration in [json!("1 day"), json!("h"), json!(""), json!({}), json!("99999999999999999h")] {
+        for duration in [
+            json!("1 day"),
+            json!("h"),
+            json!(""),
+            json!({}),
+            json!(0),
+            json!("99999999999999999h"),
+        ] {
             let timed = rollout(steps(json!({"duration": duration})), status.clone());
             assert_eq!(waiting(&timed), promotion(), "{duration}");
         }
         // An older generation says nothing.
         let mut old = status;
         old["observedGeneration"] = json!("2");
-        assert_eq!(judged(&rollout(steps(json!({})), old)).unwrap().health, Health::Progressing);
+        assert_eq!(
+            judged(&rollout(steps(json!({})), old)).unwrap().health,
+            Health::Progressing
+        );
     }
 
     #[test]
@@ -326,7 +357,10 @@ mod tests {
                 json!([{"manager": manager, "operation": operation, "fieldsV1": {"f:spec": field}}]);
             waiting(&object)
         };
-        let argo = rollout(json!({"paused": true}), json!({"observedGeneration": "3", "phase": "Paused"}));
+        let argo = rollout(
+            json!({"paused": true}),
+            json!({"observedGeneration": "3", "phase": "Paused"}),
+        );
         let set = |kind: &str, spec: Value| {
             json!({"apiVersion": kind.split_once(' ').unwrap().0, "kind": kind.split_once(' ').unwrap().1,
                 "metadata": {"name": "web", "generation": 2}, "spec": spec,
@@ -335,10 +369,14 @@ mod tests {
         };
         let collaset = "apps.kusionstack.io/v1alpha1 CollaSet";
         let cloneset = "apps.kruise.io/v1alpha1 CloneSet";
-        let partition = json!({"f:updateStrategy": {"f:rollingUpdate": {"f:byPartition": {"f:partition": {}}}}});
+        let partition =
+            json!({"f:updateStrategy": {"f:rollingUpdate": {"f:byPartition": {"f:partition": {}}}}});
         for (object, field) in [
             (argo, json!({"f:paused": {}})),
-            (set(collaset, json!({"replicas": 4, "paused": true})), json!({"f:paused": {}})),
+            (
+                set(collaset, json!({"replicas": 4, "paused": true})),
+                json!({"f:paused": {}}),
+            ),
             (
                 set(
                     collaset,
@@ -347,16 +385,26 @@ mod tests {
                 partition,
             ),
             (
-                set(cloneset, json!({"replicas": 4, "updateStrategy": {"paused": true}})),
+                set(
+                    cloneset,
+                    json!({"replicas": 4, "updateStrategy": {"paused": true}}),
+                ),
                 json!({"f:updateStrategy": {"f:paused": {}}}),
             ),
             (
-                set(cloneset, json!({"replicas": 4, "updateStrategy": {"partition": "75%"}})),
+                set(
+                    cloneset,
+                    json!({"replicas": 4, "updateStrategy": {"partition": "75%"}}),
+                ),
                 json!({"f:updateStrategy": {"f:partition": {}}}),
             ),
         ] {
             assert_eq!(waiting(&object), None, "nobody is known: {object}");
-            assert_eq!(paused("konverge", "Apply", object.clone(), field.clone()), None, "{object}");
+            assert_eq!(
+                paused("konverge", "Apply", object.clone(), field.clone()),
+                None,
+                "{object}"
+            );
             for (manager, operation) in [("kubectl-argo-rollouts", "Update"), ("konverge", "Update")] {
                 let by_other = paused(manager, operation, object.clone(), field.clone());
                 assert_eq!(by_other, promotion(), "{manager} {operation}: {object}");
@@ -384,7 +432,10 @@ mod tests {
             (3, 3, "a", Health::Progressing),
         ] {
             let verdict = set(updated, available, revision);
-            assert_eq!(verdict.health, health, "{updated} {available} {revision}: {verdict:?}");
+            assert_eq!(
+                verdict.health, health,
+                "{updated} {available} {revision}: {verdict:?}"
+            );
         }
     }
 
@@ -394,7 +445,15 @@ mod tests {
             let object = json!({"apiVersion": "flagger.app/v1beta1", "kind": "Canary", "metadata": {"name": "web"}, "status": {"phase": phase}});
             waiting(&object)
         };
-        for phase in ["Initializing", "Initialized", "Progressing", "Promoting", "Succeeded", "Failed", ""] {
+        for phase in [
+            "Initializing",
+            "Initialized",
+            "Progressing",
+            "Promoting",
+            "Succeeded",
+            "Failed",
+            "",
+        ] {
             assert_eq!(canary(phase), None, "{phase}");
         }
         for phase in ["Waiting", "WaitingPromotion"] {
@@ -408,7 +467,14 @@ mod tests {
         };
         for way in ["canary", "blueGreen"] {
             assert_eq!(kruise(way, json!({}), "StepPaused", "Progressing"), promotion());
-            assert_eq!(kruise(way, json!({"duration": 60}), "StepPaused", "Progressing"), None);
+            assert_eq!(
+                kruise(way, json!({"duration": 0}), "StepPaused", "Progressing"),
+                promotion()
+            );
+            assert_eq!(
+                kruise(way, json!({"duration": 60}), "StepPaused", "Progressing"),
+                None
+            );
             assert_eq!(kruise(way, json!({}), "StepUpgrade", "Progressing"), None);
             assert_eq!(kruise(way, json!({}), "StepPaused", "Terminating"), None);
         }

@@ -314,10 +314,7 @@ async fn a_race_deletes_nothing_else() {
     ];
     let others = others.map(|(issue, login, marker)| {
         let text = body(&marker, "another");
-        (
-            fake.world(|world| world.comment(issue, login, &text)),
-            text,
-        )
+        (fake.world(|world| world.comment(issue, login, &text)), text)
     });
     race(&fake, [&marker(2), &marker(1)], None).await;
     let mut expected = others.to_vec();

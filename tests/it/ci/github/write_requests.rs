@@ -172,7 +172,10 @@ async fn of_two_issues_of_a_stack_the_older_stays() {
     }
     let known = github.kept_issues("l").await.unwrap();
     let double = duplicate_issues(&known, MarkerKind::Drift);
-    assert_eq!(double.iter().map(|issue| issue.marker.run).collect::<Vec<_>>(), [8]);
+    assert_eq!(
+        double.iter().map(|issue| issue.marker.run).collect::<Vec<_>>(),
+        [8]
+    );
     assert_eq!(double[0].marker.scope, "shop/prod");
     github.close_issue(double[0]).await.unwrap();
     let known = github.kept_issues("l").await.unwrap();
