@@ -67,7 +67,10 @@ fn man(command: Command, folder: &Path) -> Result<(), UserError> {
 
 /// The meaning of the exit codes; the codes themselves are in [`ErrorKind::exit_code`].
 const EXIT_CODES: [(u8, &str); 7] = [
-    (0, "ok"),
+    (
+        0,
+        "ok; also of an apply whose stacks wait, such as for the promotion of a rollout",
+    ),
     (1, "error"),
     (2, "changes or drift, only with `--exit-code`"),
     (3, "stopped by review or policy"),

@@ -4,10 +4,14 @@
 use url::{Host, Url};
 
 use super::CloudError;
+use crate::secrets::{AddressParts, credential_in};
 
 /// Parses an address that a setting gives: HTTPS at one of these hosts, or a service of this machine. A host
 /// that begins with a dot stands for all hosts below it.
 pub(super) fn of_cloud(setting: &str, text: &str, hosts: &[&str]) -> Result<Url, CloudError> {
+    if let Some(credential) = credential_in(text, AddressParts::default()) {
+        return Err(CloudError::setting(setting, format!("it holds {credential}")));
+    }
     let url: Url = text
         .parse()
         .map_err(|_| CloudError::setting(setting, "it is not a URL"))?;
@@ -54,6 +58,8 @@ mod tests {
             ("https://googleapis.com.example.com/", false),
             ("https://xgoogleapis.com/", false),
             ("https://sts.googleapis.com@example.com/", false),
+            ("https://me:pass@sts.googleapis.com/v1/token", false),
+            ("https://sts.googleapis.com/v1/token?key=x", false),
             ("https://a.login.microsoftonline.com/", false),
             ("http://127.0.0.1.example.com/", false),
             ("file:///etc/passwd", false),

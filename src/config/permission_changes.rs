@@ -45,14 +45,6 @@ impl Config {
         for key in ["version", "stacks"] {
             keys.remove(key);
         }
-        // An address may contain a password.
-        for key in ["url", "kusion_releases"] {
-            if let Some(url) = keys.get_mut("state").and_then(|state| state.get_mut(key))
-                && let Some(text) = url.as_str()
-            {
-                *url = Value::String(without_user(text));
-            }
-        }
         keys
     }
 
@@ -201,22 +193,6 @@ fn display(value: &Value) -> String {
     }
 }
 
-/// An address without its user, password and query, which may be signed.
-fn without_user(url: &str) -> String {
-    let url = url.split('?').next().unwrap_or_default();
-    match url.split_once("://") {
-        Some((scheme, rest)) => {
-            let (host, path) = rest
-                .split_once('/')
-                .map_or((rest, None), |(host, path)| (host, Some(path)));
-            let host = host.rsplit('@').next().unwrap_or_default();
-            let path = path.map_or(String::new(), |path| format!("/{path}"));
-            format!("{scheme}://{host}{path}")
-        }
-        None => url.to_owned(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
@@ -266,12 +242,12 @@ mod tests {
         assert_eq!(told("version: 1\n", "{}"), [""; 0]);
         assert_eq!(
             told(
-                "state: {url: 's3://ada@good/x?region=eu'}\nkcl: {sandbox: required}\nterraform: {providers: [{source: a/b, version: '1'}]}\n",
+                "state: {url: 's3://good/x?region=eu'}\nkcl: {sandbox: required}\nterraform: {providers: [{source: a/b, version: '1'}]}\n",
                 "state: {url: 's3://evil/x'}\nterraform: {binary: /tmp/tofu}\n",
             ),
             [
                 "kcl.sandbox: required → - (all)",
-                "state.url: s3://good/x → s3://evil/x (all)",
+                "state.url: s3://good/x?region=eu → s3://evil/x (all)",
                 "terraform.binary: - → /tmp/tofu (all)",
                 "terraform.providers: [{\"source\":\"a/b\",\"version\":\"1\",\"hashes\":[]}] → - (all)",
             ]
@@ -295,6 +271,13 @@ mod tests {
                 "secrets.rotation: follow → stop (all)",
                 "secrets.stores.job.allow: - → [{\"stacks\":\"**\",\"paths\":\"**\"}] (all)",
             ]
+        );
+        assert_eq!(
+            told(
+                "state: {url: 's3://b?endpoint=https://good.example'}\n",
+                "state: {url: 's3://b?endpoint=https://evil.example'}\n",
+            ),
+            ["state.url: s3://b?endpoint=https://good.example → s3://b?endpoint=https://evil.example (all)"]
         );
         let two = "clusters: {a: {context: one}, b: {}}\nstacks:\n- {match: '**', cluster: a}\n";
         assert_eq!(

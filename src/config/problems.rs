@@ -2,7 +2,10 @@
 //! that contradict each other.
 
 use super::{Config, DriftPolicy, Reconcile, StackRule};
-use crate::model::{ClusterName, RepoPath, workspace_name::is_workspace_name};
+use crate::{
+    model::{ClusterName, RepoPath, store_setting::STORE_SETTINGS, workspace_name::is_workspace_name},
+    secrets::{AddressCredential, AddressParts, AddressQuery, credential_in, without_credentials},
+};
 
 /// The schemes of `state.url` that are supported.
 const STORES: [&str; 9] = [
@@ -20,9 +23,12 @@ impl Config {
     pub(super) fn problem(&self) -> Option<Problem> {
         let is_cluster = |name: &ClusterName| self.clusters.contains_key(name);
         self.version_problem()
-            .or_else(|| self.store_problem())
-            .or_else(|| self.release_store_problem())
+            // Before all that show a value.
             .or_else(|| self.credentials_problem())
+            .or_else(|| self.variable_problem())
+            .or_else(|| self.store_problem())
+            .or_else(|| self.store_options_problem())
+            .or_else(|| self.release_store_problem())
             .or_else(|| self.provider_source_problem())
             .or_else(|| self.health_rules_problem())
             .or_else(|| self.secrets.problem(is_cluster))
@@ -60,7 +66,7 @@ impl Config {
             (
                 format!(
                     "state.kusion_releases: `{}` is not the URL of a backend of Kusion's",
-                    url.split(['?', '#']).next().unwrap_or_default().escape_debug()
+                    without_credentials(url).escape_debug()
                 ),
                 "write `file:///home/me/.kusion`, `s3://BUCKET/PREFIX`, `gs://BUCKET/PREFIX` or `oss://BUCKET/PREFIX`"
                     .to_owned(),
@@ -68,26 +74,94 @@ impl Config {
         })
     }
 
-    /// A password in one of the addresses of the file.
+    /// Credentials in one of the addresses of the file.
     fn credentials_problem(&self) -> Option<Problem> {
-        let url = self.state.url.iter().map(|url| ("state.url".to_owned(), url));
-        let releases = self.state.kusion_releases.iter();
-        let releases = releases.map(|url| ("state.kusion_releases".to_owned(), url));
-        let options = self.state.options.iter();
+        let store = |url: &str| AddressParts {
+            // It logs in with a password from the environment.
+            user: url.starts_with("postgres://") || url.starts_with("mysql://"),
+            query: AddressQuery::Settings(&STORE_SETTINGS),
+        };
+        let state = &self.state;
+        let urls = [("url", &state.url), ("kusion_releases", &state.kusion_releases)];
+        let urls = urls.into_iter().filter_map(|(name, url)| {
+            let url = url.as_deref()?;
+            Some((format!("state.{name}"), url, store(url)))
+        });
+        let options = state.options.iter();
         let options = options.map(|(name, value)| (format!("state.options.{name}"), value));
+        let recipients = state.encrypt_to.iter();
+        let recipients = recipients.map(|value| ("state.encrypt_to".to_owned(), value));
         let addresses = self.terraform.provider_addresses.iter();
         let addresses = addresses.flat_map(|(source, values)| {
             let key = format!("terraform.provider_addresses.{source}");
             values.iter().map(move |value| (key.clone(), value))
         });
-        let (key, _) = url
-            .chain(releases)
-            .chain(options)
+        let sources = self.terraform.providers.iter();
+        let sources = sources.map(|provider| ("terraform.providers".to_owned(), &provider.source));
+        let keys = self.secrets.stores.iter();
+        let keys = keys.flat_map(|(name, store)| {
+            let key = format!("secrets.stores.{name}.keys");
+            store.keys.iter().map(move |value| (key.clone(), value))
+        });
+        let others = options
+            .chain(recipients)
             .chain(addresses)
-            .find(|(_, value)| holds_credentials(value))?;
+            .chain(sources)
+            .chain(keys);
+        let others = others.map(|(key, value)| (key, value.as_str(), AddressParts::default()));
+        let found = urls
+            .chain(others)
+            .find_map(|(key, address, allowed)| Some((key, credential_in(address, allowed)?)));
+        let (key, credential) = found?;
+        let hint =
+            "remove it from the address: credentials come from the environment; if it is real, change it";
         Some((
-            format!("{key} holds credentials, and this file is read by everybody who sees the repository"),
-            "remove them from the address: credentials come from the environment; if they are real, change them"
+            format!(
+                "{key} holds credentials: {credential}; this file is read by everybody who sees the repository"
+            ),
+            match credential {
+                AddressCredential::Parameter(_) if key.starts_with("state.") => {
+                    format!(
+                        "{hint}; the settings of a store are {}",
+                        STORE_SETTINGS.join(", ")
+                    )
+                }
+                _ => hint.to_owned(),
+            },
+        ))
+    }
+
+    fn store_options_problem(&self) -> Option<Problem> {
+        let mut names = self.state.options.keys();
+        let name = names.find(|name| !STORE_SETTINGS.contains(&name.as_str()))?;
+        Some((
+            format!("state.options: unknown option `{}`", name.escape_debug()),
+            format!("known are {}", STORE_SETTINGS.join(", ")),
+        ))
+    }
+
+    /// A key for the name of a variable that holds something else, such as the address itself.
+    fn variable_problem(&self) -> Option<Problem> {
+        let clusters = self.clusters.iter();
+        let clusters = clusters.map(|(name, cluster)| {
+            (
+                format!("clusters.{name}.kubeconfig_env"),
+                cluster.kubeconfig_env.as_ref(),
+            )
+        });
+        let receivers = self.notify.iter().flat_map(|receiver| {
+            let url = ("notify[].url_env".to_owned(), Some(&receiver.url_env));
+            [url, ("notify[].key_env".to_owned(), receiver.key_env.as_ref())]
+        });
+        let is_name = |name: &str| {
+            let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';
+            name.starts_with(|c: char| !c.is_ascii_digit()) && name.chars().all(is_part)
+        };
+        let mut all = clusters.chain(receivers);
+        let (key, _) = all.find(|(_, value)| value.is_some_and(|value| !is_name(value)))?;
+        Some((
+            format!("{key} is not the name of an environment variable"),
+            "write the name of the variable, such as `CHAT_URL`, and set it from a secret in the job's `env:`"
                 .to_owned(),
         ))
     }
@@ -173,16 +247,4 @@ impl Config {
 
 fn hinted(problem: Option<(String, &str)>) -> Option<Problem> {
     problem.map(|(message, hint)| (message, hint.to_owned()))
-}
-
-/// Returns true if a text is, or contains in its query, an address with a password, or over HTTP with any
-/// user part.
-fn holds_credentials(text: &str) -> bool {
-    text.match_indices("://").any(|(at, sign)| {
-        let rest = &text[at + sign.len()..];
-        let authority = rest.split(['/', '?', '#', '&']).next().unwrap_or_default();
-        let userinfo = authority.rsplit_once('@').map(|(userinfo, _)| userinfo);
-        let is_web = text[..at].ends_with("http") || text[..at].ends_with("https");
-        userinfo.is_some_and(|userinfo| is_web || userinfo.contains(':'))
-    })
 }

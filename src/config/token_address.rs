@@ -1,5 +1,7 @@
 //! Addresses to which a token may be sent.
 
+use crate::secrets::{AddressParts, credential_in};
+
 /// Returns true if a token may be sent to an address.
 pub(super) fn is_safe(address: &str) -> bool {
     url::Url::parse(address).is_ok_and(|url| {
@@ -8,7 +10,7 @@ pub(super) fn is_safe(address: &str) -> bool {
             Some(url::Host::Ipv6(ip)) => ip.is_loopback(),
             _ => false,
         };
-        let is_bare = url.username().is_empty() && url.password().is_none() && url.query().is_none();
+        let is_bare = credential_in(address, AddressParts::default()).is_none();
         is_bare && (url.scheme() == "https" || (url.scheme() == "http" && is_loopback))
     })
 }

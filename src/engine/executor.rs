@@ -20,7 +20,7 @@ use crate::{
     error::{ErrorKind, UserError},
     model::{
         ResourceId,
-        apply_result::{ResourceOutcome, ResourceResult, StackOutcome, StackResult},
+        apply_result::{ResourceOutcome, ResourceResult, StackOutcome, StackResult, Waiting},
         authorization::Authorization,
         event::{EventSink, RunEvent},
         plan::Action,
@@ -94,6 +94,7 @@ pub async fn apply(request: ApplyRequest<'_>) -> Applied {
         written: Mutex::default(),
         data: Mutex::new(plan.scope.data.clone()),
         failures: Mutex::default(),
+        waits: Mutex::default(),
         stopped: Mutex::default(),
     };
     let mut intents: Vec<_> = may_go
@@ -120,11 +121,14 @@ fn refusal(request: &ApplyRequest<'_>) -> Option<UserError> {
         return Some(refusal);
     }
     (plan.empties_stack && !request.allow_empty).then(|| {
-        let count = plan.nodes.len();
+        let what = match plan.nodes.len() {
+            1 => "its only resource".to_owned(),
+            count => format!("all its {count} resources"),
+        };
         UserError::new(
             ErrorKind::Policy,
             format!(
-                "the Spec of `{}` is empty, so all its {count} resources would be deleted",
+                "the Spec of `{}` is empty, so {what} would be deleted",
                 plan.public.id
             ),
         )
@@ -145,6 +149,7 @@ fn outcome(
         digest: plan.public.digest,
         serial: None,
         grounds: Authorization::default(),
+        waiting: None,
         resources,
         error: failure.map(|mut failure| {
             failure.message = plan.secrets.mask(&failure.message);
@@ -166,6 +171,8 @@ struct Executor<'a> {
     written: Mutex<HashMap<ResourceId, Recorded>>,
     data: Mutex<BTreeMap<String, Value>>,
     failures: Mutex<BTreeMap<ResourceId, UserError>>,
+    /// What resources that are written wait for.
+    waits: Mutex<BTreeMap<ResourceId, Waiting>>,
     /// Why no further change may start.
     stopped: Mutex<Option<UserError>>,
 }
@@ -267,9 +274,13 @@ impl<'a> Executor<'a> {
                     .get(*id)
                     .is_some_and(|o| o.result != ResourceResult::Done)
             });
+        let waits = lock(&self.waits);
         failed.map_or_else(
             || "something before it failed".to_owned(),
-            |id| format!("`{id}` failed"),
+            |id| match waits.get(id) {
+                Some(waiting) => format!("`{id}` {waiting}"),
+                None => format!("`{id}` failed"),
+            },
         )
     }
 
@@ -308,6 +319,12 @@ impl<'a> Executor<'a> {
             message,
         };
         lock(&self.outcomes).insert(id.clone(), outcome);
+    }
+
+    /// Reports a resource that is written and waits.
+    fn wait(&self, id: &ResourceId, action: Action, waiting: Waiting, why: String) {
+        lock(&self.waits).insert(id.clone(), waiting);
+        self.note(id, action, ResourceResult::Waiting, Some(why));
     }
 
     fn fail(&self, id: &ResourceId, action: Action, failure: &UserError) {
@@ -374,7 +391,10 @@ impl<'a> Executor<'a> {
             .failures
             .into_inner()
             .expect("no panic while the lock is held");
-        let bad = outcomes.iter().any(|o| o.result != ResourceResult::Done);
+        let is_bad = |result| matches!(result, ResourceResult::Failed | ResourceResult::Skipped);
+        let bad = outcomes.iter().any(|outcome| is_bad(outcome.result));
+        let waits = self.waits.into_inner().expect("no panic while the lock is held");
+        let waiting = waits.into_values().reduce(Waiting::or_later);
         let unplanned = || Some(plan_failures::combine_failures(&self.plan.failures)?.context(NOT_PLANNED));
         let failure = stopped.or_else(unplanned);
         let failure = failure.or_else(|| match failures.into_iter().next() {
@@ -386,13 +406,19 @@ impl<'a> Executor<'a> {
             None => None,
         });
         let failure = failure.or(lost);
-        let result = match (&failure, changing, bad) {
-            (Some(_), ..) | (None, _, true) => StackResult::Failed,
-            (None, 0, false) => StackResult::Unchanged,
-            (None, _, false) => StackResult::Applied,
+        let result = match (&failure, waiting, changing, bad) {
+            (Some(_), ..) => StackResult::Failed,
+            // What is skipped depends on what waits.
+            (None, Some(_), ..) => StackResult::Waiting,
+            (None, None, _, true) => StackResult::Failed,
+            (None, None, 0, false) => StackResult::Unchanged,
+            (None, None, _, false) => StackResult::Applied,
         };
         Applied {
-            outcome: outcome(self.plan, result, outcomes, failure),
+            outcome: StackOutcome {
+                waiting,
+                ..outcome(self.plan, result, outcomes, failure)
+            },
             missing,
         }
     }

@@ -286,3 +286,63 @@ async fn a_batch_is_planned_again_when_something_in_it_is_replaced() {
         assert_eq!(outcome.result == StackResult::Applied, !loses);
     }
 }
+
+/// What is written and waits is neither done nor failed: what depends on it and what goes wait too.
+#[tokio::test]
+async fn a_resource_that_waits_ends_its_stack_as_waiting() {
+    let mut stack = MemoryStack::new();
+    let old = [resource("old", json!({}))];
+    stack.apply_all(&old).await;
+    let faults = |waiting: &[&'static str]| Faults {
+        waiting: waiting.iter().copied().collect(),
+        ..Faults::default()
+    };
+    stack.set_faults(faults(&["a"]));
+    let wanted = [
+        resource("a", json!({})),
+        after(resource("b", json!({})), "a"),
+        resource("c", json!({})),
+    ];
+    let plan = stack.plan(&wanted).await;
+    let outcome = stack.apply(plan).await;
+    assert_eq!(
+        (outcome.result, &outcome.error),
+        (StackResult::Waiting, &None),
+        "{outcome:?}"
+    );
+    assert_eq!(outcome.waiting.unwrap().to_string(), "waits for promotion");
+    assert_eq!(
+        result(&outcome, "a"),
+        Some((ResourceResult::Waiting, "paused, waits for promotion"))
+    );
+    let message = format!("not tried: `{}` waits for promotion", id("a"));
+    assert_eq!(
+        result(&outcome, "b"),
+        Some((ResourceResult::Skipped, message.as_str()))
+    );
+    assert_eq!(result(&outcome, "c").unwrap().0, ResourceResult::Done);
+    assert!(stack.object("a").is_some() && stack.object("b").is_none() && stack.object("old").is_some());
+    assert!(
+        stack
+            .state
+            .resources
+            .iter()
+            .any(|recorded| recorded.id == id("a"))
+    );
+
+    // A failure beside it is the result.
+    stack.set_faults(Faults {
+        broken: ["b"].into(),
+        ..faults(&["d"])
+    });
+    let plan = stack
+        .plan(&[
+            resource("a", json!({})),
+            resource("b", json!({})),
+            resource("d", json!({})),
+        ])
+        .await;
+    let outcome = stack.apply(plan).await;
+    assert_eq!(outcome.result, StackResult::Failed, "{outcome:?}");
+    assert_eq!(result(&outcome, "d").unwrap().0, ResourceResult::Waiting);
+}

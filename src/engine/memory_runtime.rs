@@ -19,7 +19,7 @@ use crate::{
     error::{ErrorKind, UserError},
     model::{
         ClusterName, RepoPath, ResourceId,
-        apply_result::{ResourceResult, StackOutcome},
+        apply_result::{ResourceResult, StackOutcome, WaitReason, Waiting},
         event::{EventSink, RunEvent},
         masked_value,
         plan::{Action, ChangeOrigin, FieldChange, ResourcePlan},
@@ -31,6 +31,11 @@ use crate::{
         Preparation, Runtime, StackScope, ToolUnavailable,
     },
     secrets::{HashKey, Secrets},
+};
+
+const PROMOTION: Waiting = Waiting {
+    reason: WaitReason::Promotion,
+    until: None,
 };
 
 /// What a run does wrong, and when it is stopped.
@@ -56,6 +61,8 @@ pub(super) struct Faults {
     pub lease_lost: bool,
     /// These are written, reported with their record, and do not become ready.
     pub never_ready: BTreeSet<&'static str>,
+    /// These are written, and wait for promotion.
+    pub waiting: BTreeSet<&'static str>,
     /// When the first one is written, the second one disappears.
     pub takes_away: BTreeMap<&'static str, &'static str>,
     /// These are reported as gone while they are replaced.
@@ -395,7 +402,7 @@ impl MemoryRuntime {
         for message in ["waiting", "waiting", "ready"] {
             sink.progress(id, message);
         }
-        let (live, never_ready) = {
+        let (live, never_ready, waiting) = {
             let mut world = self.world();
             let word = json!(action);
             world.writes.push(format!("{} {name}", word.as_str().unwrap()));
@@ -415,7 +422,8 @@ impl MemoryRuntime {
                 self.cancel.cancel();
             }
             world.journal_ended |= world.faults.journal_ends_after == Some(name);
-            (live, world.faults.never_ready.contains(name))
+            let waiting = world.faults.waiting.contains(name).then_some(PROMOTION);
+            (live, world.faults.never_ready.contains(name), waiting)
         };
         // The record has the values that were sent, as that of a server.
         let recorded = planned.recorded.clone().zip(planned.item.desired.as_ref());
@@ -433,6 +441,7 @@ impl MemoryRuntime {
             recorded,
             sensitive: live.as_ref().map(passwords).unwrap_or_default(),
             live: live.map(Value::Object),
+            waiting: waiting.map(|waiting| (waiting, "paused, waits for promotion".to_owned())),
         })
     }
 }

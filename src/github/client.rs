@@ -22,7 +22,7 @@ use super::{authenticated_user::AuthenticatedUser, error::GithubError, response}
 use crate::{
     interrupt::{Interrupt, StopTimeouts},
     retry::{RetryDecision, RetryPolicy},
-    secrets::Secrets,
+    secrets::{AddressParts, Secrets, credential_in, without_credentials},
 };
 
 /// The deadline of a call, without its retries.
@@ -80,15 +80,16 @@ impl Client {
             hint: "GITHUB_API_URL is set by the runner; GITHUB_TOKEN by the step's `env:`".to_owned(),
         };
         secrets.learn(token);
-        let base: http::Uri = api_url
-            .trim_end_matches('/')
-            .parse()
-            .map_err(|_| unusable(format!("`{}` is not the URL of an API", api_url.escape_debug())))?;
-        let (Some(scheme), Some(server)) = (base.scheme_str(), base.authority()) else {
+        let shown = without_credentials(api_url).escape_debug().to_string();
+        if let Some(credential) = credential_in(api_url, AddressParts::default()) {
             return Err(unusable(format!(
-                "`{}` is not the URL of an API",
-                api_url.escape_debug()
+                "the URL of the API, {shown}, holds {credential}"
             )));
+        }
+        let no_url = || unusable(format!("`{shown}` is not the URL of an API"));
+        let base: http::Uri = api_url.trim_end_matches('/').parse().map_err(|_| no_url())?;
+        let (Some(scheme), Some(server)) = (base.scheme_str(), base.authority()) else {
+            return Err(no_url());
         };
         if token.is_empty() || token.contains(|c: char| c.is_control() || c.is_whitespace()) {
             return Err(unusable("the token is empty or holds white space".to_owned()));

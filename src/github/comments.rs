@@ -63,7 +63,7 @@ impl Comment {
 impl Client {
     /// Writes the comment of `marker` on a pull request or issue, and deletes those that the marker makes
     /// obsolete. `body` must start with the marker's line. Requests: one per 100 comments, one where a
-    /// comment has such a marker, and one write.
+    /// comment has such a marker, and one write; the comments are listed again after one was created.
     ///
     /// # Errors
     /// [`GithubError::TooLong`] if the text must be fitted to a smaller size; other errors of GitHub.
@@ -81,23 +81,18 @@ impl Client {
             return self.create_comment(pr, marker, body).await;
         };
         let url = first.html_url.clone();
-        if ours
-            .iter()
-            .filter_map(Comment::marker)
-            .any(|m| m.is_newer_than(marker))
-        {
+        if written_by_newer(&ours, marker) {
             return Ok(Upsert::NewerRunWrote { url });
         }
-        // Two concurrent runs may each have created one; one stays.
+        // A run that ended early may have left a second one; the older stays.
         for double in &ours[1..] {
             self.delete_comment(double.id).await?;
         }
         if first.body.as_deref() == Some(body) {
             return Ok(Upsert::Unchanged { url });
         }
-        let path = self.path(&format!("/issues/comments/{}", first.id));
-        match self.set(Method::PATCH, &path, &json!({"body": body}), NEED).await {
-            Ok(Comment { html_url: url, .. }) => Ok(Upsert::Updated { url }),
+        match self.edit(first.id, body).await {
+            Ok(url) => Ok(Upsert::Updated { url }),
             // It was deleted after the listing.
             Err(GithubError::NotFound { .. }) => self.create_comment(pr, marker, body).await,
             Err(error) => Err(error),
@@ -111,12 +106,61 @@ impl Client {
         body: &str,
     ) -> Result<Upsert, GithubError> {
         let path = self.path(&format!("/issues/{pr}/comments"));
-        let made: Comment = self
+        let this_run = |comment: &Comment| comment.marker().as_ref() == Some(marker);
+        let created: Comment = self
             .create(&path, &json!({"body": body}), NEED, || async {
-                Ok(self.our_comments(pr, marker).await?.0.into_iter().next())
+                Ok(self.our_comments(pr, marker).await?.0.into_iter().find(this_run))
             })
             .await?;
-        Ok(Upsert::Created { url: made.html_url })
+        self.merge_into_older(pr, marker, body, created).await
+    }
+
+    /// Gives a created comment up if another run created one after we had looked for it and before ours was
+    /// there: the older comment stays. It takes our content unless a newer run has written it.
+    async fn merge_into_older(
+        &self,
+        pr: u64,
+        marker: &CommentMarker,
+        body: &str,
+        created: Comment,
+    ) -> Result<Upsert, GithubError> {
+        let kept = Upsert::Created {
+            url: created.html_url,
+        };
+        let ours = match self.our_comments(pr, marker).await {
+            Ok((ours, _)) => ours,
+            Err(error) => {
+                // What had to be written is written; the next run removes a second comment.
+                tracing::warn!(%error, "not checked whether another run has created the comment as well");
+                return Ok(kept);
+            }
+        };
+        let Some(older) = ours.first().filter(|first| first.id < created.id) else {
+            return Ok(kept);
+        };
+        let result = if written_by_newer(&ours, marker) {
+            Upsert::NewerRunWrote {
+                url: older.html_url.clone(),
+            }
+        } else {
+            match self.edit(older.id, body).await {
+                Ok(url) => Upsert::Updated { url },
+                // It was deleted after the listing.
+                Err(GithubError::NotFound { .. }) => return Ok(kept),
+                Err(error) => return Err(error),
+            }
+        };
+        self.delete_comment(created.id).await?;
+        Ok(result)
+    }
+
+    /// Replaces the text of a comment and returns its address.
+    async fn edit(&self, id: u64, body: &str) -> Result<String, GithubError> {
+        let path = self.path(&format!("/issues/comments/{id}"));
+        let edited: Comment = self
+            .set(Method::PATCH, &path, &json!({"body": body}), NEED)
+            .await?;
+        Ok(edited.html_url)
     }
 
     /// Replaces a text in our comment of `marker`; returns false if the run of `marker` has written none that
@@ -140,9 +184,7 @@ impl Client {
         if !body.contains(from) {
             return Ok(false);
         }
-        let path = self.path(&format!("/issues/comments/{}", comment.id));
-        let body = json!({"body": body.replace(from, to)});
-        let _: Comment = self.set(Method::PATCH, &path, &body, NEED).await?;
+        self.edit(comment.id, &body.replace(from, to)).await?;
         Ok(true)
     }
 
@@ -227,4 +269,10 @@ impl Client {
         let (void, ours) = ours.into_iter().partition(voided);
         Ok((ours, void))
     }
+}
+
+/// Returns true if a newer run than that of `marker` has written one of these comments.
+fn written_by_newer(comments: &[Comment], marker: &CommentMarker) -> bool {
+    let mut markers = comments.iter().filter_map(Comment::marker);
+    markers.any(|other| other.is_newer_than(marker))
 }

@@ -1,6 +1,8 @@
 //! The issues that Konverge maintains: one per drifted stack, one per stopped stack. They are found by label,
 //! author and marker in the list of issues, never by search, whose index lags.
 
+use std::collections::BTreeSet;
+
 use http::Method;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -10,7 +12,7 @@ use super::{
     error::GithubError,
     pull_requests::encoded,
 };
-use crate::model::comment_marker::CommentMarker;
+use crate::model::comment_marker::{CommentMarker, MarkerKind};
 
 const NEED: TokenPermission = TokenPermission("issues: write");
 
@@ -70,8 +72,8 @@ impl Client {
         Ok(ours.into_iter().map(|(_, issue)| issue).collect())
     }
 
-    /// Opens, reopens or updates the issue of `marker`. An open issue with the same digest and one that a
-    /// newer run wrote stay unchanged. `known` is the list of [`Client::kept_issues`].
+    /// Opens, reopens or updates the issue of `marker`; of several the oldest, of those that are open if any is.
+    /// An open issue with the same digest and one that a newer run wrote stay unchanged. `known` is the list of [`Client::kept_issues`].
     ///
     /// # Errors
     /// Errors of GitHub.
@@ -83,7 +85,8 @@ impl Client {
         title: &str,
         body: &str,
     ) -> Result<IssueChange, GithubError> {
-        let Some(issue) = known.iter().find(|issue| issue.marker.same_place(marker)) else {
+        let same_place = known.iter().filter(|issue| issue.marker.same_place(marker));
+        let Some(issue) = same_place.min_by_key(|issue| (!issue.open, issue.number)) else {
             return self.open_issue(label, marker, title, body).await;
         };
         let same = issue.open && issue.marker.digest == marker.digest;
@@ -111,7 +114,7 @@ impl Client {
         let _: Value = self
             .create(&self.path("/issues"), &issue, NEED, || async {
                 let kept = self.kept_issues(label).await?;
-                let made = kept.iter().any(|issue| issue.marker.same_place(marker));
+                let made = kept.iter().any(|issue| issue.marker == *marker);
                 Ok(made.then_some(Value::Null))
             })
             .await?;
@@ -134,6 +137,16 @@ impl Client {
             Err(error) => Err(error),
         }
     }
+}
+
+/// The open issues of a kind that have an older open one of the same scope: two runs opened one at the same time.
+pub fn duplicates(known: &[Issue], kind: MarkerKind) -> Vec<&Issue> {
+    let of_kind = |issue: &&Issue| issue.open && issue.marker.kind == kind;
+    let mut open: Vec<_> = known.iter().filter(of_kind).collect();
+    open.sort_by_key(|issue| issue.number);
+    let mut scopes = BTreeSet::new();
+    open.retain(|issue| !scopes.insert(&issue.marker.scope));
+    open
 }
 
 /// Returns true if an issue was deleted after the listing: GitHub answers 404 or 410.

@@ -31,7 +31,7 @@ pub use contributions::{BranchUpdate, Contribution};
 pub use deployments::DeploymentState;
 pub use error::GithubError;
 pub use event::{GithubEvent, PullRequestEvent, PushEvent, WorkflowRunEvent, other_branch};
-pub use issues::{Issue, IssueChange};
+pub use issues::{Issue, IssueChange, duplicates as duplicate_issues};
 pub use pull_requests::{Permission, PullRequest, ReviewApproval, RunApproval};
 pub use runner::Runner;
 pub use statuses::{APPLY, CommitStatus, StatusState, preview_of};

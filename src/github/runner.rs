@@ -3,7 +3,10 @@
 use std::{collections::HashMap, fs, io::Write as _, path::PathBuf};
 
 use super::{error::GithubError, workflow_commands};
-use crate::model::CommitId;
+use crate::{
+    model::CommitId,
+    secrets::{AddressParts, credential_in, without_credentials},
+};
 
 /// The environment of GitHub's runner, or of a compatible one.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -67,6 +70,10 @@ impl Runner {
             return Err(unusable("GITHUB_REPOSITORY", &repository));
         }
         let sha = required("GITHUB_SHA")?;
+        let server_url = optional("GITHUB_SERVER_URL").unwrap_or_else(|| "https://github.com".to_owned());
+        if credential_in(&server_url, AddressParts::default()).is_some() {
+            return Err(unusable("GITHUB_SERVER_URL", &without_credentials(&server_url)));
+        }
         let number = |name: &str, default: u64| match optional(name) {
             None => Ok(default),
             Some(value) => value.parse().map_err(|_| unusable(name, &value)),
@@ -81,7 +88,7 @@ impl Runner {
                 .or_else(|| optional("GITHUB_ACTOR"))
                 .unwrap_or_default(),
             starter: optional("GITHUB_ACTOR").unwrap_or_default(),
-            server_url: optional("GITHUB_SERVER_URL").unwrap_or_else(|| "https://github.com".to_owned()),
+            server_url,
             api_url: optional("GITHUB_API_URL").unwrap_or_else(|| "https://api.github.com".to_owned()),
             run_id: number("GITHUB_RUN_ID", 0)?,
             run_attempt: u32::try_from(number("GITHUB_RUN_ATTEMPT", 1)?).unwrap_or(u32::MAX),

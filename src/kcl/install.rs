@@ -12,6 +12,7 @@ use super::{KclError, Toolchain, toolchain};
 use crate::{
     checkout::{Checkout, Executable},
     process::Program,
+    secrets::{AddressParts, credential_in, without_credentials},
 };
 
 const PINS: &str = include_str!("pins.txt");
@@ -93,6 +94,15 @@ pub async fn install(
     let io = |error: std::io::Error| failed(error.to_string());
     let (interpreter, pin) = choose(version, options.interpreter.as_deref(), checkout).await?;
     progress(InstallStep::Fetching(pin.file.to_owned()));
+    if let Some(credential) = options
+        .index
+        .as_deref()
+        .and_then(|index| credential_in(index, AddressParts::default()))
+    {
+        return Err(failed(format!(
+            "--index holds {credential}; set PIP_INDEX_URL instead"
+        )));
+    }
     let index = options
         .index
         .clone()
@@ -232,6 +242,7 @@ async fn fetch(
         version: pin.version.to_owned(),
         why,
     };
+    let shown = without_credentials(index);
     let network = |error: reqwest::Error| failed(crate::error::chain(&error.without_url()));
     let client = reqwest::Client::builder()
         .connect_timeout(std::time::Duration::from_secs(20))
@@ -241,7 +252,7 @@ async fn fetch(
         .map_err(network)?;
     let page: url::Url = format!("{}/kcl-lib/", index.trim_end_matches('/'))
         .parse()
-        .map_err(|error| failed(format!("`{index}` is not a URL: {error}")))?;
+        .map_err(|error| failed(format!("`{shown}` is not a URL: {error}")))?;
     let get = async |url: url::Url| {
         client
             .get(url)
@@ -257,10 +268,10 @@ async fn fetch(
         .await
         .map_err(network)?;
     let link =
-        link_to(&html, pin.file).ok_or_else(|| failed(format!("{index} does not list `{}`", pin.file)))?;
+        link_to(&html, pin.file).ok_or_else(|| failed(format!("{shown} does not list `{}`", pin.file)))?;
     let url = page
         .join(&link)
-        .map_err(|error| failed(format!("{index} has a bad link: {error}")))?;
+        .map_err(|error| failed(format!("{shown} has a bad link: {error}")))?;
     let mut response = get(url).await.map_err(network)?;
     let total = response.content_length();
     let mut wheel = Vec::new();

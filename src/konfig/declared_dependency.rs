@@ -3,6 +3,7 @@
 use std::fmt;
 
 use super::kcl_mod::KclMod;
+use crate::secrets::without_credentials;
 
 /// A line of `[dependencies]`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -67,7 +68,9 @@ impl DeclaredDependency {
 impl fmt::Display for DeclaredDependency {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.source {
-            DependencySource::Oci { url, .. } | DependencySource::Git { url, .. } => f.write_str(url)?,
+            DependencySource::Oci { url, .. } | DependencySource::Git { url, .. } => {
+                f.write_str(&without_credentials(url))?;
+            }
             DependencySource::Path(path) => f.write_str(path)?,
             DependencySource::Version(_) => f.write_str(&self.name)?,
         }

@@ -11,6 +11,7 @@ use super::{
 };
 use crate::{
     model::{RepoPath, workspace_name::is_workspace_name},
+    secrets::{AddressParts, credential_in},
     yaml,
 };
 
@@ -137,6 +138,9 @@ impl Module {
             if value.is_empty() {
                 return Err(format!("`{key}` is missing"));
             }
+        }
+        if let Some(credential) = credential_in(&self.path, AddressParts::default()) {
+            return Err(format!("`path` holds credentials: {credential}"));
         }
         let mut projects: BTreeMap<&str, &str> = BTreeMap::new();
         for (name, block) in &self.configs {
@@ -269,6 +273,10 @@ mod tests {
     fn what_kusion_refuses_is_refused() {
         for (text, says) in [
             ("modules: {service: {path: x}}\n".to_owned(), "version"),
+            (
+                "modules: {service: {path: 'oci://me:s3cret@h/x', version: '1'}}\n".to_owned(),
+                "holds credentials: a password",
+            ),
             (service("      large: {labels: {}}\n"), "projectSelector"),
             (service("      large: {projectSelector: [a]}\n"), "sets nothing"),
             (

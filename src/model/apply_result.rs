@@ -1,5 +1,6 @@
 //! The results of an apply.
 
+use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::{Digest, RepoPath, ResourceId, StackId, authorization::Authorization, plan::Action};
@@ -20,11 +21,14 @@ pub enum StackResult {
     Applied,
     /// There was nothing to do. The input digest is recorded.
     Unchanged,
+    /// Everything that could be done is done, and the rest waits for something outside of this run. The input digest
+    /// is not recorded: the next run takes the stack up again.
+    Waiting,
     /// Something failed. Completed changes are in the state.
     Failed,
     /// The stack was stopped before any change (review, policy or lease).
     Stopped,
-    /// The stack was skipped: a stack it depends on failed.
+    /// The stack was skipped: a stack it depends on failed or waits.
     HeldBack,
 }
 
@@ -41,6 +45,9 @@ pub struct StackOutcome {
     /// Who authorized the plan.
     #[serde(skip_serializing_if = "Authorization::is_empty")]
     pub grounds: Authorization,
+    /// What the stack waits for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub waiting: Option<Waiting>,
     /// One entry per changed resource, sorted by id.
     pub resources: Vec<ResourceOutcome>,
     /// Why the stack failed or was stopped.
@@ -54,9 +61,51 @@ pub struct ResourceOutcome {
     /// The planned action.
     pub action: Action,
     pub result: ResourceResult,
-    /// Why the resource failed or was skipped.
+    /// Why the resource waits, failed or was skipped.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
+}
+
+/// What a stack or a resource waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Waiting {
+    /// What ends the wait.
+    #[serde(rename = "for")]
+    pub reason: WaitReason,
+    /// When it ends by itself, if it does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub until: Option<Timestamp>,
+}
+
+/// What ends a wait, the slowest first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum WaitReason {
+    /// Somebody promotes a rollout that is paused.
+    Promotion,
+    /// Time passes.
+    Time,
+}
+
+impl Waiting {
+    /// Of two waits the one that may end later.
+    #[must_use]
+    pub fn or_later(self, other: Self) -> Self {
+        let rank = |waiting: &Self| (std::cmp::Reverse(waiting.reason), waiting.until);
+        if rank(&other) > rank(&self) { other } else { self }
+    }
+}
+
+impl std::fmt::Display for Waiting {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match (self.reason, self.until) {
+            (WaitReason::Promotion, _) => f.write_str("waits for promotion"),
+            (WaitReason::Time, Some(until)) => {
+                write!(f, "waits until {}", until.strftime("%Y-%m-%d %H:%M:%S UTC"))
+            }
+            (WaitReason::Time, None) => f.write_str("waits"),
+        }
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -64,7 +113,9 @@ pub struct ResourceOutcome {
 pub enum ResourceResult {
     /// The change is complete and the resource is ready.
     Done,
+    /// The change is written, and the resource waits for something outside of this run.
+    Waiting,
     Failed,
-    /// Not attempted: a dependency failed or the run was interrupted.
+    /// Not attempted: a dependency failed or waits, or the run was interrupted.
     Skipped,
 }

@@ -37,6 +37,7 @@ pub mod spec;
 pub mod stack;
 pub mod state;
 pub mod status;
+pub mod store_setting;
 pub mod text;
 pub mod workspace_name;
 

@@ -2,6 +2,9 @@
 
 use super::StackId;
 
+/// The key of changed code owners: the name of the file.
+pub const CODEOWNERS: &str = "CODEOWNERS";
+
 /// One configuration key that grants permissions, before and after a merge.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PowerChange {
@@ -13,4 +16,14 @@ pub struct PowerChange {
     pub to: Option<String>,
     /// The stacks concerned; `None` for all stacks.
     pub stacks: Option<Vec<StackId>>,
+}
+
+impl PowerChange {
+    /// The file that grants the permission.
+    pub fn file(&self) -> &'static str {
+        match self.key == CODEOWNERS {
+            true => CODEOWNERS,
+            false => "konverge.yaml",
+        }
+    }
 }

@@ -48,7 +48,7 @@ pub struct StackState {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub begun: BTreeMap<ResourceId, Replacement>,
     /// Data that a runtime keeps for a whole stack or batch, by a key of the runtime (the Terraform state,
-    /// always encrypted).
+    /// encrypted where there is a key).
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub runtime: BTreeMap<String, Value>,
 }
@@ -271,7 +271,7 @@ pub enum JournalEntry {
     Untouched { ids: Vec<ResourceId> },
     /// The change failed, and the resource is unchanged as far as the runtime can tell.
     Failed { id: ResourceId },
-    /// The runtime's own data changed (the Terraform state); already encrypted.
+    /// The runtime's own data changed (the Terraform state); already encrypted where there is a key.
     Runtime {
         /// The key in [`StackState::runtime`].
         key: String,

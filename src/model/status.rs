@@ -45,6 +45,8 @@ pub enum HeadStatus {
     Applied,
     /// Changes are pending.
     Changed,
+    /// Everything that could be done is done, and the rest waits. The next run takes it up again.
+    Waiting,
     /// The last apply failed. The next run retries.
     Unfinished,
     /// Never applied.

@@ -26,7 +26,7 @@ use crate::{
 pub use consent::{Approver, AutoApprove, PriorState, ProposedPlan};
 pub use options::{ApplyOptions, NewerCommitCheck};
 pub(super) use outcome::stopped_outcome;
-pub use outcome::{ended_well, exit_code, is_well};
+pub use outcome::{ended_well, exit_code, is_well, only_waits};
 
 /// Applies the targets. Independent stacks are applied concurrently.
 ///
@@ -46,7 +46,9 @@ pub async fn run(
     let counter = StepCounter::start(&planning.run, Step::Apply, targets.len());
     let mut waiting: BTreeMap<&StackId, &Target> =
         targets.iter().map(|target| (&target.id, target)).collect();
+    // The stacks that are not done, and those of them that wait or are behind one that waits.
     let mut failed: BTreeSet<StackId> = BTreeSet::new();
+    let mut paused: BTreeSet<StackId> = BTreeSet::new();
     let mut ended: BTreeSet<StackId> = BTreeSet::new();
     // Of the stacks of a project that leave the last one deletes what they share: they go one after the other.
     let mut being_destroyed: BTreeSet<&StackId> = BTreeSet::new();
@@ -81,16 +83,23 @@ pub async fn run(
                 }
                 under_way.push(async move { one_stack::apply(planning, target, options).await });
             } else {
+                let is_paused = held_by.iter().all(|first| paused.contains(first));
+                if is_paused {
+                    paused.insert(id.clone());
+                }
                 failed.insert(id.clone());
                 ended.insert(id);
                 counter.advance();
-                outcomes.push(skipped_outcome(target, &held_by));
+                outcomes.push(skipped_outcome(target, &held_by, is_paused));
             }
         }
         match under_way.next().await {
             Some(outcome) => {
                 if !is_well(outcome.result) {
                     failed.insert(outcome.id.clone());
+                }
+                if outcome.result == StackResult::Waiting {
+                    paused.insert(outcome.id.clone());
                 }
                 being_destroyed.remove(&outcome.id);
                 ended.insert(outcome.id.clone());
@@ -119,11 +128,15 @@ pub async fn run(
     Ok(report)
 }
 
-fn skipped_outcome(target: &Target, by: &[StackId]) -> StackOutcome {
+fn skipped_outcome(target: &Target, by: &[StackId], is_paused: bool) -> StackOutcome {
     let names = by.iter().map(StackId::as_str).collect::<Vec<_>>().join(", ");
+    let why = match is_paused {
+        true => "is not ready: it waits",
+        false => "failed",
+    };
     let failure = UserError::new(
         ErrorKind::Policy,
-        format!("skipped: {names} must be applied first and failed"),
+        format!("skipped: {names} must be applied first and {why}"),
     );
     stopped_outcome(target, StackResult::HeldBack, &failure)
 }

@@ -14,6 +14,7 @@ use crate::{
     error::{ErrorKind, UserError},
     model::{
         ResourceId, StackId,
+        apply_result::StackResult,
         event::{RunEvent, Step},
         health::Health,
         spec::RuntimeKind,
@@ -109,7 +110,10 @@ pub async fn watch(planning: &Planner, targets: &[Target]) -> Result<StatusRepor
         if tokio::time::Instant::now() >= deadline {
             return Err(UserError::new(
                 ErrorKind::Kubernetes,
-                format!("{moving} objects are not ready after {} s", limit.as_secs()),
+                match moving {
+                    1 => format!("1 object is not ready after {} s", limit.as_secs()),
+                    _ => format!("{moving} objects are not ready after {} s", limit.as_secs()),
+                },
             )
             .hint("`konverge status` shows which; `apply.ready_timeout` in konverge.yaml says how long to watch"));
         }
@@ -163,6 +167,12 @@ async fn one(planning: &Planner, target: &Target, kinds: &[RuntimeKind]) -> Stac
     status
 }
 
+/// Returns true if the last apply ended because something waits.
+fn waits(prior: &Versioned) -> bool {
+    let record = prior.receipt.as_ref();
+    prior.pending.is_empty() && record.is_some_and(|record| record.result == StackResult::Waiting)
+}
+
 async fn fill(
     planning: &Planner,
     target: &Target,
@@ -193,6 +203,7 @@ async fn fill(
                 false => HeadStatus::Changed,
             }
         }
+        (Some(_), _) if waits(&prior) => HeadStatus::Waiting,
         (Some(_), _) => HeadStatus::Unfinished,
     };
     let reachable = !planning.config.clusters.is_empty() || planning.given.is_any();

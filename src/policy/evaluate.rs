@@ -291,7 +291,11 @@ fn blast_radius(rules: &EffectivePolicy, plan: &StackPlan, facts: &PolicyFacts<'
             Enforcement::Deny
         },
         "max_destructive",
-        format!("{gone} resources would be deleted or replaced; at most {allowed} are allowed in one apply"),
+        format!(
+            "{gone} {} would be deleted or replaced; at most {allowed} {} allowed in one apply",
+            if gone == 1 { "resource" } else { "resources" },
+            if allowed == 1 { "is" } else { "are" }
+        ),
         Some(format!(
             "split the change, raise `policy.max_destructive`, or approve exactly this plan: run the workflow manually with `approve: {}`",
             plan.digest

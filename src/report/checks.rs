@@ -161,7 +161,8 @@ fn counts(stack: &StackPlan) -> String {
     let own = labels::counts(&diff::own_summary(stack));
     match diff::drifted(stack) {
         0 => own,
-        drifted => format!("{own}; {} differs already", labels::plural(drifted, "resource")),
+        1 => format!("{own}; 1 resource differs already"),
+        drifted => format!("{own}; {drifted} resources differ already"),
     }
 }
 

@@ -176,6 +176,7 @@ mod tests {
             digest: Digest::of_set([]),
             serial: None,
             grounds: Authorization::default(),
+            waiting: None,
             resources: Vec::<ResourceOutcome>::new(),
             error: Some(UserError::new(ErrorKind::Kubernetes, message).body()),
         };

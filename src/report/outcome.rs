@@ -14,6 +14,7 @@ fn result_word(result: StackResult) -> (&'static str, Color) {
     match result {
         StackResult::Applied => ("applied", Color::Green),
         StackResult::Unchanged => ("unchanged", Color::Dim),
+        StackResult::Waiting => ("waiting", Color::Cyan),
         StackResult::Failed => ("failed", Color::Red),
         StackResult::Stopped => ("stopped before anything was changed", Color::Yellow),
         StackResult::HeldBack => ("skipped", Color::Yellow),
@@ -56,6 +57,7 @@ pub fn text(report: &ApplyReport, style: Style) -> String {
         for resource in &stack.resources {
             let (result, color) = match resource.result {
                 ResourceResult::Done => ("done", Color::Green),
+                ResourceResult::Waiting => ("waiting", Color::Cyan),
                 ResourceResult::Failed => ("failed", Color::Red),
                 ResourceResult::Skipped => ("skipped", Color::Yellow),
             };
@@ -84,8 +86,12 @@ pub fn text(report: &ApplyReport, style: Style) -> String {
         }
     }
     let count = |result| report.stacks.iter().filter(|s| s.result == result).count();
+    let waiting = match count(StackResult::Waiting) {
+        0 => String::new(),
+        waiting => format!(", {waiting} waiting"),
+    };
     text.push_str(&format!(
-        "{}: {} applied, {} unchanged, {} failed, {} stopped, {} skipped.\n",
+        "{}: {} applied, {} unchanged{waiting}, {} failed, {} stopped, {} skipped.\n",
         style.paint(Color::Bold, &labels::plural(report.stacks.len(), "stack")),
         count(StackResult::Applied),
         count(StackResult::Unchanged),
@@ -117,6 +123,7 @@ mod tests {
                 digest: Digest::of_set([]),
                 serial: None,
                 grounds: Authorization::default(),
+                waiting: None,
                 resources: Vec::new(),
                 error: Some(
                     UserError::new(ErrorKind::Kcl, message)

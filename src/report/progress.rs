@@ -120,6 +120,7 @@ impl ProgressLines {
             } => {
                 let word = match result {
                     ResourceResult::Done => "done",
+                    ResourceResult::Waiting => "waiting",
                     ResourceResult::Failed => "failed",
                     ResourceResult::Skipped => "skipped",
                 };

@@ -55,6 +55,7 @@ fn severity(stack: &StackStatus) -> u8 {
         HeadStatus::Changed => 5,
         HeadStatus::New => 6,
         HeadStatus::Destroyed => 7,
+        HeadStatus::Waiting => 8,
         HeadStatus::Applied if has(Health::Suspended) => 8,
         HeadStatus::Applied => 9,
     }
@@ -79,6 +80,7 @@ fn row(stack: &StackStatus) -> [Cell; 5] {
         _ if stack.error.is_some() => ("unknown", Color::Red),
         HeadStatus::Applied => ("up to date", Color::Green),
         HeadStatus::Changed => ("changes pending", Color::Yellow),
+        HeadStatus::Waiting => ("waiting", Color::Cyan),
         HeadStatus::Unfinished => ("last apply failed", Color::Red),
         HeadStatus::Destroyed => ("destroyed", Color::Yellow),
         HeadStatus::New => ("never applied", Color::Yellow),
@@ -127,6 +129,9 @@ fn details(stack: &StackStatus, style: Style) -> String {
     }
     if stack.head == HeadStatus::Unfinished {
         lines.push_str("  last apply failed; the next run retries\n");
+    }
+    if stack.head == HeadStatus::Waiting {
+        lines.push_str("  last apply waits; the next run takes it up again\n");
     }
     if let Some(error) = &stack.error {
         for line in escape::log_each(&error.message) {

@@ -23,6 +23,7 @@ use crate::{
     error::{ErrorKind, UserError},
     model::{
         ClusterName, ResourceId, StackId,
+        apply_result::Waiting,
         health::Health,
         plan::{Action, ResourcePlan},
         spec::{Resource, RuntimeKind, Sharing},
@@ -245,6 +246,8 @@ pub struct AppliedResource {
     pub live: Option<Value>,
     /// The secret texts in `live`, as in [`PlannedResource::sensitive`].
     pub sensitive: Vec<String>,
+    /// What it waits for, and why: it is written and not ready. The runtime plans it as unready until it is.
+    pub waiting: Option<(Waiting, String)>,
 }
 
 /// Receives results of a runtime as soon as they exist. The engine writes them to the journal.

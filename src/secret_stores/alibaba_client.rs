@@ -8,7 +8,7 @@ use tokio::{sync::Mutex, time::Instant};
 
 use super::{
     SecretProblem, cloud_login,
-    http::{SecretHttpAnswer, SecretHttpClient, unexpected},
+    http::{SecretHttpAnswer, SecretHttpClient, service_url, unexpected},
 };
 use crate::{
     cloud::{AlibabaKeys, AlibabaLogin, SignedAlibabaCall},
@@ -110,7 +110,7 @@ impl AlibabaClient {
                 ));
             }
         };
-        let mut url = url::Url::parse(&address).map_err(|_| unexpected("its address is not a URL"))?;
+        let mut url = service_url(&address)?;
         url.set_path("/");
         Ok(url)
     }

@@ -8,7 +8,7 @@ use tokio::{sync::Mutex, time::Instant};
 
 use super::{
     SecretProblem, SecretRights, cloud_login,
-    http::{SecretHttpAnswer, SecretHttpClient, unexpected},
+    http::{SecretHttpAnswer, SecretHttpClient, service_url, unexpected},
 };
 use crate::{
     cloud::{AwsKeys, AwsLogin, SignedJsonPost, aws_host},
@@ -89,7 +89,7 @@ impl AwsClient {
             Some(address) => format!("{}/", address.trim_end_matches('/')),
             None => format!("https://{}/", aws_host(self.service, region)?),
         };
-        let url = url::Url::parse(&address).map_err(|_| unexpected("its address is not a URL"))?;
+        let url = service_url(&address)?;
         let host = match (url.host_str().unwrap_or_default(), url.port()) {
             (host, Some(port)) => format!("{host}:{port}"),
             (host, None) => host.to_owned(),

@@ -8,7 +8,7 @@ use zeroize::Zeroizing;
 
 use super::{
     SecretProblem, cloud_login,
-    http::{SecretHttpClient, unexpected},
+    http::{SecretHttpClient, service_url, unexpected},
 };
 use crate::{
     cloud::{AccessToken, CloudError},
@@ -97,7 +97,7 @@ impl BearerClient {
 
 /// A URL of a service: its address and these segments, each one escaped.
 pub(super) fn url_of(address: &str, segments: &[&str]) -> Result<url::Url, SecretProblem> {
-    let mut url = url::Url::parse(address).map_err(|_| unexpected("its address is not a URL"))?;
+    let mut url = service_url(address)?;
     url.path_segments_mut()
         .map_err(|()| unexpected("its address is not a URL"))?
         .pop_if_empty()

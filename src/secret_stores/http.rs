@@ -8,7 +8,7 @@ use zeroize::Zeroizing;
 use super::SecretProblem;
 use crate::{
     retry::{self, RetryDecision, RetryPolicy},
-    secrets::{Secrets, without_secrets},
+    secrets::{AddressParts, Secrets, credential_in, without_secrets},
 };
 
 const REQUEST_DEADLINE: Duration = Duration::from_secs(30);
@@ -40,6 +40,14 @@ struct Attempt {
     after: Option<Duration>,
     /// A retry does not help.
     is_final: bool,
+}
+
+/// Parses the address of a service.
+pub(super) fn service_url(address: &str) -> Result<url::Url, SecretProblem> {
+    if let Some(credential) = credential_in(address, AddressParts::default()) {
+        return Err(unexpected(format!("its address holds credentials: {credential}")));
+    }
+    url::Url::parse(address).map_err(|_| unexpected("its address is not a URL"))
 }
 
 impl SecretHttpClient {

@@ -7,6 +7,7 @@
 //! A [`SecretReference`] names a secret of a store. Its value is a [`SecretValue`], which a [`SecretResolver`]
 //! gives just before it is written.
 
+mod address_credentials;
 mod encodings;
 mod escapes;
 mod kubernetes_texts;
@@ -25,6 +26,9 @@ mod token_patterns;
 mod value;
 mod written_reference;
 
+pub use address_credentials::{
+    AddressCredential, AddressParts, AddressQuery, credential_in, without_credentials,
+};
 pub use kubernetes_texts::{
     TextPlace, decode_base64, encode_base64, may_refer, rewrite_texts, zeroize_texts,
 };

@@ -1,7 +1,7 @@
 //! Folders and the object stores of the three big clouds, through the `object_store` crate. Its types stay in
 //! this room.
 
-use std::{path::Path as FilePath, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, path::Path as FilePath, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -22,6 +22,7 @@ use crate::{
     cloud::{AwsLogin, AzureLogin, CloudEnvironment, GoogleLogin},
     error::chain,
     retry::{RetryDecision, RetryPolicy},
+    secrets::{AddressParts, credential_in},
 };
 
 /// The maximum duration of a request.
@@ -58,6 +59,7 @@ pub(super) fn folder(path: &FilePath, options: &StoreOptions) -> Result<Arc<dyn 
 pub(super) fn s3(place: &StoreLocation) -> Result<Arc<dyn Store>, StoreError> {
     let mut builder = AmazonS3Builder::new();
     let environment = aws_profile::environment(&place.options.environment);
+    check_endpoints(place, &environment, "AWS_")?;
     for (name, value) in &environment {
         if let Ok(key) = name.to_ascii_lowercase().parse::<AmazonS3ConfigKey>()
             && name.starts_with("AWS_")
@@ -87,9 +89,26 @@ pub(super) fn s3(place: &StoreLocation) -> Result<Arc<dyn Store>, StoreError> {
     Ok(at(place, Box::new(inner)))
 }
 
+/// Returns an error if an address in the environment of a cloud holds credentials.
+fn check_endpoints(
+    place: &StoreLocation,
+    environment: &BTreeMap<String, String>,
+    prefix: &str,
+) -> Result<(), StoreError> {
+    let is_address =
+        |name: &str| name.starts_with(prefix) && (name.contains("ENDPOINT") || name.ends_with("_URL"));
+    let mut addresses = environment.iter().filter(|(name, _)| is_address(name));
+    let found =
+        addresses.find_map(|(name, value)| Some((name, credential_in(value, AddressParts::default())?)));
+    found.map_or(Ok(()), |(name, credential)| {
+        Err(place.error(format!("the address in {name} holds {credential}")))
+    })
+}
+
 pub(super) fn gs(place: &StoreLocation) -> Result<Arc<dyn Store>, StoreError> {
     const FILE: &str = "GOOGLE_APPLICATION_CREDENTIALS";
     let environment = &place.options.environment;
+    check_endpoints(place, environment, "GOOGLE_")?;
     let login = GoogleLogin::new(CloudEnvironment::new(environment.clone()));
     let is_federated = login.is_federated();
     let mut builder = GoogleCloudStorageBuilder::new();
@@ -116,6 +135,7 @@ pub(super) fn gs(place: &StoreLocation) -> Result<Arc<dyn Store>, StoreError> {
 /// Azure Blob Storage. The account comes from `AZURE_STORAGE_ACCOUNT_NAME`.
 pub(super) fn az(place: &StoreLocation) -> Result<Arc<dyn Store>, StoreError> {
     let mut builder = MicrosoftAzureBuilder::new();
+    check_endpoints(place, &place.options.environment, "AZURE_")?;
     for (name, value) in &place.options.environment {
         if name.starts_with("AZURE_")
             && let Ok(key) = name.to_ascii_lowercase().parse()

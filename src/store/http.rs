@@ -29,9 +29,6 @@ struct HttpStore {
 
 pub(super) fn http(place: &StoreLocation) -> Result<Arc<dyn Store>, StoreError> {
     place.check_transport(place.url.as_str())?;
-    if place.url.cannot_be_a_base() || !place.url.username().is_empty() {
-        return Err(place.error("credentials come from the environment: KONVERGE_HTTP_TOKEN, or KONVERGE_HTTP_USER and KONVERGE_HTTP_PASSWORD".to_owned()));
-    }
     let variable = |name: &str| place.variable(name).map(str::to_owned);
     Ok(Arc::new(HttpStore {
         requests: HttpClient::new(place)?,

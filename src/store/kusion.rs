@@ -8,7 +8,10 @@ use sqlx::{Connection, MySqlConnection, Row};
 use url::Url;
 
 use super::{Key, StoreError, StoreOptions, http_client::HttpClient, location::StoreLocation, sql};
-use crate::error::chain;
+use crate::{
+    error::chain,
+    secrets::{AddressParts, AddressQuery, credential_in},
+};
 
 /// The key of a state, in Kusion's terms. Empty fields are not part of the query.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -44,8 +47,15 @@ pub async fn over_http(
         address.push_str(part);
     }
     // The query belongs to the server here, not to the options of a store.
-    let bare = address.split(['?', '#']).next().unwrap_or_default();
+    let bare = address.split('?').next().unwrap_or_default();
     let place = StoreLocation::parse(bare, options)?;
+    let allowed = AddressParts {
+        user: false,
+        query: AddressQuery::OfServer,
+    };
+    if let Some(credential) = credential_in(format, allowed) {
+        return Err(place.error(format!("it holds {credential}; an address holds no credentials")));
+    }
     if !place.is_loopback() {
         place.check_transport(bare)?;
     }

@@ -3,6 +3,10 @@
 use url::Url;
 
 use super::{StoreError, options::StoreOptions};
+use crate::{
+    model::store_setting::STORE_SETTINGS,
+    secrets::{AddressCredential, AddressParts, AddressQuery, credential_in, without_credentials},
+};
 
 /// A parsed URL, with the options changed by its query.
 pub(super) struct StoreLocation {
@@ -21,33 +25,31 @@ pub(super) struct StoreLocation {
 impl StoreLocation {
     /// Parses a URL.
     pub fn parse(text: &str, options: &StoreOptions) -> Result<Self, StoreError> {
-        let bare = text.split(['?', '#']).next().unwrap_or_default();
-        let shown = match bare.split_once("://") {
-            Some((scheme, rest)) => match rest.split_once('/') {
-                Some((host, path)) => format!(
-                    "{scheme}://{}/{path}",
-                    host.rsplit('@').next().unwrap_or_default()
-                ),
-                None => format!("{scheme}://{}", rest.rsplit('@').next().unwrap_or_default()),
-            },
-            None => bare.to_owned(),
-        };
+        let shown = without_credentials(text);
         let config = |why: String| StoreError::Config {
             url: shown.escape_debug().to_string(),
             why,
         };
-        let mut url = Url::parse(text).map_err(|error| config(format!("not a URL: {error}")))?;
-        if url.password().is_some() {
-            return Err(config(
-                "it holds a password; credentials come from the environment, never from a file of the repository".into(),
-            ));
+        let allowed = AddressParts {
+            // A database logs a user in with a password from the environment.
+            user: text.starts_with("postgres://") || text.starts_with("mysql://"),
+            query: AddressQuery::Settings(&STORE_SETTINGS),
+        };
+        if let Some(credential) = credential_in(text, allowed) {
+            let known = match credential {
+                AddressCredential::Parameter(_) => format!("; known are {}", STORE_SETTINGS.join(", ")),
+                _ => String::new(),
+            };
+            return Err(config(format!(
+                "it holds {credential}; credentials come from the environment, never from an address{known}"
+            )));
         }
+        let mut url = Url::parse(text).map_err(|error| config(format!("not a URL: {error}")))?;
         let mut options = options.clone();
         for (key, value) in url.query_pairs() {
             options.set(&key, &value).map_err(&config)?;
         }
         url.set_query(None);
-        url.set_fragment(None);
         let place = Self {
             host: url.host_str().unwrap_or_default().to_owned(),
             prefix: url.path().trim_matches('/').to_owned(),
@@ -68,8 +70,10 @@ impl StoreLocation {
     pub fn check_transport(&self, endpoint: &str) -> Result<(), StoreError> {
         let url =
             Url::parse(endpoint).map_err(|error| self.error(format!("`endpoint` is not a URL: {error}")))?;
-        if url.password().is_some() || !url.username().is_empty() {
-            return Err(self.error("`endpoint` holds credentials; they come from the environment".to_owned()));
+        if let Some(credential) = credential_in(endpoint, AddressParts::default()) {
+            return Err(self.error(format!(
+                "`endpoint` holds {credential}; credentials come from the environment"
+            )));
         }
         if url.scheme() == "https" {
             return Ok(());

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use tokio_util::sync::CancellationToken;
 
-use crate::{checkout::Checkout, retry::RetryPolicy};
+use crate::{checkout::Checkout, model::store_setting::STORE_SETTINGS, retry::RetryPolicy};
 
 /// The options that a URL does not contain. `Default` uses the environment of the process.
 #[derive(Debug, Clone)]
@@ -68,8 +68,9 @@ impl StoreOptions {
             "ca_file" => self.ca_file = Some(value.to_owned()),
             other => {
                 return Err(format!(
-                    "unknown option `{}`; known are endpoint, region, path_style, allow_http, ca_file",
-                    other.escape_debug()
+                    "unknown option `{}`; known are {}",
+                    other.escape_debug(),
+                    STORE_SETTINGS.join(", ")
                 ));
             }
         }

@@ -143,6 +143,7 @@ fn record_line(receipt: &ApplyRecord) -> String {
     let result = match receipt.result {
         StackResult::Applied => "applied",
         StackResult::Unchanged => "nothing to do",
+        StackResult::Waiting => "waiting",
         StackResult::Failed => "failed",
         StackResult::Stopped => "stopped",
         StackResult::HeldBack => "skipped",

@@ -347,8 +347,10 @@ impl ApplySink for JournalSink<'_> {
             Ok(applied) => {
                 lock(&self.walk.carried).learn(applied.sensitive);
                 self.walk.keep(id, applied.live);
-                if !unchanged {
-                    self.walk.note(id, *action, ResourceResult::Done, None);
+                match applied.waiting {
+                    Some((waiting, why)) => self.walk.wait(id, *action, waiting, why),
+                    None if !unchanged => self.walk.note(id, *action, ResourceResult::Done, None),
+                    None => {}
                 }
             }
             Err(failure) => self.walk.fail(id, *action, &failure),

@@ -3,7 +3,10 @@
 use serde_json::Value;
 
 use super::super::KclError;
-use crate::model::stack::RemotePackage;
+use crate::{
+    model::stack::RemotePackage,
+    secrets::{AddressParts, credential_in, without_credentials},
+};
 
 /// The registry of packages that are named by a version only, as in the official tools.
 const DEFAULT_REGISTRY: &str = "oci://ghcr.io/kcl-lang";
@@ -77,12 +80,11 @@ pub(super) fn read(
         str::to_owned,
     );
     let repository = url.strip_prefix("oci://").unwrap_or(&url).trim_end_matches('/');
-    if let Some((_, host)) = repository.split('/').next().unwrap_or_default().rsplit_once('@') {
-        return Err(wrong(&format!(
-            "its address at {} holds credentials; set KONVERGE_OCI_REGISTRY, KONVERGE_OCI_USERNAME and KONVERGE_OCI_PASSWORD instead",
-            host.escape_debug()
-        )));
-    }
+    check_credentials(&url, false).map_err(|why| {
+        wrong(&format!(
+            "{why}; set KONVERGE_OCI_REGISTRY, KONVERGE_OCI_USERNAME and KONVERGE_OCI_PASSWORD instead"
+        ))
+    })?;
     Ok(PackageSource::Oci {
         repository: repository.to_owned(),
         tag: tag.to_owned(),
@@ -91,12 +93,10 @@ pub(super) fn read(
 
 /// Accepts only transports that fetch: git's `ext::` runs commands, and a leading dash would be an option.
 fn check_url(url: &str) -> Result<(), String> {
-    if let Some(host) = with_credentials(url) {
-        return Err(format!(
-            "its address at {} holds credentials; let git's credential helper, or `http.extraheader`, give them",
-            host.escape_debug()
-        ));
-    }
+    // The user of git over SSH is not secret.
+    let is_web = url.starts_with("http");
+    check_credentials(url, !is_web)
+        .map_err(|why| format!("{why}; let git's credential helper, or `http.extraheader`, give them"))?;
     let transports = ["https://", "http://", "ssh://", "git://", "file://", "git@"];
     if transports.iter().any(|transport| url.starts_with(transport))
         && !url.chars().any(|c| c.is_control() || c.is_whitespace())
@@ -109,13 +109,19 @@ fn check_url(url: &str) -> Result<(), String> {
     ))
 }
 
-/// The host of an address with a password, or over HTTP with any user part. The user in `ssh://git@host` is
-/// not secret.
-fn with_credentials(url: &str) -> Option<&str> {
-    let (scheme, rest) = url.split_once("://")?;
-    let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
-    let (userinfo, host) = authority.rsplit_once('@')?;
-    (userinfo.contains(':') || scheme.starts_with("http")).then_some(host)
+fn check_credentials(address: &str, user: bool) -> Result<(), String> {
+    let allowed = AddressParts {
+        user,
+        ..AddressParts::default()
+    };
+    let Some(credential) = credential_in(address, allowed) else {
+        return Ok(());
+    };
+    let shown = without_credentials(address);
+    Err(format!(
+        "its address {} holds credentials: {credential}",
+        shown.escape_debug()
+    ))
 }
 
 /// Returns true for a registry on this machine.
@@ -172,11 +178,14 @@ mod tests {
             r#"{"git":"https://me:s3cret-pass@h/x","tag":"v1"}"#,
             r#"{"git":"https://s3cret-pass@h/x","tag":"v1"}"#,
             r#"{"git":"ssh://git:s3cret-pass@h/x","tag":"v1"}"#,
+            r#"{"git":"https://h/x?token=s3cret-pass","tag":"v1"}"#,
+            r#"{"git":"https://h/x#s3cret-pass","tag":"v1"}"#,
             r#"{"oci":"oci://me:s3cret-pass@h/x","tag":"1"}"#,
+            r#"{"oci":"oci://h/x?token=s3cret-pass","tag":"1"}"#,
         ] {
             let error = place(bad).unwrap_err().to_string();
             assert!(
-                error.contains("at h holds credentials") && !error.contains("s3cret"),
+                error.contains("://h/x holds credentials") && !error.contains("s3cret"),
                 "{error}"
             );
         }

@@ -221,6 +221,7 @@ fn unchanged_outcome(target: &Target, serial: u64) -> StackOutcome {
         digest: Digest::of_set([]),
         serial: Some(serial),
         grounds: Authorization::default(),
+        waiting: None,
         resources: Vec::new(),
         error: None,
     }

@@ -23,6 +23,7 @@ pub(in crate::ops) fn stopped_outcome(
         digest: Digest::of_set([]),
         serial: None,
         grounds: Authorization::default(),
+        waiting: None,
         resources: Vec::new(),
         error: Some(failure.body()),
     }
@@ -31,6 +32,14 @@ pub(in crate::ops) fn stopped_outcome(
 /// Returns true if every stack succeeded.
 pub fn ended_well(report: &ApplyReport) -> bool {
     report.stacks.iter().all(|stack| is_well(stack.result))
+}
+
+/// Returns true if a stack waits, and no stack failed or was stopped.
+pub fn only_waits(report: &ApplyReport) -> bool {
+    let mut stacks = report.stacks.iter();
+    let has = |wanted| report.stacks.iter().any(|stack| stack.result == wanted);
+    stacks.all(|stack| !matches!(stack.result, StackResult::Failed | StackResult::Stopped))
+        && has(StackResult::Waiting)
 }
 
 /// Returns true if the stack is up to date.
@@ -44,7 +53,7 @@ pub fn exit_code(report: &ApplyReport, interrupted: bool) -> u8 {
         return ErrorKind::Interrupted.exit_code();
     }
     let code = |outcome: &StackOutcome| match (outcome.result, &outcome.error) {
-        (StackResult::Applied | StackResult::Unchanged, _) => 0,
+        (StackResult::Applied | StackResult::Unchanged | StackResult::Waiting, _) => 0,
         (StackResult::Stopped, Some(error)) => error.kind.exit_code(),
         // The stack that it depends on has a code of its own.
         (StackResult::HeldBack, _) => 0,

@@ -121,10 +121,11 @@ fn join(first: StackOutcome, next: StackOutcome) -> StackOutcome {
     let both = first.resources.into_iter().chain(next.resources);
     let resources: BTreeMap<_, _> = both.map(|resource| (resource.id.clone(), resource)).collect();
     let resources: Vec<_> = resources.into_values().collect();
-    let result = match (is_well(next.result), resources.is_empty()) {
-        (false, _) => StackResult::Failed,
-        (true, true) => StackResult::Unchanged,
-        (true, false) => StackResult::Applied,
+    let result = match (next.result, resources.is_empty()) {
+        (StackResult::Waiting, _) => StackResult::Waiting,
+        (result, _) if !is_well(result) => StackResult::Failed,
+        (_, true) => StackResult::Unchanged,
+        (_, false) => StackResult::Applied,
     };
     StackOutcome {
         result,

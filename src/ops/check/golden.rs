@@ -155,9 +155,10 @@ pub(super) fn find_missing(selected: &SelectedStacks, stacks: &[Stack]) -> Vec<D
             false if usual => (
                 LintSeverity::Warning,
                 format!(
-                    "does not exist; {} of {} stacks have a golden file",
+                    "does not exist; {} of {} stacks {} a golden file",
                     with.len(),
-                    all.len()
+                    all.len(),
+                    if with.len() == 1 { "has" } else { "have" }
                 ),
             ),
             false => continue,

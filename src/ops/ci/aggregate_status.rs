@@ -213,7 +213,11 @@ fn verdict(
         let words = format!("no result in attempt {attempt} from");
         return (StatusState::Error, listed(&words, &earlier));
     }
-    (StatusState::Success, format!("all {seen} shards were previewed"))
+    let all = match seen {
+        1 => "the only shard was previewed".to_owned(),
+        seen => format!("all {seen} shards were previewed"),
+    };
+    (StatusState::Success, all)
 }
 
 #[cfg(test)]

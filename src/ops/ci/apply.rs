@@ -125,6 +125,9 @@ async fn apply_and_report(job: &Job, tip: ApplyTarget<'_>) -> Result<JobResult, 
         Ok((report, _, newer)) if apply::ended_well(report) => {
             (StatusState::Success, description(report, newer.len()))
         }
+        Ok((report, _, newer)) if apply::only_waits(report) => {
+            (StatusState::Pending, description(report, newer.len()))
+        }
         Ok((report, _, newer)) => (StatusState::Failure, description(report, newer.len())),
         Err(failure) => {
             feedback.publish_failure(failure);
@@ -454,7 +457,7 @@ impl ApplyFeedback<'_> {
         // Stacks that were not selected have no differences, unless a newer run knows better.
         let settled = |stack: &str| {
             let not_well =
-                |outcome: &StackOutcome| outcome.id.as_str() == stack && !apply::is_well(outcome.result);
+                |outcome: &StackOutcome| outcome.id.as_str() == stack && !was_approved(outcome.result);
             !report.stacks.iter().any(not_well) && !self.newer.keys().any(|id| id.as_str() == stack)
         };
         feedback
@@ -489,6 +492,11 @@ fn unreviewed_issue(
     (marker, title, body)
 }
 
+/// Returns true if nothing of the stack was left that needs an approval.
+fn was_approved(result: StackResult) -> bool {
+    apply::is_well(result) || result == StackResult::Waiting
+}
+
 fn description(report: &ApplyReport, newer: usize) -> String {
     if report.stacks.is_empty() && newer > 0 {
         return "a newer commit is applied already".to_owned();
@@ -506,6 +514,7 @@ fn description(report: &ApplyReport, newer: usize) -> String {
     let words = [
         (StackResult::Applied, "applied"),
         (StackResult::Unchanged, "unchanged"),
+        (StackResult::Waiting, "waiting"),
         (StackResult::Failed, "failed"),
         (StackResult::Stopped, "stopped"),
         (StackResult::HeldBack, "skipped"),

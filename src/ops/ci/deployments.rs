@@ -146,7 +146,13 @@ fn final_state(stacks: &[&StackOutcome], interrupted: bool) -> (DeploymentState,
     let count = |wanted: &[StackResult]| stacks.iter().filter(|s| wanted.contains(&s.result)).count();
     let bad = count(&[StackResult::Failed, StackResult::Stopped, StackResult::HeldBack]);
     let done = count(&[StackResult::Applied]);
+    let failed = count(&[StackResult::Failed, StackResult::Stopped]);
+    let waiting = count(&[StackResult::Waiting]);
     match (bad, interrupted) {
+        _ if failed == 0 && waiting > 0 => (
+            DeploymentState::InProgress,
+            format!("{done} applied, {waiting} waiting"),
+        ),
         (0, _) => (DeploymentState::Success, format!("{done} applied")),
         (_, true) => (DeploymentState::Error, "the run was interrupted".to_owned()),
         (_, false) => (DeploymentState::Failure, format!("{done} applied, {bad} failed")),
@@ -197,6 +203,7 @@ mod tests {
             digest: Digest::of_bytes(b""),
             serial: None,
             grounds: Authorization::default(),
+            waiting: None,
             resources: Vec::new(),
             error: None,
         };

@@ -159,8 +159,8 @@ fn warn(job: &Job, behind: &[StackId], overdue: Option<std::time::Duration>) {
     if !behind.is_empty() {
         let names: Vec<_> = behind.iter().map(StackId::as_str).collect();
         job.run.notes.note(&format!(
-            "warning: the default branch is ahead of what is applied for {} stacks: {}",
-            names.len(),
+            "warning: the default branch is ahead of what is applied for {}: {}",
+            report::plural(names.len(), "stack"),
             names.join(", ")
         ));
     }

@@ -138,7 +138,7 @@ fn apply_events(report: &ApplyReport, unreviewed: &[StackId]) -> Vec<(NotifyEven
     if !failed.is_empty() {
         let title = format!("the apply failed: {}", stacks(&failed));
         news.push((NotifyEvent::ApplyFailed, title, failed));
-    } else if !done.is_empty() && apply::ended_well(report) {
+    } else if !done.is_empty() && (apply::ended_well(report) || apply::only_waits(report)) {
         let title = format!("applied: {}", stacks(&done));
         news.push((NotifyEvent::ApplyDone, title, done));
     }
@@ -171,6 +171,7 @@ mod tests {
             digest: Digest::of_bytes(b""),
             serial: None,
             grounds: Authorization::default(),
+            waiting: None,
             resources: Vec::new(),
             error: None,
         });
@@ -191,10 +192,12 @@ mod tests {
 
     #[test]
     fn each_topic_names_its_own_stacks() {
-        use StackResult::{Applied, Failed, HeldBack, Stopped, Unchanged};
+        use StackResult::{Applied, Failed, HeldBack, Stopped, Unchanged, Waiting};
         assert_eq!(told(&[("a/dev", Unchanged)], &[]), []);
         let done = [("a/dev", Applied), ("b/dev", Unchanged)];
         assert_eq!(told(&done, &[]), [one(NotifyEvent::ApplyDone, "a/dev")]);
+        let waits = [("a/dev", Applied), ("b/dev", Waiting), ("c/dev", HeldBack)];
+        assert_eq!(told(&waits, &[]), [one(NotifyEvent::ApplyDone, "a/dev")]);
         let failed = [("a/dev", Applied), ("b/dev", Failed), ("c/dev", HeldBack)];
         assert_eq!(told(&failed, &[]), [one(NotifyEvent::ApplyFailed, "b/dev")]);
         let stopped = [("a/dev", Stopped), ("b/dev", Stopped), ("c/dev", Applied)];

@@ -9,7 +9,10 @@ use crate::{
     config::{Config, Sandbox},
     error::UserError,
     model::{
-        CommitId, Shard, StackId, affected::Affected, file_source::Source, permission_changes::PowerChange,
+        CommitId, Shard, StackId,
+        affected::Affected,
+        file_source::Source,
+        permission_changes::{CODEOWNERS, PowerChange},
         stack::Stack,
     },
     ops::{
@@ -290,7 +293,7 @@ fn difference(proposed: &Config, (base, head): (&OpenRevision, &OpenRevision)) -
         let concerned =
             concerned.filter(|stack| before.owners(&file_of(stack)) != after.owners(&file_of(stack)));
         changes.push(file(
-            "CODEOWNERS",
+            CODEOWNERS,
             Some(concerned.map(|stack| stack.id.clone()).collect()),
         ));
     }

@@ -10,6 +10,7 @@ use crate::{
     model::comment_marker::{CommentMarker, MarkerKind},
     ops::RunContext,
     report::escape,
+    secrets::without_credentials,
 };
 
 /// Links the page at this address in the job summary, and in the comment that this run has written for `part`, if
@@ -21,7 +22,8 @@ pub async fn link_page(run: &RunContext, address: &str, part: ShardMode) -> Resu
     let env: HashMap<String, String> = run.env.clone().into_iter().collect();
     let runner = Runner::from_env(&env)?;
     if !is_artifact(&runner, address) {
-        let what = format!("`{}` is not an artifact of this run", address.escape_debug());
+        let shown = without_credentials(address);
+        let what = format!("`{}` is not an artifact of this run", shown.escape_debug());
         return Err(UserError::new(ErrorKind::Usage, what).hint(
             "let KONVERGE_PAGE_URL be the output `artifact-url` of `actions/upload-artifact` of the same job",
         ));

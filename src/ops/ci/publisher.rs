@@ -10,7 +10,10 @@ use super::{
 };
 use crate::{
     error::UserError,
-    github::{APPLY, Client, GithubError, Issue, IssueChange, StatusState, Upsert, workflow_commands},
+    github::{
+        APPLY, Client, GithubError, Issue, IssueChange, StatusState, Upsert, duplicate_issues,
+        workflow_commands,
+    },
     model::{
         CommitId,
         apply_result::ApplyReport,
@@ -168,11 +171,11 @@ impl<'a> Publisher<'a> {
         // They come in the order in which stacks ended.
         issues.sort_by(|(a, ..), (b, ..)| a.scope.cmp(&b.scope));
         let Some(client) = self.client else { return };
-        let known = match client.kept_issues(label).await {
+        let mut known = match client.kept_issues(label).await {
             Ok(known) => known,
             Err(error) => return self.warn("the issues could not be listed", error),
         };
-        let mut written = 0;
+        let (mut written, mut opened) = (0, false);
         let all = issues.len();
         for (at, (marker, title, body)) in issues.into_iter().enumerate() {
             if written >= MOST_ISSUES {
@@ -188,7 +191,10 @@ impl<'a> Publisher<'a> {
             );
             match client.keep_issue(&known, label, &marker, &title, &body).await {
                 Ok(IssueChange::Unchanged) => {}
-                Ok(_) => written += 1,
+                Ok(change) => {
+                    written += 1;
+                    opened |= change == IssueChange::Opened;
+                }
                 Err(error) => self.warn("an issue could not be written", error),
             }
         }
@@ -197,11 +203,19 @@ impl<'a> Publisher<'a> {
             attempt: self.job.runner.run_attempt,
             ..CommentMarker::new(kind, "")
         };
+        // Another run may have opened issues of the same stacks meanwhile: the older ones stay.
+        if opened {
+            match client.kept_issues(label).await {
+                Ok(now) => known = now,
+                Err(error) => self.warn("the issues could not be listed again", error),
+            }
+        }
         let over = |issue: &&Issue| {
             let marker = &issue.marker;
             marker.kind == kind && settled(&marker.scope) && !marker.is_newer_than(&this)
         };
-        for issue in known.iter().filter(over) {
+        let double = duplicate_issues(&known, kind);
+        for issue in known.iter().filter(over).chain(double) {
             if let Err(error) = client.close_issue(issue).await {
                 self.warn("an issue could not be closed", error);
             }

@@ -8,6 +8,7 @@ use crate::{
         state::{RuntimeRecord, StackState},
     },
     ops::runtime_factory::StateSeal,
+    report,
     runtime::{
         kubernetes::forget_clusters,
         terraform::{self, StateEncryption},
@@ -169,8 +170,8 @@ pub async fn move_waiting(
             return Err(UserError::new(
                 ErrorKind::State,
                 format!(
-                    "stack `{to}` already has {} resources",
-                    there.state.resources.len()
+                    "stack `{to}` already has {}",
+                    report::plural(there.state.resources.len(), "resource")
                 ),
             )
             .hint(format!(

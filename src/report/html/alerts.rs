@@ -29,7 +29,7 @@ pub(super) fn alerts(input: &CommentInput<'_>, view: &PlanView<'_>) -> Markup {
         (immutable_changes(view))
         @for change in input.power {
             li.replace {
-                "this merge changes a setting that grants permissions: " (code(&change.key))
+                "this merge changes what grants permissions in " (code(change.file())) ": " (code(&change.key))
                 " from " (setting(change.from.as_deref())) " to " (setting(change.to.as_deref()))
             }
         }

@@ -25,6 +25,7 @@ pub fn outcome(report: &ApplyReport, run: &RunInfo, marker: Option<&CommentMarke
     for (result, word) in [
         (StackResult::Applied, "applied"),
         (StackResult::Unchanged, "unchanged"),
+        (StackResult::Waiting, "waiting"),
         (StackResult::Failed, "failed"),
         (StackResult::Stopped, "stopped"),
         (StackResult::HeldBack, "skipped"),
@@ -56,7 +57,7 @@ pub fn outcome(report: &ApplyReport, run: &RunInfo, marker: Option<&CommentMarke
     {
         let group = errors::group_of(&groups, &stack.id);
         let is_shown = group.is_none_or(|group| group.is_shown_at(&stack.id));
-        if is_shown && !page.try_push(&failed_stack(stack, group)) {
+        if is_shown && !page.try_push(&unfinished_stack(stack, group)) {
             omitted.insert(&stack.id);
         }
     }
@@ -111,12 +112,18 @@ pub fn newer(stacks: &BTreeMap<StackId, CommitId>) -> String {
     text
 }
 
-/// What went wrong in a stack, or in all stacks of its group.
-fn failed_stack(stack: &StackOutcome, group: Option<&ErrorGroup<'_>>) -> String {
-    let (tone, title) = match stack.result {
-        StackResult::Failed => ("CAUTION", "failed; what was done is recorded"),
-        StackResult::Stopped => ("WARNING", "was stopped before anything was changed"),
-        _ => ("NOTE", "was skipped: a stack it depends on failed"),
+/// What went wrong in a stack or what it waits for, or in all stacks of its group.
+fn unfinished_stack(stack: &StackOutcome, group: Option<&ErrorGroup<'_>>) -> String {
+    let (tone, title) = match (stack.result, stack.waiting) {
+        (StackResult::Failed, _) => ("CAUTION", "failed; what was done is recorded".to_owned()),
+        (StackResult::Stopped, _) => ("WARNING", "was stopped before anything was changed".to_owned()),
+        (StackResult::Waiting, Some(waiting)) => {
+            ("NOTE", format!("{waiting}; the next apply takes it up again"))
+        }
+        _ => (
+            "NOTE",
+            "was skipped: a stack it depends on is not done".to_owned(),
+        ),
     };
     let names = match group {
         Some(group) => group.names(escape::code),
@@ -139,7 +146,7 @@ fn failed_stack(stack: &StackOutcome, group: Option<&ErrorGroup<'_>>) -> String 
     for resource in stack
         .resources
         .iter()
-        .filter(|resource| resource.result == ResourceResult::Failed)
+        .filter(|resource| matches!(resource.result, ResourceResult::Failed | ResourceResult::Waiting))
         // The error of the stack is already shown above; do not repeat it per resource.
         .filter(|resource| !labels::is_of(stack, resource))
         .take(5)
@@ -163,6 +170,7 @@ fn row(stack: &StackOutcome) -> String {
     let result = match stack.result {
         StackResult::Applied => "applied",
         StackResult::Unchanged => "unchanged",
+        StackResult::Waiting => "waiting",
         StackResult::Failed => "**failed**",
         StackResult::Stopped => "**stopped**",
         StackResult::HeldBack => "skipped",
@@ -175,7 +183,7 @@ fn row(stack: &StackOutcome) -> String {
     let serial = stack.serial.map_or(String::new(), |s| format!("serial {s}"));
     // For a stopped stack no plan was executed.
     let plan = match stack.result {
-        StackResult::Applied | StackResult::Unchanged | StackResult::Failed => {
+        StackResult::Applied | StackResult::Unchanged | StackResult::Waiting | StackResult::Failed => {
             format!("`{}`", stack.digest.short())
         }
         StackResult::Stopped | StackResult::HeldBack => String::new(),

@@ -46,9 +46,10 @@ pub fn drift_round(round: &DriftRound<'_>, run: &RunInfo, budget: usize) -> Stri
         .collect();
     let failed = round.plan.stacks.iter().filter(|stack| stack.error.is_some());
     let mut verdict = format!(
-        "### Konverge drift: {} of {} differ",
+        "### Konverge drift: {} of {} {}",
         drifted.len(),
-        labels::plural(round.plan.stacks.len(), "stack")
+        labels::plural(round.plan.stacks.len(), "stack"),
+        if drifted.len() == 1 { "differs" } else { "differ" }
     );
     let failed = failed.count();
     if failed > 0 {
@@ -163,6 +164,7 @@ fn row(stack: &StackPlan, round: &DriftRound<'_>) -> String {
 fn restored_text(outcome: &StackOutcome) -> String {
     match (&outcome.error, outcome.result) {
         (_, StackResult::Applied | StackResult::Unchanged) => "yes".to_owned(),
+        (_, StackResult::Waiting) => "written, and waits".to_owned(),
         (Some(error), _) => format!("**no**: {}", reason(error)),
         (None, _) => "**no**".to_owned(),
     }
@@ -215,6 +217,7 @@ mod tests {
                 result: StackResult::Applied,
                 digest: Digest::of_bytes(b""),
                 serial: Some(2),
+                waiting: None,
                 grounds: Authorization::default(),
                 resources: Vec::new(),
                 error: None,

@@ -2,7 +2,7 @@
 //! the comment shows it.
 
 use crate::{
-    model::permission_changes::PowerChange,
+    model::permission_changes::{CODEOWNERS, PowerChange},
     report::{CommentInput, escape, labels},
 };
 
@@ -21,10 +21,25 @@ pub(super) fn render(input: &CommentInput<'_>, room: usize) -> String {
     if input.power.is_empty() {
         return String::new();
     }
+    let owners = input
+        .power
+        .iter()
+        .filter(|change| change.file() == CODEOWNERS)
+        .count();
+    let settings = input.power.len() - owners;
+    let verb = if settings == 1 { "grants" } else { "grant" };
+    let in_file = format!(
+        "{} of `konverge.yaml` that {verb} permissions",
+        labels::plural(settings, "setting")
+    );
+    let what = match (settings, owners) {
+        (0, _) => "the owners in `CODEOWNERS`, who grant permissions".to_owned(),
+        (_, 0) => in_file,
+        _ => format!("{in_file}, and the owners in `CODEOWNERS`"),
+    };
     let title = format!(
-        "> [!IMPORTANT]\n> **This merge changes {} that grant permissions.** Until the merge the settings of the default branch apply. After it, this pull request must satisfy both the old and the new rules.\n\n\
-         | key | now | after the merge | stacks |\n|---|---|---|---|\n",
-        labels::plural(input.power.len(), "setting")
+        "> [!IMPORTANT]\n> **This merge changes {what}.** Until the merge the settings of the default branch apply. After it, this pull request must satisfy both the old and the new rules.\n\n\
+         | key | now | after the merge | stacks |\n|---|---|---|---|\n"
     );
     let mut changes: Vec<&PowerChange> = input.power.iter().collect();
     changes.sort_by_key(|change| (change.from.is_none(), rank(&change.key)));
@@ -63,7 +78,7 @@ fn section(key: &str) -> &str {
 fn rank(key: &str) -> usize {
     const ORDER: [&str; 8] = [
         "policy",
-        "CODEOWNERS",
+        CODEOWNERS,
         "state",
         "kcl",
         "terraform",

@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use self::{
     creation::{ExistingObject, Owner},
     delete::Dependents,
+    readiness::WaitEnd,
 };
 use super::{
     OWNER,
@@ -153,6 +154,7 @@ async fn delete_object(
         recorded: None,
         live: None,
         sensitive: Vec::new(),
+        waiting: None,
     })
 }
 
@@ -229,8 +231,19 @@ async fn become_ready(
 ) -> Result<AppliedResource, UserError> {
     if runtime.options.wait && !readiness::is_settled(runtime, subject, of, &live).await {
         let unready = object_record::mark_unready(recorded.clone(), true);
-        sink.record_written(&planned.item.id, unready).await?;
-        live = readiness::until_ready(runtime, subject, of, live, sink, &planned.item.id).await?;
+        sink.record_written(&planned.item.id, unready.clone()).await?;
+        match readiness::until_ready(runtime, subject, of, live, sink, &planned.item.id).await? {
+            WaitEnd::Ready(ready) => live = ready,
+            WaitEnd::Waiting(live, waiting, why) => {
+                return Ok(AppliedResource {
+                    id: planned.item.id.clone(),
+                    recorded: Some(unready),
+                    sensitive: subject.secret_texts(&live),
+                    live: Some(live),
+                    waiting: Some((waiting, why)),
+                });
+            }
+        }
     }
     if of.kind == "CustomResourceDefinition" {
         subject.cluster.forget_discovery().await;
@@ -241,6 +254,7 @@ async fn become_ready(
         recorded: Some(recorded),
         sensitive: subject.secret_texts(&live),
         live: Some(live),
+        waiting: None,
     })
 }
 
@@ -317,20 +331,31 @@ async fn still_to_become_ready(
 ) -> Result<AppliedResource, UserError> {
     let waits = planned.unready && runtime.options.wait;
     let mut live = planned.expected.clone();
+    let mut waiting = None;
     if waits {
         let found = fetch::get(&subject.cluster, of, &subject.name).await?;
         let found = found.ok_or_else(|| precondition::another_object(subject, "it is gone"))?;
-        live = Some(readiness::until_ready(runtime, subject, of, found, sink, &planned.item.id).await?);
+        live = Some(
+            match readiness::until_ready(runtime, subject, of, found, sink, &planned.item.id).await? {
+                WaitEnd::Ready(ready) => ready,
+                WaitEnd::Waiting(object, for_what, why) => {
+                    waiting = Some((for_what, why));
+                    object
+                }
+            },
+        );
     }
+    let is_unready = planned.unready && (!waits || waiting.is_some());
     let recorded = planned.recorded.clone();
     Ok(AppliedResource {
         id: planned.item.id.clone(),
-        recorded: recorded.map(|recorded| object_record::mark_unready(recorded, planned.unready && !waits)),
+        recorded: recorded.map(|recorded| object_record::mark_unready(recorded, is_unready)),
         sensitive: live
             .as_ref()
             .map(|live| subject.secret_texts(live))
             .unwrap_or_default(),
         live,
+        waiting,
     })
 }
 

@@ -86,6 +86,7 @@ async fn forget(
         recorded: None,
         live: None,
         sensitive: Vec::new(),
+        waiting: None,
     };
     sink.record_result(id, Ok(applied)).await
 }

@@ -1,5 +1,5 @@
-//! The Terraform state of a stack: the entries of all its Terraform resources, in one encrypted document of
-//! the stack's state.
+//! The Terraform state of a stack: the entries of all its Terraform resources, in one document of the stack's
+//! state, encrypted where there is a key.
 
 use std::collections::BTreeMap;
 

@@ -45,7 +45,7 @@ async fn one_issue_a_stack_is_updated_only_when_the_difference_changes() {
     drifted.outcome.check(0);
     assert_eq!(drifted.output("has-drift"), "true");
     let summary = &drifted.summary;
-    assert!(summary.contains("1 of 2 stacks differ"), "{summary}");
+    assert!(summary.contains("1 of 2 stacks differs"), "{summary}");
     assert!(
         summary.contains("| `loose/dev` | 1 updated | less than a minute |"),
         "{summary}"
@@ -103,6 +103,20 @@ async fn an_older_look_closes_no_issue_of_a_newer_one() {
     stage.env.clear();
     stage.schedule().outcome.check(0);
     assert_eq!(issues(&stage)[0].state, "closed");
+
+    // Two that looked at the same time each opened an issue: the older stays.
+    stage.by_hand("drift-slow", Some("two")).await;
+    stage.schedule().outcome.check(0);
+    stage.github.world(|world| {
+        let double = Issue {
+            number: world.issues[0].number + 500,
+            ..world.issues[0].clone()
+        };
+        world.issues.push(double);
+    });
+    stage.schedule().outcome.check(0);
+    let states: Vec<_> = issues(&stage).into_iter().map(|issue| issue.state).collect();
+    assert_eq!(states, ["open", "closed"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]

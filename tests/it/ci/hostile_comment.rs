@@ -145,6 +145,37 @@ fn setting(key: &str, from: Option<&str>, to: Option<&str>) -> PowerChange {
     }
 }
 
+/// The title of the table counts right, and names the file.
+#[test]
+fn the_settings_that_grant_permissions_are_counted_and_their_file_is_named() {
+    let approvals = setting("policy.approvals", Some("2"), None);
+    let store = setting("state.url", None, Some("s3://b"));
+    let owners = setting("CODEOWNERS", Some("as it is"), Some("other content"));
+    for (power, title) in [
+        (
+            vec![approvals.clone()],
+            "changes 1 setting of `konverge.yaml` that grants permissions.**",
+        ),
+        (
+            vec![approvals.clone(), store],
+            "changes 2 settings of `konverge.yaml` that grant permissions.**",
+        ),
+        (
+            vec![owners.clone()],
+            "changes the owners in `CODEOWNERS`, who grant permissions.**",
+        ),
+        (
+            vec![approvals, owners],
+            "changes 1 setting of `konverge.yaml` that grants permissions, and the owners in `CODEOWNERS`.**",
+        ),
+    ] {
+        let mut sample = sample_plans::shop();
+        sample.power = power;
+        let body = markdown::comment(&sample.input(60_000)).body;
+        assert!(body.contains(title), "{title}: {body}");
+    }
+}
+
 /// Whatever a merge would add, in whatever length: what it takes out is in sight, and so is where two values differ.
 #[test]
 fn no_number_and_no_length_of_settings_hides_what_a_merge_takes_out() {
@@ -172,7 +203,7 @@ fn no_number_and_no_length_of_settings_hides_what_a_merge_takes_out() {
             body.contains("| `policy.approvals` | `2` | not set | all |"),
             "{budget}: {body}"
         );
-        let count = "changes 1003 settings that grant permissions";
+        let count = "changes 1003 settings of `konverge.yaml` that grant permissions";
         assert!(
             body.contains(count) && body.contains(" more**, of `apply`, `clusters`"),
             "{budget}: {body}"

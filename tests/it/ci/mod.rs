@@ -30,4 +30,5 @@ pub mod run_summary;
 pub mod shards;
 pub mod shared_namespaces;
 pub mod unreadable_stacks;
+pub mod waiting;
 pub mod workflows;

@@ -229,7 +229,7 @@ async fn more_deletes_than_allowed_take_a_consent_of_their_own() {
     let said = &merged.outcome.stdout;
     assert!(
         said.contains(
-            "policy.max_destructive: 2 resources would be deleted or replaced; at most 1 are allowed"
+            "policy.max_destructive: 2 resources would be deleted or replaced; at most 1 is allowed"
         ),
         "{said}"
     );

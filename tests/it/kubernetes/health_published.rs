@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use konverge::{
-    runtime::kubernetes::health::{Health, HealthRules, Related, documents, evaluate},
+    runtime::kubernetes::health::{Health, HealthRules, Related, WaitPolicy, documents, evaluate},
     yaml,
 };
 use serde_json::Value;
@@ -73,4 +73,62 @@ fn every_published_case_is_judged_as_argo_cd_judges_it() {
         wrong.len(),
         wrong.join("\n")
     );
+}
+
+/// Without Argo CD's scripts: the built-in rules for rollouts say of the published cases what the scripts say, where the
+/// controller has written a phase or a pause.
+#[test]
+fn rollouts_are_judged_by_built_in_rules_as_argo_cd_judges_them() {
+    let folder = installed("argo-rules", cache().join("argo-rules"));
+    let rules = HealthRules::default();
+    let mut judged = Vec::new();
+    for kind in ["argoproj.io/Rollout", "rollouts.kruise.io/Rollout"] {
+        let home = folder.join(kind);
+        let listed: Value =
+            yaml::from_str(&std::fs::read_to_string(home.join("health_test.yaml")).unwrap()).unwrap();
+        for case in listed["tests"].as_array().unwrap() {
+            let input = home.join(case["inputPath"].as_str().unwrap());
+            let text = std::fs::read_to_string(&input).unwrap();
+            let object = documents(kind, &text).unwrap().remove(0).object;
+            let expected = case["healthStatus"]["status"]
+                .as_str()
+                .and_then(Health::from_argo_cd)
+                .unwrap();
+            let is_suspended = expected == Health::Suspended;
+            // OpenKruise's Rollout tells only its waits.
+            let is_told = kind.starts_with("argoproj") && !object["status"]["phase"].is_null();
+            if !is_suspended && !is_told {
+                continue;
+            }
+            let verdict = evaluate(&object, &Related::default(), &rules);
+            assert_eq!(verdict.health, expected, "{}: {verdict:?}", input.display());
+            let waits = matches!(verdict.weight, WaitPolicy::Waiting(_));
+            let by_spec = object["spec"]["paused"] == true;
+            assert_eq!(
+                waits,
+                is_suspended && !by_spec,
+                "{}: {verdict:?}",
+                input.display()
+            );
+            assert_eq!(
+                waits,
+                verdict.message.starts_with("paused, waits for promotion"),
+                "{verdict:?}"
+            );
+            // The user's own rule says the same, and is told as what it is.
+            let own = HealthRules::load(&folder).unwrap();
+            let with_rules = evaluate(&object, &Related::default(), &own);
+            assert_eq!(
+                matches!(with_rules.weight, WaitPolicy::Waiting(_)),
+                waits,
+                "{with_rules:?}"
+            );
+            judged.push(expected);
+        }
+    }
+    let suspended = judged
+        .iter()
+        .filter(|health| **health == Health::Suspended)
+        .count();
+    assert_eq!((judged.len(), suspended), (8, 4), "{judged:?}");
 }

@@ -27,6 +27,7 @@ pub mod shared_crds;
 pub mod spec_of_slides;
 pub mod three_way;
 pub mod volume_expansion;
+pub mod waiting_rollouts;
 pub mod watches;
 pub mod webhooks;
 pub mod write_conflicts;

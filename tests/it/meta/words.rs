@@ -8,7 +8,8 @@ use std::{
 use super::messages::joined_lines;
 
 /// A phrase that nobody may write any more, and what to write instead.
-const PHRASES: [(&str, &str); 65] = [
+const PHRASES: [(&str, &str); 66] = [
+    ("always encrypted", "encrypted where there is a key"),
     ("can not", "cannot"),
     ("is no job of", "is not a job of"),
     ("is no length of time", "invalid duration"),

@@ -78,6 +78,7 @@ fn no_form_of_a_secret_is_rendered() {
                 digest: Digest::of_bytes(b""),
                 serial: None,
                 grounds: Authorization::default(),
+                waiting: None,
                 resources: vec![ResourceOutcome {
                     id: "v1:ConfigMap:shop:old".parse().unwrap(),
                     action: Action::Update,

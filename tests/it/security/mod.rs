@@ -1,5 +1,6 @@
 //! Hostile input, masking and the sandbox.
 
+pub mod address_credentials;
 pub mod alibaba;
 pub mod aws;
 pub mod canary;

@@ -1,10 +1,12 @@
 //! Objects of a real cluster, written and read by somebody else than Konverge.
 
+use std::time::Duration;
+
 use http::Request;
 use kube::Client;
 use serde_json::Value;
 
-use super::cluster::Cluster;
+use super::{cluster::Cluster, service::eventually};
 
 /// The administrator's hands.
 pub struct Objects(Client);
@@ -61,6 +63,26 @@ impl Objects {
             .body(patch.to_string().into_bytes())
             .unwrap();
         self.0.request::<Value>(request).await.unwrap();
+    }
+
+    /// Defines a kind unless another test has, and waits until it is served.
+    pub async fn create_definition(&self, definition: &Value) {
+        let request = Request::post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions")
+            .header("content-type", "application/json")
+            .body(definition.to_string().into_bytes())
+            .unwrap();
+        let made = self.0.request::<Value>(request).await;
+        assert!(
+            made.is_ok() || matches!(&made, Err(kube::Error::Api(status)) if status.code == 409),
+            "{made:?}"
+        );
+        eventually("the kind is established", Duration::from_secs(60), || async {
+            let live = self.get(definition).await?;
+            let conditions = live["status"]["conditions"].as_array()?.clone();
+            let is = |one: &Value| one["type"] == "Established" && one["status"] == "True";
+            conditions.iter().any(is).then_some(())
+        })
+        .await;
     }
 
     /// Makes it in a collection whose plural is not the usual one.

@@ -24,7 +24,7 @@ use crate::{
     checkout::Untrusted,
     error::{ErrorKind, UserError, chain},
     model::ClusterName,
-    secrets::{Secrets, is_secret_name, without_secrets},
+    secrets::{AddressParts, Secrets, credential_in, is_secret_name, without_secrets},
 };
 
 /// A cluster by its name in `konverge.yaml`.
@@ -99,6 +99,14 @@ pub(in crate::runtime::kubernetes) async fn client(
         exec.interactive_mode = Some(ExecInteractiveMode::Never);
     }
     let server = config.cluster_url.to_string().trim_end_matches('/').to_owned();
+    if let Some(credential) = credential_in(&server, AddressParts::default()) {
+        let what = format!(
+            "cluster `{}`: the address of its server holds credentials: {credential}",
+            access.name
+        );
+        return Err(UserError::new(ErrorKind::Kubernetes, what)
+            .hint("write them to `users` of the kubeconfig: addresses are shown and logged"));
+    }
     let client = match login {
         Some(login) => cloud_client(config, ClusterToken::new(login), secrets),
         None => learning_client(config, secrets),

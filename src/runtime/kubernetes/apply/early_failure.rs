@@ -30,7 +30,7 @@ impl EarlyFailure {
                 now.saturating_duration_since(since) >= self.allowed
             }
             // A back-off between two retries does not reset the clock.
-            WaitPolicy::Transient | WaitPolicy::Advisory => false,
+            WaitPolicy::Transient | WaitPolicy::Advisory | WaitPolicy::Waiting(_) => false,
         }
     }
 

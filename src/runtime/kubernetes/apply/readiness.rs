@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 use tokio::time::Instant;
 
@@ -13,7 +14,7 @@ use super::super::{
 use super::early_failure::EarlyFailure;
 use crate::{
     error::{ErrorKind, UserError},
-    model::ResourceId,
+    model::{ResourceId, apply_result::Waiting},
     runtime::ApplySink,
 };
 
@@ -65,7 +66,14 @@ pub(in crate::runtime::kubernetes) async fn prepare(
     }
 }
 
-/// Waits until an object that was just written is ready, and returns it.
+/// How a wait ended, with the object as it was seen last.
+pub(in crate::runtime::kubernetes) enum WaitEnd {
+    Ready(Value),
+    /// It is not ready, and waiting longer does not help. What it waits for, and its own words.
+    Waiting(Value, Waiting, String),
+}
+
+/// Waits until an object that was just written is ready.
 ///
 /// # Errors
 /// It failed permanently, was deleted, or the timeout passed.
@@ -76,7 +84,7 @@ pub(in crate::runtime::kubernetes) async fn until_ready(
     written: Value,
     sink: &dyn ApplySink,
     id: &ResourceId,
-) -> Result<Value, UserError> {
+) -> Result<WaitEnd, UserError> {
     let deadline = Instant::now() + runtime.options.ready_timeout;
     let version = written["metadata"]["resourceVersion"].as_str();
     let feed = subject
@@ -98,9 +106,16 @@ pub(in crate::runtime::kubernetes) async fn until_ready(
             looked_around = Instant::now();
         }
         let verdict = health::assess(&object, &related, &rules).await;
+        if let WaitPolicy::Waiting(waiting) = verdict.weight
+            && !ends_before(waiting, deadline)
+        {
+            return Ok(WaitEnd::Waiting(object, waiting, verdict.message));
+        }
         match verdict.health {
-            Health::Ready | Health::Suspended => return Ok(object),
-            _ if verdict.weight == WaitPolicy::Advisory => return Ok(object),
+            Health::Ready => return Ok(WaitEnd::Ready(object)),
+            _ if matches!(verdict.weight, WaitPolicy::Waiting(_)) => early_failure.reset(),
+            Health::Suspended => return Ok(WaitEnd::Ready(object)),
+            _ if verdict.weight == WaitPolicy::Advisory => return Ok(WaitEnd::Ready(object)),
             Health::Failed => {
                 if early_failure.is_due(verdict.weight, Instant::now()) {
                     let why = last_words(runtime, subject, of, &object, &related, verdict.message).await;
@@ -146,7 +161,7 @@ pub(in crate::runtime::kubernetes) async fn until_ready(
                         .remove(&subject.name.name);
                     continue;
                 }
-                None if completed_jobs::has_completed(&object) => return Ok(object),
+                None if completed_jobs::has_completed(&object) => return Ok(WaitEnd::Ready(object)),
                 None => return Err(deleted_error(subject, &object)),
             }
         }
@@ -161,6 +176,15 @@ pub(in crate::runtime::kubernetes) async fn until_ready(
         }
         look |= looked.elapsed() >= LOOK_AGAIN;
     }
+}
+
+/// Returns true if what an object waits for ends by itself while there is still time to wait.
+fn ends_before(waiting: Waiting, deadline: Instant) -> bool {
+    let left = deadline.saturating_duration_since(Instant::now());
+    let until = waiting.until.map(|until| until.duration_since(Timestamp::now()));
+    until.is_some_and(|until| {
+        !left.is_zero() && until <= SignedDuration::try_from(left).unwrap_or(SignedDuration::MAX)
+    })
 }
 
 fn failed_error(subject: &PlanItem, why: &str, policy: WaitPolicy) -> UserError {

@@ -1,9 +1,9 @@
 //! Evaluates whether an object has become what its manifest asks for: [`evaluate`].
 //!
 //! The first matching rule applies: the user's own ([`HealthRules`]: Argo CD's Lua scripts, CEL, KCL), then
-//! one per built-in kind ([`builtin`]), then the conventions of custom resources ([`kstatus`]). Everything
-//! here is pure: other objects (pods, replica sets, events) are passed as [`Related`], and the caller runs
-//! rules in KCL ([`Evaluate`]).
+//! one per built-in kind ([`builtin`]), then one per kind of rollout ([`progressive`]), then the conventions of
+//! custom resources ([`kstatus`]). Everything here is pure: other objects (pods, replica sets, events) are passed
+//! as [`Related`], and the caller runs rules in KCL ([`Evaluate`]).
 
 mod builtin;
 mod cel;
@@ -14,6 +14,7 @@ mod lua;
 mod manifests;
 mod object_view;
 mod pods;
+mod progressive;
 mod related;
 mod rules;
 mod workloads;
@@ -38,19 +39,25 @@ pub fn evaluate(object: &Value, related: &Related, rules: &HealthRules) -> Healt
     let view = ObjectView(object);
     let (group, kind) = (view.group(), view.text("/kind"));
     if let Some(verdict) = rules.evaluate(group, kind, object, related.now()) {
-        return verdict;
+        return progressive::with_promotion(verdict, group, kind, &view);
     }
     if !view.text("/metadata/deletionTimestamp").is_empty() {
         return kstatus::terminating(&view);
     }
-    builtin::evaluate(group, kind, &view, related).unwrap_or_else(|| kstatus::evaluate(&view, related))
+    builtin::evaluate(group, kind, &view, related)
+        .or_else(|| progressive::evaluate(group, kind, &view))
+        .unwrap_or_else(|| kstatus::evaluate(&view, related))
 }
 
 /// As [`evaluate`], including rules in KCL.
 pub async fn assess(object: &Value, related: &Related, rules: &HealthRules) -> HealthVerdict {
     let view = ObjectView(object);
-    match rules.assertions(view.group(), view.text("/kind")) {
-        Some(assertions) => assertions.evaluate(object).await,
+    let (group, kind) = (view.group(), view.text("/kind"));
+    match rules.assertions(group, kind) {
+        Some(assertions) => {
+            let verdict = assertions.evaluate(object).await;
+            progressive::with_promotion(verdict, group, kind, &view)
+        }
         None => evaluate(object, related, rules),
     }
 }

@@ -1,6 +1,6 @@
 //! [`HealthVerdict`]: the health of an object, the reason, and how a wait treats it.
 
-use crate::model::health::Health;
+use crate::model::{apply_result::Waiting, health::Health};
 
 /// How a wait should treat a verdict.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -14,6 +14,8 @@ pub enum WaitPolicy {
     Transient,
     /// Only shown; a wait ignores it.
     Advisory,
+    /// It waits for something outside of the cluster's own work: a wait ends without it being ready.
+    Waiting(Waiting),
 }
 
 /// The result of [`evaluate`].

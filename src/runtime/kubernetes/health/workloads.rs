@@ -139,7 +139,11 @@ pub(super) fn daemon_set(view: &ObjectView, related: &Related) -> HealthVerdict 
             return unfinished(view, related, format!("{reached} of {wanted} pods {word}"));
         }
     }
-    HealthVerdict::ready(format!("{wanted} pods"))
+    HealthVerdict::ready(if wanted == 1 {
+        "1 pod".to_owned()
+    } else {
+        format!("{wanted} pods")
+    })
 }
 
 /// ReplicaSet and ReplicationController.

@@ -134,6 +134,7 @@ impl Application<'_> {
             recorded,
             live,
             sensitive,
+            waiting: None,
         }
     }
 

@@ -1,11 +1,12 @@
 //! The sticky comment: made once, found again, edited in place, left to newer runs, packed to what is taken.
 
 use konverge::github::Upsert;
+use konverge::model::comment_marker::{CommentMarker, MarkerKind};
 use konverge::report::{COMMENT_BUDGET, markdown};
 use serde_json::json;
 
 use super::{body, client, client_with, marker};
-use crate::support::github::{Act, FakeGithub, World};
+use crate::support::github::{Act, FakeGithub, Hold, World};
 use crate::support::sample_plans;
 
 #[tokio::test]
@@ -224,4 +225,108 @@ async fn a_comment_that_is_deleted_meanwhile_is_written_anew() {
         .unwrap();
     assert!(matches!(again, Upsert::Created { .. }), "{again:?}");
     fake.world(|world| assert!(world.comments.last().unwrap().body.ends_with("two\n")));
+}
+
+/// Two runs find no comment and both create one. The first POST is held until the second run is done with its own.
+/// The first of `runs` posts last, and `act` is what happens to its POST then. Returns their results in the same order.
+async fn race(fake: &FakeGithub, runs: [&CommentMarker; 2], act: Option<Act>) -> [Upsert; 2] {
+    let hold = Hold::new();
+    fake.next("POST", "/issues/12/comments", Act::Hold(hold.clone()));
+    let [late, early] = runs.map(|marker| (client(fake), marker.clone()));
+    let late = tokio::spawn(async move {
+        let text = body(&late.1, &format!("run {}", late.1.run));
+        late.0.upsert_comment(12, &late.1, &text).await
+    });
+    hold.came().await;
+    let text = body(&early.1, &format!("run {}", early.1.run));
+    let early = early.0.upsert_comment(12, &early.1, &text).await.unwrap();
+    if let Some(act) = act {
+        fake.next("POST", "/issues/12/comments", act);
+    }
+    hold.let_go();
+    [late.await.unwrap().unwrap(), early]
+}
+
+/// The ids and texts of the comments on the pull request.
+fn comments(fake: &FakeGithub) -> Vec<(u64, String)> {
+    fake.world(|world| world.comments.iter().map(|c| (c.id, c.body.clone())).collect())
+}
+
+#[tokio::test]
+async fn the_later_poster_gives_way_to_a_newer_run() {
+    let fake = FakeGithub::start(World::new()).await;
+    let [late, early] = race(&fake, [&marker(1), &marker(2)], None).await;
+    let (Upsert::NewerRunWrote { url: seen }, Upsert::Created { url }) = (&late, &early) else {
+        panic!("{late:?} {early:?}");
+    };
+    assert_eq!(seen, url);
+    assert_eq!(comments(&fake), [(1001, body(&marker(2), "run 2"))]);
+}
+
+#[tokio::test]
+async fn the_later_poster_writes_the_comment_of_an_older_run() {
+    let fake = FakeGithub::start(World::new()).await;
+    let [late, early] = race(&fake, [&marker(2), &marker(1)], None).await;
+    let (Upsert::Updated { url: seen }, Upsert::Created { url }) = (&late, &early) else {
+        panic!("{late:?} {early:?}");
+    };
+    assert_eq!(seen, url);
+    assert_eq!(comments(&fake), [(1001, body(&marker(2), "run 2"))]);
+}
+
+/// Both are there before either run looks again: the run that posted first leaves the other alone.
+#[tokio::test]
+async fn of_two_posts_at_the_same_time_the_older_stays() {
+    let fake = FakeGithub::start(World::new()).await;
+    let (post, look) = (Hold::new(), Hold::new());
+    fake.next("POST", "/issues/12/comments", Act::Hold(post.clone()));
+    fake.next("POST", "/issues/12/comments", Act::Hold(look.clone()));
+    let start = |run| {
+        let github = client(&fake);
+        tokio::spawn(async move {
+            let text = body(&marker(run), &format!("run {run}"));
+            github.upsert_comment(12, &marker(run), &text).await
+        })
+    };
+    let (first, second) = (start(1), start(2));
+    post.came().await;
+    look.came().await;
+    post.let_go();
+    look.let_go();
+    first.await.unwrap().unwrap();
+    second.await.unwrap().unwrap();
+    assert_eq!(comments(&fake), [(1001, body(&marker(2), "run 2"))]);
+}
+
+/// A comment of another shard, of another kind, on another pull request, and one that somebody else wrote.
+#[tokio::test]
+async fn a_race_deletes_nothing_else() {
+    let fake = FakeGithub::start(World::new()).await;
+    let mut shard = marker(5);
+    shard.scope = "2/8".into();
+    let apply = CommentMarker::new(MarkerKind::Apply, "");
+    let ours = "github-actions[bot]";
+    let others = [
+        (12, "mallory", marker(1)),
+        (12, ours, apply),
+        (13, ours, marker(1)),
+        (12, ours, shard),
+    ];
+    let others = others.map(|(issue, login, marker)| {
+        let text = body(&marker, "another");
+        (fake.world(|world| world.comment(issue, login, &text)), text)
+    });
+    race(&fake, [&marker(2), &marker(1)], None).await;
+    let mut expected = others.to_vec();
+    expected.push((1005, body(&marker(2), "run 2")));
+    assert_eq!(comments(&fake), expected);
+}
+
+/// The answer of our POST is lost, and the comment of another run is there: it is not taken for ours.
+#[tokio::test]
+async fn a_lost_answer_does_not_lose_the_text_to_another_run() {
+    let fake = FakeGithub::start(World::new()).await;
+    let [late, _] = race(&fake, [&marker(2), &marker(1)], Some(Act::DropBefore)).await;
+    assert!(matches!(late, Upsert::Updated { .. }), "{late:?}");
+    assert_eq!(comments(&fake), [(1001, body(&marker(2), "run 2"))]);
 }

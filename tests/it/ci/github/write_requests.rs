@@ -1,6 +1,6 @@
 //! What the client writes besides the comment: statuses, check runs, issues, deployments, within their limits.
 
-use konverge::github::{DeploymentState, IssueChange, StatusState};
+use konverge::github::{DeploymentState, IssueChange, StatusState, duplicate_issues};
 use konverge::model::comment_marker::{CommentMarker, MarkerKind};
 use serde_json::json;
 
@@ -147,4 +147,44 @@ async fn a_deployment_is_told() {
         assert_eq!(world.deployments[0]["required_contexts"], json!([]));
         assert_eq!(world.deployment_statuses[0].1["state"], "success");
     });
+}
+
+/// Two runs find no issue of a stack, and each opens one: the older stays, and so do those of other stacks and kinds.
+#[tokio::test]
+async fn of_two_issues_of_a_stack_the_older_stays() {
+    let fake = FakeGithub::start(World::new()).await;
+    let github = client(&fake);
+    let marker = |kind, scope: &str, run| {
+        let mut marker = CommentMarker::new(kind, scope);
+        marker.run = run;
+        marker
+    };
+    let nothing_known = [];
+    for marker in [
+        marker(MarkerKind::Drift, "shop/prod", 7),
+        marker(MarkerKind::Drift, "shop/prod", 8),
+        marker(MarkerKind::Drift, "shop/dev", 8),
+        marker(MarkerKind::Unreviewed, "shop/prod", 8),
+    ] {
+        let text = body(&marker, "x");
+        let opened = github.keep_issue(&nothing_known, "l", &marker, "t", &text);
+        assert_eq!(opened.await.unwrap(), IssueChange::Opened);
+    }
+    let known = github.kept_issues("l").await.unwrap();
+    let double = duplicate_issues(&known, MarkerKind::Drift);
+    assert_eq!(
+        double.iter().map(|issue| issue.marker.run).collect::<Vec<_>>(),
+        [8]
+    );
+    assert_eq!(double[0].marker.scope, "shop/prod");
+    github.close_issue(double[0]).await.unwrap();
+    let known = github.kept_issues("l").await.unwrap();
+    assert!(duplicate_issues(&known, MarkerKind::Drift).is_empty());
+    // The next run writes to the one that is open.
+    let mut next = marker(MarkerKind::Drift, "shop/prod", 9);
+    next.digest = "new".into();
+    let text = body(&next, "y");
+    let change = github.keep_issue(&known, "l", &next, "t", &text);
+    assert_eq!(change.await.unwrap(), IssueChange::Updated);
+    assert!(fake.world(|world| world.issues[0].body.ends_with("y\n")));
 }
