@@ -2,6 +2,7 @@
 
 pub mod docs;
 pub mod gitlab_jenkins_scripts;
+pub mod image_build;
 pub mod import_graph;
 pub mod messages;
 pub mod optional_toolchain;
