@@ -28,7 +28,7 @@ pub use secrets::{
     SecretTarget, SecretsConfig,
 };
 pub use types::{
-    Apply, ClusterConfig, Config, ConflictsConfig, Drift, DriftPolicy, FreezeConfig, Kcl, LeaseConfig,
+    Apply, ChecksConfig, ClusterConfig, Config, ConflictsConfig, DataCheckConfig, Drift, DriftPolicy, FreezeConfig, Kcl, LeaseConfig,
     ModuleConfig, Notify, NotifyKind, PolicyConfig, PolicyEnforcement, PolicyExceptionConfig, PolicyInput,
     PolicyLanguage, PolicyOverriders, PolicySetConfig, Provider, Reconcile, RegoVersion, Sandbox, StackRule,
     State, TerraformConfig,

@@ -59,7 +59,8 @@ impl KclDiagnostic {
             .map_or_else(|| head.clone(), |place| format!("{place}: {head}"))
     }
 
-    fn head(&self) -> String {
+    /// Name and message.
+    pub fn head(&self) -> String {
         if self.message.is_empty() {
             self.name.clone()
         } else {
