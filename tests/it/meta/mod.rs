@@ -1,5 +1,6 @@
 //! Checks of the project itself: docs, allowed module imports, release, test toolchain.
 
+pub mod community;
 pub mod docs;
 pub mod gitlab_jenkins_scripts;
 pub mod image_build;
