@@ -262,7 +262,10 @@ mod tests {
     fn a_plugin_is_explained_with_its_replacement() {
         let named = "error[E2F04]: CannotFindModule\n --> /s/a.k:1:1\n  |\n1 | import kcl_plugin.hello\n  | ^ the plugin package `kcl_plugin.hello` is not found, please confirm if plugin mode is enabled\n  |\n";
         let bare = "error[E2F04]: CannotFindModule\n --> /s/a.k:1:1\n  |\n1 | import kcl_plugin\n  | ^ Cannot find the module kcl_plugin from /s/kcl_plugin\n  |\n\n\nsuggestion: try 'kcl mod add kcl_plugin' to download the missing package\n";
-        for (text, start) in [(named, "`import kcl_plugin.hello`: "), (bare, "`import kcl_plugin`: ")] {
+        for (text, start) in [
+            (named, "`import kcl_plugin.hello`: "),
+            (bare, "`import kcl_plugin`: "),
+        ] {
             let all = read(text, Path::new("/s"));
             assert_eq!(all.len(), 1, "{all:?}");
             assert!(all[0].message.starts_with(start), "{all:?}");

@@ -39,7 +39,9 @@ impl Pool {
         let message = |_: &Path| FormatCodeArgs {
             source: text.to_owned(),
         };
-        let (result, _) = self.call::<_, FormatCodeResult>(request, "FormatCode", message).await?;
+        let (result, _) = self
+            .call::<_, FormatCodeResult>(request, "FormatCode", message)
+            .await?;
         Ok(result.formatted)
     }
 
@@ -51,7 +53,9 @@ impl Pool {
         let message = |root: &Path| LintPathArgs {
             paths: vec![root.join(file).display().to_string()],
         };
-        let (result, root) = self.call::<_, LintPathResult>(request, "LintPath", message).await?;
+        let (result, root) = self
+            .call::<_, LintPathResult>(request, "LintPath", message)
+            .await?;
         Ok(result
             .results
             .iter()

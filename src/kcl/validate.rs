@@ -35,7 +35,10 @@ impl Pool {
             format: "json".to_owned(),
             external_pkgs: external_packages(request, root),
         };
-        match self.call::<_, ValidateCodeResult>(request, "ValidateCode", message).await {
+        match self
+            .call::<_, ValidateCodeResult>(request, "ValidateCode", message)
+            .await
+        {
             Ok((result, _)) if result.success => Ok(Vec::new()),
             Ok((result, root)) => Ok(diagnostic::read(&result.err_message, &root)),
             Err(KclError::Code(diagnostics)) => Ok(diagnostics),

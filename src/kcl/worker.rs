@@ -216,11 +216,7 @@ impl WorkerLost {
     }
 }
 
-fn sandbox_layers(
-    options: &PoolOptions,
-    scratch: &Workdir,
-    temporary: Option<&TempDir>,
-) -> SandboxLayers {
+fn sandbox_layers(options: &PoolOptions, scratch: &Workdir, temporary: Option<&TempDir>) -> SandboxLayers {
     let core = &options.core;
     let mut readable = core.readable.clone();
     readable.push(scratch.root().to_owned());

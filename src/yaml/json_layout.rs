@@ -28,7 +28,9 @@ pub fn json_documents(text: &str) -> Result<Vec<JsonDocument>, YamlError> {
     let documents = documents.filter(|document| !matches!(document.value, Node::Scalar(Value::Null)));
     Ok(documents
         .map(|document| {
-            let line = u32::try_from(document.referenced.line()).unwrap_or(u32::MAX).max(1);
+            let line = u32::try_from(document.referenced.line())
+                .unwrap_or(u32::MAX)
+                .max(1);
             let mut layout = JsonLayout::default();
             layout.write(document);
             JsonDocument {
@@ -201,7 +203,10 @@ mod tests {
         let text = "base: &b {x: 1,\n  y: 2}\nown:\n  z: 3\n  <<: *b\n  last: *b\n";
         let json = &jsons(text)[0].1;
         let value: Value = serde_json::from_str(json).unwrap();
-        assert_eq!(value["own"], serde_json::json!({"z": 3, "x": 1, "y": 2, "last": {"x": 1, "y": 2}}));
+        assert_eq!(
+            value["own"],
+            serde_json::json!({"z": 3, "x": 1, "y": 2, "last": {"x": 1, "y": 2}})
+        );
         let line = |part: &str| json.lines().position(|line| line.contains(part)).unwrap() + 1;
         assert_eq!((line("\"z\""), line("\"last\"")), (4, 6));
         assert_eq!(json.lines().nth(4).unwrap().trim(), "\"x\":1,\"y\":2,");
@@ -216,7 +221,13 @@ mod tests {
 
     #[test]
     fn what_json_does_not_have_is_refused_at_its_line() {
-        for text in ["a: 1\nb: .inf\n", "a: 1\n? [b]\n: 2\n", "a: 1\n~: 2\n", "a: 1\na: 2\n", "a: 1\nb: [\n"] {
+        for text in [
+            "a: 1\nb: .inf\n",
+            "a: 1\n? [b]\n: 2\n",
+            "a: 1\n~: 2\n",
+            "a: 1\na: 2\n",
+            "a: 1\nb: [\n",
+        ] {
             let error = json_documents(text).unwrap_err();
             assert!(error.line >= Some(2), "{text}: {error:?}");
             assert!(!error.message.contains("Option"), "{text}: {error:?}");

@@ -68,21 +68,30 @@ pub(super) async fn check(
 }
 
 /// The files of the revision that a rule names.
-fn matching(workspace: &OpenRevision, rule: &DataCheckConfig) -> Result<Vec<(RepoPath, FileEntry)>, UserError> {
+fn matching(
+    workspace: &OpenRevision,
+    rule: &DataCheckConfig,
+) -> Result<Vec<(RepoPath, FileEntry)>, UserError> {
     let glob = GlobBuilder::new(rule.files.trim_start_matches("./"))
         .literal_separator(true)
         .build()
         .map_err(|error| UserError::new(ErrorKind::Config, error.to_string()))?
         .compile_matcher();
     let files = workspace.source.files().iter();
-    let files = files.filter(|(path, entry)| entry.kind != FileKind::Submodule && glob.is_match(path.as_str()));
+    let files =
+        files.filter(|(path, entry)| entry.kind != FileKind::Submodule && glob.is_match(path.as_str()));
     Ok(files.map(|(path, entry)| (path.clone(), *entry)).collect())
 }
 
 /// A finding about a rule, at the line of konverge.yaml that has a text of it.
 fn in_config(workspace: &OpenRevision, text: &str, message: &str, hint: &str) -> Diagnostic {
     let file = RepoPath::root().child(FILE_NAME);
-    let config = workspace.source.read_path(&file).ok().flatten().unwrap_or_default();
+    let config = workspace
+        .source
+        .read_path(&file)
+        .ok()
+        .flatten()
+        .unwrap_or_default();
     let config = String::from_utf8_lossy(&config);
     let lines = config.lines().enumerate();
     let mut rules = lines.skip_while(|(_, line)| !line.starts_with("checks:"));
@@ -144,7 +153,12 @@ impl<'a> SchemaProgram<'a> {
         workspace: &OpenRevision,
         files: Vec<(RepoPath, FileEntry)>,
     ) -> Result<Vec<Diagnostic>, UserError> {
-        let stack = self.analysis.layout().stacks.first().expect("it has this one program");
+        let stack = self
+            .analysis
+            .layout()
+            .stacks
+            .first()
+            .expect("it has this one program");
         let request = match compiler.request(workspace, &self.analysis, stack).await {
             Ok(request) => request,
             Err(failure) if run.cancel.is_cancelled() => return Err(failure),
@@ -178,7 +192,10 @@ impl<'a> SchemaProgram<'a> {
             Ok(vec![found])
         };
         if entry.kind == FileKind::Symlink {
-            return refused("is a link, which is not validated", "let the glob of `checks.data` match the file itself");
+            return refused(
+                "is a link, which is not validated",
+                "let the glob of `checks.data` match the file itself",
+            );
         }
         let content = workspace.source.read(entry.blob);
         let content = content.map_err(|error| UserError::new(ErrorKind::Git, error.to_string()))?;
@@ -205,14 +222,19 @@ impl<'a> SchemaProgram<'a> {
         let mut found = Vec::new();
         for document in &documents {
             if let Some(what) = not_a_mapping(&document.json) {
-                let message = format!("{what}; the schema `{}` needs a mapping, or a list of mappings", self.name);
+                let message = format!(
+                    "{what}; the schema `{}` needs a mapping, or a list of mappings",
+                    self.name
+                );
                 found.push(Diagnostic::new(path, LintRule::Data, &message).at(Some(document.line), None));
                 continue;
             }
             let mut request = request.clone();
             request.label = path.to_string();
             request.files.retain(|(other, _)| other != path);
-            request.files.push((path.clone(), document.json.as_bytes().into()));
+            request
+                .files
+                .push((path.clone(), document.json.as_bytes().into()));
             match pool.validate(&request, (&self.folder, self.name), path).await {
                 Ok(diagnostics) => {
                     let diagnostics = diagnostics.iter();
@@ -235,7 +257,8 @@ impl<'a> SchemaProgram<'a> {
     fn finding(&self, path: &RepoPath, document: &JsonDocument, diagnostic: &KclDiagnostic) -> Diagnostic {
         let place = diagnostic.place.as_ref();
         let file = place.and_then(|place| RepoPath::normalize(&place.file));
-        if diagnostic.message == format!("name '{}' is not defined", self.name) && file.as_ref() == Some(path) {
+        if diagnostic.message == format!("name '{}' is not defined", self.name) && file.as_ref() == Some(path)
+        {
             let message = format!("there is no schema `{}` in `{}`", self.name, self.path);
             let mut found = Diagnostic::new(&self.path, LintRule::Data, &message);
             found.hint = Some("`checks.data[].schema` of konverge.yaml names it".to_owned());
@@ -252,7 +275,10 @@ impl<'a> SchemaProgram<'a> {
             (Some(file), Some(place)) if diagnostic.code.is_some() => {
                 let mut found = Diagnostic::new(&file, LintRule::Data, &message).at(place.line, place.column);
                 found.hint = (self.path != self.folder).then(|| {
-                    format!("`{}` is read alone; name its folder in `checks.data[].schema` to read its package", self.path)
+                    format!(
+                        "`{}` is read alone; name its folder in `checks.data[].schema` to read its package",
+                        self.path
+                    )
                 });
                 found
             }

@@ -34,8 +34,14 @@ fn found(repository: &Repository, arguments: &[&str], code: i32) -> Vec<String> 
     let remarks = document["remarks"].as_array().unwrap().iter();
     let data = remarks.filter(|remark| remark["rule"] == "data");
     data.map(|remark| {
-        let file = remark["file"].as_str().unwrap().replace("appops/shop/values/", "");
-        let line = remark["line"].as_u64().map(|line| format!(":{line}")).unwrap_or_default();
+        let file = remark["file"]
+            .as_str()
+            .unwrap()
+            .replace("appops/shop/values/", "");
+        let line = remark["line"]
+            .as_u64()
+            .map(|line| format!(":{line}"))
+            .unwrap_or_default();
         let message = remark["message"].as_str().unwrap();
         format!("{file}{line} {message}")
     })
@@ -48,24 +54,49 @@ const GOOD: &str = "name: web\nports:\n- number: 80\nshare: 1.0\nopen: yes\n";
 fn each_fault_is_found_at_its_line_of_the_data() {
     let files = [
         ("a-good.yaml", GOOD),
-        ("a-good.json", "{\"name\": \"web\", \"ports\": [], \"share\": 1.50}\n"),
-        ("a-merged.yaml", "name: web\nports:\n- &one {number: 80}\n- {<<: *one, number: 81}\n"),
+        (
+            "a-good.json",
+            "{\"name\": \"web\", \"ports\": [], \"share\": 1.50}\n",
+        ),
+        (
+            "a-merged.yaml",
+            "name: web\nports:\n- &one {number: 80}\n- {<<: *one, number: 81}\n",
+        ),
         ("b-check.yaml", "# of the web\nname: Web\nports: []\n"),
-        ("c-type.json", "{\n  \"name\": \"web\",\n  \"ports\": [\n    {\"number\": \"80\"}\n  ]\n}\n"),
+        (
+            "c-type.json",
+            "{\n  \"name\": \"web\",\n  \"ports\": [\n    {\"number\": \"80\"}\n  ]\n}\n",
+        ),
         ("d-key.yaml", "name: web\nports: []\nport: 1\n"),
-        ("e-second.yaml", "name: web\nports: []\n---\n# the second\nname: web\nports: [{number: 1},\n  {number: 80000}]\n"),
+        (
+            "e-second.yaml",
+            "name: web\nports: []\n---\n# the second\nname: web\nports: [{number: 1},\n  {number: 80000}]\n",
+        ),
         ("f-missing.yml", "\n\nname: web\n"),
         ("g-twice.yaml", "name: web\nname: web\nports: []\n"),
-        ("h-list.yaml", "- {name: web, ports: []}\n- name: Web\n  ports: []\n"),
+        (
+            "h-list.yaml",
+            "- {name: web, ports: []}\n- name: Web\n  ports: []\n",
+        ),
         ("i-scalar.yaml", "- {name: web, ports: []}\n- 7\n"),
         ("j-syntax.json", "{\"name\": \"web\",\n ports: []}\n"),
         ("k-empty.yaml", "# nothing yet\n"),
-        ("l-large.yaml", "name: web\nports: [{number: 18446744073709551615}]\n"),
+        (
+            "l-large.yaml",
+            "name: web\nports: [{number: 18446744073709551615}]\n",
+        ),
         ("m.txt", "name: web\n"),
-        ("n-import.yaml", "name: web\nports: [{number: 1}, {number: 2}, {number: 3}]\n"),
+        (
+            "n-import.yaml",
+            "name: web\nports: [{number: 1}, {number: 2}, {number: 3}]\n",
+        ),
     ];
     let repository = monorepo(&files);
-    std::os::unix::fs::symlink("a-good.yaml", repository.path().join("appops/shop/values/o-link.yaml")).unwrap();
+    std::os::unix::fs::symlink(
+        "a-good.yaml",
+        repository.path().join("appops/shop/values/o-link.yaml"),
+    )
+    .unwrap();
     let found = found(&repository, &["--all"], 1);
     let expected = [
         ("b-check.yaml:2", "a name is in lower case"),
@@ -96,21 +127,42 @@ fn each_fault_is_found_at_its_line_of_the_data() {
 #[test]
 fn a_rule_that_leads_nowhere_is_found_at_its_line() {
     let repository = monorepo(&[("good.yaml", GOOD)]);
-    let rules = |rules: &str| repository.write("konverge.yaml", format!("version: 1\nchecks:\n  data:\n{rules}"));
+    let rules =
+        |rules: &str| repository.write("konverge.yaml", format!("version: 1\nchecks:\n  data:\n{rules}"));
     let values = "appops/shop/values/*.yaml";
     for (rule, expected) in [
-        ("  - files: appops/*/nothing/*\n    schema: base/values:Values\n", "konverge.yaml:4 no file matches `appops/*/nothing/*`"),
-        (&format!("  - files: {values}\n    schema: base/nothing:Values\n"), "konverge.yaml:5 `base/nothing:Values`: there is no such folder"),
-        (&format!("  - files: {values}\n    schema: base/values/nothing.k:Values\n"), "konverge.yaml:5 `base/values/nothing.k:Values`: there is no such folder"),
-        (&format!("  - files: {values}\n    schema: base/values:Nothing\n"), "base/values there is no schema `Nothing` in `base/values`"),
+        (
+            "  - files: appops/*/nothing/*\n    schema: base/values:Values\n",
+            "konverge.yaml:4 no file matches `appops/*/nothing/*`",
+        ),
+        (
+            &format!("  - files: {values}\n    schema: base/nothing:Values\n"),
+            "konverge.yaml:5 `base/nothing:Values`: there is no such folder",
+        ),
+        (
+            &format!("  - files: {values}\n    schema: base/values/nothing.k:Values\n"),
+            "konverge.yaml:5 `base/values/nothing.k:Values`: there is no such folder",
+        ),
+        (
+            &format!("  - files: {values}\n    schema: base/values:Nothing\n"),
+            "base/values there is no schema `Nothing` in `base/values`",
+        ),
         // A file is read alone, so it lacks what its package has.
-        (&format!("  - files: {values}\n    schema: base/values/values.k:Values\n"), "base/values/values.k:6 CompileError: name 'Port' is not defined"),
+        (
+            &format!("  - files: {values}\n    schema: base/values/values.k:Values\n"),
+            "base/values/values.k:6 CompileError: name 'Port' is not defined",
+        ),
     ] {
         rules(rule);
         let found = found(&repository, &["--all"], 1);
-        assert!(found.iter().any(|found| found.starts_with(expected)), "{expected}: {found:#?}");
+        assert!(
+            found.iter().any(|found| found.starts_with(expected)),
+            "{expected}: {found:#?}"
+        );
     }
-    rules(&format!("  - files: {values}\n    schema: base/values/port.k:Port\n"));
+    rules(&format!(
+        "  - files: {values}\n    schema: base/values/port.k:Port\n"
+    ));
     assert!(found(&repository, &["--all"], 1)[0].starts_with("good.yaml:1 "));
     repository.write("appops/shop/values/good.yaml", "number: 1\n");
     assert_eq!(found(&repository, &["--all"], 0), [] as [&str; 0]);
@@ -121,7 +173,10 @@ fn a_rule_that_leads_nowhere_is_found_at_its_line() {
         ("  - {files: a, schema: 'base:A.B'}\n", "write `PATH:NAME`"),
     ] {
         rules(rule);
-        let outcome = Konverge::new(["check", "--all"]).dir(repository.path()).with_kcl().run();
+        let outcome = Konverge::new(["check", "--all"])
+            .dir(repository.path())
+            .with_kcl()
+            .run();
         assert!(outcome.stderr.contains(said), "{rule}: {}", outcome.stderr);
         assert_ne!(outcome.code, Some(0));
     }
@@ -132,7 +187,10 @@ fn a_change_is_checked_in_its_data_and_by_what_the_schema_reads() {
     let bad = GOOD.replace("web", "Web");
     let repository = monorepo(&[("old.yaml", &bad), ("new.yaml", GOOD)]);
     let files = |found: Vec<String>| -> Vec<String> {
-        found.iter().map(|found| found.split(' ').next().unwrap().to_owned()).collect()
+        found
+            .iter()
+            .map(|found| found.split(' ').next().unwrap().to_owned())
+            .collect()
     };
     // Nobody edited what is wrong.
     assert_eq!(files(found(&repository, &[], 0)), [] as [&str; 0]);
@@ -155,11 +213,16 @@ fn a_change_is_checked_in_its_data_and_by_what_the_schema_reads() {
     assert_eq!(files(found(&repository, &[], 0)), [] as [&str; 0]);
     // Those of the stacks that are named: of their projects.
     tiny_monorepo::write_stack(&repository, "other/dev", "other", "info");
-    repository.write("appops/other/values/bad.yaml", &bad).commit("Another project");
+    repository
+        .write("appops/other/values/bad.yaml", &bad)
+        .commit("Another project");
     assert_eq!(files(found(&repository, &["appops/shop/dev"], 1)), ["old.yaml:1"]);
     assert_eq!(
         files(found(&repository, &["--all"], 1)),
         ["appops/other/values/bad.yaml:1", "old.yaml:1"]
     );
-    assert_eq!(files(found(&repository, &["--all", "--skip=data"], 0)), [] as [&str; 0]);
+    assert_eq!(
+        files(found(&repository, &["--all", "--skip=data"], 0)),
+        [] as [&str; 0]
+    );
 }

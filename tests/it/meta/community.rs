@@ -30,10 +30,17 @@ fn issue_forms_are_forms() {
                 assert!(question["attributes"]["value"].is_string(), "{file}");
                 continue;
             }
-            assert!(["input", "textarea", "dropdown", "checkboxes"].contains(&kind), "{file}: {kind}");
+            assert!(
+                ["input", "textarea", "dropdown", "checkboxes"].contains(&kind),
+                "{file}: {kind}"
+            );
             assert!(ids.insert(question["id"].as_str().unwrap()), "{file}: {question}");
             assert!(question["attributes"]["label"].is_string(), "{file}: {question}");
-            assert_eq!(kind == "dropdown", question["attributes"]["options"].is_array(), "{file}: {question}");
+            assert_eq!(
+                kind == "dropdown",
+                question["attributes"]["options"].is_array(),
+                "{file}: {question}"
+            );
             required += usize::from(question["validations"]["required"] == true);
         }
         assert!(required > 0, "{file}");
@@ -47,16 +54,28 @@ fn vulnerabilities_are_reported_privately() {
     let address = format!("{}/security/advisories/new", env!("CARGO_PKG_REPOSITORY"));
     let links = yaml(".github/ISSUE_TEMPLATE/config.yml");
     let links = links["contact_links"].as_array().unwrap().clone();
-    assert!(links.iter().any(|link| link["url"] == address.as_str()), "{links:?}");
+    assert!(
+        links.iter().any(|link| link["url"] == address.as_str()),
+        "{links:?}"
+    );
     assert!(read("SECURITY.md").contains(&address));
     for page in ["CONTRIBUTING.md", ".github/ISSUE_TEMPLATE/bug.yml"] {
         assert!(read(page).contains("SECURITY.md"), "{page}");
     }
     let site = read("zensical.toml");
-    let site = site.lines().find_map(|line| line.strip_prefix("site_url = ")).unwrap().trim_matches('"');
+    let site = site
+        .lines()
+        .find_map(|line| line.strip_prefix("site_url = "))
+        .unwrap()
+        .trim_matches('"');
     for link in links {
         let url = link["url"].as_str().unwrap();
-        let page = url.strip_prefix(site).map(|page| format!("docs/{}.md", page.trim_matches('/')));
-        assert!(url == address || page.is_some_and(|page| root().join(page).is_file()), "{url}");
+        let page = url
+            .strip_prefix(site)
+            .map(|page| format!("docs/{}.md", page.trim_matches('/')));
+        assert!(
+            url == address || page.is_some_and(|page| root().join(page).is_file()),
+            "{url}"
+        );
     }
 }

@@ -56,7 +56,14 @@ fn is_ignored(rules: &[(bool, GlobMatcher)], file: &str) -> bool {
 /// The files of a checkout, and those that are not committed yet.
 fn checkout() -> Vec<String> {
     let listed = Command::new("git")
-        .args(["ls-files", "-z", "--cached", "--others", "--exclude-standard", "--deduplicate"])
+        .args([
+            "ls-files",
+            "-z",
+            "--cached",
+            "--others",
+            "--exclude-standard",
+            "--deduplicate",
+        ])
         .current_dir(root())
         .output()
         .unwrap();
@@ -70,7 +77,9 @@ fn checkout() -> Vec<String> {
 fn copied_to(copy: &str, file: &str) -> Option<PathBuf> {
     let words: Vec<_> = copy.split_whitespace().skip(1).collect();
     assert!(
-        !words.iter().any(|word| word.starts_with("--") || word.contains('*')),
+        !words
+            .iter()
+            .any(|word| word.starts_with("--") || word.contains('*')),
         "this test does not know `{copy}`"
     );
     let (target, sources) = words.split_last().unwrap();
@@ -101,7 +110,10 @@ fn copied_files() -> Vec<(PathBuf, PathBuf)> {
 /// The command of the stage, without the mounts of its caches.
 fn command() -> String {
     let stage = stage();
-    let runs: Vec<_> = stage.iter().filter_map(|line| line.strip_prefix("RUN ")).collect();
+    let runs: Vec<_> = stage
+        .iter()
+        .filter_map(|line| line.strip_prefix("RUN "))
+        .collect();
     let [run] = runs.as_slice() else {
         panic!("one RUN: {runs:?}");
     };
@@ -139,7 +151,9 @@ fn the_build_stage_has_every_file_that_the_compiler_reads() {
     let text = fs::read_to_string(&list).unwrap();
     let (_, files) = text.trim_end().split_once(": ").unwrap();
     let files = files.replace("\\ ", "\0");
-    let files = files.split(' ').map(|file| PathBuf::from(file.replace('\0', " ")));
+    let files = files
+        .split(' ')
+        .map(|file| PathBuf::from(file.replace('\0', " ")));
     let needed: Vec<_> = files
         .filter_map(|file| file.strip_prefix(root()).ok().map(Path::to_owned))
         .collect();
@@ -168,13 +182,28 @@ fn the_build_stage_has_nothing_that_git_ignores() {
 #[test]
 fn everybody_agrees_where_the_binary_is() {
     let read = |file: &str| fs::read_to_string(root().join(file)).unwrap();
-    assert!(command().ends_with(" && cp target/release/konverge /konverge"), "{}", command());
+    assert!(
+        command().ends_with(" && cp target/release/konverge /konverge"),
+        "{}",
+        command()
+    );
     assert!(read("Dockerfile").contains("COPY --from=build /konverge /usr/local/bin/konverge"));
-    assert!(read("scripts/image").contains("mkdir -p target/release && cp /konverge target/release/konverge"));
+    assert!(
+        read("scripts/image").contains("mkdir -p target/release && cp /konverge target/release/konverge")
+    );
     let release = read(".github/workflows/release.yml");
-    assert!(release.contains("/release/konverge\" target/image/") && release.contains("--build-context build=target/image"));
+    assert!(
+        release.contains("/release/konverge\" target/image/")
+            && release.contains("--build-context build=target/image")
+    );
     let manifest = read("Cargo.toml");
-    let rust = manifest.lines().find_map(|line| line.strip_prefix("rust-version = ")).unwrap();
-    let image = format!("ARG RUST_IMAGE=docker.io/library/rust:{}-", rust.trim_matches('"'));
+    let rust = manifest
+        .lines()
+        .find_map(|line| line.strip_prefix("rust-version = "))
+        .unwrap();
+    let image = format!(
+        "ARG RUST_IMAGE=docker.io/library/rust:{}-",
+        rust.trim_matches('"')
+    );
     assert!(read("Dockerfile").contains(&image), "{image}");
 }

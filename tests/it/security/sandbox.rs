@@ -139,11 +139,17 @@ async fn plugins_have_nobody_to_call() {
         "import kcl_plugin\na = 1\n",
     ] {
         let failure = UserError::from(pool.compile(&program(text)).await.unwrap_err());
-        assert!(failure.message.contains("there are no plugins here"), "{failure:?}");
+        assert!(
+            failure.message.contains("there are no plugins here"),
+            "{failure:?}"
+        );
         let [hint] = failure.hints.as_slice() else {
             panic!("{failure:?}")
         };
-        assert!(hint.contains("`kcl_options`") && hint.contains("option("), "{hint}");
+        assert!(
+            hint.contains("`kcl_options`") && hint.contains("option("),
+            "{hint}"
+        );
     }
 }
 
