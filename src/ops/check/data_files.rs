@@ -37,7 +37,10 @@ pub(super) async fn check(
             found.push(in_config(
                 workspace,
                 &rule.schema,
-                &format!("`{}`: there is no such folder or `.k` file", rule.schema),
+                &format!(
+                    "`{}`: there is no such folder or `.k` file",
+                    rule.schema.escape_debug()
+                ),
                 "`checks.data[].schema` is PATH:NAME, with the path from the root of the repository",
             ));
             continue;
@@ -47,7 +50,7 @@ pub(super) async fn check(
             found.push(in_config(
                 workspace,
                 &rule.files,
-                &format!("no file matches `{}`", rule.files),
+                &format!("no file matches `{}`", rule.files.escape_debug()),
                 "correct the glob, or remove the rule: it validates nothing",
             ));
             continue;

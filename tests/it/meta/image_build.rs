@@ -36,8 +36,10 @@ fn ignore_rules() -> Vec<(bool, GlobMatcher)> {
                 Some(pattern) => (true, pattern),
                 None => (false, line),
             };
-            let glob = GlobBuilder::new(pattern.trim_matches('/')).literal_separator(true);
-            (again, glob.clone().build().unwrap().compile_matcher())
+            let glob = GlobBuilder::new(pattern.trim_matches('/'))
+                .literal_separator(true)
+                .build();
+            (again, glob.unwrap().compile_matcher())
         })
         .collect()
 }
