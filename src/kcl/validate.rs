@@ -14,8 +14,8 @@ use crate::model::RepoPath;
 const VARIABLE: &str = "_konverge_data";
 
 impl Pool {
-    /// Validates a JSON file of the request. A mapping must match the schema `name` of the package in `folder`, and of
-    /// a list each item must. Returns why it does not. The pool needs [`super::PoolOptions::temporary_files`]: the core
+    /// Validates a JSON file of the request, whose mapping must match the schema `name` of the package in `folder`.
+    /// Returns why it does not. The pool needs [`super::PoolOptions::temporary_files`]: the core
     /// makes an empty file in each call.
     ///
     /// # Errors

@@ -9,16 +9,17 @@ use serde_saphyr::{Location, Spanned};
 
 use super::{YamlError, options};
 
-/// A document of a YAML text.
+/// A document of a YAML text, or an item of one that is a list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JsonDocument {
     /// The line of the text where it begins, from 1.
     pub line: u32,
-    /// The document as JSON. Each key and each value begins at its line of the text, and at its column if there is room.
+    /// It as JSON. Each key and each value begins at its line of the text, and at its column if there is room.
     pub json: String,
 }
 
-/// The non-empty documents of a text. What an alias or `<<` stands for is written where it stands.
+/// The non-empty documents of a text; of a document that is a list, its items. What an alias or `<<` stands for is written
+/// where it stands.
 ///
 /// # Errors
 /// The text is not YAML, or has a key or a number that JSON does not have.
@@ -26,7 +27,11 @@ pub fn json_documents(text: &str) -> Result<Vec<JsonDocument>, YamlError> {
     let documents: Vec<Spanned<Node>> = serde_saphyr::from_multiple_with_options(text, options())?;
     let documents = documents.into_iter();
     let documents = documents.filter(|document| !matches!(document.value, Node::Scalar(Value::Null)));
-    Ok(documents
+    let parts = documents.flat_map(|document| match document.value {
+        Node::List(items) => items,
+        _ => vec![document],
+    });
+    Ok(parts
         .map(|document| {
             let line = u32::try_from(document.referenced.line())
                 .unwrap_or(u32::MAX)
@@ -187,15 +192,16 @@ mod tests {
 
     #[test]
     fn each_document_keeps_the_lines_of_the_text() {
-        let text = "a: 1\n---\n# nothing\n---\nb: 2\n---\n- c: 3\n- {}\n";
+        let text = "a: 1\n---\n# nothing\n---\nb: 2\n---\n- c: 3\n- [{}]\n";
         let expected = [
             (1, "{\"a\":1}"),
             (5, "\n\n\n\n{\"b\":2}"),
-            (7, "\n\n\n\n\n\n[ {\"c\":3},\n  {}]"),
+            (7, "\n\n\n\n\n\n  {\"c\":3}"),
+            (8, "\n\n\n\n\n\n\n  [{}]"),
         ];
         assert_eq!(jsons(text), expected.map(|(line, json)| (line, json.to_owned())));
         assert_eq!(jsons("# nothing\n"), []);
-        assert_eq!(jsons("[]"), [(1, "[]".to_owned())]);
+        assert_eq!(jsons("[]"), []);
     }
 
     #[test]

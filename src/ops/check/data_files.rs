@@ -2,7 +2,6 @@
 
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use globset::GlobBuilder;
-use serde_json::Value;
 
 use super::{AT_ONCE, CheckedFiles, programs};
 use crate::{
@@ -218,15 +217,16 @@ impl<'a> SchemaProgram<'a> {
                 return Ok(vec![found.at(error.line, error.column)]);
             }
         };
-        if documents.is_empty() {
-            let message = format!("has no document; the schema `{}` needs a mapping", self.name);
+        // An empty list has no item that could be wrong.
+        if documents.is_empty() && yaml::documents(text).is_ok_and(|values| values.is_empty()) {
+            let message = format!("has no mapping; the schema `{}` needs one", self.name);
             return refused(&message, "write the document, or delete the file");
         }
         let mut found = Vec::new();
         for document in &documents {
-            if let Some(what) = not_a_mapping(&document.json) {
+            if !document.json.trim_start().starts_with('{') {
                 let message = format!(
-                    "{what}; the schema `{}` needs a mapping, or a list of mappings",
+                    "is not a mapping; the schema `{}` needs one, or a list of them",
                     self.name
                 );
                 found.push(Diagnostic::new(path, LintRule::Data, &message).at(Some(document.line), None));
@@ -255,13 +255,14 @@ impl<'a> SchemaProgram<'a> {
         Ok(found)
     }
 
-    /// What the core says of a document, at the line of the data file. Errors of the schema's own program are at their
-    /// place.
+    /// What the core says of a document. Errors of types have their line of the data, and errors of the schema's own
+    /// program their place. For a check that fails the core names a line near it, or one of the schema: it is where the
+    /// document begins.
     fn finding(&self, path: &RepoPath, document: &JsonDocument, diagnostic: &KclDiagnostic) -> Diagnostic {
         let place = diagnostic.place.as_ref();
         let file = place.and_then(|place| RepoPath::normalize(&place.file));
-        if diagnostic.message == format!("name '{}' is not defined", self.name) && file.as_ref() == Some(path)
-        {
+        let in_data = file.as_ref() == Some(path);
+        if in_data && diagnostic.message == format!("name '{}' is not defined", self.name) {
             let message = format!("there is no schema `{}` in `{}`", self.name, self.path);
             let mut found = Diagnostic::new(&self.path, LintRule::Data, &message);
             found.hint = Some("`checks.data[].schema` of konverge.yaml names it".to_owned());
@@ -270,14 +271,11 @@ impl<'a> SchemaProgram<'a> {
         let related = diagnostic.related.iter();
         let related = related.map(|(place, message)| format!("\n  {place}: {message}"));
         let message: String = [diagnostic.head()].into_iter().chain(related).collect();
+        let at = |file: &RepoPath, message: &str| Diagnostic::new(file, LintRule::Data, message);
         match (file, place) {
-            (Some(file), Some(place)) if file == *path => {
-                Diagnostic::new(path, LintRule::Data, &message).at(place.line, place.column)
-            }
-            // An error of a compile is the program's; what was evaluated is the data.
             (Some(file), Some(place)) if diagnostic.code.is_some() => {
-                let mut found = Diagnostic::new(&file, LintRule::Data, &message).at(place.line, place.column);
-                found.hint = (self.path != self.folder).then(|| {
+                let mut found = at(&file, &message).at(place.line, place.column);
+                found.hint = (!in_data && self.path != self.folder).then(|| {
                     format!(
                         "`{}` is read alone; name its folder in `checks.data[].schema` to read its package",
                         self.path
@@ -285,17 +283,12 @@ impl<'a> SchemaProgram<'a> {
                 });
                 found
             }
-            (_, Some(place)) => {
-                let message = format!("{message}\n  {place}");
-                Diagnostic::new(path, LintRule::Data, &message).at(Some(document.line), None)
-            }
-            (_, None) => {
-                let message = match diagnostic.message.contains("Failed to Load") {
-                    true => "KCL has no value like one in it: a whole number beyond 64 bits",
-                    false => &message,
-                };
-                Diagnostic::new(path, LintRule::Data, message).at(Some(document.line), None)
-            }
+            _ if diagnostic.message.contains("Failed to Load") => at(
+                path,
+                "KCL has no number like one in it: a whole number beyond 64 bits",
+            )
+            .at(Some(document.line), None),
+            _ => at(path, &message).at(Some(document.line), None),
         }
     }
 }
@@ -314,19 +307,6 @@ fn documents(path: &RepoPath, text: &str) -> Result<Option<Vec<JsonDocument>>, Y
         return Ok(None);
     }
     yaml::json_documents(text).map(Some)
-}
-
-/// What a document is if the core would not compare it with a schema: it does so with mappings only, and is silent about
-/// everything else.
-fn not_a_mapping(json: &str) -> Option<String> {
-    match serde_json::from_str(json) {
-        Ok(Value::Object(_)) => None,
-        Ok(Value::Array(items)) => {
-            let position = items.iter().position(|item| !item.is_object())?;
-            Some(format!("item {} of the list is not a mapping", position + 1))
-        }
-        _ => Some("is not a mapping".to_owned()),
-    }
 }
 
 #[cfg(test)]
@@ -355,18 +335,5 @@ mod tests {
             assert_eq!(error.line, Some(line), "{text}: {error:?}");
         }
         assert_eq!(documents(&path("a.toml"), "a = 1").unwrap(), None);
-    }
-
-    #[test]
-    fn only_mappings_have_a_schema() {
-        for (json, fault) in [
-            ("{}", None),
-            ("[]", None),
-            ("[{}, {}]", None),
-            ("7", Some("is not a mapping")),
-            ("[{}, [{}]]", Some("item 2 of the list is not a mapping")),
-        ] {
-            assert_eq!(not_a_mapping(json).as_deref(), fault, "{json}");
-        }
     }
 }
