@@ -3,7 +3,7 @@
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use globset::GlobBuilder;
 
-use super::{AT_ONCE, CheckedFiles, programs};
+use super::{CheckedFiles, programs};
 use crate::{
     affected::Analysis,
     config::{Config, DataCheckConfig, FILE_NAME},
@@ -18,6 +18,9 @@ use crate::{
     ops::{OpenRevision, RunContext, compiler::Compiler, selected_stacks::SelectedStacks},
     yaml::{self, JsonDocument, YamlError},
 };
+
+/// The number of files that are validated at once; the pool has fewer workers.
+const AT_ONCE: usize = 8;
 
 /// Validates the data files that are checked: those of the scope, and all of a rule that changed or whose schema did.
 pub(super) async fn check(

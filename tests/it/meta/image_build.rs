@@ -2,13 +2,14 @@
 //! leaves is where the rest of the image, `scripts/image` and a release expect it.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     fs,
     path::{Path, PathBuf},
     process::Command,
 };
 
 use globset::{GlobBuilder, GlobMatcher};
+use konverge::model::RepoPath;
 
 use crate::meta::docs::root;
 
@@ -77,7 +78,7 @@ fn checkout() -> Vec<String> {
 }
 
 /// Where a `COPY` puts a file of the context, relative to the stage's folder; `None` if it does not copy it.
-fn copied_to(copy: &str, file: &str) -> Option<PathBuf> {
+fn copied_to(copy: &str, file: &RepoPath) -> Option<RepoPath> {
     let words: Vec<_> = copy.split_whitespace().skip(1).collect();
     assert!(
         !words
@@ -86,28 +87,29 @@ fn copied_to(copy: &str, file: &str) -> Option<PathBuf> {
         "this test does not know `{copy}`"
     );
     let (target, sources) = words.split_last().unwrap();
-    let inside = |source: &str| match source.trim_matches('/') {
-        "." => Some(PathBuf::from(file)),
-        // A file goes below its name, what a folder holds goes below the target.
-        source if source == file => Some(Path::new(file).file_name().unwrap().into()),
-        source => Path::new(file).strip_prefix(source).ok().map(Path::to_owned),
+    let inside = |source: &&str| {
+        let source = RepoPath::normalize(source).unwrap();
+        match source == *file {
+            true => Some(file.file_name().to_owned()),
+            // What a folder holds goes below the target, without the folder.
+            false => Some(file.relative_to(&source)?.to_string()),
+        }
     };
-    let found = sources.iter().find_map(|source| inside(source))?;
-    Some(Path::new(target.trim_start_matches("./")).join(found))
+    let found = sources.iter().find_map(inside)?;
+    RepoPath::normalize(target).unwrap().join(&found)
 }
 
 /// What the stage has before its `RUN`: path in its folder, and path in the checkout.
-fn copied_files() -> Vec<(PathBuf, PathBuf)> {
+fn copied_files() -> BTreeMap<RepoPath, PathBuf> {
     let (stage, rules) = (stage(), ignore_rules());
     let copies: Vec<_> = stage.iter().filter(|line| line.starts_with("COPY ")).collect();
-    let files = checkout().into_iter().filter(|file| !is_ignored(&rules, file));
-    files
-        .flat_map(|file| {
-            let from = root().join(&file);
-            let targets = copies.iter().filter_map(|copy| copied_to(copy, &file));
-            targets.map(|to| (to, from.clone())).collect::<Vec<_>>()
-        })
-        .collect()
+    let mut copied = BTreeMap::new();
+    for file in checkout().iter().filter(|file| !is_ignored(&rules, file)) {
+        let path = RepoPath::normalize(file).unwrap();
+        let targets = copies.iter().filter_map(|copy| copied_to(copy, &path));
+        copied.extend(targets.map(|to| (to, root().join(file))));
+    }
+    copied
 }
 
 /// The command of the stage, without the mounts of its caches.
@@ -130,7 +132,7 @@ fn command() -> String {
 fn the_build_stage_reaches_the_compiler() {
     let folder = tempfile::tempdir().unwrap();
     for (to, from) in copied_files() {
-        let to = folder.path().join(to);
+        let to = folder.path().join(to.as_str());
         fs::create_dir_all(to.parent().unwrap()).unwrap();
         fs::copy(from, to).unwrap();
     }
@@ -155,22 +157,21 @@ fn the_build_stage_has_every_file_that_the_compiler_reads() {
     let mut needed = BTreeSet::new();
     for list in lists.filter(|file| file.extension().is_some_and(|end| end == "d")) {
         let text = fs::read_to_string(list).unwrap();
-        let files = text.lines().filter_map(|line| line.strip_suffix(':'));
         // Those of our own crates are relative. What only tests read is not compiled in the image, and an older list may
         // have a file that is gone.
-        let ours = files
-            .map(|file| PathBuf::from(file.replace("\\ ", " ")))
-            .filter(|file| file.is_relative() && !file.starts_with("tests") && root().join(file).is_file());
-        needed.extend(ours);
+        let files = text.lines().filter_map(|line| line.strip_suffix(':'));
+        let files = files.filter_map(|file| RepoPath::normalize(&file.replace("\\ ", " ")));
+        let tests = RepoPath::normalize("tests").unwrap();
+        needed.extend(files.filter(|file| !file.is_within(&tests) && root().join(file.as_str()).is_file()));
     }
     assert!(needed.len() > 500, "{} files", needed.len());
-    assert!(needed.contains(Path::new("src/kcl/worker.py")));
+    let path = |text: &str| RepoPath::normalize(text).unwrap();
+    assert!(needed.contains(&path("src/kcl/worker.py")));
     let copied = copied_files();
-    let has = |file: &Path| copied.iter().any(|(to, _)| to == file);
-    let missing: Vec<_> = needed.iter().filter(|file| !has(file)).collect();
+    let missing: Vec<_> = needed.iter().filter(|file| !copied.contains_key(file)).collect();
     assert!(missing.is_empty(), "not in the build stage: {missing:?}");
     // The settings that a release is compiled with.
-    assert!(has(Path::new(".cargo/config.toml")));
+    assert!(copied.contains_key(&path(".cargo/config.toml")));
 }
 
 #[test]
