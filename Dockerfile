@@ -8,8 +8,8 @@ ARG TERRAFORM_IMAGE=docker.io/hashicorp/terraform:1.11.4
 # A release puts the binary that it has built and attested in the place of this stage: --build-context build=FOLDER.
 FROM ${RUST_IMAGE} AS build
 WORKDIR /src
-COPY Cargo.toml Cargo.lock README.md LICENSE ./
-COPY src src
+# All but what .dockerignore names.
+COPY . .
 RUN --mount=type=cache,target=/usr/local/cargo/registry --mount=type=cache,target=/src/target \
     cargo build --release --locked && cp target/release/konverge /konverge
 

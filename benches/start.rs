@@ -1,4 +1,4 @@
-//! How soon Konverge is at work: the executable's size, the start of the process, and a whole run of `konverge ci` in a
+//! How soon Konverge is at work: the start of the process, and a whole run of `konverge ci` in a
 //! merge queue, cold, which ends some time after its first KCL compile. Writes its section of `docs/performance.md` when
 //! run with `KONVERGE_WRITE_PERFORMANCE=1`.
 //!
@@ -23,7 +23,6 @@ fn main() {
         .map_or_else(|| PathBuf::from(env!("CARGO_BIN_EXE_konverge")), PathBuf::from)
         .canonicalize()
         .unwrap();
-    let size = fs::metadata(&binary).unwrap().len();
     let version = times(|| started(&binary));
     let scene = Scene::set();
     let queue = times(|| scene.run(&binary));
@@ -35,8 +34,7 @@ fn main() {
         ),
     ];
     let mut section = format!(
-        "## Start\n\nThe executable has {:.1} MiB. Milliseconds, of {TRIES} runs:\n\n| what | best | median |\n| --- | --- | --- |\n",
-        size as f64 / f64::from(1 << 20)
+        "## Start\n\nMilliseconds, of {TRIES} runs of the optimized build of the benches:\n\n| what | best | median |\n| --- | --- | --- |\n"
     );
     for (what, (best, median)) in &rows {
         section.push_str(&format!("| {what} | {:.0} | {:.0} |\n", ms(*best), ms(*median)));

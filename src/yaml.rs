@@ -3,8 +3,12 @@
 //! It reads as `kubectl` does (`0123` is octal, `yes` is a boolean, `<<` merges) but rejects duplicate keys.
 //! It writes so that Kubernetes' own reader gets every string back.
 
+mod json_layout;
+
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
+
+pub use json_layout::{JsonDocument, json_documents};
 
 /// The error for a text that is not the expected YAML.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -36,10 +40,14 @@ impl From<serde_saphyr::Error> for YamlError {
 
 /// Words of the library that are meant for its callers and do not help the author of the text, with our
 /// replacement.
-const FOR_CALLERS: [(&str, &str); 15] = [
+const FOR_CALLERS: [(&str, &str); 16] = [
     ("expected mapping start", "must be a mapping (`key: value`)"),
     ("expected sequence start", "must be a list"),
     ("expected string scalar", "must be a text"),
+    (
+        "cannot deserialize null into string; use Option<String>",
+        "must be a text",
+    ),
     ("invalid boolean", "must be `true` or `false`"),
     ("invalid u16", POSITIVE),
     ("invalid u32", POSITIVE),

@@ -42,7 +42,7 @@ impl Config {
         let Ok(Value::Object(mut keys)) = serde_json::to_value(self) else {
             return Map::new();
         };
-        for key in ["version", "stacks"] {
+        for key in ["version", "stacks", "checks"] {
             keys.remove(key);
         }
         keys

@@ -36,6 +36,7 @@ impl Config {
             .or_else(|| self.drift_problem())
             .or_else(|| hinted(self.policy.sets_problem()))
             .or_else(|| self.exclude_problem())
+            .or_else(|| self.data_checks_problem())
             .or_else(|| self.stacks.iter().find_map(|rule| self.stack_rule_problem(rule)))
     }
 
@@ -210,6 +211,25 @@ impl Config {
                 format!("exclude: `{}` is not a glob: {error}", glob.escape_debug()),
                 "write `examples/**`".to_owned(),
             ))
+        })
+    }
+
+    fn data_checks_problem(&self) -> Option<Problem> {
+        self.checks.data.iter().find_map(|check| {
+            if let Err(error) = globset::Glob::new(&check.files) {
+                let what = format!("checks.data: `{}` is not a glob: {error}", check.files.escape_debug());
+                return Some((what, "write `appops/*/values/*.yaml`".to_owned()));
+            }
+            check.schema_parts().is_none().then(|| {
+                (
+                    format!(
+                        "checks.data: `{}` is not a schema of the repository",
+                        check.schema.escape_debug()
+                    ),
+                    "write `PATH:NAME`, such as `base/pkg/values:Values`: the path from the root, and the name of the schema"
+                        .to_owned(),
+                )
+            })
         })
     }
 

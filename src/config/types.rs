@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Span, secrets::SecretsConfig};
-use crate::model::{ClusterName, NotifyEvent, StackId, stack::SettingsOrder};
+use crate::model::{ClusterName, NotifyEvent, RepoPath, StackId, stack::SettingsOrder};
 
 /// The version of the KCL core if `kcl.version` is not set.
 pub const DEFAULT_CORE: &str = "0.13.2";
@@ -41,6 +41,8 @@ pub struct Config {
     pub apply: Apply,
     /// What may be applied, and by whom.
     pub policy: PolicyConfig,
+    /// What `konverge check` validates beside stacks and KCL files.
+    pub checks: ChecksConfig,
     /// The scheduled drift check.
     pub drift: Drift,
     /// The receivers of notifications.
@@ -329,6 +331,39 @@ pub struct PolicyConfig {
     pub sets: Vec<PolicySetConfig>,
     /// Findings that do not count for some resources until a date.
     pub exceptions: Vec<PolicyExceptionConfig>,
+}
+
+/// What `konverge check` validates beside stacks and KCL files.
+#[derive(Debug, Clone, PartialEq, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+#[schemars(rename = "Checks")]
+pub struct ChecksConfig {
+    /// Data files, and the KCL schema that each of their documents must match.
+    pub data: Vec<DataCheckConfig>,
+}
+
+/// Data files with their KCL schema.
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "DataCheck")]
+pub struct DataCheckConfig {
+    /// A glob for the files, from the root of the repository: `appops/*/values/*.yaml`. `*` stays in one folder, `**`
+    /// goes below it. The files end in `.yaml`, `.yml` or `.json`.
+    pub files: String,
+    /// The schema as `PATH:NAME`. `PATH` is a folder of the repository, whose `.k` files are one package, or a `.k`
+    /// file, which is then read alone.
+    pub schema: String,
+}
+
+impl DataCheckConfig {
+    /// The path and the name of the schema; `None` if they are not one of the repository and a name.
+    pub fn schema_parts(&self) -> Option<(RepoPath, &str)> {
+        let (path, name) = self.schema.rsplit_once(':')?;
+        let is_name = name.starts_with(|c: char| c.is_alphabetic() || c == '_')
+            && name.chars().all(|c| c.is_alphanumeric() || c == '_');
+        let path = RepoPath::normalize(path).filter(|_| !path.is_empty())?;
+        is_name.then_some((path, name))
+    }
 }
 
 /// Policy sets, evaluated on the plan of each stack that changes.

@@ -51,14 +51,6 @@ pub struct Compiled {
 pub(super) fn arguments(request: &CompileRequest, root: &Path) -> ExecProgramArgs {
     let setup = &request.setup;
     let absolute = |path: &RepoPath| root.join(path).display().to_string();
-    let inside = setup
-        .packages
-        .iter()
-        .map(|(name, folder)| (name.clone(), absolute(folder)));
-    let outside = request
-        .packages
-        .iter()
-        .map(|(name, folder)| (name.clone(), folder.display().to_string()));
     ExecProgramArgs {
         work_dir: absolute(&setup.work_dir),
         k_filename_list: setup
@@ -78,14 +70,24 @@ pub(super) fn arguments(request: &CompileRequest, root: &Path) -> ExecProgramArg
         disable_yaml_result: true,
         strict_range_check: setup.strict_range_check,
         disable_none: setup.disable_none || request.schema_types,
-        external_pkgs: inside
-            .chain(outside)
-            .map(|(pkg_name, pkg_path)| ExternalPkg { pkg_name, pkg_path })
-            .collect(),
+        external_pkgs: external_packages(request, root),
         include_schema_type_path: request.schema_types,
         path_selector: setup.path_selector.clone(),
         fast_eval: false,
     }
+}
+
+/// The packages of a program with their folders.
+pub(super) fn external_packages(request: &CompileRequest, root: &Path) -> Vec<ExternalPkg> {
+    let inside = request.setup.packages.iter();
+    let inside = inside.map(|(name, folder)| (name.clone(), root.join(folder)));
+    inside
+        .chain(request.packages.iter().cloned())
+        .map(|(pkg_name, folder)| ExternalPkg {
+            pkg_name,
+            pkg_path: folder.display().to_string(),
+        })
+        .collect()
 }
 
 /// The maximum number of bytes that are read of the code's messages: an error, or printed text.

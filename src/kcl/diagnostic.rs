@@ -59,7 +59,8 @@ impl KclDiagnostic {
             .map_or_else(|| head.clone(), |place| format!("{place}: {head}"))
     }
 
-    fn head(&self) -> String {
+    /// Name and message.
+    pub fn head(&self) -> String {
         if self.message.is_empty() {
             self.name.clone()
         } else {
@@ -145,7 +146,29 @@ pub(super) fn read(text: &str, root: &Path) -> Vec<KclDiagnostic> {
     };
     let all = unique.clone();
     unique.retain(|diagnostic| !shadowed(diagnostic, &all));
+    unique.iter_mut().for_each(explain_plugin);
     unique
+}
+
+/// Says why a plugin is not there and what replaces it. The core itself suggests a plugin mode, or a package to add.
+fn explain_plugin(diagnostic: &mut KclDiagnostic) {
+    let message = &diagnostic.message;
+    let named = message
+        .strip_prefix("the plugin package `")
+        .and_then(|rest| rest.split_once("` is not found"));
+    let plugin = match named {
+        Some((plugin, _)) => plugin,
+        None if message.starts_with("Cannot find the module kcl_plugin from ") => "kcl_plugin",
+        None => return,
+    };
+    diagnostic.message = format!(
+        "`import {plugin}`: there are no plugins here, because a plugin is a program outside of the sandbox and may read anything"
+    );
+    diagnostic.hints = vec![
+        "pass the value as an option: write it under `kcl_options` of the stack's kcl.yaml or ci-test/settings.yaml (what the \
+         plugin read from project.yaml too), and read it by `option(\"NAME\")`"
+            .to_owned(),
+    ];
 }
 
 /// `error[E1001]: InvalidSyntax`, `EvaluationError`.
@@ -233,6 +256,23 @@ mod tests {
         assert_eq!(all.len(), 1, "{all:?}");
         assert_eq!(all[0].message, "Cannot find the module nope.x from nope/x");
         assert_eq!(all[0].hints, ["try 'kcl mod add nope'"]);
+    }
+
+    #[test]
+    fn a_plugin_is_explained_with_its_replacement() {
+        let named = "error[E2F04]: CannotFindModule\n --> /s/a.k:1:1\n  |\n1 | import kcl_plugin.hello\n  | ^ the plugin package `kcl_plugin.hello` is not found, please confirm if plugin mode is enabled\n  |\n";
+        let bare = "error[E2F04]: CannotFindModule\n --> /s/a.k:1:1\n  |\n1 | import kcl_plugin\n  | ^ Cannot find the module kcl_plugin from /s/kcl_plugin\n  |\n\n\nsuggestion: try 'kcl mod add kcl_plugin' to download the missing package\n";
+        for (text, start) in [
+            (named, "`import kcl_plugin.hello`: "),
+            (bare, "`import kcl_plugin`: "),
+        ] {
+            let all = read(text, Path::new("/s"));
+            assert_eq!(all.len(), 1, "{all:?}");
+            assert!(all[0].message.starts_with(start), "{all:?}");
+            assert!(all[0].message.contains("may read anything"), "{all:?}");
+            assert_eq!(all[0].hints.len(), 1, "{all:?}");
+            assert!(all[0].hints[0].contains("option(\"NAME\")"), "{all:?}");
+        }
     }
 
     #[test]

@@ -2,12 +2,9 @@
 
 use std::path::Path;
 
-use prost::Message;
-
 use super::{
     CompileRequest, KclDiagnostic, KclError, Pool, diagnostic,
-    pool::WorkerAnswer,
-    protocol::{FormatCodeArgs, FormatCodeResult, LintPathArgs, LintPathResult, WorkerStatus},
+    protocol::{FormatCodeArgs, FormatCodeResult, LintPathArgs, LintPathResult},
 };
 use crate::model::{RepoPath, stack::Entry};
 
@@ -42,8 +39,9 @@ impl Pool {
         let message = |_: &Path| FormatCodeArgs {
             source: text.to_owned(),
         };
-        let answer = self.exchange(request, "FormatCode", message).await?;
-        let (result, _) = decode::<FormatCodeResult>(request, answer)?;
+        let (result, _) = self
+            .call::<_, FormatCodeResult>(request, "FormatCode", message)
+            .await?;
         Ok(result.formatted)
     }
 
@@ -55,8 +53,9 @@ impl Pool {
         let message = |root: &Path| LintPathArgs {
             paths: vec![root.join(file).display().to_string()],
         };
-        let answer = self.exchange(request, "LintPath", message).await?;
-        let (result, root) = decode::<LintPathResult>(request, answer)?;
+        let (result, root) = self
+            .call::<_, LintPathResult>(request, "LintPath", message)
+            .await?;
         Ok(result
             .results
             .iter()
@@ -168,24 +167,6 @@ fn find_tests(text: &str) -> Vec<Test> {
         })
     };
     text.lines().filter_map(test).collect()
-}
-
-fn decode<R: Message + Default>(
-    request: &CompileRequest,
-    (status, body, root): WorkerAnswer,
-) -> Result<(R, std::path::PathBuf), KclError> {
-    let text = String::from_utf8_lossy(&body);
-    match status {
-        WorkerStatus::Done => {
-            let result = R::decode(body.as_slice()).map_err(|error| KclError::Answer(error.to_string()))?;
-            Ok((result, root))
-        }
-        WorkerStatus::Refused => Err(KclError::Code(diagnostic::read(&text, &root))),
-        WorkerStatus::Panicked => Err(KclError::Crash {
-            label: request.label.clone(),
-            why: diagnostic::plain(&text, &root).trim().to_owned(),
-        }),
-    }
 }
 
 #[cfg(test)]

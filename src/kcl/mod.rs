@@ -20,6 +20,7 @@ mod pool;
 mod pool_options;
 pub mod protocol;
 mod toolchain;
+mod validate;
 mod version;
 mod workdir;
 mod worker;

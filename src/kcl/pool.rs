@@ -21,7 +21,7 @@ use super::{
 };
 
 /// Status, message, and the folder of the files.
-pub(super) type WorkerAnswer = (protocol::WorkerStatus, Vec<u8>, PathBuf);
+type WorkerAnswer = (protocol::WorkerStatus, Vec<u8>, PathBuf);
 
 /// Workers that compile. Cheap to clone; dropping the last clone ends them.
 #[derive(Clone)]
@@ -57,6 +57,18 @@ impl Pool {
         })
     }
 
+    /// Other workers with the same options, which may make temporary files: empty ones, in a folder of their own.
+    ///
+    /// # Errors
+    /// As [`Pool::start`].
+    pub async fn start_with_temporary_files(&self) -> Result<Self, KclError> {
+        Self::start(PoolOptions {
+            temporary_files: true,
+            ..self.inner.options.clone()
+        })
+        .await
+    }
+
     /// Describes the missing sandbox layers; `None` if none is missing.
     pub fn warning(&self) -> Option<&str> {
         self.inner.warning.as_deref()
@@ -87,9 +99,32 @@ impl Pool {
         compile::answer(status, &body, &request.label, &root)
     }
 
+    /// As [`Pool::exchange`], for a method whose answer is one message. Returns it with the folder of the files.
+    pub(super) async fn call<M: Message, R: Message + Default>(
+        &self,
+        request: &CompileRequest,
+        method: &str,
+        message: impl Fn(&Path) -> M,
+    ) -> Result<(R, PathBuf), KclError> {
+        let (status, body, root) = self.exchange(request, method, message).await?;
+        let text = String::from_utf8_lossy(&body);
+        match status {
+            protocol::WorkerStatus::Done => {
+                let result =
+                    R::decode(body.as_slice()).map_err(|error| KclError::Answer(error.to_string()))?;
+                Ok((result, root))
+            }
+            protocol::WorkerStatus::Refused => Err(KclError::Code(diagnostic::read(&text, &root))),
+            protocol::WorkerStatus::Panicked => Err(KclError::Crash {
+                label: request.label.clone(),
+                why: diagnostic::plain(&text, &root).trim().to_owned(),
+            }),
+        }
+    }
+
     /// Writes the files of the request and calls one of the core's methods. The message is built for the
     /// folder of the files.
-    pub(super) async fn exchange<M: Message>(
+    async fn exchange<M: Message>(
         &self,
         request: &CompileRequest,
         method: &str,

@@ -22,6 +22,8 @@ pub struct PoolOptions {
     pub packages: Option<PathBuf>,
     /// A worker is replaced after this many compilations.
     pub serve: u32,
+    /// Whether a worker may make empty files in a folder of its own. Some methods of the core need it.
+    pub temporary_files: bool,
 }
 
 impl PoolOptions {
@@ -36,6 +38,7 @@ impl PoolOptions {
             sandbox: SandboxMode::Required,
             packages: None,
             serve: 1000,
+            temporary_files: false,
         }
     }
 }

@@ -146,6 +146,39 @@ pub struct LintPathResult {
     pub results: Vec<String>,
 }
 
+/// `KclService.ValidateCode`.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct ValidateCodeArgs {
+    /// The file with the data.
+    #[prost(string, tag = "1")]
+    pub datafile: String,
+    /// The program that defines the schema: a file, or a folder with a package.
+    #[prost(string, tag = "3")]
+    pub file: String,
+    /// The name of the schema.
+    #[prost(string, tag = "5")]
+    pub schema: String,
+    /// The variable of the program that gets the data.
+    #[prost(string, tag = "6")]
+    pub attribute_name: String,
+    /// `json` or `yaml`.
+    #[prost(string, tag = "7")]
+    pub format: String,
+    /// External packages. Cores before 0.10 do not know the field.
+    #[prost(message, repeated, tag = "8")]
+    pub external_pkgs: Vec<ExternalPkg>,
+}
+
+/// The answer of `KclService.ValidateCode`.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct ValidateCodeResult {
+    #[prost(bool, tag = "1")]
+    pub success: bool,
+    /// Why the data does not match, as the errors of a compilation.
+    #[prost(string, tag = "2")]
+    pub err_message: String,
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]

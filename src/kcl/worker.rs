@@ -8,6 +8,7 @@ use std::{
     time::Duration,
 };
 
+use tempfile::TempDir;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     process::{Child, ChildStderr, ChildStdin, ChildStdout, Command},
@@ -39,6 +40,7 @@ pub(super) struct Worker {
     answers: ChildStdout,
     said: Arc<WorkerStderr>,
     pub(super) scratch: Workdir,
+    _temporary: Option<TempDir>,
     pub(super) served: u32,
     /// Describes the missing sandbox layers.
     pub(super) warning: Option<String>,
@@ -67,7 +69,9 @@ impl Worker {
     pub(super) async fn start(options: &PoolOptions) -> Result<Self, KclError> {
         let failed = |error: std::io::Error| KclError::Start(error.to_string());
         let scratch = Workdir::new().map_err(failed)?;
-        let sandbox = serde_json::to_string(&sandbox_layers(options, &scratch))
+        let temporary = options.temporary_files.then(tempfile::tempdir).transpose();
+        let temporary = temporary.map_err(failed)?;
+        let sandbox = serde_json::to_string(&sandbox_layers(options, &scratch, temporary.as_ref()))
             .map_err(|error| KclError::Start(error.to_string()))?;
         let mut command = Command::new(&options.self_exe);
         command
@@ -100,6 +104,7 @@ impl Worker {
             answers,
             said,
             scratch,
+            _temporary: temporary,
             served: 0,
             warning: None,
         };
@@ -211,13 +216,17 @@ impl WorkerLost {
     }
 }
 
-fn sandbox_layers(options: &PoolOptions, scratch: &Workdir) -> SandboxLayers {
+fn sandbox_layers(options: &PoolOptions, scratch: &Workdir, temporary: Option<&TempDir>) -> SandboxLayers {
     let core = &options.core;
     let mut readable = core.readable.clone();
     readable.push(scratch.root().to_owned());
     readable.extend(options.packages.clone());
     // The core always looks for packages in a vendor folder: give it one that does not exist.
     let no_vendor = scratch.root().join(".konverge-no-vendor").display().to_string();
+    let mut environment = BTreeMap::from([("KCL_PKG_PATH".to_owned(), no_vendor)]);
+    if let Some(folder) = temporary {
+        environment.insert("TMPDIR".to_owned(), folder.path().display().to_string());
+    }
     SandboxLayers {
         interpreter: core.interpreter.clone(),
         arguments: ["-I", "-S", "-X", "utf8", "-c", SCRIPT]
@@ -225,11 +234,11 @@ fn sandbox_layers(options: &PoolOptions, scratch: &Workdir) -> SandboxLayers {
             .map(str::to_owned)
             .chain([core.extension.display().to_string()])
             .collect(),
-        environment: BTreeMap::from([("KCL_PKG_PATH".to_owned(), no_vendor)]),
+        environment,
         work_dir: scratch.root().to_owned(),
         readable,
         folders: core.folders.clone(),
-        writable: None,
+        writable: temporary.map(|folder| folder.path().to_owned()),
         file_size: 0,
         memory: options.memory_limit,
         mode: options.sandbox,

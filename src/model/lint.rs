@@ -39,6 +39,8 @@ pub enum LintRule {
     Policy,
     /// The stack may use each reference to a secret in its Spec.
     Secrets,
+    /// A data file matches its schema (`checks.data`).
+    Data,
 }
 
 /// Where a rule of a policy set found something.
@@ -119,7 +121,7 @@ impl LintReport {
 }
 
 impl LintRule {
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::Structure,
         Self::Compile,
         Self::Format,
@@ -131,6 +133,7 @@ impl LintRule {
         Self::Irreproducible,
         Self::Policy,
         Self::Secrets,
+        Self::Data,
     ];
 
     /// The rule of that name.
@@ -152,6 +155,7 @@ impl LintRule {
             Self::Irreproducible => "irreproducible",
             Self::Policy => "policy",
             Self::Secrets => "secrets",
+            Self::Data => "data",
         }
     }
 }

@@ -78,6 +78,8 @@ const MOST_SAID: usize = 100;
 /// The parts that exist once something must be compiled.
 struct StartedPool {
     pool: Pool,
+    /// Workers that validate data; they start with the first data file.
+    validators: OnceCell<Pool>,
     packages: PackageFetcher,
     modules: ModuleRunner,
     /// Deleted together with the workers that read it.
@@ -340,6 +342,13 @@ impl Compiler {
         Ok(&self.start_pool().await?.pool)
     }
 
+    /// The workers that validate data. They may make temporary files, so nothing is compiled with them.
+    pub(super) async fn validators(&self) -> Result<&Pool, UserError> {
+        let started = self.start_pool().await?;
+        let start = || started.pool.start_with_temporary_files();
+        Ok(started.validators.get_or_try_init(start).await?)
+    }
+
     async fn start_pool(&self) -> Result<&StartedPool, UserError> {
         self.started.get_or_try_init(|| self.start()).await
     }
@@ -397,6 +406,7 @@ impl Compiler {
         }
         Ok(StartedPool {
             pool,
+            validators: OnceCell::new(),
             packages,
             modules,
             _passing: passing,

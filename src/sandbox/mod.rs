@@ -2,7 +2,7 @@
 //! interpreter, or the module.
 //!
 //! - Landlock: reads the working folder, the package folder, and what the program needs to start; writes nothing
-//!   (except the unpacker of a package and a module, into one folder); no TCP, no signals to others, no abstract
+//!   (except the unpacker of a package, a module and a worker that validates data, into one folder); no TCP, no signals to others, no abstract
 //!   sockets.
 //! - seccomp: only the system calls of [`seccomp`]; no process is traced or started. A worker creates no socket. A
 //!   module serves one, and connects to nothing unless it may use the network.

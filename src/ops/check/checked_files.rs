@@ -78,9 +78,11 @@ impl<'a> CheckedFiles<'a> {
 
     /// Whether the format and the imports of a KCL file are checked.
     pub(super) fn is_edited(&self, path: &RepoPath) -> bool {
-        if !is_kcl(path) || is_vendored(self.workspace, path) {
-            return false;
-        }
+        is_kcl(path) && !is_vendored(self.workspace, path) && self.is_in_scope(path)
+    }
+
+    /// Whether a file is looked at by itself: for its own sake, whatever reads it.
+    pub(super) fn is_in_scope(&self, path: &RepoPath) -> bool {
         match self.scope {
             FileScope::All => true,
             FileScope::Change => self.changed.contains(path),

@@ -1,9 +1,6 @@
 //! The repository's own tests, `*_test.k`: each folder with tests is a program of its own, and is analyzed as a stack is.
 
-use std::{
-    collections::{BTreeMap, HashSet},
-    sync::Arc,
-};
+use std::collections::{BTreeMap, HashSet};
 
 use tokio_util::sync::CancellationToken;
 
@@ -11,17 +8,17 @@ use super::{
     super::OpenRevision,
     CheckedFiles,
     checked_files::{is_test, is_vendored},
+    programs,
 };
 use crate::{
-    affected::{Analysis, ScanCache},
-    error::{ErrorKind, UserError},
+    affected::Analysis,
+    error::UserError,
     kcl::TestOutcome,
-    konfig::{Layout, LayoutReader},
     model::{
-        RepoPath, StackId,
+        RepoPath,
         file_source::FileKind,
         lint::{Diagnostic, LintRule, LintSeverity},
-        stack::{Entry, NamedBy, Stack},
+        stack::{Entry, Stack},
     },
     ops::{compiler::Compiler, selected_stacks::SelectedStacks},
 };
@@ -99,7 +96,6 @@ async fn run(
 
 /// The folders with tests, each as if it were a stack.
 fn analyze(workspace: &OpenRevision) -> Result<Analysis, UserError> {
-    let tree = workspace.analysis.tree();
     let files = workspace.source.files();
     let is_file = |path: &RepoPath| files.get(path).is_some_and(|entry| entry.kind == FileKind::File);
     let test_folders: HashSet<RepoPath> = files
@@ -120,24 +116,5 @@ fn analyze(workspace: &OpenRevision) -> Result<Analysis, UserError> {
                 .push(Entry::main(path.clone()));
         }
     }
-    let reader = LayoutReader::new();
-    let mut layout = Layout::default();
-    for (folder, entries) in programs {
-        let id = StackId::of_folder(&folder);
-        layout.stacks.push(Stack {
-            compile: reader
-                .folder_setup(tree, &folder, entries)
-                .map_err(|error| UserError::new(ErrorKind::Git, error.to_string()))?,
-            names: id.clone(),
-            id,
-            named_by: NamedBy::Folder,
-            project_folder: folder.clone(),
-            folder,
-            cluster: None,
-            kubeconfig: None,
-        });
-    }
-    let source = Arc::clone(&workspace.source);
-    let core = workspace.config.kcl.core();
-    Ok(Analysis::new(source, layout, core, &ScanCache::new())?)
+    programs::analyze(workspace, programs)
 }

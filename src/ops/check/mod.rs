@@ -2,6 +2,7 @@
 
 mod checked_files;
 mod conventions;
+mod data_files;
 mod format;
 mod golden;
 mod golden_text;
@@ -10,6 +11,7 @@ mod kcl_tests;
 mod mixed_imports;
 mod nondeterminism;
 mod policy;
+mod programs;
 mod schema;
 mod secret_references;
 mod shared_objects;
@@ -146,6 +148,7 @@ pub async fn run(
         found.extend(imports::check(pool, &files, &checked, workspace).await?);
     }
     found.extend(kcl_tests::check(&compiler, &run.cancel, selected, &checked).await?);
+    found.extend(data_files::check(run, &compiler, selected, &checked).await?);
     found.retain(|found| !scope.skip.contains(&found.rule));
     Ok(LintReport::new(stacks.len(), found))
 }

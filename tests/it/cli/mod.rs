@@ -5,6 +5,7 @@ pub mod bad_input;
 pub mod build;
 pub mod check;
 pub mod check_change;
+pub mod check_data;
 pub mod check_goldens;
 pub mod check_policy;
 pub mod destroy;

@@ -20,6 +20,7 @@ pub fn pages() -> Vec<PathBuf> {
         root().join("README.md"),
         root().join("ARCHITECTURE.md"),
         root().join("CONTRIBUTING.md"),
+        root().join("SECURITY.md"),
     ];
     let mut folders = vec![root().join("docs")];
     while let Some(folder) = folders.pop() {

@@ -1,7 +1,9 @@
 //! Checks of the project itself: docs, allowed module imports, release, test toolchain.
 
+pub mod community;
 pub mod docs;
 pub mod gitlab_jenkins_scripts;
+pub mod image_build;
 pub mod import_graph;
 pub mod messages;
 pub mod optional_toolchain;

@@ -3,7 +3,10 @@
 
 use std::path::Path;
 
-use konverge::kcl::{KclError, Pool, SandboxMode};
+use konverge::{
+    error::UserError,
+    kcl::{KclError, Pool, SandboxMode},
+};
 use serde_json::Value;
 
 use crate::support::{
@@ -130,12 +133,24 @@ async fn the_network_can_not_be_reached() {
 #[tokio::test]
 async fn plugins_have_nobody_to_call() {
     let pool = pool().await;
-    refused(&pool, "import kcl_plugin.os\na = os.system(\"id\")\n").await;
-    refused(
-        &pool,
+    for text in [
+        "import kcl_plugin.os\na = os.system(\"id\")\n",
         "import kcl_plugin.project_context as p\na = p.get_project_context()\n",
-    )
-    .await;
+        "import kcl_plugin\na = 1\n",
+    ] {
+        let failure = UserError::from(pool.compile(&program(text)).await.unwrap_err());
+        assert!(
+            failure.message.contains("there are no plugins here"),
+            "{failure:?}"
+        );
+        let [hint] = failure.hints.as_slice() else {
+            panic!("{failure:?}")
+        };
+        assert!(
+            hint.contains("`kcl_options`") && hint.contains("option("),
+            "{hint}"
+        );
+    }
 }
 
 #[tokio::test]
@@ -173,6 +188,11 @@ async fn an_import_can_not_climb_out() {
 /// Runs Python where the core would run, behind the same walls: what a compile could do that had taken over the whole
 /// process.
 fn behind_walls(script: &str) -> (bool, String) {
+    behind_walls_with(None, script)
+}
+
+/// As [`behind_walls`], for a worker that has a folder for temporary files.
+fn behind_walls_with(temporary: Option<&Path>, script: &str) -> (bool, String) {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -183,7 +203,7 @@ fn behind_walls(script: &str) -> (bool, String) {
     let mut readable = core.readable.clone();
     readable.push(scratch.path().to_owned());
     let walls = konverge::sandbox::SandboxLayers {
-        writable: None,
+        writable: temporary.map(Path::to_owned),
         file_size: 0,
         interpreter: core.interpreter,
         arguments: ["-I", "-S", "-c", script].map(str::to_owned).to_vec(),
@@ -256,6 +276,32 @@ fn code_that_owns_the_process_has_no_sockets_no_processes_no_files() {
             "{what}: {text}"
         );
     }
+}
+
+/// What validates data may make files in one folder, because the core does. It can put nothing into them, and nothing
+/// elsewhere.
+#[test]
+fn a_worker_with_temporary_files_writes_no_content() {
+    let folder = tempfile::tempdir().unwrap();
+    let other = tempfile::tempdir().unwrap();
+    let (own, outside) = (folder.path().display(), other.path().display());
+    let (fine, text) = behind_walls_with(Some(folder.path()), &format!("open('{own}/made', 'x').close()"));
+    assert!(fine, "{text}");
+    for script in [
+        format!("f = open('{own}/new', 'w'); f.write('x'); f.close()"),
+        format!("f = open('{own}/made', 'a'); f.write('x'); f.close()"),
+        format!("open('{outside}/new', 'x').close()"),
+        "open('new', 'x').close()".to_owned(),
+        format!("import os; os.symlink('{outside}', '{own}/link')"),
+        format!("import os; os.rename('{own}/made', '{own}/moved')"),
+    ] {
+        let (fine, text) = behind_walls_with(Some(folder.path()), &format!("{script}\nprint('GOT THROUGH')"));
+        assert!(!fine && !text.contains("GOT THROUGH"), "{script}: {text}");
+    }
+    for made in std::fs::read_dir(folder.path()).unwrap() {
+        assert_eq!(made.unwrap().metadata().unwrap().len(), 0);
+    }
+    assert_eq!(std::fs::read_dir(other.path()).unwrap().count(), 0);
 }
 
 #[test]

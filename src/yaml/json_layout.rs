@@ -1,0 +1,242 @@
+//! The documents of a YAML text as JSON with the same lines, for a reader that knows JSON better than YAML and names
+//! lines: what it says of the JSON holds for the YAML.
+
+use std::fmt;
+
+use serde::{Deserialize, Deserializer, de};
+use serde_json::{Number, Value};
+use serde_saphyr::{Location, Spanned};
+
+use super::{YamlError, options};
+
+/// A document of a YAML text, or an item of one that is a list.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct JsonDocument {
+    /// The line of the text where it begins, from 1.
+    pub line: u32,
+    /// It as JSON. Each key and each value begins at its line of the text, and at its column if there is room.
+    pub json: String,
+}
+
+/// The non-empty documents of a text; of a document that is a list, its items. What an alias or `<<` stands for is written
+/// where it stands.
+///
+/// # Errors
+/// The text is not YAML, or has a key or a number that JSON does not have.
+pub fn json_documents(text: &str) -> Result<Vec<JsonDocument>, YamlError> {
+    let documents: Vec<Spanned<Node>> = serde_saphyr::from_multiple_with_options(text, options())?;
+    let documents = documents.into_iter();
+    let documents = documents.filter(|document| !matches!(document.value, Node::Scalar(Value::Null)));
+    let parts = documents.flat_map(|document| match document.value {
+        Node::List(items) => items,
+        _ => vec![document],
+    });
+    Ok(parts
+        .map(|document| {
+            let line = u32::try_from(document.referenced.line())
+                .unwrap_or(u32::MAX)
+                .max(1);
+            let mut layout = JsonLayout::default();
+            layout.write(document);
+            JsonDocument {
+                line,
+                json: layout.json,
+            }
+        })
+        .collect())
+}
+
+/// A value in which each part knows its place.
+enum Node {
+    Scalar(Value),
+    List(Vec<Spanned<Node>>),
+    Map(Vec<(Spanned<String>, Spanned<Node>)>),
+}
+
+impl<'de> Deserialize<'de> for Node {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(NodeVisitor)
+    }
+}
+
+struct NodeVisitor;
+
+impl<'de> de::Visitor<'de> for NodeVisitor {
+    type Value = Node;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("a value that JSON has too")
+    }
+
+    fn visit_unit<E>(self) -> Result<Node, E> {
+        Ok(Node::Scalar(Value::Null))
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Node, E> {
+        Ok(Node::Scalar(value.into()))
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<Node, E> {
+        Ok(Node::Scalar(value.into()))
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<Node, E> {
+        Ok(Node::Scalar(value.into()))
+    }
+
+    fn visit_f64<E: de::Error>(self, value: f64) -> Result<Node, E> {
+        let number = Number::from_f64(value).ok_or_else(|| E::custom("must be a finite number"))?;
+        Ok(Node::Scalar(number.into()))
+    }
+
+    fn visit_str<E>(self, value: &str) -> Result<Node, E> {
+        Ok(Node::Scalar(value.into()))
+    }
+
+    fn visit_seq<A: de::SeqAccess<'de>>(self, mut list: A) -> Result<Node, A::Error> {
+        let mut items = Vec::new();
+        while let Some(item) = list.next_element()? {
+            items.push(item);
+        }
+        Ok(Node::List(items))
+    }
+
+    fn visit_map<A: de::MapAccess<'de>>(self, mut map: A) -> Result<Node, A::Error> {
+        let mut entries = Vec::new();
+        while let Some(entry) = map.next_entry()? {
+            entries.push(entry);
+        }
+        Ok(Node::Map(entries))
+    }
+}
+
+/// The JSON so far, and where it ends.
+struct JsonLayout {
+    json: String,
+    line: u64,
+    column: u64,
+}
+
+impl Default for JsonLayout {
+    fn default() -> Self {
+        Self {
+            json: String::new(),
+            line: 1,
+            column: 1,
+        }
+    }
+}
+
+impl JsonLayout {
+    fn push(&mut self, text: &str) {
+        self.json.push_str(text);
+        self.column += text.chars().count() as u64;
+    }
+
+    /// Goes on to a place, unless it is passed already: an alias stands for what lies before it.
+    fn go_to(&mut self, place: Location) {
+        while self.line < place.line() {
+            self.json.push('\n');
+            (self.line, self.column) = (self.line + 1, 1);
+        }
+        while self.line == place.line() && self.column < place.column() {
+            self.push(" ");
+        }
+    }
+
+    fn write(&mut self, node: Spanned<Node>) {
+        self.go_to(node.referenced);
+        match node.value {
+            Node::Scalar(value) => self.push(&value.to_string()),
+            Node::List(items) => {
+                self.push("[");
+                for (number, item) in items.into_iter().enumerate() {
+                    self.push(if number == 0 { "" } else { "," });
+                    self.write(item);
+                }
+                self.push("]");
+            }
+            Node::Map(mut entries) => {
+                // What `<<` brings may come before what stands above it.
+                entries.sort_by_key(|(key, _)| (key.referenced.line(), key.referenced.column()));
+                self.push("{");
+                for (number, (key, value)) in entries.into_iter().enumerate() {
+                    self.push(if number == 0 { "" } else { "," });
+                    self.go_to(key.referenced);
+                    self.push(&Value::String(key.value).to_string());
+                    self.push(":");
+                    self.write(value);
+                }
+                self.push("}");
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn jsons(text: &str) -> Vec<(u32, String)> {
+        let documents = json_documents(text).unwrap().into_iter();
+        documents.map(|document| (document.line, document.json)).collect()
+    }
+
+    #[test]
+    fn every_key_and_value_keeps_its_line_and_column() {
+        let text = "# a comment\n\nname: abc\nports:\n- number: 80\n  open: yes\n\ntext: |\n  one\n  two\nlast: [ 1,\n  2 ]\n";
+        let expected = "\n\n{\"name\":\"abc\",\n\"ports\":\n  [{\"number\":80,\n  \"open\":true}],\n\n\"text\":\n  \"one\\ntwo\\n\",\n\n\"last\":[1,\n  2]}";
+        assert_eq!(jsons(text), [(3, expected.to_owned())]);
+    }
+
+    #[test]
+    fn each_document_keeps_the_lines_of_the_text() {
+        let text = "a: 1\n---\n# nothing\n---\nb: 2\n---\n- c: 3\n- [{}]\n";
+        let expected = [
+            (1, "{\"a\":1}"),
+            (5, "\n\n\n\n{\"b\":2}"),
+            (7, "\n\n\n\n\n\n  {\"c\":3}"),
+            (8, "\n\n\n\n\n\n\n  [{}]"),
+        ];
+        assert_eq!(jsons(text), expected.map(|(line, json)| (line, json.to_owned())));
+        assert_eq!(jsons("# nothing\n"), []);
+        assert_eq!(jsons("[]"), []);
+    }
+
+    #[test]
+    fn aliases_and_merges_stand_where_they_are_written() {
+        let text = "base: &b {x: 1,\n  y: 2}\nown:\n  z: 3\n  <<: *b\n  last: *b\n";
+        let json = &jsons(text)[0].1;
+        let value: Value = serde_json::from_str(json).unwrap();
+        assert_eq!(
+            value["own"],
+            serde_json::json!({"z": 3, "x": 1, "y": 2, "last": {"x": 1, "y": 2}})
+        );
+        let line = |part: &str| json.lines().position(|line| line.contains(part)).unwrap() + 1;
+        assert_eq!((line("\"z\""), line("\"last\"")), (4, 6));
+        assert_eq!(json.lines().nth(4).unwrap().trim(), "\"x\":1,\"y\":2,");
+    }
+
+    #[test]
+    fn it_is_what_the_reader_of_the_project_reads() {
+        let text = "a: 0123\nb: 1.0\nc: 1e3\nd: off\n1: x\n'q\"': \"t\\tü\"\n? e\n: !!str 7\nf: ~\n";
+        let value: Value = serde_json::from_str(&jsons(text)[0].1).unwrap();
+        assert_eq!(value, super::super::documents(text).unwrap()[0]);
+    }
+
+    #[test]
+    fn what_json_does_not_have_is_refused_at_its_line() {
+        for text in [
+            "a: 1\nb: .inf\n",
+            "a: 1\n? [b]\n: 2\n",
+            "a: 1\n~: 2\n",
+            "a: 1\na: 2\n",
+            "a: 1\nb: [\n",
+        ] {
+            let error = json_documents(text).unwrap_err();
+            assert!(error.line >= Some(2), "{text}: {error:?}");
+            assert!(!error.message.contains("Option"), "{text}: {error:?}");
+        }
+    }
+}
