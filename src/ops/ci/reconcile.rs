@@ -189,7 +189,7 @@ fn takes_nothing_away(plan: &ResourcePlan) -> Result<(), UserError> {
             plan.id
         ),
     )
-    .hint("look at `konverge preview`, then `konverge apply`"))
+    .hint("a person may restore it: the drift issue names its digest"))
 }
 
 #[cfg(test)]
