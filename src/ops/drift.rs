@@ -168,8 +168,9 @@ async fn check_drift(
         TargetPlan::Live(plan) => plan.public,
         TargetPlan::Spec(plan) => plan.public,
     };
-    if plan.error.is_some() {
-        return Ok((plan, obstacle));
+    if let Some(error) = &plan.error {
+        let obstacle = partly_unknown(&target.id, error.kind);
+        return Ok((plan, Some(obstacle)));
     }
     let compared = plan.resources.len() + plan.summary.unchanged;
     let mut found = match is_applied {
@@ -215,6 +216,15 @@ fn not_comparable(stack: &StackId) -> UserError {
         format!("`{stack}` cannot be compared: it was applied from a file (`--spec`), and only that file says what it should be"),
     )
     .hint(format!("`konverge preview --spec FILE --stack {stack}` shows what differs from FILE"))
+}
+
+/// The obstacle of a stack of which a part could not be planned.
+fn partly_unknown(stack: &StackId, kind: ErrorKind) -> UserError {
+    UserError::new(
+        kind,
+        format!("`{stack}` is not restored: a part of it could not be compared"),
+    )
+    .hint("the summary of the drift job says why: fix that first")
 }
 
 /// A recorded resource that no longer exists, as it was applied.

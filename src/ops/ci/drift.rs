@@ -97,7 +97,7 @@ async fn check_and_publish(
     watch.end_stage("look");
     let guardrails = guardrails.for_restoring();
     let Restored { report, findings } =
-        reconcile::run(&planning, guardrails, &due, plan, &behind, head).await?;
+        reconcile::run(&planning, guardrails, &due, plan, &behind).await?;
     watch.end_stage("restoring drift");
     let restored = restored_stacks(&report);
     rounds.record_run(plan, &restored);

@@ -95,7 +95,7 @@ async fn restore_known(
         return Ok(None);
     };
     let history = DriftSchedule::load(job, &backend, &config).await;
-    let drifted = history.stacks_with(digests);
+    let mut drifted = history.stacks_with(digests);
     if drifted.is_empty() {
         return Ok(None);
     }
@@ -106,6 +106,10 @@ async fn restore_known(
     let applied = drift::applied(known, &side, &renamed);
     let targets = applied.iter().filter(|target| drifted.contains_key(&target.id));
     let targets: Vec<_> = targets.cloned().collect();
+    drifted.retain(|stack, _| targets.iter().any(|target| target.id == *stack));
+    if targets.is_empty() {
+        return Ok(None);
+    }
     let policy = CommitPolicy::from_config(&config, Some(power.as_ref()));
     let guardrails = PolicyCheck::new(job, policy, Stage::Apply).with_digest_approvers(agreeing.clone());
     let notices = Notifications::new(job, &config);
@@ -113,7 +117,8 @@ async fn restore_known(
         .protected_planning(config, head, side, backend.clone())
         .await?;
     watch.end_stage("open");
-    let (recorded, unavailable) = recorded_targets(&planning, &targets).await?;
+    let differing = still_differing(&planning, &targets, feedback).await?;
+    let (recorded, unavailable) = recorded_targets(&planning, &differing).await?;
     let gate = ReviewGate::new(guardrails, Vec::new(), digests.clone());
     let gate = Arc::new(gate.for_restoring(commits_before(&backend, &recorded).await?));
     let options = ApplyOptions {
@@ -137,10 +142,6 @@ async fn restore_known(
     };
     feedback.summary(&report::markdown::outcome(&report, &info, None, SUMMARY_BUDGET));
     feedback.apply_outputs(&report, &findings);
-    for stack in report.stacks.iter().filter(|stack| stack.result == StackResult::Unchanged) {
-        let said = format!("{} does not differ from what was applied any more", stack.id);
-        feedback.tell(&said);
-    }
     let after = CheckAfter {
         job,
         planning: &planning,
@@ -157,6 +158,26 @@ async fn restore_known(
             text: report::outcome::text(&report, report::terminal::Style::default()),
         },
     }))
+}
+
+/// The stacks that still differ, before any lease is taken. For the others there is nothing to do, and nothing of them is
+/// written.
+async fn still_differing(
+    planning: &Planner,
+    targets: &[Target],
+    feedback: &Publisher<'_>,
+) -> Result<Vec<Target>, UserError> {
+    let checked = drift_check::run(planning, targets, None).await?;
+    let stacks = checked.plan.stacks.iter();
+    let calm = stacks.filter(|stack| stack.error.is_none() && stack.summary.changed() == 0);
+    let calm: BTreeSet<_> = calm.map(|stack| &stack.id).collect();
+    for stack in &calm {
+        feedback.tell(&format!(
+            "{stack} does not differ from what was applied any more: nothing was restored"
+        ));
+    }
+    let differing = targets.iter().filter(|target| !calm.contains(&target.id));
+    Ok(differing.cloned().collect())
 }
 
 /// For each stack the commit before the applied one, as far as its serials are kept.
