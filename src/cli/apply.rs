@@ -18,6 +18,7 @@ use crate::{
     after_help = "Examples:
   konverge apply storefront/dev                 show the plan, ask, and apply it
   konverge apply --all --yes                    every stack, without a question
+  konverge apply storefront/dev --recorded      restore what was applied last
   konverge apply storefront/dev --kubeconfig ~/.kube/config --context kind-dev"
 )]
 pub struct Args {
@@ -30,6 +31,10 @@ pub struct Args {
     /// Allow a Spec that has become empty to delete all resources of the stack
     #[arg(long)]
     allow_empty: bool,
+    /// Apply what was applied last to the named stacks, not the working tree: the recorded commit, compiled with the
+    /// recorded core. It restores drift
+    #[arg(long, conflicts_with_all = ["rev", "base", "worktree", "path", "allow_empty"])]
+    recorded: bool,
     /// Don't wait for readiness. Dependents then start when their dependencies are written, not when they are
     /// ready
     #[arg(long)]
@@ -54,6 +59,10 @@ pub enum ApplyOutput {
 /// The stacks cannot be opened, or nobody confirmed. Errors of a stack are in its outcome.
 pub async fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
     let mut session = open(args, &context.run()).await?;
+    let mut unavailable = Vec::new();
+    if args.recorded {
+        (session.targets, unavailable) = ops::recorded_targets(&session.planning, &session.targets).await?;
+    }
     let skipped = ops::SkippedRemovals::take_planned(&session.planning, &mut session.targets);
     let what = ConfirmedAction::Apply {
         deletes_all: args.allow_empty,
@@ -68,11 +77,12 @@ pub async fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
         newer: None,
         commit: session.commit()?,
         pull_requests: Vec::new(),
-        restore: false,
+        restore: args.recorded,
         allow_empty: args.allow_empty,
         rolled_back_to: None,
     };
     let mut report = ops::apply::run(&session.planning, &session.targets, &options).await?;
+    report.stacks.append(&mut unavailable);
     if let Some(skipped) = &skipped {
         report.stacks.extend(skipped.outcomes());
     }
@@ -93,6 +103,12 @@ async fn open(args: &Args, run: &ops::RunContext) -> Result<Session, UserError> 
         return Err(
             UserError::new(ErrorKind::Usage, "nothing can be applied with `--live never`")
                 .hint("`konverge preview --live never` compares Spec with Spec"),
+        );
+    }
+    if args.recorded && !args.opened.names_stacks() {
+        return Err(
+            UserError::new(ErrorKind::Usage, "`--recorded` needs the stacks to restore")
+                .hint("name them, or give `--all`"),
         );
     }
     args.opened

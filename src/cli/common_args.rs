@@ -41,6 +41,11 @@ pub struct WithoutArgs {
 }
 
 impl OpenedTargets {
+    /// Returns true if the stacks do not depend on the change.
+    pub fn names_stacks(&self) -> bool {
+        self.stacks.selection() != Selection::Affected
+    }
+
     /// Opens the targets.
     ///
     /// # Errors

@@ -7,7 +7,7 @@ use super::{
 };
 use crate::{
     error::{ErrorKind, UserError},
-    ops::{self, KeyUse, OpenRequest, cluster_selection::Live, session},
+    ops::{self, KeyUse, OpenRequest, cluster_selection::Live, drift::DriftReport, session},
     report::{self, terminal::Style},
 };
 
@@ -52,16 +52,18 @@ pub async fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
         ..OpenRequest::default()
     };
     let session = session::open_named(&context.run(), &request, KeyUse::Look).await?;
-    let plan = ops::drift::run(&session.planning, &session.targets, None).await?;
-    context.print(&match args.output {
-        ApplyOutput::Json => report::json::document(&plan),
-        ApplyOutput::Text => report::drift::text(
-            &plan,
-            Style {
+    let checked = ops::drift::run(&session.planning, &session.targets, None).await?;
+    let plan = &checked.plan;
+    match args.output {
+        ApplyOutput::Json => context.print(&report::json::document(plan)),
+        ApplyOutput::Text => {
+            let style = Style {
                 color: context.color(),
-            },
-        ),
-    });
+            };
+            context.print(&report::drift::text(plan, style));
+            note_what_restores(&checked, context);
+        }
+    }
     let failed = plan.stacks.iter().any(|stack| stack.error.is_some());
     let drifted = plan.stacks.iter().any(|stack| stack.summary.changed() > 0);
     Ok(match (failed, drifted && args.exit_code) {
@@ -69,4 +71,27 @@ pub async fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
         (false, true) => 2,
         (false, false) => 0,
     })
+}
+
+/// Says how the drift is restored, or why it cannot be.
+fn note_what_restores(checked: &DriftReport, context: &CliContext) {
+    let drifted = checked.plan.stacks.iter();
+    let drifted = drifted.filter(|stack| stack.summary.changed() > 0 && stack.error.is_none());
+    let (obstacles, restorable): (Vec<_>, Vec<_>) = drifted
+        .map(|stack| (&stack.id, checked.unrestorable.get(&stack.id)))
+        .partition(|(_, obstacle)| obstacle.is_some());
+    for failure in obstacles.iter().filter_map(|(_, obstacle)| *obstacle) {
+        context.note(&format!("note: {}", report::escape::log(&failure.message)));
+        for hint in &failure.hints {
+            context.note(&format!("hint: {}", report::escape::log(hint)));
+        }
+    }
+    let stacks = match restorable.as_slice() {
+        [] => return,
+        [(only, _)] => only.as_str(),
+        _ => "STACK",
+    };
+    context.note(&format!(
+        "hint: `konverge apply {stacks} --recorded` restores what was applied last"
+    ));
 }

@@ -171,7 +171,7 @@ fn drift<'p>(
             drifted.join(", ")
         ),
         hint: Some(format!(
-            "`konverge drift {stack}` shows what differs: add it to the code, or restore it manually"
+            "`konverge drift {stack}` shows what differs: add it to the code, or restore it: `konverge apply {stack} --recorded`"
         )),
         place: None,
     })

@@ -63,6 +63,7 @@ pub mod status;
 mod target;
 pub mod toolchains;
 
+pub use applied_spec::recorded_targets;
 pub use context::{Notes, RunContext, StepCounter, repository_root};
 pub use other_stack_claims::StackClaims;
 pub use planner::{Planner, TargetPlan};

@@ -92,6 +92,9 @@ impl Planner {
     /// # Errors
     /// It does not compile.
     pub async fn spec(&self, target: &Target) -> Result<Spec, UserError> {
+        if let Some(recorded) = &target.recorded {
+            return Ok(recorded.spec.clone());
+        }
         match &self.wanted {
             SpecSource::Compiled { compiler, head, .. } => {
                 compile_side(compiler, head, target.head.as_ref()).await
@@ -335,6 +338,9 @@ impl Planner {
     /// # Errors
     /// Its files cannot be read.
     pub fn input_digest(&self, target: &Target) -> Result<Option<Digest>, UserError> {
+        if let Some(recorded) = &target.recorded {
+            return Ok(Some(recorded.input_digest));
+        }
         match (&self.wanted, &target.head) {
             (_, None) => Ok(None),
             (SpecSource::File(spec), _) => Ok(Some(spec.digest())),

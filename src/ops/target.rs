@@ -1,7 +1,9 @@
 //! The targets of a run: named, all or affected stacks, including removed ones.
 
+use std::sync::Arc;
+
 pub use crate::konfig::StackSelector;
-use crate::model::{RepoPath, StackId, stack::Stack};
+use crate::model::{CommitId, Digest, RepoPath, StackId, spec::Spec, stack::Stack};
 
 /// The selected stacks.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -23,6 +25,19 @@ pub struct Target {
     pub head: Option<Stack>,
     /// The stack at the base, if it existed.
     pub base: Option<Stack>,
+    /// What was applied last, if that is wanted and not what the head says.
+    pub recorded: Option<Arc<RecordedSpec>>,
+}
+
+/// What was applied last to a stack.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RecordedSpec {
+    pub spec: Spec,
+    pub input_digest: Digest,
+    /// The commit; `None` if it was applied from files that no commit has.
+    pub commit: Option<CommitId>,
+    /// The version of the core that compiled it.
+    pub core: Option<String>,
 }
 
 impl Target {
@@ -33,6 +48,7 @@ impl Target {
             folder: head.folder.clone(),
             head: Some(head.clone()),
             base: base.cloned(),
+            recorded: None,
         }
     }
 
@@ -43,6 +59,7 @@ impl Target {
             folder: base.folder.clone(),
             head: None,
             base: Some(base.clone()),
+            recorded: None,
         }
     }
 
@@ -53,6 +70,7 @@ impl Target {
             folder,
             head: None,
             base: None,
+            recorded: None,
         }
     }
 

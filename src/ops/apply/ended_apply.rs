@@ -4,7 +4,7 @@ use super::{options::ApplyOptions, outcome::is_well};
 use crate::{
     error::UserError,
     model::{
-        Digest,
+        CommitId, Digest,
         apply_record::ApplyRecord,
         apply_result::{StackOutcome, StackResult},
         state::StackState,
@@ -38,14 +38,14 @@ impl EndedApply<'_> {
         let used = self.used_pull_requests(well);
         let record = ApplyRecord {
             digest: outcome.digest,
-            commit: self.options.commit.clone(),
+            commit: self.commit().cloned(),
             result: outcome.result,
             grounds: outcome.grounds.clone(),
         };
-        let note = self
-            .options
-            .rolled_back_to
-            .map(|to| format!("rolled back to serial {to}"));
+        let note = match self.options.rolled_back_to {
+            Some(to) => Some(format!("rolled back to serial {to}")),
+            None => self.options.restore.then(|| "restored what was applied last".to_owned()),
+        };
         match self.lease.conclude(reason, state, used, record, note).await {
             Ok(serial) => {
                 unstored.all_stored();
@@ -68,11 +68,22 @@ impl EndedApply<'_> {
             state.earlier_identities.clear();
             state.input_digest = self.input_digest;
             state.spec_digest = Some(self.spec_digest);
-            state.commit = self.options.commit.clone();
+            state.commit = self.commit().cloned();
             state.core = self.core.map(str::to_owned);
+        } else if self.options.restore {
+            // Nothing else is wanted than before: what is not restored is still drift.
+            state.input_digest = self.recorded.input_digest;
         } else {
             // The next run applies the stack again.
             state.input_digest = None;
+        }
+    }
+
+    /// The commit that is applied, if there is one.
+    fn commit(&self) -> Option<&CommitId> {
+        match &self.target.recorded {
+            Some(recorded) => recorded.commit.as_ref(),
+            None => self.options.commit.as_ref(),
         }
     }
 

@@ -122,7 +122,8 @@ async fn under_lease(
                 "{} was applied again in the meantime, so drift is not restored",
                 target.id
             ),
-        ));
+        )
+        .hint("look again: the next drift check compares with what is applied now"));
     }
     if let Some(serial) = superseded_serial(options, target, lease).await? {
         return Ok(unchanged_outcome(target, serial));
@@ -189,7 +190,10 @@ async fn under_lease(
         recorded: &recorded,
         input_digest,
         spec_digest,
-        core: planning.core(),
+        core: match &target.recorded {
+            Some(recorded) => recorded.core.as_deref(),
+            None => planning.core(),
+        },
     };
     ended.record(state, &mut outcome, &mut unstored).await;
     if let (Some(error), Some(hint)) = (&mut outcome.error, unstored.hint()) {

@@ -26,7 +26,7 @@ pub struct ApplyOptions {
     pub consent: Arc<dyn Approver>,
     /// Selects the stacks to skip because a newer commit was applied to them.
     pub newer: Option<Arc<dyn NewerCommitCheck>>,
-    /// The commit that is applied, if there is one.
+    /// The commit that is applied, if there is one. A target with a recorded Spec has its own.
     pub commit: Option<CommitId>,
     /// The merged pull requests whose reviews a successful stack uses, including those that did not show the
     /// stack: it now contains all of their changes. A preview of them that is recorded later (by a late shard

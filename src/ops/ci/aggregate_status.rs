@@ -176,7 +176,7 @@ fn judged_commit(
     Ok(match authority.task {
         Task::PullRequest(event) => Some((event.head, into)),
         Task::MergeGroup { head, .. } => Some((head, into)),
-        Task::Outside(_) | Task::Apply { .. } | Task::Drift { .. } => None,
+        Task::Outside(_) | Task::Apply { .. } | Task::Drift { .. } | Task::Restore { .. } => None,
     })
 }
 

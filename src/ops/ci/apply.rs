@@ -11,7 +11,7 @@ use std::{
 use super::{
     active_policies::CommitPolicy,
     approve_input::Approved,
-    authority::{BY_HAND, DispatchApprovers},
+    authority::DispatchApprovers,
     commits_since_apply,
     deployments::{DeploymentApprover, Deployments},
     drift_schedule::DriftSchedule,
@@ -19,7 +19,9 @@ use super::{
     notifications::Notifications,
     policy_check::PolicyCheck,
     publisher::Publisher,
+    restore,
     review_gate::ReviewGate,
+    reviewers,
     reviews::MergedReviews,
     superseded::NewerCommits,
     timings::Timings,
@@ -57,12 +59,35 @@ pub(super) async fn run(
     approved: Approved,
     agreeing: DispatchApprovers,
 ) -> Result<JobResult, UserError> {
-    if agreeing == DispatchApprovers::Environment
-        && !approved.is_empty()
-        && let Some(environment) = &job.options.environment
-    {
-        someone_let_it_go_on(job, environment).await?;
+    if agreeing == DispatchApprovers::Environment && !approved.is_empty() {
+        reviewers::require_run_approval(job).await?;
     }
+    let restored = match approved.digests.is_empty() {
+        true => None,
+        false => restore::restore(job, branch, &approved.digests, &agreeing).await?,
+    };
+    let mut approved = approved;
+    if let Some(restored) = &restored {
+        approved.digests.retain(|digest| !restored.digests.contains(digest));
+    }
+    match restored.map(|restored| restored.result) {
+        // Nothing but drift was meant.
+        Some(restored) if approved.is_empty() => Ok(restored),
+        Some(restored) => {
+            let applied = apply_approved(job, branch, head, approved, agreeing).await?;
+            Ok(restored.and(applied))
+        }
+        None => apply_approved(job, branch, head, approved, agreeing).await,
+    }
+}
+
+async fn apply_approved(
+    job: &Job,
+    branch: &DefaultBranch,
+    head: &CommitId,
+    approved: Approved,
+    agreeing: DispatchApprovers,
+) -> Result<JobResult, UserError> {
     let tip = ApplyTarget {
         head,
         branch,
@@ -70,26 +95,6 @@ pub(super) async fn run(
         agreeing,
     };
     apply_and_report(job, tip).await
-}
-
-/// Returns an error unless the approvers of the job are known.
-async fn someone_let_it_go_on(job: &Job, environment: &str) -> Result<(), UserError> {
-    let approvers = match &job.client {
-        Some(client) => client.run_approvals(job.runner.run_id, environment).await?,
-        None => Vec::new(),
-    };
-    if approvers.is_empty() {
-        return Err(UserError::new(
-            ErrorKind::Policy,
-            format!(
-                "nobody approved this run in the environment `{}`, so these digests are not approved",
-                environment.escape_debug()
-            ),
-        )
-        .hint("give the job that `environment:`, with required reviewers")
-        .hint(BY_HAND));
-    }
-    Ok(())
 }
 
 /// The input of an apply.
@@ -104,6 +109,8 @@ struct ApplyTarget<'a> {
 
 async fn apply_and_report(job: &Job, tip: ApplyTarget<'_>) -> Result<JobResult, UserError> {
     let head = tip.head;
+    let given = tip.approved.digests.clone();
+    let typed = matches!(tip.agreeing, DispatchApprovers::Starter { .. });
     let feedback = Publisher::new(job);
     feedback
         .status(
@@ -148,9 +155,16 @@ async fn apply_and_report(job: &Job, tip: ApplyTarget<'_>) -> Result<JobResult, 
         (Some(notices), Err(failure)) => notices.not_applied(failure).await,
         (None, _) => {}
     }
-    let (report, ..) = result?;
+    let (report, consent, _) = result?;
+    let matched = consent.matched();
+    feedback.tell_unmatched(&given.difference(&matched).copied().collect());
+    // Somebody typed digests, and nothing at all was done.
+    let in_vain = typed && !given.is_empty() && matched.is_empty() && report.stacks.is_empty();
     Ok(JobResult {
-        code: apply::exit_code(&report, job.run.cancel.is_cancelled()),
+        code: match apply::exit_code(&report, job.run.cancel.is_cancelled()) {
+            0 if in_vain => ErrorKind::Policy.exit_code(),
+            code => code,
+        },
         text: report::outcome::text(&report, report::terminal::Style::default()),
     })
 }

@@ -17,6 +17,17 @@ pub(super) struct Approved {
 }
 
 impl Approved {
+    /// Says that some digests stood for nothing, and what to do.
+    pub fn explain_unmatched(digests: &BTreeSet<Digest>) -> Option<String> {
+        let names: Vec<_> = digests.iter().map(Digest::to_string).collect();
+        (!names.is_empty()).then(|| {
+            format!(
+                "this run found no plan, no finding and no drift with the digest {}, so nothing was done for it. It was done already, it has changed since it was shown, or it belongs to another repository. Today's digests are in the open issues and in the summary of the newest run",
+                names.join(", ")
+            )
+        })
+    }
+
     /// Returns true if nothing is approved.
     pub fn is_empty(&self) -> bool {
         self.digests.is_empty() && self.without.is_empty()

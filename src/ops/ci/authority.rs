@@ -112,6 +112,10 @@ pub(super) enum Task {
     Drift {
         head: CommitId,
     },
+    /// Restore drift that the reviewers of the job's environment approved.
+    Restore {
+        approved: Approved,
+    },
 }
 
 /// Who approves the digests of a run.
@@ -347,7 +351,12 @@ impl Authority {
         )))
     }
 
+    /// A drift check; or a later job of it with digests that the check found.
     fn drift(caller: Caller<'_>, answer: DefaultBranchAnswer<'_>) -> Result<Decision, UserError> {
+        let approved: Approved = caller.approve.parse()?;
+        if !approved.is_empty() {
+            only_in_an_environment(caller)?;
+        }
         let branch = match answer {
             DefaultBranchAnswer::NotYet => return Ok(Decision::Ask),
             DefaultBranchAnswer::Never => {
@@ -356,8 +365,11 @@ impl Authority {
             DefaultBranchAnswer::Is(branch, _) => branch,
         };
         only_on(branch, caller.ref_name)?;
-        let task = Task::Drift {
-            head: branch.tip.clone(),
+        let task = match approved.is_empty() {
+            true => Task::Drift {
+                head: branch.tip.clone(),
+            },
+            false => Task::Restore { approved },
         };
         Ok(Decision::Granted(Self::grant(
             task,
@@ -376,7 +388,9 @@ impl Authority {
                 default_branch,
                 ..
             } => (base_branch, default_branch),
-            Task::Outside(_) | Task::Apply { .. } | Task::Drift { .. } => return None,
+            Task::Outside(_) | Task::Apply { .. } | Task::Drift { .. } | Task::Restore { .. } => {
+                return None;
+            }
         };
         let default = self.branch.as_ref().map_or(named, |branch| &branch.name);
         other_branch(base, default)
@@ -424,7 +438,7 @@ fn only_in_an_environment(caller: Caller<'_>) -> Result<(), UserError> {
             ErrorKind::Policy,
             "the run was restarted: the reviewers of its environment may have approved other digests",
         )
-        .hint("start a new run by a push, so that they are asked again")
+        .hint("start a new run, so that they are asked again")
         .hint(BY_HAND));
     }
     if caller.environment.is_none() {

@@ -18,16 +18,19 @@ use crate::{
     error::{ErrorKind, UserError},
     model::{
         CommitId, StackId,
-        apply_result::{ApplyReport, StackResult},
+        apply_result::StackResult,
         comment_marker::{CommentMarker, MarkerKind},
         plan::{Plan, StackPlan},
-        policy_finding::PolicyFinding,
     },
-    ops::{KeyUse, OpenRevision, RevisionSpec, Target, drift, redact, renamed_stacks},
+    ops::{
+        KeyUse, OpenRevision, RevisionSpec, Target,
+        drift::{self, DriftReport},
+        redact, renamed_stacks,
+    },
     policy::Stage,
     report::{
         self, RunInfo, SUMMARY_BUDGET,
-        markdown::{DriftRound, drift_round},
+        markdown::{DriftRound, DriftSeen, drift_round},
     },
     state::IndexedStates,
 };
@@ -83,26 +86,28 @@ async fn check_and_publish(
         Stage::Apply,
     );
     let budget = config.drift.budget.map(Span::duration);
-    let label = config.drift.label.clone();
+    let label = label(&config).to_owned();
     let notices = Notifications::new(job, &config);
     watch.end_stage("open");
     let planning = job
         .protected_planning(config, head, side, backend.clone())
         .await?;
-    let plan = drift::run(&planning, &due, budget).await?;
+    let checked = drift::run(&planning, &due, budget).await?;
+    let plan = &checked.plan;
     watch.end_stage("look");
     let guardrails = guardrails.for_restoring();
     let Restored { report, findings } =
-        reconcile::run(&planning, guardrails, &due, &plan, &behind, head).await?;
+        reconcile::run(&planning, guardrails, &due, plan, &behind).await?;
     watch.end_stage("restoring drift");
-    rounds.record_results(&plan, &restored_stacks(&report));
+    let restored = restored_stacks(&report);
+    rounds.record_run(plan, &restored);
     let info = RunInfo {
         head: Some(head.clone()),
         timings: watch.stages(),
         ..job.info()
     };
     let round = DriftRound {
-        plan: &plan,
+        plan,
         applied: ids.len(),
         waiting: rounds.least_recently_checked(&ids),
         known_for: &rounds.known_for(),
@@ -111,16 +116,17 @@ async fn check_and_publish(
         restored: &report,
     };
     feedback.summary(&drift_round(&round, &info, SUMMARY_BUDGET));
-    outputs(feedback, &plan, &report, &findings);
-    let label = label.as_deref().unwrap_or("konverge-drift");
     let looked = DriftResult {
-        plan: &plan,
-        report: &report,
+        checked: &checked,
+        restored: &restored,
         rounds: &rounds,
         known,
     };
-    issues(feedback, &looked, &info, label).await;
-    notices.notify_drift(&plan, &restored_stacks(&report)).await;
+    feedback.plan_outputs(plan, |stack| stack.summary, &findings);
+    publish_what_is_left(feedback, &looked);
+    feedback.annotate(plan, &[]);
+    publish_issues(feedback, &looked, &info, &label).await;
+    notices.notify_drift(plan, &restored).await;
     rounds.remember(job, &backend, |stack| ids.contains(stack)).await;
     let failed = plan.stacks.iter().any(|stack| stack.error.is_some())
         || report
@@ -129,12 +135,21 @@ async fn check_and_publish(
             .any(|stack| stack.result == StackResult::Failed);
     Ok(JobResult {
         code: u8::from(failed),
-        text: report::terminal::plan(&plan, report::terminal::Style::default()),
+        text: report::terminal::plan(plan, report::terminal::Style::default()),
     })
 }
 
+/// The label of drift issues.
+pub(super) fn label(config: &Config) -> &str {
+    config.drift.label.as_deref().unwrap_or("konverge-drift")
+}
+
 /// The applied stacks, which can be compared.
-fn applied(known: &IndexedStates, side: &OpenRevision, renamed: &BTreeMap<StackId, StackId>) -> Vec<Target> {
+pub(super) fn applied(
+    known: &IndexedStates,
+    side: &OpenRevision,
+    renamed: &BTreeMap<StackId, StackId>,
+) -> Vec<Target> {
     let now = |id: &StackId| {
         renamed
             .iter()
@@ -176,46 +191,65 @@ fn drifted_stacks(plan: &Plan) -> impl Iterator<Item = &StackPlan> {
     plan.stacks.iter().filter(|stack| stack.summary.changed() > 0)
 }
 
-fn outputs(feedback: &Publisher<'_>, plan: &Plan, report: &ApplyReport, findings: &[PolicyFinding]) {
-    feedback.plan_outputs(plan, |stack| stack.summary, findings);
-    let put_back = restored_stacks(report);
-    let left = drifted_stacks(plan).any(|stack| !put_back.contains(&stack.id));
-    feedback.outputs(&[("has-drift", left.to_string())]);
-    feedback.annotate(plan, &[]);
-}
-
 /// The results of a drift check.
-struct DriftResult<'a> {
-    plan: &'a Plan,
-    report: &'a ApplyReport,
-    rounds: &'a DriftSchedule,
-    known: &'a IndexedStates,
+pub(super) struct DriftResult<'a> {
+    pub checked: &'a DriftReport,
+    /// The stacks that were restored after it.
+    pub restored: &'a [StackId],
+    pub rounds: &'a DriftSchedule,
+    pub known: &'a IndexedStates,
 }
 
-/// Maintains one issue for each stack with drift; those of other stacks are closed.
-async fn issues(feedback: &Publisher<'_>, looked: &DriftResult<'_>, info: &RunInfo, label: &str) {
+impl DriftResult<'_> {
+    fn left(&self) -> impl Iterator<Item = &StackPlan> {
+        drifted_stacks(&self.checked.plan).filter(|stack| !self.restored.contains(&stack.id))
+    }
+}
+
+/// Sets the step's outputs about the drift that was not restored, with the digests that restore it.
+pub(super) fn publish_what_is_left(feedback: &Publisher<'_>, looked: &DriftResult<'_>) {
+    let unrestorable = &looked.checked.unrestorable;
+    let restorable = looked.left().filter(|stack| !unrestorable.contains_key(&stack.id));
+    let digests: Vec<_> = restorable.map(|stack| stack.digest.to_string()).collect();
+    let has_drift = looked.left().next().is_some();
+    feedback.outputs(&[
+        ("has-drift", has_drift.to_string()),
+        ("drift-digests", digests.join(",")),
+    ]);
+}
+
+/// Maintains one issue for each checked stack with drift; those of the others are closed.
+pub(super) async fn publish_issues(
+    feedback: &Publisher<'_>,
+    looked: &DriftResult<'_>,
+    info: &RunInfo,
+    label: &str,
+) {
     let DriftResult {
-        plan,
-        report,
+        checked,
+        restored,
         rounds,
         known,
     } = looked;
-    let put_back = restored_stacks(report);
+    let plan = &checked.plan;
     let issue = |stack: &StackPlan| {
         let marker = CommentMarker {
             head: info.head.as_ref().map(CommitId::to_string).unwrap_or_default(),
             run: info.run,
             attempt: info.attempt,
-            digest: drift::digest(stack).to_string(),
+            digest: stack.digest.to_string(),
             ..CommentMarker::new(MarkerKind::Drift, stack.id.as_str())
         };
         let since = rounds.since(&stack.id).strftime("%Y-%m-%d %H:%M UTC").to_string();
-        let body = report::markdown::drift_issue(stack, info, &marker, &since, report::COMMENT_BUDGET);
+        let seen = DriftSeen {
+            since: &since,
+            unrestorable: checked.unrestorable.get(&stack.id),
+        };
+        let body = report::markdown::drift_issue(stack, info, &marker, &seen, report::COMMENT_BUDGET);
         let title = format!("{} differs from what was applied", stack.id);
         (marker, title, body)
     };
-    let open = drifted_stacks(plan).filter(|stack| !put_back.contains(&stack.id));
-    let issues = open.map(issue).collect();
+    let issues = looked.left().map(issue).collect();
     let calm = |stack: &&StackPlan| stack.summary.changed() == 0 && stack.error.is_none();
     let gone = known.entries.iter().filter(|(_, entry)| !entry.is_known());
     let settled: Vec<_> = plan
@@ -223,7 +257,7 @@ async fn issues(feedback: &Publisher<'_>, looked: &DriftResult<'_>, info: &RunIn
         .iter()
         .filter(calm)
         .map(|stack| &stack.id)
-        .chain(&put_back)
+        .chain(*restored)
         .chain(gone.map(|(id, _)| id))
         .cloned()
         .collect();

@@ -1,14 +1,17 @@
 //! Schedules drift checks: which stacks are due, and the history of their checks.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use jiff::Timestamp;
 
 use super::job::Job;
 use crate::{
     config::{Config, Span},
-    model::{StackId, plan::Plan},
-    ops::{StateBackend, Target, drift},
+    model::{Digest, StackId, plan::Plan},
+    ops::{StateBackend, Target},
     state::{DriftCheck, DriftHistory, KnownDrift},
 };
 
@@ -49,8 +52,26 @@ impl DriftSchedule {
         (since > self.stale_after).then_some(since)
     }
 
-    /// Records the results, and what was restored.
-    pub fn record_results(&mut self, plan: &Plan, restored: &[StackId]) {
+    /// The stacks whose last check found one of these differences, with its digest.
+    pub fn stacks_with(&self, digests: &BTreeSet<Digest>) -> BTreeMap<StackId, Digest> {
+        let known = self.looks.stacks.iter();
+        let known = known.filter_map(|(stack, look)| Some((stack, look.drift.as_ref()?.digest)));
+        known
+            .filter(|(_, digest)| digests.contains(digest))
+            .map(|(stack, digest)| (stack.clone(), digest))
+            .collect()
+    }
+
+    /// Records the results of a run, and what was restored.
+    pub fn record_run(&mut self, plan: &Plan, restored: &[StackId]) {
+        self.record_stacks(plan, restored);
+        if plan.stacks.iter().all(|stack| stack.error.is_none()) {
+            self.looks.good = Some(self.now);
+        }
+    }
+
+    /// Records the results of some stacks, and what was restored.
+    pub fn record_stacks(&mut self, plan: &Plan, restored: &[StackId]) {
         self.now = Timestamp::now();
         for stack in &plan.stacks {
             let before = self
@@ -59,7 +80,7 @@ impl DriftSchedule {
                 .get(&stack.id)
                 .and_then(|look| look.drift.clone());
             let seen = || KnownDrift {
-                digest: drift::digest(stack),
+                digest: stack.digest,
                 since: before.as_ref().map_or(self.now, |seen| seen.since),
             };
             let drift = match (&stack.error, stack.summary.changed()) {
@@ -71,9 +92,6 @@ impl DriftSchedule {
             };
             let look = DriftCheck { at: self.now, drift };
             self.looks.stacks.insert(stack.id.clone(), look);
-        }
-        if plan.stacks.iter().all(|stack| stack.error.is_none()) {
-            self.looks.good = Some(self.now);
         }
     }
 
@@ -186,19 +204,19 @@ mod tests {
             version: 1,
             stacks: vec![stack],
         };
-        rounds.record_results(&of(plan("a/dev", Action::Update)), &[]);
+        rounds.record_run(&of(plan("a/dev", Action::Update)), &[]);
         let first = rounds.since(&id("a/dev"));
         assert!(rounds.overdue().is_none());
-        rounds.record_results(&of(plan("a/dev", Action::Create)), &[]);
+        rounds.record_run(&of(plan("a/dev", Action::Create)), &[]);
         assert_eq!(rounds.since(&id("a/dev")), first);
         let good = rounds.looks.good;
         let mut failed = plan("a/dev", Action::Unchanged);
         failed.error = Some(crate::error::UserError::new(crate::error::ErrorKind::Kubernetes, "no").body());
-        rounds.record_results(&of(failed), &[]);
+        rounds.record_run(&of(failed), &[]);
         assert_eq!(rounds.since(&id("a/dev")), first);
         assert_eq!(rounds.looks.good, good);
         assert_eq!(rounds.known_for().len(), 1);
-        rounds.record_results(&of(plan("a/dev", Action::Update)), &[id("a/dev")]);
+        rounds.record_run(&of(plan("a/dev", Action::Update)), &[id("a/dev")]);
         assert!(rounds.known_for().is_empty());
     }
 }

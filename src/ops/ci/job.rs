@@ -53,6 +53,17 @@ impl JobResult {
         code: 0,
         text: String::new(),
     };
+
+    /// Both results. The code is the other one's, if this one is good.
+    pub(super) fn and(self, other: Self) -> Self {
+        Self {
+            code: match self.code {
+                0 => other.code,
+                code => code,
+            },
+            text: self.text + &other.text,
+        }
+    }
 }
 
 /// One run in GitHub Actions.

@@ -6,8 +6,8 @@
 //! | `pull_request`, `merge_group` | [`preview`]: comment, status, summary, review record; for a shard ([`ShardMode`]) or for the combination of all shards ([`aggregate_status`]) |
 //! | `workflow_run` of a pull request from outside | [`preview`] of its Specs, by this repository's own job |
 //! | `push` to the default branch | [`apply`]: apply what was reviewed, or what an environment's reviewers approved |
-//! | `workflow_dispatch` with `approve` | [`apply`], with those digests approved |
-//! | `schedule`, other `workflow_dispatch` | [`drift`] |
+//! | `workflow_dispatch` with `approve` | [`apply`], with those digests approved; [`restore`] if they stand for drift |
+//! | `schedule`, other `workflow_dispatch` | [`drift`]; [`restore`] in a later job of the run, whose environment's reviewers approved digests |
 //! | `repository_dispatch` | by its type: `konverge-apply`, `konverge-drift` |
 
 mod active_policies;
@@ -41,6 +41,7 @@ mod preview_feedback;
 mod preview_target;
 mod publisher;
 mod reconcile;
+mod restore;
 mod review_gate;
 mod review_overrides;
 mod reviewers;
@@ -192,8 +193,9 @@ async fn run_task(job: &Job) -> Result<JobResult, UserError> {
             _,
         ) => apply::run(job, branch, head, approved.clone(), agreeing.clone()).await,
         (Task::Drift { head }, Some(_), _) => drift::run(job, head).await,
+        (Task::Restore { approved }, Some(branch), _) => restore::run(job, branch, approved.clone()).await,
         // `Authority::decide` grants none of them without an answer from GitHub.
-        (Task::Outside(_) | Task::Apply { .. } | Task::Drift { .. }, ..) => Err(UserError::new(
+        (Task::Outside(_) | Task::Apply { .. } | Task::Drift { .. } | Task::Restore { .. }, ..) => Err(UserError::new(
             ErrorKind::Github,
             "the default branch is unknown, so nothing is applied and drift is not checked",
         )

@@ -76,7 +76,8 @@ pub(super) fn keep(
 ) -> Vec<PolicyOverride> {
     let mut kept = Vec::new();
     for finding in findings {
-        let digest = finding.place.as_ref().map(|place| place.digest);
+        let open = finding.place.as_ref().filter(|place| place.passed_by.is_none());
+        let digest = open.map(|place| place.digest);
         let given = earlier.iter().find(|given| Some(given.finding) == digest);
         if let Some(given) = given.filter(|_| !sets.overriders_of(finding).is_empty()) {
             pass(finding, given);

@@ -31,11 +31,13 @@ use crate::{
     policy::{self, CodeOwners, EffectivePolicy, PolicyFacts, Role, Stage, sets::PolicySets},
 };
 
-/// A plan whose digest was given to the run.
+/// A plan whose digest was given to the run, by the commits that the digest covers.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Agreed<'a> {
-    /// The last commit applied to the stack, if it is recorded: the digest covers everything since.
+    /// The commit before them, if it is recorded: for a plan the last one that was applied to the stack.
     pub since: Option<&'a CommitId>,
+    /// The last one of them: for a difference that is restored the applied commit, `None` for a plan of the head.
+    pub until: Option<&'a CommitId>,
 }
 
 /// The digests that were given to a run, and what reviewers saw.
@@ -44,8 +46,10 @@ pub(super) struct GivenDigests<'a> {
     pub digests: &'a BTreeSet<Digest>,
     /// What was shown to the reviewers of the pull requests.
     pub records: &'a [&'a ReviewRecord],
-    /// The last commit applied to the stack, if it is recorded.
-    pub since: Option<&'a CommitId>,
+    /// The commits that a digest of the plan covers.
+    pub covered: Agreed<'a>,
+    /// What was overridden when the same was applied before.
+    pub earlier: &'a [PolicyOverride],
 }
 
 /// The rules of a run, and the source of facts.
@@ -87,6 +91,7 @@ impl PolicyCheck {
             protected: authority.branch.as_ref().is_some_and(|branch| branch.protected),
             applied: match (&authority.task, &authority.branch) {
                 (Task::Apply { head, .. }, Some(branch)) => Some((branch.name.clone(), head.clone())),
+                (Task::Restore { .. }, Some(branch)) => Some((branch.name.clone(), branch.tip.clone())),
                 _ => None,
             },
             people: Reviewers::new(job.client.clone()),
@@ -134,7 +139,7 @@ impl PolicyCheck {
     }
 
     /// The policies for a plan: the default branch's, those under which its pull requests were reviewed, and
-    /// for a digest the one before the commits that it covers.
+    /// for a digest the one before the commits that it covers. What is restored was applied under that one.
     async fn policies(
         &self,
         plan: &StackPlan,
@@ -147,7 +152,8 @@ impl PolicyCheck {
                 .iter()
                 .flat_map(|(pull, _)| self.reviewed.reviewed_for(*pull, &plan.id)),
         );
-        if let (Some(agreed), Some((_, head))) = (agreed, &self.applied) {
+        let of_head = agreed.filter(|agreed| agreed.until.is_none());
+        if let (Some(agreed), Some((_, head))) = (of_head, &self.applied) {
             let before = self
                 .people
                 .before(agreed.since, head, plan.stack.as_str())
@@ -251,8 +257,11 @@ impl PolicyCheck {
         let policies = self.policies(plan, pulls, agreed).await?;
         let overrides = self.overrides(plan, pulls, &policies, given).await?;
         let versions = policies.iter().map(|policy| policy.sets.clone()).collect();
-        let excuse =
-            |sets: &PolicySets, findings: &mut [PolicyFinding]| overrides.apply_overrides(sets, findings);
+        let excuse = |sets: &PolicySets, findings: &mut [PolicyFinding]| {
+            let mut excused = overrides.apply_overrides(sets, findings);
+            excused.extend(overrides::keep(given.earlier, sets, findings));
+            excused
+        };
         let sets = ActiveSets::evaluate(&self.evaluator, versions, proposed.document, excuse).await;
         findings.extend(sets.findings().iter().cloned());
         findings.sort();
@@ -316,7 +325,7 @@ impl PolicyCheck {
         let teams = self.people.teams(teams, &people).await;
         people.retain(|login| names.iter().any(|name| policy::includes(name, login, &teams)));
         let people = self
-            .without_contributors(people, plan, pulls, given.since)
+            .without_contributors(people, plan, pulls, given.covered)
             .await?;
         for logins in by_digest.values_mut() {
             logins.retain(|login, _| people.contains(login));

@@ -23,12 +23,12 @@ impl PolicyCheck {
         mut people: BTreeSet<String>,
         plan: &StackPlan,
         pulls: &[(u64, CommitId)],
-        since: Option<&CommitId>,
+        covered: Agreed<'_>,
     ) -> Result<BTreeSet<String>, UserError> {
         if people.is_empty() {
             return Ok(people);
         }
-        let behind = self.contributors(plan, Agreed { since }).await?;
+        let behind = self.contributors(plan, covered).await?;
         people.retain(|login| !behind.contains(login));
         for (pull, _) in pulls {
             let behind = self.people.behind_pull(*pull).await?;
@@ -139,6 +139,7 @@ impl PolicyCheck {
         let Some((branch, head)) = &self.applied else {
             return Ok(Contributors::default());
         };
+        let head = agreed.until.unwrap_or(head);
         let behind = self
             .people
             .behind_commits(branch, agreed.since, head, plan.stack.as_str())

@@ -1,10 +1,11 @@
 //! Publishes on GitHub. A failure is a warning and never fails the run: the plan and the apply matter more.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::json;
 
 use super::{
+    approve_input::Approved,
     job::{CommentRule, Job},
     newer_status,
 };
@@ -15,7 +16,7 @@ use crate::{
         workflow_commands,
     },
     model::{
-        CommitId,
+        CommitId, Digest,
         apply_result::ApplyReport,
         check_run::{Annotation, Level},
         comment_marker::{CommentMarker, MarkerKind},
@@ -219,6 +220,46 @@ impl<'a> Publisher<'a> {
             if let Err(error) = client.close_issue(issue).await {
                 self.warn("an issue could not be closed", error);
             }
+        }
+    }
+
+    /// Writes a comment on each drift issue of these stacks, which is unique for this run.
+    pub async fn comment_on_drift(&self, label: &str, texts: &BTreeMap<String, String>) {
+        let Some(client) = self.client.filter(|_| !texts.is_empty()) else {
+            return;
+        };
+        let known = match client.kept_issues(label).await {
+            Ok(known) => known,
+            Err(error) => return self.warn("the issues could not be listed", error),
+        };
+        let run = self.job.runner.run_id;
+        for issue in known.iter().filter(|issue| issue.marker.kind == MarkerKind::Drift) {
+            let Some(text) = texts.get(&issue.marker.scope) else {
+                continue;
+            };
+            let marker = CommentMarker {
+                run,
+                attempt: self.job.runner.run_attempt,
+                ..CommentMarker::new(MarkerKind::Apply, run.to_string())
+            };
+            let text = format!("{}\n{text}", marker.line());
+            let text = self.job.run.secrets.mask_finished(&text);
+            if let Err(error) = client.upsert_comment(issue.number, &marker, &text).await {
+                self.warn("who approved the restoration could not be written on the issue", error);
+            }
+        }
+    }
+
+    /// Says something in the log and in the job summary.
+    pub fn tell(&self, text: &str) {
+        self.job.run.notes.note(&format!("note: {text}"));
+        self.summary(&format!("\n{}\n", report::escape::line(text)));
+    }
+
+    /// Says that some digests stood for nothing.
+    pub fn tell_unmatched(&self, digests: &BTreeSet<Digest>) {
+        if let Some(text) = Approved::explain_unmatched(digests) {
+            self.tell(&text);
         }
     }
 

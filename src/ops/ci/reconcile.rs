@@ -13,7 +13,7 @@ use crate::{
     config::Reconcile,
     error::{ErrorKind, UserError},
     model::{
-        CommitId, StackId,
+        StackId,
         apply_result::ApplyReport,
         authorization::Authorization,
         plan::{Action, ChangeOrigin, Plan, ResourcePlan},
@@ -22,7 +22,7 @@ use crate::{
     ops::{
         Planner, Target,
         apply::{self, ApplyOptions, Approver, PriorState, ProposedPlan},
-        redact,
+        recorded_targets, redact,
         stack_policy_sets::ActiveSets,
     },
 };
@@ -37,7 +37,6 @@ pub(super) async fn run(
     looked_at: &[Target],
     found: &Plan,
     behind: &[StackId],
-    head: &CommitId,
 ) -> Result<Restored, UserError> {
     let drifted: BTreeSet<_> = found
         .stacks
@@ -60,13 +59,15 @@ pub(super) async fn run(
     let options = ApplyOptions {
         consent: approver.clone(),
         newer: None,
-        commit: Some(head.clone()),
+        commit: None,
         pull_requests: Vec::new(),
         restore: true,
         allow_empty: false,
         rolled_back_to: None,
     };
-    let report = apply::run(planning, &targets, &options).await?;
+    let (targets, unavailable) = recorded_targets(planning, &targets).await?;
+    let mut report = apply::run(planning, &targets, &options).await?;
+    report.stacks.extend(unavailable);
     let found = approver.found.lock().unwrap_or_else(PoisonError::into_inner);
     let mut findings: Vec<_> = found.iter().cloned().collect();
     redact::findings(&mut findings, planning.secrets());
@@ -189,7 +190,7 @@ fn takes_nothing_away(plan: &ResourcePlan) -> Result<(), UserError> {
             plan.id
         ),
     )
-    .hint("look at `konverge preview`, then `konverge apply`"))
+    .hint("a person may restore it: the drift issue names its digest"))
 }
 
 #[cfg(test)]

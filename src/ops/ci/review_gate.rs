@@ -1,4 +1,4 @@
-//! The review gate: whether a plan may be applied, by reviews, approvals by digest, and policies.
+//! The review gate: whether a plan may be applied, or drift restored, by reviews, approvals by digest, and policies.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -19,10 +19,11 @@ use crate::{
         authorization::Authorization,
         plan::{ResourcePlan, StackPlan},
         policy_finding::PolicyFinding,
-        review::{ReviewRecord, ReviewUnit},
+        review::{ReviewRecord, ReviewUnit, stack_units},
     },
     ops::{
         apply::{Approver, PriorState, ProposedPlan},
+        drift,
         stack_policy_sets::ActiveSets,
     },
     policy::{Objection, ReviewedUnits, Unreviewed},
@@ -33,6 +34,11 @@ pub(super) struct ReviewGate {
     guardrails: PolicyCheck,
     records: Vec<ReviewRecord>,
     approvals: BTreeSet<Digest>,
+    /// Set if the plans restore drift, whose digests are approved. For each stack the commit before the applied one,
+    /// if it is recorded.
+    restores: Option<BTreeMap<StackId, Option<CommitId>>>,
+    /// The given digests that stood for a plan or a finding.
+    matched: Mutex<BTreeSet<Digest>>,
     current: Mutex<BTreeMap<StackId, Approved>>,
     stopped: Mutex<Vec<(StackPlan, Vec<ReviewUnit>)>>,
     /// What the policies found in the plans that were checked.
@@ -54,10 +60,39 @@ impl ReviewGate {
             guardrails,
             records,
             approvals,
+            restores: None,
+            matched: Mutex::default(),
             current: Mutex::default(),
             stopped: Mutex::default(),
             found: Mutex::default(),
         }
+    }
+
+    /// To restore what was applied last: a digest stands for a difference, and nothing else is restored. `before` has
+    /// for each stack the commit before the applied one, if it is recorded: who brought the applied one does not
+    /// approve it.
+    #[must_use]
+    pub fn for_restoring(self, before: BTreeMap<StackId, Option<CommitId>>) -> Self {
+        Self {
+            restores: Some(before),
+            ..self
+        }
+    }
+
+    /// The given digests that stood for a plan or a finding.
+    pub fn matched(&self) -> BTreeSet<Digest> {
+        self.matched
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    fn note_matches(&self, digests: impl Iterator<Item = Digest>) {
+        let given = digests.filter(|digest| self.approvals.contains(digest));
+        self.matched
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .extend(given);
     }
 
     /// The pull requests whose records count.
@@ -88,10 +123,10 @@ impl ReviewGate {
     }
 }
 
-fn refusal(what: &str, objections: &[Unreviewed]) -> UserError {
+fn refusal(what: &str, lines: &[String]) -> UserError {
     const SHOWN: usize = 5;
-    let lines: Vec<_> = objections.iter().take(SHOWN).map(describe).collect();
-    let more = objections.len().saturating_sub(SHOWN);
+    let more = lines.len().saturating_sub(SHOWN);
+    let lines = &lines[..lines.len() - more];
     let more = if more > 0 {
         format!("\nand {more} more")
     } else {
@@ -101,6 +136,24 @@ fn refusal(what: &str, objections: &[Unreviewed]) -> UserError {
         ErrorKind::Unreviewed,
         format!("{what}:\n{}{more}", lines.join("\n")),
     )
+}
+
+/// The error for drift that is not the approved one: `found`, with its digest.
+fn another_difference(found: &StackPlan, digest: Digest) -> UserError {
+    let stack = &found.id;
+    if found.summary.changed() == 0 {
+        return UserError::new(
+            ErrorKind::Unreviewed,
+            format!("{stack} does not differ from what was applied any more: nothing was restored"),
+        );
+    }
+    let what = format!("{stack} was not restored: it does not differ as the given digest says, but so");
+    let lines: Vec<_> = stack_units(found).iter().map(describe_unit).collect();
+    refusal(&what, &lines)
+        .hint("look at the difference: the drift issue shows it now")
+        .hint(format!(
+            "to restore exactly this, start the workflow manually with `approve: {digest}`"
+        ))
 }
 
 /// Adds the pull requests whose changes a rule stops to its error.
@@ -114,13 +167,8 @@ fn naming(mut refusal: UserError, pulls: &[(u64, CommitId)]) -> UserError {
     refusal
 }
 
-fn describe(unreviewed: &Unreviewed) -> String {
+fn describe(unreviewed: &Unreviewed, restores: bool) -> String {
     let Unreviewed { unit, objection } = unreviewed;
-    let place = if unit.path.is_empty() {
-        String::new()
-    } else {
-        format!(" at {}", unit.path)
-    };
     let why = match objection {
         Objection::Unseen => "no merged pull request showed it",
         Objection::BaseChanged => {
@@ -129,7 +177,18 @@ fn describe(unreviewed: &Unreviewed) -> String {
         Objection::OnlySpecs => {
             "it was reviewed without a cluster (Spec compared with Spec), and this stack was never applied"
         }
+        Objection::Drifted if restores => "it changed after the approved difference was planned",
         Objection::Drifted => "somebody changed it since our last write, and policy.drift is `stop`",
+    };
+    format!("{}: {why}", describe_unit(unit))
+}
+
+/// `update v1:ConfigMap:shop:web at /data/value`.
+fn describe_unit(unit: &ReviewUnit) -> String {
+    let place = if unit.path.is_empty() {
+        String::new()
+    } else {
+        format!(" at {}", unit.path)
     };
     let action = serde_json::to_value(unit.action).ok();
     let action = action
@@ -137,7 +196,7 @@ fn describe(unreviewed: &Unreviewed) -> String {
         .and_then(|action| action.as_str())
         .unwrap_or_default()
         .to_owned();
-    format!("{action} {}{place}: {why}", unit.resource)
+    format!("{action} {}{place}", unit.resource)
 }
 
 #[async_trait]
@@ -146,6 +205,67 @@ impl Approver for ReviewGate {
         &self,
         proposed: &ProposedPlan<'_>,
         past: &PriorState,
+    ) -> Result<Authorization, UserError> {
+        let Some(before) = &self.restores else {
+            let covered = Agreed {
+                since: past.commit.as_ref(),
+                until: None,
+            };
+            return self.authorize(proposed, past, covered).await;
+        };
+        if proposed.plan.summary.changed() == 0 {
+            return Ok(Authorization::default());
+        }
+        let found = drift::difference(proposed.plan);
+        let digest = drift::digest(&found, past.commit.as_ref());
+        if !self.approvals.contains(&digest) {
+            return Err(another_difference(&found, digest));
+        }
+        // From here on the digest of the difference is the one of the plan, in hints too.
+        let plan = StackPlan {
+            digest,
+            ..proposed.plan.clone()
+        };
+        let proposed = ProposedPlan {
+            plan: &plan,
+            document: proposed.document,
+        };
+        let covered = Agreed {
+            since: before.get(&plan.id).and_then(Option::as_ref),
+            until: past.commit.as_ref(),
+        };
+        let authorization = self.authorize(&proposed, past, covered).await?;
+        Ok(Authorization {
+            reconciled: true,
+            ..authorization
+        })
+    }
+
+    async fn resource(&self, stack: &StackId, plan: &ResourcePlan) -> Result<(), UserError> {
+        let why = "was stopped because a value that became known needs a review";
+        let objections =
+            |approved: &Approved| approved.reviewed.resource_objections(stack, plan, approved.drift);
+        let sets = self.admit(stack, why, objections)?;
+        judge(sets, plan).await
+    }
+
+    async fn recreate(&self, stack: &StackId, plan: &ResourcePlan) -> Result<(), UserError> {
+        let why = "was stopped because a resource disappeared during the apply";
+        let objections =
+            |approved: &Approved| ReviewedUnits::recreation_objections(stack, plan, approved.drift);
+        let sets = self.admit(stack, why, objections)?;
+        judge(sets, plan).await
+    }
+}
+
+impl ReviewGate {
+    /// Checks a plan against the reviews, the given digests and the policies. `covered` are the commits that its digest
+    /// covers.
+    async fn authorize(
+        &self,
+        proposed: &ProposedPlan<'_>,
+        past: &PriorState,
+        covered: Agreed<'_>,
     ) -> Result<Authorization, UserError> {
         let plan = proposed.plan;
         let records: Vec<_> = self
@@ -171,13 +291,16 @@ impl Approver for ReviewGate {
         }
         .with_last_writes(past.last_writes.clone())
         .following_rotation(self.guardrails.follows_rotation());
-        let agreed = self.approvals.contains(&plan.digest).then_some(Agreed {
-            since: past.commit.as_ref(),
-        });
+        let agreed = self.approvals.contains(&plan.digest).then_some(covered);
         if agreed.is_some() {
             reviewed = reviewed.with_agreed(plan);
+            self.note_matches(std::iter::once(plan.digest));
         }
-        let drift = self.guardrails.drift(plan, &pulls, agreed).await?;
+        let drift = match &self.restores {
+            None => self.guardrails.drift(plan, &pulls, agreed).await?,
+            // Nothing else is restored than the approved difference.
+            Some(_) => DriftPolicy::Stop,
+        };
         let objections = reviewed.objections(plan, drift);
         self.current
             .lock()
@@ -200,10 +323,16 @@ impl Approver for ReviewGate {
                     GivenDigests {
                         digests: &self.approvals,
                         records: &records,
-                        since: past.commit.as_ref(),
+                        covered,
+                        earlier: match &self.restores {
+                            None => &[],
+                            Some(_) => &past.overridden,
+                        },
                     },
                 )
                 .await?;
+            let places = findings.iter().filter_map(|finding| finding.place.as_ref());
+            self.note_matches(places.map(|place| place.digest));
             let overrides = sets.overridden().to_vec();
             let recorded = sets.recorded();
             self.store_sets(&plan.id, sets);
@@ -229,7 +358,7 @@ impl Approver for ReviewGate {
             .unwrap_or_else(PoisonError::into_inner)
             .push((plan.clone(), units));
         let what = format!("{} was stopped before anything was changed", plan.id);
-        Err(refusal(&what, &objections)
+        Err(refusal(&what, &self.describe(&objections))
             .hint("open a pull request whose preview shows it, or revert the change that brought it")
             .hint(format!(
                 "to approve exactly this plan, start the workflow manually with `approve: {}`",
@@ -237,20 +366,9 @@ impl Approver for ReviewGate {
             )))
     }
 
-    async fn resource(&self, stack: &StackId, plan: &ResourcePlan) -> Result<(), UserError> {
-        let why = "was stopped because a value that became known needs a review";
-        let objections =
-            |approved: &Approved| approved.reviewed.resource_objections(stack, plan, approved.drift);
-        let sets = self.admit(stack, why, objections)?;
-        judge(sets, plan).await
-    }
-
-    async fn recreate(&self, stack: &StackId, plan: &ResourcePlan) -> Result<(), UserError> {
-        let why = "was stopped because a resource disappeared during the apply";
-        let objections =
-            |approved: &Approved| ReviewedUnits::recreation_objections(stack, plan, approved.drift);
-        let sets = self.admit(stack, why, objections)?;
-        judge(sets, plan).await
+    fn describe(&self, objections: &[Unreviewed]) -> Vec<String> {
+        let restores = self.restores.is_some();
+        objections.iter().map(|one| describe(one, restores)).collect()
     }
 }
 
@@ -285,10 +403,11 @@ impl ReviewGate {
         if objections.is_empty() {
             return Ok(approved.sets.clone());
         }
-        let what = format!(
-            "{stack} {why}. Completed changes are recorded. \
-             Run it again: it then shows the remaining plan with a digest to approve"
-        );
-        Err(refusal(&what, &objections))
+        let next = match self.restores {
+            None => "Run it again: it then shows the remaining plan with a digest to approve",
+            Some(_) => "The drift issue shows the rest with a digest to approve",
+        };
+        let what = format!("{stack} {why}. Completed changes are recorded. {next}");
+        Err(refusal(&what, &self.describe(&objections)))
     }
 }

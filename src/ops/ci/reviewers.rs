@@ -7,11 +7,40 @@ use std::{
 
 use tokio::sync::Mutex;
 
-use super::contributors::{self, Contributors, RangeStart};
+use super::{
+    authority::BY_HAND,
+    contributors::{self, Contributors, RangeStart},
+    job::Job,
+};
 use crate::{
+    error::{ErrorKind, UserError},
     github::{Client, GithubError, Permission, PreviewComment, ReviewApproval, RunApproval},
     model::CommitId,
 };
+
+/// Returns an error unless the reviewers of the job's environment are known.
+pub(super) async fn require_run_approval(job: &Job) -> Result<(), UserError> {
+    // Without its name nothing is granted to them.
+    let Some(environment) = &job.options.environment else {
+        return Ok(());
+    };
+    let approvers = match &job.client {
+        Some(client) => client.run_approvals(job.runner.run_id, environment).await?,
+        None => Vec::new(),
+    };
+    if approvers.is_empty() {
+        return Err(UserError::new(
+            ErrorKind::Policy,
+            format!(
+                "nobody approved this run in the environment `{}`, so these digests are not approved",
+                environment.escape_debug()
+            ),
+        )
+        .hint("give the job that `environment:`, with required reviewers")
+        .hint(BY_HAND));
+    }
+    Ok(())
+}
 
 /// Answers by question. Questions of one kind are sent one after another, as GitHub asks of its clients.
 struct AnswerCache<K, V>(Mutex<BTreeMap<K, V>>);
@@ -46,7 +75,7 @@ pub(super) struct Reviewers {
     runs: AnswerCache<(u64, String), Vec<RunApproval>>,
     behind_pulls: AnswerCache<u64, Contributors>,
     before: AnswerCache<(Option<CommitId>, String), RangeStart>,
-    behind_commits: AnswerCache<Option<CommitId>, Contributors>,
+    behind_commits: AnswerCache<(Option<CommitId>, CommitId), Contributors>,
 }
 
 impl Reviewers {
@@ -139,7 +168,7 @@ impl Reviewers {
             });
         };
         let before = self.before(since, head, folder).await?;
-        let question = before.commit.clone();
+        let question = (before.commit.clone(), head.clone());
         let answer = contributors::of_commits(client, branch, before, head);
         self.behind_commits.ask(question, answer).await
     }

@@ -26,4 +26,4 @@ pub use failure::{Failed, failure, nothing_to_do};
 pub use fit::{FittedComment, OmittedDetails, comment, summary};
 pub use footer::page_note;
 pub use policy_findings::shown_denials;
-pub use stack_details::{drift_issue, stack_text, unreviewed};
+pub use stack_details::{DriftSeen, drift_issue, restored, stack_text, unreviewed};

@@ -8,7 +8,9 @@ use super::{
     verbosity::{LADDER, Verbosity},
 };
 use crate::{
+    error::UserError,
     model::{
+        apply_result::StackOutcome,
         comment_marker::CommentMarker,
         plan::{ResourcePlan, StackPlan},
         review::ReviewUnit,
@@ -66,28 +68,65 @@ fn render_resource(resource: &ResourcePlan, detail: &Verbosity) -> String {
     text
 }
 
+/// What is known about the drift of a stack besides the difference.
+pub struct DriftSeen<'a> {
+    /// When it was first detected.
+    pub since: &'a str,
+    /// Why what was applied last cannot be restored.
+    pub unrestorable: Option<&'a UserError>,
+}
+
 /// The issue of a drifted stack: what differs, since when it is known, and what to do. At most `budget`
-/// bytes.
+/// bytes. The digest of the plan stands for the difference.
 pub fn drift_issue(
     plan: &StackPlan,
     run: &RunInfo,
     marker: &CommentMarker,
-    since: &str,
+    seen: &DriftSeen<'_>,
     budget: usize,
 ) -> String {
     let head = format!(
-        "{}\n{} differs from what was applied last. Detected by {}; first detected {}.\n\nDigest of the difference: {}\n\n",
+        "{}\n{} differs from what was applied last. Detected by {}; first detected {}.\n\n",
         marker.line(),
         escape::code(plan.id.as_str()),
         place(run, "a run"),
-        escape::code(since),
-        escape::code(marker.digest.get(..12).unwrap_or(&marker.digest))
+        escape::code(seen.since),
     );
+    let advice = match seen.unrestorable {
+        None => restore_advice(plan),
+        Some(failure) => {
+            let what = failure.message.lines().next().unwrap_or_default();
+            let hints = failure.hints.iter();
+            let hints: String = hints.map(|hint| format!("- {}\n", escape::code(hint))).collect();
+            format!("No digest restores it: {}\n\n{hints}\n", escape::code(what))
+        }
+    };
     let footer = format!(
-        "To restore it: `konverge apply {}` (or run the workflow manually).\nTo keep it: add it to the code of the stack and merge. This issue closes by itself when the difference is gone.\n",
-        escape::line(plan.stack.as_str()).replace('`', "'")
+        "{advice}To keep the difference: add it to the code of the stack and merge. This issue closes by itself when the difference is gone.\n",
     );
     issue(&head, plan.resources.iter().map(Cow::Borrowed), &footer, budget)
+}
+
+fn restore_advice(plan: &StackPlan) -> String {
+    format!(
+        "To restore exactly this, run the workflow manually with `approve: {}`; an approval in its environment counts too. \
+        The digest stands for this difference alone: if the stack differs in another way by then, nothing is changed, and the run says how.\n\n\
+        By hand: {} restores everything in which the stack differs by then.\n\n",
+        plan.digest,
+        escape::code(&format!("konverge apply {} --recorded", plan.id))
+    )
+}
+
+/// The comment on the issue of a stack whose drift was restored: by which run, and who approved it.
+pub fn restored(stack: &StackOutcome, run: &RunInfo) -> String {
+    let people = &stack.grounds.agreed_by;
+    let people: Vec<_> = people.iter().map(|login| escape::code(login)).collect();
+    format!(
+        "{} was restored by {}. Approved by {}.\n",
+        escape::code(stack.id.as_str()),
+        place(run, "a run"),
+        people.join(", ")
+    )
 }
 
 /// The unreviewed changes of an apply: the diff, and what to do. At most `budget` bytes.

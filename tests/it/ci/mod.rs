@@ -9,6 +9,7 @@ pub mod comment;
 pub mod comment_rules;
 pub mod container_job;
 pub mod deployments;
+pub mod drift_approval;
 pub mod drift_job;
 pub mod event_payloads;
 pub mod event_results;

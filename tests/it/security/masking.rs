@@ -93,6 +93,10 @@ fn no_form_of_a_secret_is_rendered() {
         let dev = &shop.plan.stacks[0];
         let (run, marker) = (&shop.run, &shop.marker);
         let units = konverge::model::review::stack_units(dev);
+        let seen = markdown::DriftSeen {
+            since: "now",
+            unrestorable: None,
+        };
         let rendered = [
             ("comment", markdown::comment(&shop.input(COMMENT_BUDGET)).body),
             ("packed comment", markdown::comment(&shop.input(9000)).body),
@@ -107,7 +111,7 @@ fn no_form_of_a_secret_is_rendered() {
             ("annotations", format!("{:?}", checks::annotations(&shop.plan))),
             (
                 "drift issue",
-                markdown::drift_issue(dev, run, marker, "now", COMMENT_BUDGET),
+                markdown::drift_issue(dev, run, marker, &seen, COMMENT_BUDGET),
             ),
             (
                 "issue",

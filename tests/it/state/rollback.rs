@@ -316,3 +316,60 @@ async fn a_rollback_that_replaces_shows_the_field_that_forces_it() {
     assert_eq!(shop.word().await, "first");
     assert_ne!(objects.get(&object).await.unwrap()["metadata"]["uid"], uid);
 }
+
+/// `konverge apply STACK --recorded`: what was applied last, whatever the head and the working tree say.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_applied_last_is_restored_by_hand() {
+    let shop = Shop::new("recorded").await;
+    let recorded = ["apply", STACK, "--recorded"];
+    let first = shop.commit("first", DEFAULT_VERSION);
+    let never = shop.on_cluster(&recorded).arg("--yes").run().expect(1);
+    let said = never.stdout;
+    assert!(said.contains("was never applied: there is nothing to restore"), "{said}");
+    shop.apply();
+    // The head is for a core that is not here, and the working tree has something else.
+    shop.commit("second", "0.13.1");
+    shop.repository.replace("apps/shop/dev/main.k", "second", "third");
+    let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "settings", "namespace": shop.namespace}});
+    let by_hand = json!({"data": {"word": "by hand"}});
+    let objects = Objects::of(shop.cluster).await;
+    objects.merge(&object, "kubectl-edit", &by_hand).await;
+
+    let serials = shop.history().len();
+    let unconfirmed = shop.on_cluster(&recorded).run().expect(64);
+    says(&unconfirmed, &["confirmation required", "by hand", "first"]);
+    for (more, why) in [
+        (vec!["apply", "--recorded", "--yes"], "`--recorded` needs the stacks to restore"),
+        (vec!["apply", STACK, "--recorded", "--rev", "HEAD"], "cannot be used with"),
+    ] {
+        says(&shop.on_cluster(&more).run().expect(64), &[why]);
+    }
+    assert_eq!(shop.word().await, "by hand");
+    let done = shop.on_cluster(&recorded).arg_all(["--yes", "--output", "json"]).run();
+    assert_eq!(done.expect(0).json()["stacks"][0]["result"], "applied");
+    assert_eq!(shop.word().await, "first");
+    let history = shop.history();
+    assert_eq!((history.len(), &history[0]["commit"]), (serials + 1, &json!(first)));
+    assert_eq!(history[0]["note"], "restored what was applied last");
+    let state = shop.konverge(&["state", "show", STACK, "--output", "json"]).run();
+    assert_eq!(state.json()["state"]["core"], DEFAULT_VERSION);
+
+    // A clone without the commit, and a state that no apply wrote, restore nothing and say why.
+    let clone = Shop {
+        repository: shop.repository.clone_with(&["--depth=1"]),
+        cluster: shop.cluster,
+        namespace: shop.namespace.clone(),
+        interpreter: Some(interpreter()),
+    };
+    clone.repository.git(["remote", "remove", "origin"]);
+    objects.merge(&object, "kubectl-edit", &by_hand).await;
+    for (shop, why) in [
+        (&clone, "which was applied last, cannot be read here"),
+        (&shop, "its state records no complete apply"),
+    ] {
+        let refused = shop.on_cluster(&recorded).arg("--yes").run().expect(1);
+        assert!(refused.stdout.contains(why), "{why}: {}", refused.stdout);
+        assert_eq!(shop.word().await, "by hand");
+        shop.edited(|_| ());
+    }
+}

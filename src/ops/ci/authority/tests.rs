@@ -136,6 +136,7 @@ fn said(decision: Result<Decision, UserError>) -> String {
                     )
                 }
                 Task::Drift { head } => format!("drift {}", &head.as_str()[..1]),
+                Task::Restore { approved } => format!("restore {}", approved.digests.len()),
             };
             let power = authority.branch.as_ref().map_or("no power".to_owned(), |branch| {
                 format!("power of {}", &branch.tip.as_str()[..1])
@@ -202,6 +203,10 @@ fn the_table() {
         (pushed(wrong), on(wrong), "nothing: a push to `refs/heads/refs/heads/main`: only `main` is applied", true, String::new(), String::new()),
         (gone, on(main), "refused: the default branch was deleted: nothing is applied", true, String::new(), String::new()),
         (clock.clone(), on(main), "ask", true, "drift f, Merged, power of f".into(), no_token("GitHub must confirm which commit is applied")),
+        (clock.clone(), caller("bob", 1, DIGEST, Some("gate"), main), "ask", true, "restore 1, Merged, power of f".into(), no_token("GitHub must confirm which commit is applied")),
+        (clock.clone(), caller("bob", 1, DIGEST, Some("gate"), topic), "ask", true, refused(topic), no_token("GitHub must confirm which commit is applied")),
+        (clock.clone(), caller("bob", 1, DIGEST, None, main), "refused: the environment of this job is unknown, so these digests are not approved", true, String::new(), String::new()),
+        (clock.clone(), caller("bob", 2, DIGEST, Some("gate"), main), "refused: the run was restarted: the reviewers of its environment may have approved other digests", true, String::new(), String::new()),
         (clock, on(topic), "ask", true, refused(topic), no_token("GitHub must confirm which commit is applied")),
         (dispatch(main, ""), on(main), "ask", true, "drift f, Merged, power of f".into(), no_token("GitHub must confirm which commit is applied")),
         (dispatch(main, DIGEST), on(main), "ask", true, "apply f (1 agreed by ada), Merged, power of f".into(), no_token(asked)),
@@ -214,6 +219,8 @@ fn the_table() {
         (dispatch(topic, ""), on(topic), "ask", true, refused(topic), no_token("GitHub must confirm which commit is applied")),
         (call("konverge-apply", DIGEST), on(main), "ask", true, "apply f (1 agreed by ada), Merged, power of f".into(), no_token(asked)),
         (call("konverge-apply", ""), on(topic), "ask", true, refused(topic), no_token(asked)),
+        (dispatch(main, ""), caller("bob", 1, DIGEST, Some("gate"), main), "ask", true, "restore 1, Merged, power of f".into(), no_token("GitHub must confirm which commit is applied")),
+        (call("konverge-drift", ""), caller("bob", 1, DIGEST, Some("gate"), main), "ask", true, "restore 1, Merged, power of f".into(), no_token("GitHub must confirm which commit is applied")),
         (call("konverge-drift", ""), on(main), "ask", true, "drift f, Merged, power of f".into(), no_token("GitHub must confirm which commit is applied")),
         (call("on-demand", ""), on(main), "refused: unknown repository_dispatch event `on-demand`", true, String::new(), String::new()),
     ];
