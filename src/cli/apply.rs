@@ -65,7 +65,7 @@ pub async fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
     };
     let options = ApplyOptions {
         consent: consent.clone(),
-        newer: None,
+        newer: session.newer_commits(),
         commit: session.commit()?,
         pull_requests: Vec::new(),
         restore: false,
@@ -73,6 +73,9 @@ pub async fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
         rolled_back_to: None,
     };
     let mut report = ops::apply::run(&session.planning, &session.targets, &options).await?;
+    if let Some(newer) = &session.newer {
+        newer.take_out_of(&mut report);
+    }
     if let Some(skipped) = &skipped {
         report.stacks.extend(skipped.outcomes());
     }
