@@ -4,10 +4,7 @@ use std::collections::BTreeSet;
 
 use async_trait::async_trait;
 
-use super::{
-    RunContext, affected,
-    newer_commits::BranchHistory,
-};
+use super::{RunContext, affected, newer_commits::BranchHistory};
 use crate::{
     error::UserError,
     git::{GitCredentials, GitError, Repository},
@@ -37,7 +34,9 @@ impl CloneHistory {
     /// The newest commit that two commits share; `None` if they share none. A shallow clone fetches what it
     /// lacks.
     async fn merge_base(&self, a: &CommitId, b: &CommitId) -> Result<Option<CommitId>, GitError> {
-        let found = self.repository.merge_base_fetching(a, b, self.credentials.as_ref());
+        let found = self
+            .repository
+            .merge_base_fetching(a, b, self.credentials.as_ref());
         match found.await {
             Ok(base) => Ok(Some(base)),
             Err(GitError::NoMergeBase(..)) => Ok(None),

@@ -10,7 +10,11 @@ use super::{
     newer_commits::{BranchHistory, NewerCommits},
     renamed_stacks,
 };
-use crate::{error::UserError, model::StackId, state::IndexedStates};
+use crate::{
+    error::UserError,
+    model::StackId,
+    state::{IndexEntry, IndexedStates},
+};
 
 /// The stacks with pending changes.
 pub struct PendingStacks {
@@ -46,8 +50,8 @@ impl PendingStacks {
 /// The stacks whose recorded digest differs from the head's, and those that are recorded but missing at the
 /// head.
 ///
-/// The record of a folder that no longer defines a stack stays: only what was removed from the repository is
-/// destroyed.
+/// The record of a folder that no longer defines a stack stays, and that of a Spec from a file: only what was
+/// removed from the repository is destroyed.
 ///
 /// # Errors
 /// Errors of the store.
@@ -64,8 +68,22 @@ pub async fn pending_targets(
         .entries
         .iter()
         .filter(|(id, entry)| entry.is_known() && head.layout.stack(id).is_none())
-        .filter(|(id, entry)| !goes_on.contains(id) && !head.layout.leaves_out(&entry.folder))
-        .map(|(id, entry)| Target::forgotten(id.clone(), entry.folder.clone()));
-    targets.extend(gone);
+        .filter(|(id, entry)| !goes_on.contains(id) && !head.layout.leaves_out(&entry.folder));
+    for (id, entry) in gone {
+        if !is_of_spec_file(backend, id, entry).await {
+            targets.push(Target::forgotten(id.clone(), entry.folder.clone()));
+        }
+    }
     Ok(targets)
+}
+
+/// Returns true if a record is of a Spec from a file (`--spec`), or imported without a folder: such a stack
+/// was never in the repository. A state that cannot be read fails where the stack is planned.
+async fn is_of_spec_file(backend: &StateBackend, id: &StackId, entry: &IndexEntry) -> bool {
+    // An entry without a serial is of a run that was killed: its folder is unknown.
+    if !entry.folder.is_root() || entry.serial == 0 {
+        return false;
+    }
+    let prior = backend.states.load(id).await.ok().flatten();
+    prior.is_some_and(|prior| prior.state.core.is_none())
 }
