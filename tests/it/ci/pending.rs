@@ -1,6 +1,10 @@
 //! `--pending`, by hand and in any CI: what is not applied yet, whatever earlier runs left.
 
-use std::{collections::BTreeSet, path::Path, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::Path,
+    sync::Arc,
+};
 
 use konverge::{
     model::{CommitId, event::NoEvents},
@@ -46,6 +50,23 @@ fn applied(stage: &Stage, more: &[&str]) -> Vec<String> {
     ids(&run(stage, &arguments).expect(0).json())
 }
 
+/// What `status` says of each stack; the same stacks are pending.
+fn status(stage: &Stage) -> BTreeMap<String, String> {
+    let told = run(stage, &["status", "--live", "never", "--output", "json"]).expect(0);
+    let text = |value: &Value| value.as_str().unwrap().to_owned();
+    let told = told.json()["stacks"].as_array().unwrap().clone();
+    let heads: BTreeMap<_, _> = told
+        .iter()
+        .map(|stack| (text(&stack["id"]), text(&stack["head"])))
+        .collect();
+    let behind = heads
+        .iter()
+        .filter(|(_, head)| !["applied", "kept"].contains(&head.as_str()));
+    let behind: Vec<_> = behind.map(|(id, _)| id.clone()).collect();
+    assert_eq!(behind, pending(stage, &[]), "{heads:?}");
+    heads
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn an_apply_takes_the_stacks_that_no_run_has_applied() {
     let stage = Stage::small("").await;
@@ -68,7 +89,8 @@ async fn an_apply_takes_the_stacks_that_no_run_has_applied() {
     assert!(calm.stderr.contains(note), "{}", calm.stderr);
     let typo = run(&stage, &["apply", "pend-x/*", "--pending", "--yes"]).expect(1);
     assert!(typo.stderr.contains("there is no stack"), "{}", typo.stderr);
-    assert_eq!(pending(&stage, &["pend-*"]), ["pend-b/prod"]);
+    assert_eq!(pending(&stage, &["pend-*/*"]), ["pend-b/prod"]);
+    assert_eq!(status(&stage)["pend-b/prod"], "new");
     assert_eq!(applied(&stage, &[]), ["pend-b/prod"]);
     let calm = run(&stage, &["apply", "--pending", "--output", "json"]).expect(0);
     assert_eq!(calm.json()["stacks"], json!([]));
@@ -92,6 +114,15 @@ async fn an_apply_takes_the_stacks_that_no_run_has_applied() {
     stage.configure("exclude: [appops/pend-a]\n");
     stage.monorepo.remove("appops/pend-b/prod").commit("Less");
     assert_eq!(pending(&stage, &["pend-b"]), ["pend-b/prod"]);
+    let heads = status(&stage);
+    for (id, head) in [
+        ("pend-a/dev", "kept"),
+        ("pend-b/dev", "applied"),
+        ("pend-b/prod", "removed"),
+        ("pend-file/one", "kept"),
+    ] {
+        assert_eq!(heads[id], head, "{id}: {heads:?}");
+    }
     assert_eq!(applied(&stage, &[]), ["pend-b/prod"]);
     assert_eq!(stage.value("pend-b-prod").await, None);
     for kept in ["pend-a-dev", "pend-file"] {
@@ -176,6 +207,7 @@ async fn a_stack_under_another_identity_is_one_stack() {
     stage.configure("stacks: [{match: appops/ident/dev, identity: other/dev}]\n");
     stage.monorepo.commit("Another identity");
     assert_eq!(pending(&stage, &[]), ["other/dev"]);
+    assert_eq!(status(&stage)["other/dev"], "changed");
     assert_eq!(applied(&stage, &[]), ["other/dev"]);
     assert_eq!(stage.value("ident-dev").await.as_deref(), Some("one"));
     assert_eq!(pending(&stage, &[]), Vec::<String>::new());
