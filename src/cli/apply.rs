@@ -18,7 +18,7 @@ use crate::{
     after_help = "Examples:
   konverge apply storefront/dev                 show the plan, ask, and apply it
   konverge apply --all --yes                    every stack, without a question
-  konverge apply --pending --rev HEAD --yes     in CI: what is not applied yet, whatever the last run left
+  konverge apply --pending --rev HEAD --yes     in CI: what is not applied yet
   konverge apply storefront/dev --kubeconfig ~/.kube/config --context kind-dev"
 )]
 pub struct Args {

@@ -21,9 +21,9 @@ use crate::{
 pub struct OpenedTargets {
     #[command(flatten)]
     stacks: Stacks,
-    /// Of these stacks, or of every one, only those with pending changes, as `konverge ci` finds them: their
-    /// recorded inputs are not those of the files that are read (the working tree, or `--rev`). What is recorded
-    /// and was removed there is destroyed
+    /// Only the stacks that `konverge ci` would apply, of these or of all: their recorded inputs are not those
+    /// of the files that are read (the working tree, or `--rev`). Recorded stacks that were removed there are
+    /// destroyed
     #[arg(long, conflicts_with = "base", help_heading = STACKS)]
     pending: bool,
     #[command(flatten)]

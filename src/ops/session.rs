@@ -86,7 +86,7 @@ impl OpenRequest {
 pub struct Session {
     /// The input of all plans.
     pub planning: Planner,
-    /// The stacks, sorted by folder.
+    /// The stacks, sorted by folder; removed ones that are pending come last.
     pub targets: Vec<Target>,
     /// How they differ from the base; empty for a Spec from a file.
     pub affected: Affected,

@@ -141,7 +141,7 @@ async fn an_apply_takes_the_stacks_that_no_run_has_applied() {
         assert!(held.stdout.contains(words), "{words}: {}", held.stdout);
     }
     assert!(stage.value("pend-a-dev").await.is_some());
-    let shown = run(&stage, &["preview", "--pending"]).expect(0).stderr;
+    let shown = run(&stage, &["preview", "--pending"]).expect(1).stderr;
     assert!(
         shown.contains("an apply will skip the removal of pend-a/dev"),
         "{shown}"
@@ -320,12 +320,12 @@ async fn a_clone_asks_for_what_another_run_has_applied_meanwhile() {
     let upstream = Repository::init();
     let commit = |name: &str| -> CommitId { upstream.write("file", name).commit(name).parse().unwrap() };
     let (before, head) = (commit("before"), commit("head"));
-    for arguments in [&[][..], &["--depth=1"]] {
+    for (arguments, branch) in [(&[][..], "beside"), (&["--depth=1"], "aside")] {
         upstream.checkout("main");
         upstream.git(["reset", "--quiet", "--hard", head.as_str()]);
         let clone = upstream.clone_with(arguments);
         let (next, newest) = (commit("next"), commit("newest"));
-        upstream.checkout(head.as_str()).branch("beside");
+        upstream.checkout(head.as_str()).branch(branch);
         let beside = upstream
             .write("other", "x")
             .commit("beside")
