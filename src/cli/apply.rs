@@ -19,6 +19,7 @@ use crate::{
   konverge apply storefront/dev                 show the plan, ask, and apply it
   konverge apply --all --yes                    every stack, without a question
   konverge apply storefront/dev --recorded      restore what was applied last
+  konverge apply --pending --rev HEAD --yes     in CI: what is not applied yet
   konverge apply storefront/dev --kubeconfig ~/.kube/config --context kind-dev"
 )]
 pub struct Args {
@@ -74,7 +75,7 @@ pub async fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
     };
     let options = ApplyOptions {
         consent: consent.clone(),
-        newer: None,
+        newer: session.newer_commits(),
         commit: session.commit()?,
         pull_requests: Vec::new(),
         restore: args.recorded,
@@ -83,6 +84,9 @@ pub async fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
     };
     let mut report = ops::apply::run(&session.planning, &session.targets, &options).await?;
     report.stacks.append(&mut unavailable);
+    if let Some(newer) = &session.newer {
+        newer.take_out_of(&mut report);
+    }
     if let Some(skipped) = &skipped {
         report.stacks.extend(skipped.outcomes());
     }

@@ -7,7 +7,7 @@ use super::{
     option_groups::{CHANGE, INFRASTRUCTURE, STACKS},
 };
 use crate::{
-    error::UserError,
+    error::{ErrorKind, UserError},
     model::{Shard, StackId},
     ops::{
         KeyUse, OpenRequest, RunContext, Selection, Session, StackSelector,
@@ -21,6 +21,11 @@ use crate::{
 pub struct OpenedTargets {
     #[command(flatten)]
     stacks: Stacks,
+    /// Only the stacks that `konverge ci` would apply, of these or of all: their recorded inputs are not those
+    /// of the files that are read (the working tree, or `--rev`). Recorded stacks that were removed there are
+    /// destroyed
+    #[arg(long, conflicts_with = "base", help_heading = STACKS)]
+    pending: bool,
     #[command(flatten)]
     revisions: Revisions,
     #[command(flatten)]
@@ -57,13 +62,22 @@ impl OpenedTargets {
         key: KeyUse,
         no_wait: bool,
     ) -> Result<Session, UserError> {
+        if self.pending && live == Live::Never {
+            return Err(
+                UserError::new(ErrorKind::Usage, "`--pending` cannot be used with `--live never`").hint(
+                    "pending changes are compared with live infrastructure; \
+                     `konverge status --live never` shows which stacks have them",
+                ),
+            );
+        }
         let request = OpenRequest {
             selection: self.stacks.selection(),
             recorded: false,
+            pending: self.pending,
             shard: self.stacks.shard,
             rev: self.revisions.rev.clone(),
             base: self.revisions.base.clone(),
-            live,
+            live: if self.pending { Live::Required } else { live },
             given: self.infrastructure.given_cluster(),
             no_wait,
             without: self.without.stacks.clone(),
@@ -198,7 +212,7 @@ impl From<LiveArg> for Live {
 #[derive(Debug, Clone, Default, clap::Args)]
 pub struct SpecFile {
     /// A Spec file instead of stacks; needs neither a repository nor KCL
-    #[arg(long = "spec", value_name = "FILE", help_heading = STACKS, conflicts_with_all = ["names", "all", "shard", "rev", "worktree", "base"])]
+    #[arg(long = "spec", value_name = "FILE", help_heading = STACKS, conflicts_with_all = ["names", "all", "pending", "shard", "rev", "worktree", "base"])]
     pub path: Option<PathBuf>,
     /// The identity for the state of --spec; default: spec/<file name>
     #[arg(long, value_name = "IDENTITY", requires = "path", help_heading = STACKS)]

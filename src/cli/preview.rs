@@ -22,6 +22,7 @@ use crate::{
 #[command(after_help = "Examples:
   konverge preview                            the stacks that the change affects
   konverge preview storefront/dev             one stack
+  konverge preview --pending                  what `konverge apply --pending` would do
   konverge preview --base main --head change --live never
   konverge preview --output markdown          the comment of a pull request")]
 pub struct Args {

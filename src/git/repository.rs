@@ -1,6 +1,7 @@
 //! [`Repository`]: resolves names to commits, finds ancestors, and reads the files of a revision.
 
 use std::{
+    collections::BTreeSet,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -207,6 +208,20 @@ impl Repository {
                 .find_commit(oid(commit))
                 .map_err(|_| GitError::UnknownRevision(commit.to_string()))?;
             Ok(found.parent_ids().map(commit_id).collect())
+        })
+    }
+
+    /// The commits that a tip contains and another commit does not. Both histories must be complete down to
+    /// their merge base ([`Repository::merge_base_fetching`]).
+    ///
+    /// # Errors
+    /// A commit is missing here.
+    pub fn commits_after(&self, commit: &CommitId, tip: &CommitId) -> Result<BTreeSet<CommitId>, GitError> {
+        self.handles.with(|git| {
+            let mut walk = git.revwalk()?;
+            walk.push(oid(tip))?;
+            walk.hide(oid(commit))?;
+            walk.map(|found| Ok(commit_id(found?))).collect()
         })
     }
 

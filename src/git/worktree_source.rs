@@ -1,7 +1,7 @@
 //! The files of the working tree, each with the id that git would give its content.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -29,6 +29,8 @@ impl WorktreeSource {
     pub(super) fn read(handles: &Arc<RepositoryPool>, root: &Path) -> Result<Self, GitError> {
         let mut files: HashMap<RepoPath, FileEntry> = HashMap::new();
         let mut on_disk = HashMap::new();
+        // A sparse checkout has no copy of them: they are as they were committed, not deleted.
+        let mut not_checked_out: HashSet<RepoPath> = HashSet::new();
         handles.with(|git| {
             let mut index = git.index()?;
             index.read(false)?;
@@ -38,13 +40,13 @@ impl WorktreeSource {
                     0o160000 => FileKind::Submodule,
                     _ => FileKind::File,
                 };
-                files.insert(
-                    checked_path(&entry.path)?,
-                    FileEntry {
-                        blob: blob_id(entry.id),
-                        kind,
-                    },
-                );
+                let path = checked_path(&entry.path)?;
+                let extended = git2::IndexEntryExtendedFlag::from_bits_truncate(entry.flags_extended);
+                if extended.is_skip_worktree() {
+                    not_checked_out.insert(path.clone());
+                }
+                let blob = blob_id(entry.id);
+                files.insert(path, FileEntry { blob, kind });
             }
             let mut options = git2::DiffOptions::new();
             options
@@ -67,6 +69,7 @@ impl WorktreeSource {
                         on_disk.insert(entry.blob, place);
                         files.insert(path, entry);
                     }
+                    None if not_checked_out.contains(&path) => {}
                     None => {
                         files.remove(&path);
                     }

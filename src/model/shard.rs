@@ -5,7 +5,7 @@ use std::{fmt, num::NonZeroU32, str::FromStr};
 
 use serde::{Serialize, Serializer};
 
-use super::InvalidId;
+use super::{Digest, InvalidId, StackId};
 
 /// The maximum number of jobs that GitHub runs for one matrix.
 const MOST: u32 = 256;
@@ -51,6 +51,14 @@ impl Shard {
     pub fn keep<T>(self, items: &mut Vec<T>) {
         let mut place = 0..;
         items.retain(|_| place.next().is_some_and(|place| self.has(place)));
+    }
+
+    /// Returns true if the shard contains a stack, by a hash of its identity. For a list that other shards
+    /// make shorter while this one reads it.
+    pub fn has_stack(self, stack: &StackId) -> bool {
+        let hash = Digest::of_bytes(stack.as_str().as_bytes());
+        let [a, b, c, d, ..] = *hash.as_bytes();
+        u32::from_le_bytes([a, b, c, d]) % self.of.get() == self.number.get() - 1
     }
 
     /// The part of a total budget that this shard may use.

@@ -55,6 +55,8 @@ pub enum HeadStatus {
     Destroyed,
     /// Removed from the repository, while resources of it are still recorded.
     Removed,
+    /// Recorded and kept: the repository does not define it as a stack, and it was not removed.
+    Kept,
 }
 
 /// The last write that the state records.
@@ -98,6 +100,8 @@ impl StackStatus {
 
     /// Returns true if everything that the head wants is applied, and every queried object is ready.
     pub fn is_well(&self) -> bool {
-        self.head == HeadStatus::Applied && self.error.is_none() && self.not_ready().next().is_none()
+        matches!(self.head, HeadStatus::Applied | HeadStatus::Kept)
+            && self.error.is_none()
+            && self.not_ready().next().is_none()
     }
 }

@@ -315,7 +315,7 @@ impl<'a> OwnershipLookup<'a> {
         };
         let claims = self.claims.wanted.get_or_try_init(|| async {
             let known = backend.states.known().await?;
-            let stacks: Vec<_> = head.pending_stacks(known).cloned().collect();
+            let stacks: Vec<_> = head.changed_stacks(known)?.into_iter().cloned().collect();
             let specs = compiler.specs(head, &stacks).await;
             let claims = stacks.into_iter().zip(specs).map(|(stack, spec)| {
                 let wants = spec

@@ -19,6 +19,7 @@ use crate::{
         file_source::{BlobId, FileKind, Listing, Source, TreeId},
         stack::Stack,
     },
+    state::IndexedStates,
 };
 
 /// The source of the files.
@@ -289,19 +290,20 @@ impl OpenRevision {
         self.source.commit()
     }
 
-    /// The stacks with pending changes: their recorded inputs differ from the current ones, or are unknown.
-    pub fn pending_stacks<'a>(
-        &'a self,
-        known: &'a crate::state::IndexedStates,
-    ) -> impl Iterator<Item = &'a Stack> {
-        let settled = |id| {
-            known
-                .entries
-                .get(id)
-                .and_then(crate::state::IndexEntry::settled_digest)
-        };
-        let stacks = self.layout.stacks.iter();
-        stacks.filter(move |stack| self.analysis.input_digest(stack).ok() != settled(&stack.id))
+    /// The stacks whose recorded inputs differ from the current ones, or are unknown.
+    ///
+    /// # Errors
+    /// An input digest is unknown.
+    pub fn changed_stacks(&self, known: &IndexedStates) -> Result<Vec<&Stack>, UserError> {
+        let mut changed = Vec::new();
+        for stack in &self.layout.stacks {
+            let recorded = known.entries.get(&stack.id);
+            let recorded = recorded.and_then(|entry| entry.settled_digest());
+            if recorded != Some(self.analysis.input_digest(stack)?) {
+                changed.push(stack);
+            }
+        }
+        Ok(changed)
     }
 
     /// The stacks that selectors match, relative to the current folder or to the root. Sorted by folder.

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use std::{collections::BTreeMap, path::Path};
 
 use super::{
-    AnalysisCache, KeyUse, OpenRevision, Planner, RevisionSpec, RunContext, Selection, SpecSource,
-    StateBackend, Target,
+    AnalysisCache, CloneHistory, KeyUse, NewerCommits, OpenRevision, PendingStacks, Planner, RevisionSpec,
+    RunContext, Selection, SpecSource, StateBackend, Target,
     affected::{BEFORE, credentials, find, is_part},
+    apply::NewerCommitCheck,
     checkout_addresses,
     cluster_selection::{GivenCluster, Live},
     compiler::{self, Compiler},
@@ -39,6 +40,8 @@ pub struct OpenRequest {
     pub selection: Selection,
     /// Whether a project's name or a glob also means stacks that only the states know.
     pub recorded: bool,
+    /// Only those of the selected stacks that have pending changes. Nothing is compared with a base.
+    pub pending: bool,
     /// The shard that this process handles; `None`: all.
     pub shard: Option<Shard>,
     /// The revision; `None`: the working tree.
@@ -83,15 +86,23 @@ impl OpenRequest {
 pub struct Session {
     /// The input of all plans.
     pub planning: Planner,
-    /// The stacks, sorted by folder.
+    /// The stacks, sorted by folder; removed ones that are pending come last.
     pub targets: Vec<Target>,
     /// How they differ from the base; empty for a Spec from a file.
     pub affected: Affected,
     /// The policy sets of the revision at hand.
     pub sets: PolicySets,
+    /// Which pending stacks have a newer commit, if only the pending ones were selected.
+    pub newer: Option<Arc<NewerCommits>>,
 }
 
 impl Session {
+    /// The check for newer commits that an apply makes under the lease of each stack.
+    pub fn newer_commits(&self) -> Option<Arc<dyn NewerCommitCheck>> {
+        let newer = self.newer.clone()?;
+        Some(newer)
+    }
+
     /// The commit of the head. For a working tree the commit that is checked out, if no file differs from it.
     ///
     /// # Errors
@@ -127,10 +138,12 @@ pub async fn open(run: &RunContext, request: &OpenRequest, key: KeyUse) -> Resul
     let head = OpenRevision::open_knowing(&known, &repository, &at, None)?;
     head.layout.require_module()?;
     head.note_layout(run);
-    let base = match base_commit(run, &repository, request, &at).await? {
-        Some(commit) => Some(open_base(&known, &repository, commit, &head.config)?),
-        None => None,
+    let base = match request.pending {
+        true => None,
+        false => base_commit(run, &repository, request, &at).await?,
     };
+    let base = base.map(|commit| open_base(&known, &repository, commit, &head.config));
+    let base = base.transpose()?;
     known.keep(base.as_ref().unwrap_or(&head));
     let affected = match &base {
         Some(base) => head.analysis.compare(&base.analysis),
@@ -152,11 +165,16 @@ pub async fn open(run: &RunContext, request: &OpenRequest, key: KeyUse) -> Resul
             head: &head,
             base: base.as_ref(),
             backend: &backend,
-            recorded: request.recorded,
+            recorded: request.recorded || request.pending,
         };
         targets = repository.find(selectors).await?;
     }
-    if let Some(shard) = request.shard {
+    let mut newer = None;
+    if request.pending {
+        let pending = find_pending(run, request, &targets, (&repository, &head), (&backend, key)).await?;
+        targets = pending.targets;
+        newer = Some(pending.newer);
+    } else if let Some(shard) = request.shard {
         shard.keep(&mut targets);
     }
     let removed = base.iter().flat_map(|base| &base.layout.stacks);
@@ -195,7 +213,49 @@ pub async fn open(run: &RunContext, request: &OpenRequest, key: KeyUse) -> Resul
         targets,
         affected,
         sets,
+        newer,
     })
+}
+
+/// Those of the selected stacks that have pending changes at a revision; `named` are those that the request
+/// names.
+async fn find_pending(
+    run: &RunContext,
+    request: &OpenRequest,
+    named: &[Target],
+    (repository, head): (&Repository, &OpenRevision),
+    (backend, key): (&StateBackend, KeyUse),
+) -> Result<PendingStacks, UserError> {
+    if !backend.is_shared {
+        run.notes.note(
+            "note: `state.url` is not set: pending is what the states on this machine do not have as applied",
+        );
+    }
+    if key == KeyUse::Make {
+        let known = backend.states.known().await?;
+        backend.states.maintain_index(known).await?;
+    }
+    let commit = match head.commit() {
+        Some(commit) => Some(commit.clone()),
+        None => repository.resolve("HEAD").ok(),
+    };
+    let history = Box::new(CloneHistory::new(run, repository, commit));
+    let is_selected = |target: &Target| match &request.selection {
+        Selection::Named(_) => named.iter().any(|named| named.id == target.id),
+        Selection::All | Selection::Affected => true,
+    };
+    // Another shard may have applied its stacks already: the place in the list says nothing.
+    let is_of_shard = |target: &Target| request.shard.is_none_or(|shard| shard.has_stack(&target.id));
+    let keep = |target: &Target| is_selected(target) && is_of_shard(target);
+    let pending = PendingStacks::find(run, head, backend, history, keep).await?;
+    if pending.targets.is_empty() && pending.newer.superseded_stacks().is_empty() {
+        run.notes.note(match (&request.selection, request.shard) {
+            (_, Some(_)) => "note: this shard has no stack with pending changes",
+            (Selection::Named(_), None) => "note: none of these stacks has pending changes",
+            _ => "note: no stack has pending changes",
+        });
+    }
+    Ok(pending)
 }
 
 /// Opens stacks by name, also outside a monorepo: there only the states know them.
@@ -227,6 +287,7 @@ pub async fn open_named(run: &RunContext, request: &OpenRequest, key: KeyUse) ->
         targets: targets.into_values().collect(),
         affected: nothing_compared(),
         sets,
+        newer: None,
     })
 }
 
@@ -272,6 +333,7 @@ pub async fn open_file(
         targets: vec![Target::new(&stack, None)],
         affected: nothing_compared(),
         sets,
+        newer: None,
     })
 }
 

@@ -1,13 +1,17 @@
 //! The `status` use case: the recorded state of each stack, whether changes are pending, and the current
 //! health of its objects.
 
-use std::{collections::HashMap, time::Duration};
+use std::{
+    collections::{BTreeSet, HashMap},
+    time::Duration,
+};
 
 use futures::{StreamExt, stream};
 
 use super::{
-    Planner, Selection, Session, StepCounter, Target,
+    Planner, Selection, Session, SpecSource, StepCounter, Target,
     cluster_selection::{self, Live},
+    pending_stacks::pending_targets,
 };
 use crate::{
     config,
@@ -71,9 +75,10 @@ async fn fetch_status(
     kinds: &[RuntimeKind],
 ) -> Result<StatusReport, UserError> {
     let counter = StepCounter::start(&planning.run, Step::QueryStatus, targets.len());
+    let pending = &pending_stacks(planning).await?;
     let mut stacks: Vec<_> = stream::iter(targets)
         .map(async |target| {
-            let status = one(planning, target, kinds).await;
+            let status = one(planning, target, pending, kinds).await;
             counter.advance();
             status
         })
@@ -148,7 +153,22 @@ fn write_row(
     told.insert(key, message);
 }
 
-async fn one(planning: &Planner, target: &Target, kinds: &[RuntimeKind]) -> StackStatus {
+/// The stacks that `konverge ci` would apply, or `--pending`, as they are recorded now.
+async fn pending_stacks(planning: &Planner) -> Result<BTreeSet<StackId>, UserError> {
+    let (SpecSource::Compiled { head, .. }, Some(backend)) = (&planning.wanted, &planning.backend) else {
+        return Ok(BTreeSet::new());
+    };
+    let known = backend.states.read_all().await?;
+    let pending = pending_targets(head, backend, &known).await?;
+    Ok(pending.into_iter().map(|target| target.id).collect())
+}
+
+async fn one(
+    planning: &Planner,
+    target: &Target,
+    pending: &BTreeSet<StackId>,
+    kinds: &[RuntimeKind],
+) -> StackStatus {
     let mut status = StackStatus {
         stack: target.folder.clone(),
         id: target.id.clone(),
@@ -159,7 +179,8 @@ async fn one(planning: &Planner, target: &Target, kinds: &[RuntimeKind]) -> Stac
         objects: None,
         error: None,
     };
-    if let Err(failure) = fill(planning, target, kinds, &mut status).await {
+    let is_pending = pending.contains(&target.id);
+    if let Err(failure) = fill(planning, target, is_pending, kinds, &mut status).await {
         let mut body = failure.body();
         body.message = planning.secrets().mask(&body.message);
         status.error = Some(body);
@@ -176,6 +197,7 @@ fn waits(prior: &Versioned) -> bool {
 async fn fill(
     planning: &Planner,
     target: &Target,
+    is_pending: bool,
     kinds: &[RuntimeKind],
     status: &mut StackStatus,
 ) -> Result<(), UserError> {
@@ -194,17 +216,15 @@ async fn fill(
     status.applied = Some(applied(&prior));
     status.resources = prior.state.resources.len();
     status.pending.clone_from(&prior.pending);
-    status.head = match (&target.head, prior.state.input_digest) {
+    let has_failed = prior.state.input_digest.is_none() || prior.was_interrupted();
+    status.head = match (&target.head, is_pending) {
         _ if prior.retired => HeadStatus::Destroyed,
-        (None, _) => HeadStatus::Removed,
-        (Some(_), Some(recorded)) if prior.pending.is_empty() => {
-            match planning.input_digest(target)? == Some(recorded) {
-                true => HeadStatus::Applied,
-                false => HeadStatus::Changed,
-            }
-        }
-        (Some(_), _) if waits(&prior) => HeadStatus::Waiting,
-        (Some(_), _) => HeadStatus::Unfinished,
+        (None, true) => HeadStatus::Removed,
+        (None, false) => HeadStatus::Kept,
+        (Some(_), false) => HeadStatus::Applied,
+        (Some(_), true) if waits(&prior) => HeadStatus::Waiting,
+        (Some(_), true) if has_failed => HeadStatus::Unfinished,
+        (Some(_), true) => HeadStatus::Changed,
     };
     let reachable = !planning.config.clusters.is_empty() || planning.given.is_any();
     for &kind in kinds {

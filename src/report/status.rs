@@ -56,8 +56,8 @@ fn severity(stack: &StackStatus) -> u8 {
         HeadStatus::New => 6,
         HeadStatus::Destroyed => 7,
         HeadStatus::Waiting => 8,
-        HeadStatus::Applied if has(Health::Suspended) => 8,
-        HeadStatus::Applied => 9,
+        HeadStatus::Applied | HeadStatus::Kept if has(Health::Suspended) => 8,
+        HeadStatus::Applied | HeadStatus::Kept => 9,
     }
 }
 
@@ -85,6 +85,7 @@ fn row(stack: &StackStatus) -> [Cell; 5] {
         HeadStatus::Destroyed => ("destroyed", Color::Yellow),
         HeadStatus::New => ("never applied", Color::Yellow),
         HeadStatus::Removed => ("removed from the repository", Color::Red),
+        HeadStatus::Kept => ("kept, not a stack here", Color::Dim),
     };
     let objects = stack.objects.as_deref().unwrap_or_default();
     let has = |wanted: fn(Health) -> bool| objects.iter().any(|object| wanted(object.health));

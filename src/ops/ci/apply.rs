@@ -1,7 +1,4 @@
-//! After a merge: applies reviewed pending changes.
-//!
-//! What is pending follows from the input digests in the index, never from `before..after`: the next run
-//! completes what a cancelled, failed or skipped run did not.
+//! After a merge: applies reviewed pending changes. `ops/pending_stacks.rs` finds them.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -15,6 +12,7 @@ use super::{
     commits_since_apply,
     deployments::{DeploymentApprover, Deployments},
     drift_schedule::DriftSchedule,
+    github_history::GithubHistory,
     job::{Job, JobResult},
     notifications::Notifications,
     policy_check::PolicyCheck,
@@ -23,7 +21,6 @@ use super::{
     review_gate::ReviewGate,
     reviewers,
     reviews::MergedReviews,
-    superseded::NewerCommits,
     timings::Timings,
 };
 use crate::{
@@ -31,7 +28,7 @@ use crate::{
     error::{ErrorKind, UserError},
     github::{self, DefaultBranch, StatusState},
     model::{
-        CommitId, RepoPath, StackId,
+        CommitId, StackId,
         apply_result::{ApplyReport, StackOutcome, StackResult},
         comment_marker::{CommentMarker, MarkerKind},
         plan::StackPlan,
@@ -39,13 +36,14 @@ use crate::{
         review::ReviewUnit,
     },
     ops::{
-        KeyUse, OpenRevision, Planner, RevisionSpec, SkippedRemovals, StackClaims, StateBackend, Target,
+        KeyUse, NewerCommits, OpenRevision, PendingStacks, Planner, RevisionSpec, SkippedRemovals,
+        StackClaims, StateBackend, Target,
         apply::{self, ApplyOptions},
-        redact, renamed_stacks,
+        redact,
     },
     policy::Stage,
     report::{self, RunInfo, SUMMARY_BUDGET},
-    state::{IndexEntry, IndexedStates},
+    state::IndexedStates,
 };
 
 /// The label of issues about unreviewed changes.
@@ -188,7 +186,7 @@ async fn apply_pending(
     let known = backend.states.known().await?;
     backend.states.maintain_index(known).await?;
     side.note_layout(&job.run);
-    let pending = PendingStacks::find(job, &tip, &side, &backend, known).await?;
+    let pending = StacksToApply::find(job, &tip, &side, &backend, known).await?;
 
     let reviews = if pending.targets.is_empty() {
         MergedReviews::default()
@@ -287,14 +285,14 @@ async fn save_index(job: &Job, backend: &StateBackend) {
 }
 
 /// The stacks that this run applies.
-struct PendingStacks {
+struct StacksToApply {
     targets: Vec<Target>,
     /// The removals that it skips.
     skipped: Option<SkippedRemovals>,
     newer: Arc<NewerCommits>,
 }
 
-impl PendingStacks {
+impl StacksToApply {
     /// Finds them, and announces them to other runs.
     async fn find(
         job: &Job,
@@ -303,11 +301,10 @@ impl PendingStacks {
         backend: &StateBackend,
         known: &IndexedStates,
     ) -> Result<Self, UserError> {
-        let renamed = renamed_stacks(backend, &side.layout, known).await?;
-        let mut targets = find_pending(side, known, &renamed)?;
+        let history = Box::new(GithubHistory::new(job, tip.head, tip.branch));
+        let PendingStacks { mut targets, newer } =
+            PendingStacks::find(&job.run, side, backend, history, |_| true).await?;
         let skipped = SkippedRemovals::take(&side.layout, &mut targets);
-        let newer = Arc::new(NewerCommits::find(job, known, tip.head, tip.branch).await?);
-        let targets = newer.without(backend, targets).await?;
         let ids: Vec<_> = targets.iter().map(|target| target.id.clone()).collect();
         backend.states.announce_run(known, &ids).await?;
         Ok(Self {
@@ -320,8 +317,7 @@ impl PendingStacks {
     /// Takes the stacks that a newer run applied out of a report, and adds the skipped removals. Returns the
     /// newer commits.
     fn complete(&self, report: &mut ApplyReport) -> BTreeMap<StackId, CommitId> {
-        let newer = self.newer.superseded_stacks();
-        report.stacks.retain(|stack| !newer.contains_key(&stack.id));
+        let newer = self.newer.take_out_of(report);
         if let Some(skipped) = &self.skipped {
             report.stacks.extend(skipped.outcomes());
         }
@@ -354,7 +350,7 @@ fn review_gate(
 
 fn apply_options(
     head: &CommitId,
-    pending: &PendingStacks,
+    pending: &StacksToApply,
     consent: &Arc<ReviewGate>,
     deployments: Option<&Arc<Deployments>>,
 ) -> ApplyOptions {
@@ -389,41 +385,6 @@ fn masked_result(
     (stopped, findings)
 }
 
-/// The stacks whose recorded digest differs from the head's, and those that are recorded but missing at the
-/// head.
-///
-/// The record of a folder that no longer defines a stack stays: only what was removed from the repository is
-/// destroyed.
-fn find_pending(
-    side: &OpenRevision,
-    known: &IndexedStates,
-    renamed: &BTreeMap<StackId, StackId>,
-) -> Result<Vec<Target>, UserError> {
-    let goes_on: BTreeSet<&StackId> = renamed.values().collect();
-    let mut targets = Vec::new();
-    for stack in &side.layout.stacks {
-        let recorded = known
-            .entries
-            .get(&stack.id)
-            .and_then(|entry| entry.settled_digest());
-        if recorded != Some(side.analysis.input_digest(stack)?) {
-            targets.push(Target::new(stack, None));
-        }
-    }
-    let gone = known
-        .entries
-        .iter()
-        .filter(|(id, entry)| entry.is_known() && side.layout.stack(id).is_none())
-        .filter(|(id, entry)| !goes_on.contains(id) && !side.layout.leaves_out(&entry.folder))
-        .map(|(id, entry)| Target::forgotten(id.clone(), folder(entry)));
-    targets.extend(gone);
-    Ok(targets)
-}
-
-fn folder(entry: &IndexEntry) -> RepoPath {
-    entry.folder.clone()
-}
-
 /// What to publish after an apply.
 struct ApplyFeedback<'a> {
     head: &'a CommitId,
@@ -454,12 +415,6 @@ impl ApplyFeedback<'_> {
         let mut summary = report::markdown::outcome(report, info, None, SUMMARY_BUDGET);
         summary.push_str(&report::markdown::newer(self.newer));
         feedback.summary(&summary);
-        for (stack, commit) in self.newer {
-            job.run.notes.note(&format!(
-                "note: {stack} has the newer commit {}, so it is left as it is",
-                commit.short()
-            ));
-        }
         feedback.apply_outputs(report, self.findings);
         let unreviewed: Vec<_> = stopped.iter().map(|(plan, _)| plan.digest.to_string()).collect();
         if !report.stacks.is_empty() {

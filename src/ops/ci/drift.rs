@@ -77,7 +77,8 @@ async fn check_and_publish(
     let applied = applied(known, &side, &renamed);
     let ids: Vec<_> = applied.iter().map(|target| target.id.clone()).collect();
     let due = rounds.select_due(applied, config.drift.stacks_per_run);
-    let behind = pending_stacks(known, &side);
+    let behind = side.changed_stacks(known)?;
+    let behind: Vec<_> = behind.into_iter().map(|stack| stack.id.clone()).collect();
     let overdue = rounds.overdue();
     warn(job, &behind, overdue);
     let guardrails = PolicyCheck::new(
@@ -163,11 +164,6 @@ pub(super) fn applied(
             None => Target::forgotten(id.clone(), entry.folder.clone()),
         })
         .collect()
-}
-
-/// The stacks with pending changes.
-fn pending_stacks(known: &IndexedStates, side: &OpenRevision) -> Vec<StackId> {
-    side.pending_stacks(known).map(|stack| stack.id.clone()).collect()
 }
 
 fn warn(job: &Job, behind: &[StackId], overdue: Option<std::time::Duration>) {

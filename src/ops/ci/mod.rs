@@ -22,6 +22,7 @@ mod contributors;
 mod deployments;
 mod drift;
 mod drift_schedule;
+mod github_history;
 mod job;
 mod job_trust;
 mod newer_status;
@@ -48,7 +49,6 @@ mod reviewers;
 mod reviews;
 mod shard_mode;
 mod summary;
-mod superseded;
 mod timings;
 
 use std::collections::HashMap;

@@ -74,6 +74,24 @@ fn an_octopus_has_a_merge_base() {
     assert_eq!(base.as_str(), commits[1]);
 }
 
+/// What a sparse checkout leaves out was not deleted.
+#[test]
+fn a_sparse_checkout_has_every_file() {
+    let (real, _) = history();
+    real.write("c/gone.k", "v = 1\n").write("d/kept.k", "v = 1\n");
+    real.commit("more");
+    real.git(["sparse-checkout", "set", "c"]);
+    assert!(!real.path().join("a").exists());
+    std::fs::remove_file(real.path().join("c/gone.k")).unwrap();
+    let tree = open(&real).worktree().unwrap();
+    assert_eq!(paths(tree.as_ref()), ["a/file.k", "b.k", "d/kept.k"]);
+    assert_eq!(text(tree.as_ref(), "d/kept.k"), "v = 1\n");
+    // A file that lies there all the same is read.
+    real.write("d/kept.k", "v = 2\n");
+    let tree = open(&real).worktree().unwrap();
+    assert_eq!(text(tree.as_ref(), "d/kept.k"), "v = 2\n");
+}
+
 #[test]
 fn the_working_tree_has_gits_own_ids() {
     let (real, _) = history();

@@ -20,6 +20,8 @@ pub mod html_page;
 pub mod main_job;
 pub mod matrix;
 pub mod notifications;
+pub mod pending;
+pub mod pending_histories;
 pub mod permissions;
 pub mod policy;
 pub mod policy_overrides;

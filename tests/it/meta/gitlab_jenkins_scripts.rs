@@ -1,5 +1,5 @@
-//! The comments of docs/guides/gitlab.md and jenkins.md: their scripts, run against a fake GitLab and GitHub server
-//! that records the requests.
+//! The scripts of docs/guides/gitlab.md and jenkins.md: comments, against a fake GitLab and GitHub server that records
+//! the requests, and applies, in a monorepo with a store and a cluster.
 
 use std::{
     path::Path,
@@ -15,7 +15,7 @@ use axum::{
 use serde_json::{Value, json};
 
 use super::docs::root;
-use crate::support::process::Konverge;
+use crate::support::{ci_stage::Stage, process::Konverge};
 
 /// A forge: the comments of one pull request, each with its author, and who the token belongs to.
 #[derive(Clone, Default)]
@@ -132,4 +132,68 @@ async fn jenkins_stage_edits_one_comment() {
         ]
     };
     posts_and_edits(script, variables).await;
+}
+
+/// The script catches up on a commit whose run was skipped, does nothing if nothing is pending, and reverts nothing if it
+/// runs for an older commit.
+async fn catches_up(script: &str, prefix: &str) {
+    let stage = Stage::small("").await;
+    let monorepo = &stage.monorepo;
+    let map = |name: &str| format!("{prefix}-{name}");
+    let stack = |name: &str, value: &str| {
+        stage.stack(&format!("{}/dev", map(name)), &[(&map(name), value)]);
+    };
+    let bin = Path::new(env!("CARGO_BIN_EXE_konverge")).parent().unwrap();
+    let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap());
+    let apply = |commit: &str| {
+        monorepo.checkout(commit);
+        let shell = Konverge::of(Path::new("/bin/sh"), ["-euc", script]);
+        let ended = shell
+            .with_kcl()
+            .dir(monorepo.path())
+            .env("PATH", &path)
+            .env("KUBECONFIG", stage.cluster.kubeconfig())
+            .env("CI_COMMIT_SHA", commit)
+            .run();
+        monorepo.checkout("main");
+        ended.expect(0)
+    };
+    stack("a", "one");
+    let first = monorepo.commit("One");
+    apply(&first);
+    stack("a", "two");
+    stack("gone", "two");
+    monorepo.commit("Its pipeline was cancelled");
+    stack("b", "three");
+    monorepo.remove(&format!("appops/{}", map("gone")));
+    let newest = monorepo.commit("Three");
+    let caught_up = apply(&newest);
+    assert!(
+        caught_up.stdout.contains("2 stacks: 2 applied"),
+        "{}",
+        caught_up.stdout
+    );
+    let again = apply(&newest);
+    assert!(again.stdout.contains("0 stacks: "), "{}", again.stdout);
+    let late = apply(&first);
+    assert!(late.stderr.contains("newer commit"), "{}", late.stderr);
+    for (name, value) in [("a", Some("two")), ("b", Some("three")), ("gone", None)] {
+        assert_eq!(stage.value(&map(name)).await.as_deref(), value, "{name}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn gitlab_s_job_applies_what_is_pending() {
+    let block = super::docs::blocks(&page("gitlab.md"), "yaml").remove(0);
+    let pipeline: Value = konverge::yaml::from_str(&block).unwrap();
+    catches_up(pipeline["apply"]["script"][0].as_str().unwrap(), "gitlab").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn jenkins_stage_applies_what_is_pending() {
+    let block = super::docs::blocks(&page("jenkins.md"), "groovy").remove(0);
+    let scripts = block.lines().filter_map(|line| line.trim().strip_prefix("sh '"));
+    let script = scripts.map(|script| script.trim_end_matches('\''));
+    let apply: Vec<_> = script.filter(|script| script.contains(" apply ")).collect();
+    catches_up(apply[0], "jenkins").await;
 }
