@@ -34,7 +34,7 @@ pub struct Args {
     allow_empty: bool,
     /// Apply what was applied last to the named stacks, not the working tree: the recorded commit, compiled with the
     /// recorded core. It restores drift
-    #[arg(long, conflicts_with_all = ["rev", "base", "worktree", "path", "allow_empty"])]
+    #[arg(long, conflicts_with_all = ["rev", "base", "worktree", "path", "pending", "allow_empty"])]
     recorded: bool,
     /// Don't wait for readiness. Dependents then start when their dependencies are written, not when they are
     /// ready
