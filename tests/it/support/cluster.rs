@@ -125,13 +125,19 @@ impl Cluster {
         let ready = move || {
             let kubeconfig = kubeconfig.clone();
             block_on(async move {
-                let request = http::Request::get("/readyz")
-                    .body(Vec::new())
-                    .expect("a valid request");
-                client_from(&kubeconfig).await.request_text(request).await.ok()
+                let client = client_from(&kubeconfig).await;
+                let mut answer = None;
+                // The second comes a moment after the first, and says which cluster it is.
+                for path in ["/readyz", "/api/v1/namespaces/kube-system"] {
+                    let request = http::Request::get(path)
+                        .body(Vec::new())
+                        .expect("a valid request");
+                    answer = Some(client.request_text(request).await.ok()?);
+                }
+                answer
             })
         };
-        cluster.api_server.wait_until(Duration::from_secs(90), ready);
+        cluster.api_server.wait_until(Duration::from_secs(150), ready);
         let kubeconfig = cluster.kubeconfig();
         block_on(async move { grant_rights(client_from(&kubeconfig).await).await });
         cluster

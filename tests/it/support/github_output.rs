@@ -97,12 +97,11 @@ fn without_hashes(text: &str, names: &[(String, &str)]) -> String {
     let mut word = String::new();
     let mut hashes: Vec<String> = Vec::new();
     let mut end = |word: &mut String, out: &mut String| {
-        let hash = word.len() >= 7
-            && word.chars().any(|c| c.is_ascii_digit())
-            && word.chars().all(|c| matches!(c, '0'..='9' | 'a'..='f'));
+        let digits = word.len() >= 7 && word.chars().all(|c| matches!(c, '0'..='9' | 'a'..='f'));
+        let hash = digits && word.chars().any(|c| c.is_ascii_digit());
         let name = names.iter().find(|(sha, _)| sha.starts_with(word.as_str()));
         match name {
-            Some((_, name)) if hash => out.push_str(&format!("<{name}>")),
+            Some((_, name)) if digits => out.push_str(&format!("<{name}>")),
             _ if hash => {
                 let same =
                     |known: &String| known.starts_with(word.as_str()) || word.starts_with(known.as_str());
@@ -128,9 +127,12 @@ fn without_hashes(text: &str, names: &[(String, &str)]) -> String {
     out
 }
 
-/// `0.4 s` and `12 s` are `N s`; moments and ages are left out.
+/// `0.4 s`, `12 s` and `1 min 12 s` are `N s`; moments and ages are left out.
 fn without_times(text: &str) -> String {
     let text = text.replace("| 1 min |", "| less than a minute |");
+    // On a machine with much to do.
+    let long = regex::Regex::new(r"\b\d+ min (\d+ s)\b").expect("a pattern");
+    let text = long.replace_all(&text, "$1");
     let mut parts: Vec<String> = text.split(' ').map(str::to_owned).collect();
     for at in 1..parts.len() {
         let seconds = parts[at] == "s" || parts[at].starts_with("s\n") || parts[at].starts_with("s<");
