@@ -174,6 +174,13 @@ impl<'a> SchemaProgram<'a> {
                 return Ok(vec![found]);
             }
         };
+        let is_program = |path: &RepoPath| {
+            path.file_name().ends_with(".k") && path.parent().as_ref() == Some(&self.folder)
+        };
+        if !request.files.iter().any(|(path, _)| is_program(path)) {
+            let message = format!("has no KCL file, so there is no schema `{}`", self.name);
+            return Ok(vec![Diagnostic::new(&self.path, LintRule::Data, &message)]);
+        }
         let pool = compiler.validators().await?;
         let validated = files.iter().map(|(path, entry)| async {
             run.check_interrupted()?;
@@ -243,8 +250,8 @@ impl<'a> SchemaProgram<'a> {
                 .push((path.clone(), document.json.as_bytes().into()));
             match pool.validate(&request, (&self.folder, self.name), path).await {
                 Ok(diagnostics) => {
-                    let diagnostics = diagnostics.iter();
-                    found.extend(diagnostics.map(|diagnostic| self.finding(path, document, diagnostic)));
+                    let told = diagnostics.iter().filter(|one| !is_vague(one, &diagnostics));
+                    found.extend(told.map(|diagnostic| self.finding(path, document, diagnostic)));
                 }
                 Err(error) if error.is_of_the_core() => return Err(error.into()),
                 Err(error) => {
@@ -294,6 +301,19 @@ impl<'a> SchemaProgram<'a> {
             _ => at(path, &message).at(Some(document.line), None),
         }
     }
+}
+
+/// Whether another error says the same with its value. The core repeats an error of a part for the whole, without it.
+fn is_vague(one: &KclDiagnostic, all: &[KclDiagnostic]) -> bool {
+    let places = |diagnostic: &KclDiagnostic| -> Vec<_> {
+        let related = diagnostic.related.iter();
+        related.map(|(place, _)| place.clone()).collect()
+    };
+    all.iter().any(|other| {
+        other.message.len() > one.message.len()
+            && other.message.starts_with(&one.message)
+            && places(other) == places(one)
+    })
 }
 
 /// The documents of a data file; `None` if its name says that it is something else.
