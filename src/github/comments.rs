@@ -2,7 +2,7 @@
 //! older run.
 
 use http::Method;
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use serde::Deserialize;
 use serde_json::json;
 
@@ -18,6 +18,10 @@ const NEED: TokenPermission = TokenPermission("pull-requests: write");
 /// The sizes to try in order while GitHub says that a text is too long. The documented limit is 65,536
 /// characters; actual servers may accept more or less.
 pub const BUDGETS: [usize; 4] = [60_000, 40_000, 20_000, 8_000];
+
+/// How long before our comment was there another run may have created one without our seeing it. A run retries a
+/// request for two minutes.
+const LOOK_BACK: SignedDuration = SignedDuration::from_mins(10);
 
 /// The result for a comment.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -115,7 +119,7 @@ impl Client {
         self.merge_into_older(pr, marker, body, created).await
     }
 
-    /// Gives a created comment up if another run created one after we had looked for it and before ours was
+    /// Gives up a created comment if another run created one after we had looked for it and before ours was
     /// there: the older comment stays. It takes our content unless a newer run has written it.
     async fn merge_into_older(
         &self,
@@ -127,7 +131,12 @@ impl Client {
         let kept = Upsert::Created {
             url: created.html_url,
         };
-        let ours = match self.our_comments(pr, marker).await {
+        // What was there before our first look is not looked through again.
+        let since = created.updated_at.and_then(|at| at.checked_sub(LOOK_BACK).ok());
+        if let Some(user) = created.user {
+            let _ = self.identity.0.set(user.login);
+        }
+        let ours = match self.our_comments_since(pr, marker, since).await {
             Ok((ours, _)) => ours,
             Err(error) => {
                 // What had to be written is written; the next run removes a second comment.
@@ -259,7 +268,20 @@ impl Client {
         pr: u64,
         marker: &CommentMarker,
     ) -> Result<(Vec<Comment>, Vec<Comment>), GithubError> {
-        let path = self.path(&format!("/issues/{pr}/comments?per_page={PAGE}"));
+        self.our_comments_since(pr, marker, None).await
+    }
+
+    /// As [`Client::our_comments`], of the comments that were written at or after a moment.
+    async fn our_comments_since(
+        &self,
+        pr: u64,
+        marker: &CommentMarker,
+        since: Option<Timestamp>,
+    ) -> Result<(Vec<Comment>, Vec<Comment>), GithubError> {
+        let since = since.map_or(String::new(), |since| {
+            format!("&since={}", since.strftime("%Y-%m-%dT%H:%M:%SZ"))
+        });
+        let path = self.path(&format!("/issues/{pr}/comments?per_page={PAGE}{since}"));
         let mut all: Vec<Comment> = self.list(&path, NEED).await?;
         let voided = |comment: &Comment| comment.marker().is_some_and(|m| marker.voids(&m));
         let in_place = |comment: &Comment| comment.marker().is_some_and(|m| m.same_place(marker));

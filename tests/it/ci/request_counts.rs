@@ -52,7 +52,8 @@ fn writes(request: &&Recorded) -> bool {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_common_preview_takes_few_requests() {
     let (stage, requests) = previewed(12).await;
-    assert!(requests.len() <= 13, "{}: {requests:#?}", requests.len());
+    // One of them looks, after the comment was created, for that of another run.
+    assert!(requests.len() <= 14, "{}: {requests:#?}", requests.len());
     assert_eq!(requests.iter().filter(is_check).count(), 1);
     let writes = requests
         .iter()
@@ -67,7 +68,7 @@ async fn a_common_preview_takes_few_requests() {
 #[ignore = "compiles 4,000 Specs: `make test-all`"]
 async fn two_thousand_stacks_are_one_comment_and_one_check() {
     let (stage, requests) = previewed(2_000).await;
-    assert!(requests.len() <= 13, "{}", requests.len());
+    assert!(requests.len() <= 14, "{}", requests.len());
     assert_eq!(requests.iter().filter(is_check).count(), 1);
     let others = requests
         .iter()

@@ -159,7 +159,10 @@ fn arguments_and_variables_hold_none_either() {
             .env("AWS_ACCESS_KEY_ID", "a")
             .env("AWS_SECRET_ACCESS_KEY", "b");
         if let Some((name, value)) = variable {
-            repository.write("konverge.yaml", "state: {url: 's3://bucket/x?region=eu'}\n");
+            repository.write(
+                "konverge.yaml",
+                "state: {id: x, url: 's3://bucket/x?region=eu'}\n",
+            );
             konverge = konverge.env(name, url(value));
         }
         let ran = konverge.run();

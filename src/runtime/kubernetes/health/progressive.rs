@@ -8,6 +8,7 @@ use jiff::{Span, Timestamp};
 use serde_json::Value;
 
 use super::{
+    Health,
     kstatus::unobserved,
     object_view::ObjectView,
     verdict::{HealthVerdict, WaitPolicy},
@@ -36,11 +37,15 @@ pub(super) fn with_promotion(
     kind: &str,
     view: &ObjectView,
 ) -> HealthVerdict {
-    if verdict.health != super::Health::Suspended {
+    if verdict.health != Health::Suspended {
         return verdict;
     }
-    match evaluate(group, kind, view) {
-        Some(own) if matches!(own.weight, WaitPolicy::Waiting(_)) => own,
+    let own = evaluate(group, kind, view);
+    match own.map(|own| own.weight) {
+        Some(WaitPolicy::Waiting(Waiting { until: None, .. })) => waits(&verdict.message),
+        Some(WaitPolicy::Waiting(Waiting {
+            until: Some(until), ..
+        })) => waits_until(until, &verdict.message),
         _ => verdict,
     }
 }
@@ -269,7 +274,6 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::runtime::kubernetes::health::Health;
 
     fn judged(object: &Value) -> Option<HealthVerdict> {
         let view = ObjectView(object);

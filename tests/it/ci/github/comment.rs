@@ -216,13 +216,22 @@ async fn a_comment_that_is_deleted_meanwhile_is_written_anew() {
         .upsert_comment(12, &marker(1), &body(&marker(1), "one"))
         .await
         .unwrap();
-    let gone = Act::Answer(404, vec![], json!({"message": "Not Found"}));
     let id = fake.world(|world| world.comments[0].id);
-    fake.next("PATCH", &format!("/issues/comments/{id}"), gone);
-    let again = github
-        .upsert_comment(12, &marker(2), &body(&marker(2), "two"))
-        .await
-        .unwrap();
+    let hold = Hold::new();
+    fake.next(
+        "PATCH",
+        &format!("/issues/comments/{id}"),
+        Act::Hold(hold.clone()),
+    );
+    let again = tokio::spawn(async move {
+        github
+            .upsert_comment(12, &marker(2), &body(&marker(2), "two"))
+            .await
+    });
+    hold.came().await;
+    fake.world(|world| world.comments.clear());
+    hold.let_go();
+    let again = again.await.unwrap().unwrap();
     assert!(matches!(again, Upsert::Created { .. }), "{again:?}");
     fake.world(|world| assert!(world.comments.last().unwrap().body.ends_with("two\n")));
 }

@@ -75,11 +75,12 @@ impl World {
             ("GET", []) => (200, json!({"full_name": HERE, "default_branch": "main"})),
             ("GET", ["issues", issue, "comments"]) => {
                 let issue = number(issue);
+                let since = query.get("since").cloned().unwrap_or_default();
                 (
                     200,
                     self.comments
                         .iter()
-                        .filter(|c| c.issue == issue)
+                        .filter(|c| c.issue == issue && c.updated >= since)
                         .map(comment_json)
                         .collect(),
                 )
