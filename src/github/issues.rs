@@ -73,7 +73,8 @@ impl Client {
     }
 
     /// Opens, reopens or updates the issue of `marker`; of several the oldest, of those that are open if any is.
-    /// An open issue with the same digest and one that a newer run wrote stay unchanged. `known` is the list of [`Client::kept_issues`].
+    /// An open issue with the same digest and one that a newer run wrote stay unchanged. `known` is the list of
+    /// [`Client::kept_issues`].
     ///
     /// # Errors
     /// Errors of GitHub.

@@ -34,6 +34,9 @@ async fn previewed(number: usize) -> (Stage, Vec<Recorded>) {
         for nth in 0..150 {
             world.comment(7, "somebody", &format!("comment {nth}"));
         }
+        for comment in &mut world.comments {
+            comment.updated = "2026-11-01T10:00:00Z".into();
+        }
     });
     let ran = stage.pull_request(7, "paint", "opened");
     ran.outcome.check(0);

@@ -111,7 +111,7 @@ async fn a_rollout_that_waits_leaves_the_stack_pending_until_a_run_sees_it_promo
     done.outcome.check(0);
     let said = &done.outcome.stdout;
     assert!(
-        said.contains("canary/prod: applied") && !said.contains("waiting"),
+        said.contains("canary/prod: applied") && said.contains("1 unchanged, 0 failed"),
         "{said}"
     );
     assert_eq!(stage.status(&tip, "konverge/apply").as_deref(), Some("success"));
