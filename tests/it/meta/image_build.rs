@@ -168,7 +168,7 @@ fn the_build_stage_has_every_file_that_the_compiler_reads() {
     let path = |text: &str| RepoPath::normalize(text).unwrap();
     assert!(needed.contains(&path("src/kcl/worker.py")));
     let copied = copied_files();
-    let missing: Vec<_> = needed.iter().filter(|file| !copied.contains_key(file)).collect();
+    let missing: Vec<_> = needed.iter().filter(|file| !copied.contains_key(*file)).collect();
     assert!(missing.is_empty(), "not in the build stage: {missing:?}");
     // The settings that a release is compiled with.
     assert!(copied.contains_key(&path(".cargo/config.toml")));
