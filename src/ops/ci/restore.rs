@@ -42,7 +42,7 @@ use crate::{
 /// What became of the digests that stand for known drift.
 pub(super) struct Restoration {
     pub result: JobResult,
-    /// Those digests.
+    /// Those digests, and those of findings that were overridden for them.
     pub digests: BTreeSet<Digest>,
 }
 
@@ -156,7 +156,7 @@ async fn restore_known(
     after.run(feedback, &targets, &report, history).await;
     notices.applied(&report, &[]).await;
     Ok(Some(Restoration {
-        digests: drifted.into_values().collect(),
+        digests: drifted.into_values().chain(gate.matched()).collect(),
         result: JobResult {
             code: apply::exit_code(&report, job.run.cancel.is_cancelled()),
             text: report::outcome::text(&report, report::terminal::Style::default()),

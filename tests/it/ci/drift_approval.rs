@@ -1,6 +1,11 @@
 //! Drift that somebody approves by its digest: exactly that difference of exactly that stack is restored, from what was
 //! applied last; and why nothing happens otherwise.
 
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::{
+    Api,
+    api::{DeleteParams, PostParams},
+};
 use nix::sys::signal::Signal::SIGKILL;
 use serde_json::{Value, json};
 
@@ -420,4 +425,36 @@ async fn a_restoration_that_is_killed_is_completed_by_the_next_apply() {
     }
     stage.schedule().outcome.check(0);
     assert_eq!(issue(&stage, "killed/dev").state, "closed");
+}
+
+/// `drift.reconcile` leaves what has to be replaced to people, and a digest restores it.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_must_be_replaced_takes_a_digest() {
+    let mut stage = Stage::small("drift: {reconcile: restore}\n").await;
+    stage.reviewed(7, "replaced", |stage| {
+        program(
+            stage,
+            "replaced/dev",
+            &[map("replaced-a", "one", ", immutable = True")],
+        );
+    });
+    stage.merge(7, "replaced").outcome.check(0);
+    // Recreated by hand, with all that was on it and another value.
+    let maps: Api<ConfigMap> = Api::namespaced(stage.cluster.client().await, "default");
+    let mut copy = maps.get("replaced-a").await.unwrap();
+    maps.delete("replaced-a", &DeleteParams::default()).await.unwrap();
+    copy.metadata.uid = None;
+    copy.metadata.resource_version = None;
+    copy.data = Some([("value".to_owned(), "two".to_owned())].into());
+    maps.create(&PostParams::default(), &copy).await.unwrap();
+
+    let looked = stage.schedule();
+    looked.outcome.check(0);
+    let why = "needs more than creations and updates";
+    assert!(looked.summary.contains(why), "{}", looked.summary);
+    has(&stage, "replaced-a", "two").await;
+    let digest = digest_in(&issue(&stage, "replaced/dev").body);
+    assert_eq!(looked.output("drift-digests"), digest);
+    stage.approve(&digest).outcome.check(0);
+    has(&stage, "replaced-a", "one").await;
 }
