@@ -81,10 +81,11 @@ fn note_what_restores(checked: &DriftReport, context: &CliContext) {
         .map(|stack| (&stack.id, checked.unrestorable.get(&stack.id)))
         .partition(|(_, obstacle)| obstacle.is_some());
     for failure in obstacles.iter().filter_map(|(_, obstacle)| *obstacle) {
-        context.note(&format!("note: {}", report::escape::log(&failure.message)));
+        let mut text = format!("note: {}", report::escape::log(&failure.message));
         for hint in &failure.hints {
-            context.note(&format!("hint: {}", report::escape::log(hint)));
+            text.push_str(&format!("\n  hint: {}", report::escape::log(hint)));
         }
+        context.note(&text);
     }
     let stacks = match restorable.as_slice() {
         [] => return,

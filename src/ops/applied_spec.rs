@@ -1,17 +1,16 @@
 //! What was applied last: the recorded commit, compiled again to the recorded Spec. If the code has changed since,
 //! drift is compared with this Spec, and it is what is restored.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+};
 
 use tokio::sync::Mutex;
 
 use super::{
-    AnalysisCache, OpenRevision, Planner, RevisionSpec, SpecSource, Target,
-    affected::credentials,
-    apply::stopped_outcome,
-    compiler::Compiler,
-    redact,
-    target::RecordedSpec,
+    AnalysisCache, OpenRevision, Planner, RevisionSpec, SpecSource, Target, affected::credentials,
+    apply::stopped_outcome, compiler::Compiler, redact, target::RecordedSpec,
 };
 use crate::{
     config::Config,
@@ -134,6 +133,18 @@ impl<'a> AppliedSpec<'a> {
         Err(failure)
     }
 
+    /// The errors of commits that are not here, one for each.
+    pub(super) async fn missing_commits(&self) -> Vec<UserError> {
+        let opened = self.opened.lock().await;
+        let revisions = opened.iter().flat_map(|opened| &opened.revisions);
+        let missing = revisions.filter_map(|((commit, _), revision)| {
+            let failure = revision.as_ref().err()?;
+            failure.room_error::<GitError>()?;
+            Some((commit.clone(), failure.clone()))
+        });
+        missing.collect::<BTreeMap<_, _>>().into_values().collect()
+    }
+
     async fn compile(
         &self,
         stack: &StackId,
@@ -189,7 +200,7 @@ impl<'a> AppliedSpec<'a> {
         let repository = &opened.repository;
         let credentials = credentials(&self.planning.run);
         let ensured = repository.ensure(commit, credentials.as_ref()).await;
-        ensured.map_err(|error| missing_commit(&error, commit))?;
+        ensured.map_err(|error| missing_commit(error, commit))?;
         let mut config = self.planning.config.clone();
         if let Ok(then) = Config::load(repository.revision(commit)?.as_ref()) {
             config.kcl.settings = then.kcl.settings;
@@ -225,7 +236,7 @@ fn incomplete(stack: &StackId, state: &StackState) -> UserError {
     UserError::new(
         ErrorKind::State,
         format!(
-            "`{stack}` is not restored: its state records no complete apply, because the last one did not end well, or the state was imported, moved or edited since"
+            "`{stack}` is not restored: its state records no complete apply, because the last one failed, or the state was imported, moved or edited since"
         ),
     )
     .hint("run the apply of the default branch again: it takes up such a stack")
@@ -253,7 +264,7 @@ fn another_spec(stack: &StackId, commit: &CommitId) -> UserError {
     .hint("an input outside the commit has changed, such as a package that is not locked; apply a commit of your own instead")
 }
 
-fn missing_commit(error: &GitError, commit: &CommitId) -> UserError {
+fn missing_commit(error: GitError, commit: &CommitId) -> UserError {
     UserError::new(
         ErrorKind::Git,
         format!(
@@ -264,4 +275,5 @@ fn missing_commit(error: &GitError, commit: &CommitId) -> UserError {
     .hint(format!(
         "fetch it from a clone that has it: `git fetch REMOTE {commit}`; if the clone is shallow: `git fetch --unshallow`"
     ))
+    .caused_by(error)
 }

@@ -3,7 +3,7 @@
 //! the code never count as drift and never hide drift.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeMap,
     time::{Duration, Instant},
 };
 
@@ -78,21 +78,12 @@ pub async fn run(
         plan.stacks.push(stack);
     }
     redact::plan(&mut plan, planning.secrets());
-    note_missing_commits(planning, &unrestorable);
-    Ok(DriftReport { plan, unrestorable })
-}
-
-/// Says once for each commit what is not detected without it.
-fn note_missing_commits(planning: &Planner, unrestorable: &BTreeMap<StackId, UserError>) {
-    let missing = unrestorable
-        .values()
-        .filter(|failure| failure.kind == ErrorKind::Git);
-    let missing: BTreeSet<&str> = missing.map(|failure| failure.message.as_str()).collect();
-    for message in missing {
+    for failure in last_applied.missing_commits().await {
         planning.run.notes.note(&format!(
-            "note: {message}, so drift in fields that the code has changed since is not detected"
+            "note: {failure}, so drift in fields that the code has changed since is not detected"
         ));
     }
+    Ok(DriftReport { plan, unrestorable })
 }
 
 /// The digest of a difference of a stack from this applied commit, over the live and the expected values.

@@ -44,7 +44,10 @@ impl EndedApply<'_> {
         };
         let note = match self.options.rolled_back_to {
             Some(to) => Some(format!("rolled back to serial {to}")),
-            None => self.options.restore.then(|| "restored what was applied last".to_owned()),
+            None => self
+                .options
+                .restore
+                .then(|| "restored what was applied last".to_owned()),
         };
         match self.lease.conclude(reason, state, used, record, note).await {
             Ok(serial) => {

@@ -66,7 +66,9 @@ pub(super) async fn run(
     };
     let mut approved = approved;
     if let Some(restored) = &restored {
-        approved.digests.retain(|digest| !restored.digests.contains(digest));
+        approved
+            .digests
+            .retain(|digest| !restored.digests.contains(digest));
     }
     match restored.map(|restored| restored.result) {
         // Nothing but drift was meant.

@@ -97,8 +97,7 @@ async fn check_and_publish(
     let plan = &checked.plan;
     watch.end_stage("look");
     let guardrails = guardrails.for_restoring();
-    let Restored { report, findings } =
-        reconcile::run(&planning, guardrails, &due, plan, &behind).await?;
+    let Restored { report, findings } = reconcile::run(&planning, guardrails, &due, plan, &behind).await?;
     watch.end_stage("restoring drift");
     let restored = restored_stacks(&report);
     rounds.record_run(plan, &restored);
@@ -205,7 +204,9 @@ impl DriftResult<'_> {
 /// Sets the step's outputs about the drift that was not restored, with the digests that restore it.
 pub(super) fn publish_what_is_left(feedback: &Publisher<'_>, looked: &DriftResult<'_>) {
     let unrestorable = &looked.checked.unrestorable;
-    let restorable = looked.left().filter(|stack| !unrestorable.contains_key(&stack.id));
+    let restorable = looked
+        .left()
+        .filter(|stack| !unrestorable.contains_key(&stack.id));
     let digests: Vec<_> = restorable.map(|stack| stack.digest.to_string()).collect();
     let has_drift = looked.left().next().is_some();
     feedback.outputs(&[

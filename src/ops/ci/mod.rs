@@ -195,11 +195,13 @@ async fn run_task(job: &Job) -> Result<JobResult, UserError> {
         (Task::Drift { head }, Some(_), _) => drift::run(job, head).await,
         (Task::Restore { approved }, Some(branch), _) => restore::run(job, branch, approved.clone()).await,
         // `Authority::decide` grants none of them without an answer from GitHub.
-        (Task::Outside(_) | Task::Apply { .. } | Task::Drift { .. } | Task::Restore { .. }, ..) => Err(UserError::new(
-            ErrorKind::Github,
-            "the default branch is unknown, so nothing is applied and drift is not checked",
-        )
-        .hint("set the input `github-token`")),
+        (Task::Outside(_) | Task::Apply { .. } | Task::Drift { .. } | Task::Restore { .. }, ..) => {
+            Err(UserError::new(
+                ErrorKind::Github,
+                "the default branch is unknown, so nothing is applied and drift is not checked",
+            )
+            .hint("set the input `github-token`"))
+        }
     }
 }
 

@@ -233,7 +233,10 @@ impl<'a> Publisher<'a> {
             Err(error) => return self.warn("the issues could not be listed", error),
         };
         let run = self.job.runner.run_id;
-        for issue in known.iter().filter(|issue| issue.marker.kind == MarkerKind::Drift) {
+        for issue in known
+            .iter()
+            .filter(|issue| issue.marker.kind == MarkerKind::Drift)
+        {
             let Some(text) = texts.get(&issue.marker.scope) else {
                 continue;
             };
@@ -245,7 +248,10 @@ impl<'a> Publisher<'a> {
             let text = format!("{}\n{text}", marker.line());
             let text = self.job.run.secrets.mask_finished(&text);
             if let Err(error) = client.upsert_comment(issue.number, &marker, &text).await {
-                self.warn("who approved the restoration could not be written on the issue", error);
+                self.warn(
+                    "who approved the restoration could not be written on the issue",
+                    error,
+                );
             }
         }
     }

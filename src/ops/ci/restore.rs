@@ -42,7 +42,7 @@ use crate::{
 /// What became of the digests that stand for known drift.
 pub(super) struct Restoration {
     pub result: JobResult,
-    /// Those digests.
+    /// Those digests, and those of findings that were overridden for them.
     pub digests: BTreeSet<Digest>,
 }
 
@@ -50,7 +50,11 @@ pub(super) struct Restoration {
 ///
 /// # Errors
 /// Nobody approved it; errors of the configuration, the repository or the store.
-pub(super) async fn run(job: &Job, branch: &DefaultBranch, approved: Approved) -> Result<JobResult, UserError> {
+pub(super) async fn run(
+    job: &Job,
+    branch: &DefaultBranch,
+    approved: Approved,
+) -> Result<JobResult, UserError> {
     reviewers::require_run_approval(job).await?;
     let done = restore(job, branch, &approved.digests, &DispatchApprovers::Environment).await?;
     let matched = done.as_ref().map(|done| &done.digests);
@@ -152,7 +156,7 @@ async fn restore_known(
     after.run(feedback, &targets, &report, history).await;
     notices.applied(&report, &[]).await;
     Ok(Some(Restoration {
-        digests: drifted.into_values().collect(),
+        digests: drifted.into_values().chain(gate.matched()).collect(),
         result: JobResult {
             code: apply::exit_code(&report, job.run.cancel.is_cancelled()),
             text: report::outcome::text(&report, report::terminal::Style::default()),
@@ -187,10 +191,17 @@ async fn commits_before(
 ) -> Result<BTreeMap<StackId, Option<CommitId>>, UserError> {
     let mut before = BTreeMap::new();
     for target in targets {
-        let applied = target.recorded.as_ref().and_then(|recorded| recorded.commit.as_ref());
+        let applied = target
+            .recorded
+            .as_ref()
+            .and_then(|recorded| recorded.commit.as_ref());
         let serials = backend.states.history(&target.id).await?;
-        let commits = serials.into_iter().filter_map(|line| line.document.ok()?.commit?.parse().ok());
-        let earlier = commits.into_iter().find(|commit: &CommitId| Some(commit) != applied);
+        let commits = serials
+            .into_iter()
+            .filter_map(|line| line.document.ok()?.commit?.parse().ok());
+        let earlier = commits
+            .into_iter()
+            .find(|commit: &CommitId| Some(commit) != applied);
         before.insert(target.id.clone(), earlier);
     }
     Ok(before)
@@ -216,7 +227,10 @@ impl CheckAfter<'_> {
     ) {
         let Self { job, planning, .. } = *self;
         let label = drift::label(&planning.config);
-        let restored = report.stacks.iter().filter(|stack| stack.result == StackResult::Applied);
+        let restored = report
+            .stacks
+            .iter()
+            .filter(|stack| stack.result == StackResult::Applied);
         let lines = restored.map(|stack| (stack.id.to_string(), self.line(stack)));
         feedback.comment_on_drift(label, &lines.collect()).await;
         let checked = match drift_check::run(planning, targets, None).await {

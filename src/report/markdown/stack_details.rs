@@ -121,11 +121,14 @@ fn restore_advice(plan: &StackPlan) -> String {
 pub fn restored(stack: &StackOutcome, run: &RunInfo) -> String {
     let people = &stack.grounds.agreed_by;
     let people: Vec<_> = people.iter().map(|login| escape::code(login)).collect();
+    let approved = match people.is_empty() {
+        true => String::new(),
+        false => format!(" Approved by {}.", people.join(", ")),
+    };
     format!(
-        "{} was restored by {}. Approved by {}.\n",
+        "{} was restored by {}.{approved}\n",
         escape::code(stack.id.as_str()),
-        place(run, "a run"),
-        people.join(", ")
+        place(run, "a run")
     )
 }
 

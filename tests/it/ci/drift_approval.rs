@@ -1,6 +1,11 @@
 //! Drift that somebody approves by its digest: exactly that difference of exactly that stack is restored, from what was
 //! applied last; and why nothing happens otherwise.
 
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::{
+    Api,
+    api::{DeleteParams, PostParams},
+};
 use nix::sys::signal::Signal::SIGKILL;
 use serde_json::{Value, json};
 
@@ -171,7 +176,10 @@ async fn another_difference_than_the_approved_one_is_not_restored() {
     let serial = stage.state(&["show", "since/dev", "--output", "json"]).json()["serial"].clone();
     let ran = stage.approve(&old);
     ran.outcome.check(0);
-    says(&ran, &["since/dev does not differ from what was applied any more"]);
+    says(
+        &ran,
+        &["since/dev does not differ from what was applied any more"],
+    );
     assert_eq!(issue(&stage, "since/dev").state, "closed");
     let now = stage.state(&["show", "since/dev", "--output", "json"]).json()["serial"].clone();
     assert_eq!(now, serial);
@@ -200,7 +208,10 @@ async fn a_head_that_moved_on_is_not_applied_with_it() {
     let mut stage = applied("", &stacks).await;
     let was = stage.monorepo.rev("main");
     let pushed = stage.straight_to_main(|stage| {
-        stage.stack("moved/dev", &[("moved-a", "new"), ("moved-b", "new"), ("moved-c", "new")]);
+        stage.stack(
+            "moved/dev",
+            &[("moved-a", "new"), ("moved-b", "new"), ("moved-c", "new")],
+        );
         stage.monorepo.remove("appops/moved/prod");
     });
     pushed.outcome.check(3);
@@ -250,7 +261,8 @@ async fn the_state_of_an_unfinished_apply_is_not_restored() {
 /// Freezes and policy sets hold; `policy.drift: stop` is about what nobody approved.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_policies_of_the_default_branch_hold() {
-    const SETS: &str = "policy:\n  drift: stop\n  sets:\n  - {name: maps, path: ops/policy, input: objects}\n";
+    const SETS: &str =
+        "policy:\n  drift: stop\n  sets:\n  - {name: maps, path: ops/policy, input: objects}\n";
     let forbids = |value: &str| {
         format!(
             "package main\n\ndeny contains msg if {{\n\tinput.data.value == \"{value}\"\n\tmsg := \"a forbidden value\"\n}}\n"
@@ -317,7 +329,10 @@ async fn whoever_brought_the_applied_change_does_not_approve_its_restoration() {
     by(&mut stage, "eve");
     let own = stage.approve(&digest);
     own.outcome.check(3);
-    says(&own, &["policy.approvals: 0 of 1", "eve wrote or pushed a commit of it"]);
+    says(
+        &own,
+        &["policy.approvals: 0 of 1", "eve wrote or pushed a commit of it"],
+    );
     has(&stage, "brought-a", "by hand").await;
     for (approver, value) in [("dev", "by hand"), ("grace", "by grace")] {
         by(&mut stage, approver);
@@ -353,7 +368,10 @@ async fn the_reviewers_of_a_drift_check_s_second_job_approve_what_it_found() {
     stage.env = second(&"0".repeat(64));
     let other = stage.schedule();
     other.outcome.check(0);
-    says(&other, &["found no plan, no finding and no drift with the digest 000"]);
+    says(
+        &other,
+        &["found no plan, no finding and no drift with the digest 000"],
+    );
     has(&stage, "second-a", "two").await;
     stage.env = second(&digests);
     stage.schedule().outcome.check(0);
@@ -394,11 +412,49 @@ async fn a_restoration_that_is_killed_is_completed_by_the_next_apply() {
     });
     let again = stage.approve(&digest);
     again.outcome.check(1);
-    says(&again, &["its state records no complete apply", "run the apply of the default branch again"]);
+    says(
+        &again,
+        &[
+            "its state records no complete apply",
+            "run the apply of the default branch again",
+        ],
+    );
     stage.again().outcome.check(0);
     for (map, _) in maps {
         has(&stage, map, "one").await;
     }
     stage.schedule().outcome.check(0);
     assert_eq!(issue(&stage, "killed/dev").state, "closed");
+}
+
+/// `drift.reconcile` leaves what has to be replaced to people, and a digest restores it.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_must_be_replaced_takes_a_digest() {
+    let mut stage = Stage::small("drift: {reconcile: restore}\n").await;
+    stage.reviewed(7, "replaced", |stage| {
+        program(
+            stage,
+            "replaced/dev",
+            &[map("replaced-a", "one", ", immutable = True")],
+        );
+    });
+    stage.merge(7, "replaced").outcome.check(0);
+    // Recreated by hand, with all that was on it and another value.
+    let maps: Api<ConfigMap> = Api::namespaced(stage.cluster.client().await, "default");
+    let mut copy = maps.get("replaced-a").await.unwrap();
+    maps.delete("replaced-a", &DeleteParams::default()).await.unwrap();
+    copy.metadata.uid = None;
+    copy.metadata.resource_version = None;
+    copy.data = Some([("value".to_owned(), "two".to_owned())].into());
+    maps.create(&PostParams::default(), &copy).await.unwrap();
+
+    let looked = stage.schedule();
+    looked.outcome.check(0);
+    let why = "needs more than creations and updates";
+    assert!(looked.summary.contains(why), "{}", looked.summary);
+    has(&stage, "replaced-a", "two").await;
+    let digest = digest_in(&issue(&stage, "replaced/dev").body);
+    assert_eq!(looked.output("drift-digests"), digest);
+    stage.approve(&digest).outcome.check(0);
+    has(&stage, "replaced-a", "one").await;
 }

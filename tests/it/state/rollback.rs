@@ -325,7 +325,10 @@ async fn what_was_applied_last_is_restored_by_hand() {
     let first = shop.commit("first", DEFAULT_VERSION);
     let never = shop.on_cluster(&recorded).arg("--yes").run().expect(1);
     let said = never.stdout;
-    assert!(said.contains("was never applied: there is nothing to restore"), "{said}");
+    assert!(
+        said.contains("was never applied: there is nothing to restore"),
+        "{said}"
+    );
     shop.apply();
     // The head is for a core that is not here, and the working tree has something else.
     shop.commit("second", "0.13.1");
@@ -339,17 +342,29 @@ async fn what_was_applied_last_is_restored_by_hand() {
     let unconfirmed = shop.on_cluster(&recorded).run().expect(64);
     says(&unconfirmed, &["confirmation required", "by hand", "first"]);
     for (more, why) in [
-        (vec!["apply", "--recorded", "--yes"], "`--recorded` needs the stacks to restore"),
-        (vec!["apply", STACK, "--recorded", "--rev", "HEAD"], "cannot be used with"),
+        (
+            vec!["apply", "--recorded", "--yes"],
+            "`--recorded` needs the stacks to restore",
+        ),
+        (
+            vec!["apply", STACK, "--recorded", "--rev", "HEAD"],
+            "cannot be used with",
+        ),
     ] {
         says(&shop.on_cluster(&more).run().expect(64), &[why]);
     }
     assert_eq!(shop.word().await, "by hand");
-    let done = shop.on_cluster(&recorded).arg_all(["--yes", "--output", "json"]).run();
+    let done = shop
+        .on_cluster(&recorded)
+        .arg_all(["--yes", "--output", "json"])
+        .run();
     assert_eq!(done.expect(0).json()["stacks"][0]["result"], "applied");
     assert_eq!(shop.word().await, "first");
     let history = shop.history();
-    assert_eq!((history.len(), &history[0]["commit"]), (serials + 1, &json!(first)));
+    assert_eq!(
+        (history.len(), &history[0]["commit"]),
+        (serials + 1, &json!(first))
+    );
     assert_eq!(history[0]["note"], "restored what was applied last");
     let state = shop.konverge(&["state", "show", STACK, "--output", "json"]).run();
     assert_eq!(state.json()["state"]["core"], DEFAULT_VERSION);
