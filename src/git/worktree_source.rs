@@ -29,8 +29,8 @@ impl WorktreeSource {
     pub(super) fn read(handles: &Arc<RepositoryPool>, root: &Path) -> Result<Self, GitError> {
         let mut files: HashMap<RepoPath, FileEntry> = HashMap::new();
         let mut on_disk = HashMap::new();
-        // A sparse checkout has no copy of them: they are as they were committed, not deleted.
-        let mut not_checked_out: HashSet<RepoPath> = HashSet::new();
+        // A sparse checkout leaves these out: without a copy they are as in the index, not deleted.
+        let mut left_out: HashSet<RepoPath> = HashSet::new();
         handles.with(|git| {
             let mut index = git.index()?;
             index.read(false)?;
@@ -43,7 +43,7 @@ impl WorktreeSource {
                 let path = checked_path(&entry.path)?;
                 let extended = git2::IndexEntryExtendedFlag::from_bits_truncate(entry.flags_extended);
                 if extended.is_skip_worktree() {
-                    not_checked_out.insert(path.clone());
+                    left_out.insert(path.clone());
                 }
                 let blob = blob_id(entry.id);
                 files.insert(path, FileEntry { blob, kind });
@@ -69,10 +69,17 @@ impl WorktreeSource {
                         on_disk.insert(entry.blob, place);
                         files.insert(path, entry);
                     }
-                    None if not_checked_out.contains(&path) => {}
+                    None if left_out.contains(&path) => {}
                     None => {
                         files.remove(&path);
                     }
+                }
+            }
+            // libgit2 does not look at them.
+            for path in &left_out {
+                if let Some((entry, place)) = on_disk_entry(root, path.as_str().as_bytes())? {
+                    on_disk.insert(entry.blob, place);
+                    files.insert(path.clone(), entry);
                 }
             }
             Ok(())

@@ -126,6 +126,22 @@ mod tests {
     }
 
     #[test]
+    fn every_stack_is_in_exactly_one_shard() {
+        for of in [1, 3, 256] {
+            let mut most = 0;
+            for stack in (0..600).map(|n| format!("app-{n}/dev").parse().unwrap()) {
+                let shards = all(of);
+                let has: Vec<_> = (0..shards.len())
+                    .filter(|n| shards[*n].has_stack(&stack))
+                    .collect();
+                assert_eq!(has.len(), 1, "{stack}");
+                most = most.max(has[0]);
+            }
+            assert!(most + 1 >= of as usize * 9 / 10, "{of}: {most}");
+        }
+    }
+
+    #[test]
     fn what_is_written_is_what_was_read() {
         for text in ["1/1", "2/8", "256/256"] {
             assert_eq!(text.parse::<Shard>().unwrap().to_string(), text);

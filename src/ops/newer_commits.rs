@@ -67,6 +67,7 @@ impl NewerCommits {
     }
 
     /// The targets to which no newer commit was applied or attempted, in their order. The others are noted.
+    /// `renamed` are the recorded identities that targets continue.
     ///
     /// # Errors
     /// A state cannot be read.
@@ -74,13 +75,15 @@ impl NewerCommits {
         &self,
         backend: &StateBackend,
         targets: Vec<Target>,
+        renamed: &BTreeMap<StackId, StackId>,
     ) -> Result<Vec<Target>, UserError> {
         if lock(&self.after).is_empty() {
             return Ok(targets);
         }
         let kept = stream::iter(targets)
             .map(async |target| {
-                let state = backend.states.load(&target.id).await?;
+                let recorded = renamed.get(&target.id).unwrap_or(&target.id);
+                let state = backend.states.load(recorded).await?;
                 let commits: Vec<_> = state.iter().flat_map(|state| state.commits()).collect();
                 Ok::<_, UserError>((!self.is_superseded(&target.id, &commits)).then_some(target))
             })

@@ -3,7 +3,10 @@
 //! What is pending follows from the recorded input digests, never from `before..after`: the next run
 //! completes what a cancelled, failed or skipped run did not.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use super::{
     OpenRevision, RunContext, StateBackend, Target,
@@ -37,18 +40,19 @@ impl PendingStacks {
         is_selected: impl Fn(&Target) -> bool,
     ) -> Result<Self, UserError> {
         let known = backend.states.known().await?;
-        let mut targets = pending_targets(head, backend, known).await?;
+        let renamed = renamed_stacks::renamed_stacks(backend, &head.layout, known).await?;
+        let mut targets = pending_targets(head, backend, known, &renamed).await?;
         targets.retain(is_selected);
         let newer = NewerCommits::find(run, known, history).await?;
         Ok(Self {
-            targets: newer.without(backend, targets).await?,
+            targets: newer.without(backend, targets, &renamed).await?,
             newer: Arc::new(newer),
         })
     }
 }
 
 /// The stacks whose recorded digest differs from the head's, and those that are recorded but missing at the
-/// head.
+/// head. `renamed` are the recorded identities that stacks of the head continue.
 ///
 /// The record of a folder that no longer defines a stack stays, and that of a Spec from a file: only what was
 /// removed from the repository is destroyed.
@@ -59,8 +63,8 @@ pub async fn pending_targets(
     head: &OpenRevision,
     backend: &StateBackend,
     known: &IndexedStates,
+    renamed: &BTreeMap<StackId, StackId>,
 ) -> Result<Vec<Target>, UserError> {
-    let renamed = renamed_stacks::renamed_stacks(backend, &head.layout, known).await?;
     let goes_on: BTreeSet<&StackId> = renamed.values().collect();
     let changed = head.changed_stacks(known)?.into_iter();
     let mut targets: Vec<_> = changed.map(|stack| Target::new(stack, None)).collect();

@@ -159,7 +159,8 @@ async fn pending_stacks(planning: &Planner) -> Result<BTreeSet<StackId>, UserErr
         return Ok(BTreeSet::new());
     };
     let known = backend.states.read_all().await?;
-    let pending = pending_targets(head, backend, &known).await?;
+    let renamed = planning.renamed_stacks(&known).await?;
+    let pending = pending_targets(head, backend, &known, &renamed).await?;
     Ok(pending.into_iter().map(|target| target.id).collect())
 }
 

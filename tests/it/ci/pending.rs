@@ -242,18 +242,37 @@ async fn a_pipeline_of_an_older_commit_leaves_what_a_newer_one_applied() {
         for command in [&["preview"][..], &["apply", "--yes"]] {
             let arguments = [command, &["--pending", "--output", "json"], rev].concat();
             let late = run_in(&stage, checkout, &arguments).expect(0);
-            // What was destroyed has no commit that is newer: it comes back.
-            let left = ids(&late.json());
-            assert!(!left.contains(&"older/dev".to_owned()), "{left:?}");
-            assert!(!left.contains(&"older/new".to_owned()), "{left:?}");
-            for id in ["older/dev", "older/new"] {
+            assert_eq!(ids(&late.json()), Vec::<String>::new());
+            for id in ["older/dev", "older/new", "older/prod"] {
                 let words = format!("{id} has the newer commit {}", &second[..7]);
                 assert!(late.stderr.contains(&words), "{words}: {}", late.stderr);
             }
         }
         assert_eq!(stage.value("older-dev").await.as_deref(), Some("two"));
         assert_eq!(stage.value("older-new").await.as_deref(), Some("two"));
+        assert_eq!(stage.value("older-prod").await, None);
     }
+    // A newer commit that gave it another identity, too.
+    stage.configure("stacks: [{match: appops/older/dev, identity: newer/dev}]\n");
+    let third = monorepo.commit("Three");
+    assert_eq!(applied(&stage, &[]), ["newer/dev"]);
+    let late = run(
+        &stage,
+        &[
+            "apply",
+            "--pending",
+            "--yes",
+            "--output",
+            "json",
+            "--rev",
+            &second,
+        ],
+    );
+    let late = late.expect(0);
+    assert_eq!(ids(&late.json()), Vec::<String>::new());
+    let words = format!("older/dev has the newer commit {}", &third[..7]);
+    assert!(late.stderr.contains(&words), "{words}: {}", late.stderr);
+    assert_eq!(pending(&stage, &[]), Vec::<String>::new());
     // By its name it goes back.
     run(&stage, &["apply", "older/dev", "--rev", &first, "--yes"]).expect(0);
     assert_eq!(stage.value("older-dev").await.as_deref(), Some("one"));
@@ -345,8 +364,14 @@ async fn a_clone_asks_for_what_another_run_has_applied_meanwhile() {
         assert_eq!(history.newer_commits().await.unwrap(), BTreeSet::new());
         let now = history.newer_commits_now(&[before.clone(), head.clone()]).await;
         assert_eq!(now.unwrap(), BTreeSet::new());
+        // A shallow clone that deepens fetches the branch as well.
         let now = history.newer_commits_now(std::slice::from_ref(&newest)).await;
-        assert_eq!(now.unwrap(), BTreeSet::from([newest.clone()]));
+        let now = now.unwrap();
+        assert!(now.contains(&newest), "{now:?}");
+        assert!(
+            now.is_subset(&BTreeSet::from([next.clone(), newest.clone()])),
+            "{now:?}"
+        );
         // Of an older commit of the branch everything after it is newer; of another branch, what it lacks.
         clone.git([
             "fetch",

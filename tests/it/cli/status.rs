@@ -109,15 +109,19 @@ async fn a_watch_tells_what_changes_until_nothing_is_under_way() {
             "spec": {"containers": [{"name": "web", "image": "a:1"}]}}}});
     shop.wants("dev", &[resource(&web)]);
     shop.run(&["apply", "--all", "--yes", "--no-wait"]).expect(0);
-    let watching = shop.konverge(&["status", "--watch", "--exit-code"]).start();
-    // It has looked once: then the controller says that all is well.
     let listed = format!("/namespaces/{ns}/deployments");
-    eventually("it has looked", Duration::from_secs(60), || async {
+    let looks = || {
         let audit = cluster.audit();
-        let looks = |event: &&crate::support::cluster::AuditEvent| {
+        let is_look = |event: &&crate::support::cluster::AuditEvent| {
             event.uri.contains(&listed) && event.verb != "patch"
         };
-        (audit.iter().filter(looks).count() > 1).then_some(())
+        audit.iter().filter(is_look).count()
+    };
+    let before = looks();
+    let watching = shop.konverge(&["status", "--watch", "--exit-code"]).start();
+    // It has looked once: then the controller says that all is well.
+    eventually("it has looked", Duration::from_secs(60), || async {
+        (looks() > before).then_some(())
     })
     .await;
     let condition =
