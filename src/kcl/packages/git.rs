@@ -20,14 +20,14 @@ const TOO_LARGE: [&str; 3] = ["File too large", "signal 25", "SIGXFSZ"];
 /// The maximum length of a line in git's file listing: mode, id, size and path.
 const LONGEST_LINE: u64 = 4200;
 
-/// Fetches one revision and copies the package from it into `target`.
+/// Fetches one revision and copies the package from it into `target`. Returns the commit.
 pub(super) async fn fetch(
     packages: &PackageFetcher,
     url: &str,
     at: &GitRevision,
     package: Option<&str>,
     target: &Path,
-) -> Result<(), String> {
+) -> Result<String, String> {
     let time = packages.bounds.time;
     let fetched = tokio::time::timeout(time, fetch_unbounded(packages, url, at, package, target)).await;
     fetched.map_err(|_| format!("git did not end within {} s", time.as_secs()))?
@@ -39,10 +39,11 @@ async fn fetch_unbounded(
     at: &GitRevision,
     package: Option<&str>,
     target: &Path,
-) -> Result<(), String> {
+) -> Result<String, String> {
     let clone = tempfile::tempdir().map_err(|error| error.to_string())?;
     let folder = clone.path();
     git(packages, folder, &["init", "--quiet"]).await?;
+    let url = &*address(packages, folder, url).await?;
     let wanted = match at {
         GitRevision::Tag(tag) => format!("refs/tags/{tag}"),
         GitRevision::Branch(branch) => format!("refs/heads/{branch}"),
@@ -93,7 +94,23 @@ async fn fetch_unbounded(
         Some(package) => subfolder(folder, package)?,
         None => folder.to_owned(),
     };
-    copy(&root, target, packages.bounds)
+    copy(&root, target, packages.bounds)?;
+    let head = run(packages, folder, &["rev-parse", "--verify", "HEAD^{commit}"]).await?;
+    Ok(String::from_utf8_lossy(&head.stdout).trim().to_owned())
+}
+
+/// The address to fetch from. No public forge speaks `git://` any more: as in kpm it means `https://`, unless an
+/// `insteadOf` of the user's git says otherwise.
+async fn address(packages: &PackageFetcher, folder: &Path, url: &str) -> Result<String, String> {
+    let Some(rest) = url.strip_prefix("git://") else {
+        return Ok(url.to_owned());
+    };
+    let found = run(packages, folder, &["ls-remote", "--get-url", "--", url]).await?;
+    let is_configured = String::from_utf8_lossy(&found.stdout).trim() != url;
+    Ok(match is_configured {
+        true => url.to_owned(),
+        false => format!("https://{rest}"),
+    })
 }
 
 /// Counts the files of a revision and their bytes before they are checked out.
