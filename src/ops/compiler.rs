@@ -251,10 +251,7 @@ impl Compiler {
             }
             None => {
                 let started = self.start_pool().await?;
-                let packages = self.packages(workspace, stack).await?;
-                // The input digest says nothing about the content of a package that nothing pins.
-                let is_locked = packages.iter().all(|package| package.unlocked.is_none());
-                let request = self.request_with(workspace, &workspace.analysis, stack, packages)?;
+                let request = self.request(workspace, &workspace.analysis, stack).await?;
                 let turn = self.turns.acquire().await.expect("it is never closed");
                 let (pool, modules) = (&started.pool, &started.modules);
                 let source = workspace.source.as_ref();
@@ -264,7 +261,8 @@ impl Compiler {
                     .await?;
                 drop(turn);
                 self.compiled.fetch_add(usize::from(first), Ordering::Relaxed);
-                if is_locked {
+                // The input digest says nothing about the content of a package that nothing pins.
+                if request.unlocked.is_empty() {
                     cache.put(&key, &compiled).await;
                 }
                 compiled
@@ -285,7 +283,28 @@ impl Compiler {
         stack: &Stack,
     ) -> Result<CompileRequest, UserError> {
         let packages = self.packages(workspace, stack).await?;
-        self.request_with(workspace, analysis, stack, packages)
+        let unlocked = packages.iter().filter(|package| package.unlocked.is_some());
+        let unlocked = unlocked.map(|package| package.name.clone()).collect();
+        let packages = packages.into_iter().map(|package| (package.name, package.folder));
+        let closure = analysis.closure(stack)?;
+        let mut request = CompileRequest {
+            label: stack.id.to_string(),
+            setup: setup_of(stack)?,
+            folders: closure.folders,
+            packages: packages.collect(),
+            unlocked,
+            ..CompileRequest::default()
+        };
+        for file in closure.files {
+            let content = read(workspace.source.as_ref(), file.blob)?;
+            if file.kind == FileKind::Symlink {
+                let target = String::from_utf8_lossy(&content).into_owned();
+                request.links.push((file.path, target));
+            } else {
+                request.files.push((file.path, content));
+            }
+        }
+        Ok(request)
     }
 
     /// The packages of a stack. Says once what was found for those that nothing pins.
@@ -320,34 +339,6 @@ impl Compiler {
     /// What fetches packages.
     pub(super) async fn fetcher(&self) -> Result<&PackageFetcher, UserError> {
         Ok(&self.start_pool().await?.packages)
-    }
-
-    fn request_with(
-        &self,
-        workspace: &OpenRevision,
-        analysis: &Analysis,
-        stack: &Stack,
-        packages: Vec<ResolvedPackage>,
-    ) -> Result<CompileRequest, UserError> {
-        let packages = packages.into_iter().map(|package| (package.name, package.folder));
-        let closure = analysis.closure(stack)?;
-        let mut request = CompileRequest {
-            label: stack.id.to_string(),
-            setup: setup_of(stack)?,
-            folders: closure.folders,
-            packages: packages.collect(),
-            ..CompileRequest::default()
-        };
-        for file in closure.files {
-            let content = read(workspace.source.as_ref(), file.blob)?;
-            if file.kind == FileKind::Symlink {
-                let target = String::from_utf8_lossy(&content).into_owned();
-                request.links.push((file.path, target));
-            } else {
-                request.files.push((file.path, content));
-            }
-        }
-        Ok(request)
     }
 
     /// Prints the output of the KCL program, masked. The Spec was not examined yet, so its secrets are

@@ -17,6 +17,9 @@ const MEMORY: u64 = 4 << 30;
 /// Git's messages for a file that exceeds its limit.
 const TOO_LARGE: [&str; 3] = ["File too large", "signal 25", "SIGXFSZ"];
 
+/// Git's message for a server of plain files.
+const NOT_SHALLOW: &str = "does not support shallow";
+
 /// The maximum length of a line in git's file listing: mode, id, size and path.
 const LONGEST_LINE: u64 = 4200;
 
@@ -65,8 +68,13 @@ async fn fetch_unbounded(
             )
             .await?
         }
-        // A short commit id, or a server that does not serve single commits: fetch everything.
-        (Err(_), GitRevision::Commit(commit)) => {
+        // A short commit id, or a server that does not serve single commits or only whole histories: fetch everything.
+        (Err(why), at) if matches!(at, GitRevision::Commit(_)) || why.contains(NOT_SHALLOW) => {
+            let revision = match at {
+                GitRevision::Tag(tag) => format!("refs/tags/{tag}"),
+                GitRevision::Branch(branch) => format!("refs/remotes/o/{branch}"),
+                GitRevision::Commit(commit) => commit.clone(),
+            };
             git(
                 packages,
                 folder,
@@ -80,11 +88,11 @@ async fn fetch_unbounded(
                 ],
             )
             .await?;
-            check_size(packages, folder, commit).await?;
+            check_size(packages, folder, &revision).await?;
             git(
                 packages,
                 folder,
-                &["checkout", "--quiet", "--detach", commit, "--"],
+                &["checkout", "--quiet", "--detach", &revision, "--"],
             )
             .await?;
         }

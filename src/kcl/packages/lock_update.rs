@@ -57,7 +57,7 @@ impl PackageFetcher {
         }
         // The official tools look packages up in the lock alone, if there is one.
         let is_listed = |entry: &PathEntry| lock.find(&entry.declared.replace('-', "_")).is_some();
-        if !entries.is_empty() || !text.is_empty() {
+        if !entries.is_empty() {
             let missing = by_path.iter().filter(|entry| !is_listed(entry));
             entries.extend(missing.map(LockEntry::of_path));
         }
