@@ -210,7 +210,10 @@ impl<'a> Locks<'a> {
 fn read_lock(tree: &FileTreeView, file: RepoPath) -> Result<Result<PackageLock, SetupError>, SourceError> {
     let content = tree.read(&file)?;
     let lock = PackageLock::parse(content.as_deref().unwrap_or_default());
-    Ok(lock.map_err(|why| SetupError::new(file, why)))
+    Ok(lock.map_err(|why| {
+        let what = format!("it cannot be read: {why}; correct it, or delete it and run `konverge kcl lock`");
+        SetupError::new(file, what)
+    }))
 }
 
 /// A dependency whose path leads out of the repository: the repository's own package, if it is called by the name of the

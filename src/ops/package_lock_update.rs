@@ -21,7 +21,7 @@ use crate::{
 /// Which packages are locked.
 pub struct LockRequest {
     pub selection: Selection,
-    /// The packages whose entries are made anew.
+    /// The packages whose entries are replaced.
     pub renewed: Vec<String>,
 }
 

@@ -32,12 +32,9 @@ pub(super) fn read(workspace: &OpenRevision, setup: &CompileSetup) -> Result<Pac
 
 /// A lock that cannot be read.
 pub(super) fn broken(file: &RepoPath, why: String) -> UserError {
-    UserError::new(ErrorKind::Layout, why)
+    UserError::new(ErrorKind::Layout, format!("it cannot be read: {why}"))
         .at(file.to_string(), None, None)
-        .hint(format!(
-            "if the file shall be made anew, delete it and run `konverge kcl lock {}`",
-            file.parent().unwrap_or_default()
-        ))
+        .hint("correct the file, or delete it and run `konverge kcl lock`")
 }
 
 /// Where the packages of a stack are locked.

@@ -23,7 +23,7 @@ pub struct LockUpdate {
 
 impl PackageFetcher {
     /// Locks the packages of a stack and their dependencies in `text`, a `kcl.mod.lock`. Entries that pin what
-    /// `kcl.mod` asks for stay as they are, but for the packages in `renewed`. `by_path` are the packages in the
+    /// `kcl.mod` asks for keep their bytes, but for the packages in `renewed`. `by_path` are the packages in the
     /// repository: the official tools list them too.
     ///
     /// # Errors

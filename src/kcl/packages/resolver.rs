@@ -18,7 +18,7 @@ use crate::{
     model::{package_lock::PackageLock, stack::RemotePackage},
 };
 
-/// Which entries of a lock are made anew.
+/// Which entries of a lock are replaced.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Renewal<'a> {
     /// None: an entry that does not follow `kcl.mod` is an error.
