@@ -16,6 +16,7 @@ use crate::{
         ClusterName, CommitId, RepoPath, StackId,
         affected::InputKind,
         file_source::{FileEntry, FileKind, FileTree, Listing, TreeId},
+        package_lock::LockedPackage,
         stack::{CompileSetup, Entry, EntryPackage, NamedBy, RemotePackage, SetupError, Stack},
     },
 };
@@ -103,8 +104,16 @@ encode_fields!(CompileSetup {
 encode_fields!(Entry { path, package });
 encode_fields!(RemotePackage {
     name,
+    declared,
     requirement,
+    locked,
+});
+encode_fields!(LockedPackage {
     checksum,
+    commit,
+    reference,
+    version,
+    address,
 });
 
 encode_fields!(PackageNode {

@@ -205,11 +205,14 @@ fn settings_digest(setup: &CompileSetup) -> Digest {
             .flat_map(|(name, folder)| [name.as_str(), folder.as_str()]),
     );
     for package in &setup.remote_packages {
-        let checksum = package.checksum.as_deref().unwrap_or_default();
+        let checksum = package.locked.checksum.as_deref().unwrap_or_default();
         list(
             &mut digest,
             [package.name.as_str(), package.requirement.as_str(), checksum].into_iter(),
         );
+        if let Some(commit) = &package.locked.commit {
+            digest.part(b"commit").part(commit.as_bytes());
+        }
     }
     digest.finish()
 }

@@ -7,6 +7,7 @@
 mod error;
 mod executable;
 mod links;
+mod read;
 mod write;
 
 use std::{
@@ -18,6 +19,7 @@ use self::links::PathTarget;
 pub use self::{
     error::Untrusted,
     executable::Executable,
+    read::read,
     write::{Existing, WrittenFile, write},
 };
 

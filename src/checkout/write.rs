@@ -82,7 +82,7 @@ pub fn write(root: &Path, path: &Path, content: &[u8], existing: Existing) -> io
     }
 }
 
-const FOLDER: OFlag = OFlag::O_RDONLY
+pub(super) const FOLDER: OFlag = OFlag::O_RDONLY
     .union(OFlag::O_DIRECTORY)
     .union(OFlag::O_NOFOLLOW)
     .union(OFlag::O_CLOEXEC);
@@ -94,7 +94,7 @@ const FRESH: OFlag = OFlag::O_WRONLY
     .union(OFlag::O_CLOEXEC);
 
 /// The components of a relative path that stays below its root.
-fn names(path: &Path) -> io::Result<Vec<&OsStr>> {
+pub(super) fn names(path: &Path) -> io::Result<Vec<&OsStr>> {
     let name = |component| match component {
         Component::Normal(name) if name != ".git" => Ok(name),
         _ => Err(refusal(path, "leads out of the checkout or into `.git`")),
@@ -145,7 +145,7 @@ fn is_file(found: &FileStat) -> bool {
     SFlag::from_bits_truncate(found.st_mode & SFlag::S_IFMT.bits()) == SFlag::S_IFREG
 }
 
-fn refusal(path: &Path, why: &str) -> io::Error {
+pub(super) fn refusal(path: &Path, why: &str) -> io::Error {
     io::Error::other(format!(
         "`{}` {why}: Konverge does not write through links in the repository",
         path.display().to_string().escape_debug()

@@ -1,10 +1,10 @@
-//! `konverge kcl`: the KCL cores on this machine.
+//! `konverge kcl`: the KCL cores on this machine, and the locks of packages.
 
 use std::path::PathBuf;
 
 use clap::Subcommand;
 
-use super::{CliContext, completers};
+use super::{CliContext, completers, kcl_lock};
 use crate::{
     error::UserError,
     ops::toolchains::{self, InstallStep},
@@ -14,7 +14,8 @@ use crate::{
 #[command(after_help = "Examples:
   konverge kcl install              the core that konverge.yaml means by default
   konverge kcl install 0.11.2       another one, for `kcl.version`
-  konverge kcl list                 the versions that can be installed")]
+  konverge kcl list                 the versions that can be installed
+  konverge kcl lock storefront/dev  pin the packages of a stack")]
 pub struct Args {
     #[command(subcommand)]
     action: Action,
@@ -42,12 +43,14 @@ enum Action {
         #[arg(default_value = toolchains::DEFAULT_VERSION, add = completers::cores())]
         version: String,
     },
+    /// Pin the packages of stacks by commit and checksum in their kcl.mod.lock
+    Lock(kcl_lock::Args),
 }
 
 /// Runs the command.
 ///
 /// # Errors
-/// The version is unknown, cannot be downloaded, or does not have its pinned hash.
+/// The version is unknown, cannot be downloaded, or does not have its pinned hash; a package cannot be locked.
 pub async fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
     let run = context.run();
     match &args.action {
@@ -84,6 +87,7 @@ pub async fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
                 context.print(&format!("{version}{remark}\n"));
             }
         }
+        Action::Lock(args) => return kcl_lock::run(args, context).await,
         Action::Which { version } => {
             let core = toolchains::find(&run, version).await?;
             context.print(&format!(

@@ -24,6 +24,7 @@ mod graph;
 mod health;
 mod init;
 mod kcl;
+mod kcl_lock;
 mod kcl_worker;
 mod list;
 mod option_groups;

@@ -16,7 +16,7 @@ use super::{
     worktree_source::WorktreeSource,
 };
 use crate::model::{
-    CommitId,
+    CommitId, RepoPath,
     file_source::{Listing, Source, TreeId},
 };
 
@@ -223,6 +223,15 @@ impl Repository {
             walk.hide(oid(commit))?;
             walk.map(|found| Ok(commit_id(found?))).collect()
         })
+    }
+
+    /// Returns true if git ignores a path that it does not know yet.
+    pub fn ignores(&self, path: &RepoPath) -> bool {
+        let ignored = self.handles.with(|git| {
+            let is_known = git.index()?.get_path(path.as_str().as_ref(), 0).is_some();
+            Ok(!is_known && git.is_path_ignored(path.as_str())?)
+        });
+        ignored.unwrap_or(false)
     }
 
     /// The files of a commit.

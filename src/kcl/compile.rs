@@ -29,6 +29,8 @@ pub struct CompileRequest {
     pub folders: Vec<RepoPath>,
     /// Fetched packages: the name used in imports, and the folder below [`super::PoolOptions::packages`].
     pub packages: Vec<(String, std::path::PathBuf)>,
+    /// The packages among them that nothing pins. The result is not cached, and no program of theirs is run.
+    pub unlocked: Vec<String>,
     /// Prints each instance of a schema with the name of its schema, as `_type`, and leaves out `None`.
     pub schema_types: bool,
 }

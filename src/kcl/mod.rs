@@ -32,7 +32,10 @@ pub use self::{
     error::KclError,
     fmt_lint_test::{TestCase, TestOutcome},
     install::{InstallOptions, InstallStep, install, versions},
-    packages::{Bounds, KnownPackages, PackageFetcher, PackageTrust, clear_packages, packages_use, platform},
+    packages::{
+        Bounds, KnownPackages, LockUpdate, PackageFetcher, PackageRequest, PackageTrust, PathEntry,
+        ResolvedPackage, UnlockedPackage, clear_packages, packages_use, platform,
+    },
     pool::Pool,
     toolchain::{Toolchain, data_folder},
     workdir::Workdir,

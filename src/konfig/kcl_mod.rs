@@ -1,6 +1,4 @@
-//! `kcl.mod` and `kcl.mod.lock`: the dependencies and the profile.
-
-use std::collections::BTreeMap;
+//! `kcl.mod`: the dependencies and the profile.
 
 use serde_json::Value;
 
@@ -9,6 +7,8 @@ use serde_json::Value;
 pub(super) struct KclMod {
     /// `[package] name`.
     pub(super) name: Option<String>,
+    /// `[package] version`.
+    pub(super) version: Option<String>,
     /// `[dependencies]` in the order of the file, with `-` in names written as `_`.
     pub(super) dependencies: Vec<(String, Dependency)>,
     /// `[profile] entries`, as written.
@@ -26,6 +26,8 @@ pub(super) struct KclMod {
 /// One dependency.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Dependency {
+    /// The name in the file.
+    pub(super) declared: String,
     /// `path = "…"`.
     pub(super) path: Option<String>,
     /// The names that its folder may have in a `vendor` folder or package cache.
@@ -39,9 +41,10 @@ impl KclMod {
     /// error, because it hides the dependencies.
     pub(super) fn parse(bytes: &[u8]) -> Result<Self, String> {
         let root = table(bytes)?;
-        let name = root.get("package").and_then(|package| package["name"].as_str());
+        let package = |key: &str| Some(root.get("package")?[key].as_str()?.to_owned());
         let mut module = Self {
-            name: name.map(str::to_owned),
+            name: package("name"),
+            version: package("version"),
             ..Self::default()
         };
         if let Some(Value::Object(dependencies)) = root.get("dependencies") {
@@ -85,34 +88,12 @@ impl Dependency {
         }
         store_names.push(name.to_owned());
         Self {
+            declared: name.to_owned(),
             path,
             store_names,
             entry: entry.clone(),
         }
     }
-}
-
-/// The checksum of a dependency in `kcl.mod.lock`.
-pub(super) fn locked_checksum(lock: &[u8], name: &str) -> Option<String> {
-    locked_entry(lock, name)?["sum"].as_str().map(str::to_owned)
-}
-
-/// The digests of the binaries of a module by platform, `binaries` of its entry in `kcl.mod.lock`.
-pub fn locked_binaries(lock: &[u8], name: &str) -> BTreeMap<String, String> {
-    let Some(entry) = locked_entry(lock, name) else {
-        return BTreeMap::new();
-    };
-    let binaries = entry["binaries"].as_object().into_iter().flatten();
-    let texts =
-        binaries.filter_map(|(platform, digest)| Some((platform.clone(), digest.as_str()?.to_owned())));
-    texts.collect()
-}
-
-fn locked_entry(lock: &[u8], name: &str) -> Option<Value> {
-    let mut root = table(lock).ok()?;
-    let entries = root.get_mut("dependencies")?.as_object_mut()?;
-    let entry = entries.remove(name);
-    entry.or_else(|| entries.remove(&name.replace('_', "-")))
 }
 
 fn table(bytes: &[u8]) -> Result<Value, String> {

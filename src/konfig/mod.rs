@@ -26,12 +26,12 @@ mod settings;
 mod unchanged_layout;
 
 pub use declared_dependency::{DeclaredDependency, DependencySource, declared_dependencies};
+pub use dependencies::{PathPackage, path_packages};
 pub use discovery::LayoutReader;
 pub use error::LayoutError;
 pub use exclusion::PackageKind;
 pub use file_changes::Changes;
 pub use file_tree::{FileTreeView, Resolved};
-pub use kcl_mod::locked_binaries;
 pub use layout::{Clash, Layout, Project};
 pub use resolved_files::{ResolvedFile, ResolvedFiles};
 pub use selector::{InvalidSelector, StackSelector};

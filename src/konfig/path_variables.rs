@@ -35,15 +35,16 @@ pub(super) fn package_folder(
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::model::stack::RemotePackage;
+    use crate::model::{package_lock::LockedPackage, stack::RemotePackage};
 
     #[test]
     fn who_is_told_to_vendor_a_package_is_told_how_to_get_the_command() {
         let setup = CompileSetup {
             remote_packages: vec![RemotePackage {
                 name: "models".to_owned(),
+                declared: "models".to_owned(),
                 requirement: String::new(),
-                checksum: None,
+                locked: LockedPackage::default(),
             }],
             ..CompileSetup::default()
         };

@@ -22,6 +22,7 @@ pub mod lint;
 pub mod masked_value;
 pub mod notify_event;
 pub mod object_rules;
+pub mod package_lock;
 pub mod path;
 pub mod permission_changes;
 pub mod plan;

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{ClusterName, RepoPath, StackId};
+use super::{ClusterName, RepoPath, StackId, package_lock::LockedPackage};
 
 /// The Kusion version whose rules for settings files apply (`kcl.settings` in `konverge.yaml`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash, Serialize, Deserialize, schemars::JsonSchema)]
@@ -182,8 +182,10 @@ pub const GET_KCL: &str = "to get KCL's command line `kcl`: `brew install kcl-la
 pub struct RemotePackage {
     /// The name used to import it (`-` becomes `_`).
     pub name: String,
+    /// The name in `kcl.mod`.
+    pub declared: String,
     /// The entry in `kcl.mod`, as canonical JSON.
     pub requirement: String,
-    /// The checksum in the lock file, if there is one.
-    pub checksum: Option<String>,
+    /// Its entry in the lock; empty without one.
+    pub locked: LockedPackage,
 }

@@ -17,6 +17,7 @@ use tokio::sync::{OnceCell, Semaphore};
 use super::{
     OpenRevision, RunContext, StateBackend, StepCounter, caches,
     module_runner::{ModuleRunner, ModuleTrust},
+    package_locks,
     remote_cache::RemoteCache,
 };
 use crate::{
@@ -24,8 +25,8 @@ use crate::{
     config::{Config, Sandbox},
     error::{ErrorKind, UserError},
     kcl::{
-        Bounds, Cache, CacheAccess, CompileRequest, Compiled, KnownPackages, PackageFetcher, PackageTrust,
-        Pool, PoolOptions, SandboxMode, SharedCache, Toolchain,
+        Bounds, Cache, CacheAccess, CompileRequest, Compiled, KnownPackages, PackageFetcher, PackageRequest,
+        PackageTrust, Pool, PoolOptions, ResolvedPackage, SandboxMode, SharedCache, Toolchain,
     },
     model::{
         Digest, RepoPath, StackId,
@@ -61,6 +62,8 @@ pub struct Compiler {
     /// The input digests requested so far: a Spec that is requested again is not counted again, and its
     /// warnings are not repeated.
     seen: Mutex<HashSet<Digest>>,
+    /// What was said about packages that nothing pins.
+    unlocked: Mutex<HashSet<String>>,
 }
 
 /// The sources of the Specs so far.
@@ -95,6 +98,7 @@ impl Compiler {
         Self {
             turns: Semaphore::new(workers(config)),
             seen: Mutex::default(),
+            unlocked: Mutex::default(),
             caches: caches::trusted_folder(run),
             run: run.clone(),
             config: config.clone(),
@@ -165,10 +169,8 @@ impl Compiler {
         for (base, stack) in stacks {
             let Ok(setup) = &stack.compile else { continue };
             known.add_wanted(&setup.remote_packages);
-            if modules.insert(&setup.module_root)
-                && let Some(lock) = lock_of(base, setup)?
-            {
-                known.add_lock(&lock);
+            if modules.insert(&setup.module_root) {
+                known.add_lock(&package_locks::read(base, setup)?);
             }
         }
         self.asker = PackageTrust::Outside(known);
@@ -261,7 +263,10 @@ impl Compiler {
                     .await?;
                 drop(turn);
                 self.compiled.fetch_add(usize::from(first), Ordering::Relaxed);
-                cache.put(&key, &compiled).await;
+                // The input digest says nothing about the content of a package that nothing pins.
+                if request.unlocked.is_empty() {
+                    cache.put(&key, &compiled).await;
+                }
                 compiled
             }
         };
@@ -279,16 +284,17 @@ impl Compiler {
         analysis: &Analysis,
         stack: &Stack,
     ) -> Result<CompileRequest, UserError> {
-        let setup = setup_of(stack)?;
-        let lock = lock_of(workspace, &setup)?;
-        let fetcher = &self.start_pool().await?.packages;
-        let packages = fetcher.resolve(&setup.remote_packages, lock.as_deref()).await?;
+        let packages = self.packages(workspace, stack).await?;
+        let unlocked = packages.iter().filter(|package| package.unlocked.is_some());
+        let unlocked = unlocked.map(|package| package.name.clone()).collect();
+        let packages = packages.into_iter().map(|package| (package.name, package.folder));
         let closure = analysis.closure(stack)?;
         let mut request = CompileRequest {
             label: stack.id.to_string(),
-            setup,
+            setup: setup_of(stack)?,
             folders: closure.folders,
-            packages,
+            packages: packages.collect(),
+            unlocked,
             ..CompileRequest::default()
         };
         for file in closure.files {
@@ -301,6 +307,40 @@ impl Compiler {
             }
         }
         Ok(request)
+    }
+
+    /// The packages of a stack. Says once what was found for those that nothing pins.
+    async fn packages(
+        &self,
+        workspace: &OpenRevision,
+        stack: &Stack,
+    ) -> Result<Vec<ResolvedPackage>, UserError> {
+        let setup = setup_of(stack)?;
+        let place = package_locks::place(stack, &setup);
+        let request = PackageRequest {
+            wanted: &setup.remote_packages,
+            lock: &package_locks::read(workspace, &setup)?,
+            place: &place,
+        };
+        let found = self.fetcher().await?.resolve(&request).await;
+        let found = found.map_err(|error| package_locks::explain(&self.run, error))?;
+        for package in &found {
+            let Some(unlocked) = &package.unlocked else {
+                continue;
+            };
+            let what = format!("the package `{}` is not locked: {unlocked}", package.name);
+            let mut said = self.unlocked.lock().unwrap_or_else(PoisonError::into_inner);
+            if said.insert(what.clone()) {
+                let hints = package_locks::hints(&self.run, &place);
+                self.run.notes.note(&format!("warning: {what}{hints}"));
+            }
+        }
+        Ok(found)
+    }
+
+    /// What fetches packages.
+    pub(super) async fn fetcher(&self) -> Result<&PackageFetcher, UserError> {
+        Ok(&self.start_pool().await?.packages)
     }
 
     /// Prints the output of the KCL program, masked. The Spec was not examined yet, so its secrets are
@@ -385,6 +425,7 @@ impl Compiler {
             bounds: Bounds::default(),
             environment: self.run.env.clone(),
             whole: Arc::default(),
+            unlocked: Arc::default(),
             asker: self.asker.clone(),
             checkout,
         };
@@ -503,21 +544,6 @@ fn setup_of(stack: &Stack) -> Result<CompileSetup, UserError> {
     stack.compile.clone().map_err(|error| {
         UserError::new(ErrorKind::Layout, &error.message).at(error.file.to_string(), error.line, error.column)
     })
-}
-
-fn lock_of(workspace: &OpenRevision, setup: &CompileSetup) -> Result<Option<String>, UserError> {
-    let root = setup
-        .module_root
-        .as_ref()
-        .filter(|_| !setup.remote_packages.is_empty());
-    let Some(root) = root else {
-        return Ok(None);
-    };
-    let content = workspace
-        .source
-        .read_path(&root.child("kcl.mod.lock"))
-        .map_err(|error| UserError::new(ErrorKind::Git, error.to_string()))?;
-    Ok(content.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()))
 }
 
 /// The files below a project's `crd/` that are appended to its Specs.

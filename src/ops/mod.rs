@@ -37,6 +37,8 @@ mod module_runner;
 mod newer_commits;
 mod object_conflicts;
 mod other_stack_claims;
+pub mod package_lock_update;
+mod package_locks;
 mod pending_stacks;
 pub mod plan_documents;
 mod planner;

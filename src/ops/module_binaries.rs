@@ -7,11 +7,12 @@ use sha2::{Digest as _, Sha256};
 use crate::{
     error::{ErrorKind, UserError},
     kcl::platform,
-    konfig::{DeclaredDependency, FileTreeView, locked_binaries},
+    konfig::{DeclaredDependency, FileTreeView},
     model::{
         Digest, RepoPath,
         digest::DigestBuilder,
         file_source::{BlobId, FileKind, Source},
+        package_lock::{LOCK_FILE, PackageLock},
         stack::Stack,
     },
 };
@@ -55,9 +56,11 @@ impl ModuleBinaries {
         stack: &Stack,
         dependencies: &[DeclaredDependency],
     ) -> Result<Self, UserError> {
-        let lock_file = stack.folder.child("kcl.mod.lock");
+        let lock_file = stack.folder.child(LOCK_FILE);
         let lock = tree.read(&lock_file);
         let lock = lock.map_err(|error| UserError::new(ErrorKind::Git, error.to_string()))?;
+        // The error of a broken lock is that of its packages.
+        let lock = PackageLock::parse(lock.as_deref().unwrap_or_default()).unwrap_or_default();
         let mut found = BTreeMap::new();
         for dependency in dependencies {
             let name = &dependency.name;
@@ -79,10 +82,7 @@ impl ModuleBinaries {
             });
             let binary = ModuleBinary {
                 files: files.unwrap_or_default(),
-                pins: lock
-                    .as_ref()
-                    .map(|lock| locked_binaries(lock, name))
-                    .unwrap_or_default(),
+                pins: lock.binaries(name),
             };
             if binary != ModuleBinary::default() {
                 found.insert(name.clone(), binary);

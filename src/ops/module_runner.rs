@@ -239,6 +239,14 @@ impl ModuleRunner {
             && let Some(path) = binary_in(folder, &call.module).map_err(|why| refuse(call, &why))?
             && !is_of_another_architecture(&path)
         {
+            if known.pin().is_none() && context.request.unlocked.contains(&call.module) {
+                return Err(
+                    refuse(call, "its package is not locked, so nothing pins its binary").hint(format!(
+                        "run `konverge kcl lock {}`, review what it writes into kcl.mod.lock, and commit that",
+                        context.stack.folder
+                    )),
+                );
+            }
             // The package was verified when it was resolved, also for code from outside.
             return read(call, &path, true, true);
         }

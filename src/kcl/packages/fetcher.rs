@@ -1,12 +1,12 @@
 //! [`PackageFetcher`]: what every step of fetching a package is given.
 
 use std::{
-    collections::{BTreeMap, HashSet},
+    collections::{BTreeMap, HashMap, HashSet},
     path::PathBuf,
     sync::{Arc, Mutex},
 };
 
-use super::{bounds::Bounds, trust::PackageTrust};
+use super::{bounds::Bounds, request::ResolvedPackage, trust::PackageTrust};
 use crate::{
     checkout::Checkout,
     kcl::{SandboxMode, Toolchain},
@@ -31,6 +31,8 @@ pub struct PackageFetcher {
     pub environment: BTreeMap<String, String>,
     /// The folders whose content this run has verified.
     pub whole: Arc<Mutex<HashSet<PathBuf>>>,
+    /// What this run has found for sources that nothing pins, by the folder that they would have.
+    pub unlocked: Arc<tokio::sync::Mutex<HashMap<PathBuf, ResolvedPackage>>>,
     /// How far the requesting code is trusted.
     pub asker: PackageTrust,
     /// The checkout; no program is run from it.

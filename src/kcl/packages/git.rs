@@ -17,17 +17,20 @@ const MEMORY: u64 = 4 << 30;
 /// Git's messages for a file that exceeds its limit.
 const TOO_LARGE: [&str; 3] = ["File too large", "signal 25", "SIGXFSZ"];
 
+/// Git's message for a server of plain files.
+const NOT_SHALLOW: &str = "does not support shallow";
+
 /// The maximum length of a line in git's file listing: mode, id, size and path.
 const LONGEST_LINE: u64 = 4200;
 
-/// Fetches one revision and copies the package from it into `target`.
+/// Fetches one revision and copies the package from it into `target`. Returns the commit.
 pub(super) async fn fetch(
     packages: &PackageFetcher,
     url: &str,
     at: &GitRevision,
     package: Option<&str>,
     target: &Path,
-) -> Result<(), String> {
+) -> Result<String, String> {
     let time = packages.bounds.time;
     let fetched = tokio::time::timeout(time, fetch_unbounded(packages, url, at, package, target)).await;
     fetched.map_err(|_| format!("git did not end within {} s", time.as_secs()))?
@@ -39,10 +42,11 @@ async fn fetch_unbounded(
     at: &GitRevision,
     package: Option<&str>,
     target: &Path,
-) -> Result<(), String> {
+) -> Result<String, String> {
     let clone = tempfile::tempdir().map_err(|error| error.to_string())?;
     let folder = clone.path();
     git(packages, folder, &["init", "--quiet"]).await?;
+    let url = &*address(packages, folder, url).await?;
     let wanted = match at {
         GitRevision::Tag(tag) => format!("refs/tags/{tag}"),
         GitRevision::Branch(branch) => format!("refs/heads/{branch}"),
@@ -64,8 +68,13 @@ async fn fetch_unbounded(
             )
             .await?
         }
-        // A short commit id, or a server that does not serve single commits: fetch everything.
-        (Err(_), GitRevision::Commit(commit)) => {
+        // A short commit id, or a server that does not serve single commits or only whole histories: fetch everything.
+        (Err(why), at) if matches!(at, GitRevision::Commit(_)) || why.contains(NOT_SHALLOW) => {
+            let revision = match at {
+                GitRevision::Tag(tag) => format!("refs/tags/{tag}"),
+                GitRevision::Branch(branch) => format!("refs/remotes/o/{branch}"),
+                GitRevision::Commit(commit) => commit.clone(),
+            };
             git(
                 packages,
                 folder,
@@ -79,11 +88,11 @@ async fn fetch_unbounded(
                 ],
             )
             .await?;
-            check_size(packages, folder, commit).await?;
+            check_size(packages, folder, &revision).await?;
             git(
                 packages,
                 folder,
-                &["checkout", "--quiet", "--detach", commit, "--"],
+                &["checkout", "--quiet", "--detach", &revision, "--"],
             )
             .await?;
         }
@@ -93,7 +102,23 @@ async fn fetch_unbounded(
         Some(package) => subfolder(folder, package)?,
         None => folder.to_owned(),
     };
-    copy(&root, target, packages.bounds)
+    copy(&root, target, packages.bounds)?;
+    let head = run(packages, folder, &["rev-parse", "--verify", "HEAD^{commit}"]).await?;
+    Ok(String::from_utf8_lossy(&head.stdout).trim().to_owned())
+}
+
+/// The address to fetch from. No public forge speaks `git://` any more: as in kpm it means `https://`, unless an
+/// `insteadOf` of the user's git says otherwise.
+async fn address(packages: &PackageFetcher, folder: &Path, url: &str) -> Result<String, String> {
+    let Some(rest) = url.strip_prefix("git://") else {
+        return Ok(url.to_owned());
+    };
+    let found = run(packages, folder, &["ls-remote", "--get-url", "--", url]).await?;
+    let is_configured = String::from_utf8_lossy(&found.stdout).trim() != url;
+    Ok(match is_configured {
+        true => url.to_owned(),
+        false => format!("https://{rest}"),
+    })
 }
 
 /// Counts the files of a revision and their bytes before they are checked out.

@@ -1,10 +1,12 @@
 //! The requirements in `kcl.mod`, and the sources of packages.
 
+use std::fmt;
+
 use serde_json::Value;
 
 use super::super::KclError;
 use crate::{
-    model::stack::RemotePackage,
+    model::{digest::DigestBuilder, package_lock::is_whole_commit, stack::RemotePackage},
     secrets::{AddressParts, credential_in, without_credentials},
 };
 
@@ -32,12 +34,101 @@ pub(super) enum GitRevision {
     Commit(String),
 }
 
-/// Parses a requirement. `original` is the name as in `kcl.mod`.
-pub(super) fn read(
-    package: &RemotePackage,
-    original: &str,
-    registry: Option<&str>,
-) -> Result<PackageSource, KclError> {
+impl PackageSource {
+    /// The commit, if the requirement itself names one as a whole.
+    pub(super) fn whole_commit(&self) -> Option<&str> {
+        match self {
+            Self::Git {
+                at: GitRevision::Commit(id),
+                ..
+            } => Some(id.as_str()).filter(|id| is_whole_commit(id)),
+            _ => None,
+        }
+    }
+
+    /// Adds what identifies the source to a digest.
+    pub(super) fn add_to(&self, digest: &mut DigestBuilder) {
+        let parts = match self {
+            Self::Git { url, at, package } => {
+                let (kind, name) = match at {
+                    GitRevision::Tag(name) => ("tag", name),
+                    GitRevision::Branch(name) => ("branch", name),
+                    GitRevision::Commit(name) => ("commit", name),
+                };
+                ["git", url, kind, name, package.as_deref().unwrap_or_default()]
+            }
+            Self::Oci { repository, tag } => ["oci", repository, "tag", tag, ""],
+        };
+        for part in parts {
+            digest.part(part.as_bytes());
+        }
+    }
+
+    /// What `kcl.mod` asks for and what the lock has instead, if they differ. An entry that pins nothing cannot differ.
+    pub(super) fn lock_difference(&self, package: &RemotePackage) -> Option<(String, String)> {
+        let locked = &package.locked;
+        if !locked.is_pinned() {
+            return None;
+        }
+        let differs = |asked: &str, known: Option<&String>| {
+            let known = known.filter(|known| *known != asked)?;
+            Some((asked.to_owned(), known.clone()))
+        };
+        // The registry of a version alone is the machine's choice.
+        let is_version_alone = !package.requirement.starts_with('{');
+        match self {
+            Self::Git { url, at, .. } => {
+                let other = locked
+                    .address
+                    .as_ref()
+                    .filter(|known| repository_of(known) != repository_of(url));
+                if let Some(known) = other {
+                    return Some((url.clone(), known.clone()));
+                }
+                match (at, &locked.commit) {
+                    (GitRevision::Tag(name) | GitRevision::Branch(name), _) => {
+                        differs(name, locked.reference.as_ref())
+                    }
+                    (GitRevision::Commit(id), Some(known)) => {
+                        let same = known.starts_with(id.as_str()) || id.starts_with(known.as_str());
+                        (!same).then(|| (id.clone(), known.clone()))
+                    }
+                    (GitRevision::Commit(id), None) => differs(id, locked.reference.as_ref()),
+                }
+            }
+            Self::Oci { tag, .. } if is_version_alone => {
+                differs(tag, locked.reference.as_ref().or(locked.version.as_ref()))
+            }
+            Self::Oci { repository, tag } => differs(repository, locked.address.as_ref())
+                .or_else(|| differs(tag, locked.reference.as_ref())),
+        }
+    }
+}
+
+impl fmt::Display for PackageSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Git { url, at, .. } => match at {
+                GitRevision::Tag(name) => write!(f, "the tag `{name}` of {url}"),
+                GitRevision::Branch(name) => write!(f, "the branch `{name}` of {url}"),
+                GitRevision::Commit(name) => write!(f, "the commit `{name}` of {url}"),
+            },
+            Self::Oci { repository, tag } => write!(f, "{repository}:{tag}"),
+        }
+    }
+}
+
+/// A git address in the form in which two are compared.
+fn repository_of(url: &str) -> String {
+    let url = url.trim_end_matches('/').trim_end_matches(".git");
+    match url.strip_prefix("git://") {
+        Some(rest) => format!("https://{rest}"),
+        None => url.to_owned(),
+    }
+}
+
+/// Parses a requirement.
+pub(super) fn read(package: &RemotePackage, registry: Option<&str>) -> Result<PackageSource, KclError> {
     let wrong = |why: &str| KclError::Package {
         name: package.name.clone(),
         why: why.to_owned(),
@@ -52,9 +143,11 @@ pub(super) fn read(
             (_, Some(tag), _) => GitRevision::Tag(tag.to_owned()),
             (_, _, Some(branch)) => GitRevision::Branch(branch.to_owned()),
             _ => {
-                return Err(wrong(
-                    "it names no tag, commit or branch, so the version is not pinned",
-                ));
+                return Err(wrong(&format!(
+                    "it names no tag, commit or branch, so the version is not pinned; write `{} = {{ git = \"{}\", tag = \"TAG\" }}` into kcl.mod",
+                    package.declared.escape_debug(),
+                    url.escape_debug()
+                )));
             }
         };
         let (GitRevision::Commit(name) | GitRevision::Tag(name) | GitRevision::Branch(name)) = &at;
@@ -72,11 +165,18 @@ pub(super) fn read(
     }
     let version = entry.as_str().or_else(|| text("tag")).or_else(|| text("version"));
     let Some(tag) = version.filter(|tag| !tag.is_empty()) else {
-        return Err(wrong("it names no version, so the version is not pinned"));
+        let line = match text("oci") {
+            Some(url) => format!("{{ oci = \"{}\", tag = \"TAG\" }}", url.escape_debug()),
+            None => "\"VERSION\"".to_owned(),
+        };
+        return Err(wrong(&format!(
+            "it names no version, so the version is not pinned; write `{} = {line}` into kcl.mod",
+            package.declared.escape_debug()
+        )));
     };
     let base = registry.unwrap_or(DEFAULT_REGISTRY);
     let url = text("oci").map_or_else(
-        || format!("{}/{original}", base.trim_end_matches('/')),
+        || format!("{}/{}", base.trim_end_matches('/'), package.declared),
         str::to_owned,
     );
     let repository = url.strip_prefix("oci://").unwrap_or(&url).trim_end_matches('/');
@@ -94,7 +194,8 @@ pub(super) fn read(
 /// Accepts only transports that fetch: git's `ext::` runs commands, and a leading dash would be an option.
 fn check_url(url: &str) -> Result<(), String> {
     // The user of git over SSH is not secret.
-    let is_web = url.starts_with("http");
+    // `git://` becomes `https://`.
+    let is_web = url.starts_with("http") || url.starts_with("git://");
     check_credentials(url, !is_web)
         .map_err(|why| format!("{why}; let git's credential helper, or `http.extraheader`, give them"))?;
     let transports = ["https://", "http://", "ssh://", "git://", "file://", "git@"];
@@ -134,14 +235,98 @@ pub(super) fn is_local(registry: &str) -> bool {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+    use crate::model::package_lock::PackageLock;
 
     fn place(requirement: &str) -> Result<PackageSource, KclError> {
-        let package = RemotePackage {
+        read(&wanted(requirement, ""), None)
+    }
+
+    /// A package, and the lines of its lock entry.
+    fn wanted(requirement: &str, entry: &str) -> RemotePackage {
+        let lock = PackageLock::parse(format!("[dependencies.my-lib]\n{entry}").as_bytes());
+        RemotePackage {
             name: "my_lib".to_owned(),
+            declared: "my-lib".to_owned(),
             requirement: requirement.to_owned(),
-            checksum: None,
+            locked: lock.unwrap().find("my_lib").unwrap_or_default(),
+        }
+    }
+
+    #[test]
+    fn a_requirement_that_the_lock_does_not_follow_is_found() {
+        const COMMIT: &str = "b2297e75c9887963ceb0540f40a1bc8f88c2bd6f";
+        let difference = |requirement: &str, entry: &str| {
+            let package = wanted(requirement, entry);
+            read(&package, None).unwrap().lock_difference(&package)
         };
-        read(&package, "my-lib", None)
+        let whole = format!("git_commit = \"{COMMIT}\"\n");
+        for (requirement, entry, asked, locked) in [
+            (
+                r#"{"oci":"oci://h/x","tag":"0.3.0"}"#,
+                "sum = \"x\"\noci_tag = \"0.2.0\"",
+                "0.3.0",
+                "0.2.0",
+            ),
+            (
+                r#"{"oci":"oci://h/x","tag":"1"}"#,
+                "sum = \"x\"\nreg = \"h\"\nrepo = \"y\"\noci_tag = \"1\"",
+                "h/x",
+                "h/y",
+            ),
+            ("\"1.32\"", "sum = \"x\"\nversion = \"1.31\"", "1.32", "1.31"),
+            (
+                r#"{"git":"https://h/x","tag":"v2"}"#,
+                "sum = \"x\"\ngit_tag = \"v1\"",
+                "v2",
+                "v1",
+            ),
+            (
+                r#"{"git":"https://h/x","tag":"v2"}"#,
+                &format!("{whole}git_tag = \"v1\""),
+                "v2",
+                "v1",
+            ),
+            (
+                r#"{"git":"https://h/x","commit":"abc1234"}"#,
+                &whole,
+                "abc1234",
+                COMMIT,
+            ),
+            (
+                r#"{"git":"https://h/x","tag":"v1"}"#,
+                "sum = \"x\"\nurl = \"https://h/y\"\ngit_tag = \"v1\"",
+                "https://h/x",
+                "https://h/y",
+            ),
+        ] {
+            let expected = Some((asked.to_owned(), locked.to_owned()));
+            assert_eq!(difference(requirement, entry), expected, "{requirement} {entry}");
+        }
+        for (requirement, entry) in [
+            // Nothing is pinned: there is nothing to compare.
+            (r#"{"git":"https://h/x","tag":"v2"}"#, "git_tag = \"v1\""),
+            (
+                r#"{"git":"https://h/x","tag":"v1"}"#,
+                &*format!("commit = \"{COMMIT}\""),
+            ),
+            (
+                r#"{"git":"git://h/x.git","tag":"v1"}"#,
+                "sum = \"x\"\nurl = \"https://h/x\"\ngit_tag = \"v1\"",
+            ),
+            (r#"{"git":"https://h/x","commit":"b2297e7"}"#, &whole),
+            // The version of the package is not its tag.
+            (
+                r#"{"oci":"oci://h/x","tag":"latest"}"#,
+                "sum = \"x\"\nversion = \"0.2.0\"",
+            ),
+            // Another registry for versions alone.
+            (
+                "\"1.31\"",
+                "sum = \"x\"\nreg = \"mirror\"\nrepo = \"x\"\noci_tag = \"1.31\"",
+            ),
+        ] {
+            assert_eq!(difference(requirement, entry), None, "{requirement} {entry}");
+        }
     }
 
     #[test]
@@ -177,6 +362,7 @@ mod tests {
         for bad in [
             r#"{"git":"https://me:s3cret-pass@h/x","tag":"v1"}"#,
             r#"{"git":"https://s3cret-pass@h/x","tag":"v1"}"#,
+            r#"{"git":"git://s3cret-pass@h/x","tag":"v1"}"#,
             r#"{"git":"ssh://git:s3cret-pass@h/x","tag":"v1"}"#,
             r#"{"git":"https://h/x?token=s3cret-pass","tag":"v1"}"#,
             r#"{"git":"https://h/x#s3cret-pass","tag":"v1"}"#,

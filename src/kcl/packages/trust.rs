@@ -5,11 +5,14 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use super::{
-    lock::locked_package,
-    source::{self, PackageSource},
+use super::source::{self, PackageSource};
+use crate::{
+    kcl::KclError,
+    model::{
+        package_lock::{LockedPackage, PackageLock},
+        stack::RemotePackage,
+    },
 };
-use crate::{kcl::KclError, model::stack::RemotePackage};
 
 /// The environment variables that git needs to reach a host.
 const NEEDED: [&str; 9] = [
@@ -59,9 +62,12 @@ pub enum PackageTrust {
 #[derive(Debug, Clone, Default)]
 pub struct KnownPackages {
     wanted: HashSet<RemotePackage>,
-    /// The names and checksums in its locks, for the dependencies of packages.
-    locked: HashSet<(String, String)>,
+    /// The names and pins in its locks, for the dependencies of packages.
+    locked: HashSet<(String, Pins)>,
 }
+
+/// A checksum and a commit.
+type Pins = (Option<String>, Option<String>);
 
 impl KnownPackages {
     /// Adds the packages of a stack.
@@ -69,29 +75,29 @@ impl KnownPackages {
         self.wanted.extend(wanted.iter().cloned());
     }
 
-    /// Adds the packages that a `kcl.mod.lock` pins.
-    pub fn add_lock(&mut self, text: &str) {
-        let lock: toml::Table = text.parse().unwrap_or_default();
-        let entries = lock.get("dependencies").and_then(toml::Value::as_table);
-        for (name, entry) in entries.into_iter().flatten() {
-            self.locked.extend(checksum(entry).map(|sum| (name.clone(), sum)));
-        }
+    /// Adds the packages that a lock pins.
+    pub fn add_lock(&mut self, lock: &PackageLock) {
+        let packages = lock.packages();
+        self.locked
+            .extend(packages.map(|(name, locked)| (name.to_owned(), pins(locked))));
     }
 
     fn admits(&self, package: &RemotePackage) -> bool {
         self.wanted.contains(package)
     }
 
-    /// Returns true if the lock entry of a name equals that of the trusted revision.
-    fn admits_lock(&self, name: &str, lock: &toml::Table) -> bool {
-        locked_package(lock, name).is_none_or(|(original, entry)| {
-            checksum(entry).is_some_and(|sum| self.locked.contains(&(original, sum)))
-        })
+    /// Returns true if a lock pins a package as the trusted revision does, or not at all: then it is fetched only if
+    /// what asks for it, a package of the trusted revision, names a commit.
+    fn admits_lock(&self, name: &str, lock: &PackageLock) -> bool {
+        let Some(locked) = lock.find(name).filter(LockedPackage::is_pinned) else {
+            return true;
+        };
+        self.locked.contains(&(name.to_owned(), pins(locked)))
     }
 }
 
-fn checksum(entry: &toml::Value) -> Option<String> {
-    Some(entry.get("sum")?.as_str()?.to_owned())
+fn pins(locked: LockedPackage) -> Pins {
+    (locked.checksum, locked.commit)
 }
 
 impl PackageTrust {
@@ -107,7 +113,7 @@ impl PackageTrust {
     }
 
     /// The same for the lock entry of a package, which is its own or a dependency's.
-    pub(super) fn check_locked(&self, name: &str, lock: &toml::Table) -> Result<(), KclError> {
+    pub(super) fn check_locked(&self, name: &str, lock: &PackageLock) -> Result<(), KclError> {
         match self {
             Self::Outside(known) if !known.admits_lock(name, lock) => {
                 Err(KclError::UnknownPackage(name.to_owned()))
@@ -120,7 +126,8 @@ impl PackageTrust {
     /// an SSH key.
     pub(super) fn check_place(&self, place: &PackageSource) -> Result<(), String> {
         let open = match place {
-            PackageSource::Git { url, .. } => url.starts_with("https://"),
+            // `git://` is fetched over TLS.
+            PackageSource::Git { url, .. } => url.starts_with("https://") || url.starts_with("git://"),
             PackageSource::Oci { repository, .. } => {
                 !source::is_local(repository.split('/').next().unwrap_or_default())
             }

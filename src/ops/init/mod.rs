@@ -2,6 +2,7 @@
 //! overwrites a file.
 
 mod apps;
+mod locks;
 mod survey;
 
 use std::path::Path;
@@ -71,6 +72,10 @@ pub async fn run(run: &RunContext) -> Result<Report, UserError> {
         tried: Vec::new(),
         hints: hints(&survey),
     };
+    // Before anything is tried: it explains what the tries say.
+    report
+        .hints
+        .splice(0..0, locks::hints(&repository, &survey.layout));
     if survey.layout.has_module && !survey.layout.stacks.is_empty() {
         report.tried = try_commands(run, &repository).await;
     }

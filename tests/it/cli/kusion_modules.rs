@@ -380,6 +380,23 @@ async fn a_module_of_a_registry_is_fetched_checked_and_run() {
         "{}",
         moved.stderr
     );
+
+    // Nothing pins it: its KCL is looked up, its binary is not run.
+    std::fs::remove_file(repository.path().join(format!("{FOLDER}/kcl.mod.lock"))).unwrap();
+    let unlocked = build(fresh.path()).expect(1);
+    for part in [
+        "its package is not locked, so nothing pins its binary".to_owned(),
+        format!("run `konverge kcl lock {FOLDER}`"),
+    ] {
+        assert!(unlocked.stderr.contains(&part), "{}", unlocked.stderr);
+    }
+    Konverge::new(["kcl", "lock", FOLDER])
+        .dir(repository.path())
+        .with_kcl()
+        .run()
+        .expect(0);
+    let built = build(fresh.path()).expect(0);
+    assert_eq!(attributes(&built, CONFIG_MAP)["data"]["patched"], "yes");
 }
 
 #[test]

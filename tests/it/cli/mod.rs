@@ -17,6 +17,7 @@ pub mod konfigs;
 pub mod kusion_modules;
 pub mod migration;
 pub mod output;
+pub mod package_locks;
 pub mod selection;
 pub mod shells;
 pub mod status;

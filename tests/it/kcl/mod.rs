@@ -3,5 +3,6 @@
 pub mod compile;
 pub mod module_packages;
 pub mod package_bounds;
+pub mod package_locks;
 pub mod packages;
 pub mod spec_shapes;

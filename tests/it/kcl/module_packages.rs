@@ -12,8 +12,14 @@ use axum::{
 use base64::Engine as _;
 use konverge::{
     checkout::Checkout,
-    kcl::{Bounds, KclError, PackageFetcher, PackageTrust, SandboxMode, platform},
-    model::stack::RemotePackage,
+    kcl::{
+        Bounds, KclError, PackageFetcher, PackageRequest, PackageTrust, ResolvedPackage, SandboxMode,
+        platform,
+    },
+    model::{
+        package_lock::{LockPlace, LockedPackage, PackageLock},
+        stack::RemotePackage,
+    },
 };
 use serde_json::json;
 use sha2::Digest as _;
@@ -86,11 +92,7 @@ async fn serve(served: HashMap<String, Vec<u8>>) -> String {
 }
 
 /// Asks for the module; the lock pins the package with `binary`.
-async fn fetch(
-    folder: &Path,
-    host: &str,
-    binary: &str,
-) -> Result<Vec<(String, std::path::PathBuf)>, KclError> {
+async fn fetch(folder: &Path, host: &str, binary: &str) -> Result<Vec<ResolvedPackage>, KclError> {
     let packages = PackageFetcher {
         folder: folder.canonicalize().unwrap(),
         offline: false,
@@ -100,16 +102,26 @@ async fn fetch(
         bounds: Bounds::default(),
         environment: BTreeMap::new(),
         whole: Arc::default(),
+        unlocked: Arc::default(),
         asker: PackageTrust::Own,
         checkout: Checkout::default(),
     };
     let sum = sha2::Sha256::digest([MODULE, binary].concat());
     let wanted = RemotePackage {
         name: "hello".to_owned(),
+        declared: "hello".to_owned(),
         requirement: json!({"oci": format!("oci://{host}/nested/acme/hello"), "tag": "0.1.0"}).to_string(),
-        checksum: Some(base64::engine::general_purpose::STANDARD.encode(sum)),
+        locked: LockedPackage {
+            checksum: Some(base64::engine::general_purpose::STANDARD.encode(sum)),
+            ..LockedPackage::default()
+        },
     };
-    packages.resolve(&[wanted], None).await
+    let request = PackageRequest {
+        wanted: &[wanted],
+        lock: &PackageLock::default(),
+        place: &LockPlace::default(),
+    };
+    packages.resolve(&request).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -118,7 +130,7 @@ async fn the_manifest_of_this_platform_is_unpacked_with_its_binary() {
     let platforms = [("windows", "amd64"), platform(), ("darwin", "arm64")];
     let host = serve(index(&platforms, archive(BINARY, ""))).await;
     let found = fetch(folder.path(), &host, BINARY).await.unwrap();
-    let unpacked = std::fs::read_to_string(found[0].1.join(FILE)).unwrap();
+    let unpacked = std::fs::read_to_string(found[0].folder.join(FILE)).unwrap();
     assert_eq!(unpacked, BINARY);
 }
 

@@ -13,8 +13,11 @@ use axum::{
 use futures::stream;
 use konverge::{
     checkout::Checkout,
-    kcl::{Bounds, PackageFetcher, PackageTrust, SandboxMode},
-    model::stack::RemotePackage,
+    kcl::{Bounds, PackageFetcher, PackageRequest, PackageTrust, SandboxMode},
+    model::{
+        package_lock::{LockPlace, LockedPackage, PackageLock},
+        stack::RemotePackage,
+    },
 };
 use serde_json::json;
 use sha2::Digest as _;
@@ -114,6 +117,7 @@ async fn packages(folder: &Path) -> PackageFetcher {
         bounds: bounds(),
         environment: BTreeMap::from([("PATH".to_owned(), std::env::var("PATH").unwrap())]),
         whole: Arc::default(),
+        unlocked: Arc::default(),
         asker: PackageTrust::Own,
         checkout: Checkout::default(),
     }
@@ -124,17 +128,24 @@ fn wanted(requirement: &serde_json::Value, contents: &[&str]) -> Vec<RemotePacka
     let sum = sha2::Sha256::digest(contents.concat());
     vec![RemotePackage {
         name: "lib".to_owned(),
+        declared: "lib".to_owned(),
         requirement: requirement.to_string(),
-        checksum: Some(base64::engine::general_purpose::STANDARD.encode(sum)),
+        locked: LockedPackage {
+            checksum: Some(base64::engine::general_purpose::STANDARD.encode(sum)),
+            ..LockedPackage::default()
+        },
     }]
 }
 
 /// Asks for a package, and says why it was refused; nothing of it is left.
 async fn refused(packages: &PackageFetcher, requirement: &serde_json::Value) -> String {
-    let error = packages
-        .resolve(&wanted(requirement, &["x"]), None)
-        .await
-        .unwrap_err();
+    let wanted = wanted(requirement, &["x"]);
+    let request = PackageRequest {
+        wanted: &wanted,
+        lock: &PackageLock::default(),
+        place: &LockPlace::default(),
+    };
+    let error = packages.resolve(&request).await.unwrap_err();
     assert_eq!(std::fs::read_dir(&packages.folder).unwrap().count(), 0, "{error}");
     error.to_string()
 }
@@ -310,12 +321,17 @@ async fn a_package_within_its_bounds_is_unpacked() {
     let host = serve(Registry::Serves(archive)).await;
     // In walking order: a folder where its name stands.
     let all = wanted(&oci(&host), &[&code, MODULE]);
-    let found = packages.resolve(&all, None).await.unwrap();
+    let request = PackageRequest {
+        wanted: &all,
+        lock: &PackageLock::default(),
+        place: &LockPlace::default(),
+    };
+    let found = packages.resolve(&request).await.unwrap();
     assert_eq!(
-        std::fs::read_to_string(found[0].1.join("deep/er/size.k")).unwrap(),
+        std::fs::read_to_string(found[0].folder.join("deep/er/size.k")).unwrap(),
         code
     );
-    assert!(!found[0].1.join("link").exists());
+    assert!(!found[0].folder.join("link").exists());
 }
 
 #[tokio::test(flavor = "multi_thread")]

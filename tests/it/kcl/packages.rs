@@ -4,17 +4,24 @@ use std::{collections::BTreeMap, path::Path, sync::Arc};
 
 use konverge::{
     checkout::Checkout,
-    kcl::{Bounds, CompileRequest, KclError, KnownPackages, PackageFetcher, PackageTrust, Pool, SandboxMode},
-    model::stack::RemotePackage,
+    kcl::{
+        Bounds, CompileRequest, KclError, KnownPackages, PackageFetcher, PackageRequest, PackageTrust, Pool,
+        SandboxMode,
+    },
+    model::{
+        package_lock::{LockPlace, LockedPackage, PackageLock},
+        stack::RemotePackage,
+    },
 };
 
 use crate::support::{
     compiler::{core, options, request},
     git::Repository,
+    package_registry::sum,
     stores::Registry,
 };
 
-async fn packages(folder: &Path) -> PackageFetcher {
+pub(super) async fn packages(folder: &Path) -> PackageFetcher {
     let path = std::env::var("PATH").unwrap();
     PackageFetcher {
         folder: folder.canonicalize().unwrap(),
@@ -25,32 +32,44 @@ async fn packages(folder: &Path) -> PackageFetcher {
         bounds: Bounds::default(),
         environment: BTreeMap::from([("PATH".to_owned(), path)]),
         whole: Arc::default(),
+        unlocked: Arc::default(),
         asker: PackageTrust::Own,
         checkout: Checkout::default(),
     }
 }
 
-fn wanted(requirement: &serde_json::Value, checksum: Option<&str>) -> Vec<RemotePackage> {
+pub(super) fn wanted(requirement: &serde_json::Value, checksum: Option<&str>) -> Vec<RemotePackage> {
     vec![RemotePackage {
         name: "lib".to_owned(),
+        declared: "lib".to_owned(),
         requirement: requirement.to_string(),
-        checksum: checksum.map(str::to_owned),
+        locked: LockedPackage {
+            checksum: checksum.map(str::to_owned),
+            ..LockedPackage::default()
+        },
     }]
 }
 
-/// As kpm: SHA-256 over the contents in walking order.
-fn sum(contents: &[&str]) -> String {
-    use base64::Engine;
-    use sha2::Digest;
-    let hash = sha2::Sha256::digest(contents.concat());
-    base64::engine::general_purpose::STANDARD.encode(hash)
+/// The folders of packages, as their lock allows.
+pub(super) async fn resolve(
+    packages: &PackageFetcher,
+    wanted: &[RemotePackage],
+    lock: &str,
+) -> Result<Vec<(String, std::path::PathBuf)>, KclError> {
+    let request = PackageRequest {
+        wanted,
+        lock: &PackageLock::parse(lock.as_bytes()).unwrap(),
+        place: &LockPlace::default(),
+    };
+    let found = packages.resolve(&request).await?.into_iter();
+    Ok(found.map(|package| (package.name, package.folder)).collect())
 }
 
-const MODULE: &str = "[package]\nname = \"lib\"\nversion = \"0.1.0\"\n";
-const CODE: &str = "schema Size:\n    cpu: int = 2\n";
+pub(super) const MODULE: &str = "[package]\nname = \"lib\"\nversion = \"0.1.0\"\n";
+pub(super) const CODE: &str = "schema Size:\n    cpu: int = 2\n";
 
 /// A repository with the package at its root, tagged `v1`.
-fn library() -> Repository {
+pub(super) fn library() -> Repository {
     let library = Repository::init();
     library.write("kcl.mod", MODULE).write("size.k", CODE);
     library.commit("The library");
@@ -77,8 +96,7 @@ async fn a_git_package_is_fetched_once_checked_and_compiled() {
     let url = format!("file://{}", library.path().display());
     let requirement = serde_json::json!({"git": url, "tag": "v1"});
     let good = sum(&[MODULE, CODE]);
-    let found = packages
-        .resolve(&wanted(&requirement, Some(&good)), None)
+    let found = resolve(&packages, &wanted(&requirement, Some(&good)), "")
         .await
         .unwrap();
     assert_eq!(
@@ -92,15 +110,13 @@ async fn a_git_package_is_fetched_once_checked_and_compiled() {
         ..packages.clone()
     };
     assert_eq!(
-        offline
-            .resolve(&wanted(&requirement, Some(&good)), None)
+        resolve(&offline, &wanted(&requirement, Some(&good)), "")
             .await
             .unwrap(),
         found
     );
     let other = serde_json::json!({"git": url, "tag": "v2"});
-    let error = offline
-        .resolve(&wanted(&other, Some(&good)), None)
+    let error = resolve(&offline, &wanted(&other, Some(&good)), "")
         .await
         .unwrap_err();
     assert!(matches!(error, KclError::Offline(_)), "{error}");
@@ -120,19 +136,15 @@ async fn a_commit_a_branch_and_a_package_in_a_folder_are_found() {
         serde_json::json!({"git": url, "commit": commit, "package": "inner"}),
         serde_json::json!({"git": url, "branch": "main", "package": "nested/deep"}),
     ] {
-        let found = packages
-            .resolve(&wanted(&requirement, Some(&inner)), None)
+        let found = resolve(&packages, &wanted(&requirement, Some(&inner)), "")
             .await
             .unwrap();
         assert!(found[0].1.join("x.k").is_file(), "{requirement}");
         assert!(!found[0].1.join(".git").exists());
     }
-    // A whole commit id pins by itself; a tag without a lock does not.
+    // A whole commit id pins by itself.
     let by_commit = serde_json::json!({"git": url, "commit": commit});
-    packages.resolve(&wanted(&by_commit, None), None).await.unwrap();
-    let by_tag = serde_json::json!({"git": url, "tag": "v1"});
-    let error = packages.resolve(&wanted(&by_tag, None), None).await.unwrap_err();
-    assert!(matches!(error, KclError::NotLocked(_)), "{error}");
+    resolve(&packages, &wanted(&by_commit, None), "").await.unwrap();
 }
 
 #[tokio::test]
@@ -143,8 +155,7 @@ async fn what_differs_from_its_lock_is_refused_and_not_kept() {
     let requirement = serde_json::json!({"git": url, "tag": "v1"});
     let wrong = sum(&["something else"]);
     for _ in 0..2 {
-        let error = packages
-            .resolve(&wanted(&requirement, Some(&wrong)), None)
+        let error = resolve(&packages, &wanted(&requirement, Some(&wrong)), "")
             .await
             .unwrap_err();
         assert!(matches!(error, KclError::PackageDiffers { .. }), "{error}");
@@ -162,7 +173,7 @@ async fn what_was_fetched_before_is_checked_again() {
         &serde_json::json!({"git": url, "tag": "v1"}),
         Some(&sum(&[MODULE, CODE])),
     );
-    let found = packages(folder.path()).await.resolve(&all, None).await.unwrap();
+    let found = resolve(&packages(folder.path()).await, &all, "").await.unwrap();
     let file = found[0].1.join("size.k");
     std::fs::write(&file, CODE.replace('2', "200")).unwrap();
 
@@ -170,9 +181,9 @@ async fn what_was_fetched_before_is_checked_again() {
         offline: true,
         ..packages(folder.path()).await
     };
-    let error = offline.resolve(&all, None).await.unwrap_err().to_string();
+    let error = resolve(&offline, &all, "").await.unwrap_err().to_string();
     assert!(error.contains("does not match kcl.mod.lock"), "{error}");
-    let again = packages(folder.path()).await.resolve(&all, None).await.unwrap();
+    let again = resolve(&packages(folder.path()).await, &all, "").await.unwrap();
     assert_eq!(again, found);
     assert_eq!(std::fs::read_to_string(&file).unwrap(), CODE);
 }
@@ -193,9 +204,7 @@ async fn a_package_brings_its_own_dependencies() {
     );
     let mut outer_wanted = wanted(&serde_json::json!({"git": url(&outer), "commit": commit}), None);
     outer_wanted[0].name = "outer".to_owned();
-    let found = packages(folder.path())
-        .await
-        .resolve(&outer_wanted, Some(&lock))
+    let found = resolve(&packages(folder.path()).await, &outer_wanted, &lock)
         .await
         .unwrap();
     let names: Vec<_> = found.iter().map(|(name, _)| name.as_str()).collect();
@@ -213,7 +222,7 @@ async fn a_stranger_names_no_package_and_no_place() {
     let base = wanted(&there, Some("one"));
     let mut known = KnownPackages::default();
     known.add_wanted(&base);
-    known.add_lock(&lock("lib", "one"));
+    known.add_lock(&PackageLock::parse(lock("lib", "one").as_bytes()).unwrap());
     let local = serde_json::json!({"oci": "oci://localhost:1/lib", "tag": "1"});
     let on_disk = serde_json::json!({"git": "file:///srv/lib", "tag": "v1"});
     let by_key = serde_json::json!({"git": "ssh://git@127.0.0.1:1/lib", "tag": "v1"});
@@ -225,7 +234,7 @@ async fn a_stranger_names_no_package_and_no_place() {
         ..own
     };
     let ask = async |asked: &[RemotePackage], lock: &str| {
-        let error = stranger.resolve(asked, Some(lock)).await.unwrap_err();
+        let error = resolve(&stranger, asked, lock).await.unwrap_err();
         (matches!(error, KclError::UnknownPackage(_)), error.to_string())
     };
     let (unknown, said) = ask(&base, &lock("lib", "one")).await;
@@ -286,14 +295,12 @@ async fn an_oci_package_is_pulled_checked_and_compiled() {
     let packages = packages(folder.path()).await;
     let requirement = serde_json::json!({"oci": format!("oci://{repository}"), "tag": "0.1.0"});
     let wrong = sum(&["x"]);
-    let error = packages
-        .resolve(&wanted(&requirement, Some(&wrong)), None)
+    let error = resolve(&packages, &wanted(&requirement, Some(&wrong)), "")
         .await
         .unwrap_err();
     assert!(matches!(error, KclError::PackageDiffers { .. }), "{error}");
     let good = sum(&[MODULE, CODE]);
-    let found = packages
-        .resolve(&wanted(&requirement, Some(&good)), None)
+    let found = resolve(&packages, &wanted(&requirement, Some(&good)), "")
         .await
         .unwrap();
     assert_eq!(
@@ -301,8 +308,7 @@ async fn an_oci_package_is_pulled_checked_and_compiled() {
         serde_json::json!({"a": {"cpu": 2}})
     );
     let missing = serde_json::json!({"oci": format!("oci://{repository}"), "tag": "9"});
-    let error = packages
-        .resolve(&wanted(&missing, Some(&good)), None)
+    let error = resolve(&packages, &wanted(&missing, Some(&good)), "")
         .await
         .unwrap_err();
     assert!(matches!(error, KclError::Package { .. }), "{error}");

@@ -152,6 +152,51 @@ async fn a_private_package_serves_its_own_people_alone() {
     }
 }
 
+/// Where nothing pins a package, the repository's own people get what its tag is now, and a stranger gets nothing. The
+/// commit in the lock of the base is enough.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stranger_gets_only_what_the_base_has_locked() {
+    let mut stage = Stage::small("").await;
+    let server = GitServer::start(stage.cluster);
+    let authority = server.authority().display().to_string();
+    stage.env = vec![("GIT_SSL_CAINFO", authority)];
+    let (library, _) = library("value = \"one\"\n", "");
+    library.git(["tag", "v1"]);
+    let url = server.serve(&library, "public/lib").replace("https://", "git://");
+    let (_, own) = stage.reviewed(7, "unlocked", |stage| {
+        let module = format!("{MODULE}[dependencies]\nlib = {{ git = \"{url}\", tag = \"v1\" }}\n");
+        stage.monorepo.write("kcl.mod", module);
+        stack(stage, "unlocked/dev", "strangers-unlocked", "");
+    });
+    let commit = library.rev("main");
+    let said = told(&stage, &own);
+    assert!(said.contains(&format!("is now the commit {commit}")), "{said}");
+    assert!(
+        said.contains("`konverge kcl lock appops/unlocked/dev` locks it"),
+        "{said}"
+    );
+    stage.merge(7, "unlocked").outcome.check(0);
+    let change = |stage: &Stage| stack(stage, "unlocked/dev", "strangers-unlocked", "changed");
+    for ran in from_a_fork(&mut stage, 8, "fork-unlocked", change) {
+        ran.outcome.check(1);
+        let told = told(&stage, &ran);
+        assert!(told.contains("gets only what its target branch locks"), "{told}");
+        assert!(told.contains("konverge kcl lock appops/unlocked/dev"), "{told}");
+    }
+    stage.reviewed(9, "lock", |stage| {
+        let lock = format!(
+            "[dependencies]\n  [dependencies.lib]\n    git_tag = \"v1\"\n    git_commit = \"{commit}\"\n"
+        );
+        stage.monorepo.write("kcl.mod.lock", lock);
+    });
+    stage.merge(9, "lock").outcome.check(0);
+    for ran in from_a_fork(&mut stage, 10, "fork-locked", change) {
+        ran.outcome.check(0);
+        let told = told(&stage, &ran);
+        assert!(told.contains("onechanged"), "{told}");
+    }
+}
+
 /// The working tree of the job that may write holds the stranger's commit in one way or another: refused. It holds
 /// something else: what GitHub says is the default branch's tip holds all the same.
 #[tokio::test(flavor = "multi_thread")]

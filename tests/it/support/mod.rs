@@ -33,6 +33,7 @@ pub mod minio;
 pub mod moto;
 pub mod objects;
 pub mod octokit;
+pub mod package_registry;
 pub mod payloads;
 pub mod performance;
 pub mod plain_core;

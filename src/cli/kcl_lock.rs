@@ -1,0 +1,72 @@
+//! `konverge kcl lock`: pins the packages of stacks.
+
+use super::{CliContext, completers};
+use crate::{
+    error::UserError,
+    ops::{
+        Selection, StackSelector,
+        package_lock_update::{self, LockRequest},
+    },
+    report::escape::log,
+};
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  konverge kcl lock                            the packages of every stack
+  konverge kcl lock storefront/dev             those of one stack
+  konverge kcl lock --update k8s               look `k8s` up again, also where it is locked")]
+pub struct Args {
+    /// Stacks, by identity, folder, project or glob (`storefront/*`); default: every one
+    #[arg(value_name = "STACK", add = completers::stacks())]
+    names: Vec<StackSelector>,
+    /// A package that is looked up again although it is locked; may be repeated
+    #[arg(long, value_name = "PACKAGE")]
+    update: Vec<String>,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// The last package that could not be locked, after the others.
+pub async fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
+    let request = LockRequest {
+        selection: match args.names.is_empty() {
+            true => Selection::All,
+            false => Selection::Named(args.names.clone()),
+        },
+        renewed: args.update.clone(),
+    };
+    let (reports, mut failures) = package_lock_update::run(&context.run(), &request).await?;
+    if reports.is_empty() && failures.is_empty() {
+        context.note("no stack has a package from outside the repository");
+    }
+    for report in &reports {
+        let count = report.changed.len();
+        context.print(&log(&match count {
+            0 => format!("{}: unchanged, {} locked", report.file, report.unchanged),
+            _ => format!(
+                "{}: {count} newly locked, {} unchanged",
+                report.file, report.unchanged
+            ),
+        }));
+        context.print("\n");
+        for (name, found) in &report.changed {
+            context.print(&format!("  {} {}\n", log(name), log(found)));
+        }
+    }
+    let hints: Vec<_> = reports.iter().filter_map(|report| report.hint.as_ref()).collect();
+    if let Some(first) = hints.first() {
+        let more = match hints.len() {
+            1 => String::new(),
+            count => format!(" (and {} other locks)", count - 1),
+        };
+        context.note(&format!("hint: {first}{more}"));
+    }
+    let Some(last) = failures.pop() else {
+        return Ok(0);
+    };
+    for failure in &failures {
+        context.print_failure(failure);
+    }
+    Err(last)
+}

@@ -1,0 +1,268 @@
+//! The text of `kcl.mod.lock`: entries are added and replaced, everything else keeps its bytes. New entries have the
+//! form in which kpm writes the file.
+
+use super::lock_entry::{KEYS, LockEntry};
+
+const SECTION: &str = "dependencies";
+
+/// A table of the file: from its head to the next one.
+struct Block {
+    path: Vec<String>,
+    lines: Vec<String>,
+}
+
+/// The text with these entries.
+///
+/// # Errors
+/// The entries are there in another form than kpm writes, such as inline tables.
+pub(super) fn update(text: &str, entries: &[LockEntry]) -> Result<String, String> {
+    if entries.is_empty() {
+        return Ok(text.to_owned());
+    }
+    let end = if text.contains("\r\n") { "\r\n" } else { "\n" };
+    let mut blocks = blocks(text);
+    if text.trim_start_matches('\u{feff}').trim().is_empty() {
+        blocks.push(Block {
+            path: vec![SECTION.to_owned()],
+            lines: vec![format!("[{SECTION}]{end}")],
+        });
+    }
+    for entry in entries {
+        set(&mut blocks, entry, end);
+    }
+    let updated: String = blocks
+        .iter()
+        .flat_map(|block| &block.lines)
+        .map(String::as_str)
+        .collect();
+    match is_updated(text, &updated, entries) {
+        true => Ok(updated),
+        false => Err(
+            "its entries are not tables of the form `[dependencies.NAME]`, as the official tools write them; delete the file, and run the command again"
+                .to_owned(),
+        ),
+    }
+}
+
+/// The lines before the first table, then each table. The parts are the whole text.
+fn blocks(text: &str) -> Vec<Block> {
+    let mut blocks = vec![Block {
+        path: Vec::new(),
+        lines: Vec::new(),
+    }];
+    for line in text.split_inclusive('\n') {
+        if let Some(path) = head(line) {
+            blocks.push(Block {
+                path,
+                lines: Vec::new(),
+            });
+        }
+        if let Some(block) = blocks.last_mut() {
+            block.lines.push(line.to_owned());
+        }
+    }
+    blocks
+}
+
+/// The path of the table that a line begins.
+fn head(line: &str) -> Option<Vec<String>> {
+    let line = line.trim_start_matches('\u{feff}').trim();
+    if !line.starts_with('[') {
+        return None;
+    }
+    let mut table: toml::Table = line.parse().ok()?;
+    let mut path = Vec::new();
+    while let Some((key, value)) = table.into_iter().next() {
+        path.push(key);
+        table = match value {
+            toml::Value::Table(inner) => inner,
+            _ => break,
+        };
+    }
+    Some(path)
+}
+
+fn set(blocks: &mut Vec<Block>, entry: &LockEntry, end: &str) {
+    let same = |key: &str| key.replace('-', "_") == entry.key.replace('-', "_");
+    let key_of = |block: &Block| match block.path.as_slice() {
+        [section, key] if section == SECTION => Some(key.clone()),
+        _ => None,
+    };
+    let known = blocks
+        .iter()
+        .position(|block| key_of(block).is_some_and(|key| same(&key)));
+    if let Some(block) = known.map(|at| &mut blocks[at]) {
+        let head = with_end(block.lines.remove(0), end);
+        let kept = block.lines.drain(..).filter(|line| !is_of_ours(line));
+        let kept: Vec<_> = kept.collect();
+        block.lines.push(head);
+        block.lines.extend(lines(entry, end));
+        block.lines.extend(kept);
+        return;
+    }
+    // By name, as kpm sorts them. A table inside an entry belongs to the entry before.
+    let after = blocks
+        .iter()
+        .position(|block| key_of(block).is_some_and(|key| key > entry.key));
+    let at = after.unwrap_or(blocks.len());
+    if let Some(last) = at
+        .checked_sub(1)
+        .and_then(|before| blocks[before].lines.last_mut())
+    {
+        *last = with_end(std::mem::take(last), end);
+    }
+    let mut own = vec![format!("  [{SECTION}.{}]{end}", bare_or_quoted(&entry.key))];
+    own.extend(lines(entry, end));
+    blocks.insert(
+        at,
+        Block {
+            path: vec![SECTION.to_owned(), entry.key.clone()],
+            lines: own,
+        },
+    );
+}
+
+fn lines<'a>(entry: &'a LockEntry, end: &'a str) -> impl Iterator<Item = String> + 'a {
+    let fields = entry.fields.iter();
+    fields.map(move |(key, value)| format!("    {key} = {}{end}", quoted(value)))
+}
+
+fn is_of_ours(line: &str) -> bool {
+    let key = line.split_once('=').map(|(key, _)| key.trim());
+    key.is_some_and(|key| KEYS.contains(&key))
+}
+
+/// A line that another one follows.
+fn with_end(line: String, end: &str) -> String {
+    match line.is_empty() || line.ends_with('\n') {
+        true => line,
+        false => line + end,
+    }
+}
+
+fn bare_or_quoted(key: &str) -> String {
+    let is_bare = |c: char| c.is_ascii_alphanumeric() || "-_".contains(c);
+    match !key.is_empty() && key.chars().all(is_bare) {
+        true => key.to_owned(),
+        false => quoted(key),
+    }
+}
+
+/// A basic string of TOML. JSON has the same escapes, but leaves one control character as it is.
+fn quoted(text: &str) -> String {
+    serde_json::Value::from(text)
+        .to_string()
+        .replace('\u{7f}', "\\u007f")
+}
+
+/// Returns true if a text says what the one before it says, but for these entries.
+fn is_updated(before: &str, after: &str, entries: &[LockEntry]) -> bool {
+    let parse = |text: &str| text.trim_start_matches('\u{feff}').parse::<toml::Table>().ok();
+    let (Some(mut wanted), Some(found)) = (parse(before), parse(after)) else {
+        return false;
+    };
+    let section = wanted
+        .entry(SECTION)
+        .or_insert_with(|| toml::Value::Table(toml::Table::new()));
+    let Some(section) = section.as_table_mut() else {
+        return false;
+    };
+    for entry in entries {
+        let same = |key: &String| key.replace('-', "_") == entry.key.replace('-', "_");
+        let key = section.keys().find(|key| same(key)).cloned();
+        let key = key.unwrap_or_else(|| entry.key.clone());
+        let table = section
+            .entry(key)
+            .or_insert_with(|| toml::Value::Table(toml::Table::new()));
+        let Some(table) = table.as_table_mut() else {
+            return false;
+        };
+        for key in KEYS {
+            table.remove(key);
+        }
+        for (key, value) in &entry.fields {
+            table.insert((*key).to_owned(), toml::Value::String(value.clone()));
+        }
+    }
+    wanted == found
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn entry(key: &str, sum: &str) -> LockEntry {
+        LockEntry {
+            key: key.to_owned(),
+            fields: vec![("name", key.to_owned()), ("sum", sum.to_owned())],
+        }
+    }
+
+    /// As kpm 0.9 writes the file: tables by name, indented, without empty lines.
+    const KPM: &str = "[dependencies]\n  [dependencies.b]\n    name = \"b\"\n    full_name = \"b_1\"\n    version = \"1\"\n  [dependencies.d]\n    name = \"d\"\n    sum = \"4\"\n";
+
+    #[test]
+    fn a_new_file_has_the_form_of_the_official_tools() {
+        for empty in ["", "\n"] {
+            let made = update(empty, &[entry("b", "2"), entry("a-x", "1")]).unwrap();
+            assert_eq!(
+                made.trim_start_matches('\n'),
+                "[dependencies]\n  [dependencies.a-x]\n    name = \"a-x\"\n    sum = \"1\"\n  [dependencies.b]\n    name = \"b\"\n    sum = \"2\"\n"
+            );
+        }
+        let odd = update("", &[entry("a.b", "\"\u{7f}\n")]).unwrap();
+        assert!(odd.contains("[dependencies.\"a.b\"]"), "{odd}");
+    }
+
+    #[test]
+    fn entries_are_added_by_name_and_replaced_and_the_others_keep_their_bytes() {
+        let made = update(KPM, &[entry("a", "1"), entry("c", "3"), entry("e", "5")]).unwrap();
+        let parts: Vec<_> = made
+            .match_indices("  [dependencies.")
+            .map(|(at, _)| &made[at + 16..at + 17])
+            .collect();
+        assert_eq!(parts, ["a", "b", "c", "d", "e"]);
+        for part in KPM.split("  [").skip(1) {
+            assert!(made.contains(part), "{part}");
+        }
+        assert_eq!(update(KPM, &[]).unwrap(), KPM);
+        // The same once more changes nothing.
+        assert_eq!(update(&made, &[entry("c", "3")]).unwrap(), made);
+        let replaced = update(KPM, &[entry("b", "9")]).unwrap();
+        assert_eq!(
+            replaced,
+            KPM.replace(
+                "    full_name = \"b_1\"\n    version = \"1\"\n",
+                "    sum = \"9\"\n"
+            )
+        );
+    }
+
+    /// Comments, keys of others, tables inside an entry, other line ends and no last line end.
+    #[test]
+    fn what_others_wrote_stays() {
+        let others = "# ours\r\n[dependencies.my_lib]\r\n# why\r\nsum = \"old\"\r\nbinaries = { linux-amd64 = \"sha256:1\" }\r\n[dependencies.my_lib.more]\r\nx = 1";
+        let made = update(others, &[entry("my-lib", "new"), entry("z", "26")]).unwrap();
+        assert_eq!(
+            made,
+            "# ours\r\n[dependencies.my_lib]\r\n    name = \"my-lib\"\r\n    sum = \"new\"\r\n# why\r\nbinaries = { linux-amd64 = \"sha256:1\" }\r\n[dependencies.my_lib.more]\r\nx = 1\r\n  [dependencies.z]\r\n    name = \"z\"\r\n    sum = \"26\"\r\n"
+        );
+    }
+
+    #[test]
+    fn another_form_is_refused_and_not_damaged() {
+        for other in [
+            "dependencies = { a = { sum = \"1\" } }\n",
+            "[dependencies]\na = { sum = \"1\" }\n",
+            "[dependencies]\na.sum = \"1\"\n",
+            "[dependencies.a]\nsum = \"\"\"\n[dependencies.b]\n\"\"\"\n",
+        ] {
+            let refused = update(other, &[entry("a", "2")]);
+            assert!(
+                refused.is_err_and(|why| why.contains("delete the file")),
+                "{other}"
+            );
+        }
+    }
+}

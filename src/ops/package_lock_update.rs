@@ -1,0 +1,157 @@
+//! The `kcl lock` use case: writes what pins the packages of stacks into their `kcl.mod.lock`.
+
+use std::collections::{BTreeMap, HashSet};
+
+use super::{
+    OpenRequest, OpenRevision, RunContext, Selection, compiler::Compiler, package_locks, selected_stacks,
+};
+use crate::{
+    checkout::{self, Existing},
+    error::{ErrorKind, UserError},
+    git::Repository,
+    kcl::{LockUpdate, PackageFetcher, PackageRequest, PathEntry},
+    konfig::path_packages,
+    model::{
+        RepoPath,
+        package_lock::{LOCK_FILE, PackageLock},
+        stack::{CompileSetup, Stack},
+    },
+};
+
+/// Which packages are locked.
+pub struct LockRequest {
+    pub selection: Selection,
+    /// The packages whose entries are replaced.
+    pub renewed: Vec<String>,
+}
+
+/// One `kcl.mod.lock`.
+pub struct LockReport {
+    pub file: RepoPath,
+    /// The packages with new entries, with what was found.
+    pub changed: Vec<(String, String)>,
+    /// The number of packages whose entries are as before.
+    pub unchanged: usize,
+    /// What to do if git ignores the file.
+    pub hint: Option<String>,
+}
+
+/// Locks the packages of the selected stacks. Returns a report for each lock, and the failures.
+///
+/// # Errors
+/// The repository, its configuration or a name is wrong.
+pub async fn run(
+    run: &RunContext,
+    request: &LockRequest,
+) -> Result<(Vec<LockReport>, Vec<UserError>), UserError> {
+    let open = OpenRequest {
+        selection: request.selection.clone(),
+        ..OpenRequest::default()
+    };
+    let selected = selected_stacks::open(run, &open).await?;
+    let repository = Repository::discover(&run.dir)?;
+    let (mut modules, mut failures) = (BTreeMap::new(), Vec::new());
+    for stack in &selected.stacks {
+        match &stack.compile {
+            Ok(setup) if setup.remote_packages.is_empty() => {}
+            Ok(setup) => {
+                modules
+                    .entry(setup.module_root.clone().unwrap_or_default())
+                    .or_insert((stack, setup));
+            }
+            Err(error) => {
+                failures.push(UserError::from(error.clone()).context(format!("stack {}", stack.id)))
+            }
+        }
+    }
+    let (mut reports, mut renewed) = (Vec::new(), HashSet::new());
+    if !modules.is_empty() {
+        let compiler = Compiler::new(run, &selected.workspace.config);
+        let fetcher = compiler.fetcher().await?;
+        for (root, (stack, setup)) in &modules {
+            run.check_interrupted()?;
+            let locked = lock_module(
+                (run, &repository, &selected.workspace),
+                fetcher,
+                root,
+                (stack, setup),
+                &request.renewed,
+            );
+            match locked.await {
+                Ok(report) => {
+                    let names = report.changed.iter().map(|(name, _)| name.replace('-', "_"));
+                    renewed.extend(names);
+                    reports.push(report);
+                }
+                Err(failure) => failures.push(failure.context(format!("stack {}", stack.id))),
+            }
+        }
+    }
+    let unknown = request
+        .renewed
+        .iter()
+        .find(|name| !renewed.contains(&name.replace('-', "_")));
+    if let Some(name) = unknown.filter(|_| failures.is_empty()) {
+        let what = format!("no package `{}` is fetched for these stacks", name.escape_debug());
+        failures
+            .push(UserError::new(ErrorKind::Usage, what).hint("name it as `[dependencies]` of kcl.mod does"));
+    }
+    Ok((reports, failures))
+}
+
+async fn lock_module(
+    (run, repository, workspace): (&RunContext, &Repository, &OpenRevision),
+    fetcher: &PackageFetcher,
+    root: &RepoPath,
+    (stack, setup): (&Stack, &CompileSetup),
+    renewed: &[String],
+) -> Result<LockReport, UserError> {
+    let file = root.child(LOCK_FILE);
+    let refused = |error: std::io::Error| {
+        UserError::new(ErrorKind::Layout, error.to_string()).at(file.to_string(), None, None)
+    };
+    // From the disk: a lock that git ignores is in no revision.
+    let content = checkout::read(repository.root(), file.as_str().as_ref()).map_err(refused)?;
+    let text = String::from_utf8(content.unwrap_or_default())
+        .map_err(|_| package_locks::broken(&file, "it is not UTF-8".to_owned()))?;
+    let own = PackageLock::parse(text.as_bytes()).map_err(|why| package_locks::broken(&file, why))?;
+    let mut wanted = setup.remote_packages.clone();
+    for package in &mut wanted {
+        if let Some(locked) = own.find(&package.name).filter(|locked| locked.is_pinned()) {
+            package.locked = locked;
+        }
+    }
+    let mut lock = own;
+    lock.add_missing(package_locks::read(workspace, setup)?);
+    let request = PackageRequest {
+        wanted: &wanted,
+        lock: &lock,
+        place: &package_locks::place(stack, setup),
+    };
+    let by_path = path_packages(workspace.analysis.tree(), root)
+        .map_err(|error| UserError::new(ErrorKind::Git, error.to_string()))??;
+    let by_path: Vec<_> = by_path
+        .into_iter()
+        .map(|package| PathEntry {
+            declared: package.declared,
+            name: package.name,
+            version: package.version,
+        })
+        .collect();
+    let update = fetcher.lock(&request, &text, renewed, &by_path).await?;
+    let LockUpdate {
+        text: updated,
+        changed,
+        unchanged,
+    } = update;
+    if updated != text {
+        let path = file.as_str().as_ref();
+        checkout::write(repository.root(), path, updated.as_bytes(), Existing::Replace).map_err(refused)?;
+    }
+    Ok(LockReport {
+        hint: package_locks::ignored_hint(run, file.as_str()),
+        file,
+        changed,
+        unchanged,
+    })
+}
