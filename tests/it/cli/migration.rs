@@ -48,9 +48,10 @@ async fn an_old_repository_is_taken_over_without_making_anything_again() {
     let bucket = minio.bucket("old");
 
     let monorepo = Repository::konfig_example();
-    // Kusion 0.7 wants both settings files of every stack; the newest project here has neither.
+    // Kusion 0.7 wants both settings files of every stack; the newest projects here have neither.
     monorepo
         .remove("appops/billing")
+        .remove("appops/search")
         .remove(".github")
         .remove("konverge.yaml");
     for stack in ["dev", "prod"] {
