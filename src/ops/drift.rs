@@ -125,7 +125,6 @@ async fn one(
 }
 
 /// The difference of a stack, and why what was applied last cannot be restored.
-
 async fn check_drift(
     planning: &Planner,
     last_applied: &AppliedSpec<'_>,
