@@ -330,8 +330,11 @@ impl Compiler {
             };
             let what = format!("the package `{}` is not locked: {unlocked}", package.name);
             let mut said = self.unlocked.lock().unwrap_or_else(PoisonError::into_inner);
+            let hints = match said.is_empty() {
+                true => package_locks::hints(&self.run, &place),
+                false => String::new(),
+            };
             if said.insert(what.clone()) {
-                let hints = package_locks::hints(&self.run, &place);
                 self.run.notes.note(&format!("warning: {what}{hints}"));
             }
         }

@@ -63,10 +63,12 @@ pub(super) fn explain(run: &RunContext, error: KclError) -> UserError {
     failure
 }
 
-/// The lines below a warning about a package that is not locked.
+/// The lines below the first warning about a package that is not locked.
 pub(super) fn hints(run: &RunContext, place: &LockPlace) -> String {
     let LockPlace { stack, file } = place;
-    let lock = format!("\n  hint: `konverge kcl lock {stack}` locks it; commit `{file}`");
+    let lock = format!(
+        "\n  hint: `konverge kcl lock {stack}` locks it, and `konverge kcl lock` those of every stack; commit `{file}`"
+    );
     match ignored_hint(run, file) {
         Some(hint) => format!("{lock}\n  hint: {hint}"),
         None => lock,

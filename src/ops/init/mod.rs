@@ -73,9 +73,9 @@ pub async fn run(run: &RunContext) -> Result<Report, UserError> {
         hints: hints(&survey),
     };
     // Before anything is tried: it explains what the tries say.
-    report
-        .hints
-        .splice(0..0, locks::hints(&repository, &survey.layout));
+    for hint in locks::hints(&repository, &survey.layout) {
+        run.notes.note(&format!("hint: {hint}"));
+    }
     if survey.layout.has_module && !survey.layout.stacks.is_empty() {
         report.tried = try_commands(run, &repository).await;
     }

@@ -369,7 +369,7 @@ async fn the_guide_is_typed_whole_and_nothing_is_made_again() {
             _ => {}
         }
     }
-    assert_eq!(typed_lines, 6);
+    assert_eq!(typed_lines, 7);
     assert_eq!(uids.len(), 3);
     for (object, uid) in &uids {
         assert_eq!(

@@ -113,7 +113,7 @@ async fn ignored_locks_are_named_first_written_and_then_enough() {
     assert_eq!(said.matches("is not locked").count(), 2, "{said}");
     assert!(said.contains(&format!("is now the commit {commit}")), "{said}");
     assert!(
-        said.contains("`konverge kcl lock shop/dev` locks it; commit `shop/dev/kcl.mod.lock`"),
+        said.contains("`konverge kcl lock shop/dev` locks it, and `konverge kcl lock` those of every stack; commit `shop/dev/kcl.mod.lock`"),
         "{said}"
     );
     assert!(said.contains("git add -f shop/dev/kcl.mod.lock"), "{said}");
