@@ -415,18 +415,15 @@ async fn what_a_replaced_owner_takes_along_is_put_back() {
     assert!(runs.has_digest("owner/prod").await);
 }
 
-/// The number of the last request that read or wrote an object, from 1.
-fn last_seen(requests: &[String], object: &Value) -> usize {
+/// The number, from 1, of the last request that wrote anything, or that read this object.
+fn last_look(requests: &[String], object: &Value) -> usize {
     let path = path(object, true);
-    let is_of = |request: &String| {
-        let (verb, target) = request.split_once(' ').unwrap();
-        verb != "DRY" && target.split('?').next() == Some(path.as_str())
-    };
-    requests.iter().rposition(is_of).map_or(0, |last| last + 1)
+    let is_look = |request: &String| is_write(request) || *request == format!("GET {path}");
+    requests.iter().rposition(is_look).map_or(0, |last| last + 1)
 }
 
 /// Something disappears before the n-th request of an apply, for each n. What an apply that says `applied` lacks
-/// disappeared after its last look at it, and nobody else can promise more.
+/// disappeared after the last write and after the last look at it. Nobody else can promise more.
 #[tokio::test(flavor = "multi_thread")]
 async fn whatever_disappears_at_any_instant_an_applied_stack_is_whole() {
     let runs = Runs::new("any-instant", "").await;
@@ -489,7 +486,7 @@ async fn whatever_disappears_at_any_instant_an_applied_stack_is_whole() {
                     false => instant,
                 };
                 assert!(
-                    last_seen(&requests, object) < goes,
+                    last_look(&requests, object) < goes,
                     "`{lacking}` is not there: {title}"
                 );
             }

@@ -55,3 +55,24 @@ async fn so_does_one_whose_spec_makes_its_own_namespace() {
         .collect();
     check(counted("counted-own", &objects).await);
 }
+
+/// Before it says *applied*, an apply looks at all of them once more, and lists them as the plan does.
+#[tokio::test]
+async fn one_change_among_many_takes_no_request_for_each_of_the_others() {
+    let cluster = Cluster::shared();
+    let ns = cluster.namespace("counted-change").await;
+    let mut objects: Vec<_> = config_maps(&ns).collect();
+    let mut stack = TestStack::new("counted-change", cluster.kubeconfig());
+    stack.apply(&objects).await;
+    objects[0]["data"]["n"] = json!("another");
+    let kubernetes = stack.kubernetes().await;
+    let runtimes = RuntimeRegistry::new().with(kubernetes.clone());
+    let plan = stack.plan_on(&runtimes, spec(&objects)).await.unwrap();
+    let planning = kubernetes.requests();
+    let outcome = stack.carry_out(plan).await;
+    assert_eq!(outcome.result, StackResult::Applied, "{outcome:?}");
+    let applying = kubernetes.requests() - planning;
+    assert!(planning <= ONCE, "{planning} requests of the plan");
+    // The cluster's identity, the write and the list.
+    assert!(applying <= 3, "{applying} requests of the apply");
+}
