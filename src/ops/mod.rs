@@ -37,7 +37,6 @@ mod object_conflicts;
 mod other_stack_claims;
 pub mod package_lock_update;
 mod package_locks;
-
 pub mod plan_documents;
 mod planner;
 mod policy_set_loader;
