@@ -163,9 +163,7 @@ async fn ignored_locks_are_named_first_written_and_then_enough() {
     assert_eq!(again, "shop/dev/kcl.mod.lock: unchanged, 2 locked\n");
     assert_eq!(fixture.monorepo.read("shop/dev/kcl.mod.lock"), text);
 
-    fixture
-        .monorepo
-        .git(["add", "-f", "shop/dev/kcl.mod.lock", "shop/prod/kcl.mod.lock"]);
+    fixture.monorepo.git(["add", "-f", "*kcl.mod.lock"]);
     fixture.monorepo.commit("The locks");
     let built = fixture.offline(&["build", "--all"]).expect(0);
     assert!(
