@@ -54,13 +54,8 @@ pub async fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
             context.print(&format!("  {} {}\n", log(name), log(found)));
         }
     }
-    let hints: Vec<_> = reports.iter().filter_map(|report| report.hint.as_ref()).collect();
-    if let Some(first) = hints.first() {
-        let more = match hints.len() {
-            1 => String::new(),
-            count => format!(" (and {} other locks)", count - 1),
-        };
-        context.note(&format!("hint: {first}{more}"));
+    if let Some(hint) = reports.iter().find_map(|report| report.hint.as_ref()) {
+        context.note(&format!("hint: {hint}"));
     }
     let Some(last) = failures.pop() else {
         return Ok(0);

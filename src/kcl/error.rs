@@ -6,7 +6,7 @@ use super::{KclDiagnostic, OLDEST_VERSION, core_hints, version::is_too_old};
 use crate::{
     checkout::Untrusted,
     error::{Cause, ErrorKind, UserError},
-    model::{package_lock::LockPlace, stack::GET_KCL},
+    model::stack::GET_KCL,
 };
 
 /// A compilation, or the core itself, failed.
@@ -68,7 +68,6 @@ pub enum KclError {
         name: String,
         /// The locked checksum.
         pinned: String,
-        place: Box<LockPlace>,
     },
     /// A pull request from outside needs a package that its base does not have.
     #[error(
@@ -77,29 +76,23 @@ pub enum KclError {
     UnknownPackage(String),
     /// A dependency that nothing pins, in a run that may not look it up.
     #[error(
-        "the package `{name}` is not locked: `{}` has neither a commit nor a checksum for it, and {}",
-        place.file,
+        "the package `{name}` is not locked: kcl.mod.lock has neither a commit nor a checksum for it, and {}",
         match offline {
             true => "this is an offline run",
             false => "a pull request from outside gets only what its target branch locks",
         }
     )]
-    NotLocked {
-        name: String,
-        offline: bool,
-        place: Box<LockPlace>,
-    },
+    NotLocked { name: String, offline: bool },
     /// A dependency whose lock entry is of another version.
-    #[error("the package `{name}`: kcl.mod asks for {asked}, the lock has {locked} (`{}`)", place.file)]
+    #[error("the package `{name}`: kcl.mod asks for {asked}, the lock has {locked}")]
     LockDiffers {
         name: String,
         asked: String,
         locked: String,
-        place: Box<LockPlace>,
     },
     /// A lock that cannot be written.
-    #[error("`{file}`: {why}")]
-    Lock { file: String, why: String },
+    #[error("kcl.mod.lock cannot be written: {0}")]
+    Lock(String),
     /// A dependency that would have to be fetched.
     #[error("the package `{0}` was not fetched before, and this is an offline run")]
     Offline(String),
@@ -205,25 +198,21 @@ fn with_hints(error: KclError) -> UserError {
             KclError::Checksum { .. } => failure.hint(
                 "run it again; if it fails again, a proxy or mirror serves another file than the one that was published: ask who runs it",
             ),
-            KclError::PackageDiffers { name, place, .. } => failure.hint(format!(
-                "what is served is not what was pinned: find out who changed it; if the change is intended, run `konverge kcl lock --update {name} {}` and commit `{}`",
-                place.stack, place.file
+            KclError::PackageDiffers { name, .. } => failure.hint(format!(
+                "what is served is not what was pinned: find out who changed it; if the change is intended, run `konverge kcl lock --update {name}` and commit kcl.mod.lock"
             ))
             .hint("a package with a module's binary has another checksum on each platform: lock it on the platform of the jobs"),
             KclError::UnknownPackage(_) => failure
                 .hint("ask a maintainer to change kcl.mod and kcl.mod.lock in a branch of this repository, and merge that branch into this pull request")
                 .hint("or commit the folder that `kcl mod vendor` writes beside kcl.mod, for everybody to review"),
-            KclError::NotLocked { offline: true, place, .. } => failure
-                .hint(format!("with a network, run `konverge kcl lock {}` and commit `{}`", place.stack, place.file))
+            KclError::NotLocked { offline: true, .. } => failure
+                .hint("with a network, run `konverge kcl lock` and commit kcl.mod.lock")
                 .hint("or commit the folder that `kcl mod vendor` writes beside kcl.mod"),
-            KclError::NotLocked { place, .. } => failure
-                .hint(format!(
-                    "ask a maintainer to run `konverge kcl lock {}` on the target branch, and to commit `{}` there",
-                    place.stack, place.file
-                ))
+            KclError::NotLocked { .. } => failure
+                .hint("ask a maintainer to run `konverge kcl lock` on the target branch, and to commit kcl.mod.lock there")
                 .hint("or to commit the folder that `kcl mod vendor` writes beside kcl.mod"),
-            KclError::LockDiffers { place, .. } => failure
-                .hint(format!("run `konverge kcl lock {}` and commit `{}`", place.stack, place.file))
+            KclError::LockDiffers { .. } => failure
+                .hint("run `konverge kcl lock` and commit kcl.mod.lock")
                 .hint("if the new version is not intended, take it out of kcl.mod"),
             KclError::Offline(_) => failure
                 .hint("run it once without KONVERGE_OFFLINE, or commit the folder of `kcl mod vendor`"),
@@ -284,7 +273,6 @@ mod tests {
             KclError::NotLocked {
                 name: name(),
                 offline: false,
-                place: Box::default(),
             },
             KclError::Offline(name()),
             KclError::Package {

@@ -33,8 +33,8 @@ pub use self::{
     fmt_lint_test::{TestCase, TestOutcome},
     install::{InstallOptions, InstallStep, install, versions},
     packages::{
-        Bounds, KnownPackages, LockUpdate, PackageFetcher, PackageRequest, PackageTrust, PathEntry,
-        ResolvedPackage, UnlockedPackage, clear_packages, packages_use, platform,
+        Bounds, KnownPackages, LockUpdate, PackageFetcher, PackageTrust, PathEntry, ResolvedPackage,
+        UnlockedPackage, clear_packages, packages_use, platform,
     },
     pool::Pool,
     toolchain::{Toolchain, data_folder},

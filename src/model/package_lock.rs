@@ -49,15 +49,6 @@ impl LockedPackage {
     }
 }
 
-/// Where packages are locked, as messages name it.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct LockPlace {
-    /// What the command line calls the stack.
-    pub stack: String,
-    /// The path of the lock.
-    pub file: String,
-}
-
 /// Returns true for a whole id of a commit, SHA-1 or SHA-256.
 pub fn is_whole_commit(id: &str) -> bool {
     matches!(id.len(), 40 | 64) && id.bytes().all(|byte| byte.is_ascii_hexdigit())

@@ -25,8 +25,8 @@ use crate::{
     config::{Config, Sandbox},
     error::{ErrorKind, UserError},
     kcl::{
-        Bounds, Cache, CacheAccess, CompileRequest, Compiled, KnownPackages, PackageFetcher, PackageRequest,
-        PackageTrust, Pool, PoolOptions, ResolvedPackage, SandboxMode, SharedCache, Toolchain,
+        Bounds, Cache, CacheAccess, CompileRequest, Compiled, KnownPackages, PackageFetcher, PackageTrust,
+        Pool, PoolOptions, ResolvedPackage, SandboxMode, SharedCache, Toolchain,
     },
     model::{
         Digest, RepoPath, StackId,
@@ -316,14 +316,10 @@ impl Compiler {
         stack: &Stack,
     ) -> Result<Vec<ResolvedPackage>, UserError> {
         let setup = setup_of(stack)?;
-        let place = package_locks::place(stack, &setup);
-        let request = PackageRequest {
-            wanted: &setup.remote_packages,
-            lock: &package_locks::read(workspace, &setup)?,
-            place: &place,
-        };
-        let found = self.fetcher().await?.resolve(&request).await;
-        let found = found.map_err(|error| package_locks::explain(&self.run, error))?;
+        let lock = package_locks::read(workspace, &setup)?;
+        let fetcher = self.fetcher().await?;
+        let found = fetcher.resolve(&setup.remote_packages, &lock).await;
+        let found = found.map_err(|error| package_locks::explain(&self.run, &setup, error))?;
         for package in &found {
             let Some(unlocked) = &package.unlocked else {
                 continue;
@@ -331,7 +327,7 @@ impl Compiler {
             let what = format!("the package `{}` is not locked: {unlocked}", package.name);
             let mut said = self.unlocked.lock().unwrap_or_else(PoisonError::into_inner);
             let hints = match said.is_empty() {
-                true => package_locks::hints(&self.run, &place),
+                true => package_locks::hints(&self.run, &setup),
                 false => String::new(),
             };
             if said.insert(what.clone()) {

@@ -241,10 +241,9 @@ impl ModuleRunner {
         {
             if known.pin().is_none() && context.request.unlocked.contains(&call.module) {
                 return Err(
-                    refuse(call, "its package is not locked, so nothing pins its binary").hint(format!(
-                        "run `konverge kcl lock {}`, review what it writes into kcl.mod.lock, and commit that",
-                        context.stack.folder
-                    )),
+                    refuse(call, "its package is not locked, so nothing pins its binary").hint(
+                        "run `konverge kcl lock`, review what it writes into kcl.mod.lock, and commit that",
+                    ),
                 );
             }
             // The package was verified when it was resolved, also for code from outside.

@@ -9,12 +9,12 @@ use crate::{
     checkout::{self, Existing},
     error::{ErrorKind, UserError},
     git::Repository,
-    kcl::{LockUpdate, PackageFetcher, PackageRequest, PathEntry},
+    kcl::{LockUpdate, PackageFetcher, PathEntry},
     konfig::path_packages,
     model::{
         RepoPath,
         package_lock::{LOCK_FILE, PackageLock},
-        stack::{CompileSetup, Stack},
+        stack::CompileSetup,
     },
 };
 
@@ -74,7 +74,7 @@ pub async fn run(
                 (run, &repository, &selected.workspace),
                 fetcher,
                 root,
-                (stack, setup),
+                setup,
                 &request.renewed,
             );
             match locked.await {
@@ -103,7 +103,7 @@ async fn lock_module(
     (run, repository, workspace): (&RunContext, &Repository, &OpenRevision),
     fetcher: &PackageFetcher,
     root: &RepoPath,
-    (stack, setup): (&Stack, &CompileSetup),
+    setup: &CompileSetup,
     renewed: &[String],
 ) -> Result<LockReport, UserError> {
     let file = root.child(LOCK_FILE);
@@ -123,11 +123,6 @@ async fn lock_module(
     }
     let mut lock = own;
     lock.add_missing(package_locks::read(workspace, setup)?);
-    let request = PackageRequest {
-        wanted: &wanted,
-        lock: &lock,
-        place: &package_locks::place(stack, setup),
-    };
     let by_path = path_packages(workspace.analysis.tree(), root)
         .map_err(|error| UserError::new(ErrorKind::Git, error.to_string()))??;
     let by_path: Vec<_> = by_path
@@ -138,7 +133,7 @@ async fn lock_module(
             version: package.version,
         })
         .collect();
-    let update = fetcher.lock(&request, &text, renewed, &by_path).await?;
+    let update = fetcher.lock(&wanted, &lock, &text, renewed, &by_path).await?;
     let LockUpdate {
         text: updated,
         changed,
@@ -149,7 +144,7 @@ async fn lock_module(
         checkout::write(repository.root(), path, updated.as_bytes(), Existing::Replace).map_err(refused)?;
     }
     Ok(LockReport {
-        hint: package_locks::ignored_hint(run, file.as_str()),
+        hint: package_locks::ignored_hint(run, setup),
         file,
         changed,
         unchanged,

@@ -7,10 +7,13 @@ use crate::{
     kcl::KclError,
     model::{
         RepoPath,
-        package_lock::{LOCK_FILE, LockPlace, PackageLock},
-        stack::{CompileSetup, Stack},
+        package_lock::{LOCK_FILE, PackageLock},
+        stack::CompileSetup,
     },
 };
+
+/// What to do if git ignores the locks.
+pub(super) const IGNORED: &str = "git ignores kcl.mod.lock: remove its line from .gitignore, or add the files by `git add -f '*kcl.mod.lock'`";
 
 /// What is locked for a stack: by the lock of its module, which holds for everything below it, and for what that one
 /// does not pin by those of the packages in the repository.
@@ -37,26 +40,11 @@ pub(super) fn broken(file: &RepoPath, why: String) -> UserError {
         .hint("correct the file, or delete it and run `konverge kcl lock`")
 }
 
-/// Where the packages of a stack are locked.
-pub(super) fn place(stack: &Stack, setup: &CompileSetup) -> LockPlace {
-    let root = setup.module_root.clone().unwrap_or_default();
-    LockPlace {
-        stack: match stack.folder.is_root() {
-            true => stack.id.to_string(),
-            false => stack.folder.to_string(),
-        },
-        file: root.child(LOCK_FILE).to_string(),
-    }
-}
-
 /// The error of a package, with what git does to the lock.
-pub(super) fn explain(run: &RunContext, error: KclError) -> UserError {
-    let place = match &error {
-        KclError::NotLocked { place, .. } | KclError::LockDiffers { place, .. } => Some(place.clone()),
-        _ => None,
-    };
+pub(super) fn explain(run: &RunContext, setup: &CompileSetup, error: KclError) -> UserError {
+    let of_lock = matches!(error, KclError::NotLocked { .. } | KclError::LockDiffers { .. });
     let mut failure = UserError::from(error);
-    if let Some(hint) = place.and_then(|place| ignored_hint(run, &place.file)) {
+    if let Some(hint) = ignored_hint(run, setup).filter(|_| of_lock) {
         // After the command that writes the file.
         failure.hints.insert(failure.hints.len().min(1), hint);
     }
@@ -64,24 +52,17 @@ pub(super) fn explain(run: &RunContext, error: KclError) -> UserError {
 }
 
 /// The lines below the first warning about a package that is not locked.
-pub(super) fn hints(run: &RunContext, place: &LockPlace) -> String {
-    let LockPlace { stack, file } = place;
-    let lock = format!(
-        "\n  hint: `konverge kcl lock {stack}` locks it, and `konverge kcl lock` those of every stack; commit `{file}`"
-    );
-    match ignored_hint(run, file) {
+pub(super) fn hints(run: &RunContext, setup: &CompileSetup) -> String {
+    let lock = "\n  hint: run `konverge kcl lock` and commit kcl.mod.lock";
+    match ignored_hint(run, setup) {
         Some(hint) => format!("{lock}\n  hint: {hint}"),
-        None => lock,
+        None => lock.to_owned(),
     }
 }
 
-/// What to do about a lock that git ignores.
-pub(super) fn ignored_hint(run: &RunContext, file: &str) -> Option<String> {
+/// What to do if git ignores the lock of a stack. The same for every stack, so that equal errors are shown once.
+pub(super) fn ignored_hint(run: &RunContext, setup: &CompileSetup) -> Option<String> {
+    let file = setup.module_root.as_ref()?.child(LOCK_FILE);
     let repository = Repository::discover(&run.dir).ok()?;
-    let path = RepoPath::normalize(file)?;
-    repository.ignores(&path).then(|| {
-        format!(
-            "git ignores `{file}`: remove the rule that `git check-ignore -v {file}` names, or add the file by `git add -f {file}`"
-        )
-    })
+    repository.ignores(&file).then(|| IGNORED.to_owned())
 }

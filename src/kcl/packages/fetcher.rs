@@ -6,7 +6,7 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use super::{bounds::Bounds, request::ResolvedPackage, trust::PackageTrust};
+use super::{bounds::Bounds, resolved_package::ResolvedPackage, trust::PackageTrust};
 use crate::{
     checkout::Checkout,
     kcl::{SandboxMode, Toolchain},

@@ -4,7 +4,7 @@ use std::{fmt, io};
 
 use super::{
     checksum,
-    request::ResolvedPackage,
+    resolved_package::ResolvedPackage,
     source::{GitRevision, PackageSource},
 };
 use crate::model::{package_lock::is_whole_commit, stack::RemotePackage};
@@ -62,10 +62,10 @@ impl LockEntry {
         let mut entry = Self::named(&package.declared, own("name"), own("version"));
         let (checksum, commit) = match &resolved.unlocked {
             Some(found) => (found.checksum.clone(), found.commit.as_deref()),
-            None => (
-                checksum::compute(&resolved.folder)?,
-                package.locked.whole_commit(),
-            ),
+            None => {
+                let commit = source.whole_commit().or(package.locked.whole_commit());
+                (checksum::compute(&resolved.folder)?, commit)
+            }
         };
         entry.add("sum", &checksum);
         match source {

@@ -15,7 +15,7 @@ mod lock_update;
 mod oci;
 mod package_folder;
 mod platform;
-mod request;
+mod resolved_package;
 mod resolver;
 mod source;
 mod trust;
@@ -28,6 +28,6 @@ pub use self::{
     lock_update::LockUpdate,
     package_folder::{clear_packages, packages_use},
     platform::platform,
-    request::{PackageRequest, ResolvedPackage, UnlockedPackage},
+    resolved_package::{ResolvedPackage, UnlockedPackage},
     trust::{KnownPackages, PackageTrust},
 };

@@ -9,7 +9,7 @@ use super::{
     fetcher::PackageFetcher,
     git, oci,
     package_folder::Pins,
-    request::{PackageRequest, ResolvedPackage, UnlockedPackage},
+    resolved_package::{ResolvedPackage, UnlockedPackage},
     source::{self, GitRevision, PackageSource},
     trust::PackageTrust,
 };
@@ -27,6 +27,19 @@ pub(super) enum Renewal<'a> {
     Stale(&'a [String]),
 }
 
+impl Renewal<'_> {
+    /// Returns true if the entry of a package is replaced.
+    pub(super) fn is_of(self, package: &RemotePackage, source: &PackageSource) -> bool {
+        match self {
+            Self::Nothing => false,
+            Self::Stale(renewed) => {
+                source.lock_difference(package).is_some()
+                    || renewed.iter().any(|name| name.replace('-', "_") == package.name)
+            }
+        }
+    }
+}
+
 impl PackageFetcher {
     /// The packages of a stack and their dependencies.
     ///
@@ -34,27 +47,32 @@ impl PackageFetcher {
     /// A package cannot be fetched, does not have its locked checksum, or has the lock entry of another version; code
     /// from outside brings a package of its own; an offline run, or code from outside, asks for a package that nothing
     /// pins.
-    pub async fn resolve(&self, request: &PackageRequest<'_>) -> Result<Vec<ResolvedPackage>, KclError> {
-        let found = self.resolve_each(request, Renewal::Nothing).await?;
+    pub async fn resolve(
+        &self,
+        wanted: &[RemotePackage],
+        lock: &PackageLock,
+    ) -> Result<Vec<ResolvedPackage>, KclError> {
+        let found = self.resolve_each(wanted, lock, Renewal::Nothing).await?;
         Ok(found.into_iter().map(|(_, resolved)| resolved).collect())
     }
 
     /// [`PackageFetcher::resolve`], each with what asks for it.
     pub(super) async fn resolve_each(
         &self,
-        request: &PackageRequest<'_>,
+        wanted: &[RemotePackage],
+        lock: &PackageLock,
         renewal: Renewal<'_>,
     ) -> Result<Vec<(RemotePackage, ResolvedPackage)>, KclError> {
-        self.asker.check_wanted(request.wanted)?;
+        self.asker.check_wanted(wanted)?;
         let mut found: Vec<(RemotePackage, ResolvedPackage)> = Vec::new();
-        let mut queue: VecDeque<RemotePackage> = request.wanted.iter().cloned().collect();
+        let mut queue: VecDeque<RemotePackage> = wanted.iter().cloned().collect();
         while let Some(package) = queue.pop_front() {
             if found.iter().any(|(known, _)| known.name == package.name) {
                 continue;
             }
-            self.asker.check_locked(&package.name, request.lock)?;
-            let resolved = self.resolve_one(&package, request, renewal).await?;
-            queue.extend(dependencies(&package.name, &resolved.folder, request.lock)?);
+            self.asker.check_locked(&package.name, lock)?;
+            let resolved = self.resolve_one(&package, renewal).await?;
+            queue.extend(dependencies(&package.name, &resolved.folder, lock)?);
             found.push((package, resolved));
         }
         Ok(found)
@@ -63,7 +81,6 @@ impl PackageFetcher {
     async fn resolve_one(
         &self,
         package: &RemotePackage,
-        request: &PackageRequest<'_>,
         renewal: Renewal<'_>,
     ) -> Result<ResolvedPackage, KclError> {
         let source = source::read(package, self.registry())?;
@@ -76,23 +93,17 @@ impl PackageFetcher {
                     name: package.name.clone(),
                     asked,
                     locked,
-                    place: Box::new(request.place.clone()),
                 });
             }
-            (Some(_), Renewal::Stale(_)) => Pins::new(None, None, &source),
-            (None, Renewal::Stale(renewed))
-                if renewed.iter().any(|name| name.replace('-', "_") == package.name) =>
-            {
-                Pins::new(None, None, &source)
-            }
+            _ if renewal.is_of(package, &source) => Pins::new(None, None, &source),
             _ => {
                 let locked = &package.locked;
                 Pins::new(locked.checksum.as_deref(), locked.commit.as_deref(), &source)
             }
         };
         match pins.is_empty() {
-            true => self.look_up(package, source, request).await,
-            false => self.fetch_pinned(package, &source, &pins, request).await,
+            true => self.look_up(package, source).await,
+            false => self.fetch_pinned(package, &source, &pins).await,
         }
     }
 
@@ -102,7 +113,6 @@ impl PackageFetcher {
         package: &RemotePackage,
         source: &PackageSource,
         pins: &Pins,
-        request: &PackageRequest<'_>,
     ) -> Result<ResolvedPackage, KclError> {
         let io = |error: std::io::Error| failure(package, error.to_string());
         let pinned = pins.checksum.as_deref();
@@ -135,7 +145,6 @@ impl PackageFetcher {
             return Err(KclError::PackageDiffers {
                 name: package.name.clone(),
                 pinned: pinned.to_owned(),
-                place: Box::new(request.place.clone()),
             });
         }
         self.move_in(fresh, &folder).map_err(io)?;
@@ -147,13 +156,11 @@ impl PackageFetcher {
         &self,
         package: &RemotePackage,
         source: PackageSource,
-        request: &PackageRequest<'_>,
     ) -> Result<ResolvedPackage, KclError> {
         if self.offline || matches!(self.asker, PackageTrust::Outside(_)) {
             return Err(KclError::NotLocked {
                 name: package.name.clone(),
                 offline: self.offline,
-                place: Box::new(request.place.clone()),
             });
         }
         let io = |error: std::io::Error| failure(package, error.to_string());

@@ -1,11 +1,10 @@
 //! What `init` says about the locks of packages.
 
-use std::collections::BTreeSet;
-
 use crate::{
     git::Repository,
     konfig::Layout,
-    model::{RepoPath, package_lock::LOCK_FILE, stack::CompileSetup},
+    model::{package_lock::LOCK_FILE, stack::CompileSetup},
+    ops::package_locks::IGNORED,
 };
 
 /// What to do so that every package is locked, and the locks are committed.
@@ -15,13 +14,13 @@ pub(super) fn hints(repository: &Repository, layout: &Layout) -> Vec<String> {
         .iter()
         .filter_map(|stack| stack.compile.as_ref().ok());
     let setups: Vec<_> = setups.filter(|setup| !setup.remote_packages.is_empty()).collect();
-    let file = |setup: &CompileSetup| setup.module_root.clone().unwrap_or_default().child(LOCK_FILE);
-    let locks: BTreeSet<RepoPath> = setups.iter().map(|setup| file(setup)).collect();
     let mut hints = Vec::new();
-    if let Some(ignored) = locks.iter().find(|lock| repository.ignores(lock)) {
-        hints.push(format!(
-            "git ignores kcl.mod.lock, which pins packages: remove the rule that `git check-ignore -v {ignored}` names, and commit the locks"
-        ));
+    let is_ignored = |setup: &&CompileSetup| {
+        let root = setup.module_root.as_ref();
+        root.is_some_and(|root| repository.ignores(&root.child(LOCK_FILE)))
+    };
+    if setups.iter().any(is_ignored) {
+        hints.push(format!("{IGNORED}; it pins the packages of kcl.mod"));
     }
     let is_locked = |setup: &&&CompileSetup| {
         setup

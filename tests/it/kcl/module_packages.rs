@@ -12,12 +12,9 @@ use axum::{
 use base64::Engine as _;
 use konverge::{
     checkout::Checkout,
-    kcl::{
-        Bounds, KclError, PackageFetcher, PackageRequest, PackageTrust, ResolvedPackage, SandboxMode,
-        platform,
-    },
+    kcl::{Bounds, KclError, PackageFetcher, PackageTrust, ResolvedPackage, SandboxMode, platform},
     model::{
-        package_lock::{LockPlace, LockedPackage, PackageLock},
+        package_lock::{LockedPackage, PackageLock},
         stack::RemotePackage,
     },
 };
@@ -116,12 +113,7 @@ async fn fetch(folder: &Path, host: &str, binary: &str) -> Result<Vec<ResolvedPa
             ..LockedPackage::default()
         },
     };
-    let request = PackageRequest {
-        wanted: &[wanted],
-        lock: &PackageLock::default(),
-        place: &LockPlace::default(),
-    };
-    packages.resolve(&request).await
+    packages.resolve(&[wanted], &PackageLock::default()).await
 }
 
 #[tokio::test(flavor = "multi_thread")]

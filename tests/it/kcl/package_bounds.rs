@@ -13,9 +13,9 @@ use axum::{
 use futures::stream;
 use konverge::{
     checkout::Checkout,
-    kcl::{Bounds, PackageFetcher, PackageRequest, PackageTrust, SandboxMode},
+    kcl::{Bounds, PackageFetcher, PackageTrust, SandboxMode},
     model::{
-        package_lock::{LockPlace, LockedPackage, PackageLock},
+        package_lock::{LockedPackage, PackageLock},
         stack::RemotePackage,
     },
 };
@@ -140,12 +140,10 @@ fn wanted(requirement: &serde_json::Value, contents: &[&str]) -> Vec<RemotePacka
 /// Asks for a package, and says why it was refused; nothing of it is left.
 async fn refused(packages: &PackageFetcher, requirement: &serde_json::Value) -> String {
     let wanted = wanted(requirement, &["x"]);
-    let request = PackageRequest {
-        wanted: &wanted,
-        lock: &PackageLock::default(),
-        place: &LockPlace::default(),
-    };
-    let error = packages.resolve(&request).await.unwrap_err();
+    let error = packages
+        .resolve(&wanted, &PackageLock::default())
+        .await
+        .unwrap_err();
     assert_eq!(std::fs::read_dir(&packages.folder).unwrap().count(), 0, "{error}");
     error.to_string()
 }
@@ -321,12 +319,7 @@ async fn a_package_within_its_bounds_is_unpacked() {
     let host = serve(Registry::Serves(archive)).await;
     // In walking order: a folder where its name stands.
     let all = wanted(&oci(&host), &[&code, MODULE]);
-    let request = PackageRequest {
-        wanted: &all,
-        lock: &PackageLock::default(),
-        place: &LockPlace::default(),
-    };
-    let found = packages.resolve(&request).await.unwrap();
+    let found = packages.resolve(&all, &PackageLock::default()).await.unwrap();
     assert_eq!(
         std::fs::read_to_string(found[0].folder.join("deep/er/size.k")).unwrap(),
         code

@@ -4,12 +4,9 @@ use std::{collections::BTreeMap, path::Path, sync::Arc};
 
 use konverge::{
     checkout::Checkout,
-    kcl::{
-        Bounds, CompileRequest, KclError, KnownPackages, PackageFetcher, PackageRequest, PackageTrust, Pool,
-        SandboxMode,
-    },
+    kcl::{Bounds, CompileRequest, KclError, KnownPackages, PackageFetcher, PackageTrust, Pool, SandboxMode},
     model::{
-        package_lock::{LockPlace, LockedPackage, PackageLock},
+        package_lock::{LockedPackage, PackageLock},
         stack::RemotePackage,
     },
 };
@@ -56,12 +53,8 @@ pub(super) async fn resolve(
     wanted: &[RemotePackage],
     lock: &str,
 ) -> Result<Vec<(String, std::path::PathBuf)>, KclError> {
-    let request = PackageRequest {
-        wanted,
-        lock: &PackageLock::parse(lock.as_bytes()).unwrap(),
-        place: &LockPlace::default(),
-    };
-    let found = packages.resolve(&request).await?.into_iter();
+    let lock = PackageLock::parse(lock.as_bytes()).unwrap();
+    let found = packages.resolve(wanted, &lock).await?.into_iter();
     Ok(found.map(|package| (package.name, package.folder)).collect())
 }
 

@@ -172,7 +172,7 @@ async fn a_stranger_gets_only_what_the_base_has_locked() {
     let said = told(&stage, &own);
     assert!(said.contains(&format!("is now the commit {commit}")), "{said}");
     assert!(
-        said.contains("`konverge kcl lock appops/unlocked/dev` locks it"),
+        said.contains("hint: run `konverge kcl lock` and commit kcl.mod.lock"),
         "{said}"
     );
     stage.merge(7, "unlocked").outcome.check(0);
@@ -181,7 +181,10 @@ async fn a_stranger_gets_only_what_the_base_has_locked() {
         ran.outcome.check(1);
         let told = told(&stage, &ran);
         assert!(told.contains("gets only what its target branch locks"), "{told}");
-        assert!(told.contains("konverge kcl lock appops/unlocked/dev"), "{told}");
+        assert!(
+            told.contains("ask a maintainer to run `konverge kcl lock` on the target branch"),
+            "{told}"
+        );
     }
     stage.reviewed(9, "lock", |stage| {
         let lock = format!(

@@ -1,20 +1,8 @@
-//! [`PackageRequest`]: which packages a stack needs, and [`ResolvedPackage`]: where they are.
+//! [`ResolvedPackage`]: where a package is, and what was found if nothing pins it.
 
 use std::{fmt, path::PathBuf};
 
 use super::source::PackageSource;
-use crate::model::{
-    package_lock::{LockPlace, PackageLock},
-    stack::RemotePackage,
-};
-
-/// The packages of a stack, and what its lock says about them and their dependencies.
-#[derive(Debug, Clone, Copy)]
-pub struct PackageRequest<'a> {
-    pub wanted: &'a [RemotePackage],
-    pub lock: &'a PackageLock,
-    pub place: &'a LockPlace,
-}
 
 /// A package that is there.
 #[derive(Debug, Clone, PartialEq, Eq)]
