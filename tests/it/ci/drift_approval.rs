@@ -17,6 +17,9 @@ use crate::support::{
     payloads,
 };
 
+/// What happens to a stage between two runs.
+type StageChange<'a> = &'a dyn Fn(&Stage);
+
 async fn applied(more: &str, stacks: &[(&str, &[(&str, &str)])]) -> Stage {
     let mut stage = Stage::small(more).await;
     stage.reviewed(7, "drift", |stage| {
@@ -277,7 +280,7 @@ async fn the_policies_of_the_default_branch_hold() {
     let digest = look(&mut stage, "held/dev");
 
     let frozen = "policy: {freeze: [{from: '2020-01-01T00:00:00Z', until: '2999-01-01T00:00:00Z', reason: the fair}]}\n";
-    let changes: [(&dyn Fn(&Stage), &str); 2] = [
+    let changes: [(StageChange<'_>, &str); 2] = [
         (
             &|stage| {
                 stage.monorepo.write(rules, forbids("one"));

@@ -269,7 +269,7 @@ async fn what_somebody_deletes_each_time_ends_as_a_failure() {
     let runs = Runs::new("each-time", "").await;
     let ns = runs.runs.namespace.clone();
     let (x, y) = (map(&ns, "x", "1"), map(&ns, "y", "1"));
-    runs.apply_well("each/prod", &[x.clone()]);
+    runs.apply_well("each/prod", std::slice::from_ref(&x));
     let proxy = Proxy::start(runs.runs.cluster, Faults::none()).await;
     let (hands, victim, writes) = (runs.hands(), x.clone(), Arc::new(AtomicUsize::new(0)));
     let counted = Arc::clone(&writes);

@@ -132,7 +132,7 @@ async fn a_pause_with_a_duration_is_waited_for_if_it_ends_in_time() {
     let mut stack = TestStack::new("timed", cluster.kubeconfig());
     stack.options.wait = true;
     let short = rollout(&ns, "web:1", &json!({"duration": "90s"}));
-    let plan = stack.plan_well(&[short.clone()]).await;
+    let plan = stack.plan_well(std::slice::from_ref(&short)).await;
     let controller = async {
         report(&objects, &short, 1, &paused(1, jiff::Timestamp::now())).await;
         // The apply sees the pause, and goes on.
@@ -143,7 +143,7 @@ async fn a_pause_with_a_duration_is_waited_for_if_it_ends_in_time() {
     assert_eq!(outcome.result, StackResult::Applied, "{outcome:?}");
 
     let long = rollout(&ns, "web:2", &json!({"duration": "5h"}));
-    let plan = stack.plan_well(&[long.clone()]).await;
+    let plan = stack.plan_well(std::slice::from_ref(&long)).await;
     let since: jiff::Timestamp = jiff::Timestamp::now();
     let at_step = paused(2, since);
     let (outcome, ()) = tokio::join!(stack.carry_out(plan), report(&objects, &long, 2, &at_step));
