@@ -71,7 +71,7 @@ pub async fn guardrails_hold_by_hand(binary: PathBuf) {
         &[
             "policy.max_destructive",
             "2 resources",
-            "1 are allowed",
+            "at most 1 is allowed",
             "terminal",
         ],
     );
