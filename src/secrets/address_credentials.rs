@@ -1,7 +1,7 @@
-//! Credentials in an address. Every address that Konverge is given is held against the one rule here: a host, a port and
+//! Credentials in an address. Every address that Konverge is given is checked by the one rule here: a host, a port and
 //! a path; the rest of an address may be a credential, and addresses are committed, printed and logged.
 //!
-//! Not held against it are addresses that are secret as a whole and come from the environment: the receivers of
+//! It does not check addresses that are secret as a whole and come from the environment: the receivers of
 //! notifications, and the variables of other tools in which credentials belong (`HTTPS_PROXY`, `PIP_INDEX_URL`).
 
 use url::{Url, form_urlencoded};
