@@ -19,15 +19,15 @@ const NEED: TokenPermission = TokenPermission("pull-requests: write");
 /// characters; actual servers may accept more or less.
 pub const BUDGETS: [usize; 4] = [60_000, 40_000, 20_000, 8_000];
 
-/// The result for a comment.
+/// The result for a comment. `written` is GitHub's time of its last change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Upsert {
     /// It was created.
-    Created { url: String },
+    Created { url: String, written: Option<Timestamp> },
     /// It was edited in place.
-    Updated { url: String },
+    Updated { url: String, written: Option<Timestamp> },
     /// It already had this content.
-    Unchanged { url: String },
+    Unchanged { url: String, written: Option<Timestamp> },
     /// A newer run has written it, so it was left unchanged.
     NewerRunWrote { url: String },
 }
@@ -50,8 +50,6 @@ pub struct PreviewComment {
     /// The head that it shows.
     pub head: String,
     pub body: String,
-    /// When it was written last, by whomever.
-    pub written: Timestamp,
 }
 
 impl Comment {
@@ -93,11 +91,16 @@ impl Client {
             self.delete_comment(double.id).await?;
         }
         if first.body.as_deref() == Some(body) {
-            return Ok(Upsert::Unchanged { url });
+            let written = first.updated_at;
+            return Ok(Upsert::Unchanged { url, written });
         }
         let path = self.path(&format!("/issues/comments/{}", first.id));
         match self.set(Method::PATCH, &path, &json!({"body": body}), NEED).await {
-            Ok(Comment { html_url: url, .. }) => Ok(Upsert::Updated { url }),
+            Ok(Comment {
+                html_url: url,
+                updated_at: written,
+                ..
+            }) => Ok(Upsert::Updated { url, written }),
             // It was deleted after the listing.
             Err(GithubError::NotFound { .. }) => self.create_comment(pr, marker, body).await,
             Err(error) => Err(error),
@@ -116,7 +119,10 @@ impl Client {
                 Ok(self.our_comments(pr, marker).await?.0.into_iter().next())
             })
             .await?;
-        Ok(Upsert::Created { url: made.html_url })
+        Ok(Upsert::Created {
+            url: made.html_url,
+            written: made.updated_at,
+        })
     }
 
     /// Replaces a text in our comment of `marker`; returns false if the run of `marker` has written none that
@@ -203,7 +209,6 @@ impl Client {
         let shown = ours.into_iter().filter_map(|comment| {
             Some(PreviewComment {
                 head: marker(&comment)?.head,
-                written: comment.updated_at?,
                 body: comment.body?,
             })
         });

@@ -21,6 +21,8 @@ pub mod matrix;
 pub mod notifications;
 pub mod permissions;
 pub mod policy;
+pub mod policy_enforcement;
+pub mod policy_masking;
 pub mod policy_overrides;
 pub mod policy_sets;
 pub mod publishing_failures;
