@@ -55,8 +55,13 @@ pub async fn confirm_apply(
     context: &CliContext,
 ) -> Result<Option<Arc<WithPolicySets>>, UserError> {
     let planning = &session.planning;
-    let with_sets =
-        |approver: Arc<dyn Approver>| Arc::new(WithPolicySets::new(approver, session.sets.clone(), planning.secrets()));
+    let with_sets = |approver: Arc<dyn Approver>| {
+        Arc::new(WithPolicySets::new(
+            approver,
+            session.sets.clone(),
+            planning.secrets(),
+        ))
+    };
     if yes {
         return Ok(Some(with_sets(match what {
             ConfirmedAction::Destroy => Arc::new(AutoApprove),

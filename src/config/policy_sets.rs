@@ -168,8 +168,14 @@ mod tests {
             ("{sets: [{name: a, path: p, language: vap}]}", "needs both"),
             ("{sets: [{name: a, path: p, language: gatekeeper}]}", "needs both"),
             ("{sets: [{name: a, path: p, enforce: sometimes}]}", "sometimes"),
-            ("{sets: [{name: a, path: p, enforce: override}]}", "nobody is named"),
-            ("{sets: [{name: a, path: p, override: {by: []}}]}", "nobody is named"),
+            (
+                "{sets: [{name: a, path: p, enforce: override}]}",
+                "nobody is named",
+            ),
+            (
+                "{sets: [{name: a, path: p, override: {by: []}}]}",
+                "nobody is named",
+            ),
             (
                 "{sets: [{name: a, path: p, enforce: always, override: {by: [a/b]}}]}",
                 "lets nobody",

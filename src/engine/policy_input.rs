@@ -86,7 +86,9 @@ impl EnginePlan {
     /// The changed resources of a plan that was made again during an apply.
     pub fn late_plans(&self) -> impl Iterator<Item = LatePlan<'_>> {
         let planned = self.nodes.iter().map(|node| &node.planned);
-        let truths: HashMap<_, _> = planned.map(|planned| (&planned.item.id, &planned.truth)).collect();
+        let truths: HashMap<_, _> = planned
+            .map(|planned| (&planned.item.id, &planned.truth))
+            .collect();
         self.public.resources.iter().map(move |shown| LatePlan {
             shown,
             truth: truths.get(&shown.id).copied(),

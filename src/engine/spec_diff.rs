@@ -33,10 +33,7 @@ pub fn plan_against_spec(
     let mut plans = Vec::with_capacity(head.resources.len());
     for resource in &head.resources {
         let (action, changes) = match before.get(&resource.id) {
-            None => (
-                Action::Create,
-                vec![change("", None, Some(masked(resource)))],
-            ),
+            None => (Action::Create, vec![change("", None, Some(masked(resource)))]),
             Some(old) => {
                 let changes = diff_resources(&masked(old), &masked(resource));
                 let action = if changes.is_empty() {
@@ -150,7 +147,14 @@ mod tests {
         let (base, head) = (spec(&[set("a"), claim]), spec(&[set("bb")]));
         let secrets = Secrets::new(HashKey::derive("k"));
         let stack = "a/b".parse().unwrap();
-        let plan = plan_against_spec(&stack, &RepoPath::root(), &base, &head, None, (&secrets, mask_resource));
+        let plan = plan_against_spec(
+            &stack,
+            &RepoPath::root(),
+            &base,
+            &head,
+            None,
+            (&secrets, mask_resource),
+        );
         let [claim, set] = plan.resources.as_slice() else {
             panic!("{plan:?}")
         };
@@ -175,7 +179,14 @@ mod tests {
         ]);
         let secrets = Secrets::new(HashKey::derive("k"));
         let stack = "a/b".parse().unwrap();
-        let plan = plan_against_spec(&stack, &RepoPath::root(), &base, &head, None, (&secrets, mask_resource));
+        let plan = plan_against_spec(
+            &stack,
+            &RepoPath::root(),
+            &base,
+            &head,
+            None,
+            (&secrets, mask_resource),
+        );
         let actions: Vec<_> = plan.resources.iter().map(|r| (r.id.as_str(), r.action)).collect();
         assert_eq!(
             actions,
@@ -207,7 +218,14 @@ mod tests {
         let (main, stack): (ClusterName, StackId) = ("main".parse().unwrap(), "a/b".parse().unwrap());
         let secrets = Secrets::new(HashKey::derive("k"));
         let base = spec(&[]);
-        let plan = plan_against_spec(&stack, &RepoPath::root(), &base, &head, Some(&main), (&secrets, mask_resource));
+        let plan = plan_against_spec(
+            &stack,
+            &RepoPath::root(),
+            &base,
+            &head,
+            Some(&main),
+            (&secrets, mask_resource),
+        );
         let mut clusters: Vec<_> = plan
             .resources
             .iter()

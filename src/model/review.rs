@@ -135,6 +135,9 @@ pub struct ReviewRecord {
     pub comment: Option<RecordedComment>,
 }
 
+/// The line of an approving review that overrides every denial which the comment shows.
+pub const OVERRIDE_ALL_SHOWN: &str = "konverge override";
+
 /// The comment of a preview, as Konverge wrote it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RecordedComment {

@@ -17,9 +17,7 @@ use super::{
 use crate::{
     engine::LatePlan,
     error::UserError,
-    model::{
-        StackId, authorization::Authorization, policy_finding::PolicyFinding,
-    },
+    model::{StackId, authorization::Authorization, policy_finding::PolicyFinding},
     policy::sets::PolicySets,
     secrets::Secrets,
 };

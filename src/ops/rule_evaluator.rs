@@ -59,14 +59,17 @@ impl RuleEvaluator {
             drop(core);
             findings.into_iter().collect()
         });
-        // What was not judged does not pass.
-        judged.await.unwrap_or_else(|error| {
+        // What was not judged does not pass. The error may hold values, so it is not told.
+        judged.await.unwrap_or_else(|_| {
             vec![PolicyFinding {
                 verdict: Enforcement::Deny,
                 rule: "policy.sets".to_owned(),
                 stack: Some(document.stack.id.clone()),
-                message: format!("the rules could not be evaluated: {error}"),
-                hint: None,
+                message: "the rules could not be evaluated: the evaluation ended without an answer"
+                    .to_owned(),
+                hint: Some(
+                    "this is a defect of Konverge: please report it with the rules of the set".to_owned(),
+                ),
                 place: None,
             }]
         })

@@ -120,7 +120,10 @@ fn actor(rules: &EffectivePolicy, facts: &PolicyFacts<'_>) -> Option<PolicyFindi
     }
     let (message, hint) = match facts.teams.unreadable_among(&rules.actors) {
         Some(unreadable) => (
-            format!("{unreadable}; so it is not known whether {} may apply", facts.actor),
+            format!(
+                "{unreadable}; so it is not known whether {} may apply",
+                facts.actor
+            ),
             Teams::READABLE,
         ),
         None => (
@@ -132,7 +135,12 @@ fn actor(rules: &EffectivePolicy, facts: &PolicyFacts<'_>) -> Option<PolicyFindi
             "let one of them merge, or run the workflow by hand",
         ),
     };
-    Some(finding(Enforcement::Deny, "actors", message, Some(hint.to_owned())))
+    Some(finding(
+        Enforcement::Deny,
+        "actors",
+        message,
+        Some(hint.to_owned()),
+    ))
 }
 
 /// The users whose approval counts: it is for the last head, they did not write the change, and they may

@@ -125,21 +125,29 @@ mod tests {
         ]);
         let values = TrueValues {
             desired: None,
-            before: Some(json!({"env": [{"name": "TOKEN", "value": "a"}], "old": "b", "rules": [{}, {"to": 1}], "list": []})),
-            after: Some(json!({"env": [{"name": "TOKEN", "value": "c"}], "new": "d", "rules": [{}, {"to": 2}], "list": [{"name": "e://f:g@h"}]})),
+            before: Some(
+                json!({"env": [{"name": "TOKEN", "value": "a"}], "old": "b", "rules": [{}, {"to": 1}], "list": []}),
+            ),
+            after: Some(
+                json!({"env": [{"name": "TOKEN", "value": "c"}], "new": "d", "rules": [{}, {"to": 2}], "list": [{"name": "e://f:g@h"}]}),
+            ),
         };
         let found = values.of_plan(&shown);
         assert_eq!(
             found.changes,
             [
                 change("/env/name=TOKEN/value", Some(json!("a")), Some(json!("c"))),
+                change("/list", Some(json!([])), Some(json!([{"name": "e://f:g@h"}]))),
                 change("/new", None, Some(json!("d"))),
                 change("/old", Some(json!("b")), None),
                 change("/rules/1/to", Some(json!(1)), Some(json!(2))),
-                change("/list", Some(json!([])), Some(json!([{"name": "e://f:g@h"}]))),
             ]
         );
         assert_eq!(found.digest, shown.digest);
-        assert_eq!(TrueValues::default().of_plan(&shown), shown, "nothing else is known");
+        assert_eq!(
+            TrueValues::default().of_plan(&shown),
+            shown,
+            "nothing else is known"
+        );
     }
 }

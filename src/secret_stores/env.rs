@@ -41,7 +41,13 @@ mod tests {
 
     #[tokio::test]
     async fn what_the_run_logs_in_with_is_not_given() {
-        let names = ["PGPASSWORD", "MYSQL_PWD", "OSS_ACCESS_KEY_SECRET", "GITHUB_TOKEN", "PAY_TOKEN"];
+        let names = [
+            "PGPASSWORD",
+            "MYSQL_PWD",
+            "OSS_ACCESS_KEY_SECRET",
+            "GITHUB_TOKEN",
+            "PAY_TOKEN",
+        ];
         let variable = |name: &str| (name.to_owned(), "value".to_owned());
         let store = EnvStore::new(names.map(variable).into());
         for name in names {

@@ -133,7 +133,9 @@ pub fn mask_secret_data_at<'a>(
             }
         }
         // It holds the data once more.
-        let annotations = object.get("metadata").and_then(|metadata| metadata.get("annotations"));
+        let annotations = object
+            .get("metadata")
+            .and_then(|metadata| metadata.get("annotations"));
         for (name, text) in annotations.and_then(Value::as_object).into_iter().flatten() {
             if is_last_applied(name) {
                 let whole = masked.to_mut();

@@ -27,6 +27,7 @@ use crate::{
     model::{
         CommitId, Digest, Shard, StackId,
         plan::Plan,
+        plan_document::StackDocument,
         policy_finding::{Enforcement, PolicyFinding},
         review::ReviewRecord,
         review_difference::ReviewDifference,
@@ -207,6 +208,11 @@ impl SetFindings {
         }))
     }
 
+    fn note_moves(&self, document: &StackDocument) {
+        let mut moved = self.moved.lock().unwrap_or_else(PoisonError::into_inner);
+        moved.add(document);
+    }
+
     /// The digests of the denials that the comment shows.
     fn shown(&self, secrets: &Secrets) -> BTreeSet<Digest> {
         let found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
@@ -245,9 +251,7 @@ impl SetFindings {
 impl DocumentVisitor for SetFindings {
     async fn visit(&self, planned: PlannedDocument<'_>) {
         let document = Arc::new(planned.for_rules());
-        let mut moved = self.moved.lock().unwrap_or_else(PoisonError::into_inner);
-        moved.add(&document);
-        drop(moved);
+        self.note_moves(&document);
         if let Some(outlook) = &self.outlook {
             outlook.look(self.guardrails.evaluator(), &document).await;
         }

@@ -11,12 +11,9 @@ use crate::{
     github::{GithubError, PreviewComment, ReviewApproval},
     model::{
         Digest,
-        review::{RecordedComment, ReviewRecord},
+        review::{OVERRIDE_ALL_SHOWN, RecordedComment, ReviewRecord},
     },
 };
-
-/// The line of a review that means every denial that the comment shows.
-pub(super) const ALL_SHOWN: &str = "konverge override";
 
 /// What the reviews of a pull request override.
 #[derive(Debug, Default)]
@@ -34,7 +31,13 @@ pub(super) async fn in_reviews(
 ) -> Result<ReviewOverrides, GithubError> {
     let mut found = ReviewOverrides::default();
     let number = record.pull_request;
-    let Some(shown) = record.comment.as_ref().filter(|_| !record.findings.is_empty()) else {
+    if record.findings.is_empty() {
+        return Ok(found);
+    }
+    let Some(shown) = &record.comment else {
+        found.remarks.insert(format!(
+            "no comment of the preview of #{number} is recorded, so no review overrides anything"
+        ));
         return Ok(found);
     };
     let comments = people.preview_comments(number).await?;
@@ -42,7 +45,7 @@ pub(super) async fn in_reviews(
     if !is_unedited {
         found.remarks.insert(format!(
             "the comment of the preview of #{number} was edited or deleted after Konverge wrote it: it may show other findings \
-             than were found, so `{ALL_SHOWN}` does not count, and a review has to name the digest"
+             than were found, so `{OVERRIDE_ALL_SHOWN}` does not count, and a review has to name the digest"
         ));
     }
     for review in people.approvals(number).await? {
@@ -91,7 +94,9 @@ async fn why_none(
 
 /// Returns true if the comment that the record knows is there as it was written.
 fn is_shown_unedited(comments: &[PreviewComment], record: &ReviewRecord, shown: &RecordedComment) -> bool {
-    let of_head = comments.iter().filter(|comment| comment.head == record.head.as_str());
+    let of_head = comments
+        .iter()
+        .filter(|comment| comment.head == record.head.as_str());
     of_head
         .map(|comment| comment_digest(&comment.body, &record.run))
         .any(|digest| digest == shown.digest)
@@ -129,7 +134,7 @@ impl Words {
             .flat_map(|line| line.split(|c: char| !c.is_ascii_alphanumeric()));
         Self {
             digests: words.filter_map(|word| word.parse().ok()).collect(),
-            all_shown: lines.contains(&ALL_SHOWN),
+            all_shown: lines.contains(&OVERRIDE_ALL_SHOWN),
         }
     }
 }
@@ -153,7 +158,10 @@ mod tests {
             ("agreed".to_owned(), words(&none, false)),
             (digest.to_string(), words(&named, false)),
             (format!("The vendor is late.\n(`{digest}`)"), words(&named, false)),
-            (format!("> approve: {digest}\n  > {digest}\nwhy?"), words(&none, false)),
+            (
+                format!("> approve: {digest}\n  > {digest}\nwhy?"),
+                words(&none, false),
+            ),
             (format!("x{digest}"), words(&none, false)),
             (format!("{digest}0"), words(&none, false)),
             (digest.to_string()[..40].to_owned(), words(&none, false)),

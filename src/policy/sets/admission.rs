@@ -15,7 +15,7 @@ use super::{
     admission_policy::{AdmissionPolicy, Binding, NotFound},
     admission_request::{self, AdmissionRequest, Namespaces, Plurals},
     possible_reads::Mentions,
-    rule::{PolicyFile, RuleFinding, Severity, objects_of, bound},
+    rule::{PolicyFile, RuleFinding, Severity, bound, objects_of},
 };
 use crate::model::plan_document::{DocumentResource, StackDocument};
 

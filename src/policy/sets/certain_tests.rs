@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::{
     PolicySet,
-    tests::{cel, config, document, file, rego, wanted, secrets},
+    tests::{cel, config, document, file, rego, secrets, wanted},
 };
 use crate::model::{plan_document::DesiredResource, policy_finding::Enforcement};
 

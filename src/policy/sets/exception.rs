@@ -59,13 +59,19 @@ impl Exception {
     /// the files of a pull request choose it.
     pub fn covers(&self, finding: &PolicyFinding, of: ExceptedPlace<'_>, now: Timestamp) -> bool {
         self.is_about(finding, of, now)
-            && self.stacks.as_ref().is_none_or(|glob| glob.is_match(of.folder.as_str()))
+            && self
+                .stacks
+                .as_ref()
+                .is_none_or(|glob| glob.is_match(of.folder.as_str()))
     }
 
     /// Returns true if it would cover a finding, but names the identity of the stack.
     pub fn names_identity(&self, finding: &PolicyFinding, of: ExceptedPlace<'_>, now: Timestamp) -> bool {
         let is_named = |glob: &GlobMatcher| {
-            finding.stack.as_ref().is_some_and(|stack| glob.is_match(stack.as_str()))
+            finding
+                .stack
+                .as_ref()
+                .is_some_and(|stack| glob.is_match(stack.as_str()))
         };
         self.is_about(finding, of, now) && self.stacks.as_ref().is_some_and(is_named)
     }
@@ -79,7 +85,10 @@ impl Exception {
         now < self.until
             && place.set == self.set
             && self.rule.as_ref().is_none_or(|own| own == rule)
-            && place.resource.as_ref().is_some_and(|resource| is_meant(resource.as_str()))
+            && place
+                .resource
+                .as_ref()
+                .is_some_and(|resource| is_meant(resource.as_str()))
             && of.object.is_none_or(is_meant)
     }
 

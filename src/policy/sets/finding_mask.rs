@@ -18,36 +18,40 @@ pub(super) struct FindingMask<'a> {
 }
 
 impl FindingMask<'_> {
-    /// The finding as it may be shown. If that is less than the rule said, also the keyed hash of what it said: two
-    /// findings that look alike are two, and nobody can guess the secret from the digest.
-    pub fn finding(self, found: RuleFinding) -> (RuleFinding, Option<String>) {
+    /// The finding as it may be shown, and the keyed hash of what the rule said: two findings that look alike are two,
+    /// and nobody can guess a secret from their digests.
+    pub fn finding(self, found: &RuleFinding) -> (RuleFinding, String) {
+        let said = [
+            found.resource.as_deref().unwrap_or_default(),
+            found.path.as_deref().unwrap_or_default(),
+            &found.message,
+        ];
+        let said = self.secrets.hash(said.join("\0").as_bytes());
+        let masked = |text: &Option<String>| text.as_deref().map(|text| self.text(text));
+        let details = found.details.iter();
         let shown = RuleFinding {
             message: self.text(&found.message),
-            resource: found.resource.as_deref().map(|text| self.text(text)),
-            path: found.path.as_deref().map(|text| self.text(text)),
-            details: found
-                .details
-                .iter()
+            resource: masked(&found.resource),
+            path: masked(&found.path),
+            details: details
                 .map(|(key, value)| (self.text(key), self.text(value)))
                 .collect(),
             ..found.clone()
         };
-        let shortened = shorten(&found.message);
-        let quotes = (&shown.message, &shown.resource, &shown.path)
-            != (&shortened, &found.resource, &found.path);
-        let quoted = quotes.then(|| {
-            let said = [&found.message].into_iter().chain(&found.resource).chain(&found.path);
-            let said: Vec<_> = said.map(String::as_str).collect();
-            self.secrets.hash(said.join("\0").as_bytes())
-        });
-        (shown, quoted)
+        (shown, said)
     }
 
     fn text(self, text: &str) -> String {
         // The longest first: a part would leave the rest.
-        let mut hidden: Vec<_> = self.hidden.iter().filter(|hidden| text.contains(hidden.as_str())).collect();
+        let mut hidden: Vec<_> = self
+            .hidden
+            .iter()
+            .filter(|hidden| text.contains(hidden.as_str()))
+            .collect();
         hidden.sort_by_key(|hidden| std::cmp::Reverse(hidden.len()));
-        let text = hidden.into_iter().fold(text.to_owned(), |text, hidden| without_word(&text, hidden));
+        let text = hidden
+            .into_iter()
+            .fold(text.to_owned(), |text, hidden| without_word(&text, hidden));
         shorten(&self.secrets.mask(&text))
     }
 }
@@ -98,7 +102,7 @@ mod tests {
             hidden: &hidden,
         };
         let finding = |message: &str| {
-            mask.finding(RuleFinding {
+            mask.finding(&RuleFinding {
                 rule: "r".to_owned(),
                 severity: Severity::Deny,
                 message: message.to_owned(),
@@ -109,13 +113,20 @@ mod tests {
         };
         let (blue, of_blue) = finding("it is blue");
         let (green, of_green) = finding("it is green");
-        assert_eq!((blue.message.as_str(), &blue.message), ("it is ***", &green.message));
-        assert_eq!((blue.path.as_deref(), blue.details["of"].as_str()), (Some("/***"), "***"));
-        assert_ne!(of_blue.unwrap(), of_green.unwrap());
+        assert_eq!(
+            (blue.message.as_str(), &blue.message),
+            ("it is ***", &green.message)
+        );
+        assert_eq!(
+            (blue.path.as_deref(), blue.details["of"].as_str()),
+            (Some("/***"), "***")
+        );
+        assert_ne!(of_blue, of_green);
+        assert_eq!(finding("it is blue").1, of_blue);
         let plain = RuleFinding {
             path: None,
             ..RuleFinding::error("r", "red")
         };
-        assert_eq!(mask.finding(plain.clone()), (plain, None));
+        assert_eq!(mask.finding(&plain).0, plain);
     }
 }

@@ -16,7 +16,7 @@ use super::{
     gatekeeper_match::ConstraintMatch,
     gatekeeper_template::{self as template, Template, TemplateCode},
     possible_reads::Mentions,
-    rule::{PolicyFile, RuleFinding, Severity, objects_of, bound},
+    rule::{PolicyFile, RuleFinding, Severity, bound, objects_of},
 };
 use crate::model::plan_document::StackDocument;
 

@@ -4,7 +4,7 @@ use serde_json::json;
 
 use super::{
     PolicySet,
-    tests::{cel, config, document, file, pod, rego, said, wanted, secrets},
+    tests::{cel, config, document, file, pod, rego, said, secrets, wanted},
 };
 use crate::model::policy_finding::Enforcement;
 
@@ -193,7 +193,8 @@ fn texts_that_cel_joins_are_bounded() {
     let object = json!({"kind": "X", "long": "a".repeat(2_000_000)});
     let sum = ["object.long"; 40].join(" + ");
     let text = format!("rules:\n- name: long\n  expression: ({sum}).size() > 0\n");
-    let findings = cel("input: objects", &text).findings(&document(vec![wanted("v1:X:shop:x", object)]), &secrets());
+    let findings =
+        cel("input: objects", &text).findings(&document(vec![wanted("v1:X:shop:x", object)]), &secrets());
     let message = &findings[0].message;
     assert!(message.contains("too costly for this object"), "{message}");
 }
@@ -221,8 +222,8 @@ fn what_cel_compares_is_bounded() {
     let large = json!({"kind": "X", "list": items});
     let find = |object: &serde_json::Value, expression: &str| {
         let text = format!("rules:\n- name: r\n  expression: \"{expression}\"\n  message: m\n");
-        let findings =
-            cel("input: objects", &text).findings(&document(vec![wanted("v1:X:shop:x", object.clone())]), &secrets());
+        let findings = cel("input: objects", &text)
+            .findings(&document(vec![wanted("v1:X:shop:x", object.clone())]), &secrets());
         let messages = findings.into_iter().map(|finding| finding.message);
         messages.collect::<Vec<_>>()
     };

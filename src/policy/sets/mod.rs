@@ -27,6 +27,8 @@ mod cel_tests;
 #[cfg(test)]
 mod certain_tests;
 mod exception;
+#[cfg(test)]
+mod exception_tests;
 mod finding_mask;
 mod gatekeeper;
 mod gatekeeper_match;

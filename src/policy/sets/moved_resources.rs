@@ -92,7 +92,10 @@ mod tests {
             document
         };
         let told = |stacks: &str, from: Action, to: Action| {
-            let set = rego(&format!("input: objects, stacks: '{stacks}'"), "package main\ndeny contains \"m\" if false\n");
+            let set = rego(
+                &format!("input: objects, stacks: '{stacks}'"),
+                "package main\ndeny contains \"m\" if false\n",
+            );
             let mut moved = MovedResources::default();
             moved.add(&stack("shop/prod", "appops/shop/prod", from));
             moved.add(&stack("play/dev", "appops/play/dev", to));
@@ -108,7 +111,10 @@ mod tests {
                 assert!(message.contains("moves here from `shop/prod`"), "{message}");
             }
             assert!(told("appops/*/*", from, to).is_empty(), "it stays in the set");
-            assert!(told("appops/play/*", from, to).is_empty(), "it comes into the set");
+            assert!(
+                told("appops/play/*", from, to).is_empty(),
+                "it comes into the set"
+            );
         }
         assert!(told("appops/*/prod", Action::Update, Action::Create).is_empty());
         assert!(told("appops/*/prod", Action::Delete, Action::Unchanged).is_empty());

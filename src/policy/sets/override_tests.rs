@@ -137,10 +137,10 @@ fn an_error_on_one_resource_is_said_although_another_has_unknown_values() {
     let set = cel("", text);
     let alone = set.findings(&document(vec![pod("web", json!("a"))]), &secrets());
     assert_eq!(said(&alone)[0].0, Enforcement::Deny);
-    let both = set.findings(&document(vec![
-        pod("web", json!("a")),
-        pod("b", json!({"$unknown": true})),
-    ]), &secrets());
+    let both = set.findings(
+        &document(vec![pod("web", json!("a")), pod("b", json!({"$unknown": true}))]),
+        &secrets(),
+    );
     assert!(both.contains(&alone[0]));
     assert_eq!(both.len(), 2);
     assert_eq!(both[1].verdict, Enforcement::Undecided);

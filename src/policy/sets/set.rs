@@ -27,6 +27,7 @@ use crate::{
         digest::DigestBuilder,
         plan_document::{DocumentResource, OtherNames, StackDocument},
         policy_finding::{Enforcement, PolicyFinding, SetPlace},
+        review::OVERRIDE_ALL_SHOWN,
         spec::RuntimeKind,
     },
     secrets::Secrets,
@@ -242,18 +243,10 @@ impl PolicySet {
             }
         };
         let stack = &document.stack.id;
-        let (found, quoted) = mask.finding(found);
+        let (found, said) = mask.finding(&found);
         let resource = found.resource.as_deref().and_then(|id| id.parse().ok());
         let mut digest = DigestBuilder::new("policy-finding");
-        let parts = [
-            self.name.as_str(),
-            &found.rule,
-            stack.as_str(),
-            found.resource.as_deref().unwrap_or_default(),
-            found.path.as_deref().unwrap_or_default(),
-            &found.message,
-        ];
-        for part in parts.into_iter().chain(quoted.as_deref()) {
+        for part in [self.name.as_str(), &found.rule, stack.as_str(), &said] {
             digest.part(part.as_bytes());
         }
         let digest = digest.finish();
@@ -263,7 +256,7 @@ impl PolicySet {
             && found.rule != UNREADABLE
         {
             true => Some(format!(
-                "one of {} may override exactly this finding: name {digest} in the text of an approving review of the last head, or run the workflow by hand with `approve: {digest}`",
+                "one of {} may override exactly this finding: name {digest} in the text of an approving review of the last head (`{OVERRIDE_ALL_SHOWN}` means all that the comment shows), or run the workflow by hand with `approve: {digest}`",
                 self.overriders.join(", ")
             )),
             false => hint,

@@ -78,7 +78,7 @@ pub(super) fn said(findings: &[PolicyFinding]) -> Vec<(Enforcement, &str, &str)>
     rows.collect()
 }
 
-const LATEST: &str = r#"package main
+pub(super) const LATEST: &str = r#"package main
 
 deny contains msg if {
 	input.kind == "Pod"
@@ -162,7 +162,8 @@ fn the_plan_says_what_happens_and_rego_v0_is_read() {
 fn terraform_s_form_is_there() {
     let text = "package main\ndeny contains r.address if { some r in input.resource_changes; r.type == \"random_pet\"; r.change.after.length > 2; r.change.actions == [\"update\"] }\n";
     let pet = wanted("hashicorp:random:random_pet:name", json!({"length": 3}));
-    let findings = rego("input: tfplan", text).findings(&document(vec![pet, pod("a", json!("a"))]), &secrets());
+    let findings =
+        rego("input: tfplan", text).findings(&document(vec![pet, pod("a", json!("a"))]), &secrets());
     assert_eq!(
         said(&findings),
         [(Enforcement::Deny, "s/main.deny", "random_pet.name")]
@@ -195,7 +196,8 @@ fn a_rule_that_reads_what_the_terraform_plan_lacks_denies() {
         ),
         ("deny contains \"x\" if input.variables.a", false),
     ] {
-        let findings = rego("input: tfplan", &format!("package main\n{source}\n")).findings(&pet(), &secrets());
+        let findings =
+            rego("input: tfplan", &format!("package main\n{source}\n")).findings(&pet(), &secrets());
         let refused = findings.iter().any(|finding| {
             finding.verdict == Enforcement::Deny && finding.message.contains("of Terraform's plan")
         });
@@ -344,7 +346,8 @@ fn cel_rules_must_hold_for_each_resource() {
         ]
     );
     let objects = "rules:\n- name: labels\n  expression: has(object.metadata.labels)\n- name: wrong\n  expression: object.spec.nowhere == 1\n";
-    let findings = cel("input: objects", objects).findings(&self::document(vec![pod("web", json!("a"))]), &secrets());
+    let findings =
+        cel("input: objects", objects).findings(&self::document(vec![pod("web", json!("a"))]), &secrets());
     assert_eq!(findings.len(), 2);
     assert!(
         findings
@@ -376,7 +379,8 @@ fn a_cel_message_of_no_text_or_of_several_lines_gives_way_to_the_fixed_one() {
         let text = format!(
             "rules:\n- name: never\n  expression: 'false'\n  message: fixed\n  messageExpression: \"{expression}\"\n"
         );
-        let findings = cel("input: objects", &text).findings(&document(vec![pod("web", json!("a"))]), &secrets());
+        let findings =
+            cel("input: objects", &text).findings(&document(vec![pod("web", json!("a"))]), &secrets());
         let messages: Vec<_> = findings.iter().map(|finding| finding.message.as_str()).collect();
         assert_eq!(messages, [said], "{expression}");
     }
@@ -386,8 +390,10 @@ fn a_cel_message_of_no_text_or_of_several_lines_gives_way_to_the_fixed_one() {
 fn a_rule_that_reads_an_unknown_value_is_undecided() {
     let unknown = || json!({"$unknown": true});
     let image = "package main\ndeny contains msg if { some c in input.spec.containers; c.image == \"bad\"; msg := \"bad image\" }\n";
-    let findings = rego("input: objects", image)
-        .findings(&document(vec![pod("web", unknown()), pod("b", json!("bad"))]), &secrets());
+    let findings = rego("input: objects", image).findings(
+        &document(vec![pod("web", unknown()), pod("b", json!("bad"))]),
+        &secrets(),
+    );
     assert_eq!(
         said(&findings),
         [
@@ -405,7 +411,10 @@ fn a_rule_that_reads_an_unknown_value_is_undecided() {
     assert_eq!(said(&findings), [(Enforcement::Deny, "s/main.deny", "named")]);
     // `not` on what is absent does not count as a denial of the whole plan.
     let whole = "package main\ndeny contains msg if { some r in input.resources; some c in r.after.spec.containers; not startswith(c.image, \"good/\"); msg := r.id }\n";
-    let findings = rego("", whole).findings(&document(vec![pod("web", unknown()), pod("b", json!("bad"))]), &secrets());
+    let findings = rego("", whole).findings(
+        &document(vec![pod("web", unknown()), pod("b", json!("bad"))]),
+        &secrets(),
+    );
     assert_eq!(
         findings.iter().map(|f| f.verdict).collect::<Vec<_>>(),
         [Enforcement::Deny, Enforcement::Undecided]
@@ -434,79 +443,6 @@ fn what_only_the_write_makes_known_does_not_pass() {
             .contains("/region, which is known only after the write"),
         "{}",
         findings[0].message
-    );
-}
-
-/// A program chooses ids: one that looks excepted excepts no other object.
-#[test]
-fn an_exception_is_not_claimed_by_an_id() {
-    let exceptions = "exceptions: [{set: s, resource: 'v1:Pod:legacy:*', until: 2999-01-01, reason: old}]";
-    let config = Config::parse(&format!(
-        "policy: {{sets: [{{name: s, path: p}}], {exceptions}}}\n"
-    ))
-    .unwrap();
-    let sets = PolicySets::new(vec![rego("input: objects", LATEST)], &config.policy.exceptions);
-    let verdict = |namespace: &str| {
-        let mut resource = pod("web", json!("a:latest"));
-        resource.id = "v1:Pod:legacy:web".parse().unwrap();
-        resource.attributes["metadata"]["namespace"] = json!(namespace);
-        sets.findings(&document(vec![resource]), Timestamp::now(), &secrets())[0].verdict
-    };
-    assert_eq!(verdict("legacy"), Enforcement::Pass);
-    assert_eq!(verdict("shop"), Enforcement::Deny);
-    // Without a namespace the object is where its id says, if it has the kind and the name of the id.
-    let unplaced = |name: &str| {
-        let mut resource = pod(name, json!("a:latest"));
-        resource.id = "v1:Pod:legacy:web".parse().unwrap();
-        sets.findings(&document(vec![resource]), Timestamp::now(), &secrets())[0].verdict
-    };
-    assert_eq!(unplaced("web"), Enforcement::Pass);
-    assert_eq!(unplaced("other"), Enforcement::Deny);
-}
-
-#[test]
-fn an_exception_holds_for_its_resource_until_its_end() {
-    let exceptions =
-        "exceptions: [{set: s, resource: 'v1:Pod:shop:w*', until: 2027-01-31, reason: moved in January}]";
-    let config = Config::parse(&format!(
-        "policy: {{sets: [{{name: s, path: p}}], {exceptions}}}\n"
-    ))
-    .unwrap();
-    let sets = PolicySets::new(vec![rego("input: objects", LATEST)], &config.policy.exceptions);
-    let document = document(vec![pod("web", json!("a:latest")), pod("b", json!("a:latest"))]);
-    let denied = |now: &str| {
-        let findings = sets.findings(&document, now.parse::<Timestamp>().unwrap(), &secrets());
-        findings
-            .into_iter()
-            .filter(|f| f.verdict == Enforcement::Deny)
-            .count()
-    };
-    assert_eq!(denied("2027-01-30T23:59:59Z"), 1);
-    // Exceptions name stacks by their folders, and `*` stays within a component.
-    for (glob, covered) in [
-        ("appops/shop/*", true),
-        ("shop/*", false),
-        ("shop/dev", false),
-        ("*", false),
-        ("appops/*", false),
-    ] {
-        let text = exceptions.replace("reason:", &format!("stacks: '{glob}', reason:"));
-        let config = Config::parse(&format!("policy: {{sets: [{{name: s, path: p}}], {text}}}\n")).unwrap();
-        let sets = PolicySets::new(vec![rego("input: objects", LATEST)], &config.policy.exceptions);
-        let findings = sets.findings(&document, "2027-01-01T00:00:00Z".parse().unwrap(), &secrets());
-        let passes = findings.iter().any(|f| f.verdict == Enforcement::Pass);
-        assert_eq!(passes, covered, "{glob}");
-        let hints = findings.iter().filter_map(|finding| finding.hint.as_ref());
-        let told = hints.filter(|hint| hint.contains("write its folder (`appops/shop/dev`)")).count();
-        assert_eq!(told == 1, glob.starts_with("shop/"), "{glob}");
-    }
-    assert_eq!(denied("2027-01-31T00:00:00Z"), 2);
-    let excused = sets.findings(&document, "2027-01-01T00:00:00Z".parse().unwrap(), &secrets());
-    let excused = excused.iter().find(|f| f.verdict == Enforcement::Pass).unwrap();
-    assert!(
-        excused
-            .message
-            .starts_with("excepted until 2027-01-31 (moved in January): ")
     );
 }
 

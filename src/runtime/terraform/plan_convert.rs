@@ -104,7 +104,8 @@ impl Segment<'_> {
             }
             (None, None) => Vec::new(),
         };
-        let truth = self.truth(&subject, change, recorded.as_ref());
+        let changed = change.filter(|_| !matches!(shown, Action::Unchanged | Action::Forget));
+        let truth = self.truth(&subject, (change, changed), recorded.as_ref());
         let mut public = ResourcePlan::new(
             self.stack,
             item.id.clone(),
@@ -184,7 +185,7 @@ impl Segment<'_> {
     fn truth(
         &self,
         subject: &ModuleResource,
-        planned: Option<&ResourceChange>,
+        (planned, changed): (Option<&ResourceChange>, Option<&ResourceChange>),
         recorded: Option<&Recorded>,
     ) -> TrueValues {
         let nothing = Value::Null;
@@ -192,14 +193,13 @@ impl Segment<'_> {
         let desired = subject.item.desired.as_ref();
         let desired =
             desired.map(|desired| masking::true_attributes(&desired.attributes, sensitive, self.secrets));
-        let is_recorded = |desired: &Map<String, Value>| {
-            recorded.is_some_and(|recorded| *recorded.attributes == *desired)
-        };
+        let is_recorded =
+            |desired: &Map<String, Value>| recorded.is_some_and(|recorded| *recorded.attributes == *desired);
         let mut truth = TrueValues {
             desired: desired.filter(|desired| !is_recorded(desired)),
             ..TrueValues::default()
         };
-        let Some(ResourceChange { change, .. }) = planned else {
+        let Some(ResourceChange { change, .. }) = changed else {
             return truth;
         };
         let judged = |object: &Value, unknown: &Value, sensitive: &Value| {

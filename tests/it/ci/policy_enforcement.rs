@@ -34,42 +34,62 @@ struct Denied {
     finding: String,
 }
 
+/// What a way tries to write.
+#[derive(Clone, Copy, PartialEq)]
+enum Subject {
+    /// A stack with a bad value that was merged and denied.
+    New,
+    /// Restoring a bad value that was applied before the rules came.
+    Drifted,
+    /// Going back to such a value.
+    RolledBack,
+    /// Deleting such a value.
+    Gone,
+}
+
 /// A way to write.
 struct Way {
     name: &'static str,
+    on: Subject,
     /// Whether it writes where a set is enforced always, where `grace` may override it, and where it advises.
     writes: [bool; 3],
     go: fn(&mut Stage, &Denied) -> Ran,
 }
 
 /// To add a way: a row with its name, what it writes, and how it is gone.
-const WAYS: [Way; 10] = [
+const WAYS: [Way; 13] = [
     Way {
+        on: Subject::New,
         name: "the push once more",
         writes: [false, false, true],
         go: |stage, _| stage.again(),
     },
     Way {
+        on: Subject::New,
         name: "a dispatch with the digest of the plan",
         writes: [false, false, true],
         go: |stage, denied| dispatched(stage, "grace", &denied.plan),
     },
     Way {
+        on: Subject::New,
         name: "a dispatch with the digest of the finding by somebody who is not named",
         writes: [false, false, true],
         go: |stage, denied| dispatched(stage, "bob", &denied.finding),
     },
     Way {
+        on: Subject::New,
         name: "a dispatch with the digest of the finding by its author",
         writes: [false, false, true],
         go: |stage, denied| dispatched(stage, "ada", &denied.finding),
     },
     Way {
+        on: Subject::New,
         name: "a dispatch with both digests by who is named",
         writes: [false, true, true],
         go: |stage, denied| dispatched(stage, "grace", &format!("{} {}", denied.plan, denied.finding)),
     },
     Way {
+        on: Subject::New,
         name: "the environment of a second job",
         writes: [false, true, true],
         go: |stage, denied| {
@@ -86,25 +106,48 @@ const WAYS: [Way; 10] = [
         },
     },
     Way {
+        on: Subject::New,
         name: "an ordinary approval of the last head",
         writes: [false, false, true],
         go: |stage, denied| reviewed(stage, denied, "agreed"),
     },
     Way {
+        on: Subject::New,
         name: "a review that names the finding",
         writes: [false, true, true],
         go: |stage, denied| reviewed(stage, denied, &format!("It is late:\n{}", denied.finding)),
     },
     Way {
+        on: Subject::New,
         name: "an apply by hand with --yes",
         writes: [false, false, true],
         go: |stage, denied| by_hand(stage, &["apply", &denied.stack, "--yes"]),
     },
-    // The last one: it means every finding of the comment.
+    // The last one of these: it means every finding of the comment.
     Way {
+        on: Subject::New,
         name: "a review that means all that the comment shows",
         writes: [false, true, true],
         go: |stage, denied| reviewed(stage, denied, "konverge override"),
+    },
+    // Nobody overrode anything when these were applied.
+    Way {
+        on: Subject::Drifted,
+        name: "the restore of drift",
+        writes: [false, false, true],
+        go: |stage, _| stage.schedule(),
+    },
+    Way {
+        on: Subject::RolledBack,
+        name: "a rollback by hand with --yes",
+        writes: [false, false, true],
+        go: |stage, denied| by_hand(stage, &["state", "rollback", &denied.stack, "--to", "1", "--yes"]),
+    },
+    Way {
+        on: Subject::Gone,
+        name: "a destroy by hand with --yes",
+        writes: [false, false, true],
+        go: |stage, denied| by_hand(stage, &["destroy", &denied.stack, "--yes"]),
     },
 ];
 
@@ -160,7 +203,10 @@ async fn every_way(enforcement: usize, name: &str, settings: &str) {
         false => "drift: {reconcile: restore}\n".to_owned(),
     };
     let mut stage = Stage::small(&sets(false)).await;
-    stage.monorepo.write("ops/policy/values.rego", RULES).commit("Rules");
+    stage
+        .monorepo
+        .write("ops/policy/values.rego", RULES)
+        .commit("Rules");
     stage.github.world(|world| {
         for login in ["ada", "dev", "grace", "bob"] {
             world.collaborators.insert(login.into(), "write");
@@ -168,51 +214,51 @@ async fn every_way(enforcement: usize, name: &str, settings: &str) {
         let token = world.tokens.get_mut("ghs_token").unwrap();
         token.permissions.insert("actions", "read");
     });
-    let map = |row: &str| format!("enforced-{name}-{row}");
-    let stack = |row: &str| format!("enforced-{name}-{row}/dev");
-    // What was applied before the rules came: for a restore, a rollback and a deletion.
+    let map = |at: usize| format!("enforced-{name}-{at}");
+    let stack = |at: usize| format!("enforced-{name}-{at}/dev");
+    let of = |is: fn(Subject) -> bool| {
+        let ways = WAYS.iter().enumerate();
+        ways.filter(move |(_, way)| is(way.on)).map(|(at, _)| at)
+    };
+    let write = |stage: &Stage, ways: &mut dyn Iterator<Item = usize>, value: &str| {
+        ways.for_each(|at| stage.stack(&stack(at), &[(&map(at), value)]));
+    };
+    // What was applied before the rules came.
     stage.reviewed(7, "before", |stage| {
-        for row in ["drifts", "back", "gone"] {
-            stage.stack(&stack(row), &[(&map(row), "bad")]);
-        }
+        write(stage, &mut of(|on| on != Subject::New), "bad")
     });
     stage.merge(7, "before").outcome.check(0);
-    stage.reviewed(8, "good", |stage| stage.stack(&stack("back"), &[(&map("back"), "good")]));
+    stage.reviewed(8, "good", |stage| {
+        write(stage, &mut of(|on| on == Subject::RolledBack), "good")
+    });
     stage.merge(8, "good").outcome.check(0);
     stage.straight_to_main(|stage| stage.configure(&sets(true)));
 
-    let rows: Vec<_> = (0..WAYS.len()).map(|at| format!("way-{at}")).collect();
     let (head, _) = stage.reviewed(PULL, "ways", |stage| {
-        for row in &rows {
-            stage.stack(&stack(row), &[(&map(row), "bad")]);
-        }
+        write(stage, &mut of(|on| on == Subject::New), "bad")
     });
     let merged = stage.merge(PULL, "ways");
     let advises = enforcement == 2;
     merged.outcome.check(if advises { 0 } else { 3 });
-    for (row, way) in rows.iter().zip(&WAYS) {
-        let (map, stack) = (map(row), stack(row));
-        assert_eq!(stage.value(&map).await.is_some(), advises, "{}: the merge", way.name);
+    for at in of(|on| on == Subject::New) {
+        let value = stage.value(&map(at)).await;
+        assert_eq!(value.is_some(), advises, "{name}: the merge");
+    }
+    for (at, way) in WAYS.iter().enumerate() {
+        let (map, stack) = (map(at), stack(at));
+        if way.on == Subject::Drifted {
+            stage.by_hand(&map, Some("drifted")).await;
+        }
         let denied = denied(&merged, &stack, &map, &head);
         let ran = (way.go)(&mut stage, &denied);
-        let said = format!("{}\n{}", ran.outcome.stdout, ran.outcome.stderr);
-        let written = stage.value(&denied.map).await.is_some();
+        let said = format!("{}\n{}\n{}", ran.outcome.stdout, ran.outcome.stderr, ran.summary);
+        let value = stage.value(&denied.map).await;
+        let written = match way.on {
+            Subject::Gone => value.is_none(),
+            _ => value.as_deref() == Some("bad"),
+        };
         assert_eq!(written, way.writes[enforcement], "{name}: {}:\n{said}", way.name);
     }
-
-    // A restore of drift, a rollback and a deletion: nobody overrode anything when it was applied.
-    stage.by_hand(&map("drifts"), Some("drifted")).await;
-    let looked = stage.schedule();
-    let expected = if advises { "bad" } else { "drifted" };
-    let value = stage.value(&map("drifts")).await;
-    assert_eq!(value.as_deref(), Some(expected), "{name}: {}", looked.summary);
-    let rolled = by_hand(&stage, &["state", "rollback", &stack("back"), "--to", "1", "--yes"]);
-    let expected = if advises { "bad" } else { "good" };
-    let value = stage.value(&map("back")).await;
-    assert_eq!(value.as_deref(), Some(expected), "{name}: {}", rolled.outcome.stdout);
-    let destroyed = by_hand(&stage, &["destroy", &stack("gone"), "--yes"]);
-    let stays = stage.value(&map("gone")).await.is_some();
-    assert_eq!(stays, !advises, "{name}: {}", destroyed.outcome.stdout);
 }
 
 #[tokio::test(flavor = "multi_thread")]

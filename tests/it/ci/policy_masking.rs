@@ -51,8 +51,12 @@ fn write_rules(stage: &Stage) {
 }
 
 fn object(api_version: &str, kind: &str, name: &str, more: Value) -> Value {
-    let mut object = json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": name, "namespace": "default"}});
-    object.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    let mut object =
+        json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": name, "namespace": "default"}});
+    object
+        .as_object_mut()
+        .unwrap()
+        .extend(more.as_object().unwrap().clone());
     object
 }
 
@@ -71,14 +75,23 @@ fn binding(name: &str, role: &str) -> Value {
 fn blinds(name: &str) -> [Value; 2] {
     let version = "rbac.authorization.k8s.io/v1";
     [
-        object("v1", "Secret", name, json!({"stringData": {"a": ROLE, "b": version, "c": "ClusterRole"}})),
+        object(
+            "v1",
+            "Secret",
+            name,
+            json!({"stringData": {"a": ROLE, "b": version, "c": "ClusterRole"}}),
+        ),
         object("v1", "ConfigMap", name, json!({"data": {"admin_password": ROLE}})),
     ]
 }
 
 fn write_stack(stage: &Stage, id: &str, objects: &[Value]) {
     let resources: Vec<_> = objects.iter().map(resource).collect();
-    tiny_monorepo::write_program(&stage.monorepo, id, &format!("resources = {}\n", json!(resources)));
+    tiny_monorepo::write_program(
+        &stage.monorepo,
+        id,
+        &format!("resources = {}\n", json!(resources)),
+    );
 }
 
 async fn is_bound(stage: &Stage, name: &str) -> bool {
@@ -102,7 +115,9 @@ fn result(ran: &Ran) -> Value {
 fn denying(document: &Value) -> String {
     let findings = document["findings"].as_array().unwrap().iter();
     let denied = findings.filter(|finding| finding["verdict"] == "deny");
-    denied.map(|finding| format!("{} ", finding["rule"].as_str().unwrap())).collect()
+    denied
+        .map(|finding| format!("{} ", finding["rule"].as_str().unwrap()))
+        .collect()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -116,7 +131,9 @@ async fn a_secret_blinds_no_rule_in_a_job() {
     });
     // Applied before the rules came, to be deleted.
     let old = "blind-job-old";
-    stage.reviewed(7, "old", |stage| write_stack(stage, "blind-job/old", &[binding(old, ROLE)]));
+    stage.reviewed(7, "old", |stage| {
+        write_stack(stage, "blind-job/old", &[binding(old, ROLE)])
+    });
     stage.merge(7, "old").outcome.check(0);
     stage.straight_to_main(|stage| stage.configure(SETS));
 
@@ -143,7 +160,11 @@ async fn a_secret_blinds_no_rule_in_a_job() {
     assert!(!is_bound(&stage, name).await);
     // A person who approves exactly this plan does not approve what the rules deny.
     let stacks = result(&merged)["stacks"].clone();
-    let stopped = stacks.as_array().unwrap().iter().find(|stack| stack["id"] == "blind-job/new");
+    let stopped = stacks
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|stack| stack["id"] == "blind-job/new");
     let plan = stopped.unwrap()["digest"].as_str().unwrap().to_owned();
     stage.env = vec![("GITHUB_ACTOR", "grace".to_owned())];
     let approved = stage.approve(&plan);
@@ -158,7 +179,11 @@ async fn a_secret_blinds_no_rule_in_a_job() {
     });
     let merged = stage.merge(9, "delete");
     merged.outcome.check(3);
-    all_deny(&denying(&result(&merged)), &["plan", "vap", "gatekeeper"], "deletion");
+    all_deny(
+        &denying(&result(&merged)),
+        &["plan", "vap", "gatekeeper"],
+        "deletion",
+    );
     assert!(is_bound(&stage, old).await);
 }
 
@@ -171,7 +196,11 @@ async fn a_secret_blinds_no_rule_by_hand_and_offline() {
     let run = |arguments: &[&str], code: i32| -> Outcome {
         stage.konverge(arguments.iter().copied()).run().expect(code)
     };
-    write_stack(&stage, stack, &[binding(name, ROLE), secret.clone(), named.clone()]);
+    write_stack(
+        &stage,
+        stack,
+        &[binding(name, ROLE), secret.clone(), named.clone()],
+    );
     let apply = ["apply", stack, "--yes", "--output", "json"];
     run(&apply, 0);
     assert!(is_bound(&stage, name).await);
@@ -190,7 +219,10 @@ async fn a_secret_blinds_no_rule_by_hand_and_offline() {
     changed["metadata"]["labels"] = json!({"changed": "yes"});
     write_stack(&stage, stack, &[changed, secret.clone(), named.clone()]);
     let printed = run(&["preview", stack, "--output", "plan"], 0).stdout;
-    assert!(!printed.contains(ROLE) && printed.contains("\"secret:"), "{printed}");
+    assert!(
+        !printed.contains(ROLE) && printed.contains("\"secret:"),
+        "{printed}"
+    );
     let refused = run(&apply, 3).json();
     all_deny(&denying(&refused), &ALL, "update");
     // Taken out of the stack, and the stack destroyed.

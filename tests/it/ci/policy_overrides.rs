@@ -152,12 +152,20 @@ async fn a_review_overrides_what_its_own_words_name() {
     let map = "override-s";
     refused(&stage, &merged, map, "a review before the comment").await;
     let said = &merged.outcome.stderr;
-    assert!(said.contains("was not given after the comment showed the finding"), "{said}");
+    assert!(
+        said.contains("was not given after the comment showed the finding"),
+        "{said}"
+    );
     let digest = digest_of(&merged);
 
     for (login, head, words, row) in [
         ("grace", &head, "agreed", "an ordinary approval"),
-        ("grace", &head, &format!("> approve: {digest}\nwhy?"), "a quoted digest"),
+        (
+            "grace",
+            &head,
+            &format!("> approve: {digest}\nwhy?"),
+            "a quoted digest",
+        ),
         ("grace", &head, &"0".repeat(64), "another digest"),
         ("bob", &head, all, "not in the team"),
         ("ada", &head, all, "their own change"),
@@ -173,7 +181,9 @@ async fn a_review_overrides_what_its_own_words_name() {
     for words in [all, &digest] {
         stage.github.world(|world| world.reviews.clear());
         stage.approved_saying(7, "grace", &head, words);
-        stage.github.world(|world| world.reviews[0].1["editor"] = json!({"login": "ada"}));
+        stage
+            .github
+            .world(|world| world.reviews[0].1["editor"] = json!({"login": "ada"}));
         let again = stage.again();
         refused(&stage, &again, map, "edited by another").await;
         let said = &again.outcome.stderr;
@@ -196,7 +206,11 @@ async fn a_review_overrides_what_its_own_words_name() {
         let again = stage.again();
         refused(&stage, &again, map, row).await;
         let edited = "the comment of the preview of #7 was edited or deleted after Konverge wrote it";
-        assert!(again.outcome.stdout.contains(edited), "{row}: {}", again.outcome.stdout);
+        assert!(
+            again.outcome.stdout.contains(edited),
+            "{row}: {}",
+            again.outcome.stdout
+        );
     }
     // A rule that says something else now: nobody was shown that.
     stage.github.world(|world| {
@@ -229,7 +243,11 @@ async fn a_review_overrides_what_its_own_words_name() {
     let merged = stage.merge(8, "named");
     refused(&stage, &merged, "override-n", "nobody overrides").await;
     stage.github.world(|world| {
-        let comment = world.comments.iter_mut().find(|comment| comment.issue == 8).unwrap();
+        let comment = world
+            .comments
+            .iter_mut()
+            .find(|comment| comment.issue == 8)
+            .unwrap();
         comment.body.push_str("\nAll is well.");
     });
     let words = format!("The vendor is late: {}", digest_of(&merged));

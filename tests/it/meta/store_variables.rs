@@ -20,7 +20,10 @@ fn no_reference_reads_what_a_store_of_the_state_logs_in_with() {
         let text = fs::read_to_string(file).unwrap();
         found.extend(read.captures_iter(&text).map(|name| name[1].to_owned()));
     }
-    assert!(found.len() > 10 && found.contains(&"PGPASSWORD".to_owned()), "{found:?}");
+    assert!(
+        found.len() > 10 && found.contains(&"PGPASSWORD".to_owned()),
+        "{found:?}"
+    );
     // The name of the user on this machine is no credential.
     found.retain(|name| name != "USER" && !is_of_run(name));
     assert!(found.is_empty(), "{found:?}");

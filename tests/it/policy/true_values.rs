@@ -104,8 +104,14 @@ fn sets(object: &Value, steps: &[Value], text: &str, random: &mut Random) -> Vec
     let deny = !random.once_in(3);
     let (rego, cel) = match (deny, random.below(3)) {
         (true, 0) => (format!("VALUE == {text}"), format!("VALUE != {text}")),
-        (true, 1) => (format!("contains(VALUE, {text})"), format!("!VALUE.contains({text})")),
-        (true, _) => (format!("endswith(VALUE, {text})"), format!("!VALUE.endsWith({text})")),
+        (true, 1) => (
+            format!("contains(VALUE, {text})"),
+            format!("!VALUE.contains({text})"),
+        ),
+        (true, _) => (
+            format!("endswith(VALUE, {text})"),
+            format!("!VALUE.endsWith({text})"),
+        ),
         (false, _) => (format!("VALUE != {text}"), format!("VALUE == {text}")),
     };
     let rego = |from: &str| rego.replace("VALUE", &format!("{from}{steps}"));
@@ -137,7 +143,13 @@ fn sets(object: &Value, steps: &[Value], text: &str, random: &mut Random) -> Vec
         "validations": [{"expression": cel("variables.it")}]}});
     let binding = json!({"apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicyBinding", "metadata": {"name": "b"},
         "spec": {"policyName": "p", "validationActions": ["Deny"]}});
-    let body = |from: &str| format!("violation[{{\"msg\": \"found\"}}] {{ it := {from}; {}; {} }}\n", is_it("it"), rego("it"));
+    let body = |from: &str| {
+        format!(
+            "violation[{{\"msg\": \"found\"}}] {{ it := {from}; {}; {} }}\n",
+            is_it("it"),
+            rego("it")
+        )
+    };
     let template = json!({"apiVersion": "templates.gatekeeper.sh/v1", "kind": "ConstraintTemplate", "metadata": {"name": "t"}, "spec": {
         "crd": {"spec": {"names": {"kind": "T"}}},
         "targets": [{"target": "admission.k8s.gatekeeper.sh", "operations": ["CREATE", "UPDATE", "DELETE"],
@@ -171,14 +183,24 @@ fn hiding(text: &str, random: &mut Random) -> Value {
         2 => format!("{text}\n{part}"),
         _ => text.to_owned(),
     };
-    let object = |kind: &str, more: (&str, Value)| {
-        json!({"apiVersion": "v1", "kind": kind, "metadata": {"name": "hides", "namespace": "shop"}, more.0: more.1})
-    };
+    let object = |kind: &str, more: (&str, Value)| json!({"apiVersion": "v1", "kind": kind, "metadata": {"name": "hides", "namespace": "shop"}, more.0: more.1});
     match random.below(5) {
         0 => object("Secret", ("stringData", json!({"a": value}))),
         1 => object("ConfigMap", ("data", json!({"account_password": value}))),
-        2 => object("Pod", ("spec", json!({"containers": [{"name": "a", "env": [{"name": "API_TOKEN", "value": value}]}]}))),
-        3 => object("ConfigMap", ("data", json!({"manifest": format!("kind: Secret\nstringData: {{a: {}}}\n", json!(value))}))),
+        2 => object(
+            "Pod",
+            (
+                "spec",
+                json!({"containers": [{"name": "a", "env": [{"name": "API_TOKEN", "value": value}]}]}),
+            ),
+        ),
+        3 => object(
+            "ConfigMap",
+            (
+                "data",
+                json!({"manifest": format!("kind: Secret\nstringData: {{a: {}}}\n", json!(value))}),
+            ),
+        ),
         _ => object("Secret", ("data", json!({"a": STANDARD.encode(value)}))),
     }
 }
@@ -229,7 +251,10 @@ fn no_value_of_a_secret_changes_a_verdict() {
             for (language, sets) in sets(&object, &steps, text, &mut random).iter().enumerate() {
                 let found = verdicts(&sets.findings(&alone, now, &knows_none));
                 let beside = sets.findings(&both, now, &knows);
-                let case = format!("{row} {language} {steps:?} {text:?} beside {:?}: {beside:#?}", hidden[0]);
+                let case = format!(
+                    "{row} {language} {steps:?} {text:?} beside {:?}: {beside:#?}",
+                    hidden[0]
+                );
                 assert_eq!(verdicts(&beside), found, "{case}");
                 if !found.is_empty() {
                     denied += 1;
@@ -256,7 +281,10 @@ fn the_data_of_a_secret_is_a_marker() {
         assert_eq!(after[part][key], json!(expected));
     }
     assert_eq!(document.resources[0].secret, ["/stringData/a", "/data/b"]);
-    assert!(!serde_json::to_string(&document).unwrap().contains("hunter"), "no rule sees it");
+    assert!(
+        !serde_json::to_string(&document).unwrap().contains("hunter"),
+        "no rule sees it"
+    );
 }
 
 /// A rule sees what stands under a name that speaks of a secret. What it says of it is masked, however short it is.
@@ -275,7 +303,9 @@ fn what_a_rule_quotes_is_masked() {
     for text in ["blue", "long-forgotten-words", "Hunter_2222", "a"] {
         let secrets = created_objects::secrets();
         let found = set.findings(&document(&[], &[value(text)], &secrets), &secrets);
-        let [finding] = &found[..] else { panic!("{found:?}") };
+        let [finding] = &found[..] else {
+            panic!("{found:?}")
+        };
         assert_eq!(finding.message, "*** and postgres://root:***@db", "{text}");
         let place = finding.place.as_ref().unwrap();
         assert_eq!(place.path.as_deref(), Some("***"));

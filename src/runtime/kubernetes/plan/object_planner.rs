@@ -113,8 +113,11 @@ impl DraftPlan {
 pub(super) fn unchanged(recorded: Option<Recorded>, truth: Option<Map<String, Value>>) -> DraftPlan {
     let mut draft = DraftPlan::new(Action::Unchanged);
     draft.validated = Validation::Server;
-    draft.truth.desired =
-        truth.filter(|truth| recorded.as_ref().is_none_or(|recorded| *recorded.attributes != *truth));
+    draft.truth.desired = truth.filter(|truth| {
+        recorded
+            .as_ref()
+            .is_none_or(|recorded| *recorded.attributes != *truth)
+    });
     draft.recorded = recorded;
     draft
 }
