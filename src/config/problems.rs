@@ -29,7 +29,8 @@ impl Config {
             .or_else(|| self.state.recipients_problem(&self.secrets))
             .or_else(|| self.drift_problem())
             .or_else(|| hinted(self.policy.sets_problem()))
-            .or_else(|| self.exclude_problem())
+            .or_else(|| folder_glob_problem("exclude", &self.exclude))
+            .or_else(|| folder_glob_problem("include", &self.include))
             .or_else(|| self.stacks.iter().find_map(|rule| self.stack_rule_problem(rule)))
     }
 
@@ -129,16 +130,6 @@ impl Config {
         })
     }
 
-    fn exclude_problem(&self) -> Option<Problem> {
-        self.exclude.iter().find_map(|glob| {
-            let error = globset::Glob::new(glob.strip_prefix('!').unwrap_or(glob)).err()?;
-            Some((
-                format!("exclude: `{}` is not a glob: {error}", glob.escape_debug()),
-                "write `examples/**`".to_owned(),
-            ))
-        })
-    }
-
     fn stack_rule_problem(&self, rule: &StackRule) -> Option<Problem> {
         let mut globs = rule.after.iter().flatten().chain([&rule.pattern]);
         let wrong_glob = globs.find_map(|glob| Some((glob, globset::Glob::new(glob).err()?)));
@@ -169,6 +160,17 @@ impl Config {
             )
         })
     }
+}
+
+/// A glob of folders that is none.
+fn folder_glob_problem(key: &str, globs: &[String]) -> Option<Problem> {
+    globs.iter().find_map(|glob| {
+        let error = globset::Glob::new(glob.strip_prefix('!').unwrap_or(glob)).err()?;
+        Some((
+            format!("{key}: `{}` is not a glob: {error}", glob.escape_debug()),
+            "write `examples/**`".to_owned(),
+        ))
+    })
 }
 
 fn hinted(problem: Option<(String, &str)>) -> Option<Problem> {

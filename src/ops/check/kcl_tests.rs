@@ -132,6 +132,7 @@ fn analyze(workspace: &OpenRevision) -> Result<Analysis, UserError> {
             id,
             named_by: NamedBy::Folder,
             project_folder: folder.clone(),
+            manifest: folder.child("stack.yaml"),
             folder,
             cluster: None,
             kubeconfig: None,

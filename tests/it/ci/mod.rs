@@ -19,6 +19,7 @@ pub mod html_page;
 pub mod main_job;
 pub mod matrix;
 pub mod notifications;
+pub mod onboarding;
 pub mod permissions;
 pub mod policy;
 pub mod policy_overrides;

@@ -7,6 +7,7 @@ pub mod check;
 pub mod check_change;
 pub mod check_goldens;
 pub mod check_policy;
+pub mod cores;
 pub mod destroy;
 pub mod doctor;
 pub mod empty_repository;
