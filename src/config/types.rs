@@ -24,7 +24,7 @@ pub struct Config {
     pub exclude: Vec<String>,
     /// Globs of folders with a `kcl.mod` that are stacks although they have no `stack.yaml`, such as `apps/*/*`. The
     /// stack has the name of its folder, and the folder above is its project, unless a `project.yaml` says otherwise.
-    /// A package that another module depends on by path is no stack.
+    /// A package that another module depends on by path is not a stack.
     pub include: Vec<String>,
     /// The state store and the lease.
     pub state: State,

@@ -21,16 +21,10 @@ pub(super) struct CoreTrial {
 }
 
 impl CoreTrial {
-    /// Returns true if a core may exist that compiles more.
-    fn has_hope(&self) -> bool {
-        let hopeful = |reach: &Vec<CoreReach>| !reach.contains(&CoreReach::Every);
-        self.reaches.iter().any(hopeful)
-    }
-
-    /// What no core that was named by errors explains: only trying tells.
-    fn has_riddle(&self) -> bool {
-        let riddle = |reach: &Vec<CoreReach>| reach.iter().all(|part| *part == CoreReach::Unknown);
-        self.reaches.iter().any(riddle)
+    /// Returns true if a stack fails with nothing but errors of which it is not known whether other cores give them.
+    fn has_unknown_stack(&self) -> bool {
+        let is_unknown = |reach: &Vec<CoreReach>| reach.iter().all(|part| *part == CoreReach::Unknown);
+        self.reaches.iter().any(is_unknown)
     }
 
     fn ranges(&self) -> impl Iterator<Item = &CoreRange> {
@@ -87,9 +81,8 @@ impl CoreSearch {
         let one_by_one = || each.filter_map(|range| self.newest_in(range)).find(untried);
         let named = self.named_by(best).filter(untried).or_else(one_by_one);
         let probed = || {
-            let wanted = best.has_hope() && best.has_riddle();
             let mut minors = self.newest_of_each_minor().into_iter();
-            minors.find(untried).filter(|_| wanted)
+            minors.find(untried).filter(|_| best.has_unknown_stack())
         };
         named.or_else(probed).or_else(|| self.bisected(best)).cloned()
     }

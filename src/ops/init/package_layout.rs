@@ -8,7 +8,7 @@ use crate::{
     model::{RepoPath, file_source::Source, stack::LayoutRules},
 };
 
-/// More globs than this are no layout but a collection of packages.
+/// With more globs than this, the packages have no common layout.
 const MOST_GLOBS: usize = 12;
 
 /// The globs of `include` that make the programs among the packages of a repository stacks; empty if it has none, or if

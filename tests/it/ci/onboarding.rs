@@ -1,4 +1,4 @@
-//! The first pull request says how many stacks compile, and a base that does not compile is no fault of a change.
+//! The first pull request says how many stacks compile, and a change does not answer for a base that does not compile.
 
 use crate::support::{
     ci_stage::{Ran, Stage},
@@ -76,7 +76,7 @@ async fn the_preview_that_adds_konverge_yaml_counts_the_stacks_that_compile() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_broken_base_is_no_fault_of_a_change_that_does_not_touch_it() {
+async fn a_change_does_not_answer_for_a_broken_base_that_it_does_not_touch() {
     let monorepo = broken();
     monorepo.write("konverge.yaml", "version: 1\n").commit("Konverge");
     let mut stage = Stage::newcomer(monorepo).await;
