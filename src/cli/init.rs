@@ -21,7 +21,7 @@ pub struct Args {
 const SHOWN_ERRORS: usize = 3;
 
 /// Lines of each of them.
-const SHOWN_LINES: usize = 12;
+const SHOWN_LINES: usize = 24;
 
 /// Runs the command.
 ///

@@ -243,6 +243,7 @@ mod tests {
             message: message.to_owned(),
             place: None,
             source: Some(source.to_owned()),
+            at_line_start: false,
             related: Vec::new(),
             hints: Vec::new(),
         })

@@ -298,6 +298,7 @@ mod tests {
             message: String::new(),
             place: None,
             source: None,
+            at_line_start: false,
             related: Vec::new(),
             hints: vec!["try 'kcl mod add nope'".to_owned()],
         };

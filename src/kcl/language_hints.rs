@@ -80,7 +80,7 @@ fn other_type(diagnostic: &KclDiagnostic) -> Option<String> {
         .split_once(", got ")?;
     let variable = assigned_variable(diagnostic.source.as_deref()?)?;
     // Where the place of a declaration is named, the type was written down.
-    if !diagnostic.related.is_empty() {
+    if !diagnostic.at_line_start || !diagnostic.related.is_empty() {
         return None;
     }
     let (first, second) = (type_of(first)?, type_of(second)?);
@@ -176,6 +176,7 @@ mod tests {
             message: message.to_owned(),
             place: Some(at("dev/main.k")),
             source: Some(source.to_owned()),
+            at_line_start: true,
             related: Vec::new(),
             hints: Vec::new(),
         }
@@ -266,7 +267,6 @@ mod tests {
             // It is not said what was negated.
             ("name 'notes' is not defined, did you mean '[\"nodes\"]'?", "a = notes"),
             ("expected 1 positional arguments, found 2", "a = A(1, 2)"),
-            ("expected int, got str(x)", "a = A {x = \"x\"}"),
             ("expected Workload, got Service", "workload: service.Service {"),
             ("conflicting values on the attribute 'x'", "x: 2"),
         ] {
@@ -277,6 +277,9 @@ mod tests {
             .related
             .push((at("a.k"), "variable is defined here, its type is str".to_owned()));
         assert_eq!(hints(&[declared]), [None]);
+        let mut inside = diagnostic("expected int, got str(x)", "a = A {x = \"x\"}");
+        inside.at_line_start = false;
+        assert_eq!(hints(&[inside]), [None]);
     }
 
     /// What uses the name of an import that stands for two packages fails with errors that mislead.

@@ -51,6 +51,13 @@ async fn check_and_publish(
     let mut watch = Timings::start();
     job.repository.ensure(head, job.credentials.as_ref()).await?;
     let config = Config::load(job.repository.revision(head)?.as_ref())?;
+    if config.state.url.is_none() {
+        // Nothing was ever applied by a job, so nothing can differ.
+        return Ok(JobResult {
+            code: 0,
+            text: "there is nothing to compare with: konverge.yaml configures no store (`state.url`)\n".to_owned(),
+        });
+    }
     let key = match config.drift.reconcile {
         Reconcile::Never => KeyUse::Look,
         Reconcile::Restore => KeyUse::Make,

@@ -73,13 +73,17 @@ impl CoreSearch {
             return Some(self.first.clone()).filter(|first| !first.is_empty());
         }
         let best = self.best()?;
-        if best.reaches.is_empty() || self.trials.len() >= MOST_TRIALS {
+        if self.trials.len() >= MOST_TRIALS {
             return None;
         }
+        if best.reaches.is_empty() {
+            return self.bisected(best).cloned();
+        }
         let untried = |version: &&String| !self.was_tried(version);
-        let each = best.ranges().map(std::slice::from_ref);
-        let one_by_one = || each.filter_map(|range| self.newest_in(range)).find(untried);
-        let named = self.named_by(best).filter(untried).or_else(one_by_one);
+        let together = self.trials.iter().rev().filter_map(|trial| self.named_by(trial));
+        let ranges = best.ranges().map(std::slice::from_ref);
+        let alone = ranges.filter_map(|range| self.newest_in(range));
+        let named = together.chain(alone).find(untried);
         let probed = || {
             let mut minors = self.newest_of_each_minor().into_iter();
             minors.find(untried).filter(|_| best.has_unknown_stack())

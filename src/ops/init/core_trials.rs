@@ -263,7 +263,7 @@ fn examine(
             CoreReach::Range(range) => Some(range.what),
             CoreReach::Every | CoreReach::Unknown => None,
         });
-        let ranges: BTreeSet<&str> = ranges.collect();
+        let ranges: Vec<&str> = ranges.collect();
         let reason = ranges.first().map(|what| (*what).to_owned());
         let reason = reason.unwrap_or_else(|| first_line(id, failure));
         *reasons.entry(reason).or_default() += 1;

@@ -183,9 +183,13 @@ fn old_files(
     });
     let models: Vec<_> = models.collect();
     let repository = shop(&models, |stack| {
-        with_word(
-            &format!("import models\nimport models.backend\n\n{again}\n    secretRef = Undefined\n}}\n"),
+        let resources = with_word(
+            "",
             &format!("backend.Backend(\"Deployment\").word + models.PROJECT + \"-{stack}\""),
+        );
+        format!(
+            "import models\nimport models.backend\nimport manifests\n\n{again}\n    secretRef = Undefined\n}}\n_{resources}\n\
+             manifests.yaml_stream([{{resources = _resources}}])\n"
         )
     });
     for stack in ["dev", "test", "prod"] {
