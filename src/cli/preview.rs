@@ -98,7 +98,10 @@ pub async fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
 }
 
 fn exit_code(plan: &Plan, config: &Config, changes_count: bool) -> u8 {
-    let failed = plan.stacks.iter().any(|stack| ops::preview::is_failure(stack, config));
+    let failed = plan
+        .stacks
+        .iter()
+        .any(|stack| ops::preview::is_failure(stack, config));
     let changed = plan.stacks.iter().any(|stack| stack.summary.changed() > 0);
     match (failed, changed && changes_count) {
         (true, _) => 1,

@@ -27,9 +27,9 @@ pub use secrets::{
     Rotation, SecretAuthConfig, SecretAuthMethod, SecretRule, SecretStoreConfig, SecretStoreKind,
     SecretTarget, SecretsConfig,
 };
-pub use types::{BrokenBase, 
-    Apply, ClusterConfig, Config, ConflictsConfig, Drift, DriftPolicy, FreezeConfig, Kcl, LeaseConfig,
-    ModuleConfig, Notify, NotifyKind, PolicyConfig, PolicyEnforcement, PolicyExceptionConfig, PolicyInput,
-    PolicyLanguage, PolicyOverriders, PolicySetConfig, Provider, Reconcile, RegoVersion, Sandbox, StackRule,
-    State, TerraformConfig,
+pub use types::{
+    Apply, BrokenBase, ClusterConfig, Config, ConflictsConfig, Drift, DriftPolicy, FreezeConfig, Kcl,
+    LeaseConfig, ModuleConfig, Notify, NotifyKind, PolicyConfig, PolicyEnforcement, PolicyExceptionConfig,
+    PolicyInput, PolicyLanguage, PolicyOverriders, PolicySetConfig, Provider, Reconcile, RegoVersion,
+    Sandbox, StackRule, State, TerraformConfig,
 };

@@ -63,8 +63,21 @@ const MODULES: [(&str, &str); 1] = [("base32", "0.11.2")];
 
 /// System modules, whose names a folder may have.
 const SYSTEM_MODULES: [&str; 15] = [
-    "base32", "base64", "collection", "crypto", "datetime", "file", "json", "manifests", "math", "net", "regex",
-    "runtime", "template", "units", "yaml",
+    "base32",
+    "base64",
+    "collection",
+    "crypto",
+    "datetime",
+    "file",
+    "json",
+    "manifests",
+    "math",
+    "net",
+    "regex",
+    "runtime",
+    "template",
+    "units",
+    "yaml",
 ];
 
 /// The cores that do not give an error, if some do not.
@@ -116,7 +129,8 @@ pub(super) fn hint(diagnostic: &KclDiagnostic) -> Option<String> {
             try_core("0.13.0")
         ),
         HIDDEN_IMPORTS => {
-            let hidden = missing_member(message).and_then(|(member, owner)| hidden_import(diagnostic, member, owner))?;
+            let hidden = missing_member(message)
+                .and_then(|(member, owner)| hidden_import(diagnostic, member, owner))?;
             format!(
                 "if `{hidden}` is an import of this file: cores since 0.10.2 take it for the attribute `{hidden}` around it; \
                  import it under another name (`import … as OTHER`), or {}",
@@ -139,7 +153,9 @@ pub(super) fn hint(diagnostic: &KclDiagnostic) -> Option<String> {
                 try_core("0.12.5")
             )
         }
-        CoreRange { since: Some(since), .. } => {
+        CoreRange {
+            since: Some(since), ..
+        } => {
             let what = match (missing_module(message), missing_member(message)) {
                 (Some((module, _)), _) => format!("the module `{module}`"),
                 (None, member) => format!("`{}`", member?.0),
@@ -160,7 +176,8 @@ fn try_core(version: &str) -> String {
 /// Returns true if two imports of a package give one name to two packages. Other errors follow from it.
 pub(super) fn is_import_name_clash(diagnostic: &KclDiagnostic) -> bool {
     let is_import = |line: &String| line.starts_with("import ");
-    diagnostic.message.ends_with("must be defined only once") && diagnostic.source.as_ref().is_some_and(is_import)
+    diagnostic.message.ends_with("must be defined only once")
+        && diagnostic.source.as_ref().is_some_and(is_import)
 }
 
 /// `unsupported operand type(s) for !=: '[any]' and '[str(a)]'`.
@@ -263,7 +280,10 @@ mod tests {
                 "cannot reference private member '__META_APP_NAME' from module 'base.metadata'",
                 "0.13.0",
             ),
-            ("unsupported operand type(s) for !=: '[any]' and '[Port]'", "0.13.2"),
+            (
+                "unsupported operand type(s) for !=: '[any]' and '[Port]'",
+                "0.13.2",
+            ),
         ] {
             let hint = hints(message, "a = crypto.x + net.x").unwrap_or_default();
             assert!(
@@ -325,8 +345,14 @@ mod tests {
             hint.contains("if `metadata` is an import") && hint.contains("0.10.0"),
             "{hint}"
         );
-        assert_eq!(hints("attribute 'name' not found in 'Server'", "a = config.name"), None);
-        assert_eq!(hints("attribute '_x' not found in 'Server'", "a = b.config._x"), None);
+        assert_eq!(
+            hints("attribute 'name' not found in 'Server'", "a = config.name"),
+            None
+        );
+        assert_eq!(
+            hints("attribute '_x' not found in 'Server'", "a = b.config._x"),
+            None
+        );
     }
 
     #[test]
@@ -341,8 +367,14 @@ mod tests {
             SYSTEM_NAMES,
         ];
         let of_tables = ADDED.iter().chain(&REMOVED).map(|(.., version)| *version);
-        let all = ranges.iter().flat_map(|range| [range.since, range.until]).flatten();
-        for version in all.chain(of_tables).chain(MODULES.iter().map(|(_, version)| *version)) {
+        let all = ranges
+            .iter()
+            .flat_map(|range| [range.since, range.until])
+            .flatten();
+        for version in all
+            .chain(of_tables)
+            .chain(MODULES.iter().map(|(_, version)| *version))
+        {
             assert!(versions.contains(&version), "{version}");
         }
     }

@@ -231,7 +231,9 @@ mod tests {
         assert_eq!(error.line(), "n/e1.k:5:7: TypeError: expected int, got str(s)");
         assert_eq!(error.source.as_deref(), Some("a: A {x: \"s\"}"));
         assert!(!error.at_line_start);
-        let text = TYPE_ERROR.replace("5 |\u{1b}[0m a", "5 |\u{1b}[0m     a").replace("e1.k:5:7", "e1.k:5:5");
+        let text = TYPE_ERROR
+            .replace("5 |\u{1b}[0m a", "5 |\u{1b}[0m     a")
+            .replace("e1.k:5:7", "e1.k:5:5");
         assert!(read(&text, Path::new("/s/1"))[0].at_line_start);
         assert_eq!(error.related.len(), 1);
         assert_eq!(error.related[0].0.to_string(), "n/e1.k:2:5");

@@ -2,7 +2,9 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use super::{KclDiagnostic, OLDEST_VERSION, core_hints, core_hints::CoreRange, language_hints, version::is_too_old};
+use super::{
+    KclDiagnostic, OLDEST_VERSION, core_hints, core_hints::CoreRange, language_hints, version::is_too_old,
+};
 use crate::{
     checkout::Untrusted,
     error::{Cause, ErrorKind, UserError},
@@ -130,12 +132,13 @@ impl KclError {
             }];
         };
         let hints = language_hints::hints(diagnostics);
-        let one = |(diagnostic, hint): (&KclDiagnostic, Option<String>)| {
-            match (core_hints::range(diagnostic), hint) {
-                (Some(range), _) => CoreReach::Range(range),
-                (None, Some(_)) => CoreReach::Every,
-                (None, None) => CoreReach::Unknown,
-            }
+        let one = |(diagnostic, hint): (&KclDiagnostic, Option<String>)| match (
+            core_hints::range(diagnostic),
+            hint,
+        ) {
+            (Some(range), _) => CoreReach::Range(range),
+            (None, Some(_)) => CoreReach::Every,
+            (None, None) => CoreReach::Unknown,
         };
         diagnostics.iter().zip(hints).map(one).collect()
     }

@@ -146,7 +146,10 @@ fn assigned_variable(line: &str) -> Option<&str> {
 /// The type in a message: a literal is named with its value, `str(x)`.
 fn type_of(text: &str) -> Option<&str> {
     let name = text.split('(').next()?.trim();
-    let plain = !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || "_.[]".contains(c));
+    let plain = !name.is_empty()
+        && name
+            .chars()
+            .all(|c| c.is_ascii_alphanumeric() || "_.[]".contains(c));
     plain.then_some(name)
 }
 
@@ -183,7 +186,9 @@ mod tests {
     }
 
     fn hint(message: &str, source: &str) -> String {
-        hints(&[diagnostic(message, source)]).remove(0).unwrap_or_default()
+        hints(&[diagnostic(message, source)])
+            .remove(0)
+            .unwrap_or_default()
     }
 
     #[test]
@@ -221,7 +226,11 @@ mod tests {
                 "__settings__: {",
                 "declare it in `RESOURCE` (`[...str]: any`",
             ),
-            ("No attribute named 'y' in the schema 'A'", "a = A {**_d}", "remove `y`"),
+            (
+                "No attribute named 'y' in the schema 'A'",
+                "a = A {**_d}",
+                "remove `y`",
+            ),
             (
                 "attribute 'ports' of Ingress is required and can't be None or Undefined",
                 "ingress?: [Ingress]",
@@ -265,7 +274,10 @@ mod tests {
         for (message, source) in [
             ("name 'replicas' is not defined", "a = replicas"),
             // It is not said what was negated.
-            ("name 'notes' is not defined, did you mean '[\"nodes\"]'?", "a = notes"),
+            (
+                "name 'notes' is not defined, did you mean '[\"nodes\"]'?",
+                "a = notes",
+            ),
             ("expected 1 positional arguments, found 2", "a = A(1, 2)"),
             ("expected Workload, got Service", "workload: service.Service {"),
             ("conflicting values on the attribute 'x'", "x: 2"),
@@ -289,7 +301,10 @@ mod tests {
             "the name 'c' is defined multiple times, 'c' must be defined only once",
             "import common as c",
         );
-        let follows = diagnostic("Cannot add member 'containers' to schema 'Service'", "containers: {");
+        let follows = diagnostic(
+            "Cannot add member 'containers' to schema 'Service'",
+            "containers: {",
+        );
         let apart = diagnostic("name 'true' is not defined", "a = true");
         let hints = hints(&[clash, follows, apart]);
         assert_eq!((&hints[0], &hints[1]), (&None, &None));

@@ -196,7 +196,10 @@ pub(super) fn failures(plan: &Plan, style: Style) -> String {
 /// The failures of whole stacks, each group with its word.
 fn failure_groups(plan: &Plan) -> Vec<(&'static str, ErrorGroup<'_>)> {
     let group = |before: bool, word| {
-        let failed = plan.stacks.iter().filter(move |stack| stack.fails_as_before == before);
+        let failed = plan
+            .stacks
+            .iter()
+            .filter(move |stack| stack.fails_as_before == before);
         let groups = errors::group(failed.filter_map(|stack| Some((&stack.id, whole_failure(stack)?))));
         groups.into_iter().map(move |group| (word, group))
     };

@@ -128,7 +128,10 @@ impl PlanView<'_> {
         }
         if self.failed_before > 0 {
             let verb = if self.failed_before == 1 { "fails" } else { "fail" };
-            parts.push(format!("{} {verb} as before", labels::plural(self.failed_before, "stack")));
+            parts.push(format!(
+                "{} {verb} as before",
+                labels::plural(self.failed_before, "stack")
+            ));
         }
         parts.join(" · ")
     }

@@ -236,7 +236,9 @@ async fn apply_pending(
 /// The end of a merge into a repository that has no store yet: nothing is applied, which its previews said.
 async fn without_store(head: &CommitId, feedback: &Publisher<'_>) -> JobResult {
     let text = "nothing is applied: konverge.yaml configures no store (`state.url`)";
-    feedback.status(head, github::APPLY, StatusState::Success, text).await;
+    feedback
+        .status(head, github::APPLY, StatusState::Success, text)
+        .await;
     JobResult {
         code: 0,
         text: format!("{text}\n"),

@@ -55,7 +55,8 @@ async fn check_and_publish(
         // Nothing was ever applied by a job, so nothing can differ.
         return Ok(JobResult {
             code: 0,
-            text: "there is nothing to compare with: konverge.yaml configures no store (`state.url`)\n".to_owned(),
+            text: "there is nothing to compare with: konverge.yaml configures no store (`state.url`)\n"
+                .to_owned(),
         });
     }
     let key = match config.drift.reconcile {

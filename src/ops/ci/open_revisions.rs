@@ -11,7 +11,8 @@ use crate::{
     model::{
         CommitId, RepoPath, Shard, StackId,
         affected::{Affected, AffectedStack},
-        file_source::Source, permission_changes::PowerChange,
+        file_source::Source,
+        permission_changes::PowerChange,
         stack::Stack,
     },
     ops::{

@@ -86,8 +86,10 @@ impl PreviewFeedback<'_> {
         let total = stacks.fold(Summary::default(), |sum, stack| {
             sum + report::diff::own_summary(stack)
         });
-        let nothing =
-            total.changed() == 0 && failed_stacks(self.plan, self.opened) == 0 && !denied && self.opened.power.is_empty();
+        let nothing = total.changed() == 0
+            && failed_stacks(self.plan, self.opened) == 0
+            && !denied
+            && self.opened.power.is_empty();
         of_no_stack || (nothing && self.job.options.comment == CommentRule::Changes)
     }
 

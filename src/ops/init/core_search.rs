@@ -227,7 +227,9 @@ mod tests {
 
     #[test]
     fn code_that_no_core_takes_is_not_tried_with_others() {
-        let (tried, best) = searched("0.13.2", |_| trial(2, vec![vec![CoreReach::Every, CoreReach::Unknown]; 26]));
+        let (tried, best) = searched("0.13.2", |_| {
+            trial(2, vec![vec![CoreReach::Every, CoreReach::Unknown]; 26])
+        });
         assert_eq!((tried.len(), best.as_str()), (1, "0.13.2"));
         // Of cores that compile as many, the one that leaves less to change is the best.
         let (tried, best) = searched("0.13.2", |version| match version >= (0, 13, 1) {

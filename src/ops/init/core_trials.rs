@@ -220,7 +220,11 @@ impl Cores {
 
     /// After a download that failed no other one is tried.
     fn drop_missing(&mut self, search: &mut CoreSearch) {
-        for version in self.versions.iter().filter(|version| !self.installed.contains(*version)) {
+        for version in self
+            .versions
+            .iter()
+            .filter(|version| !self.installed.contains(*version))
+        {
             self.missing.insert(version.clone());
             search.remove(version);
         }

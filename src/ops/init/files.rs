@@ -68,7 +68,10 @@ fn include(globs: &[String]) -> String {
     if globs.is_empty() {
         return String::new();
     }
-    let globs: String = globs.iter().map(|glob| format!("  - {}\n", scalar(glob))).collect();
+    let globs: String = globs
+        .iter()
+        .map(|glob| format!("  - {}\n", scalar(glob)))
+        .collect();
     format!(
         "# Folders with a `kcl.mod` that are stacks without a `stack.yaml`; the folder above is the project.\ninclude:\n{globs}\n"
     )

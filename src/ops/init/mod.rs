@@ -86,7 +86,9 @@ async fn try_cores(
     install: bool,
 ) -> Result<CoreTrials, (&'static str, UserError)> {
     let existing = std::fs::read_to_string(repository.root().join(FILE_NAME)).ok();
-    let text = existing.clone().unwrap_or_else(|| files::config_text(survey, &CoreTrials::default()));
+    let text = existing
+        .clone()
+        .unwrap_or_else(|| files::config_text(survey, &CoreTrials::default()));
     let config = Config::parse(&text).map_err(|error| ("konverge config check", error.into()))?;
     let scope = TrialScope {
         wanted: match existing {
@@ -132,7 +134,8 @@ fn describe_survey(survey: &Survey, cores: &CoreTrials) -> Vec<String> {
         SettingsOrder::V090 => "the settings files are read as Kusion v0.9.0 does",
     };
     // Nobody reads settings files of AppConfigurations and packages.
-    let is_read = survey.include.is_empty() && (survey.apps.stacks == 0 || survey.apps.stacks < layout.stacks.len());
+    let is_read =
+        survey.include.is_empty() && (survey.apps.stacks == 0 || survey.apps.stacks < layout.stacks.len());
     found.extend(is_read.then(|| era.to_owned()));
     found.extend(survey.apps.describe());
     let named = survey.unknown_core.as_ref().map(|version| {

@@ -73,10 +73,16 @@ mod tests {
     fn programs_of_one_depth_have_one_glob() {
         let programs = ["examples/appops/shop/dev", "examples/server/web/prod"];
         let packages = [&programs[..], &["examples/appops/shop", "models"]].concat();
-        assert_eq!(globs(&folders(&programs), &folders(&packages)), ["examples/*/*/*"]);
+        assert_eq!(
+            globs(&folders(&programs), &folders(&packages)),
+            ["examples/*/*/*"]
+        );
         // Another package of the same depth is not taken in.
         let packages = [&packages[..], &["examples/lib/x/y"]].concat();
         assert_eq!(globs(&folders(&programs), &folders(&packages)), programs);
-        assert_eq!(globs(&folders(&["dev", "a/*"]), &folders(&["dev", "a/*"])), ["a/*", "dev"]);
+        assert_eq!(
+            globs(&folders(&["dev", "a/*"]), &folders(&["dev", "a/*"])),
+            ["a/*", "dev"]
+        );
     }
 }

@@ -70,9 +70,7 @@ pub(super) fn take(
         folder: folder(&layout, files.as_ref()),
         named_core: named.iter().find(is_known).cloned(),
         include,
-        unknown_core: named
-            .into_iter()
-            .find(|version| !is_known(&version)),
+        unknown_core: named.into_iter().find(|version| !is_known(&version)),
         contexts: contexts(run),
         apps: AppSurvey::take(&layout, files.as_ref()),
         layout,

@@ -274,7 +274,10 @@ fn sections(alerts: &[Alert], lines: impl Fn(&[Alert]) -> String) -> String {
             ),
             Section::FailedBefore => (
                 "NOTE",
-                format!("{} could not be planned before this change either", labels::plural(n, "stack")),
+                format!(
+                    "{} could not be planned before this change either",
+                    labels::plural(n, "stack")
+                ),
             ),
             Section::Denied => (
                 "CAUTION",

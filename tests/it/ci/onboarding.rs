@@ -16,7 +16,11 @@ fn broken() -> Repository {
         .write("models/names/names.k", "NAME: int = \"shop\"\n")
         .write("models/words/words.k", "WORD = \"one\"\n");
     for stack in ["dev", "test", "prod"] {
-        let model = if stack == "dev" { "" } else { "import models.names\n\n_name = names.NAME\n" };
+        let model = if stack == "dev" {
+            ""
+        } else {
+            "import models.names\n\n_name = names.NAME\n"
+        };
         let main = config_map("WORD").replace("\"WORD\"", "words.WORD");
         repository
             .write(&format!("shop/{stack}/stack.yaml"), format!("name: {stack}\n"))
@@ -49,7 +53,10 @@ fn preview(stage: &mut Stage, number: u64, branch: &str, state: &str) -> (Ran, S
 async fn the_preview_that_adds_konverge_yaml_counts_the_stacks_that_compile() {
     let mut stage = Stage::newcomer(broken()).await;
     stage.monorepo.branch("konverge");
-    let init = Konverge::new(["init"]).dir(stage.monorepo.path()).with_kcl().run();
+    let init = Konverge::new(["init"])
+        .dir(stage.monorepo.path())
+        .with_kcl()
+        .run();
     let said = init.expect(0).stderr;
     assert!(said.contains("1 of 3 compile"), "{said}");
     assert!(said.contains("error: models/names/names.k:1:1"), "{said}");
@@ -64,7 +71,9 @@ async fn the_preview_that_adds_konverge_yaml_counts_the_stacks_that_compile() {
     ] {
         assert!(comment.contains(part), "{part}: {comment}");
     }
-    let status = stage.github.world(|world| world.statuses.last().unwrap().1.clone());
+    let status = stage
+        .github
+        .world(|world| world.statuses.last().unwrap().1.clone());
     assert_eq!(status["description"], "1 of 3 stacks compile");
     assert!(ran.output("failed-stacks").contains("shop/prod"));
 
@@ -72,7 +81,10 @@ async fn the_preview_that_adds_konverge_yaml_counts_the_stacks_that_compile() {
     stage.monorepo.replace("models/names/names.k", "int", "str");
     stage.monorepo.commit("A name is a text");
     let (_, comment) = preview(&mut stage, 1, "konverge", "success");
-    assert!(comment.contains("### Konverge preview: 3 of 3 stacks compile"), "{comment}");
+    assert!(
+        comment.contains("### Konverge preview: 3 of 3 stacks compile"),
+        "{comment}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -99,7 +111,9 @@ async fn a_change_does_not_answer_for_a_broken_base_that_it_does_not_touch() {
         "{}",
         ran.outcome.stdout
     );
-    let status = stage.github.world(|world| world.statuses.last().unwrap().1.clone());
+    let status = stage
+        .github
+        .world(|world| world.statuses.last().unwrap().1.clone());
     assert_eq!(
         status["description"],
         "1 updated in 1 stack; 2 stacks cannot be planned on the base either"

@@ -60,11 +60,7 @@ async fn init_writes_the_newest_core_that_compiles_the_most() {
             "tried: 0.13.0: 3 of 3; 0.13.2: 0 of 3 (private members of another package).",
         ),
         (repository_shapes::unequal_lists, "0.13.2", ""),
-        (
-            repository_shapes::hidden_imports,
-            "0.10.0",
-            "0.10.0: 3 of 3",
-        ),
+        (repository_shapes::hidden_imports, "0.10.0", "0.10.0: 3 of 3"),
     ] {
         let repository = make();
         let said = konverge(&repository, &cores, &["init"]).expect(0).stderr;
@@ -124,7 +120,11 @@ async fn the_table_of_the_migration_guide_is_what_the_cores_do() {
         }
     }
     let names: Vec<_> = SHAPES.iter().map(|shape| shape.name).collect();
-    let mut table = format!("| core | {} |\n|{}\n", names.join(" | "), "---|".repeat(names.len() + 1));
+    let mut table = format!(
+        "| core | {} |\n|{}\n",
+        names.join(" | "),
+        "---|".repeat(names.len() + 1)
+    );
     for (oldest, newest, counted) in rows {
         let range = match oldest == newest {
             true => oldest,
@@ -206,7 +206,10 @@ fn code_of_kcl_0_4_compiles_after_the_edits_that_its_hints_name() {
     for (line, hint) in [
         ("name 'false' is not defined", "write `False`"),
         ("name 'true' is not defined", "write `True`"),
-        ("the plugin package `kcl_plugin.project_context`", "`option(\"project\")`"),
+        (
+            "the plugin package `kcl_plugin.project_context`",
+            "`option(\"project\")`",
+        ),
         ("name 'notfieldRef' is not defined", "write `not fieldRef`"),
         ("Cannot add member '__settings__'", "remove `__settings__`"),
         ("expected 2 positional arguments, found 1", "add `Undefined`"),
@@ -220,7 +223,9 @@ fn code_of_kcl_0_4_compiles_after_the_edits_that_its_hints_name() {
         let place = lines.next().unwrap_or_else(|| panic!("{line}: {said}"));
         let below: Vec<_> = lines.take(3).collect();
         assert!(
-            below.iter().any(|text| text.contains("hint: ") && text.contains(hint)),
+            below
+                .iter()
+                .any(|text| text.contains("hint: ") && text.contains(hint)),
             "{line}: {below:#?}\n{said}"
         );
         assert!(place.contains(".k:") || said.contains("--> "), "{place}");

@@ -167,11 +167,17 @@ fn packages_that_are_included_are_stacks() {
     }
     repository.commit("One more");
     let added = stacks(&repository, &["--base", "HEAD~1"]);
-    assert_eq!((ids(&added), &added[0]["change"]), (vec!["guestbook/canary"], &"added".into()));
+    assert_eq!(
+        (ids(&added), &added[0]["change"]),
+        (vec!["guestbook/canary"], &"added".into())
+    );
     assert_eq!(added[0]["why"][0]["path"], format!("{folder}/canary/kcl.mod"));
     repository.remove(&format!("{folder}/canary")).commit("One less");
     let removed = stacks(&repository, &["--base", "HEAD~1"]);
-    assert_eq!((ids(&removed), &removed[0]["change"]), (vec!["guestbook/canary"], &"removed".into()));
+    assert_eq!(
+        (ids(&removed), &removed[0]["change"]),
+        (vec!["guestbook/canary"], &"removed".into())
+    );
 
     // Names of one's own, and folders that are left out.
     repository
@@ -198,7 +204,12 @@ fn packages_that_are_included_are_stacks() {
         repository.write("konverge.yaml", "include: ['examples/[']\n"),
         &["list"],
     );
-    assert!(wrong.expect(1).stderr.contains("include: `examples/[` is not a glob"));
+    assert!(
+        wrong
+            .expect(1)
+            .stderr
+            .contains("include: `examples/[` is not a glob")
+    );
 }
 
 fn build(repository: &Repository) -> String {
@@ -370,7 +381,11 @@ async fn first_pull_requests_are_green_in(
         stage.status(&head, "konverge/preview").as_deref(),
         Some("success")
     );
-    let verb = if stacks == 1 { "stack compiles" } else { "stacks compile" };
+    let verb = if stacks == 1 {
+        "stack compiles"
+    } else {
+        "stacks compile"
+    };
     let (_, comment) = stage.comments().remove(0);
     assert!(
         comment.contains(&format!("Konverge preview: {stacks} of {stacks} {verb}"))
@@ -392,8 +407,14 @@ async fn first_pull_requests_are_green_in(
 #[tokio::test(flavor = "multi_thread")]
 async fn the_first_pull_request_is_green_in_the_konfig_of_2022() {
     let changed = "appops/guestbook/dev/main.k";
-    let said =
-        first_pull_requests_are_green(konfigs::konfig_2022(), 28, changed, "replicas = 3", "replicas = 4").await;
+    let said = first_pull_requests_are_green(
+        konfigs::konfig_2022(),
+        28,
+        changed,
+        "replicas = 3",
+        "replicas = 4",
+    )
+    .await;
     assert!(said.contains("found: 28 stacks of 22 projects"), "{said}");
     assert!(said.contains("kcl.settings: v0.7"), "{said}");
     assert!(said.contains("known by their folder"), "{said}");
@@ -404,8 +425,14 @@ async fn the_first_pull_request_is_green_in_the_konfig_of_2022() {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_first_pull_request_is_green_in_the_konfig_of_2023() {
     let changed = "appops/guestbook/dev/main.k";
-    let said =
-        first_pull_requests_are_green(konfigs::konfig_2023(), 28, changed, "replicas = 3", "replicas = 4").await;
+    let said = first_pull_requests_are_green(
+        konfigs::konfig_2023(),
+        28,
+        changed,
+        "replicas = 3",
+        "replicas = 4",
+    )
+    .await;
     assert!(said.contains("read as Kusion v0.9.0 does"), "{said}");
 }
 
@@ -425,7 +452,9 @@ async fn the_first_pull_request_is_green_with_packages_alone() {
     let said = first_pull_requests_are_green(monorepo, 20, changed, "replicas = 4", "replicas = 5").await;
     assert!(said.contains("found: 20 stacks of 18 projects"), "{said}");
     assert!(
-        said.contains("packages with a program are the stacks (`include` in konverge.yaml: `examples/*/*/*`)"),
+        said.contains(
+            "packages with a program are the stacks (`include` in konverge.yaml: `examples/*/*/*`)"
+        ),
         "{said}"
     );
 }

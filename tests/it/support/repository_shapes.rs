@@ -72,18 +72,29 @@ pub fn import_names() -> Repository {
     shop(
         &[
             ("models/common.k", "import models.base as c\n\nkind = c.KIND\n"),
-            ("models/container.k", "import models.parts as c\n\npart = c.PART\n"),
+            (
+                "models/container.k",
+                "import models.parts as c\n\npart = c.PART\n",
+            ),
             ("models/base/base.k", "KIND = \"service\"\n"),
             ("models/parts/parts.k", "PART = \"container\"\n"),
         ],
-        |stack| with_word("import models\n\n", &format!("models.kind + models.part + \"-{stack}\"")),
+        |stack| {
+            with_word(
+                "import models\n\n",
+                &format!("models.kind + models.part + \"-{stack}\""),
+            )
+        },
     )
 }
 
 /// Members of a package that begin with `_`, as in both Konfigs.
 pub fn private_members() -> Repository {
     shop(
-        &[("models/metadata/metadata.k", "__META_APP_NAME = option(\"app\") or \"shop\"\n")],
+        &[(
+            "models/metadata/metadata.k",
+            "__META_APP_NAME = option(\"app\") or \"shop\"\n",
+        )],
         |stack| {
             with_word(
                 "import models.metadata\n\n",
