@@ -52,7 +52,7 @@ async fn check_and_publish(
     job.repository.ensure(head, job.credentials.as_ref()).await?;
     let config = Config::load(job.repository.revision(head)?.as_ref())?;
     if config.state.url.is_none() {
-        // Nothing was ever applied by a job, so nothing can differ.
+        // Without a store no job knows what was applied.
         return Ok(JobResult {
             code: 0,
             text: "there is nothing to compare with: konverge.yaml configures no store (`state.url`)\n"

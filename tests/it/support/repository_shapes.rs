@@ -97,8 +97,8 @@ pub fn private_members() -> Repository {
         )],
         |stack| {
             with_word(
-                "import models.metadata\n\n",
-                &format!("metadata.__META_APP_NAME + \"-{stack}\""),
+                "import models.metadata\n\n_name = metadata.__META_APP_NAME\n",
+                &format!("_name + \"-{stack}\""),
             )
         },
     )
