@@ -4,9 +4,10 @@ use std::collections::BTreeSet;
 
 use super::{Planner, SpecSource, Target};
 use crate::{
-    error::{ErrorKind, UserError},
+    error::UserError,
     kcl::KclError,
-    model::{RepoPath, StackId, file_source::Source},
+    model::{RepoPath, StackId, file_source::Source, stack::SetupError},
+    spec::SpecError,
 };
 
 /// One of the errors of a failure: its file, and the first line of its message. Lines move with what stands above them.
@@ -44,7 +45,7 @@ pub(super) async fn is_earlier(planning: &Planner, target: &Target, failure: &Us
 fn is_of_the_code(failure: &UserError) -> bool {
     match failure.room_error::<KclError>() {
         Some(error) => error.is_of_the_code(),
-        None => matches!(failure.kind, ErrorKind::Layout | ErrorKind::Spec),
+        None => failure.room_error::<SetupError>().is_some() || failure.room_error::<SpecError>().is_some(),
     }
 }
 
