@@ -255,7 +255,7 @@ fn paused_by_spec(view: &ObjectView) -> HealthVerdict {
     }
 }
 
-/// Returns true if we set a field, or if nobody is known to have set it.
+/// Returns true if we set a field, or if its manager is unknown.
 fn is_of_spec(view: &ObjectView, field: &str) -> bool {
     let path = field.replace('/', "/f:");
     let owners: Vec<_> = view
