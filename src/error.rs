@@ -66,7 +66,7 @@ impl ErrorKind {
 }
 
 /// A place in a file. The path is relative to the repository if there is one; line and column start at 1.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Location {
     pub file: String,
     /// The line, from 1.

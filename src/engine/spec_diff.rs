@@ -109,7 +109,11 @@ fn change(path: &str, from: Option<Value>, to: Option<Value>) -> FieldChange {
 }
 
 fn masked_attributes(resource: &Resource, secrets: &Secrets) -> Value {
-    Value::Object(mask_resource(secrets, resource).attributes)
+    let mut shown = Value::Object(mask_resource(secrets, resource).attributes);
+    if resource.runtime == RuntimeKind::Kubernetes {
+        object_rules::drop_unset_server_fields(&mut shown);
+    }
+    shown
 }
 
 #[cfg(test)]
@@ -218,5 +222,26 @@ mod tests {
             .map(|(_, cluster)| cluster.map(ClusterName::as_str))
             .collect();
         assert_eq!(clusters, [Some("main"), Some("east"), None]);
+    }
+
+    #[test]
+    fn what_generated_objects_leave_to_the_server_is_no_change() {
+        let object = |extra: Value| {
+            let mut object = json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "a"},
+                "spec": {"template": {"metadata": {"labels": {"a": "b"}}}}});
+            if extra == true {
+                object["metadata"]["creationTimestamp"] = Value::Null;
+                object["spec"]["template"]["metadata"]["creationTimestamp"] = Value::Null;
+                object["status"] = json!({"loadBalancer": {}});
+            }
+            object
+        };
+        let secrets = Secrets::new(HashKey::derive("k"));
+        let stack = "a/b".parse().unwrap();
+        let (generated, written) = (spec(&[object(true.into())]), spec(&[object(false.into())]));
+        let plan = plan_against_spec(&stack, &RepoPath::root(), &spec(&[]), &generated, None, &secrets);
+        assert_eq!(plan.resources[0].changes[0].to, Some(object(false.into())));
+        let plan = plan_against_spec(&stack, &RepoPath::root(), &generated, &written, None, &secrets);
+        assert_eq!(plan.resources[0].action, Action::Unchanged);
     }
 }

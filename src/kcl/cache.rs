@@ -1,9 +1,10 @@
-//! [`Cache`]: compiled values, by the digest of everything that went into the compilation.
+//! [`Cache`]: compiled values, and why KCL refused the code, by the digest of everything that went into the compilation.
 //!
 //! A local folder, and behind it a store that machines share ([`SharedCache`], implemented by `ops`). An
 //! entry contains its key and a checksum: a truncated, damaged or misplaced entry is deleted and compiled
-//! again. Files are created by renaming, so any number of processes may use one folder. Errors are never
-//! cached. The cache is safe to delete; the next run is slower.
+//! again. Files are created by renaming, so any number of processes may use one folder. Of the errors only those are
+//! cached that the files alone give ([`super::KclError::lasting_refusal`]). The cache is safe to delete; the next run is
+//! slower.
 
 use std::{
     collections::BTreeSet,
@@ -17,14 +18,20 @@ use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::Compiled;
+use super::{Compiled, KclDiagnostic};
 use crate::{
     atomic_file,
     model::{Digest, ResourceId},
 };
 
-/// The first word of every entry; it changes with the format.
-const MAGIC: &str = "konverge-compiled-1";
+/// The first word of the entry of a compiled value; it changes with the format.
+const COMPILED: &str = "konverge-compiled-1";
+
+/// The first word of the entry of a refusal.
+const REFUSED: &str = "konverge-refused-1";
+
+/// What the cache knows of a compilation: its value, or why KCL refused the code.
+pub type Kept = Result<Compiled, Vec<KclDiagnostic>>;
 
 /// An entry that is used again within this time is not touched, which saves a write.
 const TOUCH: Duration = Duration::from_secs(24 * 3600);
@@ -86,14 +93,14 @@ impl Cache {
         }
     }
 
-    /// The compiled value of a key.
-    pub async fn get(&self, key: &Digest) -> Option<Compiled> {
+    /// What is known of a key.
+    pub async fn get(&self, key: &Digest) -> Option<Kept> {
         if let Some(path) = self.path(key)
             && let Ok(entry) = std::fs::read(&path)
         {
-            if let Some(compiled) = unseal(key, &entry) {
+            if let Some(kept) = unseal(key, &entry) {
                 touch(&path);
-                return Some(compiled);
+                return Some(kept);
             }
             tracing::warn!(%key, "a damaged entry of the compile cache is recreated");
             if self.access == CacheAccess::ReadWrite {
@@ -109,9 +116,9 @@ impl Cache {
             }
         };
         match unseal(key, &entry) {
-            Some(compiled) => {
+            Some(kept) => {
                 self.keep(key, &entry);
-                Some(compiled)
+                Some(kept)
             }
             None => {
                 tracing::warn!(%key, "a damaged entry of the shared compile cache is recreated");
@@ -125,10 +132,24 @@ impl Cache {
 
     /// Stores the compiled value of a key. A failure only costs time.
     pub async fn put(&self, key: &Digest, compiled: &Compiled) {
+        let body = Body {
+            documents: compiled.documents.clone(),
+            warnings: compiled.warnings.clone(),
+            shared: compiled.shared.clone(),
+            notes: compiled.notes.clone(),
+        };
+        self.put_entry(key, seal(COMPILED, key, &body)).await;
+    }
+
+    /// Stores why KCL refused the code of a key. A failure only costs time.
+    pub async fn put_refusal(&self, key: &Digest, refusal: &[KclDiagnostic]) {
+        self.put_entry(key, seal(REFUSED, key, &refusal)).await;
+    }
+
+    async fn put_entry(&self, key: &Digest, entry: Vec<u8>) {
         if self.access == CacheAccess::ReadOnly {
             return;
         }
-        let entry = seal(key, compiled);
         self.keep(key, &entry);
         if let Some(shared) = &self.shared
             && let Err(why) = shared.put(key, entry).await
@@ -227,33 +248,34 @@ fn touch(path: &Path) {
     }
 }
 
-/// `magic key checksum` on the first line, the value below.
-fn seal(key: &Digest, compiled: &Compiled) -> Vec<u8> {
-    let body = Body {
-        documents: compiled.documents.clone(),
-        warnings: compiled.warnings.clone(),
-        shared: compiled.shared.clone(),
-        notes: compiled.notes.clone(),
-    };
-    let body = serde_json::to_vec(&body).expect("JSON values have a JSON text");
-    let mut entry = format!("{MAGIC} {key} {}\n", Digest::of_bytes(&body)).into_bytes();
+/// `word key checksum` on the first line, the value below.
+fn seal(word: &str, key: &Digest, body: &impl Serialize) -> Vec<u8> {
+    let body = serde_json::to_vec(body).expect("JSON values have a JSON text");
+    let mut entry = format!("{word} {key} {}\n", Digest::of_bytes(&body)).into_bytes();
     entry.extend(body);
     entry
 }
 
-fn unseal(key: &Digest, entry: &[u8]) -> Option<Compiled> {
+fn unseal(key: &Digest, entry: &[u8]) -> Option<Kept> {
     let end = entry.iter().position(|byte| *byte == b'\n')?;
     let (head, body) = (std::str::from_utf8(&entry[..end]).ok()?, &entry[end + 1..]);
-    if head != format!("{MAGIC} {key} {}", Digest::of_bytes(body)) {
-        return None;
+    let word = head.strip_suffix(&format!(" {key} {}", Digest::of_bytes(body)))?;
+    match word {
+        COMPILED => {
+            let body: Body = serde_json::from_slice(body).ok()?;
+            Some(Ok(Compiled {
+                documents: body.documents,
+                warnings: body.warnings,
+                shared: body.shared,
+                notes: body.notes,
+            }))
+        }
+        REFUSED => {
+            let refusal: Vec<KclDiagnostic> = serde_json::from_slice(body).ok()?;
+            (!refusal.is_empty()).then_some(Err(refusal))
+        }
+        _ => None,
     }
-    let body: Body = serde_json::from_slice(body).ok()?;
-    Some(Compiled {
-        documents: body.documents,
-        warnings: body.warnings,
-        shared: body.shared,
-        notes: body.notes,
-    })
 }
 
 #[cfg(test)]
@@ -311,10 +333,26 @@ mod tests {
         let cache = local(folder.path());
         assert_eq!(cache.get(&key).await, None);
         cache.put(&key, &compiled("x")).await;
-        let back = cache.get(&key).await.unwrap();
+        let back = cache.get(&key).await.unwrap().unwrap();
         assert_eq!(back, compiled("x"));
         assert_eq!(back.documents[0].to_string(), r#"{"z":"x","a":1.0}"#);
         assert_eq!(cache_use(folder.path()).unwrap().entries, 1);
+    }
+
+    #[tokio::test]
+    async fn a_refusal_comes_back_and_a_fork_stores_none() {
+        let folder = tempfile::tempdir().unwrap();
+        let (key, other) = (Digest::of_bytes(b"k"), Digest::of_bytes(b"o"));
+        let text = "EvaluationError\n --> /s/e2.k:5:5\n  |\n5 | a = A {x = 1}\n  |     ^ Instance check failed\n  |\n";
+        let refusal = crate::kcl::diagnostic::read(text, Path::new("/s"));
+        local(folder.path()).put_refusal(&key, &refusal).await;
+        assert_eq!(local(folder.path()).get(&key).await, Some(Err(refusal.clone())));
+        let fork = Cache::new(Some(folder.path().to_owned()), None, CacheAccess::ReadOnly);
+        fork.put_refusal(&other, &refusal).await;
+        assert_eq!(fork.get(&other).await, None);
+        // An entry without a reason is none.
+        local(folder.path()).put_refusal(&other, &[]).await;
+        assert_eq!(fork.get(&other).await, None);
     }
 
     #[tokio::test]
@@ -339,7 +377,7 @@ mod tests {
         std::fs::write(&path, flipped).unwrap();
         assert_eq!(cache.get(&one).await, None);
         cache.put(&one, &compiled("one")).await;
-        assert_eq!(cache.get(&one).await, Some(compiled("one")));
+        assert_eq!(cache.get(&one).await, Some(Ok(compiled("one"))));
     }
 
     #[tokio::test]
@@ -355,9 +393,9 @@ mod tests {
             Some(place),
             CacheAccess::ReadWrite,
         );
-        assert_eq!(reader.get(&key).await, Some(compiled("x")));
+        assert_eq!(reader.get(&key).await, Some(Ok(compiled("x"))));
         shared.map().clear();
-        assert_eq!(reader.get(&key).await, Some(compiled("x")));
+        assert_eq!(reader.get(&key).await, Some(Ok(compiled("x"))));
         assert_eq!(writer.get(&key).await, None);
         shared.map().insert(key, b"poison".to_vec());
         assert_eq!(writer.get(&key).await, None);
@@ -376,7 +414,7 @@ mod tests {
         let fork = Cache::new(Some(folder.path().to_owned()), Some(place), CacheAccess::ReadOnly);
         fork.put(&key, &compiled("evil")).await;
         // It may read, but what it reads is not stored in the local folder either.
-        assert_eq!(fork.get(&kept).await, Some(compiled("x")));
+        assert_eq!(fork.get(&kept).await, Some(Ok(compiled("x"))));
         shared.map().insert(key, b"poison".to_vec());
         assert_eq!(fork.get(&key).await, None);
         assert_eq!(shared.map().len(), 2);
@@ -399,7 +437,7 @@ mod tests {
         file.set_modified(SystemTime::now() - 40 * day).unwrap();
         assert_eq!(prune_cache(folder.path(), 30 * day).unwrap().entries, 1);
         assert_eq!(cache.get(&old).await, None);
-        assert_eq!(cache.get(&new).await, Some(compiled("x")));
+        assert_eq!(cache.get(&new).await, Some(Ok(compiled("x"))));
         assert_eq!(prune_cache(folder.path(), Duration::ZERO).unwrap().entries, 1);
         assert_eq!(
             prune_cache(Path::new("/nonexistent"), Duration::ZERO).unwrap(),

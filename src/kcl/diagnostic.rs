@@ -6,10 +6,12 @@
 
 use std::path::Path;
 
+use serde::{Deserialize, Serialize};
+
 use crate::error::Location;
 
 /// One error of the compiler.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KclDiagnostic {
     /// `E2G22` and the like; `None` for errors during evaluation.
     pub code: Option<String>,
@@ -25,6 +27,19 @@ pub struct KclDiagnostic {
     /// The core's own suggestions.
     pub hints: Vec<String>,
 }
+
+/// Words of the operating system, of its memory and of its network.
+const OF_THE_SYSTEM: [&str; 9] = [
+    "os error",
+    "permission denied",
+    "not permitted",
+    "no such file or directory",
+    "no space left",
+    "out of memory",
+    "memory allocation",
+    "timed out",
+    "lookup address",
+];
 
 impl KclDiagnostic {
     fn new(code: Option<&str>, name: &str) -> Self {
@@ -57,6 +72,23 @@ impl KclDiagnostic {
         self.place
             .as_ref()
             .map_or_else(|| head.clone(), |place| format!("{place}: {head}"))
+    }
+
+    /// Returns true if the error may be another one on another machine with the same files: it has no place in the code, or
+    /// tells what the operating system answered, which a sandbox, a full disk or a network decides.
+    pub fn is_of_the_machine(&self) -> bool {
+        let related = self.related.iter().map(|(_, message)| message.as_str());
+        let mut texts = related.chain([self.name.as_str(), self.message.as_str()]);
+        self.place.is_none()
+            || texts.any(|text| {
+                let text = text.to_ascii_lowercase();
+                OF_THE_SYSTEM.iter().any(|words| text.contains(words))
+            })
+    }
+
+    /// Returns true if the core did not find what the code imports.
+    pub fn is_missing_import(&self) -> bool {
+        self.name == "CannotFindModule"
     }
 
     /// Name and message.
@@ -146,6 +178,8 @@ pub(super) fn read(text: &str, root: &Path) -> Vec<KclDiagnostic> {
     };
     let all = unique.clone();
     unique.retain(|diagnostic| !shadowed(diagnostic, &all));
+    // A warning is no cause, whatever the order of the core.
+    unique.sort_by_key(|diagnostic| diagnostic.name.ends_with("Warning"));
     unique.iter_mut().for_each(explain_plugin);
     unique
 }
@@ -281,6 +315,25 @@ mod tests {
         let all = read(text, Path::new("/s"));
         assert_eq!(all[0].line(), "e2.k:5:5: EvaluationError: Instance check failed");
         assert_eq!(all[0].related[0].1, "Check failed on the condition: x too small");
+    }
+
+    #[test]
+    fn what_the_system_answered_is_of_the_machine() {
+        let diagnostic = |message: &str| {
+            let text =
+                format!("EvaluationError\n --> /s/e2.k:5:5\n  |\n5 | a = 1\n  |     ^ {message}\n  |\n");
+            read(&text, Path::new("/s")).remove(0)
+        };
+        assert!(!diagnostic("Instance check failed").is_of_the_machine());
+        for message in [
+            "failed to access the file 'a.txt': Permission denied (os error 13)",
+            "failed to lookup address information: Temporary failure in name resolution",
+            "Operation not permitted",
+        ] {
+            assert!(diagnostic(message).is_of_the_machine(), "{message}");
+        }
+        let loose = read("Cannot find the kcl file", Path::new("/s"));
+        assert!(loose[0].is_of_the_machine());
     }
 
     #[test]

@@ -6,7 +6,7 @@ use super::{KclDiagnostic, OLDEST_VERSION, core_hints, version::is_too_old};
 use crate::{
     checkout::Untrusted,
     error::{Cause, ErrorKind, UserError},
-    model::stack::GET_KCL,
+    model::{stack::GET_KCL, text::with_place_count},
 };
 
 /// A compilation, or the core itself, failed.
@@ -121,6 +121,18 @@ pub enum KclError {
 }
 
 impl KclError {
+    /// Why KCL refused the code, if every machine refuses it so for the same files. A package that another run removes
+    /// meanwhile looks like an import of nothing, so such errors count only `without_packages`.
+    pub fn lasting_refusal(&self, without_packages: bool) -> Option<&[KclDiagnostic]> {
+        let Self::Code(diagnostics) = self else {
+            return None;
+        };
+        let is_lasting =
+            |one: &KclDiagnostic| !one.is_of_the_machine() && (without_packages || !one.is_missing_import());
+        let lasts = !diagnostics.is_empty() && diagnostics.iter().all(is_lasting);
+        lasts.then_some(diagnostics.as_slice())
+    }
+
     /// Returns true if the core cannot be used at all: every compilation fails for the same reason.
     pub fn is_of_the_core(&self) -> bool {
         matches!(
@@ -135,18 +147,34 @@ impl KclError {
     }
 }
 
-/// The first diagnostic leads; the others follow, one per line.
+/// The first diagnostic leads; the others follow, one per line. What the core says in the same words of several places is
+/// said once, with the number of the others.
 fn render(diagnostics: &[KclDiagnostic]) -> String {
-    match diagnostics {
-        [] => "KCL refused the code without saying why".to_owned(),
-        [first, rest @ ..] => {
-            let mut text = first.text();
-            for other in rest {
-                text.push('\n');
-                text.push_str(&other.line());
+    let mut heads: Vec<(String, usize)> = Vec::new();
+    let mut firsts = Vec::new();
+    for diagnostic in diagnostics {
+        let head = diagnostic.head();
+        match heads.iter_mut().find(|(known, _)| *known == head) {
+            Some((_, more)) => *more += 1,
+            None => {
+                heads.push((head, 0));
+                firsts.push(diagnostic);
             }
-            text
         }
+    }
+    let lines = firsts.iter().zip(&heads).enumerate();
+    let lines: Vec<_> = lines
+        .map(|(at, (diagnostic, (_, more)))| {
+            let text = match at {
+                0 => diagnostic.text(),
+                _ => diagnostic.line(),
+            };
+            with_place_count(&text, *more)
+        })
+        .collect();
+    match lines.is_empty() {
+        true => "KCL refused the code without saying why".to_owned(),
+        false => lines.join("\n"),
     }
 }
 
@@ -254,6 +282,36 @@ fn with_hints(error: KclError) -> UserError {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::Location;
+
+    #[test]
+    fn what_is_said_of_many_places_is_said_once() {
+        let at = |line, message: &str| KclDiagnostic {
+            code: Some("E2L23".to_owned()),
+            name: "CompileError".to_owned(),
+            message: message.to_owned(),
+            place: Some(Location {
+                file: "base/a.k".to_owned(),
+                line: Some(line),
+                column: Some(1),
+            }),
+            source: Some("a = false".to_owned()),
+            related: Vec::new(),
+            hints: Vec::new(),
+        };
+        let mut all: Vec<_> = (1..=50)
+            .map(|line| at(line, "name 'false' is not defined"))
+            .collect();
+        all.insert(20, at(99, "expected 2 positional arguments, found 1"));
+        let failure = UserError::from(KclError::Code(all));
+        assert_eq!(
+            failure.message,
+            "CompileError: name 'false' is not defined (and in 49 more places)\n    a = false\n\
+             base/a.k:99:1: CompileError: expected 2 positional arguments, found 1"
+        );
+        // Each at its place is for `check`.
+        assert_eq!(failure.causes.len(), 51);
+    }
 
     /// The message of a setup is one text: its test is in `konfig::compile_setup`.
     #[test]

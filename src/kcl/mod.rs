@@ -13,7 +13,7 @@ mod compile;
 mod core_hints;
 mod diagnostic;
 mod error;
-mod fmt_lint_test;
+mod fmt_test;
 mod install;
 mod packages;
 mod pool;
@@ -26,11 +26,11 @@ mod workdir;
 mod worker;
 
 pub use self::{
-    cache::{Cache, CacheAccess, CacheUse, SharedCache, cache_use, prune_cache},
+    cache::{Cache, CacheAccess, CacheUse, Kept, SharedCache, cache_use, prune_cache},
     compile::{CompileRequest, Compiled},
     diagnostic::KclDiagnostic,
     error::KclError,
-    fmt_lint_test::{TestCase, TestOutcome},
+    fmt_test::{TestCase, TestOutcome},
     install::{InstallOptions, InstallStep, install, versions},
     packages::{
         Bounds, KnownPackages, LockUpdate, PackageFetcher, PackageTrust, PathEntry, ResolvedPackage,

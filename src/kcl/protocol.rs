@@ -131,21 +131,6 @@ pub struct FormatCodeResult {
     pub formatted: Vec<u8>,
 }
 
-/// `KclService.LintPath`.
-#[derive(Clone, PartialEq, Eq, Message)]
-pub struct LintPathArgs {
-    #[prost(string, repeated, tag = "1")]
-    pub paths: Vec<String>,
-}
-
-/// The answer of `KclService.LintPath`.
-#[derive(Clone, PartialEq, Eq, Message)]
-pub struct LintPathResult {
-    /// Messages without a position.
-    #[prost(string, repeated, tag = "1")]
-    pub results: Vec<String>,
-}
-
 /// `KclService.ValidateCode`.
 #[derive(Clone, PartialEq, Eq, Message)]
 pub struct ValidateCodeArgs {

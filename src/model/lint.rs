@@ -23,7 +23,7 @@ pub enum LintRule {
     Compile,
     /// `kcl fmt` would change the file.
     Format,
-    /// The linter of the KCL core.
+    /// Imports are used, and written once.
     Lint,
     /// A KCL test of the repository.
     Test,
@@ -187,7 +187,8 @@ impl Diagnostic {
         let key = |one: &Self| (one.file.clone(), one.line, one.column, one.rule, one.severity);
         key(self) == key(other)
             && self.message == other.message
-            && self.hint == other.hint
+            // The hint of a compile error may be about another error of the same stack.
+            && (self.hint == other.hint || self.rule == LintRule::Compile)
             && self.finding == other.finding
     }
 

@@ -115,6 +115,40 @@ fn is_within(path: &str, field: &str) -> bool {
         .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
+/// Removes what code generators write for the fields of the server, without a value: `creationTimestamp: null` of the object
+/// and of its templates, and a `status` without content.
+pub fn drop_unset_server_fields(object: &mut Value) {
+    if let Some(whole) = object.as_object_mut()
+        && whole.get("status").is_some_and(has_no_content)
+    {
+        whole.shift_remove("status");
+    }
+    drop_unset_times(object);
+}
+
+fn drop_unset_times(value: &mut Value) {
+    match value {
+        Value::Object(map) => {
+            if let Some(metadata) = map.get_mut("metadata").and_then(Value::as_object_mut)
+                && metadata.get("creationTimestamp").is_some_and(Value::is_null)
+            {
+                metadata.shift_remove("creationTimestamp");
+            }
+            map.values_mut().for_each(drop_unset_times);
+        }
+        Value::Array(items) => items.iter_mut().for_each(drop_unset_times),
+        _ => {}
+    }
+}
+
+fn has_no_content(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::Object(map) => map.values().all(has_no_content),
+        _ => false,
+    }
+}
+
 /// What is lost if the object is deleted; `None` if nothing is.
 pub fn data_loss(object: &Value) -> Option<&'static str> {
     let spec = &object["spec"];

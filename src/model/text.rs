@@ -56,6 +56,38 @@ pub fn truncate(text: &str, most: usize) -> std::borrow::Cow<'_, str> {
     format!("{}… ({} more bytes)", &text[..end], text.len() - end).into()
 }
 
+/// A message of several lines whose first line says in how many more places its cause stands.
+pub fn with_place_count(message: &str, more: usize) -> String {
+    let (first, rest) = match message.split_once('\n') {
+        Some((first, rest)) => (first, format!("\n{rest}")),
+        None => (message, String::new()),
+    };
+    let count = match more {
+        0 => String::new(),
+        1 => format!("{COUNT}1 more place)"),
+        more => format!("{COUNT}{more} more places)"),
+    };
+    format!("{first}{count}{rest}")
+}
+
+/// A line as cause and count: the inverse of [`with_place_count`].
+pub fn split_place_count(line: &str) -> (&str, &str) {
+    let is_count = |rest: &str| {
+        let digits = rest
+            .trim_end_matches("s)")
+            .trim_end_matches(')')
+            .strip_suffix(" more place");
+        digits.is_some_and(|digits| digits.bytes().all(|byte| byte.is_ascii_digit()))
+    };
+    match line.rfind(COUNT) {
+        Some(at) if is_count(&line[at + COUNT.len()..]) => line.split_at(at),
+        _ => (line, ""),
+    }
+}
+
+/// The start of the count in a line.
+const COUNT: &str = " (and in ";
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -90,6 +122,26 @@ mod tests {
         // BRAILLE PATTERN BLANK, EGYPTIAN HIEROGLYPH MIRROR HORIZONTALLY, FULL BLANK and HALF BLANK, KHITAN SMALL
         // SCRIPT FILLER, MUSICAL SYMBOL NULL NOTEHEAD.
         assert_eq!(others, ["2800", "13440", "13441", "13442", "16fe4", "1d159"]);
+    }
+
+    #[test]
+    fn the_number_of_more_places_stands_in_the_first_line() {
+        for (more, count) in [
+            (0, ""),
+            (1, " (and in 1 more place)"),
+            (12, " (and in 12 more places)"),
+        ] {
+            let message = with_place_count("a: b\n    c", more);
+            assert_eq!(message, format!("a: b{count}\n    c"));
+            assert_eq!(
+                split_place_count(message.lines().next().unwrap_or_default()),
+                ("a: b", count)
+            );
+        }
+        assert_eq!(
+            split_place_count("a (and in the end)"),
+            ("a (and in the end)", "")
+        );
     }
 
     #[test]

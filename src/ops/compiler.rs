@@ -19,14 +19,15 @@ use super::{
     module_runner::{ModuleRunner, ModuleTrust},
     package_locks,
     remote_cache::RemoteCache,
+    unset_options,
 };
 use crate::{
     affected::Analysis,
     config::{Config, Sandbox},
     error::{ErrorKind, UserError},
     kcl::{
-        Bounds, Cache, CacheAccess, CompileRequest, Compiled, KnownPackages, PackageFetcher, PackageTrust,
-        Pool, PoolOptions, ResolvedPackage, SandboxMode, SharedCache, Toolchain,
+        Bounds, Cache, CacheAccess, CompileRequest, Compiled, KclError, KnownPackages, PackageFetcher,
+        PackageTrust, Pool, PoolOptions, ResolvedPackage, SandboxMode, SharedCache, Toolchain,
     },
     model::{
         Digest, RepoPath, StackId,
@@ -69,9 +70,9 @@ pub struct Compiler {
 /// The sources of the Specs so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct CompileCounts {
-    /// The number of Specs that KCL compiled.
+    /// The number of stacks that KCL compiled, or refused.
     pub compiled: usize,
-    /// The number of Specs from the cache.
+    /// The number of stacks with a Spec or a refusal from the cache.
     pub cached: usize,
 }
 
@@ -216,7 +217,7 @@ impl Compiler {
             .unless_interrupted(self.compile_cached(workspace, stack))
             .await?;
         compiled
-            .and_then(|compiled| spec_of(&compiled))
+            .and_then(|compiled| spec_of(workspace, stack, &compiled))
             .map_err(|failure| failure.context(format!("stack {}", stack.id)))
     }
 
@@ -232,7 +233,7 @@ impl Compiler {
 
     async fn compile(&self, workspace: &OpenRevision, stack: &Stack) -> Result<Spec, UserError> {
         let compiled = self.compile_cached(workspace, stack).await?;
-        let mut spec = spec_of(&compiled)?;
+        let mut spec = spec_of(workspace, stack, &compiled)?;
         spec::append_crds(&mut spec, &crds(workspace, &stack.project_folder)?)?;
         Ok(spec)
     }
@@ -247,9 +248,9 @@ impl Compiler {
             .unwrap_or_else(PoisonError::into_inner)
             .insert(key);
         let compiled = match cache.get(&key).await {
-            Some(compiled) => {
+            Some(kept) => {
                 self.cached.fetch_add(usize::from(first), Ordering::Relaxed);
-                compiled
+                kept.map_err(KclError::Code)?
             }
             None => {
                 let started = self.start_pool().await?;
@@ -257,17 +258,17 @@ impl Compiler {
                 let turn = self.turns.acquire().await.expect("it is never closed");
                 let (pool, modules) = (&started.pool, &started.modules);
                 let source = workspace.source.as_ref();
-                let compiled = workspace
+                let result = workspace
                     .apps
                     .compile(pool, &request, stack, source, modules)
-                    .await?;
+                    .await;
                 drop(turn);
                 self.compiled.fetch_add(usize::from(first), Ordering::Relaxed);
                 // The input digest says nothing about the content of a package that nothing pins.
                 if request.unlocked.is_empty() {
-                    cache.put(&key, &compiled).await;
+                    store(&cache, &key, &request, &result).await;
                 }
-                compiled
+                result?
             }
         };
         if first && !compiled.warnings.is_empty() {
@@ -474,9 +475,25 @@ impl Compiler {
     }
 }
 
+/// Stores the result of a compilation, if the same files give it everywhere.
+async fn store(cache: &Cache, key: &Digest, request: &CompileRequest, result: &Result<Compiled, UserError>) {
+    match result {
+        Ok(compiled) => cache.put(key, compiled).await,
+        Err(failure) => {
+            let refusal = failure
+                .room_error()
+                .and_then(|error: &KclError| error.lasting_refusal(request.packages.is_empty()));
+            if let Some(refusal) = refusal {
+                cache.put_refusal(key, refusal).await;
+            }
+        }
+    }
+}
+
 /// The Spec, with what generation says about it.
-fn spec_of(compiled: &Compiled) -> Result<Spec, UserError> {
-    let mut spec = spec::read(&compiled.documents)?;
+fn spec_of(workspace: &OpenRevision, stack: &Stack, compiled: &Compiled) -> Result<Spec, UserError> {
+    let spec = spec::read(&compiled.documents);
+    let mut spec = spec.map_err(|error| unset_options::explain(workspace, stack, error))?;
     let resources = spec.resources.iter_mut();
     for resource in resources.filter(|resource| compiled.shared.contains(&resource.id)) {
         resource.sharing = Sharing::Project;
@@ -517,6 +534,7 @@ pub fn join_failures<'a>(failures: impl IntoIterator<Item = (&'a StackId, UserEr
                 1 => failure.clone(),
                 count => UserError {
                     message: group.message(),
+                    hints: group.error.hints.clone(),
                     ..failure.clone()
                 }
                 .context(format!("{count} stacks ({})", group.names(str::to_owned))),

@@ -67,6 +67,7 @@ mod state_backend;
 pub mod status;
 mod target;
 pub mod toolchains;
+mod unset_options;
 
 pub use applied_spec::recorded_targets;
 pub use clone_history::CloneHistory;

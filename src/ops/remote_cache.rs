@@ -156,7 +156,7 @@ mod tests {
         let machines = Machines::new().await;
         let key = Digest::of_bytes(b"k");
         machines.trusted_cache().put(&key, &compiled()).await;
-        assert_eq!(machines.trusted_cache().get(&key).await, Some(compiled()));
+        assert_eq!(machines.trusted_cache().get(&key).await, Some(Ok(compiled())));
         let stored = machines.stored(&key).await.unwrap();
         assert!(
             !String::from_utf8_lossy(&stored).contains("aHVudGVyMg"),
@@ -185,7 +185,7 @@ mod tests {
             assert_eq!(machines.trusted_cache().get(&key).await, None);
             assert!(machines.stored(&key).await.is_none(), "it was taken away");
             machines.trusted_cache().put(&key, &compiled()).await;
-            assert_eq!(machines.trusted_cache().get(&key).await, Some(compiled()));
+            assert_eq!(machines.trusted_cache().get(&key).await, Some(Ok(compiled())));
         }
         assert_eq!(
             machines.machine(&stranger, CacheAccess::ReadOnly).get(&key).await,
@@ -202,7 +202,7 @@ mod tests {
         let fork = machines.machine(&machines.identity, CacheAccess::ReadOnly);
         let evil = Digest::of_bytes(b"evil");
         fork.put(&evil, &compiled()).await;
-        assert_eq!(fork.get(&key).await, Some(compiled()));
+        assert_eq!(fork.get(&key).await, Some(Ok(compiled())));
         assert_eq!(fork.get(&poisoned).await, None);
         assert!(machines.stored(&evil).await.is_none());
         assert!(machines.stored(&poisoned).await.is_some());

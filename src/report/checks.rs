@@ -1,7 +1,7 @@
 //! The check runs of a preview: one for all stacks, and one for each stack that failed or deletes something.
 
 use super::{
-    CHECK_BUDGET, diff, escape,
+    CHECK_BUDGET, diff, errors, escape,
     labels::{self, is_grave},
     markdown,
 };
@@ -49,12 +49,24 @@ pub fn name(stack: &StackId) -> String {
     format!("konverge: {}", escape::line(stack.as_str()))
 }
 
-/// The annotations of a plan: errors at their lines, for the log of the job.
+/// The annotations of a plan: errors at their lines, for the log of the job. An error of many stacks is shown once.
 pub fn annotations(plan: &Plan) -> Vec<Annotation> {
-    plan.stacks
-        .iter()
-        .filter_map(|stack| stack.error.as_ref().map(|error| annotation(stack, error)))
-        .collect()
+    let failed = plan.stacks.iter();
+    let groups = errors::group(failed.filter_map(|stack| Some((&stack.id, stack.error.as_ref()?))));
+    let of_group = |group: &errors::ErrorGroup<'_>| {
+        let first = plan.stacks.iter().find(|stack| group.is_shown_at(&stack.id))?;
+        let mut note = annotation(first, group.error);
+        if group.stacks.len() > 1 {
+            note.title = format!(
+                "{} {}",
+                labels::plural(group.stacks.len(), "stack"),
+                labels::failed(first)
+            );
+            note.message = visible_lines(&format!("{}\nin {}", group.message(), group.names(str::to_owned)));
+        }
+        Some(note)
+    };
+    groups.iter().filter_map(of_group).collect()
 }
 
 fn rank(stack: &StackPlan) -> u8 {

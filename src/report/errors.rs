@@ -6,6 +6,7 @@ use crate::{
     model::{
         StackId,
         apply_result::{ApplyReport, StackOutcome, StackResult},
+        text::{split_place_count, truncate},
     },
 };
 
@@ -14,26 +15,31 @@ const NAMED: usize = 10;
 
 /// Stacks with the same error.
 pub struct ErrorGroup<'a> {
-    /// The error of the first one, which stands for all.
+    /// The error of one of them, which stands for all: the one with the fewest hints, since others are about errors that
+    /// follow in single stacks.
     pub error: &'a ErrorBody,
     /// The stacks, in the order given.
     pub stacks: Vec<&'a StackId>,
     messages: Vec<&'a str>,
 }
 
-/// Groups errors that begin with the same line at the same place and have the same hints: in each stack other errors
-/// may follow from the first one.
+/// Groups errors that begin with the same cause at the same place: in each stack other errors may follow from it. Where no
+/// file is named, the hints must be the same too, because they may be about the stack.
 pub fn group<'a>(errors: impl IntoIterator<Item = (&'a StackId, &'a ErrorBody)>) -> Vec<ErrorGroup<'a>> {
     let mut groups: Vec<ErrorGroup<'a>> = Vec::new();
     for (stack, error) in errors {
         let message = unnamed(stack, &error.message);
         let known = groups.iter_mut().find(|group| {
-            let place =
-                |error: &'a ErrorBody| (error.kind, &error.file, error.line, error.column, &error.hints);
-            place(group.error) == place(error) && group.messages[0].lines().next() == message.lines().next()
+            let place = |error: &'a ErrorBody| (error.kind, &error.file, error.line, error.column);
+            place(group.error) == place(error)
+                && first_cause(group.messages[0]) == first_cause(message)
+                && (error.file.is_some() || group.error.hints == error.hints)
         });
         match known {
             Some(group) => {
+                if error.hints.len() < group.error.hints.len() {
+                    group.error = error;
+                }
                 group.stacks.push(stack);
                 group.messages.push(message);
             }
@@ -45,6 +51,10 @@ pub fn group<'a>(errors: impl IntoIterator<Item = (&'a StackId, &'a ErrorBody)>)
         }
     }
     groups
+}
+
+fn first_cause(message: &str) -> &str {
+    split_place_count(message.lines().next().unwrap_or_default()).0
 }
 
 /// The stacks of an apply that ended with the same error and the same result before anything of them was tried. Stacks
@@ -75,11 +85,26 @@ impl ErrorGroup<'_> {
         self.stacks.first() == Some(&stack)
     }
 
-    /// The message without the lines that not all stacks have, which are counted.
+    /// The message without the lines that not all stacks have, which are counted. A cause is the same whatever the number
+    /// of its places.
     pub fn message(&self) -> String {
         let (first, others) = self.messages.split_first().expect("a group has a stack");
-        let in_all = |line: &&str| others.iter().all(|other| other.lines().any(|its| its == *line));
-        let mut lines: Vec<String> = first.lines().filter(in_all).map(str::to_owned).collect();
+        let mut lines = Vec::new();
+        for line in first.lines() {
+            let (cause, count) = split_place_count(line);
+            let same = |other: &&str| -> Option<String> {
+                let mut lines = other.lines().map(split_place_count);
+                lines.find(|its| its.0 == cause).map(|its| its.1.to_owned())
+            };
+            let found: Vec<String> = others.iter().filter_map(same).collect();
+            if found.len() == others.len() {
+                let is_equal = found.iter().all(|its| its == count);
+                lines.push(match is_equal {
+                    true => line.to_owned(),
+                    false => format!("{cause} (and in more places)"),
+                });
+            }
+        }
         let count = |message: &&str| message.lines().count() - lines.len().min(message.lines().count());
         let left_out: usize = self.messages.iter().map(count).sum();
         if left_out > 0 {
@@ -111,17 +136,25 @@ fn unnamed<'a>(stack: &StackId, message: &'a str) -> &'a str {
     rest.and_then(|rest| rest.strip_prefix(": ")).unwrap_or(message)
 }
 
-/// The number of lines of an error that a comment shows.
+/// The number of lines of an error that a comment shows, beside the one that counts the others.
 const SHOWN_LINES: usize = 8;
 
-/// The last lines of an error, which say most, with the number of those before them.
-pub fn last_lines(message: &str) -> Vec<String> {
-    let lines: Vec<_> = escape::lines(message).collect();
-    let skipped = lines.len().saturating_sub(SHOWN_LINES);
-    let before = (skipped > 0).then(|| format!("… {} before", plural(skipped, "line")));
-    let last = lines.into_iter().skip(skipped);
-    let last = last.map(|line| line.chars().take(400).collect());
-    before.into_iter().chain(last).collect()
+/// The number of characters of such a line.
+const SHOWN_COLUMNS: usize = 400;
+
+/// The excerpt of an error: its first lines, which hold the first causes, and the last line, where many programs say what
+/// ended them. The lines between are counted.
+pub fn excerpt(message: &str) -> Vec<String> {
+    let lines: Vec<String> = escape::lines(message)
+        .map(|line| truncate(&line, SHOWN_COLUMNS).into_owned())
+        .collect();
+    let left_out = lines.len().saturating_sub(SHOWN_LINES);
+    if left_out == 0 {
+        return lines;
+    }
+    let (first, rest) = lines.split_at(SHOWN_LINES - 1);
+    let between = format!("… {}", plural(left_out, "more line"));
+    [first, &[between], &rest[left_out..]].concat()
 }
 
 #[cfg(test)]
@@ -131,12 +164,53 @@ mod tests {
     use crate::error::{ErrorKind, UserError};
 
     #[test]
-    fn of_a_long_error_the_end_is_shown() {
-        let lines: Vec<_> = (1..=10).map(|n| format!("line {n}")).collect();
-        let shown = last_lines(&lines.join("\n"));
-        assert_eq!((shown.len(), shown[0].as_str()), (9, "… 2 lines before"));
-        assert_eq!(shown[8], "line 10");
-        assert_eq!(last_lines("one\ntwo"), ["one", "two"]);
+    fn of_a_long_error_the_first_causes_are_shown() {
+        let lines: Vec<_> = (1..=50).map(|n| format!("line {n}")).collect();
+        let shown = excerpt(&lines.join("\n"));
+        assert_eq!(
+            shown,
+            [
+                "line 1",
+                "line 2",
+                "line 3",
+                "line 4",
+                "line 5",
+                "line 6",
+                "line 7",
+                "… 42 more lines",
+                "line 50"
+            ]
+        );
+        assert_eq!(excerpt("one\ntwo"), ["one", "two"]);
+        assert_eq!(excerpt(&lines[..8].join("\n")), lines[..8]);
+    }
+
+    #[test]
+    fn one_root_is_one_group_whatever_follows_from_it() {
+        let ids: Vec<StackId> = ["a/dev", "b/dev", "c/dev"].map(|id| id.parse().unwrap()).into();
+        let body = |follows: &str, hints: &[&str]| {
+            let message = format!("CompileError: name 'false' is not defined{follows}");
+            let error = UserError::new(ErrorKind::Kcl, message).at("base/a.k", Some(3), None);
+            hints.iter().fold(error, |error, hint| error.hint(*hint)).body()
+        };
+        let errors = [
+            body(
+                " (and in 9 more places)\n    a = false\nown.k:1:1: TypeError: own",
+                &["of own.k"],
+            ),
+            body(" (and in 9 more places)\n    a = false", &[]),
+            body("\n    a = false", &["of another"]),
+        ];
+        let groups = group(ids.iter().zip(&errors));
+        assert_eq!(groups.len(), 1);
+        assert!(groups[0].error.hints.is_empty());
+        assert_eq!(
+            groups[0].message(),
+            "CompileError: name 'false' is not defined (and in more places)\n    a = false\n… and 1 line of single stacks"
+        );
+        // Without a place the hint may be about the stack.
+        let plain = ["a", "b"].map(|hint| UserError::new(ErrorKind::State, "no").hint(hint).body());
+        assert_eq!(group(ids.iter().zip(&plain)).len(), 2);
     }
 
     #[test]

@@ -25,6 +25,9 @@ pub enum SpecError {
         path: String,
         message: String,
     },
+    /// An object lacks a part of its identity, or the part is null: often an option that nobody sets.
+    #[error("{}{message}", at(.path))]
+    Unset { path: String, message: String },
     /// Two resources have the same id.
     #[error("{path}: the id `{id}` is already that of {earlier}")]
     Duplicate {
@@ -61,7 +64,7 @@ impl From<SpecError> for UserError {
             SpecError::Shape { path, .. } if path.is_empty() => failure.hint(
                 "print the resources as a list, or under `resources:`, each with `id`, `type` and `attributes`",
             ),
-            SpecError::Shape { .. } => failure,
+            SpecError::Shape { .. } | SpecError::Unset { .. } => failure,
             SpecError::Duplicate { id, .. } => {
                 failure.hint(format!("give one of the two another name, or print `{id}` once"))
             }

@@ -259,20 +259,32 @@ fn depends_on(map: &Map<String, Value>, path: &str) -> Result<Vec<ResourceId>, S
 
 /// Kusion's id of a Kubernetes object: `apiVersion:Kind[:namespace]:name`.
 fn object_id(object: &Map<String, Value>, path: &str) -> Result<ResourceId, SpecError> {
+    let who = match object.get("kind").and_then(Value::as_str) {
+        Some(kind) => format!("the `{}`", kind.escape_debug()),
+        None => "the object".to_owned(),
+    };
+    let unset = |path: &str, message: String| SpecError::Unset {
+        path: path.to_owned(),
+        message,
+    };
     let text = |map: &Map<String, Value>, key: &str, path: &str| match map.get(key) {
         Some(Value::String(text)) if !text.is_empty() => Ok(text.clone()),
         Some(Value::String(_)) => Err(shape(&join(path, key), "must not be empty".to_owned())),
+        Some(Value::Null) => Err(unset(
+            &join(path, key),
+            format!("is null, but {who} needs a text there"),
+        )),
         Some(other) => Err(shape(
             &join(path, key),
             format!("must be text, is {}", kind(other)),
         )),
-        None => Err(shape(path, format!("has no `{key}`"))),
+        None => Err(unset(path, format!("has no `{key}`, which {who} needs"))),
     };
     let api_version = text(object, "apiVersion", path)?;
     let object_kind = text(object, "kind", path)?;
     let metadata_path = join(path, "metadata");
-    let metadata =
-        mapping(object, "metadata", path)?.ok_or_else(|| shape(path, "has no `metadata`".to_owned()))?;
+    let metadata = mapping(object, "metadata", path)?
+        .ok_or_else(|| unset(path, format!("has no `metadata`, which {who} needs")))?;
     if !metadata.contains_key("name") && metadata.contains_key("generateName") {
         let why = "has `generateName` and no `name`: every apply would make another object".to_owned();
         return Err(shape(&metadata_path, why));
@@ -406,7 +418,14 @@ mod tests {
         let object =
             |metadata: &str| read_text(&format!("{{apiVersion: v1, kind: A, metadata: {metadata}}}"), "f");
         let message = |metadata: &str| object(metadata).unwrap_err().to_string();
-        assert_eq!(message("{labels: {}}"), "metadata: has no `name`");
+        assert_eq!(
+            message("{labels: {}}"),
+            "metadata: has no `name`, which the `A` needs"
+        );
+        assert_eq!(
+            message("{name: null}"),
+            "metadata.name: is null, but the `A` needs a text there"
+        );
         assert!(message("{generateName: a-}").starts_with("metadata: has `generateName` and no `name`"));
         assert_eq!(ids(&object("{name: a, generateName: a-}").unwrap()), ["v1:A:a"]);
     }

@@ -116,7 +116,8 @@ impl HandlerConfig {
             let headers = headers.map(|(name, value)| json!({"name": name, "value": value}));
             action.insert("httpHeaders".to_owned(), headers.collect());
         }
-        if !url.path().is_empty() {
+        // Kubernetes asks for `/` where no path is given, and Kusion writes none.
+        if has_path(&self.url) {
             action.insert("path".to_owned(), json!(url.path()));
         }
         action.insert("port".to_owned(), json!(port));
@@ -143,6 +144,14 @@ impl HandlerConfig {
     }
 }
 
+/// Whether a path is written in a URL. A parsed URL always has one.
+fn has_path(url: &str) -> bool {
+    let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
+    rest.split(['?', '#'])
+        .next()
+        .is_some_and(|before| before.contains('/'))
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
@@ -167,6 +176,25 @@ mod tests {
             action(http).unwrap(),
             json!({"httpGet": {"httpHeaders": [{"name": "a", "value": "1"}, {"name": "b", "value": "2"}], "path": "/ready", "port": 80, "scheme": "HTTP"}})
         );
+    }
+
+    #[test]
+    fn a_url_without_a_path_gets_none() {
+        for (url, path) in [
+            ("http://localhost:80", None),
+            ("http://localhost:80?full=1", None),
+            ("http://localhost:80#a/b", None),
+            ("http://localhost:80/", Some("/")),
+            ("http://localhost:80/live?at=/", Some("/live")),
+        ] {
+            let http = json!({"_type": "service.container.probe.Http", "url": url});
+            let action = action(http).unwrap();
+            assert_eq!(
+                action["httpGet"].get("path").and_then(Value::as_str),
+                path,
+                "{url}"
+            );
+        }
     }
 
     #[test]

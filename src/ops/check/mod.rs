@@ -145,7 +145,7 @@ pub async fn run(
             }
             false => found.extend(format::check(pool, &files, &checked).await),
         }
-        found.extend(imports::check(pool, &files, &checked, workspace).await?);
+        found.extend(imports::check(&files, &checked, workspace)?);
     }
     found.extend(kcl_tests::check(&compiler, &run.cancel, selected, &checked).await?);
     found.extend(data_files::check(run, &compiler, selected, &checked).await?);

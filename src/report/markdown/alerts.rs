@@ -308,9 +308,9 @@ fn first_line(message: &str) -> String {
         .collect()
 }
 
-/// The last lines of an error as a fenced block inside a quoted list item.
+/// The excerpt of an error as a fenced block inside a quoted list item.
 fn quote(message: &str) -> String {
-    let shown = errors::last_lines(message);
+    let shown = errors::excerpt(message);
     let fence = escape::fence_for(&shown.join("\n"));
     let mut text = format!(">   {fence}text\n");
     for line in shown {

@@ -132,7 +132,7 @@ fn unfinished_stack(stack: &StackOutcome, group: Option<&ErrorGroup<'_>>) -> Str
     let mut text = format!("> [!{tone}]\n> {names} {title}\n");
     if let Some(error) = &stack.error {
         let message = group.map_or_else(|| error.message.clone(), ErrorGroup::message);
-        let lines = errors::last_lines(&message);
+        let lines = errors::excerpt(&message);
         let fence = escape::fence_for(&lines.join("\n"));
         text.push_str(&format!(">\n> {fence}text\n"));
         for line in lines {

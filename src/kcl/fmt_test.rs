@@ -1,10 +1,10 @@
-//! The core's own tools in the same sandbox: format, lint, test.
+//! The core's own tools in the same sandbox: format, test.
 
 use std::path::Path;
 
 use super::{
-    CompileRequest, KclDiagnostic, KclError, Pool, diagnostic,
-    protocol::{FormatCodeArgs, FormatCodeResult, LintPathArgs, LintPathResult},
+    CompileRequest, KclDiagnostic, KclError, Pool,
+    protocol::{FormatCodeArgs, FormatCodeResult},
 };
 use crate::model::{RepoPath, stack::Entry};
 
@@ -43,24 +43,6 @@ impl Pool {
             .call::<_, FormatCodeResult>(request, "FormatCode", message)
             .await?;
         Ok(result.formatted)
-    }
-
-    /// The messages of the core's linter for one file of the request.
-    ///
-    /// # Errors
-    /// The core refuses, or the worker is lost.
-    pub async fn lint(&self, request: &CompileRequest, file: &RepoPath) -> Result<Vec<String>, KclError> {
-        let message = |root: &Path| LintPathArgs {
-            paths: vec![root.join(file).display().to_string()],
-        };
-        let (result, root) = self
-            .call::<_, LintPathResult>(request, "LintPath", message)
-            .await?;
-        Ok(result
-            .results
-            .iter()
-            .map(|text| diagnostic::plain(text, &root))
-            .collect())
     }
 
     /// Runs the tests (`*_test.k`) in one folder of the request. Each is a program of its own: the files of
