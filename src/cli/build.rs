@@ -17,7 +17,7 @@ use crate::{
     ops::{
         OpenRequest, Selection,
         compiler::{self, Compiler},
-        redact,
+        machine_key, redact,
         selected_stacks::{self, SelectedStacks},
     },
     report::{
@@ -139,7 +139,7 @@ fn print(args: &Args, context: &CliContext, built: &[(Option<&Stack>, Spec)]) {
         .flat_map(|(_, spec)| spec.resources.iter().cloned())
         .collect();
     if !args.show_secrets {
-        shown = redact::resources(&shown, &context.secrets);
+        shown = redact::resources(&shown, &machine_key::secrets(&context.run()));
     }
     let mut shown = shown.into_iter();
     let specs: Vec<(Option<&Stack>, Vec<Resource>)> = built

@@ -57,10 +57,12 @@ pub enum PlanOutput {
 /// The stacks cannot be opened. A stack that cannot be planned is shown, and gives exit code 1.
 pub async fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
     let live = args.opened.infrastructure.live.into();
-    let session = args
-        .opened
-        .open(&context.run(), live, KeyUse::Look, false)
-        .await?;
+    let run = context.run();
+    let run = ops::RunContext {
+        secrets: ops::machine_key::secrets(&run),
+        ..run
+    };
+    let session = args.opened.open(&run, live, KeyUse::Look, false).await?;
     let documents = Documents::default();
     let visitor = (args.output == PlanOutput::Plan).then_some(&documents as &dyn DocumentVisitor);
     let preview = ops::preview::run(&session.planning, &session.targets, visitor).await?;

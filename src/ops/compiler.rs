@@ -234,6 +234,7 @@ impl Compiler {
     async fn compile(&self, workspace: &OpenRevision, stack: &Stack) -> Result<Spec, UserError> {
         let compiled = self.compile_cached(workspace, stack).await?;
         let mut spec = spec_of(workspace, stack, &compiled)?;
+        self.run.secrets.learn_names(&spec.resources);
         spec::append_crds(&mut spec, &crds(workspace, &stack.project_folder)?)?;
         Ok(spec)
     }

@@ -30,6 +30,7 @@ mod kcl_health;
 mod key_services;
 mod kusion_releases;
 mod lease_wait;
+pub mod machine_key;
 pub mod manual_approver;
 pub mod manual_policy_sets;
 mod module_binaries;

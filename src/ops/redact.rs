@@ -32,6 +32,7 @@ pub struct UnreviewableValue {
 /// every known secret, wherever it stands.
 #[must_use]
 pub fn resources(resources: &[Resource], secrets: &Secrets) -> Vec<Resource> {
+    secrets.learn_names(resources);
     let masked: Vec<Resource> = resources
         .iter()
         .map(|resource| mask_resource(secrets, resource))
@@ -40,7 +41,10 @@ pub fn resources(resources: &[Resource], secrets: &Secrets) -> Vec<Resource> {
     let values = |map: serde_json::Map<String, Value>| {
         let members = map.into_iter();
         members
-            .map(|(key, value)| (key, secrets.mask_value(&value)))
+            .map(|(key, value)| {
+                let masked = secrets.mask_value_at(&masked_value::join_path("", &key), &value);
+                (key, masked)
+            })
             .collect()
     };
     let all = masked.into_iter().map(|resource| Resource {
@@ -98,7 +102,7 @@ pub fn stack(plan: &mut StackPlan, secrets: &Secrets) -> Vec<UnreviewableValue> 
 pub fn is_seen(unit: &ReviewUnit, secrets: &Secrets) -> bool {
     let mut paths = Vec::new();
     if let Some(to) = &unit.to {
-        collect_hidden(to, "", secrets, &mut paths);
+        collect_hidden(to, &unit.path, secrets, &mut paths);
     }
     paths.is_empty()
 }
@@ -155,7 +159,10 @@ fn body(error: &mut ErrorBody, secrets: &Secrets) {
 
 /// Masks both sides of a change. If a difference is masked, the hashes still show it.
 fn mask(change: &mut FieldChange, secrets: &Secrets) {
-    let masked = |side: &Option<Value>| side.as_ref().map(|value| secrets.mask_value(value));
+    let masked = |side: &Option<Value>| {
+        side.as_ref()
+            .map(|value| secrets.mask_value_at(&change.path, value))
+    };
     let (mut from, mut to) = (masked(&change.from), masked(&change.to));
     if from == to && change.from != change.to {
         let marked = |side: &Option<Value>| side.as_ref().map(|value| secrets.marked(value));
@@ -167,7 +174,7 @@ fn mask(change: &mut FieldChange, secrets: &Secrets) {
 /// The paths in a value where a known secret is in clear text.
 fn collect_hidden(value: &Value, path: &str, secrets: &Secrets, found: &mut Vec<String>) {
     match value {
-        Value::String(text) if secrets.mask(text) != *text => found.push(path.to_owned()),
+        Value::String(text) if secrets.hides(path, text) => found.push(path.to_owned()),
         Value::Array(items) => {
             for (at, item) in items.iter().enumerate() {
                 collect_hidden(item, &format!("{path}/{at}"), secrets, found);

@@ -213,7 +213,7 @@ impl SecretReferences {
     /// texts, or it could hide an alert.
     fn learn(&self, value: &SecretValue) {
         if let Some(text) = value.expose_text() {
-            self.secrets.learn_value(text);
+            self.secrets.learn_fetched(text);
         }
     }
 

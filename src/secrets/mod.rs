@@ -12,6 +12,7 @@ mod encodings;
 mod escapes;
 mod kubernetes_texts;
 mod masking;
+mod name_fields;
 mod plain_places;
 mod reference;
 mod reference_mark;

@@ -1,12 +1,18 @@
 //! The registry: the secrets of this run, and the masking of text and values.
 
-use std::sync::{Arc, RwLock};
+use std::{
+    collections::HashSet,
+    sync::{Arc, RwLock},
+};
 
 use serde_json::Value;
 use zeroize::Zeroizing;
 
-use super::{encodings, escapes};
-use crate::model::masked_value;
+use super::{
+    encodings, escapes,
+    name_fields::{FieldPath, names_in},
+};
+use crate::model::{masked_value, spec::Resource};
 
 /// The minimum length of a value that is masked in running text: masking `true` or `80` would damage every
 /// output and hide nothing.
@@ -61,6 +67,10 @@ impl HashKey {
 /// pull request: they are masked in all output. *Values* of Secrets and of Terraform's sensitive attributes
 /// can be arbitrary words, so they are masked in values and messages before rendering, and never in a
 /// finished text: otherwise a Secret with the words of an alert or with a stack's name could hide those.
+///
+/// A value of a Secret may be the name of an object, or a host. A field that is a name, a reference or a selector shows
+/// such a value if the Spec has it in clear text in such a field. What came from a secret store, and Terraform's sensitive
+/// values, are masked there as well.
 #[derive(Clone)]
 pub struct Secrets {
     key: HashKey,
@@ -71,6 +81,10 @@ pub struct Secrets {
 struct KnownSecrets {
     own: KnownTexts,
     values: KnownTexts,
+    /// Those of the values that no Spec holds: from secret stores, and sensitive ones of Terraform.
+    fetched: KnownTexts,
+    /// The names, references and selectors of Specs.
+    names: HashSet<String>,
 }
 
 /// Texts in order, none of them twice.
@@ -186,6 +200,28 @@ impl Secrets {
         }
     }
 
+    /// Learns a value that no Spec holds: of a secret store, or a sensitive one of Terraform. It is masked in names too.
+    pub fn learn_fetched(&self, secret: &str) {
+        if !is_word(secret) {
+            let mut known = self.known.write().expect("no panic while the lock is held");
+            known.values.add(secret);
+            known.fetched.add(secret);
+        }
+    }
+
+    /// Learns the names, references and selectors of a Spec, which stand in the repository in clear text.
+    pub fn learn_names(&self, resources: &[Resource]) {
+        let mut known = self.known.write().expect("no panic while the lock is held");
+        let root = FieldPath::default();
+        for resource in resources {
+            let mut names = Vec::new();
+            for (key, value) in &resource.attributes {
+                names_in(value, &root.child(key), &mut names);
+            }
+            known.names.extend(names.into_iter().map(str::to_owned));
+        }
+    }
+
     /// Learns the value of a place that is secret by its name only. Such a value is often the name of another
     /// object, which must stay readable elsewhere: texts made of words are ignored.
     pub(super) fn learn_named(&self, text: &str) {
@@ -207,27 +243,53 @@ impl Secrets {
         replace_known(text, &[&known.own])
     }
 
-    /// Masks every known secret in the strings of a value. A string that is exactly a secret becomes its
-    /// marker, so that equal secrets can be recognized. Keys are identifiers and stay.
+    /// Masks every known secret in the strings of a resource, or of a value in it. A string that is exactly a secret becomes
+    /// its marker, so that equal secrets can be recognized. Keys are identifiers and stay, and so do names in the Spec.
     #[must_use]
     pub fn mask_value(&self, value: &Value) -> Value {
+        self.mask_value_at("", value)
+    }
+
+    /// As [`Secrets::mask_value`], for the value at a path as in RFC 6901.
+    #[must_use]
+    pub fn mask_value_at(&self, path: &str, value: &Value) -> Value {
+        self.mask_field(&FieldPath::parse(path), value)
+    }
+
+    fn mask_field(&self, path: &FieldPath<'_>, value: &Value) -> Value {
         match value {
             Value::String(text) => {
                 let masked = self.mask(text);
                 match masked == MASK && text != MASK {
+                    _ if masked != *text && self.is_shown_name(path, text) => value.clone(),
                     true => self.marked(value),
                     false => Value::String(masked),
                 }
             }
-            Value::Array(items) => items.iter().map(|item| self.mask_value(item)).collect(),
+            Value::Array(items) => items.iter().map(|item| self.mask_field(path, item)).collect(),
             Value::Object(_) if masked_value::is_secret(value) => value.clone(),
             Value::Object(map) => Value::Object(
                 map.iter()
-                    .map(|(key, value)| (key.clone(), self.mask_value(value)))
+                    .map(|(key, value)| (key.clone(), self.mask_field(&path.child(key), value)))
                     .collect(),
             ),
             other => other.clone(),
         }
+    }
+
+    /// Returns true if a text at a path is masked: a reviewer cannot see it.
+    pub fn hides(&self, path: &str, text: &str) -> bool {
+        self.mask(text) != text && !self.is_shown_name(&FieldPath::parse(path), text)
+    }
+
+    /// Returns true if a field is a name, a reference or a selector with a value that the Spec has in such a field. What the
+    /// run logs in with and what was fetched is not shown.
+    fn is_shown_name(&self, path: &FieldPath<'_>, text: &str) -> bool {
+        if !path.is_name() {
+            return false;
+        }
+        let known = self.known.read().expect("no panic while the lock is held");
+        known.names.contains(text) && replace_known(text, &[&known.own, &known.fetched]) == text
     }
 
     /// The marker of a value, without learning it.

@@ -84,7 +84,7 @@ fn overlay(value: &Value, unknown: &Value, sensitive: &Value, secrets: Option<&S
 pub(super) fn mark(secret: &Value, secrets: &Secrets) -> Value {
     fn learn(value: &Value, secrets: &Secrets) {
         match value {
-            Value::String(text) => secrets.learn_value(text),
+            Value::String(text) => secrets.learn_fetched(text),
             Value::Array(items) => items.iter().for_each(|item| learn(item, secrets)),
             Value::Object(map) => map.values().for_each(|member| learn(member, secrets)),
             _ => {}

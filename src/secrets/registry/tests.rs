@@ -194,3 +194,65 @@ fn a_key_is_kept_as_bytes_and_a_registry_shares_what_it_learned() {
     assert_eq!(second.mask("x1y2z3w4"), "***");
     assert_eq!(second.hash(b"a"), Secrets::new(HashKey::derive("two")).hash(b"a"));
 }
+
+/// A resource of a Spec: a Service with a name, and a text that has it too.
+fn service(name: &str) -> Resource {
+    Resource {
+        id: format!("v1:Service:shop:{name}").parse().unwrap(),
+        runtime: crate::model::spec::RuntimeKind::Kubernetes,
+        attributes: json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": name, "annotations": {"name": name}},
+            "spec": {"externalName": name, "selector": {"app": name}}})
+        .as_object()
+        .unwrap()
+        .clone(),
+        depends_on: Vec::new(),
+        extensions: serde_json::Map::new(),
+        sharing: crate::model::spec::Sharing::default(),
+    }
+}
+
+#[test]
+fn a_name_of_the_spec_stays_and_a_text_does_not() {
+    let secrets = Secrets::new(HashKey::derive("k"));
+    let name = "wordpress-database-host";
+    secrets.learn_value(name);
+    let resource = service(name);
+    let attributes = Value::Object(resource.attributes.clone());
+    // Not in the Spec yet: masked everywhere.
+    let masked = secrets.mask_value(&attributes);
+    assert!(masked_value::is_secret(&masked["metadata"]["name"]), "{masked}");
+    secrets.learn_names(&[resource]);
+    let masked = secrets.mask_value(&attributes);
+    assert_eq!(masked["metadata"]["name"], name);
+    assert_eq!(masked["spec"], attributes["spec"]);
+    assert!(
+        masked_value::is_secret(&masked["metadata"]["annotations"]["name"]),
+        "{masked}"
+    );
+    assert_eq!(secrets.mask_value_at("/spec/selector/app", &json!(name)), name);
+    assert!(masked_value::is_secret(
+        &secrets.mask_value_at("/spec/image", &json!(name))
+    ));
+    assert!(!secrets.hides("/metadata/name", name) && secrets.hides("/data/name", name));
+    // A longer name that holds it is another name.
+    assert_eq!(
+        secrets.mask_value_at("/metadata/name", &json!(format!("{name}-x"))),
+        "***-x"
+    );
+    assert_eq!(secrets.mask(&format!("no host {name}")), "no host ***");
+}
+
+#[test]
+fn what_was_fetched_and_what_the_run_logs_in_with_is_masked_in_names_too() {
+    for learn in [Secrets::learn_fetched, Secrets::learn] {
+        let secrets = Secrets::new(HashKey::derive("k"));
+        let name = "wordpress-database-host";
+        learn(&secrets, name);
+        secrets.learn_value(name);
+        let resource = service(name);
+        let attributes = Value::Object(resource.attributes.clone());
+        secrets.learn_names(&[resource]);
+        assert!(!secrets.mask_value(&attributes).to_string().contains(name));
+        assert!(secrets.hides("/metadata/name", name));
+    }
+}

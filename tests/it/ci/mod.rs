@@ -27,6 +27,7 @@ pub mod policy;
 pub mod policy_overrides;
 pub mod policy_sets;
 pub mod publishing_failures;
+pub mod refused_stacks;
 pub mod request_counts;
 pub mod reviews;
 pub mod run_summary;

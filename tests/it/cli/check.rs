@@ -67,6 +67,68 @@ fn each_kind_of_fault_is_found_at_its_place() {
     );
 }
 
+/// Shapes of imports that the core's linter takes for unused, because it sees a file alone.
+#[test]
+fn an_import_is_unused_only_if_its_package_does_not_use_it() {
+    let repository = Repository::init();
+    repository
+        .write(
+            "kcl.mod",
+            "[package]\nname = \"shop\"\n[dependencies]\nlib = { path = \"third_party/lib\" }\n",
+        )
+        .write("third_party/lib/kcl.mod", "[package]\nname = \"lib\"\n")
+        .write("third_party/lib/kinds/map.k", "schema Map:\n    name: str\n")
+        .write("base/names/names.k", "PREFIX = \"shop\"\n")
+        // Of another package, under another name, in a text, in the head of a schema.
+        .write(
+            "base/models/map.k",
+            "import lib.kinds as k\nimport base.names\n\nschema Named(k.Map):\n    full: str = \"${names.PREFIX}-${name}\"\n",
+        )
+        // Of the file beside it, which has no import.
+        .write("base/models/imports.k", "import lib.kinds as shared\n")
+        .write("base/models/uses.k", "other = shared.Map {name = \"a\"}\n")
+        // Not used, and written twice.
+        .write(
+            "base/other/other.k",
+            "import base.names\nimport lib.kinds\nimport lib.kinds\n\nmap = kinds.Map {name = \"names.PREFIX\"}\n",
+        )
+        .write("shop/project.yaml", "name: shop\n")
+        .write("shop/dev/stack.yaml", "name: dev\n")
+        .write("shop/dev/kcl.yaml", "kcl_cli_configs:\n  files: [../base.k, main.k]\n")
+        .write("shop/base.k", "import base.models\n")
+        .write(
+            "shop/dev/main.k",
+            "import base.other\n\nresources = []\na = models.Named {name = other.map.name}\n",
+        )
+        .commit("Imports");
+    let outcome = check(&repository).arg("--all").arg("--output=json").run();
+    let outcome = outcome.json()["remarks"].as_array().unwrap().clone();
+    let found: Vec<_> = outcome
+        .iter()
+        .filter(|remark| remark["rule"] == "lint")
+        .map(|remark| {
+            format!(
+                "{}:{} {}",
+                remark["file"].as_str().unwrap(),
+                remark["line"],
+                remark["message"].as_str().unwrap()
+            )
+        })
+        .collect();
+    assert_eq!(
+        found,
+        [
+            "base/other/other.k:1 the import `base.names` is not used",
+            "base/other/other.k:3 the import `lib.kinds` is written twice"
+        ],
+        "{outcome:?}"
+    );
+    assert!(
+        outcome.iter().all(|remark| remark["rule"] != "compile"),
+        "{outcome:?}"
+    );
+}
+
 #[test]
 fn a_failing_test_of_the_repository_is_an_error() {
     let repository = Repository::konfig_example();

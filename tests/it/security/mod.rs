@@ -14,6 +14,7 @@ pub mod google_azure;
 pub mod injection;
 pub mod masking;
 pub mod module_sandbox;
+pub mod names;
 pub mod plain_places;
 pub mod proposed_stores;
 pub mod sandbox;

@@ -1,0 +1,153 @@
+//! Which fields are names, references and selectors. The value of a Secret may be the name of an object or a host: where
+//! the Spec has it in such a field, the field is shown.
+
+use serde_json::Value;
+
+use super::secret_names::{self, NameClass};
+
+/// Maps whose keys the author chooses: what is in them is text, whatever its key is.
+const FREE_MAPS: [&str; 7] = [
+    "data",
+    "stringData",
+    "binaryData",
+    "annotations",
+    "values",
+    "variables",
+    "environment",
+];
+
+/// Maps whose members are labels.
+const LABELS: [&str; 3] = ["labels", "matchLabels", "selector"];
+
+/// Keys of names and hosts.
+const NAMES: [&str; 11] = [
+    "name",
+    "names",
+    "generateName",
+    "namespace",
+    "namespaces",
+    "kind",
+    "serviceAccount",
+    "host",
+    "hosts",
+    "hostname",
+    "hostnames",
+];
+
+/// The way to a value in a resource: the keys, without the positions in lists.
+#[derive(Clone, Default)]
+pub(super) struct FieldPath<'a>(Vec<&'a str>);
+
+impl<'a> FieldPath<'a> {
+    /// Parses a path as in RFC 6901. A key with an escaped sign is no name of a field.
+    pub(super) fn parse(path: &'a str) -> Self {
+        let keys = path.split('/').filter(|key| !key.is_empty());
+        Self(
+            keys.filter(|key| !key.bytes().all(|byte| byte.is_ascii_digit()))
+                .collect(),
+        )
+    }
+
+    pub(super) fn child<'b>(&self, key: &'b str) -> FieldPath<'b>
+    where
+        'a: 'b,
+    {
+        let mut keys: Vec<&'b str> = self.0.clone();
+        keys.push(key);
+        FieldPath(keys)
+    }
+
+    /// Returns true if the value is a name, a reference or a selector.
+    pub(super) fn is_name(&self) -> bool {
+        let Some((key, above)) = self.0.split_last() else {
+            return false;
+        };
+        let in_expressions = above.contains(&"matchExpressions");
+        if above.iter().any(|key| FREE_MAPS.contains(key)) || is_secret(key) {
+            return false;
+        }
+        let is_label = above
+            .last()
+            .is_some_and(|map| LABELS.contains(map) || map.ends_with("Selector"));
+        let is_reference = above
+            .iter()
+            .any(|key| key.ends_with("Ref") || key.ends_with("Reference"));
+        is_label || is_reference || is_name_key(key) || in_expressions && matches!(*key, "key" | "values")
+    }
+}
+
+fn is_name_key(key: &str) -> bool {
+    const ENDS: [&str; 5] = ["Name", "Names", "Namespace", "_name", "_names"];
+    let is_user = key.to_ascii_lowercase().contains("user");
+    NAMES.contains(&key) || !is_user && ENDS.iter().any(|end| key.ends_with(end))
+}
+
+/// Returns true for a key that speaks of a secret, and not of the name of one.
+fn is_secret(key: &str) -> bool {
+    secret_names::says(key) != NameClass::Nothing
+}
+
+/// The texts of a resource's fields that are names, references and selectors.
+pub(super) fn names_in<'v>(value: &'v Value, path: &FieldPath<'_>, found: &mut Vec<&'v str>) {
+    match value {
+        Value::String(text) if path.is_name() => found.push(text),
+        Value::Array(items) => items.iter().for_each(|item| names_in(item, path, found)),
+        Value::Object(map) => {
+            for (key, member) in map {
+                names_in(member, &path.child(key), found);
+            }
+        }
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_references_and_selectors_are_known_by_their_keys() {
+        for path in [
+            "/metadata/name",
+            "/metadata/labels/app",
+            "/spec/selector/app.kubernetes.io~1name",
+            "/spec/selector/matchLabels/app",
+            "/spec/selector/matchExpressions/0/values/1",
+            "/spec/template/spec/nodeSelector/disk",
+            "/spec/template/spec/containers/0/name",
+            "/spec/template/spec/containers/0/env/0/valueFrom/secretKeyRef/key",
+            "/spec/serviceName",
+            "/spec/volumeName",
+            "/spec/template/spec/volumes/0/persistentVolumeClaim/claimName",
+            "/spec/rules/0/host",
+            "/spec/tls/0/hosts/0",
+            "/spec/externalName",
+            "/spec/scaleTargetRef/name",
+            "/db_subnet_group_name",
+        ] {
+            assert!(FieldPath::parse(path).is_name(), "{path}");
+        }
+    }
+
+    #[test]
+    fn texts_are_no_names() {
+        for path in [
+            "",
+            "/data/name",
+            "/data/host",
+            "/stringData/hostname",
+            "/metadata/annotations/name",
+            "/spec/values/database/host",
+            "/spec/template/spec/containers/0/env/0/value",
+            "/spec/template/spec/containers/0/args/1",
+            "/spec/template/spec/containers/0/image",
+            "/environment/0/variables/name",
+            "/username",
+            "/spec/userName",
+            "/master_user_name",
+            "/spec/password",
+        ] {
+            assert!(!FieldPath::parse(path).is_name(), "{path}");
+        }
+    }
+}
