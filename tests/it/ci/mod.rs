@@ -24,6 +24,8 @@ pub mod pending;
 pub mod pending_histories;
 pub mod permissions;
 pub mod policy;
+pub mod policy_enforcement;
+pub mod policy_masking;
 pub mod policy_overrides;
 pub mod policy_sets;
 pub mod publishing_failures;

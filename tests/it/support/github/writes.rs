@@ -22,6 +22,14 @@ impl World {
         }
     }
 
+    pub(super) fn team(&self, token: &Token, org: &str, team: &str) -> Answer {
+        match self.teams.get(&format!("{org}/{team}")) {
+            _ if !token.permissions.contains_key("members") => forbidden("members=read"),
+            Some(_) => (200, json!({"slug": team})),
+            None => not_found(),
+        }
+    }
+
     pub(super) fn list_issues(&self, query: &BTreeMap<String, String>) -> Answer {
         let label = query.get("labels").cloned().unwrap_or_default();
         let all = query.get("state").is_some_and(|s| s == "all");
