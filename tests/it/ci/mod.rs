@@ -27,6 +27,7 @@ pub mod policy;
 pub mod policy_enforcement;
 pub mod policy_masking;
 pub mod policy_overrides;
+mod policy_places;
 pub mod policy_sets;
 pub mod publishing_failures;
 pub mod request_counts;

@@ -3,6 +3,7 @@
 
 use serde_json::{Value, json};
 
+use super::drift_approval::look;
 use crate::support::ci_stage::{Ran, Stage};
 
 /// Nothing may get a value that starts with `bad`, and nothing with such a value may be deleted.
@@ -57,7 +58,7 @@ struct Way {
 }
 
 /// To add a way: a row with its name, what it writes, and how it is gone.
-const WAYS: [Way; 13] = [
+const WAYS: [Way; 18] = [
     Way {
         on: Subject::New,
         name: "the push once more",
@@ -93,15 +94,7 @@ const WAYS: [Way; 13] = [
         name: "the environment of a second job",
         writes: [false, true, true],
         go: |stage, denied| {
-            stage.github.world(|world| {
-                let environments = json!([{"id": 1, "name": "production"}]);
-                let approved = json!({"state": "approved", "comment": "", "user": {"login": "grace"}, "environments": environments});
-                world.run_approvals = vec![approved];
-            });
-            stage.env = vec![
-                ("KONVERGE_APPROVE", denied.finding.clone()),
-                ("KONVERGE_ENVIRONMENT", "production".to_owned()),
-            ];
+            lets_go_on(stage, &denied.finding);
             ended(stage, Stage::again)
         },
     },
@@ -133,9 +126,60 @@ const WAYS: [Way; 13] = [
     // Nobody overrode anything when these were applied.
     Way {
         on: Subject::Drifted,
+        name: "a dispatch with the digest of the drift",
+        writes: [false, false, true],
+        go: |stage, denied| {
+            let drift = look(stage, &denied.stack);
+            dispatched(stage, "grace", &drift)
+        },
+    },
+    Way {
+        on: Subject::Drifted,
+        name: "a dispatch with the digests of drift and finding by somebody who is not named",
+        writes: [false, false, true],
+        go: |stage, denied| {
+            let digests = drift_and_finding(stage, denied);
+            dispatched(stage, "bob", &digests)
+        },
+    },
+    Way {
+        on: Subject::Drifted,
+        name: "a dispatch with the digests of drift and finding by who is named",
+        writes: [false, true, true],
+        go: |stage, denied| {
+            let digests = drift_and_finding(stage, denied);
+            dispatched(stage, "grace", &digests)
+        },
+    },
+    Way {
+        on: Subject::Drifted,
+        name: "the environment of a second job after a drift check",
+        writes: [false, true, true],
+        go: |stage, denied| {
+            let digests = drift_and_finding(stage, denied);
+            lets_go_on(stage, &digests);
+            ended(stage, Stage::schedule)
+        },
+    },
+    Way {
+        on: Subject::Drifted,
+        name: "an apply of what is recorded by hand with --yes",
+        writes: [false, false, true],
+        go: |stage, denied| by_hand(stage, &["apply", &denied.stack, "--recorded", "--yes"]),
+    },
+    // The last one of these: it restores each drift that it finds.
+    Way {
+        on: Subject::Drifted,
         name: "the restore of drift",
         writes: [false, false, true],
-        go: |stage, _| stage.schedule(),
+        go: |stage, _| {
+            stage.straight_to_main(|stage| {
+                let config = stage.monorepo.read("konverge.yaml");
+                let config = format!("{config}drift: {{reconcile: restore}}\n");
+                stage.monorepo.write("konverge.yaml", config);
+            });
+            stage.schedule()
+        },
     },
     Way {
         on: Subject::RolledBack,
@@ -160,6 +204,29 @@ fn ended(stage: &mut Stage, go: impl FnOnce(&mut Stage) -> Ran) -> Ran {
 fn dispatched(stage: &mut Stage, login: &str, digests: &str) -> Ran {
     stage.env = vec![("GITHUB_ACTOR", login.to_owned())];
     ended(stage, |stage| stage.approve(digests))
+}
+
+/// The reviewer of the environment lets a second job go on with these digests.
+fn lets_go_on(stage: &mut Stage, digests: &str) {
+    stage.github.world(|world| {
+        let environments = json!([{"id": 1, "name": "production"}]);
+        let approved = json!({"state": "approved", "comment": "", "user": {"login": "grace"}, "environments": environments});
+        world.run_approvals = vec![approved];
+    });
+    stage.env = vec![
+        ("KONVERGE_APPROVE", digests.to_owned()),
+        ("KONVERGE_ENVIRONMENT", "production".to_owned()),
+    ];
+}
+
+/// The digest of a stack's drift, and that of what the rules say to its restoration. A run with the first alone tells the
+/// second, by somebody who overrides nothing.
+fn drift_and_finding(stage: &mut Stage, way: &Denied) -> String {
+    let drift = look(stage, &way.stack);
+    let stopped = dispatched(stage, "ada", &drift);
+    let finding = denied(&stopped, &way.stack, &way.map, &way.head).finding;
+    assert!(!finding.is_empty(), "{}", stopped.outcome.stdout);
+    format!("{drift} {finding}")
 }
 
 fn reviewed(stage: &mut Stage, denied: &Denied, words: &str) -> Ran {
@@ -196,13 +263,7 @@ fn denied(ran: &Ran, stack: &str, map: &str, head: &str) -> Denied {
 }
 
 async fn every_way(enforcement: usize, name: &str, settings: &str) {
-    let sets = |rules: bool| match rules {
-        true => format!(
-            "drift: {{reconcile: restore}}\npolicy:\n  sets:\n  - {{name: values, path: ops/policy{settings}}}\n"
-        ),
-        false => "drift: {reconcile: restore}\n".to_owned(),
-    };
-    let mut stage = Stage::small(&sets(false)).await;
+    let mut stage = Stage::small("").await;
     stage
         .monorepo
         .write("ops/policy/values.rego", RULES)
@@ -232,7 +293,8 @@ async fn every_way(enforcement: usize, name: &str, settings: &str) {
         write(stage, &mut of(|on| on == Subject::RolledBack), "good")
     });
     stage.merge(8, "good").outcome.check(0);
-    stage.straight_to_main(|stage| stage.configure(&sets(true)));
+    let sets = format!("policy:\n  sets:\n  - {{name: values, path: ops/policy{settings}}}\n");
+    stage.straight_to_main(|stage| stage.configure(&sets));
 
     let (head, _) = stage.reviewed(PULL, "ways", |stage| {
         write(stage, &mut of(|on| on == Subject::New), "bad")
