@@ -189,6 +189,28 @@ async fn a_review_overrides_what_its_own_words_name() {
         let said = &again.outcome.stderr;
         assert!(said.contains("the review of grace was edited by ada"), "{said}");
     }
+    // Whoever may write to the store took away what says how the comment was written.
+    let records = stage.scratch.path().join("store/reviews/7").join(&head);
+    let comments: Vec<_> = std::fs::read_dir(&records)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.extension().is_some_and(|end| end == "comment"))
+        .collect();
+    assert_eq!(comments.len(), 1, "{comments:?}");
+    let away = stage.scratch.path().join("away");
+    std::fs::rename(&comments[0], &away).unwrap();
+    for words in [all, &digest] {
+        stage.github.world(|world| world.reviews.clear());
+        stage.approved_saying(7, "grace", &head, words);
+        let again = stage.again();
+        refused(&stage, &again, map, "no comment is recorded").await;
+        let said = &again.outcome.stderr;
+        assert!(
+            said.contains("no comment of the preview of #7 is recorded"),
+            "{said}"
+        );
+    }
+    std::fs::rename(&away, &comments[0]).unwrap();
     // The comment was edited: nobody knows what was seen, unless the words name the finding.
     let shown = stage.github.world(|world| world.comments[0].body.clone());
     for (body, row) in [
