@@ -23,6 +23,7 @@ use serde_json::{Map, Value, json};
 
 use super::created_objects;
 use crate::support::{
+    hiding,
     random::{Random, setting},
     stack::id,
 };
@@ -172,39 +173,6 @@ fn sets(object: &Value, steps: &[Value], text: &str, random: &mut Random) -> Vec
     ]
 }
 
-/// What a pull request adds to hide a text: a Secret with it, or a name that speaks of a secret.
-fn hiding(text: &str, random: &mut Random) -> Value {
-    let chars: Vec<char> = text.chars().collect();
-    let (from, to) = (random.below(chars.len()), random.below(chars.len()));
-    let part: String = chars[from.min(to)..=from.max(to)].iter().collect();
-    let value = match random.below(4) {
-        0 => part,
-        1 => STANDARD.encode(text),
-        2 => format!("{text}\n{part}"),
-        _ => text.to_owned(),
-    };
-    let object = |kind: &str, more: (&str, Value)| json!({"apiVersion": "v1", "kind": kind, "metadata": {"name": "hides", "namespace": "shop"}, more.0: more.1});
-    match random.below(5) {
-        0 => object("Secret", ("stringData", json!({"a": value}))),
-        1 => object("ConfigMap", ("data", json!({"account_password": value}))),
-        2 => object(
-            "Pod",
-            (
-                "spec",
-                json!({"containers": [{"name": "a", "env": [{"name": "API_TOKEN", "value": value}]}]}),
-            ),
-        ),
-        3 => object(
-            "ConfigMap",
-            (
-                "data",
-                json!({"manifest": format!("kind: Secret\nstringData: {{a: {}}}\n", json!(value))}),
-            ),
-        ),
-        _ => object("Secret", ("data", json!({"a": STANDARD.encode(value)}))),
-    }
-}
-
 fn verdicts(findings: &[PolicyFinding]) -> BTreeSet<(Enforcement, String, String)> {
     let rows = findings.iter().map(|finding| {
         let resource = finding.place.as_ref().and_then(|place| place.resource.as_ref());
@@ -227,7 +195,7 @@ fn no_value_of_a_secret_changes_a_verdict() {
         let mut texts = Vec::new();
         leaves(&object, &mut Vec::new(), &mut texts);
         let (steps, text) = random.pick(&texts).clone();
-        let hides = hiding(text, &mut random);
+        let hides = hiding::object(text, "hides", "shop", &mut random);
         let mut with = objects.clone();
         with.insert(random.below(objects.len()), hides.clone());
         let nothing = Vec::new();
