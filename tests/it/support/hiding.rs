@@ -22,13 +22,11 @@ pub fn object(text: &str, name: &str, namespace: &str, random: &mut Random) -> V
         1 => of("v1", "ConfigMap", "data", json!({"account_password": value})),
         2 => {
             let containers = json!([{"name": "a", "image": "example.com/a:1", "env": [{"name": "API_TOKEN", "value": value}]}]);
-            let labels = json!({"hides": name});
-            let template = json!({"metadata": {"labels": labels}, "spec": {"containers": containers}});
             of(
-                "apps/v1",
-                "Deployment",
-                "spec",
-                json!({"replicas": 0, "selector": {"matchLabels": labels}, "template": template}),
+                "v1",
+                "PodTemplate",
+                "template",
+                json!({"spec": {"containers": containers}}),
             )
         }
         3 => {
