@@ -295,7 +295,11 @@ impl Client {
             Ok(membership) => Ok(membership.state == "active"),
             // A team that the token does not see has no members for it.
             Err(GithubError::NotFound { .. }) => {
-                let path = format!("/orgs/{}/teams/{}", encoded(org), encoded(team));
+                let path = format!(
+                    "/orgs/{}/teams/{}/members?per_page=1",
+                    encoded(org),
+                    encoded(team)
+                );
                 let _: serde_json::Value = self.get(&path, TokenPermission("members: read")).await?;
                 Ok(false)
             }

@@ -243,8 +243,14 @@ impl PolicySet {
             }
         };
         let stack = &document.stack.id;
+        // The id of a resource is shown everywhere. A rule may name another text.
+        let is_named = |resource: &&DocumentResource| found.resource.as_deref() == Some(resource.id.as_str());
+        let named = document.resources.iter().find(is_named);
         let (found, said) = mask.finding(&found);
-        let resource = found.resource.as_deref().and_then(|id| id.parse().ok());
+        let resource = match named {
+            Some(resource) => Some(resource.id.clone()),
+            None => found.resource.as_deref().and_then(|id| id.parse().ok()),
+        };
         let mut digest = DigestBuilder::new("policy-finding");
         for part in [self.name.as_str(), &found.rule, stack.as_str(), &said] {
             digest.part(part.as_bytes());

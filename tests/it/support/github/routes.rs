@@ -40,7 +40,7 @@ impl World {
                     (200, json!({"login": token.login}))
                 });
             }
-            ["orgs", org, "teams", team] => return Some(self.team(&token, org, team)),
+            ["orgs", org, "teams", team, "members"] => return Some(self.members(&token, org, team)),
             ["orgs", org, "teams", team, "memberships", user] => {
                 return Some(self.membership(&token, org, team, user));
             }

@@ -22,10 +22,13 @@ impl World {
         }
     }
 
-    pub(super) fn team(&self, token: &Token, org: &str, team: &str) -> Answer {
+    pub(super) fn members(&self, token: &Token, org: &str, team: &str) -> Answer {
         match self.teams.get(&format!("{org}/{team}")) {
             _ if !token.permissions.contains_key("members") => forbidden("members=read"),
-            Some(_) => (200, json!({"slug": team})),
+            Some(members) => {
+                let members = members.iter().map(|login| json!({"login": login}));
+                (200, members.collect())
+            }
             None => not_found(),
         }
     }
