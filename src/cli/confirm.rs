@@ -10,12 +10,13 @@ use async_trait::async_trait;
 
 use super::CliContext;
 use crate::{
+    engine::LatePlan,
     error::{ErrorKind, UserError},
     model::{
         StackId,
         apply_result::ApplyReport,
         authorization::Authorization,
-        plan::{Action, Plan, ResourcePlan, StackPlan},
+        plan::{Action, Plan, StackPlan},
         policy_finding::{Enforcement, PolicyFinding},
     },
     ops::{
@@ -54,8 +55,13 @@ pub async fn confirm_apply(
     context: &CliContext,
 ) -> Result<Option<Arc<WithPolicySets>>, UserError> {
     let planning = &session.planning;
-    let with_sets =
-        |approver: Arc<dyn Approver>| Arc::new(WithPolicySets::new(approver, session.sets.clone()));
+    let with_sets = |approver: Arc<dyn Approver>| {
+        Arc::new(WithPolicySets::new(
+            approver,
+            session.sets.clone(),
+            planning.secrets(),
+        ))
+    };
     if yes {
         return Ok(Some(with_sets(match what {
             ConfirmedAction::Destroy => Arc::new(AutoApprove),
@@ -65,7 +71,7 @@ pub async fn confirm_apply(
             }),
         })));
     }
-    let found = PromptFindings::new(session.sets.clone());
+    let found = PromptFindings::new(session.sets.clone(), planning.secrets());
     let plan = ops::preview::run(planning, targets, Some(&found)).await?.plan;
     context.show(&report::terminal::plan(
         &plan,
@@ -216,7 +222,8 @@ impl Approver for ConfirmShownPlan {
     }
 
     /// Values that became known are accepted; a removal must have been shown.
-    async fn resource(&self, stack: &StackId, plan: &ResourcePlan) -> Result<(), UserError> {
+    async fn resource(&self, stack: &StackId, late: LatePlan<'_>) -> Result<(), UserError> {
+        let plan = late.shown;
         let takes_away = matches!(plan.action, Action::Replace | Action::Delete);
         if takes_away && self.action(stack, &plan.id) != Some(plan.action) {
             return Err(plan_changed_error(format_args!("what happens to `{}`", plan.id)));
@@ -225,7 +232,7 @@ impl Approver for ConfirmShownPlan {
     }
 
     /// The person confirmed that it is to be there.
-    async fn recreate(&self, _: &StackId, _: &ResourcePlan) -> Result<(), UserError> {
+    async fn recreate(&self, _: &StackId, _: LatePlan<'_>) -> Result<(), UserError> {
         Ok(())
     }
 }
@@ -236,7 +243,7 @@ mod tests {
     use super::*;
     use crate::model::{
         Digest, RepoPath,
-        plan::{Basis, Summary},
+        plan::{Basis, ResourcePlan, Summary},
         plan_document::{DocumentStack, OtherNames, StackDocument},
         spec::RuntimeKind,
     };
@@ -310,6 +317,7 @@ mod tests {
                 },
                 basis: plan.basis,
                 known_as: OtherNames::default(),
+                hidden: std::collections::BTreeSet::new(),
                 resources: Vec::new(),
             };
             let proposed = ProposedPlan {
@@ -325,7 +333,16 @@ mod tests {
 
         let later = |action| stack("", action).resources.remove(0);
         let id = "a/dev".parse().unwrap();
-        assert!(consent.resource(&id, &later(Action::Update)).await.is_ok());
-        assert!(consent.resource(&id, &later(Action::Replace)).await.is_err());
+        let secrets = Secrets::new(crate::secrets::HashKey::derive("k"));
+        let agrees = async |action| {
+            let late = LatePlan {
+                shown: &later(action),
+                truth: None,
+                secrets: &secrets,
+            };
+            consent.resource(&id, late).await
+        };
+        assert!(agrees(Action::Update).await.is_ok());
+        assert!(agrees(Action::Replace).await.is_err());
     }
 }

@@ -14,7 +14,10 @@ use crate::{
         plan::{Basis, Plan},
         plan_document::{PlanDocument, StackDocument},
     },
-    ops::{self, KeyUse, Session, plan_documents::DocumentVisitor},
+    ops::{
+        self, KeyUse, Session,
+        plan_documents::{DocumentVisitor, PlannedDocument},
+    },
     report::{self, CommentInput, Merging, Mode, RunInfo, SUMMARY_BUDGET, terminal::Style},
 };
 
@@ -121,9 +124,9 @@ impl Documents {
 
 #[async_trait]
 impl DocumentVisitor for Documents {
-    async fn visit(&self, document: StackDocument) {
+    async fn visit(&self, planned: PlannedDocument<'_>) {
         let mut documents = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        documents.push(document);
+        documents.push(planned.masked());
     }
 }
 

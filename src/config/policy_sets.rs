@@ -56,14 +56,24 @@ impl PolicyConfig {
                     ));
                 }
             }
-            let named = set.overriders.as_ref().is_some_and(|named| !named.by.is_empty());
-            if named != (set.enforce == PolicyEnforcement::Override) {
-                return Some((
-                    format!(
-                        "policy.sets: set `{name}` needs both `enforce: override` and `override.by`, or neither"
-                    ),
-                    "write `enforce: override` and `override: {by: [org/team]}`",
-                ));
+            let named = set.overriders.as_ref().map(|named| !named.by.is_empty());
+            match (set.enforcement(), named) {
+                (PolicyEnforcement::Override, Some(true)) => {}
+                (PolicyEnforcement::Override, _) | (_, Some(false)) => {
+                    return Some((
+                        format!("policy.sets: nobody is named who may override a finding of set `{name}`"),
+                        "write `override: {by: [org/team]}`",
+                    ));
+                }
+                (_, Some(true)) => {
+                    return Some((
+                        format!(
+                            "policy.sets: set `{name}` names who may override it, and its `enforce` lets nobody"
+                        ),
+                        "leave out `enforce`, or `override`",
+                    ));
+                }
+                (_, None) => {}
             }
             let judges_requests = matches!(set.language, PolicyLanguage::Vap | PolicyLanguage::Gatekeeper);
             if judges_requests != (set.input == PolicyInput::Admission) {
@@ -158,10 +168,25 @@ mod tests {
             ("{sets: [{name: a, path: p, language: vap}]}", "needs both"),
             ("{sets: [{name: a, path: p, language: gatekeeper}]}", "needs both"),
             ("{sets: [{name: a, path: p, enforce: sometimes}]}", "sometimes"),
-            ("{sets: [{name: a, path: p, enforce: override}]}", "needs both"),
             (
-                "{sets: [{name: a, path: p, override: {by: [a/b]}}]}",
-                "needs both",
+                "{sets: [{name: a, path: p, enforce: override}]}",
+                "nobody is named",
+            ),
+            (
+                "{sets: [{name: a, path: p, override: {by: []}}]}",
+                "nobody is named",
+            ),
+            (
+                "{sets: [{name: a, path: p, enforce: always, override: {by: [a/b]}}]}",
+                "lets nobody",
+            ),
+            (
+                "{sets: [{name: a, path: p, enforce: advise, override: {by: [a/b]}}]}",
+                "lets nobody",
+            ),
+            (
+                "{sets: [{name: a, path: p, enforce: override, override: {by: [a/b]}}, {name: b, path: p, override: {by: [c]}}]}",
+                "",
             ),
             (
                 "{exceptions: [{set: a, resource: x, until: 2027-01-01, reason: r}]}",

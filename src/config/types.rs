@@ -394,12 +394,23 @@ pub struct PolicySetConfig {
     /// Files (`.json`, `.yaml`) of the repository that Rego reads below `data`.
     #[serde(default)]
     pub data: Vec<String>,
-    /// What a denial does. Default: `always`.
+    /// What a denial does. Default: `override` with `override.by`, else `always`.
     #[serde(default)]
-    pub enforce: PolicyEnforcement,
-    /// Who may override a denial; for `enforce: override`.
+    pub enforce: Option<PolicyEnforcement>,
+    /// Who may override a denial.
     #[serde(default, rename = "override")]
     pub overriders: Option<PolicyOverriders>,
+}
+
+impl PolicySetConfig {
+    /// What a denial does. Whoever is named by `override.by` may override it, unless the set says otherwise.
+    pub fn enforcement(&self) -> PolicyEnforcement {
+        let names = self.overriders.as_ref().is_some_and(|named| !named.by.is_empty());
+        self.enforce.unwrap_or(match names {
+            true => PolicyEnforcement::Override,
+            false => PolicyEnforcement::Always,
+        })
+    }
 }
 
 /// Who may override a denial.
@@ -452,15 +463,14 @@ pub enum PolicyInput {
 }
 
 /// What a denial does.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, Serialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum PolicyEnforcement {
     /// It is shown only.
     Advise,
     /// It stops the stack, unless one of `override.by` overrides exactly this finding.
     Override,
-    /// It stops the stack.
-    #[default]
+    /// It stops the stack, and nobody overrides it.
     Always,
 }
 
@@ -476,7 +486,7 @@ pub struct PolicyExceptionConfig {
     pub rule: Option<String>,
     /// A glob for the ids of the resources, such as `apps/v1:Deployment:legacy:*`.
     pub resource: String,
-    /// A glob for the identities of the stacks. Default: every stack.
+    /// A glob for the folders of stacks, as the default branch has them. Default: every stack.
     #[serde(default)]
     pub stacks: Option<String>,
     /// The first day on which it does not hold any more, in UTC (`2027-01-31`), or a moment as RFC 3339.

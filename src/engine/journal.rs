@@ -2,10 +2,8 @@
 
 use async_trait::async_trait;
 
-use crate::{
-    error::UserError,
-    model::{plan::ResourcePlan, state::JournalEntry},
-};
+use super::policy_input::LatePlan;
+use crate::{error::UserError, model::state::JournalEntry};
 
 /// The record of intents and results. An error of any call ends the apply: what cannot be recorded must not
 /// be done.
@@ -28,7 +26,7 @@ pub trait Journal: Send + Sync {
 #[async_trait]
 pub trait Review: Send + Sync {
     /// An error stops this resource and its dependents.
-    async fn check(&self, plan: &ResourcePlan) -> Result<(), UserError>;
+    async fn check(&self, plan: LatePlan<'_>) -> Result<(), UserError>;
 }
 
 /// Accepts every plan: for a person at a terminal who saw the plan.
@@ -36,7 +34,7 @@ pub struct NoReview;
 
 #[async_trait]
 impl Review for NoReview {
-    async fn check(&self, _: &ResourcePlan) -> Result<(), UserError> {
+    async fn check(&self, _: LatePlan<'_>) -> Result<(), UserError> {
         Ok(())
     }
 }

@@ -14,7 +14,7 @@ use async_trait::async_trait;
 use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
 
-use super::{ApplyRequest, EnginePlan, Journal, PlanRequest, Review, RuntimeRegistry};
+use super::{ApplyRequest, EnginePlan, Journal, LatePlan, PlanRequest, Review, RuntimeRegistry};
 use crate::{
     error::{ErrorKind, UserError},
     model::{
@@ -28,7 +28,7 @@ use crate::{
     },
     runtime::{
         AppliedResource, ApplySink, Foreign, Granularity, Item, Needs, ObservedObject, PlannedResource,
-        Preparation, Runtime, StackScope, ToolUnavailable,
+        Preparation, Runtime, StackScope, ToolUnavailable, TrueValues,
     },
     secrets::{HashKey, Secrets},
 };
@@ -364,6 +364,7 @@ impl MemoryRuntime {
         });
         Ok(PlannedResource {
             public,
+            truth: TrueValues::default(),
             recorded,
             foreign,
             protected: None,
@@ -552,9 +553,9 @@ impl Journal for MemoryRuntime {
 
 #[async_trait]
 impl Review for MemoryRuntime {
-    async fn check(&self, plan: &ResourcePlan) -> Result<(), UserError> {
+    async fn check(&self, plan: LatePlan<'_>) -> Result<(), UserError> {
         let mut world = self.world();
-        world.reviewed.push(plan.clone());
+        world.reviewed.push(plan.shown.clone());
         match world.refuses_late_plans {
             true => Err(UserError::new(ErrorKind::Unreviewed, "nobody reviewed this")),
             false => Ok(()),

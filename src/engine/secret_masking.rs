@@ -6,7 +6,7 @@ use std::{
     sync::Arc,
 };
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::{
     model::{StackId, masked_value, plan::ResourcePlan, spec::Resource, state::Recorded},
@@ -42,7 +42,12 @@ impl PropagatedSecrets {
         secrets: &Secrets,
     ) {
         if let Some(recorded) = &mut planned.recorded {
+            let before = Arc::clone(&recorded.attributes);
             self.hide_recorded(recorded, wanted, secrets);
+            // Rules judge what came through a reference, too.
+            if before != recorded.attributes {
+                planned.truth.desired.get_or_insert_with(|| Map::clone(&before));
+            }
         }
         let old = &planned.public;
         let mut before = HashSet::new();

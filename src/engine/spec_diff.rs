@@ -10,8 +10,12 @@ use crate::{
         plan::{Action, Basis, ChangeOrigin, FieldChange, ResourcePlan, StackPlan, Validation},
         spec::{Resource, RuntimeKind, Spec},
     },
-    secrets::{Secrets, mask_resource},
+    secrets::Secrets,
 };
+
+/// What masks a resource: [`crate::secrets::mask_resource`] for whoever reads the plan, and
+/// [`crate::secrets::mask_secret_data`] for policy sets.
+pub type ResourceMask = fn(&Secrets, &Resource) -> Resource;
 
 /// The changes from `base` to `head`. No cluster is queried, so nothing is validated, and a replacement
 /// appears as an update; the published rules of built-in kinds say where one is likely.
@@ -21,19 +25,23 @@ pub fn plan_against_spec(
     base: &Spec,
     head: &Spec,
     cluster: Option<&ClusterName>,
-    secrets: &Secrets,
+    (secrets, mask): (&Secrets, ResourceMask),
 ) -> StackPlan {
+    let masked = |resource: &Resource| {
+        let mut shown = Value::Object(mask(secrets, resource).attributes);
+        if resource.runtime == RuntimeKind::Kubernetes {
+            object_rules::drop_unset_server_fields(&mut shown);
+        }
+        shown
+    };
     let before: HashMap<&ResourceId, &Resource> = base.resources.iter().map(|r| (&r.id, r)).collect();
     let after: HashMap<&ResourceId, &Resource> = head.resources.iter().map(|r| (&r.id, r)).collect();
     let mut plans = Vec::with_capacity(head.resources.len());
     for resource in &head.resources {
         let (action, changes) = match before.get(&resource.id) {
-            None => (
-                Action::Create,
-                vec![change("", None, Some(masked_attributes(resource, secrets)))],
-            ),
+            None => (Action::Create, vec![change("", None, Some(masked(resource)))]),
             Some(old) => {
-                let changes = diff_resources(old, resource, secrets);
+                let changes = diff_resources(&masked(old), &masked(resource));
                 let action = if changes.is_empty() {
                     Action::Unchanged
                 } else {
@@ -49,7 +57,7 @@ pub fn plan_against_spec(
         plans.push(plan);
     }
     for resource in base.resources.iter().filter(|r| !after.contains_key(&r.id)) {
-        let changes = vec![change("", Some(masked_attributes(resource, secrets)), None)];
+        let changes = vec![change("", Some(masked(resource)), None)];
         let mut plan = plan_resource(stack, resource, Action::Delete, changes, cluster);
         if resource.runtime == RuntimeKind::Kubernetes
             && let Some(loss) = object_rules::data_loss(&Value::Object(resource.attributes.clone()))
@@ -92,8 +100,8 @@ fn immutable_paths(old: &Resource, plan: &ResourcePlan) -> Vec<String> {
         .collect()
 }
 
-fn diff_resources(old: &Resource, new: &Resource, secrets: &Secrets) -> Vec<FieldChange> {
-    diff::differences(&masked_attributes(old, secrets), &masked_attributes(new, secrets))
+fn diff_resources(old: &Value, new: &Value) -> Vec<FieldChange> {
+    diff::differences(old, new)
         .into_iter()
         .map(|d| change(&d.path, d.from, d.to))
         .collect()
@@ -108,19 +116,11 @@ fn change(path: &str, from: Option<Value>, to: Option<Value>) -> FieldChange {
     }
 }
 
-fn masked_attributes(resource: &Resource, secrets: &Secrets) -> Value {
-    let mut shown = Value::Object(mask_resource(secrets, resource).attributes);
-    if resource.runtime == RuntimeKind::Kubernetes {
-        object_rules::drop_unset_server_fields(&mut shown);
-    }
-    shown
-}
-
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::secrets::HashKey;
+    use crate::secrets::{HashKey, mask_resource};
     use serde_json::{Map, json};
 
     fn spec(objects: &[Value]) -> Spec {
@@ -153,7 +153,14 @@ mod tests {
         let (base, head) = (spec(&[set("a"), claim]), spec(&[set("bb")]));
         let secrets = Secrets::new(HashKey::derive("k"));
         let stack = "a/b".parse().unwrap();
-        let plan = plan_against_spec(&stack, &RepoPath::root(), &base, &head, None, &secrets);
+        let plan = plan_against_spec(
+            &stack,
+            &RepoPath::root(),
+            &base,
+            &head,
+            None,
+            (&secrets, mask_resource),
+        );
         let [claim, set] = plan.resources.as_slice() else {
             panic!("{plan:?}")
         };
@@ -178,7 +185,14 @@ mod tests {
         ]);
         let secrets = Secrets::new(HashKey::derive("k"));
         let stack = "a/b".parse().unwrap();
-        let plan = plan_against_spec(&stack, &RepoPath::root(), &base, &head, None, &secrets);
+        let plan = plan_against_spec(
+            &stack,
+            &RepoPath::root(),
+            &base,
+            &head,
+            None,
+            (&secrets, mask_resource),
+        );
         let actions: Vec<_> = plan.resources.iter().map(|r| (r.id.as_str(), r.action)).collect();
         assert_eq!(
             actions,
@@ -210,7 +224,14 @@ mod tests {
         let (main, stack): (ClusterName, StackId) = ("main".parse().unwrap(), "a/b".parse().unwrap());
         let secrets = Secrets::new(HashKey::derive("k"));
         let base = spec(&[]);
-        let plan = plan_against_spec(&stack, &RepoPath::root(), &base, &head, Some(&main), &secrets);
+        let plan = plan_against_spec(
+            &stack,
+            &RepoPath::root(),
+            &base,
+            &head,
+            Some(&main),
+            (&secrets, mask_resource),
+        );
         let mut clusters: Vec<_> = plan
             .resources
             .iter()
@@ -239,9 +260,23 @@ mod tests {
         let secrets = Secrets::new(HashKey::derive("k"));
         let stack = "a/b".parse().unwrap();
         let (generated, written) = (spec(&[object(true.into())]), spec(&[object(false.into())]));
-        let plan = plan_against_spec(&stack, &RepoPath::root(), &spec(&[]), &generated, None, &secrets);
+        let plan = plan_against_spec(
+            &stack,
+            &RepoPath::root(),
+            &spec(&[]),
+            &generated,
+            None,
+            (&secrets, mask_resource),
+        );
         assert_eq!(plan.resources[0].changes[0].to, Some(object(false.into())));
-        let plan = plan_against_spec(&stack, &RepoPath::root(), &generated, &written, None, &secrets);
+        let plan = plan_against_spec(
+            &stack,
+            &RepoPath::root(),
+            &generated,
+            &written,
+            None,
+            (&secrets, mask_resource),
+        );
         assert_eq!(plan.resources[0].action, Action::Unchanged);
     }
 }

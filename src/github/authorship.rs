@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use super::{
     client::{Client, GRAPHQL, TokenPermission, User},
     error::GithubError,
+    pull_requests::ReviewApproval,
 };
 
 /// The author of what GITHUB_TOKEN writes.
@@ -24,7 +25,51 @@ struct Data {
     viewer: Option<User>,
 }
 
+/// The query for whoever edited a review.
+const EDITOR: &str = "query($id: ID!) { node(id: $id) { ... on PullRequestReview { editor { login } } } }";
+
+#[derive(Deserialize)]
+struct EditorAnswer {
+    data: Option<EditedNode>,
+    #[serde(default)]
+    errors: Vec<Value>,
+}
+
+#[derive(Deserialize)]
+struct EditedNode {
+    node: Option<Edited>,
+}
+
+#[derive(Deserialize)]
+struct Edited {
+    editor: Option<User>,
+}
+
 impl Client {
+    /// The login of whoever edited a review last; `None` if nobody did. Whoever may push may edit the texts of others.
+    ///
+    /// # Errors
+    /// Errors of GitHub.
+    pub async fn review_editor(&self, review: &ReviewApproval) -> Result<Option<String>, GithubError> {
+        let query = json!({"query": EDITOR, "variables": {"id": review.node}});
+        let need = TokenPermission("pull-requests: read");
+        let answer: EditorAnswer = self.set(Method::POST, GRAPHQL, &query, need).await?;
+        match answer.data.and_then(|data| data.node) {
+            Some(edited) => Ok(edited.editor.map(|user| user.login)),
+            None => {
+                let said = answer.errors.iter().filter_map(|error| error["message"].as_str());
+                Err(GithubError::Malformed {
+                    operation: format!("POST {GRAPHQL}"),
+                    cause: format!(
+                        "it does not say who edited the review of {}: {}",
+                        review.reviewer,
+                        said.collect::<Vec<_>>().join("; ")
+                    ),
+                })
+            }
+        }
+    }
+
     /// The `texts` that we wrote, by the login that `author` finds in each. Our login is requested once, and
     /// only if there is something to filter.
     pub(super) async fn filter_own<T>(

@@ -23,15 +23,15 @@ pub const BUDGETS: [usize; 4] = [60_000, 40_000, 20_000, 8_000];
 /// request for two minutes.
 const LOOK_BACK: SignedDuration = SignedDuration::from_mins(10);
 
-/// The result for a comment.
+/// The result for a comment. `written` is GitHub's time of its last change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Upsert {
     /// It was created.
-    Created { url: String },
+    Created { url: String, written: Option<Timestamp> },
     /// It was edited in place.
-    Updated { url: String },
+    Updated { url: String, written: Option<Timestamp> },
     /// It already had this content.
-    Unchanged { url: String },
+    Unchanged { url: String, written: Option<Timestamp> },
     /// A newer run has written it, so it was left unchanged.
     NewerRunWrote { url: String },
 }
@@ -54,13 +54,18 @@ pub struct PreviewComment {
     /// The head that it shows.
     pub head: String,
     pub body: String,
-    /// When it was written last, by whomever.
-    pub written: Timestamp,
 }
 
 impl Comment {
     fn marker(&self) -> Option<CommentMarker> {
         CommentMarker::parse(self.body.as_deref()?)
+    }
+
+    fn updated(self) -> Upsert {
+        Upsert::Updated {
+            url: self.html_url,
+            written: self.updated_at,
+        }
     }
 }
 
@@ -93,10 +98,11 @@ impl Client {
             self.delete_comment(double.id).await?;
         }
         if first.body.as_deref() == Some(body) {
-            return Ok(Upsert::Unchanged { url });
+            let written = first.updated_at;
+            return Ok(Upsert::Unchanged { url, written });
         }
         match self.edit(first.id, body).await {
-            Ok(url) => Ok(Upsert::Updated { url }),
+            Ok(edited) => Ok(edited.updated()),
             // It was deleted after the listing.
             Err(GithubError::NotFound { .. }) => self.create_comment(pr, marker, body).await,
             Err(error) => Err(error),
@@ -130,6 +136,7 @@ impl Client {
     ) -> Result<Upsert, GithubError> {
         let kept = Upsert::Created {
             url: created.html_url,
+            written: created.updated_at,
         };
         // What was there before our first look is not looked through again.
         let since = created.updated_at.and_then(|at| at.checked_sub(LOOK_BACK).ok());
@@ -153,7 +160,7 @@ impl Client {
             }
         } else {
             match self.edit(older.id, body).await {
-                Ok(url) => Upsert::Updated { url },
+                Ok(edited) => edited.updated(),
                 // It was deleted after the listing.
                 Err(GithubError::NotFound { .. }) => return Ok(kept),
                 Err(error) => return Err(error),
@@ -163,13 +170,10 @@ impl Client {
         Ok(result)
     }
 
-    /// Replaces the text of a comment and returns its address.
-    async fn edit(&self, id: u64, body: &str) -> Result<String, GithubError> {
+    /// Replaces the text of a comment and returns the comment.
+    async fn edit(&self, id: u64, body: &str) -> Result<Comment, GithubError> {
         let path = self.path(&format!("/issues/comments/{id}"));
-        let edited: Comment = self
-            .set(Method::PATCH, &path, &json!({"body": body}), NEED)
-            .await?;
-        Ok(edited.html_url)
+        self.set(Method::PATCH, &path, &json!({"body": body}), NEED).await
     }
 
     /// Replaces a text in our comment of `marker`; returns false if the run of `marker` has written none that
@@ -254,7 +258,6 @@ impl Client {
         let shown = ours.into_iter().filter_map(|comment| {
             Some(PreviewComment {
                 head: marker(&comment)?.head,
-                written: comment.updated_at?,
                 body: comment.body?,
             })
         });

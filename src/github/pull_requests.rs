@@ -51,6 +51,8 @@ pub struct ReviewApproval {
     pub given: Option<Timestamp>,
     /// Its text.
     pub said: String,
+    /// Its id in GraphQL.
+    pub node: String,
 }
 
 /// Who approved a run in an environment.
@@ -179,6 +181,8 @@ impl Client {
             submitted_at: Option<Timestamp>,
             #[serde(default)]
             body: Option<String>,
+            #[serde(default)]
+            node_id: String,
         }
         let path = self.path(&format!("/pulls/{pr}/reviews?per_page={PAGE}"));
         let reviews: Vec<Review> = self.list(&path, READ).await?;
@@ -197,6 +201,7 @@ impl Client {
                     commit,
                     given: review.submitted_at,
                     said: review.body.unwrap_or_default(),
+                    node: review.node_id,
                 });
             }
         }
@@ -271,7 +276,7 @@ impl Client {
     /// App's token with `members: read` is needed.
     ///
     /// # Errors
-    /// Errors of GitHub.
+    /// Errors of GitHub; the token does not see the team.
     pub async fn is_team_member(&self, org: &str, team: &str, user: &str) -> Result<bool, GithubError> {
         #[derive(Deserialize)]
         struct Membership {
@@ -288,7 +293,16 @@ impl Client {
             .await
         {
             Ok(membership) => Ok(membership.state == "active"),
-            Err(GithubError::NotFound { .. }) => Ok(false),
+            // A team that the token does not see has no members for it.
+            Err(GithubError::NotFound { .. }) => {
+                let path = format!(
+                    "/orgs/{}/teams/{}/members?per_page=1",
+                    encoded(org),
+                    encoded(team)
+                );
+                let _: serde_json::Value = self.get(&path, TokenPermission("members: read")).await?;
+                Ok(false)
+            }
             Err(error) => Err(error),
         }
     }

@@ -1,5 +1,8 @@
 //! The plan document: the plan of a stack with whole resources before and after, for policy sets. It is
-//! version 1, and its JSON Schema is published. It contains no secret: a secret is `secret:HASH`.
+//! version 1, and its JSON Schema is published. The data of a Secret is `secret:HASH`. Policy sets judge a document
+//! with true values, in memory; the one that is printed is masked.
+
+use std::collections::BTreeSet;
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -36,6 +39,9 @@ pub struct StackDocument {
     /// Rules do not see them.
     #[serde(skip)]
     pub known_as: OtherNames,
+    /// The texts in it that are masked wherever they are shown, also in what a rule says.
+    #[serde(skip)]
+    pub hidden: BTreeSet<String>,
     /// All resources of the stack, unchanged ones and deleted ones too; sorted by id.
     pub resources: Vec<DocumentResource>,
 }
@@ -114,7 +120,7 @@ pub struct DocumentChange {
     pub origin: ChangeOrigin,
 }
 
-/// What a stack wants a resource to be, with secrets masked.
+/// What a stack wants a resource to be.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DesiredResource {
     pub id: ResourceId,

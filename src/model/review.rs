@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 
+use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -128,6 +129,22 @@ pub struct ReviewRecord {
     pub findings: BTreeSet<Digest>,
     /// The plan digest and the units of each previewed stack. Unchanged stacks are listed too, with no units.
     pub stacks: Vec<ReviewedStack>,
+    /// The comment that showed it; a document beside the record, because it is written later. Loaded only with
+    /// `findings`.
+    #[serde(skip)]
+    pub comment: Option<RecordedComment>,
+}
+
+/// The line of an approving review that overrides every denial which the comment shows.
+pub const OVERRIDE_ALL_SHOWN: &str = "konverge override";
+
+/// The comment of a preview, as Konverge wrote it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RecordedComment {
+    /// The digest of its text.
+    pub digest: Digest,
+    /// GitHub's time of the write.
+    pub written: Timestamp,
 }
 
 /// One stack of a review record.

@@ -114,6 +114,7 @@ mod tests {
                 stack("c/dev", Basis::Spec, &[1]),
                 stack("d/dev", Basis::Live, &[1]),
             ],
+            comment: None,
         };
         let now = [
             stack("a/dev", Basis::Live, &[1, 12, 21]),

@@ -1,7 +1,7 @@
 //! The policies of a manual apply: `policy.max_destructive` and `policy.drift` apply if no person confirms the
 //! plan at a terminal.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use jiff::Timestamp;
@@ -12,6 +12,7 @@ use super::{
 };
 use crate::{
     config::{Config, DriftPolicy, Rotation},
+    engine::LatePlan,
     error::{ErrorKind, UserError},
     model::{
         StackId,
@@ -19,7 +20,7 @@ use crate::{
         plan::{Action, ChangeOrigin, ResourcePlan, StackPlan},
         policy_finding::{Enforcement, PolicyFinding},
     },
-    policy::{self, EffectivePolicy, PolicyFacts, Role, Stage},
+    policy::{self, EffectivePolicy, PolicyFacts, Role, Stage, Teams},
 };
 
 /// Approves what the policies allow, without asking a person.
@@ -48,11 +49,12 @@ impl Approver for ManualApprover {
         }
     }
 
-    async fn resource(&self, stack: &StackId, plan: &ResourcePlan) -> Result<(), UserError> {
-        self.check_late(stack, plan, &PriorState::default())
+    async fn resource(&self, stack: &StackId, late: LatePlan<'_>) -> Result<(), UserError> {
+        self.check_late(stack, late.shown, &PriorState::default())
     }
 
-    async fn recreate(&self, stack: &StackId, plan: &ResourcePlan) -> Result<(), UserError> {
+    async fn recreate(&self, stack: &StackId, late: LatePlan<'_>) -> Result<(), UserError> {
+        let plan = late.shown;
         let past = PriorState {
             last_writes: [(plan.id.clone(), Arc::default())].into(),
             ..PriorState::default()
@@ -95,7 +97,7 @@ pub fn findings(
         actor: "",
         role: Role::Write,
         approvals: &[],
-        teams: &BTreeMap::new(),
+        teams: &Teams::default(),
         protected_branch: true,
         codeowners: None,
         consented: false,

@@ -10,17 +10,16 @@ use async_trait::async_trait;
 
 use super::{
     apply::{Approver, PriorState, ProposedPlan},
-    plan_documents::DocumentVisitor,
+    plan_documents::{DocumentVisitor, PlannedDocument},
     rule_evaluator::RuleEvaluator,
     stack_policy_sets::ActiveSets,
 };
 use crate::{
+    engine::LatePlan,
     error::UserError,
-    model::{
-        StackId, authorization::Authorization, plan::ResourcePlan, plan_document::StackDocument,
-        policy_finding::PolicyFinding,
-    },
+    model::{StackId, authorization::Authorization, policy_finding::PolicyFinding},
     policy::sets::PolicySets,
+    secrets::Secrets,
 };
 
 /// Approves what another approver approves and no rule denies.
@@ -34,11 +33,11 @@ pub struct WithPolicySets {
 
 impl WithPolicySets {
     /// Adds the sets to an approver.
-    pub fn new(approver: Arc<dyn Approver>, sets: PolicySets) -> Self {
+    pub fn new(approver: Arc<dyn Approver>, sets: PolicySets, secrets: &Secrets) -> Self {
         Self {
             approver,
             sets,
-            evaluator: RuleEvaluator::default(),
+            evaluator: RuleEvaluator::new(secrets),
             current: Mutex::default(),
             found: Mutex::default(),
         }
@@ -79,26 +78,26 @@ impl Approver for WithPolicySets {
         })
     }
 
-    async fn resource(&self, stack: &StackId, plan: &ResourcePlan) -> Result<(), UserError> {
-        self.approver.resource(stack, plan).await?;
-        self.judge(stack, plan).await
+    async fn resource(&self, stack: &StackId, late: LatePlan<'_>) -> Result<(), UserError> {
+        self.approver.resource(stack, late).await?;
+        self.judge(stack, late).await
     }
 
-    async fn recreate(&self, stack: &StackId, plan: &ResourcePlan) -> Result<(), UserError> {
-        self.approver.recreate(stack, plan).await?;
-        self.judge(stack, plan).await
+    async fn recreate(&self, stack: &StackId, late: LatePlan<'_>) -> Result<(), UserError> {
+        self.approver.recreate(stack, late).await?;
+        self.judge(stack, late).await
     }
 }
 
 impl WithPolicySets {
     /// Lets the sets of a stack judge a plan that became known during the apply.
-    async fn judge(&self, stack: &StackId, plan: &ResourcePlan) -> Result<(), UserError> {
+    async fn judge(&self, stack: &StackId, late: LatePlan<'_>) -> Result<(), UserError> {
         let sets = {
             let current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
             current.get(stack).cloned()
         };
         match sets {
-            Some(sets) => sets.lock().await.refusal(plan).await.map_or(Ok(()), Err),
+            Some(sets) => sets.lock().await.refusal(late).await.map_or(Ok(()), Err),
             None => Ok(()),
         }
     }
@@ -113,10 +112,10 @@ pub struct PromptFindings {
 
 impl PromptFindings {
     /// Nothing is found yet.
-    pub fn new(sets: PolicySets) -> Self {
+    pub fn new(sets: PolicySets, secrets: &Secrets) -> Self {
         Self {
             sets,
-            evaluator: RuleEvaluator::default(),
+            evaluator: RuleEvaluator::new(secrets),
             found: Mutex::default(),
         }
     }
@@ -131,9 +130,10 @@ impl PromptFindings {
 
 #[async_trait]
 impl DocumentVisitor for PromptFindings {
-    async fn visit(&self, document: StackDocument) {
+    async fn visit(&self, planned: PlannedDocument<'_>) {
         let sets = std::slice::from_ref(&self.sets);
-        let findings = self.evaluator.findings(sets, &Arc::new(document)).await;
+        let document = Arc::new(planned.for_rules());
+        let findings = self.evaluator.findings(sets, &document).await;
         let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
         found.extend(findings);
     }

@@ -1,65 +1,101 @@
-//! The plan documents of targets: the input of policy sets.
+//! The plan documents of targets. Policy sets judge true values, in memory alone; what is printed is masked.
 
 use async_trait::async_trait;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::TargetPlan;
 use crate::{
-    engine::EnginePlan,
+    engine::{self, EnginePlan, TruePlan},
     model::{
-        plan::StackPlan,
-        plan_document::{OtherNames, StackDocument},
+        plan::{FieldChange, ResourcePlan, StackPlan},
+        plan_document::{DesiredResource, OtherNames, StackDocument},
     },
     policy,
-    secrets::Secrets,
+    secrets::{Secrets, mask_resource},
 };
 
-/// Sees the plan document of each stack of a preview, as soon as it is planned. A document lives no longer.
+/// Sees each stack of a preview as soon as it is planned. Nothing of it lives longer.
 #[async_trait]
 pub trait DocumentVisitor: Send + Sync {
-    /// Looks at the document of a stack.
-    async fn visit(&self, document: StackDocument);
+    /// Looks at a planned stack.
+    async fn visit(&self, planned: PlannedDocument<'_>);
 }
 
-/// The document of a target with its other names, with all known secrets masked.
-pub(super) fn of_target(
-    planned: &TargetPlan,
-    public: &StackPlan,
-    known_as: OtherNames,
-    secrets: &Secrets,
-) -> StackDocument {
-    let desired = match planned {
-        TargetPlan::Live(plan) => plan.desired(),
-        TargetPlan::Spec(plan) => plan.desired.clone(),
-    };
+/// A planned stack, of which each visitor takes the document that it needs.
+pub struct PlannedDocument<'a> {
+    pub(super) planned: &'a TargetPlan,
+    pub(super) known_as: OtherNames,
+    pub(super) secrets: &'a Secrets,
+}
+
+impl PlannedDocument<'_> {
+    /// With true values, for policy sets. Never print or store it.
+    pub fn for_rules(&self) -> StackDocument {
+        let truth = match self.planned {
+            TargetPlan::Live(plan) => plan.truth(),
+            TargetPlan::Spec(plan) => {
+                let (base, head) = &plan.compared;
+                engine::true_spec_plan(&plan.public, (base, head), None, self.secrets)
+            }
+        };
+        for_rules(truth, self.known_as.clone())
+    }
+
+    /// As it is printed: with all known secrets masked.
+    pub fn masked(&self) -> StackDocument {
+        let desired = match self.planned {
+            TargetPlan::Live(plan) => plan.desired(),
+            TargetPlan::Spec(plan) => {
+                let masked = (self.secrets, mask_resource as engine::ResourceMask);
+                engine::desired_by_spec(&plan.compared.1, None, masked)
+            }
+        };
+        let plan = masked_plan(self.planned.public(), self.secrets);
+        let desired = desired.into_iter().map(|desired| DesiredResource {
+            attributes: masked_map(&desired.attributes, self.secrets),
+            ..desired
+        });
+        StackDocument {
+            known_as: self.known_as.clone(),
+            ..policy::document(&plan, desired.collect())
+        }
+    }
+}
+
+/// The document of a plan that is applied, for policy sets.
+pub(super) fn of_plan(plan: &EnginePlan, known_as: OtherNames) -> StackDocument {
+    for_rules(plan.truth(), known_as)
+}
+
+/// A document with true values.
+pub(super) fn for_rules(truth: TruePlan, known_as: OtherNames) -> StackDocument {
     StackDocument {
         known_as,
-        ..masked(policy::document(public, desired), secrets)
+        hidden: truth.hidden,
+        ..policy::document(&truth.plan, truth.desired)
     }
 }
 
-/// The document of a plan that is applied.
-pub(super) fn of_plan(plan: &EnginePlan, known_as: OtherNames, secrets: &Secrets) -> StackDocument {
-    StackDocument {
-        known_as,
-        ..masked(policy::document(&plan.public, plan.desired()), secrets)
-    }
-}
-
-/// Masks every known secret in the values.
-pub(super) fn masked(mut document: StackDocument, secrets: &Secrets) -> StackDocument {
-    let mask = |value: &mut Option<Value>| {
-        if let Some(value) = value {
-            *value = secrets.mask_value(value);
-        }
+fn masked_plan(plan: &StackPlan, secrets: &Secrets) -> StackPlan {
+    let masked = |side: &Option<Value>| side.as_ref().map(|value| secrets.mask_value(value));
+    let change = |change: &FieldChange| FieldChange {
+        from: masked(&change.from),
+        to: masked(&change.to),
+        ..change.clone()
     };
-    for resource in &mut document.resources {
-        mask(&mut resource.before);
-        mask(&mut resource.after);
-        for change in &mut resource.changes {
-            mask(&mut change.from);
-            mask(&mut change.to);
-        }
+    let resources = plan.resources.iter().map(|resource| ResourcePlan {
+        changes: resource.changes.iter().map(change).collect(),
+        ..resource.clone()
+    });
+    StackPlan {
+        resources: resources.collect(),
+        ..plan.clone()
     }
-    document
+}
+
+fn masked_map(map: &Map<String, Value>, secrets: &Secrets) -> Map<String, Value> {
+    let members = map.iter();
+    members
+        .map(|(key, value)| (key.clone(), secrets.mask_value(value)))
+        .collect()
 }

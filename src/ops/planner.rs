@@ -22,12 +22,12 @@ use crate::{
     model::{
         Digest, StackId,
         plan::{Basis, StackPlan},
-        plan_document::{DesiredResource, OtherNames},
+        plan_document::OtherNames,
         spec::{RuntimeKind, Spec},
         stack::Stack,
         state::StackState,
     },
-    secrets::Secrets,
+    secrets::{Secrets, mask_resource},
     state::IndexedStates,
 };
 
@@ -65,8 +65,8 @@ pub enum TargetPlan {
 /// A plan against the Spec of the base.
 pub struct SpecPlan {
     pub public: StackPlan,
-    /// What the Spec of the head wants, masked.
-    pub desired: Vec<DesiredResource>,
+    /// The Specs of the base and of the head, in clear. Never print or store them.
+    pub compared: (Spec, Spec),
 }
 
 impl TargetPlan {
@@ -218,14 +218,15 @@ impl Planner {
         };
         let real = self.live != Live::Never && (cluster.is_some() || !on_clusters);
         if !real {
-            // Nothing is resolved: only texts are compared.
+            // Nothing is resolved: only texts are compared. Whether the stack may use its references is judged nevertheless.
             let before = self.references.name_stores(self.spec_before(target).await?);
-            let wanted = self.references.name_stores(wanted);
+            let wanted = self.references.admit(target, wanted)?;
             let secrets = self.secrets();
-            let public =
-                engine::plan_against_spec(&target.id, &target.folder, &before, &wanted, None, secrets);
-            let desired = engine::desired_by_spec(&wanted, None, secrets);
-            return Ok(TargetPlan::Spec(Box::new(SpecPlan { public, desired })));
+            let (id, folder) = (&target.id, &target.folder);
+            let masked = (secrets, mask_resource as engine::ResourceMask);
+            let public = engine::plan_against_spec(id, folder, &before, &wanted, None, masked);
+            let compared = (before, wanted);
+            return Ok(TargetPlan::Spec(Box::new(SpecPlan { public, compared })));
         }
         let wanted = self.references.admit(target, wanted)?;
         // What is missing is said at its resource.

@@ -7,7 +7,7 @@ use futures::{StreamExt, stream};
 use super::{
     Planner, StepCounter, Target, adoption_notes,
     object_conflicts::{self, DeclaredClaims},
-    plan_documents::{self, DocumentVisitor},
+    plan_documents::{DocumentVisitor, PlannedDocument},
     redact::{self, UnreviewableValue},
 };
 use crate::{
@@ -48,8 +48,8 @@ impl Preview {
     }
 }
 
-/// Previews the targets; a stack that fails does not affect the others. The visitor sees the plan document of
-/// each stack that could be planned.
+/// Previews the targets; a stack that fails does not affect the others. The visitor sees each stack that could be
+/// planned.
 ///
 /// # Errors
 /// The run was interrupted.
@@ -128,8 +128,12 @@ async fn one(
                     Ok(names) => names,
                     Err(failure) => return (failed(basis, failure), None, declared),
                 };
-                let document = plan_documents::of_target(&planned, &plan, known_as, planning.secrets());
-                visitor.visit(document).await;
+                let planned = PlannedDocument {
+                    planned: &planned,
+                    known_as,
+                    secrets: planning.secrets(),
+                };
+                visitor.visit(planned).await;
             }
             // The planned part of a stack was shown, and may be applied without the rest.
             let shown = plan.error.is_none() || plan.fails_in_part();

@@ -12,24 +12,27 @@ use crate::{
         policy_finding::{Enforcement, PolicyFinding},
     },
     policy::sets::PolicySets,
+    secrets::Secrets,
 };
 
 /// Evaluates rules on threads of their own. Cheap to clone; the clones share the cores.
 #[derive(Debug, Clone)]
 pub struct RuleEvaluator {
     cores: Arc<Semaphore>,
-}
-
-impl Default for RuleEvaluator {
-    fn default() -> Self {
-        let cores = thread::available_parallelism().map_or(1, usize::from);
-        Self {
-            cores: Arc::new(Semaphore::new(cores)),
-        }
-    }
+    /// Rules judge true values: what they say of them is masked.
+    secrets: Secrets,
 }
 
 impl RuleEvaluator {
+    /// An evaluator for all cores.
+    pub fn new(secrets: &Secrets) -> Self {
+        let cores = thread::available_parallelism().map_or(1, usize::from);
+        Self {
+            cores: Arc::new(Semaphore::new(cores)),
+            secrets: secrets.clone(),
+        }
+    }
+
     /// The findings of several versions of the sets. An unchanged stack has none.
     pub async fn findings(
         &self,
@@ -48,21 +51,25 @@ impl RuleEvaluator {
             return Vec::new();
         }
         let core = Arc::clone(&self.cores).acquire_owned().await;
-        let (sets, of) = (versions.to_vec(), Arc::clone(document));
+        let (sets, of, secrets) = (versions.to_vec(), Arc::clone(document), self.secrets.clone());
         let judged = tokio::task::spawn_blocking(move || {
             let now = Timestamp::now();
-            let findings: BTreeSet<_> = sets.iter().flat_map(|sets| sets.findings(&of, now)).collect();
+            let found = sets.iter().flat_map(|sets| sets.findings(&of, now, &secrets));
+            let findings: BTreeSet<_> = found.collect();
             drop(core);
             findings.into_iter().collect()
         });
-        // What was not judged does not pass.
-        judged.await.unwrap_or_else(|error| {
+        // What was not judged does not pass. The error may hold values, so it is not told.
+        judged.await.unwrap_or_else(|_| {
             vec![PolicyFinding {
                 verdict: Enforcement::Deny,
                 rule: "policy.sets".to_owned(),
                 stack: Some(document.stack.id.clone()),
-                message: format!("the rules could not be evaluated: {error}"),
-                hint: None,
+                message: "the rules could not be evaluated: the evaluation ended without an answer"
+                    .to_owned(),
+                hint: Some(
+                    "this is a defect of Konverge: please report it with the rules of the set".to_owned(),
+                ),
                 place: None,
             }]
         })

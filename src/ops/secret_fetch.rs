@@ -110,7 +110,7 @@ impl SecretReferences {
         Ok(admitted.spec)
     }
 
-    /// The same without a check, for a Spec that is only compared as text.
+    /// The same without a check, for a Spec that others are compared with.
     pub fn name_stores(&self, spec: Spec) -> Spec {
         policy::name_stores(&self.config, spec)
     }

@@ -5,11 +5,11 @@ use std::{collections::BTreeSet, fmt, sync::Arc};
 
 use super::rule_evaluator::RuleEvaluator;
 use crate::{
+    engine::LatePlan,
     error::{ErrorKind, UserError},
     model::{
         Digest,
         authorization::{PolicyOverride, RecordedFindings},
-        plan::ResourcePlan,
         plan_document::StackDocument,
         policy_finding::{Enforcement, PolicyFinding},
     },
@@ -97,9 +97,11 @@ impl ActiveSets {
 
     /// The error of the sets for a resource whose values are known now, before it is written. What was
     /// overridden for a version stays so for this version; a new finding is covered by no override, because the apply record does not have it.
-    pub async fn refusal(&mut self, plan: &ResourcePlan) -> Option<UserError> {
+    pub async fn refusal(&mut self, late: LatePlan<'_>) -> Option<UserError> {
         let document = self.document.as_mut()?;
-        policy::update_document(Arc::make_mut(document), plan);
+        let (plan, hidden) = late.judged();
+        policy::update_document(Arc::make_mut(document), &plan);
+        Arc::make_mut(document).hidden.extend(hidden);
         let mut denied = BTreeSet::new();
         for version in &self.versions {
             let sets = std::slice::from_ref(&version.sets);
@@ -148,12 +150,17 @@ mod tests {
         config::Config,
         model::{
             StackId,
-            plan::{Action, Basis},
+            plan::{Action, Basis, ResourcePlan},
             plan_document::{DocumentStack, OtherNames},
             spec::RuntimeKind,
         },
         policy::sets::{PolicyFile, PolicySet},
+        secrets::{HashKey, Secrets},
     };
+
+    fn secrets() -> Secrets {
+        Secrets::new(HashKey::derive("k"))
+    }
 
     #[tokio::test]
     async fn without_a_set_no_document_is_made() {
@@ -168,10 +175,11 @@ mod tests {
                 },
                 basis: Basis::Live,
                 known_as: OtherNames::default(),
+                hidden: std::collections::BTreeSet::new(),
                 resources: Vec::new(),
             }
         };
-        let (evaluator, none) = (RuleEvaluator::default(), vec![PolicySets::default()]);
+        let (evaluator, none) = (RuleEvaluator::new(&secrets()), vec![PolicySets::default()]);
         let sets = ActiveSets::evaluate(&evaluator, none, document, |_, _| Vec::new()).await;
         assert_eq!(made.get(), 0);
         assert!(sets.plan_refusal().is_none() && sets.findings().is_empty());
@@ -202,10 +210,11 @@ mod tests {
             },
             basis: Basis::Live,
             known_as: OtherNames::default(),
+            hidden: std::collections::BTreeSet::new(),
             resources: Vec::new(),
         };
         let refusal = async |versions: Vec<PolicySets>| {
-            let evaluator = RuleEvaluator::default();
+            let evaluator = RuleEvaluator::new(&secrets());
             let mut document = document();
             policy::update_document(&mut document, &plan);
             let excuse = |sets: &PolicySets, findings: &mut [PolicyFinding]| {
@@ -220,7 +229,12 @@ mod tests {
                 overrides.collect()
             };
             let mut sets = ActiveSets::evaluate(&evaluator, versions, || document, excuse).await;
-            sets.refusal(&plan).await
+            let late = LatePlan {
+                shown: &plan,
+                truth: None,
+                secrets: &secrets(),
+            };
+            sets.refusal(late).await
         };
         assert!(refusal(vec![own.clone()]).await.is_none());
         assert!(refusal(vec![own.clone(), strict.clone()]).await.is_some());

@@ -1,6 +1,6 @@
 //! Builds the plan document of a stack, from its plan and the resources that it wants.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value};
 
@@ -39,6 +39,7 @@ pub fn document(plan: &StackPlan, desired: Vec<DesiredResource>) -> StackDocumen
         },
         basis: plan.basis,
         known_as: OtherNames::default(),
+        hidden: BTreeSet::new(),
         resources: resources.into_values().collect(),
     }
 }

@@ -1,8 +1,6 @@
 //! Evaluates the rules for the facts.
 
-use std::collections::{BTreeMap, BTreeSet};
-
-use super::rules::{Approval, EffectivePolicy, PolicyFacts, Role, Stage};
+use super::rules::{Approval, EffectivePolicy, PolicyFacts, Role, Stage, Teams};
 use crate::model::{
     StackId,
     plan::StackPlan,
@@ -116,54 +114,33 @@ fn actor(rules: &EffectivePolicy, facts: &PolicyFacts<'_>) -> Option<PolicyFindi
             Some("let somebody with write access run it".to_owned()),
         ));
     }
-    if rules.actors.is_empty() || rules.actors.iter().any(|allowed| is(allowed, facts.actor, facts)) {
+    let is_allowed = |allowed: &String| facts.teams.includes(allowed, facts.actor);
+    if rules.actors.is_empty() || rules.actors.iter().any(is_allowed) {
         return None;
     }
+    let (message, hint) = match facts.teams.unreadable_among(&rules.actors) {
+        Some(unreadable) => (
+            format!(
+                "{unreadable}; so it is not known whether {} may apply",
+                facts.actor
+            ),
+            Teams::READABLE,
+        ),
+        None => (
+            format!(
+                "{} is not one of those who may apply: {}",
+                facts.actor,
+                rules.actors.join(", ")
+            ),
+            "let one of them merge, or run the workflow by hand",
+        ),
+    };
     Some(finding(
         Enforcement::Deny,
         "actors",
-        format!(
-            "{} is not one of those who may apply: {}",
-            facts.actor,
-            rules.actors.join(", ")
-        ),
-        Some(match unknown_teams(&rules.actors, facts) {
-            Some(unknown) => format!("let one of them merge, or run the workflow by hand; {unknown}"),
-            None => "let one of them merge, or run the workflow by hand".to_owned(),
-        }),
+        message,
+        Some(hint.to_owned()),
     ))
-}
-
-/// The teams whose members could not be looked up, and the permission that this needs.
-fn unknown_teams(names: &[String], facts: &PolicyFacts<'_>) -> Option<String> {
-    let unknown: Vec<_> = names
-        .iter()
-        .map(|name| name.trim_start_matches('@'))
-        .filter(|name| name.contains('/') && !facts.teams.contains_key(*name))
-        .collect();
-    (!unknown.is_empty()).then(|| {
-        format!(
-            "the members of {} could not be read: this needs the token of an App with `members: read`",
-            unknown.join(", ")
-        )
-    })
-}
-
-/// Returns true if a name in a rule (a user, a team) includes this user.
-fn is(name: &str, login: &str, facts: &PolicyFacts<'_>) -> bool {
-    includes(name, login, facts.teams)
-}
-
-/// Returns true if a name (a user, a team) includes this user. A team whose members are unknown has none.
-pub fn includes(name: &str, login: &str, teams: &BTreeMap<String, BTreeSet<String>>) -> bool {
-    let name = name.trim_start_matches('@');
-    if name.contains('/') {
-        teams
-            .get(name)
-            .is_some_and(|members| members.iter().any(|m| m.eq_ignore_ascii_case(login)))
-    } else {
-        name.eq_ignore_ascii_case(login)
-    }
 }
 
 /// The users whose approval counts: it is for the last head, they did not write the change, and they may
@@ -252,7 +229,7 @@ fn reviewers(rules: &EffectivePolicy, plan: &StackPlan, facts: &PolicyFacts<'_>)
     let approvers = approvers(facts);
     let good = approvers
         .iter()
-        .find(|login| wanted.iter().any(|name| is(name, login, facts)));
+        .find(|login| wanted.iter().any(|name| facts.teams.includes(name, login)));
     if let Some(login) = good {
         return Some(finding(
             Enforcement::Pass,
@@ -261,19 +238,19 @@ fn reviewers(rules: &EffectivePolicy, plan: &StackPlan, facts: &PolicyFacts<'_>)
             None,
         ));
     }
-    let hint = match unknown_teams(&wanted, facts) {
-        None => "ask one of them to approve the last head".to_owned(),
-        Some(unknown) => format!("ask one of them to approve; {unknown}"),
+    let (unreadable, hint) = match facts.teams.unreadable_among(&wanted) {
+        Some(unreadable) => (format!("; {unreadable}"), Teams::READABLE),
+        None => (String::new(), "ask one of them to approve the last head"),
     };
     Some(finding(
         Enforcement::Deny,
         "reviewers",
         format!(
-            "one of {} has to approve the last head{}",
+            "one of {} has to approve the last head{}{unreadable}",
             wanted.join(", "),
             idle(facts)
         ),
-        Some(hint),
+        Some(hint.to_owned()),
     ))
 }
 
@@ -337,7 +314,7 @@ mod tests {
 
     struct PolicyInput {
         approvals: Vec<Approval>,
-        teams: BTreeMap<String, BTreeSet<String>>,
+        teams: Teams,
         owners: CodeOwners,
     }
 
@@ -352,7 +329,10 @@ mod tests {
                     own: *r == "EVE",
                 })
                 .collect(),
-            teams: BTreeMap::from([("acme/infra".to_owned(), BTreeSet::from(["ada".to_owned()]))]),
+            teams: Teams {
+                members: [("acme/infra".to_owned(), ["ada".to_owned()].into())].into(),
+                unreadable: [("acme/unknown".to_owned(), "it is forbidden".to_owned())].into(),
+            },
             owners: CodeOwners::read("/appops/shop/prod/ @acme/infra"),
         }
     }
@@ -485,6 +465,9 @@ mod tests {
                 findings[0].hint.as_ref().unwrap().contains("members: read"),
                 "{rules:?}"
             );
+            let message = &findings[0].message;
+            let said = "membership of acme/unknown could not be read: it is forbidden";
+            assert!(message.contains(said), "{message}");
         }
     }
 

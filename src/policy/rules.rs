@@ -73,6 +73,44 @@ pub struct Approval {
     pub own: bool,
 }
 
+/// What is known of the teams in the rules.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Teams {
+    /// The members among the people concerned.
+    pub members: BTreeMap<String, BTreeSet<String>>,
+    /// The teams whose members could not be read, and why: nobody knows who is in them.
+    pub unreadable: BTreeMap<String, String>,
+}
+
+impl Teams {
+    /// Returns true if a name (a user, a team, with or without a leading `@`) includes this user.
+    pub fn includes(&self, name: &str, login: &str) -> bool {
+        let name = name.trim_start_matches('@');
+        let is_login = |other: &str| other.eq_ignore_ascii_case(login);
+        match name.contains('/') {
+            true => {
+                let members = self.members.get(name);
+                members.is_some_and(|members| members.iter().any(|member| is_login(member)))
+            }
+            false => is_login(name),
+        }
+    }
+
+    /// `membership of acme/sre could not be read: WHY`, for the teams among these names.
+    pub fn unreadable_among(&self, names: &[String]) -> Option<String> {
+        let names = names.iter().map(|name| name.trim_start_matches('@'));
+        let said = names.filter_map(|name| {
+            let why = self.unreadable.get(name)?;
+            Some(format!("membership of {name} could not be read: {why}"))
+        });
+        let said: BTreeSet<_> = said.collect();
+        (!said.is_empty()).then(|| said.into_iter().collect::<Vec<_>>().join("; "))
+    }
+
+    /// What lets a token read teams.
+    pub const READABLE: &'static str = "teams are read with the token of an App with `members: read`";
+}
+
 /// The facts for the evaluation.
 #[derive(Debug, Clone)]
 pub struct PolicyFacts<'a> {
@@ -84,8 +122,7 @@ pub struct PolicyFacts<'a> {
     pub role: Role,
     /// The approvals of the pull request, or of all pull requests that are applied.
     pub approvals: &'a [Approval],
-    /// The members of the teams in the rules, as far as they could be looked up.
-    pub teams: &'a BTreeMap<String, BTreeSet<String>>,
+    pub teams: &'a Teams,
     /// True if GitHub protects the applied branch. False if GitHub could not be asked.
     pub protected_branch: bool,
     /// The CODEOWNERS file of the default branch.

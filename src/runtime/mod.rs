@@ -6,6 +6,7 @@
 
 pub mod kubernetes;
 pub mod terraform;
+mod true_values;
 mod typed_failures;
 
 use std::{
@@ -18,7 +19,10 @@ use std::{
 use async_trait::async_trait;
 use serde_json::Value;
 
-pub use self::typed_failures::{StoreUnavailable, ToolUnavailable};
+pub use self::{
+    true_values::TrueValues,
+    typed_failures::{StoreUnavailable, ToolUnavailable},
+};
 use crate::{
     error::{ErrorKind, UserError},
     model::{
@@ -142,6 +146,8 @@ pub struct PlannedResource {
     pub item: Item,
     /// The plan that is shown and reviewed; masked.
     pub public: ResourcePlan,
+    /// The same for policy sets.
+    pub truth: TrueValues,
     /// The record after success (secrets masked), without `depends_on`, which the engine adds; `None` for a
     /// deletion.
     pub recorded: Option<Recorded>,
@@ -173,6 +179,7 @@ impl PlannedResource {
         Self {
             item,
             public,
+            truth: TrueValues::default(),
             recorded: None,
             foreign: None,
             protected: None,

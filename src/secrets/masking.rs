@@ -9,7 +9,9 @@ use super::{
     Secrets, WrittenReferences, encodings,
     reference_mark::reference_mark,
     secret_names::{self, NameClass},
-    secret_paths::{as_secret, decode, is_object_name, items_of_secrets, place_of, says_what_it_is},
+    secret_paths::{
+        as_secret, decode, is_last_applied, is_object_name, items_of_secrets, place_of, says_what_it_is,
+    },
     secret_places::SecretPlaces,
     token_patterns,
 };
@@ -66,20 +68,109 @@ pub fn mask_terraform<'a>(
     kind: &str,
     body: &'a Map<String, Value>,
 ) -> Cow<'a, Map<String, Value>> {
-    let marker = Marker::new(secrets, RuntimeKind::Terraform);
-    let masked = marker.map(body);
+    let masked = Marker::new(secrets, RuntimeKind::Terraform).map(body);
+    mask_contents(secrets, kind, masked)
+}
+
+/// Masks the content of a Terraform resource whose type is a secret.
+fn mask_contents<'a>(
+    secrets: &Secrets,
+    kind: &str,
+    body: Cow<'a, Map<String, Value>>,
+) -> Cow<'a, Map<String, Value>> {
     let is_secret = kind.split('_').any(|word| matches!(word, "secret" | "sensitive"));
     if !is_secret && !SENSITIVE_TYPES.contains(&kind) {
-        return masked;
+        return body;
     }
-    let mut masked = masked.into_owned();
+    let mut masked = body.into_owned();
     for (key, value) in masked
         .iter_mut()
         .filter(|(key, _)| CONTENTS.contains(&key.as_str()))
     {
-        *value = marker.place(key, value);
+        *value = mask_place(secrets, key, value);
     }
     Cow::Owned(masked)
+}
+
+/// Masks everything below a place that is secret by its shape; keys stay.
+fn mask_place(secrets: &Secrets, key: &str, value: &Value) -> Value {
+    match value {
+        _ if is_mark(value) => value.clone(),
+        Value::Object(map) => {
+            let members = map
+                .iter()
+                .map(|(name, member)| (name.clone(), mask_place(secrets, key, member)));
+            Value::Object(members.collect())
+        }
+        Value::Array(items) => items.iter().map(|item| mask_place(secrets, key, item)).collect(),
+        Value::String(text) if key == "data" => match decode(text) {
+            Some(clear) => {
+                reference_mark(secrets, &clear).unwrap_or_else(|| secrets.mark(&Value::String(clear)))
+            }
+            None => reference_mark(secrets, text).unwrap_or_else(|| secrets.mark(value)),
+        },
+        Value::String(text) => reference_mark(secrets, text).unwrap_or_else(|| secrets.mark(value)),
+        Value::Null => Value::Null,
+        other => secrets.mark(other),
+    }
+}
+
+/// The object for rules: only the data of a Secret and the plain places with values of a store are masked, by their
+/// places. Neither a name nor a value decides, because a pull request chooses both.
+#[must_use]
+pub fn mask_secret_data_at<'a>(
+    secrets: &Secrets,
+    object: &'a Map<String, Value>,
+    places: &SecretPlaces,
+) -> Cow<'a, Map<String, Value>> {
+    let is = |key: &str, text: &str| object.get(key).and_then(Value::as_str) == Some(text);
+    let mut masked = Cow::Borrowed(object);
+    if is("kind", "Secret") && is("apiVersion", "v1") {
+        for key in ["data", "stringData"] {
+            if let Some(value) = object.get(key) {
+                let marked = mask_place(secrets, key, value);
+                masked.to_mut().insert(key.to_owned(), marked);
+            }
+        }
+        // It holds the data once more.
+        let annotations = object
+            .get("metadata")
+            .and_then(|metadata| metadata.get("annotations"));
+        for (name, text) in annotations.and_then(Value::as_object).into_iter().flatten() {
+            if is_last_applied(name) {
+                let whole = masked.to_mut();
+                whole["metadata"]["annotations"][name] = mask_place(secrets, name, text);
+            }
+        }
+    }
+    places.mark(secrets, object, masked)
+}
+
+/// As [`mask_resource`], for rules: only the data of Secrets is masked, and the content of a Terraform resource whose
+/// type is a secret.
+#[must_use]
+pub fn mask_secret_data(secrets: &Secrets, resource: &Resource) -> Resource {
+    let attributes = &resource.attributes;
+    let masked = match resource.runtime {
+        RuntimeKind::Kubernetes => {
+            let places = SecretPlaces::of(Some(attributes), &WrittenReferences::new());
+            mask_secret_data_at(secrets, attributes, &places)
+        }
+        RuntimeKind::Terraform => mask_contents(secrets, type_of(resource), Cow::Borrowed(attributes)),
+    };
+    resource.with(masked.into_owned())
+}
+
+/// The texts of a value for rules that are masked wherever else it is shown: what is secret by its name, and secrets
+/// inside a text.
+#[must_use]
+pub fn hidden_texts(secrets: &Secrets, runtime: RuntimeKind, value: &Value) -> Vec<String> {
+    let marker = Marker::new(secrets, runtime);
+    let mut found = Vec::new();
+    if let Some(masked) = marker.value(value) {
+        marker.collect_differences(value, &masked, &mut found);
+    }
+    found
 }
 
 /// Masks everything in a provider configuration that is named like a credential. A wider rule has no cost
@@ -235,26 +326,7 @@ impl<'a> Marker<'a> {
 
     /// Masks everything below a place that is secret by its shape; keys stay.
     fn place(&self, key: &str, value: &Value) -> Value {
-        match value {
-            _ if is_mark(value) => value.clone(),
-            Value::Object(map) => {
-                let members = map
-                    .iter()
-                    .map(|(name, member)| (name.clone(), self.place(key, member)));
-                Value::Object(members.collect())
-            }
-            Value::Array(items) => items.iter().map(|item| self.place(key, item)).collect(),
-            Value::String(text) if key == "data" => match decode(text) {
-                Some(clear) => reference_mark(self.secrets, &clear)
-                    .unwrap_or_else(|| self.secrets.mark(&Value::String(clear))),
-                None => reference_mark(self.secrets, text).unwrap_or_else(|| self.secrets.mark(value)),
-            },
-            Value::String(text) => {
-                reference_mark(self.secrets, text).unwrap_or_else(|| self.secrets.mark(value))
-            }
-            Value::Null => Value::Null,
-            other => self.secrets.mark(other),
-        }
+        mask_place(self.secrets, key, value)
     }
 
     /// Masks the value of a place that is secret by its name. A reference to a secret is kept.

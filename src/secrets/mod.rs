@@ -33,7 +33,10 @@ pub use address_credentials::{
 pub use kubernetes_texts::{
     TextPlace, decode_base64, encode_base64, may_refer, rewrite_texts, zeroize_texts,
 };
-pub use masking::{mask_object, mask_object_at, mask_provider, mask_resource, mask_terraform};
+pub use masking::{
+    hidden_texts, mask_object, mask_object_at, mask_provider, mask_resource, mask_secret_data,
+    mask_secret_data_at, mask_terraform,
+};
 pub use plain_places::{ObjectKind, why_never_secret};
 pub use reference::{
     GENERATED, MalformedReference, SecretReference, SecretTemplate, StoreName, TemplatePart,

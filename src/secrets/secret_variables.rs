@@ -74,7 +74,7 @@ const OWN: [&str; 9] = [
 ];
 
 /// Beginnings of the names of what a run itself logs in with: no reference may read such a variable.
-const OF_RUN: [&str; 10] = [
+const OF_RUN: [&str; 12] = [
     "KONVERGE_",
     "INPUT_",
     "GITHUB_",
@@ -85,6 +85,8 @@ const OF_RUN: [&str; 10] = [
     "SOPS_",
     "KUBE",
     "GIT_",
+    "OSS_",
+    "PGUSER",
 ];
 
 /// Suffixes that mean a credential only in the environment of cloud tools: ids that come with a key, files by
@@ -107,7 +109,7 @@ pub fn is_passed(name: &str) -> bool {
 /// Returns true if a run itself logs in with such a variable, or its programs do: to GitHub, to a cloud, to a store, to
 /// a cluster.
 pub fn is_of_run(name: &str) -> bool {
-    is_passed(name) || OF_RUN.iter().any(|start| name.starts_with(start))
+    is_passed(name) || OWN.contains(&name) || OF_RUN.iter().any(|start| name.starts_with(start))
 }
 
 /// Registers every credential of an environment: those passed on, those that this program reads, those whose

@@ -10,6 +10,7 @@
 //! stacks/<identity>/lease/<epoch>/<renewal>     who may write; the highest epoch counts
 //! stacks/<identity>/journal/<epoch>/<entry>     intents and results that no state document contains yet
 //! reviews/<pull request>/<head>/<run>-<attempt> what was previewed; a shard adds `-<number>of<all>`
+//! reviews/<pull request>/<head>/<run>-<attempt>.comment the hash of the comment that showed denials
 //! index/compaction/<n>, index/delta/<n>-<nonce> input digest per stack, so that no run reads every state
 //! looks/<n>                                     when each stack was checked for drift
 //! keys/review                                   the key of the short hashes of secrets

@@ -13,7 +13,7 @@ use super::{
 use crate::{
     model::{
         CommitId, Shard,
-        review::{ReviewRecord, ReviewedStack},
+        review::{RecordedComment, ReviewRecord, ReviewedStack},
     },
     store::Key,
 };
@@ -46,6 +46,13 @@ impl ReviewKey {
             format!("-{}", share.to_string().replace('/', "of"))
         });
         format!("{}-{}{share}", self.run, self.attempt)
+    }
+
+    /// The place of the comment that showed it. It is no place of a record.
+    fn comment(&self) -> Key {
+        pull_request(self.pull_request)
+            .child(self.head.as_str())
+            .child(&format!("{}.comment", self.name()))
     }
 
     fn parse(key: &Key) -> Option<Self> {
@@ -107,6 +114,25 @@ impl ReviewStore<'_> {
             put(&*self.states.store, &key.place(), &letter).await?,
             CreateResult::Ours
         ))
+    }
+
+    /// Saves the comment that showed a record, once for each run, attempt and shard.
+    ///
+    /// # Errors
+    /// Errors of the store.
+    pub async fn save_comment(&self, key: &ReviewKey, comment: &RecordedComment) -> Result<(), StateError> {
+        let letter = self.states.letter("review-comment", comment)?;
+        put(&*self.states.store, &key.comment(), &letter).await?;
+        Ok(())
+    }
+
+    async fn load_comment(&self, place: &ReviewKey) -> Result<Option<RecordedComment>, StateError> {
+        let key = place.comment();
+        let Some(bytes) = self.states.store.get(&key).await? else {
+            return Ok(None);
+        };
+        let (_, comment) = self.states.envelopes.read("review-comment", &key, &bytes)?;
+        Ok(Some(comment))
     }
 
     /// The places of all records, by pull request, head, run and attempt.
@@ -204,7 +230,7 @@ impl ReviewStore<'_> {
         let Some(bytes) = self.states.store.get(&key).await? else {
             return Ok(None);
         };
-        let (_, record): (_, ReviewRecord) = self.states.envelopes.read("review", &key, &bytes)?;
+        let (_, mut record): (_, ReviewRecord) = self.states.envelopes.read("review", &key, &bytes)?;
         if record.pull_request != place.pull_request || record.head != place.head {
             return Err(StateError::Damaged {
                 key: key.to_string(),
@@ -214,6 +240,9 @@ impl ReviewStore<'_> {
                 ),
             });
         }
+        if !record.findings.is_empty() {
+            record.comment = self.load_comment(place).await?;
+        }
         Ok(Some(record))
     }
 
@@ -222,6 +251,7 @@ impl ReviewStore<'_> {
     /// # Errors
     /// Errors of the store.
     pub async fn forget(&self, place: &ReviewKey) -> Result<(), StateError> {
+        self.states.store.delete(&place.comment()).await?;
         Ok(self.states.store.delete(&place.place()).await?)
     }
 

@@ -10,7 +10,10 @@ use serde_json::Value;
 
 use super::{Executor, lock, with_dependencies};
 use crate::{
-    engine::{engine_plan::PlanNode, interrupted_replacement, resolve_attributes::resolve_attributes},
+    engine::{
+        engine_plan::PlanNode, interrupted_replacement, policy_input::LatePlan,
+        resolve_attributes::resolve_attributes,
+    },
     error::{ErrorKind, UserError},
     model::{
         ResourceId,
@@ -191,7 +194,12 @@ impl Executor<'_> {
                 return Err(foreign.refusal.clone());
             }
             if planned.public.action != Action::Unchanged {
-                self.request.review.check(&planned.public).await?;
+                let late = LatePlan {
+                    shown: &planned.public,
+                    truth: Some(&planned.truth),
+                    secrets: &self.plan.secrets,
+                };
+                self.request.review.check(late).await?;
             }
             intents.extend(self.intent(planned, &node.depends_on));
         }

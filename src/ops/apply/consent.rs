@@ -5,12 +5,12 @@ use std::collections::BTreeSet;
 use async_trait::async_trait;
 
 use crate::{
-    engine::Review,
+    engine::{LatePlan, Review},
     error::UserError,
     model::{
         CommitId, StackId,
         authorization::{Authorization, PolicyOverride},
-        plan::{ResourcePlan, StackPlan},
+        plan::StackPlan,
         plan_document::StackDocument,
     },
     policy::LastWrites,
@@ -23,19 +23,19 @@ pub trait Approver: Send + Sync {
     async fn stack(&self, plan: &ProposedPlan<'_>, past: &PriorState) -> Result<Authorization, UserError>;
 
     /// Approves a resource whose values became known only during the apply.
-    async fn resource(&self, stack: &StackId, plan: &ResourcePlan) -> Result<(), UserError>;
+    async fn resource(&self, stack: &StackId, plan: LatePlan<'_>) -> Result<(), UserError>;
 
     /// Approves that a recorded resource is created again, because it disappeared during the apply. It was reviewed when
     /// it was written first. `policy.drift: stop` refuses it, unless a person confirmed the apply.
-    async fn recreate(&self, stack: &StackId, plan: &ResourcePlan) -> Result<(), UserError>;
+    async fn recreate(&self, stack: &StackId, plan: LatePlan<'_>) -> Result<(), UserError>;
 }
 
 /// The plan of a stack that is to be approved.
 #[derive(Clone, Copy)]
 pub struct ProposedPlan<'a> {
     pub plan: &'a StackPlan,
-    /// Builds the plan document (whole resources, masked) for policy sets. It copies all resources, so call it only
-    /// if there is a policy set.
+    /// Builds the plan document (whole resources with true values) for policy sets. It copies all resources, so call it
+    /// only if there is a policy set.
     pub document: &'a (dyn Fn() -> StackDocument + Send + Sync),
 }
 
@@ -62,7 +62,7 @@ pub(super) struct ConsentReview<'a> {
 
 #[async_trait]
 impl Review for ConsentReview<'_> {
-    async fn check(&self, plan: &ResourcePlan) -> Result<(), UserError> {
+    async fn check(&self, plan: LatePlan<'_>) -> Result<(), UserError> {
         self.consent.resource(self.stack, plan).await
     }
 }
@@ -76,11 +76,11 @@ impl Approver for AutoApprove {
         Ok(Authorization::default())
     }
 
-    async fn resource(&self, _: &StackId, _: &ResourcePlan) -> Result<(), UserError> {
+    async fn resource(&self, _: &StackId, _: LatePlan<'_>) -> Result<(), UserError> {
         Ok(())
     }
 
-    async fn recreate(&self, _: &StackId, _: &ResourcePlan) -> Result<(), UserError> {
+    async fn recreate(&self, _: &StackId, _: LatePlan<'_>) -> Result<(), UserError> {
         Ok(())
     }
 }

@@ -137,7 +137,7 @@ async fn under_lease(
     let public = plan.public.clone();
     let mut known_as = planning.other_names(target).await?;
     known_as.ids.extend(prior.earlier_identities.iter().cloned());
-    let document = || plan_documents::of_plan(&plan, known_as.clone(), planning.secrets());
+    let document = || plan_documents::of_plan(&plan, known_as.clone());
     let proposed = ProposedPlan {
         plan: &public,
         document: &document,

@@ -85,11 +85,12 @@ impl ApplyRounds<'_> {
         let state = self.journal.state().await;
         let wanted = self.planning.spec(self.target).await?;
         let plan = plan_live(self.planning, self.target, wanted, &state).await?;
-        for resource in &plan.public.resources {
-            let is_recorded = state.resources.iter().any(|recorded| recorded.id == resource.id);
-            match resource.action {
-                Action::Create if is_recorded => consent.recreate(stack, resource).await?,
-                _ => consent.resource(stack, resource).await?,
+        for late in plan.late_plans() {
+            let mut recorded = state.resources.iter();
+            let is_recorded = recorded.any(|recorded| recorded.id == late.shown.id);
+            match late.shown.action {
+                Action::Create if is_recorded => consent.recreate(stack, late).await?,
+                _ => consent.resource(stack, late).await?,
             }
         }
         Ok(plan)

@@ -9,13 +9,13 @@ use crate::{
     model::{
         RepoPath,
         lint::{Diagnostic, FindingPlace, LintRule, LintSeverity},
+        plan_document::OtherNames,
         policy_finding::{Enforcement, PolicyFinding},
         spec::Spec,
         stack::Stack,
     },
     ops::{plan_documents, policy_set_loader},
-    policy,
-    secrets::Secrets,
+    secrets::{Secrets, mask_resource},
 };
 
 /// The findings for the Specs, and the tests that fail.
@@ -37,11 +37,12 @@ pub(super) fn check(
     for (stack, spec) in compiled.iter().filter(|_| !sets.is_empty()) {
         let (id, folder) = (&stack.id, &stack.folder);
         let nothing = Spec::default();
-        let plan = engine::plan_against_spec(id, folder, &nothing, spec, None, secrets);
-        let desired = engine::desired_by_spec(spec, None, secrets);
-        let document = plan_documents::masked(policy::document(&plan, desired), secrets);
+        let masked = (secrets, mask_resource as engine::ResourceMask);
+        let plan = engine::plan_against_spec(id, folder, &nothing, spec, None, masked);
+        let truth = engine::true_spec_plan(&plan, (&nothing, spec), None, secrets);
+        let document = plan_documents::for_rules(truth, OtherNames::default());
         // An unreadable set is already reported once, above.
-        let findings = sets.findings(&document, now).into_iter();
+        let findings = sets.findings(&document, now, secrets).into_iter();
         let findings = findings.filter(|finding| !finding.rule.ends_with("/load"));
         found.extend(findings.filter_map(|finding| remark(stack, &finding, secrets)));
     }

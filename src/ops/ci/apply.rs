@@ -43,6 +43,7 @@ use crate::{
     },
     policy::Stage,
     report::{self, RunInfo, SUMMARY_BUDGET},
+    secrets::Secrets,
     state::IndexedStates,
 };
 
@@ -195,7 +196,8 @@ async fn apply_pending(
     } else {
         MergedReviews::load(job, &backend, head, &tip.branch.name).await?
     };
-    let consent = Arc::new(review_gate(job, &tip, &config, &reviews)?);
+    let consent = review_gate(job, &tip, (&config, &backend.secrets), &reviews)?;
+    let consent = Arc::new(consent);
     let deployments = Deployments::new(job, &config, &pending.targets, head);
     let options = apply_options(head, &pending, &consent, deployments.as_ref());
     let mut planning = job
@@ -331,7 +333,7 @@ impl StacksToApply {
 fn review_gate(
     job: &Job,
     tip: &ApplyTarget<'_>,
-    config: &Config,
+    (config, secrets): (&Config, &Secrets),
     reviews: &MergedReviews,
 ) -> Result<ReviewGate, UserError> {
     let power = job.repository.revision(&tip.branch.tip)?;
@@ -339,6 +341,7 @@ fn review_gate(
         job,
         CommitPolicy::from_config(config, Some(power.as_ref())),
         Stage::Apply,
+        secrets,
     )
     .with_authors(reviews.authors.clone())
     .with_reviewed(reviews.policies.clone())

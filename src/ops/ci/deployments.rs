@@ -13,13 +13,14 @@ use tokio::sync::Mutex;
 use super::{job::Job, review_gate::ReviewGate};
 use crate::{
     config::Config,
+    engine::LatePlan,
     error::UserError,
     github::{Client, DeploymentState, GithubError},
     model::{
         CommitId, StackId,
         apply_result::{ApplyReport, StackOutcome, StackResult},
         authorization::Authorization,
-        plan::{ResourcePlan, StackPlan},
+        plan::StackPlan,
     },
     ops::{
         RunContext, Target,
@@ -179,11 +180,11 @@ impl Approver for DeploymentApprover {
         Ok(grounds)
     }
 
-    async fn resource(&self, stack: &StackId, plan: &ResourcePlan) -> Result<(), UserError> {
+    async fn resource(&self, stack: &StackId, plan: LatePlan<'_>) -> Result<(), UserError> {
         self.consent.resource(stack, plan).await
     }
 
-    async fn recreate(&self, stack: &StackId, plan: &ResourcePlan) -> Result<(), UserError> {
+    async fn recreate(&self, stack: &StackId, plan: LatePlan<'_>) -> Result<(), UserError> {
         self.consent.recreate(stack, plan).await
     }
 }

@@ -85,6 +85,7 @@ async fn check_and_publish(
         job,
         CommitPolicy::from_config(&config, Some(side.source.as_ref())),
         Stage::Apply,
+        &backend.secrets,
     );
     let budget = config.drift.budget.map(Span::duration);
     let label = label(&config).to_owned();

@@ -8,7 +8,7 @@ use crate::{
         authorization::PolicyOverride,
         policy_finding::{Enforcement, PassedBy, PolicyFinding},
     },
-    policy::{self, sets::PolicySets},
+    policy::{Teams, sets::PolicySets},
 };
 
 /// The people who gave an override, with what each said about it.
@@ -22,8 +22,10 @@ const LONGEST_REASON: usize = 200;
 #[derive(Debug, Clone, Default)]
 pub(super) struct Overrides {
     pub given: BTreeMap<Digest, OverrideReasons>,
-    /// The members of the teams that sets name, among these people.
-    pub teams: BTreeMap<String, BTreeSet<String>>,
+    /// The teams that sets name.
+    pub teams: Teams,
+    /// Why something that looks like an override is none.
+    pub remarks: BTreeSet<String>,
 }
 
 impl Overrides {
@@ -32,25 +34,26 @@ impl Overrides {
         let mut overrides = Vec::new();
         for finding in findings {
             let names = sets.overriders_of(finding);
-            let Some(place) = &finding.place else { continue };
-            let Some(people) = self.given.get(&place.digest).filter(|_| !names.is_empty()) else {
+            let Some(place) = finding.place.as_ref().filter(|_| !names.is_empty()) else {
                 continue;
             };
-            let may = |login: &&String| {
-                names
-                    .iter()
-                    .any(|name| policy::includes(name, login, &self.teams))
-            };
+            let nobody = OverrideReasons::new();
+            let given = self.given.get(&place.digest);
+            let people = given.unwrap_or(&nobody);
+            let may = |login: &&String| names.iter().any(|name| self.teams.includes(name, login));
             let by: Vec<String> = people.keys().filter(may).cloned().collect();
             if by.is_empty() {
-                let others = format!(
-                    "its override does not count: one of {} who took no part in the change must give it",
-                    names.join(", ")
-                );
-                finding.hint = Some(match finding.hint.take() {
-                    Some(hint) => format!("{others}; {hint}"),
-                    None => others,
-                });
+                let unreadable = self.teams.unreadable_among(names);
+                let others = || {
+                    format!(
+                        "its override does not count: one of {} who took no part in the change must give it",
+                        names.join(", ")
+                    )
+                };
+                let why = given.map(|_| unreadable.unwrap_or_else(others));
+                let said = self.remarks.iter().cloned().chain(why).chain(finding.hint.take());
+                let said: Vec<_> = said.collect();
+                finding.hint = (!said.is_empty()).then(|| said.join("; "));
                 continue;
             }
             let given = PolicyOverride {

@@ -17,11 +17,12 @@ use crate::{
     error::UserError,
     model::{
         Shard, StackId,
-        plan_document::StackDocument,
+        plan_document::{OtherNames, StackDocument},
         policy_finding::{Enforcement, PolicyFinding},
     },
     ops::{Planner, SpecSource, Target, plan_documents, rule_evaluator::RuleEvaluator},
-    policy::{self, sets::PolicySets},
+    policy::sets::PolicySets,
+    secrets::mask_resource,
 };
 
 /// The number of stacks that are compiled at the same time.
@@ -168,7 +169,8 @@ impl PolicyOutlook {
 async fn document(planning: &Planner, target: &Target) -> Option<StackDocument> {
     let spec = planning.spec(target).await.ok()?;
     let secrets = planning.secrets();
-    let plan = engine::plan_against_spec(&target.id, &target.folder, &spec, &spec, None, secrets);
-    let desired = engine::desired_by_spec(&spec, None, secrets);
-    Some(plan_documents::masked(policy::document(&plan, desired), secrets))
+    let masked = (secrets, mask_resource as engine::ResourceMask);
+    let plan = engine::plan_against_spec(&target.id, &target.folder, &spec, &spec, None, masked);
+    let truth = engine::true_spec_plan(&plan, (&spec, &spec), None, secrets);
+    Some(plan_documents::for_rules(truth, OtherNames::default()))
 }

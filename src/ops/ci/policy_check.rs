@@ -29,6 +29,7 @@ use crate::{
     },
     ops::{RunContext, apply::ProposedPlan, rule_evaluator::RuleEvaluator, stack_policy_sets::ActiveSets},
     policy::{self, CodeOwners, EffectivePolicy, PolicyFacts, Role, Stage, sets::PolicySets},
+    secrets::Secrets,
 };
 
 /// A plan whose digest was given to the run, by the commits that the digest covers.
@@ -78,8 +79,8 @@ pub(super) struct PolicyCheck {
 }
 
 impl PolicyCheck {
-    /// The rules of the default branch.
-    pub fn new(job: &Job, own: CommitPolicy, stage: Stage) -> Self {
+    /// The rules of the default branch. What they say is masked by `secrets`.
+    pub fn new(job: &Job, own: CommitPolicy, stage: Stage, secrets: &Secrets) -> Self {
         let authority = &job.authority;
         Self {
             stage,
@@ -101,7 +102,7 @@ impl PolicyCheck {
             archive: Archive::new(job),
             restoring: false,
             agreeing: DispatchApprovers::Environment,
-            evaluator: RuleEvaluator::default(),
+            evaluator: RuleEvaluator::new(secrets),
         }
     }
 
@@ -316,14 +317,20 @@ impl PolicyCheck {
             by_digest.extend(given.digests.iter().map(|digest| (*digest, givers.clone())));
         }
         let of_plan = |record: &&&ReviewRecord| pulls.contains(&(record.pull_request, record.head.clone()));
+        let mut remarks = BTreeSet::new();
         for record in given.records.iter().filter(of_plan) {
-            for (digest, reviewers) in review_overrides::reviewers_by_finding(&self.people, record).await? {
+            let found = review_overrides::in_reviews(&self.people, record).await?;
+            for (digest, reviewers) in found.given {
                 by_digest.entry(digest).or_default().extend(reviewers);
             }
+            remarks.extend(found.remarks);
+        }
+        for remark in &remarks {
+            self.run.notes.note(&format!("note: {remark}"));
         }
         let mut people: BTreeSet<String> = by_digest.values().flat_map(BTreeMap::keys).cloned().collect();
         let teams = self.people.teams(teams, &people).await;
-        people.retain(|login| names.iter().any(|name| policy::includes(name, login, &teams)));
+        people.retain(|login| names.iter().any(|name| teams.includes(name, login)));
         let people = self
             .without_contributors(people, plan, pulls, given.covered)
             .await?;
@@ -333,6 +340,7 @@ impl PolicyCheck {
         Ok(Overrides {
             given: by_digest,
             teams,
+            remarks,
         })
     }
 

@@ -12,7 +12,7 @@ use crate::{
     error::{ErrorKind, UserError},
     github::Permission,
     model::{CommitId, plan::StackPlan},
-    policy::{self, Approval, CodeOwners, EffectivePolicy, Role},
+    policy::{self, Approval, CodeOwners, EffectivePolicy, Role, Teams},
 };
 
 impl PolicyCheck {
@@ -188,15 +188,14 @@ impl PolicyCheck {
         Ok(approvals)
     }
 
-    /// The members of the teams in the rules, among the people concerned. A team that may not be read is left
-    /// out, and the rule reports it.
+    /// The members of the teams in the rules, among the people concerned. A rule reports a team that cannot be read.
     pub(super) async fn teams(
         &self,
         (rules, codeowners): (&EffectivePolicy, Option<&CodeOwners>),
         plan: &StackPlan,
         pulls: &[(u64, CommitId)],
         agreeing: &[Approval],
-    ) -> Result<BTreeMap<String, BTreeSet<String>>, UserError> {
+    ) -> Result<Teams, UserError> {
         let file = policy::owned_file(plan);
         let owners = codeowners.iter().flat_map(|owners| owners.owners(&file));
         let by_code = rules.reviewers.iter().any(|name| name == "CODEOWNERS");
@@ -209,7 +208,7 @@ impl PolicyCheck {
             .filter(|name| name.contains('/') && !name.contains('.'))
             .collect();
         if names.is_empty() {
-            return Ok(BTreeMap::new());
+            return Ok(Teams::default());
         }
         let mut people = BTreeSet::from([self.actor.clone()]);
         people.extend(agreeing.iter().map(|approval| approval.reviewer.clone()));

@@ -34,12 +34,12 @@ use crate::{
     },
     ops::{
         SkippedRemovals,
-        plan_documents::DocumentVisitor,
+        plan_documents::{DocumentVisitor, PlannedDocument},
         preview::{self, Preview},
         redact::{self, UnreviewableValue},
         stack_order::StackOrder,
     },
-    policy::Stage,
+    policy::{Stage, sets::MovedResources},
     report,
     secrets::Secrets,
 };
@@ -176,6 +176,7 @@ struct SetFindings {
     /// What the rules of the pull request would deny, if it edits them.
     outlook: Option<PolicyOutlook>,
     found: Mutex<Vec<PolicyFinding>>,
+    moved: Mutex<MovedResources>,
 }
 
 impl SetFindings {
@@ -187,7 +188,7 @@ impl SetFindings {
         let power = job.repository.revision(&subject.sides.power)?;
         let content = job.repository.revision(&subject.sides.content)?;
         let now = CommitPolicy::from_config(&opened.planning.config, Some(power.as_ref()));
-        let mut guardrails = PolicyCheck::new(job, now, Stage::Preview);
+        let mut guardrails = PolicyCheck::new(job, now, Stage::Preview, opened.planning.secrets());
         let mut outlook = None;
         let pulls = subject.number.map(|number| (number, subject.head.clone()));
         // The policy that the merge creates applies too.
@@ -203,7 +204,13 @@ impl SetFindings {
             pulls: pulls.into_iter().collect(),
             outlook,
             found: Mutex::default(),
+            moved: Mutex::default(),
         }))
+    }
+
+    fn note_moves(&self, document: &StackDocument) {
+        let mut moved = self.moved.lock().unwrap_or_else(PoisonError::into_inner);
+        moved.add(document);
     }
 
     /// The digests of the denials that the comment shows.
@@ -230,6 +237,8 @@ impl SetFindings {
     /// The findings of the sets so far, and those of the settings in `policy`.
     async fn with_guardrails(self, plan: &Plan) -> Result<Vec<PolicyFinding>, UserError> {
         let mut findings = self.found.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let moved = self.moved.into_inner().unwrap_or_else(PoisonError::into_inner);
+        findings.extend(moved.findings(self.guardrails.own_sets()));
         findings.extend(self.outlook.iter().map(PolicyOutlook::finding));
         for stack in &plan.stacks {
             findings.extend(self.guardrails.findings(stack, &self.pulls, None).await?);
@@ -240,8 +249,9 @@ impl SetFindings {
 
 #[async_trait]
 impl DocumentVisitor for SetFindings {
-    async fn visit(&self, document: StackDocument) {
-        let document = Arc::new(document);
+    async fn visit(&self, planned: PlannedDocument<'_>) {
+        let document = Arc::new(planned.for_rules());
+        self.note_moves(&document);
         if let Some(outlook) = &self.outlook {
             outlook.look(self.guardrails.evaluator(), &document).await;
         }
@@ -326,6 +336,7 @@ async fn record(
         run: job.runner.run_url(),
         findings,
         stacks: preview.reviewed.clone(),
+        comment: None,
     };
     backend
         .states

@@ -2,12 +2,15 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
+use jiff::Timestamp;
+
 use super::{
     checks::PullRequestNow,
     job::{CommentRule, Job, JobResult},
     open_revisions::OpenedChange,
     preview_target::PreviewTarget,
-    publisher::Publisher,
+    publisher::{PublishedComment, Publisher},
+    review_overrides::comment_digest,
 };
 use crate::{
     model::{
@@ -15,9 +18,11 @@ use crate::{
         comment_marker::{CommentMarker, MarkerKind},
         plan::{Plan, Summary},
         policy_finding::{Enforcement, PolicyFinding},
+        review::RecordedComment,
         review_difference::ReviewDifference,
     },
     report::{self, CommentInput, Merging, Mode, RunInfo, SUMMARY_BUDGET},
+    state::ReviewKey,
 };
 
 /// A planned change, with all that its comment says.
@@ -64,12 +69,49 @@ impl PreviewFeedback<'_> {
             feedback.no_comment(number, self.marker).await;
             return;
         }
-        let url = feedback
-            .comment(number, self.marker, |budget| {
-                report::markdown::comment(&self.input(budget)).body
-            })
-            .await;
-        feedback.outputs(&[("comment-url", url.unwrap_or_default())]);
+        let render = |budget| report::markdown::comment(&self.input(budget)).body;
+        let published = feedback.comment(number, self.marker, render).await;
+        let url = match published {
+            Some(PublishedComment { url, written }) => {
+                if let Some((text, written)) = written {
+                    self.record_comment(number, &text, written).await;
+                }
+                url
+            }
+            None => String::new(),
+        };
+        feedback.outputs(&[("comment-url", url)]);
+    }
+
+    /// Records the text of the comment, so that an edit of it is noticed. Without it no review overrides a finding.
+    async fn record_comment(&self, number: u64, text: &str, written: Timestamp) {
+        let backend = self.opened.planning.backend.as_ref();
+        let Some(backend) = backend.filter(|_| self.now.unmerged && self.may_be_overridden()) else {
+            return;
+        };
+        let runner = &self.job.runner;
+        let key = ReviewKey {
+            pull_request: number,
+            head: self.subject.head.clone(),
+            run: runner.run_id,
+            attempt: runner.run_attempt,
+            share: self.job.options.part.share(),
+        };
+        let comment = RecordedComment {
+            digest: comment_digest(text, &runner.run_url()),
+            written,
+        };
+        if let Err(error) = backend.states.reviews().save_comment(&key, &comment).await {
+            self.job.run.notes.note(&format!(
+                "warning: the text of the comment could not be recorded, so no review of #{number} overrides a finding: {error}"
+            ));
+        }
+    }
+
+    /// Returns true if a policy set denies something.
+    fn may_be_overridden(&self) -> bool {
+        let mut findings = self.findings.iter();
+        findings.any(|finding| finding.verdict == Enforcement::Deny && finding.place.is_some())
     }
 
     /// Returns true if there is nothing to comment.

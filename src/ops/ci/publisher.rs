@@ -1,7 +1,11 @@
 //! Publishes on GitHub. A failure is a warning and never fails the run: the plan and the apply matter more.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    cell::RefCell,
+    collections::{BTreeMap, BTreeSet},
+};
 
+use jiff::Timestamp;
 use serde_json::json;
 
 use super::{
@@ -32,6 +36,13 @@ const MOST_ISSUES: usize = 50;
 
 /// The maximum number of pull requests that get the result of one apply, for the same reason.
 const MOST_TOLD: usize = 50;
+
+/// A sticky comment that is on GitHub.
+pub(super) struct PublishedComment {
+    pub url: String,
+    /// The text that this run wrote, and GitHub's time of that; `None` if a newer run wrote the comment.
+    pub written: Option<(String, Timestamp)>,
+}
 
 /// Publishes the results of one job.
 pub(super) struct Publisher<'a> {
@@ -83,27 +94,39 @@ impl<'a> Publisher<'a> {
         }
     }
 
-    /// Writes the sticky comment, fitted to GitHub's limit, and returns its address.
+    /// Writes the sticky comment, fitted to GitHub's limit.
     pub async fn comment(
         &self,
         number: u64,
         marker: &CommentMarker,
         render: impl Fn(usize) -> String,
-    ) -> Option<String> {
+    ) -> Option<PublishedComment> {
         let client = self.client?;
         if self.job.options.comment == CommentRule::Never {
             return None;
         }
-        let masked = |budget| self.job.run.secrets.mask_finished(&render(budget));
+        let text = RefCell::default();
+        let masked = |budget| {
+            let masked = self.job.run.secrets.mask_finished(&render(budget));
+            text.replace(masked.clone());
+            masked
+        };
         match client.upsert_packed(number, marker, masked).await {
             Ok(Upsert::NewerRunWrote { url }) => {
                 self.job
                     .run
                     .notes
                     .note("note: a newer run has already written the comment; it is not changed");
-                Some(url)
+                Some(PublishedComment { url, written: None })
             }
-            Ok(Upsert::Created { url } | Upsert::Updated { url } | Upsert::Unchanged { url }) => Some(url),
+            Ok(
+                Upsert::Created { url, written }
+                | Upsert::Updated { url, written }
+                | Upsert::Unchanged { url, written },
+            ) => Some(PublishedComment {
+                url,
+                written: written.map(|at| (text.take(), at)),
+            }),
             Err(error) => {
                 self.warn("the comment could not be written", error);
                 None

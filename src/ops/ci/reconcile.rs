@@ -11,6 +11,7 @@ use async_trait::async_trait;
 use super::{policy_check::PolicyCheck, policy_refusal};
 use crate::{
     config::Reconcile,
+    engine::LatePlan,
     error::{ErrorKind, UserError},
     model::{
         StackId,
@@ -131,20 +132,20 @@ impl Approver for RestoreApprover {
         Ok(authorization)
     }
 
-    async fn resource(&self, stack: &StackId, plan: &ResourcePlan) -> Result<(), UserError> {
-        self.admits(plan)?;
+    async fn resource(&self, stack: &StackId, late: LatePlan<'_>) -> Result<(), UserError> {
+        self.admits(late.shown)?;
         let sets = {
             let current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
             current.get(stack).cloned()
         };
         match sets {
-            Some(sets) => sets.lock().await.refusal(plan).await.map_or(Ok(()), Err),
+            Some(sets) => sets.lock().await.refusal(late).await.map_or(Ok(()), Err),
             None => Ok(()),
         }
     }
 
-    async fn recreate(&self, stack: &StackId, plan: &ResourcePlan) -> Result<(), UserError> {
-        self.resource(stack, plan).await
+    async fn recreate(&self, stack: &StackId, late: LatePlan<'_>) -> Result<(), UserError> {
+        self.resource(stack, late).await
     }
 }
 

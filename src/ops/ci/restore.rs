@@ -115,7 +115,8 @@ async fn restore_known(
         return Ok(None);
     }
     let policy = CommitPolicy::from_config(&config, Some(power.as_ref()));
-    let guardrails = PolicyCheck::new(job, policy, Stage::Apply).with_digest_approvers(agreeing.clone());
+    let guardrails =
+        PolicyCheck::new(job, policy, Stage::Apply, &backend.secrets).with_digest_approvers(agreeing.clone());
     let notices = Notifications::new(job, &config);
     let planning = job
         .protected_planning(config, head, side, backend.clone())

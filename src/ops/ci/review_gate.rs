@@ -13,11 +13,12 @@ use super::{
 };
 use crate::{
     config::DriftPolicy,
+    engine::LatePlan,
     error::{ErrorKind, UserError},
     model::{
         CommitId, Digest, StackId,
         authorization::Authorization,
-        plan::{ResourcePlan, StackPlan},
+        plan::StackPlan,
         policy_finding::PolicyFinding,
         review::{ReviewRecord, ReviewUnit, stack_units},
     },
@@ -241,20 +242,22 @@ impl Approver for ReviewGate {
         })
     }
 
-    async fn resource(&self, stack: &StackId, plan: &ResourcePlan) -> Result<(), UserError> {
+    async fn resource(&self, stack: &StackId, late: LatePlan<'_>) -> Result<(), UserError> {
         let why = "was stopped because a value that became known needs a review";
-        let objections =
-            |approved: &Approved| approved.reviewed.resource_objections(stack, plan, approved.drift);
+        let objections = |approved: &Approved| {
+            let reviewed = &approved.reviewed;
+            reviewed.resource_objections(stack, late.shown, approved.drift)
+        };
         let sets = self.admit(stack, why, objections)?;
-        judge(sets, plan).await
+        judge(sets, late).await
     }
 
-    async fn recreate(&self, stack: &StackId, plan: &ResourcePlan) -> Result<(), UserError> {
+    async fn recreate(&self, stack: &StackId, late: LatePlan<'_>) -> Result<(), UserError> {
         let why = "was stopped because a resource disappeared during the apply";
         let objections =
-            |approved: &Approved| ReviewedUnits::recreation_objections(stack, plan, approved.drift);
+            |approved: &Approved| ReviewedUnits::recreation_objections(stack, late.shown, approved.drift);
         let sets = self.admit(stack, why, objections)?;
-        judge(sets, plan).await
+        judge(sets, late).await
     }
 }
 
@@ -375,9 +378,9 @@ impl ReviewGate {
 type SharedSets = Arc<tokio::sync::Mutex<ActiveSets>>;
 
 /// Lets the sets of a stack judge a plan that became known during the apply.
-async fn judge(sets: Option<SharedSets>, plan: &ResourcePlan) -> Result<(), UserError> {
+async fn judge(sets: Option<SharedSets>, late: LatePlan<'_>) -> Result<(), UserError> {
     match sets {
-        Some(sets) => sets.lock().await.refusal(plan).await.map_or(Ok(()), Err),
+        Some(sets) => sets.lock().await.refusal(late).await.map_or(Ok(()), Err),
         None => Ok(()),
     }
 }

@@ -16,6 +16,7 @@ use crate::{
     error::{ErrorKind, UserError},
     github::{Client, GithubError, Permission, PreviewComment, ReviewApproval, RunApproval},
     model::CommitId,
+    policy::Teams,
 };
 
 /// Returns an error unless the reviewers of the job's environment are known.
@@ -71,7 +72,8 @@ pub(super) struct Reviewers {
     permissions: AnswerCache<String, Permission>,
     approvals: AnswerCache<u64, Vec<ReviewApproval>>,
     comments: AnswerCache<u64, Vec<PreviewComment>>,
-    members: AnswerCache<(String, String), Option<bool>>,
+    members: AnswerCache<(String, String), Result<bool, String>>,
+    edited: AnswerCache<String, Option<String>>,
     runs: AnswerCache<(u64, String), Vec<RunApproval>>,
     behind_pulls: AnswerCache<u64, Contributors>,
     before: AnswerCache<(Option<CommitId>, String), RangeStart>,
@@ -86,6 +88,7 @@ impl Reviewers {
             approvals: AnswerCache::new(),
             comments: AnswerCache::new(),
             members: AnswerCache::new(),
+            edited: AnswerCache::new(),
             runs: AnswerCache::new(),
             behind_pulls: AnswerCache::new(),
             before: AnswerCache::new(),
@@ -173,33 +176,45 @@ impl Reviewers {
         self.behind_commits.ask(question, answer).await
     }
 
-    /// Which of these people are members of these teams (`org/team`). A team that may not be read is left
-    /// out.
+    /// Whoever edited the text of a review last.
+    pub async fn review_editor(&self, review: &ReviewApproval) -> Result<Option<String>, GithubError> {
+        let Some(client) = &self.client else {
+            return Ok(None);
+        };
+        let answer = client.review_editor(review);
+        self.edited.ask(review.node.clone(), answer).await
+    }
+
+    /// Which of these people are members of these teams (`org/team`), and which teams cannot be read.
     pub async fn teams<'a>(
         &self,
         teams: impl IntoIterator<Item = &'a str>,
         people: &BTreeSet<String>,
-    ) -> BTreeMap<String, BTreeSet<String>> {
-        let mut found = BTreeMap::new();
+    ) -> Teams {
+        let mut found = Teams::default();
         for name in teams {
-            if let Some(members) = self.members(name, people).await {
-                found.insert(name.to_owned(), members);
+            match self.members(name, people).await {
+                Ok(members) => drop(found.members.insert(name.to_owned(), members)),
+                Err(why) => drop(found.unreadable.insert(name.to_owned(), why)),
             }
         }
         found
     }
 
-    async fn members(&self, name: &str, people: &BTreeSet<String>) -> Option<BTreeSet<String>> {
-        let client = self.client.as_ref()?;
-        let (org, team) = name.split_once('/')?;
+    async fn members(&self, name: &str, people: &BTreeSet<String>) -> Result<BTreeSet<String>, String> {
+        let client = self.client.as_ref().ok_or("there is no token")?;
+        let (org, team) = name.split_once('/').ok_or("it is not the name of a team")?;
         let mut members = BTreeSet::new();
         for person in people {
-            let asked = async { Ok(client.is_team_member(org, team, person).await.ok()) };
+            let asked = async {
+                let answer = client.is_team_member(org, team, person).await;
+                Ok(answer.map_err(|error| error.to_string()))
+            };
             let answer = self.members.ask((name.to_owned(), person.clone()), asked).await;
-            if answer.ok().flatten()? {
+            if answer.map_err(|error| error.to_string())?? {
                 members.insert(person.clone());
             }
         }
-        Some(members)
+        Ok(members)
     }
 }

@@ -169,7 +169,11 @@ impl Rollback {
     /// # Errors
     /// As an apply.
     pub async fn apply(&self) -> Result<(ApplyReport, Vec<PolicyFinding>), UserError> {
-        let sets = Arc::new(WithPolicySets::new(Arc::new(AutoApprove), self.sets.clone()));
+        let sets = Arc::new(WithPolicySets::new(
+            Arc::new(AutoApprove),
+            self.sets.clone(),
+            self.planning.secrets(),
+        ));
         let options = ApplyOptions {
             consent: sets.clone(),
             newer: None,

@@ -52,6 +52,7 @@ fn record(plan: &StackPlan) -> ReviewRecord {
             claims: Default::default(),
             units: crate::model::review::stack_units(plan),
         }],
+        comment: None,
     }
 }
 

@@ -15,7 +15,7 @@ use super::{
     admission_policy::{AdmissionPolicy, Binding, NotFound},
     admission_request::{self, AdmissionRequest, Namespaces, Plurals},
     possible_reads::Mentions,
-    rule::{PolicyFile, RuleFinding, Severity, objects_of, shorten},
+    rule::{PolicyFile, RuleFinding, Severity, bound, objects_of},
 };
 use crate::model::plan_document::{DocumentResource, StackDocument};
 
@@ -281,7 +281,7 @@ fn found<'d>(
     AdmissionOutcome::Found(RuleFinding {
         rule: policy.rule(binding),
         severity,
-        message: shorten(message),
+        message: bound(message),
         resource: Some(request.resource.id.to_string()),
         path: None,
         details: BTreeMap::new(),

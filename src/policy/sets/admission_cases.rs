@@ -254,6 +254,7 @@ fn document(object: Value) -> StackDocument {
         },
         basis: Basis::Spec,
         known_as: OtherNames::default(),
+        hidden: std::collections::BTreeSet::new(),
         resources: resources.into_iter().collect(),
     }
 }

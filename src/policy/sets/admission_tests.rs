@@ -50,7 +50,7 @@ fn findings_for(text: &str, id: &str, (before, after): (Option<Value>, Option<Va
         vec![change],
     );
     let plan = StackPlan::new(RepoPath::root(), stack, Basis::Live, vec![plan]);
-    set.findings(&policy::document(&plan, Vec::new()))
+    set.findings(&policy::document(&plan, Vec::new()), &super::tests::secrets())
 }
 
 fn service(type_of: Value) -> Value {
@@ -229,7 +229,10 @@ fn found_in(rules: &str, resources: Vec<(&str, Value)>) -> Vec<String> {
     let set = PolicySet::load(&config.policy.sets[0], &[file], &[]);
     let resources = resources.into_iter();
     let resources = resources.map(|(id, object)| super::tests::wanted(id, object));
-    let findings = set.findings(&super::tests::document(resources.collect()));
+    let findings = set.findings(
+        &super::tests::document(resources.collect()),
+        &super::tests::secrets(),
+    );
     let ids = findings
         .iter()
         .filter_map(|finding| finding.place.as_ref()?.resource.as_ref());

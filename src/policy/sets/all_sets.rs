@@ -5,7 +5,11 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::{exception::Exception, rule::UNREADABLE, set::PolicySet};
+use super::{
+    exception::{ExceptedPlace, Exception},
+    rule::UNREADABLE,
+    set::PolicySet,
+};
 use crate::{
     config::PolicyExceptionConfig,
     model::{
@@ -15,6 +19,7 @@ use crate::{
         policy_finding::{Enforcement, PolicyFinding},
         spec::RuntimeKind,
     },
+    secrets::Secrets,
 };
 
 /// The policy sets of a revision. Two are equal if their settings and files are.
@@ -83,7 +88,12 @@ impl PolicySets {
     }
 
     /// The findings of all sets for the plan of a stack, the strictest first.
-    pub fn findings(&self, document: &StackDocument, now: Timestamp) -> Vec<PolicyFinding> {
+    pub fn findings(
+        &self,
+        document: &StackDocument,
+        now: Timestamp,
+        secrets: &Secrets,
+    ) -> Vec<PolicyFinding> {
         let (id, folder) = (&document.stack.id, &document.stack.folder);
         let concerned = || self.sets.iter().filter(|set| set.is_about(document));
         let renamed = concerned().filter(|set| !set.is_about_its_place(document));
@@ -96,21 +106,42 @@ impl PolicySets {
             place: None,
         });
         let mut findings: Vec<_> = concerned()
-            .flat_map(|set| set.findings(document))
+            .flat_map(|set| set.findings(document, secrets))
             .chain(renamed)
             .map(|finding| {
-                let mut exceptions = self.exceptions.iter();
                 let object = object_of(&finding, document);
-                let exception =
-                    exceptions.find(|exception| exception.covers(&finding, (folder, object.as_deref()), now));
-                match exception {
-                    Some(exception) => exception.excuse(finding),
-                    None => finding,
-                }
+                let of = ExceptedPlace {
+                    folder,
+                    object: object.as_deref(),
+                };
+                self.excuse(finding, of, now)
             })
             .collect();
         findings.sort();
         findings
+    }
+}
+
+impl PolicySets {
+    /// The finding as it is shown, if an exception covers it.
+    fn excuse(&self, mut finding: PolicyFinding, of: ExceptedPlace<'_>, now: Timestamp) -> PolicyFinding {
+        let mut exceptions = self.exceptions.iter();
+        if let Some(exception) = exceptions.find(|exception| exception.covers(&finding, of, now)) {
+            return exception.excuse(finding);
+        }
+        let mut exceptions = self.exceptions.iter();
+        if exceptions.any(|exception| exception.names_identity(&finding, of, now)) {
+            let hint = format!(
+                "an exception names this stack by its identity, which its own files choose; write its folder (`{}`) into \
+                 `stacks` of the exception",
+                of.folder
+            );
+            finding.hint = Some(match finding.hint.take() {
+                Some(other) => format!("{hint}; {other}"),
+                None => hint,
+            });
+        }
+        finding
     }
 }
 

@@ -26,7 +26,7 @@ use super::{
     admission_functions,
     cel_conjuncts::{self, Conjunct},
     possible_reads::Mentions,
-    rule::{FailedTest, PolicyFile, RuleFinding, Severity, UNREADABLE, shorten},
+    rule::{FailedTest, PolicyFile, RuleFinding, Severity, UNREADABLE, bound},
 };
 use crate::{
     cel_counting::add_counting,
@@ -310,7 +310,7 @@ impl CelRule {
         RuleFinding {
             rule: self.name.clone(),
             severity: self.severity,
-            message: shorten(message),
+            message: bound(message),
             resource: None,
             path: None,
             details: BTreeMap::new(),

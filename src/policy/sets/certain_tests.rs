@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::{
     PolicySet,
-    tests::{cel, config, document, file, rego, wanted},
+    tests::{cel, config, document, file, rego, secrets, wanted},
 };
 use crate::model::{plan_document::DesiredResource, policy_finding::Enforcement};
 
@@ -17,7 +17,7 @@ fn open_pod() -> DesiredResource {
 
 /// Verdict and message of each finding for the pod.
 fn found(set: &PolicySet) -> Vec<(Enforcement, String)> {
-    let findings = set.findings(&document(vec![open_pod()]));
+    let findings = set.findings(&document(vec![open_pod()]), &secrets());
     findings
         .into_iter()
         .map(|finding| (finding.verdict, finding.message))

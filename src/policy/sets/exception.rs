@@ -7,7 +7,7 @@ use super::set::stack_glob;
 use crate::{
     config::PolicyExceptionConfig,
     model::{
-        RepoPath, StackId,
+        RepoPath,
         policy_finding::{Enforcement, PassedBy, PolicyFinding},
     },
 };
@@ -22,6 +22,15 @@ pub(super) struct Exception {
     until: Timestamp,
     until_text: String,
     reason: String,
+}
+
+/// Where a finding is.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct ExceptedPlace<'a> {
+    /// The folder of the stack.
+    pub folder: &'a RepoPath,
+    /// What the resource is, if that is not its id: a program chooses ids, so that both have to be covered.
+    pub object: Option<&'a str>,
 }
 
 impl Exception {
@@ -46,31 +55,41 @@ impl Exception {
         })
     }
 
-    /// Returns true if a finding is covered at this time. `object` is what the resource of the finding is, if that is not
-    /// its id: a program chooses ids, so that both have to be covered.
-    pub fn covers(
-        &self,
-        finding: &PolicyFinding,
-        (folder, object): (&RepoPath, Option<&str>),
-        now: Timestamp,
-    ) -> bool {
+    /// Returns true if a finding is covered at this time, in a stack of this folder. A stack's identity does not count:
+    /// the files of a pull request choose it.
+    pub fn covers(&self, finding: &PolicyFinding, of: ExceptedPlace<'_>, now: Timestamp) -> bool {
+        self.is_about(finding, of, now)
+            && self
+                .stacks
+                .as_ref()
+                .is_none_or(|glob| glob.is_match(of.folder.as_str()))
+    }
+
+    /// Returns true if it would cover a finding, but names the identity of the stack.
+    pub fn names_identity(&self, finding: &PolicyFinding, of: ExceptedPlace<'_>, now: Timestamp) -> bool {
+        let is_named = |glob: &GlobMatcher| {
+            finding
+                .stack
+                .as_ref()
+                .is_some_and(|stack| glob.is_match(stack.as_str()))
+        };
+        self.is_about(finding, of, now) && self.stacks.as_ref().is_some_and(is_named)
+    }
+
+    fn is_about(&self, finding: &PolicyFinding, of: ExceptedPlace<'_>, now: Timestamp) -> bool {
         let Some(place) = &finding.place else {
             return false;
         };
         let rule = finding.rule.split_once('/').map_or("", |(_, rule)| rule);
-        let in_stack = |glob: &GlobMatcher| {
-            let by_name = |stack: &StackId| glob.is_match(stack.as_str());
-            glob.is_match(folder.as_str()) || finding.stack.as_ref().is_some_and(by_name)
-        };
+        let is_meant = |id: &str| self.resource.is_match(id);
         now < self.until
             && place.set == self.set
             && self.rule.as_ref().is_none_or(|own| own == rule)
-            && self.stacks.as_ref().is_none_or(in_stack)
             && place
                 .resource
                 .as_ref()
-                .is_some_and(|resource| self.resource.is_match(resource.as_str()))
-            && object.is_none_or(|object| self.resource.is_match(object))
+                .is_some_and(|resource| is_meant(resource.as_str()))
+            && of.object.is_none_or(is_meant)
     }
 
     /// The finding as it is shown: it is covered.

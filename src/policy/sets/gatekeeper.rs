@@ -16,7 +16,7 @@ use super::{
     gatekeeper_match::ConstraintMatch,
     gatekeeper_template::{self as template, Template, TemplateCode},
     possible_reads::Mentions,
-    rule::{PolicyFile, RuleFinding, Severity, objects_of, shorten},
+    rule::{PolicyFile, RuleFinding, Severity, bound, objects_of},
 };
 use crate::model::plan_document::StackDocument;
 
@@ -199,7 +199,7 @@ impl GatekeeperRules {
                     AdmissionOutcome::Found(RuleFinding {
                         rule: rule(),
                         severity,
-                        message: shorten(message),
+                        message: bound(message),
                         resource: Some(request.resource.id.to_string()),
                         path: None,
                         details: BTreeMap::new(),

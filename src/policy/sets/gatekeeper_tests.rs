@@ -46,7 +46,7 @@ fn findings(text: &str, before: Option<Value>, after: Option<Value>) -> Vec<Poli
     let id = "v1:Service:shop:a".parse().unwrap();
     let plan = ResourcePlan::new(&stack, id, RuntimeKind::Kubernetes, action, vec![change]);
     let plan = StackPlan::new(RepoPath::root(), stack, Basis::Live, vec![plan]);
-    set.findings(&policy::document(&plan, Vec::new()))
+    set.findings(&policy::document(&plan, Vec::new()), &super::tests::secrets())
 }
 
 fn service(labels: Value) -> Value {

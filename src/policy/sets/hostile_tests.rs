@@ -4,12 +4,12 @@ use serde_json::json;
 
 use super::{
     PolicySet,
-    tests::{cel, config, document, file, pod, rego, said, wanted},
+    tests::{cel, config, document, file, pod, rego, said, secrets, wanted},
 };
 use crate::model::policy_finding::Enforcement;
 
 fn error_of(text: &str) -> String {
-    let findings = rego("", text).findings(&document(vec![pod("web", json!("a"))]));
+    let findings = rego("", text).findings(&document(vec![pod("web", json!("a"))]), &secrets());
     let first = findings.first().expect("it must not pass");
     assert_eq!(first.verdict, Enforcement::Deny, "{}", first.message);
     first.message.clone()
@@ -124,7 +124,7 @@ fn no_rule_reads_what_is_outside() {
 #[test]
 fn what_rules_of_others_call_is_there() {
     let find = |settings: &str, text: &str| {
-        let findings = rego(settings, text).findings(&document(vec![pod("web", json!("a"))]));
+        let findings = rego(settings, text).findings(&document(vec![pod("web", json!("a"))]), &secrets());
         said(&findings)
             .iter()
             .map(|(_, _, message)| (*message).to_owned())
@@ -146,7 +146,7 @@ fn what_rules_of_others_call_is_there() {
         ],
         &[],
     );
-    let findings = set.findings(&document(vec![pod("web", json!("a"))]));
+    let findings = set.findings(&document(vec![pod("web", json!("a"))]), &secrets());
     let texts: Vec<_> = said(&findings)
         .iter()
         .map(|(_, _, message)| (*message).to_owned())
@@ -158,7 +158,7 @@ fn what_rules_of_others_call_is_there() {
 #[test]
 fn what_a_rule_prints_goes_nowhere() {
     let text = "package main\ndeny contains \"m\" if { print(\"::error::printed\"); trace(\"::error::traced\") == true; trace(sprintf(\"%v\", [input])) }\n";
-    let findings = rego("", text).findings(&document(vec![pod("web", json!("a"))]));
+    let findings = rego("", text).findings(&document(vec![pod("web", json!("a"))]), &secrets());
     assert_eq!(said(&findings), [(Enforcement::Deny, "s/main.deny", "m")]);
 }
 
@@ -176,7 +176,7 @@ fn a_rule_that_asks_for_its_annotations_denies() {
 #[test]
 fn bounded_functions_give_what_they_give() {
     let text = "package main\ndeny contains msg if { units.parse_bytes(\"1Ki\") == 1024; units.parse(\"500m\") == 0.5; to_number(\"1e3\") == 1000; json.unmarshal(\"{\\\"a\\\": 1}\").a == 1; count(net.cidr_expand(\"10.0.0.0/30\")) == 4; bits.lsh(1, 4) == 16; f := \"%s\"; msg := sprintf(f, [\"m\"]) }\n";
-    let findings = rego("", text).findings(&document(vec![pod("web", json!("a"))]));
+    let findings = rego("", text).findings(&document(vec![pod("web", json!("a"))]), &secrets());
     assert_eq!(said(&findings), [(Enforcement::Deny, "s/main.deny", "m")]);
 }
 
@@ -184,7 +184,7 @@ fn bounded_functions_give_what_they_give() {
 fn a_rule_that_is_too_slow_is_not_tried_again() {
     let text = "package main\ndeny contains msg if { x := numbers.range(1, 99999); some a in x; some b in x; a + b == -1; msg := \"m\" }\n";
     let pods = (0..20).map(|n| pod(&format!("p{n}"), json!("a"))).collect();
-    let findings = rego("input: objects", text).findings(&document(pods));
+    let findings = rego("input: objects", text).findings(&document(pods), &secrets());
     assert_eq!(findings.len(), 1);
 }
 
@@ -193,7 +193,8 @@ fn texts_that_cel_joins_are_bounded() {
     let object = json!({"kind": "X", "long": "a".repeat(2_000_000)});
     let sum = ["object.long"; 40].join(" + ");
     let text = format!("rules:\n- name: long\n  expression: ({sum}).size() > 0\n");
-    let findings = cel("input: objects", &text).findings(&document(vec![wanted("v1:X:shop:x", object)]));
+    let findings =
+        cel("input: objects", &text).findings(&document(vec![wanted("v1:X:shop:x", object)]), &secrets());
     let message = &findings[0].message;
     assert!(message.contains("too costly for this object"), "{message}");
 }
@@ -206,11 +207,11 @@ fn hostile_values_are_bounded() {
     }
     let object = json!({"kind": "X", "deep": deep, "long": "a".repeat(1_000_000)});
     let text = "package main\ndeny contains input.resources[0].after.long if true\ndeny contains \"m\" if regex.match(\"^(a+)+$\", input.resources[0].after.long)\ndeny contains \"w\" if { walk(input, [_, v]); v == \"never\" }\n";
-    let findings = rego("", text).findings(&document(vec![wanted("v1:X:shop:x", object)]));
+    let findings = rego("", text).findings(&document(vec![wanted("v1:X:shop:x", object)]), &secrets());
     assert!(findings.iter().all(|finding| finding.message.len() < 1_100));
     assert!(!findings.is_empty());
     let many = "package main\ndeny contains msg if { some n in numbers.range(1, 400); msg := sprintf(\"%d\", [n]) }\n";
-    let findings = rego("", many).findings(&document(vec![pod("web", json!("a"))]));
+    let findings = rego("", many).findings(&document(vec![pod("web", json!("a"))]), &secrets());
     assert_eq!(findings.len(), 201);
 }
 
@@ -221,8 +222,8 @@ fn what_cel_compares_is_bounded() {
     let large = json!({"kind": "X", "list": items});
     let find = |object: &serde_json::Value, expression: &str| {
         let text = format!("rules:\n- name: r\n  expression: \"{expression}\"\n  message: m\n");
-        let findings =
-            cel("input: objects", &text).findings(&document(vec![wanted("v1:X:shop:x", object.clone())]));
+        let findings = cel("input: objects", &text)
+            .findings(&document(vec![wanted("v1:X:shop:x", object.clone())]), &secrets());
         let messages = findings.into_iter().map(|finding| finding.message);
         messages.collect::<Vec<_>>()
     };

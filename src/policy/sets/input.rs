@@ -175,6 +175,7 @@ mod tests {
             },
             basis: Basis::Live,
             known_as: crate::model::plan_document::OtherNames::default(),
+            hidden: std::collections::BTreeSet::new(),
             resources: vec![bucket.clone()],
         };
         let shown = terraform_plan(&document, &[]);

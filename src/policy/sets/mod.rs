@@ -27,6 +27,9 @@ mod cel_tests;
 #[cfg(test)]
 mod certain_tests;
 mod exception;
+#[cfg(test)]
+mod exception_tests;
+mod finding_mask;
 mod gatekeeper;
 mod gatekeeper_match;
 mod gatekeeper_template;
@@ -35,6 +38,7 @@ mod gatekeeper_tests;
 #[cfg(test)]
 mod hostile_tests;
 mod input;
+mod moved_resources;
 #[cfg(test)]
 mod override_tests;
 mod possible_reads;
@@ -49,5 +53,6 @@ mod set;
 mod tests;
 
 pub use all_sets::PolicySets;
+pub use moved_resources::MovedResources;
 pub use rule::{FailedTest, PolicyFile};
 pub use set::PolicySet;

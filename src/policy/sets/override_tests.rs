@@ -4,7 +4,7 @@ use serde_json::json;
 
 use super::{
     PolicyFile, PolicySet, PolicySets,
-    tests::{cel, config, document, file, pod, rego, said},
+    tests::{cel, config, document, file, pod, rego, said, secrets},
 };
 use crate::model::policy_finding::{Enforcement, PolicyFinding};
 
@@ -12,7 +12,7 @@ const NAMED: &str = "package main\ndeny contains \"named\" if input.metadata.nam
 const OVERRIDE: &str = "input: objects, enforce: override, override: {by: [acme/sre, ada]}";
 
 fn findings(set: &PolicySet) -> Vec<PolicyFinding> {
-    set.findings(&document(vec![pod("web", json!("a"))]))
+    set.findings(&document(vec![pod("web", json!("a"))]), &secrets())
 }
 
 #[test]
@@ -66,7 +66,7 @@ fn what_a_helper_reads_counts_as_read_by_the_rule() {
     let unknown = document(vec![pod("web", json!({"$unknown": true}))]);
     let own = format!("package main\ndeny contains \"bad\" if is_bad(input)\n{body}");
     let verdicts = |files: &[PolicyFile]| -> Vec<Enforcement> {
-        let found = PolicySet::load(&config("input: objects"), files, &[]).findings(&unknown);
+        let found = PolicySet::load(&config("input: objects"), files, &[]).findings(&unknown, &secrets());
         found.into_iter().map(|finding| finding.verdict).collect()
     };
     assert_eq!(verdicts(&[file("p/a.rego", &own)]), [Enforcement::Undecided]);
@@ -135,12 +135,12 @@ fn a_set_has_a_largest_size() {
 fn an_error_on_one_resource_is_said_although_another_has_unknown_values() {
     let text = "rules:\n- name: image\n  expression: \"resource.after.spec.nope.x == 'a' && resource.after.spec.containers.all(c, c.image != 'bad')\"\n";
     let set = cel("", text);
-    let alone = set.findings(&document(vec![pod("web", json!("a"))]));
+    let alone = set.findings(&document(vec![pod("web", json!("a"))]), &secrets());
     assert_eq!(said(&alone)[0].0, Enforcement::Deny);
-    let both = set.findings(&document(vec![
-        pod("web", json!("a")),
-        pod("b", json!({"$unknown": true})),
-    ]));
+    let both = set.findings(
+        &document(vec![pod("web", json!("a")), pod("b", json!({"$unknown": true}))]),
+        &secrets(),
+    );
     assert!(both.contains(&alone[0]));
     assert_eq!(both.len(), 2);
     assert_eq!(both[1].verdict, Enforcement::Undecided);

@@ -17,7 +17,7 @@ use super::{
     rego_engine::{add_file, evaluate, first_lines, new_engine, too_slow, without_comments},
     rego_functions,
     rego_functions::items,
-    rule::{FailedTest, MOST_DETAILS, MOST_FINDINGS, PolicyFile, RuleFinding, Severity, shorten},
+    rule::{FailedTest, MOST_DETAILS, MOST_FINDINGS, PolicyFile, RuleFinding, Severity, bound},
 };
 use crate::{config::RegoVersion, model::RepoPath};
 
@@ -416,7 +416,7 @@ fn read_finding(rule: &RegoRule, entry: &RegoValue) -> RuleFinding {
     RuleFinding {
         rule: rule.name.clone(),
         severity: rule.severity,
-        message: shorten(&message),
+        message: bound(&message),
         resource: of_object("resource"),
         path: of_object("path"),
         details: details(entry),
@@ -435,7 +435,7 @@ fn details(entry: &RegoValue) -> BTreeMap<String, String> {
             RegoValue::String(text) => text.to_string(),
             other => other.to_string(),
         };
-        (!is_read).then(|| (shorten(name), shorten(&text())))
+        (!is_read).then(|| (bound(name), bound(&text())))
     });
     others.take(MOST_DETAILS).collect()
 }

@@ -6,7 +6,7 @@ use regorus::{Engine, Value as RegoValue, utils::limits::ExecutionTimerConfig};
 
 use super::{
     rego_functions, rego_imports,
-    rule::{RULE_TIME, shorten},
+    rule::{RULE_TIME, bound},
 };
 use crate::config::RegoVersion;
 
@@ -74,5 +74,5 @@ pub(super) fn first_lines(text: &str) -> String {
         .map(str::trim)
         .filter(|line| !line.is_empty() && !line.starts_with('|'))
         .collect();
-    shorten(&lines.join(" "))
+    bound(&lines.join(" "))
 }

@@ -8,8 +8,10 @@ use serde_json::Value;
 pub(super) const RULE_TIME: Duration = Duration::from_millis(100);
 /// The rule of a finding of a set that cannot be read.
 pub(super) const UNREADABLE: &str = "load";
-/// The maximum length of a message in characters.
+/// The maximum length of a message in characters, when it leaves.
 const LONGEST_MESSAGE: usize = 1_000;
+/// The same before it is masked: what is cut in two would not be recognized.
+const LONGEST_UNMASKED: usize = 4 * LONGEST_MESSAGE;
 /// The maximum number of details of a finding.
 pub(super) const MOST_DETAILS: usize = 20;
 /// The maximum number of findings of one rule for one input.
@@ -61,7 +63,7 @@ impl RuleFinding {
         Self {
             rule: rule.to_owned(),
             severity: Severity::Deny,
-            message: shorten(&format!("the rule could not be evaluated: {why}")),
+            message: bound(&format!("the rule could not be evaluated: {why}")),
             resource: None,
             path: None,
             details: BTreeMap::new(),
@@ -84,7 +86,16 @@ pub(super) fn objects_of(mut document: Value) -> Vec<Value> {
 
 /// A message within its maximum length.
 pub(super) fn shorten(message: &str) -> String {
-    match message.char_indices().nth(LONGEST_MESSAGE) {
+    cut(message, LONGEST_MESSAGE)
+}
+
+/// A message that is not masked yet, within the length that is kept until then.
+pub(super) fn bound(message: &str) -> String {
+    cut(message, LONGEST_UNMASKED)
+}
+
+fn cut(message: &str, longest: usize) -> String {
+    match message.char_indices().nth(longest) {
         None => message.to_owned(),
         Some((end, _)) => format!("{}…", &message[..end]),
     }

@@ -12,6 +12,7 @@ use super::{
     admission::{AdmissionOutcome, AdmissionPolicies},
     admission_cases,
     cel_rules::{self, CelRule, CelRules},
+    finding_mask::FindingMask,
     gatekeeper::GatekeeperRules,
     input,
     possible_reads::Mentions,
@@ -26,8 +27,10 @@ use crate::{
         digest::DigestBuilder,
         plan_document::{DocumentResource, OtherNames, StackDocument},
         policy_finding::{Enforcement, PolicyFinding, SetPlace},
+        review::OVERRIDE_ALL_SHOWN,
         spec::RuntimeKind,
     },
+    secrets::Secrets,
 };
 
 /// The stack size of the parser in bytes; only the used part is allocated.
@@ -100,8 +103,8 @@ impl PolicySet {
         };
         Self {
             name: config.name.clone(),
-            enforce: config.enforce,
-            overriders: match (config.enforce, &config.overriders) {
+            enforce: config.enforcement(),
+            overriders: match (config.enforcement(), &config.overriders) {
                 (PolicyEnforcement::Override, Some(overriders)) => overriders.by.clone(),
                 _ => Vec::new(),
             },
@@ -177,7 +180,11 @@ impl PolicySet {
     }
 
     /// The findings for the plan of a stack.
-    pub fn findings(&self, document: &StackDocument) -> Vec<PolicyFinding> {
+    pub fn findings(&self, document: &StackDocument, secrets: &Secrets) -> Vec<PolicyFinding> {
+        let mask = FindingMask {
+            secrets,
+            hidden: &document.hidden,
+        };
         let outcomes = match &self.rules {
             Err(why) => vec![Outcome::Found(RuleFinding {
                 message: format!("the set cannot be read, so nothing passes it: {why}"),
@@ -191,12 +198,12 @@ impl PolicySet {
         };
         let findings: BTreeSet<_> = outcomes
             .into_iter()
-            .map(|outcome| self.finding(document, outcome))
+            .map(|outcome| self.finding(document, outcome, mask))
             .collect();
         findings.into_iter().collect()
     }
 
-    fn finding(&self, document: &StackDocument, outcome: Outcome) -> PolicyFinding {
+    fn finding(&self, document: &StackDocument, outcome: Outcome, mask: FindingMask<'_>) -> PolicyFinding {
         let advises = self.enforce == PolicyEnforcement::Advise;
         let enforced = |severity| match severity {
             Severity::Deny if !advises => Enforcement::Deny,
@@ -236,17 +243,16 @@ impl PolicySet {
             }
         };
         let stack = &document.stack.id;
-        let resource = found.resource.as_deref().and_then(|id| id.parse().ok());
+        // The id of a resource is shown everywhere. A rule may name another text.
+        let is_named = |resource: &&DocumentResource| found.resource.as_deref() == Some(resource.id.as_str());
+        let named = document.resources.iter().find(is_named);
+        let (found, said) = mask.finding(&found);
+        let resource = match named {
+            Some(resource) => Some(resource.id.clone()),
+            None => found.resource.as_deref().and_then(|id| id.parse().ok()),
+        };
         let mut digest = DigestBuilder::new("policy-finding");
-        let parts = [
-            self.name.as_str(),
-            &found.rule,
-            stack.as_str(),
-            found.resource.as_deref().unwrap_or_default(),
-            found.path.as_deref().unwrap_or_default(),
-            &found.message,
-        ];
-        for part in parts {
+        for part in [self.name.as_str(), &found.rule, stack.as_str(), &said] {
             digest.part(part.as_bytes());
         }
         let digest = digest.finish();
@@ -256,7 +262,7 @@ impl PolicySet {
             && found.rule != UNREADABLE
         {
             true => Some(format!(
-                "one of {} may override exactly this finding: approve the last head after the comment showed it, or run the workflow by hand with `approve: {digest}`",
+                "one of {} may override exactly this finding: name {digest} in the text of an approving review of the last head (`{OVERRIDE_ALL_SHOWN}` means all that the comment shows), or run the workflow by hand with `approve: {digest}`",
                 self.overriders.join(", ")
             )),
             false => hint,

@@ -17,10 +17,15 @@ pub(super) fn expected_object(after: &Value, after_unknown: &Value) -> Value {
 /// The object for display: with `$unknown` and `$secret` markers, without the nulls of unset attributes. A
 /// value is secret if the provider or its name says so.
 pub(super) fn mask_object(object: &Value, unknown: &Value, sensitive: &Value, secrets: &Secrets) -> Value {
-    match without_nulls(overlay(object, unknown, sensitive, Some(secrets))) {
+    match true_object(object, unknown, sensitive, secrets) {
         Value::Object(map) => Value::Object(mask_terraform(secrets, "", &map).into_owned()),
         other => other,
     }
+}
+
+/// The same object for rules: a value is secret only if the provider says so.
+pub(super) fn true_object(object: &Value, unknown: &Value, sensitive: &Value, secrets: &Secrets) -> Value {
+    without_nulls(overlay(object, unknown, sensitive, Some(secrets)))
 }
 
 fn overlay(value: &Value, unknown: &Value, sensitive: &Value, secrets: Option<&Secrets>) -> Value {
@@ -130,6 +135,16 @@ pub(super) fn attributes(
     sensitive: &Value,
     secrets: &Secrets,
 ) -> Map<String, Value> {
+    let laid = true_attributes(given, sensitive, secrets);
+    mask_terraform(secrets, "", &laid).into_owned()
+}
+
+/// The same attributes for rules: masked is only what the provider calls sensitive.
+pub(super) fn true_attributes(
+    given: &Map<String, Value>,
+    sensitive: &Value,
+    secrets: &Secrets,
+) -> Map<String, Value> {
     fn overlay_mask(given: &Value, sensitive: &Value, secrets: &Secrets) -> Value {
         match (given, sensitive) {
             (Value::Null, _) => Value::Null,
@@ -155,7 +170,7 @@ pub(super) fn attributes(
             (scalar, _) => scalar.clone(),
         }
     }
-    let laid: Map<String, Value> = given
+    given
         .iter()
         .map(|(key, member)| {
             (
@@ -163,8 +178,7 @@ pub(super) fn attributes(
                 overlay_mask(member, mask_below(sensitive, key), secrets),
             )
         })
-        .collect();
-    mask_terraform(secrets, "", &laid).into_owned()
+        .collect()
 }
 
 /// Masks both sides if a value is sensitive before or after.

@@ -20,7 +20,7 @@ use crate::{
         spec::RuntimeKind,
         state::{Recorded, Replacement},
     },
-    runtime::{Item, PlannedResource, Preparation},
+    runtime::{Item, PlannedResource, Preparation, TrueValues},
     secrets::{Secrets, mask_provider},
 };
 
@@ -104,6 +104,8 @@ impl Segment<'_> {
             }
             (None, None) => Vec::new(),
         };
+        let changed = change.filter(|_| !matches!(shown, Action::Unchanged | Action::Forget));
+        let truth = self.truth(&subject, (change, changed), recorded.as_ref());
         let mut public = ResourcePlan::new(
             self.stack,
             item.id.clone(),
@@ -160,6 +162,7 @@ impl Segment<'_> {
         let planned = PlannedResource {
             item: subject.item,
             public,
+            truth,
             recorded,
             foreign: None,
             protected,
@@ -176,6 +179,41 @@ impl Segment<'_> {
     fn interrupted_replacement(&self, subject: &ModuleResource) -> Option<&Replacement> {
         let begun = self.book.begun.get(subject.id())?;
         (subject.wanted_id().as_ref() == Some(&begun.wanted)).then_some(begun)
+    }
+
+    /// What rules judge of a resource.
+    fn truth(
+        &self,
+        subject: &ModuleResource,
+        (planned, changed): (Option<&ResourceChange>, Option<&ResourceChange>),
+        recorded: Option<&Recorded>,
+    ) -> TrueValues {
+        let nothing = Value::Null;
+        let sensitive = planned.map_or(&nothing, |planned| &planned.change.after_sensitive);
+        let desired = subject.item.desired.as_ref();
+        let desired =
+            desired.map(|desired| masking::true_attributes(&desired.attributes, sensitive, self.secrets));
+        let is_recorded =
+            |desired: &Map<String, Value>| recorded.is_some_and(|recorded| *recorded.attributes == *desired);
+        let mut truth = TrueValues {
+            desired: desired.filter(|desired| !is_recorded(desired)),
+            ..TrueValues::default()
+        };
+        let Some(ResourceChange { change, .. }) = changed else {
+            return truth;
+        };
+        let judged = |object: &Value, unknown: &Value, sensitive: &Value| {
+            masking::true_object(object, unknown, sensitive, self.secrets)
+        };
+        let mut before = judged(&change.before, &nothing, &change.before_sensitive);
+        let mut after = judged(&change.after, &change.after_unknown, &change.after_sensitive);
+        masking::hide_alike(&mut before, &mut after, change, self.secrets);
+        secret_changes::add_marks((&mut before, &mut after), subject, self.secrets);
+        (truth.before, truth.after) = (
+            Some(before).filter(Value::is_object),
+            Some(after).filter(Value::is_object),
+        );
+        truth
     }
 
     fn changes(

@@ -52,6 +52,15 @@ pub(super) fn with_references(
     changes
 }
 
+/// Puts the marks of the references into both sides of a change, where Terraform shows nothing.
+pub(super) fn add_marks((from, to): (&mut Value, &mut Value), subject: &ModuleResource, secrets: &Secrets) {
+    let before = TerraformRecord::references_of(subject.item.prior.as_ref());
+    for (side, references) in [(from, &before), (to, &subject.written)] {
+        let of_values = references.iter().filter(|(_, reference)| !reference.is_plain());
+        of_values.for_each(|(path, reference)| set(side, path, reference.mark(secrets)));
+    }
+}
+
 /// A change at a reference of the same text is a rotation; so is a value that nobody knows yet, if nothing else changes.
 fn mark_rotations(changes: &mut [FieldChange], now: &WrittenReferences, before: &WrittenReferences) {
     let is_rotation = |path: &str| match (now.get(path), before.get(path)) {

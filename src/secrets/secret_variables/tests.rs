@@ -19,10 +19,14 @@ fn what_a_run_logs_in_with_is_its_own() {
         "TF_TOKEN_app_terraform_io",
         "KUBECONFIG",
         "HTTPS_PROXY",
+        "PGUSER",
+        "PGPASSWORD",
+        "MYSQL_PWD",
+        "OSS_ACCESS_KEY_SECRET",
     ] {
         assert!(is_of_run(name), "{name}");
     }
-    for name in ["PAY_PASSWORD", "PGPASSWORD", "MYSQL_PWD", "GITLAB_PASSWORD"] {
+    for name in ["PAY_PASSWORD", "PG_PASSWORD", "MYSQL_PASSWORD", "GITLAB_PASSWORD"] {
         assert!(!is_of_run(name), "{name}");
     }
 }

@@ -41,6 +41,7 @@ fn record(head_letter: &str, stack: &str) -> ReviewRecord {
             claims: Marks::default(),
             units: Vec::new(),
         }],
+        comment: None,
     }
 }
 
@@ -253,4 +254,41 @@ async fn a_merged_pull_request_is_unapplied_until_its_review_is_used_on_the_stac
     let read = states.load(&stack).await.unwrap().unwrap();
     let unapplied: Vec<_> = read.unapplied_pull_requests(&[1, 2, 3, 4]).collect();
     assert_eq!(unapplied, [1, 3]);
+}
+
+/// The comment lies beside its record, is no record, and goes with it.
+#[tokio::test]
+async fn the_comment_of_a_preview_is_known_with_its_findings() {
+    let states = states();
+    let reviews = states.reviews();
+    let (plain, mut denied) = (record("a", "shop/dev"), record("b", "shop/dev"));
+    denied.findings = BTreeSet::from([Digest::of_bytes(b"finding")]);
+    let key = |record: &ReviewRecord| ReviewKey {
+        pull_request: 7,
+        head: record.head.clone(),
+        run: 9,
+        attempt: 1,
+        share: None,
+    };
+    let comment = RecordedComment {
+        digest: Digest::of_bytes(b"text"),
+        written: "2026-11-25T10:00:00Z".parse().unwrap(),
+    };
+    for record in [&plain, &denied] {
+        reviews.save(record, 9, 1, None).await.unwrap();
+        assert_eq!(reviews.load(&key(record)).await.unwrap().unwrap().comment, None);
+        reviews.save_comment(&key(record), &comment).await.unwrap();
+    }
+    // It is asked for only where a review may refer to it.
+    let loaded = async |record: &ReviewRecord| reviews.load(&key(record)).await.unwrap().unwrap().comment;
+    assert_eq!(loaded(&plain).await, None);
+    assert_eq!(loaded(&denied).await, Some(comment));
+    assert_eq!(reviews.list().await.unwrap().len(), 2);
+    reviews.forget(&key(&denied)).await.unwrap();
+    let left = states
+        .store
+        .list(&Key::from_components(&["reviews"]))
+        .await
+        .unwrap();
+    assert_eq!(left.len(), 2, "{left:?}");
 }

@@ -47,7 +47,7 @@ fn digest_in(text: &str) -> String {
 }
 
 /// Looks for drift, and answers the digest of the issue of a stack.
-fn look(stage: &mut Stage, stack: &str) -> String {
+pub(super) fn look(stage: &mut Stage, stack: &str) -> String {
     stage.schedule().outcome.check(0);
     digest_in(&issue(stage, stack).body)
 }

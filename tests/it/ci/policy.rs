@@ -57,7 +57,12 @@ async fn the_code_owners_team_must_have_approved_the_last_head() {
         &stage,
         &again,
         "owned-web",
-        &["members: read", "policy.reviewers", "bob may not push"],
+        &[
+            "members: read",
+            "policy.reviewers",
+            "bob may not push",
+            "membership of acme/infra could not be read: ",
+        ],
     )
     .await;
     stage.github.world(|world| {

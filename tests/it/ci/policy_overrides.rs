@@ -62,6 +62,8 @@ async fn only_the_right_person_overrides_exactly_one_finding() {
     starts(&mut stage, "grace");
     let ran = stage.approve(&digest);
     refused(&stage, &ran, map, "the team cannot be read").await;
+    let unreadable = "membership of acme/sre could not be read: ";
+    assert!(ran.outcome.stdout.contains(unreadable), "{}", ran.outcome.stdout);
     stage.github.world(|world| {
         let token = world.tokens.get_mut("ghs_token").unwrap();
         token.permissions.insert("members", "read");
@@ -117,9 +119,10 @@ async fn only_the_right_person_overrides_exactly_one_finding() {
     refused(&stage, &ran, "override-b", "an older finding's digest").await;
 }
 
-/// A review of the last head overrides what the comment showed before it. Whatever does not fit changes nothing.
+/// A review of the last head overrides what its own words name, or what the comment showed before it. Whatever does not
+/// fit changes nothing.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_review_overrides_what_it_was_shown() {
+async fn a_review_overrides_what_its_own_words_name() {
     let mut stage = Stage::small(SETS).await;
     stage
         .monorepo
@@ -135,6 +138,7 @@ async fn a_review_overrides_what_it_was_shown() {
         let token = world.tokens.get_mut("ghs_token").unwrap();
         token.permissions.insert("members", "read");
     });
+    let all = "Fine for now.\nkonverge override";
     let (old, _) = stage.reviewed(7, "shown", |stage| {
         stage.stack("shown/dev", &[("override-s", "bad-old")]);
     });
@@ -142,58 +146,99 @@ async fn a_review_overrides_what_it_was_shown() {
     stage.stack("shown/dev", &[("override-s", "bad-s")]);
     let head = stage.monorepo.commit("Another head");
     // Somebody who is named approves before the comment shows this head.
-    stage.approved_by(7, "grace", &head);
+    stage.approved_saying(7, "grace", &head, all);
     stage.pull_request(7, "shown", "synchronize").outcome.check(0);
     let merged = stage.merge(7, "shown");
     let map = "override-s";
     refused(&stage, &merged, map, "a review before the comment").await;
+    let said = &merged.outcome.stderr;
+    assert!(
+        said.contains("was not given after the comment showed the finding"),
+        "{said}"
+    );
+    let digest = digest_of(&merged);
 
-    for (login, head, row) in [
-        ("bob", &head, "not in the team"),
-        ("ada", &head, "their own change"),
-        ("eve", &head, "may not push"),
-        ("grace", &old, "an older head"),
+    for (login, head, words, row) in [
+        ("grace", &head, "agreed", "an ordinary approval"),
+        (
+            "grace",
+            &head,
+            &format!("> approve: {digest}\nwhy?"),
+            "a quoted digest",
+        ),
+        ("grace", &head, &"0".repeat(64), "another digest"),
+        ("bob", &head, all, "not in the team"),
+        ("ada", &head, all, "their own change"),
+        ("eve", &head, all, "may not push"),
+        ("grace", &old, all, "an older head"),
     ] {
         stage.github.world(|world| world.reviews.clear());
-        stage.approved_by(7, login, head);
+        stage.approved_saying(7, login, head, words);
         let again = stage.again();
         refused(&stage, &again, map, row).await;
     }
-    // The comment was edited after the review, or did not show the finding.
+    // Whoever may push may edit the words of somebody else.
+    for words in [all, &digest] {
+        stage.github.world(|world| world.reviews.clear());
+        stage.approved_saying(7, "grace", &head, words);
+        stage
+            .github
+            .world(|world| world.reviews[0].1["editor"] = json!({"login": "ada"}));
+        let again = stage.again();
+        refused(&stage, &again, map, "edited by another").await;
+        let said = &again.outcome.stderr;
+        assert!(said.contains("the review of grace was edited by ada"), "{said}");
+    }
+    // Whoever may write to the store took away what says how the comment was written.
+    let records = stage.scratch.path().join("store/reviews/7").join(&head);
+    let comments: Vec<_> = std::fs::read_dir(&records)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.extension().is_some_and(|end| end == "comment"))
+        .collect();
+    assert_eq!(comments.len(), 1, "{comments:?}");
+    let away = stage.scratch.path().join("away");
+    std::fs::rename(&comments[0], &away).unwrap();
+    for words in [all, &digest] {
+        stage.github.world(|world| world.reviews.clear());
+        stage.approved_saying(7, "grace", &head, words);
+        let again = stage.again();
+        refused(&stage, &again, map, "no comment is recorded").await;
+        let said = &again.outcome.stderr;
+        assert!(
+            said.contains("no comment of the preview of #7 is recorded"),
+            "{said}"
+        );
+    }
+    std::fs::rename(&away, &comments[0]).unwrap();
+    // The comment was edited: nobody knows what was seen, unless the words name the finding.
     let shown = stage.github.world(|world| world.comments[0].body.clone());
-    stage.github.world(|world| world.reviews.clear());
-    stage.approved_by(7, "grace", &head);
-    stage
-        .github
-        .world(|world| world.comments[0].updated = world.tick());
-    let again = stage.again();
-    refused(&stage, &again, map, "an edit after the review").await;
     for (body, row) in [
-        (
-            shown.lines().next().unwrap().to_owned(),
-            "a comment without the finding",
-        ),
+        (shown.replace("bad-s", "good"), "an edited comment"),
         (
             shown.split_once('\n').unwrap().1.to_owned(),
             "a comment without its marker",
         ),
     ] {
         stage.github.world(|world| {
-            let now = world.tick();
             world.comments[0].body = body;
-            world.comments[0].updated = now;
             world.reviews.clear();
         });
-        stage.approved_by(7, "grace", &head);
+        stage.approved_saying(7, "grace", &head, all);
         let again = stage.again();
         refused(&stage, &again, map, row).await;
+        let edited = "the comment of the preview of #7 was edited or deleted after Konverge wrote it";
+        assert!(
+            again.outcome.stdout.contains(edited),
+            "{row}: {}",
+            again.outcome.stdout
+        );
     }
+    // A rule that says something else now: nobody was shown that.
     stage.github.world(|world| {
         world.comments[0].body = shown;
-        world.comments[0].updated = world.tick();
         world.reviews.clear();
     });
-    // A rule that says something else now: nobody was shown that.
     let other = RULES.replace("%s holds %s", "%s still holds %s");
     stage
         .straight_to_main(|stage| {
@@ -201,7 +246,7 @@ async fn a_review_overrides_what_it_was_shown() {
         })
         .outcome
         .check(3);
-    stage.approved_by(7, "grace", &head);
+    stage.approved_saying(7, "grace", &head, all);
     let again = stage.again();
     refused(&stage, &again, map, "another finding").await;
     stage.straight_to_main(|stage| {
@@ -212,6 +257,25 @@ async fn a_review_overrides_what_it_was_shown() {
     assert_eq!(receipt["overrides"][0]["by"], json!(["grace"]), "{receipt}");
     let passed = &receipt["findings"]["shown"][0]["place"]["passedBy"];
     assert_eq!(passed, &json!({"override": ["grace"]}), "{receipt}");
+
+    // The digest in a review's own words, beside an edited comment.
+    let (head, _) = stage.reviewed(8, "named", |stage| {
+        stage.stack("named/dev", &[("override-n", "bad-n")]);
+    });
+    let merged = stage.merge(8, "named");
+    refused(&stage, &merged, "override-n", "nobody overrides").await;
+    stage.github.world(|world| {
+        let comment = world
+            .comments
+            .iter_mut()
+            .find(|comment| comment.issue == 8)
+            .unwrap();
+        comment.body.push_str("\nAll is well.");
+    });
+    let words = format!("The vendor is late: {}", digest_of(&merged));
+    stage.approved_saying(8, "grace", &head, &words);
+    stage.again().outcome.check(0);
+    assert_eq!(stage.value("override-n").await.as_deref(), Some("bad-n"));
 }
 
 /// What the set was when the pull request was reviewed names who may override it.
@@ -274,7 +338,7 @@ async fn nobody_overrides_what_they_took_part_in() {
         refused(&stage, &ran, map, &format!("{login} by the digest")).await;
         stage.env.clear();
         stage.github.world(|world| world.reviews.clear());
-        stage.approved_by(7, login, &head);
+        stage.approved_saying(7, login, &head, &digest);
         let again = stage.again();
         refused(&stage, &again, map, &format!("{login} by a review")).await;
     }

@@ -4,7 +4,7 @@ use std::sync::Mutex;
 
 use async_trait::async_trait;
 use konverge::{
-    engine::Review,
+    engine::{LatePlan, Review},
     error::{ErrorKind, UserError},
     model::{
         apply_result::{ResourceResult, StackOutcome, StackResult},
@@ -44,8 +44,8 @@ struct Reviewer {
 
 #[async_trait]
 impl Review for Reviewer {
-    async fn check(&self, plan: &ResourcePlan) -> Result<(), UserError> {
-        self.asked.lock().unwrap().push(plan.clone());
+    async fn check(&self, plan: LatePlan<'_>) -> Result<(), UserError> {
+        self.asked.lock().unwrap().push(plan.shown.clone());
         match self.refuses {
             true => Err(UserError::new(ErrorKind::Unreviewed, "nobody reviewed this")),
             false => Ok(()),

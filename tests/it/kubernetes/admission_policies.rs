@@ -430,7 +430,10 @@ pub(super) fn denied(
         vec![change],
     );
     let plan = StackPlan::new(RepoPath::root(), stack, Basis::Live, vec![plan]);
-    let findings = set.findings(&policy::document(&plan, Vec::new()));
+    let findings = set.findings(
+        &policy::document(&plan, Vec::new()),
+        &konverge::secrets::Secrets::new(konverge::secrets::HashKey::derive("k")),
+    );
     let findings = findings
         .into_iter()
         .filter(|finding| finding.verdict == Enforcement::Deny);

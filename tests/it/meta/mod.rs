@@ -12,6 +12,7 @@ pub mod release;
 pub mod rooms;
 pub mod sentences;
 pub mod site;
+pub mod store_variables;
 pub mod toolchain;
 pub mod type_names;
 pub mod typed_errors;

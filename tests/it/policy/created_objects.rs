@@ -14,6 +14,7 @@ use konverge::{
         self,
         sets::{PolicyFile, PolicySet},
     },
+    secrets::{HashKey, Secrets},
 };
 use serde_json::Value;
 
@@ -47,6 +48,11 @@ pub fn files(folder: &std::path::Path) -> Vec<PolicyFile> {
 pub fn set(settings: &str, files: &[PolicyFile], data: &[PolicyFile]) -> PolicySet {
     let config = Config::parse(&format!("policy: {{sets: [{{name: s, path: p, {settings}}}]}}\n")).unwrap();
     PolicySet::load(&config.policy.sets[0], files, data)
+}
+
+/// Secrets of which none is known.
+pub fn secrets() -> Secrets {
+    Secrets::new(HashKey::derive("k"))
 }
 
 /// The document of a stack that creates objects.

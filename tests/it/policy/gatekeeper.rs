@@ -30,9 +30,10 @@ fn ours() -> BTreeSet<String> {
         text: fixture(name),
     });
     let set = created_objects::set("language: gatekeeper, input: admission", &files, &[]);
-    let findings = set.findings(&created_objects::created(&created_objects::objects(&fixture(
-        "objects.yaml",
-    ))));
+    let findings = set.findings(
+        &created_objects::created(&created_objects::objects(&fixture("objects.yaml"))),
+        &created_objects::secrets(),
+    );
     let lines = findings.into_iter().map(|finding| {
         let place = finding.place.unwrap();
         let severity = match finding.verdict {

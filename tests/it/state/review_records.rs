@@ -26,6 +26,7 @@ async fn reviews_are_saved_once_and_the_last_one_counts() {
         run: run.to_owned(),
         findings: BTreeSet::new(),
         stacks: Vec::new(),
+        comment: None,
     };
     assert!(states.reviews().save(&record("nine"), 9, 1, None).await.unwrap());
     assert!(states.reviews().save(&record("ten"), 10, 1, None).await.unwrap());
@@ -67,6 +68,7 @@ async fn the_shares_of_a_run_are_one_review() {
                 claims: Default::default(),
                 units: Vec::new(),
             }],
+            comment: None,
         };
         let share = share.map(|text| text.parse().unwrap());
         states.reviews().save(&record, run, attempt, share).await.unwrap()

@@ -24,6 +24,7 @@ pub mod git_server;
 pub mod github;
 pub mod github_output;
 pub mod golden;
+pub mod hiding;
 pub mod identities;
 pub mod kcl;
 pub mod key_clouds;

@@ -101,10 +101,15 @@ impl Stage {
 
     /// Somebody approves a head of a pull request.
     pub fn approved_by(&self, number: u64, login: &str, head: &str) {
+        self.approved_saying(number, login, head, "agreed with <b>security</b>");
+    }
+
+    /// The same with these words.
+    pub fn approved_saying(&self, number: u64, login: &str, head: &str, words: &str) {
         self.github.world(|world| {
             let now = world.tick();
             let review = json!({"user": {"login": login}, "state": "APPROVED", "commit_id": head, "submitted_at": now,
-                "body": "agreed with <b>security</b>"});
+                "node_id": format!("PRR_{number}_{login}"), "editor": null, "body": words});
             // Unless a test says otherwise it is somebody who may push.
             world.collaborators.entry(login.to_owned()).or_insert("write");
             world.reviews.push((number, review));

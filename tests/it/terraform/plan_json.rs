@@ -110,7 +110,10 @@ fn ours(plan: StackPlan, wanted: &[Resource]) -> BTreeSet<String> {
         attributes: resource.attributes.clone(),
         known_before_write: true,
     });
-    let findings = set.findings(&policy::document(&plan, desired.collect()));
+    let findings = set.findings(
+        &policy::document(&plan, desired.collect()),
+        &konverge::secrets::Secrets::new(konverge::secrets::HashKey::derive("k")),
+    );
     let denied = findings
         .into_iter()
         .filter(|finding| finding.verdict == Enforcement::Deny);

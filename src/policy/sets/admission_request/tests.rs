@@ -39,6 +39,7 @@ pub(in crate::policy::sets) fn document(resources: Vec<DocumentResource>) -> Sta
         },
         basis: Basis::Live,
         known_as: OtherNames::default(),
+        hidden: std::collections::BTreeSet::new(),
         resources,
     }
 }

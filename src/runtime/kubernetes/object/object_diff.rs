@@ -8,7 +8,7 @@ use crate::{
         diff, masked_value,
         plan::{ChangeOrigin, FieldChange},
     },
-    secrets::{SecretPlaces, Secrets, is_last_applied, mask_object_at},
+    secrets::{SecretPlaces, Secrets, is_last_applied, mask_object_at, mask_secret_data_at},
 };
 
 /// The inputs of a comparison.
@@ -42,6 +42,20 @@ pub(in crate::runtime::kubernetes) fn mask_for_display(
     let mut map = map.clone();
     strip_server_side(&mut map);
     Value::Object(mask_object_at(secrets, &map, places).into_owned())
+}
+
+/// The same object for rules: only the data of a Secret is masked.
+pub(in crate::runtime::kubernetes) fn mask_for_rules(
+    object: &Value,
+    secrets: &Secrets,
+    places: &SecretPlaces,
+) -> Value {
+    let Some(map) = object.as_object() else {
+        return object.clone();
+    };
+    let mut map = map.clone();
+    strip_server_side(&mut map);
+    Value::Object(mask_secret_data_at(secrets, &map, places).into_owned())
 }
 
 /// Removes what only the server writes: exported manifests contain it, but an apply must not.

@@ -17,7 +17,7 @@ use crate::{
         state::{Recorded, RuntimeRecord},
     },
     runtime::{
-        Foreign, Item, Needs, PlannedResource, Preparation, StackScope,
+        Foreign, Item, Needs, PlannedResource, Preparation, StackScope, TrueValues,
         kubernetes::{
             OWNER, PROTECT,
             api::{clusters::Kubernetes, error::ApiError, error_classify, noop_guard::Guard},
@@ -33,7 +33,7 @@ use crate::{
             },
         },
     },
-    secrets::mask_object_at,
+    secrets::{mask_object_at, mask_secret_data_at},
 };
 
 /// What all items of a call share.
@@ -71,6 +71,7 @@ pub(super) struct ServerRefusal {
 pub(super) struct DraftPlan {
     pub action: Action,
     pub changes: Vec<FieldChange>,
+    pub truth: TrueValues,
     pub validated: Validation,
     pub replace: Vec<String>,
     pub ownership: Vec<String>,
@@ -91,6 +92,7 @@ impl DraftPlan {
         Self {
             action,
             changes: Vec::new(),
+            truth: TrueValues::default(),
             validated: Validation::None,
             replace: Vec::new(),
             ownership: Vec::new(),
@@ -107,10 +109,15 @@ impl DraftPlan {
     }
 }
 
-/// The plan of an unchanged object.
-pub(super) fn unchanged(recorded: Option<Recorded>) -> DraftPlan {
+/// The plan of an unchanged object. `truth` is what rules judge of it.
+pub(super) fn unchanged(recorded: Option<Recorded>, truth: Option<Map<String, Value>>) -> DraftPlan {
     let mut draft = DraftPlan::new(Action::Unchanged);
     draft.validated = Validation::Server;
+    draft.truth.desired = truth.filter(|truth| {
+        recorded
+            .as_ref()
+            .is_none_or(|recorded| *recorded.attributes != *truth)
+    });
     draft.recorded = recorded;
     draft
 }
@@ -199,6 +206,7 @@ impl ObjectPlanner<'_> {
             .collect();
         PlannedResource {
             public,
+            truth: draft.truth,
             recorded: draft.recorded,
             foreign: draft.foreign,
             protected: draft.protected,
@@ -252,6 +260,18 @@ impl ObjectPlanner<'_> {
         }
     }
 
+    /// What rules judge of the desired object.
+    pub(super) fn true_desired(
+        &self,
+        item: &Item,
+        subject: &PlanItem,
+        body: &Map<String, Value>,
+    ) -> Option<Map<String, Value>> {
+        let desired = item.desired.as_ref()?;
+        let attributes = without_owner(body, object_ref::has_annotations(&desired.attributes));
+        Some(mask_secret_data_at(&self.runtime.secrets, &attributes, &subject.places).into_owned())
+    }
+
     /// The record of an object, from the live object if it exists.
     pub(super) fn record(
         &self,
@@ -279,6 +299,13 @@ pub(super) fn with_owner(mut object: Map<String, Value>, owner: &str) -> Map<Str
     object
 }
 
+/// What is sent, without its owner.
+pub(super) fn without_owner(body: &Map<String, Value>, had_annotations: bool) -> Map<String, Value> {
+    let mut attributes = body.clone();
+    object_ref::remove_owner(&mut attributes, had_annotations);
+    attributes
+}
+
 /// The record of an object: the desired object, masked, and what later proves that it is unchanged.
 pub(in crate::runtime::kubernetes) fn record(
     runtime: &Kubernetes,
@@ -300,8 +327,7 @@ pub(in crate::runtime::kubernetes) fn record(
             AppliedFingerprint::from_masked_apply(places, body, live, &guard.for_object(live))
         });
     }
-    let mut attributes = body.clone();
-    object_ref::remove_owner(&mut attributes, object_ref::has_annotations(&desired.attributes));
+    let attributes = without_owner(body, object_ref::has_annotations(&desired.attributes));
     let mut recorded = Recorded {
         id: item.id.clone(),
         runtime: RuntimeKind::Kubernetes,

@@ -89,7 +89,10 @@ impl ObjectPlanner<'_> {
         let mut draft = match (&item.desired, live) {
             (None, None) => DraftPlan::new(Action::Forget),
             (None, Some(live)) => self.delete(&item, &subject, &live),
-            (Some(_), None) if self.is_over(&item, &subject) => unchanged(item.prior.clone()),
+            (Some(_), None) if self.is_over(&item, &subject) => {
+                let body = self.body(&item, self.scope.stack.as_str());
+                unchanged(item.prior.clone(), self.true_desired(&item, &subject, &body))
+            }
             (Some(_), live) if live.as_ref().is_some_and(is_ending) || holder.is_some() => {
                 let mut draft = self.create_later(&item, &subject);
                 draft.notes.push(match (holder, &live) {
@@ -161,13 +164,12 @@ impl ObjectPlanner<'_> {
         }
         let mut draft = DraftPlan::new(Action::Delete);
         draft.protected = check_protected(subject, live, "deleted").err();
+        let (secrets, places) = (&self.runtime.secrets, &subject.places);
+        let escaped = masked_value::escape_marks(live);
+        draft.truth.before = Some(object_diff::mask_for_rules(&escaped, secrets, places));
         draft.changes = vec![FieldChange {
             path: String::new(),
-            from: Some(object_diff::mask_for_display(
-                &masked_value::escape_marks(live),
-                &self.runtime.secrets,
-                &subject.places,
-            )),
+            from: Some(object_diff::mask_for_display(&escaped, secrets, places)),
             to: None,
             origin: ChangeOrigin::Change,
         }];

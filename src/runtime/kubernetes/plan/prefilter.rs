@@ -3,8 +3,10 @@
 
 use std::{borrow::Cow, collections::HashMap, num::NonZero, sync::Arc, thread};
 
+use serde_json::{Map, Value};
+
 use super::{
-    object_planner::{ObjectPlanner, unchanged},
+    object_planner::{ObjectPlanner, unchanged, without_owner},
     plan_task::{PlanTask, Proof},
 };
 use crate::{
@@ -21,7 +23,7 @@ use crate::{
             plan_item::PlanItem,
         },
     },
-    secrets::mask_object_at,
+    secrets::{mask_object_at, mask_secret_data_at},
 };
 
 /// The minimum number of tasks per thread.
@@ -128,10 +130,10 @@ impl ObjectPlanner<'_> {
         if self.ending.around(&task.subject, task.raw.is_some()).is_some() || self.may_be_refused(&task)? {
             return Ok(Proof::Open(Box::new(task)));
         }
-        let Some(recorded) = self.prove_noop(&mut task, guards)? else {
+        let Some((recorded, truth)) = self.prove_noop(&mut task, guards)? else {
             return Ok(Proof::Open(Box::new(task)));
         };
-        let mut draft = unchanged(Some(recorded));
+        let mut draft = unchanged(Some(recorded), truth);
         let is_read = self.scope.read.contains(&task.item.id) || task.subject.name.kind == "Secret";
         if let Some(raw) = task.raw.filter(|_| is_read) {
             draft.expected = Some(raw.read(&task.subject.cluster)?);
@@ -152,9 +154,13 @@ impl ObjectPlanner<'_> {
         Ok(!matches!(check, Check::Fits | Check::NoSchema))
     }
 
-    /// The record of an object if applying it provably changes nothing. The desired object is then dropped,
-    /// because it is not sent.
-    fn prove_noop(&self, task: &mut PlanTask, guards: &Guards) -> Result<Option<Recorded>, UserError> {
+    /// The record of an object if applying it provably changes nothing, and what rules judge of it unless that is the
+    /// record. The desired object is then dropped, because it is not sent.
+    fn prove_noop(
+        &self,
+        task: &mut PlanTask,
+        guards: &Guards,
+    ) -> Result<Option<(Recorded, Option<Map<String, Value>>)>, UserError> {
         let PlanTask {
             item, subject, raw, ..
         } = task;
@@ -200,13 +206,18 @@ impl ObjectPlanner<'_> {
             && is_same_object
             && (as_recorded || Digest::of_map(&mask_object_at(secrets, &sent, places)) == echo.desired);
         if stands {
-            return Ok(Some(Recorded {
+            let truth = (!as_recorded).then(|| {
+                let attributes = without_owner(&sent, had_annotations);
+                mask_secret_data_at(secrets, &attributes, places).into_owned()
+            });
+            let recorded = Recorded {
                 id: item.id.clone(),
                 cluster: Some(cluster.clone()),
                 extensions: desired.extensions,
                 sharing: desired.sharing,
                 ..prior.clone()
-            }));
+            };
+            return Ok(Some((recorded, truth)));
         }
         let sent = sent.into_owned();
         object_ref::remove_owner(&mut body, had_annotations);
@@ -216,7 +227,8 @@ impl ObjectPlanner<'_> {
             return Ok(None);
         }
         let live = raw.read(&subject.cluster)?;
-        Ok(self.record(item, subject, &sent, Some(&live), Some(guard)))
+        let recorded = self.record(item, subject, &sent, Some(&live), Some(guard));
+        Ok(recorded.map(|recorded| (recorded, self.true_desired(item, subject, &sent))))
     }
 
     /// Returns true if the object is not being deleted and belongs to no other stack.

@@ -265,7 +265,7 @@ fn comments(fake: &FakeGithub) -> Vec<(u64, String)> {
 async fn the_later_poster_gives_way_to_a_newer_run() {
     let fake = FakeGithub::start(World::new()).await;
     let [late, early] = race(&fake, [&marker(1), &marker(2)], None).await;
-    let (Upsert::NewerRunWrote { url: seen }, Upsert::Created { url }) = (&late, &early) else {
+    let (Upsert::NewerRunWrote { url: seen }, Upsert::Created { url, .. }) = (&late, &early) else {
         panic!("{late:?} {early:?}");
     };
     assert_eq!(seen, url);
@@ -276,7 +276,7 @@ async fn the_later_poster_gives_way_to_a_newer_run() {
 async fn the_later_poster_writes_the_comment_of_an_older_run() {
     let fake = FakeGithub::start(World::new()).await;
     let [late, early] = race(&fake, [&marker(2), &marker(1)], None).await;
-    let (Upsert::Updated { url: seen }, Upsert::Created { url }) = (&late, &early) else {
+    let (Upsert::Updated { url: seen, .. }, Upsert::Created { url, .. }) = (&late, &early) else {
         panic!("{late:?} {early:?}");
     };
     assert_eq!(seen, url);

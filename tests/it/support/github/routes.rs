@@ -25,6 +25,12 @@ impl World {
         let parts: Vec<&str> = route.trim_start_matches('/').split('/').collect();
         let rest = match parts.as_slice() {
             ["graphql"] => {
+                if let Some(id) = body["variables"]["id"].as_str() {
+                    let mut reviews = self.reviews.iter().map(|(_, review)| review);
+                    let review = reviews.find(|review| review["node_id"] == id);
+                    let editor = review.map(|review| json!({"editor": review["editor"]}));
+                    return Some((200, json!({"data": {"node": editor}})));
+                }
                 return Some((200, json!({"data": {"viewer": {"login": token.login}}})));
             }
             ["user"] => {
@@ -34,6 +40,7 @@ impl World {
                     (200, json!({"login": token.login}))
                 });
             }
+            ["orgs", org, "teams", team, "members"] => return Some(self.members(&token, org, team)),
             ["orgs", org, "teams", team, "memberships", user] => {
                 return Some(self.membership(&token, org, team, user));
             }

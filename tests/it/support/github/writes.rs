@@ -22,6 +22,17 @@ impl World {
         }
     }
 
+    pub(super) fn members(&self, token: &Token, org: &str, team: &str) -> Answer {
+        match self.teams.get(&format!("{org}/{team}")) {
+            _ if !token.permissions.contains_key("members") => forbidden("members=read"),
+            Some(members) => {
+                let members = members.iter().map(|login| json!({"login": login}));
+                (200, members.collect())
+            }
+            None => not_found(),
+        }
+    }
+
     pub(super) fn list_issues(&self, query: &BTreeMap<String, String>) -> Answer {
         let label = query.get("labels").cloned().unwrap_or_default();
         let all = query.get("state").is_some_and(|s| s == "all");

@@ -92,6 +92,8 @@ impl ObjectPlanner<'_> {
             origin: ChangeOrigin::Change,
         }];
         draft.recorded = self.record(item, subject, &body, None, None);
+        draft.truth.desired = self.true_desired(item, subject, &body);
+        draft.truth.after = draft.truth.desired.clone().map(Value::Object);
         let body = Value::Object(body);
         draft.expected = Some(after_create(body.clone(), &body));
         draft.write.body = Some(body);

@@ -62,7 +62,7 @@ impl ObjectPlanner<'_> {
                     let shown = shown(&answer.value).map(mark);
                     let becomes = mark(answer.value);
                     let prior = self.prior(item, live);
-                    draft.changes = self.changes(&DiffSides {
+                    let sides = DiffSides {
                         prior: prior.as_ref(),
                         desired: body,
                         live,
@@ -70,7 +70,9 @@ impl ObjectPlanner<'_> {
                         shown: shown.as_ref().unwrap_or(&becomes),
                         admission: self.may_mutate(subject, of).await?,
                         places: &subject.places,
-                    });
+                    };
+                    draft.changes = self.changes(&sides);
+                    draft.truth = self.truth(item, subject, &sides);
                     // The additions of the server and of others disappear with the old object.
                     draft.changes.retain(|change| !is_left_behind(subject, change));
                     around_pods = self.expand(subject, &mut draft, (live, &becomes)).await;

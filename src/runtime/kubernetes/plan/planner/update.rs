@@ -17,7 +17,7 @@ use crate::{
         plan::{Action, FieldChange, Validation},
     },
     runtime::{
-        Item,
+        Item, TrueValues,
         kubernetes::{
             FIELD_MANAGER, OWNER,
             api::{
@@ -275,6 +275,17 @@ impl ObjectPlanner<'_> {
         Ok(environment.may_mutate(&of.group, &of.plural))
     }
 
+    /// What rules judge of an object that changes.
+    pub(super) fn truth(&self, item: &Item, subject: &PlanItem, sides: &DiffSides<'_>) -> TrueValues {
+        let judged =
+            |object: &Value| object_diff::mask_for_rules(object, &self.runtime.secrets, sides.places);
+        TrueValues {
+            desired: self.true_desired(item, subject, sides.desired),
+            before: Some(judged(&masked_value::escape_marks(sides.live))),
+            after: Some(judged(sides.shown)),
+        }
+    }
+
     /// The changes, without those at paths that are not compared.
     pub(super) fn changes(&self, sides: &DiffSides<'_>) -> Vec<FieldChange> {
         let mut changes = object_diff::changes(sides, &self.runtime.secrets);
@@ -329,13 +340,15 @@ impl ObjectPlanner<'_> {
         } = *asked;
         if changes.is_empty() && !adopting && transfer.is_settled() {
             let guard = Some(&asked.guard);
-            let mut draft = unchanged(self.record(item, subject, sides.desired, Some(sides.live), guard));
+            let recorded = self.record(item, subject, sides.desired, Some(sides.live), guard);
+            let mut draft = unchanged(recorded, self.true_desired(item, subject, sides.desired));
             draft.notes.clone_from(&answered.notes);
             return draft;
         }
         let transfer = transfer.apart_from(changes.iter().map(|change| change.path.as_str()));
         let mut draft = DraftPlan::new(if adopting { Action::Adopt } else { Action::Update });
         draft.changes = changes;
+        draft.truth = self.truth(item, subject, sides);
         if !adopting {
             draft.ownership = transfer.paths();
         }
@@ -389,7 +402,7 @@ impl ObjectPlanner<'_> {
         };
         let becomes = merge(live);
         let shown = shown(live).as_ref().map(merge);
-        let changes = self.changes(&DiffSides {
+        let sides = DiffSides {
             prior: prior.as_ref().and_then(Value::as_object),
             desired: body,
             live,
@@ -397,7 +410,9 @@ impl ObjectPlanner<'_> {
             shown: shown.as_ref().unwrap_or(&becomes),
             admission: false,
             places: &subject.places,
-        });
+        };
+        let changes = self.changes(&sides);
+        let truth = self.truth(item, subject, &sides);
         let is_known = |change: &FieldChange| {
             change
                 .to
@@ -411,6 +426,7 @@ impl ObjectPlanner<'_> {
         };
         let mut draft = DraftPlan::new(action);
         draft.changes = changes;
+        draft.truth = truth;
         draft.recorded = self.record(item, subject, body, Some(live), None);
         draft.expected = Some(after_update(becomes));
         draft.write = PreparedWrite {
