@@ -139,7 +139,7 @@ fn unnamed<'a>(stack: &StackId, message: &'a str) -> &'a str {
 /// The number of lines of an error that a comment shows, beside the one that counts the others.
 const SHOWN_LINES: usize = 8;
 
-/// The number of characters of such a line.
+/// The number of bytes of such a line.
 const SHOWN_COLUMNS: usize = 400;
 
 /// The excerpt of an error: its first lines, which hold the first causes, and the last line, where many programs say what

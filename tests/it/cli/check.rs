@@ -90,7 +90,7 @@ fn an_import_is_unused_only_if_its_package_does_not_use_it() {
         // Not used, and written twice.
         .write(
             "base/other/other.k",
-            "import base.names\nimport lib.kinds\nimport lib.kinds\n\nmap = kinds.Map {name = \"names.PREFIX\"}\n",
+            "import base.names\nimport lib.kinds\nimport lib.kinds\n\none = kinds.Map {name = \"names.PREFIX\"}\n",
         )
         .write("shop/project.yaml", "name: shop\n")
         .write("shop/dev/stack.yaml", "name: dev\n")
@@ -98,7 +98,7 @@ fn an_import_is_unused_only_if_its_package_does_not_use_it() {
         .write("shop/base.k", "import base.models\n")
         .write(
             "shop/dev/main.k",
-            "import base.other\n\nresources = []\na = models.Named {name = other.map.name}\n",
+            "import base.other\n\nresources = []\na = models.Named {name = other.one.name}\n",
         )
         .commit("Imports");
     let outcome = check(&repository).arg("--all").arg("--output=json").run();
