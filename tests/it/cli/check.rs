@@ -98,7 +98,7 @@ fn an_import_is_unused_only_if_its_package_does_not_use_it() {
         .write("shop/base.k", "import base.models\n")
         .write(
             "shop/dev/main.k",
-            "import base.other\n\nresources = []\na = models.Named {name = other.one.name}\n",
+            "import base.other\n\nresources = []\n_a = models.Named {name = other.one.name}\n",
         )
         .commit("Imports");
     let outcome = check(&repository).arg("--all").arg("--output=json").run();
