@@ -20,6 +20,8 @@ pub struct KclDiagnostic {
     pub place: Option<Location>,
     /// The source line with the error.
     pub source: Option<String>,
+    /// True if the error is at the first word of that line.
+    pub at_line_start: bool,
     /// Other places that the core names, each with its message.
     pub related: Vec<(Location, String)>,
     /// The core's own suggestions.
@@ -34,6 +36,7 @@ impl KclDiagnostic {
             message: String::new(),
             place: None,
             source: None,
+            at_line_start: false,
             related: Vec::new(),
             hints: Vec::new(),
         }
@@ -77,6 +80,7 @@ pub(super) fn read(text: &str, root: &Path) -> Vec<KclDiagnostic> {
     let mut lines = text.lines().peekable();
     let mut place: Option<Location> = None;
     let mut source: Option<String> = None;
+    let mut first_column = None;
     let mut loose: Vec<&str> = Vec::new();
     while let Some(line) = lines.next() {
         let trimmed = line.trim();
@@ -95,6 +99,9 @@ pub(super) fn read(text: &str, root: &Path) -> Vec<KclDiagnostic> {
             .filter(|(gutter, _)| gutter.trim().bytes().all(|byte| byte.is_ascii_digit()))
         {
             if !gutter.trim().is_empty() {
+                // One blank stands between the bar and the line.
+                let indent = rest.len() - rest.trim_start().len();
+                first_column = u32::try_from(indent).ok();
                 source = Some(rest.trim().to_owned());
                 continue;
             }
@@ -117,6 +124,7 @@ pub(super) fn read(text: &str, root: &Path) -> Vec<KclDiagnostic> {
             }
             if last.place.is_none() {
                 last.message = message;
+                last.at_line_start = first_column.is_some() && at.column == first_column;
                 last.place = Some(at);
                 last.source = source.take().filter(|line| !line.is_empty());
             } else {
@@ -245,6 +253,11 @@ mod tests {
         assert_eq!(error.code.as_deref(), Some("E2G22"));
         assert_eq!(error.line(), "n/e1.k:5:7: TypeError: expected int, got str(s)");
         assert_eq!(error.source.as_deref(), Some("a: A {x: \"s\"}"));
+        assert!(!error.at_line_start);
+        let text = TYPE_ERROR
+            .replace("5 |\u{1b}[0m a", "5 |\u{1b}[0m     a")
+            .replace("e1.k:5:7", "e1.k:5:5");
+        assert!(read(&text, Path::new("/s/1"))[0].at_line_start);
         assert_eq!(error.related.len(), 1);
         assert_eq!(error.related[0].0.to_string(), "n/e1.k:2:5");
     }

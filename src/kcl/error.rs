@@ -2,7 +2,9 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use super::{KclDiagnostic, OLDEST_VERSION, core_hints, version::is_too_old};
+use super::{
+    KclDiagnostic, OLDEST_VERSION, core_hints, core_hints::CoreRange, language_hints, version::is_too_old,
+};
 use crate::{
     checkout::Untrusted,
     error::{Cause, ErrorKind, UserError},
@@ -120,7 +122,43 @@ pub enum KclError {
     Answer(String),
 }
 
+/// Which cores give an error.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum CoreReach {
+    /// These do not.
+    Range(CoreRange),
+    /// Every core does: the code, a package or a setting must change.
+    Every,
+    /// It is not known.
+    Unknown,
+}
+
 impl KclError {
+    /// Returns true if the files of the repository alone give the error: neither this machine nor a server does.
+    pub fn is_of_the_code(&self) -> bool {
+        matches!(self, Self::Code(_) | Self::NotLocked(_))
+    }
+
+    /// Which cores give the error, one item for each part of it.
+    pub fn core_reach(&self) -> Vec<CoreReach> {
+        let Self::Code(diagnostics) = self else {
+            return vec![match self {
+                Self::Crash { .. } | Self::Answer(_) | Self::Deadline { .. } => CoreReach::Unknown,
+                _ => CoreReach::Every,
+            }];
+        };
+        let hints = language_hints::hints(diagnostics);
+        let one = |(diagnostic, hint): (&KclDiagnostic, Option<String>)| match (
+            core_hints::range(diagnostic),
+            hint,
+        ) {
+            (Some(range), _) => CoreReach::Range(range),
+            (None, Some(_)) => CoreReach::Every,
+            (None, None) => CoreReach::Unknown,
+        };
+        diagnostics.iter().zip(hints).map(one).collect()
+    }
+
     /// Returns true if the core cannot be used at all: every compilation fails for the same reason.
     pub fn is_of_the_core(&self) -> bool {
         matches!(
@@ -135,19 +173,36 @@ impl KclError {
     }
 }
 
-/// The first diagnostic leads; the others follow, one per line.
+/// The first diagnostic leads; the others follow, one per line. A hint that tells what to write stands below the first
+/// error that has it.
 fn render(diagnostics: &[KclDiagnostic]) -> String {
-    match diagnostics {
-        [] => "KCL refused the code without saying why".to_owned(),
-        [first, rest @ ..] => {
-            let mut text = first.text();
-            for other in rest {
-                text.push('\n');
-                text.push_str(&other.line());
+    let mut said = Vec::new();
+    let lines = diagnostics.iter().zip(language_hints::hints(diagnostics));
+    let lines: Vec<_> = lines
+        .enumerate()
+        .map(|(at, (diagnostic, hint))| {
+            let text = match at {
+                0 => diagnostic.text(),
+                _ => diagnostic.line(),
+            };
+            match hint.filter(|hint| !said.contains(hint)) {
+                Some(hint) => {
+                    let text = with_hint(text, &hint);
+                    said.push(hint);
+                    text
+                }
+                None => text,
             }
-            text
-        }
+        })
+        .collect();
+    match lines.is_empty() {
+        true => "KCL refused the code without saying why".to_owned(),
+        false => lines.join("\n"),
     }
+}
+
+fn with_hint(text: String, hint: &str) -> String {
+    format!("{text}\n    hint: {hint}")
 }
 
 impl From<KclError> for UserError {
@@ -230,9 +285,13 @@ fn with_hints(error: KclError) -> UserError {
                 }
                 failure.causes = diagnostics
                     .iter()
-                    .map(|diagnostic| Cause {
+                    .zip(language_hints::hints(&diagnostics))
+                    .map(|(diagnostic, hint)| Cause {
                         location: diagnostic.place.clone(),
-                        message: diagnostic.text(),
+                        message: match hint {
+                            Some(hint) => with_hint(diagnostic.text(), &hint),
+                            None => diagnostic.text(),
+                        },
                     })
                     .collect();
                 for hint in diagnostics.iter().filter_map(core_hints::hint) {
@@ -265,6 +324,7 @@ mod tests {
             message: String::new(),
             place: None,
             source: None,
+            at_line_start: false,
             related: Vec::new(),
             hints: vec!["try 'kcl mod add nope'".to_owned()],
         };

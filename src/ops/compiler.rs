@@ -541,7 +541,9 @@ pub fn read_spec_file(path: &Path) -> Result<Spec, UserError> {
 
 fn setup_of(stack: &Stack) -> Result<CompileSetup, UserError> {
     stack.compile.clone().map_err(|error| {
-        UserError::new(ErrorKind::Layout, &error.message).at(error.file.to_string(), error.line, error.column)
+        UserError::new(ErrorKind::Layout, &error.message)
+            .at(error.file.to_string(), error.line, error.column)
+            .caused_by(error)
     })
 }
 

@@ -104,7 +104,7 @@ impl Planner {
     }
 
     /// The Spec of a target at the base; empty if it did not exist.
-    async fn spec_before(&self, target: &Target) -> Result<Spec, UserError> {
+    pub(super) async fn spec_before(&self, target: &Target) -> Result<Spec, UserError> {
         match &self.wanted {
             SpecSource::Compiled {
                 compiler,

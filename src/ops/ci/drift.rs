@@ -54,6 +54,14 @@ async fn check_and_publish(
     let mut watch = Timings::start();
     job.repository.ensure(head, job.credentials.as_ref()).await?;
     let config = Config::load(job.repository.revision(head)?.as_ref())?;
+    if config.state.url.is_none() {
+        // Without a store no job knows what was applied.
+        return Ok(JobResult {
+            code: 0,
+            text: "there is nothing to compare with: konverge.yaml configures no store (`state.url`)\n"
+                .to_owned(),
+        });
+    }
     let key = match config.drift.reconcile {
         Reconcile::Never => KeyUse::Look,
         Reconcile::Restore => KeyUse::Make,
