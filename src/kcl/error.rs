@@ -136,7 +136,10 @@ pub enum CoreReach {
 impl KclError {
     /// Returns true if the files of the repository alone give the error: neither this machine nor a server does.
     pub fn is_of_the_code(&self) -> bool {
-        matches!(self, Self::Code(_) | Self::NotLocked(_))
+        matches!(
+            self,
+            Self::Code(_) | Self::NotLocked { offline: false, .. } | Self::LockDiffers { .. }
+        )
     }
 
     /// Which cores give the error, one item for each part of it.
