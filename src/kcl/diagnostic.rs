@@ -158,7 +158,10 @@ pub(super) fn read(text: &str, root: &Path) -> Vec<KclDiagnostic> {
     unique
 }
 
-/// Says why a plugin is not there and what replaces it. The core itself suggests a plugin mode, or a package to add.
+/// What is said of the import of a plugin.
+pub(super) const NO_PLUGINS: &str = "there are no plugins here";
+
+/// Says why a plugin is not there. The core itself suggests a plugin mode, or a package to add.
 fn explain_plugin(diagnostic: &mut KclDiagnostic) {
     let message = &diagnostic.message;
     let named = message
@@ -170,13 +173,9 @@ fn explain_plugin(diagnostic: &mut KclDiagnostic) {
         None => return,
     };
     diagnostic.message = format!(
-        "`import {plugin}`: there are no plugins here, because a plugin is a program outside of the sandbox and may read anything"
+        "`import {plugin}`: {NO_PLUGINS}, because a plugin is a program outside of the sandbox and may read anything"
     );
-    diagnostic.hints = vec![
-        "pass the value as an option: write it under `kcl_options` of the stack's kcl.yaml or ci-test/settings.yaml (what the \
-         plugin read from project.yaml too), and read it by `option(\"NAME\")`"
-            .to_owned(),
-    ];
+    diagnostic.hints = Vec::new();
 }
 
 /// `error[E1001]: InvalidSyntax`, `EvaluationError`.
@@ -272,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plugin_is_explained_with_its_replacement() {
+    fn a_plugin_is_explained() {
         let named = "error[E2F04]: CannotFindModule\n --> /s/a.k:1:1\n  |\n1 | import kcl_plugin.hello\n  | ^ the plugin package `kcl_plugin.hello` is not found, please confirm if plugin mode is enabled\n  |\n";
         let bare = "error[E2F04]: CannotFindModule\n --> /s/a.k:1:1\n  |\n1 | import kcl_plugin\n  | ^ Cannot find the module kcl_plugin from /s/kcl_plugin\n  |\n\n\nsuggestion: try 'kcl mod add kcl_plugin' to download the missing package\n";
         for (text, start) in [
@@ -283,8 +282,8 @@ mod tests {
             assert_eq!(all.len(), 1, "{all:?}");
             assert!(all[0].message.starts_with(start), "{all:?}");
             assert!(all[0].message.contains("may read anything"), "{all:?}");
-            assert_eq!(all[0].hints.len(), 1, "{all:?}");
-            assert!(all[0].hints[0].contains("option(\"NAME\")"), "{all:?}");
+            // The hint of the core is for packages.
+            assert!(all[0].hints.is_empty(), "{all:?}");
         }
     }
 

@@ -1,7 +1,7 @@
 //! Errors of code that was written for KCL 0.4: what changed, and what to write. What each hint says to write was tried
 //! with the cores from 0.9.1 to 0.13.2.
 
-use super::{KclDiagnostic, core_hints};
+use super::{KclDiagnostic, core_hints, diagnostic::NO_PLUGINS};
 
 /// Constants by the names that other languages give them.
 const CONSTANTS: [(&str, &str); 6] = [
@@ -27,10 +27,10 @@ pub(super) fn hints(diagnostics: &[KclDiagnostic]) -> Vec<Option<String>> {
 /// Names that no core since 0.9 knows.
 fn of_name(diagnostic: &KclDiagnostic) -> Option<String> {
     let message = diagnostic.message.as_str();
-    if message.starts_with("the plugin package `kcl_plugin.") {
+    if message.contains(NO_PLUGINS) {
         return Some(
-            "plugins of Kusion are not called any more: replace the import and its calls by an option, such as \
-             `option(\"project\")`, and set it under `kcl_options` in kcl.yaml"
+            "pass the value as an option: write it under `kcl_options` of the stack's kcl.yaml or ci-test/settings.yaml (what \
+             the plugin read from project.yaml too), and read it by `option(\"NAME\")`"
                 .to_owned(),
         );
     }
@@ -237,9 +237,9 @@ mod tests {
                 "`ports?:` in the schema `Ingress`",
             ),
             (
-                "the plugin package `kcl_plugin.project_context` is not found, please confirm if plugin mode is enabled",
+                "`import kcl_plugin.project_context`: there are no plugins here, because …",
                 "import kcl_plugin.project_context as ctx",
-                "`option(\"project\")`",
+                "`option(\"NAME\")`",
             ),
             (
                 "Can not change the value of 'a', because it was declared immutable",

@@ -25,19 +25,19 @@ use crate::{
     config::{Config, Sandbox},
     error::{ErrorKind, UserError},
     kcl::{
-        Bounds, Cache, CacheAccess, CompileRequest, Compiled, KnownPackages, PackageFetcher, PackageTrust,
-        Pool, PoolOptions, ResolvedPackage, SandboxMode, SharedCache, Toolchain,
+        Bounds, Cache, CacheAccess, CompileRequest, Compiled, KclError, KnownPackages, PackageFetcher,
+        PackageTrust, Pool, PoolOptions, ResolvedPackage, SandboxMode, SharedCache, Toolchain,
     },
     model::{
         Digest, RepoPath, StackId,
         event::Step,
         file_source::{FileKind, Source},
         spec::{Sharing, Spec},
-        stack::{CompileSetup, Stack},
+        stack::{CompileSetup, SetupError, Stack},
     },
     report::errors,
     secrets::{mask_object, mask_resource, without_secrets},
-    spec,
+    spec::{self, SpecError},
 };
 
 /// Compiles stacks. The workers start with the first stack that needs them; dropping the compiler ends them.
@@ -537,6 +537,15 @@ pub fn read_spec_file(path: &Path) -> Result<Spec, UserError> {
             .hint("`--spec` names a file, from the folder where konverge runs")
     })?;
     Ok(spec::read_text(&text, &name)?)
+}
+
+/// Returns true if the files of the repository alone give the error. What fails because of this machine or a server fails on
+/// both sides, too.
+pub(super) fn is_of_the_code(failure: &UserError) -> bool {
+    match failure.room_error::<KclError>() {
+        Some(error) => error.is_of_the_code(),
+        None => failure.room_error::<SetupError>().is_some() || failure.room_error::<SpecError>().is_some(),
+    }
 }
 
 fn setup_of(stack: &Stack) -> Result<CompileSetup, UserError> {

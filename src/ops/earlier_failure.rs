@@ -2,12 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use super::{Planner, SpecSource, Target};
+use super::{Planner, SpecSource, Target, compiler::is_of_the_code};
 use crate::{
+    config::Config,
     error::UserError,
-    kcl::KclError,
-    model::{RepoPath, StackId, file_source::Source, stack::SetupError},
-    spec::SpecError,
+    model::{RepoPath, StackId, file_source::Source},
 };
 
 /// One of the errors of a failure: its file, and the first line of its message. Lines move with what stands above them.
@@ -34,19 +33,24 @@ pub(super) async fn is_earlier(planning: &Planner, target: &Target, failure: &Us
     if errors.iter().any(differs) {
         return false;
     }
+    if !is_same_language(base.source.as_ref(), head.source.as_ref()) {
+        return false;
+    }
     match planning.spec_before(target).await {
         Ok(_) => false,
         Err(before) => before.kind == failure.kind && errors.is_subset(&roots(&target.id, &before)),
     }
 }
 
-/// Returns true if the files of the repository alone give the error. What fails because of this machine or a server fails on
-/// both sides, too.
-fn is_of_the_code(failure: &UserError) -> bool {
-    match failure.room_error::<KclError>() {
-        Some(error) => error.is_of_the_code(),
-        None => failure.room_error::<SetupError>().is_some() || failure.room_error::<SpecError>().is_some(),
-    }
+/// Returns true if both revisions ask for the same core and the same reading of settings files. The base is compiled by the
+/// configuration of the head: whoever changes that answers for what no longer compiles.
+fn is_same_language(base: &dyn Source, head: &dyn Source) -> bool {
+    let language = |side: &dyn Source| {
+        let config = Config::load(side).ok()?;
+        Some((config.kcl.core().to_owned(), config.kcl.settings))
+    };
+    let before = language(base);
+    before.is_some() && before == language(head)
 }
 
 fn is_touched(path: &RepoPath, base: &dyn Source, head: &dyn Source) -> bool {

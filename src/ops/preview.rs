@@ -130,10 +130,8 @@ async fn one(
     let (basis, spec_digest) = (planning.basis(target, &wanted), wanted.digest());
     match planning.plan(target, wanted, leaving).await {
         Ok(planned) => {
-            let mut plan = StackPlan {
-                notes,
-                ..planned.public().clone()
-            };
+            let mut plan = planned.public().clone();
+            plan.notes.splice(..0, notes);
             if let Err(failure) = adoption_notes::explain(planning, target, &mut plan).await {
                 return (failed(basis, failure), None, declared);
             }

@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     config::{Config, Reconcile, Span},
-    error::{ErrorKind, UserError},
+    error::UserError,
     model::{
         CommitId, StackId,
         apply_result::StackResult,
@@ -54,25 +54,18 @@ async fn check_and_publish(
     let mut watch = Timings::start();
     job.repository.ensure(head, job.credentials.as_ref()).await?;
     let config = Config::load(job.repository.revision(head)?.as_ref())?;
-    if config.state.url.is_none() {
+    let key = match config.drift.reconcile {
+        Reconcile::Never => KeyUse::Look,
+        Reconcile::Restore => KeyUse::Make,
+    };
+    let Some(backend) = job.backend(&config, key).await? else {
         // Without a store no job knows what was applied.
         return Ok(JobResult {
             code: 0,
             text: "there is nothing to compare with: konverge.yaml configures no store (`state.url`)\n"
                 .to_owned(),
         });
-    }
-    let key = match config.drift.reconcile {
-        Reconcile::Never => KeyUse::Look,
-        Reconcile::Restore => KeyUse::Make,
     };
-    let backend = job.backend(&config, key).await?.ok_or_else(|| {
-        UserError::new(
-            ErrorKind::Config,
-            "there is nothing to compare with: no store is configured",
-        )
-        .hint("set `state.url` in konverge.yaml")
-    })?;
     let side = OpenRevision::open_under(
         &job.run,
         &job.repository,

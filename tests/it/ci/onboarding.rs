@@ -85,6 +85,8 @@ async fn the_preview_that_adds_konverge_yaml_counts_the_stacks_that_compile() {
         comment.contains("### Konverge preview: 3 of 3 stacks compile"),
         "{comment}"
     );
+    let note = "the base does not compile with this konverge.yaml (models/names/names.k:1:1), so there is nothing to compare with: everything is shown as new";
+    assert!(comment.contains(note), "{comment}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -130,6 +132,14 @@ async fn a_change_does_not_answer_for_a_broken_base_that_it_does_not_touch() {
     });
     let (_, comment) = preview(&mut stage, 3, "worse", "failure");
     assert!(comment.contains("3 stacks failed"), "{comment}");
+    // By its configuration the base is compiled, too.
+    stage.propose("settings", |monorepo| {
+        monorepo
+            .write("konverge.yaml", "version: 1\nkcl: {settings: v0.9.1}\n")
+            .replace("models/words/words.k", "one", "two");
+    });
+    let (_, comment) = preview(&mut stage, 4, "settings", "failure");
+    assert!(comment.contains("2 stacks failed"), "{comment}");
 
     // Unless the repository asks for more.
     stage.monorepo.checkout("main");
@@ -140,7 +150,7 @@ async fn a_change_does_not_answer_for_a_broken_base_that_it_does_not_touch() {
     stage.propose("strict", |monorepo| {
         monorepo.replace("models/words/words.k", "one", "two");
     });
-    let (_, comment) = preview(&mut stage, 4, "strict", "failure");
+    let (_, comment) = preview(&mut stage, 5, "strict", "failure");
     assert!(comment.contains("2 stacks fail as before"), "{comment}");
     let by_hand = |config: &str, code: i32| {
         stage.monorepo.checkout("words").write("konverge.yaml", config);

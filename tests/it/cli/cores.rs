@@ -207,8 +207,8 @@ fn code_of_kcl_0_4_compiles_after_the_edits_that_its_hints_name() {
         ("name 'false' is not defined", "write `False`"),
         ("name 'true' is not defined", "write `True`"),
         (
-            "the plugin package `kcl_plugin.project_context`",
-            "`option(\"project\")`",
+            "`import kcl_plugin.project_context`: there are no plugins here",
+            "`option(\"NAME\")`",
         ),
         ("name 'notfieldRef' is not defined", "write `not fieldRef`"),
         ("Cannot add member '__settings__'", "remove `__settings__`"),
