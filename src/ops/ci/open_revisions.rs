@@ -304,7 +304,7 @@ fn difference(proposed: &Config, (base, head): (&OpenRevision, &OpenRevision)) -
     let owners = [base, head].map(|side| active_policies::codeowners(side.source.as_ref()));
     if owners[0] != owners[1] {
         let [before, after] = owners.map(|text| CodeOwners::read(text.as_deref().unwrap_or_default()));
-        let file_of = |stack: &&Stack| stack.manifest.to_string();
+        let file_of = |stack: &&Stack| format!("{}/stack.yaml", stack.folder);
         let concerned = head.layout.stacks.iter();
         let concerned =
             concerned.filter(|stack| before.owners(&file_of(stack)) != after.owners(&file_of(stack)));
