@@ -61,9 +61,9 @@ impl Analysis {
             if moved {
                 why.retain(|reason| !moved_with_stack(&reason.path, old, stack));
                 why.push(InputReason {
-                    path: old.folder.child("stack.yaml"),
+                    path: old.manifest.clone(),
                     kind: InputKind::Moved,
-                    chain: vec![old.folder.child("stack.yaml"), stack.folder.clone()],
+                    chain: vec![old.manifest.clone(), stack.folder.clone()],
                 });
             }
             if renamed {
@@ -101,7 +101,7 @@ impl Analysis {
                 let there = without.layout.stack_in_folder(&stack.folder);
                 there.is_none_or(|there| there.names != stack.names)
             });
-            only_here.map(|stack| stack.folder.child("stack.yaml")).collect()
+            only_here.map(|stack| stack.manifest.clone()).collect()
         };
         let mut files = others(self, base);
         files.extend(others(base, self));
@@ -137,7 +137,7 @@ fn moved_with_stack(path: &RepoPath, old: &Stack, new: &Stack) -> bool {
 }
 
 fn own_file(stack: &Stack, kind: InputKind) -> Vec<InputReason> {
-    let path = stack.folder.child("stack.yaml");
+    let path = stack.manifest.clone();
     vec![InputReason {
         path: path.clone(),
         kind,

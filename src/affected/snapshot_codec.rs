@@ -50,6 +50,7 @@ encode_choice!(SettingsOrder: V07, V090, V091);
 encode_fields!(LayoutRules {
     order,
     exclude,
+    include,
     identities,
 });
 encode_fields!(Listing { tree, files });
@@ -78,6 +79,7 @@ encode_fields!(Stack {
     named_by,
     folder,
     project_folder,
+    manifest,
     compile,
     cluster,
     kubeconfig,

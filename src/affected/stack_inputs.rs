@@ -50,7 +50,7 @@ impl StackInputs {
             InputKind::Project,
             &stack.project_folder.child("project.yaml"),
         );
-        inputs.add(tree, InputKind::Stack, &stack.folder.child("stack.yaml"));
+        inputs.add(tree, InputKind::Stack, &stack.manifest);
         let read = |path: &RepoPath| {
             [".yaml", ".yml", ".json"]
                 .iter()

@@ -266,6 +266,7 @@ mod tests {
             summary,
             resources: vec![resource],
             error: None,
+            fails_as_before: false,
             notes: Vec::new(),
             held_back: Vec::new(),
         }

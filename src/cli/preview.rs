@@ -6,6 +6,7 @@ use async_trait::async_trait;
 
 use super::{CliContext, common_args::OpenedTargets};
 use crate::{
+    config::Config,
     error::UserError,
     model::{
         StackId,
@@ -89,7 +90,7 @@ pub async fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
     };
     if args.output == PlanOutput::Plan {
         context.print(&report::json::document(&documents.into_document()));
-        return Ok(exit_code(&preview.plan, args.exit_code));
+        return Ok(exit_code(&preview.plan, &session.planning.config, args.exit_code));
     }
     context.print(&render(
         &preview.plan,
@@ -99,11 +100,14 @@ pub async fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
         args.output,
         style,
     ));
-    Ok(exit_code(&preview.plan, args.exit_code))
+    Ok(exit_code(&preview.plan, &session.planning.config, args.exit_code))
 }
 
-fn exit_code(plan: &Plan, changes_count: bool) -> u8 {
-    let failed = plan.stacks.iter().any(|stack| stack.error.is_some());
+fn exit_code(plan: &Plan, config: &Config, changes_count: bool) -> u8 {
+    let failed = plan
+        .stacks
+        .iter()
+        .any(|stack| ops::preview::is_failure(stack, config));
     let changed = plan.stacks.iter().any(|stack| stack.summary.changed() > 0);
     match (failed, changed && changes_count) {
         (true, _) => 1,

@@ -28,8 +28,8 @@ pub use secrets::{
     SecretTarget, SecretsConfig,
 };
 pub use types::{
-    Apply, ChecksConfig, ClusterConfig, Config, ConflictsConfig, DataCheckConfig, Drift, DriftPolicy,
-    FreezeConfig, Kcl, LeaseConfig, ModuleConfig, Notify, NotifyKind, PolicyConfig, PolicyEnforcement,
-    PolicyExceptionConfig, PolicyInput, PolicyLanguage, PolicyOverriders, PolicySetConfig, Provider,
-    Reconcile, RegoVersion, Sandbox, StackRule, State, TerraformConfig,
+    Apply, BrokenBase, ChecksConfig, ClusterConfig, Config, ConflictsConfig, DataCheckConfig, Drift,
+    DriftPolicy, FreezeConfig, Kcl, LeaseConfig, ModuleConfig, Notify, NotifyKind, PolicyConfig,
+    PolicyEnforcement, PolicyExceptionConfig, PolicyInput, PolicyLanguage, PolicyOverriders, PolicySetConfig,
+    Provider, Reconcile, RegoVersion, Sandbox, StackRule, State, TerraformConfig,
 };

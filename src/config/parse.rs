@@ -122,6 +122,7 @@ impl Config {
         LayoutRules {
             order: self.kcl.settings,
             exclude: self.exclude.clone(),
+            include: self.include.clone(),
             identities: self.identities(),
         }
     }
@@ -140,12 +141,13 @@ impl Config {
             .collect()
     }
 
-    /// This configuration with the `exclude`, `stacks[].identity` and `stacks[].workspace` of another revision:
+    /// This configuration with the `exclude`, `include`, `stacks[].identity` and `stacks[].workspace` of another revision:
     /// the stacks of a revision, their identities and their Specs follow from its own file.
     #[must_use]
     pub fn with_layout_of(&self, other: &Config) -> Config {
         let mut config = self.clone();
         config.exclude.clone_from(&other.exclude);
+        config.include.clone_from(&other.include);
         let identities = other.identities();
         let workspaces = other.workspaces();
         if identities == self.identities() && workspaces == self.workspaces() {

@@ -209,6 +209,7 @@ mod tests {
             names: id.parse().unwrap(),
             named_by: NamedBy::Names,
             project_folder: folder.parent().unwrap(),
+            manifest: folder.child("stack.yaml"),
             folder,
             compile: Ok(CompileSetup::default()),
             cluster: None,

@@ -35,7 +35,8 @@ impl Config {
             .or_else(|| self.state.recipients_problem(&self.secrets))
             .or_else(|| self.drift_problem())
             .or_else(|| hinted(self.policy.sets_problem()))
-            .or_else(|| self.exclude_problem())
+            .or_else(|| folder_glob_problem("exclude", &self.exclude))
+            .or_else(|| folder_glob_problem("include", &self.include))
             .or_else(|| self.data_checks_problem())
             .or_else(|| self.stacks.iter().find_map(|rule| self.stack_rule_problem(rule)))
     }
@@ -204,16 +205,6 @@ impl Config {
         })
     }
 
-    fn exclude_problem(&self) -> Option<Problem> {
-        self.exclude.iter().find_map(|glob| {
-            let error = globset::Glob::new(glob.strip_prefix('!').unwrap_or(glob)).err()?;
-            Some((
-                format!("exclude: `{}` is not a glob: {error}", glob.escape_debug()),
-                "write `examples/**`".to_owned(),
-            ))
-        })
-    }
-
     fn data_checks_problem(&self) -> Option<Problem> {
         self.checks.data.iter().find_map(|check| {
             if let Err(error) = globset::Glob::new(&check.files) {
@@ -263,6 +254,17 @@ impl Config {
             )
         })
     }
+}
+
+/// A glob of folders that is none.
+fn folder_glob_problem(key: &str, globs: &[String]) -> Option<Problem> {
+    globs.iter().find_map(|glob| {
+        let error = globset::Glob::new(glob.strip_prefix('!').unwrap_or(glob)).err()?;
+        Some((
+            format!("{key}: `{}` is not a glob: {error}", glob.escape_debug()),
+            "write `examples/**`".to_owned(),
+        ))
+    })
 }
 
 fn hinted(problem: Option<(String, &str)>) -> Option<Problem> {

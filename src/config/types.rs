@@ -22,6 +22,10 @@ pub struct Config {
     /// Globs of folders without stacks, such as `examples/**`. Everything below a matching folder is excluded
     /// too. A glob after `!` includes folders again; the last matching glob wins.
     pub exclude: Vec<String>,
+    /// Globs of folders with a `kcl.mod` that are stacks although they have no `stack.yaml`, such as `apps/*/*`. The
+    /// stack has the name of its folder, and the folder above is its project, unless a `project.yaml` says otherwise.
+    /// A package that another module depends on by path is not a stack.
+    pub include: Vec<String>,
     /// The state store and the lease.
     pub state: State,
     /// The clusters by name. Specs and `stack.yaml` may name one of these, never a file.
@@ -331,6 +335,20 @@ pub struct PolicyConfig {
     pub sets: Vec<PolicySetConfig>,
     /// Findings that do not count for some resources until a date.
     pub exceptions: Vec<PolicyExceptionConfig>,
+    /// Whether a preview fails where a stack could not be planned before the change either, for the same reason and at a
+    /// place that the change does not touch. Default: `pass`.
+    pub broken_base: BrokenBase,
+}
+
+/// Whether a preview fails because of stacks that fail without the change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum BrokenBase {
+    /// They are shown, and the preview does not fail because of them.
+    #[default]
+    Pass,
+    /// The preview fails.
+    Fail,
 }
 
 /// What `konverge check` validates beside stacks and KCL files.

@@ -3,6 +3,45 @@
 
 use super::{DEFAULT_VERSION, KclDiagnostic};
 
+/// The cores that accept what one core refuses. Both ends are included.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CoreRange {
+    /// The first of them; `None`: the oldest that there is.
+    pub since: Option<&'static str>,
+    /// The last of them; `None`: the newest that there is.
+    pub until: Option<&'static str>,
+    /// What the others refuse, in a few words.
+    pub what: &'static str,
+}
+
+impl CoreRange {
+    const fn since(version: &'static str, what: &'static str) -> Self {
+        Self {
+            since: Some(version),
+            until: None,
+            what,
+        }
+    }
+
+    const fn until(version: &'static str, what: &'static str) -> Self {
+        Self {
+            since: None,
+            until: Some(version),
+            what,
+        }
+    }
+}
+
+/// One import name for two packages in the files of one package. What uses the name fails, too.
+const IMPORT_NAMES: CoreRange = CoreRange::until("0.10.0", "one import name for two packages");
+const PRIVATE_MEMBERS: CoreRange = CoreRange::until("0.13.0", "private members of another package");
+const HIDDEN_IMPORTS: CoreRange = CoreRange::until("0.10.0", "an import hidden by an attribute of its name");
+const UNEQUAL_LISTS: CoreRange = CoreRange::since("0.12.5", "lists compared by `!=`");
+const FAR_FILES: CoreRange = CoreRange::until("0.13.0", "reading files outside of the folder");
+const SYSTEM_NAMES: CoreRange = CoreRange::until("0.12.5", "a folder with the name of a system module");
+const NEW_MEMBERS: &str = "members of system modules that are newer";
+const OLD_MEMBERS: &str = "members of system modules that were removed";
+
 /// Members that earlier cores lack: who has it as the core names it, the member, the first core that has it.
 const ADDED: [(&str, &str, &str); 9] = [
     ("module 'crypto'", "blake3", "0.10.0"),
@@ -22,15 +61,55 @@ const REMOVED: [(&str, &str, &str); 1] = [("module 'net'", "to_IP16", "0.11.2")]
 /// Modules that earlier cores lack, with the first core that has them.
 const MODULES: [(&str, &str); 1] = [("base32", "0.11.2")];
 
+/// System modules, whose names a folder may have.
+const SYSTEM_MODULES: [&str; 15] = [
+    "base32",
+    "base64",
+    "collection",
+    "crypto",
+    "datetime",
+    "file",
+    "json",
+    "manifests",
+    "math",
+    "net",
+    "regex",
+    "runtime",
+    "template",
+    "units",
+    "yaml",
+];
+
+/// The cores that do not give an error, if some do not.
+pub(super) fn range(diagnostic: &KclDiagnostic) -> Option<CoreRange> {
+    let message = &diagnostic.message;
+    if is_import_name_clash(diagnostic) {
+        return Some(IMPORT_NAMES);
+    }
+    if message.starts_with("cannot reference private member '") {
+        return Some(PRIVATE_MEMBERS);
+    }
+    if is_list_comparison(message) {
+        return Some(UNEQUAL_LISTS);
+    }
+    if message.contains("escapes module root") {
+        return Some(FAR_FILES);
+    }
+    if let Some((_, since)) = missing_module(message) {
+        return Some(CoreRange::since(since, NEW_MEMBERS));
+    }
+    let (member, owner) = missing_member(message)?;
+    match known_member(member, owner) {
+        Some(Member::Added(since)) => Some(CoreRange::since(since, NEW_MEMBERS)),
+        Some(Member::Removed(last)) => Some(CoreRange::until(last, OLD_MEMBERS)),
+        None if hidden_import(diagnostic, member, owner).is_some() => Some(HIDDEN_IMPORTS),
+        None => shadowed_module(diagnostic, owner).map(|_| SYSTEM_NAMES),
+    }
+}
+
 /// What to try if a core of another version would not give this error.
 pub(super) fn hint(diagnostic: &KclDiagnostic) -> Option<String> {
     let message = &diagnostic.message;
-    if message.contains("escapes module root") {
-        return Some(
-            "cores before 0.13.1 read files outside of the folder of the program: try `kcl.version: 0.13.0` in konverge.yaml"
-                .to_owned(),
-        );
-    }
     if message.starts_with("failed to access the file") && message.contains("No such file") {
         return Some(
             "cores since 0.13.1 start a relative path at the folder of the file that reads it, earlier ones at the \
@@ -38,23 +117,73 @@ pub(super) fn hint(diagnostic: &KclDiagnostic) -> Option<String> {
                 .to_owned(),
         );
     }
-    let module = MODULES
-        .iter()
-        .find(|(module, _)| message.contains(&format!("pkgpath {module} not found")));
-    if let Some((module, since)) = module {
-        return Some(added(&format!("the module `{module}`"), since));
-    }
-    let (member, owner) = missing_member(message)?;
-    let row = |(of, name, _): &&(&str, &str, &str)| *name == member && is_owner(owner, of);
-    if let Some((.., since)) = ADDED.iter().find(row) {
-        return Some(added(&format!("`{member}`"), since));
-    }
-    if let Some((.., last)) = REMOVED.iter().find(row) {
-        return Some(format!(
-            "cores after {last} lack `{member}`: try `kcl.version: {last}` in konverge.yaml"
-        ));
-    }
-    shadowed_folder(diagnostic, owner)
+    let range = range(diagnostic)?;
+    Some(match range {
+        IMPORT_NAMES => format!(
+            "cores since 0.10.2 refuse one import name for two packages in the files of one package: give one of the \
+             imports another name (`import … as OTHER`), or, if the package is not yours, {}",
+            try_core("0.10.0")
+        ),
+        PRIVATE_MEMBERS => format!(
+            "cores since 0.13.1 refuse members of another package that begin with `_`: give them names without it, or {}",
+            try_core("0.13.0")
+        ),
+        HIDDEN_IMPORTS => {
+            let hidden = missing_member(message)
+                .and_then(|(member, owner)| hidden_import(diagnostic, member, owner))?;
+            format!(
+                "if `{hidden}` is an import of this file: cores since 0.10.2 take it for the attribute `{hidden}` around it; \
+                 import it under another name (`import … as OTHER`), or {}",
+                try_core("0.10.0")
+            )
+        }
+        UNEQUAL_LISTS => format!(
+            "cores before 0.12.5 do not compare lists by `!=`: write `not (A == B)`, or {}",
+            try_core(DEFAULT_VERSION)
+        ),
+        FAR_FILES => format!(
+            "cores before 0.13.1 read files outside of the folder of the program: {}",
+            try_core("0.13.0")
+        ),
+        SYSTEM_NAMES => {
+            let module = missing_member(message).and_then(|(_, owner)| shadowed_module(diagnostic, owner))?;
+            format!(
+                "if `import {module}.…` means a folder of the repository: cores since 0.13.0 take it for the system \
+                 module `{module}`; give the folder another name, or {}",
+                try_core("0.12.5")
+            )
+        }
+        CoreRange {
+            since: Some(since), ..
+        } => {
+            let what = match (missing_module(message), missing_member(message)) {
+                (Some((module, _)), _) => format!("the module `{module}`"),
+                (None, member) => format!("`{}`", member?.0),
+            };
+            format!("cores before {since} lack {what}: {}", try_core(DEFAULT_VERSION))
+        }
+        CoreRange { until, .. } => {
+            let (last, (member, _)) = (until?, missing_member(message)?);
+            format!("cores after {last} lack `{member}`: {}", try_core(last))
+        }
+    })
+}
+
+fn try_core(version: &str) -> String {
+    format!("try `kcl.version: {version}` in konverge.yaml")
+}
+
+/// Returns true if two imports of a package give one name to two packages. Other errors follow from it.
+pub(super) fn is_import_name_clash(diagnostic: &KclDiagnostic) -> bool {
+    let is_import = |line: &String| line.starts_with("import ");
+    diagnostic.message.ends_with("must be defined only once")
+        && diagnostic.source.as_ref().is_some_and(is_import)
+}
+
+/// `unsupported operand type(s) for !=: '[any]' and '[str(a)]'`.
+fn is_list_comparison(message: &str) -> bool {
+    let operands = message.strip_prefix("unsupported operand type(s) for !=: '[");
+    operands.is_some_and(|operands| operands.contains("]' and '["))
 }
 
 /// What to try if a core of another version would not end the compiler so.
@@ -64,10 +193,6 @@ pub(super) fn hint_of_crash(why: &str) -> Option<String> {
          `kcl.version: 0.11.1` or a later one in konverge.yaml"
             .to_owned()
     })
-}
-
-fn added(what: &str, since: &str) -> String {
-    format!("cores before {since} lack {what}: try `kcl.version: {DEFAULT_VERSION}` in konverge.yaml")
 }
 
 /// `attribute 'chars' not found in 'str(a)'`, `attribute 'blake3' not found in 'module 'crypto''`.
@@ -83,17 +208,45 @@ fn is_owner(owner: &str, known: &str) -> bool {
     owner == known || known == "str" && owner.starts_with("str(")
 }
 
+/// A module that earlier cores lack, with the first core that has it.
+fn missing_module(message: &str) -> Option<(&'static str, &'static str)> {
+    let is_it = |(module, _): &(&str, &str)| message.contains(&format!("pkgpath {module} not found"));
+    MODULES.into_iter().find(is_it)
+}
+
+/// A member that not every core has.
+enum Member {
+    /// Since this core.
+    Added(&'static str),
+    /// Until this core.
+    Removed(&'static str),
+}
+
+fn known_member(member: &str, owner: &str) -> Option<Member> {
+    let row = |(of, name, _): &&(&str, &str, &str)| *name == member && is_owner(owner, of);
+    let added = ADDED.iter().find(row).map(|(.., since)| Member::Added(since));
+    added.or_else(|| REMOVED.iter().find(row).map(|(.., last)| Member::Removed(last)))
+}
+
+/// The name before a member that begins with `_`, which a schema hardly has: `metadata.__META_APP_NAME` where an attribute
+/// `metadata` stands around.
+fn hidden_import<'a>(diagnostic: &'a KclDiagnostic, member: &str, owner: &str) -> Option<&'a str> {
+    let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    if !member.starts_with('_') || !owner.chars().all(is_word) {
+        return None;
+    }
+    let line = diagnostic.source.as_deref()?;
+    let before = &line[..line.find(&format!(".{member}"))?];
+    let start = before.rfind(|c| !is_word(c)).map_or(0, |at| at + 1);
+    Some(&before[start..]).filter(|name| !name.is_empty() && !before[..start].ends_with('.'))
+}
+
 /// Since 0.13.0 `import math.x` is the system module `math`, whatever lies in a folder `math`. The line does not name the
 /// module then, but the last part of the import.
-fn shadowed_folder(diagnostic: &KclDiagnostic, owner: &str) -> Option<String> {
+fn shadowed_module<'a>(diagnostic: &KclDiagnostic, owner: &'a str) -> Option<&'a str> {
     let module = owner.strip_prefix("module '")?.strip_suffix('\'')?;
     let line = diagnostic.source.as_deref()?;
-    (!line.contains(&format!("{module}."))).then(|| {
-        format!(
-            "if `import {module}.…` means a folder of the repository: cores since 0.13.0 take it for the system module \
-             `{module}`; give the folder another name, or try `kcl.version: 0.12.5` in konverge.yaml"
-        )
-    })
+    (SYSTEM_MODULES.contains(&module) && !line.contains(&format!("{module}."))).then_some(module)
 }
 
 #[cfg(test)]
@@ -107,6 +260,7 @@ mod tests {
             message: message.to_owned(),
             place: None,
             source: Some(source.to_owned()),
+            at_line_start: false,
             related: Vec::new(),
             hints: Vec::new(),
         })
@@ -122,6 +276,14 @@ mod tests {
             ("attribute 'chars' not found in 'str(a)'", "0.13.2"),
             ("attribute 'chars' not found in 'str'", "0.13.2"),
             ("attribute 'to_IP16' not found in 'module 'net''", "0.11.2"),
+            (
+                "cannot reference private member '__META_APP_NAME' from module 'base.metadata'",
+                "0.13.0",
+            ),
+            (
+                "unsupported operand type(s) for !=: '[any]' and '[Port]'",
+                "0.13.2",
+            ),
         ] {
             let hint = hints(message, "a = crypto.x + net.x").unwrap_or_default();
             assert!(
@@ -144,6 +306,10 @@ mod tests {
             "attribute 'sqr' not found in 'module 'math''",
             "attribute 'chars' not found in 'int'",
             "attribute 'blake3' not found in 'A'",
+            "unsupported operand type(s) for !=: '{str(a):int(1)}' and '[int(1)]'",
+            "Can not change the value of 'a', because it was declared immutable",
+            // It follows from an import name that stands for two packages, and no other core is meant.
+            "attribute 'WorkloadBase' not found in 'module 'service.container''",
         ] {
             assert_eq!(hints(message, "a = math.sqr(2)"), None, "{message}");
         }
@@ -157,5 +323,59 @@ mod tests {
             hint.contains("`import math.…`") && hint.contains("0.12.5"),
             "{hint}"
         );
+    }
+
+    #[test]
+    fn an_import_name_for_two_packages_names_the_last_core_that_takes_it() {
+        let message = "the name 'c' is defined multiple times, 'c' must be defined only once";
+        let hint = hints(message, "import container as c").unwrap_or_default();
+        assert!(
+            hint.contains("`import … as OTHER`") && hint.contains("try `kcl.version: 0.10.0`"),
+            "{hint}"
+        );
+        // A schema that is defined twice is refused by every core.
+        assert_eq!(hints(message, "schema c:"), None);
+    }
+
+    #[test]
+    fn an_import_that_an_attribute_hides_is_told() {
+        let message = "attribute '__META_APP_NAME' not found in 'ObjectMeta'";
+        let hint = hints(message, "name = metadata.__META_APP_NAME + \"-\"").unwrap_or_default();
+        assert!(
+            hint.contains("if `metadata` is an import") && hint.contains("0.10.0"),
+            "{hint}"
+        );
+        assert_eq!(
+            hints("attribute 'name' not found in 'Server'", "a = config.name"),
+            None
+        );
+        assert_eq!(
+            hints("attribute '_x' not found in 'Server'", "a = b.config._x"),
+            None
+        );
+    }
+
+    #[test]
+    fn a_range_names_cores_that_can_be_installed() {
+        let versions = super::super::versions();
+        let ranges = [
+            IMPORT_NAMES,
+            PRIVATE_MEMBERS,
+            HIDDEN_IMPORTS,
+            UNEQUAL_LISTS,
+            FAR_FILES,
+            SYSTEM_NAMES,
+        ];
+        let of_tables = ADDED.iter().chain(&REMOVED).map(|(.., version)| *version);
+        let all = ranges
+            .iter()
+            .flat_map(|range| [range.since, range.until])
+            .flatten();
+        for version in all
+            .chain(of_tables)
+            .chain(MODULES.iter().map(|(_, version)| *version))
+        {
+            assert!(versions.contains(&version), "{version}");
+        }
     }
 }

@@ -22,6 +22,8 @@ pub struct KclDiagnostic {
     pub place: Option<Location>,
     /// The source line with the error.
     pub source: Option<String>,
+    /// True if the error is at the first word of that line.
+    pub at_line_start: bool,
     /// Other places that the core names, each with its message.
     pub related: Vec<(Location, String)>,
     /// The core's own suggestions.
@@ -49,6 +51,7 @@ impl KclDiagnostic {
             message: String::new(),
             place: None,
             source: None,
+            at_line_start: false,
             related: Vec::new(),
             hints: Vec::new(),
         }
@@ -109,6 +112,7 @@ pub(super) fn read(text: &str, root: &Path) -> Vec<KclDiagnostic> {
     let mut lines = text.lines().peekable();
     let mut place: Option<Location> = None;
     let mut source: Option<String> = None;
+    let mut first_column = None;
     let mut loose: Vec<&str> = Vec::new();
     while let Some(line) = lines.next() {
         let trimmed = line.trim();
@@ -127,6 +131,9 @@ pub(super) fn read(text: &str, root: &Path) -> Vec<KclDiagnostic> {
             .filter(|(gutter, _)| gutter.trim().bytes().all(|byte| byte.is_ascii_digit()))
         {
             if !gutter.trim().is_empty() {
+                // One blank stands between the bar and the line.
+                let indent = rest.len() - rest.trim_start().len();
+                first_column = u32::try_from(indent).ok();
                 source = Some(rest.trim().to_owned());
                 continue;
             }
@@ -149,6 +156,7 @@ pub(super) fn read(text: &str, root: &Path) -> Vec<KclDiagnostic> {
             }
             if last.place.is_none() {
                 last.message = message;
+                last.at_line_start = first_column.is_some() && at.column == first_column;
                 last.place = Some(at);
                 last.source = source.take().filter(|line| !line.is_empty());
             } else {
@@ -184,7 +192,10 @@ pub(super) fn read(text: &str, root: &Path) -> Vec<KclDiagnostic> {
     unique
 }
 
-/// Says why a plugin is not there and what replaces it. The core itself suggests a plugin mode, or a package to add.
+/// What is said of the import of a plugin.
+pub(super) const NO_PLUGINS: &str = "there are no plugins here";
+
+/// Says why a plugin is not there. The core itself suggests a plugin mode, or a package to add.
 fn explain_plugin(diagnostic: &mut KclDiagnostic) {
     let message = &diagnostic.message;
     let named = message
@@ -196,13 +207,9 @@ fn explain_plugin(diagnostic: &mut KclDiagnostic) {
         None => return,
     };
     diagnostic.message = format!(
-        "`import {plugin}`: there are no plugins here, because a plugin is a program outside of the sandbox and may read anything"
+        "`import {plugin}`: {NO_PLUGINS}, because a plugin is a program outside of the sandbox and may read anything"
     );
-    diagnostic.hints = vec![
-        "pass the value as an option: write it under `kcl_options` of the stack's kcl.yaml or ci-test/settings.yaml (what the \
-         plugin read from project.yaml too), and read it by `option(\"NAME\")`"
-            .to_owned(),
-    ];
+    diagnostic.hints = Vec::new();
 }
 
 /// `error[E1001]: InvalidSyntax`, `EvaluationError`.
@@ -279,6 +286,11 @@ mod tests {
         assert_eq!(error.code.as_deref(), Some("E2G22"));
         assert_eq!(error.line(), "n/e1.k:5:7: TypeError: expected int, got str(s)");
         assert_eq!(error.source.as_deref(), Some("a: A {x: \"s\"}"));
+        assert!(!error.at_line_start);
+        let text = TYPE_ERROR
+            .replace("5 |\u{1b}[0m a", "5 |\u{1b}[0m     a")
+            .replace("e1.k:5:7", "e1.k:5:5");
+        assert!(read(&text, Path::new("/s/1"))[0].at_line_start);
         assert_eq!(error.related.len(), 1);
         assert_eq!(error.related[0].0.to_string(), "n/e1.k:2:5");
     }
@@ -293,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plugin_is_explained_with_its_replacement() {
+    fn a_plugin_is_explained() {
         let named = "error[E2F04]: CannotFindModule\n --> /s/a.k:1:1\n  |\n1 | import kcl_plugin.hello\n  | ^ the plugin package `kcl_plugin.hello` is not found, please confirm if plugin mode is enabled\n  |\n";
         let bare = "error[E2F04]: CannotFindModule\n --> /s/a.k:1:1\n  |\n1 | import kcl_plugin\n  | ^ Cannot find the module kcl_plugin from /s/kcl_plugin\n  |\n\n\nsuggestion: try 'kcl mod add kcl_plugin' to download the missing package\n";
         for (text, start) in [
@@ -304,8 +316,8 @@ mod tests {
             assert_eq!(all.len(), 1, "{all:?}");
             assert!(all[0].message.starts_with(start), "{all:?}");
             assert!(all[0].message.contains("may read anything"), "{all:?}");
-            assert_eq!(all[0].hints.len(), 1, "{all:?}");
-            assert!(all[0].hints[0].contains("option(\"NAME\")"), "{all:?}");
+            // The hint of the core is for packages.
+            assert!(all[0].hints.is_empty(), "{all:?}");
         }
     }
 

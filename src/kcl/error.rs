@@ -2,7 +2,9 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use super::{KclDiagnostic, OLDEST_VERSION, core_hints, version::is_too_old};
+use super::{
+    KclDiagnostic, OLDEST_VERSION, core_hints, core_hints::CoreRange, language_hints, version::is_too_old,
+};
 use crate::{
     checkout::Untrusted,
     error::{Cause, ErrorKind, UserError},
@@ -120,6 +122,17 @@ pub enum KclError {
     Answer(String),
 }
 
+/// Which cores give an error.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum CoreReach {
+    /// These do not.
+    Range(CoreRange),
+    /// Every core does: the code, a package or a setting must change.
+    Every,
+    /// It is not known.
+    Unknown,
+}
+
 impl KclError {
     /// Why KCL refused the code, if every machine refuses it so for the same files. A package that another run removes
     /// meanwhile looks like an import of nothing, so such errors count only `without_packages`.
@@ -131,6 +144,34 @@ impl KclError {
             |one: &KclDiagnostic| !one.is_of_the_machine() && (without_packages || !one.is_missing_import());
         let lasts = !diagnostics.is_empty() && diagnostics.iter().all(is_lasting);
         lasts.then_some(diagnostics.as_slice())
+    }
+
+    /// Returns true if the files of the repository alone give the error: neither this machine nor a server does.
+    pub fn is_of_the_code(&self) -> bool {
+        matches!(
+            self,
+            Self::Code(_) | Self::NotLocked { offline: false, .. } | Self::LockDiffers { .. }
+        )
+    }
+
+    /// Which cores give the error, one item for each part of it.
+    pub fn core_reach(&self) -> Vec<CoreReach> {
+        let Self::Code(diagnostics) = self else {
+            return vec![match self {
+                Self::Crash { .. } | Self::Answer(_) | Self::Deadline { .. } => CoreReach::Unknown,
+                _ => CoreReach::Every,
+            }];
+        };
+        let hints = language_hints::hints(diagnostics);
+        let one = |(diagnostic, hint): (&KclDiagnostic, Option<String>)| match (
+            core_hints::range(diagnostic),
+            hint,
+        ) {
+            (Some(range), _) => CoreReach::Range(range),
+            (None, Some(_)) => CoreReach::Every,
+            (None, None) => CoreReach::Unknown,
+        };
+        diagnostics.iter().zip(hints).map(one).collect()
     }
 
     /// Returns true if the core cannot be used at all: every compilation fails for the same reason.
@@ -148,34 +189,47 @@ impl KclError {
 }
 
 /// The first diagnostic leads; the others follow, one per line. What the core says in the same words of several places is
-/// said once, with the number of the others.
+/// said once, with the number of the others. A hint that tells what to write stands below the first error that has it.
 fn render(diagnostics: &[KclDiagnostic]) -> String {
     let mut heads: Vec<(String, usize)> = Vec::new();
     let mut firsts = Vec::new();
-    for diagnostic in diagnostics {
+    for (diagnostic, hint) in diagnostics.iter().zip(language_hints::hints(diagnostics)) {
         let head = diagnostic.head();
         match heads.iter_mut().find(|(known, _)| *known == head) {
             Some((_, more)) => *more += 1,
             None => {
                 heads.push((head, 0));
-                firsts.push(diagnostic);
+                firsts.push((diagnostic, hint));
             }
         }
     }
-    let lines = firsts.iter().zip(&heads).enumerate();
+    let mut said = Vec::new();
+    let lines = firsts.into_iter().zip(&heads).enumerate();
     let lines: Vec<_> = lines
-        .map(|(at, (diagnostic, (_, more)))| {
+        .map(|(at, ((diagnostic, hint), (_, more)))| {
             let text = match at {
                 0 => diagnostic.text(),
                 _ => diagnostic.line(),
             };
-            with_place_count(&text, *more)
+            let text = with_place_count(&text, *more);
+            match hint.filter(|hint| !said.contains(hint)) {
+                Some(hint) => {
+                    let text = with_hint(text, &hint);
+                    said.push(hint);
+                    text
+                }
+                None => text,
+            }
         })
         .collect();
     match lines.is_empty() {
         true => "KCL refused the code without saying why".to_owned(),
         false => lines.join("\n"),
     }
+}
+
+fn with_hint(text: String, hint: &str) -> String {
+    format!("{text}\n    hint: {hint}")
 }
 
 impl From<KclError> for UserError {
@@ -258,9 +312,13 @@ fn with_hints(error: KclError) -> UserError {
                 }
                 failure.causes = diagnostics
                     .iter()
-                    .map(|diagnostic| Cause {
+                    .zip(language_hints::hints(&diagnostics))
+                    .map(|(diagnostic, hint)| Cause {
                         location: diagnostic.place.clone(),
-                        message: diagnostic.text(),
+                        message: match hint {
+                            Some(hint) => with_hint(diagnostic.text(), &hint),
+                            None => diagnostic.text(),
+                        },
                     })
                     .collect();
                 for hint in diagnostics.iter().filter_map(core_hints::hint) {
@@ -323,6 +381,7 @@ mod tests {
             message: String::new(),
             place: None,
             source: None,
+            at_line_start: false,
             related: Vec::new(),
             hints: vec!["try 'kcl mod add nope'".to_owned()],
         };

@@ -15,6 +15,7 @@ mod diagnostic;
 mod error;
 mod fmt_test;
 mod install;
+mod language_hints;
 mod packages;
 mod pool;
 mod pool_options;
@@ -28,8 +29,9 @@ mod worker;
 pub use self::{
     cache::{Cache, CacheAccess, CacheUse, Kept, SharedCache, cache_use, prune_cache},
     compile::{CompileRequest, Compiled},
+    core_hints::CoreRange,
     diagnostic::KclDiagnostic,
-    error::KclError,
+    error::{CoreReach, KclError},
     fmt_test::{TestCase, TestOutcome},
     install::{InstallOptions, InstallStep, install, versions},
     packages::{

@@ -82,6 +82,13 @@ impl Toolchain {
         }
     }
 
+    /// The core that `KONVERGE_KCL` names, of whatever version; `None` if it is not set.
+    pub async fn of_environment(checkout: &Checkout) -> Option<Result<Self, KclError>> {
+        let interpreter = interpreter()?;
+        let core = Self::probed(&interpreter, checkout).await;
+        Some(core.and_then(|core| core.require_trusted(checkout)))
+    }
+
     /// The core in the environment of a Python interpreter.
     ///
     /// # Errors
@@ -91,12 +98,7 @@ impl Toolchain {
         version: &str,
         checkout: &Checkout,
     ) -> Result<Self, KclError> {
-        let executable = checkout.executable(INTERPRETER, interpreter)?;
-        let found = probe(executable, None).await?;
-        found.check_call()?;
-        let core = found.core().ok_or_else(|| {
-            KclError::Interpreter(interpreter.to_owned(), "it has no package `kcl_lib`".to_owned())
-        })?;
+        let core = Self::probed(interpreter, checkout).await?;
         if core.version != version {
             return Err(KclError::WrongVersion {
                 interpreter: interpreter.to_owned(),
@@ -105,6 +107,15 @@ impl Toolchain {
             });
         }
         core.require_trusted(checkout)
+    }
+
+    async fn probed(interpreter: &Path, checkout: &Checkout) -> Result<Self, KclError> {
+        let executable = checkout.executable(INTERPRETER, interpreter)?;
+        let found = probe(executable, None).await?;
+        found.check_call()?;
+        found.core().ok_or_else(|| {
+            KclError::Interpreter(interpreter.to_owned(), "it has no package `kcl_lib`".to_owned())
+        })
     }
 
     /// The core that [`install`](super::install()) put below a data folder.

@@ -10,6 +10,8 @@ use super::{
     Changes, FileTreeView, Layout, LayoutError, LayoutRules, Project, SettingsOrder, compile_setup,
     dependencies,
     exclusion::{self, Exclusion},
+    manifests::StackManifest,
+    package_stacks::{self, PackageStacks},
     parsed_files::ParsedFiles,
     unchanged_layout::UnchangedLayout,
 };
@@ -75,11 +77,15 @@ impl LayoutReader {
             None => exclusion::packages(&self.files, tree)?,
         };
         let exclusion = Exclusion::new(&layout.packages, &rules.exclude);
+        let included = PackageStacks::find(tree, &rules.include, &layout.packages, &project_folders);
+        project_folders.extend(included.projects.iter().cloned());
+        stack_folders.extend(included.folders.iter().cloned());
         let stack_folders = layout.leave_out(&exclusion, &mut project_folders, stack_folders);
         let mut projects = BTreeMap::new();
         for folder in project_folders {
-            let (project, broken) = match held.and_then(|held| held.project(&folder)) {
-                Some(project) => (project.clone(), None),
+            let known = held.and_then(|held| held.project(&folder)).cloned();
+            let (project, broken) = match known.or_else(|| included.project(&folder)) {
+                Some(project) => (project, None),
                 None => self.project(tree, folder, &mut layout)?,
             };
             projects.insert(project.folder.clone(), (project, broken));
@@ -96,7 +102,11 @@ impl LayoutReader {
             };
             let mut stack = match held.and_then(|held| held.stack(&folder, project)) {
                 Some(stack) => stack.clone(),
-                None => self.stack(tree, &folder, project, rules.order, &mut layout)?,
+                None => {
+                    let is_package = included.folders.binary_search(&folder).is_ok();
+                    let manifest = folder.child(if is_package { "kcl.mod" } else { "stack.yaml" });
+                    self.stack(tree, (&folder, manifest), project, rules.order, &mut layout)?
+                }
             };
             if let Some(error) = broken {
                 stack.compile = Err(error.clone());
@@ -105,7 +115,7 @@ impl LayoutReader {
             match inside {
                 Some(above) => {
                     let error = SetupError::new(
-                        folder.child("stack.yaml"),
+                        stack.manifest.clone(),
                         format!("this stack lies inside the stack `{above}`: stacks must not be nested"),
                     );
                     layout.problems.push(error.clone());
@@ -190,13 +200,18 @@ impl LayoutReader {
     fn stack(
         &self,
         tree: &FileTreeView,
-        folder: &RepoPath,
+        (folder, file): (&RepoPath, RepoPath),
         project: &Project,
         order: SettingsOrder,
         layout: &mut Layout,
     ) -> Result<Stack, SourceError> {
-        let file = folder.child("stack.yaml");
-        let document = self.files.stack(tree, &file)?;
+        let document = match file.file_name() {
+            "kcl.mod" => Some(Ok(Arc::new(StackManifest {
+                name: Some(package_stacks::name(folder, &project.folder).to_owned()),
+                ..StackManifest::default()
+            }))),
+            _ => self.files.stack(tree, &file)?,
+        };
         let document = document.unwrap_or_else(|| Ok(Arc::default()));
         let mut broken: Option<SetupError> = None;
         let document = document.unwrap_or_else(|error| {
@@ -219,7 +234,7 @@ impl LayoutReader {
         let cluster = match document.cluster.as_deref().map(str::parse).transpose() {
             Ok(cluster) => cluster,
             Err(error) => {
-                broken = Some(layout.problem(file, None, &format!("{error}")));
+                broken = Some(layout.problem(file.clone(), None, &format!("{error}")));
                 None
             }
         };
@@ -242,6 +257,7 @@ impl LayoutReader {
             named_by: NamedBy::Names,
             folder: folder.clone(),
             project_folder: project.folder.clone(),
+            manifest: file,
             compile,
             cluster,
             kubeconfig: document.kubeconfig.clone(),

@@ -18,6 +18,7 @@ mod kcl_mod;
 mod layout;
 mod manifests;
 mod outside_paths;
+mod package_stacks;
 mod parsed_files;
 mod path_variables;
 mod resolved_files;

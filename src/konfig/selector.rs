@@ -154,6 +154,7 @@ mod tests {
                 names: names.parse().unwrap(),
                 named_by,
                 project_folder: folder.parent().unwrap(),
+                manifest: folder.child("stack.yaml"),
                 folder,
                 compile: Ok(CompileSetup::default()),
                 cluster: None,

@@ -65,6 +65,12 @@ pub(super) fn notes(context: &BTreeMap<String, Value>) -> Vec<String> {
     context.keys().filter_map(ignored).collect()
 }
 
+/// The context that modules have, on which Specs depend: all but the keys of Kusion's cluster, which nothing reads here.
+pub(super) fn of_modules(context: &BTreeMap<String, Value>) -> BTreeMap<&str, &Value> {
+    let all = context.iter().map(|(key, value)| (key.as_str(), value));
+    all.filter(|(key, _)| !CLUSTER_KEYS.contains(key)).collect()
+}
+
 /// The environment variables of modules.
 pub(super) fn environment(context: &BTreeMap<String, Value>) -> BTreeMap<String, String> {
     let value = |key: &&str| context.get(*key).and_then(Value::as_str);

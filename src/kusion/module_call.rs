@@ -75,9 +75,10 @@ pub fn foreign_calls(
     stack: &AppStack<'_>,
 ) -> Result<Vec<ForeignCall>, KusionError> {
     let mut calls = Vec::new();
-    let context = match stack.platform.context.is_empty() {
+    let context = context_keys::of_modules(&stack.platform.context);
+    let context = match context.is_empty() {
         true => String::new(),
-        false => yaml::to_string(stack.platform.context.as_ref()),
+        false => yaml::to_string(&context),
     };
     let environment = context_keys::environment(&stack.platform.context);
     for app in &apps.apps {

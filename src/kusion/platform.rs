@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::KusionError;
+use super::{KusionError, context_keys};
 use crate::model::{Digest, RepoPath, digest::DigestBuilder};
 
 /// The rules of generation. It grows with each change of what is generated from the same input.
@@ -103,7 +103,7 @@ impl Platform {
             }
         }
         digest.part(b"context");
-        for (key, value) in self.context.iter() {
+        for (key, value) in context_keys::of_modules(&self.context) {
             digest
                 .part(key.as_bytes())
                 .part(Digest::of_json(value).as_bytes());

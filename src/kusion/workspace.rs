@@ -270,6 +270,23 @@ mod tests {
     }
 
     #[test]
+    fn the_keys_of_a_cluster_concern_no_stack() {
+        let digest = |context: &str| {
+            let text = format!(
+                "{}context: {{{context}}}\n",
+                service("      default: {replicas: 2}\n")
+            );
+            parse(&text).unwrap().platform("shop", &[]).digest()
+        };
+        assert_eq!(digest("KUBECONFIG_PATH: /a"), digest(""));
+        assert_eq!(
+            digest("KUBECONFIG_PATH: /a, zone: a"),
+            digest("KUBECONFIG_PATH: /b, zone: a")
+        );
+        assert_ne!(digest("zone: a"), digest("zone: b"));
+    }
+
+    #[test]
     fn what_kusion_refuses_is_refused() {
         for (text, says) in [
             ("modules: {service: {path: x}}\n".to_owned(), "version"),

@@ -33,6 +33,9 @@ pub struct StackPlan {
     /// Why the stack, or a part of it, could not be planned.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<ErrorBody>,
+    /// With an error: true if the base fails in the same way, at a place that this change does not touch.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub fails_as_before: bool,
     /// With an error: the resources that an apply skips, namely those that could not be planned, their
     /// dependents, and all deletions. The apply changes the rest. Empty if the error stops the whole stack.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -191,6 +194,7 @@ impl StackPlan {
             resources: changed,
             notes: Vec::new(),
             error: None,
+            fails_as_before: false,
             held_back: Vec::new(),
         }
     }

@@ -27,6 +27,8 @@ pub struct LayoutRules {
     pub order: SettingsOrder,
     /// `exclude`: globs of folders that are not stacks; `!` includes folders again.
     pub exclude: Vec<String>,
+    /// `include`: globs of folders with a `kcl.mod` that are stacks without a `stack.yaml`.
+    pub include: Vec<String>,
     /// `stacks[].identity` with the glob of its rule. The last matching rule wins.
     pub identities: Vec<(String, StackId)>,
 }
@@ -71,6 +73,8 @@ pub struct Stack {
     pub named_by: NamedBy,
     pub folder: RepoPath,
     pub project_folder: RepoPath,
+    /// The file that makes the folder a stack: its `stack.yaml`, or its `kcl.mod` (`include` in `konverge.yaml`).
+    pub manifest: RepoPath,
     /// The compiler setup, or why it cannot be determined.
     pub compile: Result<CompileSetup, SetupError>,
     /// The cluster that `stack.yaml` names, as defined in `konverge.yaml`.

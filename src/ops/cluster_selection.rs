@@ -72,7 +72,7 @@ impl GivenCluster {
             },
         };
         let variable = name.as_str().to_uppercase().replace(['-', '.'], "_");
-        let file = stack.folder.child("stack.yaml");
+        let file = &stack.manifest;
         let message = format!(
             "`{}` names the kubeconfig `{}`: {why}",
             stack.id,
@@ -175,6 +175,7 @@ mod tests {
             named_by: crate::model::stack::NamedBy::Names,
             folder: crate::model::RepoPath::normalize("appops/shop/prod").unwrap(),
             project_folder: crate::model::RepoPath::normalize("appops/shop").unwrap(),
+            manifest: crate::model::RepoPath::normalize("appops/shop/prod/stack.yaml").unwrap(),
             compile: Ok(CompileSetup::default()),
             cluster: None,
             kubeconfig: Some(kubeconfig.to_owned()),

@@ -34,11 +34,11 @@ use crate::{
         event::Step,
         file_source::{FileKind, Source},
         spec::{Sharing, Spec},
-        stack::{CompileSetup, Stack},
+        stack::{CompileSetup, SetupError, Stack},
     },
     report::errors,
     secrets::{mask_object, mask_resource, without_secrets},
-    spec,
+    spec::{self, SpecError},
 };
 
 /// Compiles stacks. The workers start with the first stack that needs them; dropping the compiler ends them.
@@ -558,9 +558,20 @@ pub fn read_spec_file(path: &Path) -> Result<Spec, UserError> {
     Ok(spec::read_text(&text, &name)?)
 }
 
+/// Returns true if the files of the repository alone give the error. What fails because of this machine or a server fails on
+/// both sides, too.
+pub(super) fn is_of_the_code(failure: &UserError) -> bool {
+    match failure.room_error::<KclError>() {
+        Some(error) => error.is_of_the_code(),
+        None => failure.room_error::<SetupError>().is_some() || failure.room_error::<SpecError>().is_some(),
+    }
+}
+
 fn setup_of(stack: &Stack) -> Result<CompileSetup, UserError> {
     stack.compile.clone().map_err(|error| {
-        UserError::new(ErrorKind::Layout, &error.message).at(error.file.to_string(), error.line, error.column)
+        UserError::new(ErrorKind::Layout, &error.message)
+            .at(error.file.to_string(), error.line, error.column)
+            .caused_by(error)
     })
 }
 

@@ -21,6 +21,7 @@ mod context;
 pub mod demo;
 pub mod doctor;
 pub mod drift;
+mod earlier_failure;
 pub mod github_matrix;
 pub mod graph;
 pub mod health;

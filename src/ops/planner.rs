@@ -8,7 +8,7 @@ use std::{
 use super::{
     OpenRevision, RunContext, SecretReferences, StateBackend, Target,
     cluster_selection::{self, GivenCluster, Live},
-    compiler::{CompileCounts, Compiler},
+    compiler::{self, CompileCounts, Compiler},
     kusion_releases,
     other_stack_claims::{OwnershipLookup, PlanPurpose, StackClaims},
     renamed_stacks::{self, Renamed},
@@ -104,7 +104,7 @@ impl Planner {
     }
 
     /// The Spec of a target at the base; empty if it did not exist.
-    async fn spec_before(&self, target: &Target) -> Result<Spec, UserError> {
+    pub(super) async fn spec_before(&self, target: &Target) -> Result<Spec, UserError> {
         match &self.wanted {
             SpecSource::Compiled {
                 compiler,
@@ -113,6 +113,26 @@ impl Planner {
             } => compile_side(compiler, base, target.base.as_ref()).await,
             _ => Ok(Spec::default()),
         }
+    }
+
+    /// The Spec of the base to compare with. One that does not compile is taken as empty, and a note says so: a change may
+    /// repair it.
+    async fn compared(&self, target: &Target) -> Result<(Spec, Option<String>), UserError> {
+        let failure = match self.spec_before(target).await {
+            Ok(before) => return Ok((before, None)),
+            Err(failure) if compiler::is_of_the_code(&failure) => failure,
+            Err(failure) => return Err(failure),
+        };
+        let place = failure.location.map(|place| format!(" ({place})"));
+        let place = place.unwrap_or_default();
+        let what = match target.head.is_some() {
+            true => "everything is shown as new",
+            false => "what is removed is not shown",
+        };
+        let note = format!(
+            "the base does not compile with this konverge.yaml{place}, so there is nothing to compare with: {what}"
+        );
+        Ok((Spec::default(), Some(note)))
     }
 
     /// Plans a target to show it: compares its Spec with its prior state and the live infrastructure, or with the base's
@@ -200,7 +220,7 @@ impl Planner {
                 .any(|r| r.runtime == RuntimeKind::Kubernetes);
         if !on_clusters && self.live == Live::Auto && state.resources.is_empty() {
             // Neither the head nor a state has objects: those of the base are deleted.
-            on_clusters = has_objects(&self.spec_before(target).await?);
+            on_clusters = has_objects(&self.compared(target).await?.0);
         }
         // A stack without Kubernetes resources can be compared with the live infrastructure without a
         // cluster.
@@ -219,12 +239,14 @@ impl Planner {
         let real = self.live != Live::Never && (cluster.is_some() || !on_clusters);
         if !real {
             // Nothing is resolved: only texts are compared. Whether the stack may use its references is judged nevertheless.
-            let before = self.references.name_stores(self.spec_before(target).await?);
+            let (before, note) = self.compared(target).await?;
+            let before = self.references.name_stores(before);
             let wanted = self.references.admit(target, wanted)?;
             let secrets = self.secrets();
             let (id, folder) = (&target.id, &target.folder);
             let masked = (secrets, mask_resource as engine::ResourceMask);
-            let public = engine::plan_against_spec(id, folder, &before, &wanted, None, masked);
+            let mut public = engine::plan_against_spec(id, folder, &before, &wanted, None, masked);
+            public.notes.extend(note);
             let compared = (before, wanted);
             return Ok(TargetPlan::Spec(Box::new(SpecPlan { public, compared })));
         }

@@ -5,12 +5,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use futures::{StreamExt, stream};
 
 use super::{
-    Planner, StepCounter, Target, adoption_notes,
+    Planner, StepCounter, Target, adoption_notes, earlier_failure,
     object_conflicts::{self, DeclaredClaims},
     plan_documents::{DocumentVisitor, PlannedDocument},
     redact::{self, UnreviewableValue},
 };
 use crate::{
+    config::{BrokenBase, Config},
     error::UserError,
     model::{
         Digest, StackId,
@@ -20,6 +21,12 @@ use crate::{
     },
     secrets::Secrets,
 };
+
+/// Returns true if a preview fails because of a stack.
+pub fn is_failure(stack: &StackPlan, config: &Config) -> bool {
+    let passes = stack.fails_as_before && config.policy.broken_base == BrokenBase::Pass;
+    stack.error.is_some() && !passes
+}
 
 /// The number of stacks planned concurrently.
 const AT_ONCE: usize = 8;
@@ -109,17 +116,22 @@ async fn one(
     // Without a Spec nothing was compared.
     let wanted = match planning.spec(target).await {
         Ok(wanted) => wanted,
-        Err(failure) => return (failed(Basis::Spec, failure), None, DeclaredClaims::default()),
+        Err(failure) => {
+            let fails_as_before = earlier_failure::is_earlier(planning, target, &failure).await;
+            let plan = StackPlan {
+                fails_as_before,
+                ..failed(Basis::Spec, failure)
+            };
+            return (plan, None, DeclaredClaims::default());
+        }
     };
     let declared = DeclaredClaims::from_spec(&wanted);
     let notes = wanted.notes.clone();
     let (basis, spec_digest) = (planning.basis(target, &wanted), wanted.digest());
     match planning.plan(target, wanted, leaving).await {
         Ok(planned) => {
-            let mut plan = StackPlan {
-                notes,
-                ..planned.public().clone()
-            };
+            let mut plan = planned.public().clone();
+            plan.notes.splice(..0, notes);
             if let Err(failure) = adoption_notes::explain(planning, target, &mut plan).await {
                 return (failed(basis, failure), None, declared);
             }

@@ -323,6 +323,7 @@ pub async fn open_file(
         names: id.clone(),
         named_by: NamedBy::Names,
         folder: folder.clone(),
+        manifest: folder.child("stack.yaml"),
         project_folder: folder,
         compile: Ok(CompileSetup::default()),
         cluster: None,

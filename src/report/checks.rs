@@ -86,7 +86,10 @@ fn check(stack: &StackPlan) -> CheckRun {
         let note = annotation(stack, error);
         return CheckRun {
             name,
-            conclusion: Conclusion::Failure,
+            conclusion: match stack.fails_as_before {
+                true => Conclusion::Neutral,
+                false => Conclusion::Failure,
+            },
             title: labels::failed(stack).to_owned(),
             summary: format!(
                 "{} {}. {}",
@@ -124,7 +127,10 @@ fn check(stack: &StackPlan) -> CheckRun {
 
 fn annotation(stack: &StackPlan, error: &ErrorBody) -> Annotation {
     Annotation {
-        level: Level::Error,
+        level: match stack.fails_as_before {
+            true => Level::Warning,
+            false => Level::Error,
+        },
         file: error.file.clone().unwrap_or_default(),
         line: error.line,
         column: error.column,
@@ -179,7 +185,8 @@ fn counts(stack: &StackPlan) -> String {
 }
 
 fn aggregate(rest: &[&StackPlan], scope: &str) -> CheckRun {
-    let failed = rest.iter().filter(|s| s.error.is_some()).count();
+    let is_failed = |stack: &&&StackPlan| stack.error.is_some() && !stack.fails_as_before;
+    let failed = rest.iter().filter(is_failed).count();
     let total = rest
         .iter()
         .fold(Summary::default(), |sum, stack| sum + diff::own_summary(stack));

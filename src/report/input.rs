@@ -69,6 +69,8 @@ pub struct Mode {
     pub merging: Merging,
     /// True if a later push replaced the previewed head.
     pub superseded: bool,
+    /// True if the change adds `konverge.yaml`: every stack was compiled.
+    pub introduces: bool,
 }
 
 /// What merging does with the shown plan.

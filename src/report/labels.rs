@@ -99,12 +99,23 @@ pub const FAILED: &str = "could not be planned";
 /// What is said of a stack of which only a part could be planned.
 pub const FAILED_IN_PART: &str = "could not be planned in full";
 
+/// What is said of a stack that could not be planned before the change either.
+pub const FAILED_BEFORE: &str =
+    "could not be planned: the base fails in the same way, at a place that this change does not touch";
+
 /// The words for a stack with an error.
 pub fn failed(stack: &StackPlan) -> &'static str {
-    match stack.fails_in_part() {
-        true => FAILED_IN_PART,
-        false => FAILED,
+    match (stack.fails_in_part(), stack.fails_as_before) {
+        (true, _) => FAILED_IN_PART,
+        (false, true) => FAILED_BEFORE,
+        (false, false) => FAILED,
     }
+}
+
+/// What the preview that adds `konverge.yaml` says: `26 of 28 stacks compile`.
+pub fn compiling_stacks(compiling: usize, stacks: usize) -> String {
+    let verb = if stacks == 1 { "compiles" } else { "compile" };
+    format!("{compiling} of {} {verb}", plural(stacks, "stack"))
 }
 
 /// What an apply would skip in a stack that was planned in part; `None` for any other stack.

@@ -30,4 +30,4 @@ mod view_model;
 mod yaml_text;
 
 pub use input::{CHECK_BUDGET, COMMENT_BUDGET, CommentInput, Merging, Mode, RunInfo, SUMMARY_BUDGET};
-pub use labels::{age, changes, counts, plural, time, took};
+pub use labels::{age, changes, compiling_stacks, counts, plural, time, took};

@@ -147,19 +147,20 @@ fn kind(kind: InputKind) -> &'static str {
 pub fn plan(plan: &Plan, style: Style) -> String {
     let mut text = String::new();
     let mut total = Summary::default();
-    let (mut failed, mut drifted) = (0, 0);
+    let (mut failed, mut failed_before, mut drifted) = (0, 0, 0);
     let groups = failure_groups(plan);
     let equal = SharedChanges::find(plan);
     text.push_str(&equal.text(style));
     for stack in &plan.stacks {
         total = total + diff::own_summary(stack);
         drifted += diff::drifted(stack);
-        failed += usize::from(stack.error.is_some());
+        failed += usize::from(stack.error.is_some() && !stack.fails_as_before);
+        failed_before += usize::from(stack.fails_as_before);
         match whole_failure(stack) {
             // An error of many stacks is shown once, at the first of them.
             Some(_) => {
-                let group = groups.iter().find(|group| group.stacks[0] == &stack.id);
-                text.extend(group.map(|group| failed_with(group, style)));
+                let group = groups.iter().find(|(_, group)| group.stacks[0] == &stack.id);
+                text.extend(group.map(|(word, group)| ended_with(group, word, Color::Red, style)));
             }
             None => text.push_str(&stack_plan(stack, &equal, style)),
         }
@@ -169,11 +170,13 @@ pub fn plan(plan: &Plan, style: Style) -> String {
         let warning = style.paint(Color::Yellow, "warning");
         text.push_str(&format!("{names}: {warning}: {}\n", escape::log(note.text)));
     }
-    let failed = if failed > 0 {
-        format!(", {failed} failed")
-    } else {
-        String::new()
+    let mut failed = match failed {
+        0 => String::new(),
+        failed => format!(", {failed} failed"),
     };
+    if failed_before > 0 {
+        failed.push_str(&format!(", {failed_before} failed as before"));
+    }
     text.push_str(&format!(
         "{}: {}{}{failed}.\n",
         style.paint(Color::Bold, &labels::plural(plan.stacks.len(), "stack")),
@@ -186,12 +189,21 @@ pub fn plan(plan: &Plan, style: Style) -> String {
 /// Every failure of whole stacks; an error of many stacks is shown once.
 pub(super) fn failures(plan: &Plan, style: Style) -> String {
     let groups = failure_groups(plan).into_iter();
-    groups.map(|group| failed_with(&group, style)).collect()
+    let text = groups.map(|(word, group)| ended_with(&group, word, Color::Red, style));
+    text.collect()
 }
 
-fn failure_groups(plan: &Plan) -> Vec<ErrorGroup<'_>> {
-    let failed = plan.stacks.iter();
-    errors::group(failed.filter_map(|stack| Some((&stack.id, whole_failure(stack)?))))
+/// The failures of whole stacks, each group with its word.
+fn failure_groups(plan: &Plan) -> Vec<(&'static str, ErrorGroup<'_>)> {
+    let group = |before: bool, word| {
+        let failed = plan
+            .stacks
+            .iter()
+            .filter(move |stack| stack.fails_as_before == before);
+        let groups = errors::group(failed.filter_map(|stack| Some((&stack.id, whole_failure(stack)?))));
+        groups.into_iter().map(move |group| (word, group))
+    };
+    group(false, "failed").chain(group(true, FAILED_BEFORE)).collect()
 }
 
 /// The failure of a stack: message, place, hints.
@@ -219,10 +231,8 @@ pub(super) fn whole_failure(stack: &StackPlan) -> Option<&ErrorBody> {
         .filter(|_| labels::left_as_it_is(stack).is_none())
 }
 
-/// All stacks that failed with the same error.
-fn failed_with(group: &ErrorGroup<'_>, style: Style) -> String {
-    ended_with(group, "failed", Color::Red, style)
-}
+/// The word for a stack that could not be planned before the change either.
+const FAILED_BEFORE: &str = "fails as before, at a place that this change does not touch";
 
 /// All stacks that ended with the same error, with their number if there are several.
 pub(super) fn ended_with(group: &ErrorGroup<'_>, word: &str, color: Color, style: Style) -> String {

@@ -40,7 +40,12 @@ pub(super) struct PlanView<'a> {
     pub drifted: Vec<&'a StackPlan>,
     /// The summary over all stacks.
     pub total: Summary,
+    /// The number of stacks that could not be planned.
     pub failed: usize,
+    /// The number of those that could not be planned before the change either.
+    pub failed_before: usize,
+    /// True if the change adds `konverge.yaml`, so that every stack was compiled.
+    pub introduces: bool,
     /// The number of stacks in the plan.
     pub planned: usize,
     /// The number of affected stacks; 0 if the user named the stacks.
@@ -61,12 +66,17 @@ impl PlanView<'_> {
 
     /// The stacks of which nothing could be planned, with their errors.
     pub(super) fn whole_failures(&self) -> impl Iterator<Item = (&StackId, &ErrorBody)> {
-        self.failures(false)
+        self.failures(|plan| !plan.fails_in_part() && !plan.fails_as_before)
+    }
+
+    /// The stacks that could not be planned before the change either, with their errors.
+    pub(super) fn earlier_failures(&self) -> impl Iterator<Item = (&StackId, &ErrorBody)> {
+        self.failures(|plan| !plan.fails_in_part() && plan.fails_as_before)
     }
 
     /// The stacks of which a part could not be planned, with their errors.
     pub(super) fn partial_failures(&self) -> impl Iterator<Item = (&StackId, &ErrorBody)> {
-        self.failures(true)
+        self.failures(StackPlan::fails_in_part)
     }
 
     /// The Kubernetes resources of live previews that no server has validated, each with its stack.
@@ -80,14 +90,17 @@ impl PlanView<'_> {
         resources.collect()
     }
 
-    fn failures(&self, in_part: bool) -> impl Iterator<Item = (&StackId, &ErrorBody)> {
+    fn failures(&self, kind: impl Fn(&StackPlan) -> bool) -> impl Iterator<Item = (&StackId, &ErrorBody)> {
         let plans = self.stacks.iter().map(|stack| stack.plan);
-        let plans = plans.filter(move |plan| plan.fails_in_part() == in_part);
+        let plans = plans.filter(move |plan| kind(plan));
         plans.filter_map(|plan| Some((&plan.id, plan.error.as_ref()?)))
     }
 
     /// The verdict in words: `10 updated, 1 deleted in 2 stacks · 1 stack failed`.
     pub(super) fn verdict(&self) -> String {
+        if self.introduces {
+            return labels::compiling_stacks(self.planned - self.failed, self.planned);
+        }
         if self.planned == 0 && self.affected == 0 {
             return "no stack is affected".to_owned();
         }
@@ -109,8 +122,16 @@ impl PlanView<'_> {
                 labels::plural(changed, "stack")
             )],
         };
-        if self.failed > 0 {
-            parts.push(format!("{} failed", labels::plural(self.failed, "stack")));
+        let failed = self.failed - self.failed_before;
+        if failed > 0 {
+            parts.push(format!("{} failed", labels::plural(failed, "stack")));
+        }
+        if self.failed_before > 0 {
+            let verb = if self.failed_before == 1 { "fails" } else { "fail" };
+            parts.push(format!(
+                "{} {verb} as before",
+                labels::plural(self.failed_before, "stack")
+            ));
         }
         parts.join(" · ")
     }
@@ -126,6 +147,8 @@ pub(super) fn build<'a>(input: &CommentInput<'a>) -> PlanView<'a> {
         drifted: Vec::new(),
         total: Summary::default(),
         failed: 0,
+        failed_before: 0,
+        introduces: input.mode.introduces,
         planned: input.plan.stacks.len(),
         affected: input.affected.stacks.len(),
         word: match input.affected.stacks.is_empty() {
@@ -143,6 +166,7 @@ pub(super) fn build<'a>(input: &CommentInput<'a>) -> PlanView<'a> {
     };
     for plan in &input.plan.stacks {
         view.failed += usize::from(plan.error.is_some());
+        view.failed_before += usize::from(plan.fails_as_before);
         let own: Vec<_> = plan.resources.iter().filter(|r| diff::touches(r)).collect();
         for resource in &own {
             view.total.count(resource.action);

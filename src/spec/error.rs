@@ -56,7 +56,7 @@ fn at(path: &str) -> String {
 
 impl From<SpecError> for UserError {
     fn from(error: SpecError) -> Self {
-        let failure = UserError::new(ErrorKind::Spec, error.to_string());
+        let failure = UserError::new(ErrorKind::Spec, error.to_string()).caused_by(error.clone());
         match error {
             SpecError::Text {
                 file, line, column, ..

@@ -194,7 +194,8 @@ fn the_workload_is_the_only_resource_of_its_module_or_the_marked_one() {
 #[test]
 fn a_call_has_the_parts_as_yaml() {
     let mut stack = with_answer(&[DB], &[]);
-    stack.workspace = platform("mysql", "{size: 5, importedResources: {a: b}}") + "context: {region: x}\n";
+    stack.workspace = platform("mysql", "{size: 5, importedResources: {a: b}}")
+        + "context: {region: x, KUBECONFIG_PATH: /k}\n";
     let dependencies = declared_dependencies(stack.modules.as_bytes()).unwrap();
     let file = RepoPath::normalize("workspaces/dev.yaml").unwrap();
     let platform = Workspace::parse(&file, &stack.workspace).unwrap();

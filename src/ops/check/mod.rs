@@ -223,7 +223,7 @@ fn structure(selected: &SelectedStacks, stacks: &[Stack], scope: CheckScope<'_>)
 fn diagnostics_of_failure(stack: &Stack, failure: &UserError) -> Vec<Diagnostic> {
     let describe = |place: Option<&Location>, message: &str| {
         let file = place.and_then(|place| RepoPath::normalize(&place.file));
-        let file = file.unwrap_or_else(|| stack.folder.child("stack.yaml"));
+        let file = file.unwrap_or_else(|| stack.manifest.clone());
         let mut found = Diagnostic::new(&file, LintRule::Compile, message).at(
             place.and_then(|place| place.line),
             place.and_then(|place| place.column),

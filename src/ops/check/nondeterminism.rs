@@ -121,6 +121,7 @@ mod tests {
             named_by: crate::model::stack::NamedBy::Names,
             folder: path("p/s"),
             project_folder: path("p"),
+            manifest: path("p/s/stack.yaml"),
             compile: Ok(setup),
             cluster: None,
             kubeconfig: None,

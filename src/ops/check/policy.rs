@@ -59,8 +59,7 @@ fn remark(stack: &Stack, finding: &PolicyFinding, secrets: &Secrets) -> Option<D
     let place = finding.place.as_ref().and_then(|place| place.resource.as_ref());
     let resource = place.map_or(String::new(), |id| format!(" {id}:"));
     let message = format!("{}:{resource} {}", finding.rule, finding.message);
-    let file = stack.folder.child("stack.yaml");
-    let mut found = Diagnostic::new(&file, LintRule::Policy, &secrets.mask(&message));
+    let mut found = Diagnostic::new(&stack.manifest, LintRule::Policy, &secrets.mask(&message));
     found.severity = severity;
     found.hint.clone_from(&finding.hint);
     let place = finding.place.as_ref();

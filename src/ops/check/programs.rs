@@ -31,6 +31,7 @@ pub(super) fn analyze(
             id,
             named_by: NamedBy::Folder,
             project_folder: folder.clone(),
+            manifest: folder.child("stack.yaml"),
             folder,
             cluster: None,
             kubeconfig: None,

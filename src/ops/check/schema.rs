@@ -173,5 +173,5 @@ fn place(stack: &Stack) -> RepoPath {
     let paths = entries.unwrap_or_default().iter().rev().map(|entry| &entry.path);
     let own = |path: &&RepoPath| path.is_within(&stack.folder) && **path != stack.folder;
     let last = paths.clone().find(own);
-    last.cloned().unwrap_or_else(|| stack.folder.child("stack.yaml"))
+    last.cloned().unwrap_or_else(|| stack.manifest.clone())
 }

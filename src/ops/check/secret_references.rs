@@ -20,8 +20,7 @@ pub(super) fn check(workspace: &OpenRevision, compiled: &[(&Stack, Spec)]) -> Ve
             folder: &stack.folder,
         };
         for refusal in policy::secret_refusals(&workspace.config.secrets, reader, spec) {
-            let file = stack.folder.child("stack.yaml");
-            let mut remark = Diagnostic::new(&file, LintRule::Secrets, &refusal.message);
+            let mut remark = Diagnostic::new(&stack.manifest, LintRule::Secrets, &refusal.message);
             remark.hint = refusal.hints.first().cloned();
             remark.stacks = vec![stack.id.clone()];
             found.push(remark);

@@ -49,7 +49,7 @@ pub(super) fn check(workspace: &OpenRevision, compiled: &[(&Stack, Spec)]) -> Ve
             "{}{more}: in stack `{owner}` too, on the same cluster; only one stack can own an object",
             named.join(", ")
         );
-        let mut remark = Diagnostic::new(&stack.folder.child("stack.yaml"), LintRule::Ownership, &message);
+        let mut remark = Diagnostic::new(&stack.manifest, LintRule::Ownership, &message);
         remark.hint = Some(format!("remove it from `{}` or of `{owner}`", stack.id));
         remark
     });

@@ -121,7 +121,14 @@ async fn apply_and_report(job: &Job, tip: ApplyTarget<'_>) -> Result<JobResult, 
             "applying what was reviewed",
         )
         .await;
-    let (notices, result) = match configured(job, &tip.branch.tip).await {
+    let config = configured(job, &tip.branch.tip).await;
+    if let Ok(config) = &config
+        && config.state.url.is_none()
+        && tip.approved.is_empty()
+    {
+        return Ok(without_store(head, &feedback).await);
+    }
+    let (notices, result) = match config {
         Ok(config) => (
             Some(Notifications::new(job, &config)),
             apply_pending(job, tip, config, &feedback).await,
@@ -243,6 +250,18 @@ async fn apply_pending(
         deployments.end(&report).await;
     }
     Ok((report, consent, newer))
+}
+
+/// The end of a merge into a repository that has no store yet: nothing is applied, which its previews said.
+async fn without_store(head: &CommitId, feedback: &Publisher<'_>) -> JobResult {
+    let text = "nothing is applied: konverge.yaml configures no store (`state.url`)";
+    feedback
+        .status(head, github::APPLY, StatusState::Success, text)
+        .await;
+    JobResult {
+        code: 0,
+        text: format!("{text}\n"),
+    }
 }
 
 /// Opens the store and the commit to apply.

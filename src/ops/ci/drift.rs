@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     config::{Config, Reconcile, Span},
-    error::{ErrorKind, UserError},
+    error::UserError,
     model::{
         CommitId, StackId,
         apply_result::StackResult,
@@ -58,13 +58,14 @@ async fn check_and_publish(
         Reconcile::Never => KeyUse::Look,
         Reconcile::Restore => KeyUse::Make,
     };
-    let backend = job.backend(&config, key).await?.ok_or_else(|| {
-        UserError::new(
-            ErrorKind::Config,
-            "there is nothing to compare with: no store is configured",
-        )
-        .hint("set `state.url` in konverge.yaml")
-    })?;
+    let Some(backend) = job.backend(&config, key).await? else {
+        // Without a store no job knows what was applied.
+        return Ok(JobResult {
+            code: 0,
+            text: "there is nothing to compare with: konverge.yaml configures no store (`state.url`)\n"
+                .to_owned(),
+        });
+    };
     let side = OpenRevision::open_under(
         &job.run,
         &job.repository,

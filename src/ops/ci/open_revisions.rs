@@ -6,11 +6,11 @@ use std::collections::BTreeMap;
 
 use super::{active_policies, job::Job, job_trust::Trust};
 use crate::{
-    config::{Config, Sandbox},
+    config::{Config, FILE_NAME, Sandbox},
     error::UserError,
     model::{
-        CommitId, Shard, StackId,
-        affected::Affected,
+        CommitId, RepoPath, Shard, StackId,
+        affected::{Affected, AffectedStack},
         file_source::Source,
         permission_changes::{CODEOWNERS, PowerChange},
         stack::Stack,
@@ -39,11 +39,19 @@ pub(super) struct OpenedChange {
     pub power: Vec<PowerChange>,
     /// How much the job trusts it: less than granted if the default branch's configuration is unusable.
     pub trust: Trust,
+    /// True if the proposal adds `konverge.yaml`: then every stack is a target, to see how many compile.
+    pub introduces: bool,
 }
 
 impl OpenedChange {
     /// Keeps the stacks of a shard, by their order in the list.
     pub(super) fn select_shard(&mut self, share: Shard) {
+        if self.introduces {
+            share.keep(&mut self.targets);
+            let targets = &self.targets;
+            let is_target = |stack: &AffectedStack| targets.iter().any(|target| target.id == stack.id);
+            return self.affected.stacks.retain(is_target);
+        }
         share.keep(&mut self.affected.stacks);
         let own = &self.affected.stacks;
         self.targets
@@ -124,7 +132,14 @@ impl Job {
         known.keep(&base_side);
         let affected = head_side.analysis.compare(&base_side.analysis);
         let power_changes = difference(&proposed, (&base_side, &head_side));
-        let targets = session::affected_targets(&affected, Some(&base_side), &head_side);
+        let mut targets = session::affected_targets(&affected, Some(&base_side), &head_side);
+        let has_config = |side: &dyn Source| side.files().contains_key(&RepoPath::root().child(FILE_NAME));
+        let introduces = has_config(head_side.source.as_ref())
+            && !has_config(power.as_ref())
+            && !has_config(base_side.source.as_ref());
+        if introduces {
+            targets = with_every_stack(targets, &base_side, &head_side);
+        }
         let backend = match grants.store {
             true => self.backend(&protected, KeyUse::Make).await?,
             false => None,
@@ -155,6 +170,7 @@ impl Job {
             targets,
             affected,
             trust,
+            introduces,
             proposed,
             power: power_changes,
         })
@@ -298,6 +314,18 @@ fn difference(proposed: &Config, (base, head): (&OpenRevision, &OpenRevision)) -
         ));
     }
     changes
+}
+
+/// The targets and all other stacks of the head, by folder.
+fn with_every_stack(mut targets: Vec<Target>, base: &OpenRevision, head: &OpenRevision) -> Vec<Target> {
+    let others = head.layout.stacks.iter();
+    let others: Vec<_> = others
+        .filter(|stack| !targets.iter().any(|target| target.id == stack.id))
+        .map(|stack| Target::new(stack, base.layout.stack(&stack.id)))
+        .collect();
+    targets.extend(others);
+    targets.sort_by(|a, b| (&a.folder, &a.id).cmp(&(&b.folder, &b.id)));
+    targets
 }
 
 /// The configuration without all permissions: only how the repository is read and compiled remains.

@@ -112,7 +112,7 @@ async fn plan_and_publish(
         now,
     };
     let ended = shown.publish(feedback).await;
-    Ok((ended, preview_feedback::description(&preview.plan)))
+    Ok((ended, preview_feedback::description(&preview.plan, &opened)))
 }
 
 fn note_missing_store(job: &Job, opened: &OpenedChange) {
@@ -133,6 +133,12 @@ async fn plan_and_record(
 ) -> Result<(Preview, PullRequestNow), UserError> {
     let visitor = sets.map(|sets| sets as &dyn DocumentVisitor);
     let mut preview = preview::run(&opened.planning, &opened.targets, visitor).await?;
+    if opened.introduces {
+        // It is asked whether Konverge can be used here: what fails is not told away.
+        for stack in &mut preview.plan.stacks {
+            stack.fails_as_before = false;
+        }
+    }
     let now = match subject.number {
         Some(number) => feedback.fetch_pull_request(number, &subject.head).await,
         None => PullRequestNow::default(),

@@ -16,11 +16,12 @@ use crate::{
     model::{
         StackId,
         comment_marker::{CommentMarker, MarkerKind},
-        plan::{Plan, Summary},
+        plan::{Plan, StackPlan, Summary},
         policy_finding::{Enforcement, PolicyFinding},
         review::RecordedComment,
         review_difference::ReviewDifference,
     },
+    ops::preview,
     report::{self, CommentInput, Merging, Mode, RunInfo, SUMMARY_BUDGET},
     state::ReviewKey,
 };
@@ -56,7 +57,7 @@ impl PreviewFeedback<'_> {
         feedback.plan_outputs(self.plan, report::diff::own_summary, self.findings);
         feedback.annotate(self.plan, self.findings);
         JobResult {
-            code: u8::from(failed_stacks(self.plan) > 0),
+            code: u8::from(failed_stacks(self.plan, self.opened) > 0),
             text: report::terminal::plan(self.plan, report::terminal::Style::default()),
         }
     }
@@ -127,8 +128,10 @@ impl PreviewFeedback<'_> {
         let total = stacks.fold(Summary::default(), |sum, stack| {
             sum + report::diff::own_summary(stack)
         });
-        let nothing =
-            total.changed() == 0 && failed_stacks(self.plan) == 0 && !denied && self.opened.power.is_empty();
+        let nothing = total.changed() == 0
+            && failed_stacks(self.plan, self.opened) == 0
+            && !denied
+            && self.opened.power.is_empty();
         of_no_stack || (nothing && self.job.options.comment == CommentRule::Changes)
     }
 
@@ -146,6 +149,7 @@ impl PreviewFeedback<'_> {
             mode: Mode {
                 merging: self.merging(),
                 superseded: self.now.superseded,
+                introduces: self.opened.introduces,
             },
             budget,
         }
@@ -195,13 +199,18 @@ pub(super) fn run_info(
     }
 }
 
-/// The number of stacks that could not be planned.
-fn failed_stacks(plan: &Plan) -> usize {
-    plan.stacks.iter().filter(|stack| stack.error.is_some()).count()
+/// The number of stacks because of which the preview fails. The change that adds `konverge.yaml` answers for all of them.
+fn failed_stacks(plan: &Plan, opened: &OpenedChange) -> usize {
+    let config = &opened.planning.config;
+    let fails = |stack: &&StackPlan| match opened.introduces {
+        true => stack.error.is_some(),
+        false => preview::is_failure(stack, config),
+    };
+    plan.stacks.iter().filter(fails).count()
 }
 
 /// The description of the status: what this change does, and what differs already.
-pub(super) fn description(plan: &Plan) -> String {
+pub(super) fn description(plan: &Plan, opened: &OpenedChange) -> String {
     let stacks = |n: usize| report::plural(n, "stack");
     let own: Vec<_> = plan.stacks.iter().map(report::diff::own_summary).collect();
     let changed = own.iter().filter(|summary| summary.changed() > 0).count();
@@ -211,7 +220,17 @@ pub(super) fn description(plan: &Plan) -> String {
         0 => String::new(),
         n => format!("; already different: {}", report::plural(n, "resource")),
     };
-    match (changed, failed_stacks(plan)) {
+    let failed = failed_stacks(plan, opened);
+    if opened.introduces {
+        let all = plan.stacks.len();
+        return report::compiling_stacks(all - failed, all);
+    }
+    let before = plan.stacks.iter().filter(|stack| stack.fails_as_before).count();
+    let already = match before.saturating_sub(failed) {
+        0 => already,
+        n => format!("{already}; {} cannot be planned on the base either", stacks(n)),
+    };
+    match (changed, failed) {
         (0, 0) => format!("no changes{already}"),
         (_, 0) => format!("{} in {}{already}", report::counts(&total), stacks(changed)),
         (_, failed) => format!(

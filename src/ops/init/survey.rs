@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::apps::AppSurvey;
+use super::{apps::AppSurvey, package_layout};
 use crate::{
     config::Config,
     konfig::Layout,
@@ -27,14 +27,23 @@ pub(super) struct Survey {
     pub order: SettingsOrder,
     /// The folder of the monorepo, if it is not the root of the repository.
     pub folder: Option<RepoPath>,
-    /// The version of the core for the configuration.
-    pub core: String,
+    /// The version of the core that a `kcl.mod` names, if it can be installed.
+    pub named_core: Option<String>,
+    /// The globs of `include`, where packages are stacks without a `stack.yaml`.
+    pub include: Vec<String>,
     /// A version of KCL that a `kcl.mod` names and that cannot be installed.
     pub unknown_core: Option<String>,
     /// The contexts of the kubeconfig, the current one first.
     pub contexts: Vec<String>,
     /// The stacks of AppConfigurations.
     pub apps: AppSurvey,
+}
+
+impl Survey {
+    /// The core to begin with: the one that is named, else the default one.
+    pub(super) fn core(&self) -> &str {
+        self.named_core.as_deref().unwrap_or(Config::default_core())
+    }
 }
 
 /// Examines the files that git knows.
@@ -47,14 +56,21 @@ pub(super) fn take(
 ) -> Result<Survey, crate::error::UserError> {
     let first = Layout::read(files, SettingsOrder::default())?;
     let order = order(&first, files.as_ref());
-    let layout = Layout::read(files, LayoutRules::from(order))?;
+    let include = match first.stacks.is_empty() && first.left_out.is_empty() {
+        true => package_layout::include(files)?,
+        false => Vec::new(),
+    };
+    let rules = LayoutRules {
+        include: include.clone(),
+        ..LayoutRules::from(order)
+    };
+    let layout = Layout::read(files, rules)?;
     let named = named_cores(files.as_ref());
     Ok(Survey {
         folder: folder(&layout, files.as_ref()),
-        core: core(&named),
-        unknown_core: named
-            .into_iter()
-            .find(|version| !crate::kcl::versions().contains(&version.as_str())),
+        named_core: named.iter().find(is_known).cloned(),
+        include,
+        unknown_core: named.into_iter().find(|version| !is_known(&version)),
         contexts: contexts(run),
         apps: AppSurvey::take(&layout, files.as_ref()),
         layout,
@@ -107,16 +123,16 @@ fn named_cores(files: &dyn Source) -> Vec<String> {
         let table: toml::Table = std::str::from_utf8(&text).ok()?.parse().ok()?;
         let word = |section: &str, key: &str| table.get(section)?.get(key)?.as_str();
         let version = word("package", "edition").or_else(|| word("expected", "kclvm_version"))?;
-        Some(version.trim_start_matches('v').to_owned())
+        let version = version.trim_start_matches('v');
+        version
+            .starts_with(|first: char| first.is_ascii_digit())
+            .then(|| version.to_owned())
     });
     named.collect()
 }
 
-/// The core to write down: the first that is named and can be installed, else the default one.
-fn core(named: &[String]) -> String {
-    let is_known = |version: &&String| crate::kcl::versions().contains(&version.as_str());
-    let first = named.iter().find(is_known).cloned();
-    first.unwrap_or_else(|| Config::default_core().to_owned())
+fn is_known(version: &&String) -> bool {
+    crate::kcl::versions().contains(&version.as_str())
 }
 
 /// The names of the contexts that kubectl would offer.

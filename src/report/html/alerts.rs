@@ -52,7 +52,13 @@ fn failures(view: &PlanView<'_>) -> Markup {
     html! {
         @for group in errors::group(view.whole_failures()) {
             li.failed {
-                (PreEscaped(group.names(escape::html_code))) " could not be planned"
+                (PreEscaped(group.names(escape::html_code))) " " (labels::FAILED)
+                (error_text(group.error, &group.message()))
+            }
+        }
+        @for group in errors::group(view.earlier_failures()) {
+            li {
+                (PreEscaped(group.names(escape::html_code))) " " (labels::FAILED_BEFORE)
                 (error_text(group.error, &group.message()))
             }
         }

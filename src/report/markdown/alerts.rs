@@ -33,6 +33,7 @@ struct Alert {
 enum Section {
     Superseded,
     Failed,
+    FailedBefore,
     Denied,
     DataLoss,
     Replace,
@@ -98,6 +99,15 @@ fn collect(input: &CommentInput<'_>, view: &PlanView<'_>) -> Vec<Alert> {
             &group.message(),
             group.stacks.len(),
         ));
+    }
+    for group in errors::group(view.earlier_failures()) {
+        let names = group.names(escape::code);
+        let n = group.stacks.len();
+        let alert = failed(&names, labels::FAILED_BEFORE, group.error, &group.message(), n);
+        alerts.push(Alert {
+            section: Section::FailedBefore,
+            ..alert
+        });
     }
     for group in errors::group(view.partial_failures()) {
         let names = group.names(escape::code);
@@ -261,6 +271,13 @@ fn sections(alerts: &[Alert], lines: impl Fn(&[Alert]) -> String) -> String {
             Section::Failed => (
                 "CAUTION",
                 format!("{} could not be planned", labels::plural(n, "stack")),
+            ),
+            Section::FailedBefore => (
+                "NOTE",
+                format!(
+                    "{} could not be planned before this change either",
+                    labels::plural(n, "stack")
+                ),
             ),
             Section::Denied => (
                 "CAUTION",

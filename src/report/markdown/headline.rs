@@ -33,5 +33,8 @@ pub(super) fn render(input: &CommentInput<'_>, view: &PlanView<'_>) -> String {
     }
     text.push_str(&facts.join(" · "));
     text.push_str("\n\n");
+    if view.introduces {
+        text.push_str("This change adds `konverge.yaml`, so every stack was compiled.\n\n");
+    }
     text
 }

@@ -81,7 +81,10 @@ fn stacks(
             row.push_str(&format!("| {} ", stack.wave + 1));
         }
         if stack.plan.error.is_some() && !stack.plan.fails_in_part() {
-            row.push_str("| **failed** ");
+            row.push_str(match stack.plan.fails_as_before {
+                true => "| fails as before ",
+                false => "| **failed** ",
+            });
             row.push_str(if terraform { "| " } else { "" });
         } else {
             let failed = match stack.plan.fails_in_part() {

@@ -74,13 +74,13 @@ fn an_edit_names_its_file_as_the_reason() {
 }
 
 #[test]
-fn a_comment_and_a_module_that_no_stack_has_affect_nothing() {
+fn a_comment_a_module_that_no_stack_has_and_a_key_that_nothing_reads_affect_nothing() {
     let repository = four_stacks();
     let base = repository.commit("Base");
     let text = repository.read("workspaces/dev.yaml");
     repository.write(
         "workspaces/dev.yaml",
-        format!("# For developers.\n{text}  mysql:\n    path: oci://ghcr.io/kusionstack/mysql\n    version: 0.2.0\n    configs:\n      default: {{size: 20}}\n"),
+        format!("# For developers.\n{text}  mysql:\n    path: oci://ghcr.io/kusionstack/mysql\n    version: 0.2.0\n    configs:\n      default: {{size: 20}}\ncontext: {{KUBECONFIG_PATH: /etc/kubeconfig}}\n"),
     );
     repository.write(
         "workspaces/staging.yaml",

@@ -20,6 +20,7 @@ pub mod html_page;
 pub mod main_job;
 pub mod matrix;
 pub mod notifications;
+pub mod onboarding;
 pub mod pending;
 pub mod pending_histories;
 pub mod permissions;

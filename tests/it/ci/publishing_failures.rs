@@ -190,17 +190,17 @@ async fn an_apply_that_can_not_begin_is_told() {
     let mut stage = Stage::set_up("").await;
     stage.env = vec![("HOOK_URL", url), ("HOOK_KEY", "signing-key".to_owned())];
     let before = stage.monorepo.rev("main");
-    let config = "version: 1\nnotify:\n- {kind: slack, url_env: CHAT_URL}\n- {kind: slack, url_env: OTHER_URL, on: [drift]}\n- {kind: webhook, url_env: HOOK_URL, key_env: HOOK_KEY}\n";
+    let config = "version: 1\nstate: {url: 'az://container/prefix', id: konfig}\nnotify:\n- {kind: slack, url_env: CHAT_URL}\n- {kind: slack, url_env: OTHER_URL, on: [drift]}\n- {kind: webhook, url_env: HOOK_URL, key_env: HOOK_KEY}\n";
     stage
         .monorepo
         .checkout("main")
         .write("konverge.yaml", config)
-        .commit("No store");
+        .commit("A store without credentials");
     let after = stage.monorepo.rev("main");
     let failed = stage.push(&before, &after);
     assert_ne!(failed.outcome.code, Some(0));
     let stderr = &failed.outcome.stderr;
-    assert!(stderr.contains("no store is configured"), "{stderr}");
+    assert!(stderr.contains("AZURE_STORAGE_ACCOUNT_NAME"), "{stderr}");
     assert!(
         stderr.contains("warning: a notification was not delivered: CHAT_URL"),
         "{stderr}"

@@ -3,12 +3,13 @@
 use serde_json::Value;
 
 use crate::support::{
+    apps,
     ci_stage::Stage,
     git::Repository,
-    github::{FakeGithub, World},
     konfigs::{self, RootPath, SHARED_NAME},
     plain_core::{core_alone, spec_of},
     process::{Konverge, Outcome},
+    repository_shapes,
 };
 
 fn konverge(repository: &Repository, arguments: &[&str]) -> Outcome {
@@ -141,6 +142,82 @@ fn a_path_that_leads_out_of_the_repository_names_the_path_to_write() {
     );
 }
 
+/// The stacks of packages behave as others do: they are added, removed, named and left out.
+#[test]
+fn packages_that_are_included_are_stacks() {
+    let repository = repository_shapes::packages();
+    assert!(stacks(&repository, &["--all"]).is_empty());
+    repository
+        .write("konverge.yaml", "include: ['examples/*/*/*']\n")
+        .commit("Stacks");
+    let all = stacks(&repository, &["--all"]);
+    assert_eq!(all.len(), 20, "{:?}", ids(&all));
+    assert!(ids(&all).contains(&"guestbook/prod"), "{:?}", ids(&all));
+    assert_eq!(
+        build(&repository),
+        build(&konfigs::kcl_lang(RootPath::Upwards)),
+        "the same Specs as with stack.yaml"
+    );
+
+    // A new package is a new stack, and one that goes is removed.
+    let folder = "examples/appops/guestbook";
+    for file in ["kcl.mod", "main.k"] {
+        let text = repository.read(&format!("{folder}/dev/{file}"));
+        repository.write(&format!("{folder}/canary/{file}"), text);
+    }
+    repository.commit("One more");
+    let added = stacks(&repository, &["--base", "HEAD~1"]);
+    assert_eq!(
+        (ids(&added), &added[0]["change"]),
+        (vec!["guestbook/canary"], &"added".into())
+    );
+    assert_eq!(added[0]["why"][0]["path"], format!("{folder}/canary/kcl.mod"));
+    repository.remove(&format!("{folder}/canary")).commit("One less");
+    let removed = stacks(&repository, &["--base", "HEAD~1"]);
+    assert_eq!(
+        (ids(&removed), &removed[0]["change"]),
+        (vec!["guestbook/canary"], &"removed".into())
+    );
+
+    // Names of one's own, and folders that are left out.
+    repository
+        .write(&format!("{folder}/project.yaml"), "name: book\ntenant: acme\n")
+        .write(&format!("{folder}/dev/stack.yaml"), "name: first\n")
+        .write(
+            "konverge.yaml",
+            "include: ['examples/*/*/*']\nexclude: [examples/server]\n",
+        )
+        .commit("Names");
+    let named = stacks(&repository, &["--all"]);
+    assert_eq!(
+        ids(&named),
+        [
+            "acme/book/first",
+            "acme/book/prod",
+            "acme/book/test",
+            "http-echo/dev",
+            "nginx-example/dev",
+            "app_main_container/dev",
+        ]
+    );
+    let wrong = konverge(
+        repository.write("konverge.yaml", "include: ['examples/[']\n"),
+        &["list"],
+    );
+    assert!(
+        wrong
+            .expect(1)
+            .stderr
+            .contains("include: `examples/[` is not a glob")
+    );
+}
+
+fn build(repository: &Repository) -> String {
+    konverge(repository, &["build", "--all", "--output", "manifests"])
+        .expect(0)
+        .stdout
+}
+
 #[test]
 fn projects_of_one_name_are_known_by_their_folders_until_they_are_named() {
     let repository = konfigs::konfig_2023();
@@ -253,20 +330,6 @@ fn packages_are_no_stacks() {
     assert_eq!(ids(&stacks(&repository, &["--all"])), ["shop/dev", "demo/dev"]);
 }
 
-/// A stage without a cluster that konverge.yaml would name: what `konverge init` writes is all there is.
-async fn newcomer(monorepo: Repository) -> Stage {
-    Stage {
-        github: FakeGithub::start(World::of(&monorepo)).await,
-        monorepo,
-        cluster: crate::support::cluster::Cluster::shared(),
-        bucket: String::new(),
-        scratch: tempfile::tempdir().unwrap(),
-        runs: 0,
-        env: Vec::new(),
-        old_kernel: false,
-    }
-}
-
 /// A pull request that changes one stack.
 fn change_is_green(stage: &mut Stage, changed: &str, from: &str, to: &str) {
     stage.monorepo.branch("change");
@@ -285,25 +348,32 @@ fn change_is_green(stage: &mut Stage, changed: &str, from: &str, to: &str) {
     assert!(second.summary.contains(" in 1 stack\n"), "{}", second.summary);
 }
 
-/// `init`, commit, pull request; then a pull request that changes a stack. Answers what `init` said.
-async fn first_pull_requests_are_green(monorepo: Repository, changed: &str, from: &str, to: &str) -> String {
-    first_pull_requests_are_green_in("", monorepo, changed, from, to).await
+/// `init`, commit, pull request, comment, merge; then a pull request that changes a stack. Answers what `init` said.
+async fn first_pull_requests_are_green(
+    monorepo: Repository,
+    stacks: usize,
+    changed: &str,
+    from: &str,
+    to: &str,
+) -> String {
+    first_pull_requests_are_green_in("", monorepo, stacks, changed, (from, to)).await
 }
 
 /// The same by somebody who works in a folder of the repository, as the jobs of its workflow do.
 async fn first_pull_requests_are_green_in(
     folder: &str,
     monorepo: Repository,
+    stacks: usize,
     changed: &str,
-    from: &str,
-    to: &str,
+    (from, to): (&str, &str),
 ) -> String {
-    let mut stage = newcomer(monorepo).await;
+    let mut stage = Stage::newcomer(monorepo).await;
     stage.monorepo.branch("konverge");
     let here = stage.monorepo.path().join(folder);
     stage.env.push(("KONVERGE_REPO", here.display().to_string()));
     let said = Konverge::new(["init"]).dir(&here).with_kcl().run().expect(0);
     let said = format!("{}{}", said.stdout, said.stderr);
+    assert!(said.contains(&format!("{stacks} of {stacks} compile")), "{said}");
     let head = stage.monorepo.commit("Konverge");
     let first = stage.pull_request(1, "konverge", "opened");
     first.outcome.check(0);
@@ -311,8 +381,25 @@ async fn first_pull_requests_are_green_in(
         stage.status(&head, "konverge/preview").as_deref(),
         Some("success")
     );
-    stage.monorepo.checkout("main").merge("konverge");
-
+    let verb = if stacks == 1 {
+        "stack compiles"
+    } else {
+        "stacks compile"
+    };
+    let (_, comment) = stage.comments().remove(0);
+    assert!(
+        comment.contains(&format!("Konverge preview: {stacks} of {stacks} {verb}"))
+            && comment.contains("This change adds `konverge.yaml`, so every stack was compiled."),
+        "{comment}"
+    );
+    // There is no store yet: nothing is applied, and that is not a failure.
+    let merged = stage.merge(1, "konverge");
+    merged.outcome.check(0);
+    let none = "nothing is applied: konverge.yaml configures no store";
+    assert!(merged.summary.contains(none), "{}", merged.summary);
+    let head = stage.monorepo.rev("main");
+    assert_eq!(stage.status(&head, "konverge/apply").as_deref(), Some("success"));
+    stage.schedule().outcome.check(0);
     change_is_green(&mut stage, changed, from, to);
     said
 }
@@ -320,23 +407,32 @@ async fn first_pull_requests_are_green_in(
 #[tokio::test(flavor = "multi_thread")]
 async fn the_first_pull_request_is_green_in_the_konfig_of_2022() {
     let changed = "appops/guestbook/dev/main.k";
-    let said =
-        first_pull_requests_are_green(konfigs::konfig_2022(), changed, "replicas = 3", "replicas = 4").await;
+    let said = first_pull_requests_are_green(
+        konfigs::konfig_2022(),
+        28,
+        changed,
+        "replicas = 3",
+        "replicas = 4",
+    )
+    .await;
     assert!(said.contains("found: 28 stacks of 22 projects"), "{said}");
     assert!(said.contains("kcl.settings: v0.7"), "{said}");
     assert!(said.contains("known by their folder"), "{said}");
     assert!(said.contains("tried: `konverge affected --worktree`"), "{said}");
-    assert!(
-        said.contains("tried: `konverge build appops/clickhouse-operator/prod`: 1 resource"),
-        "{said}"
-    );
+    assert!(said.contains("0.13.2    28 of 28 compile"), "{said}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_first_pull_request_is_green_in_the_konfig_of_2023() {
     let changed = "appops/guestbook/dev/main.k";
-    let said =
-        first_pull_requests_are_green(konfigs::konfig_2023(), changed, "replicas = 3", "replicas = 4").await;
+    let said = first_pull_requests_are_green(
+        konfigs::konfig_2023(),
+        28,
+        changed,
+        "replicas = 3",
+        "replicas = 4",
+    )
+    .await;
     assert!(said.contains("read as Kusion v0.9.0 does"), "{said}");
 }
 
@@ -344,8 +440,37 @@ async fn the_first_pull_request_is_green_in_the_konfig_of_2023() {
 async fn the_first_pull_request_is_green_with_one_module_a_stack() {
     let changed = "examples/server/app_service/prod/main.k";
     let monorepo = konfigs::kcl_lang(RootPath::Upwards);
-    let said = first_pull_requests_are_green(monorepo, changed, "replicas = 4", "replicas = 5").await;
+    let said = first_pull_requests_are_green(monorepo, 20, changed, "replicas = 4", "replicas = 5").await;
     assert!(said.contains("found: 20 stacks of 18 projects"), "{said}");
+}
+
+/// As published, kcl-lang's Konfig has neither `project.yaml` nor `stack.yaml`.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_first_pull_request_is_green_with_packages_alone() {
+    let changed = "examples/server/app_service/prod/main.k";
+    let monorepo = repository_shapes::packages();
+    let said = first_pull_requests_are_green(monorepo, 20, changed, "replicas = 4", "replicas = 5").await;
+    assert!(said.contains("found: 20 stacks of 18 projects"), "{said}");
+    assert!(
+        said.contains(
+            "packages with a program are the stacks (`include` in konverge.yaml: `examples/*/*/*`)"
+        ),
+        "{said}"
+    );
+}
+
+/// Today's Konfig: each stack is a package with AppConfigurations.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_first_pull_request_is_green_with_app_configurations() {
+    let monorepo = Repository::init();
+    monorepo.write("kcl.mod", "[package]\nname = \"apps\"\n");
+    for folder in ["example/quickstart/dev", "example/web/dev"] {
+        apps::write_stack(&monorepo, folder, ("0.2.1", "0.3.0"), apps::QUICKSTART);
+    }
+    monorepo.commit("Applications");
+    let changed = "example/web/dev/main.k";
+    let said = first_pull_requests_are_green(monorepo, 2, changed, "port: 8080", "port: 8081").await;
+    assert!(said.contains("2 stacks hold AppConfigurations"), "{said}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -353,7 +478,7 @@ async fn the_first_pull_request_is_green_in_a_subfolder() {
     let changed = "platform/konfig/shop/dev/main.k";
     let monorepo = konfigs::subfolder("platform/konfig");
     let folder = "platform/konfig";
-    let said = first_pull_requests_are_green_in(folder, monorepo, changed, "one", "two").await;
+    let said = first_pull_requests_are_green_in(folder, monorepo, 1, changed, ("one", "two")).await;
     assert!(
         said.contains("1 stack of 1 project in `platform/konfig`"),
         "{said}"
@@ -363,12 +488,8 @@ async fn the_first_pull_request_is_green_in_a_subfolder() {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_first_pull_request_is_green_with_one_stack() {
     let monorepo = konfigs::one_stack();
-    let said = first_pull_requests_are_green(monorepo, "shop/dev/main.k", "one", "two").await;
+    let said = first_pull_requests_are_green(monorepo, 1, "shop/dev/main.k", "one", "two").await;
     assert!(said.contains("found: 1 stack of 1 project"), "{said}");
-    assert!(
-        said.contains("tried: `konverge build shop/dev`: 1 resource"),
-        "{said}"
-    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -379,7 +500,7 @@ async fn the_first_pull_request_is_green_in_a_repository_that_was_empty() {
     assert!(said.contains("found: 1 stack of 1 project"), "{said}");
     assert!(said.contains("git add -A && git commit"), "{said}");
     monorepo.commit("One stack, and Konverge");
-    let mut stage = newcomer(monorepo).await;
+    let mut stage = Stage::newcomer(monorepo).await;
     change_is_green(&mut stage, "shop/dev/main.k", "one", "two");
 }
 

@@ -8,6 +8,7 @@ pub mod check_change;
 pub mod check_data;
 pub mod check_goldens;
 pub mod check_policy;
+pub mod cores;
 pub mod destroy;
 pub mod doctor;
 pub mod empty_repository;

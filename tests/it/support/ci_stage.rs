@@ -51,6 +51,20 @@ impl Stage {
         Self::with("main-job", monorepo, more).await
     }
 
+    /// A monorepo without any cluster or store that a konverge.yaml would name: what `konverge init` writes is all there is.
+    pub async fn newcomer(monorepo: Repository) -> Self {
+        Self {
+            github: FakeGithub::start(World::of(&monorepo)).await,
+            monorepo,
+            cluster: Cluster::shared(),
+            bucket: String::new(),
+            scratch: tempfile::tempdir().unwrap(),
+            runs: 0,
+            env: Vec::new(),
+            old_kernel: false,
+        }
+    }
+
     /// A monorepo of one's own, known to its bucket as `name`.
     pub async fn with(name: &str, monorepo: Repository, more: &str) -> Self {
         let minio = Minio::shared();

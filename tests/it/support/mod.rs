@@ -40,6 +40,7 @@ pub mod performance;
 pub mod plain_core;
 pub mod process;
 pub mod random;
+pub mod repository_shapes;
 pub mod sample_plans;
 pub mod sequential_apply;
 pub mod service;

@@ -1,0 +1,305 @@
+//! Tries which KCL core compiles the stacks of a repository: the recommended one, and others where stacks fail.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::core_search::{CoreSearch, CoreTrial};
+use crate::{
+    config::Config,
+    error::UserError,
+    git::Repository,
+    kcl::{self, CoreReach, InstallOptions, KclError, Toolchain},
+    model::{StackId, spec::Spec, stack::Stack},
+    ops::{
+        OpenRevision, RevisionSpec, RunContext,
+        compiler::{Compiler, join_failures},
+    },
+};
+
+/// The stacks that are compiled at most, spread evenly.
+const MOST_STACKS: usize = 120;
+
+/// The reasons that a row names.
+const NAMED: usize = 2;
+
+/// What was tried, and what was found.
+#[derive(Debug, Clone, Default)]
+pub struct CoreTrials {
+    /// Newest first.
+    pub rows: Vec<CoreRow>,
+    /// The cores that could not be tried, and why.
+    pub untried: Option<(Vec<String>, String)>,
+    /// The number of stacks that each core compiled.
+    pub stacks: usize,
+    /// The number of stacks in the repository.
+    pub all_stacks: usize,
+    /// The core that fits best.
+    pub chosen: Option<String>,
+    /// Why stacks do not compile with it, joined.
+    pub failures: Vec<UserError>,
+}
+
+/// What one core compiled.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CoreRow {
+    pub version: String,
+    pub compiled: usize,
+    /// Why the others failed, with the number of stacks; the most frequent first.
+    pub reasons: Vec<(String, usize)>,
+    /// Those of the reasons that other cores do not have, in our own words.
+    pub known: BTreeSet<&'static str>,
+}
+
+impl CoreTrials {
+    /// One line for each core: `0.10.0: 9 of 9; 0.13.2: 0 of 9 (one import name for two packages)`.
+    pub fn summary(&self) -> String {
+        let rows = self.rows.iter().rev().map(|row| {
+            let known: Vec<_> = row.known.iter().copied().collect();
+            let why = match known.is_empty() {
+                true => String::new(),
+                false => format!(" ({})", known.join(", ")),
+            };
+            format!("{}: {} of {}{why}", row.version, row.compiled, self.stacks)
+        });
+        rows.collect::<Vec<_>>().join("; ")
+    }
+
+    /// Returns true if there is more to say than that everything compiles.
+    pub fn is_notable(&self) -> bool {
+        self.rows.len() > 1 || self.rows.iter().any(|row| row.compiled < self.stacks)
+    }
+}
+
+/// What may be tried.
+pub(super) struct TrialScope<'a> {
+    /// The core to begin with, if one is named.
+    pub wanted: Option<&'a str>,
+    /// Whether others are tried where it does not compile everything.
+    pub others: bool,
+    /// Whether cores are downloaded.
+    pub install: bool,
+}
+
+/// Compiles the stacks of the working tree, which `config` describes but for the core.
+///
+/// # Errors
+/// The working tree cannot be read, or the run was interrupted.
+pub(super) async fn try_cores(
+    run: &RunContext,
+    repository: &Repository,
+    config: &Config,
+    scope: &TrialScope<'_>,
+) -> Result<CoreTrials, UserError> {
+    let mut cores = Cores::find(run, scope).await;
+    let first = cores.first.clone();
+    let mut search = CoreSearch::new(cores.versions.clone(), &first);
+    let mut found = CoreTrials::default();
+    let mut rows: BTreeMap<String, (CoreRow, Vec<UserError>)> = BTreeMap::new();
+    while let Some(version) = search.next() {
+        run.check_interrupted()?;
+        if let Err(failure) = cores.prepare(run, &version).await {
+            cores.untried(&version, &failure.message);
+            search.remove(&version);
+            cores.drop_missing(&mut search);
+            continue;
+        }
+        let mut config = config.clone();
+        config.kcl.version = Some(version.clone());
+        let workspace = OpenRevision::open_under(run, repository, &RevisionSpec::Worktree, &config)?;
+        let stacks = spread(&workspace.layout.stacks);
+        found.stacks = stacks.len();
+        found.all_stacks = workspace.layout.stacks.len();
+        let compiler = Compiler::new(run, &config).for_past_revision();
+        let built = compiler.specs(&workspace, &stacks).await;
+        run.check_interrupted()?;
+        let (trial, row, failures) = examine(&version, &stacks, built);
+        rows.insert(version, (row, failures));
+        search.trials.push(trial);
+        if !scope.others {
+            break;
+        }
+    }
+    let place = |version: &str| cores.versions.iter().position(|known| known == version);
+    if let Some(best) = search.best() {
+        found.chosen = Some(best.version.clone());
+        if let Some((_, failures)) = rows.get_mut(&best.version) {
+            found.failures = std::mem::take(failures);
+        }
+    }
+    found.rows = rows.into_values().map(|(row, _)| row).collect();
+    found.rows.sort_by_key(|row| place(&row.version));
+    let has_all = found.rows.iter().any(|row| row.compiled == found.stacks);
+    found.untried = cores.into_untried(&first).filter(|_| !has_all);
+    Ok(found)
+}
+
+/// The cores that can be used on this machine.
+struct Cores {
+    /// Newest first.
+    versions: Vec<String>,
+    /// The one to begin with.
+    first: String,
+    installed: BTreeSet<String>,
+    /// Those that cannot be used, and why.
+    missing: BTreeSet<String>,
+    why: Option<String>,
+}
+
+impl Cores {
+    /// With `KONVERGE_KCL`, the core that it names and those that are installed: every other one would be refused
+    /// afterwards. Otherwise those that are installed or can be.
+    async fn find(run: &RunContext, scope: &TrialScope<'_>) -> Self {
+        let checkout = run.checkout();
+        let mut installed = BTreeSet::new();
+        let folder = kcl::data_folder();
+        for version in kcl::versions() {
+            if let Ok(folder) = &folder
+                && Toolchain::installed(folder, version, &checkout).await.is_ok()
+            {
+                installed.insert(version.to_owned());
+            }
+        }
+        let named = Toolchain::of_environment(&checkout).await;
+        let why = match &named {
+            Some(Ok(core)) => {
+                installed.insert(core.version.clone());
+                Some(format!(
+                    "KONVERGE_KCL names {}; unset it to try others",
+                    core.version
+                ))
+            }
+            Some(Err(error)) => Some(error.to_string()),
+            None if !scope.install => Some("they are not installed, and `--no-install` was given".to_owned()),
+            None if run.var("KONVERGE_OFFLINE").is_some() => {
+                Some("they are not installed, and KONVERGE_OFFLINE is set".to_owned())
+            }
+            None => None,
+        };
+        let own = named.as_ref().and_then(|named| named.as_ref().ok());
+        let own = own.map(|core| core.version.as_str());
+        let mut cores = Self {
+            first: scope.wanted.or(own).unwrap_or(kcl::DEFAULT_VERSION).to_owned(),
+            versions: kcl::versions().into_iter().map(str::to_owned).collect(),
+            installed,
+            missing: BTreeSet::new(),
+            why,
+        };
+        if let Some(Ok(core)) = named
+            && !cores.versions.contains(&core.version)
+        {
+            cores.versions.insert(0, core.version);
+        }
+        if cores.why.is_some() {
+            let (kept, missing) = cores
+                .versions
+                .drain(..)
+                .partition(|version| cores.installed.contains(version));
+            cores.versions = kept;
+            cores.missing = Vec::into_iter(missing).collect();
+        }
+        cores
+    }
+
+    /// Installs a core that is missing.
+    async fn prepare(&self, run: &RunContext, version: &str) -> Result<(), UserError> {
+        if self.installed.contains(version) {
+            return Ok(());
+        }
+        run.notes.note(&format!("installing the KCL core {version}"));
+        let options = InstallOptions {
+            checkout: run.checkout(),
+            ..InstallOptions::default()
+        };
+        kcl::install(version, &options, &mut |_| {}).await?;
+        Ok(())
+    }
+
+    fn untried(&mut self, version: &str, why: &str) {
+        self.missing.insert(version.to_owned());
+        self.why.get_or_insert_with(|| why.to_owned());
+    }
+
+    /// After a download that failed no other one is tried.
+    fn drop_missing(&mut self, search: &mut CoreSearch) {
+        for version in self
+            .versions
+            .iter()
+            .filter(|version| !self.installed.contains(*version))
+        {
+            self.missing.insert(version.clone());
+            search.remove(version);
+        }
+    }
+
+    /// The cores that could not be tried, the recommended one first.
+    fn into_untried(self, first: &str) -> Option<(Vec<String>, String)> {
+        let mut versions: Vec<String> = self.missing.into_iter().collect();
+        versions.sort_by_key(|version| version != first);
+        Some((versions, self.why?)).filter(|(versions, _)| !versions.is_empty())
+    }
+}
+
+/// At most [`MOST_STACKS`] stacks, evenly spread over the sorted list.
+fn spread(stacks: &[Stack]) -> Vec<Stack> {
+    let step = stacks.len().div_ceil(MOST_STACKS).max(1);
+    stacks.iter().step_by(step).cloned().collect()
+}
+
+fn examine(
+    version: &str,
+    stacks: &[Stack],
+    built: Vec<Result<Spec, UserError>>,
+) -> (CoreTrial, CoreRow, Vec<UserError>) {
+    let failed: Vec<(&StackId, UserError)> = stacks
+        .iter()
+        .zip(built)
+        .filter_map(|(stack, built)| Some((&stack.id, built.err()?)))
+        .collect();
+    let mut errors = BTreeSet::new();
+    let mut reasons: BTreeMap<String, usize> = BTreeMap::new();
+    let mut known = BTreeSet::new();
+    let mut reaches = Vec::new();
+    for (id, failure) in &failed {
+        let reach = match failure.room_error::<KclError>() {
+            Some(error) => error.core_reach(),
+            None => vec![CoreReach::Every],
+        };
+        let ranges = reach.iter().filter_map(|reach| match reach {
+            CoreReach::Range(range) => Some(range.what),
+            CoreReach::Every | CoreReach::Unknown => None,
+        });
+        let ranges: Vec<&str> = ranges.collect();
+        let reason = ranges.first().map(|what| (*what).to_owned());
+        let reason = reason.unwrap_or_else(|| first_line(id, failure));
+        *reasons.entry(reason).or_default() += 1;
+        known.extend(ranges);
+        errors.extend(failure.causes.iter().map(|cause| cause.message.clone()));
+        if failure.causes.is_empty() {
+            errors.insert(failure.message.clone());
+        }
+        reaches.push(reach);
+    }
+    let mut reasons: Vec<_> = reasons.into_iter().collect();
+    reasons.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+    reasons.truncate(NAMED);
+    let compiled = stacks.len() - failed.len();
+    let trial = CoreTrial {
+        version: version.to_owned(),
+        compiled,
+        reaches,
+        errors: errors.len(),
+    };
+    let row = CoreRow {
+        version: version.to_owned(),
+        compiled,
+        reasons,
+        known,
+    };
+    (trial, row, join_failures(failed))
+}
+
+/// The beginning of an error.
+fn first_line(id: &StackId, failure: &UserError) -> String {
+    let line = failure.message.lines().next().unwrap_or_default();
+    let line = line.strip_prefix(&format!("stack {id}: ")).unwrap_or(line);
+    line.chars().take(100).collect()
+}

@@ -1,0 +1,251 @@
+//! The files that `init` writes: `konverge.yaml` and the workflow. None is overwritten.
+
+use std::path::Path;
+
+use super::{core_trials::CoreTrials, survey::Survey};
+use crate::{
+    checkout::{self, Existing, WrittenFile},
+    config::FILE_NAME,
+    error::{ErrorKind, UserError},
+    model::{ClusterName, RepoPath, stack::SettingsOrder},
+};
+
+/// The configuration to write; placeholders are in braces.
+const CONFIG: &str = include_str!("konverge.yaml");
+
+/// The workflow to write, with a placeholder for the applied branch; the example monorepo has the same.
+pub const WORKFLOW: &str = include_str!("workflow.yml");
+
+/// The placeholder of the branch.
+const BRANCHES: &str = "branches: [main]";
+
+/// The step that runs Konverge.
+const STEP: &str = "      - uses: konverge/konverge@v0\n";
+
+/// The path of the workflow.
+const WORKFLOW_PATH: &str = ".github/workflows/konverge.yml";
+
+/// The maximum number of kubeconfig contexts that are offered.
+const CONTEXTS: usize = 10;
+
+/// Writes both files; the configuration names the core that fits best.
+pub(super) fn write(
+    root: &Path,
+    branch: &str,
+    survey: &Survey,
+    cores: &CoreTrials,
+) -> Result<Vec<(&'static str, WrittenFile)>, UserError> {
+    let config = config_text(survey, cores);
+    let mut workflow = WORKFLOW.replace(BRANCHES, &format!("branches: [{}]", scalar(branch)));
+    if let Some(folder) = &survey.folder {
+        workflow = in_folder(&workflow, folder);
+    }
+    [(FILE_NAME, &config), (WORKFLOW_PATH, &workflow)]
+        .into_iter()
+        .map(|(path, text)| Ok((path, write_new(root, path, text)?)))
+        .collect()
+}
+
+/// The text of `konverge.yaml`.
+pub(super) fn config_text(survey: &Survey, cores: &CoreTrials) -> String {
+    let core = cores.chosen.as_deref().unwrap_or_else(|| survey.core());
+    let tried = match cores.is_notable() {
+        true => format!("# `konverge init` tried: {}.\n", cores.summary()),
+        false => String::new(),
+    };
+    CONFIG
+        .replace("{id}", &uuid::Uuid::new_v4().to_string())
+        .replace("{include}", &include(&survey.include))
+        .replace("{tried}", &tried)
+        .replace("{core}", core)
+        .replace("{settings}", settings(survey.order))
+        .replace("{clusters}", &clusters(&survey.contexts))
+        .replace("{stacks}", &stacks(survey.apps.only_workspace()))
+}
+
+/// The folders of packages that are stacks.
+fn include(globs: &[String]) -> String {
+    if globs.is_empty() {
+        return String::new();
+    }
+    let globs: String = globs
+        .iter()
+        .map(|glob| format!("  - {}\n", scalar(glob)))
+        .collect();
+    format!(
+        "# Folders with a `kcl.mod` that are stacks without a `stack.yaml`; the folder above is the project.\ninclude:\n{globs}\n"
+    )
+}
+
+fn settings(order: SettingsOrder) -> &'static str {
+    match order {
+        SettingsOrder::V07 => {
+            "  # Which Kusion's reading of kcl.yaml and ci-test/settings.yaml holds here.\n  settings: v0.7\n"
+        }
+        SettingsOrder::V091 => "  # Which Kusion's reading of kcl.yaml holds here.\n  settings: v0.9.1\n",
+        SettingsOrder::V090 => "",
+    }
+}
+
+/// The contexts of the kubeconfig as clusters, in comments: a person decides which of them to use.
+fn clusters(contexts: &[String]) -> String {
+    let entry = |name: &str, context: &str| format!("#   {name}:\n#     context: {}\n", scalar(context));
+    if contexts.is_empty() {
+        return entry("prod", "prod");
+    }
+    let offered = contexts.iter().take(CONTEXTS).enumerate();
+    offered
+        .map(|(at, context)| match context.parse::<ClusterName>() {
+            Ok(name) => entry(&scalar(name.as_str()), context),
+            Err(_) => entry(&format!("cluster-{}", at + 1), context),
+        })
+        .collect()
+}
+
+/// The rules for stacks, in comments unless all stacks have one workspace of another name.
+fn stacks(workspace: Option<&str>) -> String {
+    match workspace {
+        Some(name) => format!("stacks:\n  - match: '**'\n    workspace: {}\n", scalar(name)),
+        None => "# stacks:\n#   - match: appops/*/prod\n#     cluster: prod\n#     after: [appops/*/dev]\n"
+            .to_owned(),
+    }
+}
+
+/// The workflow for a monorepo in a subfolder of its repository.
+fn in_folder(workflow: &str, folder: &RepoPath) -> String {
+    let with = format!(
+        "{STEP}        with:\n          working-directory: {}\n",
+        scalar(folder.as_str())
+    );
+    workflow.replace(STEP, &with).replace(
+        "        # with: { environment: production } #",
+        "          # environment: production #",
+    )
+}
+
+/// A name in YAML: quoted unless it can only be parsed as text.
+fn scalar(name: &str) -> String {
+    let is_word = |c: char| c.is_ascii_alphanumeric() || "-_./".contains(c);
+    let keywords = ["true", "false", "yes", "no", "on", "off", "null", "y", "n"];
+    let is_plain = name.starts_with(|c: char| c.is_ascii_alphabetic())
+        && name.chars().all(is_word)
+        && !keywords.contains(&name.to_ascii_lowercase().as_str());
+    match is_plain {
+        true => name.to_owned(),
+        false => serde_json::Value::from(name).to_string(),
+    }
+}
+
+fn write_new(root: &Path, path: &str, text: &str) -> Result<WrittenFile, UserError> {
+    checkout::write(root, path.as_ref(), text.as_bytes(), Existing::Keep).map_err(|error| {
+        UserError::new(
+            ErrorKind::Config,
+            format!("could not write {}: {error}", root.join(path).display()),
+        )
+        .hint("nothing was overwritten; make the folder writable and run `konverge init` again")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::{config::Config, konfig::Layout, ops::init::apps};
+
+    fn survey() -> Survey {
+        Survey {
+            layout: Layout::default(),
+            order: SettingsOrder::V090,
+            folder: None,
+            named_core: None,
+            include: Vec::new(),
+            unknown_core: None,
+            contexts: Vec::new(),
+            apps: apps::AppSurvey::default(),
+        }
+    }
+
+    fn read(folder: &Path, path: &str) -> String {
+        std::fs::read_to_string(folder.join(path)).unwrap()
+    }
+
+    #[test]
+    fn what_is_written_is_valid_and_is_never_overwritten() {
+        let folder = tempfile::tempdir().unwrap();
+        let first = write(folder.path(), "main", &survey(), &CoreTrials::default()).unwrap();
+        assert!(first.iter().all(|(_, written)| *written == WrittenFile::Created));
+        let config = Config::parse(&read(folder.path(), FILE_NAME)).unwrap();
+        assert!(config.state.id.is_some());
+        std::fs::write(folder.path().join(FILE_NAME), "mine").unwrap();
+        let second = write(folder.path(), "main", &survey(), &CoreTrials::default()).unwrap();
+        assert!(second.iter().all(|(_, written)| *written == WrittenFile::Kept));
+        assert_eq!(read(folder.path(), FILE_NAME), "mine");
+    }
+
+    #[test]
+    fn merges_into_whichever_branch_is_the_default_are_applied() {
+        for branch in ["master", "no", "1.0", "rel:ease", "feature/x"] {
+            let folder = tempfile::tempdir().unwrap();
+            write(folder.path(), branch, &survey(), &CoreTrials::default()).unwrap();
+            let text = read(folder.path(), WORKFLOW_PATH);
+            let workflow: serde_json::Value = crate::yaml::from_str(&text).unwrap();
+            assert_eq!(workflow["on"]["push"]["branches"], serde_json::json!([branch]));
+        }
+    }
+
+    #[test]
+    fn a_monorepo_in_a_folder_has_its_working_directory_in_each_job() {
+        let folder = tempfile::tempdir().unwrap();
+        let survey = Survey {
+            folder: RepoPath::normalize("platform/konfig"),
+            order: SettingsOrder::V07,
+            contexts: vec![
+                "kind-dev".to_owned(),
+                "arn:aws:eks:x".to_owned(),
+                "a\n  b: {}".to_owned(),
+            ],
+            ..survey()
+        };
+        write(folder.path(), "main", &survey, &CoreTrials::default()).unwrap();
+        let workflow: serde_json::Value = crate::yaml::from_str(&read(folder.path(), WORKFLOW_PATH)).unwrap();
+        for job in ["preview", "apply", "drift"] {
+            let steps = workflow["jobs"][job]["steps"].as_array().unwrap();
+            assert_eq!(steps[1]["with"]["working-directory"], "platform/konfig", "{job}");
+        }
+        let text = read(folder.path(), FILE_NAME);
+        let config = Config::parse(&text).unwrap();
+        assert_eq!(config.kcl.settings, SettingsOrder::V07);
+        assert!(config.clusters.is_empty(), "they are offered, not taken");
+        // Without the comment signs they are clusters.
+        let offered: String = text
+            .lines()
+            .skip_while(|line| *line != "# clusters:")
+            .take_while(|line| line.starts_with('#'))
+            .map(|line| {
+                format!(
+                    "{}\n",
+                    line.trim_start_matches('#').strip_prefix(' ').unwrap_or_default()
+                )
+            })
+            .collect();
+        let config = Config::parse(&offered).unwrap();
+        let contexts: Vec<_> = config
+            .clusters
+            .values()
+            .filter_map(|cluster| cluster.context.as_deref())
+            .collect();
+        assert_eq!(contexts.len(), 3, "{offered}");
+        assert!(
+            contexts.contains(&"arn:aws:eks:x") && contexts.contains(&"a\n  b: {}"),
+            "{contexts:?}"
+        );
+    }
+
+    #[test]
+    fn the_example_carries_the_same_workflow() {
+        let example = Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("konfig-example")
+            .join(WORKFLOW_PATH);
+        assert_eq!(std::fs::read_to_string(example).unwrap(), WORKFLOW);
+    }
+}
