@@ -21,6 +21,7 @@ mod secret_as_code;
 pub mod secret_paths;
 pub mod secret_references;
 pub mod sops;
+mod sops_copies;
 mod sops_key_services;
 pub mod state_encryption;
 mod store_doctor;
