@@ -44,19 +44,19 @@ fn walk(git: &git2::Repository, tip: git2::Oid, found: &mut Found) -> Result<(),
     let boundary = shallow_boundary(git);
     // A working tree differs from the commit that is checked out.
     add_differences(git, tip, None, found)?;
-    let mut commits = git.revwalk()?;
-    commits.push(tip)?;
-    for commit in commits {
-        let commit = git.find_commit(commit?)?;
-        let id = commit.id();
+    let (mut seen, mut commits) = (HashSet::from([tip]), vec![tip]);
+    while let Some(id) = commits.pop() {
         if boundary.contains(&id.to_string()) {
             let short: String = id.to_string().chars().take(7).collect();
             return Err(GitError::Shallow(format!(
                 "what came before {short} is not in it"
             )));
         }
-        for parent in commit.parent_ids() {
+        for parent in git.find_commit(id)?.parent_ids() {
             add_differences(git, parent, Some(id), found)?;
+            if seen.insert(parent) {
+                commits.push(parent);
+            }
         }
     }
     Ok(())

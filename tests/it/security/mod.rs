@@ -25,5 +25,6 @@ mod sops_copies;
 mod sops_key_services;
 pub mod state_encryption;
 mod store_doctor;
+mod store_writer;
 pub mod vault;
 mod vault_versions;

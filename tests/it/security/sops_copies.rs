@@ -230,24 +230,27 @@ async fn a_pull_request_gets_no_value_by_a_copy() {
         let number = 70 + at as u64;
         let (payload, trial) = stage.opened(number, "copy", "opened", from);
         let previewed = stage.preview(number, &payload, &trial);
-        check(&stage, &previewed, from);
+        // Of a fork only the Specs are compared: no reference is followed, so none is checked.
+        check(&stage, &previewed, from, at == 0);
         let applied = stage.merge(number, "copy");
-        check(&stage, &applied, from);
+        check(&stage, &applied, from, true);
         let secrets: kube::Api<k8s_openapi::api::core::v1::Secret> =
             kube::Api::namespaced(stage.cluster.client().await, "default");
         assert!(secrets.get_opt(&secret).await.unwrap().is_none(), "{from}");
     }
 }
 
-/// The run failed and told why, and no value is anywhere.
-fn check(stage: &Stage, ran: &Ran, from: &str) {
+/// No value is anywhere; the run failed and told why, if it looked.
+fn check(stage: &Stage, ran: &Ran, from: &str, is_refused: bool) {
     let comments: String = stage.comments().into_iter().map(|(_, text)| text).collect();
     let told = format!(
         "{}{}{}{comments}",
         ran.outcome.stdout, ran.outcome.stderr, ran.summary
     );
-    assert_ne!(ran.outcome.code, Some(0), "{from}: {told}");
-    assert!(told.contains("has the data key of"), "{from}: {told}");
+    if is_refused {
+        assert_ne!(ran.outcome.code, Some(0), "{from}: {told}");
+        assert!(told.contains("has the data key of"), "{from}: {told}");
+    }
     let kept = everything_in(&stage.scratch.path().join("store"));
     assert!(!told.contains(CANARY) && !kept.contains(CANARY), "{from}: {told}");
 }
