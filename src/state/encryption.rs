@@ -168,6 +168,11 @@ impl Sealer {
         self.0.identities.iter().map(secret_text).collect()
     }
 
+    /// Returns true if the run has a private key of age.
+    pub(super) fn has_age_key(&self) -> bool {
+        !self.0.identities.is_empty() || !self.0.data_keys.is_empty()
+    }
+
     /// The identities of the run that are those of recipients.
     pub(super) fn listed_identities(&self) -> Vec<&age::x25519::Identity> {
         let names: Vec<_> = self.0.recipients.iter().map(ToString::to_string).collect();

@@ -4,7 +4,7 @@ use std::sync::{
     atomic::{AtomicUsize, Ordering},
 };
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{
     super::fixture::{StoreRequest, WatchedStore, unavailable},
