@@ -116,10 +116,7 @@ pub(super) fn add(context: &mut Context) {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
-    use super::{
-        super::cel_tests::{all_fail, all_hold},
-        *,
-    };
+    use super::super::cel_tests::{all_fail, all_hold};
 
     #[test]
     fn regular_expressions_find_texts() {

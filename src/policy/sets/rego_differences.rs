@@ -303,7 +303,7 @@ mod tests {
         Ok(value.to_string())
     }
 
-    /// What conftest says of each, `tests/it/policy/opa_table.rs` asks it.
+    /// What conftest says of each is asked by `tests/it/policy/opa_table.rs`.
     #[test]
     fn functions_answer_as_opa_or_not_at_all() {
         for (expression, value) in [

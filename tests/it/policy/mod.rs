@@ -4,3 +4,4 @@
 mod conftest;
 mod created_objects;
 mod gatekeeper;
+mod opa_table;
