@@ -211,6 +211,15 @@ pub(super) fn check(source: &str) -> Result<(), String> {
                 "line {at}: sets are in another order here than in OPA, so a set is not compared by `<` or `>`: compare with `==`, or by `count`"
             ));
         }
+        // Its values are pairs, and a name alone takes none of them.
+        if compact.split("=walk(").count() > 1
+            && !compact.contains("]:=walk(")
+            && !compact.contains("]=walk(")
+        {
+            return Err(format!(
+                "line {at}: the engine gives no value to a name for `walk`: write `walk(DOCUMENT, [path, value])`"
+            ));
+        }
         if (compact.contains("==") || compact.contains("!=")) && computes_with_decimals(&compact) {
             return Err(format!(
                 "line {at}: OPA computes decimals with more digits than this engine, so a computed one is not compared by `==`: compare whole numbers, or by `<` and `>`"
@@ -335,6 +344,7 @@ mod tests {
             (r#"regex.match("a", 1)"#, "needs texts"),
             ("{} < set()", "sets are in another order"),
             ("set() >= {1: 2}", "sets are in another order"),
+            ("walk([1])", "write `walk(DOCUMENT, [path, value])`"),
             ("0.1 + 0.2 == 0.3", "computes decimals"),
             ("3 * 1.1 != 3.3", "computes decimals"),
         ] {
@@ -350,6 +360,7 @@ mod tests {
             "package a\nx if 1.5 > input.n * 0.5\n",
             "package a\nx if input.version == \"1.2.3-4\"\n",
             "package a\nx if input.ratio == 0.5\n",
+            "package a\nx if { [path, value] := walk(input) }\ny if walk(input, [_, 1])\n",
             "package a\nx if count(set()) == 0\n",
             "package a\nx := set() - {1}\ny if input.a1 + 1 == 2\n",
         ] {
