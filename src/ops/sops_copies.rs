@@ -91,13 +91,13 @@ impl SopsCopies {
                 .find(|(place, _)| !policy::may_read_file(config, reader, &place.path));
             if let Some((place, common)) = foreign {
                 let what = match common {
-                    SopsCommon::DataKey => "the data key",
-                    SopsCommon::Value => "an encrypted value",
+                    SopsCommon::DataKey => format!("has the data key of {place}"),
+                    SopsCommon::Value => format!("has an encrypted value of {place}"),
                 };
                 return Err(UserError::new(
                     ErrorKind::Secret,
                     format!(
-                        "`{reference}`: `{path}` has {what} of {place}, which stack `{}` may not read",
+                        "`{reference}`: `{path}` {what}, which stack `{}` may not read",
                         reader.stack
                     ),
                 )

@@ -124,7 +124,7 @@ pub(super) fn compile(text: &str) -> Result<Regex, RegexProblem> {
 /// # Errors
 /// It is not known.
 pub(super) fn is_valid(text: &str) -> Result<bool, RegexProblem> {
-    use ast::ErrorKind;
+    use ast::ErrorKind::{GroupUnclosed, GroupUnopened, RepetitionMissing};
     match compile(text) {
         Ok(_) => Ok(true),
         // Go reads more in brackets and after a backslash.
@@ -133,9 +133,7 @@ pub(super) fn is_valid(text: &str) -> Result<bool, RegexProblem> {
                 .parse(text)
                 .map_err(|error| error.kind().clone())
             {
-                Err(ErrorKind::GroupUnclosed | ErrorKind::GroupUnopened | ErrorKind::RepetitionMissing) => {
-                    Ok(false)
-                }
+                Err(GroupUnclosed | GroupUnopened | RepetitionMissing) => Ok(false),
                 _ => Err(RegexProblem::NotRegex),
             }
         }
