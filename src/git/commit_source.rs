@@ -5,7 +5,8 @@ use std::{path::Path, sync::Arc};
 use super::{
     GitError,
     blobs::read_blob,
-    object_ids::{tree_id, tree_of},
+    earlier_files::earlier_files,
+    object_ids::{oid, tree_id, tree_of},
     pool::RepositoryPool,
     submodules::graft_submodules,
     tree_diff,
@@ -13,7 +14,7 @@ use super::{
 };
 use crate::model::{
     CommitId, RepoPath,
-    file_source::{BlobId, FileEntry, FileKind, FileTree, Listing, Source, SourceError, TreeId},
+    file_source::{BlobId, EarlierFile, FileEntry, FileKind, FileTree, Listing, Source, SourceError, TreeId},
 };
 
 pub(super) struct CommitSource {
@@ -80,6 +81,10 @@ impl Source for CommitSource {
 
     fn commit(&self) -> Option<&CommitId> {
         Some(&self.commit)
+    }
+
+    fn earlier_files(&self) -> Result<Vec<EarlierFile>, SourceError> {
+        earlier_files(&self.handles, oid(&self.commit), &self.files)
     }
 
     fn listing(&self) -> Option<Listing> {

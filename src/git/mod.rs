@@ -6,6 +6,7 @@
 
 mod blobs;
 mod commit_source;
+mod earlier_files;
 mod error;
 mod fetch;
 mod object_ids;

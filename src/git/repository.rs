@@ -9,6 +9,7 @@ use std::{
 use super::{
     GitCredentials, GitError,
     commit_source::CommitSource,
+    earlier_files::shallow_boundary,
     fetch::{FetchSpec, fetch},
     normalize_url,
     object_ids::{commit_id, oid, tree_id, tree_of},
@@ -398,14 +399,13 @@ fn cut_off_between(
     right: git2::Oid,
     base: git2::Oid,
 ) -> Result<bool, GitError> {
-    let shallow = std::fs::read_to_string(git.commondir().join("shallow")).unwrap_or_default();
-    let boundary: std::collections::HashSet<&str> = shallow.lines().map(str::trim).collect();
+    let boundary = shallow_boundary(git);
     let mut walk = git.revwalk()?;
     walk.push(left)?;
     walk.push(right)?;
     walk.hide(base)?;
     for commit in walk {
-        if boundary.contains(commit?.to_string().as_str()) {
+        if boundary.contains(&commit?.to_string()) {
             return Ok(true);
         }
     }

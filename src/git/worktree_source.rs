@@ -7,12 +7,12 @@ use std::{
 };
 
 use super::{
-    GitError, blobs::read_blob, object_ids::blob_id, pool::RepositoryPool, submodules::graft_submodules,
-    tree_walk::checked_name,
+    GitError, blobs::read_blob, earlier_files::earlier_files, object_ids::blob_id, pool::RepositoryPool,
+    submodules::graft_submodules, tree_walk::checked_name,
 };
 use crate::model::{
     CommitId, RepoPath,
-    file_source::{BlobId, FileEntry, FileKind, FileTree, Source, SourceError},
+    file_source::{BlobId, EarlierFile, FileEntry, FileKind, FileTree, Source, SourceError},
 };
 
 /// The working tree at the moment of the listing.
@@ -124,6 +124,22 @@ impl Source for WorktreeSource {
 
     fn commit(&self) -> Option<&CommitId> {
         None
+    }
+
+    fn earlier_files(&self) -> Result<Vec<EarlierFile>, SourceError> {
+        let head = self.handles.with(|git| match git.head() {
+            Ok(head) => Ok(Some(head.peel_to_commit()?.id())),
+            Err(error) if error.code() == git2::ErrorCode::UnbornBranch => Ok(None),
+            Err(error) => Err(error.into()),
+        });
+        let head = head.map_err(|error| SourceError {
+            what: "HEAD".to_owned(),
+            why: error.to_string(),
+        })?;
+        match head {
+            Some(head) => earlier_files(&self.handles, head, &self.files),
+            None => Ok(Vec::new()),
+        }
     }
 }
 

@@ -61,6 +61,15 @@ pub struct SourceError {
     pub why: String,
 }
 
+/// A file as an earlier commit had it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EarlierFile {
+    pub path: RepoPath,
+    pub blob: BlobId,
+    /// A commit that has it.
+    pub commit: CommitId,
+}
+
 /// A readable revision: the tree of a commit, or the working tree. `git/` creates it; `konfig/`, `affected/`
 /// and `ops/` read it.
 pub trait Source: Send + Sync {
@@ -80,6 +89,14 @@ pub trait Source: Send + Sync {
     /// them.
     fn listing(&self) -> Option<Listing> {
         None
+    }
+
+    /// Every other content that a regular file had in an earlier commit: what was changed, removed or moved since.
+    ///
+    /// # Errors
+    /// The history is not complete here.
+    fn earlier_files(&self) -> Result<Vec<EarlierFile>, SourceError> {
+        Ok(Vec::new())
     }
 
     /// The content of a regular file by path; `None` if the path is not a regular file.

@@ -1,8 +1,9 @@
 //! Copies of files that SOPS encrypted. A file is not bound to its path, and the keys of the job open each copy: so a
-//! stack reads no file that has a data key in common with one that it may not read.
+//! stack reads no file that has a data key or an encrypted value in common with one that it may not read, now or in an
+//! earlier commit: who copies a file can change or remove the original in the same pull request.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, HashMap, hash_map::Entry},
     sync::{Arc, Mutex, OnceLock},
 };
 
@@ -10,27 +11,49 @@ use crate::{
     config::{SecretStoreKind, SecretsConfig},
     error::{ErrorKind, UserError},
     model::{
-        RepoPath,
+        CommitId, RepoPath,
         file_source::{FileKind, Source, SourceError},
     },
     policy::{self, SecretReader},
-    secret_stores::SopsFileMark,
+    secret_stores::{SopsCommon, SopsFileMark, SopsText},
     secrets::{SecretReference, StoreName},
 };
 
 /// What every file of SOPS has, whatever its format.
 const WORD: &[u8] = b"sops";
 
-/// The files of a revision that SOPS may have encrypted.
+/// The files of a revision, and of the commits before it, that SOPS may have encrypted.
 #[derive(Default)]
 pub(super) struct SopsCopies {
     source: Option<Arc<dyn Source>>,
     encrypted: OnceLock<Result<Vec<EncryptedFile>, SourceError>>,
-    /// By path: the other files with a data key of the file.
-    copies: Mutex<BTreeMap<RepoPath, Vec<RepoPath>>>,
+    /// By path: the other files that have a data key or a value of the file.
+    copies: Mutex<BTreeMap<RepoPath, Vec<Found>>>,
 }
 
-type EncryptedFile = (RepoPath, Arc<[u8]>);
+struct EncryptedFile {
+    place: Place,
+    text: Arc<SopsText>,
+}
+
+/// A file; with a commit, one that is no longer so.
+#[derive(Clone)]
+struct Place {
+    path: RepoPath,
+    commit: Option<CommitId>,
+}
+
+impl std::fmt::Display for Place {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "`{}`", self.path)?;
+        match &self.commit {
+            Some(commit) => write!(f, " of commit {}", commit.short()),
+            None => Ok(()),
+        }
+    }
+}
+
+type Found = (Place, SopsCommon);
 
 impl SopsCopies {
     pub fn new(source: Option<Arc<dyn Source>>) -> Self {
@@ -43,7 +66,8 @@ impl SopsCopies {
     /// Checks the references to files of SOPS.
     ///
     /// # Errors
-    /// The file of a reference has the data key of a file that the stack may not read; the files cannot be read.
+    /// The file of a reference has a data key or a value of a file that the stack may not read; the files or earlier
+    /// commits cannot be read.
     pub fn check<'r>(
         &self,
         config: &SecretsConfig,
@@ -64,12 +88,16 @@ impl SopsCopies {
             let copies = self.of(&path)?;
             let foreign = copies
                 .iter()
-                .find(|copy| !policy::may_read_file(config, reader, copy));
-            if let Some(foreign) = foreign {
+                .find(|(place, _)| !policy::may_read_file(config, reader, &place.path));
+            if let Some((place, common)) = foreign {
+                let what = match common {
+                    SopsCommon::DataKey => format!("has the data key of {place}"),
+                    SopsCommon::Value => format!("has an encrypted value of {place}"),
+                };
                 return Err(UserError::new(
                     ErrorKind::Secret,
                     format!(
-                        "`{reference}`: `{path}` has the data key of `{foreign}`, which stack `{}` may not read",
+                        "`{reference}`: `{path}` {what}, which stack `{}` may not read",
                         reader.stack
                     ),
                 )
@@ -81,45 +109,67 @@ impl SopsCopies {
         Ok(())
     }
 
-    /// The other files that have a data key of a file.
-    fn of(&self, path: &RepoPath) -> Result<Vec<RepoPath>, UserError> {
+    /// The other files that have a data key or a value of a file.
+    fn of(&self, path: &RepoPath) -> Result<Vec<Found>, UserError> {
         let mut known = self.copies.lock().expect("no panic while the lock is held");
         if let Some(copies) = known.get(path) {
             return Ok(copies.clone());
         }
-        let encrypted = self.encrypted.get_or_init(|| self.read_all());
-        let encrypted = encrypted.as_ref().map_err(|error| {
+        let copies = self.find(path).map_err(|error| {
             UserError::new(
                 ErrorKind::Secret,
-                format!("the files that SOPS encrypted cannot be compared: {error}"),
+                format!("`{path}` cannot be compared with the other files that SOPS encrypted: {error}"),
             )
+            .hint("its stack might read a copy of a file that it may not read, so all earlier commits are needed: `fetch-depth: 0`, or `git fetch --unshallow`")
+            .hint(format!("a file that says its own path is not compared: add the value `konverge_path: {path}` by `sops edit`"))
         })?;
-        let own = encrypted.iter().find(|(of, _)| of == path);
-        let mark = own.and_then(|(path, bytes)| SopsFileMark::of(path.as_str(), bytes));
-        let copies = encrypted
-            .iter()
-            .filter(|(other, bytes)| other != path && mark.as_ref().is_some_and(|mark| mark.is_in(bytes)))
-            .map(|(other, _)| other.clone());
-        let copies: Vec<_> = copies.collect();
         known.insert(path.clone(), copies.clone());
         Ok(copies)
     }
 
-    fn read_all(&self) -> Result<Vec<EncryptedFile>, SourceError> {
+    fn find(&self, path: &RepoPath) -> Result<Vec<Found>, SourceError> {
         let Some(source) = &self.source else {
             return Ok(Vec::new());
         };
-        let files = source.files().iter().filter(|(path, entry)| {
-            // KCL has no file of SOPS, and most files are KCL.
-            entry.kind == FileKind::File && !path.as_str().ends_with(".k")
-        });
-        let mut encrypted = Vec::new();
-        for (path, entry) in files {
-            let bytes = source.read(entry.blob)?;
-            if bytes.windows(WORD.len()).any(|window| window == WORD) {
-                encrypted.push((path.clone(), bytes));
-            }
-        }
-        Ok(encrypted)
+        let own = source.read_path(path)?;
+        let Some(mark) = own.and_then(|bytes| SopsFileMark::of(path.as_str(), &bytes)) else {
+            return Ok(Vec::new());
+        };
+        let encrypted = self.encrypted.get_or_init(|| read_all(source.as_ref()));
+        let others = encrypted.as_ref().map_err(Clone::clone)?.iter();
+        let others = others.filter(|other| other.place.path != *path);
+        let copies = others.filter_map(|other| Some((other.place.clone(), mark.in_common(&other.text)?)));
+        Ok(copies.collect())
     }
+}
+
+fn read_all(source: &dyn Source) -> Result<Vec<EncryptedFile>, SourceError> {
+    let now = source.files().iter();
+    let now = now.filter(|(_, entry)| entry.kind == FileKind::File);
+    let now = now.map(|(path, entry)| (path.clone(), None, entry.blob));
+    let before = source.earlier_files()?.into_iter();
+    let before = before.map(|file| (file.path, Some(file.commit), file.blob));
+    let mut read = HashMap::new();
+    let mut encrypted = Vec::new();
+    for (path, commit, blob) in now.chain(before) {
+        // KCL has no file of SOPS, and most files are KCL.
+        if path.as_str().ends_with(".k") {
+            continue;
+        }
+        let text = match read.entry(blob) {
+            Entry::Occupied(text) => text.into_mut(),
+            Entry::Vacant(empty) => {
+                let bytes = source.read(blob)?;
+                let has_word = bytes.windows(WORD.len()).any(|window| window == WORD);
+                empty.insert(has_word.then(|| Arc::new(SopsText::of(&bytes))))
+            }
+        };
+        if let Some(text) = text {
+            encrypted.push(EncryptedFile {
+                place: Place { path, commit },
+                text: Arc::clone(text),
+            });
+        }
+    }
+    Ok(encrypted)
 }

@@ -80,8 +80,18 @@ pub async fn open(
     let mut states = StateStore::open(store, id, writer);
     let (services, age) = key_services::open(run, config);
     states = states.with_key_services(services);
+    let is_encrypted = !config.state.encrypt_to.is_empty();
+    states = states.with_sealer(Sealer::new(&age, run.var(IDENTITY_VARIABLE))?, is_encrypted);
+    let accepts = config.state.accepts_unmarked(jiff::Timestamp::now());
+    let accepts = accepts.map_err(|(why, hint)| UserError::new(ErrorKind::Config, why).hint(hint))?;
+    if accepts && is_encrypted {
+        run.notes.note(
+            "note: `state.accept_unmarked_until`: states are read although nobody who holds a key may have written them",
+        );
+    }
+    states = states.accepting_unmarked(accepts);
     let sealer = open_sealer(run, &states, &age, key).await?;
-    states = states.with_sealer(sealer, !config.state.encrypt_to.is_empty());
+    states = states.with_sealer(sealer, is_encrypted);
     if let Some(history) = config.state.history {
         states = states.with_retention(u64::from(history));
     }
@@ -137,7 +147,8 @@ async fn open_sealer(
     }
     Ok(match keys {
         Some(keys) => Some(Sealer::with_data_keys(age, identity, &keys)?),
-        None => Sealer::new(age, identity)?,
+        // What was written meanwhile is accepted, if a holder of the identity had the data key before.
+        None => Sealer::with_known_data_keys(age, identity, states.known_data_keys().await?)?,
     })
 }
 

@@ -47,7 +47,7 @@ pub use google_secrets::GoogleSecretsStore;
 pub use kubernetes::{ClusterSecrets, KubernetesStore};
 pub use secret_document::{FetchedSecret, SecretDocument};
 pub use sops::{RevisionFiles, SopsKey, SopsStore};
-pub use sops_copy::SopsFileMark;
+pub use sops_copy::{SopsCommon, SopsFileMark, SopsText};
 pub use vault::{KvVersion, VaultSettings, VaultStore};
 pub use vault_client::{VaultLogin, VaultServer};
 pub use vault_transit::VaultTransitKey;

@@ -212,6 +212,16 @@ impl SopsFile {
         self.values.contains_key(OWN_PATH)
     }
 
+    /// The encrypted values and the MAC: ciphertext, nonce and tag, as SOPS writes them.
+    pub(super) fn sealed_values(&self) -> Vec<String> {
+        let mut found = Vec::new();
+        self.values
+            .values()
+            .for_each(|value| add_sealed(value, &mut found));
+        found.extend(sealed_text(&self.metadata.mac));
+        found
+    }
+
     /// The data key, once for each recipient.
     pub(super) fn wrapped_keys(&self) -> Vec<SopsDataKey> {
         let metadata = &self.metadata;
@@ -437,6 +447,22 @@ fn parts(text: &str) -> Option<(Vec<u8>, Vec<u8>, &str)> {
     let mut sealed = STANDARD.decode(data).ok()?;
     sealed.extend(STANDARD.decode(tag).ok()?);
     Some((sealed, STANDARD.decode(nonce).ok()?, kind))
+}
+
+/// A value that SOPS encrypted, without its type.
+fn sealed_text(text: &str) -> Option<String> {
+    parts(text)?;
+    let (sealed, _) = text.strip_prefix("ENC[AES256_GCM,")?.rsplit_once(",type:")?;
+    Some(sealed.to_owned())
+}
+
+fn add_sealed(value: &Value, found: &mut Vec<String>) {
+    match value {
+        Value::String(text) => found.extend(sealed_text(text)),
+        Value::Array(items) => items.iter().for_each(|item| add_sealed(item, found)),
+        Value::Object(fields) => fields.values().for_each(|field| add_sealed(field, found)),
+        _ => {}
+    }
 }
 
 /// A number without an exponent, as SOPS hashes it.

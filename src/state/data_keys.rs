@@ -12,8 +12,9 @@ use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
 
 use super::{
-    DataKeys, KeyService, StateError, StateStore,
+    DataKeys, KeyService, Sealer, StateError, StateStore,
     document_format::{self, CreateResult},
+    document_mark::DocumentMark,
     encryption::key_error,
     keys,
 };
@@ -34,6 +35,10 @@ pub struct WrappedDataKey {
 struct DataKeyDocument {
     recipient: String,
     wrapped: Vec<WrappedBy>,
+    /// The marks of the holders of age identities for themselves, over the place and the recipient: they had the key, so
+    /// they accept what it marks when no service answers.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    known_by: Vec<DocumentMark>,
     /// The earlier identities, encrypted to this one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     older: Option<String>,
@@ -125,26 +130,61 @@ impl StateStore {
             let by = service.name().to_owned();
             wrapped.push(WrappedBy { by, key });
         }
+        let recipient = newest.to_public().to_string();
+        let identities = self.sealer().map(Sealer::listed_identities).unwrap_or_default();
+        let known_by = identities.into_iter().filter_map(|identity| {
+            let own = identity.to_public().to_string();
+            DocumentMark::new(identity, &own, &place(number), recipient.as_bytes())
+        });
+        let known_by: Vec<_> = known_by.collect();
         let document = DataKeyDocument {
-            recipient: newest.to_public().to_string(),
+            recipient,
+            known_by,
             older: (!older.is_empty())
                 .then(|| enclose(&newest, &older))
                 .transpose()?,
             wrapped,
         };
-        let letter = self.letter("data-key", &document)?;
+        let letter = self.letter("data-key", &place(number), &document)?;
         match document_format::put(&*self.store, &place(number), &letter).await? {
             CreateResult::Ours => Ok(DataKeys {
                 newest,
                 older,
                 number,
                 wrapped_by: names(&document),
+                known_by: markers(&document),
             }),
             CreateResult::Theirs(_) => self.open_data_keys().await?.ok_or_else(|| StateError::Damaged {
                 key: place(number).to_string(),
                 why: "it is said to exist and is not listed".to_owned(),
             }),
         }
+    }
+
+    /// Returns true if the holders of this run's age identities know the newest data key without a service.
+    pub fn is_known_to_identities(&self, keys: &DataKeys) -> bool {
+        let identities = self.sealer().map(Sealer::listed_identities).unwrap_or_default();
+        let mut names = identities.iter().map(|identity| identity.to_public().to_string());
+        names.all(|name| keys.known_by.contains(&name))
+    }
+
+    /// The recipients of the data keys that the holder of one of this run's age identities knows.
+    ///
+    /// # Errors
+    /// Errors of the store; a damaged document.
+    pub async fn known_data_keys(&self) -> Result<Vec<String>, StateError> {
+        let identities = self.sealer().map(Sealer::listed_identities).unwrap_or_default();
+        let rows = self.data_key_rows().await?.into_iter();
+        let is_known = |number, document: &DataKeyDocument| {
+            document.known_by.iter().any(|mark| {
+                let own = identities
+                    .iter()
+                    .find(|own| own.to_public().to_string() == mark.by);
+                own.is_some_and(|own| mark.is_valid(own, &place(number), document.recipient.as_bytes()))
+            })
+        };
+        let known = rows.filter(|(number, document)| is_known(*number, document));
+        Ok(known.map(|(_, document)| document.recipient).collect())
     }
 
     /// Returns true if exactly the services of this run wrap the newest data key.
@@ -235,6 +275,7 @@ impl StateStore {
             older: older.unwrap_or_default(),
             number,
             wrapped_by: names(document),
+            known_by: markers(document),
         })
     }
 
@@ -253,6 +294,11 @@ fn names(document: &DataKeyDocument) -> Vec<String> {
         .collect();
     names.sort_unstable();
     names
+}
+
+/// Whose holders marked a data key.
+fn markers(document: &DataKeyDocument) -> Vec<String> {
+    document.known_by.iter().map(|mark| mark.by.clone()).collect()
 }
 
 fn enclose(newest: &age::x25519::Identity, older: &[age::x25519::Identity]) -> Result<String, StateError> {

@@ -1,22 +1,24 @@
 //! The format of every document, in three lines: a checksum over the rest, a header, a body.
 //!
 //! ```text
-//! {"konverge":1,"checksum":"<BLAKE3 of everything after this line>"}
+//! {"konverge":1,"checksum":"<BLAKE3 of everything after this line>","marks":[…]}
 //! {"kind":"state","repository":"…","nonce":"…","writer":{…},"time":"…","sealed":false}
 //! {…}
 //! ```
 //!
 //! The checksum is over bytes, so that rewriting a number in another notation cannot break it. An encrypted
-//! body is `{"age":"<base64>"}`.
+//! body is `{"age":"<base64>"}`, and only such a document has marks: they are over the place of the document and
+//! everything after the first line (`document_mark.rs`).
 
 use base64::Engine as _;
 use bytes::Bytes;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
-use serde_json::json;
 use uuid::Uuid;
 
-use super::{DocumentWriter, RepositoryId, Sealer, StateError, encryption::key_error};
+use super::{
+    DocumentWriter, RepositoryId, Sealer, StateError, document_mark::DocumentMark, encryption::key_error,
+};
 use crate::{
     model::Digest,
     store::{Created, Key, Store, StoreError},
@@ -24,6 +26,9 @@ use crate::{
 
 /// The format version that this program writes.
 const FORMAT: u64 = 1;
+/// The kinds of documents that are encrypted. Leases, reviews and the index contain only names, digests and masked
+/// values.
+const SEALED_KINDS: [&str; 3] = ["state", "journal", "key"];
 /// How many times a create with an unclear result is repeated. The store has already retried each of them.
 const UNCLEAR_CREATES: u32 = 3;
 
@@ -45,12 +50,17 @@ pub(super) struct Header {
 struct BodySeal {
     konverge: u64,
     checksum: Digest,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    marks: Vec<DocumentMark>,
 }
 
 #[derive(Serialize, Deserialize)]
 struct SealedBody {
     age: String,
 }
+
+/// What a document may be that must be encrypted and marked.
+const FOREIGN: &str = "it was written before that was so (`state.accept_unmarked_until`), or by somebody who may write to the store and holds no key";
 
 /// What all documents of one run have in common.
 #[derive(Clone)]
@@ -60,6 +70,17 @@ pub(super) struct Documents {
     pub sealer: Option<Sealer>,
     /// True if whole documents are encrypted, not only the data of runtimes.
     pub seal_documents: bool,
+    /// True if encrypted kinds are also read if they are plain, or not marked by a holder of a key.
+    pub accept_unmarked: bool,
+}
+
+/// A document whose checksum fits.
+struct Opened<'a> {
+    marks: Vec<DocumentMark>,
+    header: Header,
+    body: &'a [u8],
+    /// Header and body.
+    marked: &'a [u8],
 }
 
 /// A document that is ready to be written.
@@ -81,6 +102,7 @@ impl Documents {
     pub fn write<T: Serialize>(
         &self,
         kind: &str,
+        key: &Key,
         time: Timestamp,
         body: &T,
     ) -> Result<OutgoingDocument, StateError> {
@@ -96,14 +118,13 @@ impl Documents {
         };
         Ok(OutgoingDocument {
             nonce,
-            bytes: self.compose(header, to_json(body))?,
+            bytes: self.compose(key, header, to_json(body))?,
         })
     }
 
-    /// Writes header and body, which is encrypted where documents of that kind are.
-    fn compose(&self, mut header: Header, plain: String) -> Result<Bytes, StateError> {
-        // Leases, reviews and the index contain only names, digests and masked values.
-        header.sealed = self.seal_documents && matches!(header.kind.as_str(), "state" | "journal" | "key");
+    /// Writes header and body, which is encrypted and marked where documents of that kind are.
+    fn compose(&self, key: &Key, mut header: Header, plain: String) -> Result<Bytes, StateError> {
+        header.sealed = self.seals(&header.kind);
         header.recipients = Vec::new();
         let body = match (&self.sealer, header.sealed) {
             (_, false) => plain,
@@ -119,20 +140,43 @@ impl Documents {
             }
         };
         let rest = format!("{}\n{body}\n", to_json(&header));
-        let checksum = Digest::of_bytes(rest.as_bytes());
-        let first = json!({"konverge": FORMAT, "checksum": checksum});
+        let marks = match &self.sealer {
+            Some(sealer) if header.sealed => sealer.mark(key, rest.as_bytes())?,
+            _ => Vec::new(),
+        };
+        let first = to_json(&BodySeal {
+            konverge: FORMAT,
+            checksum: Digest::of_bytes(rest.as_bytes()),
+            marks,
+        });
         Ok(Bytes::from(format!("{first}\n{rest}")))
+    }
+
+    /// Returns true if documents of a kind are encrypted.
+    fn seals(&self, kind: &str) -> bool {
+        self.seal_documents && SEALED_KINDS.contains(&kind)
     }
 
     /// The header of a document of any kind, which is never encrypted.
     pub fn header(&self, key: &Key, bytes: &[u8]) -> Result<Header, StateError> {
-        Ok(open(key, bytes)?.0)
+        Ok(open(key, bytes)?.header)
     }
 
-    /// Returns true if a document is encrypted to whom this run encrypts, and to nobody else.
-    pub fn is_current(&self, header: &Header) -> bool {
-        let sealer = self.sealer.as_ref();
-        header.sealed && sealer.is_some_and(|sealer| header.recipients == sealer.recipients())
+    /// Returns true if a document is encrypted to whom this run encrypts, and to nobody else, by a holder of a key.
+    pub fn is_current(&self, key: &Key, bytes: &[u8]) -> Result<bool, StateError> {
+        let opened = open(key, bytes)?;
+        let Some(sealer) = &self.sealer else {
+            return Ok(false);
+        };
+        let is_current = opened.header.sealed && opened.header.recipients == sealer.recipients();
+        Ok(is_current && sealer.check_marks(key, opened.marked, &opened.marks).is_ok())
+    }
+
+    /// Returns true if a holder of a key that this run knows wrote a document. `None` without a key.
+    pub fn is_marked(&self, key: &Key, bytes: &[u8]) -> Option<bool> {
+        let opened = open(key, bytes).ok()?;
+        let sealer = self.sealer.as_ref().filter(|sealer| sealer.has_age_key())?;
+        Some(sealer.check_marks(key, opened.marked, &opened.marks).is_ok())
     }
 
     /// The same document, encrypted anew; `change` edits its body.
@@ -145,7 +189,7 @@ impl Documents {
         let kind = self.header(key, bytes)?.kind;
         let (header, mut body): (_, serde_json::Value) = self.read(&kind, key, bytes)?;
         change(&mut body)?;
-        self.compose(header, to_json(&body))
+        self.compose(key, header, to_json(&body))
     }
 
     /// Parses and validates a document.
@@ -159,7 +203,12 @@ impl Documents {
             key: key.to_string(),
             why,
         };
-        let (header, body) = open(key, bytes)?;
+        let Opened {
+            marks,
+            header,
+            body,
+            marked,
+        } = open(key, bytes)?;
         if header.kind != kind {
             return Err(damaged(format!(
                 "it is a document of kind `{}`, not `{kind}`",
@@ -175,7 +224,11 @@ impl Documents {
         }
         let unreadable =
             |error: serde_json::Error| damaged(format!("its body is not what a {kind} holds: {error}"));
+        let must_be_marked = self.seals(kind) && !self.accept_unmarked;
         if !header.sealed {
+            if must_be_marked {
+                return Err(damaged(format!("it is not encrypted; {FOREIGN}")));
+            }
             return Ok((header, serde_json::from_slice(body).map_err(unreadable)?));
         }
         let sealed_error = |why: &str| StateError::Sealed {
@@ -193,6 +246,10 @@ impl Documents {
         let plain = sealer
             .open(&cipher)
             .map_err(|error| sealed_error(&error.to_string()))?;
+        if must_be_marked {
+            let checked = sealer.check_marks(key, marked, &marks);
+            checked.map_err(|why| damaged(format!("{why}; {FOREIGN}")))?;
+        }
         Ok((header, serde_json::from_slice(&plain).map_err(unreadable)?))
     }
 }
@@ -236,7 +293,7 @@ fn nonce_of(bytes: &[u8]) -> Option<String> {
 }
 
 /// Validates format and checksum, and splits the document into its lines.
-fn open<'a>(key: &Key, bytes: &'a [u8]) -> Result<(Header, &'a [u8]), StateError> {
+fn open<'a>(key: &Key, bytes: &'a [u8]) -> Result<Opened<'a>, StateError> {
     let damaged = |why: &str| StateError::Damaged {
         key: key.to_string(),
         why: why.to_owned(),
@@ -267,8 +324,12 @@ fn open<'a>(key: &Key, bytes: &'a [u8]) -> Result<(Header, &'a [u8]), StateError
     }
     let mut lines = rest.splitn(2, |byte| *byte == b'\n');
     let header = lines.next().unwrap_or_default();
-    let header = serde_json::from_slice(header).map_err(|_| damaged("its header cannot be read"))?;
-    Ok((header, lines.next().unwrap_or_default()))
+    Ok(Opened {
+        marks: seal.marks,
+        header: serde_json::from_slice(header).map_err(|_| damaged("its header cannot be read"))?,
+        body: lines.next().unwrap_or_default(),
+        marked: rest,
+    })
 }
 
 fn to_json<T: Serialize>(value: &T) -> String {

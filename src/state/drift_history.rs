@@ -89,7 +89,7 @@ impl StateStore {
             looks.join(newest);
             looks.stacks.retain(|stack, _| keep(stack));
             let next = numbers.last().map_or(1, |newest| newest + 1);
-            let letter = self.letter("looks", &looks)?;
+            let letter = self.letter("looks", &place(next), &looks)?;
             if let CreateResult::Ours = put(&*self.store, &place(next), &letter).await? {
                 let old = numbers.iter().rev().skip(KEPT - 1);
                 for number in old {

@@ -10,28 +10,31 @@ use age::secrecy::{ExposeSecret as _, SecretString};
 use base64::Engine as _;
 use serde_json::{Value, json};
 
-use super::{StateError, key_service::DataKeys};
+use super::{StateError, document_mark::DocumentMark, key_service::DataKeys};
+use crate::store::Key;
 
 /// The scrypt work factor of a passphrase (2^n): about a tenth of a second, once per encrypted document.
 const SCRYPT_LOG_N: u8 = 15;
 
-/// The environment variable with the key that decrypts documents.
+/// What an age identity begins with.
+const IDENTITY_PREFIX: &str = "AGE-SECRET-KEY-";
+
+/// The environment variable with the keys that decrypt documents.
 pub const IDENTITY_VARIABLE: &str = "KONVERGE_AGE_IDENTITY";
 
-/// Encrypts to age recipients, and decrypts with an age identity or a passphrase.
+/// Encrypts to age recipients, and decrypts with age identities or a passphrase.
 #[derive(Clone)]
 pub struct Sealer(Arc<Inner>);
 
 struct Inner {
     recipients: Vec<age::x25519::Recipient>,
-    secret: Option<KeyBytes>,
+    /// Those of the run, the one of today first.
+    identities: Vec<age::x25519::Identity>,
+    passphrase: Option<SecretString>,
     /// The keys that key services wrap, the newest first.
     data_keys: Vec<age::x25519::Identity>,
-}
-
-enum KeyBytes {
-    Identity(Box<age::x25519::Identity>),
-    Passphrase(SecretString),
+    /// The recipients of data keys that were not unwrapped, but that a holder of an identity of this run knew.
+    known_data_keys: Vec<String>,
 }
 
 impl Inner {
@@ -41,43 +44,59 @@ impl Inner {
             .map(|text| text.trim().parse())
             .collect::<Result<Vec<_>, &str>>()
             .map_err(|why| key_error("state.encrypt_to", why))?;
-        let secret = match identity.map(str::trim).filter(|text| !text.is_empty()) {
-            None => None,
-            Some(text) if text.to_ascii_uppercase().starts_with("AGE-SECRET-KEY-") => {
-                let identity = text
-                    .parse()
-                    .map_err(|why: &str| key_error(IDENTITY_VARIABLE, why))?;
-                Some(KeyBytes::Identity(Box::new(identity)))
-            }
-            Some(text) if text.chars().count() < 12 => {
-                return Err(key_error(
-                    IDENTITY_VARIABLE,
-                    "it is neither an age identity (AGE-SECRET-KEY-1…) nor a passphrase of at least 12 characters",
-                ));
-            }
-            Some(text) => Some(KeyBytes::Passphrase(SecretString::from(text.to_owned()))),
-        };
+        let (identities, passphrase) = parse_secret(identity.unwrap_or_default())?;
         Ok(Self {
             recipients,
-            secret,
+            identities,
+            passphrase,
             data_keys: Vec::new(),
+            known_data_keys: Vec::new(),
         })
+    }
+
+    fn is_empty(&self) -> bool {
+        self.recipients.is_empty() && self.identities.is_empty() && self.passphrase.is_none()
     }
 }
 
+/// The text of `KONVERGE_AGE_IDENTITY`: an age identity on each line that is no comment, or else a passphrase.
+fn parse_secret(text: &str) -> Result<(Vec<age::x25519::Identity>, Option<SecretString>), StateError> {
+    let text = text.trim();
+    let is_identity = |line: &&str| line.to_ascii_uppercase().starts_with(IDENTITY_PREFIX);
+    let lines = text.lines().map(str::trim);
+    let lines: Vec<_> = lines
+        .filter(|line| !line.is_empty() && !line.starts_with('#'))
+        .collect();
+    if lines.iter().any(|line| is_identity(&line)) {
+        let identities = lines.into_iter().map(str::parse);
+        let identities = identities.collect::<Result<_, &str>>();
+        let identities = identities.map_err(|why| key_error(IDENTITY_VARIABLE, why))?;
+        return Ok((identities, None));
+    }
+    if text.is_empty() {
+        return Ok((Vec::new(), None));
+    }
+    if text.chars().count() < 12 {
+        return Err(key_error(
+            IDENTITY_VARIABLE,
+            "it is neither an age identity (AGE-SECRET-KEY-1…) on each line nor a passphrase of at least 12 characters",
+        ));
+    }
+    Ok((Vec::new(), Some(SecretString::from(text.to_owned()))))
+}
+
 impl Sealer {
-    /// Builds a sealer from `state.encrypt_to` (`age1…`) and the text of `KONVERGE_AGE_IDENTITY`: an age
-    /// identity (`AGE-SECRET-KEY-1…`) or else a passphrase.
+    /// Builds a sealer from `state.encrypt_to` (`age1…`) and the text of `KONVERGE_AGE_IDENTITY`: age identities
+    /// (`AGE-SECRET-KEY-1…`), one a line, or else a passphrase.
     ///
-    /// Without recipients, data is encrypted to the identity or passphrase itself. Without an identity
+    /// Without recipients, data is encrypted to the identities or the passphrase themselves. Without an identity
     /// nothing can be decrypted. Returns `None` if there is neither.
     ///
     /// # Errors
     /// A damaged recipient or identity, or a passphrase of fewer than 12 characters.
     pub fn new(recipients: &[String], identity: Option<&str>) -> Result<Option<Self>, StateError> {
         let inner = Inner::parse(recipients, identity)?;
-        let is_empty = inner.recipients.is_empty() && inner.secret.is_none();
-        Ok((!is_empty).then(|| Self(Arc::new(inner))))
+        Ok((!inner.is_empty()).then(|| Self(Arc::new(inner))))
     }
 
     /// The same with data keys: data is encrypted to the recipients and to the newest of them, and never to the
@@ -99,40 +118,119 @@ impl Sealer {
     pub fn generate() -> Self {
         Self(Arc::new(Inner {
             recipients: Vec::new(),
-            secret: Some(KeyBytes::Identity(Box::new(age::x25519::Identity::generate()))),
+            identities: vec![age::x25519::Identity::generate()],
+            passphrase: None,
             data_keys: Vec::new(),
+            known_data_keys: Vec::new(),
         }))
+    }
+
+    /// The same, accepting what holders of these data keys wrote.
+    ///
+    /// # Errors
+    /// As [`Sealer::new`].
+    pub fn with_known_data_keys(
+        recipients: &[String],
+        identity: Option<&str>,
+        known: Vec<String>,
+    ) -> Result<Option<Self>, StateError> {
+        let mut inner = Inner::parse(recipients, identity)?;
+        inner.known_data_keys = known;
+        Ok((!inner.is_empty()).then(|| Self(Arc::new(inner))))
     }
 
     /// Who can decrypt what this run encrypts: age recipients, or the word `passphrase`.
     pub fn recipients(&self) -> Vec<String> {
         let inner = &*self.0;
-        let data_key = inner.data_keys.first().map(age::x25519::Identity::to_public);
-        let recipients = inner.recipients.iter().cloned().chain(data_key);
-        let mut names: Vec<_> = recipients.map(|recipient| recipient.to_string()).collect();
+        let mut names: Vec<_> = inner.recipients.iter().map(ToString::to_string).collect();
+        names.extend(inner.data_keys.first().map(public));
         if names.is_empty() {
-            names.extend(inner.secret.as_ref().map(|secret| match secret {
-                KeyBytes::Identity(identity) => identity.to_public().to_string(),
-                KeyBytes::Passphrase(_) => "passphrase".to_owned(),
-            }));
+            names.extend(inner.identities.iter().map(public));
+            names.extend(inner.passphrase.as_ref().map(|_| "passphrase".to_owned()));
         }
         names.sort_unstable();
+        names.dedup();
         names
     }
 
-    /// The text of the identity or passphrase, if there is one.
+    /// The text of the identities or the passphrase, if there is one.
     pub fn identity(&self) -> Option<String> {
-        self.0.secret.as_ref().map(|secret| match secret {
-            KeyBytes::Identity(identity) => identity.to_string().expose_secret().to_owned(),
-            KeyBytes::Passphrase(passphrase) => passphrase.expose_secret().to_owned(),
-        })
+        let inner = &*self.0;
+        if let Some(passphrase) = &inner.passphrase {
+            return Some(passphrase.expose_secret().to_owned());
+        }
+        let texts: Vec<_> = inner.identities.iter().map(secret_text).collect();
+        (!texts.is_empty()).then(|| texts.join("\n"))
     }
 
-    /// The text of the age identity; `None` for a passphrase.
-    pub(super) fn age_identity(&self) -> Option<String> {
-        match self.0.secret {
-            Some(KeyBytes::Identity(_)) => self.identity(),
-            _ => None,
+    /// The texts of the age identities, the one of today first.
+    pub(super) fn age_identities(&self) -> Vec<String> {
+        self.0.identities.iter().map(secret_text).collect()
+    }
+
+    /// Returns true if the run has a private key of age.
+    pub(super) fn has_age_key(&self) -> bool {
+        !self.0.identities.is_empty() || !self.0.data_keys.is_empty()
+    }
+
+    /// The identities of the run that are those of recipients.
+    pub(super) fn listed_identities(&self) -> Vec<&age::x25519::Identity> {
+        let names: Vec<_> = self.0.recipients.iter().map(ToString::to_string).collect();
+        let identities = self.0.identities.iter();
+        identities
+            .filter(|identity| names.contains(&public(identity)))
+            .collect()
+    }
+
+    /// Marks what was encrypted for each recipient, with each key of this run that is a recipient's.
+    ///
+    /// # Errors
+    /// [`StateError::Sealed`]: none is.
+    pub(super) fn mark(&self, place: &Key, bytes: &[u8]) -> Result<Vec<DocumentMark>, StateError> {
+        let readers = self.recipients();
+        let own = self.0.data_keys.first().into_iter().chain(&self.0.identities);
+        let writers = own.filter(|key| readers.contains(&public(key)));
+        let marks = writers.flat_map(|writer| {
+            let marks = readers
+                .iter()
+                .map(|reader| DocumentMark::new(writer, reader, place, bytes));
+            marks.flatten().collect::<Vec<_>>()
+        });
+        let marks: Vec<_> = marks.collect();
+        match marks.is_empty() {
+            true => Err(key_error(
+                "a document",
+                "no key in this run is that of a recipient, so nobody could tell who wrote it",
+            )),
+            false => Ok(marks),
+        }
+    }
+
+    /// Checks that a holder of a recipient's key wrote a document. The error says why that is not known.
+    pub(super) fn check_marks(
+        &self,
+        place: &Key,
+        bytes: &[u8],
+        marks: &[DocumentMark],
+    ) -> Result<(), String> {
+        let inner = &*self.0;
+        if marks.is_empty() {
+            return Err("it does not say which holder of a key wrote it".to_owned());
+        }
+        let own: Vec<_> = inner.data_keys.iter().chain(&inner.identities).collect();
+        let is_accepted = |name: &String| {
+            let mut recipients = inner.recipients.iter();
+            recipients.any(|recipient| recipient.to_string() == *name)
+                || own.iter().any(|key| public(key) == *name)
+                || inner.known_data_keys.contains(name)
+        };
+        let is_valid = |mark: &DocumentMark| {
+            let mut readers = own.iter().filter(|key| public(key) == mark.reader);
+            is_accepted(&mark.by) && readers.any(|reader| mark.is_valid(reader, place, bytes))
+        };
+        match marks.iter().any(is_valid) {
+            true => Ok(()),
+            false => Err("no holder of a key that this run knows wrote it".to_owned()),
         }
     }
 
@@ -148,15 +246,15 @@ impl Sealer {
         if let Some(key) = self.0.data_keys.first() {
             recipients.push(Box::new(key.to_public()));
         }
-        match &self.0.secret {
-            _ if !recipients.is_empty() => {}
-            Some(KeyBytes::Identity(identity)) => recipients.push(Box::new(identity.to_public())),
-            Some(KeyBytes::Passphrase(passphrase)) => {
-                let mut recipient = age::scrypt::Recipient::new(passphrase.clone());
-                recipient.set_work_factor(SCRYPT_LOG_N);
-                recipients.push(Box::new(recipient));
+        if recipients.is_empty() {
+            for identity in &self.0.identities {
+                recipients.push(Box::new(identity.to_public()));
             }
-            None => {}
+        }
+        if let Some(passphrase) = self.0.passphrase.as_ref().filter(|_| recipients.is_empty()) {
+            let mut recipient = age::scrypt::Recipient::new(passphrase.clone());
+            recipient.set_work_factor(SCRYPT_LOG_N);
+            recipients.push(Box::new(recipient));
         }
         let seal = || -> std::io::Result<Vec<u8>> {
             let encryptor = age::Encryptor::with_recipients(recipients.iter().map(|recipient| &**recipient))
@@ -178,22 +276,18 @@ impl Sealer {
         let wrong = |error: &dyn std::fmt::Display| key_error("decrypting", &error.to_string());
         let decryptor = age::Decryptor::new_buffered(cipher).map_err(|error| wrong(&error))?;
         let mut identities: Vec<Box<dyn age::Identity>> = Vec::new();
-        for key in &self.0.data_keys {
+        for key in self.0.data_keys.iter().chain(&self.0.identities) {
             identities.push(Box::new(key.clone()));
         }
-        match &self.0.secret {
-            Some(KeyBytes::Identity(identity)) => identities.push(identity.clone()),
-            Some(KeyBytes::Passphrase(text)) => {
-                let mut identity = age::scrypt::Identity::new(text.clone());
-                // By default age derives the maximum from this machine's speed: a slow one would refuse what a fast
-                // one wrote.
-                identity.set_max_work_factor(SCRYPT_LOG_N);
-                identities.push(Box::new(identity));
-            }
-            None if identities.is_empty() => {
-                return Err(key_error("decrypting", "there is no identity in this run"));
-            }
-            None => {}
+        if let Some(text) = &self.0.passphrase {
+            let mut identity = age::scrypt::Identity::new(text.clone());
+            // By default age derives the maximum from this machine's speed: a slow one would refuse what a fast
+            // one wrote.
+            identity.set_max_work_factor(SCRYPT_LOG_N);
+            identities.push(Box::new(identity));
+        }
+        if identities.is_empty() {
+            return Err(key_error("decrypting", "there is no identity in this run"));
         }
         let mut reader = decryptor
             .decrypt(identities.iter().map(|identity| &**identity))
@@ -249,6 +343,14 @@ impl std::fmt::Debug for Sealer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Sealer(..)")
     }
+}
+
+fn public(identity: &age::x25519::Identity) -> String {
+    identity.to_public().to_string()
+}
+
+fn secret_text(identity: &age::x25519::Identity) -> String {
+    identity.to_string().expose_secret().to_owned()
 }
 
 pub(super) fn key_error(what: &str, why: &str) -> StateError {

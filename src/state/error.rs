@@ -63,12 +63,15 @@ pub enum StateError {
     },
     /// The index says that a state was written, but the store has no document of it.
     #[error(
-        "the state of stack `{stack}` is gone: serial {serial} was written, and the store holds no serial of it"
+        "the state of stack `{stack}` is gone: serial {serial} was written, and {}",
+        newest.map_or("the store holds no serial of it".to_owned(), |newest| format!("the newest in the store is {newest}"))
     )]
     Vanished {
         stack: StackId,
         /// The serial in the index.
         serial: u64,
+        /// The newest serial in the store.
+        newest: Option<u64>,
     },
     /// A serial, lease id or stack that does not exist.
     #[error("{0}")]
@@ -111,6 +114,16 @@ impl From<StateError> for UserError {
                 .hint(format!("run `konverge apply {stack}` again: it checks what was done and continues")),
             StateError::Stopped(_) => UserError::new(ErrorKind::Interrupted, text)
                 .hint("run it again: the lease expires by itself"),
+            StateError::Vanished {
+                stack,
+                newest: Some(newest),
+                ..
+            } => UserError::new(ErrorKind::State, text)
+                .hint("nothing was changed: what the missing serials recorded may still exist")
+                .hint("restore them below `stacks/` from a backup or the bucket's versions")
+                .hint(format!(
+                    "to continue from serial {newest}: `konverge state pull {stack} --serial {newest} > FILE`, then `konverge state push {stack} FILE`"
+                )),
             StateError::Vanished { stack, .. } => UserError::new(ErrorKind::State, text)
                 .hint("nothing was created: the objects of the stack may still exist, and would be created twice")
                 .hint(format!(

@@ -24,7 +24,7 @@ impl StateStore {
         let body = KeyDocument {
             key: base64::engine::general_purpose::STANDARD.encode(fresh.to_bytes()),
         };
-        let letter = self.letter("key", &body)?;
+        let letter = self.letter("key", &keys::hash_key(), &body)?;
         match document_format::put(&*self.store, &keys::hash_key(), &letter).await? {
             document_format::CreateResult::Ours => Ok(fresh),
             document_format::CreateResult::Theirs(bytes) => self.read_hash_key(&bytes),
@@ -85,7 +85,7 @@ mod tests {
             let body = KeyDocument {
                 key: base64::engine::general_purpose::STANDARD.encode(vec![7; length]),
             };
-            let letter = states.letter("key", &body).unwrap();
+            let letter = states.letter("key", &keys::hash_key(), &body).unwrap();
             store.create(&keys::hash_key(), letter.bytes).await.unwrap();
             let read = states.existing_hash_key().await;
             assert_eq!(read.is_ok(), is_read, "{length}");

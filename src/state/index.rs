@@ -175,7 +175,9 @@ impl StateStore {
         // The first state of a stack is always recorded: otherwise a later loss of its documents could not be
         // noticed.
         let has_first = entries.values().any(|entry| entry.serial <= 1);
-        let is_small = entries.len() == 1 && (1..WORTH_A_DELTA).contains(&resources);
+        // Where documents are encrypted, each newest serial is: its loss could not be noticed either.
+        let is_small =
+            entries.len() == 1 && (1..WORTH_A_DELTA).contains(&resources) && !self.envelopes.seal_documents;
         if entries.is_empty() || self.settle_by_compaction(&entries).await? || (is_small && !has_first) {
             return Ok(());
         }
@@ -411,9 +413,13 @@ impl StateStore {
         compaction: u64,
         entries: BTreeMap<StackId, IndexEntry>,
     ) -> Result<(), StateError> {
-        let letter = self.letter("index", &Delta { entries })?;
-        let name = format!("{}-{}", keys::number(compaction), Uuid::new_v4().simple());
-        put(&*self.store, &delta_key(&name), &letter).await?;
+        let key = delta_key(&format!(
+            "{}-{}",
+            keys::number(compaction),
+            Uuid::new_v4().simple()
+        ));
+        let letter = self.letter("index", &key, &Delta { entries })?;
+        put(&*self.store, &key, &letter).await?;
         Ok(())
     }
 
@@ -424,8 +430,8 @@ impl StateStore {
             entries: known.entries.clone(),
             merged: known.unmerged.union(&known.merged).cloned().collect(),
         };
-        let letter = self.letter("index", &compaction)?;
         let number = known.compaction + 1;
+        let letter = self.letter("index", &compaction_key(number), &compaction)?;
         if let super::document_format::CreateResult::Theirs(_) =
             put(&*self.store, &compaction_key(number), &letter).await?
         {

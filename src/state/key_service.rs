@@ -36,6 +36,8 @@ pub struct DataKeys {
     pub(super) number: u64,
     /// The services that wrap it, sorted.
     pub(super) wrapped_by: Vec<String>,
+    /// The age recipients whose holders know it without a service.
+    pub(super) known_by: Vec<String>,
 }
 
 impl DataKeys {

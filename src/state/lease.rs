@@ -258,14 +258,9 @@ impl Lease {
             idle,
             state,
         };
-        let letter = inner.states.letter("state", &document)?;
-        match put(
-            &*inner.states.store,
-            &keys::state(&inner.grant.stack, serial),
-            &letter,
-        )
-        .await?
-        {
+        let place = keys::state(&inner.grant.stack, serial);
+        let letter = inner.states.letter("state", &place, &document)?;
+        match put(&*inner.states.store, &place, &letter).await? {
             CreateResult::Ours => {}
             CreateResult::Theirs(_) => return Err(inner.lose("another run wrote the state's next serial")),
         }
@@ -297,17 +292,12 @@ impl Lease {
         }
         inner.check()?;
         inner.flush(&mut *inner.journal.lock().await).await?;
-        let letter = inner.states.letter("lease", &LeaseDocument::Released)?;
         let mut renewal = inner.lock_renewal().next;
         // A renewal in progress at the stop may have been stored.
         loop {
-            match put(
-                &*inner.states.store,
-                &keys::lease(&inner.grant.stack, inner.grant.epoch, renewal),
-                &letter,
-            )
-            .await?
-            {
+            let place = keys::lease(&inner.grant.stack, inner.grant.epoch, renewal);
+            let letter = inner.states.letter("lease", &place, &LeaseDocument::Released)?;
+            match put(&*inner.states.store, &place, &letter).await? {
                 CreateResult::Ours => break,
                 CreateResult::Theirs(bytes) if inner.is_our_renewal(renewal, &bytes) => renewal += 1,
                 CreateResult::Theirs(_) => return Err(inner.lose("another run took over")),
@@ -434,8 +424,8 @@ impl Inner {
         loop {
             let asked = self.states.clock.monotonic();
             let place = self.lock_renewal().next;
-            let letter = self.states.letter("lease", &self.grant.document)?;
             let key = keys::lease(&self.grant.stack, self.grant.epoch, place);
+            let letter = self.states.letter("lease", &key, &self.grant.document)?;
             match put(&*self.states.store, &key, &letter).await? {
                 CreateResult::Ours => {
                     let mut standing = self.lock_renewal();
@@ -496,12 +486,12 @@ impl Inner {
             return Ok(());
         }
         let document = JournalDocument::Entries(journal.waiting.clone());
-        let letter = self.states.letter("journal", &document)?;
         let LeaseGrant {
             stack, epoch, serial, ..
         } = &self.grant;
         loop {
             let key = keys::journal(stack, *epoch, journal.next);
+            let letter = self.states.letter("journal", &key, &document)?;
             let write = put(&*self.states.store, &key, &letter);
             let landed = if journal.announced {
                 write.await?

@@ -131,7 +131,7 @@ impl StateStore {
         let entry = self
             .written_entry(stack)
             .await?
-            .filter(|_| reading.document.is_none());
+            .filter(|entry| reading.rows.serial().is_none_or(|newest| newest < entry.serial));
         Ok(entry.is_some_and(|entry| !entry.open && entry.epoch >= epoch))
     }
 

@@ -56,8 +56,9 @@ impl StateStore {
             term_ms: u64::try_from(options.term.as_millis()).unwrap_or(u64::MAX),
             since,
         };
-        let letter = self.letter("lease", &held)?;
-        if let CreateResult::Theirs(_) = put(&*self.store, &keys::lease(stack, epoch, 0), &letter).await? {
+        let place = keys::lease(stack, epoch, 0);
+        let letter = self.letter("lease", &place, &held)?;
+        if let CreateResult::Theirs(_) = put(&*self.store, &place, &letter).await? {
             return Ok(None);
         }
         // A run that was suspended can create an old, deleted number again: check that ours is the newest.
@@ -82,10 +83,9 @@ impl StateStore {
                     () = options.until_stopped() => return Err(StateError::Stopped(stack.clone())),
                 }
                 asked = self.clock.monotonic();
-                let letter = self.letter("lease", &held)?;
-                if let CreateResult::Theirs(_) =
-                    put(&*self.store, &keys::lease(stack, epoch, renewals), &letter).await?
-                {
+                let place = keys::lease(stack, epoch, renewals);
+                let letter = self.letter("lease", &place, &held)?;
+                if let CreateResult::Theirs(_) = put(&*self.store, &place, &letter).await? {
                     return Ok(None);
                 }
                 renewals += 1;
@@ -148,9 +148,9 @@ impl StateStore {
                 .get(&old)
                 .and_then(|row| row.last())
                 .map_or(0, |last| last + 1);
-            let letter = self.letter("journal", &JournalDocument::ClosedBy(epoch))?;
             for entry in next.. {
                 let key = keys::journal(stack, old, entry);
+                let letter = self.letter("journal", &key, &JournalDocument::ClosedBy(epoch))?;
                 match put(&*self.store, &key, &letter).await? {
                     CreateResult::Ours => break,
                     CreateResult::Theirs(bytes) => {
@@ -183,9 +183,9 @@ impl StateStore {
                 return Ok(RowEnd::Before);
             }
         }
-        let letter = self.letter("lease", end)?;
         for renewal in listed.map_or(0, |last| last + 1).. {
             let key = keys::lease(stack, epoch, renewal);
+            let letter = self.letter("lease", &key, end)?;
             if let CreateResult::Theirs(bytes) = put(&*self.store, &key, &letter).await? {
                 if self.is_end(&key, &bytes)? {
                     return Ok(RowEnd::Before);
@@ -237,9 +237,10 @@ impl StateStore {
                 |versioned| versioned.state,
             ),
         };
-        let letter = self.letter("state", &document)?;
+        let place = keys::state(stack, serial);
+        let letter = self.letter("state", &place, &document)?;
         Ok(matches!(
-            put(&*self.store, &keys::state(stack, serial), &letter).await?,
+            put(&*self.store, &place, &letter).await?,
             CreateResult::Ours
         ))
     }

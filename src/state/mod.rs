@@ -21,6 +21,7 @@
 mod clock;
 mod data_keys;
 mod document_format;
+mod document_mark;
 mod drift_history;
 mod encryption;
 mod error;

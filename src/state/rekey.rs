@@ -23,6 +23,8 @@ pub enum Sealing {
     Plain,
     /// It is encrypted by a version that did not record to whom.
     Unknown,
+    /// It is encrypted, and no holder of a key that this run knows wrote it.
+    Unmarked,
     /// Its recipients, sorted.
     Recipients(Vec<String>),
 }
@@ -83,7 +85,7 @@ impl StateStore {
     pub async fn reseal_hash_key(&self) -> Result<bool, StateError> {
         let key = keys::hash_key();
         let is_outdated = match self.store.get(&key).await? {
-            Some(bytes) => !self.envelopes.is_current(&self.envelopes.header(&key, &bytes)?),
+            Some(bytes) => !self.envelopes.is_current(&key, &bytes)?,
             None => false,
         };
         if is_outdated {
@@ -126,7 +128,13 @@ impl StateStore {
             if let Some(bytes) = self.get_or_copy(&key).await?
                 && let Ok(header) = self.envelopes.header(&key, &bytes)
             {
-                sealings.push(sealing(header));
+                let is_unmarked = header.sealed
+                    && self.envelopes.seal_documents
+                    && self.envelopes.is_marked(&key, &bytes) == Some(false);
+                sealings.push(match is_unmarked {
+                    true => Sealing::Unmarked,
+                    false => sealing(header),
+                });
             }
         }
         Ok(sealings)
@@ -154,7 +162,7 @@ impl StateStore {
             let Some(bytes) = self.get_or_copy(&key).await? else {
                 continue;
             };
-            if self.envelopes.is_current(&self.envelopes.header(&key, &bytes)?) {
+            if self.envelopes.is_current(&key, &bytes)? {
                 continue;
             }
             match at >= first_of_newest {

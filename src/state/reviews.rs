@@ -109,7 +109,7 @@ impl ReviewStore<'_> {
             attempt,
             share,
         };
-        let letter = self.states.letter("review", record)?;
+        let letter = self.states.letter("review", &key.place(), record)?;
         Ok(matches!(
             put(&*self.states.store, &key.place(), &letter).await?,
             CreateResult::Ours

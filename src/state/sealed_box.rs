@@ -18,7 +18,8 @@ const MARK: usize = 32;
 #[derive(Clone)]
 pub struct SealedBox {
     sealer: Sealer,
-    key: [u8; MARK],
+    /// One for each identity. The first marks.
+    keys: Vec<[u8; MARK]>,
 }
 
 impl SealedBox {
@@ -31,10 +32,12 @@ impl SealedBox {
         let Some(sealer) = Sealer::new(&[], identity)? else {
             return Ok(None);
         };
-        Ok(sealer.age_identity().map(|identity| Self {
-            key: blake3::derive_key(PURPOSE, identity.as_bytes()),
-            sealer,
-        }))
+        let identities = sealer.age_identities();
+        let keys = identities.iter();
+        let keys: Vec<_> = keys
+            .map(|identity| blake3::derive_key(PURPOSE, identity.as_bytes()))
+            .collect();
+        Ok((!keys.is_empty()).then_some(Self { sealer, keys }))
     }
 
     /// Encrypts bytes under a name.
@@ -42,7 +45,10 @@ impl SealedBox {
     /// # Errors
     /// As [`Sealer::seal`].
     pub fn seal(&self, name: &str, plain: &[u8]) -> Result<Vec<u8>, StateError> {
-        let mut whole = self.mark(name, plain).as_bytes().to_vec();
+        let Some(key) = self.keys.first() else {
+            return Err(key_error("encrypting", "there is no identity in this run"));
+        };
+        let mut whole = mark_of(key, name, plain).as_bytes().to_vec();
         whole.extend_from_slice(plain);
         self.sealer.seal(&whole)
     }
@@ -60,20 +66,21 @@ impl SealedBox {
             .ok_or_else(foreign)?;
         whole.drain(..MARK);
         // Compared in constant time, as the hashes of blake3 are.
-        if self.mark(name, &whole) == blake3::Hash::from_bytes(mark) {
+        let mark = blake3::Hash::from_bytes(mark);
+        if self.keys.iter().any(|key| mark_of(key, name, &whole) == mark) {
             Ok(whole)
         } else {
             Err(foreign())
         }
     }
+}
 
-    fn mark(&self, name: &str, plain: &[u8]) -> blake3::Hash {
-        let mut hasher = blake3::Hasher::new_keyed(&self.key);
-        hasher.update(&(name.len() as u64).to_le_bytes());
-        hasher.update(name.as_bytes());
-        hasher.update(plain);
-        hasher.finalize()
-    }
+fn mark_of(key: &[u8; MARK], name: &str, plain: &[u8]) -> blake3::Hash {
+    let mut hasher = blake3::Hasher::new_keyed(key);
+    hasher.update(&(name.len() as u64).to_le_bytes());
+    hasher.update(name.as_bytes());
+    hasher.update(plain);
+    hasher.finalize()
 }
 
 #[cfg(test)]

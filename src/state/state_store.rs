@@ -124,6 +124,7 @@ impl StateStore {
                 writer,
                 sealer: None,
                 seal_documents: false,
+                accept_unmarked: false,
             },
             clock: Arc::new(SystemClock::default()),
             retention: DEFAULT_RETENTION,
@@ -140,6 +141,13 @@ impl StateStore {
     pub fn with_sealer(mut self, sealer: Option<Sealer>, documents: bool) -> Self {
         self.envelopes.sealer = sealer;
         self.envelopes.seal_documents = documents;
+        self
+    }
+
+    /// Also reads documents that are not encrypted, or that no holder of a key marked.
+    #[must_use]
+    pub fn accepting_unmarked(mut self, accepts: bool) -> Self {
+        self.envelopes.accept_unmarked = accepts;
         self
     }
 
@@ -183,25 +191,34 @@ impl StateStore {
         Ok(self.require_document(stack, reading).await?.merge(stack))
     }
 
-    /// Returns an error for a stack without a state document if the index says that one was written.
+    /// Returns an error for a stack without a state document if the index says that one was written. Where documents
+    /// are encrypted, also if the newest one is missing: who holds no key can only take documents away.
     pub(super) async fn require_document(
         &self,
         stack: &StackId,
         reading: Reading,
     ) -> Result<Reading, StateError> {
-        if reading.document.is_some() {
+        if reading.document.is_some() && !self.envelopes.seal_documents {
             return Ok(reading);
         }
         let Some(serial) = self.written_entry(stack).await?.map(|entry| entry.serial) else {
             return Ok(reading);
         };
+        let is_there = |reading: &Reading| match reading.rows.serial() {
+            None => false,
+            Some(newest) => newest >= serial || !self.envelopes.seal_documents,
+        };
+        if is_there(&reading) {
+            return Ok(reading);
+        }
         // It may have been written between the two reads.
         let reading = self.read(stack).await?;
-        match reading.document {
-            Some(_) => Ok(reading),
-            None => Err(StateError::Vanished {
+        match is_there(&reading) {
+            true => Ok(reading),
+            false => Err(StateError::Vanished {
                 stack: stack.clone(),
                 serial,
+                newest: reading.rows.serial(),
             }),
         }
     }
@@ -270,8 +287,14 @@ impl StateStore {
         Ok(self.written_entry(stack).await?.is_some())
     }
 
-    pub(super) fn letter<T: Serialize>(&self, kind: &str, body: &T) -> Result<OutgoingDocument, StateError> {
-        self.envelopes.write(kind, self.clock.wall_clock(), body)
+    /// A document of a kind for a place.
+    pub(super) fn letter<T: Serialize>(
+        &self,
+        kind: &str,
+        place: &Key,
+        body: &T,
+    ) -> Result<OutgoingDocument, StateError> {
+        self.envelopes.write(kind, place, self.clock.wall_clock(), body)
     }
 
     /// Reads a stack: listing, newest document, journal.

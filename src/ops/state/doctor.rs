@@ -182,6 +182,7 @@ async fn encryption(backend: &StateBackend) -> Result<Vec<(bool, String)>, UserE
             Sealing::Plain if is_today => continue,
             Sealing::Plain => "not encrypted".to_owned(),
             Sealing::Unknown => "encrypted, and no record says to whom".to_owned(),
+            Sealing::Unmarked => "encrypted, and no holder of a key that this run knows wrote it".to_owned(),
             Sealing::Recipients(recipients) => {
                 let names = recipients.iter().map(|recipient| {
                     let data_key = data_keys.iter().find(|key| key.recipient == *recipient);
@@ -194,9 +195,12 @@ async fn encryption(backend: &StateBackend) -> Result<Vec<(bool, String)>, UserE
                 format!("can be decrypted by {}", names.join(", "))
             }
         };
-        let way_out = match is_today {
-            true => "",
-            false => "; `konverge state rekey` encrypts them to `state.encrypt_to`",
+        let way_out = match &sealing {
+            _ if is_today => "",
+            Sealing::Plain | Sealing::Unmarked if backend.is_encrypted => {
+                "; they are refused but for `state.accept_unmarked_until`"
+            }
+            _ => "; `konverge state rekey` encrypts them to `state.encrypt_to`",
         };
         says.push((is_today, format!("{documents}: {what}{way_out}")));
     }

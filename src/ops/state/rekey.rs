@@ -19,7 +19,8 @@ pub struct Rekeyed {
 }
 
 /// Encrypts every state and the key of the hashes to `state.encrypt_to` as it is now. A data key is made if the
-/// newest is not wrapped by exactly its key services, or with `new_key`. What is encrypted so already is left.
+/// newest is not wrapped by exactly its key services, if the holder of an age identity of this run does not know it yet,
+/// or with `new_key`. What is encrypted so already is left.
 ///
 /// # Errors
 /// Nothing is encrypted; a key service fails; errors of the store.
@@ -35,7 +36,8 @@ pub async fn rekey(run: &RunContext, backend: &StateBackend, new_key: bool) -> R
     }
     states.finish_resealing().await?;
     if states.has_key_services() {
-        let is_settled = |keys| !new_key && states.is_wrapped_by_all(keys);
+        let is_settled =
+            |keys| !new_key && states.is_wrapped_by_all(keys) && states.is_known_to_identities(keys);
         let keys = match states.open_data_keys().await {
             Ok(Some(keys)) if is_settled(&keys) => keys,
             Ok(keys) => {

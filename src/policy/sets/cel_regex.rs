@@ -1,11 +1,10 @@
 //! Regular expressions in CEL: `matches`, `find` and `findAll`. Each expression is compiled once for a set, and one that is
 //! written in a rule when the rule is read.
 
-use std::{
-    collections::HashMap,
-    sync::{Arc, PoisonError, RwLock},
-};
+use std::sync::Arc;
 
+use super::go_regex::{self, GoRegexes};
+use crate::cel_counting::CelFunction;
 use cel::{
     Context, Env, ExecutionError, IdedExpr, Value as CelValue,
     common::{
@@ -16,15 +15,7 @@ use cel::{
     extractors::{Arguments, This},
     parser::{Macro, MacroExprHelper, ParseError},
 };
-use regex::{Regex, RegexBuilder};
 
-use crate::cel_counting::CelFunction;
-
-/// The largest compiled form of a regular expression in bytes.
-const LARGEST: usize = 1024 * 1024;
-/// The maximum number of expressions that are kept for a set, and the length of the longest one in bytes.
-const MOST: usize = 256;
-const LONGEST: usize = 4096;
 /// What calls of `matches` become. The crate's own function compiles its expression for each call.
 const MATCHES: &str = "@matches";
 
@@ -46,9 +37,9 @@ fn expand(
         expr: Expr::Literal(LiteralValue::String(text)),
         id,
     }) = arguments.last()
-        && compile(text.inner()).is_err()
+        && let Err(problem) = go_regex::compile(text.inner())
     {
-        return Err(helper.new_error(*id, format!("'{}' is not a regular expression", text.inner())));
+        return Err(helper.new_error(*id, format!("'{}': {problem}", text.inner())));
     }
     Ok(Some(helper.next_expr(Expr::Call(CallExpr {
         func_name: MATCHES.to_owned(),
@@ -57,29 +48,10 @@ fn expand(
     }))))
 }
 
-fn compile(text: &str) -> Result<Regex, regex::Error> {
-    RegexBuilder::new(text).size_limit(LARGEST).build()
-}
-
-/// The compiled expressions of a set.
-#[derive(Clone, Default)]
-struct Compiled(Arc<RwLock<HashMap<String, Arc<Regex>>>>);
-
-impl Compiled {
-    fn get(&self, text: &str) -> Result<Arc<Regex>, ExecutionError> {
-        let known = self.0.read().unwrap_or_else(PoisonError::into_inner);
-        if let Some(regex) = known.get(text) {
-            return Ok(Arc::clone(regex));
-        }
-        drop(known);
-        let regex = compile(text).map_err(|_| error("it is not a regular expression, or too large"))?;
-        let regex = Arc::new(regex);
-        let mut known = self.0.write().unwrap_or_else(PoisonError::into_inner);
-        if known.len() < MOST && text.len() <= LONGEST {
-            known.insert(text.to_owned(), Arc::clone(&regex));
-        }
-        Ok(regex)
-    }
+fn get(known: &GoRegexes, expression: &str) -> Result<Arc<regex::Regex>, ExecutionError> {
+    known
+        .get(expression)
+        .map_err(|problem| error(&problem.to_string()))
 }
 
 fn error(message: &str) -> ExecutionError {
@@ -99,7 +71,7 @@ fn string(text: &str) -> CelValue {
 
 /// Adds the functions to a context, with expressions of its own.
 pub(super) fn add(context: &mut Context) {
-    let compiled = Compiled::default();
+    let compiled = GoRegexes::default();
     let known = compiled.clone();
     let matches: CelFunction = Box::new(move |call| {
         let mut texts = call.this.iter().chain(&call.args).map(|value| {
@@ -109,7 +81,7 @@ pub(super) fn add(context: &mut Context) {
         let (Some(subject), Some(expression)) = (texts.next(), texts.next()) else {
             return Err(error("it needs a text and an expression"));
         };
-        let found = known.get(expression?.inner())?.is_match(subject?.inner());
+        let found = get(&known, expression?.inner())?.is_match(subject?.inner());
         Ok(CowVal::owned(CelBool::from(found)))
     });
     let _ = context.add_function::<CelFunction, _>(MATCHES, matches);
@@ -117,7 +89,7 @@ pub(super) fn add(context: &mut Context) {
     let _ = context.add_function(
         "find",
         move |This(this): This<CelValue>, expression: CelValue| -> Answer {
-            let (subject, expression) = (text(&this)?, known.get(&text(&expression)?)?);
+            let (subject, expression) = (text(&this)?, get(&known, &text(&expression)?)?);
             Ok(string(
                 expression.find(&subject).map_or("", |found| found.as_str()),
             ))
@@ -132,7 +104,7 @@ pub(super) fn add(context: &mut Context) {
                 [_, CelValue::Int(most)] => usize::try_from(most).unwrap_or(usize::MAX),
                 _ => return Err(error("it needs an expression, and a number")),
             };
-            let expression = compiled.get(&text(&all[0])?)?;
+            let expression = get(&compiled, &text(&all[0])?)?;
             let found = expression.find_iter(&subject).take(most);
             Ok(CelValue::List(Arc::new(
                 found.map(|found| string(found.as_str())).collect(),
@@ -144,40 +116,7 @@ pub(super) fn add(context: &mut Context) {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
-    use super::{
-        super::cel_tests::{all_fail, all_hold},
-        *,
-    };
-
-    fn kept(compiled: &Compiled) -> usize {
-        compiled.0.read().unwrap().len()
-    }
-
-    #[test]
-    fn a_limited_number_of_expressions_is_kept() {
-        let compiled = Compiled::default();
-        for at in 0..=MOST {
-            assert_eq!(kept(&compiled), at);
-            let text = format!("^a{at}$");
-            let first = compiled.get(&text).unwrap();
-            assert!(first.is_match(&format!("a{at}")), "{text}");
-            let again = compiled.get(&text).unwrap();
-            assert_eq!(Arc::ptr_eq(&first, &again), at < MOST, "{text}");
-        }
-        assert_eq!(kept(&compiled), MOST);
-    }
-
-    #[test]
-    fn a_long_expression_is_not_kept() {
-        for (length, expected) in [(LONGEST, 1), (LONGEST + 1, 0)] {
-            let compiled = Compiled::default();
-            assert!(compiled.get(&"a".repeat(length)).is_ok());
-            assert_eq!(kept(&compiled), expected, "{length}");
-        }
-        let compiled = Compiled::default();
-        assert!(compiled.get("(").is_err());
-        assert_eq!(kept(&compiled), 0);
-    }
+    use super::super::cel_tests::{all_fail, all_hold};
 
     #[test]
     fn regular_expressions_find_texts() {
@@ -198,11 +137,5 @@ mod tests {
             "'abc'.findAll('b', 'c') == []",
             "'abc'.findAll('b', 1, 2) == []",
         ]);
-    }
-
-    #[test]
-    fn an_expression_may_be_large_and_not_huge() {
-        assert!(compile("[a-z]{200}").is_ok());
-        assert!(compile("\\w{1000}").is_err());
     }
 }

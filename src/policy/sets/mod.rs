@@ -35,6 +35,7 @@ mod gatekeeper_match;
 mod gatekeeper_template;
 #[cfg(test)]
 mod gatekeeper_tests;
+mod go_regex;
 #[cfg(test)]
 mod hostile_tests;
 mod input;
@@ -44,6 +45,7 @@ mod override_tests;
 mod possible_reads;
 mod rego;
 mod rego_definitions;
+mod rego_differences;
 mod rego_engine;
 mod rego_functions;
 mod rego_imports;

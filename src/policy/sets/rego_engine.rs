@@ -5,7 +5,7 @@ use std::num::NonZeroU32;
 use regorus::{Engine, Value as RegoValue, utils::limits::ExecutionTimerConfig};
 
 use super::{
-    rego_functions, rego_imports,
+    rego_differences, rego_functions, rego_imports,
     rule::{RULE_TIME, bound},
 };
 use crate::config::RegoVersion;
@@ -25,6 +25,7 @@ pub(super) fn new_engine(version: RegoVersion) -> Engine {
         check_interval: CLOCK_EVERY,
     });
     rego_functions::bound(&mut engine);
+    rego_differences::add(&mut engine);
     if version == RegoVersion::V0 {
         rego_functions::add_old(&mut engine);
     }
@@ -36,6 +37,7 @@ pub(super) fn new_engine(version: RegoVersion) -> Engine {
 /// # Errors
 /// It is not Rego.
 pub(super) fn add_file(engine: &mut Engine, path: &str, text: &str) -> Result<String, String> {
+    rego_differences::check(text)?;
     let text = rego_imports::with_full_calls(text).into_owned();
     let added = engine.add_policy(path.to_owned(), text);
     added.map_err(|error| first_lines(&error.to_string()))

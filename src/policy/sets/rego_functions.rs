@@ -106,7 +106,6 @@ pub(super) fn add_old(engine: &mut Engine) {
             1,
             "count([item | some item in input[0]; item != true]) == 0",
         ),
-        ("re_match", 2, "regex.match(input[0], input[1])"),
         ("set_diff", 2, "input[0] - input[1]"),
     ] {
         replaced(engine, name, arity, body, Ok);

@@ -211,9 +211,10 @@ async fn a_key_document_that_says_another_recipient_or_encloses_nothing_readable
         let document = DataKeyDocument {
             recipient,
             wrapped: vec![WrappedBy { by, key: wrapped }],
+            known_by: Vec::new(),
             older,
         };
-        let letter = run.letter("data-key", &document).unwrap();
+        let letter = run.letter("data-key", &place(1), &document).unwrap();
         store.create(&place(1), letter.bytes).await.unwrap();
         match (run.open_data_keys().await, damage) {
             (Ok(opened), None) => {

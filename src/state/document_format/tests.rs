@@ -4,7 +4,7 @@ use std::sync::{
     atomic::{AtomicUsize, Ordering},
 };
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{
     super::fixture::{StoreRequest, WatchedStore, unavailable},
@@ -21,12 +21,13 @@ fn envelopes(repository: &str) -> Documents {
         },
         sealer: None,
         seal_documents: false,
+        accept_unmarked: false,
     }
 }
 
 fn letter(body: &Value) -> Vec<u8> {
     envelopes("r")
-        .write("state", Timestamp::UNIX_EPOCH, body)
+        .write("state", &place(), Timestamp::UNIX_EPOCH, body)
         .unwrap()
         .bytes
         .to_vec()
@@ -77,7 +78,12 @@ fn a_sealed_body_shows_nothing_and_needs_the_key() {
     sealing.sealer = Some(Sealer::generate());
     sealing.seal_documents = true;
     let letter = sealing
-        .write("state", Timestamp::UNIX_EPOCH, &json!({"word": "hunter222"}))
+        .write(
+            "state",
+            &place(),
+            Timestamp::UNIX_EPOCH,
+            &json!({"word": "hunter222"}),
+        )
         .unwrap();
     assert!(!String::from_utf8_lossy(&letter.bytes).contains("hunter222"));
     let key = Key::from_components(&["k"]);
@@ -102,7 +108,7 @@ fn sealing(sealer: &Sealer) -> Documents {
 }
 
 fn bytes(documents: &Documents, kind: &str) -> Bytes {
-    let letter = documents.write(kind, Timestamp::UNIX_EPOCH, &json!({"a": 1}));
+    let letter = documents.write(kind, &place(), Timestamp::UNIX_EPOCH, &json!({"a": 1}));
     letter.unwrap().bytes
 }
 
@@ -144,12 +150,12 @@ fn states_journals_and_keys_are_encrypted_and_the_rest_is_not() {
     };
     assert!(
         without_key
-            .write("state", Timestamp::UNIX_EPOCH, &json!({}))
+            .write("state", &place(), Timestamp::UNIX_EPOCH, &json!({}))
             .is_err()
     );
     assert!(
         without_key
-            .write("lease", Timestamp::UNIX_EPOCH, &json!({}))
+            .write("lease", &place(), Timestamp::UNIX_EPOCH, &json!({}))
             .is_ok()
     );
 }
@@ -157,22 +163,78 @@ fn states_journals_and_keys_are_encrypted_and_the_rest_is_not() {
 #[test]
 fn a_document_is_current_if_it_is_encrypted_to_the_recipients_of_the_run() {
     let [ours, other] = [Sealer::generate(), Sealer::generate()];
-    let header = |documents: &Documents| documents.header(&place(), &bytes(documents, "state")).unwrap();
+    let is_current = |documents: &Documents, bytes: &Bytes| documents.is_current(&place(), bytes).unwrap();
     let documents = sealing(&ours);
-    assert!(documents.is_current(&header(&documents)));
-    assert!(!documents.is_current(&header(&sealing(&other))));
-    assert!(!documents.is_current(&header(&envelopes("r"))));
-    assert!(!envelopes("r").is_current(&header(&documents)));
-    let unsealed = Header {
-        sealed: false,
-        ..header(&documents)
+    let written = bytes(&documents, "state");
+    assert!(is_current(&documents, &written));
+    assert!(!is_current(&documents, &bytes(&sealing(&other), "state")));
+    assert!(!is_current(&documents, &bytes(&envelopes("r"), "state")));
+    assert!(!is_current(&envelopes("r"), &written));
+    let without_marks = without_marks(&written);
+    assert!(
+        !is_current(&documents, &without_marks),
+        "nobody knows who wrote it"
+    );
+}
+
+/// A document as a version before the marks wrote it.
+fn without_marks(bytes: &Bytes) -> Bytes {
+    let text = std::str::from_utf8(bytes).unwrap();
+    let (first, rest) = text.split_once('\n').unwrap();
+    let mut first: Value = serde_json::from_str(first).unwrap();
+    first.as_object_mut().unwrap().remove("marks").unwrap();
+    format!("{first}\n{rest}").into()
+}
+
+/// What somebody may put into the store who knows the recipients and holds no key.
+#[test]
+fn a_document_of_who_holds_no_key_is_refused_and_during_a_migration_read() {
+    let key = Sealer::generate();
+    let documents = sealing(&key);
+    let accepting = Documents {
+        accept_unmarked: true,
+        ..documents.clone()
     };
-    assert!(!documents.is_current(&unsealed));
+    let stranger = Sealer::new(
+        &[key.recipients(), Sealer::generate().recipients()].concat(),
+        Sealer::generate().identity().as_deref(),
+    );
+    assert!(
+        stranger
+            .unwrap()
+            .is_some_and(|stranger| stranger.mark(&place(), b"x").is_err())
+    );
+    for kind in ["state", "journal", "key"] {
+        let (plain, sealed) = (bytes(&envelopes("r"), kind), bytes(&documents, kind));
+        let moved = documents.read::<Value>(kind, &Key::from_components(&["other"]), &sealed);
+        assert!(
+            matches!(moved, Err(StateError::Damaged { .. })),
+            "{kind}: it is of another place"
+        );
+        for forged in [plain, without_marks(&sealed)] {
+            let read = documents.read::<Value>(kind, &place(), &forged);
+            let error = read.unwrap_err().to_string();
+            assert!(error.contains("holds no key"), "{kind}: {error}");
+            assert!(accepting.read::<Value>(kind, &place(), &forged).is_ok(), "{kind}");
+        }
+        assert!(documents.read::<Value>(kind, &place(), &sealed).is_ok(), "{kind}");
+    }
+    for kind in ["lease", "review", "index"] {
+        assert!(
+            documents
+                .read::<Value>(kind, &place(), &bytes(&envelopes("r"), kind))
+                .is_ok(),
+            "{kind}"
+        );
+    }
 }
 
 #[test]
 fn a_document_that_is_encrypted_anew_keeps_its_header_and_has_the_changed_body() {
-    let documents = sealing(&Sealer::generate());
+    let documents = Documents {
+        accept_unmarked: true,
+        ..sealing(&Sealer::generate())
+    };
     let before = bytes(&envelopes("r"), "state");
     let change = |body: &mut Value| {
         body["a"] = json!(2);
@@ -186,7 +248,7 @@ fn a_document_that_is_encrypted_anew_keeps_its_header_and_has_the_changed_body()
         (header.nonce, header.time, header.kind),
         (old.nonce, old.time, old.kind)
     );
-    assert!(documents.is_current(&documents.header(&place(), &after).unwrap()));
+    assert!(documents.is_current(&place(), &after).unwrap());
 }
 
 #[test]
@@ -219,7 +281,7 @@ fn unsure(
 
 async fn put_one(store: &dyn Store) -> Result<CreateResult, StateError> {
     let letter = envelopes("r")
-        .write("state", Timestamp::UNIX_EPOCH, &json!({}))
+        .write("state", &place(), Timestamp::UNIX_EPOCH, &json!({}))
         .unwrap();
     put(store, &place(), &letter).await
 }
@@ -285,7 +347,7 @@ async fn a_create_is_repeated_while_the_store_does_not_answer_and_not_when_it_re
 #[test]
 fn the_nonce_of_a_document_is_in_its_second_line() {
     let letter = envelopes("r")
-        .write("state", Timestamp::UNIX_EPOCH, &json!({}))
+        .write("state", &place(), Timestamp::UNIX_EPOCH, &json!({}))
         .unwrap();
     assert_eq!(nonce_of(&letter.bytes), Some(letter.nonce));
     assert_eq!(nonce_of(b"{}"), None);

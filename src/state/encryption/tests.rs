@@ -61,6 +61,7 @@ fn data_keys(newest: &age::x25519::Identity, older: &[&age::x25519::Identity]) -
         older: older.iter().map(|key| (*key).clone()).collect(),
         number: 1,
         wrapped_by: Vec::new(),
+        known_by: Vec::new(),
     }
 }
 
@@ -140,7 +141,7 @@ fn a_run_without_any_key_says_so() {
         error.to_string().contains("there is no identity in this run"),
         "{error}"
     );
-    assert_eq!((writer.identity(), writer.age_identity()), (None, None));
+    assert_eq!((writer.identity(), writer.age_identities()), (None, Vec::new()));
 }
 
 #[test]
@@ -148,12 +149,12 @@ fn a_passphrase_is_an_identity_and_no_age_identity() {
     let own = age::x25519::Identity::generate();
     let sealer = Sealer::new(&[], Some(&secret(&own))).unwrap().unwrap();
     assert_eq!(sealer.identity(), Some(secret(&own)));
-    assert_eq!(sealer.age_identity(), Some(secret(&own)));
+    assert_eq!(sealer.age_identities(), [secret(&own)]);
     let sealer = Sealer::new(&[], Some(" correct horse battery "))
         .unwrap()
         .unwrap();
     assert_eq!(sealer.identity().as_deref(), Some("correct horse battery"));
-    assert_eq!(sealer.age_identity(), None);
+    assert!(sealer.age_identities().is_empty());
 }
 
 #[test]
@@ -191,4 +192,83 @@ fn a_value_that_is_not_encrypted_is_not_opened() {
         let error = sealer.open_value(&value).unwrap_err();
         assert!(error.to_string().contains("the value is not sealed"), "{error}");
     }
+}
+
+#[test]
+fn each_line_that_is_no_comment_is_an_identity() {
+    let [old, new, other] = std::array::from_fn(|_| age::x25519::Identity::generate());
+    let both = format!("# of today\n{}\n\n  {}\n", secret(&new), secret(&old));
+    let both = Sealer::new(&[], Some(&both)).unwrap().unwrap();
+    let alone = |key: &age::x25519::Identity| Sealer::new(&[], Some(&secret(key))).unwrap().unwrap();
+    assert_eq!(both.age_identities(), [secret(&new), secret(&old)]);
+    assert_eq!(both.recipients(), sorted(vec![public(&new), public(&old)]));
+    // Each job reads what the others write, whether it has the new one yet or the old one still.
+    for key in [&old, &new] {
+        assert_eq!(both.open(&alone(key).seal(b"x").unwrap()).unwrap(), b"x");
+        assert_eq!(alone(key).open(&both.seal(b"y").unwrap()).unwrap(), b"y");
+    }
+    assert!(alone(&other).open(&both.seal(b"z").unwrap()).is_err());
+    // A line that is none is not passed over.
+    let broken = format!("{}\ncorrect horse battery", secret(&new));
+    assert!(Sealer::new(&[], Some(&broken)).is_err());
+}
+
+fn a_place() -> Key {
+    Key::from_components(&["stacks", "a", "state", "1"])
+}
+
+#[test]
+fn what_a_holder_of_a_recipient_wrote_is_accepted_by_all_others_and_by_nobody_else() {
+    let [one, two, stranger] = std::array::from_fn(|_| age::x25519::Identity::generate());
+    let named = [public(&one), public(&two)];
+    let run = |key: &age::x25519::Identity| Sealer::new(&named, Some(&secret(key))).unwrap().unwrap();
+    let marks = run(&one).mark(&a_place(), b"text").unwrap();
+    for reader in [&one, &two] {
+        assert_eq!(run(reader).check_marks(&a_place(), b"text", &marks), Ok(()));
+        assert!(run(reader).check_marks(&a_place(), b"other", &marks).is_err());
+        assert!(run(reader).check_marks(&a_place(), b"text", &[]).is_err());
+    }
+    assert!(run(&stranger).check_marks(&a_place(), b"text", &marks).is_err());
+    // Who knows the recipients alone can mark nothing.
+    assert!(run(&stranger).mark(&a_place(), b"text").is_err());
+    assert!(
+        Sealer::new(&named, None)
+            .unwrap()
+            .unwrap()
+            .mark(&a_place(), b"text")
+            .is_err()
+    );
+    // With a key of their own they mark for the recipients what these do not accept.
+    let with_theirs = [public(&one), public(&two), public(&stranger)];
+    let forger = Sealer::new(&with_theirs, Some(&secret(&stranger)))
+        .unwrap()
+        .unwrap();
+    let forged = forger.mark(&a_place(), b"text").unwrap();
+    assert!(run(&two).check_marks(&a_place(), b"text", &forged).is_err());
+}
+
+#[test]
+fn the_holder_of_a_data_key_is_accepted_where_the_key_is_known() {
+    let [own, key, unknown] = std::array::from_fn(|_| age::x25519::Identity::generate());
+    let named = [public(&own)];
+    let service = Sealer::with_data_keys(&named, None, &data_keys(&key, &[])).unwrap();
+    let marks = service.mark(&a_place(), b"text").unwrap();
+    let by_age = |known: &[&age::x25519::Identity]| {
+        let known = known.iter().map(|key| public(key)).collect();
+        Sealer::with_known_data_keys(&named, Some(&secret(&own)), known)
+            .unwrap()
+            .unwrap()
+    };
+    assert_eq!(by_age(&[&key]).check_marks(&a_place(), b"text", &marks), Ok(()));
+    for known in [vec![], vec![&unknown]] {
+        assert!(by_age(&known).check_marks(&a_place(), b"text", &marks).is_err());
+    }
+    // The service accepts what the age identity wrote meanwhile, and a later data key what this one wrote.
+    let back = by_age(&[]).mark(&a_place(), b"text").unwrap();
+    assert!(
+        service.check_marks(&a_place(), b"text", &back).is_err(),
+        "the identity alone does not write for a data key that it does not have"
+    );
+    let later = Sealer::with_data_keys(&named, None, &data_keys(&unknown, &[&key])).unwrap();
+    assert_eq!(later.check_marks(&a_place(), b"text", &marks), Ok(()));
 }

@@ -50,7 +50,7 @@ impl Bench {
     /// Puts a document at the next place in the row of renewals.
     async fn put_renewal(&self, lease: &Lease, document: &LeaseDocument) {
         let key = keys::lease(&self.stack, lease.epoch(), lease.inner.lock_renewal().next);
-        let letter = self.states.letter("lease", document).unwrap();
+        let letter = self.states.letter("lease", &key, document).unwrap();
         self.store.create(&key, letter.bytes).await.unwrap();
     }
 
@@ -466,17 +466,17 @@ async fn a_journal_goes_on_after_a_place_of_an_own_earlier_attempt_and_ends_at_o
     let lease = bench.acquire().await;
     for place in 0..2 {
         let document = JournalDocument::Entries(fixture::created("lost"));
-        let letter = bench.states.letter("journal", &document).unwrap();
         let key = keys::journal(&bench.stack, 1, place);
+        let letter = bench.states.letter("journal", &key, &document).unwrap();
         bench.store.create(&key, letter.bytes).await.unwrap();
     }
     lease.journal(fixture::created("a")).await.unwrap();
     assert_eq!(bench.journal_places(1).await, [0, 1, 2]);
+    let key = keys::journal(&bench.stack, 1, 3);
     let letter = bench
         .states
-        .letter("journal", &JournalDocument::ClosedBy(2))
+        .letter("journal", &key, &JournalDocument::ClosedBy(2))
         .unwrap();
-    let key = keys::journal(&bench.stack, 1, 3);
     bench.store.create(&key, letter.bytes).await.unwrap();
     assert!(is_lost(lease.journal(fixture::created("b")).await));
     assert!(is_lost(lease.check()));

@@ -106,8 +106,8 @@ async fn hold(store: &Arc<dyn Store>, states: &StateStore, epoch: u64, renewal: 
         term_ms: u64::try_from(term.as_millis()).unwrap(),
         since: jiff::Timestamp::UNIX_EPOCH,
     };
-    let letter = states.letter("lease", &held).unwrap();
     let key = keys::lease(&fixture::stack("shop/prod"), epoch, renewal);
+    let letter = states.letter("lease", &key, &held).unwrap();
     store.create(&key, letter.bytes).await.unwrap();
 }
 

@@ -83,15 +83,15 @@ impl Bench {
     }
 
     async fn put_lease(&self, epoch: u64, renewal: u64, document: &LeaseDocument) {
-        let letter = self.states.letter("lease", document).unwrap();
         let key = keys::lease(&self.stack, epoch, renewal);
+        let letter = self.states.letter("lease", &key, document).unwrap();
         self.store.create(&key, letter.bytes).await.unwrap();
     }
 
     async fn put_journal(&self, epoch: u64, entry: u64) {
         let document = JournalDocument::Entries(fixture::created("a"));
-        let letter = self.states.letter("journal", &document).unwrap();
         let key = keys::journal(&self.stack, epoch, entry);
+        let letter = self.states.letter("journal", &key, &document).unwrap();
         self.store.create(&key, letter.bytes).await.unwrap();
     }
 
@@ -229,7 +229,8 @@ async fn a_row_is_ended_once_after_its_last_renewal_whether_that_can_be_read_or_
 async fn an_end_costs_one_create_and_meets_a_renewal_of_the_same_moment() {
     let creates = Arc::new(Mutex::new(Vec::new()));
     let (log, letters) = (Arc::clone(&creates), Bench::new());
-    let renewal = letters.states.letter("lease", &held()).unwrap().bytes;
+    let place = keys::lease(&letters.stack, 2, 2);
+    let renewal = letters.states.letter("lease", &place, &held()).unwrap().bytes;
     let store = WatchedStore::shared(move |objects, request| {
         if let StoreRequest::Create(key, _) = request {
             log.lock().unwrap().push(key.clone());

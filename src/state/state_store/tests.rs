@@ -143,8 +143,8 @@ async fn a_journal_that_the_document_contains_is_not_read_again() {
     apply(&states, &stack, &["a"]).await;
     let put = async |epoch, entry, name| {
         let document = JournalDocument::Entries(fixture::created(name));
-        let letter = states.letter("journal", &document).unwrap();
         let key = keys::journal(&stack, epoch, entry);
+        let letter = states.letter("journal", &key, &document).unwrap();
         states.store.create(&key, letter.bytes).await.unwrap();
     };
     // The document contains the journal before epoch 2, entry 1.
@@ -206,6 +206,47 @@ async fn a_state_that_was_written_and_is_gone_is_noticed() {
     states.store.delete(&keys::state(&stack, 1)).await.unwrap();
     let gone = run().load(&stack).await;
     assert!(matches!(gone, Err(StateError::Vanished { serial: 1, .. })));
+}
+
+/// Who holds no key can still take away the newest serial: the one before it is genuine.
+#[tokio::test]
+async fn where_documents_are_encrypted_a_newest_serial_that_is_gone_is_noticed() {
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::default());
+    let (stack, sealer) = (fixture::stack("shop/prod"), Sealer::generate());
+    let run = || fixture::states(&store, &Arc::default()).with_sealer(Some(sealer.clone()), true);
+    for names in [["a"], ["b"], ["c"]] {
+        let states = run();
+        // A small apply: it leaves no other trace in the index.
+        let lease = states.acquire(&stack, LeaseOptions::default()).await.unwrap();
+        lease.journal(fixture::created(names[0])).await.unwrap();
+        lease.commit(fixture::state(&stack, &names), &[]).await.unwrap();
+        states.save_index().await.unwrap();
+    }
+    let newest = store.get(&keys::state(&stack, 3)).await.unwrap().unwrap();
+    store.delete(&keys::state(&stack, 3)).await.unwrap();
+    let gone = |error: Option<StateError>| {
+        matches!(
+            error,
+            Some(StateError::Vanished {
+                serial: 3,
+                newest: Some(2),
+                ..
+            })
+        )
+    };
+    assert!(gone(run().load(&stack).await.err()));
+    assert!(gone(run().acquire(&stack, LeaseOptions::default()).await.err()));
+    // It is put back; and who knows that it is gone continues from the one before it.
+    store.create(&keys::state(&stack, 3), newest).await.unwrap();
+    assert_eq!(run().load(&stack).await.unwrap().unwrap().serial, 3);
+    store.delete(&keys::state(&stack, 3)).await.unwrap();
+    let over = LeaseOptions {
+        over_vanished: true,
+        ..LeaseOptions::default()
+    };
+    let lease = run().acquire(&stack, over).await.unwrap();
+    lease.commit(fixture::state(&stack, &["d"]), &[]).await.unwrap();
+    assert_eq!(run().load(&stack).await.unwrap().unwrap().serial, 3);
 }
 
 #[test]

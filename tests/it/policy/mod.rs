@@ -4,4 +4,5 @@
 mod conftest;
 mod created_objects;
 mod gatekeeper;
+mod opa_table;
 mod true_values;

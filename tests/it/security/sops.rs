@@ -173,7 +173,7 @@ async fn a_file_with_its_own_path_is_read_there_alone() {
 }
 
 pub(super) struct Encrypted {
-    shop: Shop,
+    pub(super) shop: Shop,
     cluster: &'static Cluster,
     pay: Value,
 }
@@ -336,64 +336,6 @@ async fn a_changed_file_is_a_change_whatever_rotations_do() {
     );
     encrypted.apply().env("SOPS_AGE_KEY", &identity).run().expect(0);
     assert_eq!(encrypted.password().await, Some(format!("{CANARY}-2")));
-}
-
-/// The keys of the job open every copy of a file, so the rules of its path would say nothing.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_copy_of_a_file_that_the_stack_may_not_read_gives_nothing() {
-    let encrypted = Encrypted::new("sops-copy", "", "").await;
-    let identity = fixture("identity.txt");
-    let apply = || encrypted.apply().env("SOPS_AGE_KEY", &identity).run();
-    let of_others = fixture("db-1.yaml");
-    let monorepo = &encrypted.shop.monorepo;
-    monorepo.write("other/pay.yaml", &of_others);
-    let as_json = konverge::yaml::from_str::<Value>(&of_others).unwrap().to_string();
-    let armour = of_others
-        .split_once("-----BEGIN AGE ENCRYPTED FILE-----\n")
-        .and_then(|(_, rest)| rest.split_once("-----END"))
-        .unwrap()
-        .0;
-    let joined = armour.split_whitespace().collect::<String>();
-    let (left, right) = joined.split_at(51);
-    let copies = [
-        of_others.clone(),
-        // JSON is YAML.
-        as_json,
-        // Other lines, another list of recipients, a part of the values.
-        of_others.replace(
-            armour,
-            &format!("            {left}\n            {right}\n            "),
-        ),
-        of_others.replace("sops:\n", "sops:\n    pgp:\n        - enc: x\n"),
-        of_others.lines().skip(1).collect::<Vec<_>>().join("\n"),
-    ];
-    for copy in copies {
-        encrypted.commit(&copy);
-        for refused in [encrypted.preview(), apply()] {
-            let refused = refused.expect(1);
-            encrypted.holds_no_value(&refused);
-            assert!(
-                refused
-                    .stdout
-                    .contains("`secrets/db.yaml` has the data key of `other/pay.yaml`"),
-                "{copy}: {} {}",
-                refused.stdout,
-                refused.stderr
-            );
-        }
-    }
-    assert_eq!(encrypted.password().await, None);
-
-    // A copy beside it, which the same stack may read; and a file that says its own path.
-    monorepo.write("secrets/pay.yaml", &of_others);
-    std::fs::remove_file(monorepo.path().join("other/pay.yaml")).unwrap();
-    encrypted.commit(&of_others);
-    apply().expect(0);
-    assert_eq!(encrypted.password().await, Some(format!("{CANARY}-1")));
-    monorepo.write("other/pay.yaml", fixture("own.yaml"));
-    encrypted.commit(&fixture("own.yaml"));
-    apply().expect(0);
-    assert_eq!(encrypted.password().await, Some(format!("{CANARY}-3")));
 }
 
 /// Runs SOPS itself.

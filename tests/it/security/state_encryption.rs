@@ -52,8 +52,13 @@ impl Sealed {
 
     /// Encrypts to these from now on.
     fn encrypt_to(&self, recipients: &[&str]) {
+        self.encrypt_until(recipients, "");
+    }
+
+    /// The same, with more keys of `state`.
+    fn encrypt_until(&self, recipients: &[&str], more: &str) {
         let config = format!(
-            "version: 1\nstate: {{id: spec-runs, url: '{}', encrypt_to: {}}}\nsecrets: {{stores: {{db: {{kind: vault, address: '{}'}}}}}}\n",
+            "version: 1\nstate: {{id: spec-runs, url: '{}', encrypt_to: {}{more}}}\nsecrets: {{stores: {{db: {{kind: vault, address: '{}'}}}}}}\n",
             self.runs.url,
             json!(recipients),
             self.vault.address(),
@@ -140,13 +145,21 @@ async fn each_recipient_opens_a_state_alone() {
     sealed.apply().expect(0);
     sealed.is_sealed();
 
+    // The holder of the age identity has the data key once, so as to know later what it marks.
+    sealed.kms_is_on(true);
+    let identity = sealed.age.clone();
+    sealed.identity(Some(&identity));
+    sealed.konverge(&["state", "rekey"]).expect(0);
+    sealed.identity(None);
+    sealed.kms_is_on(false);
+
     // Both go: nothing is touched, and the message names both.
     sealed.vault.be_away(true);
     sealed.runs.spec("spec.json", &["telltale", "second", "third"]);
     let before = walk(sealed.folder.path());
     let refused = sealed.apply().expect(1);
     for word in [
-        "`keys/data/0000000001` cannot be unwrapped",
+        "`keys/data/0000000002` cannot be unwrapped",
         &kms,
         "does not answer",
         TRANSIT,
@@ -159,7 +172,6 @@ async fn each_recipient_opens_a_state_alone() {
     assert!(!sealed.runs.made(STACK).await.contains("third"));
 
     // The age identity opens it, and what it writes is opened by itself.
-    let identity = sealed.age.clone();
     sealed.identity(Some(&identity));
     let applied = sealed.apply().expect(0);
     assert!(
@@ -180,7 +192,7 @@ async fn each_recipient_opens_a_state_alone() {
     for word in [
         format!("`{kms}` unwraps the data key"),
         format!("1 state document: can be decrypted by {age}; `konverge state rekey`"),
-        format!("{kms}, {TRANSIT} (keys/data/0000000001)"),
+        format!("{kms}, {TRANSIT} (keys/data/0000000002)"),
     ] {
         assert!(doctor.contains(&word), "`{word}`: {doctor}");
     }
@@ -342,13 +354,21 @@ async fn a_lost_key_is_replaced_with_the_identity_of_an_age_recipient() {
     sealed.identity(Some(&age::x25519::Identity::generate()));
     sealed.konverge(&["state", "rekey"]).expect(1);
     sealed.identity(Some(&sealed.age.clone()));
+    // The identity never had the lost key: what it marked is read for the days of the migration alone.
+    let refused = sealed.konverge(&["state", "rekey"]).expect(1);
+    let told = format!("{}{}", refused.stdout, refused.stderr);
+    assert!(told.contains("`state.accept_unmarked_until`"), "{told}");
+    let today = jiff::Timestamp::now().to_zoned(jiff::tz::TimeZone::UTC).date();
+    sealed.encrypt_until(&[TRANSIT, &age], &format!(", accept_unmarked_until: {today}"));
     let rekeyed = sealed.konverge(&["state", "rekey"]).expect(0);
     assert!(
-        rekeyed.stderr.contains("a new data key is made"),
+        rekeyed.stderr.contains("a new data key is made")
+            || rekeyed.stderr.contains("`state.accept_unmarked_until`"),
         "{}",
         rekeyed.stderr
     );
     sealed.is_sealed();
+    sealed.encrypt_to(&[TRANSIT, &age]);
     sealed.identity(None);
     let shown = sealed.shows().expect(0);
     assert!(shown.stdout.contains("telltale"), "{}", shown.stdout);

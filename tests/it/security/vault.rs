@@ -544,3 +544,111 @@ async fn doctor_logs_in_to_each_store_and_reads_no_secret() {
         "{refused}"
     );
 }
+
+/// The roles that the guide shows let in the jobs that they are for, and no other that GitHub signs a token for.
+#[test]
+fn the_roles_of_the_guide_let_in_no_other_job() {
+    use crate::meta::docs::{blocks, root};
+    let guide = std::fs::read_to_string(root().join("docs/guides/secrets.md")).unwrap();
+    let roles: Vec<Value> = blocks(&guide, "json")
+        .iter()
+        .map(|block| serde_json::from_str::<Value>(block).unwrap())
+        .filter(|role| role["role_type"] == "jwt")
+        .collect();
+    let [apply, preview] = &roles[..] else {
+        panic!("{roles:?}")
+    };
+    let config = blocks(&guide, "yaml");
+    let config = config.iter().find(|block| block.contains("audience:")).unwrap();
+    let auth = konverge::config::Config::parse(config).unwrap().secrets.stores["db"]
+        .auth
+        .clone()
+        .unwrap();
+    for (role, name) in [(apply, &auth.role), (preview, &auth.preview_role)] {
+        let name = name.as_ref().unwrap();
+        assert!(
+            guide.contains(&format!("vault write auth/jwt/role/{name} @")),
+            "{name}"
+        );
+        assert!(
+            guide.contains(&format!("`{name}`")) || guide.contains(name),
+            "{name}"
+        );
+        assert_eq!(role["token_policies"], json!([name]));
+        assert_eq!(role["bound_audiences"], json!([auth.audience]));
+        // A number of uses would end in the middle of an apply.
+        assert!(role["token_num_uses"].is_null() && role["token_ttl"].is_string());
+    }
+    // As Vault decides for `bound_claims_type: string`: each claim is there and has exactly this value.
+    let lets_in = |role: &Value, claims: &Value| {
+        let audience = role["bound_audiences"]
+            .as_array()
+            .unwrap()
+            .contains(&claims["aud"]);
+        let bound = role["bound_claims"].as_object().unwrap();
+        audience
+            && bound
+                .iter()
+                .all(|(claim, value)| claims[claim.as_str()] == *value)
+    };
+    let own = json!({"aud": auth.audience, "repository": "acme/konfig", "ref": "refs/heads/main",
+        "event_name": "push", "environment": "production"});
+    let with = |changes: &[(&str, &str)]| {
+        let mut claims = own.clone();
+        for (claim, value) in changes {
+            claims[*claim] = json!(value);
+        }
+        claims
+    };
+    let proposed = [("event_name", "pull_request"), ("ref", "refs/pull/7/merge")];
+    let mut without_environment = own.clone();
+    without_environment.as_object_mut().unwrap().remove("environment");
+    for (job, claims, is_apply, is_preview) in [
+        ("an apply", own.clone(), true, false),
+        ("a preview", with(&proposed), false, true),
+        (
+            "another branch",
+            with(&[("ref", "refs/heads/evil")]),
+            false,
+            false,
+        ),
+        (
+            "a tag called main",
+            with(&[("ref", "refs/tags/main")]),
+            false,
+            false,
+        ),
+        (
+            "another repository",
+            with(&[("repository", "acme/konfig-evil")]),
+            false,
+            false,
+        ),
+        ("a fork", with(&[("repository", "mallory/konfig")]), false, false),
+        (
+            "another environment",
+            with(&[("environment", "staging")]),
+            false,
+            false,
+        ),
+        ("no environment", without_environment, false, false),
+        (
+            "a token for AWS",
+            with(&[("aud", "sts.amazonaws.com")]),
+            false,
+            false,
+        ),
+        (
+            "GitHub's own audience",
+            with(&[("aud", "https://github.com/acme")]),
+            false,
+            false,
+        ),
+    ] {
+        assert_eq!(
+            (lets_in(apply, &claims), lets_in(preview, &claims)),
+            (is_apply, is_preview),
+            "{job}"
+        );
+    }
+}

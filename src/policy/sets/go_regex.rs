@@ -1,0 +1,453 @@
+//! Regular expressions as Go reads them: OPA, conftest, Gatekeeper and API servers are written in Go, and rules are
+//! written for them.
+//!
+//! In Go `\d`, `\w`, `\s` and `\b` know ASCII alone. Here they would match letters and digits of every script, so that an
+//! allow-list lets `٣` pass. They are written out as ASCII. What Go reads in another way, or not at all, is refused. Both
+//! fold the case of all letters under `(?i)`: `k` matches the Kelvin sign.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, PoisonError, RwLock},
+};
+
+use regex::{Regex, RegexBuilder};
+use regex_syntax::ast::{self, Ast};
+
+/// The largest compiled form of an expression in bytes.
+const LARGEST: usize = 1024 * 1024;
+/// The maximum number of expressions that are kept, and the length of the longest one in bytes.
+const MOST: usize = 256;
+const LONGEST: usize = 4096;
+/// The largest number of repetitions in Go.
+const MOST_REPETITIONS: u32 = 1000;
+
+/// The names after `\p` that both know: general categories, and scripts.
+const CLASSES: [&str; 53] = [
+    "L",
+    "Lu",
+    "Ll",
+    "Lt",
+    "Lm",
+    "Lo",
+    "M",
+    "Mn",
+    "Mc",
+    "Me",
+    "N",
+    "Nd",
+    "Nl",
+    "No",
+    "P",
+    "Pc",
+    "Pd",
+    "Ps",
+    "Pe",
+    "Pi",
+    "Pf",
+    "Po",
+    "S",
+    "Sm",
+    "Sc",
+    "Sk",
+    "So",
+    "Z",
+    "Zs",
+    "Zl",
+    "Zp",
+    "C",
+    "Cc",
+    "Cf",
+    "Co",
+    "Any",
+    "Arabic",
+    "Armenian",
+    "Bengali",
+    "Common",
+    "Cyrillic",
+    "Devanagari",
+    "Georgian",
+    "Greek",
+    "Han",
+    "Hangul",
+    "Hebrew",
+    "Hiragana",
+    "Katakana",
+    "Latin",
+    "Tamil",
+    "Thai",
+    "Tibetan",
+];
+
+/// Why an expression is not read.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(super) enum RegexProblem {
+    #[error("it is not a regular expression, or too large")]
+    NotRegex,
+    #[error("its part `{0}` means something else in Go, or nothing")]
+    NotGo(String),
+}
+
+/// Compiled expressions, each once.
+#[derive(Clone, Default)]
+pub(super) struct GoRegexes(Arc<RwLock<HashMap<String, Arc<Regex>>>>);
+
+impl GoRegexes {
+    /// # Errors
+    /// It is not an expression that Go reads as this program would.
+    pub fn get(&self, text: &str) -> Result<Arc<Regex>, RegexProblem> {
+        let known = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        if let Some(regex) = known.get(text) {
+            return Ok(Arc::clone(regex));
+        }
+        drop(known);
+        let regex = Arc::new(compile(text)?);
+        let mut known = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        if known.len() < MOST && text.len() <= LONGEST {
+            known.insert(text.to_owned(), Arc::clone(&regex));
+        }
+        Ok(regex)
+    }
+}
+
+/// Compiles an expression of Go.
+///
+/// # Errors
+/// As [`GoRegexes::get`].
+pub(super) fn compile(text: &str) -> Result<Regex, RegexProblem> {
+    let translated = translated(text)?;
+    let regex = RegexBuilder::new(&translated).size_limit(LARGEST).build();
+    regex.map_err(|_| RegexProblem::NotRegex)
+}
+
+/// Whether Go reads an expression.
+///
+/// # Errors
+/// It is not known.
+pub(super) fn is_valid(text: &str) -> Result<bool, RegexProblem> {
+    use ast::ErrorKind::{GroupUnclosed, GroupUnopened, RepetitionMissing};
+    match compile(text) {
+        Ok(_) => Ok(true),
+        // Go reads more in brackets and after a backslash.
+        Err(RegexProblem::NotRegex) if !text.contains(['[', '\\', '{']) => {
+            match ast::parse::Parser::new()
+                .parse(text)
+                .map_err(|error| error.kind().clone())
+            {
+                Err(GroupUnclosed | GroupUnopened | RepetitionMissing) => Ok(false),
+                _ => Err(RegexProblem::NotRegex),
+            }
+        }
+        Err(problem) => Err(problem),
+    }
+}
+
+/// The expression that matches here what `text` matches in Go.
+///
+/// # Errors
+/// There is none.
+pub(super) fn translated(text: &str) -> Result<String, RegexProblem> {
+    let parsed = ast::parse::Parser::new().parse(text);
+    let parsed = parsed.map_err(|_| RegexProblem::NotRegex)?;
+    let edits = ast::visit(&parsed, Translation::new(text))?;
+    let (mut translated, mut from) = (String::with_capacity(text.len()), 0);
+    for (start, end, with) in edits {
+        translated.push_str(&text[from..start]);
+        translated.push_str(&with);
+        from = end;
+    }
+    translated.push_str(&text[from..]);
+    Ok(translated)
+}
+
+/// A part of the text, and what is written in its place.
+type Edit = (usize, usize, String);
+
+struct Translation<'a> {
+    text: &'a str,
+    edits: Vec<Edit>,
+}
+
+impl<'a> Translation<'a> {
+    fn new(text: &'a str) -> Self {
+        Self {
+            text,
+            edits: Vec::new(),
+        }
+    }
+
+    fn replace(&mut self, span: &ast::Span, with: &str) {
+        self.edits
+            .push((span.start.offset, span.end.offset, with.to_owned()));
+    }
+
+    fn refuse(&self, span: &ast::Span) -> RegexProblem {
+        let part = &self.text[span.start.offset..span.end.offset];
+        RegexProblem::NotGo(part.escape_debug().to_string())
+    }
+
+    fn perl_class(&mut self, class: &ast::ClassPerl) {
+        let items = match class.kind {
+            ast::ClassPerlKind::Digit => "0-9",
+            ast::ClassPerlKind::Space => r"\t\n\x0C\r ",
+            ast::ClassPerlKind::Word => "0-9A-Za-z_",
+        };
+        let negation = if class.negated { "^" } else { "" };
+        self.replace(&class.span, &format!("[{negation}{items}]"));
+    }
+
+    fn unicode_class(&self, class: &ast::ClassUnicode) -> Result<(), RegexProblem> {
+        let is_known = match &class.kind {
+            ast::ClassUnicodeKind::OneLetter(letter) => CLASSES.contains(&letter.to_string().as_str()),
+            ast::ClassUnicodeKind::Named(name) => CLASSES.contains(&name.as_str()),
+            ast::ClassUnicodeKind::NamedValue { .. } => false,
+        };
+        match is_known {
+            true => Ok(()),
+            false => Err(self.refuse(&class.span)),
+        }
+    }
+
+    fn literal(&self, literal: &ast::Literal) -> Result<(), RegexProblem> {
+        use ast::{HexLiteralKind, LiteralKind, SpecialLiteralKind};
+        let is_go = match &literal.kind {
+            LiteralKind::HexFixed(kind) | LiteralKind::HexBrace(kind) => *kind == HexLiteralKind::X,
+            LiteralKind::Octal => false,
+            // Go escapes no letter, and no character beyond ASCII.
+            LiteralKind::Meta | LiteralKind::Superfluous => literal.c.is_ascii_punctuation(),
+            LiteralKind::Special(SpecialLiteralKind::Space) => false,
+            LiteralKind::Verbatim | LiteralKind::Special(_) => true,
+        };
+        match is_go {
+            true => Ok(()),
+            false => Err(self.refuse(&literal.span)),
+        }
+    }
+
+    fn flags(&self, flags: &ast::Flags) -> Result<(), RegexProblem> {
+        use ast::{Flag, FlagsItemKind};
+        let is_go = flags.items.iter().all(|item| match item.kind {
+            FlagsItemKind::Negation => true,
+            FlagsItemKind::Flag(flag) => matches!(
+                flag,
+                Flag::CaseInsensitive | Flag::MultiLine | Flag::DotMatchesNewLine | Flag::SwapGreed
+            ),
+        });
+        match is_go {
+            true => Ok(()),
+            false => Err(self.refuse(&flags.span)),
+        }
+    }
+
+    fn assertion(&mut self, assertion: &ast::Assertion) -> Result<(), RegexProblem> {
+        use ast::AssertionKind;
+        match assertion.kind {
+            AssertionKind::WordBoundary => self.replace(&assertion.span, r"(?-u:\b)"),
+            AssertionKind::NotWordBoundary => self.replace(&assertion.span, r"(?-u:\B)"),
+            AssertionKind::StartLine
+            | AssertionKind::EndLine
+            | AssertionKind::StartText
+            | AssertionKind::EndText => {}
+            _ => return Err(self.refuse(&assertion.span)),
+        }
+        Ok(())
+    }
+
+    fn repetition(&self, repetition: &ast::Repetition) -> Result<(), RegexProblem> {
+        use ast::{RepetitionKind, RepetitionRange};
+        let span = &repetition.op.span;
+        // `a**` is an error in Go, and `a{,3}` is that text.
+        let is_nested = matches!(*repetition.ast, Ast::Repetition(_));
+        let is_text = self.text[span.start.offset..].starts_with("{,");
+        let is_large = match &repetition.op.kind {
+            RepetitionKind::Range(RepetitionRange::Exactly(most) | RepetitionRange::AtLeast(most)) => {
+                *most > MOST_REPETITIONS
+            }
+            RepetitionKind::Range(RepetitionRange::Bounded(least, most)) => {
+                *least > MOST_REPETITIONS || *most > MOST_REPETITIONS
+            }
+            _ => false,
+        };
+        // Go reads no blanks inside the braces.
+        let has_blank = self.text[span.start.offset..span.end.offset].contains(char::is_whitespace);
+        match is_nested || is_text || is_large || has_blank {
+            true => Err(self.refuse(span)),
+            false => Ok(()),
+        }
+    }
+}
+
+impl ast::Visitor for Translation<'_> {
+    type Output = Vec<Edit>;
+    type Err = RegexProblem;
+
+    fn finish(mut self) -> Result<Self::Output, Self::Err> {
+        self.edits.sort();
+        Ok(self.edits)
+    }
+
+    fn visit_pre(&mut self, ast: &Ast) -> Result<(), Self::Err> {
+        match ast {
+            Ast::Flags(set) => self.flags(&set.flags),
+            Ast::Group(group) => match &group.kind {
+                ast::GroupKind::NonCapturing(flags) => self.flags(flags),
+                ast::GroupKind::CaptureName { name, .. } => {
+                    let is_word = |c: char| c == '_' || c.is_ascii_alphanumeric();
+                    match name.name.chars().all(is_word) {
+                        true => Ok(()),
+                        false => Err(self.refuse(&name.span)),
+                    }
+                }
+                ast::GroupKind::CaptureIndex(_) => Ok(()),
+            },
+            Ast::Literal(literal) => self.literal(literal),
+            Ast::Assertion(assertion) => self.assertion(assertion),
+            Ast::ClassUnicode(class) => self.unicode_class(class),
+            Ast::ClassPerl(class) => {
+                self.perl_class(class);
+                Ok(())
+            }
+            Ast::Repetition(repetition) => self.repetition(repetition),
+            Ast::Empty(_) | Ast::Dot(_) | Ast::ClassBracketed(_) | Ast::Alternation(_) | Ast::Concat(_) => {
+                Ok(())
+            }
+        }
+    }
+
+    fn visit_class_set_item_pre(&mut self, item: &ast::ClassSetItem) -> Result<(), Self::Err> {
+        match item {
+            ast::ClassSetItem::Literal(literal) => self.literal(literal),
+            ast::ClassSetItem::Range(range) => {
+                self.literal(&range.start)?;
+                self.literal(&range.end)
+            }
+            ast::ClassSetItem::Unicode(class) => self.unicode_class(class),
+            ast::ClassSetItem::Perl(class) => {
+                self.perl_class(class);
+                Ok(())
+            }
+            // In Go a bracket inside of brackets is that character.
+            ast::ClassSetItem::Bracketed(class) => Err(self.refuse(&class.span)),
+            ast::ClassSetItem::Empty(_) | ast::ClassSetItem::Ascii(_) | ast::ClassSetItem::Union(_) => Ok(()),
+        }
+    }
+
+    fn visit_class_set_binary_op_pre(&mut self, op: &ast::ClassSetBinaryOp) -> Result<(), Self::Err> {
+        Err(self.refuse(&op.span))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn matches(pattern: &str, text: &str) -> bool {
+        compile(pattern).unwrap().is_match(text)
+    }
+
+    #[test]
+    fn perl_s_classes_know_ascii_alone() {
+        for (pattern, ascii, other) in [
+            (r"^\d+$", "0123456789", "٣"),
+            (r"^\w+$", "azAZ09_", "é"),
+            (r"^\s$", "\u{c}", "\u{a0}"),
+            (r"^[\d.]+$", "1.2", "١.٢"),
+            (r"^[^\D]$", "7", "٧"),
+            (r"^\W$", "-", "a"),
+            (r"^[\W]$", "é", "a"),
+            (r"\bx\b", "éxé", "axa"),
+            (r"^\Bé$", "é", "x"),
+            (r"(?i)^[[:alpha:]]$", "z", "é"),
+        ] {
+            assert!(matches(pattern, ascii), "{pattern} {ascii}");
+            assert!(!matches(pattern, other), "{pattern} {other}");
+        }
+        assert!(!matches(r"^\s$", "\u{b}"), "Go leaves the vertical tab out");
+        assert!(
+            matches("(?i)^k$", "\u{212a}") && matches(r"(?i)^\w$", "\u{212a}"),
+            "case is folded as in Go"
+        );
+        assert!(
+            matches(r"^\p{Greek}\p{Lu}\pN$", "αA٣"),
+            "what says Unicode is Unicode"
+        );
+    }
+
+    #[test]
+    fn what_go_reads_otherwise_is_refused() {
+        for (pattern, part) in [
+            ("[a&&b]", "a&&b"),
+            ("[a--b]", "a--b"),
+            ("[a~~b]", "a~~b"),
+            ("[a[b]]", "[b]"),
+            ("(?x)a b", "x"),
+            ("(?u:a)", "u"),
+            (r"\u0041", r"\u0041"),
+            (r"\p{Emoji}", r"\p{Emoji}"),
+            (r"\p{sc=Greek}", r"\p{sc=Greek}"),
+            (r"\<a", r"\<"),
+            ("a**", "*"),
+            ("a{1001}", "{1001}"),
+        ] {
+            let refused = compile(pattern).unwrap_err();
+            assert!(
+                matches!(&refused, RegexProblem::NotGo(what) if what.replace("\\\\", "\\") == part),
+                "{pattern}: {refused:?}"
+            );
+        }
+        for pattern in ["(", r"\Q", "a{2,1}", &"a{1000}".repeat(40)] {
+            assert_eq!(compile(pattern).unwrap_err(), RegexProblem::NotRegex, "{pattern}");
+        }
+    }
+
+    #[test]
+    fn what_both_read_alike_stays_as_it_is() {
+        for pattern in [
+            "",
+            "^a.c$",
+            "(?i:a|b)+?",
+            r"[a-z\-_]{1,63}",
+            r"\x41\x{263a}\n\.\/",
+            "(?P<name>a)(?s).",
+            "[[:alnum:]]",
+        ] {
+            assert_eq!(translated(pattern).unwrap(), pattern);
+        }
+    }
+
+    fn kept(compiled: &GoRegexes) -> usize {
+        compiled.0.read().unwrap().len()
+    }
+
+    #[test]
+    fn a_limited_number_of_expressions_is_kept() {
+        let compiled = GoRegexes::default();
+        for at in 0..=MOST {
+            assert_eq!(kept(&compiled), at);
+            let text = format!("^a{at}$");
+            let first = compiled.get(&text).unwrap();
+            assert!(first.is_match(&format!("a{at}")), "{text}");
+            let again = compiled.get(&text).unwrap();
+            assert_eq!(Arc::ptr_eq(&first, &again), at < MOST, "{text}");
+        }
+        assert_eq!(kept(&compiled), MOST);
+    }
+
+    #[test]
+    fn a_long_expression_is_not_kept() {
+        for (length, expected) in [(LONGEST, 1), (LONGEST + 1, 0)] {
+            let compiled = GoRegexes::default();
+            assert!(compiled.get(&"a".repeat(length)).is_ok());
+            assert_eq!(kept(&compiled), expected, "{length}");
+        }
+        let compiled = GoRegexes::default();
+        assert!(compiled.get("(").is_err());
+        assert_eq!(kept(&compiled), 0);
+    }
+
+    #[test]
+    fn an_expression_may_be_large_and_not_huge() {
+        assert!(compile("[a-z]{200}").is_ok());
+        assert!(compile(r"\pL{1000}").is_err());
+    }
+}
