@@ -354,6 +354,7 @@ mod tests {
                 column: Some(1),
             }),
             source: Some("a = false".to_owned()),
+            at_line_start: true,
             related: Vec::new(),
             hints: Vec::new(),
         };

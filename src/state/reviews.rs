@@ -121,8 +121,9 @@ impl ReviewStore<'_> {
     /// # Errors
     /// Errors of the store.
     pub async fn save_comment(&self, key: &ReviewKey, comment: &RecordedComment) -> Result<(), StateError> {
-        let letter = self.states.letter("review-comment", comment)?;
-        put(&*self.states.store, &key.comment(), &letter).await?;
+        let place = key.comment();
+        let letter = self.states.letter("review-comment", &place, comment)?;
+        put(&*self.states.store, &place, &letter).await?;
         Ok(())
     }
 
