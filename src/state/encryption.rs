@@ -62,12 +62,14 @@ impl Inner {
 /// The text of `KONVERGE_AGE_IDENTITY`: an age identity on each line that is no comment, or else a passphrase.
 fn parse_secret(text: &str) -> Result<(Vec<age::x25519::Identity>, Option<SecretString>), StateError> {
     let text = text.trim();
-    let is_identity = |line: &&str| line.to_ascii_uppercase().starts_with(IDENTITY_PREFIX);
     let lines = text.lines().map(str::trim);
     let lines: Vec<_> = lines
         .filter(|line| !line.is_empty() && !line.starts_with('#'))
         .collect();
-    if lines.iter().any(|line| is_identity(&line)) {
+    let is_identity = lines
+        .iter()
+        .any(|line| line.to_ascii_uppercase().starts_with(IDENTITY_PREFIX));
+    if is_identity {
         let identities = lines.into_iter().map(str::parse);
         let identities = identities.collect::<Result<_, &str>>();
         let identities = identities.map_err(|why| key_error(IDENTITY_VARIABLE, why))?;

@@ -4,6 +4,7 @@
 use regorus::{Engine, Value as RegoValue};
 
 use super::go_regex::{self, GoRegexes};
+use crate::config::RegoVersion;
 
 type Answer = Result<RegoValue, RegoDifference>;
 
@@ -22,10 +23,11 @@ enum RegoDifference {
     Differs(&'static str, &'static str),
 }
 
-/// Adds the functions to an engine, in place of its own.
-pub(super) fn add(engine: &mut Engine) {
+/// Adds the functions to an engine, in place of its own. The first version of Rego has `re_match`, too.
+pub(super) fn add(engine: &mut Engine, version: RegoVersion) {
     let regexes = GoRegexes::default();
-    for name in ["regex.match", "re_match"] {
+    let old = (version == RegoVersion::V0).then_some("re_match");
+    for name in ["regex.match"].into_iter().chain(old) {
         let known = regexes.clone();
         extend(engine, name, 2, move |arguments| {
             let [pattern, value] = texts(name, arguments)?;
@@ -293,7 +295,7 @@ mod tests {
     fn answer(expression: &str) -> Result<String, String> {
         let mut engine = Engine::new();
         engine.set_strict_builtin_errors(true);
-        add(&mut engine);
+        add(&mut engine, RegoVersion::V1);
         let rule = format!("package a\nx := {expression}\n");
         check(&rule)?;
         engine

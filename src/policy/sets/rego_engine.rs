@@ -25,7 +25,7 @@ pub(super) fn new_engine(version: RegoVersion) -> Engine {
         check_interval: CLOCK_EVERY,
     });
     rego_functions::bound(&mut engine);
-    rego_differences::add(&mut engine);
+    rego_differences::add(&mut engine, version);
     if version == RegoVersion::V0 {
         rego_functions::add_old(&mut engine);
     }
