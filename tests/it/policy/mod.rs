@@ -5,3 +5,4 @@ mod conftest;
 mod created_objects;
 mod gatekeeper;
 mod true_values;
+mod workers;
