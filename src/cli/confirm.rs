@@ -10,7 +10,6 @@ use async_trait::async_trait;
 
 use super::CliContext;
 use crate::{
-    engine::LatePlan,
     error::{ErrorKind, UserError},
     model::{
         StackId,
@@ -21,7 +20,7 @@ use crate::{
     },
     ops::{
         self, Planner, Session, Target,
-        apply::{Approver, AutoApprove, PriorState, ProposedPlan},
+        apply::{Approver, AutoApprove, LatePlan, PriorState, ProposedPlan},
         apply_scope::{self, ApplyScope},
         manual_approver::{self, ManualApprover},
         manual_policy_sets::{PromptFindings, WithPolicySets},

@@ -23,6 +23,7 @@ use crate::{
     },
 };
 
+pub use crate::engine::LatePlan;
 pub use consent::{Approver, AutoApprove, PriorState, ProposedPlan};
 pub use options::{ApplyOptions, NewerCommitCheck};
 pub(super) use outcome::stopped_outcome;

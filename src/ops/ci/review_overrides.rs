@@ -81,7 +81,7 @@ async fn why_none(
 ) -> Result<Option<String>, GithubError> {
     let reviewer = &review.reviewer;
     // GitHub's times are whole seconds: a review of the same second may have been first.
-    if !review.given.is_some_and(|given| given > shown.written) {
+    if review.given.is_none_or(|given| given <= shown.written) {
         return Ok(Some(format!(
             "the review of {reviewer} was not given after the comment showed the finding"
         )));

@@ -22,6 +22,7 @@ pub mod secret_paths;
 pub mod secret_references;
 pub mod sops;
 mod sops_key_services;
+mod spec_previews;
 pub mod state_encryption;
 mod store_doctor;
 pub mod vault;

@@ -5,19 +5,26 @@ use serde_json::json;
 
 use crate::support::{ci_stage::Stage, payloads, shop_monorepo::resource, tiny_monorepo};
 
-const STORES: &str =
-    "secrets: {stores: {job: {kind: env, allow: [{stacks: 'appops/pay/*', paths: '*'}]}}}\n";
+const STORES: &str = "secrets: {stores: {job: {kind: env, allow: [{stacks: 'appops/pay/*', paths: '*'}]}}}\n";
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_preview_without_a_cluster_judges_references() {
     let mut stage = Stage::small(STORES).await;
     for (at, (id, path, refusal)) in [
         ("pay/dev", "PAY_PASSWORD", None),
-        ("shop/dev", "PAY_PASSWORD", Some("stack `shop/dev` may not read `PAY_PASSWORD`")),
+        (
+            "shop/dev",
+            "PAY_PASSWORD",
+            Some("stack `shop/dev` may not read `PAY_PASSWORD`"),
+        ),
         // A rule such as `*` is not for what a store of the state logs in with.
         ("pay/db", "PGPASSWORD", Some("`ref+job://PGPASSWORD`")),
         ("pay/db", "MYSQL_PWD", Some("`ref+job://MYSQL_PWD`")),
-        ("pay/db", "OSS_ACCESS_KEY_SECRET", Some("`ref+job://OSS_ACCESS_KEY_SECRET`")),
+        (
+            "pay/db",
+            "OSS_ACCESS_KEY_SECRET",
+            Some("`ref+job://OSS_ACCESS_KEY_SECRET`"),
+        ),
     ]
     .into_iter()
     .enumerate()

@@ -109,8 +109,11 @@ impl DraftPlan {
     }
 }
 
-/// The plan of an unchanged object. `truth` is what rules judge of it.
-pub(super) fn unchanged(recorded: Option<Recorded>, truth: Option<Map<String, Value>>) -> DraftPlan {
+/// What rules judge of a desired object; `None` if nothing is desired, or if it is exactly as recorded.
+pub(super) type TrueDesired = Option<Map<String, Value>>;
+
+/// The plan of an unchanged object.
+pub(super) fn unchanged(recorded: Option<Recorded>, truth: TrueDesired) -> DraftPlan {
     let mut draft = DraftPlan::new(Action::Unchanged);
     draft.validated = Validation::Server;
     draft.truth.desired = truth.filter(|truth| {
@@ -266,7 +269,7 @@ impl ObjectPlanner<'_> {
         item: &Item,
         subject: &PlanItem,
         body: &Map<String, Value>,
-    ) -> Option<Map<String, Value>> {
+    ) -> TrueDesired {
         let desired = item.desired.as_ref()?;
         let attributes = without_owner(body, object_ref::has_annotations(&desired.attributes));
         Some(mask_secret_data_at(&self.runtime.secrets, &attributes, &subject.places).into_owned())

@@ -3,10 +3,8 @@
 
 use std::{borrow::Cow, collections::HashMap, num::NonZero, sync::Arc, thread};
 
-use serde_json::{Map, Value};
-
 use super::{
-    object_planner::{ObjectPlanner, unchanged, without_owner},
+    object_planner::{ObjectPlanner, TrueDesired, unchanged, without_owner},
     plan_task::{PlanTask, Proof},
 };
 use crate::{
@@ -160,7 +158,7 @@ impl ObjectPlanner<'_> {
         &self,
         task: &mut PlanTask,
         guards: &Guards,
-    ) -> Result<Option<(Recorded, Option<Map<String, Value>>)>, UserError> {
+    ) -> Result<Option<(Recorded, TrueDesired)>, UserError> {
         let PlanTask {
             item, subject, raw, ..
         } = task;
