@@ -13,6 +13,9 @@ use crate::{
 /// The maximum size of an answer in bytes.
 pub(super) const MAX_ANSWER: usize = 64 << 20;
 
+/// A worker on a busy machine may take so long for what is within its limits.
+const PATIENCE: Duration = Duration::from_secs(120);
+
 /// The limits of a worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RuleLimits {
@@ -34,7 +37,7 @@ impl Default for RuleLimits {
 impl RuleLimits {
     /// The time on the clock after which a worker is killed, whatever it does.
     pub(super) fn deadline(self) -> Duration {
-        self.time * 6
+        self.time * 6 + PATIENCE
     }
 }
 

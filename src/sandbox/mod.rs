@@ -104,10 +104,6 @@ pub enum SandboxError {
 impl SandboxLayers {
     /// Applies the sandbox to this thread, then executes the interpreter. Returns only on failure. A missing
     /// layer that the mode tolerates is written to `warn`.
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "this process has one thread and is about to become another"
-    )]
     pub fn enter(&self, warn: &mut dyn std::io::Write) -> SandboxError {
         if let Err(error) = self.apply(warn) {
             return error;
