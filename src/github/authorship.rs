@@ -55,8 +55,8 @@ impl Client {
         let need = TokenPermission("pull-requests: read");
         let answer: EditorAnswer = self.set(Method::POST, GRAPHQL, &query, need).await?;
         match answer.data.and_then(|data| data.node) {
-            Some(edited) => Ok(edited.editor.map(|user| user.login)),
-            None => {
+            Some(edited) if answer.errors.is_empty() => Ok(edited.editor.map(|user| user.login)),
+            _ => {
                 let said = answer.errors.iter().filter_map(|error| error["message"].as_str());
                 Err(GithubError::Malformed {
                     operation: format!("POST {GRAPHQL}"),
