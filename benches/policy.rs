@@ -8,7 +8,9 @@
 mod performance;
 
 use std::{
-    fs, thread,
+    fs,
+    sync::Arc,
+    thread,
     time::{Duration, Instant},
 };
 
@@ -25,6 +27,8 @@ use konverge::{
         self,
         sets::{PolicyFile, PolicySet, PolicySets},
     },
+    rule_host::{RuleLimits, RuleWorkers},
+    secrets::{HashKey, Secrets},
 };
 use serde_json::{Value, json};
 
@@ -41,6 +45,8 @@ struct Measured {
     name: &'static str,
     wall: Duration,
     processor: Duration,
+    /// The same in this process, without workers.
+    here: Duration,
     memory: f64,
     findings: usize,
 }
@@ -71,8 +77,9 @@ fn main() {
         }
         let one = measure(name, settings, &files);
         println!(
-            "{name}: {:.2} s, {:.2} s of processors, {:.0} MiB, {} findings",
+            "{name}: {:.2} s, {:.2} s without workers, {:.2} s of processors, {:.0} MiB, {} findings",
             one.wall.as_secs_f64(),
+            one.here.as_secs_f64(),
             one.processor.as_secs_f64(),
             one.memory,
             one.findings
@@ -122,13 +129,47 @@ fn measure(name: &'static str, settings: &str, files: &[PolicyFile]) -> Measured
     let memory = peak().max(before) - before;
     let measured = Measured {
         name,
-        wall: loaded + parts.iter().map(|part| part.0).max().unwrap(),
+        wall: apart(&sets, parts.iter().map(|part| part.2).sum()),
+        here: loaded + parts.iter().map(|part| part.0).max().unwrap(),
         processor: loaded + parts.iter().map(|part| part.1).sum::<Duration>(),
         memory,
         findings: parts.iter().map(|part| part.2).sum(),
     };
     assert!(measured.findings > 0, "{name} finds nothing");
     measured
+}
+
+/// The time of all cores together with workers: from the first document until the last finding.
+fn apart(sets: &PolicySets, findings: usize) -> Duration {
+    let workers = RuleWorkers::new(Some(env!("CARGO_BIN_EXE_konverge").into()), RuleLimits::default());
+    let secrets = Secrets::new(HashKey::derive("k"));
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    let work = |core: usize| {
+        let (sets, workers, secrets) = (sets.clone(), workers.clone(), secrets.clone());
+        runtime.spawn(async move {
+            let (mut wall, mut found) = (Duration::ZERO, 0);
+            for number in (core..STACKS).step_by(CORES) {
+                let document = Arc::new(document(number));
+                let started = Instant::now();
+                let about: Vec<_> = sets.about(&document).collect();
+                let outcomes = workers.outcomes(&about, &document).await;
+                let findings = sets.findings_from(&document, Timestamp::now(), &secrets, outcomes);
+                wall += started.elapsed();
+                found += findings.len();
+            }
+            (wall, found)
+        })
+    };
+    let started: Vec<_> = (0..CORES).map(work).collect();
+    let parts: Vec<_> = started
+        .into_iter()
+        .map(|part| runtime.block_on(part).unwrap())
+        .collect();
+    assert_eq!(parts.iter().map(|part| part.1).sum::<usize>(), findings);
+    parts.into_iter().map(|part| part.0).max().unwrap()
 }
 
 /// The time that this thread was on a processor.
@@ -361,9 +402,10 @@ fn write(measured: &[Measured]) {
         .iter()
         .map(|one| {
             format!(
-                "| {} | {:.2} s | {:.2} s | {:.0} MiB |\n",
+                "| {} | {:.2} s | {:.2} s | {:.2} s | {:.0} MiB |\n",
                 one.name,
                 one.wall.as_secs_f64(),
+                one.here.as_secs_f64(),
                 one.processor.as_secs_f64(),
                 one.memory
             )
@@ -372,7 +414,7 @@ fn write(measured: &[Measured]) {
     performance::write(
         "policy",
         &format!(
-            "## Policy sets\n\n{RULES} rules on {STACKS} stacks of {RESOURCES} resources, on {CORES} cores. The time is that of the evaluation, with the reading of the rules and without the planning. The memory is what the process grew by, with the documents that were in use. Bounds: {TIME:.0} s and {MEMORY:.0} MiB.\n\n| rules | time | processors | memory |\n|---|---|---|---|\n{rows}\n`KONVERGE_WRITE_PERFORMANCE=1 cargo bench --bench policy` writes this."
+            "## Policy sets\n\n{RULES} rules on {STACKS} stacks of {RESOURCES} resources, on {CORES} cores. The time is that of the evaluation in worker processes, with their start and the reading of the rules and without the planning; beside it the same in one process. The memory is what the process grew by without workers, with the documents that were in use. Bounds: {TIME:.0} s and {MEMORY:.0} MiB.\n\n| rules | time | without workers | processors then | memory then |\n|---|---|---|---|---|\n{rows}\n`KONVERGE_WRITE_PERFORMANCE=1 cargo bench --bench policy` writes this."
         ),
     );
 }

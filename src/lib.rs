@@ -32,6 +32,7 @@ pub mod policy;
 pub mod process;
 pub mod report;
 pub mod retry;
+pub mod rule_host;
 pub mod runtime;
 pub mod sandbox;
 pub mod secret_stores;

@@ -51,6 +51,9 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     if let Command::Worker(args) = &cli.command {
         return super::kcl_worker::run(args);
     }
+    if let Command::Rules(args) = &cli.command {
+        return super::rule_worker::run(args);
+    }
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(_) => return ExitCode::FAILURE,
@@ -137,7 +140,7 @@ async fn dispatch(command: Command, context: &CliContext) -> Result<u8, UserErro
         Command::Completions(args) => super::completions::run(&args, context),
         Command::Kcl(args) => super::kcl::run(&args, context).await,
         Command::Reference(args) => super::docs_gen::run(&args, Cli::command(), context),
-        Command::Worker(_) => unreachable!("handled before anything else was started"),
+        Command::Worker(_) | Command::Rules(_) => unreachable!("handled before anything else was started"),
     }
 }
 

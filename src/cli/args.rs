@@ -75,6 +75,9 @@ pub enum Command {
     /// Internal: a KCL worker, started by the pool
     #[command(name = "__worker", hide = true)]
     Worker(super::kcl_worker::Args),
+    /// Internal: a worker for policy sets
+    #[command(name = "__rules", hide = true)]
+    Rules(super::rule_worker::Args),
 }
 
 #[cfg(test)]

@@ -30,6 +30,7 @@ mod list;
 mod option_groups;
 mod preview;
 mod progress;
+mod rule_worker;
 mod state;
 mod status;
 

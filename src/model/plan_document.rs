@@ -5,12 +5,12 @@
 use std::collections::BTreeSet;
 
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::{
     ClusterName, RepoPath, ResourceId, StackId,
-    plan::{Action, Basis, ChangeOrigin},
+    plan::{Action, Basis, ChangeOrigin, present},
     spec::RuntimeKind,
 };
 
@@ -28,7 +28,7 @@ pub struct PlanDocument {
 }
 
 /// The plan of one stack: the `input` of a rule.
-#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct StackDocument {
     /// Always 1.
     pub version: u32,
@@ -55,7 +55,7 @@ pub struct OtherNames {
 }
 
 /// The identity of a stack.
-#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct DocumentStack {
     /// `[tenant/]<project>/<stack>`.
     #[schemars(with = "String")]
@@ -66,7 +66,7 @@ pub struct DocumentStack {
 }
 
 /// One resource.
-#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct DocumentResource {
     #[schemars(with = "String")]
@@ -105,15 +105,23 @@ pub struct DocumentResource {
 }
 
 /// One difference of a resource.
-#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct DocumentChange {
     /// As in RFC 6901; an item of a keyed list as `name=web`.
     pub path: String,
     /// The value before; absent if there was none.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "present"
+    )]
     pub from: Option<Value>,
     /// The value after; absent if it is removed or unknown.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "present"
+    )]
     pub to: Option<Value>,
     /// `change`, `drift`, `default`, `admission` or `manager:NAME`.
     #[schemars(with = "String")]

@@ -1,34 +1,50 @@
-//! Evaluates policy sets on threads of their own, so that other stacks, answers and an interrupt are served
-//! meanwhile. Not more stacks than cores at a time: the time of a rule is limited by the clock.
+//! Evaluates policy sets in processes of their own, and masks what their rules say.
 
-use std::{collections::BTreeSet, sync::Arc, thread};
+use std::{
+    collections::BTreeSet,
+    io::{Read, Write},
+    sync::Arc,
+};
 
 use jiff::Timestamp;
-use tokio::sync::Semaphore;
 
 use crate::{
-    model::{
-        plan_document::StackDocument,
-        policy_finding::{Enforcement, PolicyFinding},
-    },
-    policy::sets::PolicySets,
+    model::{plan_document::StackDocument, policy_finding::PolicyFinding},
+    policy::sets::{FailedTest, PolicySet, PolicySets},
+    rule_host::{self, RuleLimits, RuleWorkers},
     secrets::Secrets,
 };
 
-/// Evaluates rules on threads of their own. Cheap to clone; the clones share the cores.
+/// Evaluates rules. Cheap to clone; the clones share the workers.
 #[derive(Debug, Clone)]
 pub struct RuleEvaluator {
-    cores: Arc<Semaphore>,
+    workers: Workers,
     /// Rules judge true values: what they say of them is masked.
     secrets: Secrets,
 }
 
+#[derive(Debug, Clone)]
+enum Workers {
+    Processes(RuleWorkers),
+    /// This process, which is no `konverge` binary.
+    #[cfg(test)]
+    Here,
+}
+
 impl RuleEvaluator {
-    /// An evaluator for all cores.
+    /// An evaluator with workers on all processors.
     pub fn new(secrets: &Secrets) -> Self {
-        let cores = thread::available_parallelism().map_or(1, usize::from);
         Self {
-            cores: Arc::new(Semaphore::new(cores)),
+            workers: Workers::Processes(RuleWorkers::new(None, RuleLimits::default())),
+            secrets: secrets.clone(),
+        }
+    }
+
+    /// An evaluator without processes.
+    #[cfg(test)]
+    pub(super) fn here(secrets: &Secrets) -> Self {
+        Self {
+            workers: Workers::Here,
             secrets: secrets.clone(),
         }
     }
@@ -47,31 +63,40 @@ impl RuleEvaluator {
 
     /// The same, for an unchanged stack too.
     pub async fn judge(&self, versions: &[PolicySets], document: &Arc<StackDocument>) -> Vec<PolicyFinding> {
-        if versions.iter().all(PolicySets::is_empty) {
-            return Vec::new();
+        let now = Timestamp::now();
+        let mut findings = BTreeSet::new();
+        for sets in versions {
+            let about: Vec<_> = sets.about(document).collect();
+            if about.is_empty() {
+                continue;
+            }
+            match &self.workers {
+                Workers::Processes(workers) => {
+                    let outcomes = workers.outcomes(&about, document).await;
+                    findings.extend(sets.findings_from(document, now, &self.secrets, outcomes));
+                }
+                #[cfg(test)]
+                Workers::Here => findings.extend(sets.findings(document, now, &self.secrets)),
+            }
         }
-        let core = Arc::clone(&self.cores).acquire_owned().await;
-        let (sets, of, secrets) = (versions.to_vec(), Arc::clone(document), self.secrets.clone());
-        let judged = tokio::task::spawn_blocking(move || {
-            let now = Timestamp::now();
-            let found = sets.iter().flat_map(|sets| sets.findings(&of, now, &secrets));
-            let findings: BTreeSet<_> = found.collect();
-            drop(core);
-            findings.into_iter().collect()
-        });
-        // What was not judged does not pass. The error may hold values, so it is not told.
-        judged.await.unwrap_or_else(|_| {
-            vec![PolicyFinding {
-                verdict: Enforcement::Deny,
-                rule: "policy.sets".to_owned(),
-                stack: Some(document.stack.id.clone()),
-                message: "the rules could not be evaluated: the evaluation ended without an answer"
-                    .to_owned(),
-                hint: Some(
-                    "this is a defect of Konverge: please report it with the rules of the set".to_owned(),
-                ),
-                place: None,
-            }]
-        })
+        findings.into_iter().collect()
     }
+
+    /// The tests of a set that fail. A set that cannot be read fails as a whole, as a test of `path`.
+    pub async fn failed_tests(&self, set: &PolicySet, path: &str) -> Vec<FailedTest> {
+        match &self.workers {
+            Workers::Processes(workers) => workers.failed_tests(set, path).await,
+            #[cfg(test)]
+            Workers::Here => set.failed_tests(path),
+        }
+    }
+}
+
+/// Is a worker, with limits as JSON, until the input ends.
+///
+/// # Errors
+/// The limits cannot be read or set, or the pipes fail.
+pub fn serve(limits: &str, input: &mut dyn Read, output: &mut dyn Write) -> Result<(), String> {
+    let limits = serde_json::from_str(limits).map_err(|error| format!("these are no limits: {error}"))?;
+    rule_host::serve(limits, input, output)
 }

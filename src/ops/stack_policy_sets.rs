@@ -179,7 +179,7 @@ mod tests {
                 resources: Vec::new(),
             }
         };
-        let (evaluator, none) = (RuleEvaluator::new(&secrets()), vec![PolicySets::default()]);
+        let (evaluator, none) = (RuleEvaluator::here(&secrets()), vec![PolicySets::default()]);
         let sets = ActiveSets::evaluate(&evaluator, none, document, |_, _| Vec::new()).await;
         assert_eq!(made.get(), 0);
         assert!(sets.plan_refusal().is_none() && sets.findings().is_empty());
@@ -214,7 +214,7 @@ mod tests {
             resources: Vec::new(),
         };
         let refusal = async |versions: Vec<PolicySets>| {
-            let evaluator = RuleEvaluator::new(&secrets());
+            let evaluator = RuleEvaluator::here(&secrets());
             let mut document = document();
             policy::update_document(&mut document, &plan);
             let excuse = |sets: &PolicySets, findings: &mut [PolicyFinding]| {

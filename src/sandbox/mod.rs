@@ -104,25 +104,9 @@ pub enum SandboxError {
 impl SandboxLayers {
     /// Applies the sandbox to this thread, then executes the interpreter. Returns only on failure. A missing
     /// layer that the mode tolerates is written to `warn`.
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "this process has one thread and is about to become another"
-    )]
     pub fn enter(&self, warn: &mut dyn std::io::Write) -> SandboxError {
-        if let Err(error) = std::env::set_current_dir(&self.work_dir) {
-            return SandboxError::Start(self.work_dir.clone(), error);
-        }
-        let mut missing = Vec::new();
-        missing.extend(self.limit().err());
-        missing.extend(self.landlock().err());
-        missing.extend(seccomp::restrict(self.profile, self.writable.is_some()).err());
-        if !missing.is_empty() {
-            let words = missing.join("; ");
-            if self.mode == SandboxMode::Required {
-                return SandboxError::Missing(words);
-            }
-            let what = self.profile.what_runs();
-            let _ = writeln!(warn, "warning: {what} without a full sandbox: {words}");
+        if let Err(error) = self.apply(warn) {
+            return error;
         }
         let error = Command::new(&self.interpreter)
             .args(&self.arguments)
@@ -130,6 +114,34 @@ impl SandboxLayers {
             .envs(&self.environment)
             .exec();
         SandboxError::Start(self.interpreter.clone(), error)
+    }
+
+    /// Applies the sandbox to this thread and those that it starts. A missing layer that the mode tolerates is written
+    /// to `warn`; without its limits nothing runs.
+    ///
+    /// # Errors
+    /// The working folder is not there, or a layer is missing that the mode requires.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "this process has one thread and is about to become another, or reads no file"
+    )]
+    pub fn apply(&self, warn: &mut dyn std::io::Write) -> Result<(), SandboxError> {
+        if let Err(error) = std::env::set_current_dir(&self.work_dir) {
+            return Err(SandboxError::Start(self.work_dir.clone(), error));
+        }
+        self.limit().map_err(SandboxError::Missing)?;
+        let mut missing = Vec::new();
+        missing.extend(self.landlock().err());
+        missing.extend(seccomp::restrict(self.profile, self.writable.is_some()).err());
+        if !missing.is_empty() {
+            let words = missing.join("; ");
+            if self.mode == SandboxMode::Required {
+                return Err(SandboxError::Missing(words));
+            }
+            let what = self.profile.what_runs();
+            let _ = writeln!(warn, "warning: {what} without a full sandbox: {words}");
+        }
+        Ok(())
     }
 
     fn limit(&self) -> Result<(), String> {

@@ -122,7 +122,7 @@ pub async fn run(
     if !scope.update {
         found.extend(golden::find_missing(selected, stacks));
     }
-    found.extend(policy::check(workspace, &compiled, &run.secrets));
+    found.extend(policy::check(workspace, &compiled, &run.secrets).await);
     if scope.only_policy {
         found.retain(|found| matches!(found.rule, LintRule::Policy | LintRule::Compile));
         return Ok(LintReport::new(stacks.len(), found));

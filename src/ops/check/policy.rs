@@ -1,7 +1,7 @@
 //! The policy sets of the repository, on the Specs alone: no cluster is asked. Each resource is one that is
 //! created. The tests of the sets run, too.
 
-use jiff::Timestamp;
+use std::sync::Arc;
 
 use super::super::OpenRevision;
 use crate::{
@@ -14,35 +14,38 @@ use crate::{
         spec::Spec,
         stack::Stack,
     },
-    ops::{plan_documents, policy_set_loader},
+    ops::{plan_documents, policy_set_loader, rule_evaluator::RuleEvaluator},
     secrets::{Secrets, mask_resource},
 };
 
 /// The findings for the Specs, and the tests that fail.
-pub(super) fn check(
+pub(super) async fn check(
     workspace: &OpenRevision,
     compiled: &[(&Stack, Spec)],
     secrets: &Secrets,
 ) -> Vec<Diagnostic> {
     let sets = policy_set_loader::load(&workspace.config, workspace.source.as_ref());
+    let evaluator = RuleEvaluator::new(secrets);
     let mut found = Vec::new();
     for (set, config) in sets.iter().zip(&workspace.config.policy.sets) {
-        for test in set.failed_tests(&config.path) {
+        for test in evaluator.failed_tests(set, &config.path).await {
             let file = RepoPath::normalize(&test.file).unwrap_or_else(RepoPath::root);
             let message = format!("policy set `{}`: {}: {}", set.name(), test.name, test.why);
             found.push(Diagnostic::new(&file, LintRule::Policy, &message));
         }
     }
-    let now = Timestamp::now();
     for (stack, spec) in compiled.iter().filter(|_| !sets.is_empty()) {
         let (id, folder) = (&stack.id, &stack.folder);
         let nothing = Spec::default();
         let masked = (secrets, mask_resource as engine::ResourceMask);
         let plan = engine::plan_against_spec(id, folder, &nothing, spec, None, masked);
         let truth = engine::true_spec_plan(&plan, (&nothing, spec), None, secrets);
-        let document = plan_documents::for_rules(truth, OtherNames::default());
+        let document = Arc::new(plan_documents::for_rules(truth, OtherNames::default()));
         // An unreadable set is already reported once, above.
-        let findings = sets.findings(&document, now, secrets).into_iter();
+        let findings = evaluator
+            .judge(std::slice::from_ref(&sets), &document)
+            .await
+            .into_iter();
         let findings = findings.filter(|finding| !finding.rule.ends_with("/load"));
         found.extend(findings.filter_map(|finding| remark(stack, &finding, secrets)));
     }

@@ -7,8 +7,8 @@ use serde_json::Value;
 
 use super::{
     exception::{ExceptedPlace, Exception},
-    rule::UNREADABLE,
-    set::PolicySet,
+    rule::{NoOutcomes, RuleOutcome},
+    set::{PolicySet, is_no_verdict},
 };
 use crate::{
     config::PolicyExceptionConfig,
@@ -71,9 +71,9 @@ impl PolicySets {
 
     /// Who may override a finding; empty: nobody.
     pub fn overriders_of(&self, finding: &PolicyFinding) -> &[String] {
-        let unreadable = finding.rule.ends_with(&format!("/{UNREADABLE}"));
+        let rule = finding.rule.split_once('/').map_or("", |(_, rule)| rule);
         let place = finding.place.as_ref();
-        let place = place.filter(|_| finding.verdict == Enforcement::Deny && !unreadable);
+        let place = place.filter(|_| finding.verdict == Enforcement::Deny && !is_no_verdict(rule));
         let set = place.and_then(|place| self.sets.iter().find(|set| set.name() == place.set));
         set.map_or(&[], PolicySet::overriders)
     }
@@ -87,16 +87,34 @@ impl PolicySets {
         both.map(PolicySet::name)
     }
 
-    /// The findings of all sets for the plan of a stack, the strictest first.
+    /// The sets that are about a stack.
+    pub fn about<'s>(&'s self, document: &'s StackDocument) -> impl Iterator<Item = &'s PolicySet> {
+        self.sets.iter().filter(|set| set.is_about(document))
+    }
+
+    /// The findings of all sets for the plan of a stack, the strictest first; in this process and without limits.
     pub fn findings(
         &self,
         document: &StackDocument,
         now: Timestamp,
         secrets: &Secrets,
     ) -> Vec<PolicyFinding> {
+        let outcomes = self.about(document).map(|set| set.outcomes(document));
+        self.findings_from(document, now, secrets, outcomes.collect())
+    }
+
+    /// The findings of outcomes: one for each set that is about the stack.
+    pub fn findings_from(
+        &self,
+        document: &StackDocument,
+        now: Timestamp,
+        secrets: &Secrets,
+        outcomes: Vec<Result<Vec<RuleOutcome>, NoOutcomes>>,
+    ) -> Vec<PolicyFinding> {
         let (id, folder) = (&document.stack.id, &document.stack.folder);
-        let concerned = || self.sets.iter().filter(|set| set.is_about(document));
-        let renamed = concerned().filter(|set| !set.is_about_its_place(document));
+        let renamed = self
+            .about(document)
+            .filter(|set| !set.is_about_its_place(document));
         let renamed = renamed.map(|set| PolicyFinding {
             verdict: Enforcement::Warn,
             rule: format!("{}/stacks", set.name()),
@@ -105,8 +123,13 @@ impl PolicySets {
             hint: Some(format!("write `{id}` or its folder into `stacks` of the set")),
             place: None,
         });
-        let mut findings: Vec<_> = concerned()
-            .flat_map(|set| set.findings(document, secrets))
+        // What has no outcomes does not pass.
+        let missing = || Err(NoOutcomes::Ended("there is no answer".to_owned()));
+        let outcomes = outcomes.into_iter().chain(std::iter::repeat_with(missing));
+        let mut findings: Vec<_> = self
+            .about(document)
+            .zip(outcomes)
+            .flat_map(|(set, outcomes)| set.findings_from(document, secrets, outcomes))
             .chain(renamed)
             .map(|finding| {
                 let object = object_of(&finding, document);

@@ -3,7 +3,7 @@
 use globset::GlobMatcher;
 use jiff::Timestamp;
 
-use super::set::stack_glob;
+use super::rule::stack_glob;
 use crate::{
     config::PolicyExceptionConfig,
     model::{

@@ -197,7 +197,7 @@ fn compile_rego(source: &RegoSource, mentions: &mut Mentions) -> Result<Template
         .chain(&source.libs)
         .map(String::as_str)
         .collect();
-    rego_functions::bound_formats(&mut engine, &texts.join("\n"));
+    rego_functions::add_quotes(&mut engine, &texts.join("\n"));
     let mut package = None;
     for (at, text) in texts.iter().enumerate() {
         mentions.add(&without_comments(text));

@@ -31,39 +31,9 @@ fn what_cannot_be_evaluated_denies_and_says_so() {
         ),
         (rule("msg := rand.intn(\"a\", 3)"), "random"),
         (
-            rule("x := numbers.range(1, 100000000); msg := x[0]"),
-            "at most 100000",
-        ),
-        (
             rule("x := numbers.range(1, 99999); some a in x; some b in x; a + b == -1; msg := \"m\""),
-            "longer than 100 ms",
+            "longer than 2 s",
         ),
-        (
-            rule("msg := sprintf(\"%d\", [units.parse_bytes(\"1e999999999\")])"),
-            "an exponent of at most 2 digits",
-        ),
-        (
-            rule("msg := sprintf(\"%d\", [units.parse(\"1E+999999999\")])"),
-            "exponent",
-        ),
-        (
-            rule("msg := sprintf(\"%d\", [to_number(\"1e999999999\")])"),
-            "exponent",
-        ),
-        (
-            rule("x := json.unmarshal(\"[1e999999999]\"); msg := x[0]"),
-            "exponent",
-        ),
-        (
-            rule("x := net.cidr_expand(\"::/0\"); msg := x[0]"),
-            "at most 65536",
-        ),
-        (
-            rule("x := net.cidr_expand(\"10.0.0.0/8\"); msg := x[0]"),
-            "at most 65536",
-        ),
-        (rule("bits.lsh(1, 4000000000) == 2; msg := \"m\""), "at most 1024"),
-        (rule("f := \"%2000000000d\"; msg := sprintf(f, [1])"), "a width"),
         ("package main\ndeny := true\n".to_owned(), "not a set of messages"),
         (
             "package main\ndeny contains 7 if true\n".to_owned(),
@@ -174,7 +144,7 @@ fn a_rule_that_asks_for_its_annotations_denies() {
 }
 
 #[test]
-fn bounded_functions_give_what_they_give() {
+fn functions_on_numbers_and_networks_are_there() {
     let text = "package main\ndeny contains msg if { units.parse_bytes(\"1Ki\") == 1024; units.parse(\"500m\") == 0.5; to_number(\"1e3\") == 1000; json.unmarshal(\"{\\\"a\\\": 1}\").a == 1; count(net.cidr_expand(\"10.0.0.0/30\")) == 4; bits.lsh(1, 4) == 16; f := \"%s\"; msg := sprintf(f, [\"m\"]) }\n";
     let findings = rego("", text).findings(&document(vec![pod("web", json!("a"))]), &secrets());
     assert_eq!(said(&findings), [(Enforcement::Deny, "s/main.deny", "m")]);
@@ -258,20 +228,4 @@ fn what_cel_compares_is_bounded() {
     ] {
         assert_eq!(find(&usual, expression), Vec::<String>::new(), "{expression}");
     }
-}
-
-/// The paths through a graph may be more than there are atoms.
-#[test]
-fn paths_through_a_graph_are_bounded() {
-    let rule = |nodes: usize| {
-        format!(
-            "package main\nnodes := numbers.range(1, {nodes})\ndeny contains msg if {{ edges := {{n: nodes | some n in nodes}}; x := graph.reachable_paths(edges, [1]); count(x) > 0; msg := \"m\" }}\n"
-        )
-    };
-    let said = error_of(&rule(30));
-    assert!(said.contains("graph.reachable_paths"), "{said}");
-    let chain = "package main\ndeny contains msg if { nodes := numbers.range(1, 500); edges := {n: [n + 1] | some n in nodes}; x := graph.reachable_paths(edges, [1]); msg := sprintf(\"%d\", [count(x)]) }\n";
-    let said = error_of(chain);
-    assert!(said.contains("graph.reachable_paths"), "{said}");
-    assert_eq!(error_of(&rule(5)), "m");
 }

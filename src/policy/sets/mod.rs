@@ -1,8 +1,8 @@
 //! Policy sets: rules in Rego, CEL or ValidatingAdmissionPolicy, evaluated on the plan document of a stack. Pure: the files are read by `ops`.
 //!
-//! [`set`] evaluates one set: it makes the inputs ([`input`]), runs the rules ([`rego`], [`cel_rules`]), and
-//! decides what an unknown value means ([`mentions`]). [`all_sets`] evaluates the sets of a configuration and
-//! takes out what an exception covers.
+//! [`set_rules`] parses the rules of one set and evaluates them: it makes the inputs ([`input`]), runs the rules
+//! ([`rego`], [`cel_rules`]), and decides what an unknown value means ([`possible_reads`]). [`set`] makes findings of the
+//! outcomes, and masks them. [`all_sets`] has the sets of a configuration and takes out what an exception covers.
 
 mod admission;
 mod admission_addresses;
@@ -51,10 +51,12 @@ mod rego_functions;
 mod rego_imports;
 mod rule;
 mod set;
+mod set_rules;
 #[cfg(test)]
 mod tests;
 
 pub use all_sets::PolicySets;
 pub use moved_resources::MovedResources;
-pub use rule::{FailedTest, PolicyFile};
+pub use rule::{FailedTest, NoOutcomes, PolicyFile, RuleOutcome};
 pub use set::PolicySet;
+pub use set_rules::{SetRules, SetSource};

@@ -59,7 +59,7 @@ impl RegoRules {
         let mut mentions = Mentions::default();
         let mut places = Vec::new();
         let sources: Vec<_> = files.iter().map(|file| file.text.as_str()).collect();
-        rego_functions::bound_formats(&mut engine, &sources.join("\n"));
+        rego_functions::add_quotes(&mut engine, &sources.join("\n"));
         for file in files.iter().filter(|file| is_rules(&file.path)) {
             let package = add_file(&mut engine, &file.path, &file.text)?;
             mentions.add(&without_comments(&file.text));
@@ -159,7 +159,7 @@ pub(super) fn failed_tests(
     let mut engine = new_engine(version);
     let mut places = Vec::new();
     let sources: Vec<_> = files.iter().map(|file| file.text.as_str()).collect();
-    rego_functions::bound_formats(&mut engine, &sources.join("\n"));
+    rego_functions::add_quotes(&mut engine, &sources.join("\n"));
     for file in files {
         match add_file(&mut engine, &file.path, &file.text) {
             Ok(package) => places.push(package),

@@ -114,7 +114,7 @@ impl Definitions {
         }
         by_rule.retain(|path, _| !whole.contains(path));
         let mut engine = new_engine(version);
-        rego_functions::bound_formats(&mut engine, &texts.join("\n"));
+        rego_functions::add_quotes(&mut engine, &texts.join("\n"));
         for (at, text) in texts.iter().enumerate() {
             add_file(&mut engine, &format!("{at}.rego"), text).ok()?;
         }

@@ -2,12 +2,19 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
+use globset::GlobMatcher;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// The time that one rule may take for one input.
-pub(super) const RULE_TIME: Duration = Duration::from_millis(100);
+use crate::model::ResourceId;
+
+/// The time on the clock that one rule in Rego may take for one input: it is named then. The limit that holds for all
+/// rules, and on a busy machine, is the worker's.
+pub(super) const RULE_TIME: Duration = Duration::from_secs(2);
 /// The rule of a finding of a set that cannot be read.
 pub(super) const UNREADABLE: &str = "load";
+/// The rule of a finding of a set whose evaluation was ended.
+pub(super) const ENDED: &str = "limits";
 /// The maximum length of a message in characters, when it leaves.
 const LONGEST_MESSAGE: usize = 1_000;
 /// The same before it is masked: what is cut in two would not be recognized.
@@ -18,7 +25,7 @@ pub(super) const MOST_DETAILS: usize = 20;
 pub(super) const MOST_FINDINGS: usize = 200;
 
 /// A file of a policy set: rules or data.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PolicyFile {
     /// The path in the repository.
     pub path: String,
@@ -26,7 +33,7 @@ pub struct PolicyFile {
 }
 
 /// A test of a policy set that failed.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FailedTest {
     /// The path of the file with the test.
     pub file: String,
@@ -36,15 +43,15 @@ pub struct FailedTest {
 }
 
 /// What a rule demands, before the set says whether that is enforced.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Severity {
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum Severity {
     Deny,
     Warn,
 }
 
 /// One finding of a rule for one input.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct RuleFinding {
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct RuleFinding {
     /// The name of the rule in its set.
     pub rule: String,
     pub severity: Severity,
@@ -55,6 +62,30 @@ pub(super) struct RuleFinding {
     pub path: Option<String>,
     /// What else the rule says.
     pub details: BTreeMap<String, String>,
+}
+
+/// A finding of a rule, or that an unknown value keeps it from deciding.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum RuleOutcome {
+    Found(RuleFinding),
+    /// The rule may read these paths of the resource.
+    Unknown {
+        rule: String,
+        severity: Severity,
+        resource: ResourceId,
+        paths: Vec<String>,
+        /// True if they become known before the resource is written.
+        later: bool,
+    },
+}
+
+/// Why a set has no outcomes for a stack. Both deny, and are overridden by nobody.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum NoOutcomes {
+    /// The set cannot be read.
+    Unreadable(String),
+    /// The evaluation was ended, or failed.
+    Ended(String),
 }
 
 impl RuleFinding {
@@ -99,4 +130,10 @@ fn cut(message: &str, longest: usize) -> String {
         None => message.to_owned(),
         Some((end, _)) => format!("{}…", &message[..end]),
     }
+}
+
+/// What a pattern for stacks matches: a folder or an identity.
+pub(super) fn stack_glob(pattern: &str) -> Option<GlobMatcher> {
+    let glob = globset::GlobBuilder::new(pattern).literal_separator(true).build();
+    glob.ok().map(|glob| glob.compile_matcher())
 }

@@ -166,3 +166,25 @@ tests:
     let found = remarks(&repository, 1);
     assert!(found[0].1.contains("it has no `assertions`"), "{found:?}");
 }
+
+/// Brackets within each other double the time of the parser: a worker does that, and is ended.
+#[test]
+fn a_rule_that_takes_for_ever_to_parse_fails_in_time_and_is_named() {
+    let repository = Repository::konfig_example();
+    add_set(&repository, "{name: house, path: ops/policy, input: objects}");
+    let nested = format!("{}1{}", "[".repeat(30), "]".repeat(30));
+    repository
+        .write(
+            "ops/policy/a.rego",
+            "package main\ndeny contains \"m\" if false\n",
+        )
+        .write("ops/policy/b.rego", format!("package main\nx := {nested}\n"));
+    let started = std::time::Instant::now();
+    let found = remarks(&repository, 1);
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert_eq!(
+        found[0].1,
+        "policy set `house`: load: ops/policy/b.rego: it took more than 5 s of processor time"
+    );
+    assert!(started.elapsed().as_secs() < 120);
+}

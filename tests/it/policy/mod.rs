@@ -6,3 +6,4 @@ mod created_objects;
 mod gatekeeper;
 mod opa_table;
 mod true_values;
+mod workers;

@@ -264,3 +264,30 @@ async fn what_is_checked_out_grants_nothing() {
     assert_eq!(stage.states().await.reviews().list().await.unwrap().len(), 1);
     assert!(stage.comments()[0].1.contains("tree/dev"));
 }
+
+/// The rules of a fork are neither parsed nor evaluated: that they change is shown.
+#[tokio::test(flavor = "multi_thread")]
+async fn rules_of_a_fork_are_only_shown_as_changed() {
+    let sets = "policy:\n  sets:\n  - {name: maps, path: ops/policy, input: objects}\n";
+    let mut stage = Stage::small(sets).await;
+    let rules = "package main\n\ndeny contains \"m\" if false\n";
+    stage
+        .monorepo
+        .write("ops/policy/maps.rego", rules)
+        .commit("Rules");
+    let nested = format!("{}1{}", "[".repeat(40), "]".repeat(40));
+    let runs = from_a_fork(&mut stage, 7, "slow-rules", |stage| {
+        let slow = format!("package main\n\nx := {nested}\n");
+        stage.monorepo.write("ops/policy/maps.rego", slow);
+        stage.stack("forked/dev", &[("forked", "value")]);
+    });
+    for ran in &runs {
+        ran.outcome.check(0);
+        let told = told(&stage, ran);
+        for word in ["processor time", "maps/load", "cannot be read"] {
+            assert!(!told.contains(word), "{word}: {told}");
+        }
+    }
+    let told = told(&stage, &runs[1]);
+    assert!(told.contains("policy.sets: maps"), "{told}");
+}

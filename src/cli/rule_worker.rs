@@ -1,0 +1,25 @@
+//! `konverge __rules`, an internal command: confines itself, and parses and evaluates rules for the process that started
+//! it.
+
+use std::process::ExitCode;
+
+use crate::ops::rule_evaluator;
+
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// The limits, as JSON
+    limits: String,
+}
+
+/// Runs the command until its input ends.
+pub fn run(args: &Args) -> ExitCode {
+    let (mut input, mut output) = (std::io::stdin().lock(), std::io::stdout().lock());
+    match rule_evaluator::serve(&args.limits, &mut input, &mut output) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            // The process that started it reads this and reports it.
+            let _ = std::io::Write::write_all(&mut std::io::stderr(), format!("error: {error}\n").as_bytes());
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,11 @@
+//! Policy sets in processes of their own: [`RuleWorkers`] keeps them ready, [`serve`] is what such a process does. A rule
+//! that takes too long, needs too much memory or crashes ends its process, and the set denies.
+
+mod pool;
+mod protocol;
+mod serve;
+mod worker;
+
+pub use pool::RuleWorkers;
+pub use protocol::RuleLimits;
+pub use serve::serve;
