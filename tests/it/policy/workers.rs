@@ -232,7 +232,7 @@ async fn what_takes_too_long_or_too_much_denies_and_other_sets_go_on() {
             template("product(numbers.range(2, 90000)) == 1"),
         ),
         ("loops", vap, "rules/a.yaml", policy(&loops(6))),
-        ("texts", vap, "rules/a.yaml", policy(&doubled_in_cel(30))),
+        ("texts", vap, "rules/a.yaml", policy(&doubled_in_cel(24))),
     ];
     let workers = workers();
     for (name, settings, path, text) in attacks {
