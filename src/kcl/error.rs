@@ -365,8 +365,10 @@ mod tests {
         let failure = UserError::from(KclError::Code(all));
         assert_eq!(
             failure.message,
-            "CompileError: name 'false' is not defined (and in 49 more places)\n    a = false\n\
-             base/a.k:99:1: CompileError: expected 2 positional arguments, found 1"
+            "CompileError: name 'false' is not defined (and in 49 more places)\n    a = false\n    hint: KCL 0.4 took the \
+             unknown name `false` for Undefined: write `False`\nbase/a.k:99:1: CompileError: expected 2 positional \
+             arguments, found 1\n    hint: KCL 0.4 took an argument that is left out for Undefined: add `Undefined` to the \
+             arguments of the call"
         );
         // Each at its place is for `check`.
         assert_eq!(failure.causes.len(), 51);
