@@ -52,7 +52,7 @@ lint: fmt clippy deny ## rustfmt, clippy and cargo-deny, as CI wants them
 
 fmt:
 	scripts/parts install rust
-	$(CARGO) fmt --check
+	$(CARGO) fmt --all --check
 
 clippy:
 	scripts/parts install rust
@@ -89,4 +89,4 @@ release: ## what a release holds for this machine's processor, checked for glibc
 	scripts/release "$(MACHINE)"
 
 docs: ## the API's documentation, with every link checked
-	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --locked --no-deps --lib
+	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --locked --workspace --no-deps --lib

@@ -11,7 +11,7 @@ use std::{
 };
 
 use criterion::Criterion;
-use konverge::report::{COMMENT_BUDGET, SUMMARY_BUDGET, html, markdown};
+use konverge_report::{COMMENT_BUDGET, SUMMARY_BUDGET, html, markdown};
 
 #[path = "../tests/it/support/performance.rs"]
 mod performance;

@@ -13,16 +13,15 @@ use std::{
     time::Instant,
 };
 
-use konverge::{
-    affected::ClosureFile,
+use konverge_base::{
     checkout::Checkout,
-    config::Config,
-    git::Repository,
-    kcl::{CompileRequest, DEFAULT_VERSION, Pool, PoolOptions, Toolchain},
     model::{event::NoEvents, stack::Stack},
-    ops::{Notes, OpenRevision, RevisionSpec, RunContext, compiler::Compiler},
     secrets::{HashKey, Secrets},
 };
+use konverge_config::Config;
+use konverge_kcl::{CompileRequest, DEFAULT_VERSION, Pool, PoolOptions, Toolchain};
+use konverge_repo::{affected::ClosureFile, git::Repository};
+use konverge_run::{Notes, OpenRevision, RevisionSpec, RunContext, compiler::Compiler};
 use serde_json::Value;
 use tempfile::TempDir;
 

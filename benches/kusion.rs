@@ -18,14 +18,14 @@ use std::{
 use apps::{HELLO_FILE, QUICKSTART, hello_binary, workspace, write_hello_stack, write_stack};
 use futures::{StreamExt, stream};
 use git::Repository;
-use konverge::{
-    affected::ClosureFile,
+use konverge_base::{
     checkout::Checkout,
-    kcl::{CompileRequest, DEFAULT_VERSION, Pool, PoolOptions, Toolchain},
     model::{event::NoEvents, stack::Stack},
-    ops::{Notes, OpenRevision, RevisionSpec, RunContext},
     secrets::{HashKey, Secrets},
 };
+use konverge_kcl::{CompileRequest, DEFAULT_VERSION, Pool, PoolOptions, Toolchain};
+use konverge_repo::affected::ClosureFile;
+use konverge_run::{Notes, OpenRevision, RevisionSpec, RunContext};
 
 #[allow(dead_code)]
 #[path = "../tests/it/support/apps.rs"]
@@ -101,7 +101,7 @@ async fn compile_alone(repository: &Path) {
     let (python, checkout) = (interpreter(), Checkout::default());
     let core = Toolchain::from_interpreter(&python, DEFAULT_VERSION, &checkout).await;
     let options = PoolOptions::new(core.unwrap(), env!("CARGO_BIN_EXE_konverge").into());
-    let opened = konverge::git::Repository::discover(repository).unwrap();
+    let opened = konverge_repo::git::Repository::discover(repository).unwrap();
     let revision = OpenRevision::open(&run(repository), &opened, &RevisionSpec::Worktree).unwrap();
     let at_once = options.workers * 2;
     let pool = Pool::start(options).await.unwrap();

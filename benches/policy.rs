@@ -15,21 +15,21 @@ use std::{
 };
 
 use jiff::Timestamp;
-use konverge::{
-    config::Config,
+use konverge_base::{
     model::{
         RepoPath, StackId,
         plan::{Action, Basis, ChangeOrigin, FieldChange, ResourcePlan, StackPlan},
         plan_document::StackDocument,
         spec::RuntimeKind,
     },
-    policy::{
-        self,
-        sets::{PolicyFile, PolicySet, PolicySets},
-    },
-    rule_host::{RuleLimits, RuleWorkers},
     secrets::{HashKey, Secrets},
 };
+use konverge_config::Config;
+use konverge_policy::{
+    self as policy,
+    sets::{PolicyFile, PolicySet, PolicySets},
+};
+use konverge_rules::{RuleLimits, RuleWorkers};
 use serde_json::{Value, json};
 
 const STACKS: usize = 2_000;
@@ -110,7 +110,7 @@ fn measure(name: &'static str, settings: &str, files: &[PolicyFile]) -> Measured
             let found = sets.findings(
                 &document,
                 Timestamp::now(),
-                &konverge::secrets::Secrets::new(konverge::secrets::HashKey::derive("k")),
+                &konverge_base::secrets::Secrets::new(konverge_base::secrets::HashKey::derive("k")),
             );
             wall += started.elapsed();
             processor += processor_time().saturating_sub(used);

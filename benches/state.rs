@@ -15,9 +15,9 @@ use std::{
 };
 
 use futures::{StreamExt as _, stream};
-use konverge::{
-    model::{CommitId, Digest, RepoPath, StackId, state::StackState},
-    state::{DocumentWriter, LeaseOptions, RepositoryId, StateStore},
+use konverge_base::model::{CommitId, Digest, RepoPath, StackId, state::StackState};
+use konverge_state::{
+    DocumentWriter, LeaseOptions, RepositoryId, StateStore,
     store::{Store, StoreOptions, open},
 };
 use support::{counting_store::Counted, minio::Minio};

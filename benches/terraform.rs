@@ -12,19 +12,17 @@ use std::{
 };
 
 use async_trait::async_trait;
-use konverge::{
+use konverge_base::{
     error::UserError,
     model::{
         ResourceId,
         spec::{Resource, RuntimeKind},
         state::Recorded,
     },
-    runtime::{
-        AppliedResource, ApplySink, Item, Runtime, StackScope,
-        terraform::{AllowedProvider, Terraform, TerraformOptions},
-    },
     secrets::{HashKey, Secrets},
 };
+use konverge_engine::runtime::{AppliedResource, ApplySink, Item, Runtime, StackScope};
+use konverge_terraform::{AllowedProvider, Terraform, TerraformOptions};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -129,14 +127,14 @@ async fn by_runtime() -> Times {
                 attributes: attributes.as_object().unwrap().clone(),
                 depends_on: Vec::new(),
                 extensions: json!({"provider": provider}).as_object().unwrap().clone(),
-                sharing: konverge::model::spec::Sharing::default(),
+                sharing: konverge_base::model::spec::Sharing::default(),
             };
             Item {
                 id,
                 cluster: None,
                 prior: None,
                 desired: Some(desired),
-                needs: konverge::runtime::Needs::default(),
+                needs: konverge_engine::runtime::Needs::default(),
             }
         })
         .collect();

@@ -10,6 +10,6 @@ fn main() -> ExitCode {
     {
         tracing::debug!("a TLS provider was installed before");
     }
-    konverge::process::forbid_core_dumps();
+    konverge_base::process::forbid_core_dumps();
     konverge::cli::main(std::env::args_os())
 }

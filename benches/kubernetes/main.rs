@@ -22,10 +22,8 @@ mod scheduler;
 use std::{sync::Arc, time::Duration, time::Instant};
 
 use command::{Command, Namespace};
-use konverge::{
-    engine::{EnginePlan, RuntimeRegistry},
-    runtime::kubernetes::Kubernetes,
-};
+use konverge_engine::{EnginePlan, RuntimeRegistry};
+use konverge_kubernetes::Kubernetes;
 use page::{Measured, Page};
 use serde_json::{Value, json};
 use support::{

@@ -5,7 +5,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use konverge::{engine::Schedule, model::spec::Resource, spec::graph::ResourceGraph};
+use konverge_base::model::spec::Resource;
+use konverge_engine::{Schedule, spec::graph::ResourceGraph};
 use serde_json::{Value, json};
 
 use crate::{ROUNDS, page::Page, support::stack::resource};

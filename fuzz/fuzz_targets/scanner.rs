@@ -1,7 +1,7 @@
 //! The import scanner: any bytes, no panic, and nothing that a line of its own after them could not also be.
 #![no_main]
 
-use konverge::affected::scan;
+use konverge_repo::affected::scan;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {

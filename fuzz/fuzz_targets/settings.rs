@@ -1,7 +1,7 @@
 //! The settings parser: any bytes, no panic, and the same answer twice.
 #![no_main]
 
-use konverge::konfig::Settings;
+use konverge_repo::konfig::Settings;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {

@@ -3,7 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use konverge::{spec::read_text, yaml};
+use konverge_engine::spec::read_text;
+use konverge_base::yaml;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|text: &str| {

@@ -6,15 +6,10 @@ use super::{
     CliContext,
     common_args::{Revisions, head_by_default},
 };
-use crate::{
-    error::UserError,
-    model::affected::InputKind,
-    ops::{
-        affected::{AffectedAnswer, AffectedRequest, run as answer},
-        github_matrix::Matrix,
-    },
-    report::{escape::log, json, mermaid, terminal},
-};
+use crate::ops::github_matrix::Matrix;
+use konverge_base::{error::UserError, model::affected::InputKind};
+use konverge_report::{escape::log, json, mermaid, terminal};
+use konverge_run::affected::{AffectedAnswer, AffectedRequest, run as answer};
 
 /// The maximum number of boxes in a requested diagram: more than a comment shows, but still readable.
 const DRAWN: usize = 2_000;

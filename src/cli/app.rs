@@ -11,12 +11,12 @@ use clap::{CommandFactory, Parser};
 use tokio_util::sync::CancellationToken;
 
 use super::{Cli, CliContext, Command};
-use crate::{
+use konverge_base::{
     error::{ErrorDocument, ErrorKind, UserError},
-    ops::redact,
-    report::{escape::log_each, json},
     secrets::{HashKey, Secrets, learn_environment},
 };
+use konverge_report::{escape::log_each, json};
+use konverge_run::redact;
 
 /// Runs the command line; never panics on wrong input.
 pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {

@@ -6,11 +6,9 @@ use super::{
     common_args::{LiveArg, OpenedTargets, live_required},
     confirm::{self, ConfirmedAction},
 };
-use crate::{
-    error::{ErrorKind, UserError},
-    ops::{self, KeyUse, Session, apply::ApplyOptions, cluster_selection::Live},
-    report::{self, terminal::Style},
-};
+use konverge_base::error::{ErrorKind, UserError};
+use konverge_report::{self as report, terminal::Style};
+use konverge_run::{KeyUse, Session, apply::ApplyOptions, cluster_selection::Live};
 
 #[derive(Debug, clap::Args)]
 #[command(
@@ -62,9 +60,10 @@ pub async fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
     let mut session = open(args, &context.run()).await?;
     let mut unavailable = Vec::new();
     if args.recorded {
-        (session.targets, unavailable) = ops::recorded_targets(&session.planning, &session.targets).await?;
+        (session.targets, unavailable) =
+            konverge_run::recorded_targets(&session.planning, &session.targets).await?;
     }
-    let skipped = ops::SkippedRemovals::take_planned(&session.planning, &mut session.targets);
+    let skipped = konverge_run::SkippedRemovals::take_planned(&session.planning, &mut session.targets);
     let what = ConfirmedAction::Apply {
         deletes_all: args.allow_empty,
     };
@@ -82,7 +81,7 @@ pub async fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
         allow_empty: args.allow_empty,
         rolled_back_to: None,
     };
-    let mut report = ops::apply::run(&session.planning, &session.targets, &options).await?;
+    let mut report = konverge_run::apply::run(&session.planning, &session.targets, &options).await?;
     report.stacks.append(&mut unavailable);
     if let Some(newer) = &session.newer {
         newer.take_out_of(&mut report);
@@ -99,10 +98,13 @@ pub async fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
         ),
         ApplyOutput::Json => confirm::report_with_findings(&report, &consent, session.planning.secrets()),
     });
-    Ok(ops::apply::exit_code(&report, context.cancel.is_cancelled()))
+    Ok(konverge_run::apply::exit_code(
+        &report,
+        context.cancel.is_cancelled(),
+    ))
 }
 
-async fn open(args: &Args, run: &ops::RunContext) -> Result<Session, UserError> {
+async fn open(args: &Args, run: &konverge_run::RunContext) -> Result<Session, UserError> {
     if args.opened.infrastructure.live == LiveArg::Never {
         return Err(
             UserError::new(ErrorKind::Usage, "nothing can be applied with `--live never`")

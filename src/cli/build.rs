@@ -8,23 +8,26 @@ use super::{
     CliContext,
     common_args::{Revisions, Stacks},
 };
-use crate::{
+use crate::ops::{
+    machine_key,
+    selected_stacks::{self, SelectedStacks},
+};
+use konverge_base::{
     error::{ErrorKind, UserError},
     model::{
         spec::{Resource, RuntimeKind, Spec},
         stack::Stack,
     },
-    ops::{
-        OpenRequest, Selection,
-        compiler::{self, Compiler},
-        machine_key, redact,
-        selected_stacks::{self, SelectedStacks},
-    },
-    report::{
-        escape::{self, log},
-        json,
-    },
     secrets::without_secrets,
+};
+use konverge_report::{
+    escape::{self, log},
+    json,
+};
+use konverge_run::{
+    OpenRequest, Selection,
+    compiler::{self, Compiler},
+    redact,
 };
 
 #[derive(Debug, clap::Args)]

@@ -3,11 +3,9 @@
 use clap::Subcommand;
 
 use super::CliContext;
-use crate::{
-    config::Span,
-    error::UserError,
-    ops::caches::{self, CacheContents},
-};
+use konverge_base::error::UserError;
+use konverge_config::Span;
+use konverge_run::caches::{self, CacheContents};
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:

@@ -6,16 +6,13 @@ use super::{
     CliContext,
     common_args::{Revisions, Stacks},
 };
-use crate::{
-    error::UserError,
-    model::lint::LintRule,
-    ops::{
-        OpenRequest, Selection,
-        check::{self, CheckScope, FileScope, workflow_commands},
-        repository_root, selected_stacks,
-    },
-    report::{json, lint as report},
+use crate::ops::{
+    check::{self, CheckScope, FileScope, workflow_commands},
+    selected_stacks,
 };
+use konverge_base::{error::UserError, model::lint::LintRule};
+use konverge_report::{json, lint as report};
+use konverge_run::{OpenRequest, Selection, repository_root};
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:

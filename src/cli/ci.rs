@@ -3,10 +3,8 @@
 use clap::ValueEnum;
 
 use super::{CliContext, common_args::LiveArg};
-use crate::{
-    error::{ErrorKind, UserError},
-    ops::ci::{self, CiOptions, CommentRule, ShardMode},
-};
+use konverge_base::error::{ErrorKind, UserError};
+use konverge_ci::{self as ci, CiOptions, CommentRule, ShardMode};
 
 /// Arguments of `konverge ci`. KONVERGE_APPROVE contains plan digests: a person who approves the job's
 /// environment approves these plans. KONVERGE_ENVIRONMENT names that environment. KONVERGE_SHARD_RESULT is the result of the

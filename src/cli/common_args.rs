@@ -6,14 +6,14 @@ use super::{
     completers,
     option_groups::{CHANGE, INFRASTRUCTURE, STACKS},
 };
-use crate::{
+use konverge_base::{
     error::{ErrorKind, UserError},
     model::{Shard, StackId},
-    ops::{
-        KeyUse, OpenRequest, RunContext, Selection, Session, StackSelector,
-        cluster_selection::{GivenCluster, Live},
-        session,
-    },
+};
+use konverge_run::{
+    KeyUse, OpenRequest, RunContext, Selection, Session, StackSelector,
+    cluster_selection::{GivenCluster, Live},
+    session,
 };
 
 /// What a command opens: stacks of a revision, or a Spec from a file, on an infrastructure.

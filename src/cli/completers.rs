@@ -5,14 +5,12 @@ use std::{ffi::OsStr, sync::Arc};
 use clap_complete::engine::{ArgValueCompleter, CompletionCandidate};
 use tokio_util::sync::CancellationToken;
 
-use crate::{
+use crate::ops::completions::{self, Suggestion};
+use konverge_base::{
     model::event::NoEvents,
-    ops::{
-        Notes, RunContext,
-        completions::{self, Suggestion},
-    },
     secrets::{HashKey, Secrets},
 };
+use konverge_run::{Notes, RunContext};
 
 /// Offers the stacks of the repository.
 pub fn stacks() -> ArgValueCompleter {

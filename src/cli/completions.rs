@@ -9,7 +9,7 @@ use clap::Command;
 use clap_complete::{CompleteEnv, Shell, env::Shells};
 
 use super::CliContext;
-use crate::error::{ErrorKind, UserError};
+use konverge_base::error::{ErrorKind, UserError};
 
 /// The environment variable with the name of the requesting shell. Set by the completion script.
 const VARIABLE: &str = "KONVERGE_COMPLETE";

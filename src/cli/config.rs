@@ -6,11 +6,9 @@ use clap::Subcommand;
 use serde_json::Value;
 
 use super::CliContext;
-use crate::{
-    config::{Config, FILE_NAME, json_schema},
-    error::{ErrorKind, UserError},
-    report::escape,
-};
+use konverge_base::error::{ErrorKind, UserError};
+use konverge_config::{Config, FILE_NAME, json_schema};
+use konverge_report::escape;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:

@@ -9,7 +9,11 @@ use std::{
 use async_trait::async_trait;
 
 use super::CliContext;
-use crate::{
+use crate::ops::{
+    apply_scope::{self, ApplyScope},
+    manual_approver::{self, ManualApprover},
+};
+use konverge_base::{
     error::{ErrorKind, UserError},
     model::{
         StackId,
@@ -18,16 +22,14 @@ use crate::{
         plan::{Action, Plan, StackPlan},
         policy_finding::{Enforcement, PolicyFinding},
     },
-    ops::{
-        self, Planner, Session, Target,
-        apply::{Approver, AutoApprove, LatePlan, PriorState, ProposedPlan},
-        apply_scope::{self, ApplyScope},
-        manual_approver::{self, ManualApprover},
-        manual_policy_sets::{PromptFindings, WithPolicySets},
-        redact,
-    },
-    report::{self, terminal::Style},
     secrets::Secrets,
+};
+use konverge_report::{self as report, terminal::Style};
+use konverge_run::{
+    Planner, Session, Target,
+    apply::{Approver, AutoApprove, LatePlan, PriorState, ProposedPlan},
+    manual_policy_sets::{PromptFindings, WithPolicySets},
+    redact,
 };
 
 /// What the person confirms, and what `--yes` means.
@@ -71,7 +73,9 @@ pub async fn confirm_apply(
         })));
     }
     let found = PromptFindings::new(session.sets.clone(), planning.secrets());
-    let plan = ops::preview::run(planning, targets, Some(&found)).await?.plan;
+    let plan = konverge_run::preview::run(planning, targets, Some(&found))
+        .await?
+        .plan;
     context.show(&report::terminal::plan(
         &plan,
         Style {
@@ -194,7 +198,7 @@ impl ConfirmShownPlan {
         Self(stacks.map(|stack| (stack.id.clone(), stack)).collect())
     }
 
-    fn action(&self, stack: &StackId, id: &crate::model::ResourceId) -> Option<Action> {
+    fn action(&self, stack: &StackId, id: &konverge_base::model::ResourceId) -> Option<Action> {
         let shown = self.0.get(stack)?;
         let resource = shown.resources.iter().find(|shown| shown.id == *id)?;
         Some(resource.action)
@@ -240,7 +244,7 @@ impl Approver for ConfirmShownPlan {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::model::{
+    use konverge_base::model::{
         Digest, RepoPath,
         plan::{Basis, ResourcePlan, Summary},
         plan_document::{DocumentStack, OtherNames, StackDocument},
@@ -333,7 +337,7 @@ mod tests {
 
         let later = |action| stack("", action).resources.remove(0);
         let id = "a/dev".parse().unwrap();
-        let secrets = Secrets::new(crate::secrets::HashKey::derive("k"));
+        let secrets = Secrets::new(konverge_base::secrets::HashKey::derive("k"));
         let agrees = async |action| {
             let late = LatePlan {
                 shown: &later(action),

@@ -11,7 +11,9 @@ use indicatif::ProgressBar;
 use tokio_util::sync::CancellationToken;
 
 use super::{Global, global_args::ColorMode};
-use crate::{error::UserError, ops::redact, report::escape::log_lines, secrets::Secrets};
+use konverge_base::{error::UserError, secrets::Secrets};
+use konverge_report::escape::log_lines;
+use konverge_run::redact;
 
 /// The context of one run.
 #[derive(Clone)]

@@ -3,16 +3,17 @@
 use std::time::Instant;
 
 use super::CliContext;
-use crate::{
-    error::UserError,
-    ops::{
-        self, KeyUse, OpenRequest,
-        affected::{AffectedRequest, run as answer},
-        cluster_selection::Live,
-        demo::{self, DemoRepository, EDITS, LineEdit},
-        session,
-    },
-    report::{self, terminal, terminal::Style},
+use crate::ops::demo::{self, DemoRepository, EDITS, LineEdit};
+use konverge_base::error::UserError;
+use konverge_report::{
+    self as report,
+    terminal::{self, Style},
+};
+use konverge_run::{
+    KeyUse, OpenRequest,
+    affected::{AffectedRequest, run as answer},
+    cluster_selection::Live,
+    session,
 };
 
 #[derive(Debug, clap::Args)]
@@ -72,7 +73,7 @@ pub async fn run(_: &Args, context: &CliContext) -> Result<u8, UserError> {
         ..OpenRequest::default()
     };
     let session = session::open(&run, &request, KeyUse::Look).await?;
-    let preview = ops::preview::run(&session.planning, &session.targets, None).await?;
+    let preview = konverge_run::preview::run(&session.planning, &session.targets, None).await?;
     context.print(&terminal::plan(&preview.plan, style));
 
     let took = report::took(began.elapsed());

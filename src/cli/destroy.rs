@@ -7,13 +7,10 @@ use super::{
     completers,
     confirm::{self, ConfirmedAction},
 };
-use crate::{
-    error::{ErrorKind, UserError},
-    ops::{
-        self, KeyUse, OpenRequest, Selection, StackSelector, apply::ApplyOptions, cluster_selection::Live,
-        session,
-    },
-    report::{self, terminal::Style},
+use konverge_base::error::{ErrorKind, UserError};
+use konverge_report::{self as report, terminal::Style};
+use konverge_run::{
+    KeyUse, OpenRequest, Selection, StackSelector, apply::ApplyOptions, cluster_selection::Live, session,
 };
 
 #[derive(Debug, clap::Args)]
@@ -59,7 +56,11 @@ pub async fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
         ..OpenRequest::default()
     };
     let session = session::open_named(&context.run(), &request, KeyUse::Make).await?;
-    let targets: Vec<_> = session.targets.iter().map(ops::Target::destroyed).collect();
+    let targets: Vec<_> = session
+        .targets
+        .iter()
+        .map(konverge_run::Target::destroyed)
+        .collect();
     let Some(consent) =
         confirm::confirm_apply(args.yes, ConfirmedAction::Destroy, &session, &targets, context).await?
     else {
@@ -75,7 +76,7 @@ pub async fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
         allow_empty: true,
         rolled_back_to: None,
     };
-    let report = ops::apply::run(&session.planning, &targets, &options).await?;
+    let report = konverge_run::apply::run(&session.planning, &targets, &options).await?;
     context.print(&match args.output {
         ApplyOutput::Text => report::outcome::text(
             &report,
@@ -85,5 +86,8 @@ pub async fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
         ),
         ApplyOutput::Json => confirm::report_with_findings(&report, &consent, session.planning.secrets()),
     });
-    Ok(ops::apply::exit_code(&report, context.cancel.is_cancelled()))
+    Ok(konverge_run::apply::exit_code(
+        &report,
+        context.cancel.is_cancelled(),
+    ))
 }

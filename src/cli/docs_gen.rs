@@ -7,11 +7,11 @@ use clap::Command;
 use serde_json::Value;
 
 use super::CliContext;
-use crate::{
-    config::json_schema,
+use konverge_base::{
     error::{ErrorKind, UserError},
     model::plan_document::PlanDocument,
 };
+use konverge_config::json_schema;
 
 #[derive(Debug, clap::Args)]
 pub struct Args {

@@ -1,9 +1,7 @@
 use super::CliContext;
-use crate::{
-    error::UserError,
-    ops::doctor::{self, DoctorVerdict},
-    report::escape::{json, log},
-};
+use crate::ops::doctor::{self, DoctorVerdict};
+use konverge_base::error::UserError;
+use konverge_report::escape::{json, log};
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:

@@ -5,11 +5,9 @@ use super::{
     apply::ApplyOutput,
     common_args::{InfrastructureArgs, LiveArg, Stacks, every_by_default, live_required},
 };
-use crate::{
-    error::{ErrorKind, UserError},
-    ops::{self, KeyUse, OpenRequest, cluster_selection::Live, drift::DriftReport, session},
-    report::{self, terminal::Style},
-};
+use konverge_base::error::{ErrorKind, UserError};
+use konverge_report::{self as report, terminal::Style};
+use konverge_run::{KeyUse, OpenRequest, cluster_selection::Live, drift::DriftReport, session};
 
 #[derive(Debug, clap::Args)]
 #[command(
@@ -52,7 +50,7 @@ pub async fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
         ..OpenRequest::default()
     };
     let session = session::open_named(&context.run(), &request, KeyUse::Look).await?;
-    let checked = ops::drift::run(&session.planning, &session.targets, None).await?;
+    let checked = konverge_run::drift::run(&session.planning, &session.targets, None).await?;
     let plan = &checked.plan;
     match args.output {
         ApplyOutput::Json => context.print(&report::json::document(plan)),

@@ -3,11 +3,9 @@
 use std::collections::BTreeMap;
 
 use super::{CliContext, completers};
-use crate::{
-    error::UserError,
-    ops::graph::{ExportNode, GraphExport, GraphSelection, NodeKind, run as draw},
-    report::{escape::log, json},
-};
+use crate::ops::graph::{ExportNode, GraphExport, GraphSelection, NodeKind, run as draw};
+use konverge_base::error::UserError;
+use konverge_report::{escape::log, json};
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:

@@ -3,11 +3,9 @@
 use std::{io::Read as _, path::PathBuf};
 
 use super::CliContext;
-use crate::{
-    error::{ErrorKind, UserError},
-    ops::health::{Health, Row, health},
-    report::{escape::log, json},
-};
+use crate::ops::health::{Health, Row, health};
+use konverge_base::error::{ErrorKind, UserError};
+use konverge_report::{escape::log, json};
 
 /// Arguments of `konverge health`.
 #[derive(Debug, clap::Args)]

@@ -1,11 +1,9 @@
 //! `konverge init`: sets up a repository.
 
 use super::CliContext;
-use crate::{
-    error::UserError,
-    ops::init::{self, CoreTrials, WrittenFile},
-    report,
-};
+use crate::ops::init::{self, CoreTrials, WrittenFile};
+use konverge_base::error::UserError;
+use konverge_report as report;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:

@@ -5,10 +5,8 @@ use std::path::PathBuf;
 use clap::Subcommand;
 
 use super::{CliContext, completers, kcl_lock};
-use crate::{
-    error::UserError,
-    ops::toolchains::{self, InstallStep},
-};
+use crate::ops::toolchains::{self, InstallStep};
+use konverge_base::error::UserError;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:

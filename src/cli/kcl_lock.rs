@@ -1,14 +1,10 @@
 //! `konverge kcl lock`: pins the packages of stacks.
 
 use super::{CliContext, completers};
-use crate::{
-    error::UserError,
-    ops::{
-        Selection, StackSelector,
-        package_lock_update::{self, LockRequest},
-    },
-    report::escape::log,
-};
+use crate::ops::package_lock_update::{self, LockRequest};
+use konverge_base::error::UserError;
+use konverge_report::escape::log;
+use konverge_run::{Selection, StackSelector};
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:

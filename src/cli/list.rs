@@ -7,15 +7,16 @@ use super::{
     common_args::{Stacks, every_by_default},
     completers,
 };
-use crate::{
+use crate::ops::selected_stacks;
+use konverge_base::{
     error::UserError,
     model::{
         RepoPath, StackId,
         stack::{NamedBy, Stack},
     },
-    ops::{OpenRequest, selected_stacks},
-    report::{escape::log, json},
 };
+use konverge_report::{escape::log, json};
+use konverge_run::OpenRequest;
 
 /// Arguments of `konverge list`.
 #[derive(Debug, clap::Args)]

@@ -5,8 +5,8 @@ use std::sync::{Mutex, PoisonError};
 use async_trait::async_trait;
 
 use super::{CliContext, common_args::OpenedTargets};
-use crate::{
-    config::Config,
+use crate::ops;
+use konverge_base::{
     error::UserError,
     model::{
         StackId,
@@ -15,11 +15,14 @@ use crate::{
         plan::{Basis, Plan},
         plan_document::{PlanDocument, StackDocument},
     },
-    ops::{
-        self, KeyUse, Session,
-        plan_documents::{DocumentVisitor, PlannedDocument},
-    },
-    report::{self, CommentInput, Merging, Mode, RunInfo, SUMMARY_BUDGET, terminal::Style},
+};
+use konverge_config::Config;
+use konverge_report::{
+    self as report, CommentInput, Merging, Mode, RunInfo, SUMMARY_BUDGET, terminal::Style,
+};
+use konverge_run::{
+    KeyUse, Session,
+    plan_documents::{DocumentVisitor, PlannedDocument},
 };
 
 #[derive(Debug, clap::Args)]
@@ -62,18 +65,18 @@ pub enum PlanOutput {
 pub async fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
     let live = args.opened.infrastructure.live.into();
     let run = context.run();
-    let run = ops::RunContext {
+    let run = konverge_run::RunContext {
         secrets: ops::machine_key::secrets(&run),
         ..run
     };
     let session = args.opened.open(&run, live, KeyUse::Look, false).await?;
     let documents = Documents::default();
     let visitor = (args.output == PlanOutput::Plan).then_some(&documents as &dyn DocumentVisitor);
-    let preview = ops::preview::run(&session.planning, &session.targets, visitor).await?;
+    let preview = konverge_run::preview::run(&session.planning, &session.targets, visitor).await?;
     if args.output == PlanOutput::Text {
         remark(&preview.plan, &session);
     }
-    if let Some(skipped) = ops::SkippedRemovals::in_targets(&session.planning, &session.targets) {
+    if let Some(skipped) = konverge_run::SkippedRemovals::in_targets(&session.planning, &session.targets) {
         let names: Vec<_> = skipped.stacks().map(StackId::as_str).collect();
         let run = &session.planning.run;
         run.warn(
@@ -107,7 +110,7 @@ fn exit_code(plan: &Plan, config: &Config, changes_count: bool) -> u8 {
     let failed = plan
         .stacks
         .iter()
-        .any(|stack| ops::preview::is_failure(stack, config));
+        .any(|stack| konverge_run::preview::is_failure(stack, config));
     let changed = plan.stacks.iter().any(|stack| stack.summary.changed() > 0);
     match (failed, changed && changes_count) {
         (true, _) => 1,

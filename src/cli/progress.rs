@@ -8,14 +8,12 @@ use std::{
 use indicatif::{ProgressBar, ProgressState, ProgressStyle};
 
 use super::CliContext;
-use crate::{
-    model::event::{EventSink, RunEvent},
-    ops::{Notes, RunContext},
-    report::{
-        escape,
-        progress::{LogStyle, ProgressLines, step_text},
-    },
+use konverge_base::model::event::{EventSink, RunEvent};
+use konverge_report::{
+    escape,
+    progress::{LogStyle, ProgressLines, step_text},
 };
+use konverge_run::{Notes, RunContext};
 
 /// The interval of the spinner.
 const TICK: Duration = Duration::from_millis(100);

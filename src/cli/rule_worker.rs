@@ -3,7 +3,7 @@
 
 use std::process::ExitCode;
 
-use crate::ops::rule_evaluator;
+use konverge_run::rule_evaluator;
 
 #[derive(Debug, clap::Args)]
 pub struct Args {

@@ -4,11 +4,10 @@ use super::{
     CliContext,
     common_args::{InfrastructureArgs, Stacks, every_by_default},
 };
-use crate::{
-    error::UserError,
-    ops::{KeyUse, OpenRequest, Selection, session, status},
-    report::{self, terminal::Style},
-};
+use crate::ops::status;
+use konverge_base::error::UserError;
+use konverge_report::{self as report, terminal::Style};
+use konverge_run::{KeyUse, OpenRequest, Selection, session};
 
 /// Arguments of `konverge status`.
 #[derive(Debug, clap::Args)]

@@ -2,17 +2,17 @@
 
 use std::collections::BTreeSet;
 
-use super::{
-    Planner, Target,
-    cluster_selection::{self, Live},
-};
-use crate::{
+use konverge_base::{
     error::UserError,
     model::{
         ClusterName, StackId,
         plan::{Action, Plan, Summary},
         spec::RuntimeKind,
     },
+};
+use konverge_run::{
+    Planner, Target,
+    cluster_selection::{self, Live},
 };
 
 /// The changes of a plan, and where they are made.

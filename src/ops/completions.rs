@@ -2,8 +2,10 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use super::{KeyUse, OpenRequest, RunContext, Selection, init, selected_stacks, state};
-use crate::{git::Repository, model::RepoPath};
+use super::{init, selected_stacks};
+use konverge_base::model::RepoPath;
+use konverge_repo::git::Repository;
+use konverge_run::{KeyUse, OpenRequest, RunContext, Selection, state};
 
 /// The time limit for a completion, because a person is waiting. A slower store is given up.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -107,7 +109,7 @@ pub fn contexts(run: &RunContext, typed: &str) -> Vec<Suggestion> {
 
 /// The versions of the KCL core that can be installed.
 pub fn cores(typed: &str) -> Vec<Suggestion> {
-    let versions = crate::kcl::versions().into_iter();
+    let versions = konverge_kcl::versions().into_iter();
     beginning(versions.filter_map(|version| Suggestion::new(version, "")), typed)
 }
 

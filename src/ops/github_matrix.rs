@@ -4,7 +4,7 @@ use std::num::NonZeroU32;
 
 use serde::Serialize;
 
-use crate::{
+use konverge_base::{
     error::{ErrorKind, UserError},
     model::Shard,
 };

@@ -1,12 +1,12 @@
 //! The `graph` use case: the dependency graph of a revision, whole or up to some files.
 
-use super::{OpenRevision, RevisionSpec, RunContext};
-pub use crate::affected::{ExportNode, GraphExport, NodeKind};
-use crate::{
+use konverge_base::{
     error::{ErrorKind, UserError},
-    git::Repository,
     model::RepoPath,
 };
+pub use konverge_repo::affected::{ExportNode, GraphExport, NodeKind};
+use konverge_repo::git::Repository;
+use konverge_run::{OpenRevision, RevisionSpec, RunContext};
 
 /// The selected part of the graph.
 #[derive(Debug, Clone, Default)]

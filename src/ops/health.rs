@@ -5,13 +5,11 @@ use std::path::Path;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::{RunContext, kcl_health};
-pub use crate::runtime::kubernetes::health::Health;
-use crate::{
-    config::Config,
-    error::UserError,
-    runtime::kubernetes::health::{self, HealthRules, HealthVerdict, Manifest, Related, documents},
-};
+use konverge_base::error::UserError;
+use konverge_config::Config;
+pub use konverge_kubernetes::health::Health;
+use konverge_kubernetes::health::{self, HealthRules, HealthVerdict, Manifest, Related, documents};
+use konverge_run::{RunContext, kcl_health};
 
 /// A row of the answer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]

@@ -1,11 +1,11 @@
 //! The key of the short hashes of secrets where neither the environment nor a store gives one: a file of this user, so
 //! that each run gives a secret the same marker.
 
-use super::RunContext;
-use crate::{
+use konverge_base::{
     atomic_file,
     secrets::{HashKey, Secrets},
 };
+use konverge_run::RunContext;
 
 /// The registry of a run, with the key of this machine. A key that cannot be kept is random, for this run alone.
 #[must_use]

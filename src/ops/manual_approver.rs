@@ -6,13 +6,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use jiff::Timestamp;
 
-use super::{
-    apply::{Approver, PriorState, ProposedPlan},
-    ci::policy_config,
-};
-use crate::{
-    config::{Config, DriftPolicy, Rotation},
-    engine::LatePlan,
+use konverge_base::{
     error::{ErrorKind, UserError},
     model::{
         StackId,
@@ -20,8 +14,12 @@ use crate::{
         plan::{Action, ChangeOrigin, ResourcePlan, StackPlan},
         policy_finding::{Enforcement, PolicyFinding},
     },
-    policy::{self, EffectivePolicy, PolicyFacts, Role, Stage, Teams},
 };
+use konverge_ci::policy_config;
+use konverge_config::{Config, DriftPolicy, Rotation};
+use konverge_engine::LatePlan;
+use konverge_policy::{self as policy, EffectivePolicy, PolicyFacts, Role, Stage, Teams};
+use konverge_run::apply::{Approver, PriorState, ProposedPlan};
 
 /// Approves what the policies allow, without asking a person.
 pub struct ManualApprover {

@@ -2,21 +2,19 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use super::{
-    OpenRequest, OpenRevision, RunContext, Selection, compiler::Compiler, package_locks, selected_stacks,
-};
-use crate::{
+use super::selected_stacks;
+use konverge_base::{
     checkout::{self, Existing},
     error::{ErrorKind, UserError},
-    git::Repository,
-    kcl::{LockUpdate, PackageFetcher, PathEntry},
-    konfig::path_packages,
     model::{
         RepoPath,
         package_lock::{LOCK_FILE, PackageLock},
         stack::CompileSetup,
     },
 };
+use konverge_kcl::{LockUpdate, PackageFetcher, PathEntry};
+use konverge_repo::{git::Repository, konfig::path_packages};
+use konverge_run::{OpenRequest, OpenRevision, RunContext, Selection, compiler::Compiler, package_locks};
 
 /// Which packages are locked.
 pub struct LockRequest {

@@ -1,7 +1,8 @@
 //! Opens a revision and selects stacks, for use cases that need neither state nor infrastructure.
 
-use super::{AnalysisCache, OpenRequest, OpenRevision, RevisionSpec, RunContext, Selection, session};
-use crate::{error::UserError, git::Repository, model::stack::Stack};
+use konverge_base::{error::UserError, model::stack::Stack};
+use konverge_repo::git::Repository;
+use konverge_run::{AnalysisCache, OpenRequest, OpenRevision, RevisionSpec, RunContext, Selection, session};
 
 /// An opened revision with selected stacks.
 pub struct SelectedStacks {

@@ -8,13 +8,7 @@ use std::{
 
 use futures::{StreamExt, stream};
 
-use super::{
-    Planner, Selection, Session, SpecSource, StepCounter, Target,
-    cluster_selection::{self, Live},
-    pending_stacks::pending_targets,
-};
-use crate::{
-    config,
+use konverge_base::{
     error::{ErrorKind, UserError},
     model::{
         ResourceId, StackId,
@@ -24,9 +18,15 @@ use crate::{
         spec::RuntimeKind,
         status::{AppliedStatus, HeadStatus, ObjectStatus, StackStatus, StatusReport},
     },
-    runtime::{Item, Needs, StackScope},
-    state::{Versioned, WriteReason},
 };
+use konverge_config as config;
+use konverge_engine::runtime::{Item, Needs, StackScope};
+use konverge_run::{
+    Planner, Selection, Session, SpecSource, StepCounter, Target,
+    cluster_selection::{self, Live},
+    pending_stacks::pending_targets,
+};
+use konverge_state::{Versioned, WriteReason};
 
 /// The number of stacks queried concurrently.
 const AT_ONCE: usize = 8;

@@ -2,14 +2,12 @@
 
 use std::path::PathBuf;
 
-use super::RunContext;
-use crate::{
-    error::UserError,
-    kcl::{self, InstallOptions, Toolchain},
-    sandbox::SandboxLayers,
-};
+use konverge_base::error::UserError;
+use konverge_kcl::{self as kcl, InstallOptions, Toolchain};
+use konverge_run::RunContext;
+use konverge_sandbox::SandboxLayers;
 
-pub use crate::kcl::{DEFAULT_VERSION, InstallStep};
+pub use konverge_kcl::{DEFAULT_VERSION, InstallStep};
 
 /// A version that can be installed.
 #[derive(Debug, Clone, PartialEq, Eq)]

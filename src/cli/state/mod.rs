@@ -7,15 +7,15 @@ use clap::Subcommand;
 mod print;
 
 use super::{CliContext, common_args::ClusterArg, completers};
-use crate::{
+use konverge_base::{
     error::{ErrorKind, UserError},
     model::{ClusterName, RepoPath, ResourceId, StackId, plan::Plan},
-    ops::{
-        KeyUse, StateBackend,
-        apply::exit_code,
-        state::{self as ops, ImportRequest, Imported, LeftOut, PulledState},
-    },
-    report::{self, escape::log, terminal::Style},
+};
+use konverge_report::{self as report, escape::log, terminal::Style};
+use konverge_run::{
+    KeyUse, StateBackend,
+    apply::exit_code,
+    state::{self as ops, ImportRequest, Imported, LeftOut, PulledState},
 };
 
 #[derive(Debug, clap::Args)]
@@ -357,7 +357,7 @@ fn forgets_all(stack: &StackId) -> UserError {
     .hint("add `--yes`, or name the resources; live objects are not changed")
 }
 
-fn usage(error: crate::model::InvalidId) -> UserError {
+fn usage(error: konverge_base::model::InvalidId) -> UserError {
     UserError::new(ErrorKind::Usage, error.to_string())
 }
 

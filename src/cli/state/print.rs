@@ -1,15 +1,15 @@
 //! The output of `konverge state`.
 
 use super::super::CliContext;
-use crate::{
+use konverge_base::{
     error::UserError,
     model::{ResourceId, apply_record::ApplyRecord, apply_result::StackResult},
-    ops::{StateBackend, state as ops},
-    report::{
-        self,
-        escape::{self, log},
-    },
 };
+use konverge_report::{
+    self as report,
+    escape::{self, log},
+};
+use konverge_run::{StateBackend, state as ops};
 
 pub(super) fn json<T: serde::Serialize>(value: &T, context: &CliContext) {
     let text = serde_json::to_string_pretty(value).expect("plain data");

@@ -2,12 +2,13 @@
 
 use std::collections::{BTreeSet, HashSet};
 
-use super::super::{OpenRevision, compiler::FileContents, selected_stacks::SelectedStacks};
-use crate::{
+use super::super::selected_stacks::SelectedStacks;
+use konverge_base::{
     error::{ErrorKind, UserError},
-    konfig::{Changes, PackageKind},
     model::{RepoPath, file_source::FileKind, stack::Stack},
 };
+use konverge_repo::konfig::{Changes, PackageKind};
+use konverge_run::{OpenRevision, compiler::FileContents};
 
 /// Whose files are looked at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -3,15 +3,13 @@
 
 use std::collections::BTreeSet;
 
-use super::super::OpenRevision;
-use crate::{
-    konfig::Project,
-    model::{
-        RepoPath,
-        lint::{Diagnostic, LintRule, LintSeverity},
-        stack::Stack,
-    },
+use konverge_base::model::{
+    RepoPath,
+    lint::{Diagnostic, LintRule, LintSeverity},
+    stack::Stack,
 };
+use konverge_repo::konfig::Project;
+use konverge_run::OpenRevision;
 
 /// One remark for each project of these stacks and each thing that it lacks.
 pub(super) fn check(workspace: &OpenRevision, stacks: &[Stack]) -> Vec<Diagnostic> {

@@ -4,20 +4,21 @@ use futures::{StreamExt as _, TryStreamExt as _, stream};
 use globset::GlobBuilder;
 
 use super::{CheckedFiles, programs};
-use crate::{
-    affected::Analysis,
-    config::{Config, DataCheckConfig, FILE_NAME},
+use crate::ops::selected_stacks::SelectedStacks;
+use konverge_base::{
     error::{ErrorKind, UserError},
-    kcl::{CompileRequest, KclDiagnostic, Pool},
     model::{
         RepoPath,
         file_source::{FileEntry, FileKind},
         lint::{Diagnostic, LintRule},
         stack::Entry,
     },
-    ops::{OpenRevision, RunContext, compiler::Compiler, selected_stacks::SelectedStacks},
     yaml::{self, JsonDocument, YamlError},
 };
+use konverge_config::{Config, DataCheckConfig, FILE_NAME};
+use konverge_kcl::{CompileRequest, KclDiagnostic, Pool};
+use konverge_repo::affected::Analysis;
+use konverge_run::{OpenRevision, RunContext, compiler::Compiler};
 
 /// The number of files that are validated at once; the pool has fewer workers.
 const AT_ONCE: usize = 8;

@@ -2,16 +2,17 @@
 
 use std::path::Path;
 
-use super::{super::compiler::FileContents, CheckedFiles, checked_files::is_kcl};
-use crate::{
+use super::{CheckedFiles, checked_files::is_kcl};
+use konverge_base::{
     checkout::{Existing, write},
     error::{ErrorKind, UserError},
-    kcl::{CompileRequest, Pool},
     model::{
         RepoPath,
         lint::{Diagnostic, LintRule},
     },
 };
+use konverge_kcl::{CompileRequest, Pool};
+use konverge_run::compiler::FileContents;
 
 /// A file that the formatter would change.
 struct Unformatted {

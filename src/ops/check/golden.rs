@@ -5,11 +5,11 @@ use std::{borrow::Cow, collections::BTreeSet, path::Path};
 use serde_json::Value;
 
 use super::{
-    super::{OpenRevision, selected_stacks::SelectedStacks},
+    super::selected_stacks::SelectedStacks,
     golden_text,
     spec_equality::{comparable, is_same, is_same_resource},
 };
-use crate::{
+use konverge_base::{
     checkout::{Existing, write},
     error::{ErrorKind, UserError},
     model::{
@@ -19,10 +19,11 @@ use crate::{
         spec::{Resource, Spec},
         stack::Stack,
     },
-    report,
     secrets::{Secrets, mask_resource},
-    spec,
 };
+use konverge_engine::spec;
+use konverge_report as report;
+use konverge_run::OpenRevision;
 
 const FILE: &str = "stdout.golden.yaml";
 
@@ -240,7 +241,7 @@ fn show(value: &Value) -> Cow<'static, str> {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::secrets::HashKey;
+    use konverge_base::secrets::HashKey;
 
     fn spec(data: &str) -> Spec {
         let text = format!(

@@ -7,13 +7,14 @@ use std::collections::HashMap;
 use serde_json::{Map, Value};
 
 use super::spec_equality::{is_same, is_same_resource};
-use crate::{
+use konverge_base::{
     model::{
         ResourceId,
         spec::{Resource, Spec},
     },
-    spec, yaml,
+    yaml,
 };
+use konverge_engine::spec;
 
 /// How a golden file lists its resources.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -9,19 +9,18 @@ use std::{
 };
 
 use super::{
-    super::OpenRevision,
-    super::compiler::FileContents,
     CheckedFiles,
     checked_files::{is_kcl, is_test},
 };
-use crate::{
-    affected::{self, Import},
+use konverge_base::{
     error::{ErrorKind, UserError},
     model::{
         RepoPath,
         lint::{Diagnostic, LintRule, LintSeverity},
     },
 };
+use konverge_repo::affected::{self, Import};
+use konverge_run::{OpenRevision, compiler::FileContents};
 
 /// One warning for each import of a file that its package does not use.
 pub(super) fn check(

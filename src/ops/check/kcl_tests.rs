@@ -5,23 +5,24 @@ use std::collections::{BTreeMap, HashSet};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    super::OpenRevision,
     CheckedFiles,
     checked_files::{is_test, is_vendored},
     programs,
 };
-use crate::{
-    affected::Analysis,
+use crate::ops::selected_stacks::SelectedStacks;
+use konverge_base::{
     error::UserError,
-    kcl::TestOutcome,
     model::{
         RepoPath,
         file_source::FileKind,
         lint::{Diagnostic, LintRule, LintSeverity},
         stack::{Entry, Stack},
     },
-    ops::{compiler::Compiler, selected_stacks::SelectedStacks},
 };
+use konverge_kcl::TestOutcome;
+use konverge_repo::affected::Analysis;
+use konverge_run::OpenRevision;
+use konverge_run::compiler::Compiler;
 
 /// Runs the tests that are checked: those in the folders of the scope, and those that read what the change touches.
 pub(super) async fn check(

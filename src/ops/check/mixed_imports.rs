@@ -2,15 +2,15 @@
 
 use std::collections::BTreeSet;
 
-use super::super::{OpenRevision, compiler::FileContents};
-use crate::{
-    affected::{self, MixedImport},
+use konverge_base::{
     error::UserError,
     model::{
         lint::{Diagnostic, LintRule, LintSeverity},
         stack::Stack,
     },
 };
+use konverge_repo::affected::{self, MixedImport};
+use konverge_run::{OpenRevision, compiler::FileContents};
 
 /// Every such import of these stacks' programs, at its line.
 pub(super) fn find(

@@ -24,15 +24,9 @@ use checked_files::{CheckedFiles, is_kcl};
 use futures::{StreamExt as _, stream};
 use golden::GoldenFiles;
 
-use super::{
-    RunContext, StepCounter,
-    compiler::{self, Compiler},
-    selected_stacks::SelectedStacks,
-};
-use crate::{
+use super::selected_stacks::SelectedStacks;
+use konverge_base::{
     error::{Location, UserError},
-    github::workflow_commands,
-    kcl::KclError,
     model::{
         RepoPath,
         check_run::Annotation,
@@ -40,7 +34,13 @@ use crate::{
         lint::{Diagnostic, LintReport, LintRule, LintSeverity},
         stack::Stack,
     },
-    spec,
+};
+use konverge_engine::spec;
+use konverge_github::workflow_commands;
+use konverge_kcl::KclError;
+use konverge_run::{
+    RunContext, StepCounter,
+    compiler::{self, Compiler},
 };
 
 /// The number of stacks that are compiled at once; the pool has fewer workers.

@@ -3,15 +3,13 @@
 
 use std::collections::BTreeSet;
 
-use super::super::compiler::FileContents;
-use crate::{
-    affected,
-    model::{
-        RepoPath,
-        lint::{Diagnostic, LintRule, LintSeverity},
-        stack::{Entry, Stack},
-    },
+use konverge_base::model::{
+    RepoPath,
+    lint::{Diagnostic, LintRule, LintSeverity},
+    stack::{Entry, Stack},
 };
+use konverge_repo::affected;
+use konverge_run::compiler::FileContents;
 
 /// System module, function, what it depends on.
 const FUNCTIONS: [(&str, &str, &str); 11] = [
@@ -100,7 +98,7 @@ fn is_entry(entries: &[Entry], path: &RepoPath) -> bool {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::model::stack::CompileSetup;
+    use konverge_base::model::stack::CompileSetup;
 
     fn path(text: &str) -> RepoPath {
         RepoPath::normalize(text).unwrap()
@@ -118,7 +116,7 @@ mod tests {
         let stack = Stack {
             id: "p/s".parse().unwrap(),
             names: "p/s".parse().unwrap(),
-            named_by: crate::model::stack::NamedBy::Names,
+            named_by: konverge_base::model::stack::NamedBy::Names,
             folder: path("p/s"),
             project_folder: path("p"),
             manifest: path("p/s/stack.yaml"),

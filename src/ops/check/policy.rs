@@ -3,9 +3,7 @@
 
 use std::sync::Arc;
 
-use super::super::OpenRevision;
-use crate::{
-    engine,
+use konverge_base::{
     model::{
         RepoPath,
         lint::{Diagnostic, FindingPlace, LintRule, LintSeverity},
@@ -14,9 +12,11 @@ use crate::{
         spec::Spec,
         stack::Stack,
     },
-    ops::{plan_documents, policy_set_loader, rule_evaluator::RuleEvaluator},
     secrets::{Secrets, mask_resource},
 };
+use konverge_engine as engine;
+use konverge_run::OpenRevision;
+use konverge_run::{plan_documents, policy_set_loader, rule_evaluator::RuleEvaluator};
 
 /// The findings for the Specs, and the tests that fail.
 pub(super) async fn check(

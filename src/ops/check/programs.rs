@@ -2,16 +2,18 @@
 
 use std::sync::Arc;
 
-use super::super::OpenRevision;
-use crate::{
-    affected::{Analysis, ScanCache},
+use konverge_base::{
     error::{ErrorKind, UserError},
-    konfig::{Layout, LayoutReader},
     model::{
         RepoPath, StackId,
         stack::{Entry, NamedBy, Stack},
     },
 };
+use konverge_repo::{
+    affected::{Analysis, ScanCache},
+    konfig::{Layout, LayoutReader},
+};
+use konverge_run::OpenRevision;
 
 /// Analyzes programs: the folder and the entries of each. They are the stacks of the result, in this order.
 pub(super) fn analyze(

@@ -3,8 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::super::{OpenRevision, RunContext, compiler};
-use crate::{
+use konverge_base::{
     error::UserError,
     model::{
         RepoPath,
@@ -12,11 +11,12 @@ use crate::{
         spec::{Resource, RuntimeKind, Spec},
         stack::Stack,
     },
-    spec::{
-        self,
-        schema::{BuiltIn, CrdSchemas, SchemaFit, fit},
-    },
 };
+use konverge_engine::spec::{
+    self,
+    schema::{BuiltIn, CrdSchemas, SchemaFit, fit},
+};
+use konverge_run::{OpenRevision, RunContext, compiler};
 
 /// The result for one object.
 struct SchemaVerdict {

@@ -1,15 +1,13 @@
 //! The references to secrets in the Specs: an unknown store, a path that the stack may not read, a place where
 //! everybody reads. No store is asked.
 
-use super::super::OpenRevision;
-use crate::{
-    model::{
-        lint::{Diagnostic, LintRule},
-        spec::Spec,
-        stack::Stack,
-    },
-    policy::{self, SecretReader},
+use konverge_base::model::{
+    lint::{Diagnostic, LintRule},
+    spec::Spec,
+    stack::Stack,
 };
+use konverge_policy::{self as policy, SecretReader};
+use konverge_run::OpenRevision;
 
 /// Every reference that an apply would refuse.
 pub(super) fn check(workspace: &OpenRevision, compiled: &[(&Stack, Spec)]) -> Vec<Diagnostic> {

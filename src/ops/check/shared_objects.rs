@@ -2,16 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use super::super::OpenRevision;
-use crate::{
-    model::{
-        claim::Claim,
-        lint::{Diagnostic, LintRule},
-        spec::Spec,
-        stack::Stack,
-    },
-    ops::cluster_selection::{self, GivenCluster, Live},
+use konverge_base::model::{
+    claim::Claim,
+    lint::{Diagnostic, LintRule},
+    spec::Spec,
+    stack::Stack,
 };
+use konverge_run::OpenRevision;
+use konverge_run::cluster_selection::{self, GivenCluster, Live};
 
 /// The number of objects that a diagnostic names; the others are counted.
 const NAMED: usize = 3;

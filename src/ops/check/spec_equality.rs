@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::model::{
+use konverge_base::model::{
     diff,
     spec::{Resource, Spec},
 };
@@ -62,7 +62,7 @@ fn shorten(value: &Value) -> Value {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::spec;
+    use konverge_engine::spec;
 
     fn spec(data: &str) -> Spec {
         let text = format!(

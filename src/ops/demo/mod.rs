@@ -5,11 +5,10 @@ use std::path::PathBuf;
 
 use tempfile::TempDir;
 
-use super::{RunContext, toolchains};
-use crate::{
-    error::{ErrorKind, UserError},
-    git::ScratchRepository,
-};
+use super::toolchains;
+use konverge_base::error::{ErrorKind, UserError};
+use konverge_repo::git::ScratchRepository;
+use konverge_run::RunContext;
 
 /// The branch that has the monorepo as it is.
 pub const BASE: &str = "main";

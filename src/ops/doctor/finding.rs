@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::error::UserError;
+use konverge_base::error::UserError;
 
 /// The result of one check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]

@@ -5,22 +5,24 @@ mod module;
 mod secret_stores;
 mod workflow;
 
-use super::{
+use super::toolchains;
+pub use finding::{DoctorFinding, DoctorVerdict};
+use konverge_base::{
+    error::{ErrorKind, UserError},
+    process::Program,
+};
+use konverge_config::Config;
+use konverge_github::Client;
+use konverge_kubernetes::Kubernetes;
+use konverge_repo::git::Repository;
+use konverge_report::plural;
+use konverge_run::{
     KeyUse, OpenRevision, RevisionSpec, RunContext, checkout_addresses,
     cluster_selection::{GivenCluster, Live},
-    runtime_factory, state_backend, toolchains,
+    runtime_factory, state_backend,
 };
-use crate::{
-    config::Config,
-    error::{ErrorKind, UserError},
-    git::Repository,
-    github::Client,
-    process::Program,
-    report::plural,
-    runtime::{kubernetes::Kubernetes, terraform::Terraform},
-    store,
-};
-pub use finding::{DoctorFinding, DoctorVerdict};
+use konverge_state::store;
+use konverge_terraform::Terraform;
 pub use module::check_module;
 
 /// How a repository comes to a stack.

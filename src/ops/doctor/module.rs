@@ -6,13 +6,13 @@ use std::{
 };
 
 use super::finding::{DoctorFinding, DoctorVerdict};
-use crate::{
-    error::{ErrorKind, UserError},
-    kcl::SandboxMode,
-    kusion::{AnswerSummary, ForeignAnswer},
+use konverge_base::error::{ErrorKind, UserError};
+use konverge_kcl::SandboxMode;
+use konverge_kusion::{
+    AnswerSummary, ForeignAnswer,
     module_host::{self, ModuleLimits, ModuleRequest, ModuleRun, ModuleSetup},
-    ops::{RunContext, module_runner::offline_binary},
 };
+use konverge_run::{RunContext, module_runner::offline_binary};
 
 /// A request that each module can read: it sets nothing.
 const SETTINGS: &str = "{}\n";

@@ -4,14 +4,12 @@
 use std::collections::BTreeSet;
 
 use super::{DoctorFinding, RunContext};
-use crate::{
-    config::{SecretStoreConfig, SecretStoreKind, SecretsConfig},
-    error::UserError,
-    ops::{runtime_factory::cluster_secrets, secret_stores},
-    report::plural,
-    runtime::kubernetes::Kubernetes,
-    secret_stores::{SecretProblem, SecretRights, SecretStore, SecretStoreError},
-};
+use konverge_base::error::UserError;
+use konverge_cloud::secret_stores::{SecretProblem, SecretRights, SecretStore, SecretStoreError};
+use konverge_config::{SecretStoreConfig, SecretStoreKind, SecretsConfig};
+use konverge_kubernetes::Kubernetes;
+use konverge_report::plural;
+use konverge_run::{runtime_factory::cluster_secrets, secret_stores};
 
 /// How an age identity begins.
 const AGE_IDENTITY: &str = "AGE-SECRET-KEY-1";

@@ -6,7 +6,7 @@ use std::{collections::BTreeSet, path::Path};
 use serde_json::Value;
 
 use super::finding::DoctorFinding;
-use crate::{
+use konverge_base::{
     error::{ErrorKind, UserError},
     yaml,
 };

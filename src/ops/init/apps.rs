@@ -2,11 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use crate::{
-    konfig::{Layout, declared_dependencies},
-    kusion,
-    model::{RepoPath, file_source::Source},
-};
+use konverge_base::model::{RepoPath, file_source::Source};
+use konverge_kusion as kusion;
+use konverge_repo::konfig::{Layout, declared_dependencies};
 
 /// The packages that define AppConfiguration: of today's Kusion, and of 0.10.
 const PACKAGE: &str = "kam";

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::kcl::{CoreRange, CoreReach};
+use konverge_kcl::{CoreRange, CoreReach};
 
 /// Cores that are tried at most: the first, the ones that errors name, one of each minor version, and a bisection.
 const MOST_TRIALS: usize = 10;
@@ -119,7 +119,7 @@ impl CoreSearch {
     }
 
     fn newest_in(&self, ranges: &[CoreRange]) -> Option<&String> {
-        let all = crate::kcl::versions();
+        let all = konverge_kcl::versions();
         let age = |version: &str| all.iter().position(|known| *known == version);
         let is_inside = |version: &&String| {
             let at = age(version);
@@ -162,7 +162,7 @@ mod tests {
 
     /// Runs a search over all versions, with the trial that each version gives. Returns what was tried, and the best.
     fn searched(first: &str, trial: impl Fn((u32, u32, u32)) -> CoreTrial) -> (Vec<String>, String) {
-        let versions = crate::kcl::versions().into_iter().map(str::to_owned).collect();
+        let versions = konverge_kcl::versions().into_iter().map(str::to_owned).collect();
         let mut search = CoreSearch::new(versions, first);
         while let Some(version) = search.next() {
             let mut numbers = version.split('.').map(|part| part.parse().unwrap());

@@ -3,16 +3,16 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::core_search::{CoreSearch, CoreTrial};
-use crate::{
-    config::Config,
+use konverge_base::{
     error::UserError,
-    git::Repository,
-    kcl::{self, CoreReach, InstallOptions, KclError, Toolchain},
     model::{StackId, spec::Spec, stack::Stack},
-    ops::{
-        OpenRevision, RevisionSpec, RunContext,
-        compiler::{Compiler, join_failures},
-    },
+};
+use konverge_config::Config;
+use konverge_kcl::{self as kcl, CoreReach, InstallOptions, KclError, Toolchain};
+use konverge_repo::git::Repository;
+use konverge_run::{
+    OpenRevision, RevisionSpec, RunContext,
+    compiler::{Compiler, join_failures},
 };
 
 /// The stacks that are compiled at most, spread evenly.

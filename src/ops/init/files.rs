@@ -3,12 +3,12 @@
 use std::path::Path;
 
 use super::{core_trials::CoreTrials, survey::Survey};
-use crate::{
+use konverge_base::{
     checkout::{self, Existing, WrittenFile},
-    config::FILE_NAME,
     error::{ErrorKind, UserError},
     model::{ClusterName, RepoPath, stack::SettingsOrder},
 };
+use konverge_config::FILE_NAME;
 
 /// The configuration to write; placeholders are in braces.
 const CONFIG: &str = include_str!("konverge.yaml");
@@ -150,7 +150,9 @@ fn write_new(root: &Path, path: &str, text: &str) -> Result<WrittenFile, UserErr
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::{config::Config, konfig::Layout, ops::init::apps};
+    use crate::ops::init::apps;
+    use konverge_config::Config;
+    use konverge_repo::konfig::Layout;
 
     fn survey() -> Survey {
         Survey {
@@ -188,7 +190,7 @@ mod tests {
             let folder = tempfile::tempdir().unwrap();
             write(folder.path(), branch, &survey(), &CoreTrials::default()).unwrap();
             let text = read(folder.path(), WORKFLOW_PATH);
-            let workflow: serde_json::Value = crate::yaml::from_str(&text).unwrap();
+            let workflow: serde_json::Value = konverge_base::yaml::from_str(&text).unwrap();
             assert_eq!(workflow["on"]["push"]["branches"], serde_json::json!([branch]));
         }
     }
@@ -207,7 +209,8 @@ mod tests {
             ..survey()
         };
         write(folder.path(), "main", &survey, &CoreTrials::default()).unwrap();
-        let workflow: serde_json::Value = crate::yaml::from_str(&read(folder.path(), WORKFLOW_PATH)).unwrap();
+        let workflow: serde_json::Value =
+            konverge_base::yaml::from_str(&read(folder.path(), WORKFLOW_PATH)).unwrap();
         for job in ["preview", "apply", "drift"] {
             let steps = workflow["jobs"][job]["steps"].as_array().unwrap();
             assert_eq!(steps[1]["with"]["working-directory"], "platform/konfig", "{job}");

@@ -1,11 +1,8 @@
 //! What `init` says about the locks of packages.
 
-use crate::{
-    git::Repository,
-    konfig::Layout,
-    model::{package_lock::LOCK_FILE, stack::CompileSetup},
-    ops::package_locks::IGNORED,
-};
+use konverge_base::model::{package_lock::LOCK_FILE, stack::CompileSetup};
+use konverge_repo::{git::Repository, konfig::Layout};
+use konverge_run::package_locks::IGNORED;
 
 /// What to do so that every package is locked, and the locks are committed.
 pub(super) fn hints(repository: &Repository, layout: &Layout) -> Vec<String> {

@@ -9,20 +9,17 @@ mod locks;
 mod package_layout;
 mod survey;
 
-use super::{
-    RunContext,
-    affected::{self, AffectedRequest},
-};
-pub use crate::checkout::WrittenFile;
-use crate::{
-    config::{Config, FILE_NAME},
-    error::UserError,
-    git::Repository,
-    model::stack::SettingsOrder,
-};
 use core_trials::TrialScope;
 pub use core_trials::{CoreRow, CoreTrials};
 pub use files::WORKFLOW;
+pub use konverge_base::checkout::WrittenFile;
+use konverge_base::{error::UserError, model::stack::SettingsOrder};
+use konverge_config::{Config, FILE_NAME};
+use konverge_repo::git::Repository;
+use konverge_run::{
+    RunContext,
+    affected::{self, AffectedRequest},
+};
 use survey::Survey;
 
 /// The names of the contexts of the kubeconfig that kubectl would use, the current one first.

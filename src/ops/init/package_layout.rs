@@ -2,11 +2,11 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use crate::{
+use konverge_base::{
     error::UserError,
-    konfig::Layout,
     model::{RepoPath, file_source::Source, stack::LayoutRules},
 };
+use konverge_repo::konfig::Layout;
 
 /// With more globs than this, the packages have no common layout.
 const MOST_GLOBS: usize = 12;

@@ -7,17 +7,17 @@ use std::{
 };
 
 use super::{apps::AppSurvey, package_layout};
-use crate::{
-    config::Config,
-    konfig::Layout,
+use konverge_base::{
     model::{
         RepoPath,
         file_source::Source,
         stack::{LayoutRules, SettingsOrder},
     },
-    ops::RunContext,
     yaml,
 };
+use konverge_config::Config;
+use konverge_repo::konfig::Layout;
+use konverge_run::RunContext;
 
 /// The result.
 pub(super) struct Survey {
@@ -53,7 +53,7 @@ impl Survey {
 pub(super) fn take(
     run: &RunContext,
     files: &std::sync::Arc<dyn Source>,
-) -> Result<Survey, crate::error::UserError> {
+) -> Result<Survey, konverge_base::error::UserError> {
     let first = Layout::read(files, SettingsOrder::default())?;
     let order = order(&first, files.as_ref());
     let include = match first.stacks.is_empty() && first.left_out.is_empty() {
@@ -132,7 +132,7 @@ fn named_cores(files: &dyn Source) -> Vec<String> {
 }
 
 fn is_known(version: &&String) -> bool {
-    crate::kcl::versions().contains(&version.as_str())
+    konverge_kcl::versions().contains(&version.as_str())
 }
 
 /// The names of the contexts that kubectl would offer.

@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use konverge::model::stack::CompileSetup;
+use konverge_base::model::stack::CompileSetup;
 use serde_json::{Value, json};
 
 use crate::support;

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use konverge::{
+use konverge_repo::{
     affected::{Analysis, ScanCache},
     konfig::{Layout, SettingsOrder},
 };

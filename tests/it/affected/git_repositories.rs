@@ -1,13 +1,13 @@
 //! Reading real repositories: shallow and partial clones, submodules, links, merges, and what lies on disk.
 
-use konverge::{
+use konverge_base::{
     error::UserError,
-    git::{GitError, Repository},
     model::{
         CommitId, RepoPath,
         file_source::{FileKind, Source, TreeId},
     },
 };
+use konverge_repo::git::{GitError, Repository};
 
 use crate::support::git::Repository as Real;
 

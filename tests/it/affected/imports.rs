@@ -2,10 +2,8 @@
 
 use std::path::Path;
 
-use konverge::{
-    affected::{ScanCache, scan},
-    model::{RepoPath, stack::Entry},
-};
+use konverge_base::model::{RepoPath, stack::Entry};
+use konverge_repo::affected::{ScanCache, scan};
 
 use crate::{
     affected::core_oracle::Oracle,
@@ -68,7 +66,7 @@ fn scanner_agrees_with_the_core_on_hostile_texts() {
     }
     std::fs::write(root.join("kcl.mod"), "").unwrap();
     let mut oracle = Oracle::start();
-    let setup = konverge::model::stack::CompileSetup {
+    let setup = konverge_base::model::stack::CompileSetup {
         entries: vec![Entry::main(RepoPath::normalize("main.k").unwrap())],
         ..Default::default()
     };

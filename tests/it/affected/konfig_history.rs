@@ -79,7 +79,7 @@ fn check(replay: &Replay, what: &str, before: Option<&Revision>, score: &mut Sco
             .into_iter()
             .filter(|(path, _)| path.as_str().starts_with(&format!("{project}/crd/")))
             .collect();
-        konverge::spec::append_crds(&mut spec, &definitions).unwrap();
+        konverge_engine::spec::append_crds(&mut spec, &definitions).unwrap();
         assert_eq!(
             spec_of(built),
             spec,

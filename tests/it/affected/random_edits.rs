@@ -2,15 +2,15 @@
 
 use std::{collections::BTreeMap, path::Path, sync::Arc};
 
-use konverge::{
+use konverge_base::model::{
+    RepoPath,
+    affected::{InputChange, InputKind},
+    file_source::FileKind,
+    stack::Stack,
+};
+use konverge_repo::{
     affected::{Analysis, CoreRules, ScanCache, Snapshot},
     konfig::{Changes, FileTreeView, Layout, LayoutReader, SettingsOrder},
-    model::{
-        RepoPath,
-        affected::{InputChange, InputKind},
-        file_source::FileKind,
-        stack::Stack,
-    },
 };
 use serde_json::Value;
 

@@ -1,7 +1,7 @@
 //! What is rarer in a monorepo, and edits of it: mapped and vendored packages, globs, folders and links as entries,
 //! data in folders of their own, stacks and projects that come and go.
 
-use konverge::konfig::SettingsOrder;
+use konverge_repo::konfig::SettingsOrder;
 
 use crate::affected::random_repository::{Content, Dice, Files};
 

@@ -9,10 +9,10 @@ use std::{
     },
 };
 
-use konverge::{
+use konverge_base::model::file_source::Listing;
+use konverge_repo::{
     affected::{Analysis, ScanCache, Snapshot},
     konfig::{Layout, SettingsOrder},
-    model::file_source::Listing,
 };
 
 use crate::{

@@ -62,7 +62,7 @@ fn inputs_of_the_action_are_obeyed() {
 }
 
 fn metadata(file: &str) -> Value {
-    konverge::yaml::from_str(&fs::read_to_string(root().join(file)).unwrap()).unwrap()
+    konverge_base::yaml::from_str(&fs::read_to_string(root().join(file)).unwrap()).unwrap()
 }
 
 /// All actions: the metadata file, and the value for `uses:`.

@@ -1,7 +1,7 @@
 //! Power comes from the default branch's tip, for every event, and a question that decides a permission fails closed.
 //! Each test has a folder as store, a real API server behind, and looks at what was touched.
 
-use konverge::state::ReviewKey;
+use konverge_state::ReviewKey;
 use serde_json::{Value, json};
 
 use crate::support::{

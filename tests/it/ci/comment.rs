@@ -2,13 +2,11 @@
 //!
 //! `UPDATE_GOLDEN=1 cargo test --test it comment::` writes the golden files; look at the difference before committing.
 
-use konverge::{
-    model::{
-        plan::{Action, ChangeOrigin},
-        policy_finding::Enforcement,
-    },
-    report::{COMMENT_BUDGET, Merging, html, markdown, terminal},
+use konverge_base::model::{
+    plan::{Action, ChangeOrigin},
+    policy_finding::Enforcement,
 };
+use konverge_report::{COMMENT_BUDGET, Merging, html, markdown, terminal};
 use serde_json::json;
 
 use crate::support::{
@@ -75,7 +73,7 @@ fn a_stack_that_fails_in_part_shows_the_rest() {
     let comment = markdown::comment(&shop.input(COMMENT_BUDGET)).body;
     let page = html::report(&shop.input(0));
     let log = terminal::plan(&shop.plan, terminal::Style::default());
-    let check = konverge::report::checks::checks(&shop.plan, 50, "").remove(0);
+    let check = konverge_report::checks::checks(&shop.plan, 50, "").remove(0);
     let rest = "skip 1 resource";
     for (place, text) in [
         ("comment", &comment),
@@ -166,7 +164,7 @@ fn it_gives_way_in_order() {
 
 #[test]
 fn one_check_for_all_and_own_ones_for_what_is_grave() {
-    let checks = |plan, most, scope| konverge::report::checks::checks(plan, most, scope);
+    let checks = |plan, most, scope| konverge_report::checks::checks(plan, most, scope);
     let plan = sample_plans::large(2_000).plan;
     let all = checks(&plan, 50, "");
     let grave = plan.stacks.iter().filter(|s| s.summary.delete > 0).count();
@@ -198,7 +196,7 @@ fn one_check_for_all_and_own_ones_for_what_is_grave() {
     ] {
         assert!(rest.text.contains(part), "{part}: {}", rest.text);
     }
-    assert_eq!(konverge::report::checks::annotations(&shop.plan).len(), 1);
+    assert_eq!(konverge_report::checks::annotations(&shop.plan).len(), 1);
 }
 
 /// A change of the base reads as one change, with names and fields, before everything else.
@@ -382,7 +380,7 @@ fn every_surface_warns_of_the_same() {
         "{said}"
     );
     let mut equal = sample_plans::equal(3);
-    equal.plan.stacks[1].resources[0].validated = konverge::model::plan::Validation::None;
+    equal.plan.stacks[1].resources[0].validated = konverge_base::model::plan::Validation::None;
     let unchecked = "not validated yet";
     let body = markdown::comment(&equal.input(COMMENT_BUDGET)).body;
     let page = html::report(&equal.input(0));

@@ -1,6 +1,6 @@
 //! The scheduled look for drift: whose turn it is, one issue a stack, what is late, and what is put back.
 
-use konverge::state::DriftHistory;
+use konverge_state::DriftHistory;
 use serde_json::json;
 
 use crate::support::{ci_stage::Stage, github::Issue, tiny_monorepo};

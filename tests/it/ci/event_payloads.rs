@@ -2,11 +2,11 @@
 
 use std::{collections::HashMap, fs};
 
-use konverge::{
+use konverge_base::{
     error::UserError,
-    github::{GithubEvent, Runner},
     model::check_run::{Annotation, Level},
 };
+use konverge_github::{GithubEvent, Runner};
 use serde_json::{Value, json};
 
 use crate::support::octokit::webhooks;
@@ -36,7 +36,7 @@ fn read(event: &str, payload: &Value) -> Result<GithubEvent, UserError> {
     GithubEvent::parse(event, payload, &runner(event)).map_err(UserError::from)
 }
 
-fn pull_request(edit: impl FnOnce(&mut Value)) -> konverge::github::PullRequestEvent {
+fn pull_request(edit: impl FnOnce(&mut Value)) -> konverge_github::PullRequestEvent {
     let mut payload = webhooks("pull_request")
         .into_iter()
         .find(|p| p["action"] == "opened")
@@ -312,7 +312,7 @@ fn annotations_of_hostile_files() {
         title: "t\r\n::error::x".into(),
         message: "m\n##[command]y".into(),
     };
-    for line in konverge::github::workflow_commands::annotations(&[note]) {
+    for line in konverge_github::workflow_commands::annotations(&[note]) {
         assert_eq!(line.lines().count(), 1);
         assert!(line.starts_with("::error ") && !line.contains("##["));
         assert_eq!(line.matches(",line=").count(), 1, "{line}");

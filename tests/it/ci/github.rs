@@ -7,12 +7,12 @@ mod write_requests;
 
 use std::time::Duration;
 
-use konverge::github::Client;
-use konverge::model::CommitId;
-use konverge::model::check_run::{Annotation, CheckRun, Conclusion, Level};
-use konverge::model::comment_marker::{CommentMarker, MarkerKind};
-use konverge::retry::RetryPolicy;
-use konverge::secrets::{HashKey, Secrets};
+use konverge_base::model::CommitId;
+use konverge_base::model::check_run::{Annotation, CheckRun, Conclusion, Level};
+use konverge_base::model::comment_marker::{CommentMarker, MarkerKind};
+use konverge_base::retry::RetryPolicy;
+use konverge_base::secrets::{HashKey, Secrets};
+use konverge_github::Client;
 
 use crate::support::github::FakeGithub;
 

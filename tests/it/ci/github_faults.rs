@@ -6,7 +6,7 @@
 
 use std::{collections::BTreeSet, time::SystemTime};
 
-use konverge::model::comment_marker::{CommentMarker, MarkerKind};
+use konverge_base::model::comment_marker::{CommentMarker, MarkerKind};
 use serde_json::json;
 
 use crate::support::{

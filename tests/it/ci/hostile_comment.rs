@@ -1,16 +1,14 @@
 //! Whatever the texts of a plan are: the comment and the page keep their structure, hide nothing and say no more than they should.
 
-use konverge::{
-    model::{
-        affected::InputChange,
-        comment_marker::CommentMarker,
-        permission_changes::PowerChange,
-        plan::{Action, ChangeOrigin},
-        policy_finding::{Enforcement, PolicyFinding},
-        text::is_hidden,
-    },
-    report::{COMMENT_BUDGET, html, markdown, terminal},
+use konverge_base::model::{
+    affected::InputChange,
+    comment_marker::CommentMarker,
+    permission_changes::PowerChange,
+    plan::{Action, ChangeOrigin},
+    policy_finding::{Enforcement, PolicyFinding},
+    text::is_hidden,
 };
+use konverge_report::{COMMENT_BUDGET, html, markdown, terminal};
 use proptest::prelude::*;
 use serde_json::json;
 
@@ -283,10 +281,13 @@ fn hostile_sample() -> impl Strategy<Value = Sample> {
             let mut stack = sample_plans::stack(&id, vec![resource]);
             if kind == 2 {
                 stack.error = Some(
-                    konverge::error::UserError::new(konverge::error::ErrorKind::Kcl, message.clone())
-                        .at(file.clone(), Some(1), None)
-                        .hint(value)
-                        .body(),
+                    konverge_base::error::UserError::new(
+                        konverge_base::error::ErrorKind::Kcl,
+                        message.clone(),
+                    )
+                    .at(file.clone(), Some(1), None)
+                    .hint(value)
+                    .body(),
                 );
             }
             sample.plan.stacks.push(stack);

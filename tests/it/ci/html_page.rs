@@ -2,13 +2,11 @@
 
 use std::{collections::BTreeMap, fs, path::PathBuf};
 
-use konverge::{
-    model::{
-        Digest,
-        policy_finding::{Enforcement, PolicyFinding, SetPlace},
-    },
-    report::{checks, html},
+use konverge_base::model::{
+    Digest,
+    policy_finding::{Enforcement, PolicyFinding, SetPlace},
 };
+use konverge_report::{checks, html};
 use serde_json::json;
 
 use crate::support::sample_plans;

@@ -2,7 +2,7 @@
 //! plane and MinIO, with GitHub played by the fake. Afterwards the cluster and the bucket are read.
 
 use k8s_openapi::api::apps::v1::Deployment;
-use konverge::notify::signature;
+use konverge_notify::signature;
 use kube::{
     Api, ResourceExt,
     api::{Patch, PatchParams},

@@ -1,9 +1,7 @@
 //! Notifications against a server of the test's own.
 
-use konverge::{
-    notify::{Kind, Notification, NotifyError, NotifyEvent, NotifyTarget, Sender, signature},
-    secrets::{HashKey, Secrets},
-};
+use konverge_base::secrets::{HashKey, Secrets};
+use konverge_notify::{Kind, Notification, NotifyError, NotifyEvent, NotifyTarget, Sender, signature};
 use serde_json::Value;
 
 use crate::support::webhook_receiver::receiver;

@@ -6,11 +6,11 @@ use std::{
     sync::Arc,
 };
 
-use konverge::{
+use konverge_base::{
     model::{CommitId, event::NoEvents},
-    ops::{BranchHistory, CloneHistory, Notes, RunContext},
     secrets::{HashKey, Secrets},
 };
+use konverge_run::{BranchHistory, CloneHistory, Notes, RunContext};
 use serde_json::{Value, json};
 
 use crate::support::{ci_stage::Stage, git::Repository, process::Outcome};
@@ -359,7 +359,7 @@ async fn a_clone_asks_for_what_another_run_has_applied_meanwhile() {
             events: Arc::new(NoEvents),
             notes: Arc::new(NoNotes),
         };
-        let repository = konverge::git::Repository::discover(clone.path()).unwrap();
+        let repository = konverge_repo::git::Repository::discover(clone.path()).unwrap();
         let history = CloneHistory::new(&run, &repository, Some(head.clone()));
         assert_eq!(history.newer_commits().await.unwrap(), BTreeSet::new());
         let now = history.newer_commits_now(&[before.clone(), head.clone()]).await;

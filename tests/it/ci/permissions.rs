@@ -1,7 +1,7 @@
 //! The least `permissions:` of each job, as the guide for platform teams lists them: they are enough, and each that is
 //! missing is named.
 
-use konverge::yaml;
+use konverge_base::yaml;
 use serde_json::{Value, json};
 
 use crate::support::{

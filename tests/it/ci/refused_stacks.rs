@@ -1,6 +1,6 @@
 //! Stacks that KCL refuses: the comment has the first causes once, and the next job compiles nothing.
 
-use konverge::state::Sealer;
+use konverge_state::Sealer;
 
 use crate::support::{
     ci_stage::{Ran, Stage},

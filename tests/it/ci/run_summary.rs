@@ -1,6 +1,6 @@
 //! What GitHub is told when a run comes late, fails as a whole, or applies what several pull requests brought.
 
-use konverge::model::comment_marker::{CommentMarker, MarkerKind};
+use konverge_base::model::comment_marker::{CommentMarker, MarkerKind};
 use serde_json::json;
 
 use crate::support::{

@@ -204,7 +204,7 @@ async fn no_comment_of_another_deal_stays() {
         let bodies = dealt.stage.comments().into_iter();
         bodies
             .map(|(_, body)| {
-                konverge::model::comment_marker::CommentMarker::parse(&body)
+                konverge_base::model::comment_marker::CommentMarker::parse(&body)
                     .unwrap()
                     .scope
             })

@@ -1,6 +1,7 @@
 //! A merge whose rollout waits for promotion: what a job says, records and does next.
 
-use konverge::{model::status::HeadStatus, state::StateStore};
+use konverge_base::model::status::HeadStatus;
+use konverge_state::StateStore;
 use serde_json::{Value, json};
 
 use crate::{

@@ -1,6 +1,6 @@
 //! Stacks of AppConfigurations: built, previewed and applied like any other.
 
-use konverge::spec;
+use konverge_engine::spec;
 use serde_json::{Value, json};
 
 use crate::{
@@ -404,7 +404,7 @@ async fn the_guide_is_typed_whole_and_nothing_is_made_again() {
     );
     typed("konverge apply shop/dev --yes --no-wait");
     let newest = std::fs::read_to_string(releases.join("4.yaml")).unwrap();
-    let newest: Value = konverge::yaml::from_str(&newest).unwrap();
+    let newest: Value = konverge_base::yaml::from_str(&newest).unwrap();
     assert_eq!(
         (&newest["phase"], &newest["stack"]),
         (&json!("succeeded"), &json!("dev"))

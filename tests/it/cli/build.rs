@@ -1,6 +1,6 @@
 //! `konverge build`: the Spec of every stack of the example, and what a person sees when something is wrong.
 
-use konverge::spec;
+use konverge_engine::spec;
 use serde_json::Value;
 
 use crate::support::{
@@ -58,7 +58,7 @@ fn all_outputs_hold_the_same_and_hide_secrets() {
     let yaml = build(&repository).arg(stack).run().expect(0);
     let resources = json.json();
     assert_eq!(resources["version"], 1);
-    let from_yaml: Value = konverge::yaml::from_str(&yaml.stdout).unwrap();
+    let from_yaml: Value = konverge_base::yaml::from_str(&yaml.stdout).unwrap();
     assert_eq!(
         from_yaml["resources"].as_array().unwrap().len(),
         resources["resources"].as_array().unwrap().len()
@@ -69,7 +69,7 @@ fn all_outputs_hold_the_same_and_hide_secrets() {
         .arg("--output=manifests")
         .run()
         .expect(0);
-    let objects = konverge::yaml::documents(&manifests.stdout).unwrap();
+    let objects = konverge_base::yaml::documents(&manifests.stdout).unwrap();
     assert!(objects.iter().all(|object| object["apiVersion"].is_string()));
     for outcome in [&json, &yaml, &manifests] {
         let secret = outcome.stdout.contains("Secret");

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use konverge::kcl::{InstallOptions, install};
+use konverge_kcl::{InstallOptions, install};
 
 use crate::support::{
     git::Repository,
@@ -47,7 +47,7 @@ fn version_in(repository: &Repository) -> String {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "fetches cores from the package index: make test-all"]
 async fn init_writes_the_newest_core_that_compiles_the_most() {
-    let cores = with_cores(&konverge::kcl::versions()).await;
+    let cores = with_cores(&konverge_kcl::versions()).await;
     for (make, core, tried) in [
         (
             repository_shapes::import_names as fn() -> Repository,
@@ -75,7 +75,7 @@ async fn init_writes_the_newest_core_that_compiles_the_most() {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "fetches cores from the package index: make test-all"]
 async fn of_cores_that_compile_as_many_the_one_that_leaves_less_to_change_is_written() {
-    let cores = with_cores(&konverge::kcl::versions()).await;
+    let cores = with_cores(&konverge_kcl::versions()).await;
     let repository = repository_shapes::old_language();
     repository.replace(
         "models/project.k",
@@ -97,7 +97,7 @@ const TABLE: &str = "docs/guides/migrate.md";
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "fetches cores from the package index: make test-all"]
 async fn the_table_of_the_migration_guide_is_what_the_cores_do() {
-    let versions = konverge::kcl::versions();
+    let versions = konverge_kcl::versions();
     let cores = with_cores(&versions).await;
     let repositories: Vec<_> = SHAPES.iter().map(|shape| (shape.make)()).collect();
     let mut rows: Vec<(String, String, String)> = Vec::new();

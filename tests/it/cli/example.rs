@@ -3,13 +3,11 @@
 use std::{collections::BTreeSet, path::Path, time::Duration};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use konverge::{
-    model::{
-        plan::Action,
-        spec::{Resource, RuntimeKind},
-    },
-    spec,
+use konverge_base::model::{
+    plan::Action,
+    spec::{Resource, RuntimeKind},
 };
+use konverge_engine::spec;
 
 use crate::support::{self, cluster::Cluster, git::Repository, process::Konverge, stack::TestStack};
 

@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use k8s_openapi::api::apps::v1::Deployment;
-use konverge::policy::CodeOwners;
+use konverge_policy::CodeOwners;
 use kube::api::{Api, Patch, PatchParams};
 use serde_json::json;
 

@@ -2,7 +2,7 @@
 //! is recorded, whatever is recorded stands there, and nothing that was made is forgotten.
 
 use crate::support::{process::Running, spec_runs::SpecRuns};
-use konverge::model::StackId;
+use konverge_base::model::StackId;
 use std::{
     collections::{BTreeMap, BTreeSet},
     time::Duration,

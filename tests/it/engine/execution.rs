@@ -3,8 +3,7 @@
 use std::sync::Mutex;
 
 use async_trait::async_trait;
-use konverge::{
-    engine::{LatePlan, Review},
+use konverge_base::{
     error::{ErrorKind, UserError},
     model::{
         apply_result::{ResourceResult, StackOutcome, StackResult},
@@ -12,6 +11,7 @@ use konverge::{
         plan::{Action, ResourcePlan},
     },
 };
+use konverge_engine::{LatePlan, Review};
 use serde_json::{Value, json};
 
 use crate::support::{

@@ -2,14 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use konverge::{
-    model::{
-        plan::{Action, ChangeOrigin},
-        review,
-        state::Recorded,
-    },
-    runtime::kubernetes::Conflicts,
+use konverge_base::model::{
+    plan::{Action, ChangeOrigin},
+    review,
+    state::Recorded,
 };
+use konverge_kubernetes::Conflicts;
 use serde_json::{Map, Value, json};
 
 use super::random_kills::Dice;
@@ -178,14 +176,14 @@ async fn after_an_import_every_field_is_ours_and_what_left_the_spec_goes() {
         .await;
     let recorded = Recorded {
         id: id(&kusions).parse().unwrap(),
-        runtime: konverge::model::spec::RuntimeKind::Kubernetes,
+        runtime: konverge_base::model::spec::RuntimeKind::Kubernetes,
         cluster: Some(CLUSTER.parse().unwrap()),
         attributes: std::sync::Arc::new(kusions.as_object().unwrap().clone()),
         depends_on: Vec::new(),
         extensions: Map::new(),
         object_hash: None,
-        private: konverge::model::state::RuntimeRecord::default(),
-        sharing: konverge::model::spec::Sharing::default(),
+        private: konverge_base::model::state::RuntimeRecord::default(),
+        sharing: konverge_base::model::spec::Sharing::default(),
     };
     stack.state.put(recorded);
     let wanted = map(&ns, "c", json!({"kept": "1"}));

@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use konverge::model::apply_result::StackResult;
+use konverge_base::model::apply_result::StackResult;
 use nix::sys::signal::Signal::SIGKILL;
 use serde_json::{Value, json};
 
@@ -266,7 +266,7 @@ async fn an_object_without_an_owner_that_appears_meanwhile_is_written_to() {
 /// `konverge state move`, before the change that renames the stack is merged: nobody else wrote anything.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_new_name_of_a_moved_stack_is_a_change_of_its_own() {
-    use konverge::model::plan::ChangeOrigin;
+    use konverge_base::model::plan::ChangeOrigin;
     let cluster = Cluster::shared();
     let ns = cluster.namespace("renamed").await;
     let wanted = [map(&ns, "one", json!({"a": "1"}))];
@@ -274,7 +274,7 @@ async fn the_new_name_of_a_moved_stack_is_a_change_of_its_own() {
     stack.apply(&wanted).await;
     stack.id = "test/new-name".parse().unwrap();
     stack.state = stack.state.clone().renamed(stack.id.clone());
-    let origins = |plan: &konverge::engine::EnginePlan| -> Vec<(String, ChangeOrigin)> {
+    let origins = |plan: &konverge_engine::EnginePlan| -> Vec<(String, ChangeOrigin)> {
         let changes = plan
             .public
             .resources

@@ -2,11 +2,8 @@
 
 use std::time::Duration;
 
-use konverge::{
-    error::UserError,
-    kcl::{InstallOptions, InstallStep, KclError, Pool, PoolOptions},
-    model::RepoPath,
-};
+use konverge_base::{error::UserError, model::RepoPath};
+use konverge_kcl::{InstallOptions, InstallStep, KclError, Pool, PoolOptions};
 use serde_json::json;
 
 use crate::support::compiler::{options, pool, program, request};
@@ -244,12 +241,12 @@ async fn cores_of_several_versions_work_side_by_side() {
             data: Some(data.path().to_owned()),
             ..InstallOptions::default()
         };
-        let core = konverge::kcl::install(version, &install, &mut |_| {})
+        let core = konverge_kcl::install(version, &install, &mut |_| {})
             .await
             .unwrap();
         assert_eq!(core.version, version);
         let mut steps = Vec::new();
-        let again = konverge::kcl::install(version, &install, &mut |step| steps.push(step)).await;
+        let again = konverge_kcl::install(version, &install, &mut |step| steps.push(step)).await;
         assert_eq!(again.unwrap(), core);
         assert_eq!(steps, [InstallStep::Present]);
         let pool = Pool::start(PoolOptions::new(core, env!("CARGO_BIN_EXE_konverge").into()))

@@ -10,14 +10,14 @@ use axum::{
     Router, extract::State, http::StatusCode, http::Uri, response::IntoResponse as _, response::Response,
 };
 use base64::Engine as _;
-use konverge::{
+use konverge_base::{
     checkout::Checkout,
-    kcl::{Bounds, KclError, PackageFetcher, PackageTrust, ResolvedPackage, SandboxMode, platform},
     model::{
         package_lock::{LockedPackage, PackageLock},
         stack::RemotePackage,
     },
 };
+use konverge_kcl::{Bounds, KclError, PackageFetcher, PackageTrust, ResolvedPackage, SandboxMode, platform};
 use serde_json::json;
 use sha2::Digest as _;
 

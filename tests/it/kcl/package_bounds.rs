@@ -11,14 +11,14 @@ use axum::{
     response::{IntoResponse as _, Response},
 };
 use futures::stream;
-use konverge::{
+use konverge_base::{
     checkout::Checkout,
-    kcl::{Bounds, PackageFetcher, PackageTrust, SandboxMode},
     model::{
         package_lock::{LockedPackage, PackageLock},
         stack::RemotePackage,
     },
 };
+use konverge_kcl::{Bounds, PackageFetcher, PackageTrust, SandboxMode};
 use serde_json::json;
 use sha2::Digest as _;
 

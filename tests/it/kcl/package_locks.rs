@@ -2,10 +2,8 @@
 
 use std::sync::Arc;
 
-use konverge::{
-    kcl::{KclError, KnownPackages, PackageFetcher, PackageTrust, PathEntry},
-    model::{package_lock::PackageLock, stack::RemotePackage},
-};
+use konverge_base::model::{package_lock::PackageLock, stack::RemotePackage};
+use konverge_kcl::{KclError, KnownPackages, PackageFetcher, PackageTrust, PathEntry};
 use serde_json::json;
 
 use super::packages::{CODE, MODULE, library, packages, resolve, wanted};
@@ -104,7 +102,7 @@ async fn what_nothing_pins_is_looked_up_once_in_a_run() {
     ] {
         let error = fetcher.resolve(wanted, &lock).await.unwrap_err();
         assert!(matches!(error, KclError::NotLocked { .. }), "{error}");
-        let failure = konverge::error::UserError::from(error);
+        let failure = konverge_base::error::UserError::from(error);
         assert!(failure.message.contains(why), "{failure:?}");
         assert!(
             failure.hints[0].contains("run `konverge kcl lock`"),

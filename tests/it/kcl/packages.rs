@@ -2,13 +2,15 @@
 
 use std::{collections::BTreeMap, path::Path, sync::Arc};
 
-use konverge::{
+use konverge_base::{
     checkout::Checkout,
-    kcl::{Bounds, CompileRequest, KclError, KnownPackages, PackageFetcher, PackageTrust, Pool, SandboxMode},
     model::{
         package_lock::{LockedPackage, PackageLock},
         stack::RemotePackage,
     },
+};
+use konverge_kcl::{
+    Bounds, CompileRequest, KclError, KnownPackages, PackageFetcher, PackageTrust, Pool, SandboxMode,
 };
 
 use crate::support::{

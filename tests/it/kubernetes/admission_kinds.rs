@@ -3,10 +3,8 @@
 
 use std::time::Duration;
 
-use konverge::{
-    config::Config,
-    policy::sets::{PolicyFile, PolicySet},
-};
+use konverge_config::Config;
+use konverge_policy::sets::{PolicyFile, PolicySet};
 use kube::{
     Api,
     api::{DeleteParams, DynamicObject, Patch, PatchParams, PostParams},
@@ -75,7 +73,7 @@ const POLICIES: [(&str, &str, &str); 9] = [
 /// The policy `n` with its binding, for the objects with the label of this run.
 fn policy(n: usize, run: &str) -> [Value; 2] {
     let (rule, expression, message) = POLICIES[n];
-    let mut rule: Value = konverge::yaml::documents(rule).unwrap().remove(0);
+    let mut rule: Value = konverge_base::yaml::documents(rule).unwrap().remove(0);
     rule["apiVersions"] = json!(["*"]);
     if rule["operations"].is_null() {
         rule["operations"] = json!(["CREATE", "UPDATE", "DELETE"]);

@@ -7,18 +7,16 @@ use k8s_openapi::api::{
     admissionregistration::v1::{ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding},
     core::v1::ConfigMap,
 };
-use konverge::{
-    config::Config,
-    model::{
-        RepoPath, StackId,
-        plan::{Action, Basis, ChangeOrigin, FieldChange, ResourcePlan, StackPlan},
-        policy_finding::Enforcement,
-        spec::RuntimeKind,
-    },
-    policy::{
-        self,
-        sets::{PolicyFile, PolicySet},
-    },
+use konverge_base::model::{
+    RepoPath, StackId,
+    plan::{Action, Basis, ChangeOrigin, FieldChange, ResourcePlan, StackPlan},
+    policy_finding::Enforcement,
+    spec::RuntimeKind,
+};
+use konverge_config::Config;
+use konverge_policy::{
+    self as policy,
+    sets::{PolicyFile, PolicySet},
 };
 use kube::{
     Api,
@@ -432,7 +430,7 @@ pub(super) fn denied(
     let plan = StackPlan::new(RepoPath::root(), stack, Basis::Live, vec![plan]);
     let findings = set.findings(
         &policy::document(&plan, Vec::new()),
-        &konverge::secrets::Secrets::new(konverge::secrets::HashKey::derive("k")),
+        &konverge_base::secrets::Secrets::new(konverge_base::secrets::HashKey::derive("k")),
     );
     let findings = findings
         .into_iter()

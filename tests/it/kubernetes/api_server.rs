@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use konverge::{
+use konverge_base::{
     error::ErrorKind,
     model::plan::{Action, Validation},
 };

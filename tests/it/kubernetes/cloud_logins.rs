@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, os::unix::fs::PermissionsExt as _, path::PathBuf, process::Command};
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
-use konverge::cloud::{CloudEnvironment, EksLogin};
+use konverge_cloud::{CloudEnvironment, EksLogin};
 use serde_json::{Value, json};
 
 use crate::support::{
@@ -332,7 +332,7 @@ async fn the_kubeconfigs_of_the_guide_work() {
     let text = std::fs::read_to_string(page).unwrap();
     let mut seen = Vec::new();
     for block in crate::meta::docs::blocks(&text, "yaml") {
-        let workflow = konverge::yaml::from_str::<Value>(&block).unwrap();
+        let workflow = konverge_base::yaml::from_str::<Value>(&block).unwrap();
         let job = &workflow["jobs"]["apply"];
         let steps = job["steps"].as_array().cloned().unwrap_or_default();
         let Some(step) = steps.iter().find(|step| step["with"]["kubeconfig"].is_string()) else {
@@ -340,7 +340,7 @@ async fn the_kubeconfigs_of_the_guide_work() {
         };
         assert_eq!(job["permissions"]["id-token"], "write");
         let kubeconfig = step["with"]["kubeconfig"].as_str().unwrap();
-        let kubeconfig: Value = konverge::yaml::from_str(kubeconfig).unwrap();
+        let kubeconfig: Value = konverge_base::yaml::from_str(kubeconfig).unwrap();
         let user = &kubeconfig["users"][0]["user"];
         let job = Job::with_user(user).await;
         let clouds = Clouds::start(&User::Admin.token(), HOUR).await;

@@ -1,6 +1,6 @@
 //! Custom resources are compared by the types in their CRD schema.
 
-use konverge::model::plan::Action;
+use konverge_base::model::plan::Action;
 use serde_json::{Value, json};
 
 use crate::support::{

@@ -3,7 +3,7 @@
 //!
 //! `KONVERGE_ROUNDS` sets how many random Specs are tried after the kept ones, `KONVERGE_SEED` repeats one.
 
-use konverge::model::plan::{Action, Validation};
+use konverge_base::model::plan::{Action, Validation};
 use serde_json::{Map, Value, json};
 
 use crate::support::{

@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use konverge::model::plan::{Action, Validation};
+use konverge_base::model::plan::{Action, Validation};
 use serde_json::{Value, json};
 
 use crate::support::{
@@ -37,7 +37,7 @@ fn rules_of_the_guide() -> Value {
         std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/guides/permissions.md")).unwrap();
     let (_, yaml) = guide.split_once("```yaml\n").unwrap();
     let (yaml, _) = yaml.split_once("```").unwrap();
-    let documents = konverge::yaml::documents(yaml).unwrap();
+    let documents = konverge_base::yaml::documents(yaml).unwrap();
     let mut roles = documents
         .into_iter()
         .filter(|document| document["kind"] == "ClusterRole");
@@ -288,10 +288,13 @@ async fn what_a_dry_run_invents_is_neither_shown_nor_written() {
         let wanted = [wanted, reader(word)];
         let plan = stack.plan_well(&wanted).await;
         let shown = planned(&plan, &wanted[0]).unwrap();
-        let invented = |change: &&konverge::model::plan::FieldChange| change.path.starts_with(field);
+        let invented = |change: &&konverge_base::model::plan::FieldChange| change.path.starts_with(field);
         let change = shown.changes.iter().rfind(invented).expect("it is shown");
         let to = change.to.clone().unwrap();
-        assert!(konverge::model::masked_value::holds_unknown(&to), "{change:?}");
+        assert!(
+            konverge_base::model::masked_value::holds_unknown(&to),
+            "{change:?}"
+        );
         // The same is shown each time: nothing of it is random.
         let again = stack.plan_well(&wanted).await;
         assert_eq!(planned(&again, &wanted[0]).unwrap().digest, shown.digest);
@@ -391,7 +394,7 @@ async fn a_replacement_shows_what_forces_it() {
         .iter()
         .map(|c| (c.path.as_str(), c.to.clone(), c.origin.clone()))
         .collect();
-    use konverge::model::plan::ChangeOrigin;
+    use konverge_base::model::plan::ChangeOrigin;
     assert_eq!(
         changes,
         [

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use konverge::model::{
+use konverge_base::model::{
     apply_result::{ResourceResult, StackResult},
     plan::Action,
 };

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use konverge::model::apply_result::{ResourceResult, StackOutcome, StackResult};
+use konverge_base::model::apply_result::{ResourceResult, StackOutcome, StackResult};
 use serde_json::{Value, json};
 
 use crate::support::{

@@ -2,10 +2,8 @@
 
 use std::path::Path;
 
-use konverge::{
-    runtime::kubernetes::health::{Health, HealthRules, Related, WaitPolicy, documents, evaluate},
-    yaml,
-};
+use konverge_base::yaml;
+use konverge_kubernetes::health::{Health, HealthRules, Related, WaitPolicy, documents, evaluate};
 use serde_json::Value;
 
 use crate::support::{cache, installed};

@@ -4,7 +4,7 @@
 //! `KONVERGE_EDITS` sets how many edits are tried, `KONVERGE_SEED` repeats a run.
 
 use http::Request;
-use konverge::model::{diff, masked_value, plan::Action, spec::Resource};
+use konverge_base::model::{diff, masked_value, plan::Action, spec::Resource};
 use serde_json::{Value, json};
 
 use crate::support::{

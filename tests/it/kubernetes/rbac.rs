@@ -6,7 +6,7 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use konverge::runtime::RunNotes;
+use konverge_engine::runtime::RunNotes;
 use serde_json::{Value, json};
 
 use crate::support::{

@@ -1,6 +1,6 @@
 //! What is replaced, lost or refused: shown before anything is done, with the field and the reason, on a real API server.
 
-use konverge::model::plan::{Action, Validation};
+use konverge_base::model::plan::{Action, Validation};
 use serde_json::json;
 
 use crate::{

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use konverge::model::{
+use konverge_base::model::{
     apply_result::StackResult,
     plan::{Action, ChangeOrigin},
 };
@@ -20,7 +20,7 @@ fn deployment(ns: &str, name: &str, container: Value) -> Value {
         "spec": {"selector": {"matchLabels": {"app": name}}, "template": {"metadata": {"labels": {"app": name}}, "spec": {"containers": [container]}}}})
 }
 
-fn paths(plan: &konverge::engine::EnginePlan, object: &Value) -> Vec<String> {
+fn paths(plan: &konverge_engine::EnginePlan, object: &Value) -> Vec<String> {
     let changes = planned(plan, object)
         .map(|p| p.changes.as_slice())
         .unwrap_or_default();
@@ -358,7 +358,7 @@ async fn what_a_policy_denies_is_said_in_its_words() {
     }
     let (_, failure) = seen.expect("the policy is in force within ten seconds");
     assert!(failure.message.contains("no forbidden keys here"), "{failure:?}");
-    assert_eq!(failure.kind, konverge::error::ErrorKind::Policy);
+    assert_eq!(failure.kind, konverge_base::error::ErrorKind::Policy);
 }
 
 /// `stacks[].ignore`: set when the object is made, then left to whoever changes it, and never a change or a conflict.

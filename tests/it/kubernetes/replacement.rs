@@ -3,15 +3,13 @@
 
 use std::time::Duration;
 
-use konverge::{
-    config::DriftPolicy,
-    engine::EnginePlan,
-    model::{
-        apply_result::StackResult,
-        plan::{Action, ResourcePlan},
-    },
-    policy::ReviewedUnits,
+use konverge_base::model::{
+    apply_result::StackResult,
+    plan::{Action, ResourcePlan},
 };
+use konverge_config::DriftPolicy;
+use konverge_engine::EnginePlan;
+use konverge_policy::ReviewedUnits;
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 

@@ -1,7 +1,8 @@
 //! How many requests an apply takes: two for each new object, its dry run and its creation, wherever its namespace comes
 //! from; none for an unchanged one.
 
-use konverge::{engine::RuntimeRegistry, model::apply_result::StackResult};
+use konverge_base::model::apply_result::StackResult;
+use konverge_engine::RuntimeRegistry;
 use serde_json::{Value, json};
 
 use crate::support::{

@@ -2,14 +2,12 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use konverge::{
-    model::{
-        apply_result::{ResourceResult, StackOutcome, StackResult},
-        health::Health,
-        plan::Action,
-    },
-    runtime::{Item, Needs, Runtime as _, StackScope},
+use konverge_base::model::{
+    apply_result::{ResourceResult, StackOutcome, StackResult},
+    health::Health,
+    plan::Action,
 };
+use konverge_engine::runtime::{Item, Needs, Runtime as _, StackScope};
 use serde_json::{Value, json};
 
 use crate::support::{

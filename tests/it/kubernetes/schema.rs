@@ -4,7 +4,7 @@
 use std::process::Command;
 
 use http::Request;
-use konverge::spec::schema::{BuiltIn, CrdSchemas, SchemaFit, fit};
+use konverge_engine::spec::schema::{BuiltIn, CrdSchemas, SchemaFit, fit};
 use serde_json::{Map, Value, json};
 
 use crate::support::{cluster::Cluster, objects::Objects};

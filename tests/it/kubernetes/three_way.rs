@@ -1,6 +1,6 @@
 //! The actions for all combinations of recorded, desired and live object, on a real API server.
 
-use konverge::model::{
+use konverge_base::model::{
     apply_result::StackResult,
     plan::{Action, ChangeOrigin, Validation},
 };
@@ -116,7 +116,7 @@ async fn a_second_preview_is_the_same_and_a_second_apply_writes_nothing() {
         json!({"apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy", "metadata": {"name": "n", "namespace": ns},
             "spec": {"podSelector": {}, "ingress": [{"ports": [{"port": 80}]}]}}),
     ];
-    let bytes = |plan: &konverge::engine::EnginePlan| serde_json::to_string(&plan.public).unwrap();
+    let bytes = |plan: &konverge_engine::EnginePlan| serde_json::to_string(&plan.public).unwrap();
     let first = stack.plan_well(&wanted).await;
     assert_eq!(bytes(&first), bytes(&stack.plan_well(&wanted).await));
     assert!(
@@ -135,7 +135,7 @@ async fn a_second_preview_is_the_same_and_a_second_apply_writes_nothing() {
         versions.push(objects.get(object).await.unwrap()["metadata"]["resourceVersion"].clone());
     }
     let kubernetes = stack.kubernetes().await;
-    let runtimes = konverge::engine::RuntimeRegistry::new().with(kubernetes.clone());
+    let runtimes = konverge_engine::RuntimeRegistry::new().with(kubernetes.clone());
     let again = stack
         .plan_on(&runtimes, crate::support::stack::spec(&wanted))
         .await
@@ -328,10 +328,10 @@ async fn a_field_that_was_never_ours_is_not_taken_unless_told() {
         "{failure:?}"
     );
 
-    stack.options.conflicts = konverge::runtime::kubernetes::Conflicts::Leave;
+    stack.options.conflicts = konverge_kubernetes::Conflicts::Leave;
     let left = stack.plan_well(std::slice::from_ref(&wanted)).await;
     assert_eq!(action(&left, &wanted), Action::Unchanged, "{:?}", left.public);
-    stack.options.conflicts = konverge::runtime::kubernetes::Conflicts::Take;
+    stack.options.conflicts = konverge_kubernetes::Conflicts::Take;
     stack.apply(std::slice::from_ref(&wanted)).await;
     assert_eq!(objects.get(&wanted).await.unwrap()["data"]["theirs"], "mine now");
 }

@@ -1,6 +1,6 @@
 //! A StatefulSet whose volumes grow, with controllers that bind and orphan.
 
-use konverge::model::plan::Action;
+use konverge_base::model::plan::Action;
 use serde_json::{Value, json};
 
 use crate::support::{

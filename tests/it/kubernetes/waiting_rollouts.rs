@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use konverge::model::{
+use konverge_base::model::{
     apply_result::{ResourceResult, StackOutcome, StackResult, WaitReason},
     plan::Action,
 };

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use konverge::model::{apply_result::StackResult, plan::Action};
+use konverge_base::model::{apply_result::StackResult, plan::Action};
 use serde_json::{Value, json};
 
 use crate::support::{

@@ -2,10 +2,8 @@
 
 use std::{sync::OnceLock, time::Duration};
 
-use konverge::{
-    engine::RuntimeRegistry,
-    model::plan::{Action, ChangeOrigin, Validation},
-};
+use konverge_base::model::plan::{Action, ChangeOrigin, Validation};
+use konverge_engine::RuntimeRegistry;
 use serde_json::{Value, json};
 
 use crate::support::{
@@ -60,7 +58,7 @@ async fn a_webhook_that_knows_no_dry_run_leaves_its_objects_unchecked() {
     let key = format!("/registry/validatingwebhookconfigurations/{ns}");
     cluster.put_in_etcd(&key, &hook).await;
     let map = |value: &str| config_map(&ns, json!({"k": value}));
-    let unchecked = |plan: &konverge::engine::EnginePlan| {
+    let unchecked = |plan: &konverge_engine::EnginePlan| {
         let planned = planned(plan, &map(""))?;
         let note = planned
             .notes

@@ -1,7 +1,7 @@
 //! What happens to an object between its plan and the write: one that only changed is written all the same, one that
 //! changed hands is left alone, and without a change, no additional request is sent.
 
-use konverge::model::{apply_result::StackResult, plan::Action};
+use konverge_base::model::{apply_result::StackResult, plan::Action};
 use serde_json::{Value, json};
 
 use crate::support::{

@@ -11,7 +11,7 @@ fn read(file: &str) -> String {
 }
 
 fn yaml(file: &str) -> Value {
-    konverge::yaml::from_str(&read(file)).unwrap_or_else(|error| panic!("{file}: {error}"))
+    konverge_base::yaml::from_str(&read(file)).unwrap_or_else(|error| panic!("{file}: {error}"))
 }
 
 /// The form of GitHub's issue forms: each question has a type that GitHub knows, an id of its own and a label.

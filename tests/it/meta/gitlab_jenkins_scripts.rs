@@ -106,7 +106,7 @@ fn page(name: &str) -> String {
 #[tokio::test(flavor = "multi_thread")]
 async fn gitlab_s_job_edits_one_note() {
     let block = super::docs::blocks(&page("gitlab.md"), "yaml").remove(0);
-    let pipeline: Value = konverge::yaml::from_str(&block).unwrap();
+    let pipeline: Value = konverge_base::yaml::from_str(&block).unwrap();
     let script = pipeline["comment"]["script"][0].as_str().unwrap().to_owned();
     let variables = |url: &str| {
         vec![
@@ -185,7 +185,7 @@ async fn catches_up(script: &str, prefix: &str) {
 #[tokio::test(flavor = "multi_thread")]
 async fn gitlab_s_job_applies_what_is_pending() {
     let block = super::docs::blocks(&page("gitlab.md"), "yaml").remove(0);
-    let pipeline: Value = konverge::yaml::from_str(&block).unwrap();
+    let pipeline: Value = konverge_base::yaml::from_str(&block).unwrap();
     catches_up(pipeline["apply"]["script"][0].as_str().unwrap(), "gitlab").await;
 }
 

@@ -9,7 +9,7 @@ use std::{
 };
 
 use globset::{GlobBuilder, GlobMatcher};
-use konverge::model::RepoPath;
+use konverge_base::model::RepoPath;
 
 use crate::meta::docs::root;
 
@@ -166,7 +166,7 @@ fn the_build_stage_has_every_file_that_the_compiler_reads() {
     }
     assert!(needed.len() > 500, "{} files", needed.len());
     let path = |text: &str| RepoPath::normalize(text).unwrap();
-    assert!(needed.contains(&path("src/kcl/worker.py")));
+    assert!(needed.contains(&path("crates/kcl/src/worker.py")));
     let copied = copied_files();
     let missing: Vec<_> = needed.iter().filter(|file| !copied.contains_key(*file)).collect();
     assert!(missing.is_empty(), "not in the build stage: {missing:?}");

@@ -152,11 +152,15 @@ impl ModuleGraph {
                 continue;
             }
             let module = self.modules.get(&here)?;
-            let exported = module
-                .imports
-                .get(first)
-                .map(|import| [import.as_slice(), after].concat());
-            let elsewhere = exported.and_then(|path| self.resolve(&here, &path, depth + 1));
+            let elsewhere = match module.imports.get(first) {
+                // Another crate defines it.
+                Some(import) if import[0].starts_with("konverge_") => return None,
+                Some(import) => {
+                    let path = [import.as_slice(), after].concat();
+                    self.resolve(&here, &path, depth + 1)
+                }
+                None => None,
+            };
             return Some(elsewhere.unwrap_or(here));
         }
         Some(at.join("::"))

@@ -19,7 +19,7 @@ fn files(folder: &Path, into: &mut Vec<PathBuf>) {
 fn every_file_that_a_page_names_exists() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut known = Vec::new();
-    for top in ["src", "tests/it", "benches"] {
+    for top in ["src", "crates", "tests/it", "benches"] {
         files(&root.join(top), &mut known);
     }
     let (mut named, mut missing) = (0, Vec::new());

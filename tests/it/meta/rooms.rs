@@ -1,4 +1,5 @@
-//! The rooms' imports against the tables of ARCHITECTURE.md: an edge that is not listed fails.
+//! The crates against the tables of ARCHITECTURE.md, and what Cargo cannot say: no circle inside a crate, no file and no
+//! function that is too long.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -7,39 +8,6 @@ use std::{
 };
 
 use super::import_graph::ModuleGraph;
-
-const OPEN_TO_ALL: [&str; 13] = [
-    "atomic_file",
-    "error",
-    "interrupt",
-    "yaml",
-    "cel_bounds",
-    "cel_counting",
-    "cel_expression",
-    "cel_value",
-    "retry",
-    "checkout",
-    "process",
-    "secrets",
-    "model",
-];
-
-/// Rooms on the left may use only what is listed, not even the rooms open to all.
-const STRICT: [&str; 13] = [
-    "atomic_file",
-    "error",
-    "interrupt",
-    "yaml",
-    "cel_bounds",
-    "cel_counting",
-    "cel_expression",
-    "cel_value",
-    "retry",
-    "checkout",
-    "process",
-    "model",
-    "secrets",
-];
 
 fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
@@ -62,19 +30,19 @@ fn table(heading: &str) -> BTreeMap<String, BTreeSet<String>> {
         .skip(1)
         .map(|line| {
             let mut cells = line.trim_matches('|').split('|').map(str::trim);
-            let room = cells.next().expect("a first cell").to_owned();
-            let uses = cells
+            let name = cells.next().expect("a first cell").to_owned();
+            let others = cells
                 .next()
                 .unwrap_or_default()
                 .split(',')
                 .map(|s| s.trim().to_owned());
-            (room, uses.filter(|s| !s.is_empty()).collect())
+            (name, others.filter(|s| !s.is_empty()).collect())
         })
         .collect()
 }
 
 pub(super) fn rust_files(folder: &Path, into: &mut Vec<PathBuf>) {
-    for entry in fs::read_dir(folder).expect("a folder of src") {
+    for entry in fs::read_dir(folder).expect("a folder of the sources") {
         let path = entry.expect("an entry").path();
         if path.is_dir() {
             rust_files(&path, into);
@@ -84,131 +52,69 @@ pub(super) fn rust_files(folder: &Path, into: &mut Vec<PathBuf>) {
     }
 }
 
-/// The room of a source file: its first folder, or its own name at the top.
-fn room_of(path: &Path) -> String {
-    let relative = path.strip_prefix(root().join("src")).expect("below src");
-    let first = relative
-        .components()
-        .next()
-        .expect("a component")
-        .as_os_str()
-        .to_string_lossy();
-    first.trim_end_matches(".rs").to_owned()
+/// The sources of the package and of its crates.
+pub(super) fn source_files() -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    rust_files(&root().join("src"), &mut files);
+    rust_files(&root().join("crates"), &mut files);
+    files
 }
 
-/// The code without line comments: a doc link names rooms too, and is no import.
-fn code(path: &Path) -> String {
-    let text = fs::read_to_string(path).expect("a source file");
-    text.lines()
-        .map(|line| line.split("//").next().unwrap_or_default())
-        .collect::<Vec<_>>()
-        .join("\n")
+/// The folders of the crates by their short names, and the package itself as `konverge`.
+fn crates() -> BTreeMap<String, PathBuf> {
+    let members = fs::read_dir(root().join("crates")).expect("the crates");
+    let members = members.map(|entry| entry.expect("an entry").path());
+    let named = members.map(|folder| {
+        let name = folder.file_name().expect("a name").to_string_lossy().into_owned();
+        (name, folder)
+    });
+    named.chain([("konverge".to_owned(), root())]).collect()
 }
 
-/// The rooms that stand behind `crate::` in a text: `crate::a::b`, `crate::{a, b::{c, d}}`.
-fn uses(text: &str) -> BTreeSet<String> {
-    let ident = |s: &str| {
-        s.chars()
-            .take_while(|c| c.is_alphanumeric() || *c == '_')
-            .collect::<String>()
-    };
-    let mut found = BTreeSet::new();
-    for (at, _) in text.match_indices("crate::") {
-        let rest = &text[at + "crate::".len()..];
-        if !rest.starts_with('{') {
-            found.insert(ident(rest));
-            continue;
-        }
-        let mut depth = 0;
-        let mut expecting = false;
-        for (index, c) in rest.char_indices() {
-            match c {
-                '{' => {
-                    depth += 1;
-                    expecting = depth == 1;
-                }
-                '}' => {
-                    depth -= 1;
-                    if depth == 0 {
-                        break;
-                    }
-                }
-                ',' => expecting = depth == 1,
-                c if c.is_whitespace() => {}
-                _ if expecting => {
-                    found.insert(ident(&rest[index..]));
-                    expecting = false;
-                }
-                _ => {}
-            }
-        }
-    }
-    found.remove("");
-    found
+/// The dependencies of a crate, without those that only its tests have.
+fn dependencies(folder: &Path) -> BTreeSet<String> {
+    let text = fs::read_to_string(folder.join("Cargo.toml")).expect("a manifest");
+    let manifest: toml::Table = text.parse().expect("a manifest is TOML");
+    let listed = manifest.get("dependencies").and_then(toml::Value::as_table);
+    listed
+        .into_iter()
+        .flat_map(|table| table.keys().cloned())
+        .collect()
 }
 
 #[test]
-fn every_import_is_in_the_table() {
-    let allowed = table("Directions");
-    let mut files = Vec::new();
-    rust_files(&root().join("src"), &mut files);
-    let mut wrong = Vec::new();
-    for file in files {
-        let room = room_of(&file);
-        if room == "lib" || room == "main" {
-            continue;
-        }
-        let Some(listed) = allowed.get(&room) else {
-            wrong.push(format!(
-                "{}: the room `{room}` is not in ARCHITECTURE.md",
-                file.display()
-            ));
-            continue;
-        };
-        for used in uses(&code(&file)) {
-            let open = OPEN_TO_ALL.contains(&used.as_str()) && !STRICT.contains(&room.as_str());
-            if used != room && !open && !listed.contains(&used) {
-                wrong.push(format!("{}: `{room}` must not use `{used}`", file.display()));
-            }
-        }
-    }
-    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+fn the_directions_are_those_of_the_map() {
+    let crates = crates();
+    let actual: BTreeMap<_, _> = crates
+        .iter()
+        .map(|(name, folder)| {
+            let used = dependencies(folder);
+            let ours = used.iter().filter_map(|name| name.strip_prefix("konverge-"));
+            (name.clone(), ours.map(str::to_owned).collect::<BTreeSet<_>>())
+        })
+        .collect();
+    assert_eq!(table("Directions"), actual);
 }
 
 #[test]
 fn foreign_crates_stay_behind_their_doors() {
     let doors = table("Foreign crates");
-    let mut files = Vec::new();
-    rust_files(&root().join("src"), &mut files);
-    let mut wrong = Vec::new();
-    for file in files {
-        let relative = file
-            .strip_prefix(root().join("src"))
-            .expect("below src")
-            .to_string_lossy()
-            .into_owned();
-        let text = code(&file);
-        for (name, places) in &doors {
-            let used = [
-                format!("use {name}::"),
-                format!(" {name}::"),
-                format!("({name}::"),
-                format!("<{name}::"),
-            ]
-            .iter()
-            .any(|pattern| text.contains(pattern.as_str()));
-            if used && !places.iter().any(|place| relative.starts_with(place.as_str())) {
-                wrong.push(format!("src/{relative}: `{name}` belongs to {places:?}"));
-            }
-        }
+    assert!(doors.len() > 10, "{doors:?}");
+    let crates = crates();
+    let used: Vec<_> = crates
+        .iter()
+        .map(|(name, folder)| (name, dependencies(folder)))
+        .collect();
+    for (foreign, places) in &doors {
+        let users = used.iter().filter(|(_, names)| names.contains(foreign));
+        let users: BTreeSet<_> = users.map(|(name, _)| (*name).clone()).collect();
+        assert_eq!(&users, places, "`{foreign}`");
     }
-    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
 #[test]
 fn no_file_is_too_long_to_tell_one_story() {
-    let mut files = Vec::new();
-    rust_files(&root().join("src"), &mut files);
+    let files = source_files();
     let long: Vec<_> = files
         .iter()
         .map(|file| {
@@ -247,8 +153,7 @@ fn no_function_is_too_long_to_be_read_at_once() {
         function_lengths("impl A {\n    pub fn a<T>() {\n        b()\n    }\n}\nfn c() {\n}"),
         [(3, "a".to_owned()), (2, "c".to_owned())]
     );
-    let mut files = Vec::new();
-    rust_files(&root().join("src"), &mut files);
+    let files = source_files();
     let mut long = Vec::new();
     for file in files.iter().filter(|file| !file.ends_with("tests.rs")) {
         let text = fs::read_to_string(file).expect("a source file");
@@ -262,18 +167,11 @@ fn no_function_is_too_long_to_be_read_at_once() {
 }
 
 #[test]
-fn the_reader_of_imports_reads_groups() {
-    let found = uses(
-        "use crate::{\n error::Failure,\n model::{Digest, path::RepoPath},\n};\nlet x = crate::yaml::to_string(&v);",
-    );
-    assert_eq!(found.into_iter().collect::<Vec<_>>(), ["error", "model", "yaml"]);
-}
-
-#[test]
-fn no_two_files_of_a_room_import_each_other() {
-    let circles = ModuleGraph::read(&root().join("src")).circles();
+fn no_two_files_of_a_crate_import_each_other() {
+    let folders = crates().into_values().map(|folder| folder.join("src"));
+    let circles = folders.flat_map(|folder| ModuleGraph::read(&folder).circles());
     let mut wrong = Vec::new();
-    for (circle, edges) in &circles {
+    for (circle, edges) in circles {
         let names: Vec<_> = circle.iter().map(String::as_str).collect();
         wrong.push(format!(
             "these files import each other: {}\n    {}\n  hint: move what they share into a file of its own, or pass it in",

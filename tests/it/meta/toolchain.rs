@@ -156,7 +156,7 @@ result = json.loads(api.API().exec_program(arguments).json_result)
 print(json.dumps({"version": importlib.metadata.version("kcl_lib"), "result": result}))
 "#;
     let outcome = Konverge::of(&kcl::interpreter(), ["-c", program]).run().expect(0);
-    let expected = json!({"version": konverge::kcl::DEFAULT_VERSION, "result": {"a": {"n": 2}}});
+    let expected = json!({"version": konverge_kcl::DEFAULT_VERSION, "result": {"a": {"n": 2}}});
     assert_eq!(
         outcome.json(),
         expected,

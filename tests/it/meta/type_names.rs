@@ -3,10 +3,9 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
-    path::Path,
 };
 
-use super::rooms::rust_files;
+use super::rooms::source_files;
 
 /// The arguments of each command are read in its file only.
 const BY_FILE: [&str; 1] = ["Args"];
@@ -28,8 +27,7 @@ fn declared(line: &str) -> Option<&str> {
 
 #[test]
 fn no_two_types_share_a_name() {
-    let mut files = Vec::new();
-    rust_files(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), &mut files);
+    let files = source_files();
     let mut places: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for file in files {
         let text = fs::read_to_string(&file).expect("a source file");

@@ -2,10 +2,10 @@
 
 use std::{fs, path::Path};
 
-use super::rooms::rust_files;
+use super::rooms::source_files;
 
 /// Where an error is shown: its kind becomes an exit code, a word or a status.
-const SURFACES: [&str; 3] = ["src/error.rs", "src/cli/", "src/report/"];
+const SURFACES: [&str; 3] = ["crates/base/src/error.rs", "src/cli/", "crates/report/src/"];
 
 /// Puts a resource's name before a message unless it is there: nothing but the text changes.
 const ONLY_TEXT: &str = "match failure.message.contains(&format!(\"`{id}`\")) {";
@@ -49,8 +49,7 @@ fn decision(line: &str) -> Option<&'static str> {
 #[test]
 fn no_decision_rests_on_the_kind_or_the_text_of_an_error() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let mut files = Vec::new();
-    rust_files(&root.join("src"), &mut files);
+    let files = source_files();
     let mut found = Vec::new();
     let mut read = 0;
     for file in files {

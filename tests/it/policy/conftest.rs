@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, fs, path::Path, process::Command};
 
-use konverge::model::policy_finding::Enforcement;
+use konverge_base::model::policy_finding::Enforcement;
 use serde_json::{Value, json};
 
 use super::created_objects;

@@ -2,19 +2,19 @@
 
 use std::{fs, path::PathBuf};
 
-use konverge::{
-    config::Config,
+use konverge_base::{
     model::{
         RepoPath, StackId,
         plan::{Action, Basis, ChangeOrigin, FieldChange, ResourcePlan, StackPlan},
         plan_document::StackDocument,
         spec::RuntimeKind,
     },
-    policy::{
-        self,
-        sets::{PolicyFile, PolicySet},
-    },
     secrets::{HashKey, Secrets},
+};
+use konverge_config::Config;
+use konverge_policy::{
+    self as policy,
+    sets::{PolicyFile, PolicySet},
 };
 use serde_json::Value;
 
@@ -27,7 +27,7 @@ pub fn fixtures(name: &str) -> PathBuf {
 
 /// The objects of a file.
 pub fn objects(text: &str) -> Vec<Value> {
-    konverge::yaml::documents(text).unwrap()
+    konverge_base::yaml::documents(text).unwrap()
 }
 
 /// The files of a folder; none if it is missing.

@@ -2,7 +2,8 @@
 
 use std::{collections::BTreeSet, fs, process::Command};
 
-use konverge::{model::policy_finding::Enforcement, policy::sets::PolicyFile};
+use konverge_base::model::policy_finding::Enforcement;
+use konverge_policy::sets::PolicyFile;
 use serde_json::Value;
 
 use super::created_objects;

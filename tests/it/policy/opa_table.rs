@@ -3,7 +3,7 @@
 
 use std::{fs, process::Command};
 
-use konverge::policy::sets::PolicyFile;
+use konverge_policy::sets::PolicyFile;
 use serde_json::{Value, json};
 
 use super::created_objects;

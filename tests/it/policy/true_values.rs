@@ -5,19 +5,19 @@ use std::collections::BTreeSet;
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use jiff::Timestamp;
-use konverge::{
-    engine,
+use konverge_base::{
     model::{
         RepoPath,
         plan_document::StackDocument,
         policy_finding::{Enforcement, PolicyFinding},
         spec::{Resource, RuntimeKind, Sharing, Spec},
     },
-    policy::{
-        self,
-        sets::{PolicyFile, PolicySets},
-    },
     secrets::{Secrets, mask_resource},
+};
+use konverge_engine as engine;
+use konverge_policy::{
+    self as policy,
+    sets::{PolicyFile, PolicySets},
 };
 use serde_json::{Map, Value, json};
 

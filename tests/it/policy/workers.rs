@@ -7,8 +7,7 @@ use std::{
 };
 
 use jiff::Timestamp;
-use konverge::{
-    config::Config,
+use konverge_base::{
     model::{
         RepoPath,
         plan::{Action, Basis, ChangeOrigin, FieldChange, ResourcePlan, StackPlan},
@@ -16,13 +15,14 @@ use konverge::{
         policy_finding::{Enforcement, PolicyFinding},
         spec::RuntimeKind,
     },
-    policy::{
-        self,
-        sets::{PolicyFile, PolicySet, PolicySets},
-    },
-    rule_host::{RuleLimits, RuleWorkers},
     secrets::{HashKey, Secrets},
 };
+use konverge_config::Config;
+use konverge_policy::{
+    self as policy,
+    sets::{PolicyFile, PolicySet, PolicySets},
+};
+use konverge_rules::{RuleLimits, RuleWorkers};
 use serde_json::json;
 
 /// The limits of these tests: two seconds to be exact on a machine without optimization.

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use konverge::store::{Key, StoreOptions};
+use konverge_state::store::{Key, StoreOptions};
 use nix::sys::signal::Signal::SIGKILL;
 use serde_json::json;
 
@@ -205,7 +205,7 @@ async fn bucket(stage: &Stage) -> String {
         environment: environment.into_iter().collect(),
         ..StoreOptions::default()
     };
-    let store = konverge::store::open(&url, &options).await.unwrap();
+    let store = konverge_state::store::open(&url, &options).await.unwrap();
     let mut text = String::new();
     for key in store.list(&Key::from_components(&[])).await.unwrap() {
         let bytes = store.get(&key).await.unwrap().unwrap_or_default();

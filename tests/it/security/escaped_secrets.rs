@@ -1,15 +1,16 @@
 //! Secrets inside documents inside documents: no output of `build` and `preview` shows one, however often it was escaped.
 
-use konverge::{
+use konverge_base::{
     model::{
         plan::{Action, ChangeOrigin},
         spec::Resource,
     },
-    ops::redact,
-    report::{COMMENT_BUDGET, escape, html, json as document, markdown, terminal},
     secrets::{HashKey, Secrets},
-    spec, yaml,
+    yaml,
 };
+use konverge_engine::spec;
+use konverge_report::{COMMENT_BUDGET, escape, html, json as document, markdown, terminal};
+use konverge_run::redact;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -134,7 +135,7 @@ fn outputs(resources: &[Resource], secrets: &Secrets) -> Vec<(&'static str, Stri
         ("build -o manifests", objects.join("---\n")),
     ];
     let changes = resources.iter().map(|resource| {
-        let attributes = konverge::secrets::mask_resource(secrets, resource).attributes;
+        let attributes = konverge_base::secrets::mask_resource(secrets, resource).attributes;
         let change = sample_plans::change("", None, Some(Value::Object(attributes)), ChangeOrigin::Change);
         sample_plans::resource("shop/dev", resource.id.as_str(), Action::Create, vec![change])
     });

@@ -1,6 +1,6 @@
 //! A pull request whose author writes what GitHub, its runner or a browser could obey: nothing of it leaves its place.
 
-use konverge::model::comment_marker::{CommentMarker, MarkerKind};
+use konverge_base::model::comment_marker::{CommentMarker, MarkerKind};
 
 use crate::support::{ci_stage::Stage, git::Repository, process::Konverge, tiny_monorepo};
 
@@ -185,7 +185,7 @@ fn is_harmless(printed: &str) -> Result<(), String> {
     for line in printed.split('\n') {
         let ours = line.starts_with("::error file=") || line.starts_with("::warning file=");
         let commands = line.trim_start().starts_with("::") && !ours || line.contains("##[");
-        let hides = line.contains(|c: char| c != '\t' && konverge::model::text::is_hidden(c));
+        let hides = line.contains(|c: char| c != '\t' && konverge_base::model::text::is_hidden(c));
         if commands || hides {
             return Err(format!("{line:?}"));
         }
@@ -209,7 +209,7 @@ fn documents_hide_nothing_and_mean_the_same() {
     for output in ["yaml", "json", "manifests"] {
         let printed = konverge(&["build", "--all", "--output", output]).expect(0).stdout;
         is_harmless(&printed).unwrap_or_else(|line| panic!("{output}: {line}"));
-        let documents = konverge::yaml::documents(&printed).unwrap();
+        let documents = konverge_base::yaml::documents(&printed).unwrap();
         let level = |value: &serde_json::Value| value["data"]["level"].as_str().map(str::to_owned);
         let found: Vec<_> = match output {
             "manifests" => documents.iter().filter_map(level).collect(),

@@ -1,7 +1,7 @@
 //! Secrets that stand where nobody expects them: they leave by no way, whatever is done to a text on it; and nobody can
 //! use them to hide from reviewers what is applied afterwards, or to make names unreadable.
 
-use konverge::{
+use konverge_base::{
     error::{ErrorKind, UserError},
     model::{
         Digest, RepoPath,
@@ -9,10 +9,12 @@ use konverge::{
         authorization::Authorization,
         plan::{Action, ChangeOrigin, Plan},
     },
-    ops::redact,
-    report::{COMMENT_BUDGET, SUMMARY_BUDGET, checks, html, json as document, markdown, outcome, terminal},
     secrets::{HashKey, Secrets},
 };
+use konverge_report::{
+    COMMENT_BUDGET, SUMMARY_BUDGET, checks, html, json as document, markdown, outcome, terminal,
+};
+use konverge_run::redact;
 use serde_json::{Value, json};
 
 use crate::support::{
@@ -92,7 +94,7 @@ fn no_form_of_a_secret_is_rendered() {
         let style = terminal::Style::default();
         let dev = &shop.plan.stacks[0];
         let (run, marker) = (&shop.run, &shop.marker);
-        let units = konverge::model::review::stack_units(dev);
+        let units = konverge_base::model::review::stack_units(dev);
         let seen = markdown::DriftSeen {
             since: "now",
             unrestorable: None,

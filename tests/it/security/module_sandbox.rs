@@ -8,9 +8,9 @@ use std::{
     time::Duration,
 };
 
-use konverge::{
-    kcl::SandboxMode,
-    module_host::{ModuleError, ModuleLimits, ModuleRequest, ModuleRun, ModuleSetup, generate},
+use konverge_kcl::SandboxMode;
+use konverge_kusion::module_host::{
+    ModuleError, ModuleLimits, ModuleRequest, ModuleRun, ModuleSetup, generate,
 };
 use tempfile::TempDir;
 
@@ -110,7 +110,7 @@ impl Bench {
 
 fn resource(run: &ModuleRun) -> serde_json::Value {
     let text = std::str::from_utf8(&run.reply.resources[0]).unwrap();
-    konverge::yaml::from_str(text).unwrap()
+    konverge_base::yaml::from_str(text).unwrap()
 }
 
 #[tokio::test]

@@ -80,7 +80,7 @@ fn manifests_keep_their_names_and_hide_the_value_in_texts() {
         .stdout
     };
     let manifests = build();
-    let objects = konverge::yaml::documents(&manifests).unwrap();
+    let objects = konverge_base::yaml::documents(&manifests).unwrap();
     let [secret, service, deployment] = objects.as_slice() else {
         panic!("{manifests}")
     };

@@ -3,10 +3,8 @@
 
 use std::path::Path;
 
-use konverge::{
-    error::UserError,
-    kcl::{KclError, Pool, SandboxMode},
-};
+use konverge_base::error::UserError;
+use konverge_kcl::{KclError, Pool, SandboxMode};
 use serde_json::Value;
 
 use crate::support::{
@@ -201,7 +199,7 @@ fn behind_walls_with(temporary: Option<&Path>, script: &str) -> (bool, String) {
     let core = options.core;
     let mut readable = core.readable.clone();
     readable.push(scratch.path().to_owned());
-    let walls = konverge::sandbox::SandboxLayers {
+    let walls = konverge_sandbox::SandboxLayers {
         writable: temporary.map(Path::to_owned),
         file_size: 0,
         interpreter: core.interpreter,
@@ -212,7 +210,7 @@ fn behind_walls_with(temporary: Option<&Path>, script: &str) -> (bool, String) {
         folders: core.folders,
         memory: 1 << 30,
         mode: SandboxMode::Required,
-        profile: konverge::sandbox::SandboxProfile::Interpreter,
+        profile: konverge_sandbox::SandboxProfile::Interpreter,
     };
     let output = std::process::Command::new(env!("CARGO_BIN_EXE_konverge"))
         .arg("__worker")

@@ -3,7 +3,7 @@
 
 use std::{path::PathBuf, process::Command, sync::Arc};
 
-use konverge::secret_stores::{RevisionFiles, SecretQuery, SecretStore as _, SopsStore};
+use konverge_cloud::secret_stores::{RevisionFiles, SecretQuery, SecretStore as _, SopsStore};
 use serde_json::{Value, json};
 
 use crate::support::{

@@ -49,7 +49,9 @@ async fn a_copy_of_a_file_that_the_stack_may_not_read_gives_nothing() {
     let of_others = fixture("db-1.yaml");
     let monorepo = &encrypted.shop.monorepo;
     monorepo.write("other/pay.yaml", &of_others);
-    let as_json = konverge::yaml::from_str::<Value>(&of_others).unwrap().to_string();
+    let as_json = konverge_base::yaml::from_str::<Value>(&of_others)
+        .unwrap()
+        .to_string();
     let armour = armour(&of_others);
     let joined = armour.split_whitespace().collect::<String>();
     let (left, right) = joined.split_at(51);

@@ -51,7 +51,7 @@ async fn post(clouds: &KeyClouds, path: String, body: Value) -> Value {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_key_of_google_or_azure_opens_a_file() {
     let clouds = KeyClouds::start().await;
-    let mut file: Value = konverge::yaml::from_str(&fixture("db-1.yaml")).unwrap();
+    let mut file: Value = konverge_base::yaml::from_str(&fixture("db-1.yaml")).unwrap();
     let key = data_key(&file);
     let version = format!("{:032x}", 1);
     let google = post(

@@ -138,7 +138,8 @@ async fn the_login_of_the_guide_works() {
         .unwrap();
     assert!(!section.contains("curl") && !section.contains("jq"), "{section}");
     let blocks = crate::meta::docs::blocks(section, "yaml");
-    let [config, workflow] = [0, 1].map(|index| konverge::yaml::from_str::<Value>(&blocks[index]).unwrap());
+    let [config, workflow] =
+        [0, 1].map(|index| konverge_base::yaml::from_str::<Value>(&blocks[index]).unwrap());
     assert_eq!(workflow["jobs"]["apply"]["permissions"]["id-token"], "write");
     let store = &config["secrets"]["stores"]["vault"];
     assert_eq!(store["kind"], "vault");
@@ -560,7 +561,7 @@ fn the_roles_of_the_guide_let_in_no_other_job() {
     };
     let config = blocks(&guide, "yaml");
     let config = config.iter().find(|block| block.contains("audience:")).unwrap();
-    let auth = konverge::config::Config::parse(config).unwrap().secrets.stores["db"]
+    let auth = konverge_config::Config::parse(config).unwrap().secrets.stores["db"]
         .auth
         .clone()
         .unwrap();

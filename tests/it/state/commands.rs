@@ -4,8 +4,8 @@ use crate::support::{
     process::{Konverge, Outcome},
     spec_runs::walk,
 };
-use konverge::{
-    state::{DocumentWriter, LeaseOptions, RepositoryId, StateStore},
+use konverge_state::{
+    DocumentWriter, LeaseOptions, RepositoryId, StateStore,
     store::{StoreOptions, open},
 };
 use std::path::{Path, PathBuf};

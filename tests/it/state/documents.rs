@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use konverge::{
-    model::{
-        CommitId, Digest, StackId, apply_record::ApplyRecord, apply_result::StackResult,
-        authorization::Authorization, state::JournalEntry,
-    },
-    state::{Sealer, StateError, WriteReason},
+use konverge_base::model::{
+    CommitId, Digest, StackId, apply_record::ApplyRecord, apply_result::StackResult,
+    authorization::Authorization, state::JournalEntry,
+};
+use konverge_state::{
+    Sealer, StateError, WriteReason,
     store::{Key, MemoryStore, Store, StoreOptions},
 };
 
@@ -17,10 +17,10 @@ use crate::support::counting_store::Counted;
 #[tokio::test]
 async fn what_was_committed_is_what_is_loaded() {
     let folder = tempfile::tempdir().unwrap();
-    let store = konverge::store::open(folder.path().to_str().unwrap(), &StoreOptions::default())
+    let store = konverge_state::store::open(folder.path().to_str().unwrap(), &StoreOptions::default())
         .await
         .unwrap();
-    konverge::store::probe(&*store).await.unwrap();
+    konverge_state::store::probe(&*store).await.unwrap();
     let states = states(store, "1");
     assert_eq!(states.load(&stack()).await.unwrap(), None);
     let lease = states.acquire(&stack(), short()).await.unwrap();

@@ -2,16 +2,13 @@
 
 use std::{sync::Arc, time::Duration};
 
-use konverge::{
-    model::{
-        Digest, RepoPath, ResourceId, StackId,
-        plan::Action,
-        spec::RuntimeKind,
-        state::{JournalEntry, Recorded, StackState},
-    },
-    state::{DocumentWriter, LeaseOptions, RepositoryId, StateStore},
-    store::Store,
+use konverge_base::model::{
+    Digest, RepoPath, ResourceId, StackId,
+    plan::Action,
+    spec::RuntimeKind,
+    state::{JournalEntry, Recorded, StackState},
 };
+use konverge_state::{DocumentWriter, LeaseOptions, RepositoryId, StateStore, store::Store};
 
 pub(super) fn states(store: Arc<dyn Store>, run: &str) -> StateStore {
     let writer = DocumentWriter {
@@ -38,8 +35,8 @@ pub(super) fn recorded(name: &str) -> Recorded {
         depends_on: Vec::new(),
         extensions: serde_json::Map::new(),
         object_hash: None,
-        private: konverge::model::state::RuntimeRecord::encode(&serde_json::json!({"uid": name})),
-        sharing: konverge::model::spec::Sharing::default(),
+        private: konverge_base::model::state::RuntimeRecord::encode(&serde_json::json!({"uid": name})),
+        sharing: konverge_base::model::spec::Sharing::default(),
     }
 }
 

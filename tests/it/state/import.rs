@@ -14,7 +14,7 @@ use crate::support::{
 };
 use axum::{Router, extract::State, http::Uri, response::IntoResponse};
 use bytes::Bytes;
-use konverge::store::{Key, StoreOptions, open};
+use konverge_state::store::{Key, StoreOptions, open};
 use serde_json::{Value, json};
 use std::{
     path::Path,
@@ -47,7 +47,7 @@ fn release(revision: u64) -> String {
         "project": "shop", "workspace": "production", "revision": revision, "stack": "prod", "phase": "succeeded",
         "spec": {"resources": []}, "state": {"resources": resources()},
     });
-    konverge::yaml::to_string(&release)
+    konverge_base::yaml::to_string(&release)
 }
 
 const METADATA: &str =
@@ -333,7 +333,7 @@ async fn from_mysql() {
 #[test]
 fn a_file_is_read_as_json_or_yaml_however_long_it_is() {
     let home = Home::new(&[]);
-    let text = konverge::yaml::to_string(&state(7));
+    let text = konverge_base::yaml::to_string(&state(7));
     std::fs::write(home.path().join("kusion_state.yaml"), text).unwrap();
     home.takes_over(
         &["kusion_state.yaml"],
@@ -362,7 +362,11 @@ fn a_file_is_read_as_json_or_yaml_however_long_it_is() {
         data.retain(|key, _| key.len() < 1000);
     }
     long["stack"] = json!("longer");
-    std::fs::write(home.path().join("long.yaml"), konverge::yaml::to_string(&long)).unwrap();
+    std::fs::write(
+        home.path().join("long.yaml"),
+        konverge_base::yaml::to_string(&long),
+    )
+    .unwrap();
     home.run(&["import", "long.yaml"]).expect(0);
 }
 

@@ -9,9 +9,9 @@ use std::{
 };
 
 use bytes::Bytes;
-use konverge::{
-    model::state::KusionRelease,
-    state::kusion_releases::Releases,
+use konverge_base::model::state::KusionRelease;
+use konverge_state::{
+    kusion_releases::Releases,
     store::{Key, StoreOptions, open_foreign},
 };
 use nix::sys::signal::Signal;

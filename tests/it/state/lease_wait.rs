@@ -6,9 +6,9 @@ use crate::support::{
     minio::Minio,
     spec_runs::SpecRuns,
 };
-use konverge::{
-    model::{RepoPath, StackId, state::StackState},
-    state::{DocumentWriter, Lease, LeaseOptions, RepositoryId, StateError, StateStore, WriteReason},
+use konverge_base::model::{RepoPath, StackId, state::StackState};
+use konverge_state::{
+    DocumentWriter, Lease, LeaseOptions, RepositoryId, StateError, StateStore, WriteReason,
     store::{StoreOptions, open},
 };
 use serde_json::{Value, json};

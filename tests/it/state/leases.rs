@@ -2,9 +2,9 @@
 
 use std::{sync::Arc, time::Duration};
 
-use konverge::{
-    model::state::JournalEntry,
-    state::{Holder, LeaseOptions, LeaseWatch, StateError, WaitVerdict, WriteReason},
+use konverge_base::model::state::JournalEntry;
+use konverge_state::{
+    Holder, LeaseOptions, LeaseWatch, StateError, WaitVerdict, WriteReason,
     store::{Key, MemoryStore, Store},
 };
 

@@ -2,14 +2,14 @@
 //! [`worker`] with its orders in the environment; the world outside is a folder of files.
 
 use crate::support::minio::Minio;
-use konverge::{
-    model::{
-        Digest, RepoPath, StackId,
-        plan::Action,
-        spec::RuntimeKind,
-        state::{JournalEntry, Recorded, StackState},
-    },
-    state::{DocumentWriter, LeaseOptions, RepositoryId, StateError, StateStore},
+use konverge_base::model::{
+    Digest, RepoPath, StackId,
+    plan::Action,
+    spec::RuntimeKind,
+    state::{JournalEntry, Recorded, StackState},
+};
+use konverge_state::{
+    DocumentWriter, LeaseOptions, RepositoryId, StateError, StateStore,
     store::{StoreOptions, open},
 };
 use std::{
@@ -42,8 +42,8 @@ fn recorded(name: &str) -> Recorded {
         depends_on: Vec::new(),
         extensions: serde_json::Map::new(),
         object_hash: None,
-        private: konverge::model::state::RuntimeRecord::default(),
-        sharing: konverge::model::spec::Sharing::default(),
+        private: konverge_base::model::state::RuntimeRecord::default(),
+        sharing: konverge_base::model::spec::Sharing::default(),
     }
 }
 

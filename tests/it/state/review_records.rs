@@ -2,14 +2,12 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use konverge::{
-    model::{
-        CommitId, Digest,
-        plan::Basis,
-        review::{ReviewRecord, ReviewedStack},
-    },
-    store::MemoryStore,
+use konverge_base::model::{
+    CommitId, Digest,
+    plan::Basis,
+    review::{ReviewRecord, ReviewedStack},
 };
+use konverge_state::store::MemoryStore;
 
 use super::fixture::states;
 

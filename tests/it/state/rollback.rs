@@ -8,10 +8,8 @@ use crate::support::{
     objects::Objects,
     process::{Konverge, Outcome},
 };
-use konverge::{
-    checkout::Checkout,
-    kcl::{DEFAULT_VERSION, Toolchain},
-};
+use konverge_base::checkout::Checkout;
+use konverge_kcl::{DEFAULT_VERSION, Toolchain};
 use serde_json::{Value, json};
 use std::path::PathBuf;
 

@@ -9,8 +9,8 @@ use std::sync::{
 use async_trait::async_trait;
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use bytes::Bytes;
-use konverge::{
-    state::{DataKeys, KeyService, KeyServiceError, Sealer, Sealing, StateError, StateStore},
+use konverge_state::{
+    DataKeys, KeyService, KeyServiceError, Sealer, Sealing, StateError, StateStore,
     store::{Created, Key, MemoryStore, Store, StoreError},
 };
 use zeroize::Zeroizing;

@@ -13,17 +13,15 @@ use crate::support::{
     timeline::Timeline,
 };
 use bytes::Bytes;
-use konverge::{
-    model::{
-        Digest, RepoPath, StackId,
-        plan::Action,
-        spec::RuntimeKind,
-        state::{JournalEntry, Recorded, StackState},
-    },
-    state::{
-        Clock, DocumentWriter, Holder, LeaseOptions, LeaseWatch, RepositoryId, StateError, StateStore,
-        WaitVerdict,
-    },
+use konverge_base::model::{
+    Digest, RepoPath, StackId,
+    plan::Action,
+    spec::RuntimeKind,
+    state::{JournalEntry, Recorded, StackState},
+};
+use konverge_state::{
+    Clock, DocumentWriter, Holder, LeaseOptions, LeaseWatch, RepositoryId, StateError, StateStore,
+    WaitVerdict,
     store::{Created, Key, MemoryStore, Store, StoreError},
 };
 use std::{
@@ -128,8 +126,8 @@ fn recorded(name: &str) -> Recorded {
         depends_on: Vec::new(),
         extensions: serde_json::Map::new(),
         object_hash: None,
-        private: konverge::model::state::RuntimeRecord::default(),
-        sharing: konverge::model::spec::Sharing::default(),
+        private: konverge_base::model::state::RuntimeRecord::default(),
+        sharing: konverge_base::model::spec::Sharing::default(),
     }
 }
 
@@ -205,7 +203,7 @@ impl Simulation {
         ));
         if lease
             .prior()
-            .is_some_and(konverge::state::Versioned::was_interrupted)
+            .is_some_and(konverge_state::Versioned::was_interrupted)
         {
             self.world().takeovers += 1;
         }
@@ -301,7 +299,7 @@ impl Simulation {
         let settled = known
             .entries
             .get(stack)
-            .and_then(konverge::state::IndexEntry::settled_digest);
+            .and_then(konverge_state::IndexEntry::settled_digest);
         assert_eq!(
             settled, None,
             "seed {}: {stack} is taken for settled while it is written",

@@ -11,9 +11,9 @@ use crate::support::{
 };
 use bytes::Bytes;
 use futures::future::join_all;
-use konverge::{
-    model::{RepoPath, StackId, state::StackState},
-    state::{DocumentWriter, LeaseOptions, RepositoryId, StateStore},
+use konverge_base::model::{RepoPath, StackId, state::StackState};
+use konverge_state::{
+    DocumentWriter, LeaseOptions, RepositoryId, StateStore,
     store::{Created, Key, Store, StoreError, StoreOptions, open, probe},
 };
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
@@ -40,7 +40,7 @@ fn text(text: &str) -> Bytes {
     Bytes::from(text.to_owned())
 }
 
-/// Everything that `state/` rests on. `racing` is off for stand-ins that are known not to keep promises under races.
+/// Everything that `crates/state/src/` rests on. `racing` is off for stand-ins that are known not to keep promises under races.
 async fn keeps_the_primitives(store: Arc<dyn Store>, racing: bool) {
     let store = &*store;
     probe(store).await.unwrap();

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use konverge::state::Sealer;
+use konverge_state::Sealer;
 use object_store::{ObjectStoreExt as _, path::Path as Key};
 use serde_json::json;
 

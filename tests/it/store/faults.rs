@@ -7,10 +7,8 @@ use crate::support::{
     spec_runs::{SpecRuns, walk},
 };
 use axum::{Router, http::StatusCode};
-use konverge::{
-    error::UserError,
-    store::{Store, StoreError, StoreOptions, open, probe},
-};
+use konverge_base::error::UserError;
+use konverge_state::store::{Store, StoreError, StoreOptions, open, probe};
 use serde_json::json;
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -2,14 +2,14 @@
 
 use std::{path::Path, sync::Arc, time::Duration};
 
-use konverge::{
+use konverge_base::{
     checkout::Checkout,
-    kcl::{CompileRequest, DEFAULT_VERSION, Pool, PoolOptions, Toolchain},
     model::{
         RepoPath,
         stack::{CompileSetup, Entry},
     },
 };
+use konverge_kcl::{CompileRequest, DEFAULT_VERSION, Pool, PoolOptions, Toolchain};
 
 /// The default core, as the parts installed it.
 pub async fn core() -> Toolchain {

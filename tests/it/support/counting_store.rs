@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use konverge::store::{Created, Key, Store, StoreError};
+use konverge_state::store::{Created, Key, Store, StoreError};
 use std::sync::{
     Arc,
     atomic::{AtomicUsize, Ordering},

@@ -5,8 +5,8 @@ use super::timeline::Timeline;
 use async_trait::async_trait;
 use bytes::Bytes;
 use jiff::Timestamp;
-use konverge::{
-    state::Clock,
+use konverge_state::{
+    Clock,
     store::{Created, Key, Store, StoreError},
 };
 use std::{

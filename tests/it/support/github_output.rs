@@ -1,6 +1,6 @@
 //! What a run told GitHub, as a text that is the same in every run: commits by their names, no digests and no times.
 
-use konverge::model::comment_marker::CommentMarker;
+use konverge_base::model::comment_marker::CommentMarker;
 use serde_json::Value;
 
 use super::{

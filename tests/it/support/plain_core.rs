@@ -1,6 +1,7 @@
 //! The official KCL core alone, asked for the stacks of a repository.
 
-use konverge::{model::spec::Spec, spec};
+use konverge_base::model::spec::Spec;
+use konverge_engine::spec;
 use serde_json::Value;
 
 use super::{git::Repository, kcl::interpreter};

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use konverge::{
+use konverge_base::{
     error::{ErrorKind, UserError},
     model::{
         RepoPath, StackId,
@@ -15,8 +15,8 @@ use konverge::{
         review_difference::ReviewDifference,
         spec::RuntimeKind,
     },
-    report::{CommentInput, Merging, Mode, RunInfo},
 };
+use konverge_report::{CommentInput, Merging, Mode, RunInfo};
 use serde_json::{Value, json};
 
 /// All that a comment is made of, owned.

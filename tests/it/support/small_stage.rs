@@ -2,8 +2,8 @@
 //! For what is about people and GitHub, not about clusters and buckets.
 
 use k8s_openapi::api::core::v1::ConfigMap;
-use konverge::{
-    state::{DocumentWriter, RepositoryId, StateStore},
+use konverge_state::{
+    DocumentWriter, RepositoryId, StateStore,
     store::{StoreOptions, open},
 };
 use kube::{

@@ -1,9 +1,9 @@
 //! Specs of ConfigMaps applied by `konverge apply --spec` to the real API server, with the state in a store of choice.
 
 use super::{cluster::Cluster, git::Repository, minio::Minio, objects::Objects, process::Konverge};
-use konverge::{
-    model::StackId,
-    state::{DocumentWriter, RepositoryId, StateStore},
+use konverge_base::model::StackId;
+use konverge_state::{
+    DocumentWriter, RepositoryId, StateStore,
     store::{StoreOptions, open},
 };
 use serde_json::{Value, json};

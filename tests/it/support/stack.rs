@@ -7,8 +7,7 @@ use std::{
 };
 
 use async_trait::async_trait;
-use konverge::{
-    engine::{self, ApplyRequest, EnginePlan, Journal, NoReview, PlanRequest, Review, RuntimeRegistry},
+use konverge_base::{
     error::UserError,
     model::{
         ClusterName, RepoPath, StackId,
@@ -18,13 +17,14 @@ use konverge::{
         spec::{Resource, RuntimeKind, Spec},
         state::{JournalEntry, StackState},
     },
-    runtime::{
-        Runtime,
-        kubernetes::{ClusterAccess, ClusterCredentials, Conflicts, Kubernetes, Options},
-    },
     secrets::{HashKey, Secrets},
-    state::merge_journal,
 };
+use konverge_engine::{
+    self as engine, ApplyRequest, EnginePlan, Journal, NoReview, PlanRequest, Review, RuntimeRegistry,
+    runtime::Runtime,
+};
+use konverge_kubernetes::{ClusterAccess, ClusterCredentials, Conflicts, Kubernetes, Options};
+use konverge_state::merge_journal;
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 
@@ -239,7 +239,7 @@ pub fn resource(object: &Value) -> Resource {
             .map(|id| id.as_str().unwrap().parse().unwrap())
             .collect(),
         extensions: Map::new(),
-        sharing: konverge::model::spec::Sharing::default(),
+        sharing: konverge_base::model::spec::Sharing::default(),
     }
 }
 

@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use futures::channel::oneshot;
 use jiff::Timestamp;
-use konverge::state::Clock;
+use konverge_state::Clock;
 use std::{
     collections::BTreeMap,
     future::Future,

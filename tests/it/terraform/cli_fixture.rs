@@ -2,12 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
-use konverge::{
-    model::StackId,
-    runtime::terraform::STATE,
-    state::{DocumentWriter, IDENTITY_VARIABLE, RepositoryId, Sealer, StateStore},
+use konverge_base::model::StackId;
+use konverge_state::{
+    DocumentWriter, IDENTITY_VARIABLE, RepositoryId, Sealer, StateStore,
     store::{self, StoreOptions},
 };
+use konverge_terraform::STATE;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 

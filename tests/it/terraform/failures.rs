@@ -2,11 +2,11 @@
 
 use std::path::PathBuf;
 
-use konverge::{
+use konverge_base::{
     error::{ErrorKind, UserError},
     model::plan::Action,
-    runtime::terraform::{AllowedProvider, STATE},
 };
+use konverge_terraform::{AllowedProvider, STATE};
 use serde_json::json;
 
 use super::runtime_fixture::{Rig, Sink, data, name, resource};
@@ -142,13 +142,13 @@ pub async fn what_may_not_run(binary: PathBuf) {
     assert!(failure.hints[0].contains("install Terraform"), "{failure:?}");
 }
 
-async fn only_failure(rig: &Rig, resource: konverge::model::spec::Resource) -> UserError {
+async fn only_failure(rig: &Rig, resource: konverge_base::model::spec::Resource) -> UserError {
     rig.try_plan(&[resource]).await.remove(0).remove(0).unwrap_err()
 }
 
 pub async fn an_import_that_fails(binary: PathBuf) {
     let rig = Rig::new(binary);
-    let import = |mut resource: konverge::model::spec::Resource, id: &str| {
+    let import = |mut resource: konverge_base::model::spec::Resource, id: &str| {
         let extensions = &mut resource.extensions;
         extensions.insert("kusionstack.io/import-id".to_owned(), json!(id));
         resource
@@ -221,7 +221,7 @@ pub async fn a_spec_chooses_no_credentials_of_the_machine(binary: PathBuf) {
         ),
     ] {
         let failure = only_failure(&rig, configured(&rig, meta)).await;
-        assert_eq!(failure.kind, konverge::error::ErrorKind::Policy, "{failure}");
+        assert_eq!(failure.kind, konverge_base::error::ErrorKind::Policy, "{failure}");
         assert!(failure.message.contains(setting), "{failure}");
         assert!(
             failure.hints[1].contains("terraform.credential_settings"),
@@ -255,7 +255,7 @@ pub async fn a_spec_chooses_no_address_of_its_provider(binary: PathBuf) {
         json!({"insecure": true}),
     ] {
         let failure = only_failure(&rig, configured(&rig, meta)).await;
-        assert_eq!(failure.kind, konverge::error::ErrorKind::Policy, "{failure}");
+        assert_eq!(failure.kind, konverge_base::error::ErrorKind::Policy, "{failure}");
         assert!(failure.message.contains("the job's credentials"), "{failure}");
         assert!(
             failure.hints[1].contains("terraform.provider_addresses"),
@@ -271,7 +271,7 @@ pub async fn a_spec_chooses_no_address_of_its_provider(binary: PathBuf) {
     };
     let other = listing("hashicorp/aws");
     let failure = only_failure(&other, configured(&other, theirs())).await;
-    assert_eq!(failure.kind, konverge::error::ErrorKind::Policy, "{failure}");
+    assert_eq!(failure.kind, konverge_base::error::ErrorKind::Policy, "{failure}");
     let ours = listing("hashicorp/local");
     let failure = only_failure(&ours, configured(&ours, theirs())).await;
     assert!(
@@ -297,7 +297,7 @@ pub async fn a_spec_chooses_no_identity_of_its_provider(binary: PathBuf) {
         json!({"access_key": "other", "use_oidc": true}),
     ] {
         let failure = only_failure(&rig, configured(&rig, meta)).await;
-        assert_eq!(failure.kind, konverge::error::ErrorKind::Policy, "{failure}");
+        assert_eq!(failure.kind, konverge_base::error::ErrorKind::Policy, "{failure}");
         assert!(
             failure.message.contains("no identity of a provider") && !failure.message.contains("other@"),
             "{failure}"

@@ -8,15 +8,10 @@ use std::{
     time::Duration,
 };
 
-use konverge::{
-    error::ErrorKind,
-    model::plan::Action,
-    runtime::{
-        Runtime,
-        terraform::{BinaryKind, STATE},
-    },
-    state::Sealer,
-};
+use konverge_base::{error::ErrorKind, model::plan::Action};
+use konverge_engine::runtime::Runtime;
+use konverge_state::Sealer;
+use konverge_terraform::{BinaryKind, STATE};
 use serde_json::json;
 
 use super::runtime_fixture::{Event, Rig, Sink, StateSeal, data};
@@ -39,7 +34,7 @@ pub async fn read_pipe(path: PathBuf) -> String {
 }
 
 /// A quick resource, a slow one, and one that needs the slow one.
-fn wanted(rig: &Rig) -> Vec<konverge::model::spec::Resource> {
+fn wanted(rig: &Rig) -> Vec<konverge_base::model::spec::Resource> {
     let mut later = rig.file("later", json!("later"));
     let slow = rig.file("slow", json!("slow"));
     later.depends_on = vec![slow.id.clone()];
@@ -48,7 +43,7 @@ fn wanted(rig: &Rig) -> Vec<konverge::model::spec::Resource> {
 
 /// The state was written through with the quick resource in it, while the slow one is still under way.
 async fn quick_one_is_remembered(rig: &Rig, sink: &Sink) {
-    let is_state = |e: &Event| matches!(e, Event::Data(key, _) if key == konverge::runtime::terraform::STATE);
+    let is_state = |e: &Event| matches!(e, Event::Data(key, _) if key == konverge_terraform::STATE);
     if rig.runtime.binary().await.unwrap().make == BinaryKind::OpenTofu {
         // It writes its state when it is interrupted, or after 20 seconds.
         sink.until("something is remembered", |sink| {

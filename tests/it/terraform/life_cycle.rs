@@ -2,13 +2,11 @@
 
 use std::path::PathBuf;
 
-use konverge::{
-    model::{
-        masked_value,
-        plan::{Action, ChangeOrigin},
-    },
-    runtime::{Item, Needs, Runtime},
+use konverge_base::model::{
+    masked_value,
+    plan::{Action, ChangeOrigin},
 };
+use konverge_engine::runtime::{Item, Needs, Runtime};
 use serde_json::json;
 
 use super::{
@@ -67,7 +65,7 @@ pub async fn from_creation_to_destruction(binary: PathBuf) {
     );
     let paths: Vec<_> = counter.changes.iter().map(|c| c.path.as_str()).collect();
     assert_eq!(paths, ["/input/n", "/output"]);
-    let digests = |plan: &[Vec<konverge::runtime::PlannedResource>]| -> Vec<_> {
+    let digests = |plan: &[Vec<konverge_engine::runtime::PlannedResource>]| -> Vec<_> {
         plan[0].iter().map(|p| p.public.digest).collect()
     };
     assert_eq!(

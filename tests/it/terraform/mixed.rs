@@ -7,8 +7,7 @@ use std::{
     time::Duration,
 };
 
-use konverge::{
-    engine::{self, ApplyRequest, EnginePlan, NoReview, PlanRequest, RuntimeRegistry},
+use konverge_base::{
     model::{
         RepoPath,
         apply_result::{StackOutcome, StackResult},
@@ -17,13 +16,12 @@ use konverge::{
         spec::{Resource, RuntimeKind, Spec},
         state::{JournalEntry, StackState},
     },
-    runtime::{
-        kubernetes::{ClusterAccess, ClusterCredentials, Kubernetes, Options},
-        terraform::{AllowedProvider, Terraform},
-    },
     secrets::{HashKey, Secrets},
-    state::Sealer,
 };
+use konverge_engine::{self as engine, ApplyRequest, EnginePlan, NoReview, PlanRequest, RuntimeRegistry};
+use konverge_kubernetes::{ClusterAccess, ClusterCredentials, Kubernetes, Options};
+use konverge_state::Sealer;
+use konverge_terraform::{AllowedProvider, Terraform};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
@@ -116,7 +114,7 @@ impl Mixed {
             attributes: object.as_object().unwrap().clone(),
             depends_on: Vec::new(),
             extensions: serde_json::Map::new(),
-            sharing: konverge::model::spec::Sharing::default(),
+            sharing: konverge_base::model::spec::Sharing::default(),
         }
     }
 

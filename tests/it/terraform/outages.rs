@@ -7,12 +7,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use konverge::{
-    error::ErrorKind,
-    model::spec::Resource,
-    runtime::{Runtime, terraform::STATE},
-    state::Sealer,
-};
+use konverge_base::{error::ErrorKind, model::spec::Resource};
+use konverge_engine::runtime::Runtime;
+use konverge_state::Sealer;
+use konverge_terraform::STATE;
 use nix::sys::signal::Signal;
 use serde_json::json;
 

@@ -7,7 +7,9 @@ use std::{
     sync::Arc,
 };
 
-use konverge::{model::plan::Action, runtime::Runtime, state::Sealer};
+use konverge_base::model::plan::Action;
+use konverge_engine::runtime::Runtime;
+use konverge_state::Sealer;
 use serde_json::json;
 use tempfile::TempDir;
 

@@ -3,16 +3,16 @@
 
 use std::path::PathBuf;
 
-use konverge::{
-    engine::EnginePlan,
+use konverge_base::{
     error::ErrorKind,
     model::{
         apply_result::{ResourceResult, StackOutcome, StackResult},
         plan::Action,
         spec::{Resource, Spec},
     },
-    runtime::terraform::AllowedProvider,
 };
+use konverge_engine::EnginePlan;
+use konverge_terraform::AllowedProvider;
 use serde_json::{Value, json};
 
 use super::{

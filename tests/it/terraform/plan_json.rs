@@ -6,19 +6,17 @@ use std::{
     process::Command,
 };
 
-use konverge::{
-    config::Config,
-    model::{
-        RepoPath,
-        plan::{Basis, StackPlan},
-        plan_document::DesiredResource,
-        policy_finding::Enforcement,
-        spec::{Resource, RuntimeKind},
-    },
-    policy::{
-        self,
-        sets::{PolicyFile, PolicySet},
-    },
+use konverge_base::model::{
+    RepoPath,
+    plan::{Basis, StackPlan},
+    plan_document::DesiredResource,
+    policy_finding::Enforcement,
+    spec::{Resource, RuntimeKind},
+};
+use konverge_config::Config;
+use konverge_policy::{
+    self as policy,
+    sets::{PolicyFile, PolicySet},
 };
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -112,7 +110,7 @@ fn ours(plan: StackPlan, wanted: &[Resource]) -> BTreeSet<String> {
     });
     let findings = set.findings(
         &policy::document(&plan, desired.collect()),
-        &konverge::secrets::Secrets::new(konverge::secrets::HashKey::derive("k")),
+        &konverge_base::secrets::Secrets::new(konverge_base::secrets::HashKey::derive("k")),
     );
     let denied = findings
         .into_iter()

@@ -2,17 +2,16 @@
 
 use std::{path::PathBuf, sync::Arc};
 
-use konverge::{
-    model::{
-        RepoPath,
-        health::Health,
-        plan::{Action, Basis, Plan, StackPlan},
-        spec::Resource,
-    },
-    report::terminal::{self, Style},
-    runtime::{Item, Needs, Runtime, terraform::STATE},
-    state::Sealer,
+use konverge_base::model::{
+    RepoPath,
+    health::Health,
+    plan::{Action, Basis, Plan, StackPlan},
+    spec::Resource,
 };
+use konverge_engine::runtime::{Item, Needs, Runtime};
+use konverge_report::terminal::{self, Style};
+use konverge_state::Sealer;
+use konverge_terraform::STATE;
 use serde_json::{Value, json};
 
 use super::runtime_fixture::{Rig, Sink, StateSeal};
@@ -34,7 +33,7 @@ pub async fn expired_credentials(binary: PathBuf) {
     ];
     rig.apply(&wanted).await;
     let items = |rig: &Rig| -> Vec<Item> {
-        let item = |id: &konverge::model::ResourceId| Item {
+        let item = |id: &konverge_base::model::ResourceId| Item {
             id: id.clone(),
             cluster: None,
             prior: rig.recorded.get(id).cloned(),

@@ -7,17 +7,13 @@ use std::{
     time::Duration,
 };
 
-use konverge::{
-    model::{
-        Digest,
-        plan::{Action, ResourcePlan},
-    },
-    runtime::{
-        Runtime,
-        terraform::{STATE, TerraformOptions},
-    },
-    state::Sealer,
+use konverge_base::model::{
+    Digest,
+    plan::{Action, ResourcePlan},
 };
+use konverge_engine::runtime::Runtime;
+use konverge_state::Sealer;
+use konverge_terraform::{STATE, TerraformOptions};
 use serde_json::{Value, json};
 
 use super::{
@@ -36,7 +32,7 @@ fn open_rig(binary: PathBuf, change: impl FnOnce(&mut TerraformOptions)) -> (Rig
     (rig, key)
 }
 
-async fn only(rig: &Rig, wanted: &konverge::model::spec::Resource) -> ResourcePlan {
+async fn only(rig: &Rig, wanted: &konverge_base::model::spec::Resource) -> ResourcePlan {
     rig.plan(std::slice::from_ref(wanted))
         .await
         .remove(0)
@@ -65,14 +61,14 @@ fn book(rig: &Rig, key: &Sealer) -> Value {
 }
 
 /// A file that is to lie somewhere else: the provider deletes the old one and makes a new one.
-fn file_at(path: PathBuf) -> konverge::model::spec::Resource {
+fn file_at(path: PathBuf) -> konverge_base::model::spec::Resource {
     resource(
         "hashicorp:local:local_file:moving",
         json!({"filename": path, "content": "x"}),
     )
 }
 
-async fn comes_to_its_end(mut rig: Rig, key: &Sealer, wanted: &konverge::model::spec::Resource) {
+async fn comes_to_its_end(mut rig: Rig, key: &Sealer, wanted: &konverge_base::model::spec::Resource) {
     rig.apply(std::slice::from_ref(wanted)).await;
     assert_eq!(book(&rig, key).get("begun"), None);
     assert_eq!(only(&rig, wanted).await.action, Action::Unchanged);

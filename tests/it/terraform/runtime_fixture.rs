@@ -11,7 +11,7 @@ use std::{
 };
 
 use async_trait::async_trait;
-use konverge::{
+use konverge_base::{
     error::{ErrorKind, UserError},
     model::{
         ResourceId,
@@ -19,13 +19,13 @@ use konverge::{
         spec::{Resource, RuntimeKind},
         state::Recorded,
     },
-    runtime::{
-        AppliedResource, ApplySink, Item, Needs, PlannedResource, Runtime, StackScope, StoreUnavailable,
-        terraform::{AllowedProvider, StateEncryption, Terraform, TerraformOptions},
-    },
     secrets::{HashKey, Secrets},
-    state::Sealer,
 };
+use konverge_engine::runtime::{
+    AppliedResource, ApplySink, Item, Needs, PlannedResource, Runtime, StackScope, StoreUnavailable,
+};
+use konverge_state::Sealer;
+use konverge_terraform::{AllowedProvider, StateEncryption, Terraform, TerraformOptions};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -283,7 +283,7 @@ pub fn resource(id: &str, attributes: Value) -> Resource {
         attributes: attributes.as_object().unwrap().clone(),
         depends_on: Vec::new(),
         extensions,
-        sharing: konverge::model::spec::Sharing::default(),
+        sharing: konverge_base::model::spec::Sharing::default(),
     }
 }
 

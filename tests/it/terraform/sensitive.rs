@@ -2,15 +2,16 @@
 
 use std::path::PathBuf;
 
-use konverge::{
+use konverge_base::{
     error::ErrorKind,
     model::{
         RepoPath, masked_value,
         plan::{Action, Basis, StackPlan},
     },
-    ops::redact,
-    runtime::{Runtime, terraform::STATE},
 };
+use konverge_engine::runtime::Runtime;
+use konverge_run::redact;
+use konverge_terraform::STATE;
 use serde_json::{Value, json};
 
 use super::runtime_fixture::{Event, Rig, Sink, data, resource};
@@ -19,7 +20,7 @@ use super::runtime_fixture::{Event, Rig, Sink, data, resource};
 pub const SECRET: &str = "correct-horse\"battery\\staple";
 pub const NEXT: &str = "another-horse-another-staple";
 
-fn secret_file(rig: &Rig, content: &str) -> konverge::model::spec::Resource {
+fn secret_file(rig: &Rig, content: &str) -> konverge_base::model::spec::Resource {
     resource(
         "hashicorp:local:local_sensitive_file:secret",
         json!({"filename": rig.path("secret"), "content": content}),
@@ -145,13 +146,13 @@ pub async fn without_a_key(binary: PathBuf) {
     assert!(failure.message.contains("encrypted"), "{failure}");
 }
 
-fn plan_items(wanted: &[konverge::model::spec::Resource]) -> Vec<konverge::runtime::Item> {
-    let item = |r: &konverge::model::spec::Resource| konverge::runtime::Item {
+fn plan_items(wanted: &[konverge_base::model::spec::Resource]) -> Vec<konverge_engine::runtime::Item> {
+    let item = |r: &konverge_base::model::spec::Resource| konverge_engine::runtime::Item {
         id: r.id.clone(),
         cluster: None,
         prior: None,
         desired: Some(r.clone()),
-        needs: konverge::runtime::Needs::default(),
+        needs: konverge_engine::runtime::Needs::default(),
     };
     wanted.iter().map(item).collect()
 }

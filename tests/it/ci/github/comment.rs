@@ -1,8 +1,8 @@
 //! The sticky comment: made once, found again, edited in place, left to newer runs, packed to what is taken.
 
-use konverge::github::Upsert;
-use konverge::model::comment_marker::{CommentMarker, MarkerKind};
-use konverge::report::{COMMENT_BUDGET, markdown};
+use konverge_base::model::comment_marker::{CommentMarker, MarkerKind};
+use konverge_github::Upsert;
+use konverge_report::{COMMENT_BUDGET, markdown};
 use serde_json::json;
 
 use super::{body, client, client_with, marker};

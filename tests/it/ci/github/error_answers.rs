@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use konverge::error::UserError;
-use konverge::github::{Client, GithubError, StatusState};
-use konverge::model::comment_marker::{CommentMarker, MarkerKind};
-use konverge::retry::RetryPolicy;
-use konverge::secrets::{HashKey, Secrets};
+use konverge_base::error::UserError;
+use konverge_base::model::comment_marker::{CommentMarker, MarkerKind};
+use konverge_base::retry::RetryPolicy;
+use konverge_base::secrets::{HashKey, Secrets};
+use konverge_github::{Client, GithubError, StatusState};
 use serde_json::json;
 
 use super::{body, check, client, client_with, marker, sha};

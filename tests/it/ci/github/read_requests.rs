@@ -1,6 +1,6 @@
 //! Read requests of the GitHub client: merged pull requests, permissions, caching, and other servers than github.com.
 
-use konverge::github::Permission;
+use konverge_github::Permission;
 use serde_json::json;
 
 use super::{body, client, marker, sha};

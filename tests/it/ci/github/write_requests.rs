@@ -1,7 +1,7 @@
 //! What the client writes besides the comment: statuses, check runs, issues, deployments, within their limits.
 
-use konverge::github::{DeploymentState, IssueChange, StatusState, duplicate_issues};
-use konverge::model::comment_marker::{CommentMarker, MarkerKind};
+use konverge_base::model::comment_marker::{CommentMarker, MarkerKind};
+use konverge_github::{DeploymentState, IssueChange, StatusState, duplicate_issues};
 use serde_json::json;
 
 use super::{body, check, client, client_with, sha};

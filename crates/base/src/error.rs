@@ -1,0 +1,335 @@
+//! The top-level error: every room's own error becomes a [`UserError`] when it leaves the room.
+//!
+//! It always says what went wrong, where (if there is a place), why (its causes) and what to do next (hints).
+
+use std::{error::Error, fmt, sync::Arc};
+
+use serde::{Deserialize, Serialize};
+
+/// The kind of an error, which scripts can match on. It decides the exit code.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum ErrorKind {
+    /// The command line is wrong (exit code 64).
+    Usage,
+    /// `konverge.yaml` or the environment is wrong.
+    Config,
+    /// The git repository, a revision or an object in it.
+    Git,
+    /// The monorepo's layout: `kcl.mod`, `project.yaml`, `stack.yaml`, settings.
+    Layout,
+    /// KCL rejected the code, or the core could not be run.
+    Kcl,
+    /// The compiled Spec is malformed, refers to something that does not exist, or has a cycle.
+    Spec,
+    /// A cluster could not be reached or refused a request.
+    Kubernetes,
+    /// Terraform or one of its providers failed.
+    Terraform,
+    /// The object store could not be reached or refused a request.
+    Store,
+    /// A state document is damaged, belongs to another repository or has an unknown version.
+    State,
+    /// Another run holds the stack's lease (exit code 4).
+    LeaseHeld,
+    /// The plan contains a change that was not reviewed (exit code 3).
+    Unreviewed,
+    /// A policy forbids it (exit code 3).
+    Policy,
+    /// GitHub's API or the runner's environment failed.
+    Github,
+    /// A secret could not be resolved, or would have been exposed.
+    Secret,
+    /// Interrupted by a signal (exit code 130).
+    Interrupted,
+    /// A bug in Konverge itself.
+    Internal,
+}
+
+impl ErrorKind {
+    /// The exit code of the process.
+    pub fn exit_code(self) -> u8 {
+        match self {
+            Self::Usage => 64,
+            Self::Unreviewed | Self::Policy => 3,
+            Self::LeaseHeld => 4,
+            Self::Interrupted => 130,
+            _ => 1,
+        }
+    }
+
+    /// Returns true if nothing failed: somebody else has to decide or to finish first (exit codes 3 and 4). The result
+    /// of a stack is then *stopped*, not *failed*.
+    pub fn is_stop(self) -> bool {
+        matches!(self, Self::Unreviewed | Self::Policy | Self::LeaseHeld)
+    }
+}
+
+/// A place in a file. The path is relative to the repository if there is one; line and column start at 1.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Location {
+    pub file: String,
+    /// The line, from 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub line: Option<u32>,
+    /// The column, from 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub column: Option<u32>,
+}
+
+impl fmt::Display for Location {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.file)?;
+        if let Some(line) = self.line {
+            write!(f, ":{line}")?;
+            if let Some(column) = self.column {
+                write!(f, ":{column}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// An error for a person.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UserError {
+    pub kind: ErrorKind,
+    /// One sentence: what failed and why.
+    pub message: String,
+    /// Where it failed, if there is a place.
+    pub location: Option<Location>,
+    /// What to do next. Commands are in backticks.
+    pub hints: Vec<String>,
+    /// The errors one by one, if the message holds several.
+    pub causes: Box<[Cause]>,
+    /// The error of the room, for decisions: a decision never rests on a text.
+    pub source: RoomError,
+}
+
+/// The typed error that a [`UserError`] was made of. It may hold what is not masked: it is never printed, and two
+/// errors are the same if they say the same. One pointer wide, so that results stay small.
+#[derive(Clone, Default)]
+pub struct RoomError(Option<Arc<Box<dyn Error + Send + Sync>>>);
+
+impl fmt::Debug for RoomError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("..")
+    }
+}
+
+impl PartialEq for RoomError {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl Eq for RoomError {}
+
+/// One of several errors that one message holds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Cause {
+    /// Where, if there is a place.
+    pub location: Option<Location>,
+    /// What is wrong.
+    pub message: String,
+}
+
+impl UserError {
+    /// An error without a place and hints.
+    pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
+        Self {
+            kind,
+            message: without_error_numbers(message.into()),
+            location: None,
+            hints: Vec::new(),
+            causes: Box::default(),
+            source: RoomError::default(),
+        }
+    }
+
+    /// Keeps the error of the room that this one was made of.
+    #[must_use]
+    pub fn caused_by(mut self, error: impl Error + Send + Sync + 'static) -> Self {
+        self.source = RoomError(Some(Arc::new(Box::new(error))));
+        self
+    }
+
+    /// The error of the room, if it is of this type.
+    pub fn room_error<E: Error + 'static>(&self) -> Option<&E> {
+        self.source.0.as_ref()?.downcast_ref()
+    }
+
+    /// Adds a hint.
+    #[must_use]
+    pub fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hints.push(hint.into());
+        self
+    }
+
+    /// Sets the place.
+    #[must_use]
+    pub fn at(mut self, file: impl Into<String>, line: Option<u32>, column: Option<u32>) -> Self {
+        self.location = Some(Location {
+            file: file.into(),
+            line,
+            column,
+        });
+        self
+    }
+
+    /// Puts context before the message: `context: message`.
+    #[must_use]
+    pub fn context(mut self, context: impl fmt::Display) -> Self {
+        self.message = without_error_numbers(format!("{context}: {}", self.message));
+        self
+    }
+
+    /// The JSON form: `{"kind","message","file","line","column","hints"}`.
+    pub fn body(&self) -> ErrorBody {
+        let location = self.location.as_ref();
+        ErrorBody {
+            kind: self.kind,
+            message: self.message.clone(),
+            file: location.map(|l| l.file.clone()),
+            line: location.and_then(|l| l.line),
+            column: location.and_then(|l| l.column),
+            hints: self.hints.clone(),
+        }
+    }
+}
+
+/// Rust's standard library ends the text of a system error with its number: ` (os error 2)`. The number does not help a
+/// person.
+fn without_error_numbers(text: String) -> String {
+    const START: &str = " (os error ";
+    let mut parts = text.split(START);
+    let mut clean = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let rest = part.trim_start_matches(|c: char| c.is_ascii_digit());
+        match rest.strip_prefix(')') {
+            Some(rest) if rest.len() + 1 < part.len() => clean.push_str(rest),
+            _ => {
+                clean.push_str(START);
+                clean.push_str(part);
+            }
+        }
+    }
+    clean
+}
+
+impl fmt::Display for UserError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(location) = &self.location {
+            write!(f, "{location}: ")?;
+        }
+        f.write_str(&self.message)
+    }
+}
+
+impl Error for UserError {}
+
+/// The value of `error` in JSON output.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ErrorBody {
+    /// See [`ErrorKind`].
+    pub kind: ErrorKind,
+    /// One sentence.
+    pub message: String,
+    /// The file, if there is a place.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub file: Option<String>,
+    /// The line, from 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub line: Option<u32>,
+    /// The column, from 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub column: Option<u32>,
+    /// What to do next.
+    pub hints: Vec<String>,
+}
+
+impl ErrorBody {
+    /// Adds an error of the same stack that has a cause of its own.
+    pub fn add(&mut self, other: Self) {
+        self.message = format!("{}; and {}", self.message, other.message);
+        let new = other.hints.into_iter().filter(|hint| !self.hints.contains(hint));
+        let new: Vec<_> = new.collect();
+        self.hints.extend(new);
+    }
+}
+
+/// The outermost object of an error in JSON output.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ErrorDocument {
+    pub error: ErrorBody,
+}
+
+/// The causes of an error, outermost first, joined by `: ` without repeating what a parent already printed.
+pub fn chain(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let words = cause.to_string();
+        if !text.contains(&words) {
+            text.push_str(": ");
+            text.push_str(&words);
+        }
+        source = cause.source();
+    }
+    // A minimal image may have no certificates, and then no client can be built, even for a clear-text
+    // server.
+    if text.contains("No CA certificates") {
+        text.push_str(" (install the package `ca-certificates`, or name a bundle in SSL_CERT_FILE)");
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_error_of_a_room_is_kept_for_decisions_and_never_printed() {
+        let kept =
+            |error: std::num::ParseIntError| UserError::new(ErrorKind::Usage, "no number").caused_by(error);
+        let failure = kept("hunter2".parse::<u8>().expect_err("no number"))
+            .hint("give one")
+            .context("x");
+        assert!(failure.room_error::<std::num::ParseIntError>().is_some());
+        assert!(failure.room_error::<fmt::Error>().is_none());
+        assert!(!format!("{failure:?} {failure}").contains("InvalidDigit"));
+        assert_eq!(
+            failure,
+            UserError::new(ErrorKind::Usage, "x: no number").hint("give one")
+        );
+    }
+
+    #[test]
+    fn a_result_with_an_error_stays_small() {
+        assert!(size_of::<UserError>() < 128, "{}", size_of::<UserError>());
+    }
+
+    #[test]
+    fn a_stop_is_what_the_exit_code_says() {
+        for kind in [ErrorKind::Unreviewed, ErrorKind::Policy, ErrorKind::LeaseHeld] {
+            assert!(kind.is_stop() && matches!(kind.exit_code(), 3 | 4), "{kind:?}");
+        }
+        for kind in [ErrorKind::Spec, ErrorKind::Kubernetes, ErrorKind::Interrupted] {
+            assert!(!kind.is_stop(), "{kind:?}");
+        }
+    }
+
+    #[test]
+    fn a_system_error_has_no_number() {
+        let missing = std::io::Error::from_raw_os_error(2);
+        assert!(missing.to_string().ends_with("(os error 2)"), "{missing}");
+        let failure = UserError::new(ErrorKind::Config, format!("a.yaml: {missing}; b.yaml: {missing}"));
+        let failure = failure.context(format!("store: {missing}"));
+        assert_eq!(
+            failure.message,
+            "store: No such file or directory: a.yaml: No such file or directory; b.yaml: No such file or directory"
+        );
+        let other = UserError::new(ErrorKind::Config, "a (os error x) b (os error )");
+        assert_eq!(other.message, "a (os error x) b (os error )");
+    }
+}

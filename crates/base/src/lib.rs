@@ -1,0 +1,12 @@
+//! What every other crate speaks in: the plain data that flows ([`model`]), errors, secrets and their masking, YAML, and a
+//! few small things around processes and files.
+
+pub mod atomic_file;
+pub mod checkout;
+pub mod error;
+pub mod interrupt;
+pub mod model;
+pub mod process;
+pub mod retry;
+pub mod secrets;
+pub mod yaml;

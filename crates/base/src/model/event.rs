@@ -1,0 +1,75 @@
+//! The events of the engine. `crates/report/src/` turns them into progress lines; the engine never writes text.
+
+use super::{ResourceId, StackId, apply_result::ResourceResult, plan::Action};
+
+#[derive(Debug, Clone, PartialEq)]
+pub enum RunEvent {
+    /// A step has handled this many of its stacks. The first event of a step has `done: 0`.
+    StepProgress { step: Step, done: usize, total: usize },
+    /// A stack is being planned.
+    PlanStarted {
+        stack: StackId,
+        /// The number of resources.
+        resources: usize,
+    },
+    /// A stack is being applied.
+    ApplyStarted {
+        stack: StackId,
+        /// The number of resources to change.
+        resources: usize,
+    },
+    /// The change of a resource was sent.
+    ResourceStarted {
+        stack: StackId,
+        id: ResourceId,
+        action: Action,
+    },
+    /// A note about a resource, sent before the resource is changed.
+    ResourceNoted {
+        stack: StackId,
+        id: ResourceId,
+        /// The note as in the plan.
+        note: String,
+    },
+    /// The engine waits until a resource is ready; `message` says what it waits for.
+    ResourceProgress {
+        stack: StackId,
+        id: ResourceId,
+        message: String,
+    },
+    /// A resource is finished.
+    ResourceEnded {
+        stack: StackId,
+        id: ResourceId,
+        result: ResourceResult,
+        /// Why, if the resource did not succeed.
+        message: Option<String>,
+    },
+}
+
+/// A step of a run that handles many stacks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Step {
+    /// KCL compiles the stacks.
+    Compile,
+    /// The stacks are compiled, and compared with the infrastructure or with the base.
+    Plan,
+    /// What was applied last is compared with the infrastructure.
+    CheckDrift,
+    /// Recorded states and the health of objects are read.
+    QueryStatus,
+    /// The stacks are applied.
+    Apply,
+}
+
+/// Receives events. Must not block.
+pub trait EventSink: Send + Sync {
+    fn event(&self, event: RunEvent);
+}
+
+/// Drops every event.
+pub struct NoEvents;
+
+impl EventSink for NoEvents {
+    fn event(&self, _: RunEvent) {}
+}

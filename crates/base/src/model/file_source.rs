@@ -1,0 +1,112 @@
+//! The files of one revision as data: what a git tree or the working tree holds, without a checkout.
+
+use std::{collections::BTreeMap, fmt, sync::Arc};
+
+use super::{CommitId, RepoPath};
+
+/// Git's object id of a file's content (SHA-1 of `blob <size>\0<content>`). It is computed for files of the
+/// working tree too.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct BlobId(pub [u8; 20]);
+
+impl fmt::Display for BlobId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&hex::encode(self.0))
+    }
+}
+
+impl fmt::Debug for BlobId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum FileKind {
+    File,
+    /// A symbolic link. Its content is the target.
+    Symlink,
+    /// A submodule. Its id is a commit of another repository.
+    Submodule,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FileEntry {
+    pub blob: BlobId,
+    pub kind: FileKind,
+}
+
+/// All files of a revision by path, sorted. As in git, a folder exists only if it holds files.
+pub type FileTree = BTreeMap<RepoPath, FileEntry>;
+
+/// Git's id of a folder. Equal ids mean equal files.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct TreeId(pub [u8; 20]);
+
+/// Every file of one git tree.
+#[derive(Debug, Clone)]
+pub struct Listing {
+    /// The id of the tree.
+    pub tree: TreeId,
+    /// The files of the tree, without the files of submodules.
+    pub files: Arc<FileTree>,
+}
+
+/// The error for content that cannot be read.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("cannot read {what}: {why}")]
+pub struct SourceError {
+    /// The path or the blob id.
+    pub what: String,
+    pub why: String,
+}
+
+/// A file as an earlier commit had it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EarlierFile {
+    pub path: RepoPath,
+    pub blob: BlobId,
+    /// A commit that has it.
+    pub commit: CommitId,
+}
+
+/// A readable revision: the tree of a commit, or the working tree. `crates/repo/src/git/` creates it; `crates/repo/src/konfig/`, `crates/repo/src/affected/`
+/// and `ops/` read it.
+pub trait Source: Send + Sync {
+    /// All files.
+    fn files(&self) -> &FileTree;
+
+    /// The content of a file, by the id from [`Source::files`].
+    ///
+    /// # Errors
+    /// The object is missing (a partial clone) or damaged.
+    fn read(&self, blob: BlobId) -> Result<Arc<[u8]>, SourceError>;
+
+    /// The commit, or `None` for the working tree.
+    fn commit(&self) -> Option<&CommitId>;
+
+    /// The tree that the files come from. `None` for the working tree, and if files of submodules are among
+    /// them.
+    fn listing(&self) -> Option<Listing> {
+        None
+    }
+
+    /// Every other content that a regular file had in an earlier commit: what was changed, removed or moved since.
+    ///
+    /// # Errors
+    /// The history is not complete here.
+    fn earlier_files(&self) -> Result<Vec<EarlierFile>, SourceError> {
+        Ok(Vec::new())
+    }
+
+    /// The content of a regular file by path; `None` if the path is not a regular file.
+    ///
+    /// # Errors
+    /// As [`Source::read`].
+    fn read_path(&self, path: &RepoPath) -> Result<Option<Arc<[u8]>>, SourceError> {
+        match self.files().get(path) {
+            Some(entry) if entry.kind == FileKind::File => self.read(entry.blob).map(Some),
+            _ => Ok(None),
+        }
+    }
+}

@@ -1,0 +1,50 @@
+//! The plain data types that the rooms exchange: no I/O and no async. They are serializable, and versioned if
+//! they leave the process.
+//!
+//! Read them in the order of a change: [`file_source`] (files of a revision) → [`stack`] → [`affected`] →
+//! [`spec`] → [`plan`] → [`review`] → [`state`] → [`apply_result`].
+
+pub mod affected;
+pub mod apply_record;
+pub mod apply_result;
+pub mod authorization;
+pub mod built_in_groups;
+pub mod check_run;
+pub mod claim;
+pub mod comment_marker;
+pub mod diff;
+pub mod digest;
+pub mod event;
+pub mod file_source;
+pub mod health;
+pub mod ids;
+pub mod lint;
+pub mod masked_value;
+pub mod notify_event;
+pub mod object_rules;
+pub mod package_lock;
+pub mod path;
+pub mod permission_changes;
+pub mod plan;
+mod plan_digest;
+pub mod plan_document;
+pub mod policy_finding;
+pub mod quantity;
+pub mod reference;
+pub mod resolve;
+pub mod review;
+pub mod review_difference;
+pub mod shard;
+pub mod spec;
+pub mod stack;
+pub mod state;
+pub mod status;
+pub mod store_setting;
+pub mod text;
+pub mod workspace_name;
+
+pub use digest::Digest;
+pub use ids::{ClusterName, CommitId, InvalidId, ResourceId, StackId};
+pub use notify_event::NotifyEvent;
+pub use path::RepoPath;
+pub use shard::Shard;

@@ -1,0 +1,282 @@
+//! The state of a stack: what is recorded between runs. It is the prior of every plan.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use serde_json::{Map, Value};
+
+use super::{
+    ClusterName, CommitId, Digest, RepoPath, ResourceId, StackId,
+    plan::FieldChange,
+    spec::{RuntimeKind, Sharing, is_shared},
+    stack::NamedBy,
+};
+
+/// The content of a stack's state, without the envelope (serial, nonce, checksum) that `crates/state/src/` adds.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct StackState {
+    pub stack: StackId,
+    /// The folder of the last apply. With it a stack that the head no longer has can be destroyed without its
+    /// files.
+    pub folder: RepoPath,
+    /// The source of the identity.
+    #[serde(default, skip_serializing_if = "NamedBy::is_names")]
+    pub named_by: NamedBy,
+    /// Earlier identities of the stack. Its objects may still name one of them as their owner.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub earlier_identities: Vec<StackId>,
+    /// The input digest of the last apply in which every resource succeeded. With `None` the next run applies
+    /// the stack again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub input_digest: Option<Digest>,
+    /// The digest of the Spec of that apply.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub spec_digest: Option<Digest>,
+    /// The commit of the last apply.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub commit: Option<CommitId>,
+    /// The version of the KCL core that compiled it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub core: Option<String>,
+    /// The release of Kusion's that says the same as this state, if it was imported from one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kusion_release: Option<KusionRelease>,
+    /// Sorted by id.
+    pub resources: Vec<Recorded>,
+    /// Replacements that were started and not completed.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub begun: BTreeMap<ResourceId, Replacement>,
+    /// Data that a runtime keeps for a whole stack or batch, by a key of the runtime (the Terraform state,
+    /// encrypted where there is a key).
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub runtime: BTreeMap<String, Value>,
+}
+
+impl StackState {
+    /// The state of a stack that was never applied.
+    pub fn empty(stack: StackId, folder: RepoPath) -> Self {
+        Self {
+            stack,
+            folder,
+            named_by: NamedBy::Names,
+            earlier_identities: Vec::new(),
+            input_digest: None,
+            spec_digest: None,
+            commit: None,
+            core: None,
+            kusion_release: None,
+            resources: Vec::new(),
+            begun: BTreeMap::new(),
+            runtime: BTreeMap::new(),
+        }
+    }
+
+    /// Returns true if nothing is recorded.
+    pub fn is_blank(&self) -> bool {
+        self.resources.is_empty() && self.runtime.is_empty() && self.input_digest.is_none()
+    }
+
+    /// The same state under another identity. The next run applies the stack again.
+    #[must_use]
+    pub fn renamed(mut self, to: StackId) -> Self {
+        let earlier = std::mem::replace(&mut self.stack, to);
+        self.earlier_identities.retain(|id| *id != self.stack);
+        self.earlier_identities.push(earlier);
+        self.input_digest = None;
+        self
+    }
+
+    /// The resource with this id.
+    pub fn resource(&self, id: &ResourceId) -> Option<&Recorded> {
+        let at = self
+            .resources
+            .binary_search_by(|resource| resource.id.cmp(id))
+            .ok()?;
+        self.resources.get(at)
+    }
+
+    /// Adds a resource or replaces the one with the same id. The order is kept.
+    pub fn put(&mut self, recorded: Recorded) {
+        self.begun.remove(&recorded.id);
+        match self.resources.binary_search_by(|r| r.id.cmp(&recorded.id)) {
+            Ok(at) => self.resources[at] = recorded,
+            Err(at) => self.resources.insert(at, recorded),
+        }
+    }
+
+    /// Applies a journal entry of a finished change: adds or removes the resource. Intents and failures
+    /// change nothing.
+    pub fn apply_entry(&mut self, entry: &JournalEntry) {
+        match entry {
+            JournalEntry::Done { recorded } => self.put(recorded.clone()),
+            JournalEntry::Gone { id } => self.remove(id),
+            JournalEntry::Begun { id, replacement } => {
+                self.begun.insert(id.clone(), replacement.clone());
+            }
+            JournalEntry::Runtime { key, value } => {
+                self.runtime.insert(key.clone(), value.clone());
+            }
+            JournalEntry::Release { release } => self.kusion_release = Some(release.clone()),
+            JournalEntry::Intent { .. } | JournalEntry::Failed { .. } | JournalEntry::Untouched { .. } => {}
+        }
+    }
+
+    /// Applies many entries, as [`StackState::follow`]; linear in their number.
+    pub fn apply_entries<'e>(&mut self, entries: impl IntoIterator<Item = &'e JournalEntry>) {
+        let resources = std::mem::take(&mut self.resources);
+        let mut resources: BTreeMap<_, _> = resources.into_iter().map(|one| (one.id.clone(), one)).collect();
+        for entry in entries {
+            match entry {
+                JournalEntry::Done { recorded } => {
+                    self.begun.remove(&recorded.id);
+                    resources.insert(recorded.id.clone(), recorded.clone());
+                }
+                JournalEntry::Gone { id } => {
+                    self.begun.remove(id);
+                    resources.remove(id);
+                }
+                other => self.apply_entry(other),
+            }
+        }
+        self.resources = resources.into_values().collect();
+    }
+
+    pub fn remove(&mut self, id: &ResourceId) {
+        self.begun.remove(id);
+        self.resources.retain(|resource| resource.id != *id);
+    }
+}
+
+/// A release in Kusion's backend.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KusionRelease {
+    /// The names that Kusion gives: of the project, of the workspace and of the stack.
+    pub project: String,
+    pub workspace: String,
+    pub stack: String,
+    pub revision: u64,
+    /// The mark in a release that Konverge wrote; `None` for one of Kusion's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mark: Option<String>,
+}
+
+/// One resource as it was last applied. It contains secrets as keyed hashes only.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Recorded {
+    pub id: ResourceId,
+    #[serde(rename = "type")]
+    pub runtime: RuntimeKind,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cluster: Option<ClusterName>,
+    /// The applied attributes with secrets masked; shared by the state, the plan and the journal.
+    pub attributes: Arc<Map<String, Value>>,
+    /// Explicit and implicit dependencies. Deletions run in the reverse order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub depends_on: Vec<ResourceId>,
+    /// As in the Spec.
+    #[serde(default, skip_serializing_if = "Map::is_empty")]
+    pub extensions: Map<String, Value>,
+    #[serde(default, skip_serializing_if = "Sharing::is_stack")]
+    pub sharing: Sharing,
+    /// The keyed hash of the type and the id that the object has at its Terraform provider, once it is known:
+    /// an id may be a secret. `None` for Kubernetes, where the attributes identify the object.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub object_hash: Option<String>,
+    /// What the runtime needs to find and verify the object. Never a secret in clear text.
+    #[serde(default, skip_serializing_if = "RuntimeRecord::is_none")]
+    pub private: RuntimeRecord,
+}
+
+impl Recorded {
+    /// As [`is_shared`].
+    pub fn is_shared(&self) -> bool {
+        self.runtime == RuntimeKind::Kubernetes && is_shared(self.sharing, &self.attributes)
+    }
+}
+
+/// A runtime's own part of a record. Only the runtime that wrote it reads it, as a type of its own.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct RuntimeRecord(Value);
+
+impl RuntimeRecord {
+    /// The record of an object whose write was not confirmed. It cannot prove that the object is unchanged.
+    pub fn unconfirmed() -> Self {
+        Self(Value::Object(Map::new()))
+    }
+
+    /// The record of a runtime's type.
+    pub fn encode(record: &impl Serialize) -> Self {
+        Self(serde_json::to_value(record).expect("a record is plain data with text keys"))
+    }
+
+    /// The record as a runtime's type; `None` if there is none, or if it is of another form.
+    pub fn decode<T: DeserializeOwned>(&self) -> Option<T> {
+        match &self.0 {
+            Value::Null => None,
+            record => T::deserialize(record).ok(),
+        }
+    }
+
+    /// True if the runtime recorded nothing.
+    pub fn is_none(&self) -> bool {
+        self.0.is_null()
+    }
+}
+
+/// An approved replacement. Once the old object is gone, only a creation remains of it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Replacement {
+    /// The digest of the desired resource at that time; keyed, because the state is not encrypted here.
+    pub wanted: String,
+    /// The changes as they were shown.
+    pub changes: Vec<FieldChange>,
+    /// The paths that forced the replacement.
+    pub paths: Vec<String>,
+}
+
+impl Replacement {
+    /// The note on the remaining part of a replacement.
+    pub const REST: &str =
+        "an earlier run started to replace it: the old object is deleted, and this creates the new one";
+}
+
+/// What is recorded before a write to the infrastructure, and after it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", tag = "entry")]
+pub enum JournalEntry {
+    /// The resource is about to be created, changed or deleted. After a kill it may exist.
+    Intent {
+        /// The resource as it would be recorded after success.
+        recorded: Recorded,
+        /// The planned action.
+        action: super::plan::Action,
+    },
+    /// The resource exists.
+    Done {
+        /// The resource as it was applied.
+        recorded: Recorded,
+    },
+    /// The resource is gone.
+    Gone { id: ResourceId },
+    /// The old object is about to be deleted and recreated.
+    Begun {
+        id: ResourceId,
+        /// The replacement as it was approved.
+        replacement: Replacement,
+    },
+    /// These resources were not reached and are certainly unchanged.
+    Untouched { ids: Vec<ResourceId> },
+    /// The change failed, and the resource is unchanged as far as the runtime can tell.
+    Failed { id: ResourceId },
+    /// The runtime's own data changed (the Terraform state); already encrypted where there is a key.
+    Runtime {
+        /// The key in [`StackState::runtime`].
+        key: String,
+        value: Value,
+    },
+    /// A release is about to be written into Kusion's backend.
+    Release { release: KusionRelease },
+}

@@ -1,0 +1,385 @@
+//! References to secrets: `ref+STORE://PATH?version=N#/KEY` (as helmfile's vals writes them), anywhere in a
+//! text, and `ref://NAME/KEY?version=N` (as Kusion writes them), which is the whole text.
+//!
+//! This is only the grammar. A reference names a store and a path; `crates/policy/src/` decides which store that is and
+//! whether the stack may read it.
+
+use std::fmt::Write as _;
+
+/// How a reference names its store.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum StoreName {
+    /// `ref://…`: the default store.
+    Default,
+    /// `ref+WORD://…`: the name of a store, or a kind of which there is one store.
+    Word(String),
+    /// `ref+generated://…`: no store. The value is made once, when the object is written, and then stays as it is on the
+    /// cluster.
+    Generated,
+}
+
+/// The word of [`StoreName::Generated`], which is no name of a store.
+pub const GENERATED: &str = "generated";
+
+impl StoreName {
+    fn from_word(word: &str) -> Self {
+        match word {
+            GENERATED => Self::Generated,
+            word => Self::Word(word.to_owned()),
+        }
+    }
+
+    /// The word between `ref+` and `://`; `None` for Kusion's form.
+    fn word(&self) -> Option<&str> {
+        match self {
+            Self::Default => None,
+            Self::Word(word) => Some(word),
+            Self::Generated => Some(GENERATED),
+        }
+    }
+}
+
+/// One reference.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SecretReference {
+    pub store: StoreName,
+    /// The path in the store: components of letters, digits and `_ . - @ : = ~`, none of them `.` or `..`.
+    pub path: String,
+    /// The keys that lead to the value inside the secret; empty for the whole secret.
+    pub keys: Vec<String>,
+    /// The version that the author asks for.
+    pub version: Option<String>,
+    /// True for `?as=version`: the value is the version itself, which is not secret.
+    pub as_version: bool,
+    /// The version that a plan found. Only Konverge writes it (`?at=`).
+    pub at: Option<String>,
+    /// Other parameters, by name. None of them has a meaning.
+    pub unknown: Vec<String>,
+}
+
+/// A text that starts like a reference and breaks a rule of the grammar.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{text}` is not a valid reference to a secret: {why}")]
+pub struct MalformedReference {
+    /// The reference as written.
+    pub text: String,
+    /// The rule that it breaks.
+    pub why: &'static str,
+}
+
+/// A part of a text with references.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum TemplatePart {
+    Text(String),
+    Reference(SecretReference),
+}
+
+/// A text with at least one reference.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SecretTemplate {
+    pub parts: Vec<TemplatePart>,
+}
+
+/// Every reference but Kusion's starts with this. vals also accepts `secretref+`.
+const MARK: &str = "ref+";
+const LONG_MARK: &str = "secretref+";
+/// What stands around a stand-in that must be a JSON document.
+const JSON_STAND_IN: (&str, &str) = ("{\"konverge\":\"", "\"}");
+/// Kusion's form.
+const KUSION: &str = "ref://";
+
+impl SecretTemplate {
+    /// Parses a text; `None` if it contains no reference.
+    ///
+    /// # Errors
+    /// The first reference that breaks a rule.
+    pub fn parse(text: &str) -> Result<Option<Self>, MalformedReference> {
+        if let Some(rest) = text.trim().strip_prefix(KUSION) {
+            let reference = read_kusion(rest).map_err(|why| malformed(text.trim(), why))?;
+            let parts = vec![TemplatePart::Reference(reference)];
+            return Ok(Some(Self { parts }));
+        }
+        let mut parts = Vec::new();
+        let (mut kept, mut from) = (0, 0);
+        while let Some(found) = text[from..].find(MARK).map(|at| from + at) {
+            let after = found + MARK.len();
+            let Some((word, start)) = store_word(text, after) else {
+                from = after;
+                continue;
+            };
+            let begins = match text[..after].ends_with(LONG_MARK) {
+                true => after - LONG_MARK.len(),
+                false => found,
+            };
+            let length = text[start..].find(ends_reference).unwrap_or(text.len() - start);
+            let end = start + length;
+            let reference = read_body(StoreName::from_word(word), &text[start..end])
+                .map_err(|why| malformed(&text[begins..end], why))?;
+            if kept < begins {
+                parts.push(TemplatePart::Text(text[kept..begins].to_owned()));
+            }
+            parts.push(TemplatePart::Reference(reference));
+            // A `+` ends a reference and is not a part of the text.
+            kept = if text[end..].starts_with('+') {
+                end + 1
+            } else {
+                end
+            };
+            from = kept;
+        }
+        if parts.is_empty() {
+            return Ok(None);
+        }
+        if kept < text.len() {
+            parts.push(TemplatePart::Text(text[kept..].to_owned()));
+        }
+        Ok(Some(Self { parts }))
+    }
+
+    /// The text that stands for the value while it is planned. `is_json`: the server parses the value.
+    pub fn stand_in(&self, is_json: bool) -> String {
+        match is_json {
+            true => format!("{}{self}{}", JSON_STAND_IN.0, JSON_STAND_IN.1),
+            false => self.to_string(),
+        }
+    }
+
+    /// The template of a stand-in, or of a text as written.
+    pub fn from_stand_in(text: &str) -> Option<Self> {
+        let inner = text.strip_prefix(JSON_STAND_IN.0);
+        let inner = inner.and_then(|text| text.strip_suffix(JSON_STAND_IN.1));
+        Self::parse(inner.unwrap_or(text)).ok().flatten()
+    }
+
+    /// The references, in order.
+    pub fn references(&self) -> impl Iterator<Item = &SecretReference> {
+        self.parts.iter().filter_map(|part| match part {
+            TemplatePart::Reference(reference) => Some(reference),
+            TemplatePart::Text(_) => None,
+        })
+    }
+
+    /// The same template with each reference changed.
+    ///
+    /// # Errors
+    /// Those of `change`.
+    pub fn try_map<E>(
+        &self,
+        mut change: impl FnMut(&SecretReference) -> Result<SecretReference, E>,
+    ) -> Result<Self, E> {
+        let parts = self.parts.iter().map(|part| {
+            Ok(match part {
+                TemplatePart::Text(text) => TemplatePart::Text(text.clone()),
+                TemplatePart::Reference(reference) => TemplatePart::Reference(change(reference)?),
+            })
+        });
+        Ok(Self {
+            parts: parts.collect::<Result<_, E>>()?,
+        })
+    }
+
+    /// True if the value is not secret: nothing but versions is filled in.
+    pub fn is_plain(&self) -> bool {
+        self.references().all(|reference| reference.as_version)
+    }
+
+    /// The only reference, if the text has nothing else.
+    pub fn whole(&self) -> Option<&SecretReference> {
+        match self.parts.as_slice() {
+            [TemplatePart::Reference(reference)] => Some(reference),
+            _ => None,
+        }
+    }
+}
+
+/// The text from which the same template is parsed again.
+impl std::fmt::Display for SecretTemplate {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        for (at, part) in self.parts.iter().enumerate() {
+            match part {
+                TemplatePart::Text(text) => f.write_str(text)?,
+                TemplatePart::Reference(reference) => {
+                    write!(f, "{reference}")?;
+                    if at + 1 < self.parts.len() {
+                        f.write_char('+')?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl SecretReference {
+    /// The reference for people: `STORE:PATH#/KEY`.
+    pub fn label(&self) -> String {
+        let store = self.store.word().unwrap_or("default");
+        format!("{store}:{}{}", self.path, self.fragment())
+    }
+
+    /// The same with the version that the reference itself names.
+    pub fn pinned_label(&self) -> String {
+        let Some(version) = &self.version else {
+            return self.label();
+        };
+        let store = self.store.word().unwrap_or("default");
+        format!("{store}:{}?version={version}{}", self.path, self.fragment())
+    }
+
+    /// The reference of a value that is made once. The names come from a program: `None` if they cannot stand in a
+    /// reference.
+    pub fn generated(path: &str, key: &str) -> Option<Self> {
+        let text = format!("{MARK}{GENERATED}://{path}#/{key}");
+        let template = SecretTemplate::parse(&text).ok().flatten()?;
+        let reference = template.whole()?.clone();
+        (reference.path == path && reference.keys == [key]).then_some(reference)
+    }
+
+    pub fn is_generated(&self) -> bool {
+        self.store == StoreName::Generated
+    }
+
+    fn fragment(&self) -> String {
+        self.keys.iter().fold(String::new(), |mut text, key| {
+            text.push_str(if text.is_empty() { "#/" } else { "/" });
+            text.push_str(key);
+            text
+        })
+    }
+
+    /// The same reference without what a plan found.
+    #[must_use]
+    pub fn as_written(&self) -> Self {
+        Self {
+            at: None,
+            ..self.clone()
+        }
+    }
+}
+
+impl std::fmt::Display for SecretReference {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Some(store) = self.store.word() else {
+            let version = self.version.iter().map(|version| format!("?version={version}"));
+            let keys: String = self.keys.iter().map(|key| format!("/{key}")).collect();
+            return write!(f, "{KUSION}{}{keys}{}", self.path, version.collect::<String>());
+        };
+        write!(f, "{MARK}{store}://{}", self.path)?;
+        let version = self.version.iter().map(|version| format!("version={version}"));
+        let as_version = self.as_version.then(|| "as=version".to_owned());
+        let at = self.at.iter().map(|version| format!("at={version}"));
+        let unknown = self.unknown.iter().map(|name| format!("{name}="));
+        let parameters: Vec<_> = version.chain(as_version).chain(at).chain(unknown).collect();
+        if !parameters.is_empty() {
+            write!(f, "?{}", parameters.join("&"))?;
+        }
+        f.write_str(&self.fragment())
+    }
+}
+
+/// The word between `ref+` and `://`, and the position after them.
+fn store_word(text: &str, after: usize) -> Option<(&str, usize)> {
+    let rest = &text[after..];
+    let length = rest.find(|c: char| !(c.is_ascii_alphanumeric() || c == '-' || c == '_'))?;
+    let is_store = length > 0 && rest[length..].starts_with("://");
+    is_store.then(|| (&rest[..length], after + length + "://".len()))
+}
+
+fn ends_reference(c: char) -> bool {
+    c.is_whitespace() || c.is_control() || "+\"',;`<>{}()|\\".contains(c)
+}
+
+/// Reads `PATH?version=N#/KEY`.
+fn read_body(store: StoreName, body: &str) -> Result<SecretReference, &'static str> {
+    let (body, fragment) = body.split_once('#').unwrap_or((body, ""));
+    let (path, parameters) = body.split_once('?').unwrap_or((body, ""));
+    let keys = fragment.strip_prefix('/').unwrap_or(fragment);
+    let keys: Vec<_> = match keys {
+        "" => Vec::new(),
+        keys => keys.split('/').map(str::to_owned).collect(),
+    };
+    finish(store, path, keys, parameters)
+}
+
+/// Reads `NAME/KEY?version=N`.
+fn read_kusion(body: &str) -> Result<SecretReference, &'static str> {
+    let (path, parameters) = body.split_once('?').unwrap_or((body, ""));
+    let (name, key) = path.split_once('/').unwrap_or((path, ""));
+    let keys = (!key.is_empty()).then(|| key.to_owned()).into_iter().collect();
+    finish(StoreName::Default, name, keys, parameters)
+}
+
+fn finish(
+    store: StoreName,
+    path: &str,
+    keys: Vec<String>,
+    parameters: &str,
+) -> Result<SecretReference, &'static str> {
+    check_path(path)?;
+    let is_key =
+        |key: &String| !key.is_empty() && !key.contains(['%', '?', '#']) && key.chars().all(is_printed);
+    if !keys.iter().all(is_key) {
+        return Err("a key after `#/` is not empty and contains no `%`, `?` or `#`");
+    }
+    let mut reference = SecretReference {
+        store,
+        path: path.to_owned(),
+        keys,
+        version: None,
+        as_version: false,
+        at: None,
+        unknown: Vec::new(),
+    };
+    for parameter in parameters.split('&').filter(|parameter| !parameter.is_empty()) {
+        let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
+        let is_found_version = !value.is_empty() && value.chars().all(is_path_character);
+        let is_version = is_found_version && !value.contains(':');
+        match name {
+            "version" if !is_version => {
+                return Err("a version is made of letters, digits and `_ . - @ = ~`");
+            }
+            // A plan finds `hash:DIGITS` where a store has no versions.
+            "at" if !is_found_version => {
+                return Err("a version is made of letters, digits and `_ . - @ = ~`");
+            }
+            "version" => reference.version = Some(value.to_owned()),
+            "at" => reference.at = Some(value.to_owned()),
+            "as" if value == "version" => reference.as_version = true,
+            "as" => return Err("the only value of `as` is `version`"),
+            other => reference.unknown.push(other.to_owned()),
+        }
+    }
+    Ok(reference)
+}
+
+fn check_path(path: &str) -> Result<(), &'static str> {
+    let mut components = path.strip_prefix('/').unwrap_or(path).split('/');
+    if path.is_empty() || components.clone().any(str::is_empty) {
+        return Err("its path is empty or has an empty component");
+    }
+    if components.any(|component| component == "." || component == "..") {
+        return Err("its path has a component `.` or `..`");
+    }
+    match path.chars().all(|c| is_path_character(c) || c == '/') {
+        true => Ok(()),
+        false => Err("its path is made of letters, digits, `/` and `_ . - @ : = ~`"),
+    }
+}
+
+fn is_path_character(c: char) -> bool {
+    c.is_ascii_alphanumeric() || "_.-@:=~".contains(c)
+}
+
+fn is_printed(c: char) -> bool {
+    !c.is_control()
+}
+
+fn malformed(text: &str, why: &'static str) -> MalformedReference {
+    MalformedReference {
+        text: text.chars().take(120).flat_map(char::escape_debug).collect(),
+        why,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,162 @@
+//! The policy of a commit of the default branch. Several policies apply to a plan: the current one of the
+//! default branch, and those under which its changes were reviewed. Every rule of each must be satisfied.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use super::job::Job;
+use konverge_base::{
+    error::UserError,
+    model::{CommitId, RepoPath, StackId, file_source::Source},
+};
+use konverge_config::{Config, DriftPolicy};
+use konverge_policy::{CodeOwners, EffectivePolicy, sets::PolicySets};
+use konverge_repo::git::{GitCredentials, Repository};
+use konverge_run::policy_set_loader;
+
+/// A policy with its code owners.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct CommitPolicy {
+    /// The configuration with the rules.
+    pub config: Config,
+    /// The text of its CODEOWNERS file.
+    pub codeowners: Option<String>,
+    /// Its policy sets.
+    pub sets: PolicySets,
+}
+
+impl CommitPolicy {
+    /// A configuration with the CODEOWNERS file and the policy sets of a revision.
+    pub fn from_config(config: &Config, source: Option<&dyn Source>) -> Self {
+        Self {
+            config: config.clone(),
+            codeowners: source.and_then(codeowners),
+            sets: source.map_or_else(PolicySets::default, |source| {
+                policy_set_loader::load(config, source)
+            }),
+        }
+    }
+
+    /// The rules of a stack, by identity and folder only: a removed stack, which only the state knows, keeps
+    /// its rules.
+    ///
+    /// # Errors
+    /// An invalid time in `policy.freeze`.
+    pub fn rules(&self, id: &StackId, folder: &RepoPath) -> Result<EffectivePolicy, UserError> {
+        super::policy_config::effective_policy(&self.config, id, folder)
+    }
+
+    /// Removes the freezes that are also in `proposal`: for these, only the current version of the branch counts. A
+    /// freeze that the proposal itself removed still applies to it.
+    #[must_use]
+    pub fn without_freezes_of(&self, proposal: &CommitPolicy) -> Self {
+        let mut policy = self.clone();
+        let theirs = &proposal.config;
+        policy
+            .config
+            .policy
+            .freeze
+            .retain(|freeze| !theirs.policy.freeze.contains(freeze));
+        for rule in &mut policy.config.stacks {
+            let kept = theirs.stacks.iter().filter(|other| other.pattern == rule.pattern);
+            let kept: Vec<_> = kept
+                .flat_map(|other| other.policy.iter().flat_map(|policy| &policy.freeze))
+                .collect();
+            if let Some(own) = &mut rule.policy {
+                own.freeze.retain(|freeze| !kept.contains(&freeze));
+            }
+        }
+        policy
+    }
+
+    /// Returns true if there are freezes.
+    pub fn has_freezes(&self) -> bool {
+        let own = self.config.stacks.iter().filter_map(|rule| rule.policy.as_ref());
+        !self.config.policy.freeze.is_empty() || own.into_iter().any(|policy| !policy.freeze.is_empty())
+    }
+
+    /// Returns true if drift stops a stack.
+    pub fn stops_at_drift(&self) -> bool {
+        self.config.policy.drift == DriftPolicy::Stop
+    }
+}
+
+/// The policies under which pull requests were reviewed. The shards of a preview may start at different times, so
+/// each has its own policy.
+#[derive(Clone, Default)]
+pub(super) struct ReviewedPolicies(BTreeMap<u64, Vec<(ReviewScope, Arc<CommitPolicy>)>>);
+
+/// The stacks that a review shows.
+#[derive(Clone)]
+pub(super) enum ReviewScope {
+    /// All stacks of the pull request.
+    All,
+    /// The stacks of one record.
+    These(BTreeSet<StackId>),
+}
+
+impl ReviewedPolicies {
+    /// Adds the policy under which stacks of a pull request were reviewed.
+    pub fn add(&mut self, pull_request: u64, shown: ReviewScope, policy: Arc<CommitPolicy>) {
+        self.0.entry(pull_request).or_default().push((shown, policy));
+    }
+
+    /// The policies under which a stack of a pull request was reviewed.
+    pub fn reviewed_for(
+        &self,
+        pull_request: u64,
+        stack: &StackId,
+    ) -> impl Iterator<Item = Arc<CommitPolicy>> + '_ {
+        let of_pull = self.0.get(&pull_request).into_iter().flatten();
+        let stack = stack.clone();
+        of_pull
+            .filter(move |(shown, _)| match shown {
+                ReviewScope::All => true,
+                ReviewScope::These(stacks) => stacks.contains(&stack),
+            })
+            .map(|(_, policy)| Arc::clone(policy))
+    }
+}
+
+/// Where earlier policies are read from.
+#[derive(Clone)]
+pub(super) struct Archive {
+    repository: Repository,
+    credentials: Option<GitCredentials>,
+}
+
+impl Archive {
+    pub fn new(job: &Job) -> Self {
+        Self {
+            repository: job.repository.clone(),
+            credentials: job.credentials.clone(),
+        }
+    }
+
+    /// The policy of a commit.
+    ///
+    /// # Errors
+    /// The commit cannot be fetched or its configuration cannot be read, so its policy is unknown.
+    pub async fn at(&self, commit: &CommitId) -> Result<Arc<CommitPolicy>, UserError> {
+        self.repository.ensure(commit, self.credentials.as_ref()).await?;
+        let source = self.repository.revision(commit)?;
+        let config = Config::load(source.as_ref())?;
+        Ok(Arc::new(CommitPolicy::from_config(
+            &config,
+            Some(source.as_ref()),
+        )))
+    }
+}
+
+/// The CODEOWNERS file of a revision, at the places where GitHub looks.
+pub(super) fn codeowners(source: &dyn Source) -> Option<String> {
+    let places = CodeOwners::PLACES
+        .iter()
+        .filter_map(|place| RepoPath::normalize(place));
+    let bytes = places
+        .filter_map(|place| source.read_path(&place).ok().flatten())
+        .next()?;
+    Some(String::from_utf8_lossy(&bytes).into_owned())
+}

@@ -1,0 +1,521 @@
+//! After a merge: applies reviewed pending changes. `crates/run/src/pending_stacks.rs` finds them.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use super::{
+    active_policies::CommitPolicy,
+    approve_input::Approved,
+    authority::DispatchApprovers,
+    commits_since_apply,
+    deployments::{DeploymentApprover, Deployments},
+    drift_schedule::DriftSchedule,
+    github_history::GithubHistory,
+    job::{Job, JobResult},
+    notifications::Notifications,
+    policy_check::PolicyCheck,
+    publisher::Publisher,
+    restore,
+    review_gate::ReviewGate,
+    reviewers,
+    reviews::MergedReviews,
+    timings::Timings,
+};
+use konverge_base::{
+    error::{ErrorKind, UserError},
+    model::{
+        CommitId, StackId,
+        apply_result::{ApplyReport, StackOutcome, StackResult},
+        comment_marker::{CommentMarker, MarkerKind},
+        plan::StackPlan,
+        policy_finding::PolicyFinding,
+        review::ReviewUnit,
+    },
+    secrets::Secrets,
+};
+use konverge_config::Config;
+use konverge_github::{self as github, DefaultBranch, StatusState};
+use konverge_policy::Stage;
+use konverge_report::{self as report, RunInfo, SUMMARY_BUDGET};
+use konverge_run::{
+    KeyUse, NewerCommits, OpenRevision, PendingStacks, Planner, RevisionSpec, SkippedRemovals, StackClaims,
+    StateBackend, Target,
+    apply::{self, ApplyOptions},
+    redact,
+};
+use konverge_state::IndexedStates;
+
+/// The label of issues about unreviewed changes.
+const UNREVIEWED_LABEL: &str = "konverge-unreviewed";
+
+/// Applies a commit of the default branch, with manual approvals.
+pub(super) async fn run(
+    job: &Job,
+    branch: &DefaultBranch,
+    head: &CommitId,
+    approved: Approved,
+    agreeing: DispatchApprovers,
+) -> Result<JobResult, UserError> {
+    if agreeing == DispatchApprovers::Environment && !approved.is_empty() {
+        reviewers::require_run_approval(job).await?;
+    }
+    let restored = match approved.digests.is_empty() {
+        true => None,
+        false => restore::restore(job, branch, &approved.digests, &agreeing).await?,
+    };
+    let mut approved = approved;
+    if let Some(restored) = &restored {
+        approved
+            .digests
+            .retain(|digest| !restored.digests.contains(digest));
+    }
+    match restored.map(|restored| restored.result) {
+        // Nothing but drift was meant.
+        Some(restored) if approved.is_empty() => Ok(restored),
+        Some(restored) => {
+            let applied = apply_approved(job, branch, head, approved, agreeing).await?;
+            Ok(restored.and(applied))
+        }
+        None => apply_approved(job, branch, head, approved, agreeing).await,
+    }
+}
+
+async fn apply_approved(
+    job: &Job,
+    branch: &DefaultBranch,
+    head: &CommitId,
+    approved: Approved,
+    agreeing: DispatchApprovers,
+) -> Result<JobResult, UserError> {
+    let tip = ApplyTarget {
+        head,
+        branch,
+        approved,
+        agreeing,
+    };
+    apply_and_report(job, tip).await
+}
+
+/// The input of an apply.
+struct ApplyTarget<'a> {
+    head: &'a CommitId,
+    branch: &'a DefaultBranch,
+    /// The manual approvals.
+    approved: Approved,
+    /// The approvers.
+    agreeing: DispatchApprovers,
+}
+
+async fn apply_and_report(job: &Job, tip: ApplyTarget<'_>) -> Result<JobResult, UserError> {
+    let head = tip.head;
+    let given = tip.approved.digests.clone();
+    let typed = matches!(tip.agreeing, DispatchApprovers::Starter { .. });
+    let feedback = Publisher::new(job);
+    feedback
+        .status(
+            head,
+            github::APPLY,
+            StatusState::Pending,
+            "applying what was reviewed",
+        )
+        .await;
+    let config = configured(job, &tip.branch.tip).await;
+    if let Ok(config) = &config
+        && config.state.url.is_none()
+        && tip.approved.is_empty()
+    {
+        return Ok(without_store(head, &feedback).await);
+    }
+    let (notices, result) = match config {
+        Ok(config) => (
+            Some(Notifications::new(job, &config)),
+            apply_pending(job, tip, config, &feedback).await,
+        ),
+        Err(failure) => (None, Err(failure)),
+    };
+    let result = result.map_err(|failure| redact::failure(&failure, &job.run.secrets));
+    let (state, description) = match &result {
+        Ok((report, _, newer)) if apply::ended_well(report) => {
+            (StatusState::Success, description(report, newer.len()))
+        }
+        Ok((report, _, newer)) if apply::only_waits(report) => {
+            (StatusState::Pending, description(report, newer.len()))
+        }
+        Ok((report, _, newer)) => (StatusState::Failure, description(report, newer.len())),
+        Err(failure) => {
+            feedback.publish_failure(failure);
+            (StatusState::Error, failure.message.clone())
+        }
+    };
+    feedback.status(head, github::APPLY, state, &description).await;
+    // They come last: a receiver that does not answer delays nothing else.
+    match (&notices, &result) {
+        (Some(notices), Ok((report, consent, _))) => {
+            let stopped: Vec<_> = consent
+                .stopped_stacks()
+                .into_iter()
+                .map(|(plan, _)| plan.id)
+                .collect();
+            notices.applied(report, &stopped).await;
+        }
+        (Some(notices), Err(failure)) => notices.not_applied(failure).await,
+        (None, _) => {}
+    }
+    let (report, consent, _) = result?;
+    let matched = consent.matched();
+    feedback.tell_unmatched(&given.difference(&matched).copied().collect());
+    // Somebody typed digests, and nothing at all was done.
+    let in_vain = typed && !given.is_empty() && matched.is_empty() && report.stacks.is_empty();
+    Ok(JobResult {
+        code: match apply::exit_code(&report, job.run.cancel.is_cancelled()) {
+            0 if in_vain => ErrorKind::Policy.exit_code(),
+            code => code,
+        },
+        text: report::outcome::text(&report, report::terminal::Style::default()),
+    })
+}
+
+/// The configuration of the default branch's tip, which may be newer than the applied commit.
+async fn configured(job: &Job, tip: &CommitId) -> Result<Config, UserError> {
+    job.repository.ensure(tip, job.credentials.as_ref()).await?;
+    Ok(Config::load(job.repository.revision(tip)?.as_ref())?)
+}
+
+async fn apply_pending(
+    job: &Job,
+    tip: ApplyTarget<'_>,
+    config: Config,
+    feedback: &Publisher<'_>,
+) -> Result<(ApplyReport, Arc<ReviewGate>, BTreeMap<StackId, CommitId>), UserError> {
+    let head = tip.head;
+    let mut watch = Timings::start();
+    let (backend, side) = open_head(job, head, &config).await?;
+    warn_of_overdue_drift(job, &backend, &config).await;
+    let known = backend.states.known().await?;
+    backend.states.maintain_index(known).await?;
+    side.note_layout(&job.run);
+    let pending = StacksToApply::find(job, &tip, &side, &backend, known).await?;
+
+    let reviews = if pending.targets.is_empty() {
+        MergedReviews::default()
+    } else {
+        MergedReviews::load(job, &backend, head, &tip.branch.name).await?
+    };
+    let consent = review_gate(job, &tip, (&config, &backend.secrets), &reviews)?;
+    let consent = Arc::new(consent);
+    let deployments = Deployments::new(job, &config, &pending.targets, head);
+    let options = apply_options(head, &pending, &consent, deployments.as_ref());
+    let mut planning = job
+        .protected_planning(config, &tip.branch.tip, side, backend.clone())
+        .await?;
+    planning.claims = StackClaims::without(tip.approved.without);
+    watch.end_stage("what to apply");
+    let mut report = apply::run(&planning, &pending.targets, &options).await?;
+    let newer = pending.complete(&mut report);
+    watch.end_stage("plan and apply");
+    // A missing stack may have been removed, which needs its review.
+    if pending.skipped.is_none() {
+        reviews
+            .forget_used(job, &backend, &pending.targets, &report)
+            .await;
+    }
+    save_index(job, &backend).await;
+
+    let counted = planning.counts();
+    let info = RunInfo {
+        head: Some(head.clone()),
+        timings: watch.stages(),
+        compiled: counted.compiled,
+        cached: counted.cached,
+        ..job.info()
+    };
+    let (stopped, findings) = masked_result(&consent, &planning);
+    let told = ApplyFeedback {
+        head,
+        report: &report,
+        stopped: &stopped,
+        info: &info,
+        newer: &newer,
+        arrived: match report.stacks.is_empty() {
+            true => Vec::new(),
+            false => commits_since_apply::since_last_apply(job, head, known).await,
+        },
+        pulls: reviews.pull_requests_of(&report),
+        findings: &findings,
+    };
+    told.publish_result(job, feedback).await;
+    if let Some(deployments) = deployments {
+        deployments.end(&report).await;
+    }
+    Ok((report, consent, newer))
+}
+
+/// The end of a merge into a repository that has no store yet: nothing is applied, which its previews said.
+async fn without_store(head: &CommitId, feedback: &Publisher<'_>) -> JobResult {
+    let text = "nothing is applied: konverge.yaml configures no store (`state.url`)";
+    feedback
+        .status(head, github::APPLY, StatusState::Success, text)
+        .await;
+    JobResult {
+        code: 0,
+        text: format!("{text}\n"),
+    }
+}
+
+/// Opens the store and the commit to apply.
+async fn open_head(
+    job: &Job,
+    head: &CommitId,
+    config: &Config,
+) -> Result<(StateBackend, OpenRevision), UserError> {
+    job.repository.ensure(head, job.credentials.as_ref()).await?;
+    let backend = job.backend(config, KeyUse::Make).await?.ok_or_else(|| {
+        UserError::new(
+            ErrorKind::Config,
+            "nothing is applied: no store is configured to keep the state in",
+        )
+        .hint("set `state.url` in konverge.yaml, for example `s3://my-bucket/konverge`")
+    })?;
+    let side = OpenRevision::open_under(
+        &job.run,
+        &job.repository,
+        &RevisionSpec::Commit(head.clone()),
+        config,
+    )?;
+    side.layout.require_module()?;
+    Ok((backend, side))
+}
+
+/// A schedule that does not run cannot report that: every apply does.
+async fn warn_of_overdue_drift(job: &Job, backend: &StateBackend, config: &Config) {
+    if let Some(since) = DriftSchedule::load(job, backend, config).await.overdue() {
+        job.run.notes.note(&format!(
+            "warning: no successful drift check for {}; does the scheduled job still run?",
+            report::age(since)
+        ));
+    }
+}
+
+/// The index only serves speed: the next run looks up what is missing.
+async fn save_index(job: &Job, backend: &StateBackend) {
+    if let Err(error) = backend.states.save_index().await {
+        job.run
+            .notes
+            .note(&format!("warning: could not update the state index: {error}"));
+    }
+}
+
+/// The stacks that this run applies.
+struct StacksToApply {
+    targets: Vec<Target>,
+    /// The removals that it skips.
+    skipped: Option<SkippedRemovals>,
+    newer: Arc<NewerCommits>,
+}
+
+impl StacksToApply {
+    /// Finds them, and announces them to other runs.
+    async fn find(
+        job: &Job,
+        tip: &ApplyTarget<'_>,
+        side: &OpenRevision,
+        backend: &StateBackend,
+        known: &IndexedStates,
+    ) -> Result<Self, UserError> {
+        let history = Box::new(GithubHistory::new(job, tip.head, tip.branch));
+        let PendingStacks { mut targets, newer } =
+            PendingStacks::find(&job.run, side, backend, history, |_| true).await?;
+        let skipped = SkippedRemovals::take(&side.layout, &mut targets);
+        let ids: Vec<_> = targets.iter().map(|target| target.id.clone()).collect();
+        backend.states.announce_run(known, &ids).await?;
+        Ok(Self {
+            targets,
+            skipped,
+            newer,
+        })
+    }
+
+    /// Takes the stacks that a newer run applied out of a report, and adds the skipped removals. Returns the
+    /// newer commits.
+    fn complete(&self, report: &mut ApplyReport) -> BTreeMap<StackId, CommitId> {
+        let newer = self.newer.take_out_of(report);
+        if let Some(skipped) = &self.skipped {
+            report.stacks.extend(skipped.outcomes());
+        }
+        newer
+    }
+}
+
+/// Approves plans by the reviews of the merged pull requests and by the manual approvals.
+fn review_gate(
+    job: &Job,
+    tip: &ApplyTarget<'_>,
+    (config, secrets): (&Config, &Secrets),
+    reviews: &MergedReviews,
+) -> Result<ReviewGate, UserError> {
+    let power = job.repository.revision(&tip.branch.tip)?;
+    let guardrails = PolicyCheck::new(
+        job,
+        CommitPolicy::from_config(config, Some(power.as_ref())),
+        Stage::Apply,
+        secrets,
+    )
+    .with_authors(reviews.authors.clone())
+    .with_reviewed(reviews.policies.clone())
+    .with_digest_approvers(tip.agreeing.clone());
+    Ok(ReviewGate::new(
+        guardrails,
+        reviews.records.clone(),
+        tip.approved.digests.clone(),
+    ))
+}
+
+fn apply_options(
+    head: &CommitId,
+    pending: &StacksToApply,
+    consent: &Arc<ReviewGate>,
+    deployments: Option<&Arc<Deployments>>,
+) -> ApplyOptions {
+    ApplyOptions {
+        consent: match deployments {
+            Some(deployments) => Arc::new(DeploymentApprover {
+                consent: Arc::clone(consent),
+                deployments: Arc::clone(deployments),
+            }),
+            None => consent.clone(),
+        },
+        newer: Some(pending.newer.clone()),
+        commit: Some(head.clone()),
+        pull_requests: consent.pull_requests().into_iter().collect(),
+        restore: false,
+        allow_empty: true,
+        rolled_back_to: None,
+    }
+}
+
+/// The plans that were stopped and the findings of the policies, without secrets.
+fn masked_result(
+    consent: &ReviewGate,
+    planning: &Planner,
+) -> (Vec<(StackPlan, Vec<ReviewUnit>)>, Vec<PolicyFinding>) {
+    let mut stopped = consent.stopped_stacks();
+    for (plan, _) in &mut stopped {
+        redact::stack(plan, planning.secrets());
+    }
+    let mut findings = consent.findings();
+    redact::findings(&mut findings, planning.secrets());
+    (stopped, findings)
+}
+
+/// What to publish after an apply.
+struct ApplyFeedback<'a> {
+    head: &'a CommitId,
+    report: &'a ApplyReport,
+    /// The plans that were stopped as unreviewed, with their unreviewed parts.
+    stopped: &'a [(StackPlan, Vec<ReviewUnit>)],
+    info: &'a RunInfo,
+    /// The stacks that were skipped because they have a newer commit.
+    newer: &'a BTreeMap<StackId, CommitId>,
+    /// The commits of the branch since the last apply, the head first.
+    arrived: Vec<CommitId>,
+    /// The pull requests whose changes were applied, besides those.
+    pulls: BTreeSet<u64>,
+    /// The findings of the policies when the plans were approved or stopped.
+    findings: &'a [PolicyFinding],
+}
+
+impl ApplyFeedback<'_> {
+    /// Reports to each applied pull request, and maintains an issue for each unreviewed stack.
+    async fn publish_result(&self, job: &Job, feedback: &Publisher<'_>) {
+        let Self {
+            head,
+            report,
+            stopped,
+            info,
+            ..
+        } = *self;
+        let mut summary = report::markdown::outcome(report, info, None, SUMMARY_BUDGET);
+        summary.push_str(&report::markdown::newer(self.newer));
+        feedback.summary(&summary);
+        feedback.apply_outputs(report, self.findings);
+        let unreviewed: Vec<_> = stopped.iter().map(|(plan, _)| plan.digest.to_string()).collect();
+        if !report.stacks.is_empty() {
+            feedback.outputs(&[("unreviewed", unreviewed.join(","))]);
+            feedback
+                .merged_outcome(head, &self.arrived, &self.pulls, report, info)
+                .await;
+        }
+        // Stacks that were not selected have no differences, unless a newer run knows better.
+        let settled = |stack: &str| {
+            let not_well =
+                |outcome: &StackOutcome| outcome.id.as_str() == stack && !was_approved(outcome.result);
+            !report.stacks.iter().any(not_well) && !self.newer.keys().any(|id| id.as_str() == stack)
+        };
+        feedback
+            .issues(
+                UNREVIEWED_LABEL,
+                MarkerKind::Unreviewed,
+                settled,
+                stopped
+                    .iter()
+                    .map(|stopped| unreviewed_issue(job, info, stopped))
+                    .collect(),
+            )
+            .await;
+    }
+}
+
+/// The marker, title and body of the issue for a stopped stack.
+fn unreviewed_issue(
+    job: &Job,
+    info: &RunInfo,
+    (plan, units): &(StackPlan, Vec<ReviewUnit>),
+) -> (CommentMarker, String, String) {
+    let marker = CommentMarker {
+        head: info.head.as_ref().map(CommitId::to_string).unwrap_or_default(),
+        run: job.runner.run_id,
+        attempt: job.runner.run_attempt,
+        digest: plan.digest.to_string(),
+        ..CommentMarker::new(MarkerKind::Unreviewed, plan.id.as_str())
+    };
+    let title = format!("{}: blocked: unreviewed change", plan.id);
+    let body = report::markdown::unreviewed(plan, units, info, &marker, report::COMMENT_BUDGET);
+    (marker, title, body)
+}
+
+/// Returns true if nothing of the stack was left that needs an approval.
+fn was_approved(result: StackResult) -> bool {
+    apply::is_well(result) || result == StackResult::Waiting
+}
+
+fn description(report: &ApplyReport, newer: usize) -> String {
+    if report.stacks.is_empty() && newer > 0 {
+        return "a newer commit is applied already".to_owned();
+    }
+    if report.stacks.is_empty() {
+        return "everything is applied already".to_owned();
+    }
+    let count = |result| {
+        report
+            .stacks
+            .iter()
+            .filter(|stack| stack.result == result)
+            .count()
+    };
+    let words = [
+        (StackResult::Applied, "applied"),
+        (StackResult::Unchanged, "unchanged"),
+        (StackResult::Waiting, "waiting"),
+        (StackResult::Failed, "failed"),
+        (StackResult::Stopped, "stopped"),
+        (StackResult::HeldBack, "skipped"),
+    ];
+    let words: Vec<_> = words
+        .iter()
+        .filter(|(result, _)| count(*result) > 0)
+        .map(|(result, word)| format!("{} {word}", count(*result)))
+        .collect();
+    words.join(", ")
+}

@@ -1,0 +1,98 @@
+//! The files of a run for later steps: the result as JSON, the preview as a page.
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+use super::publisher::Publisher;
+use konverge_base::checkout::{Existing, WrittenFile, write};
+
+/// The folder in the workspace, for the output of a docker action.
+const FOLDER: &str = ".konverge";
+
+impl Publisher<'_> {
+    /// Writes the whole result where later steps find it.
+    pub(super) fn result_file(&self, json: &str) {
+        self.keep("result", "json", json, "result-path");
+    }
+
+    /// Writes the preview as an HTML page, and returns its path.
+    pub fn page(&self, html: &str) -> Option<String> {
+        self.keep("page", "html", html, "summary-path")
+    }
+
+    /// Writes the summary as Markdown, for a place where neither the comment nor the job summary is seen.
+    pub fn markdown(&self, text: &str) {
+        self.keep("summary", "md", text, "markdown-path");
+    }
+
+    fn keep(&self, what: &str, extension: &str, text: &str, output: &str) -> Option<String> {
+        let run = &self.job.run;
+        let name = format!("konverge-{}.{extension}", uuid::Uuid::new_v4().simple());
+        // Only the docker action gets inputs as variables. Its folders have other paths in the following
+        // steps; only the workspace is common to both.
+        let workspace = self.job.runner.workspace.as_ref();
+        let workspace = workspace.filter(|_| run.var("INPUT_COMMAND").is_some());
+        let written = match workspace {
+            Some(workspace) => keep_in_workspace(workspace, &name, &run.secrets.mask_finished(text))
+                .map(|()| format!("{FOLDER}/{name}")),
+            None => {
+                let folder = run
+                    .var("RUNNER_TEMP")
+                    .map_or_else(std::env::temp_dir, PathBuf::from);
+                let path = folder.join(&name);
+                fs::write(&path, run.secrets.mask_finished(text)).map(|()| path.display().to_string())
+            }
+        };
+        match written {
+            Ok(path) => {
+                self.outputs(&[(output, path.clone())]);
+                Some(path)
+            }
+            Err(error) => {
+                run.notes
+                    .note(&format!("warning: the {what} was not kept: {error}"));
+                None
+            }
+        }
+    }
+}
+
+/// Git ignores the folder. The content of the workspace belongs to the pull request, so no link in it is
+/// followed.
+fn keep_in_workspace(workspace: &Path, name: &str, text: &str) -> io::Result<()> {
+    let folder = Path::new(FOLDER);
+    write(workspace, &folder.join(".gitignore"), b"*\n", Existing::Keep)?;
+    match write(workspace, &folder.join(name), text.as_bytes(), Existing::Keep)? {
+        WrittenFile::Created => Ok(()),
+        WrittenFile::Kept => Err(io::Error::other(format!("{FOLDER}/{name} is there already"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn what_is_kept_in_a_workspace_is_ignored_by_git_and_no_link_is_followed() {
+        let workspace = tempfile::tempdir().unwrap();
+        for name in ["a.json", "b.html"] {
+            keep_in_workspace(workspace.path(), name, "text").unwrap();
+            assert_eq!(
+                fs::read_to_string(workspace.path().join(FOLDER).join(name)).unwrap(),
+                "text"
+            );
+        }
+        assert_eq!(
+            fs::read_to_string(workspace.path().join(".konverge/.gitignore")).unwrap(),
+            "*\n"
+        );
+        let elsewhere = tempfile::tempdir().unwrap();
+        let hostile = tempfile::tempdir().unwrap();
+        std::os::unix::fs::symlink(elsewhere.path(), hostile.path().join(FOLDER)).unwrap();
+        assert!(keep_in_workspace(hostile.path(), "a.json", "text").is_err());
+        assert_eq!(fs::read_dir(elsewhere.path()).unwrap().count(), 0);
+    }
+}

@@ -1,0 +1,467 @@
+//! The authority of a job: what it may do. This one value is computed only here, from the event, from who
+//! started the run, and from GitHub's answer about the default branch. This file sends no requests; the tests
+//! below are its table.
+//!
+//! No ref of an event grants anything. Everything that grants permissions (store, clusters, sandbox, policy…)
+//! is read from the commit that GitHub names as the tip of the default branch *now*, also in a re-run; a tag
+//! is not a branch.
+
+use super::{approve_input::Approved, job_trust::Trust};
+use konverge_base::{
+    error::{ErrorKind, UserError},
+    model::CommitId,
+};
+use konverge_github::{
+    DefaultBranch, GithubEvent, PullRequestEvent, PushEvent, Runner, WorkflowRunEvent, other_branch,
+};
+use konverge_report::Merging;
+
+/// Who started the run, and how.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Caller<'a> {
+    /// The full ref of the run.
+    pub ref_name: &'a str,
+    /// The actor: who started the run, or re-ran it.
+    pub actor: &'a str,
+    /// Who started its first attempt, and so gave its inputs.
+    pub starter: &'a str,
+    /// The number of the attempt, from 1.
+    pub attempt: u32,
+    /// The approved digests from the job inputs.
+    pub approve: &'a str,
+    /// The environment of the job, if it is named.
+    pub environment: Option<&'a str>,
+}
+
+impl<'a> Caller<'a> {
+    /// The caller of a run.
+    pub fn new(runner: &'a Runner, approve: &'a str, environment: Option<&'a str>) -> Self {
+        Self {
+            ref_name: &runner.ref_name,
+            actor: &runner.actor,
+            starter: &runner.starter,
+            attempt: runner.run_attempt,
+            approve,
+            environment,
+        }
+    }
+}
+
+/// GitHub's answer about the default branch.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum DefaultBranchAnswer<'a> {
+    /// Not asked yet.
+    NotYet,
+    /// Cannot be asked: there is no token, or the job needs no permissions.
+    Never,
+    /// The branch, and whether it contains the commit of the event.
+    Is(&'a DefaultBranch, bool),
+}
+
+/// The decision for an event.
+#[derive(Debug)]
+pub(super) enum Decision {
+    /// Nothing to do, and why.
+    Nothing(String),
+    /// It depends on the default branch: ask GitHub, then decide again.
+    Ask,
+    /// The job has this authority.
+    Granted(Authority),
+}
+
+/// What a job may do.
+#[derive(Debug, Clone)]
+pub(super) struct Authority {
+    pub task: Task,
+    /// How much it trusts the code that it processes; [`Trust::grants`] gives the consequences.
+    pub trust: Trust,
+    /// The default branch, whose tip grants permissions; `None` grants none.
+    pub branch: Option<DefaultBranch>,
+    /// The actor, for `policy.actors`.
+    pub actor: String,
+    /// True if the actor pushed or merged what is applied, in this attempt: then GitHub allowed them to
+    /// write.
+    pub pushed: bool,
+}
+
+/// The task of a job.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Task {
+    PullRequest(Box<PullRequestEvent>),
+    /// Preview the group of a merge queue.
+    MergeGroup {
+        /// The parent of the group.
+        base: CommitId,
+        head: CommitId,
+        /// The target branch.
+        base_branch: String,
+        /// The default branch, as the event names it.
+        default_branch: String,
+    },
+    /// Preview a pull request from outside in a job of this repository.
+    Outside(Box<WorkflowRunEvent>),
+    /// Apply a commit of the default branch.
+    Apply {
+        head: CommitId,
+        /// The manual approvals.
+        approved: Approved,
+        /// The approvers.
+        agreeing: DispatchApprovers,
+    },
+    /// Check for drift at the tip of the default branch.
+    Drift {
+        head: CommitId,
+    },
+    /// Restore drift that the reviewers of the job's environment approved.
+    Restore {
+        approved: Approved,
+    },
+}
+
+/// Who approves the digests of a run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum DispatchApprovers {
+    /// The user who started its first attempt with them, and if rules require more, the users who approved
+    /// the job in its environment.
+    Starter {
+        login: String,
+        /// What the user said about it.
+        reason: String,
+    },
+    /// Only the users who approved the job: the digests were found by the run itself, after its start.
+    Environment,
+}
+
+impl Authority {
+    /// Decides what a job may do.
+    ///
+    /// # Errors
+    /// An event that is refused: on another branch, without a token, with digests that nobody can have
+    /// approved.
+    pub fn decide(
+        event: &GithubEvent,
+        caller: Caller<'_>,
+        answer: DefaultBranchAnswer<'_>,
+    ) -> Result<Decision, UserError> {
+        match event {
+            GithubEvent::PullRequest(event) => Ok(Self::pull_request(event, caller, answer)),
+            GithubEvent::MergeGroup {
+                base,
+                head,
+                base_branch,
+                default_branch,
+                ..
+            } => {
+                let task = Task::MergeGroup {
+                    base: base.clone(),
+                    head: head.clone(),
+                    base_branch: base_branch.clone(),
+                    default_branch: default_branch.clone(),
+                };
+                Ok(Self::merge_group(task, caller, answer))
+            }
+            GithubEvent::WorkflowRun(event) => Self::decide_outside(event, caller, answer),
+            GithubEvent::Push(event) => Self::push(event, caller, answer),
+            GithubEvent::Schedule { .. } => Self::drift(caller, answer),
+            GithubEvent::WorkflowDispatch { inputs, ref_name, .. } => {
+                let digests = inputs.get("approve").map_or("", |text| text.trim());
+                if let DefaultBranchAnswer::Is(branch, _) = answer {
+                    only_on(branch, ref_name)?;
+                }
+                match digests.is_empty() {
+                    true => Self::drift(caller, answer),
+                    false => {
+                        let reason = inputs.get("reason").map_or("", String::as_str);
+                        Self::decide_dispatch(digests, reason, caller, answer)
+                    }
+                }
+            }
+            GithubEvent::RepositoryDispatch { action, payload } => match action.as_str() {
+                "konverge-drift" => Self::drift(caller, answer),
+                "konverge-apply" => {
+                    let text = |key: &str| payload[key].as_str().unwrap_or_default();
+                    Self::decide_dispatch(text("approve"), text("reason"), caller, answer)
+                }
+                other => Err(UserError::new(
+                    ErrorKind::Github,
+                    format!("unknown repository_dispatch event `{}`", other.escape_debug()),
+                )
+                .hint(
+                    "known are `konverge-apply`, which may name digests as `approve`, and `konverge-drift`",
+                )),
+            },
+        }
+    }
+
+    fn grant(task: Task, trust: Trust, caller: Caller<'_>, answer: DefaultBranchAnswer<'_>) -> Self {
+        Self {
+            task,
+            trust,
+            branch: match answer {
+                DefaultBranchAnswer::Is(branch, _) => Some(branch.clone()),
+                DefaultBranchAnswer::NotYet | DefaultBranchAnswer::Never => None,
+            },
+            actor: caller.actor.to_owned(),
+            pushed: false,
+        }
+    }
+
+    fn pull_request(
+        event: &PullRequestEvent,
+        caller: Caller<'_>,
+        answer: DefaultBranchAnswer<'_>,
+    ) -> Decision {
+        if let Some(why) = event.nothing_to_preview() {
+            return Decision::Nothing(why.to_owned());
+        }
+        // A job of code from outside needs no permissions, so it asks for none.
+        let trust = match (event.is_from_outside(), answer) {
+            (true, _) => Trust::Untrusted,
+            (false, DefaultBranchAnswer::NotYet) => return Decision::Ask,
+            (false, DefaultBranchAnswer::Is(branch, _)) if event.base_branch == branch.name => {
+                Trust::Proposed
+            }
+            (false, DefaultBranchAnswer::Is(..) | DefaultBranchAnswer::Never) => Trust::Own,
+        };
+        let task = Task::PullRequest(Box::new(event.clone()));
+        Decision::Granted(Self::grant(task, trust, caller, answer))
+    }
+
+    fn merge_group(task: Task, caller: Caller<'_>, answer: DefaultBranchAnswer<'_>) -> Decision {
+        match answer {
+            DefaultBranchAnswer::NotYet => Decision::Ask,
+            DefaultBranchAnswer::Is(..) | DefaultBranchAnswer::Never => {
+                Decision::Granted(Self::grant(task, Trust::Own, caller, answer))
+            }
+        }
+    }
+
+    fn decide_outside(
+        event: &WorkflowRunEvent,
+        caller: Caller<'_>,
+        answer: DefaultBranchAnswer<'_>,
+    ) -> Result<Decision, UserError> {
+        if event.event != "pull_request" || !event.from_outside() {
+            return Ok(Decision::Nothing(
+                "the workflow run is not of a fork's pull request, nor of Dependabot's: nothing to do"
+                    .to_owned(),
+            ));
+        }
+        match answer {
+            DefaultBranchAnswer::NotYet => Ok(Decision::Ask),
+            DefaultBranchAnswer::Never => Err(no_token(
+                "a token is needed to post the preview of a pull request from outside",
+            )),
+            DefaultBranchAnswer::Is(branch, _) => {
+                only_on(branch, caller.ref_name)?;
+                let task = Task::Outside(Box::new(event.clone()));
+                Ok(Decision::Granted(Self::grant(
+                    task,
+                    Trust::Recorded,
+                    caller,
+                    answer,
+                )))
+            }
+        }
+    }
+
+    fn push(
+        event: &PushEvent,
+        caller: Caller<'_>,
+        answer: DefaultBranchAnswer<'_>,
+    ) -> Result<Decision, UserError> {
+        if !event.is_default_branch() {
+            return Ok(Decision::Nothing(format!(
+                "a push to `{}`: only `{}` is applied",
+                event.ref_name.escape_debug(),
+                event.default_branch
+            )));
+        }
+        let Some(after) = &event.after else {
+            return Err(UserError::new(
+                ErrorKind::Github,
+                "the default branch was deleted: nothing is applied",
+            )
+            .hint("restore it on GitHub (Branches, Restore); the next push to it applies what is missing"));
+        };
+        let approved: Approved = caller.approve.parse()?;
+        if !approved.is_empty() {
+            only_in_an_environment(caller)?;
+        }
+        let (branch, holds) = match answer {
+            DefaultBranchAnswer::NotYet => return Ok(Decision::Ask),
+            DefaultBranchAnswer::Never => {
+                return Err(no_token("GitHub must confirm which commits may be applied"));
+            }
+            DefaultBranchAnswer::Is(branch, holds) => (branch, holds),
+        };
+        only_on(branch, &event.ref_name)?;
+        if !holds {
+            return Err(UserError::new(
+                ErrorKind::Policy,
+                format!(
+                    "{} is no longer on `{}`: its history was rewritten since the push",
+                    after.short(),
+                    branch.name.escape_debug()
+                ),
+            )
+            .hint("nothing is lost: the run for the newest push applies what the branch holds now"));
+        }
+        let task = Task::Apply {
+            head: after.clone(),
+            approved,
+            agreeing: DispatchApprovers::Environment,
+        };
+        Ok(Decision::Granted(Self {
+            pushed: caller.attempt == 1,
+            ..Self::grant(task, Trust::Merged, caller, answer)
+        }))
+    }
+
+    /// A person or another system requests an apply of the default branch.
+    fn decide_dispatch(
+        text: &str,
+        reason: &str,
+        caller: Caller<'_>,
+        answer: DefaultBranchAnswer<'_>,
+    ) -> Result<Decision, UserError> {
+        let approved = text.parse()?;
+        let branch = match answer {
+            DefaultBranchAnswer::NotYet => return Ok(Decision::Ask),
+            DefaultBranchAnswer::Never => {
+                return Err(no_token("GitHub must confirm which commits may be applied"));
+            }
+            DefaultBranchAnswer::Is(branch, _) => branch,
+        };
+        only_on(branch, caller.ref_name)?;
+        let task = Task::Apply {
+            head: branch.tip.clone(),
+            approved,
+            // A user who only re-runs the run did not enter the digests.
+            agreeing: DispatchApprovers::Starter {
+                login: caller.starter.to_owned(),
+                reason: reason.to_owned(),
+            },
+        };
+        Ok(Decision::Granted(Self::grant(
+            task,
+            Trust::Merged,
+            caller,
+            answer,
+        )))
+    }
+
+    /// A drift check; or a later job of it with digests that the check found.
+    fn drift(caller: Caller<'_>, answer: DefaultBranchAnswer<'_>) -> Result<Decision, UserError> {
+        let approved: Approved = caller.approve.parse()?;
+        if !approved.is_empty() {
+            only_in_an_environment(caller)?;
+        }
+        let branch = match answer {
+            DefaultBranchAnswer::NotYet => return Ok(Decision::Ask),
+            DefaultBranchAnswer::Never => {
+                return Err(no_token("GitHub must confirm which commit is applied"));
+            }
+            DefaultBranchAnswer::Is(branch, _) => branch,
+        };
+        only_on(branch, caller.ref_name)?;
+        let task = match approved.is_empty() {
+            true => Task::Drift {
+                head: branch.tip.clone(),
+            },
+            false => Task::Restore { approved },
+        };
+        Ok(Decision::Granted(Self::grant(
+            task,
+            Trust::Merged,
+            caller,
+            answer,
+        )))
+    }
+
+    /// The target branch of a previewed pull request or group, if it is not the default branch.
+    pub fn elsewhere(&self) -> Option<&str> {
+        let (base, named) = match &self.task {
+            Task::PullRequest(event) => (&event.base_branch, &event.default_branch),
+            Task::MergeGroup {
+                base_branch,
+                default_branch,
+                ..
+            } => (base_branch, default_branch),
+            Task::Outside(_) | Task::Apply { .. } | Task::Drift { .. } | Task::Restore { .. } => {
+                return None;
+            }
+        };
+        let default = self.branch.as_ref().map_or(named, |branch| &branch.name);
+        other_branch(base, default)
+    }
+
+    /// What merging a pull request does, for its preview.
+    pub fn merging(&self) -> Merging {
+        match (self.trust, self.elsewhere()) {
+            (Trust::Recorded | Trust::Untrusted, _) => Merging::Outside,
+            (_, Some(_)) => Merging::OtherBranch,
+            (Trust::Merged | Trust::Proposed, None) => Merging::Applies,
+            (Trust::Own, None) => Merging::Unreviewed,
+        }
+    }
+
+    /// The commit of an event that the default branch must contain, if it is not to be its tip.
+    pub fn commit_of(event: &GithubEvent) -> Option<&CommitId> {
+        match event {
+            GithubEvent::Push(event) => event.after.as_ref(),
+            _ => None,
+        }
+    }
+}
+
+/// A person may start a workflow on any branch or tag. State is changed only from the default branch.
+fn only_on(branch: &DefaultBranch, full_ref: &str) -> Result<(), UserError> {
+    if branch.is(full_ref) {
+        return Ok(());
+    }
+    let name = branch.name.escape_debug();
+    Err(UserError::new(
+        ErrorKind::Policy,
+        format!("the workflow was started on `{}`", full_ref.escape_debug()),
+    )
+    .hint(format!(
+        "start it on the branch `{name}`: only merged commits are applied or checked"
+    )))
+}
+
+/// Requires an environment, so that the approvers of the job are known. GitHub does not say when they
+/// approved: after a re-run, they may have seen other digests.
+fn only_in_an_environment(caller: Caller<'_>) -> Result<(), UserError> {
+    if caller.attempt > 1 {
+        return Err(UserError::new(
+            ErrorKind::Policy,
+            "the run was restarted: the reviewers of its environment may have approved other digests",
+        )
+        .hint("start a new run, so that they are asked again")
+        .hint(BY_HAND));
+    }
+    if caller.environment.is_none() {
+        return Err(UserError::new(
+            ErrorKind::Policy,
+            "the environment of this job is unknown, so these digests are not approved",
+        )
+        .hint(
+            "set the input `environment` to the name of the job's `environment:`, which GitHub does not expose to jobs",
+        )
+        .hint(BY_HAND));
+    }
+    Ok(())
+}
+
+/// The hint if nobody is known to have approved the digests.
+pub(super) const BY_HAND: &str =
+    "or start the workflow by hand with `approve`: that is the approval of the person who starts it";
+
+fn no_token(what: &str) -> UserError {
+    UserError::new(ErrorKind::Github, format!("{what}, and there is none"))
+        .hint("set the input `github-token`")
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,111 @@
+//! Check runs at the pull request's head, one per changed stack, and whether that head is still the newest.
+
+use std::collections::BTreeMap;
+
+use super::publisher::Publisher;
+use konverge_base::{
+    model::{CommitId, Shard, StackId, check_run::CheckRun, plan::Plan},
+    secrets::Secrets,
+};
+use konverge_github::{GithubError, MOST_CHECKS};
+use konverge_report::checks;
+
+impl Publisher<'_> {
+    /// Creates the check runs of a plan and returns the URLs of those for one stack.
+    ///
+    /// A refusal of one check run does not affect the others; an error that concerns all of them ends the
+    /// loop. Either is reported once.
+    pub async fn checks(&self, head: &CommitId, plan: &Plan) -> BTreeMap<StackId, String> {
+        let mut links = BTreeMap::new();
+        let Some(client) = self.client else { return links };
+        let runner = &self.job.runner;
+        let external = format!("{}/{}", runner.run_id, runner.run_attempt);
+        let url = runner.run_url();
+        let named: BTreeMap<_, _> = plan
+            .stacks
+            .iter()
+            .map(|stack| (checks::name(&stack.id), &stack.id))
+            .collect();
+        let mut refused = None;
+        let share = self.job.options.part.share();
+        let most = share.map_or(MOST_CHECKS, |share| share.part_of(MOST_CHECKS));
+        let scope = share.as_ref().map(Shard::to_string).unwrap_or_default();
+        for check in checks::checks(plan, most, &scope) {
+            let check = mask_check(check, &self.job.run.secrets);
+            match client.create_check(head, &check, &external, Some(&url)).await {
+                Ok(page) => {
+                    if let (Some(stack), Some(page)) = (named.get(&check.name), page) {
+                        links.insert((*stack).clone(), page);
+                    }
+                }
+                Err(error) => {
+                    let of_this_one =
+                        matches!(error, GithubError::Refused { .. } | GithubError::TooLong { .. });
+                    refused = Some(error);
+                    if !of_this_one {
+                        break;
+                    }
+                }
+            }
+        }
+        if let Some(error) = refused {
+            self.warn("not every stack has a check run", error);
+        }
+        links
+    }
+
+    /// The current state of the pull request, after its preview was made.
+    pub async fn fetch_pull_request(&self, number: u64, head: &CommitId) -> PullRequestNow {
+        let Some(client) = self.client else {
+            return PullRequestNow::default();
+        };
+        let pull = match client.pull_request(number).await {
+            Ok(pull) => pull,
+            Err(error) => {
+                self.warn(
+                    "whether the pull request is merged or has a newer head is not known, so its review is not recorded",
+                    error,
+                );
+                return PullRequestNow::default();
+            }
+        };
+        let meanwhile = PullRequestNow {
+            superseded: pull.head != *head,
+            unmerged: !pull.is_merged(),
+        };
+        if meanwhile.superseded {
+            self.job.run.notes.note(&format!(
+                "note: the pull request's head is {} by now; this preview is of {}",
+                pull.head.short(),
+                head.short()
+            ));
+        }
+        if !meanwhile.unmerged {
+            self.job.run.notes.note(
+                "note: the pull request was merged before this preview ended, so the preview is not recorded as reviewed",
+            );
+        }
+        meanwhile
+    }
+}
+
+/// The current state of a previewed pull request.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct PullRequestNow {
+    /// True if it has another head: the preview says so, and the newer run's preview stays.
+    pub superseded: bool,
+    /// True if GitHub says that it is not merged. Otherwise the preview may be a re-run, and what it shows
+    /// was not visible at the merge.
+    pub unmerged: bool,
+}
+
+fn mask_check(mut check: CheckRun, secrets: &Secrets) -> CheckRun {
+    let annotated = check.annotations.iter_mut().map(|note| &mut note.message);
+    for text in [&mut check.title, &mut check.summary, &mut check.text]
+        .into_iter()
+        .chain(annotated)
+    {
+        *text = secrets.mask_finished(text);
+    }
+    check
+}

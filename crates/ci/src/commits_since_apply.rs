@@ -1,0 +1,64 @@
+//! The commits that were pushed to the branch since the last apply. A run that catches up with several merges comments
+//! on each of their pull requests, also on those without a recorded preview.
+
+use std::collections::BTreeSet;
+
+use super::job::Job;
+use konverge_base::model::CommitId;
+use konverge_github::{APPLY, StatusState};
+use konverge_repo::git::GitError;
+use konverge_state::IndexedStates;
+
+/// The largest number of commits.
+const MOST: usize = 50;
+
+/// The commits of the branch from `head` back to the commit of an earlier apply, the head first. `known` is the index
+/// before this run.
+pub(super) async fn since_last_apply(job: &Job, head: &CommitId, known: &IndexedStates) -> Vec<CommitId> {
+    let applied: BTreeSet<&CommitId> = known
+        .entries
+        .values()
+        .filter_map(|entry| entry.commit.as_ref())
+        .collect();
+    let mut commits = vec![head.clone()];
+    // Without an earlier apply there is no end to look for.
+    while !applied.is_empty() && commits.len() < MOST {
+        let parent = match parent(job, commits.last().unwrap_or(head)).await {
+            Ok(Some(parent)) => parent,
+            Ok(None) => break,
+            Err(error) => {
+                job.run
+                    .warn("the other merged pull requests are not known", error);
+                break;
+            }
+        };
+        if applied.contains(&parent) || is_done(job, &parent).await {
+            break;
+        }
+        commits.push(parent);
+    }
+    commits
+}
+
+/// The first parent: the tip of the branch before the commit.
+async fn parent(job: &Job, commit: &CommitId) -> Result<Option<CommitId>, GitError> {
+    job.repository.ensure(commit, job.credentials.as_ref()).await?;
+    Ok(job.repository.parents(commit)?.into_iter().next())
+}
+
+/// Returns true if the run for this commit succeeded, even if it had nothing to apply. Also true if GitHub does not
+/// answer: then a pull request may miss its comment, but none gets the result of another one.
+async fn is_done(job: &Job, commit: &CommitId) -> bool {
+    let Some(client) = &job.client else { return true };
+    match client.newest_statuses(commit).await {
+        Ok(statuses) => statuses
+            .iter()
+            .find(|status| status.context == APPLY)
+            .is_some_and(|status| status.state == StatusState::Success),
+        Err(error) => {
+            job.run
+                .warn("the other merged pull requests are not known", error);
+            true
+        }
+    }
+}

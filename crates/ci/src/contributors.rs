@@ -1,0 +1,222 @@
+//! The contributors of a plan's commits: their own approval does not count.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use konverge_base::model::CommitId;
+use konverge_github::{BranchUpdate, Client, Contribution, GithubError};
+
+/// The contributors of some commits.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(super) struct Contributors {
+    /// The logins of everyone who wrote, committed or pushed one of them, or is named as a co-author.
+    pub people: BTreeSet<String>,
+    /// A commit of which GitHub does not know who pushed it, if there is one.
+    pub unknown: Option<CommitId>,
+}
+
+impl Contributors {
+    /// Returns true if a user is one of them.
+    pub fn contains(&self, login: &str) -> bool {
+        self.people.iter().any(|known| known.eq_ignore_ascii_case(login))
+    }
+
+    /// The contributors of commits that end in `head`, with the updates of the branch that contains them.
+    pub fn from_commits(head: &CommitId, commits: &[Contribution], movements: &[BranchUpdate]) -> Self {
+        let range: BTreeSet<&CommitId> = commits.iter().map(|commit| &commit.commit).collect();
+        let mut to: BTreeMap<&CommitId, Vec<&BranchUpdate>> = BTreeMap::new();
+        for movement in movements {
+            to.entry(&movement.after).or_default().push(movement);
+        }
+        let by_button = |commit: &CommitId| {
+            let movements = to.get(commit).map_or(&[][..], Vec::as_slice);
+            !movements.is_empty() && movements.iter().all(|movement| movement.is_merge)
+        };
+        let mut people = BTreeSet::new();
+        for commit in commits {
+            // GitHub created it when somebody pressed the merge button, who contributed no code.
+            if !(commit.parents.len() > 1 && by_button(&commit.commit)) {
+                people.extend(commit.people.iter().cloned());
+            }
+            let pushes = to.get(&commit.commit).into_iter().flatten();
+            let pushes = pushes.filter(|movement| !movement.is_merge);
+            people.extend(pushes.filter_map(|movement| movement.actor.clone()));
+        }
+        Self {
+            people,
+            unknown: first_unknown(head, &range, &to),
+        }
+    }
+}
+
+/// Walks back from the head: each tip among the commits must come from a known update.
+fn first_unknown(
+    head: &CommitId,
+    range: &BTreeSet<&CommitId>,
+    to: &BTreeMap<&CommitId, Vec<&BranchUpdate>>,
+) -> Option<CommitId> {
+    let mut seen = BTreeSet::new();
+    let mut tips = vec![head];
+    while let Some(tip) = tips.pop() {
+        if !range.contains(tip) || !seen.insert(tip) {
+            continue;
+        }
+        match to.get(tip) {
+            None => return Some(tip.clone()),
+            Some(movements) => tips.extend(movements.iter().filter_map(|movement| movement.before.as_ref())),
+        }
+    }
+    None
+}
+
+/// The contributors of a pull request: its author, and those of its commits. Who pushed to the branch of a
+/// fork is unknown: a maintainer may, too, and with the names of others in the commits. It is not an error if GitHub
+/// no longer knows the updates of a deleted branch of this repository.
+pub(super) async fn of_pull_request(client: &Client, number: u64) -> Result<Contributors, GithubError> {
+    let pull = client.pull_request(number).await?;
+    let commits = client.contributions_to_pull_request(number).await?;
+    let movements = match pull.from_fork {
+        true => Vec::new(),
+        false => {
+            let enough = |movements: &[BranchUpdate]| {
+                Contributors::from_commits(&pull.head, &commits, movements)
+                    .unknown
+                    .is_none()
+            };
+            client.movements(&pull.head_branch, enough).await?
+        }
+    };
+    let mut contributors = Contributors::from_commits(&pull.head, &commits, &movements);
+    contributors.people.insert(pull.author);
+    contributors.unknown = pull.from_fork.then(|| pull.head.clone());
+    Ok(contributors)
+}
+
+/// The start of the commit range that a plan digest covers.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(super) struct RangeStart {
+    /// The commit before them; `None` if they start with the first commit of all.
+    pub commit: Option<CommitId>,
+    /// That first commit.
+    pub root: Option<Contribution>,
+}
+
+/// The last applied commit; if none is recorded, the one before the first that changed the stack's folder.
+pub(super) async fn before(
+    client: &Client,
+    since: Option<&CommitId>,
+    head: &CommitId,
+    folder: &str,
+) -> Result<RangeStart, GithubError> {
+    if let Some(since) = since {
+        return Ok(RangeStart {
+            commit: Some(since.clone()),
+            root: None,
+        });
+    }
+    let first = client.contributions_to_folder(head, folder).await?.pop();
+    Ok(match first {
+        None => RangeStart::default(),
+        Some(first) => RangeStart {
+            commit: first.parents.first().cloned(),
+            root: first.parents.is_empty().then_some(first),
+        },
+    })
+}
+
+/// The contributors of the commits up to `head`.
+pub(super) async fn of_commits(
+    client: &Client,
+    branch: &str,
+    before: RangeStart,
+    head: &CommitId,
+) -> Result<Contributors, GithubError> {
+    let since = before
+        .commit
+        .or(before.root.as_ref().map(|root| root.commit.clone()));
+    let mut commits: Vec<_> = before.root.into_iter().collect();
+    if let Some(since) = since {
+        commits.extend(client.contributions_between(&since, head).await?);
+    }
+    let enough = |movements: &[BranchUpdate]| {
+        Contributors::from_commits(head, &commits, movements)
+            .unknown
+            .is_none()
+    };
+    let movements = client.movements(branch, enough).await?;
+    Ok(Contributors::from_commits(head, &commits, &movements))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn id(name: char) -> CommitId {
+        name.to_string().repeat(40).parse().unwrap()
+    }
+
+    fn commit(name: char, is_merge: bool, people: &[&str]) -> Contribution {
+        Contribution {
+            commit: id(name),
+            parents: if is_merge {
+                vec![id('0'), id('1')]
+            } else {
+                vec![id('0')]
+            },
+            people: people.iter().map(|login| (*login).to_owned()).collect(),
+        }
+    }
+
+    fn moved(before: char, after: char, actor: &str, is_merge: bool) -> BranchUpdate {
+        BranchUpdate {
+            before: Some(id(before)),
+            after: id(after),
+            actor: Some(actor.to_owned()),
+            is_merge,
+        }
+    }
+
+    fn people(contributors: &Contributors) -> Vec<&str> {
+        contributors.people.iter().map(String::as_str).collect()
+    }
+
+    #[test]
+    fn whoever_wrote_or_pushed_stands_behind_and_whoever_pressed_the_button_does_not() {
+        // a was applied; b came with a pull request that bob merged as c; mallory pushed d with ada's name in
+        // it.
+        let commits = [
+            commit('b', false, &["ada"]),
+            commit('c', true, &["bob"]),
+            commit('d', false, &["ada"]),
+        ];
+        let movements = [moved('c', 'd', "mallory", false), moved('a', 'c', "bob", true)];
+        let found = Contributors::from_commits(&id('d'), &commits, &movements);
+        assert_eq!((people(&found), &found.unknown), (vec!["ada", "mallory"], &None));
+        assert!(found.contains("Mallory") && !found.contains("bob"));
+        // A merge commit that somebody created and pushed may contain anything.
+        let movements = [moved('a', 'd', "mallory", false)];
+        let found = Contributors::from_commits(&id('d'), &commits, &movements);
+        assert_eq!(people(&found), ["ada", "bob", "mallory"]);
+    }
+
+    #[test]
+    fn a_push_that_nobody_told_of_is_named() {
+        let commits = [commit('b', false, &[]), commit('c', false, &[])];
+        let last = [moved('b', 'c', "ada", false)];
+        assert_eq!(
+            Contributors::from_commits(&id('c'), &commits, &last).unknown,
+            Some(id('b'))
+        );
+        assert_eq!(
+            Contributors::from_commits(&id('c'), &commits, &[]).unknown,
+            Some(id('c'))
+        );
+        let all = [moved('b', 'c', "ada", false), moved('a', 'b', "bob", false)];
+        assert_eq!(Contributors::from_commits(&id('c'), &commits, &all).unknown, None);
+        // Nothing came since: the plan contains only drift.
+        assert_eq!(
+            Contributors::from_commits(&id('a'), &[], &[]),
+            Contributors::default()
+        );
+    }
+}

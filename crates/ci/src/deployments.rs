@@ -1,0 +1,219 @@
+//! GitHub deployments of an apply: one per environment, from before its first stack is changed until the run
+//! ends. A refusal by GitHub is reported once, and no further request is sent.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use async_trait::async_trait;
+use serde_json::json;
+use tokio::sync::Mutex;
+
+use super::{job::Job, review_gate::ReviewGate};
+use konverge_base::{
+    error::UserError,
+    model::{
+        CommitId, StackId,
+        apply_result::{ApplyReport, StackOutcome, StackResult},
+        authorization::Authorization,
+        plan::StackPlan,
+    },
+};
+use konverge_config::Config;
+use konverge_engine::LatePlan;
+use konverge_github::{Client, DeploymentState, GithubError};
+use konverge_run::{
+    RunContext, Target,
+    apply::{Approver, PriorState, ProposedPlan},
+};
+
+/// The maximum number of environments with a deployment per run: each needs three writes, and GitHub allows
+/// 80 per minute.
+const MOST: usize = 20;
+
+/// The deployments of one run.
+pub(super) struct Deployments {
+    client: Client,
+    run: RunContext,
+    attempt: u32,
+    head: CommitId,
+    environments: BTreeMap<StackId, String>,
+    made: Mutex<DeploymentIds>,
+}
+
+#[derive(Default)]
+struct DeploymentIds {
+    ids: BTreeMap<String, u64>,
+    left_out: BTreeSet<String>,
+    refused: bool,
+}
+
+impl Deployments {
+    /// `None` if they are not configured, or the job may not publish.
+    pub fn new(job: &Job, config: &Config, targets: &[Target], head: &CommitId) -> Option<Arc<Self>> {
+        let client = job.client.clone().filter(|_| config.apply.deployments)?;
+        let named = targets.iter().filter_map(|target| {
+            let rules = config.for_place(&target.id, &target.folder);
+            Some((target.id.clone(), rules.environment?))
+        });
+        Some(Arc::new(Self {
+            client,
+            run: job.run.clone(),
+            attempt: job.runner.run_attempt,
+            head: head.clone(),
+            environments: named.collect(),
+            made: Mutex::default(),
+        }))
+    }
+
+    /// Called before a stack is changed.
+    async fn begin(&self, plan: &StackPlan) {
+        let environment = self.environment(&plan.id);
+        // The lock is held during the request: two stacks of an environment share its deployment.
+        let mut made = self.made.lock().await;
+        if made.refused || made.ids.contains_key(environment) {
+            return;
+        }
+        if made.ids.len() >= MOST {
+            made.left_out.insert(environment.to_owned());
+            return;
+        }
+        match self.create(environment, plan).await {
+            Ok(id) => {
+                made.ids.insert(environment.to_owned(), id);
+            }
+            Err(error) => {
+                made.refused = true;
+                self.run.warn("GitHub has no deployment of this apply", error);
+            }
+        }
+    }
+
+    async fn create(&self, environment: &str, plan: &StackPlan) -> Result<u64, GithubError> {
+        let receipt = json!({
+            "version": 1, "run": self.run.url(), "attempt": self.attempt, "stack": plan.id, "digest": plan.digest,
+        });
+        let description = format!("{}: plan {}", plan.id, plan.digest.short());
+        let id = self
+            .client
+            .create_deployment(&self.head, environment, &description, &receipt)
+            .await?;
+        self.set_state(id, DeploymentState::InProgress, &description)
+            .await?;
+        Ok(id)
+    }
+
+    /// Called at the end of the run.
+    pub async fn end(&self, report: &ApplyReport) {
+        let made = self.made.lock().await;
+        if !made.left_out.is_empty() {
+            self.run.notes.note(&format!(
+                "note: {} environments have no deployment of this run, which makes {MOST} at most: {}\n  hint: let stacks share one by `stacks[].environment`",
+                made.left_out.len(),
+                made.left_out.iter().map(String::as_str).collect::<Vec<_>>().join(", ")
+            ));
+        }
+        for (environment, id) in &made.ids {
+            let stacks = report.stacks.iter();
+            let stacks: Vec<_> = stacks
+                .filter(|stack| self.environment(&stack.id) == environment)
+                .collect();
+            let (state, description) = final_state(&stacks, self.run.cancel.is_cancelled());
+            if let Err(error) = self.set_state(*id, state, &description).await {
+                return self.run.warn("a deployment does not say how it ended", error);
+            }
+        }
+    }
+
+    async fn set_state(&self, id: u64, state: DeploymentState, description: &str) -> Result<(), GithubError> {
+        let description = self.run.secrets.mask_finished(description);
+        let url = self.run.url();
+        self.client
+            .set_deployment_status(id, state, &description, Some(&url))
+            .await
+    }
+
+    /// The environment in a rule, or else the stack itself.
+    fn environment<'a>(&'a self, stack: &'a StackId) -> &'a str {
+        self.environments
+            .get(stack)
+            .map_or(stack.as_str(), String::as_str)
+    }
+}
+
+/// The final state of an environment's stacks, with a description.
+fn final_state(stacks: &[&StackOutcome], interrupted: bool) -> (DeploymentState, String) {
+    let count = |wanted: &[StackResult]| stacks.iter().filter(|s| wanted.contains(&s.result)).count();
+    let bad = count(&[StackResult::Failed, StackResult::Stopped, StackResult::HeldBack]);
+    let done = count(&[StackResult::Applied]);
+    let failed = count(&[StackResult::Failed, StackResult::Stopped]);
+    let waiting = count(&[StackResult::Waiting]);
+    match (bad, interrupted) {
+        _ if failed == 0 && waiting > 0 => (
+            DeploymentState::InProgress,
+            format!("{done} applied, {waiting} waiting"),
+        ),
+        (0, _) => (DeploymentState::Success, format!("{done} applied")),
+        (_, true) => (DeploymentState::Error, "the run was interrupted".to_owned()),
+        (_, false) => (DeploymentState::Failure, format!("{done} applied, {bad} failed")),
+    }
+}
+
+/// Updates GitHub for each approved stack before anything is changed.
+pub(super) struct DeploymentApprover {
+    pub consent: Arc<ReviewGate>,
+    pub deployments: Arc<Deployments>,
+}
+
+#[async_trait]
+impl Approver for DeploymentApprover {
+    async fn stack(
+        &self,
+        proposed: &ProposedPlan<'_>,
+        past: &PriorState,
+    ) -> Result<Authorization, UserError> {
+        let grounds = self.consent.stack(proposed, past).await?;
+        if proposed.plan.summary.changed() > 0 {
+            self.deployments.begin(proposed.plan).await;
+        }
+        Ok(grounds)
+    }
+
+    async fn resource(&self, stack: &StackId, plan: LatePlan<'_>) -> Result<(), UserError> {
+        self.consent.resource(stack, plan).await
+    }
+
+    async fn recreate(&self, stack: &StackId, plan: LatePlan<'_>) -> Result<(), UserError> {
+        self.consent.recreate(stack, plan).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use konverge_base::model::{Digest, RepoPath};
+
+    #[test]
+    fn one_bad_stack_makes_the_environment_s_deployment_fail() {
+        let stack = |result| StackOutcome {
+            stack: RepoPath::root(),
+            id: "shop/prod".parse().unwrap(),
+            result,
+            digest: Digest::of_bytes(b""),
+            serial: None,
+            grounds: Authorization::default(),
+            waiting: None,
+            resources: Vec::new(),
+            error: None,
+        };
+        let (good, bad) = (stack(StackResult::Applied), stack(StackResult::Failed));
+        let all_well = (DeploymentState::Success, "2 applied".to_owned());
+        assert_eq!(final_state(&[&good, &good], true), all_well);
+        let (state, said) = final_state(&[&good, &bad], false);
+        assert_eq!(state, DeploymentState::Failure);
+        assert_eq!(said, "1 applied, 1 failed");
+        assert_eq!(final_state(&[&bad], true).0, DeploymentState::Error);
+    }
+}

@@ -1,0 +1,265 @@
+//! The scheduled drift check: what differs from what was applied. One issue per stack, closed when the drift
+//! is gone.
+
+use std::collections::BTreeMap;
+
+use super::{
+    active_policies::CommitPolicy,
+    drift_schedule::DriftSchedule,
+    job::{Job, JobResult},
+    notifications::Notifications,
+    policy_check::PolicyCheck,
+    publisher::Publisher,
+    reconcile::{self, Restored, restored_stacks},
+    timings::Timings,
+};
+use konverge_base::{
+    error::UserError,
+    model::{
+        CommitId, StackId,
+        apply_result::StackResult,
+        comment_marker::{CommentMarker, MarkerKind},
+        plan::{Plan, StackPlan},
+    },
+};
+use konverge_config::{Config, Reconcile, Span};
+use konverge_policy::Stage;
+use konverge_report::{
+    self as report, RunInfo, SUMMARY_BUDGET,
+    markdown::{DriftRound, DriftSeen, drift_round},
+};
+use konverge_run::{
+    KeyUse, OpenRevision, RevisionSpec, Target,
+    drift::{self, DriftReport},
+    redact, renamed_stacks,
+};
+use konverge_state::IndexedStates;
+
+/// Checks the applied stacks, with the code of the default branch.
+pub(super) async fn run(job: &Job, head: &CommitId) -> Result<JobResult, UserError> {
+    let feedback = Publisher::new(job);
+    let result = check_and_publish(job, head, &feedback).await;
+    let result = result.map_err(|failure| redact::failure(&failure, &job.run.secrets));
+    if let Err(failure) = &result {
+        feedback.publish_failure(failure);
+    }
+    result
+}
+
+async fn check_and_publish(
+    job: &Job,
+    head: &CommitId,
+    feedback: &Publisher<'_>,
+) -> Result<JobResult, UserError> {
+    let mut watch = Timings::start();
+    job.repository.ensure(head, job.credentials.as_ref()).await?;
+    let config = Config::load(job.repository.revision(head)?.as_ref())?;
+    let key = match config.drift.reconcile {
+        Reconcile::Never => KeyUse::Look,
+        Reconcile::Restore => KeyUse::Make,
+    };
+    let Some(backend) = job.backend(&config, key).await? else {
+        // Without a store no job knows what was applied.
+        return Ok(JobResult {
+            code: 0,
+            text: "there is nothing to compare with: konverge.yaml configures no store (`state.url`)\n"
+                .to_owned(),
+        });
+    };
+    let side = OpenRevision::open_under(
+        &job.run,
+        &job.repository,
+        &RevisionSpec::Commit(head.clone()),
+        &config,
+    )?;
+    let known = backend.states.known().await?;
+    let mut rounds = DriftSchedule::load(job, &backend, &config).await;
+    let renamed = renamed_stacks(&backend, &side.layout, known).await?;
+    let applied = applied(known, &side, &renamed);
+    let ids: Vec<_> = applied.iter().map(|target| target.id.clone()).collect();
+    let due = rounds.select_due(applied, config.drift.stacks_per_run);
+    let behind = side.changed_stacks(known)?;
+    let behind: Vec<_> = behind.into_iter().map(|stack| stack.id.clone()).collect();
+    let overdue = rounds.overdue();
+    warn(job, &behind, overdue);
+    let guardrails = PolicyCheck::new(
+        job,
+        CommitPolicy::from_config(&config, Some(side.source.as_ref())),
+        Stage::Apply,
+        &backend.secrets,
+    );
+    let budget = config.drift.budget.map(Span::duration);
+    let label = label(&config).to_owned();
+    let notices = Notifications::new(job, &config);
+    watch.end_stage("open");
+    let planning = job
+        .protected_planning(config, head, side, backend.clone())
+        .await?;
+    let checked = drift::run(&planning, &due, budget).await?;
+    let plan = &checked.plan;
+    watch.end_stage("look");
+    let guardrails = guardrails.for_restoring();
+    let Restored { report, findings } = reconcile::run(&planning, guardrails, &due, plan, &behind).await?;
+    watch.end_stage("restoring drift");
+    let restored = restored_stacks(&report);
+    rounds.record_run(plan, &restored);
+    let info = RunInfo {
+        head: Some(head.clone()),
+        timings: watch.stages(),
+        ..job.info()
+    };
+    let round = DriftRound {
+        plan,
+        applied: ids.len(),
+        waiting: rounds.least_recently_checked(&ids),
+        known_for: &rounds.known_for(),
+        behind: &behind,
+        overdue,
+        restored: &report,
+    };
+    feedback.summary(&drift_round(&round, &info, SUMMARY_BUDGET));
+    let looked = DriftResult {
+        checked: &checked,
+        restored: &restored,
+        rounds: &rounds,
+        known,
+    };
+    feedback.plan_outputs(plan, |stack| stack.summary, &findings);
+    publish_what_is_left(feedback, &looked);
+    feedback.annotate(plan, &[]);
+    publish_issues(feedback, &looked, &info, &label).await;
+    notices.notify_drift(plan, &restored).await;
+    rounds.remember(job, &backend, |stack| ids.contains(stack)).await;
+    let failed = plan.stacks.iter().any(|stack| stack.error.is_some())
+        || report
+            .stacks
+            .iter()
+            .any(|stack| stack.result == StackResult::Failed);
+    Ok(JobResult {
+        code: u8::from(failed),
+        text: report::terminal::plan(plan, report::terminal::Style::default()),
+    })
+}
+
+/// The label of drift issues.
+pub(super) fn label(config: &Config) -> &str {
+    config.drift.label.as_deref().unwrap_or("konverge-drift")
+}
+
+/// The applied stacks, which can be compared.
+pub(super) fn applied(
+    known: &IndexedStates,
+    side: &OpenRevision,
+    renamed: &BTreeMap<StackId, StackId>,
+) -> Vec<Target> {
+    let now = |id: &StackId| {
+        renamed
+            .iter()
+            .find(|(_, earlier)| *earlier == id)
+            .map(|(now, _)| now)
+    };
+    let applied = known.entries.iter().filter(|(_, entry)| entry.is_known());
+    applied
+        .map(|(id, entry)| match side.layout.stack(now(id).unwrap_or(id)) {
+            Some(stack) => Target::new(stack, None),
+            None => Target::forgotten(id.clone(), entry.folder.clone()),
+        })
+        .collect()
+}
+
+fn warn(job: &Job, behind: &[StackId], overdue: Option<std::time::Duration>) {
+    if !behind.is_empty() {
+        let names: Vec<_> = behind.iter().map(StackId::as_str).collect();
+        job.run.notes.note(&format!(
+            "warning: the default branch is ahead of what is applied for {}: {}",
+            report::plural(names.len(), "stack"),
+            names.join(", ")
+        ));
+    }
+    if let Some(since) = overdue {
+        job.run.notes.note(&format!(
+            "warning: no successful drift check for {}",
+            report::age(since)
+        ));
+    }
+}
+
+fn drifted_stacks(plan: &Plan) -> impl Iterator<Item = &StackPlan> {
+    plan.stacks.iter().filter(|stack| stack.summary.changed() > 0)
+}
+
+/// The results of a drift check.
+pub(super) struct DriftResult<'a> {
+    pub checked: &'a DriftReport,
+    /// The stacks that were restored after it.
+    pub restored: &'a [StackId],
+    pub rounds: &'a DriftSchedule,
+    pub known: &'a IndexedStates,
+}
+
+impl DriftResult<'_> {
+    fn left(&self) -> impl Iterator<Item = &StackPlan> {
+        drifted_stacks(&self.checked.plan).filter(|stack| !self.restored.contains(&stack.id))
+    }
+}
+
+/// Sets the step's outputs about the drift that was not restored, with the digests that restore it.
+pub(super) fn publish_what_is_left(feedback: &Publisher<'_>, looked: &DriftResult<'_>) {
+    let unrestorable = &looked.checked.unrestorable;
+    let restorable = looked
+        .left()
+        .filter(|stack| !unrestorable.contains_key(&stack.id));
+    let digests: Vec<_> = restorable.map(|stack| stack.digest.to_string()).collect();
+    let has_drift = looked.left().next().is_some();
+    feedback.outputs(&[
+        ("has-drift", has_drift.to_string()),
+        ("drift-digests", digests.join(",")),
+    ]);
+}
+
+/// Maintains one issue for each checked stack with drift; those of the others are closed.
+pub(super) async fn publish_issues(
+    feedback: &Publisher<'_>,
+    looked: &DriftResult<'_>,
+    info: &RunInfo,
+    label: &str,
+) {
+    let DriftResult {
+        checked,
+        restored,
+        rounds,
+        known,
+    } = looked;
+    let plan = &checked.plan;
+    let issue = |stack: &StackPlan| {
+        let marker = CommentMarker {
+            head: info.head.as_ref().map(CommitId::to_string).unwrap_or_default(),
+            run: info.run,
+            attempt: info.attempt,
+            digest: stack.digest.to_string(),
+            ..CommentMarker::new(MarkerKind::Drift, stack.id.as_str())
+        };
+        let since = rounds.since(&stack.id).strftime("%Y-%m-%d %H:%M UTC").to_string();
+        let seen = DriftSeen {
+            since: &since,
+            unrestorable: checked.unrestorable.get(&stack.id),
+        };
+        let body = report::markdown::drift_issue(stack, info, &marker, &seen, report::COMMENT_BUDGET);
+        let title = format!("{} differs from what was applied", stack.id);
+        (marker, title, body)
+    };
+    let issues = looked.left().map(issue).collect();
+    let calm = |stack: &&StackPlan| stack.summary.changed() == 0 && stack.error.is_none();
+    let gone = known.entries.iter().filter(|(_, entry)| !entry.is_known());
+    let settled: Vec<_> = plan
+        .stacks
+        .iter()
+        .filter(calm)
+        .map(|stack| &stack.id)
+        .chain(*restored)
+        .chain(gone.map(|(id, _)| id))
+        .cloned()
+        .collect();
+    let settled = |stack: &str| settled.iter().any(|id| id.as_str() == stack);
+    feedback.issues(label, MarkerKind::Drift, settled, issues).await;
+}

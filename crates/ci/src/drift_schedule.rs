@@ -1,0 +1,222 @@
+//! Schedules drift checks: which stacks are due, and the history of their checks.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
+
+use jiff::Timestamp;
+
+use super::job::Job;
+use konverge_base::model::{Digest, StackId, plan::Plan};
+use konverge_config::{Config, Span};
+use konverge_run::{StateBackend, Target};
+use konverge_state::{DriftCheck, DriftHistory, KnownDrift};
+
+/// The default maximum age of the last successful run.
+const STALE_AFTER: Span = Span::seconds(2 * 24 * 3600);
+
+/// The drift history, with the current time.
+pub(super) struct DriftSchedule {
+    looks: DriftHistory,
+    now: Timestamp,
+    stale_after: Duration,
+}
+
+impl DriftSchedule {
+    /// Loads the history. An unreadable history is no reason not to check: a new one is started.
+    pub async fn load(job: &Job, backend: &StateBackend, config: &Config) -> Self {
+        let looks = backend.states.looks().await.unwrap_or_else(|error| {
+            job.run.warn("the drift history could not be read", error);
+            DriftHistory::default()
+        });
+        Self {
+            looks,
+            now: Timestamp::now(),
+            stale_after: config.drift.stale_after.unwrap_or(STALE_AFTER).duration(),
+        }
+    }
+
+    /// The targets that are due: the least recently checked first, at most `most`.
+    pub fn select_due(&self, mut targets: Vec<Target>, most: Option<u32>) -> Vec<Target> {
+        targets.sort_by_cached_key(|target| (self.last_checked(&target.id), target.id.clone()));
+        targets.truncate(most.map_or(usize::MAX, |most| most.max(1) as usize));
+        targets
+    }
+
+    /// The age of the last successful run, if it is too old.
+    pub fn overdue(&self) -> Option<Duration> {
+        let since = self.time_since(self.looks.good?);
+        (since > self.stale_after).then_some(since)
+    }
+
+    /// The stacks whose last check found one of these differences, with its digest.
+    pub fn stacks_with(&self, digests: &BTreeSet<Digest>) -> BTreeMap<StackId, Digest> {
+        let known = self.looks.stacks.iter();
+        let known = known.filter_map(|(stack, look)| Some((stack, look.drift.as_ref()?.digest)));
+        known
+            .filter(|(_, digest)| digests.contains(digest))
+            .map(|(stack, digest)| (stack.clone(), digest))
+            .collect()
+    }
+
+    /// Records the results of a run, and what was restored.
+    pub fn record_run(&mut self, plan: &Plan, restored: &[StackId]) {
+        self.record_stacks(plan, restored);
+        if plan.stacks.iter().all(|stack| stack.error.is_none()) {
+            self.looks.good = Some(self.now);
+        }
+    }
+
+    /// Records the results of some stacks, and what was restored.
+    pub fn record_stacks(&mut self, plan: &Plan, restored: &[StackId]) {
+        self.now = Timestamp::now();
+        for stack in &plan.stacks {
+            let before = self
+                .looks
+                .stacks
+                .get(&stack.id)
+                .and_then(|look| look.drift.clone());
+            let seen = || KnownDrift {
+                digest: stack.digest,
+                since: before.as_ref().map_or(self.now, |seen| seen.since),
+            };
+            let drift = match (&stack.error, stack.summary.changed()) {
+                // It is unknown whether it still differs.
+                (Some(_), _) => before,
+                (None, 0) => None,
+                (None, _) if restored.contains(&stack.id) => None,
+                (None, _) => Some(seen()),
+            };
+            let look = DriftCheck { at: self.now, drift };
+            self.looks.stacks.insert(stack.id.clone(), look);
+        }
+    }
+
+    /// Since when a stack differs.
+    pub fn since(&self, stack: &StackId) -> Timestamp {
+        let seen = self.looks.stacks.get(stack).and_then(|look| look.drift.as_ref());
+        seen.map_or(self.now, |seen| seen.since)
+    }
+
+    /// How long each difference has been known.
+    pub fn known_for(&self) -> BTreeMap<StackId, Duration> {
+        let seen = |look: &DriftCheck| look.drift.as_ref().map(|seen| self.time_since(seen.since));
+        let stacks = self.looks.stacks.iter();
+        stacks
+            .filter_map(|(stack, look)| Some((stack.clone(), seen(look)?)))
+            .collect()
+    }
+
+    /// The least recently checked of these stacks, and how long ago; `None` if it was never checked.
+    pub fn least_recently_checked<'a>(
+        &self,
+        stacks: impl IntoIterator<Item = &'a StackId>,
+    ) -> Option<(&'a StackId, Option<Duration>)> {
+        let stack = stacks.into_iter().min_by_key(|stack| self.last_checked(stack))?;
+        Some((stack, self.last_checked(stack).map(|at| self.time_since(at))))
+    }
+
+    /// Saves the history of the stacks that are still known.
+    pub async fn remember(self, job: &Job, backend: &StateBackend, keep: impl Fn(&StackId) -> bool) {
+        if let Err(error) = backend.states.remember_looks(self.looks, keep).await {
+            job.run.warn("the drift history could not be written", error);
+        }
+    }
+
+    fn last_checked(&self, stack: &StackId) -> Option<Timestamp> {
+        self.looks.stacks.get(stack).map(|look| look.at)
+    }
+
+    /// Clocks of different machines may differ: a future time counts as now.
+    fn time_since(&self, then: Timestamp) -> Duration {
+        Duration::try_from(self.now.duration_since(then)).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use konverge_base::model::{
+        RepoPath,
+        plan::{Action, Basis, ResourcePlan, StackPlan},
+        spec::RuntimeKind,
+    };
+
+    fn id(text: &str) -> StackId {
+        text.parse().unwrap()
+    }
+
+    fn rounds(looks: &[(&str, &str)]) -> DriftSchedule {
+        let look = |at: &str| DriftCheck {
+            at: at.parse().unwrap(),
+            drift: None,
+        };
+        DriftSchedule {
+            looks: DriftHistory {
+                stacks: looks.iter().map(|(stack, at)| (id(stack), look(at))).collect(),
+                good: Some("2026-11-01T00:00:00Z".parse().unwrap()),
+            },
+            now: "2026-11-04T00:00:00Z".parse().unwrap(),
+            stale_after: STALE_AFTER.duration(),
+        }
+    }
+
+    fn plan(stack: &str, action: Action) -> StackPlan {
+        let resource = ResourcePlan::new(
+            &id(stack),
+            "v1:ConfigMap:shop:web".parse().unwrap(),
+            RuntimeKind::Kubernetes,
+            action,
+            vec![],
+        );
+        StackPlan::new(RepoPath::root(), id(stack), Basis::Live, vec![resource])
+    }
+
+    #[test]
+    fn the_oldest_comes_first_and_one_that_was_never_looked_at_before_it() {
+        let rounds = rounds(&[
+            ("a/dev", "2026-11-03T00:00:00Z"),
+            ("b/dev", "2026-11-02T00:00:00Z"),
+        ]);
+        let target = |stack: &str| Target::forgotten(id(stack), RepoPath::root());
+        let all = || ["a/dev", "b/dev", "c/dev"].map(target).to_vec();
+        let names = |most| -> Vec<_> {
+            let due = rounds.select_due(all(), most);
+            due.iter().map(|target| target.id.to_string()).collect()
+        };
+        assert_eq!(names(None), ["c/dev", "b/dev", "a/dev"]);
+        assert_eq!(names(Some(2)), ["c/dev", "b/dev"]);
+        assert_eq!(names(Some(0)), ["c/dev"]);
+        let day = Duration::from_secs(24 * 3600);
+        let (a, b) = (id("a/dev"), id("b/dev"));
+        assert_eq!(rounds.least_recently_checked([&a, &b]), Some((&b, Some(day * 2))));
+        assert_eq!(rounds.overdue(), Some(day * 3));
+    }
+
+    #[test]
+    fn a_difference_keeps_its_first_day_and_a_failed_look_proves_nothing() {
+        let mut rounds = rounds(&[]);
+        let of = |stack: StackPlan| Plan {
+            version: 1,
+            stacks: vec![stack],
+        };
+        rounds.record_run(&of(plan("a/dev", Action::Update)), &[]);
+        let first = rounds.since(&id("a/dev"));
+        assert!(rounds.overdue().is_none());
+        rounds.record_run(&of(plan("a/dev", Action::Create)), &[]);
+        assert_eq!(rounds.since(&id("a/dev")), first);
+        let good = rounds.looks.good;
+        let mut failed = plan("a/dev", Action::Unchanged);
+        failed.error = Some(
+            konverge_base::error::UserError::new(konverge_base::error::ErrorKind::Kubernetes, "no").body(),
+        );
+        rounds.record_run(&of(failed), &[]);
+        assert_eq!(rounds.since(&id("a/dev")), first);
+        assert_eq!(rounds.looks.good, good);
+        assert_eq!(rounds.known_for().len(), 1);
+        rounds.record_run(&of(plan("a/dev", Action::Update)), &[id("a/dev")]);
+        assert!(rounds.known_for().is_empty());
+    }
+}

@@ -1,0 +1,90 @@
+//! [`Job`]: one run in GitHub Actions, with its options and its result.
+
+use super::{authority::Authority, shard_mode::ShardMode};
+use konverge_github::{Client, Runner};
+use konverge_repo::git::{GitCredentials, Repository};
+use konverge_report::RunInfo;
+use konverge_run::{RunContext, cluster_selection::Live};
+
+/// The options besides the environment.
+#[derive(Debug, Clone, Default)]
+pub struct CiOptions {
+    /// Whether the live infrastructure is queried; `None` means `required`, and `never` for forks.
+    pub live: Option<Live>,
+    /// The part of the preview that this job handles.
+    pub part: ShardMode,
+    /// GitHub says that the last job of every shard succeeded, in this attempt of the run or in an earlier one.
+    pub shards_succeeded: bool,
+    /// Plan digests. A person who approves the job's environment approves these plans. Empty if there are none.
+    pub approve: String,
+    /// The environment of the job, which GitHub does not expose to jobs: only users who approve the run in it
+    /// approve the digests.
+    pub environment: Option<String>,
+    /// When a comment is written.
+    pub comment: CommentRule,
+    /// True if a later step uploads the preview's page as an artifact of the run.
+    pub page_artifact: bool,
+}
+
+/// When a comment is written on a pull request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum CommentRule {
+    /// For each preview and each apply.
+    #[default]
+    Always,
+    /// Only if a preview has changes, failures or denials. A comment of an earlier push is deleted otherwise.
+    Changes,
+    /// Never.
+    Never,
+}
+
+/// The result of a `ci` run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct JobResult {
+    pub code: u8,
+    /// The text for the log, without color.
+    pub text: String,
+}
+
+impl JobResult {
+    pub(super) const WELL: Self = Self {
+        code: 0,
+        text: String::new(),
+    };
+
+    /// Both results. The code is the other one's, if this one is good.
+    pub(super) fn and(self, other: Self) -> Self {
+        Self {
+            code: match self.code {
+                0 => other.code,
+                code => code,
+            },
+            text: self.text + &other.text,
+        }
+    }
+}
+
+/// One run in GitHub Actions.
+pub struct Job {
+    pub(super) run: RunContext,
+    pub(super) runner: Runner,
+    pub(super) repository: Repository,
+    pub(super) credentials: Option<GitCredentials>,
+    pub(super) client: Option<Client>,
+    pub(super) options: CiOptions,
+    pub(super) authority: Authority,
+}
+
+impl Job {
+    pub(super) fn info(&self) -> RunInfo {
+        RunInfo {
+            repository: self.runner.repository.clone(),
+            server_url: self.runner.server_url.clone(),
+            run_url: Some(self.runner.run_url()),
+            run: self.runner.run_id,
+            attempt: self.runner.run_attempt,
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            ..RunInfo::default()
+        }
+    }
+}

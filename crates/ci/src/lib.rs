@@ -1,0 +1,214 @@
+//! The `ci` use case: handles the event of a GitHub Actions run. [`authority`] alone decides what the job may
+//! do.
+//!
+//! | event | what happens |
+//! |---|---|
+//! | `pull_request`, `merge_group` | [`preview`]: comment, status, summary, review record; for a shard ([`ShardMode`]) or for the combination of all shards ([`aggregate_status`]) |
+//! | `workflow_run` of a pull request from outside | [`preview`] of its Specs, by this repository's own job |
+//! | `push` to the default branch | [`apply`]: apply what was reviewed, or what an environment's reviewers approved |
+//! | `workflow_dispatch` with `approve` | [`apply`], with those digests approved; [`restore`] if they stand for drift |
+//! | `schedule`, other `workflow_dispatch` | [`drift`]; [`restore`] in a later job of the run, whose environment's reviewers approved digests |
+//! | `repository_dispatch` | by its type: `konverge-apply`, `konverge-drift` |
+
+mod active_policies;
+mod aggregate_status;
+mod apply;
+mod approve_input;
+mod artifacts;
+mod authority;
+mod checks;
+mod commits_since_apply;
+mod contributors;
+mod deployments;
+mod drift;
+mod drift_schedule;
+mod github_history;
+mod job;
+mod job_trust;
+mod newer_status;
+mod notifications;
+mod open_revisions;
+mod outside_pull_request;
+mod overrides;
+mod page_link;
+mod policy_change_preview;
+mod policy_check;
+pub mod policy_config;
+mod policy_people;
+mod policy_refusal;
+mod preview;
+mod preview_events;
+mod preview_feedback;
+mod preview_target;
+mod publisher;
+mod reconcile;
+mod restore;
+mod review_gate;
+mod review_overrides;
+mod reviewers;
+mod reviews;
+mod shard_mode;
+mod summary;
+mod timings;
+
+use std::collections::HashMap;
+
+use authority::{Authority, Caller, Decision, DefaultBranchAnswer, Task};
+use job::Job;
+pub use job::{CiOptions, CommentRule, JobResult};
+pub use page_link::link_page;
+pub use shard_mode::ShardMode;
+use summary::RunSummary;
+
+use konverge_base::error::{ErrorKind, UserError};
+use konverge_github::{Client, GithubEvent, Runner};
+use konverge_repo::git::{GitCredentials, GitError, Repository};
+use konverge_run::RunContext;
+
+/// Handles the event.
+///
+/// # Errors
+/// No GitHub Actions environment, an event that is refused, an unusable repository or configuration.
+pub async fn run(run: &RunContext, options: &CiOptions) -> Result<JobResult, UserError> {
+    let env: HashMap<String, String> = run.env.clone().into_iter().collect();
+    let runner = Runner::from_env(&env)?;
+    let ending = RunSummary::begin(run, &runner);
+    let mut client = None;
+    let result = begin(run, options, &runner, &mut client).await;
+    ending.write(client.as_ref(), options, &result).await;
+    result
+}
+
+async fn begin(
+    run: &RunContext,
+    options: &CiOptions,
+    runner: &Runner,
+    told: &mut Option<Client>,
+) -> Result<JobResult, UserError> {
+    let event = runner.event()?;
+    let token = run.github_token();
+    let client = match token {
+        Some(token) => {
+            let (api, repository) = (&runner.api_url, &runner.repository);
+            let client = Client::new(api, repository, token, run.secrets.clone())?;
+            Some(client.with_stop(run.cancel.clone()))
+        }
+        None => {
+            run.notes.note(
+                "warning: no token: neither comment nor status is written (set the input `github-token`)",
+            );
+            None
+        }
+    };
+    told.clone_from(&client);
+    if options.part != ShardMode::Whole {
+        shard_mode::refuse_for(&event)?;
+    }
+    if let ShardMode::Verdict(of) = options.part {
+        return aggregate_status::run(
+            run,
+            runner,
+            &event,
+            client.as_ref(),
+            (of, options.shards_succeeded),
+        )
+        .await;
+    }
+    let caller = Caller::new(runner, &options.approve, options.environment.as_deref());
+    let Some(authority) = authority(run, &event, caller, client.as_ref()).await? else {
+        return Ok(JobResult::WELL);
+    };
+    let job = Job {
+        run: run.clone(),
+        repository: checkout(run)?,
+        credentials: token.map(|token| GitCredentials::from_token(token.to_owned().into())),
+        client,
+        options: options.clone(),
+        runner: runner.clone(),
+        authority,
+    };
+    if job.repository.is_dirty()? {
+        run.notes
+            .note("warning: the working tree has uncommitted changes; only commits are read");
+    }
+    run_task(&job).await
+}
+
+/// Decides what the job may do; asks GitHub for the default branch if needed. `None`: there is nothing to do.
+async fn authority(
+    run: &RunContext,
+    event: &GithubEvent,
+    caller: Caller<'_>,
+    client: Option<&Client>,
+) -> Result<Option<Authority>, UserError> {
+    let mut decision = Authority::decide(event, caller, DefaultBranchAnswer::NotYet)?;
+    if matches!(decision, Decision::Ask) {
+        decision = match client {
+            None => Authority::decide(event, caller, DefaultBranchAnswer::Never)?,
+            Some(client) => {
+                let branch = client.default_branch().await?;
+                let holds = match Authority::commit_of(event) {
+                    Some(commit) if *commit != branch.tip => {
+                        client.commits_after(commit, &branch.tip).await?.is_some()
+                    }
+                    _ => true,
+                };
+                Authority::decide(event, caller, DefaultBranchAnswer::Is(&branch, holds))?
+            }
+        };
+    }
+    match decision {
+        Decision::Granted(authority) => Ok(Some(authority)),
+        Decision::Nothing(why) => {
+            run.notes.note(&why);
+            Ok(None)
+        }
+        Decision::Ask => Err(UserError::new(
+            ErrorKind::Github,
+            "internal error: the permissions of this job were not determined",
+        )
+        .hint("report it with the event's payload")),
+    }
+}
+
+async fn run_task(job: &Job) -> Result<JobResult, UserError> {
+    let Job {
+        authority, client, ..
+    } = job;
+    match (&authority.task, &authority.branch, client) {
+        (Task::PullRequest(event), ..) => preview_events::pull_request(job, event).await,
+        (Task::MergeGroup { base, head, .. }, ..) => preview_events::merge_group(job, base, head).await,
+        (Task::Outside(event), Some(branch), Some(client)) => {
+            preview_events::preview_outside(job, client, branch, event).await
+        }
+        (
+            Task::Apply {
+                head,
+                approved,
+                agreeing,
+            },
+            Some(branch),
+            _,
+        ) => apply::run(job, branch, head, approved.clone(), agreeing.clone()).await,
+        (Task::Drift { head }, Some(_), _) => drift::run(job, head).await,
+        (Task::Restore { approved }, Some(branch), _) => restore::run(job, branch, approved.clone()).await,
+        // `Authority::decide` grants none of them without an answer from GitHub.
+        (Task::Outside(_) | Task::Apply { .. } | Task::Drift { .. } | Task::Restore { .. }, ..) => {
+            Err(UserError::new(
+                ErrorKind::Github,
+                "the default branch is unknown, so nothing is applied and drift is not checked",
+            )
+            .hint("set the input `github-token`"))
+        }
+    }
+}
+
+/// The repository that the job has checked out.
+fn checkout(run: &RunContext) -> Result<Repository, UserError> {
+    Repository::discover(&run.dir).map_err(|error| match error {
+        GitError::NotARepository(_) => UserError::from(error).hint(
+            "with `actions/checkout` before it: install git in the job's image, or it downloads an archive without history",
+        ),
+        error => error.into(),
+    })
+}

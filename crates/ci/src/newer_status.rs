@@ -1,0 +1,51 @@
+//! Checks whether a later run has already set the status of the same commit, so that an older run does not overwrite
+//! it.
+
+use super::job::Job;
+use konverge_base::model::CommitId;
+use konverge_github::{Client, CommitStatus, GithubError, Runner};
+
+/// Returns true if a later run, or a later attempt of this run, has set the status of the same commit. That happens
+/// when the base of a pull request changes.
+///
+/// # Errors
+/// GitHub does not list the statuses.
+pub(super) async fn has_newer_status(
+    job: &Job,
+    client: Option<&Client>,
+    head: &CommitId,
+    context: &str,
+) -> Result<bool, GithubError> {
+    let newest = newest_status(client, head, context).await?;
+    let overtaken = newest.is_some_and(|newest| is_of_later_run(&newest, &job.runner));
+    if overtaken {
+        job.run.notes.note(OVERTAKEN);
+    }
+    Ok(overtaken)
+}
+
+pub(super) const OVERTAKEN: &str =
+    "note: a later run looks at the same commit, so the status that it has set is left as it is";
+
+pub(super) fn is_of_later_run(status: &CommitStatus, runner: &Runner) -> bool {
+    let page = status.target_url.as_deref();
+    page.is_some_and(|page| runner.is_later_page(page))
+}
+
+pub(super) fn is_of_run(status: &CommitStatus, runner: &Runner) -> bool {
+    let page = status.target_url.as_deref();
+    page.is_some_and(|page| runner.is_page_of_run(page))
+}
+
+/// The newest status with this context, if it is among the newest statuses of the commit.
+pub(super) async fn newest_status(
+    client: Option<&Client>,
+    head: &CommitId,
+    context: &str,
+) -> Result<Option<CommitStatus>, GithubError> {
+    let Some(client) = client else {
+        return Ok(None);
+    };
+    let newest = client.newest_statuses(head).await?;
+    Ok(newest.into_iter().find(|status| status.context == context))
+}

@@ -1,0 +1,176 @@
+//! Previews the effect of a pull request that edits policy sets: compares its version with the default branch's on
+//! every stack. Until the merge the default branch's version decides, so this is advice.
+//!
+//! Stacks that the pull request does not change are looked at by their Specs alone, as resources without
+//! changes.
+
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, Instant},
+};
+
+use futures::{StreamExt, stream};
+
+use konverge_base::{
+    error::UserError,
+    model::{
+        Shard, StackId,
+        plan_document::{OtherNames, StackDocument},
+        policy_finding::{Enforcement, PolicyFinding},
+    },
+    secrets::mask_resource,
+};
+use konverge_engine as engine;
+use konverge_policy::sets::PolicySets;
+use konverge_run::{Planner, SpecSource, Target, plan_documents, rule_evaluator::RuleEvaluator};
+
+/// The number of stacks that are compiled at the same time.
+const AT_ONCE: usize = 8;
+/// The number of stacks that the finding names.
+const NAMED: usize = 5;
+/// The time for the stacks that the pull request does not change. Compiled Specs are cached, so a second run sees
+/// more.
+const TIME: Duration = Duration::from_secs(60);
+
+/// The stacks that only one of two versions denies.
+pub(super) struct PolicyOutlook {
+    now: PolicySets,
+    then: PolicySets,
+    compared: Mutex<Compared>,
+}
+
+#[derive(Default)]
+struct Compared {
+    more: BTreeSet<StackId>,
+    fewer: BTreeSet<StackId>,
+    /// The stacks that were compared.
+    seen: BTreeSet<StackId>,
+    /// The number of stacks for which there was no time, or no Spec.
+    missing: usize,
+}
+
+impl PolicyOutlook {
+    /// Compares two versions; `None` if they are the same.
+    pub fn new(now: &PolicySets, then: &PolicySets) -> Option<Self> {
+        (now != then).then(|| Self {
+            now: now.clone(),
+            then: then.clone(),
+            compared: Mutex::default(),
+        })
+    }
+
+    /// Looks at the plan document of a stack.
+    pub async fn look(&self, evaluator: &RuleEvaluator, document: &Arc<StackDocument>) {
+        let denies = async |sets: &PolicySets| {
+            let findings = evaluator.judge(std::slice::from_ref(sets), document).await;
+            findings
+                .iter()
+                .any(|finding| finding.verdict == Enforcement::Deny)
+        };
+        let (before, after) = (denies(&self.now).await, denies(&self.then).await);
+        let mut compared = self.compared.lock().unwrap_or_else(PoisonError::into_inner);
+        let id = document.stack.id.clone();
+        match (before, after) {
+            (false, true) => drop(compared.more.insert(id.clone())),
+            (true, false) => drop(compared.fewer.insert(id.clone())),
+            _ => {}
+        }
+        compared.seen.insert(id);
+    }
+
+    /// Looks at the stacks of the head that were not planned, for as long as there is time.
+    ///
+    /// # Errors
+    /// The run was interrupted.
+    pub async fn look_at_others(
+        &self,
+        evaluator: &RuleEvaluator,
+        planning: &Planner,
+        share: Option<Shard>,
+    ) -> Result<(), UserError> {
+        let SpecSource::Compiled { head, .. } = &planning.wanted else {
+            return Ok(());
+        };
+        let mut others: Vec<_> = {
+            let compared = self.compared.lock().unwrap_or_else(PoisonError::into_inner);
+            let stacks = head.layout.stacks.iter();
+            let others = stacks.filter(|stack| !compared.seen.contains(&stack.id));
+            others.map(|stack| Target::new(stack, None)).collect()
+        };
+        if let Some(share) = share {
+            share.keep(&mut others);
+        }
+        let started = Instant::now();
+        let looked = stream::iter(&others)
+            .map(async |target| {
+                let in_time = started.elapsed() < TIME && !planning.run.cancel.is_cancelled();
+                let document = match in_time {
+                    true => document(planning, target).await,
+                    false => None,
+                };
+                match document {
+                    Some(document) => {
+                        self.look(evaluator, &Arc::new(document)).await;
+                        true
+                    }
+                    None => false,
+                }
+            })
+            .buffer_unordered(AT_ONCE);
+        let looked: Vec<bool> = looked.collect().await;
+        planning.run.check_interrupted()?;
+        let mut compared = self.compared.lock().unwrap_or_else(PoisonError::into_inner);
+        compared.missing = looked.into_iter().filter(|looked| !looked).count();
+        Ok(())
+    }
+
+    /// The finding that says what the merge changes.
+    pub fn finding(&self) -> PolicyFinding {
+        let compared = self.compared.lock().unwrap_or_else(PoisonError::into_inner);
+        let stacks = |number: usize| match number {
+            1 => "1 stack".to_owned(),
+            number => format!("{number} stacks"),
+        };
+        let named = |ids: &BTreeSet<StackId>| {
+            let first: Vec<_> = ids.iter().take(NAMED).map(StackId::as_str).collect();
+            match (ids.len(), ids.len().saturating_sub(NAMED)) {
+                (0, _) => String::new(),
+                (_, 0) => format!(" ({})", first.join(", ")),
+                (_, more) => format!(" ({} and {more} more)", first.join(", ")),
+            }
+        };
+        let verb = |number: usize| if number == 1 { "is" } else { "are" };
+        let (more, fewer) = (compared.more.len(), compared.fewer.len());
+        let missing = match compared.missing {
+            0 => String::new(),
+            number => format!("; {} could not be checked", stacks(number)),
+        };
+        PolicyFinding {
+            verdict: Enforcement::Warn,
+            rule: "policy.sets".to_owned(),
+            stack: None,
+            message: format!(
+                "with the rules of this pull request {} more {} denied{}, and {} no longer {} denied{}{missing}",
+                stacks(more),
+                verb(more),
+                named(&compared.more),
+                stacks(fewer),
+                verb(fewer),
+                named(&compared.fewer),
+            ),
+            hint: None,
+            place: None,
+        }
+    }
+}
+
+/// The document of a stack that does not change.
+async fn document(planning: &Planner, target: &Target) -> Option<StackDocument> {
+    let spec = planning.spec(target).await.ok()?;
+    let secrets = planning.secrets();
+    let masked = (secrets, mask_resource as engine::ResourceMask);
+    let plan = engine::plan_against_spec(&target.id, &target.folder, &spec, &spec, None, masked);
+    let truth = engine::true_spec_plan(&plan, (&spec, &spec), None, secrets);
+    Some(plan_documents::for_rules(truth, OtherNames::default()))
+}

@@ -1,0 +1,465 @@
+//! Evaluates the policies of `konverge.yaml` (the default branch's), and looks up exactly the facts that the
+//! rules need.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use jiff::Timestamp;
+
+use super::{
+    active_policies::{Archive, CommitPolicy, ReviewedPolicies},
+    authority::{DispatchApprovers, Task},
+    job::Job,
+    overrides::{self, OverrideReasons, Overrides},
+    review_overrides,
+    reviewers::Reviewers,
+};
+use konverge_base::{
+    error::UserError,
+    model::{
+        CommitId, Digest,
+        authorization::{Authorization, PolicyOverride, ReviewedPull},
+        plan::StackPlan,
+        plan_document::StackDocument,
+        policy_finding::{Enforcement, PolicyFinding},
+        review::ReviewRecord,
+    },
+    secrets::Secrets,
+};
+use konverge_config::{DriftPolicy, Rotation};
+use konverge_policy::{
+    self as policy, CodeOwners, EffectivePolicy, PolicyFacts, Role, Stage, sets::PolicySets,
+};
+use konverge_run::{
+    RunContext, apply::ProposedPlan, rule_evaluator::RuleEvaluator, stack_policy_sets::ActiveSets,
+};
+
+/// A plan whose digest was given to the run, by the commits that the digest covers.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Agreed<'a> {
+    /// The commit before them, if it is recorded: for a plan the last one that was applied to the stack.
+    pub since: Option<&'a CommitId>,
+    /// The last one of them: for a difference that is restored the applied commit, `None` for a plan of the head.
+    pub until: Option<&'a CommitId>,
+}
+
+/// The digests that were given to a run, and what reviewers saw.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct GivenDigests<'a> {
+    pub digests: &'a BTreeSet<Digest>,
+    /// What was shown to the reviewers of the pull requests.
+    pub records: &'a [&'a ReviewRecord],
+    /// The commits that a digest of the plan covers.
+    pub covered: Agreed<'a>,
+    /// What was overridden when the same was applied before.
+    pub earlier: &'a [PolicyOverride],
+}
+
+/// The rules of a run, and the source of facts.
+pub(super) struct PolicyCheck {
+    stage: Stage,
+    pub(super) actor: String,
+    /// True if the actor pushed what is applied, in this attempt: then GitHub allowed them.
+    pushed: bool,
+    pub(super) run: RunContext,
+    pub(super) run_id: u64,
+    pub(super) environment: Option<String>,
+    /// True if GitHub protects the default branch.
+    protected: bool,
+    /// The default branch and the applied commit, if there is one.
+    pub(super) applied: Option<(String, CommitId)>,
+    pub(super) people: Reviewers,
+    pub(super) authors: BTreeMap<u64, String>,
+    /// The policy of the default branch.
+    own: Arc<CommitPolicy>,
+    /// The policies under which pull requests were reviewed.
+    reviewed: ReviewedPolicies,
+    archive: Archive,
+    restoring: bool,
+    pub(super) agreeing: DispatchApprovers,
+    evaluator: RuleEvaluator,
+}
+
+impl PolicyCheck {
+    /// The rules of the default branch. What they say is masked by `secrets`.
+    pub fn new(job: &Job, own: CommitPolicy, stage: Stage, secrets: &Secrets) -> Self {
+        let authority = &job.authority;
+        Self {
+            stage,
+            actor: authority.actor.clone(),
+            pushed: authority.pushed,
+            run: job.run.clone(),
+            run_id: job.runner.run_id,
+            environment: job.options.environment.clone(),
+            protected: authority.branch.as_ref().is_some_and(|branch| branch.protected),
+            applied: match (&authority.task, &authority.branch) {
+                (Task::Apply { head, .. }, Some(branch)) => Some((branch.name.clone(), head.clone())),
+                (Task::Restore { .. }, Some(branch)) => Some((branch.name.clone(), branch.tip.clone())),
+                _ => None,
+            },
+            people: Reviewers::new(job.client.clone()),
+            authors: BTreeMap::new(),
+            own: Arc::new(own),
+            reviewed: ReviewedPolicies::default(),
+            archive: Archive::new(job),
+            restoring: false,
+            agreeing: DispatchApprovers::Environment,
+            evaluator: RuleEvaluator::new(secrets),
+        }
+    }
+
+    /// Returns true if a version of a secret that moved since the review is written as well.
+    pub fn follows_rotation(&self) -> bool {
+        self.own.config.secrets.rotation != Rotation::Stop
+    }
+
+    /// Sets the authors of pull requests: their approval of their own does not count.
+    #[must_use]
+    pub fn with_authors(self, authors: BTreeMap<u64, String>) -> Self {
+        Self { authors, ..self }
+    }
+
+    /// Sets the policies under which pull requests were reviewed: they must be satisfied too.
+    #[must_use]
+    pub fn with_reviewed(self, reviewed: ReviewedPolicies) -> Self {
+        Self { reviewed, ..self }
+    }
+
+    /// Sets who approves the digests.
+    #[must_use]
+    pub fn with_digest_approvers(self, agreeing: DispatchApprovers) -> Self {
+        Self { agreeing, ..self }
+    }
+
+    /// For restoring what was applied before: its pull request was approved then, so only freezes and the
+    /// size are checked.
+    #[must_use]
+    pub fn for_restoring(self) -> Self {
+        Self {
+            restoring: true,
+            ..self
+        }
+    }
+
+    /// The policies for a plan: the default branch's, those under which its pull requests were reviewed, and
+    /// for a digest the one before the commits that it covers. What is restored was applied under that one.
+    async fn policies(
+        &self,
+        plan: &StackPlan,
+        pulls: &[(u64, CommitId)],
+        agreed: Option<Agreed<'_>>,
+    ) -> Result<Vec<Arc<CommitPolicy>>, UserError> {
+        let mut policies = vec![Arc::clone(&self.own)];
+        policies.extend(
+            pulls
+                .iter()
+                .flat_map(|(pull, _)| self.reviewed.reviewed_for(*pull, &plan.id)),
+        );
+        let of_head = agreed.filter(|agreed| agreed.until.is_none());
+        if let (Some(agreed), Some((_, head))) = (of_head, &self.applied) {
+            let before = self
+                .people
+                .before(agreed.since, head, plan.stack.as_str())
+                .await?;
+            if let Some(before) = before.commit {
+                policies.push(self.archive.at(&before).await?);
+            }
+        }
+        let mut different: Vec<Arc<CommitPolicy>> = Vec::new();
+        for policy in policies {
+            if !different.contains(&policy) {
+                different.push(policy);
+            }
+        }
+        Ok(different)
+    }
+
+    /// The policy sets of the default branch.
+    pub fn own_sets(&self) -> &PolicySets {
+        &self.own.sets
+    }
+
+    /// The findings of the policy sets for a preview: of the default branch's sets, and of those that the merge
+    /// creates. An unchanged stack has none.
+    pub async fn preview_sets(
+        &self,
+        document: &Arc<StackDocument>,
+        pulls: &[(u64, CommitId)],
+    ) -> Vec<PolicyFinding> {
+        let pulls = pulls.iter();
+        let proposed = pulls.flat_map(|(pull, _)| self.reviewed.reviewed_for(*pull, &document.stack.id));
+        let versions = std::iter::once(Arc::clone(&self.own)).chain(proposed);
+        let versions: Vec<_> = versions.map(|policy| policy.sets.clone()).collect();
+        self.evaluator.findings(&versions, document).await
+    }
+
+    /// What an apply does about drift: it stops the stack if one of the policies says so.
+    ///
+    /// # Errors
+    /// As [`PolicyCheck::findings`].
+    pub async fn drift(
+        &self,
+        plan: &StackPlan,
+        pulls: &[(u64, CommitId)],
+        agreed: Option<Agreed<'_>>,
+    ) -> Result<DriftPolicy, UserError> {
+        let policies = self.policies(plan, pulls, agreed).await?;
+        Ok(match policies.iter().any(|policy| policy.stops_at_drift()) {
+            true => DriftPolicy::Stop,
+            false => DriftPolicy::Restore,
+        })
+    }
+
+    fn rules(&self, policy: &CommitPolicy, plan: &StackPlan) -> Result<EffectivePolicy, UserError> {
+        let rules = policy.rules(&plan.id, &plan.stack)?;
+        Ok(match self.restoring {
+            true => EffectivePolicy {
+                freeze: rules.freeze,
+                max_destructive: rules.max_destructive,
+                ..EffectivePolicy::default()
+            },
+            false => rules,
+        })
+    }
+
+    /// The findings of the rules for a stack's plan. `pulls` are the pull requests with their last heads
+    /// whose changes it contains; each must satisfy the rules.
+    ///
+    /// # Errors
+    /// An invalid time in `policy.freeze`; GitHub cannot be asked for a needed fact.
+    pub async fn findings(
+        &self,
+        plan: &StackPlan,
+        pulls: &[(u64, CommitId)],
+        agreed: Option<Agreed<'_>>,
+    ) -> Result<Vec<PolicyFinding>, UserError> {
+        if plan.summary.changed() == 0 {
+            return Ok(Vec::new());
+        }
+        let mut findings = BTreeSet::new();
+        for policy in self.policies(plan, pulls, agreed).await? {
+            findings.extend(self.judge(&policy, plan, pulls, agreed).await?);
+        }
+        Ok(findings.into_iter().collect())
+    }
+
+    /// As [`PolicyCheck::findings`], with those of the policy sets. What they read later comes back: the same
+    /// sets evaluate values that become known during the apply.
+    ///
+    /// # Errors
+    /// As [`PolicyCheck::findings`].
+    pub async fn findings_with_sets(
+        &self,
+        proposed: &ProposedPlan<'_>,
+        pulls: &[(u64, CommitId)],
+        agreed: Option<Agreed<'_>>,
+        given: GivenDigests<'_>,
+    ) -> Result<(Vec<PolicyFinding>, ActiveSets), UserError> {
+        let plan = proposed.plan;
+        let mut findings = self.findings(plan, pulls, agreed).await?;
+        let policies = self.policies(plan, pulls, agreed).await?;
+        let overrides = self.overrides(plan, pulls, &policies, given).await?;
+        let versions = policies.iter().map(|policy| policy.sets.clone()).collect();
+        let excuse = |sets: &PolicySets, findings: &mut [PolicyFinding]| {
+            let mut excused = overrides.apply_overrides(sets, findings);
+            excused.extend(overrides::keep(given.earlier, sets, findings));
+            excused
+        };
+        let sets = ActiveSets::evaluate(&self.evaluator, versions, proposed.document, excuse).await;
+        findings.extend(sets.findings().iter().cloned());
+        findings.sort();
+        findings.dedup();
+        Ok((findings, sets))
+    }
+
+    /// The policy sets of the default branch for restoring what was applied. What was overridden then stays so,
+    /// if the set can still be overridden.
+    pub async fn sets_for_restoring(
+        &self,
+        proposed: &ProposedPlan<'_>,
+        earlier: &[PolicyOverride],
+    ) -> ActiveSets {
+        let versions = vec![self.own.sets.clone()];
+        let keep =
+            |sets: &PolicySets, findings: &mut [PolicyFinding]| overrides::keep(earlier, sets, findings);
+        ActiveSets::evaluate(&self.evaluator, versions, proposed.document, keep).await
+    }
+
+    /// What evaluates the rules.
+    pub fn evaluator(&self) -> &RuleEvaluator {
+        &self.evaluator
+    }
+
+    /// The overrides that the given digests and the reviews may be.
+    async fn overrides(
+        &self,
+        plan: &StackPlan,
+        pulls: &[(u64, CommitId)],
+        policies: &[Arc<CommitPolicy>],
+        given: GivenDigests<'_>,
+    ) -> Result<Overrides, UserError> {
+        let sets = policies.iter().flat_map(|policy| policy.sets.iter());
+        let names: BTreeSet<&str> = sets
+            .flat_map(|set| set.overriders())
+            .map(|name| name.trim_start_matches('@'))
+            .collect();
+        let teams: Vec<&str> = names.iter().copied().filter(|name| name.contains('/')).collect();
+        if names.is_empty() {
+            return Ok(Overrides::default());
+        }
+        let mut by_digest: BTreeMap<Digest, OverrideReasons> = BTreeMap::new();
+        if !given.digests.is_empty() {
+            let logins = self.digest_givers(pulls, true).await.into_iter();
+            let mut said = self.digest_reasons().await;
+            let givers = logins.map(|login| {
+                let said = said.remove(&login).unwrap_or_default();
+                (login, said)
+            });
+            let givers: OverrideReasons = givers.collect();
+            by_digest.extend(given.digests.iter().map(|digest| (*digest, givers.clone())));
+        }
+        let of_plan = |record: &&&ReviewRecord| pulls.contains(&(record.pull_request, record.head.clone()));
+        let mut remarks = BTreeSet::new();
+        for record in given.records.iter().filter(of_plan) {
+            let found = review_overrides::in_reviews(&self.people, record).await?;
+            for (digest, reviewers) in found.given {
+                by_digest.entry(digest).or_default().extend(reviewers);
+            }
+            remarks.extend(found.remarks);
+        }
+        for remark in &remarks {
+            self.run.notes.note(&format!("note: {remark}"));
+        }
+        let mut people: BTreeSet<String> = by_digest.values().flat_map(BTreeMap::keys).cloned().collect();
+        let teams = self.people.teams(teams, &people).await;
+        people.retain(|login| names.iter().any(|name| teams.includes(name, login)));
+        let people = self
+            .without_contributors(people, plan, pulls, given.covered)
+            .await?;
+        for logins in by_digest.values_mut() {
+            logins.retain(|login, _| people.contains(login));
+        }
+        Ok(Overrides {
+            given: by_digest,
+            teams,
+            remarks,
+        })
+    }
+
+    /// The findings of one policy.
+    async fn judge(
+        &self,
+        policy: &CommitPolicy,
+        plan: &StackPlan,
+        pulls: &[(u64, CommitId)],
+        agreed: Option<Agreed<'_>>,
+    ) -> Result<Vec<PolicyFinding>, UserError> {
+        let rules = &self.rules(policy, plan)?;
+        let codeowners = policy.codeowners.as_deref().map(CodeOwners::read);
+        let codeowners = codeowners.as_ref();
+        let given = match agreed {
+            Some(agreed) => self.digest_approvals(rules, plan, pulls, agreed).await?,
+            None => Vec::new(),
+        };
+        let teams = self.teams((rules, codeowners), plan, pulls, &given).await?;
+        let needs_approval = needs_approval(rules);
+        let mut facts = PolicyFacts {
+            stage: self.stage,
+            now: Timestamp::now(),
+            actor: &self.actor,
+            role: Role::Write,
+            approvals: &given,
+            teams: &teams,
+            protected_branch: self.protected,
+            codeowners,
+            consented: false,
+        };
+        if self.stage == Stage::Apply && (needs_approval || !rules.actors.is_empty()) {
+            // GitHub has no permission for an App: what it merges is applied nevertheless.
+            if !self.pushed {
+                facts.role = self.role(self.actor.as_str()).await?;
+            }
+        }
+        if agreed.is_some() {
+            let may_approve = EffectivePolicy {
+                reviewers: rules.reviewers.clone(),
+                ..EffectivePolicy::default()
+            };
+            let answer = policy::evaluate(&may_approve, plan, &facts);
+            let refused = |f: &PolicyFinding| f.verdict == Enforcement::Deny && f.rule == "policy.reviewers";
+            let others = given.iter().any(|approval| !approval.own);
+            facts.consented = (others || !needs_approval) && !answer.iter().any(refused);
+        }
+        if pulls.is_empty() || !needs_approval {
+            return Ok(policy::evaluate(rules, plan, &facts));
+        }
+        let mut findings = BTreeSet::new();
+        for (pull, head) in pulls {
+            let mut approvals = self.approvals(*pull, head).await?;
+            approvals.extend(given.iter().cloned());
+            let facts = PolicyFacts {
+                approvals: &approvals,
+                ..facts.clone()
+            };
+            findings.extend(policy::evaluate(rules, plan, &facts));
+        }
+        Ok(findings.into_iter().collect())
+    }
+
+    /// Who authorized a plan that may be applied. What cannot be looked up is left out with a warning: the
+    /// apply continues.
+    pub async fn grounds(
+        &self,
+        plan: &StackPlan,
+        pulls: &[(u64, CommitId)],
+        agreed: Option<Agreed<'_>>,
+    ) -> Authorization {
+        if plan.summary.changed() == 0 {
+            return Authorization::default();
+        }
+        // The findings used them before.
+        let rules = &self.rules(&self.own, plan).unwrap_or_default();
+        let mut reviewed = Vec::new();
+        for (number, head) in pulls {
+            let reviewers = match self.people.approvals(*number).await {
+                Ok(approvals) => {
+                    let of_head = approvals.into_iter().filter(|approval| approval.commit == *head);
+                    Some(of_head.map(|approval| approval.reviewer).collect())
+                }
+                Err(error) => {
+                    self.run.warn(
+                        &format!("the approvers of #{number} are missing in the apply record"),
+                        error,
+                    );
+                    None
+                }
+            };
+            reviewed.push(ReviewedPull {
+                number: *number,
+                head: head.clone(),
+                reviewers,
+            });
+        }
+        // It was looked up before, so it is cached.
+        let agreed_by = match agreed {
+            Some(agreed) => self
+                .digest_approvals(rules, plan, &[], agreed)
+                .await
+                .unwrap_or_default(),
+            None => Vec::new(),
+        };
+        let others = agreed_by.into_iter().filter(|approval| !approval.own);
+        Authorization {
+            pull_requests: reviewed,
+            agreed_by: others.map(|approval| approval.reviewer).collect(),
+            ..Authorization::default()
+        }
+    }
+}
+
+/// Returns true if an approval is required.
+pub(super) fn needs_approval(rules: &EffectivePolicy) -> bool {
+    rules.approvals > 0 || !rules.reviewers.is_empty()
+}

@@ -1,0 +1,240 @@
+//! What a preview publishes: comment, summary, page, outputs and annotations.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use jiff::Timestamp;
+
+use super::{
+    checks::PullRequestNow,
+    job::{CommentRule, Job, JobResult},
+    open_revisions::OpenedChange,
+    preview_target::PreviewTarget,
+    publisher::{PublishedComment, Publisher},
+    review_overrides::comment_digest,
+};
+use konverge_base::model::{
+    StackId,
+    comment_marker::{CommentMarker, MarkerKind},
+    plan::{Plan, StackPlan, Summary},
+    policy_finding::{Enforcement, PolicyFinding},
+    review::RecordedComment,
+    review_difference::ReviewDifference,
+};
+use konverge_report::{self as report, CommentInput, Merging, Mode, RunInfo, SUMMARY_BUDGET};
+use konverge_run::preview;
+use konverge_state::ReviewKey;
+
+/// A planned change, with all that its comment says.
+pub(super) struct PreviewFeedback<'a> {
+    pub job: &'a Job,
+    pub subject: &'a PreviewTarget,
+    pub opened: &'a OpenedChange,
+    pub plan: &'a Plan,
+    pub findings: &'a [PolicyFinding],
+    /// What the last push changed in the plan.
+    pub last_push: Option<&'a ReviewDifference>,
+    /// The wave of each stack.
+    pub waves: &'a BTreeMap<StackId, usize>,
+    /// The check run of each stack.
+    pub links: &'a BTreeMap<StackId, String>,
+    pub marker: &'a CommentMarker,
+    pub info: &'a RunInfo,
+    pub now: PullRequestNow,
+}
+
+impl PreviewFeedback<'_> {
+    /// Publishes it. Returns the result of the job.
+    pub async fn publish(&self, feedback: &Publisher<'_>) -> JobResult {
+        self.publish_comment(feedback).await;
+        let mut summary = report::markdown::summary(&self.input(SUMMARY_BUDGET), SUMMARY_BUDGET).body;
+        feedback.markdown(&summary);
+        if let Some(path) = feedback.page(&report::html::report(&self.input(SUMMARY_BUDGET))) {
+            summary.push_str(&report::markdown::page_note(&path));
+        }
+        feedback.summary(&summary);
+        feedback.plan_outputs(self.plan, report::diff::own_summary, self.findings);
+        feedback.annotate(self.plan, self.findings);
+        JobResult {
+            code: u8::from(failed_stacks(self.plan, self.opened) > 0),
+            text: report::terminal::plan(self.plan, report::terminal::Style::default()),
+        }
+    }
+
+    async fn publish_comment(&self, feedback: &Publisher<'_>) {
+        let Some(number) = self.subject.number else {
+            return;
+        };
+        if self.is_mute() {
+            feedback.no_comment(number, self.marker).await;
+            return;
+        }
+        let render = |budget| report::markdown::comment(&self.input(budget)).body;
+        let published = feedback.comment(number, self.marker, render).await;
+        let url = match published {
+            Some(PublishedComment { url, written }) => {
+                if let Some((text, written)) = written {
+                    self.record_comment(number, &text, written).await;
+                }
+                url
+            }
+            None => String::new(),
+        };
+        feedback.outputs(&[("comment-url", url)]);
+    }
+
+    /// Records the text of the comment, so that an edit of it is noticed. Without it no review overrides a finding.
+    async fn record_comment(&self, number: u64, text: &str, written: Timestamp) {
+        let backend = self.opened.planning.backend.as_ref();
+        let Some(backend) = backend.filter(|_| self.now.unmerged && self.may_be_overridden()) else {
+            return;
+        };
+        let runner = &self.job.runner;
+        let key = ReviewKey {
+            pull_request: number,
+            head: self.subject.head.clone(),
+            run: runner.run_id,
+            attempt: runner.run_attempt,
+            share: self.job.options.part.share(),
+        };
+        let comment = RecordedComment {
+            digest: comment_digest(text, &runner.run_url()),
+            written,
+        };
+        if let Err(error) = backend.states.reviews().save_comment(&key, &comment).await {
+            self.job.run.notes.note(&format!(
+                "warning: the text of the comment could not be recorded, so no review of #{number} overrides a finding: {error}"
+            ));
+        }
+    }
+
+    /// Returns true if a policy set denies something.
+    fn may_be_overridden(&self) -> bool {
+        let mut findings = self.findings.iter();
+        findings.any(|finding| finding.verdict == Enforcement::Deny && finding.place.is_some())
+    }
+
+    /// Returns true if there is nothing to comment.
+    fn is_mute(&self) -> bool {
+        let share = self.job.options.part.share();
+        // Of the jobs without stacks only one reports.
+        let of_no_stack = self.opened.targets.is_empty() && share.is_some_and(|share| !share.is_first());
+        let denied = self
+            .findings
+            .iter()
+            .any(|finding| finding.verdict == Enforcement::Deny);
+        let stacks = self.plan.stacks.iter();
+        let total = stacks.fold(Summary::default(), |sum, stack| {
+            sum + report::diff::own_summary(stack)
+        });
+        let nothing = total.changed() == 0
+            && failed_stacks(self.plan, self.opened) == 0
+            && !denied
+            && self.opened.power.is_empty();
+        of_no_stack || (nothing && self.job.options.comment == CommentRule::Changes)
+    }
+
+    fn input(&self, budget: usize) -> CommentInput<'_> {
+        CommentInput {
+            run: self.info,
+            affected: &self.opened.affected,
+            plan: self.plan,
+            findings: self.findings,
+            power: &self.opened.power,
+            last_push: self.last_push,
+            waves: self.waves,
+            links: self.links,
+            marker: self.marker,
+            mode: Mode {
+                merging: self.merging(),
+                superseded: self.now.superseded,
+                introduces: self.opened.introduces,
+            },
+            budget,
+        }
+    }
+
+    /// The effect of merging: without a record of the review, or without a store, it applies nothing.
+    fn merging(&self) -> Merging {
+        let is_recorded = self.opened.trust == self.job.authority.trust && self.now.unmerged;
+        match self.subject.merging {
+            Merging::Applies if !is_recorded => Merging::Unreviewed,
+            Merging::Applies if self.opened.planning.backend.is_none() => Merging::NoStore,
+            merging => merging,
+        }
+    }
+}
+
+/// The marker of the preview's comment.
+pub(super) fn marker(job: &Job, subject: &PreviewTarget) -> CommentMarker {
+    let share = job.options.part.share();
+    let key = share.map(|share| share.to_string()).unwrap_or_default();
+    CommentMarker {
+        head: subject.head.to_string(),
+        run: job.runner.run_id,
+        attempt: job.runner.run_attempt,
+        ..CommentMarker::new(MarkerKind::Preview, key)
+    }
+}
+
+/// What the comment says about the run.
+pub(super) fn run_info(
+    job: &Job,
+    subject: &PreviewTarget,
+    opened: &OpenedChange,
+    timings: Vec<(&'static str, Duration)>,
+) -> RunInfo {
+    let counted = opened.planning.counts();
+    RunInfo {
+        timings,
+        compiled: counted.compiled,
+        cached: counted.cached,
+        pr: subject.number,
+        head: Some(subject.head.clone()),
+        base: Some(subject.sides.base.clone()),
+        stacks_in_repository: opened.stacks_in_repository,
+        page_url: (job.options.page_artifact).then(|| job.runner.artifacts_url()),
+        ..job.info()
+    }
+}
+
+/// The number of stacks because of which the preview fails. The change that adds `konverge.yaml` answers for all of them.
+fn failed_stacks(plan: &Plan, opened: &OpenedChange) -> usize {
+    let config = &opened.planning.config;
+    let fails = |stack: &&StackPlan| match opened.introduces {
+        true => stack.error.is_some(),
+        false => preview::is_failure(stack, config),
+    };
+    plan.stacks.iter().filter(fails).count()
+}
+
+/// The description of the status: what this change does, and what differs already.
+pub(super) fn description(plan: &Plan, opened: &OpenedChange) -> String {
+    let stacks = |n: usize| report::plural(n, "stack");
+    let own: Vec<_> = plan.stacks.iter().map(report::diff::own_summary).collect();
+    let changed = own.iter().filter(|summary| summary.changed() > 0).count();
+    let total = own.into_iter().fold(Summary::default(), |sum, own| sum + own);
+    let drifted: usize = plan.stacks.iter().map(report::diff::drifted).sum();
+    let already = match drifted {
+        0 => String::new(),
+        n => format!("; already different: {}", report::plural(n, "resource")),
+    };
+    let failed = failed_stacks(plan, opened);
+    if opened.introduces {
+        let all = plan.stacks.len();
+        return report::compiling_stacks(all - failed, all);
+    }
+    let before = plan.stacks.iter().filter(|stack| stack.fails_as_before).count();
+    let already = match before.saturating_sub(failed) {
+        0 => already,
+        n => format!("{already}; {} cannot be planned on the base either", stacks(n)),
+    };
+    match (changed, failed) {
+        (0, 0) => format!("no changes{already}"),
+        (_, 0) => format!("{} in {}{already}", report::counts(&total), stacks(changed)),
+        (_, failed) => format!(
+            "{} could not be planned; {} changed",
+            stacks(failed),
+            stacks(changed)
+        ),
+    }
+}

@@ -1,0 +1,418 @@
+//! Publishes on GitHub. A failure is a warning and never fails the run: the plan and the apply matter more.
+
+use std::{
+    cell::RefCell,
+    collections::{BTreeMap, BTreeSet},
+};
+
+use jiff::Timestamp;
+use serde_json::json;
+
+use super::{
+    approve_input::Approved,
+    job::{CommentRule, Job},
+    newer_status,
+};
+use konverge_base::{
+    error::UserError,
+    model::{
+        CommitId, Digest,
+        apply_result::ApplyReport,
+        check_run::{Annotation, Level},
+        comment_marker::{CommentMarker, MarkerKind},
+        plan::{Plan, StackPlan, Summary},
+        policy_finding::PolicyFinding,
+    },
+};
+use konverge_github::{
+    APPLY, Client, GithubError, Issue, IssueChange, StatusState, Upsert, duplicate_issues, workflow_commands,
+};
+use konverge_report::{self as report, RunInfo};
+
+/// The maximum number of issues opened or changed per run: GitHub allows 80 new contents per minute, and
+/// nobody reads more.
+const MOST_ISSUES: usize = 50;
+
+/// The maximum number of pull requests that get the result of one apply, for the same reason.
+const MOST_TOLD: usize = 50;
+
+/// A sticky comment that is on GitHub.
+pub(super) struct PublishedComment {
+    pub url: String,
+    /// The text that this run wrote, and GitHub's time of that; `None` if a newer run wrote the comment.
+    pub written: Option<(String, Timestamp)>,
+}
+
+/// Publishes the results of one job.
+pub(super) struct Publisher<'a> {
+    pub(super) job: &'a Job,
+    pub(super) client: Option<&'a Client>,
+}
+
+impl<'a> Publisher<'a> {
+    /// In a job that may not publish on GitHub: summary, outputs and annotations, but neither comment nor
+    /// status.
+    pub fn new(job: &'a Job) -> Self {
+        let tells = job.authority.trust.grants().tells;
+        Self {
+            job,
+            client: job.client.as_ref().filter(|_| tells),
+        }
+    }
+
+    pub(super) fn warn(&self, what: &str, error: GithubError) {
+        self.job.run.warn(what, error);
+    }
+
+    /// Sets a commit status, unless a newer run has set it on the same commit.
+    pub async fn status(&self, commit: &CommitId, context: &str, state: StatusState, description: &str) {
+        match newer_status::has_newer_status(self.job, self.client, commit, context).await {
+            Ok(true) => {}
+            Ok(false) => self.own_status(commit, context, state, description).await,
+            // A required `success` could replace the `failure` of a newer run.
+            Err(error) if state == StatusState::Success && context != APPLY => {
+                self.warn("it is not known whether a newer run has set the status", error);
+                let unknown = "previewed, but GitHub did not list the statuses of newer runs: run it again";
+                self.own_status(commit, context, StatusState::Error, unknown)
+                    .await;
+            }
+            Err(_) => self.own_status(commit, context, state, description).await,
+        }
+    }
+
+    /// Sets the commit status of a shard, which is read together with its run.
+    pub async fn own_status(&self, commit: &CommitId, context: &str, state: StatusState, description: &str) {
+        let Some(client) = self.client else { return };
+        let description = self.job.run.secrets.mask_finished(description);
+        let url = self.job.runner.attempt_url();
+        if let Err(error) = client
+            .set_status(commit, context, state, &description, Some(&url))
+            .await
+        {
+            self.warn(&format!("the status {context} could not be set"), error);
+        }
+    }
+
+    /// Writes the sticky comment, fitted to GitHub's limit.
+    pub async fn comment(
+        &self,
+        number: u64,
+        marker: &CommentMarker,
+        render: impl Fn(usize) -> String,
+    ) -> Option<PublishedComment> {
+        let client = self.client?;
+        if self.job.options.comment == CommentRule::Never {
+            return None;
+        }
+        let text = RefCell::default();
+        let masked = |budget| {
+            let masked = self.job.run.secrets.mask_finished(&render(budget));
+            text.replace(masked.clone());
+            masked
+        };
+        match client.upsert_packed(number, marker, masked).await {
+            Ok(Upsert::NewerRunWrote { url }) => {
+                self.job
+                    .run
+                    .notes
+                    .note("note: a newer run has already written the comment; it is not changed");
+                Some(PublishedComment { url, written: None })
+            }
+            Ok(
+                Upsert::Created { url, written }
+                | Upsert::Updated { url, written }
+                | Upsert::Unchanged { url, written },
+            ) => Some(PublishedComment {
+                url,
+                written: written.map(|at| (text.take(), at)),
+            }),
+            Err(error) => {
+                self.warn("the comment could not be written", error);
+                None
+            }
+        }
+    }
+
+    /// Deletes the sticky comment, if there is one: there is nothing to report any more.
+    pub async fn no_comment(&self, number: u64, marker: &CommentMarker) {
+        let Some(client) = self.client else { return };
+        if let Err(error) = client.remove_comment(number, marker).await {
+            self.warn("the comment could not be deleted", error);
+        }
+    }
+
+    /// Comments the result on the pull requests of these commits and on the others that a run applied.
+    pub async fn merged_outcome(
+        &self,
+        head: &CommitId,
+        commits: &[CommitId],
+        others: &BTreeSet<u64>,
+        report: &ApplyReport,
+        info: &RunInfo,
+    ) {
+        let Some(client) = self.client else { return };
+        let mut pulls = others.clone();
+        for commit in commits {
+            match client.pull_requests_of_commit(commit).await {
+                Ok(found) => {
+                    let merged = found.into_iter().filter(|pull| pull.is_merged());
+                    pulls.extend(merged.map(|pull| pull.number));
+                }
+                Err(error) => {
+                    self.warn("the merged pull request could not be found", error);
+                    break;
+                }
+            }
+        }
+        if pulls.len() > MOST_TOLD {
+            self.job.run.notes.note(&format!(
+                "note: {} pull requests were applied; only the newest {MOST_TOLD} get a comment",
+                pulls.len()
+            ));
+        }
+        for number in pulls.into_iter().rev().take(MOST_TOLD) {
+            let marker = CommentMarker {
+                head: head.to_string(),
+                run: self.job.runner.run_id,
+                attempt: self.job.runner.run_attempt,
+                ..CommentMarker::new(MarkerKind::Apply, "")
+            };
+            let render = |budget| report::markdown::outcome(report, info, Some(&marker), budget);
+            self.comment(number, &marker, render).await;
+        }
+    }
+
+    /// Maintains one issue for each of these (marker, title, body), and closes those of settled stacks.
+    /// Issues written by a newer run stay unchanged.
+    pub async fn issues(
+        &self,
+        label: &str,
+        kind: MarkerKind,
+        settled: impl Fn(&str) -> bool,
+        mut issues: Vec<(CommentMarker, String, String)>,
+    ) {
+        // They come in the order in which stacks ended.
+        issues.sort_by(|(a, ..), (b, ..)| a.scope.cmp(&b.scope));
+        let Some(client) = self.client else { return };
+        let mut known = match client.kept_issues(label).await {
+            Ok(known) => known,
+            Err(error) => return self.warn("the issues could not be listed", error),
+        };
+        let (mut written, mut opened) = (0, false);
+        let all = issues.len();
+        for (at, (marker, title, body)) in issues.into_iter().enumerate() {
+            if written >= MOST_ISSUES {
+                self.job.run.notes.note(&format!(
+                    "note: {MOST_ISSUES} issues are written in one run; {} are left to the next",
+                    all - at
+                ));
+                break;
+            }
+            let (title, body) = (
+                self.job.run.secrets.mask_finished(&title),
+                self.job.run.secrets.mask_finished(&body),
+            );
+            match client.keep_issue(&known, label, &marker, &title, &body).await {
+                Ok(IssueChange::Unchanged) => {}
+                Ok(change) => {
+                    written += 1;
+                    opened |= change == IssueChange::Opened;
+                }
+                Err(error) => self.warn("an issue could not be written", error),
+            }
+        }
+        let this = CommentMarker {
+            run: self.job.runner.run_id,
+            attempt: self.job.runner.run_attempt,
+            ..CommentMarker::new(kind, "")
+        };
+        // Another run may have opened issues of the same stacks meanwhile: the older ones stay.
+        if opened {
+            match client.kept_issues(label).await {
+                Ok(now) => known = now,
+                Err(error) => self.warn("the issues could not be listed again", error),
+            }
+        }
+        let over = |issue: &&Issue| {
+            let marker = &issue.marker;
+            marker.kind == kind && settled(&marker.scope) && !marker.is_newer_than(&this)
+        };
+        let double = duplicate_issues(&known, kind);
+        for issue in known.iter().filter(over).chain(double) {
+            if let Err(error) = client.close_issue(issue).await {
+                self.warn("an issue could not be closed", error);
+            }
+        }
+    }
+
+    /// Writes a comment on each drift issue of these stacks, which is unique for this run.
+    pub async fn comment_on_drift(&self, label: &str, texts: &BTreeMap<String, String>) {
+        let Some(client) = self.client.filter(|_| !texts.is_empty()) else {
+            return;
+        };
+        let known = match client.kept_issues(label).await {
+            Ok(known) => known,
+            Err(error) => return self.warn("the issues could not be listed", error),
+        };
+        let run = self.job.runner.run_id;
+        for issue in known
+            .iter()
+            .filter(|issue| issue.marker.kind == MarkerKind::Drift)
+        {
+            let Some(text) = texts.get(&issue.marker.scope) else {
+                continue;
+            };
+            let marker = CommentMarker {
+                run,
+                attempt: self.job.runner.run_attempt,
+                ..CommentMarker::new(MarkerKind::Apply, run.to_string())
+            };
+            let text = format!("{}\n{text}", marker.line());
+            let text = self.job.run.secrets.mask_finished(&text);
+            if let Err(error) = client.upsert_comment(issue.number, &marker, &text).await {
+                self.warn(
+                    "who approved the restoration could not be written on the issue",
+                    error,
+                );
+            }
+        }
+    }
+
+    /// Says something in the log and in the job summary.
+    pub fn tell(&self, text: &str) {
+        self.job.run.notes.note(&format!("note: {text}"));
+        self.summary(&format!("\n{}\n", report::escape::line(text)));
+    }
+
+    /// Says that some digests stood for nothing.
+    pub fn tell_unmatched(&self, digests: &BTreeSet<Digest>) {
+        if let Some(text) = Approved::explain_unmatched(digests) {
+            self.tell(&text);
+        }
+    }
+
+    /// Appends to the job summary.
+    pub fn summary(&self, markdown: &str) {
+        if let Err(error) = self
+            .job
+            .runner
+            .add_summary(&self.job.run.secrets.mask_finished(markdown))
+        {
+            self.warn("the job summary could not be written", error);
+        }
+    }
+
+    /// Sets the step's outputs of a preview or a drift check. `count` gives what counts as a change of a stack.
+    pub fn plan_outputs(
+        &self,
+        plan: &Plan,
+        count: impl Fn(&StackPlan) -> Summary,
+        findings: &[PolicyFinding],
+    ) {
+        let counted = plan.stacks.iter().map(&count);
+        let total = counted.fold(Summary::default(), |sum, stack| sum + stack);
+        let changed: Vec<_> = plan
+            .stacks
+            .iter()
+            .filter(|stack| count(stack).changed() > 0)
+            .map(|s| s.id.as_str())
+            .collect();
+        let failed = plan.stacks.iter().filter(|stack| stack.error.is_some());
+        let failed: Vec<_> = failed.map(|stack| stack.id.as_str()).collect();
+        let failure = plan.stacks.iter().find_map(|stack| stack.error.as_ref());
+        let reason = failure.and_then(|error| serde_json::to_value(error.kind).ok());
+        let digest = konverge_base::model::Digest::of_set(plan.stacks.iter().map(|stack| stack.digest));
+        self.outputs(&[
+            ("has-changes", (!changed.is_empty()).to_string()),
+            ("stack-count", plan.stacks.len().to_string()),
+            ("changed-stacks", json!(changed).to_string()),
+            ("failed-stacks", json!(failed).to_string()),
+            ("create-count", (total.create + total.adopt).to_string()),
+            ("update-count", total.update.to_string()),
+            ("replace-count", total.replace.to_string()),
+            ("delete-count", (total.delete + total.forget).to_string()),
+            ("plan-digest", digest.to_string()),
+            (
+                "failure-reason",
+                reason
+                    .as_ref()
+                    .and_then(|r| r.as_str())
+                    .unwrap_or_default()
+                    .to_owned(),
+            ),
+        ]);
+        self.result_file(&report::json::with_findings(plan, findings));
+    }
+
+    /// Sets the step's outputs of an apply.
+    pub fn apply_outputs(&self, report: &ApplyReport, findings: &[PolicyFinding]) {
+        let touched: Vec<_> = report
+            .stacks
+            .iter()
+            .filter(|s| !s.resources.is_empty())
+            .map(|s| s.id.as_str())
+            .collect();
+        let failed = report.stacks.iter().filter(|stack| stack.error.is_some());
+        let failed: Vec<_> = failed.map(|stack| stack.id.as_str()).collect();
+        let failure = report.stacks.iter().find_map(|stack| stack.error.as_ref());
+        let reason = failure.and_then(|error| serde_json::to_value(error.kind).ok());
+        self.outputs(&[
+            ("has-changes", (!touched.is_empty()).to_string()),
+            ("stack-count", report.stacks.len().to_string()),
+            ("changed-stacks", json!(touched).to_string()),
+            ("failed-stacks", json!(failed).to_string()),
+            (
+                "failure-reason",
+                reason
+                    .as_ref()
+                    .and_then(|r| r.as_str())
+                    .unwrap_or_default()
+                    .to_owned(),
+            ),
+        ]);
+        self.result_file(&report::json::with_findings(report, findings));
+    }
+
+    /// Sets outputs of the step.
+    pub fn outputs(&self, outputs: &[(&str, String)]) {
+        if let Err(error) = self.job.runner.set_outputs(outputs) {
+            self.warn("the step's outputs could not be set", error);
+        }
+    }
+
+    /// Shows the failures of a plan at their lines.
+    pub fn annotate(&self, plan: &Plan, findings: &[PolicyFinding]) {
+        let mut notes = report::checks::annotations(plan);
+        notes.extend(report::checks::finding_annotations(findings));
+        for note in &mut notes {
+            note.message = self.job.run.secrets.mask_finished(&note.message);
+        }
+        self.commands(&notes);
+    }
+
+    /// Shows why the whole run failed.
+    pub fn publish_failure(&self, failure: &UserError) {
+        let location = failure.location.as_ref();
+        self.commands(&[Annotation {
+            level: Level::Error,
+            file: location.map(|l| l.file.clone()).unwrap_or_default(),
+            line: location.and_then(|l| l.line),
+            column: location.and_then(|l| l.column),
+            title: "konverge".to_owned(),
+            message: self.job.run.secrets.mask(&failure.message),
+        }]);
+        let kind = serde_json::to_value(failure.kind).ok();
+        let kind = kind
+            .as_ref()
+            .and_then(|kind| kind.as_str())
+            .unwrap_or_default()
+            .to_owned();
+        self.outputs(&[("failure-reason", kind)]);
+    }
+
+    fn commands(&self, notes: &[Annotation]) {
+        for line in workflow_commands::annotations(notes) {
+            self.job.run.notes.command(&line);
+        }
+    }
+}

@@ -1,0 +1,242 @@
+//! Restores drift if `drift.reconcile` says so: what was applied last is applied again, under the lease, and
+//! only if that removes nothing.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use async_trait::async_trait;
+
+use super::{policy_check::PolicyCheck, policy_refusal};
+use konverge_base::{
+    error::{ErrorKind, UserError},
+    model::{
+        StackId,
+        apply_result::ApplyReport,
+        authorization::Authorization,
+        plan::{Action, ChangeOrigin, Plan, ResourcePlan},
+        policy_finding::PolicyFinding,
+    },
+};
+use konverge_config::Reconcile;
+use konverge_engine::LatePlan;
+use konverge_run::{
+    Planner, Target,
+    apply::{self, ApplyOptions, Approver, PriorState, ProposedPlan},
+    recorded_targets, redact,
+    stack_policy_sets::ActiveSets,
+};
+
+/// What was restored, and what was not and why. A stack in `behind` is left to the apply of its new code.
+///
+/// # Errors
+/// The order of the stacks has a cycle.
+pub(super) async fn run(
+    planning: &Planner,
+    guardrails: PolicyCheck,
+    looked_at: &[Target],
+    found: &Plan,
+    behind: &[StackId],
+) -> Result<Restored, UserError> {
+    let drifted: BTreeSet<_> = found
+        .stacks
+        .iter()
+        .filter(|stack| stack.summary.changed() > 0)
+        .map(|stack| &stack.id)
+        .collect();
+    let can = |target: &&Target| {
+        target.head.is_some() && drifted.contains(&target.id) && !behind.contains(&target.id)
+    };
+    let targets: Vec<_> = match planning.config.drift.reconcile {
+        Reconcile::Never => Vec::new(),
+        Reconcile::Restore => looked_at.iter().filter(can).cloned().collect(),
+    };
+    let approver = Arc::new(RestoreApprover {
+        guardrails,
+        current: Mutex::default(),
+        found: Mutex::default(),
+    });
+    let options = ApplyOptions {
+        consent: approver.clone(),
+        newer: None,
+        commit: None,
+        pull_requests: Vec::new(),
+        restore: true,
+        allow_empty: false,
+        rolled_back_to: None,
+    };
+    let (targets, unavailable) = recorded_targets(planning, &targets).await?;
+    let mut report = apply::run(planning, &targets, &options).await?;
+    report.stacks.extend(unavailable);
+    let found = approver.found.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut findings: Vec<_> = found.iter().cloned().collect();
+    redact::findings(&mut findings, planning.secrets());
+    Ok(Restored { report, findings })
+}
+
+/// What a drift run restored.
+pub(super) struct Restored {
+    pub report: ApplyReport,
+    /// What the policies found for the stacks to restore.
+    pub findings: Vec<PolicyFinding>,
+}
+
+/// The restored stacks.
+pub(super) fn restored_stacks(report: &ApplyReport) -> Vec<StackId> {
+    let stacks = report.stacks.iter().filter(|stack| apply::is_well(stack.result));
+    stacks.map(|stack| stack.id.clone()).collect()
+}
+
+/// Approves creations and updates: the plan is for what was applied last, so nothing in it is new.
+struct RestoreApprover {
+    guardrails: PolicyCheck,
+    /// The policy sets of each approved stack, for values that become known later.
+    current: Mutex<BTreeMap<StackId, Arc<tokio::sync::Mutex<ActiveSets>>>>,
+    /// What the policies found, also for stacks that they stopped.
+    found: Mutex<BTreeSet<PolicyFinding>>,
+}
+
+#[async_trait]
+impl Approver for RestoreApprover {
+    async fn stack(
+        &self,
+        proposed: &ProposedPlan<'_>,
+        past: &PriorState,
+    ) -> Result<Authorization, UserError> {
+        let plan = proposed.plan;
+        for resource in &plan.resources {
+            self.admits(resource)?;
+        }
+        let findings = self.guardrails.findings(plan, &[], None).await?;
+        self.note(&findings);
+        if let Some(refusal) = policy_refusal::refusal(plan, &findings) {
+            return Err(refusal);
+        }
+        let sets = self
+            .guardrails
+            .sets_for_restoring(proposed, &past.overridden)
+            .await;
+        self.note(sets.findings());
+        if let Some(refusal) = sets.plan_refusal() {
+            return Err(refusal);
+        }
+        let authorization = Authorization {
+            overrides: sets.overridden().to_vec(),
+            findings: sets.recorded(),
+            reconciled: true,
+            ..Authorization::default()
+        };
+        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        current.insert(plan.id.clone(), Arc::new(tokio::sync::Mutex::new(sets)));
+        Ok(authorization)
+    }
+
+    async fn resource(&self, stack: &StackId, late: LatePlan<'_>) -> Result<(), UserError> {
+        self.admits(late.shown)?;
+        let sets = {
+            let current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+            current.get(stack).cloned()
+        };
+        match sets {
+            Some(sets) => sets.lock().await.refusal(late).await.map_or(Ok(()), Err),
+            None => Ok(()),
+        }
+    }
+
+    async fn recreate(&self, stack: &StackId, late: LatePlan<'_>) -> Result<(), UserError> {
+        self.resource(stack, late).await
+    }
+}
+
+impl RestoreApprover {
+    fn note(&self, findings: &[PolicyFinding]) {
+        let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
+        found.extend(findings.iter().cloned());
+    }
+
+    fn admits(&self, resource: &ResourcePlan) -> Result<(), UserError> {
+        takes_nothing_away(resource)?;
+        match self.guardrails.follows_rotation() {
+            true => Ok(()),
+            false => writes_no_rotation(resource),
+        }
+    }
+}
+
+/// Checks that no new version of a secret would be written: `secrets.rotation` is `stop`.
+fn writes_no_rotation(plan: &ResourcePlan) -> Result<(), UserError> {
+    let mut origins = plan.changes.iter().map(|change| &change.origin);
+    if origins.all(|origin| *origin != ChangeOrigin::Rotation) {
+        return Ok(());
+    }
+    Err(UserError::new(
+        ErrorKind::Policy,
+        format!(
+            "{} would get a new version of a secret, and `secrets.rotation` is `stop`",
+            plan.id
+        ),
+    )
+    .hint("to write it, merge a pull request whose preview shows the new version"))
+}
+
+fn takes_nothing_away(plan: &ResourcePlan) -> Result<(), UserError> {
+    if matches!(plan.action, Action::Create | Action::Update | Action::Unchanged) {
+        return Ok(());
+    }
+    Err(UserError::new(
+        ErrorKind::Policy,
+        format!(
+            "{} needs more than creations and updates: drift like this is not restored automatically",
+            plan.id
+        ),
+    )
+    .hint("a person may restore it: the drift issue names its digest"))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use konverge_base::model::{plan::FieldChange, spec::RuntimeKind};
+
+    #[test]
+    fn nothing_is_taken_away() {
+        let plan = |action| {
+            ResourcePlan::new(
+                &"shop/dev".parse().unwrap(),
+                "v1:ConfigMap:shop:web".parse().unwrap(),
+                RuntimeKind::Kubernetes,
+                action,
+                vec![],
+            )
+        };
+        for action in [Action::Create, Action::Update] {
+            assert!(takes_nothing_away(&plan(action)).is_ok(), "{action:?}");
+        }
+        for action in [Action::Delete, Action::Replace, Action::Adopt, Action::Unknown] {
+            assert!(takes_nothing_away(&plan(action)).is_err(), "{action:?}");
+        }
+    }
+
+    #[test]
+    fn a_new_version_of_a_secret_is_left_to_a_review_where_rotation_stops() {
+        let plan = |origin| {
+            let change = FieldChange {
+                path: "/data/password".to_owned(),
+                from: None,
+                to: None,
+                origin,
+            };
+            let id = "v1:Secret:shop:pay".parse().unwrap();
+            let stack = "shop/dev".parse().unwrap();
+            ResourcePlan::new(&stack, id, RuntimeKind::Kubernetes, Action::Update, vec![change])
+        };
+        assert!(writes_no_rotation(&plan(ChangeOrigin::Drift)).is_ok());
+        let refusal = writes_no_rotation(&plan(ChangeOrigin::Rotation)).unwrap_err();
+        assert!(
+            refusal.message.contains("`secrets.rotation` is `stop`"),
+            "{refusal:?}"
+        );
+    }
+}

@@ -1,0 +1,263 @@
+//! Restores drift that people approved by its digest: exactly the difference that a drift check showed, of exactly that
+//! stack. The check's history says which stack a digest is of; whether it is still true is decided under the lease, by
+//! the [`ReviewGate`].
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use super::{
+    active_policies::CommitPolicy,
+    approve_input::Approved,
+    authority::DispatchApprovers,
+    drift::{self, DriftResult},
+    drift_schedule::DriftSchedule,
+    job::{Job, JobResult},
+    notifications::Notifications,
+    policy_check::PolicyCheck,
+    publisher::Publisher,
+    review_gate::ReviewGate,
+    reviewers,
+    timings::Timings,
+};
+use konverge_base::{
+    error::UserError,
+    model::{
+        CommitId, Digest, StackId,
+        apply_result::{ApplyReport, StackOutcome, StackResult},
+    },
+};
+use konverge_config::Config;
+use konverge_github::DefaultBranch;
+use konverge_policy::Stage;
+use konverge_report::{self as report, RunInfo, SUMMARY_BUDGET};
+use konverge_run::{
+    KeyUse, OpenRevision, Planner, RevisionSpec, StateBackend, Target,
+    apply::{self, ApplyOptions},
+    drift as drift_check, recorded_targets, redact, renamed_stacks,
+};
+use konverge_state::IndexedStates;
+
+/// What became of the digests that stand for known drift.
+pub(super) struct Restoration {
+    pub result: JobResult,
+    /// Those digests, and those of findings that were overridden for them.
+    pub digests: BTreeSet<Digest>,
+}
+
+/// Restores what the reviewers of the job's environment approved, after a drift check in the same run.
+///
+/// # Errors
+/// Nobody approved it; errors of the configuration, the repository or the store.
+pub(super) async fn run(
+    job: &Job,
+    branch: &DefaultBranch,
+    approved: Approved,
+) -> Result<JobResult, UserError> {
+    reviewers::require_run_approval(job).await?;
+    let done = restore(job, branch, &approved.digests, &DispatchApprovers::Environment).await?;
+    let matched = done.as_ref().map(|done| &done.digests);
+    let unmatched = approved.digests.iter();
+    let unmatched = unmatched.filter(|digest| matched.is_none_or(|matched| !matched.contains(digest)));
+    Publisher::new(job).tell_unmatched(&unmatched.copied().collect());
+    Ok(done.map_or(JobResult::WELL, |done| done.result))
+}
+
+/// Restores the drift that these digests stand for; `None` if they stand for none that is known.
+///
+/// # Errors
+/// Errors of the configuration, the repository or the store. Errors of a stack are in the result.
+pub(super) async fn restore(
+    job: &Job,
+    branch: &DefaultBranch,
+    digests: &BTreeSet<Digest>,
+    agreeing: &DispatchApprovers,
+) -> Result<Option<Restoration>, UserError> {
+    let feedback = Publisher::new(job);
+    let done = restore_known(job, branch, digests, agreeing, &feedback).await;
+    let done = done.map_err(|failure| redact::failure(&failure, &job.run.secrets));
+    if let Err(failure) = &done {
+        feedback.publish_failure(failure);
+    }
+    done
+}
+
+async fn restore_known(
+    job: &Job,
+    branch: &DefaultBranch,
+    digests: &BTreeSet<Digest>,
+    agreeing: &DispatchApprovers,
+    feedback: &Publisher<'_>,
+) -> Result<Option<Restoration>, UserError> {
+    let mut watch = Timings::start();
+    let head = &branch.tip;
+    job.repository.ensure(head, job.credentials.as_ref()).await?;
+    let power = job.repository.revision(head)?;
+    let config = Config::load(power.as_ref())?;
+    let Some(backend) = job.backend(&config, KeyUse::Make).await? else {
+        return Ok(None);
+    };
+    let history = DriftSchedule::load(job, &backend, &config).await;
+    let mut drifted = history.stacks_with(digests);
+    if drifted.is_empty() {
+        return Ok(None);
+    }
+    let at_head = RevisionSpec::Commit(head.clone());
+    let side = OpenRevision::open_under(&job.run, &job.repository, &at_head, &config)?;
+    let known = backend.states.known().await?;
+    let renamed = renamed_stacks(&backend, &side.layout, known).await?;
+    let applied = drift::applied(known, &side, &renamed);
+    let targets = applied.iter().filter(|target| drifted.contains_key(&target.id));
+    let targets: Vec<_> = targets.cloned().collect();
+    drifted.retain(|stack, _| targets.iter().any(|target| target.id == *stack));
+    if targets.is_empty() {
+        return Ok(None);
+    }
+    let policy = CommitPolicy::from_config(&config, Some(power.as_ref()));
+    let guardrails =
+        PolicyCheck::new(job, policy, Stage::Apply, &backend.secrets).with_digest_approvers(agreeing.clone());
+    let notices = Notifications::new(job, &config);
+    let planning = job
+        .protected_planning(config, head, side, backend.clone())
+        .await?;
+    watch.end_stage("open");
+    let differing = still_differing(&planning, &targets, feedback).await?;
+    let (recorded, unavailable) = recorded_targets(&planning, &differing).await?;
+    let gate = ReviewGate::new(guardrails, Vec::new(), digests.clone());
+    let gate = Arc::new(gate.for_restoring(commits_before(&backend, &recorded).await?));
+    let options = ApplyOptions {
+        consent: gate.clone(),
+        newer: None,
+        commit: None,
+        pull_requests: Vec::new(),
+        restore: true,
+        allow_empty: false,
+        rolled_back_to: None,
+    };
+    let mut report = apply::run(&planning, &recorded, &options).await?;
+    report.stacks.extend(unavailable);
+    watch.end_stage("restore");
+    let mut findings = gate.findings();
+    redact::findings(&mut findings, planning.secrets());
+    let info = RunInfo {
+        head: Some(head.clone()),
+        timings: watch.stages(),
+        ..job.info()
+    };
+    feedback.summary(&report::markdown::outcome(&report, &info, None, SUMMARY_BUDGET));
+    feedback.apply_outputs(&report, &findings);
+    let after = CheckAfter {
+        job,
+        planning: &planning,
+        known,
+        applied: &applied,
+        info: &info,
+    };
+    after.run(feedback, &targets, &report, history).await;
+    notices.applied(&report, &[]).await;
+    Ok(Some(Restoration {
+        digests: drifted.into_values().chain(gate.matched()).collect(),
+        result: JobResult {
+            code: apply::exit_code(&report, job.run.cancel.is_cancelled()),
+            text: report::outcome::text(&report, report::terminal::Style::default()),
+        },
+    }))
+}
+
+/// The stacks that still differ, before any lease is taken. For the others there is nothing to do, and nothing of them is
+/// written.
+async fn still_differing(
+    planning: &Planner,
+    targets: &[Target],
+    feedback: &Publisher<'_>,
+) -> Result<Vec<Target>, UserError> {
+    let checked = drift_check::run(planning, targets, None).await?;
+    let stacks = checked.plan.stacks.iter();
+    let calm = stacks.filter(|stack| stack.error.is_none() && stack.summary.changed() == 0);
+    let calm: BTreeSet<_> = calm.map(|stack| &stack.id).collect();
+    for stack in &calm {
+        feedback.tell(&format!(
+            "{stack} does not differ from what was applied any more: nothing was restored"
+        ));
+    }
+    let differing = targets.iter().filter(|target| !calm.contains(&target.id));
+    Ok(differing.cloned().collect())
+}
+
+/// For each stack the commit before the applied one, as far as its serials are kept.
+async fn commits_before(
+    backend: &StateBackend,
+    targets: &[Target],
+) -> Result<BTreeMap<StackId, Option<CommitId>>, UserError> {
+    let mut before = BTreeMap::new();
+    for target in targets {
+        let applied = target
+            .recorded
+            .as_ref()
+            .and_then(|recorded| recorded.commit.as_ref());
+        let serials = backend.states.history(&target.id).await?;
+        let commits = serials
+            .into_iter()
+            .filter_map(|line| line.document.ok()?.commit?.parse().ok());
+        let earlier = commits
+            .into_iter()
+            .find(|commit: &CommitId| Some(commit) != applied);
+        before.insert(target.id.clone(), earlier);
+    }
+    Ok(before)
+}
+
+/// The drift check after a restoration, of its stacks alone: it says what is left.
+struct CheckAfter<'a> {
+    job: &'a Job,
+    planning: &'a Planner,
+    known: &'a IndexedStates,
+    /// All applied stacks.
+    applied: &'a [Target],
+    info: &'a RunInfo,
+}
+
+impl CheckAfter<'_> {
+    async fn run(
+        &self,
+        feedback: &Publisher<'_>,
+        targets: &[Target],
+        report: &ApplyReport,
+        mut history: DriftSchedule,
+    ) {
+        let Self { job, planning, .. } = *self;
+        let label = drift::label(&planning.config);
+        let restored = report
+            .stacks
+            .iter()
+            .filter(|stack| stack.result == StackResult::Applied);
+        let lines = restored.map(|stack| (stack.id.to_string(), self.line(stack)));
+        feedback.comment_on_drift(label, &lines.collect()).await;
+        let checked = match drift_check::run(planning, targets, None).await {
+            Ok(checked) => checked,
+            Err(failure) => {
+                let failure = redact::failure(&failure, planning.secrets());
+                return job.run.warn("the drift that is left is not known", failure);
+            }
+        };
+        history.record_stacks(&checked.plan, &[]);
+        let looked = DriftResult {
+            checked: &checked,
+            restored: &[],
+            rounds: &history,
+            known: self.known,
+        };
+        drift::publish_issues(feedback, &looked, self.info, label).await;
+        drift::publish_what_is_left(feedback, &looked);
+        if let Some(backend) = &planning.backend {
+            let is_applied = |stack: &StackId| self.applied.iter().any(|target| target.id == *stack);
+            history.remember(job, backend, is_applied).await;
+        }
+    }
+
+    /// Who approved the difference that was restored.
+    fn line(&self, stack: &StackOutcome) -> String {
+        report::markdown::restored(stack, self.info)
+    }
+}

@@ -1,0 +1,191 @@
+//! Overrides of policy findings by a review: in its own words, an approving review of the last head names the finding, or
+//! says that it means all that the preview's comment shows. It is given after that comment was written.
+//!
+//! Whoever may push can edit a comment of ours, and the text of somebody's review. So the store says what the preview
+//! found and what its comment said, and GitHub who edited a review.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{overrides::OverrideReasons, reviewers::Reviewers};
+use konverge_base::model::{
+    Digest,
+    review::{OVERRIDE_ALL_SHOWN, RecordedComment, ReviewRecord},
+};
+use konverge_github::{GithubError, PreviewComment, ReviewApproval};
+
+/// What the reviews of a pull request override.
+#[derive(Debug, Default)]
+pub(super) struct ReviewOverrides {
+    /// The reviewers behind each finding. Whether they may override it is not decided here.
+    pub given: BTreeMap<Digest, OverrideReasons>,
+    /// Why something that looks like an override is none.
+    pub remarks: BTreeSet<String>,
+}
+
+/// The overrides of the findings that a preview recorded.
+pub(super) async fn in_reviews(
+    people: &Reviewers,
+    record: &ReviewRecord,
+) -> Result<ReviewOverrides, GithubError> {
+    let mut found = ReviewOverrides::default();
+    let number = record.pull_request;
+    if record.findings.is_empty() {
+        return Ok(found);
+    }
+    let Some(shown) = &record.comment else {
+        found.remarks.insert(format!(
+            "no comment of the preview of #{number} is recorded, so no review overrides anything"
+        ));
+        return Ok(found);
+    };
+    let comments = people.preview_comments(number).await?;
+    let is_unedited = is_shown_unedited(&comments, record, shown);
+    if !is_unedited {
+        found.remarks.insert(format!(
+            "the comment of the preview of #{number} was edited or deleted after Konverge wrote it: it may show other findings \
+             than were found, so `{OVERRIDE_ALL_SHOWN}` does not count, and a review has to name the digest"
+        ));
+    }
+    for review in people.approvals(number).await? {
+        if review.commit != record.head {
+            continue;
+        }
+        let said = Words::of(&review.said);
+        let all = match said.all_shown && is_unedited {
+            true => record.findings.clone(),
+            false => BTreeSet::new(),
+        };
+        let meant: BTreeSet<_> = said.digests.intersection(&record.findings).chain(&all).collect();
+        if meant.is_empty() {
+            continue;
+        }
+        if let Some(why) = why_none(people, &review, shown).await? {
+            found.remarks.insert(why);
+            continue;
+        }
+        for digest in meant {
+            let reviewers = found.given.entry(*digest).or_default();
+            reviewers.insert(review.reviewer.clone(), review.said.clone());
+        }
+    }
+    Ok(found)
+}
+
+/// Why a review that names findings overrides none.
+async fn why_none(
+    people: &Reviewers,
+    review: &ReviewApproval,
+    shown: &RecordedComment,
+) -> Result<Option<String>, GithubError> {
+    let reviewer = &review.reviewer;
+    // GitHub's times are whole seconds: a review of the same second may have been first.
+    if review.given.is_none_or(|given| given <= shown.written) {
+        return Ok(Some(format!(
+            "the review of {reviewer} was not given after the comment showed the finding"
+        )));
+    }
+    let editor = people.review_editor(review).await?;
+    Ok(editor
+        .filter(|editor| !editor.eq_ignore_ascii_case(reviewer))
+        .map(|editor| format!("the review of {reviewer} was edited by {editor}")))
+}
+
+/// Returns true if the comment that the record knows is there as it was written.
+fn is_shown_unedited(comments: &[PreviewComment], record: &ReviewRecord, shown: &RecordedComment) -> bool {
+    let of_head = comments
+        .iter()
+        .filter(|comment| comment.head == record.head.as_str());
+    of_head
+        .map(|comment| comment_digest(&comment.body, &record.run))
+        .any(|digest| digest == shown.digest)
+}
+
+/// The digest of a comment's text. A later step of the run links the page in it, which is no other text.
+pub(super) fn comment_digest(body: &str, run: &str) -> Digest {
+    let prefix = format!("{run}/artifacts/");
+    let mut parts = body.split(prefix.as_str());
+    let mut text = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        text.push_str(run);
+        text.push_str("#artifacts");
+        text.push_str(part.trim_start_matches(|c: char| c.is_ascii_digit()));
+    }
+    // GitHub may store other ends of lines.
+    let lines: Vec<_> = text.lines().map(str::trim_end).collect();
+    Digest::of_bytes(lines.join("\n").trim_end().as_bytes())
+}
+
+/// What a review says of findings, without what it quotes.
+#[derive(Debug, PartialEq, Eq)]
+struct Words {
+    digests: BTreeSet<Digest>,
+    /// It means every denial of the comment.
+    all_shown: bool,
+}
+
+impl Words {
+    fn of(text: &str) -> Self {
+        let lines = text.lines().map(str::trim).filter(|line| !line.starts_with('>'));
+        let lines: Vec<_> = lines.collect();
+        let words = lines
+            .iter()
+            .flat_map(|line| line.split(|c: char| !c.is_ascii_alphanumeric()));
+        Self {
+            digests: words.filter_map(|word| word.parse().ok()).collect(),
+            all_shown: lines.contains(&OVERRIDE_ALL_SHOWN),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn only_own_words_name_a_finding() {
+        let digest = Digest::of_bytes(b"finding");
+        let named = BTreeSet::from([digest]);
+        let words = |digests: &BTreeSet<Digest>, all_shown| Words {
+            digests: digests.clone(),
+            all_shown,
+        };
+        let none = BTreeSet::new();
+        for (text, expected) in [
+            (String::new(), words(&none, false)),
+            ("agreed".to_owned(), words(&none, false)),
+            (digest.to_string(), words(&named, false)),
+            (format!("The vendor is late.\n(`{digest}`)"), words(&named, false)),
+            (
+                format!("> approve: {digest}\n  > {digest}\nwhy?"),
+                words(&none, false),
+            ),
+            (format!("x{digest}"), words(&none, false)),
+            (format!("{digest}0"), words(&none, false)),
+            (digest.to_string()[..40].to_owned(), words(&none, false)),
+            ("Fine.\r\nkonverge override\r\n".to_owned(), words(&none, true)),
+            (format!("konverge override\n{digest}"), words(&named, true)),
+            ("> konverge override".to_owned(), words(&none, false)),
+            ("no konverge override, please".to_owned(), words(&none, false)),
+        ] {
+            assert_eq!(Words::of(&text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn the_link_of_the_page_is_no_edit() {
+        let run = "https://github.com/acme/konfig/actions/runs/7";
+        let written = format!("a\n[page]({run}#artifacts)\nb\n");
+        let digest = comment_digest(&written, run);
+        let linked = format!("a\r\n[page]({run}/artifacts/31)\r\nb");
+        assert_eq!(comment_digest(&linked, run), digest);
+        for edited in [
+            "a\nb\n".to_owned(),
+            written.replace('b', "c"),
+            format!("{written}more"),
+            written.replace("#artifacts", "/artifacts/1/evil"),
+        ] {
+            assert_ne!(comment_digest(&edited, run), digest, "{edited}");
+        }
+    }
+}

@@ -1,0 +1,198 @@
+//! The reviews that authorize an apply: the last preview of each pull request in the applied head. They are
+//! deleted when no stack needs them any more; the apply records beside the states say who reviewed what.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use super::{
+    active_policies::{Archive, CommitPolicy, ReviewScope, ReviewedPolicies},
+    job::Job,
+};
+use konverge_base::{
+    error::{ErrorKind, UserError},
+    model::{CommitId, StackId, apply_result::ApplyReport, review::ReviewRecord},
+};
+use konverge_run::{StateBackend, Target, apply};
+use konverge_state::ReviewKey;
+
+/// The number of pages of pull requests that are searched (100 each), the last updated first.
+const PAGES: usize = 10;
+
+/// The reviews, and the authors of the pull requests.
+#[derive(Default)]
+pub(super) struct MergedReviews {
+    /// The last preview of each pull request that counts. A preview with shards has one record per shard.
+    pub records: Vec<ReviewRecord>,
+    /// The author of each pull request.
+    pub authors: BTreeMap<u64, String>,
+    /// The policy under which each was reviewed.
+    pub policies: ReviewedPolicies,
+    /// Pull requests whose records serve nothing once every stack of this head ended well.
+    done: BTreeSet<u64>,
+    /// Merged pull requests in the head that no run has used.
+    arrived: BTreeSet<u64>,
+    places: Vec<ReviewKey>,
+}
+
+/// The policy at the time when a head was reviewed.
+async fn reviewed_under(
+    archive: &Archive,
+    power: &CommitId,
+    head: &CommitId,
+) -> Result<Arc<CommitPolicy>, UserError> {
+    let policy = archive.at(power).await?;
+    if !policy.has_freezes() {
+        return Ok(policy);
+    }
+    Ok(match archive.at(head).await {
+        Ok(proposal) => Arc::new(policy.without_freezes_of(&proposal)),
+        // Its proposal is unknown: every freeze applies.
+        Err(_) => policy,
+    })
+}
+
+impl MergedReviews {
+    /// The last preview of each pull request that was merged into the branch up to this head.
+    ///
+    /// # Errors
+    /// Errors of the store or of GitHub.
+    pub async fn load(
+        job: &Job,
+        backend: &StateBackend,
+        head: &CommitId,
+        branch: &str,
+    ) -> Result<Self, UserError> {
+        let places = backend.states.reviews().list().await?;
+        let mut recorded: BTreeSet<u64> = places.iter().map(|place| place.pull_request).collect();
+        let Some(client) = job.client.as_ref().filter(|_| !recorded.is_empty()) else {
+            return Ok(Self::default());
+        };
+        let pulls = client.recent_pull_requests(&recorded, PAGES).await?;
+        // Queried after the pull requests, so that it includes everything merged after this head.
+        let later = match pulls.iter().any(|pull| pull.is_merged()) {
+            true => {
+                let tip = client.branch(branch).await?.tip;
+                client.commits_after(head, &tip).await?.ok_or_else(|| {
+                    UserError::new(
+                        ErrorKind::Policy,
+                        format!(
+                            "{} is no longer on `{}`: nothing of it is applied",
+                            head.short(),
+                            branch.escape_debug()
+                        ),
+                    )
+                    .hint("the run for the newest push applies what the branch holds now")
+                })?
+            }
+            false => BTreeSet::new(),
+        };
+        let mut reviews = Self {
+            places,
+            ..Self::default()
+        };
+        for pull in pulls {
+            recorded.remove(&pull.number);
+            let arrived = pull.is_merged() && pull.base_branch == branch;
+            if !arrived {
+                if !pull.open {
+                    reviews.done.insert(pull.number);
+                }
+                continue;
+            }
+            // What came after this head belongs to the next run and must not be used by this one.
+            if pull.merge_commit.is_none_or(|commit| later.contains(&commit)) {
+                continue;
+            }
+            reviews.done.insert(pull.number);
+            reviews.arrived.insert(pull.number);
+            let records = backend.states.reviews().latest(pull.number, &pull.head).await?;
+            if records.is_empty() {
+                job.run.notes.note(&format!(
+                    "note: the last head of #{} was never previewed",
+                    pull.number
+                ));
+            }
+            for record in records {
+                let power = record.power.as_ref().unwrap_or(&record.base);
+                match reviewed_under(&Archive::new(job), power, &record.head).await {
+                    Ok(policy) => {
+                        let stacks = record.stacks.iter().map(|stack| stack.id.clone()).collect();
+                        reviews.policies.add(pull.number, ReviewScope::These(stacks), policy);
+                        reviews.authors.insert(pull.number, pull.author.clone());
+                        reviews.records.push(record);
+                    }
+                    Err(error) => job.run.warn(
+                        &format!(
+                            "the review of #{} does not count, since the policy that it was made under ({}) is not known",
+                            pull.number,
+                            power.short()
+                        ),
+                        error,
+                    ),
+                }
+            }
+        }
+        if !recorded.is_empty() {
+            let numbers: Vec<_> = recorded.iter().map(|number| format!("#{number}")).collect();
+            job.run.notes.note(&format!(
+                "note: not among the {} pull requests that were updated last, so their reviews do not count: {}\n  hint: add a comment to a pull request to include it again",
+                PAGES * 100,
+                numbers.join(", ")
+            ));
+        }
+        Ok(reviews)
+    }
+
+    /// The merged pull requests that a run applied: those that showed one of its stacks, and those whose last
+    /// head was never previewed.
+    pub fn pull_requests_of(&self, report: &ApplyReport) -> BTreeSet<u64> {
+        let touched = |id: &StackId| report.stacks.iter().any(|outcome| outcome.id == *id);
+        let shown: BTreeSet<u64> = self.records.iter().map(|record| record.pull_request).collect();
+        let shows = |record: &&ReviewRecord| record.stacks.iter().any(|stack| touched(&stack.id));
+        let applied = self
+            .records
+            .iter()
+            .filter(shows)
+            .map(|record| record.pull_request);
+        self.arrived.difference(&shown).copied().chain(applied).collect()
+    }
+
+    /// Deletes the records that no stack needs any more: of pull requests that were closed unmerged, and of
+    /// those without a pending stack that did not succeed.
+    ///
+    /// Only the records from the start of the run are deleted: what a preview saved in the meantime stays.
+    pub async fn forget_used(
+        &self,
+        job: &Job,
+        backend: &StateBackend,
+        behind: &[Target],
+        report: &ApplyReport,
+    ) {
+        let well = |id: &StackId| {
+            let mut outcomes = report.stacks.iter();
+            outcomes.any(|outcome| outcome.id == *id && apply::is_well(outcome.result))
+        };
+        let unsettled: BTreeSet<&StackId> = behind
+            .iter()
+            .map(|target| &target.id)
+            .filter(|id| !well(id))
+            .collect();
+        let needed = |number: u64| {
+            let mut records = self.records.iter().filter(|record| record.pull_request == number);
+            records.any(|record| record.stacks.iter().any(|stack| unsettled.contains(&stack.id)))
+        };
+        let used =
+            |place: &&ReviewKey| self.done.contains(&place.pull_request) && !needed(place.pull_request);
+        for place in self.places.iter().filter(used) {
+            if let Err(error) = backend.states.reviews().forget(place).await {
+                // They only cost a listing; the next run retries.
+                job.run.notes.note(&format!(
+                    "warning: a review record that is no longer needed could not be deleted: {error}"
+                ));
+                return;
+            }
+        }
+    }
+}

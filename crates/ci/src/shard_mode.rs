@@ -1,0 +1,96 @@
+//! Shards: the part of a preview that a job handles, if a change of very many stacks is split over the jobs
+//! of a matrix.
+//!
+//! Every job determines the affected stacks itself from the same two commits and takes its own, so that jobs
+//! exchange no data. Each has its own comment, status and review record. The required status is always one:
+//! the combined status of a job after them.
+
+use std::{num::NonZeroU32, str::FromStr};
+
+use konverge_base::{
+    error::{ErrorKind, UserError},
+    model::{InvalidId, Shard},
+};
+use konverge_github::{GithubEvent, preview_of};
+
+/// The part of a preview that a job handles.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum ShardMode {
+    /// All stacks.
+    #[default]
+    Whole,
+    /// One shard of the stacks.
+    Share(Shard),
+    /// No stack, but the combined status of this many shards.
+    Verdict(NonZeroU32),
+}
+
+impl ShardMode {
+    /// The shard, if it is one.
+    pub(super) fn share(self) -> Option<Shard> {
+        match self {
+            Self::Share(share) => Some(share),
+            Self::Whole | Self::Verdict(_) => None,
+        }
+    }
+
+    /// The name of the status of this part; `into` as in [`preview_of`].
+    pub(super) fn context(self, into: Option<&str>) -> String {
+        preview_of(self.share(), into)
+    }
+}
+
+impl FromStr for ShardMode {
+    type Err = InvalidId;
+
+    fn from_str(text: &str) -> Result<Self, InvalidId> {
+        let Some(of) = text.strip_prefix("all/") else {
+            return text.parse().map(Self::Share);
+        };
+        // Parsing the last shard validates the number.
+        let last: Shard = format!("{of}/{of}").parse()?;
+        Ok(Self::Verdict(last.count()))
+    }
+}
+
+/// Returns an error for an event whose jobs do not all see the same input.
+///
+/// # Errors
+/// Another event than a pull request's or a merge queue's.
+pub(super) fn refuse_for(event: &GithubEvent) -> Result<(), UserError> {
+    if matches!(
+        event,
+        GithubEvent::PullRequest(_) | GithubEvent::MergeGroup { .. }
+    ) {
+        return Ok(());
+    }
+    Err(UserError::new(
+        ErrorKind::Usage,
+        "only previews of pull requests and merge queues can be split into shards",
+    )
+    .hint(
+        "remove `shard` from jobs for other events; the apply after the merge uses the records of all shards",
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn parts_are_read() {
+        let share = "2/8".parse::<Shard>().unwrap();
+        assert_eq!("2/8".parse(), Ok(ShardMode::Share(share)));
+        assert_eq!("all/8".parse(), Ok(ShardMode::Verdict(share.count())));
+        for wrong in ["", "all", "all/0", "all/257", "all/1/8", "9/8"] {
+            assert!(wrong.parse::<ShardMode>().is_err(), "{wrong}");
+        }
+        assert_eq!(ShardMode::Share(share).context(None), "konverge/preview 2/8");
+        assert_eq!(ShardMode::Whole.context(None), "konverge/preview");
+        assert_eq!(
+            ShardMode::Share(share).context(Some("release")),
+            "konverge/preview 2/8 into release"
+        );
+    }
+}

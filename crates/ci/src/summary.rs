@@ -1,0 +1,213 @@
+//! The end of a run. Each run writes a summary. A run without a result also replaces the comment of an
+//! earlier run, which would otherwise look current.
+
+use std::fs;
+
+use super::{
+    aggregate_status,
+    job::{CiOptions, CommentRule, JobResult},
+    shard_mode::ShardMode,
+};
+use konverge_base::{
+    error::UserError,
+    model::{
+        CommitId,
+        comment_marker::{CommentMarker, MarkerKind},
+    },
+};
+use konverge_github::{APPLY, Client, GithubEvent, Runner, Upsert, other_branch, preview_of};
+use konverge_report::{
+    RunInfo,
+    markdown::{self, Failed},
+};
+use konverge_run::{RunContext, redact};
+
+/// Publishes the end of a run.
+pub(super) struct RunSummary<'a> {
+    run: &'a RunContext,
+    runner: &'a Runner,
+    /// The size of the summary at the start of the run, in bytes.
+    summary: u64,
+}
+
+/// The comment that reports the failure.
+pub(super) struct FailureComment {
+    number: u64,
+    head: CommitId,
+    kind: MarkerKind,
+    scope: String,
+}
+
+impl FailureComment {
+    /// The comment of a preview, or of one shard of it.
+    pub fn preview(number: u64, head: &CommitId, part: ShardMode) -> Self {
+        Self {
+            number,
+            head: head.clone(),
+            kind: MarkerKind::Preview,
+            scope: part.share().map(|share| share.to_string()).unwrap_or_default(),
+        }
+    }
+
+    fn what(&self) -> Failed {
+        match self.kind {
+            MarkerKind::Preview => Failed::Preview,
+            MarkerKind::Apply => Failed::Apply,
+            MarkerKind::Drift | MarkerKind::Unreviewed => Failed::Run,
+        }
+    }
+}
+
+impl<'a> RunSummary<'a> {
+    /// Must be called before anything is published.
+    pub fn begin(run: &'a RunContext, runner: &'a Runner) -> Self {
+        Self {
+            run,
+            runner,
+            summary: length(runner),
+        }
+    }
+
+    /// Writes a summary if there is none yet. After a failure it writes the comments and ends the status.
+    pub async fn write(
+        &self,
+        client: Option<&Client>,
+        options: &CiOptions,
+        result: &Result<JobResult, UserError>,
+    ) {
+        let part = options.part;
+        match result {
+            Ok(ended) if length(self.runner) == self.summary => {
+                self.summarize(&markdown::nothing_to_do(&ended.text));
+            }
+            Ok(_) => {}
+            Err(failure) => {
+                let places = self.places(client, part).await;
+                let what = places.first().map_or(Failed::Run, FailureComment::what);
+                let masked = redact::failure(failure, &self.run.secrets);
+                let head = places.first().map(|place| place.head.clone());
+                self.summarize(&markdown::failure(what, &masked, &self.info(head), None));
+                for place in places {
+                    if let Some(client) = client.filter(|_| options.comment != CommentRule::Never) {
+                        self.comment(client, &place, failure).await;
+                    }
+                }
+                if let (Some(client), Some((head, context))) = (client, self.status(part)) {
+                    let why = &masked.message;
+                    let ended = aggregate_status::end_open(client, self.runner, (&head, &context), why).await;
+                    if let Err(error) = ended {
+                        self.run
+                            .warn(&format!("the status {context} could not be set"), error);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Replaces a comment by the failure, unless a newer run has written it.
+    pub async fn comment(&self, client: &Client, place: &FailureComment, failure: &UserError) {
+        let failure = redact::failure(failure, &self.run.secrets);
+        let marker = CommentMarker {
+            head: place.head.to_string(),
+            run: self.runner.run_id,
+            attempt: self.runner.run_attempt,
+            ..CommentMarker::new(place.kind, place.scope.clone())
+        };
+        let info = self.info(Some(place.head.clone()));
+        let text = markdown::failure(place.what(), &failure, &info, Some(&marker));
+        let text = self.run.secrets.mask_finished(&text);
+        match client.upsert_comment(place.number, &marker, &text).await {
+            Ok(Upsert::NewerRunWrote { .. }) => self
+                .run
+                .notes
+                .note("note: a newer run has already written the comment; it is not changed"),
+            Ok(_) => {}
+            Err(error) => self.run.warn("the comment could not be written", error),
+        }
+    }
+
+    /// The commit and the context of the status that the run of an event sets, if it may set one.
+    fn status(&self, part: ShardMode) -> Option<(CommitId, String)> {
+        let of = |head: CommitId, base: &str, default: &str| {
+            (head, preview_of(part.share(), other_branch(base, default)))
+        };
+        match self.runner.event().ok()? {
+            GithubEvent::PullRequest(event)
+                if !event.is_from_outside() && event.nothing_to_preview().is_none() =>
+            {
+                Some(of(event.head, &event.base_branch, &event.default_branch))
+            }
+            GithubEvent::MergeGroup {
+                head,
+                base_branch,
+                default_branch,
+                ..
+            } => Some(of(head, &base_branch, &default_branch)),
+            // The base branch is not known yet. Most pull requests target the default branch.
+            GithubEvent::WorkflowRun(event) if event.event == "pull_request" && event.from_outside() => {
+                Some((event.head, preview_of(None, None)))
+            }
+            GithubEvent::Push(event) if event.is_default_branch() && part == ShardMode::Whole => {
+                Some((event.after?, APPLY.to_owned()))
+            }
+            _ => None,
+        }
+    }
+
+    /// The comments that an event's run maintains. A run for code from outside has none: its own job may not
+    /// write, and the job on `workflow_run` finds the pull request later.
+    async fn places(&self, client: Option<&Client>, part: ShardMode) -> Vec<FailureComment> {
+        match self.runner.event() {
+            Ok(GithubEvent::PullRequest(event))
+                if !event.is_from_outside()
+                    && event.nothing_to_preview().is_none()
+                    && !matches!(part, ShardMode::Verdict(_)) =>
+            {
+                vec![FailureComment::preview(event.number, &event.head, part)]
+            }
+            Ok(GithubEvent::Push(event)) if event.is_default_branch() && part == ShardMode::Whole => {
+                let (Some(head), Some(client)) = (event.after, client) else {
+                    return Vec::new();
+                };
+                let pulls = match client.pull_requests_of_commit(&head).await {
+                    Ok(pulls) => pulls,
+                    Err(error) => {
+                        self.run.warn("the merged pull request could not be found", error);
+                        return Vec::new();
+                    }
+                };
+                let merged = pulls.into_iter().filter(|pull| pull.is_merged());
+                let place = |number| FailureComment {
+                    number,
+                    head: head.clone(),
+                    kind: MarkerKind::Apply,
+                    scope: String::new(),
+                };
+                merged.map(|pull| place(pull.number)).collect()
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    fn summarize(&self, markdown: &str) {
+        let text = self.run.secrets.mask_finished(markdown);
+        if let Err(error) = self.runner.add_summary(&text) {
+            self.run.warn("the job summary could not be written", error);
+        }
+    }
+
+    fn info(&self, head: Option<CommitId>) -> RunInfo {
+        RunInfo {
+            head,
+            run_url: Some(self.runner.run_url()),
+            ..RunInfo::default()
+        }
+    }
+}
+
+fn length(runner: &Runner) -> u64 {
+    let summary = runner.summary.as_ref();
+    summary
+        .and_then(|path| fs::metadata(path).ok())
+        .map_or(0, |found| found.len())
+}

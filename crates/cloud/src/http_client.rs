@@ -1,0 +1,113 @@
+//! HTTP requests for cloud logins. Errors never contain the request, because it may hold credentials.
+
+use std::time::Duration;
+
+use reqwest::{Client, RequestBuilder, StatusCode};
+use serde_json::Value;
+use url::form_urlencoded;
+
+use super::CloudError;
+use konverge_base::{error::chain, secrets::without_secrets};
+
+/// The maximum duration of a request.
+const REQUEST_DEADLINE: Duration = Duration::from_secs(30);
+/// The maximum duration of connecting.
+const CONNECT_DEADLINE: Duration = Duration::from_secs(5);
+/// The maximum number of characters of a server's error text in a message.
+const SHOWN: usize = 300;
+
+/// Sends the requests of a login. It follows no redirect, which could send a token elsewhere.
+#[derive(Debug, Clone)]
+pub(super) struct LoginClient(Client);
+
+impl LoginClient {
+    pub fn new() -> Result<Self, CloudError> {
+        let client = Client::builder()
+            .timeout(REQUEST_DEADLINE)
+            .connect_timeout(CONNECT_DEADLINE)
+            .redirect(reqwest::redirect::Policy::none())
+            .build();
+        client
+            .map(Self)
+            .map_err(|error| CloudError::refused("an HTTP client", chain(&error)))
+    }
+
+    pub fn get(&self, url: impl reqwest::IntoUrl) -> RequestBuilder {
+        self.0.get(url)
+    }
+
+    pub fn post(&self, url: impl reqwest::IntoUrl) -> RequestBuilder {
+        self.0.post(url)
+    }
+
+    /// A POST of a form.
+    pub fn post_form(&self, url: impl reqwest::IntoUrl, fields: &[(&str, &str)]) -> RequestBuilder {
+        let body = form_urlencoded::Serializer::new(String::new())
+            .extend_pairs(fields)
+            .finish();
+        self.0
+            .post(url)
+            .header("content-type", "application/x-www-form-urlencoded")
+            .body(body)
+    }
+}
+
+/// Sends a request and returns the body of a successful answer. `what` names the requested value in errors.
+pub(super) async fn text(request: RequestBuilder, what: &str) -> Result<String, CloudError> {
+    let no_answer = |error: reqwest::Error| CloudError::Unavailable {
+        what: what.to_owned(),
+        why: chain(&error.without_url()),
+    };
+    let answer = request.send().await.map_err(no_answer)?;
+    let status = answer.status();
+    let body = answer.text().await.map_err(no_answer)?;
+    if status.is_success() {
+        return Ok(body);
+    }
+    let why = format!("{status}{}", server_words(&body));
+    match status == StatusCode::TOO_MANY_REQUESTS || status.is_server_error() {
+        true => Err(CloudError::Unavailable {
+            what: what.to_owned(),
+            why,
+        }),
+        false => Err(CloudError::refused(what, why)),
+    }
+}
+
+/// The error text of an answer. Only known fields are read, because the rest may repeat the request.
+fn server_words(body: &str) -> String {
+    let said: Value = serde_json::from_str(body).unwrap_or_default();
+    let reasons = [
+        &said["error_description"],
+        &said["error"]["message"],
+        &said["message"],
+        &said["error"],
+    ];
+    let words = reasons.iter().find_map(|reason| reason.as_str());
+    let words = words.or_else(|| xml_text(body, "Message"));
+    match words {
+        None => String::new(),
+        Some(words) => {
+            let words: String = without_secrets(words).chars().take(SHOWN).collect();
+            format!(": {}", words.escape_debug())
+        }
+    }
+}
+
+/// The JSON of a successful answer.
+pub(super) async fn json(request: RequestBuilder, what: &str) -> Result<Value, CloudError> {
+    let body = text(request, what).await?;
+    serde_json::from_str(&body).map_err(|_| CloudError::refused(what, "the answer is not JSON"))
+}
+
+/// A text in a JSON answer.
+pub(super) fn field(answer: &Value, key: &str, what: &str) -> Result<String, CloudError> {
+    let found = answer[key].as_str().map(str::to_owned);
+    found.ok_or_else(|| CloudError::refused(what, format!("the answer has no `{key}`")))
+}
+
+/// The text of the first XML element with this name. Keys, tokens and times need no unescaping.
+pub(super) fn xml_text<'a>(xml: &'a str, name: &str) -> Option<&'a str> {
+    let (_, rest) = xml.split_once(&format!("<{name}>"))?;
+    Some(rest.split_once(&format!("</{name}>"))?.0.trim())
+}

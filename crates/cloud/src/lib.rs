@@ -1,0 +1,30 @@
+//! Logs in at clouds without their command-line tools: short-lived credentials from the identity of the job,
+//! or from the usual environment variables. Stores, clusters and secret stores use them.
+
+mod acs3;
+mod addresses;
+mod alibaba;
+mod aws;
+mod azure;
+mod credentials_file;
+mod eks;
+mod environment;
+mod error;
+mod google;
+mod http_client;
+mod job_token;
+pub mod secret_stores;
+mod sigv4;
+mod token;
+
+pub use acs3::SignedAlibabaCall;
+pub use alibaba::{AlibabaKeys, AlibabaLogin};
+pub use aws::{AwsKeys, AwsLogin, aws_host};
+pub use azure::AzureLogin;
+pub use eks::EksLogin;
+pub use environment::CloudEnvironment;
+pub use error::CloudError;
+pub use google::GoogleLogin;
+pub use job_token::JobIdentity;
+pub use sigv4::SignedJsonPost;
+pub use token::AccessToken;

@@ -1,0 +1,127 @@
+//! Keys of Azure Key Vault that wrap small secrets, by RSA-OAEP-256.
+//!
+//! <https://learn.microsoft.com/rest/api/keyvault/keys/wrap-key/wrap-key>
+
+use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
+use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
+use zeroize::Zeroizing;
+
+use super::{
+    SecretProblem,
+    azure_secrets::{API, scope_of},
+    bearer_client::{BearerClient, url_of},
+    http::unexpected,
+    secret_document::zeroize_json,
+};
+use crate::AzureLogin;
+use konverge_base::secrets::Secrets;
+
+const ALGORITHM: &str = "RSA-OAEP-256";
+
+/// An RSA key of a vault.
+pub struct AzureKey {
+    /// The vault.
+    address: String,
+    name: String,
+    login: AzureLogin,
+    client: BearerClient,
+}
+
+impl AzureKey {
+    /// `secrets` learns the tokens of logins.
+    pub fn new((address, name): (String, String), login: AzureLogin, secrets: Secrets) -> Self {
+        Self {
+            address,
+            name,
+            login,
+            client: BearerClient::new(secrets),
+        }
+    }
+
+    /// Wraps a secret with the newest version of the key. The same context is needed to unwrap it: RSA takes none, so
+    /// its digest is wrapped with the secret.
+    ///
+    /// # Errors
+    /// No answer, or a refusal.
+    pub async fn wrap_key(&self, secret: &[u8], context: &str) -> Result<String, SecretProblem> {
+        let url = url_of(&self.address, &["keys", &self.name])?;
+        let about = self.client.get(&with_version(url), &self.token().await?).await?;
+        let id = about["key"]["kid"].as_str().unwrap_or_default();
+        let version = id.rsplit('/').next().filter(|version| is_version(version));
+        let version = version.ok_or_else(|| unexpected("the answer names no version of the key"))?;
+        let mut whole = Zeroizing::new(Vec::with_capacity(32 + secret.len()));
+        whole.extend_from_slice(&Sha256::digest(context));
+        whole.extend_from_slice(secret);
+        let wrapped = self
+            .operate("wrapkey", version, &URL_SAFE_NO_PAD.encode(&whole))
+            .await?;
+        Ok(format!("{version}:{}", wrapped.as_str()))
+    }
+
+    /// Unwraps what [`AzureKey::wrap_key`] gave.
+    ///
+    /// # Errors
+    /// As [`AzureKey::wrap_key`]; it was wrapped by another key, or with another context.
+    pub async fn unwrap_key(
+        &self,
+        wrapped: &str,
+        context: &str,
+    ) -> Result<Zeroizing<Vec<u8>>, SecretProblem> {
+        let parts = wrapped.split_once(':').filter(|(version, _)| is_version(version));
+        let (version, value) =
+            parts.ok_or_else(|| unexpected("what is wrapped names no version of the key"))?;
+        let whole = self.unwrap_without_context(version, value).await?;
+        let secret = whole.strip_prefix(Sha256::digest(context).as_slice());
+        let secret = secret.ok_or_else(|| unexpected("it was wrapped with another context"))?;
+        Ok(Zeroizing::new(secret.to_vec()))
+    }
+
+    /// Unwraps what another program wrapped with a version of the key.
+    ///
+    /// # Errors
+    /// As [`AzureKey::unwrap_key`].
+    pub async fn unwrap_without_context(
+        &self,
+        version: &str,
+        wrapped: &str,
+    ) -> Result<Zeroizing<Vec<u8>>, SecretProblem> {
+        if !is_version(version) {
+            return Err(unexpected("the version of the key is not one"));
+        }
+        let value = self.operate("unwrapkey", version, wrapped).await?;
+        let secret = URL_SAFE_NO_PAD.decode(value.trim_end_matches('='));
+        let secret = secret.map_err(|_| unexpected("the answer is not base64url"))?;
+        Ok(Zeroizing::new(secret))
+    }
+
+    async fn operate(
+        &self,
+        operation: &str,
+        version: &str,
+        value: &str,
+    ) -> Result<Zeroizing<String>, SecretProblem> {
+        let url = with_version(url_of(&self.address, &["keys", &self.name, version, operation])?);
+        let mut request = json!({"alg": ALGORITHM, "value": value});
+        let answer = self.client.post(&url, &self.token().await?, &request).await;
+        zeroize_json(&mut request);
+        match answer?["value"].take() {
+            Value::String(value) => Ok(Zeroizing::new(value)),
+            _ => Err(unexpected("the answer has no `value`")),
+        }
+    }
+
+    async fn token(&self) -> Result<String, SecretProblem> {
+        let scope = scope_of(&self.address);
+        self.client.token(|| self.login.token(scope)).await
+    }
+}
+
+fn with_version(mut url: url::Url) -> url::Url {
+    url.query_pairs_mut().append_pair("api-version", API);
+    url
+}
+
+fn is_version(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric())
+}

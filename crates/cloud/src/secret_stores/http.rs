@@ -1,0 +1,266 @@
+//! HTTP requests to secret stores: one client, one retry policy, deadlines, no redirects.
+
+use std::time::Duration;
+
+use reqwest::{Client, RequestBuilder, Response, StatusCode};
+use zeroize::Zeroizing;
+
+use super::SecretProblem;
+use konverge_base::{
+    retry::{self, RetryDecision, RetryPolicy},
+    secrets::{AddressParts, Secrets, credential_in, without_secrets},
+};
+
+const REQUEST_DEADLINE: Duration = Duration::from_secs(30);
+const CONNECT_DEADLINE: Duration = Duration::from_secs(5);
+
+/// The maximum number of characters of a server's error text in a message.
+const SHOWN: usize = 200;
+
+/// The maximum length of an answer. The largest secret of any store is 1 MiB.
+const MAX_BODY: usize = 4 << 20;
+
+/// Sends the requests of one store.
+pub(super) struct SecretHttpClient {
+    client: Client,
+    secrets: Secrets,
+    retry: RetryPolicy,
+}
+
+/// The answer to a request: a success, or a refusal that a retry does not improve.
+pub(super) struct SecretHttpAnswer {
+    pub status: StatusCode,
+    pub body: Zeroizing<Vec<u8>>,
+}
+
+/// A failed attempt.
+struct Attempt {
+    status: Option<u16>,
+    why: String,
+    after: Option<Duration>,
+    /// A retry does not help.
+    is_final: bool,
+}
+
+/// Parses the address of a service.
+pub(super) fn service_url(address: &str) -> Result<url::Url, SecretProblem> {
+    if let Some(credential) = credential_in(address, AddressParts::default()) {
+        return Err(unexpected(format!("its address holds credentials: {credential}")));
+    }
+    url::Url::parse(address).map_err(|_| unexpected("its address is not a URL"))
+}
+
+impl SecretHttpClient {
+    /// `secrets` are masked in the words of a server.
+    pub fn new(secrets: Secrets) -> Result<Self, SecretProblem> {
+        let client = Client::builder()
+            .timeout(REQUEST_DEADLINE)
+            .connect_timeout(CONNECT_DEADLINE)
+            // A redirect could send a token elsewhere.
+            .redirect(reqwest::redirect::Policy::none())
+            .build()
+            .map_err(|error| unexpected(konverge_base::error::chain(&error)))?;
+        Ok(Self {
+            client,
+            secrets,
+            retry: RetryPolicy::default(),
+        })
+    }
+
+    /// Sends a request that may be repeated.
+    ///
+    /// # Errors
+    /// No answer, or only answers that the server is busy or broken.
+    pub async fn send(
+        &self,
+        make: impl Fn(&Client) -> RequestBuilder,
+    ) -> Result<SecretHttpAnswer, SecretProblem> {
+        self.send_unless(make, |_| false).await
+    }
+
+    /// The same for a server that has other ways to say that it is busy.
+    ///
+    /// # Errors
+    /// As [`SecretHttpClient::send`].
+    pub async fn send_unless(
+        &self,
+        make: impl Fn(&Client) -> RequestBuilder,
+        is_busy: fn(&SecretHttpAnswer) -> bool,
+    ) -> Result<SecretHttpAnswer, SecretProblem> {
+        let classify = |attempt: &Attempt| match attempt.after {
+            _ if attempt.is_final => RetryDecision::GiveUp,
+            Some(after) => RetryDecision::RetryAfter(after),
+            None => RetryDecision::Retry,
+        };
+        let answer = self
+            .retry
+            .run(classify, || self.attempt(make(&self.client), is_busy));
+        answer.await.map_err(|attempt| SecretProblem::Unavailable {
+            status: attempt.status,
+            why: attempt.why,
+        })
+    }
+
+    async fn attempt(
+        &self,
+        request: RequestBuilder,
+        is_busy: fn(&SecretHttpAnswer) -> bool,
+    ) -> Result<SecretHttpAnswer, Attempt> {
+        let answer = request.send().await.map_err(network)?;
+        let status = answer.status();
+        let after = retry::retry_after(answer.headers());
+        let body = read_body(answer).await?;
+        let answer = SecretHttpAnswer { status, body };
+        if status == StatusCode::TOO_MANY_REQUESTS || status.is_server_error() || is_busy(&answer) {
+            return Err(Attempt {
+                status: Some(status.as_u16()),
+                // A gateway's page may quote the request.
+                why: status.canonical_reason().unwrap_or("no reason given").to_owned(),
+                after,
+                is_final: false,
+            });
+        }
+        Ok(answer)
+    }
+}
+
+fn network(error: reqwest::Error) -> Attempt {
+    Attempt {
+        status: None,
+        why: konverge_base::error::chain(&error.without_url()),
+        after: None,
+        is_final: false,
+    }
+}
+
+/// Reads a body up to the maximum.
+async fn read_body(mut answer: Response) -> Result<Zeroizing<Vec<u8>>, Attempt> {
+    let too_long = |status: StatusCode| Attempt {
+        status: Some(status.as_u16()),
+        why: format!("the answer is longer than {} MiB", MAX_BODY >> 20),
+        after: None,
+        is_final: true,
+    };
+    let status = answer.status();
+    let announced = answer.content_length().unwrap_or(0);
+    let announced = usize::try_from(announced).unwrap_or(usize::MAX);
+    if announced > MAX_BODY {
+        return Err(too_long(status));
+    }
+    // A buffer that grows would leave copies behind.
+    let mut body = Zeroizing::new(Vec::with_capacity(announced));
+    while let Some(chunk) = answer.chunk().await.map_err(network)? {
+        if body.len() + chunk.len() > MAX_BODY {
+            return Err(too_long(status));
+        }
+        if body.capacity() - body.len() < chunk.len() {
+            let mut larger = Zeroizing::new(Vec::with_capacity((body.len() + chunk.len()) * 2));
+            larger.extend_from_slice(&body);
+            body = larger;
+        }
+        body.extend_from_slice(&chunk);
+    }
+    Ok(body)
+}
+
+/// Reads a server's own words in the body of an answer.
+type Words = fn(&serde_json::Value) -> Option<String>;
+
+impl SecretHttpClient {
+    /// The problem that an answer without success means.
+    pub fn problem(&self, answer: &SecretHttpAnswer, words: Words) -> SecretProblem {
+        let status = Some(answer.status.as_u16());
+        let why = self.words(answer, words);
+        match answer.status {
+            StatusCode::NOT_FOUND => SecretProblem::Missing(status),
+            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => SecretProblem::Denied { status, why },
+            _ => SecretProblem::Unexpected { status, why },
+        }
+    }
+
+    /// The server's own words, masked before they are cut.
+    pub fn words(&self, answer: &SecretHttpAnswer, words: Words) -> String {
+        let body: Option<serde_json::Value> = serde_json::from_slice(&answer.body).ok();
+        let said = body.as_ref().and_then(words);
+        self.shown(said.as_deref().unwrap_or("no reason given"))
+    }
+
+    /// A server's own words, masked and then cut.
+    pub fn shown(&self, said: &str) -> String {
+        let masked = without_secrets(&self.secrets.mask(said));
+        let shown: String = masked.trim().chars().take(SHOWN).collect();
+        shown.escape_debug().to_string()
+    }
+}
+
+/// The problem of an answer that is not as documented.
+pub(super) fn unexpected(why: impl Into<String>) -> SecretProblem {
+    SecretProblem::Unexpected {
+        status: None,
+        why: why.into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use konverge_base::secrets::HashKey;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+    /// A server that answers each request with this head and then with bytes without end.
+    async fn endless(head: &'static str) -> String {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = format!("http://{}", listener.local_addr().unwrap());
+        tokio::spawn(async move {
+            while let Ok((mut stream, _)) = listener.accept().await {
+                tokio::spawn(async move {
+                    let _ = stream.read(&mut [0; 4096]).await;
+                    let _ = stream.write_all(head.as_bytes()).await;
+                    while stream.write_all(&[b'x'; 1 << 16]).await.is_ok() {}
+                });
+            }
+        });
+        address
+    }
+
+    #[tokio::test]
+    async fn an_answer_without_end_is_refused_and_not_asked_for_again() {
+        for head in [
+            "HTTP/1.1 200 OK\r\n\r\n",
+            "HTTP/1.1 200 OK\r\ncontent-length: 99999999999\r\n\r\n",
+            "HTTP/1.1 500 no\r\n\r\n",
+        ] {
+            let address = endless(head).await;
+            let asked = std::cell::Cell::new(0);
+            let http = SecretHttpClient::new(Secrets::new(HashKey::derive("k"))).unwrap();
+            let answer = http.send(|client| {
+                asked.set(asked.get() + 1);
+                client.get(&address)
+            });
+            let Err(SecretProblem::Unavailable { why, .. }) = answer.await else {
+                panic!("{head}: an endless body was accepted");
+            };
+            assert_eq!(
+                (why.as_str(), asked.get()),
+                ("the answer is longer than 4 MiB", 1),
+                "{head}"
+            );
+        }
+    }
+
+    #[tokio::test]
+    async fn the_words_of_a_server_are_masked_before_they_are_cut() {
+        let secrets = Secrets::new(HashKey::derive("k"));
+        let token = "hvs.CAESIJ0t-the-token-of-this-run";
+        secrets.learn(token);
+        let http = SecretHttpClient::new(secrets).unwrap();
+        let said = format!("{}{token}", "x".repeat(SHOWN - 10));
+        let answer = SecretHttpAnswer {
+            status: StatusCode::FORBIDDEN,
+            body: Zeroizing::new(serde_json::json!({ "errors": [said] }).to_string().into_bytes()),
+        };
+        let words = http.words(&answer, |body| body["errors"][0].as_str().map(str::to_owned));
+        assert!(!words.contains("hvs."), "{words}");
+    }
+}

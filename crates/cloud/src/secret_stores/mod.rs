@@ -1,0 +1,99 @@
+//! Secret stores: where companies keep the values that Specs refer to, and the keys that wrap other keys. Each store
+//! reads one secret by its path; which stack may read it is decided elsewhere.
+//!
+//! The version of a secret is read without its value where the store can do that. A value is a
+//! [`SecretValue`](konverge_base::secrets::SecretValue) from the answer's bytes on.
+
+mod alibaba_client;
+mod alibaba_kms;
+mod alibaba_secrets;
+mod aws_client;
+mod aws_kms;
+mod aws_parameters;
+mod aws_secrets;
+mod azure_kms;
+mod azure_secrets;
+mod bearer_client;
+mod cloud_login;
+mod env;
+mod error;
+mod google_kms;
+mod google_secrets;
+mod http;
+mod kubernetes;
+mod secret_document;
+mod sops;
+mod sops_copy;
+mod sops_file;
+mod vault;
+mod vault_client;
+mod vault_transit;
+
+use async_trait::async_trait;
+
+pub use alibaba_client::AlibabaSettings;
+pub use alibaba_kms::AlibabaKmsKey;
+pub use alibaba_secrets::AlibabaSecretsStore;
+pub use aws_client::AwsSettings;
+pub use aws_kms::AwsKmsKey;
+pub use aws_parameters::AwsParametersStore;
+pub use aws_secrets::AwsSecretsStore;
+pub use azure_kms::AzureKey;
+pub use azure_secrets::AzureSecretsStore;
+pub use env::EnvStore;
+pub use error::{SecretProblem, SecretStoreError};
+pub use google_kms::GoogleKmsKey;
+pub use google_secrets::GoogleSecretsStore;
+pub use kubernetes::{ClusterSecrets, KubernetesStore};
+pub use secret_document::{FetchedSecret, SecretDocument};
+pub use sops::{RevisionFiles, SopsKey, SopsStore};
+pub use sops_copy::{SopsCommon, SopsFileMark, SopsText};
+pub use vault::{KvVersion, VaultSettings, VaultStore};
+pub use vault_client::{VaultLogin, VaultServer};
+pub use vault_transit::VaultTransitKey;
+
+/// What is read of a store.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SecretQuery {
+    /// The path, in the store's normal form.
+    pub path: String,
+    /// A version; `None` for the newest.
+    pub version: Option<String>,
+}
+
+/// With which rights a store is asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SecretRights {
+    /// Versions only, as in a preview.
+    Versions,
+    /// Values, as in an apply.
+    Values,
+}
+
+/// A secret store.
+#[async_trait]
+pub trait SecretStore: Send + Sync {
+    /// Logs in with these rights, without reading a secret. A store without a login is ready.
+    ///
+    /// # Errors
+    /// The store cannot be reached, or does not let the job in.
+    async fn log_in(&self, _: SecretRights) -> Result<(), SecretProblem> {
+        Ok(())
+    }
+
+    /// The version of a secret, without its value. `None` if the store has no versions.
+    ///
+    /// # Errors
+    /// The store cannot be reached, denies it, or has no such secret.
+    async fn version(
+        &self,
+        query: &SecretQuery,
+        rights: SecretRights,
+    ) -> Result<Option<String>, SecretProblem>;
+
+    /// The secret.
+    ///
+    /// # Errors
+    /// As [`SecretStore::version`].
+    async fn read(&self, query: &SecretQuery) -> Result<FetchedSecret, SecretProblem>;
+}

@@ -1,0 +1,149 @@
+//! A secret as a store gives it, and the value inside it that a reference means.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+use zeroize::Zeroize as _;
+
+use super::SecretProblem;
+use konverge_base::secrets::SecretValue;
+
+/// A secret that was read.
+pub struct FetchedSecret {
+    pub document: SecretDocument,
+    /// Its version, if the store has versions.
+    pub version: Option<String>,
+}
+
+/// The content of a secret.
+pub enum SecretDocument {
+    /// One value, which may be a JSON document.
+    Whole(SecretValue),
+    /// Values by key. A value that is no text is JSON.
+    Fields(BTreeMap<String, SecretValue>),
+}
+
+impl SecretDocument {
+    /// The fields of a JSON object.
+    pub fn from_fields(fields: serde_json::Map<String, Value>) -> Self {
+        let fields = fields.into_iter();
+        Self::Fields(fields.map(|(key, value)| (key, from_json(value))).collect())
+    }
+
+    /// The value that the keys lead to.
+    ///
+    /// # Errors
+    /// There is no such value, or it is empty.
+    pub fn select(&self, keys: &[String]) -> Result<SecretValue, SecretProblem> {
+        let (value, rest) = match (self, keys) {
+            (Self::Whole(value), keys) => (value, keys),
+            (Self::Fields(fields), []) => {
+                return Err(SecretProblem::KeyNeeded(fields.keys().cloned().collect()));
+            }
+            (Self::Fields(fields), [first, rest @ ..]) => match fields.get(first) {
+                Some(value) => (value, rest),
+                None => return Err(SecretProblem::NoKey(first.clone())),
+            },
+        };
+        let found = match rest {
+            [] => SecretValue::new(value.expose().to_vec()),
+            keys => inside(value, keys)?,
+        };
+        match found.is_empty() {
+            true => Err(SecretProblem::Empty),
+            false => Ok(found),
+        }
+    }
+
+    /// All bytes, to tell one content from another by their hash.
+    pub fn expose_all(&self) -> zeroize::Zeroizing<Vec<u8>> {
+        let mut all = zeroize::Zeroizing::new(Vec::new());
+        match self {
+            Self::Whole(value) => all.extend_from_slice(value.expose()),
+            Self::Fields(fields) => {
+                for (key, value) in fields {
+                    for part in [key.as_bytes(), value.expose()] {
+                        all.extend_from_slice(&(part.len() as u64).to_le_bytes());
+                        all.extend_from_slice(part);
+                    }
+                }
+            }
+        }
+        all
+    }
+}
+
+/// The value in a JSON document.
+fn inside(document: &SecretValue, keys: &[String]) -> Result<SecretValue, SecretProblem> {
+    let mut whole: Value = serde_json::from_slice(document.expose()).map_err(|_| SecretProblem::NotJson)?;
+    let found = keys.iter().try_fold(&mut whole, |value, key| {
+        value
+            .get_mut(key)
+            .ok_or_else(|| SecretProblem::NoKey(key.clone()))
+    });
+    let found = found.map(|value| from_json(value.take()));
+    zeroize_json(&mut whole);
+    found
+}
+
+fn from_json(mut value: Value) -> SecretValue {
+    match &mut value {
+        Value::String(text) => SecretValue::from(std::mem::take(text)),
+        Value::Null => SecretValue::new(Vec::new()),
+        other => {
+            let text = other.to_string();
+            zeroize_json(other);
+            SecretValue::from(text)
+        }
+    }
+}
+
+/// Overwrites the texts of a JSON value.
+pub(super) fn zeroize_json(value: &mut Value) {
+    match value {
+        Value::String(text) => text.zeroize(),
+        Value::Array(items) => items.iter_mut().for_each(zeroize_json),
+        Value::Object(map) => map.values_mut().for_each(zeroize_json),
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use serde_json::json;
+
+    fn select(document: &SecretDocument, keys: &[&str]) -> Result<String, SecretProblem> {
+        let keys: Vec<_> = keys.iter().map(|key| (*key).to_owned()).collect();
+        let found = document.select(&keys);
+        found.map(|value| value.expose_text().unwrap().to_owned())
+    }
+
+    #[test]
+    fn keys_lead_to_a_value_inside() {
+        let fields = json!({"password": "p", "port": 5432, "tls": {"key": "k"}, "none": null, "empty": ""});
+        let fields = SecretDocument::from_fields(fields.as_object().unwrap().clone());
+        assert_eq!(select(&fields, &["password"]), Ok("p".to_owned()));
+        assert_eq!(select(&fields, &["port"]), Ok("5432".to_owned()));
+        assert_eq!(select(&fields, &["tls", "key"]), Ok("k".to_owned()));
+        assert_eq!(
+            select(&fields, &["gone"]),
+            Err(SecretProblem::NoKey("gone".to_owned()))
+        );
+        assert_eq!(
+            select(&fields, &["tls", "gone"]),
+            Err(SecretProblem::NoKey("gone".to_owned()))
+        );
+        assert_eq!(select(&fields, &["password", "x"]), Err(SecretProblem::NotJson));
+        assert_eq!(select(&fields, &["none"]), Err(SecretProblem::Empty));
+        assert_eq!(select(&fields, &["empty"]), Err(SecretProblem::Empty));
+        let Err(SecretProblem::KeyNeeded(keys)) = select(&fields, &[]) else {
+            panic!("a key is needed")
+        };
+        assert_eq!(keys, ["empty", "none", "password", "port", "tls"]);
+        let whole = SecretDocument::Whole(SecretValue::from(r#"{"a":{"b":"c"}}"#.to_owned()));
+        assert_eq!(select(&whole, &["a", "b"]), Ok("c".to_owned()));
+        assert_eq!(select(&whole, &[]), Ok(r#"{"a":{"b":"c"}}"#.to_owned()));
+    }
+}

@@ -1,0 +1,174 @@
+//! Files of the repository that SOPS encrypted, as a store. The version of a secret is the digest of its file, so a
+//! preview needs no key.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use zeroize::{Zeroize as _, Zeroizing};
+
+use super::{
+    AwsKmsKey, AzureKey, FetchedSecret, GoogleKmsKey, SecretDocument, SecretProblem, SecretQuery,
+    SecretRights, SecretStore, VaultTransitKey,
+    sops_file::{OWN_PATH, SopsDataKey, SopsFile, open_age},
+};
+use konverge_base::model::{Digest, masked_value::FILE_VERSION};
+
+/// The files of the revision whose Specs are planned.
+pub trait RevisionFiles: Send + Sync {
+    /// The content of a regular file; `None` if there is none at that path.
+    ///
+    /// # Errors
+    /// It cannot be read; the text says why.
+    fn read(&self, path: &str) -> Result<Option<Arc<[u8]>>, String>;
+}
+
+/// A key that may unwrap data keys: files name their recipients, but only these are asked.
+pub enum SopsKey {
+    /// A key of AWS KMS, with its ARN.
+    AwsKms(String, AwsKmsKey),
+    /// A key of Google Cloud KMS, with its name.
+    GoogleKms(String, GoogleKmsKey),
+    /// A key of a Key Vault, with the address of the vault and its name.
+    AzureKeyVault((String, String), AzureKey),
+    /// A key of a transit engine, with its mount and its name.
+    VaultTransit((String, String), VaultTransitKey),
+}
+
+/// The files of SOPS as a store.
+pub struct SopsStore {
+    files: Arc<dyn RevisionFiles>,
+    identities: Vec<age::x25519::Identity>,
+    keys: Vec<SopsKey>,
+}
+
+impl SopsStore {
+    /// `identities` is the text of `SOPS_AGE_KEY`: an age identity on each line that is no comment.
+    pub fn new(files: Arc<dyn RevisionFiles>, identities: Option<&str>, keys: Vec<SopsKey>) -> Self {
+        let lines = identities.unwrap_or_default().lines().map(str::trim);
+        let identities = lines.filter_map(|line| line.parse().ok()).collect();
+        Self {
+            files,
+            identities,
+            keys,
+        }
+    }
+
+    fn file(&self, query: &SecretQuery) -> Result<Arc<[u8]>, SecretProblem> {
+        let unavailable = |why| SecretProblem::Unavailable { status: None, why };
+        let found = self.files.read(&query.path).map_err(unavailable)?;
+        found.ok_or(SecretProblem::Missing(None))
+    }
+
+    /// The data key, from the first recipient that this job is.
+    async fn data_key(&self, file: &SopsFile) -> Result<Zeroizing<Vec<u8>>, SecretProblem> {
+        let wrapped = file.wrapped_keys();
+        for key in &wrapped {
+            if let SopsDataKey::Age(armoured) = key
+                && let Some(key) = open_age(armoured, &self.identities)
+            {
+                return Ok(key);
+            }
+        }
+        let mut refused = None;
+        for known in &self.keys {
+            for key in &wrapped {
+                let unwrapped = match (known, key) {
+                    (
+                        SopsKey::AwsKms(own, service),
+                        SopsDataKey::AwsKms {
+                            arn,
+                            context,
+                            wrapped,
+                        },
+                    ) if own == arn => service.unwrap_with(wrapped, context).await,
+                    (
+                        SopsKey::VaultTransit((own_mount, own_key), service),
+                        SopsDataKey::VaultTransit { mount, key, wrapped },
+                    ) if own_mount == mount && own_key == key => {
+                        service.unwrap_without_context(wrapped).await
+                    }
+                    (SopsKey::GoogleKms(own, service), SopsDataKey::GoogleKms { name, wrapped })
+                        if own == name =>
+                    {
+                        service.unwrap_without_context(wrapped).await
+                    }
+                    (
+                        SopsKey::AzureKeyVault((own_vault, own_name), service),
+                        SopsDataKey::AzureKeyVault {
+                            vault,
+                            name,
+                            version,
+                            wrapped,
+                        },
+                    ) if own_vault == vault && own_name == name => {
+                        service.unwrap_without_context(version, wrapped).await
+                    }
+                    _ => continue,
+                };
+                match unwrapped {
+                    Ok(key) => return Ok(key),
+                    Err(problem) => refused = Some(problem),
+                }
+            }
+        }
+        Err(refused.unwrap_or_else(|| SecretProblem::NoKeyOfFile(recipients(&wrapped))))
+    }
+}
+
+/// The recipients of a file in words.
+fn recipients(wrapped: &[SopsDataKey]) -> String {
+    let mut names: Vec<_> = wrapped
+        .iter()
+        .map(|key| match key {
+            SopsDataKey::Age(_) => "age".to_owned(),
+            SopsDataKey::AwsKms { arn, .. } => format!("awskms:{}", arn.escape_debug()),
+            SopsDataKey::VaultTransit { mount, key, .. } => {
+                format!(
+                    "vault-transit:STORE/{}/{}",
+                    mount.escape_debug(),
+                    key.escape_debug()
+                )
+            }
+            SopsDataKey::GoogleKms { name, .. } => format!("gcpkms:{}", name.escape_debug()),
+            SopsDataKey::AzureKeyVault { vault, name, .. } => {
+                format!("azurekv:{}/keys/{}", vault.escape_debug(), name.escape_debug())
+            }
+            SopsDataKey::Unknown(kind) => kind.escape_debug().to_string(),
+        })
+        .collect();
+    names.dedup();
+    names.join(", ")
+}
+
+/// The version of a file: its digest.
+fn version_of(bytes: &[u8]) -> String {
+    format!("{FILE_VERSION}{}", Digest::of_bytes(bytes).short())
+}
+
+#[async_trait]
+impl SecretStore for SopsStore {
+    async fn version(&self, query: &SecretQuery, _: SecretRights) -> Result<Option<String>, SecretProblem> {
+        Ok(Some(version_of(&self.file(query)?)))
+    }
+
+    async fn read(&self, query: &SecretQuery) -> Result<FetchedSecret, SecretProblem> {
+        let bytes = self.file(query)?;
+        let file = SopsFile::parse(&query.path, &bytes).map_err(SecretProblem::File)?;
+        let mut key = self.data_key(&file).await?;
+        let values = file.decrypt(&key);
+        key.zeroize();
+        let values = values.map_err(SecretProblem::File)?;
+        if values
+            .get(OWN_PATH)
+            .is_some_and(|own| own.as_str() != Some(&query.path))
+        {
+            return Err(SecretProblem::File(format!(
+                "its `{OWN_PATH}` is another path, so it is a copy"
+            )));
+        }
+        Ok(FetchedSecret {
+            document: SecretDocument::from_fields(values),
+            version: Some(version_of(&bytes)),
+        })
+    }
+}

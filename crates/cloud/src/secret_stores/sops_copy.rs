@@ -1,0 +1,115 @@
+//! Which files of SOPS are copies of each other. A file is not bound to its path. What a copy cannot change is the
+//! wrapped data key, unless somebody wraps it again without reading it (as KMS and Vault let), and the encrypted values
+//! themselves.
+
+use std::collections::BTreeSet;
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use serde_json::Value;
+
+use super::sops_file::{SopsDataKey, SopsFile, armoured_bytes};
+
+/// What a file of SOPS has in common with its copies.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SopsFileMark {
+    /// The wrapped data keys, as SOPS writes them.
+    keys: Vec<String>,
+    /// The encrypted values.
+    values: BTreeSet<String>,
+}
+
+/// What two files have in common.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SopsCommon {
+    DataKey,
+    Value,
+}
+
+/// A file of any format, in which marks are looked for.
+#[derive(Debug)]
+pub struct SopsText {
+    /// Without what a writer of YAML, JSON, INI or a dotenv file may put between the parts of a text.
+    text: String,
+    values: BTreeSet<String>,
+}
+
+impl SopsFileMark {
+    /// The mark of a file. `None` if it is no file of SOPS, or says its own path, which is checked when it is read.
+    pub fn of(path: &str, bytes: &[u8]) -> Option<Self> {
+        let file = SopsFile::parse(path, bytes).ok()?;
+        if file.has_own_path() {
+            return None;
+        }
+        let keys = file.wrapped_keys();
+        Some(Self {
+            keys: keys.iter().filter_map(key_text).collect(),
+            values: file.sealed_values().into_iter().collect(),
+        })
+    }
+
+    /// What the file has in common with another one.
+    pub fn in_common(&self, other: &SopsText) -> Option<SopsCommon> {
+        if self.keys.iter().any(|key| other.text.contains(key)) {
+            return Some(SopsCommon::DataKey);
+        }
+        let has_value = !self.values.is_disjoint(&other.values);
+        has_value.then_some(SopsCommon::Value)
+    }
+}
+
+impl SopsText {
+    pub fn of(bytes: &[u8]) -> Self {
+        let written = String::from_utf8_lossy(bytes);
+        let mut text = joined(&written);
+        // JSON and YAML have more ways to write a character.
+        for document in konverge_base::yaml::documents(&written).unwrap_or_default() {
+            add_texts(&document, &mut text);
+        }
+        let values = text.split("ENC[AES256_GCM,").skip(1);
+        let values = values.filter_map(|rest| Some(rest.split_once(",type:")?.0.to_owned()));
+        Self {
+            values: values.collect(),
+            text,
+        }
+    }
+}
+
+fn add_texts(value: &Value, text: &mut String) {
+    match value {
+        Value::String(written) => {
+            text.push('\n');
+            text.push_str(&joined(written));
+        }
+        Value::Array(items) => items.iter().for_each(|item| add_texts(item, text)),
+        Value::Object(fields) => fields.values().for_each(|field| add_texts(field, text)),
+        _ => {}
+    }
+}
+
+/// A text without white space and its escapes.
+fn joined(text: &str) -> String {
+    let mut kept = String::with_capacity(text.len());
+    let mut rest = text.chars().peekable();
+    while let Some(c) = rest.next() {
+        match c {
+            '\\' => {
+                rest.next_if(|next| matches!(next, 'n' | 'r' | 't'));
+            }
+            c if c.is_whitespace() => {}
+            c => kept.push(c),
+        }
+    }
+    kept
+}
+
+/// A wrapped key, as it stands in a file that was joined.
+fn key_text(key: &SopsDataKey) -> Option<String> {
+    match key {
+        SopsDataKey::Age(armoured) => Some(STANDARD.encode(armoured_bytes(armoured)?)),
+        SopsDataKey::AwsKms { wrapped, .. }
+        | SopsDataKey::GoogleKms { wrapped, .. }
+        | SopsDataKey::AzureKeyVault { wrapped, .. } => Some(wrapped.clone()),
+        SopsDataKey::VaultTransit { wrapped, .. } => wrapped.rsplit(':').next().map(str::to_owned),
+        SopsDataKey::Unknown(_) => None,
+    }
+}

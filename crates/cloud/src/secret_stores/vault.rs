@@ -1,0 +1,153 @@
+//! The KV engine of HashiCorp Vault and OpenBao, in both versions.
+//!
+//! <https://developer.hashicorp.com/vault/api-docs/secret/kv/kv-v2>
+
+use async_trait::async_trait;
+use jiff::Timestamp;
+use serde_json::Value;
+
+use super::{
+    FetchedSecret, SecretDocument, SecretProblem, SecretQuery, SecretRights, SecretStore,
+    http::unexpected,
+    vault_client::{VaultClient, VaultServer},
+};
+use konverge_base::secrets::Secrets;
+
+/// Where the engine is.
+pub struct VaultSettings {
+    pub server: VaultServer,
+    /// The mount of the engine. `None`: the first component of a path.
+    pub mount: Option<String>,
+    /// The version of the KV engine.
+    pub engine: KvVersion,
+}
+
+/// The version of the KV engine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum KvVersion {
+    /// Without versions of secrets.
+    One,
+    Two,
+}
+
+/// A Vault.
+pub struct VaultStore {
+    mount: Option<String>,
+    engine: KvVersion,
+    client: VaultClient,
+}
+
+impl VaultStore {
+    /// `secrets` learns the tokens of logins.
+    pub fn new(settings: VaultSettings, secrets: Secrets) -> Self {
+        Self {
+            mount: settings.mount,
+            engine: settings.engine,
+            client: VaultClient::new(settings.server, secrets),
+        }
+    }
+
+    /// The mount of the engine, and the path below it.
+    fn place<'q>(&'q self, path: &'q str) -> Result<(&'q str, &'q str), SecretProblem> {
+        let path = path.trim_start_matches('/');
+        match &self.mount {
+            Some(mount) => Ok((mount.trim_matches('/'), path)),
+            None => path.split_once('/').ok_or(SecretProblem::NoMount),
+        }
+    }
+}
+
+/// Returns true if a version is not deleted. With `delete_version_after` its deletion is announced when it is
+/// written.
+fn is_there(about: &Value, now: Timestamp) -> bool {
+    let deletion = about["deletion_time"].as_str().unwrap_or_default();
+    let is_deleted = deletion.parse::<Timestamp>().map(|deletion| deletion <= now);
+    about["destroyed"] != true && !is_deleted.unwrap_or(!deletion.is_empty())
+}
+
+#[async_trait]
+impl SecretStore for VaultStore {
+    async fn log_in(&self, rights: SecretRights) -> Result<(), SecretProblem> {
+        // Every token may look at itself.
+        self.client.get("auth/token/lookup-self", rights).await.map(drop)
+    }
+
+    async fn version(
+        &self,
+        query: &SecretQuery,
+        rights: SecretRights,
+    ) -> Result<Option<String>, SecretProblem> {
+        if self.engine == KvVersion::One {
+            return Ok(None);
+        }
+        let (mount, path) = self.place(&query.path)?;
+        let found = self
+            .client
+            .get(&format!("{mount}/metadata/{path}"), rights)
+            .await?;
+        let newest = found.get("current_version").and_then(Value::as_u64);
+        let newest = newest
+            .ok_or_else(|| unexpected("its metadata has no version; is it a KV engine of version 2?"))?;
+        let version = query.version.clone().unwrap_or_else(|| newest.to_string());
+        let about = found.get("versions").and_then(|versions| versions.get(&version));
+        match about.is_some_and(|about| is_there(about, Timestamp::now())) {
+            true => Ok(Some(version)),
+            false => Err(SecretProblem::Missing(None)),
+        }
+    }
+
+    async fn read(&self, query: &SecretQuery) -> Result<FetchedSecret, SecretProblem> {
+        let (mount, path) = self.place(&query.path)?;
+        let version = query.version.as_ref();
+        let (path, is_two) = match self.engine {
+            KvVersion::One => (format!("{mount}/{path}"), false),
+            KvVersion::Two => {
+                let version = version.map(|version| format!("?version={version}"));
+                (
+                    format!("{mount}/data/{path}{}", version.unwrap_or_default()),
+                    true,
+                )
+            }
+        };
+        let mut found = self.client.get(&path, SecretRights::Values).await?;
+        if !is_two {
+            return Ok(FetchedSecret {
+                document: SecretDocument::from_fields(found),
+                version: None,
+            });
+        }
+        let version = found.get("metadata").and_then(|about| about["version"].as_u64());
+        match found.get_mut("data").map(Value::take) {
+            Some(Value::Object(fields)) => Ok(FetchedSecret {
+                document: SecretDocument::from_fields(fields),
+                version: version.map(|version| version.to_string()),
+            }),
+            Some(Value::Null) => Err(SecretProblem::Missing(None)),
+            _ => Err(unexpected(
+                "the answer has no fields; is it a KV engine of version 2?",
+            )),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_deletion_that_is_announced_is_no_deletion_yet() {
+        let now = "2026-11-22T12:00:00Z".parse().unwrap();
+        for (deletion, destroyed, there) in [
+            ("", false, true),
+            ("", true, false),
+            ("2026-11-22T11:59:59.123456789Z", false, false),
+            ("2026-12-22T12:00:00Z", false, true),
+            ("soon", false, false),
+        ] {
+            let about = json!({"deletion_time": deletion, "destroyed": destroyed});
+            assert_eq!(is_there(&about, now), there, "{about}");
+        }
+    }
+}

@@ -1,0 +1,270 @@
+//! The settings of `konverge.yaml` for one stack: its cluster, its order, its rules.
+
+use globset::GlobMatcher;
+
+use super::{ClusterConfig, Config, StackRule, types::StackPolicy};
+use konverge_base::model::{ClusterName, Digest, RepoPath, StackId, digest::DigestBuilder, stack::Stack};
+
+/// The effective settings of one stack.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct EffectiveStack {
+    /// The cluster that a rule assigns.
+    pub cluster: Option<ClusterName>,
+    /// The workspace that a rule names.
+    pub workspace: Option<String>,
+    /// Globs of stacks that come before it.
+    pub after: Vec<String>,
+    /// Who may apply it.
+    pub policy: StackPolicy,
+    /// The environment of its GitHub deployments.
+    pub environment: Option<String>,
+    /// Paths that are not compared.
+    pub ignore: Vec<String>,
+}
+
+impl EffectiveStack {
+    /// Returns true if another stack, by its identity and folder, comes before this one.
+    pub fn comes_after(&self, id: &StackId, folder: &RepoPath) -> bool {
+        self.after
+            .iter()
+            .any(|pattern| matches(matcher(pattern).as_ref(), id, folder))
+    }
+}
+
+/// The cluster of a stack's Kubernetes resources.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ClusterChoice {
+    /// This cluster.
+    Named(ClusterName),
+    /// Nothing is configured.
+    Unconfigured,
+    /// A cluster that is not defined.
+    Unknown(ClusterName),
+    /// Several are defined, and no rule selects one.
+    Ambiguous,
+}
+
+impl Config {
+    /// The effective settings of a stack: for each key the last rule that matches and has the key.
+    pub fn for_stack(&self, stack: &Stack) -> EffectiveStack {
+        self.rules().for_stack(stack)
+    }
+
+    /// The same by identity and folder, for a stack that was removed.
+    pub fn for_place(&self, id: &StackId, folder: &RepoPath) -> EffectiveStack {
+        self.rules().for_place(id, folder)
+    }
+
+    /// The rules with compiled globs, for queries about many stacks.
+    pub fn rules(&self) -> StackRules<'_> {
+        let compiled = self.stacks.iter().map(|rule| (matcher(&rule.pattern), rule));
+        StackRules {
+            config: self,
+            compiled: compiled.collect(),
+        }
+    }
+
+    /// The cluster of a stack: the one in its `stack.yaml`, or else the one of a rule, or else the only one.
+    pub fn cluster_of(&self, stack: &Stack) -> ClusterChoice {
+        self.rules().cluster_of(stack)
+    }
+
+    fn choice(&self, named: Option<ClusterName>) -> ClusterChoice {
+        match named {
+            Some(name) if self.clusters.contains_key(&name) => ClusterChoice::Named(name),
+            Some(name) => ClusterChoice::Unknown(name),
+            None => match self.clusters.keys().next() {
+                None => ClusterChoice::Unconfigured,
+                Some(only) if self.clusters.len() == 1 => ClusterChoice::Named(only.clone()),
+                Some(_) => ClusterChoice::Ambiguous,
+            },
+        }
+    }
+
+    /// A cluster by name.
+    pub fn cluster(&self, name: &ClusterName) -> Option<&ClusterConfig> {
+        self.clusters.get(name)
+    }
+}
+
+/// The rules for stacks, with compiled globs.
+pub struct StackRules<'a> {
+    config: &'a Config,
+    compiled: Vec<(Option<GlobMatcher>, &'a StackRule)>,
+}
+
+impl StackRules<'_> {
+    /// The effective settings of a stack: if several rules match, the last one that sets a key wins.
+    pub fn for_stack(&self, stack: &Stack) -> EffectiveStack {
+        // A rule for the stack's names also applies if other folders have the same names.
+        self.for_names([&stack.id, &stack.names], &stack.folder)
+    }
+
+    /// The cluster of a stack: the one in its `stack.yaml`, or else the one of a rule, or else the only one.
+    pub fn cluster_of(&self, stack: &Stack) -> ClusterChoice {
+        let named = stack.cluster.clone();
+        self.config
+            .choice(named.or_else(|| self.for_stack(stack).cluster))
+    }
+
+    /// The digest of the settings that influence a stack's resources: its cluster, by a rule or because it is
+    /// the only one, and the paths that are not compared. `None` if there are neither. The cluster in
+    /// `stack.yaml` counts with that file.
+    pub fn digest(&self, stack: &Stack) -> Option<Digest> {
+        let EffectiveStack { cluster, ignore, .. } = self.for_stack(stack);
+        let named = stack.cluster.clone().or_else(|| cluster.clone());
+        // No name contains a blank.
+        let goes_to = match self.config.choice(named) {
+            ClusterChoice::Named(name) if stack.cluster.is_none() => name.to_string(),
+            ClusterChoice::Named(_) | ClusterChoice::Unconfigured => {
+                cluster.map_or_else(String::new, |name| name.to_string())
+            }
+            ClusterChoice::Unknown(name) => format!("no cluster {name}"),
+            ClusterChoice::Ambiguous => "one of several".to_owned(),
+        };
+        let said = !goes_to.is_empty() || !ignore.is_empty();
+        said.then(|| {
+            let mut builder = DigestBuilder::new("stack-rules");
+            builder.part(goes_to.as_bytes());
+            for path in &ignore {
+                builder.part(path.as_bytes());
+            }
+            builder.finish()
+        })
+    }
+
+    /// The patterns of rules that match none of the stacks.
+    pub fn unmatched(&self, stacks: &[Stack]) -> Vec<&str> {
+        let hits = |glob: &Option<GlobMatcher>| {
+            stacks.iter().any(|stack| {
+                let ids = [&stack.id, &stack.names];
+                ids.iter().any(|id| matches(glob.as_ref(), id, &stack.folder))
+            })
+        };
+        let unmatched = self.compiled.iter().filter(|(glob, _)| !hits(glob));
+        unmatched.map(|(_, rule)| rule.pattern.as_str()).collect()
+    }
+
+    fn for_place(&self, id: &StackId, folder: &RepoPath) -> EffectiveStack {
+        self.for_names([id, id], folder)
+    }
+
+    fn for_names(&self, ids: [&StackId; 2], folder: &RepoPath) -> EffectiveStack {
+        let mut effective = EffectiveStack::default();
+        let matching = self
+            .compiled
+            .iter()
+            .filter(|(glob, _)| ids.iter().any(|id| matches(glob.as_ref(), id, folder)));
+        for (_, rule) in matching {
+            let StackRule {
+                pattern: _,
+                identity: _,
+                cluster,
+                workspace,
+                after,
+                policy,
+                environment,
+                ignore,
+            } = (*rule).clone();
+            effective.cluster = cluster.or(effective.cluster);
+            effective.workspace = workspace.or(effective.workspace);
+            effective.after = after.unwrap_or(effective.after);
+            effective.policy = policy.unwrap_or(effective.policy);
+            effective.environment = environment.or(effective.environment);
+            effective.ignore = ignore.unwrap_or(effective.ignore);
+        }
+        effective
+    }
+}
+
+/// Compiles a glob: `*` stays inside one component, `**` crosses. `None` for an invalid glob, which matches
+/// nothing.
+fn matcher(pattern: &str) -> Option<GlobMatcher> {
+    let glob = globset::GlobBuilder::new(pattern).literal_separator(true).build();
+    glob.ok().map(|glob| glob.compile_matcher())
+}
+
+/// Returns true if a glob matches a stack's folder or identity.
+fn matches(glob: Option<&GlobMatcher>, id: &StackId, folder: &RepoPath) -> bool {
+    glob.is_some_and(|glob| glob.is_match(folder.as_str()) || glob.is_match(id.as_str()))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use konverge_base::model::{
+        RepoPath,
+        stack::{CompileSetup, NamedBy},
+    };
+
+    fn stack(folder: &str, id: &str) -> Stack {
+        let folder = RepoPath::normalize(folder).unwrap();
+        Stack {
+            id: id.parse().unwrap(),
+            names: id.parse().unwrap(),
+            named_by: NamedBy::Names,
+            project_folder: folder.parent().unwrap(),
+            manifest: folder.child("stack.yaml"),
+            folder,
+            compile: Ok(CompileSetup::default()),
+            cluster: None,
+            kubeconfig: None,
+        }
+    }
+
+    #[test]
+    fn the_last_match_wins_key_by_key() {
+        let config = Config::parse(
+            "clusters: {a: {}, b: {}}\nstacks:\n- {match: 'appops/**', cluster: a, after: ['infra/**']}\n- {match: 'shop/prod', cluster: b}\n",
+        )
+        .unwrap();
+        let effective = config.for_stack(&stack("appops/shop/prod", "shop/prod"));
+        assert_eq!(effective.cluster.unwrap().as_str(), "b");
+        assert_eq!(effective.after, ["infra/**"]);
+        let other = config.cluster_of(&stack("elsewhere/x/dev", "x/dev"));
+        assert_eq!(other, ClusterChoice::Ambiguous);
+    }
+
+    #[test]
+    fn the_digest_follows_the_cluster_that_a_stack_goes_to() {
+        let digest = |text: &str, named: Option<&str>| {
+            let mut stack = stack("appops/shop/prod", "shop/prod");
+            stack.cluster = named.map(|name| name.parse().unwrap());
+            Config::parse(text).unwrap().rules().digest(&stack)
+        };
+        // If no cluster is defined, or if stack.yaml names a defined one, there is nothing to add.
+        assert_eq!(digest("{}", None), None);
+        assert_eq!(digest("clusters: {a: {}}", Some("a")), None);
+        assert_eq!(digest("clusters: {a: {}, b: {}}", Some("a")), None);
+        let all = [
+            digest("clusters: {a: {}}", None),
+            digest("clusters: {b: {}}", None),
+            digest("clusters: {a: {}, b: {}}", None),
+            digest("clusters: {b: {}}", Some("a")),
+        ];
+        let different: std::collections::BTreeSet<_> = all.iter().collect();
+        assert!(all.iter().all(Option::is_some) && different.len() == all.len());
+        // The only cluster and the one of a rule give the same digest.
+        let ruled = "clusters: {a: {}, b: {}}\nstacks:\n- {match: '**', cluster: a}";
+        assert_eq!(digest(ruled, None), all[0]);
+    }
+
+    #[test]
+    fn a_rule_that_matches_nothing_is_named() {
+        let config = Config::parse(
+            "stacks: [{match: 'appops/**'}, {match: shop/prod}, {match: appops/shop}, {match: 'x/*'}]",
+        )
+        .unwrap();
+        let stacks = [stack("appops/shop/prod", "shop/prod")];
+        assert_eq!(config.rules().unmatched(&stacks), ["appops/shop", "x/*"]);
+    }
+
+    #[test]
+    fn a_star_stays_inside_a_component() {
+        let told =
+            |pattern: &str, stack: &Stack| matches(matcher(pattern).as_ref(), &stack.id, &stack.folder);
+        assert!(told("appops/*/prod", &stack("appops/shop/prod", "shop/prod")));
+        assert!(!told("appops/*", &stack("appops/shop/prod", "shop/prod")));
+    }
+}

@@ -1,0 +1,349 @@
+//! Parses `konverge.yaml`. Errors name the key, the line and the most similar known key.
+
+use super::{Config, StackRule, types::DEFAULT_CORE};
+use konverge_base::{
+    error::{ErrorKind, UserError},
+    model::{
+        RepoPath, StackId,
+        file_source::{Source, SourceError},
+        stack::LayoutRules,
+    },
+    secrets::without_secrets,
+    yaml::{self, YamlError},
+};
+
+/// The path of the file, at the root of the repository.
+pub const FILE_NAME: &str = "konverge.yaml";
+
+/// `konverge.yaml` is unusable.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// Not YAML, or not of the expected form.
+    #[error("{FILE_NAME}: {message}")]
+    Invalid {
+        /// The line, from 1.
+        line: Option<u32>,
+        /// The column, from 1.
+        column: Option<u32>,
+        message: String,
+        /// What was probably meant.
+        hint: Option<String>,
+    },
+    /// It could not be read from the revision.
+    #[error(transparent)]
+    Source(#[from] SourceError),
+}
+
+impl From<ConfigError> for UserError {
+    fn from(error: ConfigError) -> Self {
+        let failure = match &error {
+            ConfigError::Invalid {
+                line,
+                column,
+                message,
+                hint,
+            } => {
+                let failure =
+                    UserError::new(ErrorKind::Config, message.clone()).at(FILE_NAME, *line, *column);
+                let failure = match hint {
+                    Some(hint) => failure.hint(hint.clone()),
+                    None => failure,
+                };
+                failure.hint("`konverge config schema` prints every key with its meaning")
+            }
+            ConfigError::Source(error) => UserError::new(ErrorKind::Config, format!("{FILE_NAME}: {error}")),
+        };
+        failure.caused_by(error)
+    }
+}
+
+/// Returns true if anything exists at a path: a link, a submodule or a folder.
+fn file_exists(source: &dyn Source, path: &RepoPath) -> bool {
+    let after = source
+        .files()
+        .range::<RepoPath, _>(path..)
+        .map(|(found, _)| found);
+    after
+        .take_while(|found| found.as_str().starts_with(path.as_str()))
+        .any(|found| found == path || found.is_within(path))
+}
+
+impl Config {
+    /// Reads the file of a revision; a repository without one gets the defaults.
+    ///
+    /// # Errors
+    /// See [`ConfigError`].
+    pub fn load(source: &dyn Source) -> Result<Self, ConfigError> {
+        let path = RepoPath::root().child(FILE_NAME);
+        match source.read_path(&path)? {
+            Some(bytes) => Self::parse(&String::from_utf8_lossy(&bytes)),
+            None if file_exists(source, &path) => Err(ConfigError::Invalid {
+                line: None,
+                column: None,
+                message: "it is not a regular file, so it is not read".to_owned(),
+                hint: Some("replace the link by the file itself: links are not followed".to_owned()),
+            }),
+            None => Ok(Self::default()),
+        }
+    }
+
+    /// Parses the text of a file.
+    ///
+    /// # Errors
+    /// Not YAML, an unknown key, a wrong type, a rule that contradicts itself.
+    pub fn parse(text: &str) -> Result<Self, ConfigError> {
+        if yaml::documents(text).map_err(invalid)?.is_empty() {
+            return Ok(Self::default());
+        }
+        let config: Self = yaml::from_str(text).map_err(invalid)?;
+        match config.problem() {
+            None => Ok(config),
+            Some((message, hint)) => Err(ConfigError::Invalid {
+                line: None,
+                column: None,
+                message,
+                hint: Some(hint),
+            }),
+        }
+    }
+
+    /// This revision's file, with everything that grants permissions taken from the default branch's file: a
+    /// pull request's edit of those keys is shown, but has no effect.
+    #[must_use]
+    pub fn with_power_from(&self, protected: &Config) -> Config {
+        Config {
+            version: self.version,
+            ..protected.with_layout_of(self)
+        }
+    }
+
+    /// The rules for reading the layout of a revision with this file.
+    pub fn layout_rules(&self) -> LayoutRules {
+        LayoutRules {
+            order: self.kcl.settings,
+            exclude: self.exclude.clone(),
+            include: self.include.clone(),
+            identities: self.identities(),
+        }
+    }
+
+    fn workspaces(&self) -> Vec<(String, String)> {
+        let named = self.stacks.iter();
+        named
+            .filter_map(|rule| Some((rule.pattern.clone(), rule.workspace.clone()?)))
+            .collect()
+    }
+
+    fn identities(&self) -> Vec<(String, StackId)> {
+        let named = self.stacks.iter();
+        named
+            .filter_map(|rule| Some((rule.pattern.clone(), rule.identity.clone()?)))
+            .collect()
+    }
+
+    /// This configuration with the `exclude`, `include`, `stacks[].identity` and `stacks[].workspace` of another revision:
+    /// the stacks of a revision, their identities and their Specs follow from its own file.
+    #[must_use]
+    pub fn with_layout_of(&self, other: &Config) -> Config {
+        let mut config = self.clone();
+        config.exclude.clone_from(&other.exclude);
+        config.include.clone_from(&other.include);
+        let identities = other.identities();
+        let workspaces = other.workspaces();
+        if identities == self.identities() && workspaces == self.workspaces() {
+            return config;
+        }
+        for rule in &mut config.stacks {
+            rule.identity = None;
+            rule.workspace = None;
+        }
+        let named = identities.into_iter().map(|(pattern, identity)| StackRule {
+            pattern,
+            identity: Some(identity),
+            ..StackRule::default()
+        });
+        config.stacks.extend(named);
+        let with_workspace = workspaces.into_iter().map(|(pattern, workspace)| StackRule {
+            pattern,
+            workspace: Some(workspace),
+            ..StackRule::default()
+        });
+        config.stacks.extend(with_workspace);
+        config
+    }
+
+    /// The default version of the core, for messages.
+    pub const fn default_core() -> &'static str {
+        DEFAULT_CORE
+    }
+}
+
+/// The message of the parser may quote the text.
+fn invalid(error: YamlError) -> ConfigError {
+    let hint = nearest(&error.message);
+    ConfigError::Invalid {
+        line: error.line,
+        column: error.column,
+        message: without_secrets(&error.message),
+        hint,
+    }
+}
+
+/// Keys of earlier versions, and their names now.
+const RENAMED: [(&str, &str); 5] = [
+    ("stacks", "parallel_stacks"),
+    ("resources", "parallel_resources"),
+    ("stacks", "stacks_per_run"),
+    ("max_delete", "max_destructive"),
+    ("requests", "max_concurrent_requests"),
+];
+
+/// Derives "did you mean `state`?" from "unknown key `statee`, expected one of state, stacks"; also for an
+/// unknown value of an enum.
+fn nearest(message: &str) -> Option<String> {
+    let (_, rest) = ["unknown key `", "unknown value `"]
+        .iter()
+        .find_map(|start| message.split_once(start))?;
+    let (given, expected) = rest.split_once('`')?;
+    if let Some((_, new)) = RENAMED
+        .iter()
+        .find(|(old, new)| *old == given && expected.split(['`', ',', ' ']).any(|known| known == *new))
+    {
+        return Some(format!(
+            "`{given}` is called `{new}` now: rename the key, its meaning is the same"
+        ));
+    }
+    expected
+        .rsplit_once("expected one of ")
+        .or_else(|| expected.rsplit_once("expected "))?
+        .1
+        .split(", ")
+        .map(|known| known.trim_matches('`'))
+        .map(|known| (strsim::damerau_levenshtein(given, known), known))
+        .filter(|(distance, known)| *distance <= known.len().max(given.len()).div_ceil(2))
+        .min()
+        .map(|(_, known)| format!("did you mean `{known}`?"))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn an_empty_file_is_the_default() {
+        for text in ["", "# nothing\n", "---\n"] {
+            assert_eq!(Config::parse(text).unwrap(), Config::default());
+        }
+    }
+
+    #[test]
+    fn an_unknown_key_is_named_with_its_line_and_the_nearest() {
+        let failure = UserError::from(Config::parse("version: 1\nstate:\n  ulr: s3://x\n").unwrap_err());
+        assert!(failure.message.contains("ulr"), "{failure:?}");
+        assert_eq!(
+            failure.location.as_ref().and_then(|l| l.line),
+            Some(3),
+            "{failure:?}"
+        );
+        assert!(failure.hints[0].contains("`url`"), "{failure:?}");
+    }
+
+    #[test]
+    fn an_unknown_word_is_named_with_its_line_and_the_nearest() {
+        let text = "notify:\n- kind: slack\n  url_env: CHAT\n  on: [apply-done, drfit]\n";
+        let failure = UserError::from(Config::parse(text).unwrap_err());
+        assert!(failure.message.contains("drfit"), "{failure:?}");
+        assert_eq!(
+            failure.location.as_ref().and_then(|l| l.line),
+            Some(4),
+            "{failure:?}"
+        );
+        assert!(failure.hints[0].contains("`drift`"), "{failure:?}");
+        let failure = UserError::from(Config::parse("policy: {drift: restor}\n").unwrap_err());
+        assert!(failure.hints[0].contains("`restore`"), "{failure:?}");
+    }
+
+    #[test]
+    fn an_old_key_is_refused_with_its_new_name() {
+        for (text, new) in [
+            ("apply: {stacks: 2}", "`parallel_stacks`"),
+            ("apply: {resources: 2}", "`parallel_resources`"),
+            ("drift: {stacks: 2}", "`stacks_per_run`"),
+            ("policy: {max_delete: 2}", "`max_destructive`"),
+            (
+                "stacks: [{match: a, policy: {max_delete: 2}}]",
+                "`max_destructive`",
+            ),
+            ("clusters: {a: {requests: 2}}", "`max_concurrent_requests`"),
+        ] {
+            let failure = UserError::from(Config::parse(text).unwrap_err());
+            assert!(
+                failure.hints[0].contains(new) && failure.hints[0].contains("rename"),
+                "{text}: {failure:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn drift_can_not_both_stop_and_be_put_back() {
+        let both = "policy: {drift: stop}\ndrift: {reconcile: restore}\n";
+        let error = Config::parse(both).unwrap_err();
+        assert!(error.to_string().contains("drift.reconcile"), "{error}");
+        assert!(Config::parse("drift: {reconcile: restore}\n").is_ok());
+    }
+
+    #[test]
+    fn a_rule_must_name_a_known_cluster() {
+        let error = Config::parse("stacks:\n- match: a/**\n  cluster: prod\n").unwrap_err();
+        assert!(error.to_string().contains("prod"), "{error}");
+        assert!(Config::parse("clusters:\n  prod: {}\nstacks:\n- match: a/**\n  cluster: prod\n").is_ok());
+    }
+
+    #[test]
+    fn an_address_with_credentials_is_refused_and_not_shown() {
+        for state in [
+            "url: 'postgres://me:s3cret-pass@db/x'",
+            "url: 'https://s3cret-pass@host/x'",
+            "url: 's3://b?endpoint=http://me:s3cret-pass@127.0.0.1:9000'",
+            "options: {endpoint: 'http://me:s3cret-pass@127.0.0.1:9000'}",
+            "url: 7\n  options: 'http://me:s3cret-pass@127.0.0.1:9000'",
+        ] {
+            let failure = UserError::from(Config::parse(&format!("state:\n  {state}\n")).unwrap_err());
+            assert!(!format!("{failure:?}").contains("s3cret"), "{failure:?}");
+        }
+        for state in [
+            "url: 'postgres://me@db/x'",
+            "url: 's3://b/a@b:c'",
+            "url: /srv/me:x@y",
+        ] {
+            assert!(Config::parse(&format!("state: {{{state}}}\n")).is_ok(), "{state}");
+        }
+    }
+
+    #[test]
+    fn power_stays_with_the_protected_branch() {
+        let protected = Config::parse("state: {url: 's3://good'}\nkcl: {sandbox: required}\n").unwrap();
+        let change = Config::parse("state: {url: 's3://evil'}\nkcl: {sandbox: best-effort}\n").unwrap();
+        let effective = change.with_power_from(&protected);
+        assert_eq!(effective.state.url.as_deref(), Some("s3://good"));
+        assert_eq!(effective.kcl, protected.kcl);
+    }
+
+    #[test]
+    fn which_stacks_there_are_and_how_they_are_called_is_the_changes_own() {
+        let protected = Config::parse(
+            "clusters: {a: {}}\nexclude: [old]\nstacks: [{match: 'x/**', cluster: a, identity: x/y}]\n",
+        );
+        let change = Config::parse("exclude: [new]\nstacks: [{match: x/dev, identity: x/dev}]\n");
+        let (protected, change) = (protected.unwrap(), change.unwrap());
+        let effective = change.with_power_from(&protected);
+        assert_eq!(effective.layout_rules(), change.layout_rules());
+        assert_eq!(effective.stacks[0].cluster, protected.stacks[0].cluster);
+        assert_eq!(effective.stacks[1].cluster, None);
+        // Equal rules are not a difference.
+        assert_eq!(protected.with_power_from(&protected), protected);
+        assert!(Config::parse("exclude: ['a[']\n").is_err());
+        assert!(Config::parse("stacks: [{match: a, identity: a}]\n").is_err());
+    }
+}

@@ -1,0 +1,297 @@
+//! The difference in permissions between two configurations: what a merge would change, and for which stacks.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::{Map, Value};
+
+use super::{ClusterChoice, Config, effective::StackRules};
+use konverge_base::model::{StackId, permission_changes::PowerChange, stack::Stack};
+
+impl Config {
+    /// The differences in `after`, key by key. Rules for stacks are compared by their effect on each of
+    /// `stacks`, which are pairs of a stack before and after the merge.
+    pub fn permission_changes(
+        &self,
+        after: &Config,
+        stacks: &[(Option<&Stack>, Option<&Stack>)],
+    ) -> Vec<PowerChange> {
+        let mut changes = Vec::new();
+        let (from, to) = (self.powers(), after.powers());
+        visit_leaves(
+            "",
+            &Value::Object(from),
+            &Value::Object(to),
+            &mut |key, from, to| {
+                changes.push(PowerChange {
+                    stacks: key
+                        .strip_prefix("clusters.")
+                        .map(|rest| self.stacks_of_cluster(after, rest, stacks)),
+                    key,
+                    from: from.map(display),
+                    to: to.map(display),
+                });
+            },
+        );
+        changes.extend(self.by_stack(after, stacks));
+        changes.sort();
+        changes
+    }
+
+    /// Every key that grants permissions for all stacks.
+    fn powers(&self) -> Map<String, Value> {
+        let Ok(Value::Object(mut keys)) = serde_json::to_value(self) else {
+            return Map::new();
+        };
+        for key in ["version", "stacks", "checks"] {
+            keys.remove(key);
+        }
+        keys
+    }
+
+    /// The stacks that use a cluster in one of the configurations; `key` starts with its name.
+    fn stacks_of_cluster(
+        &self,
+        after: &Config,
+        key: &str,
+        stacks: &[(Option<&Stack>, Option<&Stack>)],
+    ) -> Vec<StackId> {
+        let is_it = |choice: ClusterChoice| match choice {
+            ClusterChoice::Named(name) | ClusterChoice::Unknown(name) => {
+                key == name.as_str()
+                    || key
+                        .strip_prefix(name.as_str())
+                        .is_some_and(|rest| rest.starts_with('.'))
+            }
+            ClusterChoice::Unconfigured | ClusterChoice::Ambiguous => false,
+        };
+        let (old_rules, new_rules) = (self.rules(), after.rules());
+        let is_reached = |(old, new): &&(Option<&Stack>, Option<&Stack>)| {
+            old.is_some_and(|stack| is_it(old_rules.cluster_of(stack)))
+                || new.is_some_and(|stack| is_it(new_rules.cluster_of(stack)))
+        };
+        let ids = stacks.iter().filter(is_reached);
+        let ids = ids
+            .filter_map(|(old, new)| new.or(*old))
+            .map(|stack| stack.id.clone());
+        ids.collect::<BTreeSet<_>>().into_iter().collect()
+    }
+
+    /// The effect of the rules for stacks: per key and pair of values the stacks for which it changes.
+    fn by_stack(&self, after: &Config, stacks: &[(Option<&Stack>, Option<&Stack>)]) -> Vec<PowerChange> {
+        let (old_rules, new_rules) = (self.rules(), after.rules());
+        let mut found: BTreeMap<(String, Option<String>, Option<String>), BTreeSet<StackId>> =
+            BTreeMap::new();
+        let same_rules = self.stacks == after.stacks && self.clusters == after.clusters;
+        for (old, new) in stacks {
+            let Some(stack) = new.or(*old) else { continue };
+            let named = |stack: &Option<&Stack>| stack.and_then(|stack| stack.cluster.clone());
+            if same_rules && named(old) == named(new) {
+                continue;
+            }
+            // The rules still apply to a removed stack: they say who may delete it.
+            let mut from = effective(&old_rules.for_stack(old.unwrap_or(stack)));
+            let mut to = effective(&new_rules.for_stack(new.unwrap_or(stack)));
+            from.insert("cluster".to_owned(), cluster(&old_rules, *old));
+            to.insert("cluster".to_owned(), cluster(&new_rules, *new));
+            visit_leaves(
+                "",
+                &Value::Object(from),
+                &Value::Object(to),
+                &mut |key, from, to| {
+                    let both = old.is_some() && new.is_some();
+                    if key == "cluster" && !both {
+                        // The table of stacks shows that it is added or removed.
+                        return;
+                    }
+                    let row = (format!("stacks[].{key}"), from.map(display), to.map(display));
+                    found.entry(row).or_default().insert(stack.id.clone());
+                },
+            );
+        }
+        let rows = found.into_iter().map(|((key, from, to), stacks)| PowerChange {
+            key,
+            from,
+            to,
+            stacks: Some(stacks.into_iter().collect()),
+        });
+        rows.collect()
+    }
+}
+
+/// The effective rules of a stack, without its cluster.
+fn effective(rules: &super::EffectiveStack) -> Map<String, Value> {
+    let mut keys = Map::new();
+    let policy = serde_json::to_value(&rules.policy).unwrap_or_default();
+    keys.insert("policy".to_owned(), policy);
+    for (key, list) in [("after", &rules.after), ("ignore", &rules.ignore)] {
+        keys.insert(key.to_owned(), Value::from(list.clone()));
+    }
+    let environment = rules.environment.clone();
+    keys.insert(
+        "environment".to_owned(),
+        environment.map_or(Value::Null, Value::String),
+    );
+    keys
+}
+
+fn cluster(rules: &StackRules<'_>, stack: Option<&Stack>) -> Value {
+    match stack.map(|stack| rules.cluster_of(stack)) {
+        Some(ClusterChoice::Named(name) | ClusterChoice::Unknown(name)) => Value::String(name.to_string()),
+        Some(ClusterChoice::Unconfigured | ClusterChoice::Ambiguous) | None => Value::Null,
+    }
+}
+
+/// Calls `each` for every key whose value differs. Null, an empty list and an empty object count as not set.
+fn visit_leaves(
+    at: &str,
+    from: &Value,
+    to: &Value,
+    each: &mut impl FnMut(String, Option<&Value>, Option<&Value>),
+) {
+    if from == to {
+        return;
+    }
+    let empty = Map::new();
+    let object = |value: &Value| value.is_object() || is_unset(value);
+    if object(from) && object(to) && !(is_unset(from) && is_unset(to)) {
+        let (from, to) = (
+            from.as_object().unwrap_or(&empty),
+            to.as_object().unwrap_or(&empty),
+        );
+        let keys: BTreeSet<&String> = from.keys().chain(to.keys()).collect();
+        for key in keys {
+            let path = match at {
+                "" => key.clone(),
+                at => format!("{at}.{key}"),
+            };
+            let value = |side: &Map<String, Value>| side.get(key).cloned().unwrap_or_default();
+            visit_leaves(&path, &value(from), &value(to), each);
+        }
+        return;
+    }
+    let set = |value: &Value| !is_unset(value);
+    each(
+        at.to_owned(),
+        Some(from).filter(|value| set(value)),
+        Some(to).filter(|value| set(value)),
+    );
+}
+
+fn is_unset(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::Array(items) => items.is_empty(),
+        Value::Object(keys) => keys.is_empty(),
+        _ => false,
+    }
+}
+
+fn display(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use konverge_base::model::{
+        RepoPath,
+        stack::{CompileSetup, NamedBy},
+    };
+
+    fn stack(id: &str) -> Stack {
+        let folder = RepoPath::normalize(&format!("appops/{id}")).unwrap();
+        Stack {
+            id: id.parse().unwrap(),
+            names: id.parse().unwrap(),
+            named_by: NamedBy::Names,
+            project_folder: folder.parent().unwrap(),
+            manifest: folder.child("stack.yaml"),
+            folder,
+            compile: Ok(CompileSetup::default()),
+            cluster: None,
+            kubeconfig: None,
+        }
+    }
+
+    fn told(before: &str, after: &str) -> Vec<String> {
+        let (before, after) = (Config::parse(before).unwrap(), Config::parse(after).unwrap());
+        let (dev, prod) = (stack("shop/dev"), stack("shop/prod"));
+        let both = [(Some(&dev), Some(&dev)), (Some(&prod), Some(&prod))];
+        let changes = before.permission_changes(&after, &both);
+        let told = changes.into_iter().map(|change| {
+            let value = |value: Option<String>| value.unwrap_or("-".to_owned());
+            let stacks = change.stacks.map_or("all".to_owned(), |stacks| {
+                let stacks: Vec<_> = stacks.iter().map(StackId::as_str).collect();
+                stacks.join(" ")
+            });
+            format!(
+                "{}: {} → {} ({stacks})",
+                change.key,
+                value(change.from),
+                value(change.to)
+            )
+        });
+        told.collect()
+    }
+
+    #[test]
+    fn each_setting_that_grants_power_is_told_with_its_stacks() {
+        assert_eq!(told("version: 1\n", "{}"), [""; 0]);
+        assert_eq!(
+            told(
+                "state: {url: 's3://good/x?region=eu'}\nkcl: {sandbox: required}\nterraform: {providers: [{source: a/b, version: '1'}]}\n",
+                "state: {url: 's3://evil/x'}\nterraform: {binary: /tmp/tofu}\n",
+            ),
+            [
+                "kcl.sandbox: required → - (all)",
+                "state.url: s3://good/x?region=eu → s3://evil/x (all)",
+                "terraform.binary: - → /tmp/tofu (all)",
+                "terraform.providers: [{\"source\":\"a/b\",\"version\":\"1\",\"hashes\":[]}] → - (all)",
+            ]
+        );
+        assert_eq!(
+            told(
+                "terraform: {provider_addresses: {hashicorp/vault: ['https://vault.acme.example']}}\n",
+                "terraform: {provider_addresses: {hashicorp/vault: ['https://evil.example'], hashicorp/aws: ['insecure=true']}}\n",
+            ),
+            [
+                "terraform.provider_addresses.hashicorp/aws: - → [\"insecure=true\"] (all)",
+                "terraform.provider_addresses.hashicorp/vault: [\"https://vault.acme.example\"] → [\"https://evil.example\"] (all)",
+            ]
+        );
+        assert_eq!(
+            told(
+                "secrets: {stores: {job: {kind: env}}}\n",
+                "secrets: {rotation: stop, stores: {job: {kind: env, allow: [{stacks: '**', paths: '**'}]}}}\n",
+            ),
+            [
+                "secrets.rotation: follow → stop (all)",
+                "secrets.stores.job.allow: - → [{\"stacks\":\"**\",\"paths\":\"**\"}] (all)",
+            ]
+        );
+        assert_eq!(
+            told(
+                "state: {url: 's3://b?endpoint=https://good.example'}\n",
+                "state: {url: 's3://b?endpoint=https://evil.example'}\n",
+            ),
+            ["state.url: s3://b?endpoint=https://good.example → s3://b?endpoint=https://evil.example (all)"]
+        );
+        let two = "clusters: {a: {context: one}, b: {}}\nstacks:\n- {match: '**', cluster: a}\n";
+        assert_eq!(
+            told(
+                two,
+                "clusters: {a: {context: two}, b: {}}\nstacks:\n- {match: '**', cluster: a}\n- {match: 'shop/prod', cluster: b, policy: {approvals: 2}, ignore: [/spec]}\n"
+            ),
+            [
+                "clusters.a.context: one → two (shop/dev shop/prod)",
+                "stacks[].cluster: a → b (shop/prod)",
+                "stacks[].ignore: - → [\"/spec\"] (shop/prod)",
+                "stacks[].policy.approvals: - → 2 (shop/prod)",
+            ]
+        );
+    }
+}

@@ -1,0 +1,272 @@
+//! What is wrong in a `konverge.yaml` whose keys and types are right: an unknown scheme, a name of nothing, rules
+//! that contradict each other.
+
+use super::{Config, DriftPolicy, Reconcile, StackRule};
+use konverge_base::{
+    model::{ClusterName, RepoPath, store_setting::STORE_SETTINGS, workspace_name::is_workspace_name},
+    secrets::{AddressCredential, AddressParts, AddressQuery, credential_in, without_credentials},
+};
+
+/// The schemes of `state.url` that are supported.
+const STORES: [&str; 9] = [
+    "file", "s3", "gs", "az", "oss", "postgres", "mysql", "https", "http",
+];
+
+/// The schemes of `state.kusion_releases`: the backends of Kusion's releases.
+const RELEASE_STORES: [&str; 4] = ["file", "s3", "gs", "oss"];
+
+/// A message, and what to do next.
+type Problem = (String, String);
+
+impl Config {
+    /// The first problem of the file.
+    pub(super) fn problem(&self) -> Option<Problem> {
+        let is_cluster = |name: &ClusterName| self.clusters.contains_key(name);
+        self.version_problem()
+            // Before all that show a value.
+            .or_else(|| self.credentials_problem())
+            .or_else(|| self.variable_problem())
+            .or_else(|| self.store_problem())
+            .or_else(|| self.store_options_problem())
+            .or_else(|| self.release_store_problem())
+            .or_else(|| self.provider_source_problem())
+            .or_else(|| self.health_rules_problem())
+            .or_else(|| self.secrets.problem(is_cluster))
+            .or_else(|| self.state.recipients_problem(&self.secrets))
+            .or_else(|| self.drift_problem())
+            .or_else(|| hinted(self.policy.sets_problem()))
+            .or_else(|| folder_glob_problem("exclude", &self.exclude))
+            .or_else(|| folder_glob_problem("include", &self.include))
+            .or_else(|| self.data_checks_problem())
+            .or_else(|| self.stacks.iter().find_map(|rule| self.stack_rule_problem(rule)))
+    }
+
+    fn version_problem(&self) -> Option<Problem> {
+        let version = self.version.filter(|version| *version != 1)?;
+        Some((
+            format!("version {version} is not known"),
+            "this Konverge reads version 1; a newer file needs a newer Konverge".to_owned(),
+        ))
+    }
+
+    fn store_problem(&self) -> Option<Problem> {
+        let (scheme, _) = self.state.url.as_deref()?.split_once("://")?;
+        (!STORES.contains(&scheme)).then(|| {
+            (
+                format!("state.url: unknown scheme `{}`", scheme.escape_debug()),
+                format!("known are {}", STORES.join(", ")),
+            )
+        })
+    }
+
+    fn release_store_problem(&self) -> Option<Problem> {
+        let url = self.state.kusion_releases.as_ref()?;
+        let is_known = url
+            .split_once("://")
+            .is_some_and(|(scheme, _)| RELEASE_STORES.contains(&scheme));
+        (!is_known).then(|| {
+            (
+                format!(
+                    "state.kusion_releases: `{}` is not the URL of a backend of Kusion's",
+                    without_credentials(url).escape_debug()
+                ),
+                "write `file:///home/me/.kusion`, `s3://BUCKET/PREFIX`, `gs://BUCKET/PREFIX` or `oss://BUCKET/PREFIX`"
+                    .to_owned(),
+            )
+        })
+    }
+
+    /// Credentials in one of the addresses of the file.
+    fn credentials_problem(&self) -> Option<Problem> {
+        let store = |url: &str| AddressParts {
+            // It logs in with a password from the environment.
+            user: url.starts_with("postgres://") || url.starts_with("mysql://"),
+            query: AddressQuery::Settings(&STORE_SETTINGS),
+        };
+        let state = &self.state;
+        let urls = [("url", &state.url), ("kusion_releases", &state.kusion_releases)];
+        let urls = urls.into_iter().filter_map(|(name, url)| {
+            let url = url.as_deref()?;
+            Some((format!("state.{name}"), url, store(url)))
+        });
+        let options = state.options.iter();
+        let options = options.map(|(name, value)| (format!("state.options.{name}"), value));
+        let recipients = state.encrypt_to.iter();
+        let recipients = recipients.map(|value| ("state.encrypt_to".to_owned(), value));
+        let addresses = self.terraform.provider_addresses.iter();
+        let addresses = addresses.flat_map(|(source, values)| {
+            let key = format!("terraform.provider_addresses.{source}");
+            values.iter().map(move |value| (key.clone(), value))
+        });
+        let sources = self.terraform.providers.iter();
+        let sources = sources.map(|provider| ("terraform.providers".to_owned(), &provider.source));
+        let keys = self.secrets.stores.iter();
+        let keys = keys.flat_map(|(name, store)| {
+            let key = format!("secrets.stores.{name}.keys");
+            store.keys.iter().map(move |value| (key.clone(), value))
+        });
+        let others = options
+            .chain(recipients)
+            .chain(addresses)
+            .chain(sources)
+            .chain(keys);
+        let others = others.map(|(key, value)| (key, value.as_str(), AddressParts::default()));
+        let found = urls
+            .chain(others)
+            .find_map(|(key, address, allowed)| Some((key, credential_in(address, allowed)?)));
+        let (key, credential) = found?;
+        let hint =
+            "remove it from the address: credentials come from the environment; if it is real, change it";
+        Some((
+            format!(
+                "{key} holds credentials: {credential}; this file is read by everybody who sees the repository"
+            ),
+            match credential {
+                AddressCredential::Parameter(_) if key.starts_with("state.") => {
+                    format!(
+                        "{hint}; the settings of a store are {}",
+                        STORE_SETTINGS.join(", ")
+                    )
+                }
+                _ => hint.to_owned(),
+            },
+        ))
+    }
+
+    fn store_options_problem(&self) -> Option<Problem> {
+        let mut names = self.state.options.keys();
+        let name = names.find(|name| !STORE_SETTINGS.contains(&name.as_str()))?;
+        Some((
+            format!("state.options: unknown option `{}`", name.escape_debug()),
+            format!("known are {}", STORE_SETTINGS.join(", ")),
+        ))
+    }
+
+    /// A key for the name of a variable that holds something else, such as the address itself.
+    fn variable_problem(&self) -> Option<Problem> {
+        let clusters = self.clusters.iter();
+        let clusters = clusters.map(|(name, cluster)| {
+            (
+                format!("clusters.{name}.kubeconfig_env"),
+                cluster.kubeconfig_env.as_ref(),
+            )
+        });
+        let receivers = self.notify.iter().flat_map(|receiver| {
+            let url = ("notify[].url_env".to_owned(), Some(&receiver.url_env));
+            [url, ("notify[].key_env".to_owned(), receiver.key_env.as_ref())]
+        });
+        let is_name = |name: &str| {
+            let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';
+            name.starts_with(|c: char| !c.is_ascii_digit()) && name.chars().all(is_part)
+        };
+        let mut all = clusters.chain(receivers);
+        let (key, _) = all.find(|(_, value)| value.is_some_and(|value| !is_name(value)))?;
+        Some((
+            format!("{key} is not the name of an environment variable"),
+            "write the name of the variable, such as `CHAT_URL`, and set it from a secret in the job's `env:`"
+                .to_owned(),
+        ))
+    }
+
+    fn provider_source_problem(&self) -> Option<Problem> {
+        let source = self.terraform.provider_addresses.keys().find(|source| {
+            !matches!(source.split('/').count(), 2 | 3) || source.split('/').any(str::is_empty)
+        })?;
+        Some((
+            format!(
+                "terraform.provider_addresses: `{}` is not the source of a provider",
+                source.escape_debug()
+            ),
+            "write it as under `terraform.providers`, such as `hashicorp/vault`".to_owned(),
+        ))
+    }
+
+    fn health_rules_problem(&self) -> Option<Problem> {
+        let folder = self.apply.health_rules.as_ref()?;
+        RepoPath::normalize(folder)
+            .is_none_or(|path| path.is_root())
+            .then(|| {
+                (
+                    format!(
+                        "apply.health_rules: `{}` is not a folder of the repository",
+                        folder.escape_debug()
+                    ),
+                    "write its path from the root, such as `ops/health`".to_owned(),
+                )
+            })
+    }
+
+    fn drift_problem(&self) -> Option<Problem> {
+        (self.drift.reconcile == Reconcile::Restore && self.policy.drift == DriftPolicy::Stop).then(|| {
+            (
+                "drift.reconcile restores drift, but policy.drift stops a stack with drift".to_owned(),
+                "remove one of the two".to_owned(),
+            )
+        })
+    }
+
+    fn data_checks_problem(&self) -> Option<Problem> {
+        self.checks.data.iter().find_map(|check| {
+            if let Err(error) = globset::Glob::new(&check.files) {
+                let what = format!("checks.data: `{}` is not a glob: {error}", check.files.escape_debug());
+                return Some((what, "write `appops/*/values/*.yaml`".to_owned()));
+            }
+            check.schema_parts().is_none().then(|| {
+                (
+                    format!(
+                        "checks.data: `{}` is not a schema of the repository",
+                        check.schema.escape_debug()
+                    ),
+                    "write `PATH:NAME`, such as `base/pkg/values:Values`: the path from the root, and the name of the schema"
+                        .to_owned(),
+                )
+            })
+        })
+    }
+
+    fn stack_rule_problem(&self, rule: &StackRule) -> Option<Problem> {
+        let mut globs = rule.after.iter().flatten().chain([&rule.pattern]);
+        let wrong_glob = globs.find_map(|glob| Some((glob, globset::Glob::new(glob).err()?)));
+        if let Some((glob, error)) = wrong_glob {
+            return Some((
+                format!("`{}` is not a glob: {error}", glob.escape_debug()),
+                "write `appops/*/prod`".to_owned(),
+            ));
+        }
+        if let Some(name) = rule.workspace.as_deref().filter(|name| !is_workspace_name(name)) {
+            return Some((
+                format!(
+                    "stacks rule `{}`: `{}` is not the name of a workspace",
+                    rule.pattern,
+                    name.escape_debug()
+                ),
+                "write `prod` for the file `workspaces/prod.yaml`".to_owned(),
+            ));
+        }
+        let cluster = rule.cluster.as_ref()?;
+        (!self.clusters.contains_key(cluster)).then(|| {
+            (
+                format!(
+                    "stacks rule `{}` names cluster `{cluster}`, which is not under `clusters`",
+                    rule.pattern
+                ),
+                "define it under `clusters`, or name one that is".to_owned(),
+            )
+        })
+    }
+}
+
+/// A glob of folders that is none.
+fn folder_glob_problem(key: &str, globs: &[String]) -> Option<Problem> {
+    globs.iter().find_map(|glob| {
+        let error = globset::Glob::new(glob.strip_prefix('!').unwrap_or(glob)).err()?;
+        Some((
+            format!("{key}: `{}` is not a glob: {error}", glob.escape_debug()),
+            "write `examples/**`".to_owned(),
+        ))
+    })
+}
+
+fn hinted(problem: Option<(String, &str)>) -> Option<Problem> {
+    problem.map(|(message, hint)| (message, hint.to_owned()))
+}

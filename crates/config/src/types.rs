@@ -1,0 +1,595 @@
+//! The types of `konverge.yaml`. Their doc comments are the reference: the JSON Schema and the docs are
+//! generated from them.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{Span, secrets::SecretsConfig};
+use konverge_base::model::{ClusterName, NotifyEvent, RepoPath, StackId, stack::SettingsOrder};
+
+/// The version of the KCL core if `kcl.version` is not set.
+pub const DEFAULT_CORE: &str = "0.13.2";
+
+/// konverge.yaml: how Konverge works on this repository. Every key is optional.
+#[derive(Debug, Clone, PartialEq, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Config {
+    /// The version of this format: 1.
+    #[schemars(range(min = 1, max = 1))]
+    pub version: Option<u32>,
+    /// Globs of folders without stacks, such as `examples/**`. Everything below a matching folder is excluded
+    /// too. A glob after `!` includes folders again; the last matching glob wins.
+    pub exclude: Vec<String>,
+    /// Globs of folders with a `kcl.mod` that are stacks although they have no `stack.yaml`, such as `apps/*/*`. The
+    /// stack has the name of its folder, and the folder above is its project, unless a `project.yaml` says otherwise.
+    /// A package that another module depends on by path is not a stack.
+    pub include: Vec<String>,
+    /// The state store and the lease.
+    pub state: State,
+    /// The clusters by name. Specs and `stack.yaml` may name one of these, never a file.
+    #[schemars(with = "BTreeMap<String, ClusterConfig>")]
+    pub clusters: BTreeMap<ClusterName, ClusterConfig>,
+    /// Rules for stacks. For each key, the last rule that matches and has the key wins.
+    pub stacks: Vec<StackRule>,
+    /// How KCL is compiled.
+    pub kcl: Kcl,
+    /// The modules of AppConfigurations that run as processes, by the name of the dependency.
+    pub modules: BTreeMap<String, ModuleConfig>,
+    /// How Terraform is run.
+    pub terraform: TerraformConfig,
+    /// The secret stores that Specs may refer to.
+    pub secrets: SecretsConfig,
+    /// How changes are applied.
+    pub apply: Apply,
+    /// What may be applied, and by whom.
+    pub policy: PolicyConfig,
+    /// What `konverge check` validates beside stacks and KCL files.
+    pub checks: ChecksConfig,
+    /// The scheduled drift check.
+    pub drift: Drift,
+    /// The receivers of notifications.
+    pub notify: Vec<Notify>,
+}
+
+/// The state store and the lease.
+#[derive(Debug, Clone, PartialEq, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct State {
+    /// The store: `s3://bucket/prefix`, `gs://…`, `az://…`, `oss://…`, `postgres://…`, `mysql://…`,
+    /// `https://…` or `file:///folder`. Credentials come from the environment, never from this file.
+    pub url: Option<String>,
+    /// Options of the store, such as `endpoint`, `region`, `path_style`, `ca_file`, `allow_http`.
+    pub options: BTreeMap<String, String>,
+    /// The id of the repository in the store; a state with another id is refused. `konverge init` writes it.
+    /// Default: the normalized URL of `origin`.
+    pub id: Option<String>,
+    /// The lease on a stack during an apply.
+    pub lease: LeaseConfig,
+    /// The number of old states to keep per stack. Default: 50. Runs that changed nothing do not count.
+    pub history: Option<u32>,
+    /// To whom whole state documents are encrypted: age recipients (`age1…`, the environment variable
+    /// KONVERGE_AGE_IDENTITY holds the identity that decrypts), keys of AWS KMS (`awskms:ARN`), Google Cloud
+    /// KMS (`gcpkms:NAME`), Azure Key Vault (`azurekv:ADDRESS`) and Alibaba Cloud KMS (`alikms:ARN`), and keys of a
+    /// Vault's transit engine (`vault-transit:STORE/MOUNT/KEY`). Each of them can decrypt. `konverge state rekey`
+    /// after a change.
+    pub encrypt_to: Vec<String>,
+    /// Until the end of this day (UTC), at most 31 days ahead: states, journals and keys that are not encrypted, or that
+    /// no holder of a key is known to have written, are read all the same. For the days in which an existing state is
+    /// encrypted by `konverge state rekey`. Without it they are refused if `encrypt_to` is set.
+    pub accept_unmarked_until: Option<String>,
+    /// Kusion's backend, to work with Kusion by turns during a migration: `file:///home/me/.kusion`,
+    /// `s3://bucket/prefix`, `gs://…` or `oss://…`. An apply of a stack that was imported from a release writes the
+    /// next release there. It holds Kusion's lock in the meantime, and stops where Kusion has released since.
+    pub kusion_releases: Option<String>,
+    /// Allow a store that cannot hold a lease. Two runs may then overwrite each other's state.
+    pub unsafe_no_lock: bool,
+}
+
+/// The lease on a stack during an apply.
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+#[schemars(rename = "Lease")]
+pub struct LeaseConfig {
+    /// How long a lease is valid without a renewal. Default: 60 s.
+    pub term: Span,
+    /// How long to wait for the lease of another run. Default: 10 minutes.
+    pub wait: Span,
+}
+
+impl Default for LeaseConfig {
+    fn default() -> Self {
+        Self {
+            term: Span::seconds(60),
+            wait: Span::seconds(600),
+        }
+    }
+}
+
+/// How to connect to a cluster.
+#[derive(Debug, Clone, PartialEq, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+#[schemars(rename = "Cluster")]
+pub struct ClusterConfig {
+    /// The environment variable with the path of a kubeconfig. Default: KUBECONFIG, or else `~/.kube/config`.
+    pub kubeconfig_env: Option<String>,
+    /// The context in the kubeconfig. Default: its current context.
+    pub context: Option<String>,
+    /// Use the service account of the pod instead.
+    pub in_cluster: bool,
+    /// The maximum number of concurrent requests. Default: 16.
+    pub max_concurrent_requests: Option<u32>,
+}
+
+/// A rule for the stacks whose folder or identity matches.
+#[derive(Debug, Clone, PartialEq, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct StackRule {
+    /// A glob for the folder or the identity of a stack: `appops/*/prod`, `payments/**`.
+    #[serde(rename = "match")]
+    pub pattern: String,
+    /// The identity of the one stack that matches, `[tenant/]<project>/<stack>`, instead of the one from its
+    /// names: for projects with the same name.
+    #[serde(default)]
+    #[schemars(with = "Option<String>")]
+    pub identity: Option<StackId>,
+    /// The cluster, a name under `clusters`.
+    #[serde(default)]
+    #[schemars(with = "Option<String>")]
+    pub cluster: Option<ClusterName>,
+    /// The workspace of stacks of AppConfigurations: the name of a file in the folder `workspaces`, without
+    /// `.yaml`. Default: the workspace with the name of the stack, or else `default`.
+    #[serde(default)]
+    pub workspace: Option<String>,
+    /// Globs of stacks that must be applied before. If one of them fails, this stack is skipped.
+    #[serde(default)]
+    pub after: Option<Vec<String>>,
+    /// Required approvals, actors and freezes for these stacks; see `policy`.
+    #[serde(default)]
+    pub policy: Option<StackPolicy>,
+    /// The environment of their GitHub deployments; stacks may share one. Default: the identity of the stack.
+    #[serde(default)]
+    pub environment: Option<String>,
+    /// Paths of Kubernetes objects that are not compared, as RFC 6901 pointers (`/spec/replicas`; an item of
+    /// a list by its key: `/spec/template/spec/containers/name=web/image`). They are set when an object is
+    /// created, and never changed afterwards.
+    #[serde(default)]
+    pub ignore: Option<Vec<String>>,
+}
+
+/// Who may change a set of stacks.
+#[derive(Debug, Clone, PartialEq, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct StackPolicy {
+    /// The number of approvals that the pull request needs.
+    pub approvals: Option<u32>,
+    /// Teams (`org/team`) or users; one of them must have approved.
+    pub reviewers: Vec<String>,
+    /// Who may merge or dispatch an apply. Empty: everybody whom GitHub allows.
+    pub actors: Vec<String>,
+    /// Periods in which nothing is applied.
+    pub freeze: Vec<FreezeConfig>,
+    /// The maximum number of resources that one apply may delete or replace in a stack without a separate
+    /// approval.
+    pub max_destructive: Option<u32>,
+}
+
+/// A period in which nothing is applied.
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "Freeze")]
+pub struct FreezeConfig {
+    /// The start, as RFC 3339: `2026-12-23T00:00:00Z`.
+    pub from: String,
+    /// The end, as RFC 3339.
+    pub until: String,
+    /// The reason.
+    #[serde(default)]
+    pub reason: String,
+}
+
+/// How KCL is compiled.
+#[derive(Debug, Clone, PartialEq, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Kcl {
+    /// The version of the official KCL core; part of every input digest. Default: the version that this
+    /// Konverge recommends.
+    pub version: Option<String>,
+    /// The Kusion version whose rules for `kcl.yaml` and `ci-test/settings.yaml` apply.
+    pub settings: SettingsOrder,
+    /// Whether a kernel without full sandbox support stops the run. Default: `required` in `konverge ci` for
+    /// pull requests, otherwise `best-effort`.
+    pub sandbox: Option<Sandbox>,
+    /// The number of concurrent compilers. Default: the number of cores.
+    pub workers: Option<u32>,
+    /// The time limit of one compilation. Default: 60 s.
+    pub timeout: Option<Span>,
+    /// The memory limit of one compiler in MiB. Default: 2048.
+    pub memory_mib: Option<u64>,
+}
+
+impl Kcl {
+    /// The effective version of the core.
+    pub fn core(&self) -> &str {
+        self.version.as_deref().unwrap_or(DEFAULT_CORE)
+    }
+}
+
+/// What a module may do while it runs.
+#[derive(Debug, Clone, PartialEq, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+#[schemars(rename = "Module")]
+pub struct ModuleConfig {
+    /// Allow the network, and sockets of this machine. Never for pull requests from outside. Default: false.
+    pub network: bool,
+    /// The time limit of one call. Default: 60 s.
+    pub timeout: Option<Span>,
+}
+
+/// Whether a kernel without full sandbox support stops the run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Sandbox {
+    /// Compile only in the full sandbox.
+    Required,
+    /// Compile in the sandbox that the kernel supports, and report what is missing.
+    BestEffort,
+}
+
+/// How Terraform is run.
+#[derive(Debug, Clone, PartialEq, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+#[schemars(rename = "Terraform")]
+pub struct TerraformConfig {
+    /// The name or absolute path of the executable, outside the repository. Default: `terraform`, or else
+    /// `tofu`, on the PATH.
+    pub binary: Option<String>,
+    /// The providers that may run. Others are refused before `init`.
+    pub providers: Vec<Provider>,
+    /// Settings in a Spec's provider configuration that name a command or a credentials file on the machine
+    /// where Konverge runs (`exec`, `config_path`, `shared_config_files`), or that decide the identity that the
+    /// provider acts as (`assume_role`, `profile`, `token`), and that are allowed nevertheless, with any value
+    /// and for all Specs. Default: none.
+    pub credential_settings: Vec<String>,
+    /// The addresses, proxies and certificate authorities that a Spec may set in a provider's configuration, by
+    /// the provider's source: `hashicorp/vault: ['https://vault.example.com']`. A switch that turns a check of
+    /// the server off is listed with its value: `insecure=true`. Others are refused, because the provider would
+    /// send the job's credentials there.
+    pub provider_addresses: BTreeMap<String, Vec<String>>,
+    /// The absolute path of a folder outside the repository with the layout of Terraform's filesystem mirror.
+    /// If set, nothing is downloaded.
+    pub mirror: Option<String>,
+}
+
+/// A provider that may run.
+#[derive(Debug, Clone, PartialEq, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Provider {
+    /// `[host/]namespace/name`, as in `registry.terraform.io/hashicorp/aws`.
+    pub source: String,
+    /// The exact version.
+    pub version: String,
+    /// Hashes in the form of the lock file (`h1:…`, `zh:…`). Empty: recorded at the first use.
+    #[serde(default)]
+    pub hashes: Vec<String>,
+}
+
+/// How changes are applied.
+#[derive(Debug, Clone, PartialEq, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Apply {
+    /// The maximum number of stacks applied concurrently. Default: 4.
+    pub parallel_stacks: Option<u32>,
+    /// The maximum number of resources of one stack applied concurrently. Default: 16.
+    pub parallel_resources: Option<u32>,
+    /// How long a resource may take to become ready, or to be deleted. Default: 10 minutes.
+    pub ready_timeout: Option<Span>,
+    /// How long a failure that waiting does not fix (an image that does not exist, a pod that the server
+    /// refuses) must last before the wait ends early. Default: 30 s. Other problems, such as a crash loop or
+    /// a pod without a node, may last for the whole `ready_timeout`.
+    pub fail_early_after: Option<Span>,
+    /// A folder of the repository with your own rules for the readiness of Kubernetes objects, with the
+    /// layout of Argo CD's `resource_customizations`: `<group>/<Kind>/health.lua`, or `health.cel.yaml`, or
+    /// `health.k`. `konverge health --rules` tries them.
+    pub health_rules: Option<String>,
+    /// What happens if another field manager owns a field that the Spec sets. Default: `restore`.
+    pub conflicts: ConflictsConfig,
+    /// Create a GitHub deployment per apply, listed by environment. Needs `deployments: write`; at most 20
+    /// environments per run.
+    pub deployments: bool,
+}
+
+/// What happens if another field manager owns a field that the Spec sets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+#[schemars(rename = "Conflicts")]
+pub enum ConflictsConfig {
+    /// A field that the last apply wrote is restored, as `policy.drift` says. For any other field the
+    /// resource fails, and the error names the owner.
+    #[default]
+    Restore,
+    /// The resource fails, and the error names the owner; also for a field that the last apply wrote.
+    Stop,
+    /// Konverge takes over the field.
+    Take,
+    /// The field keeps the value of its owner; also one that the last apply wrote.
+    Leave,
+}
+
+/// What may be applied, for every stack; `stacks[].policy` narrows it.
+#[derive(Debug, Clone, PartialEq, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+#[schemars(rename = "Policy")]
+pub struct PolicyConfig {
+    /// What an apply does about fields that others changed since the last apply. Default: `restore`.
+    pub drift: DriftPolicy,
+    /// The number of approvals that a pull request needs before its changes are applied. Default: none.
+    pub approvals: Option<u32>,
+    /// Teams (`org/team`) or users; one of them must have approved.
+    pub reviewers: Vec<String>,
+    /// Who may merge or dispatch an apply. Empty: everybody whom GitHub allows.
+    pub actors: Vec<String>,
+    /// Periods in which nothing is applied.
+    pub freeze: Vec<FreezeConfig>,
+    /// The maximum number of resources that one apply may delete or replace in a stack without a separate
+    /// approval. Default: 10.
+    pub max_destructive: Option<u32>,
+    /// Policy sets: rules in Rego, CEL or ValidatingAdmissionPolicy, evaluated on the plan of each changed stack.
+    pub sets: Vec<PolicySetConfig>,
+    /// Findings that do not count for some resources until a date.
+    pub exceptions: Vec<PolicyExceptionConfig>,
+    /// Whether a preview fails where a stack could not be planned before the change either, for the same reason and at a
+    /// place that the change does not touch. Default: `pass`.
+    pub broken_base: BrokenBase,
+}
+
+/// Whether a preview fails because of stacks that fail without the change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum BrokenBase {
+    /// They are shown, and the preview does not fail because of them.
+    #[default]
+    Pass,
+    /// The preview fails.
+    Fail,
+}
+
+/// What `konverge check` validates beside stacks and KCL files.
+#[derive(Debug, Clone, PartialEq, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+#[schemars(rename = "Checks")]
+pub struct ChecksConfig {
+    /// Data files, and the KCL schema that each of their documents must match.
+    pub data: Vec<DataCheckConfig>,
+}
+
+/// Data files with their KCL schema.
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "DataCheck")]
+pub struct DataCheckConfig {
+    /// A glob for the files, from the root of the repository: `appops/*/values/*.yaml`. `*` stays in one folder, `**`
+    /// goes below it. The files end in `.yaml`, `.yml` or `.json`.
+    pub files: String,
+    /// The schema as `PATH:NAME`. `PATH` is a folder of the repository, whose `.k` files are one package, or a `.k`
+    /// file, which is then read alone.
+    pub schema: String,
+}
+
+impl DataCheckConfig {
+    /// The path and the name of the schema; `None` if they are not one of the repository and a name.
+    pub fn schema_parts(&self) -> Option<(RepoPath, &str)> {
+        let (path, name) = self.schema.rsplit_once(':')?;
+        let is_name = name.starts_with(|c: char| c.is_alphabetic() || c == '_')
+            && name.chars().all(|c| c.is_alphanumeric() || c == '_');
+        let path = RepoPath::normalize(path).filter(|_| !path.is_empty())?;
+        is_name.then_some((path, name))
+    }
+}
+
+/// Policy sets, evaluated on the plan of each stack that changes.
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "PolicySet")]
+pub struct PolicySetConfig {
+    /// The name of the set, unique in the file.
+    pub name: String,
+    /// The file or folder with the rules, from the root of the repository: `*.rego`, or `*.yaml` for the other
+    /// languages.
+    pub path: String,
+    /// The language of the rules. Default: `rego`.
+    #[serde(default)]
+    pub language: PolicyLanguage,
+    /// The version of Rego. Default: `v1`.
+    #[serde(default)]
+    pub rego: RegoVersion,
+    /// What the rules get as their input. Default: `plan`.
+    #[serde(default)]
+    pub input: PolicyInput,
+    /// A glob for the folder or the identity of the stacks. Default: every stack.
+    #[serde(default)]
+    pub stacks: Option<String>,
+    /// The Rego packages whose rules count, such as `main`. Default: every package of the set.
+    #[serde(default)]
+    pub packages: Vec<String>,
+    /// Files (`.json`, `.yaml`) of the repository that Rego reads below `data`.
+    #[serde(default)]
+    pub data: Vec<String>,
+    /// What a denial does. Default: `override` with `override.by`, else `always`.
+    #[serde(default)]
+    pub enforce: Option<PolicyEnforcement>,
+    /// Who may override a denial.
+    #[serde(default, rename = "override")]
+    pub overriders: Option<PolicyOverriders>,
+}
+
+impl PolicySetConfig {
+    /// What a denial does. Whoever is named by `override.by` may override it, unless the set says otherwise.
+    pub fn enforcement(&self) -> PolicyEnforcement {
+        let names = self.overriders.as_ref().is_some_and(|named| !named.by.is_empty());
+        self.enforce.unwrap_or(match names {
+            true => PolicyEnforcement::Override,
+            false => PolicyEnforcement::Always,
+        })
+    }
+}
+
+/// Who may override a denial.
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PolicyOverriders {
+    /// Teams (`org/team`) or users. Nobody overrides their own change.
+    pub by: Vec<String>,
+}
+
+/// The language of the rules.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum PolicyLanguage {
+    /// Rego with conftest's conventions: `deny`, `violation`, `warn`, `exception`.
+    #[default]
+    Rego,
+    /// CEL expressions in YAML.
+    Cel,
+    /// ValidatingAdmissionPolicies of Kubernetes with their bindings and parameters; with `input: admission`.
+    Vap,
+    /// ConstraintTemplates of Gatekeeper with their constraints; with `input: admission`.
+    Gatekeeper,
+}
+
+/// The version of Rego.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum RegoVersion {
+    /// Rego as of OPA 1.0.
+    #[default]
+    V1,
+    /// Rego as before OPA 1.0.
+    V0,
+}
+
+/// What the rules get as their input.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum PolicyInput {
+    /// The plan document of the stack.
+    #[default]
+    Plan,
+    /// Each Kubernetes object that the stack wants, one after another.
+    Objects,
+    /// The Terraform resources in the form of Terraform's own JSON plan.
+    Tfplan,
+    /// Each request that the apply would send to an API server; for `language: vap` and `language: gatekeeper`.
+    Admission,
+}
+
+/// What a denial does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum PolicyEnforcement {
+    /// It is shown only.
+    Advise,
+    /// It stops the stack, unless one of `override.by` overrides exactly this finding.
+    Override,
+    /// It stops the stack, and nobody overrides it.
+    Always,
+}
+
+/// A finding that does not count for some resources until a date.
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "PolicyException")]
+pub struct PolicyExceptionConfig {
+    /// The name of the set.
+    pub set: String,
+    /// The rule as the finding shows it, such as `main.deny_latest`. Default: every rule of the set.
+    #[serde(default)]
+    pub rule: Option<String>,
+    /// A glob for the ids of the resources, such as `apps/v1:Deployment:legacy:*`.
+    pub resource: String,
+    /// A glob for the folders of stacks, as the default branch has them. Default: every stack.
+    #[serde(default)]
+    pub stacks: Option<String>,
+    /// The first day on which it does not hold any more, in UTC (`2027-01-31`), or a moment as RFC 3339.
+    pub until: String,
+    /// The reason.
+    pub reason: String,
+}
+
+impl PolicyExceptionConfig {
+    /// The end.
+    ///
+    /// # Errors
+    /// It is neither a date nor a moment.
+    pub fn until_moment(&self) -> Result<jiff::Timestamp, jiff::Error> {
+        self.until.parse().or_else(|_| {
+            let date: jiff::civil::Date = self.until.parse()?;
+            Ok(date.to_zoned(jiff::tz::TimeZone::UTC)?.timestamp())
+        })
+    }
+}
+
+/// What an apply does about fields that others changed since the last apply.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum DriftPolicy {
+    /// Restore the values of the last apply.
+    #[default]
+    Restore,
+    /// Stop the stack.
+    Stop,
+}
+
+/// The scheduled drift check.
+#[derive(Debug, Clone, PartialEq, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Drift {
+    /// The number of stacks to check per run, the least recently checked first. Default: all.
+    pub stacks_per_run: Option<u32>,
+    /// The time after which no further stack is started. Default: none.
+    pub budget: Option<Span>,
+    /// Whether drift is restored.
+    pub reconcile: Reconcile,
+    /// Warn if the last successful run is older than this. Default: 2 days.
+    pub stale_after: Option<Span>,
+    /// The label of drift issues. Default: `konverge-drift`.
+    pub label: Option<String>,
+}
+
+/// Whether drift is restored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Reconcile {
+    /// Drift is only reported.
+    #[default]
+    Never,
+    /// The values of the last apply are restored.
+    Restore,
+}
+
+/// A receiver of notifications. Its URL is a secret and comes from the environment.
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Notify {
+    /// `slack` (and compatible incoming webhooks) or `webhook` (signed).
+    pub kind: NotifyKind,
+    /// The environment variable with the URL.
+    pub url_env: String,
+    /// The environment variable with the signing key of a `webhook`.
+    #[serde(default)]
+    pub key_env: Option<String>,
+    /// Events to send; default: everything.
+    #[serde(default)]
+    pub on: Vec<NotifyEvent>,
+}
+
+/// The protocol of a notification.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum NotifyKind {
+    /// An incoming webhook of Slack or a compatible chat.
+    Slack,
+    /// A JSON POST with an HMAC signature.
+    Webhook,
+}

@@ -1,0 +1,432 @@
+//! Executes a plan in dependency order with bounded parallelism. Every result is written to the journal.
+
+mod missing;
+mod unit;
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    sync::{Mutex, MutexGuard},
+};
+
+use futures::stream::{FuturesUnordered, StreamExt};
+use serde_json::Value;
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    Journal, Review, apply_order, engine_plan::EnginePlan, plan_failures, schedule::Schedule,
+    secret_masking::PropagatedSecrets,
+};
+use konverge_base::{
+    error::{ErrorKind, UserError},
+    model::{
+        ResourceId,
+        apply_result::{ResourceOutcome, ResourceResult, StackOutcome, StackResult, Waiting},
+        authorization::Authorization,
+        event::{EventSink, RunEvent},
+        plan::Action,
+        spec::RuntimeKind,
+        state::{JournalEntry, Recorded},
+    },
+};
+
+/// The input of an apply.
+pub struct ApplyRequest<'a> {
+    pub plan: EnginePlan,
+    /// Reviews the plans that become known only during the apply. The plan itself was reviewed before.
+    pub review: &'a dyn Review,
+    /// Records intents and results.
+    pub journal: &'a dyn Journal,
+    /// Receives the progress.
+    pub events: &'a dyn EventSink,
+    /// Stops new operations; running operations finish.
+    pub cancel: CancellationToken,
+    /// The maximum number of resources or batches in progress, including those that wait for readiness; at
+    /// least 1.
+    pub parallelism: usize,
+    /// Allows the deletion of a whole stack whose Spec has become empty.
+    pub allow_empty: bool,
+}
+
+/// The prefix of the failure message of a resource that could not be planned.
+const NOT_PLANNED: &str = "could not be planned";
+
+/// The prefix of the failure message if the end of an apply could not be checked.
+const NOT_CHECKED: &str = "everything was applied, but whether it is still there could not be checked";
+
+/// The result of an apply.
+pub struct Applied {
+    pub outcome: StackOutcome,
+    /// The resources that are not there although everything succeeded: somebody deleted or recreated them since they
+    /// were planned or written. Then the outcome is a failure for this reason only, and a new plan puts them back.
+    pub missing: Vec<ResourceId>,
+}
+
+impl Applied {
+    fn stopped(plan: &EnginePlan, refusal: UserError) -> Self {
+        Self {
+            outcome: outcome(plan, StackResult::Stopped, Vec::new(), Some(refusal)),
+            missing: Vec::new(),
+        }
+    }
+}
+
+/// Executes a plan. Completed changes are in the journal, whatever the outcome.
+pub async fn apply(request: ApplyRequest<'_>) -> Applied {
+    let ApplyRequest { plan, .. } = &request;
+    if let Some(refusal) = refusal(&request) {
+        return Applied::stopped(plan, refusal);
+    }
+    let may_go = plan.nodes.iter().filter(|node| node.held.is_none());
+    let changing = may_go
+        .clone()
+        .filter(|n| n.planned.public.action != Action::Unchanged)
+        .count();
+    request.events.event(RunEvent::ApplyStarted {
+        stack: plan.public.id.clone(),
+        resources: changing,
+    });
+    let walk = Executor {
+        request: &request,
+        plan,
+        live: Mutex::default(),
+        carried: Mutex::default(),
+        outcomes: Mutex::default(),
+        written: Mutex::default(),
+        data: Mutex::new(plan.scope.data.clone()),
+        failures: Mutex::default(),
+        waits: Mutex::default(),
+        stopped: Mutex::default(),
+    };
+    let mut intents: Vec<_> = may_go
+        .filter(|node| !node.provisional)
+        .filter_map(|node| walk.intent(&node.planned, &node.depends_on))
+        .collect();
+    match walk.places(changing).await {
+        Ok(places) => intents.extend(places),
+        Err(failure) => return Applied::stopped(plan, failure),
+    }
+    if !intents.is_empty()
+        && let Err(failure) = request.journal.intend(intents).await
+    {
+        return Applied::stopped(plan, failure);
+    }
+    walk.run().await;
+    let missing = walk.find_missing().await;
+    walk.finish(changing, missing)
+}
+
+fn refusal(request: &ApplyRequest<'_>) -> Option<UserError> {
+    let plan = &request.plan;
+    if let Some(refusal) = plan.refusal() {
+        return Some(refusal);
+    }
+    (plan.empties_stack && !request.allow_empty).then(|| {
+        let what = match plan.nodes.len() {
+            1 => "its only resource".to_owned(),
+            count => format!("all its {count} resources"),
+        };
+        UserError::new(
+            ErrorKind::Policy,
+            format!(
+                "the Spec of `{}` is empty, so {what} would be deleted",
+                plan.public.id
+            ),
+        )
+        .hint("if that is intended: `konverge apply --allow-empty`, or `konverge destroy`")
+    })
+}
+
+fn outcome(
+    plan: &EnginePlan,
+    result: StackResult,
+    resources: Vec<ResourceOutcome>,
+    failure: Option<UserError>,
+) -> StackOutcome {
+    StackOutcome {
+        stack: plan.public.stack.clone(),
+        id: plan.public.id.clone(),
+        result,
+        digest: plan.public.digest,
+        serial: None,
+        grounds: Authorization::default(),
+        waiting: None,
+        resources,
+        error: failure.map(|mut failure| {
+            failure.message = plan.secrets.mask(&failure.message);
+            failure.body()
+        }),
+    }
+}
+
+/// The execution of a plan's batches; shared by the futures that apply them.
+struct Executor<'a> {
+    request: &'a ApplyRequest<'a>,
+    plan: &'a EnginePlan,
+    /// The live values that references read.
+    live: Mutex<HashMap<ResourceId, Value>>,
+    /// The secrets in those values.
+    carried: Mutex<PropagatedSecrets>,
+    outcomes: Mutex<BTreeMap<ResourceId, ResourceOutcome>>,
+    /// The records that differ from those of the plan: what was written, or planned again.
+    written: Mutex<HashMap<ResourceId, Recorded>>,
+    data: Mutex<BTreeMap<String, Value>>,
+    failures: Mutex<BTreeMap<ResourceId, UserError>>,
+    /// What resources that are written wait for.
+    waits: Mutex<BTreeMap<ResourceId, Waiting>>,
+    /// Why no further change may start.
+    stopped: Mutex<Option<UserError>>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().expect("no panic while the lock is held")
+}
+
+impl<'a> Executor<'a> {
+    async fn run(&self) {
+        let apply_order::Batches { units, waits } = apply_order::group(&self.plan.nodes);
+        let mut schedule = Schedule::new(&waits);
+        self.hold_back(&units, &mut schedule);
+        let mut running = FuturesUnordered::new();
+        let limit = self.request.parallelism.max(1);
+        loop {
+            while running.len() < limit && !self.is_cancelled() {
+                let Some(unit) = schedule.start() else { break };
+                if units[unit].members.is_empty() {
+                    schedule.done(unit);
+                    continue;
+                }
+                let members = &units[unit].members;
+                running.push(async move { (unit, self.carry_out(members).await) });
+            }
+            let Some((unit, well)) = running.next().await else {
+                break;
+            };
+            if well {
+                schedule.done(unit);
+                continue;
+            }
+            let blame = self.first_failed(&units[unit].members);
+            for skipped in schedule.mark_failed(unit) {
+                self.skip(&units[skipped].members, &blame);
+            }
+        }
+        let why = if lock(&self.stopped).is_some() {
+            "the run stopped"
+        } else {
+            "the run was interrupted"
+        };
+        for left in schedule.remaining() {
+            self.skip(&units[left].members, why);
+        }
+        self.withdraw().await;
+    }
+
+    /// Withdraws the intents of skipped resources, so that the next run does not assume that they may exist.
+    async fn withdraw(&self) {
+        let ids: Vec<_> = lock(&self.outcomes)
+            .values()
+            .filter(|outcome| outcome.result == ResourceResult::Skipped)
+            .map(|outcome| outcome.id.clone())
+            .collect();
+        if !ids.is_empty()
+            && let Err(failure) = self.request.journal.record(JournalEntry::Untouched { ids }).await
+        {
+            self.stop(failure);
+        }
+    }
+
+    /// Reports what could not be planned, and skips its dependents.
+    fn hold_back(&self, units: &[apply_order::Batch], schedule: &mut Schedule) {
+        for (id, failure) in &self.plan.failures {
+            let failure = failure.clone().context(NOT_PLANNED);
+            self.fail(id, Action::Unknown, &failure);
+        }
+        let why = |failed: &ResourceId| format!("`{failed}` could not be planned");
+        for (id, failed) in &self.plan.waiting {
+            let message = Some(format!("not tried: {}", why(failed)));
+            self.note(id, Action::Unknown, ResourceResult::Skipped, message);
+        }
+        let mut left_out = BTreeMap::new();
+        for (unit, members) in units.iter().map(|unit| &unit.members).enumerate() {
+            let mut holders = members.iter().filter_map(|&n| self.plan.nodes[n].held.as_ref());
+            if let Some(failed) = holders.next() {
+                for unit in schedule.mark_failed(unit).into_iter().chain([unit]) {
+                    left_out.entry(unit).or_insert_with(|| why(failed));
+                }
+            }
+        }
+        for (unit, why) in left_out {
+            self.skip(&units[unit].members, &why);
+        }
+    }
+
+    fn is_cancelled(&self) -> bool {
+        self.request.cancel.is_cancelled() || lock(&self.stopped).is_some()
+    }
+
+    fn first_failed(&self, members: &[usize]) -> String {
+        let outcomes = lock(&self.outcomes);
+        let failed = members
+            .iter()
+            .map(|&n| &self.plan.nodes[n].planned.item.id)
+            .find(|id| {
+                outcomes
+                    .get(*id)
+                    .is_some_and(|o| o.result != ResourceResult::Done)
+            });
+        let waits = lock(&self.waits);
+        failed.map_or_else(
+            || "something before it failed".to_owned(),
+            |id| match waits.get(id) {
+                Some(waiting) => format!("`{id}` {waiting}"),
+                None => format!("`{id}` failed"),
+            },
+        )
+    }
+
+    fn skip(&self, members: &[usize], why: &str) {
+        for &member in members {
+            let node = &self.plan.nodes[member];
+            if node.planned.public.action == Action::Unchanged && !node.provisional {
+                continue;
+            }
+            let message = match node.is_deletion {
+                false => format!("not tried: {why}"),
+                true => format!("not deleted: {why}"),
+            };
+            self.note(
+                &node.planned.item.id,
+                node.planned.public.action,
+                ResourceResult::Skipped,
+                Some(message),
+            );
+        }
+    }
+
+    /// Records and reports the result of a resource.
+    fn note(&self, id: &ResourceId, action: Action, result: ResourceResult, message: Option<String>) {
+        let message = message.map(|text| self.plan.secrets.mask(&text));
+        self.request.events.event(RunEvent::ResourceEnded {
+            stack: self.plan.public.id.clone(),
+            id: id.clone(),
+            result,
+            message: message.clone(),
+        });
+        let outcome = ResourceOutcome {
+            id: id.clone(),
+            action,
+            result,
+            message,
+        };
+        lock(&self.outcomes).insert(id.clone(), outcome);
+    }
+
+    /// Reports a resource that is written and waits.
+    fn wait(&self, id: &ResourceId, action: Action, waiting: Waiting, why: String) {
+        lock(&self.waits).insert(id.clone(), waiting);
+        self.note(id, action, ResourceResult::Waiting, Some(why));
+    }
+
+    fn fail(&self, id: &ResourceId, action: Action, failure: &UserError) {
+        lock(&self.failures).insert(id.clone(), failure.clone());
+        let hints = failure.hints.iter().map(|hint| format!("; {hint}"));
+        let message = format!("{failure}{}", hints.collect::<String>());
+        self.note(id, action, ResourceResult::Failed, Some(message));
+    }
+
+    /// The intent to record before a resource is changed; `None` for a resource without a change.
+    fn intent(
+        &self,
+        planned: &crate::runtime::PlannedResource,
+        depends_on: &[ResourceId],
+    ) -> Option<JournalEntry> {
+        let action = planned.public.action;
+        if matches!(action, Action::Unchanged | Action::Forget) {
+            return None;
+        }
+        let recorded = planned.recorded.as_ref().or(planned.item.prior.as_ref())?;
+        Some(JournalEntry::Intent {
+            recorded: with_dependencies(recorded, depends_on),
+            action,
+        })
+    }
+
+    /// The cluster identities to record in the state, if anything is changed.
+    async fn places(&self, changing: usize) -> Result<Option<JournalEntry>, UserError> {
+        let clusters = self
+            .plan
+            .nodes
+            .iter()
+            .filter_map(|node| node.planned.public.cluster.clone());
+        let clusters: BTreeSet<_> = clusters.collect();
+        if changing == 0 || clusters.is_empty() {
+            return Ok(None);
+        }
+        let runtime = self.plan.runtimes.get(RuntimeKind::Kubernetes)?;
+        let place = runtime.to_remember(&self.plan.scope, &clusters).await?;
+        Ok(place.map(|(key, value)| JournalEntry::Runtime { key, value }))
+    }
+
+    fn stop(&self, failure: UserError) {
+        lock(&self.stopped).get_or_insert(failure);
+    }
+
+    fn finish(self, changing: usize, missing: Result<Vec<ResourceId>, UserError>) -> Applied {
+        let (missing, unchecked) = match missing {
+            Ok(missing) => (missing, None),
+            Err(failure) => (Vec::new(), Some(failure.context(NOT_CHECKED))),
+        };
+        let lost = unchecked.or_else(|| self.missing_failure(&missing));
+        let outcomes = self
+            .outcomes
+            .into_inner()
+            .expect("no panic while the lock is held");
+        let stopped = self
+            .stopped
+            .into_inner()
+            .expect("no panic while the lock is held");
+        let interrupted = self.request.cancel.is_cancelled();
+        let outcomes: Vec<_> = outcomes.into_values().collect();
+        let failures = self
+            .failures
+            .into_inner()
+            .expect("no panic while the lock is held");
+        let is_bad = |result| matches!(result, ResourceResult::Failed | ResourceResult::Skipped);
+        let bad = outcomes.iter().any(|outcome| is_bad(outcome.result));
+        let waits = self.waits.into_inner().expect("no panic while the lock is held");
+        let waiting = waits.into_values().reduce(Waiting::or_later);
+        let unplanned = || Some(plan_failures::combine_failures(&self.plan.failures)?.context(NOT_PLANNED));
+        let failure = stopped.or_else(unplanned);
+        let failure = failure.or_else(|| match failures.into_iter().next() {
+            Some((id, failure)) => Some(plan_failures::of_resource(&id, failure)),
+            None if bad && interrupted => Some(UserError::new(
+                ErrorKind::Interrupted,
+                "interrupted; completed work is recorded, and the next run continues",
+            )),
+            None => None,
+        });
+        let failure = failure.or(lost);
+        let result = match (&failure, waiting, changing, bad) {
+            (Some(_), ..) => StackResult::Failed,
+            // What is skipped depends on what waits.
+            (None, Some(_), ..) => StackResult::Waiting,
+            (None, None, _, true) => StackResult::Failed,
+            (None, None, 0, false) => StackResult::Unchanged,
+            (None, None, _, false) => StackResult::Applied,
+        };
+        Applied {
+            outcome: StackOutcome {
+                waiting,
+                ..outcome(self.plan, result, outcomes, failure)
+            },
+            missing,
+        }
+    }
+}
+
+fn with_dependencies(recorded: &Recorded, depends_on: &[ResourceId]) -> Recorded {
+    Recorded {
+        depends_on: depends_on.to_vec(),
+        ..recorded.clone()
+    }
+}

@@ -1,0 +1,40 @@
+//! The interfaces of the engine to the state and to the reviews; `ops/` implements them.
+
+use async_trait::async_trait;
+
+use super::policy_input::LatePlan;
+use konverge_base::{error::UserError, model::state::JournalEntry};
+
+/// The record of intents and results. An error of any call ends the apply: what cannot be recorded must not
+/// be done.
+#[async_trait]
+pub trait Journal: Send + Sync {
+    /// Stores the entries before it returns: from then on the resources may exist. Called once before the
+    /// first write with everything known by then, and again for what becomes known during the apply.
+    async fn intend(&self, entries: Vec<JournalEntry>) -> Result<(), UserError>;
+
+    /// Records that something finished or starts. Results may be stored a little later, but in order, and
+    /// before the apply ends.
+    async fn record(&self, entry: JournalEntry) -> Result<(), UserError>;
+
+    /// Returns an error if the lease is lost. Called before each write to the infrastructure, so it must be
+    /// cheap.
+    async fn fence(&self) -> Result<(), UserError>;
+}
+
+/// Checks whether a plan that became known only during the apply was reviewed.
+#[async_trait]
+pub trait Review: Send + Sync {
+    /// An error stops this resource and its dependents.
+    async fn check(&self, plan: LatePlan<'_>) -> Result<(), UserError>;
+}
+
+/// Accepts every plan: for a person at a terminal who saw the plan.
+pub struct NoReview;
+
+#[async_trait]
+impl Review for NoReview {
+    async fn check(&self, _: LatePlan<'_>) -> Result<(), UserError> {
+        Ok(())
+    }
+}

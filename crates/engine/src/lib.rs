@@ -1,0 +1,51 @@
+//! The engine: compares the recorded, the desired and the live resources to a plan, and executes the plan in
+//! order.
+//!
+//! The engine does not know which runtime does the work or where the state is stored: [`RuntimeRegistry`]
+//! holds the runtimes, [`Journal`] is the interface to the state. A stack's graph is cut into [`stages`],
+//! each planned as a whole. [`apply`] executes the same graph with a ready queue, so that independent
+//! branches continue when one fails. What Terraform could not plan holds back its dependents in the same way
+//! ([`plan_builder`]).
+
+mod apply_order;
+mod engine_plan;
+mod executor;
+#[cfg(test)]
+mod executor_tests;
+mod interrupted_replacement;
+mod journal;
+#[cfg(test)]
+mod memory_runtime;
+mod normalize;
+mod ownership;
+mod plan;
+mod plan_builder;
+mod plan_failures;
+mod plan_nodes;
+mod plan_request;
+#[cfg(test)]
+mod plan_tests;
+mod planning_stages;
+mod policy_input;
+mod registry;
+mod resolve_attributes;
+mod resource_cluster;
+pub mod runtime;
+mod schedule;
+mod secret_masking;
+mod secret_reference_check;
+pub mod spec;
+mod spec_diff;
+#[cfg(test)]
+mod tests;
+
+pub use engine_plan::EnginePlan;
+pub use executor::{Applied, ApplyRequest, apply};
+pub use journal::{Journal, NoReview, Review};
+pub use ownership::{ClaimQuestion, ClaimedObject, OwnerClaim};
+pub use plan::{PlanAwaitingClaims, PlanStep, plan};
+pub use plan_request::PlanRequest;
+pub use policy_input::{LatePlan, TruePlan, desired_by_spec, true_spec_plan};
+pub use registry::RuntimeRegistry;
+pub use schedule::Schedule;
+pub use spec_diff::{ResourceMask, plan_against_spec};

@@ -1,0 +1,570 @@
+//! For tests: a stack on a runtime whose objects are in memory.
+//!
+//! A server adds `ip` to an object when it creates it. An object with another `size` must be replaced. What is in
+//! `password` is secret. An id without a namespace gets `shop`.
+
+#![allow(clippy::unwrap_used)]
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{Arc, Mutex},
+};
+
+use async_trait::async_trait;
+use serde_json::{Map, Value, json};
+use tokio_util::sync::CancellationToken;
+
+use super::{ApplyRequest, EnginePlan, Journal, LatePlan, PlanRequest, Review, RuntimeRegistry};
+use crate::runtime::{
+    AppliedResource, ApplySink, Foreign, Granularity, Item, Needs, ObservedObject, PlannedResource,
+    Preparation, Runtime, StackScope, ToolUnavailable, TrueValues,
+};
+use konverge_base::{
+    error::{ErrorKind, UserError},
+    model::{
+        ClusterName, RepoPath, ResourceId,
+        apply_result::{ResourceResult, StackOutcome, WaitReason, Waiting},
+        event::{EventSink, RunEvent},
+        masked_value,
+        plan::{Action, ChangeOrigin, FieldChange, ResourcePlan},
+        spec::{Resource, RuntimeKind, Sharing, Spec},
+        state::{JournalEntry, Recorded, RuntimeRecord, StackState},
+    },
+    secrets::{HashKey, Secrets},
+};
+
+const PROMOTION: Waiting = Waiting {
+    reason: WaitReason::Promotion,
+    until: None,
+};
+
+/// What a run does wrong, and when it is stopped.
+#[derive(Default)]
+pub(super) struct Faults {
+    /// These cannot be planned, for a reason that stops the stack.
+    pub refused: BTreeSet<&'static str>,
+    /// These cannot be planned because a tool is missing.
+    pub without_tool: BTreeSet<&'static str>,
+    /// These cannot be written.
+    pub broken: BTreeSet<&'static str>,
+    /// These are deleted for their replacement, and cannot be created again.
+    pub half_replaced: BTreeSet<&'static str>,
+    /// These are not ready yet when they are planned again.
+    pub unready: BTreeSet<&'static str>,
+    /// Objects with the mark of another stack.
+    pub foreign: BTreeSet<&'static str>,
+    /// The run is asked to stop when this one was written.
+    pub stops_after: Option<&'static str>,
+    /// The journal takes nothing any more when this one was written.
+    pub journal_ends_after: Option<&'static str>,
+    /// Another run has the lease now; the journal does not say so.
+    pub lease_lost: bool,
+    /// These are written, reported with their record, and do not become ready.
+    pub never_ready: BTreeSet<&'static str>,
+    /// These are written, and wait for promotion.
+    pub waiting: BTreeSet<&'static str>,
+    /// When the first one is written, the second one disappears.
+    pub takes_away: BTreeMap<&'static str, &'static str>,
+    /// These are reported as gone while they are replaced.
+    pub reported_gone: BTreeSet<&'static str>,
+}
+
+#[derive(Default)]
+struct World {
+    objects: BTreeMap<String, Map<String, Value>>,
+    faults: Faults,
+    writes: Vec<String>,
+    /// The calls that apply something, each with its resources.
+    batches: Vec<Vec<String>>,
+    /// What the plan of each resource was told of earlier stages.
+    pending: BTreeMap<String, Vec<String>>,
+    /// What each applied resource was told that the run changed before it.
+    needs: BTreeMap<String, Needs>,
+    journal: Vec<JournalEntry>,
+    journal_ended: bool,
+    events: Vec<RunEvent>,
+    reviewed: Vec<ResourcePlan>,
+    refuses_late_plans: bool,
+}
+
+/// The objects, and what was done.
+#[derive(Clone)]
+pub(super) struct MemoryRuntime {
+    granularity: Granularity,
+    world: Arc<Mutex<World>>,
+    cancel: CancellationToken,
+}
+
+/// A stack with its state on such a runtime.
+pub(super) struct MemoryStack {
+    pub state: StackState,
+    pub secrets: Secrets,
+    runtime: MemoryRuntime,
+}
+
+/// The id of a resource by its name.
+pub(super) fn id(name: &str) -> ResourceId {
+    format!("v1:ConfigMap:shop:{name}").parse().unwrap()
+}
+
+/// A resource; the keys of `more` are attributes.
+pub(super) fn resource(name: &str, more: Value) -> Resource {
+    let mut attributes = masked_value::object([
+        ("apiVersion", json!("v1")),
+        ("kind", json!("ConfigMap")),
+        ("metadata", json!({"name": name, "namespace": "shop"})),
+    ]);
+    attributes.extend(more.as_object().unwrap().clone());
+    Resource {
+        id: id(name),
+        runtime: RuntimeKind::Kubernetes,
+        attributes,
+        depends_on: Vec::new(),
+        extensions: Map::new(),
+        sharing: Sharing::default(),
+    }
+}
+
+/// A resource that comes after another.
+pub(super) fn after(mut resource: Resource, on: &str) -> Resource {
+    resource.depends_on.push(id(on));
+    resource
+}
+
+/// A reference to an attribute of another resource.
+pub(super) fn reference(name: &str, attribute: &str) -> String {
+    format!("$kusion_path.{}.{attribute}", id(name))
+}
+
+impl MemoryStack {
+    pub fn new() -> Self {
+        Self::on(Granularity::Resource)
+    }
+
+    /// A stack on a runtime that plans or applies resources in this way.
+    pub fn on(granularity: Granularity) -> Self {
+        Self {
+            state: StackState::empty("shop/prod".parse().unwrap(), RepoPath::root()),
+            secrets: Secrets::new(HashKey::derive("test")),
+            runtime: MemoryRuntime {
+                granularity,
+                world: Arc::default(),
+                cancel: CancellationToken::new(),
+            },
+        }
+    }
+
+    pub fn set_faults(&self, faults: Faults) {
+        self.runtime.world().faults = faults;
+    }
+
+    pub fn refuse_late_plans(&self) {
+        self.runtime.world().refuses_late_plans = true;
+    }
+
+    pub fn runtimes(&self) -> RuntimeRegistry {
+        RuntimeRegistry::new().with(Arc::new(self.runtime.clone()))
+    }
+
+    pub async fn try_plan(&self, resources: &[Resource]) -> Result<EnginePlan, UserError> {
+        let runtimes = self.runtimes();
+        let request = PlanRequest {
+            stack: self.state.stack.clone(),
+            folder: RepoPath::root(),
+            spec: Spec {
+                resources: resources.to_vec(),
+                secret_stores: Vec::new(),
+                notes: Vec::new(),
+            },
+            state: &self.state,
+            runtimes: &runtimes,
+            ignore: &[],
+            cluster: Some("main".parse().unwrap()),
+            events: &self.runtime,
+            secrets: &self.secrets,
+        };
+        super::plan(request).await?.without_other_stacks().await
+    }
+
+    pub async fn plan(&self, resources: &[Resource]) -> EnginePlan {
+        self.try_plan(resources).await.unwrap()
+    }
+
+    /// Carries out a plan, and keeps what the journal says.
+    pub async fn apply(&mut self, plan: EnginePlan) -> StackOutcome {
+        self.apply_allowing(plan, false).await
+    }
+
+    pub async fn apply_allowing(&mut self, plan: EnginePlan, allow_empty: bool) -> StackOutcome {
+        let outcome = super::apply(ApplyRequest {
+            plan,
+            review: &self.runtime,
+            journal: &self.runtime,
+            events: &self.runtime,
+            cancel: self.runtime.cancel.clone(),
+            parallelism: 1,
+            allow_empty,
+        })
+        .await
+        .outcome;
+        for entry in self.journal() {
+            match entry {
+                JournalEntry::Done { recorded } => self.state.put(recorded),
+                JournalEntry::Gone { id } => self.state.remove(&id),
+                JournalEntry::Begun { id, replacement } => drop(self.state.begun.insert(id, replacement)),
+                _ => {}
+            }
+        }
+        outcome
+    }
+
+    /// Plans and applies resources that nothing is wrong with.
+    pub async fn apply_all(&mut self, resources: &[Resource]) -> StackOutcome {
+        let outcome = self.apply(self.plan(resources).await).await;
+        if let Some(failure) = &outcome.error {
+            panic!("{}", failure.message);
+        }
+        outcome
+    }
+
+    pub fn object(&self, name: &str) -> Option<Map<String, Value>> {
+        self.runtime.world().objects.get(id(name).as_str()).cloned()
+    }
+
+    /// What was written since the last call, such as `create a`.
+    pub fn writes(&self) -> Vec<String> {
+        std::mem::take(&mut self.runtime.world().writes)
+    }
+
+    /// The calls of the runtime since the last call, each with the resources that it got.
+    pub fn batches(&self) -> Vec<Vec<String>> {
+        std::mem::take(&mut self.runtime.world().batches)
+    }
+
+    pub fn journal(&self) -> Vec<JournalEntry> {
+        self.runtime.world().journal.clone()
+    }
+
+    pub fn events(&self) -> Vec<RunEvent> {
+        self.runtime.world().events.clone()
+    }
+
+    /// What was held against the review during an apply.
+    pub fn reviewed(&self) -> Vec<ResourcePlan> {
+        self.runtime.world().reviewed.clone()
+    }
+
+    /// What an applied resource was told that the run changed before it.
+    pub fn needs(&self, name: &str) -> Needs {
+        self.runtime.world().needs[name].clone()
+    }
+
+    /// What the plan of a resource was told of earlier stages.
+    pub fn pending(&self, name: &str) -> Vec<String> {
+        self.runtime
+            .world()
+            .pending
+            .get(name)
+            .cloned()
+            .unwrap_or_default()
+    }
+}
+
+/// The result and the message of a resource; `None` if nothing is reported.
+pub(super) fn result<'a>(outcome: &'a StackOutcome, name: &str) -> Option<(ResourceResult, &'a str)> {
+    let found = outcome.resources.iter().find(|outcome| outcome.id == id(name))?;
+    Some((found.result, found.message.as_deref().unwrap_or_default()))
+}
+
+fn name_of(id: &ResourceId) -> &str {
+    id.as_str().rsplit(':').next().unwrap()
+}
+
+fn passwords(value: &Map<String, Value>) -> Vec<String> {
+    let password = value.get("password").and_then(Value::as_str);
+    password.into_iter().map(str::to_owned).collect()
+}
+
+impl MemoryRuntime {
+    fn world(&self) -> std::sync::MutexGuard<'_, World> {
+        self.world.lock().unwrap()
+    }
+
+    fn plan_item(&self, scope: &StackScope, item: Item) -> Result<PlannedResource, UserError> {
+        let mut world = self.world();
+        let name = name_of(&item.id).to_owned();
+        let unready = world.faults.unready.contains(name.as_str());
+        if world.faults.refused.contains(name.as_str()) {
+            return Err(
+                UserError::new(ErrorKind::Kubernetes, format!("{name} is not valid")).hint("mend it"),
+            );
+        }
+        if world.faults.without_tool.contains(name.as_str()) {
+            return Err(UserError::new(ErrorKind::Terraform, "no executable").caused_by(ToolUnavailable));
+        }
+        let told = scope.pending.iter();
+        let told = told
+            .map(|earlier| name_of(&earlier.resource.id).to_owned())
+            .collect();
+        world.pending.insert(name.clone(), told);
+        let live = world.objects.get(item.id.as_str()).cloned();
+        let wanted = item.desired.as_ref().map(|desired| desired.attributes.clone());
+        let without_ip = live.clone().map(|mut live| {
+            live.remove("ip");
+            live
+        });
+        let action = match (&without_ip, &wanted) {
+            (None, None) => Action::Forget,
+            (Some(_), None) => Action::Delete,
+            (None, Some(_)) => Action::Create,
+            (Some(live), Some(wanted)) if live == wanted => Action::Unchanged,
+            (Some(live), Some(wanted)) if live.get("size") != wanted.get("size") => Action::Replace,
+            (Some(_), Some(_)) => Action::Update,
+        };
+        let change = FieldChange {
+            path: String::new(),
+            from: without_ip.map(Value::Object),
+            to: wanted.clone().map(Value::Object),
+            origin: ChangeOrigin::Change,
+        };
+        let changes = match action {
+            Action::Unchanged | Action::Forget => Vec::new(),
+            _ => vec![change],
+        };
+        let mut public = ResourcePlan::new(
+            &scope.stack,
+            item.id.clone(),
+            RuntimeKind::Kubernetes,
+            action,
+            changes,
+        );
+        public.cluster.clone_from(&item.cluster);
+        if action == Action::Replace {
+            public.replace = vec!["/size".to_owned()];
+        }
+        let recorded = item.desired.as_ref().map(|desired| Recorded {
+            id: item.id.clone(),
+            runtime: RuntimeKind::Kubernetes,
+            cluster: item.cluster.clone(),
+            attributes: Arc::new(desired.attributes.clone()),
+            depends_on: Vec::new(),
+            extensions: Map::new(),
+            sharing: Sharing::default(),
+            object_hash: None,
+            private: RuntimeRecord::default(),
+        });
+        let expected = wanted.clone().map(|mut wanted| {
+            let ip = live.as_ref().and_then(|live| live.get("ip").cloned());
+            wanted.insert("ip".to_owned(), ip.unwrap_or_else(masked_value::unknown));
+            Value::Object(wanted)
+        });
+        let foreign = world.faults.foreign.contains(name.as_str()).then(|| Foreign {
+            owner: "other/prod".to_owned(),
+            refusal: UserError::new(ErrorKind::Policy, format!("{name} belongs to another stack")),
+        });
+        Ok(PlannedResource {
+            public,
+            truth: TrueValues::default(),
+            recorded,
+            foreign,
+            protected: None,
+            unready,
+            provisional: false,
+            expected,
+            sensitive: wanted.as_ref().map(passwords).unwrap_or_default(),
+            preparation: Preparation::none(),
+            item,
+        })
+    }
+
+    async fn write(
+        &self,
+        planned: &PlannedResource,
+        sink: &dyn ApplySink,
+    ) -> Result<AppliedResource, UserError> {
+        let id = &planned.item.id;
+        let name = name_of(id);
+        sink.fence().await?;
+        let fails = |why: &str| UserError::new(ErrorKind::Kubernetes, format!("{name} {why}"));
+        if self.world().faults.broken.contains(name) {
+            return Err(fails("cannot be written"));
+        }
+        let action = planned.public.action;
+        if action == Action::Replace {
+            sink.replacing(id).await?;
+            self.world().objects.remove(id.as_str());
+            if self.world().faults.reported_gone.contains(name) {
+                sink.absent(id).await?;
+            }
+            if self.world().faults.half_replaced.contains(name) {
+                return Err(fails("cannot be created again"));
+            }
+        }
+        for message in ["waiting", "waiting", "ready"] {
+            sink.progress(id, message);
+        }
+        let (live, never_ready, waiting) = {
+            let mut world = self.world();
+            let word = json!(action);
+            world.writes.push(format!("{} {name}", word.as_str().unwrap()));
+            let live = planned.item.desired.as_ref().map(|desired| {
+                let mut live = desired.attributes.clone();
+                live.insert("ip".to_owned(), json!(format!("10.0.0.{}", world.writes.len())));
+                live
+            });
+            match &live {
+                Some(live) => drop(world.objects.insert(id.as_str().to_owned(), live.clone())),
+                None => drop(world.objects.remove(id.as_str())),
+            }
+            if let Some(other) = world.faults.takes_away.remove(name) {
+                world.objects.remove(self::id(other).as_str());
+            }
+            if world.faults.stops_after == Some(name) {
+                self.cancel.cancel();
+            }
+            world.journal_ended |= world.faults.journal_ends_after == Some(name);
+            let waiting = world.faults.waiting.contains(name).then_some(PROMOTION);
+            (live, world.faults.never_ready.contains(name), waiting)
+        };
+        // The record has the values that were sent, as that of a server.
+        let recorded = planned.recorded.clone().zip(planned.item.desired.as_ref());
+        let recorded = recorded.map(|(recorded, desired)| Recorded {
+            attributes: Arc::new(desired.attributes.clone()),
+            ..recorded
+        });
+        if let Some(recorded) = recorded.clone().filter(|_| never_ready) {
+            sink.record_written(id, recorded).await?;
+            sink.runtime_data("last", json!(name)).await?;
+            return Err(fails("does not become ready"));
+        }
+        Ok(AppliedResource {
+            id: id.clone(),
+            recorded,
+            sensitive: live.as_ref().map(passwords).unwrap_or_default(),
+            live: live.map(Value::Object),
+            waiting: waiting.map(|waiting| (waiting, "paused, waits for promotion".to_owned())),
+        })
+    }
+}
+
+#[async_trait]
+impl Runtime for MemoryRuntime {
+    fn kind(&self) -> RuntimeKind {
+        RuntimeKind::Kubernetes
+    }
+
+    fn granularity(&self) -> Granularity {
+        self.granularity
+    }
+
+    async fn prepare(
+        &self,
+        _: Option<&ClusterName>,
+        resources: Vec<Resource>,
+    ) -> Result<Vec<(ResourceId, Resource)>, UserError> {
+        let prepare = |mut resource: Resource| {
+            let old = resource.id.clone();
+            if let [version, kind, name] = old.as_str().split(':').collect::<Vec<_>>()[..] {
+                resource.id = format!("{version}:{kind}:shop:{name}").parse().unwrap();
+            }
+            (old, resource)
+        };
+        Ok(resources.into_iter().map(prepare).collect())
+    }
+
+    async fn observe(&self, _: &StackScope, _: &[Item]) -> Result<Vec<ObservedObject>, UserError> {
+        Ok(Vec::new())
+    }
+
+    /// A runtime of whole batches knows it only by a plan, as Terraform does.
+    async fn find_missing(&self, items: &[Item], _: &[Recorded]) -> Result<Vec<ResourceId>, UserError> {
+        let world = self.world();
+        let is_gone = |item: &&Item| !world.objects.contains_key(item.id.as_str());
+        let gone = items.iter().filter(is_gone).map(|item| item.id.clone());
+        match self.granularity {
+            Granularity::Resource => Ok(gone.collect()),
+            Granularity::Segment => Ok(Vec::new()),
+        }
+    }
+
+    async fn to_remember(
+        &self,
+        _: &StackScope,
+        clusters: &BTreeSet<ClusterName>,
+    ) -> Result<Option<(String, Value)>, UserError> {
+        Ok(Some(("clusters".to_owned(), json!(clusters))))
+    }
+
+    async fn plan(
+        &self,
+        scope: &StackScope,
+        items: Vec<Item>,
+    ) -> Result<Vec<Result<PlannedResource, UserError>>, UserError> {
+        Ok(items
+            .into_iter()
+            .map(|item| self.plan_item(scope, item))
+            .collect())
+    }
+
+    async fn apply(
+        &self,
+        _: &StackScope,
+        planned: Vec<PlannedResource>,
+        sink: &dyn ApplySink,
+    ) -> Result<(), UserError> {
+        let names = planned.iter().map(|planned| name_of(&planned.item.id).to_owned());
+        self.world().batches.push(names.collect());
+        for planned in planned {
+            let name = name_of(&planned.item.id).to_owned();
+            self.world().needs.insert(name, planned.item.needs.clone());
+            let result = match sink.cancelled() {
+                true => Err(UserError::new(ErrorKind::Interrupted, "not tried")),
+                false => self.write(&planned, sink).await,
+            };
+            sink.record_result(&planned.item.id, result).await?;
+        }
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl Journal for MemoryRuntime {
+    async fn intend(&self, entries: Vec<JournalEntry>) -> Result<(), UserError> {
+        let mut world = self.world();
+        if world.journal_ended {
+            return Err(UserError::new(ErrorKind::Store, "the lease is lost"));
+        }
+        world.journal.extend(entries);
+        Ok(())
+    }
+
+    async fn record(&self, entry: JournalEntry) -> Result<(), UserError> {
+        self.intend(vec![entry]).await
+    }
+
+    async fn fence(&self) -> Result<(), UserError> {
+        let world = self.world();
+        match world.journal_ended || world.faults.lease_lost {
+            true => Err(UserError::new(ErrorKind::Store, "the lease is lost")),
+            false => Ok(()),
+        }
+    }
+}
+
+#[async_trait]
+impl Review for MemoryRuntime {
+    async fn check(&self, plan: LatePlan<'_>) -> Result<(), UserError> {
+        let mut world = self.world();
+        world.reviewed.push(plan.shown.clone());
+        match world.refuses_late_plans {
+            true => Err(UserError::new(ErrorKind::Unreviewed, "nobody reviewed this")),
+            false => Ok(()),
+        }
+    }
+}
+
+impl EventSink for MemoryRuntime {
+    fn event(&self, event: RunEvent) {
+        self.world().events.push(event);
+    }
+}

@@ -1,0 +1,319 @@
+//! The claims of other stacks on a plan's objects. Nothing is deleted that another stack claims, and nothing
+//! is taken over that its owner still records.
+
+use crate::runtime::{Item, PlannedResource};
+use konverge_base::{
+    error::{ErrorKind, UserError},
+    model::{StackId, claim::IMPORT_ID, plan::Action, spec::RuntimeKind},
+};
+
+/// A question about the other stacks: who else has a claim on an object that a plan is about to touch.
+#[derive(Debug, Clone)]
+pub struct ClaimQuestion<'a> {
+    pub item: &'a Item,
+    /// What the plan is about to do with the object.
+    pub about: ClaimedObject,
+}
+
+/// What a plan is about to do with an object that another stack may claim.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ClaimedObject {
+    /// It deletes the object: which other stack wants it?
+    Deleted,
+    /// It creates or adopts the object: which other stack records it, and has not released it?
+    Created,
+    /// It takes the object over from the stack that the object names as its owner: has that stack released it?
+    TakenFrom(StackId),
+}
+
+/// The answer: the claim of another stack on the object.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum OwnerClaim {
+    /// No other stack claims the object, or its owner released it.
+    Nobody,
+    /// This stack claims the object.
+    By(StackId),
+    /// This stack has the object too, and keeps it.
+    SharedWith(StackId),
+    /// Unknown: the Spec of this stack cannot be compiled.
+    Unclear(StackId),
+    /// Unknown as well, but a person confirmed that this stack does not claim the object.
+    Waived(StackId),
+    /// An object of the same type has the same id at its Terraform provider. In another account that is another
+    /// object.
+    SameId(StackId),
+}
+
+/// The question that the plan of a resource raises, if any.
+pub(super) fn question(planned: &PlannedResource) -> Option<ClaimQuestion<'_>> {
+    let about = match (&planned.foreign, planned.public.action) {
+        // An owner without an identity is no stack: nobody can release the object.
+        (Some(foreign), _) => ClaimedObject::TakenFrom(foreign.owner.parse().ok()?),
+        (None, Action::Create | Action::Adopt) => ClaimedObject::Created,
+        (None, Action::Delete) => ClaimedObject::Deleted,
+        (None, _) => return None,
+    };
+    Some(ClaimQuestion {
+        item: &planned.item,
+        about,
+    })
+}
+
+/// Adjusts the plan of one resource to the claim of another stack. `None` if nothing was asked.
+pub(super) fn resolve_claim(
+    stack: &StackId,
+    planned: PlannedResource,
+    claim: Option<OwnerClaim>,
+) -> Result<PlannedResource, UserError> {
+    match (&planned.foreign, planned.public.action) {
+        (Some(_), _) => taken_over(planned, claim),
+        (None, Action::Create | Action::Adopt) => not_recorded_elsewhere(planned, claim),
+        (None, Action::Delete) => let_go(stack, planned, claim.unwrap_or(OwnerClaim::Nobody)),
+        (None, _) => Ok(planned),
+    }
+}
+
+fn taken_over(mut planned: PlannedResource, claim: Option<OwnerClaim>) -> Result<PlannedResource, UserError> {
+    let Some(foreign) = &planned.foreign else {
+        return Ok(planned);
+    };
+    let note = match claim {
+        Some(OwnerClaim::Nobody) => format!("it moves here from stack `{}`", foreign.owner),
+        Some(OwnerClaim::SharedWith(other)) => {
+            format!("stack `{other}` manages it too: the stacks of a project share it")
+        }
+        _ => return Err(foreign.refusal.clone()),
+    };
+    planned.public.notes.push(note);
+    Ok(planned)
+}
+
+fn not_recorded_elsewhere(
+    mut planned: PlannedResource,
+    claim: Option<OwnerClaim>,
+) -> Result<PlannedResource, UserError> {
+    let other = match claim {
+        None | Some(OwnerClaim::Nobody) => return Ok(planned),
+        Some(OwnerClaim::SameId(other)) => {
+            planned.public.notes.push(format!(
+                "stack `{other}` records an object of this type with the same id: if it is the same object, take it \
+                 out of one of the two stacks (`konverge state forget {other}` does not change live objects)"
+            ));
+            return Ok(planned);
+        }
+        Some(
+            OwnerClaim::By(other)
+            | OwnerClaim::SharedWith(other)
+            | OwnerClaim::Unclear(other)
+            | OwnerClaim::Waived(other),
+        ) => other,
+    };
+    let is_object = planned.public.runtime == RuntimeKind::Kubernetes;
+    let what = match is_object {
+        true => format!("stack `{other}` still manages the same object"),
+        false => format!("stack `{other}` has taken over the same object (`{IMPORT_ID}`)"),
+    };
+    Err(UserError::new(ErrorKind::Policy, what)
+        .hint(format!("only one stack can own an object: remove it from this one or of `{other}`"))
+        .hint(format!(
+            "to make `{other}` forget it: `konverge state forget {other} '{}'` removes only the record; live objects are not changed",
+            planned.item.id
+        )))
+}
+
+fn let_go(
+    stack: &StackId,
+    mut planned: PlannedResource,
+    claim: OwnerClaim,
+) -> Result<PlannedResource, UserError> {
+    let refused = |what: String| UserError::new(ErrorKind::Policy, what);
+    match (claim, planned.protected.take()) {
+        (OwnerClaim::Nobody, Some(refusal)) => Err(refusal),
+        (OwnerClaim::Unclear(other) | OwnerClaim::SameId(other), Some(refusal)) => Err(refusal.hint(format!(
+            "if it is to move to stack `{other}`, fix that first: `konverge build {other}` says why its Spec cannot be compiled"
+        ))),
+        (OwnerClaim::Nobody, None) => Ok(planned),
+        (OwnerClaim::By(other), _) if planned.public.runtime == RuntimeKind::Terraform => Err(refused(format!(
+            "it would be destroyed, while stack `{other}` now wants a resource of the same id"
+        ))
+        .hint(format!(
+            "Terraform resources do not move between stacks automatically: forget it here (`konverge state forget {stack} '{}'`), \
+             and let `{other}` take it over by the extension `kusionstack.io/import-id`",
+            planned.item.id
+        ))
+        .hint(format!(
+            "if the whole stack has another name now: `konverge state move {stack} {other}`"
+        ))
+        .hint(format!(
+            "if `{other}` is to make another one, add it there in a change of its own, after this one is applied"
+        ))),
+        (OwnerClaim::By(other), _) => Ok(stays(
+            stack,
+            planned,
+            format!("it moves to stack `{other}`: nothing is deleted"),
+        )),
+        (OwnerClaim::SharedWith(other), _) => Ok(stays(
+            stack,
+            planned,
+            format!("it is kept: stack `{other}` manages it too"),
+        )),
+        (OwnerClaim::Waived(other), None) => {
+            planned.public.notes.push(format!(
+                "the Spec of stack `{other}` does not compile, so it is unknown whether it needs this object; `--without {other}` declares that it does not"
+            ));
+            Ok(planned)
+        }
+        (OwnerClaim::Waived(_), Some(refusal)) => Err(refusal),
+        (OwnerClaim::Unclear(other) | OwnerClaim::SameId(other), None) if planned.public.data_loss => Err(refused(format!(
+            "it would be deleted with its data, and Konverge cannot tell whether it moves to stack `{other}`, whose Spec cannot be compiled"
+        ))
+        .hint(format!("fix `{other}` first: `konverge build {other}` says what is wrong"))
+        .hint(format!(
+            "if `{other}` certainly does not want it: `konverge apply {stack} --without {other}`; in CI start the workflow \
+             by hand with `approve: without={other}`"
+        ))),
+        (OwnerClaim::Unclear(other) | OwnerClaim::SameId(other), None) => {
+            planned.public.notes.push(format!(
+                "whether stack `{other}` wants it cannot be seen: its Spec cannot be compiled"
+            ));
+            Ok(planned)
+        }
+    }
+}
+
+fn stays(stack: &StackId, planned: PlannedResource, note: String) -> PlannedResource {
+    PlannedResource::forgotten(stack, planned.item, planned.public.runtime, note)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::runtime::{Foreign, Needs};
+    use konverge_base::model::plan::ResourcePlan;
+
+    fn planned(kind: RuntimeKind, action: Action, data_loss: bool, owner: Option<&str>) -> PlannedResource {
+        let stack = "shop/dev".parse().unwrap();
+        let id = "v1:PersistentVolumeClaim:shop:data";
+        let item = Item {
+            id: id.parse().unwrap(),
+            cluster: None,
+            prior: None,
+            desired: None,
+            needs: Needs::default(),
+        };
+        let mut planned = PlannedResource::forgotten(&stack, item.clone(), kind, String::new());
+        planned.public = ResourcePlan::new(&stack, item.id, kind, action, Vec::new());
+        planned.public.data_loss = data_loss;
+        planned.foreign = owner.map(|owner| Foreign {
+            owner: owner.to_owned(),
+            refusal: UserError::new(ErrorKind::Policy, "it belongs to another"),
+        });
+        planned
+    }
+
+    fn asked(planned: PlannedResource, claim: OwnerClaim) -> Result<PlannedResource, UserError> {
+        let claim = question(&planned).map(|_| claim);
+        resolve_claim(&"shop/dev".parse().unwrap(), planned, claim)
+    }
+
+    #[test]
+    fn what_another_stack_claims_is_not_deleted() {
+        let other: StackId = "shop/prod".parse().unwrap();
+        let delete = |kind, data_loss| planned(kind, Action::Delete, data_loss, None);
+        let kubernetes = RuntimeKind::Kubernetes;
+        let moved = asked(delete(kubernetes, true), OwnerClaim::By(other.clone()));
+        let moved = moved.unwrap().public;
+        assert_eq!((moved.action, moved.data_loss), (Action::Forget, false));
+        assert!(
+            moved.notes[0].contains("it moves to stack `shop/prod`"),
+            "{moved:?}"
+        );
+        let shared = asked(delete(kubernetes, false), OwnerClaim::SharedWith(other.clone()));
+        let shared = shared.unwrap().public;
+        assert_eq!(
+            (shared.action, shared.notes[0].as_str()),
+            (Action::Forget, "it is kept: stack `shop/prod` manages it too")
+        );
+        let deleted = asked(delete(kubernetes, true), OwnerClaim::Nobody);
+        assert_eq!(deleted.unwrap().public.action, Action::Delete);
+
+        let terraform = asked(
+            delete(RuntimeKind::Terraform, false),
+            OwnerClaim::By(other.clone()),
+        );
+        let refusal = terraform.unwrap_err();
+        assert_eq!(refusal.kind, ErrorKind::Policy);
+        assert!(
+            refusal.hints[0].contains("konverge state forget shop/dev"),
+            "{refusal:?}"
+        );
+
+        // The claims cannot be determined: what can be recreated is deleted, data is not.
+        let unclear = OwnerClaim::Unclear(other);
+        let small = asked(delete(kubernetes, false), unclear.clone());
+        let small = small.unwrap().public;
+        assert_eq!((small.action, small.notes.len()), (Action::Delete, 1));
+        let data = asked(delete(kubernetes, true), unclear);
+        let refusal = data.unwrap_err();
+        assert!(refusal.hints[0].contains("konverge build shop/prod"));
+        assert!(refusal.hints[1].contains("konverge apply shop/dev --without shop/prod"));
+        let waived = OwnerClaim::Waived("shop/prod".parse().unwrap());
+        let data = asked(delete(kubernetes, true), waived).unwrap().public;
+        assert_eq!((data.action, data.notes.len()), (Action::Delete, 1));
+    }
+
+    #[test]
+    fn what_is_protected_may_move_and_nothing_else() {
+        let other: StackId = "shop/prod".parse().unwrap();
+        let protected = |claim| {
+            let mut delete = planned(RuntimeKind::Kubernetes, Action::Delete, true, None);
+            delete.protected = Some(UserError::new(ErrorKind::Policy, "it is protected"));
+            asked(delete, claim)
+        };
+        let moved = protected(OwnerClaim::By(other.clone())).unwrap().public;
+        assert_eq!(moved.action, Action::Forget);
+        let refused = protected(OwnerClaim::Nobody).unwrap_err();
+        assert_eq!(
+            (refused.message.as_str(), refused.hints.len()),
+            ("it is protected", 0)
+        );
+        let refused = protected(OwnerClaim::Unclear(other)).unwrap_err();
+        assert!(
+            refused.message == "it is protected" && refused.hints[0].contains("konverge build shop/prod")
+        );
+    }
+
+    #[test]
+    fn what_its_owner_has_not_let_go_of_is_not_taken() {
+        let adopt = |owner| planned(RuntimeKind::Kubernetes, Action::Adopt, false, Some(owner));
+        let taken = asked(adopt("shop/old"), OwnerClaim::Nobody);
+        assert!(taken.unwrap().public.notes[0].contains("from stack `shop/old`"));
+        let shared = asked(
+            adopt("shop/prod"),
+            OwnerClaim::SharedWith("shop/prod".parse().unwrap()),
+        );
+        assert!(shared.unwrap().public.notes[0].contains("share it"));
+        let kept = OwnerClaim::By("shop/old".parse().unwrap());
+        for (owner, claim) in [("shop/old", kept), ("no identity", OwnerClaim::Nobody)] {
+            let refused = asked(adopt(owner), claim);
+            assert_eq!(refused.unwrap_err().message, "it belongs to another");
+        }
+    }
+
+    #[test]
+    fn what_another_stack_records_is_not_created() {
+        let create = |kind| planned(kind, Action::Create, false, None);
+        for (kind, says) in [
+            (RuntimeKind::Kubernetes, "still manages the same object"),
+            (RuntimeKind::Terraform, "has taken over the same object"),
+        ] {
+            let refused = asked(create(kind), OwnerClaim::By("shop/prod".parse().unwrap()));
+            assert!(refused.unwrap_err().message.contains(says));
+            assert!(asked(create(kind), OwnerClaim::Nobody).is_ok());
+        }
+        let same_id = OwnerClaim::SameId("shop/prod".parse().unwrap());
+        let named = asked(create(RuntimeKind::Terraform), same_id).unwrap().public;
+        assert_eq!((named.action, named.notes.len()), (Action::Create, 1));
+    }
+}

@@ -1,0 +1,407 @@
+//! Plans a stack, stage by stage. Each runtime reads the live objects; nothing is written.
+//!
+//! Before a resource is created, deleted or taken over, the claims of the other stacks must be known. The engine does
+//! not look them up: the plan stops with its questions ([`PlanStep::Asks`]), and goes on with the answers.
+
+use std::{
+    collections::{BTreeMap, HashMap, HashSet, VecDeque},
+    sync::Arc,
+};
+
+use serde_json::Value;
+
+use super::{
+    RuntimeRegistry,
+    engine_plan::EnginePlan,
+    interrupted_replacement, normalize,
+    ownership::{ClaimQuestion, ClaimedObject, OwnerClaim, question, resolve_claim},
+    plan_builder,
+    plan_failures::PlanFailures,
+    plan_nodes::{DraftNode, add_deletes, wanted_drafts},
+    plan_request::PlanRequest,
+    resolve_attributes::resolve_attributes,
+    secret_masking::PropagatedSecrets,
+    secret_reference_check,
+};
+use crate::{
+    runtime::{EarlierChange, Granularity, Item, Needs, PlannedResource, StackScope},
+    spec::graph::ResourceGraph,
+};
+use konverge_base::{
+    error::{ErrorKind, UserError},
+    model::{
+        ResourceId, StackId, event::RunEvent, plan::Action, reference::Targets, resolve::KnownValue,
+        spec::RuntimeKind, state::Replacement,
+    },
+    secrets::Secrets,
+};
+
+/// Starts to plan a stack.
+///
+/// # Errors
+/// The Spec has no valid order, or a runtime cannot be reached. A resource that cannot be planned is in
+/// [`EnginePlan::failures`] instead.
+pub async fn plan(mut request: PlanRequest<'_>) -> Result<PlanStep<'_>, UserError> {
+    request.events.event(RunEvent::PlanStarted {
+        stack: request.stack.clone(),
+        resources: request.spec.resources.len(),
+    });
+    let prepared = normalize::prepare(
+        std::mem::take(&mut request.spec),
+        request.cluster.as_ref(),
+        request.runtimes,
+    )
+    .await?;
+    let graph = ResourceGraph::from_spec(&prepared.resources)?;
+    let targets: Targets = graph.ids().collect();
+    let normalize::NormalizedResources { resources, old_ids } = prepared;
+    secret_reference_check::check(&resources, &targets)?;
+    let mut drafts = wanted_drafts(&request, resources, &old_ids, &graph)?;
+    let empties_stack = drafts.is_empty() && !request.state.resources.is_empty();
+    add_deletes(&request, &mut drafts, &old_ids)?;
+
+    let read = drafts.iter().flat_map(|d| d.references.iter().cloned());
+    let scope = StackScope {
+        stack: request.stack.clone(),
+        earlier: request.state.earlier_identities.clone(),
+        data: request.state.runtime.clone(),
+        ignore: request.ignore.to_vec(),
+        read: Arc::new(read.collect()),
+        pending: Arc::default(),
+    };
+    let builder = PlanBuilder {
+        scope,
+        runtimes: request.runtimes,
+        targets,
+        planned: drafts.iter().map(|_| None).collect(),
+        expected: HashMap::new(),
+        carried: PropagatedSecrets::default(),
+        failures: PlanFailures::default(),
+        stack: request.stack.clone(),
+        begun: &request.state.begun,
+        secrets: request.secrets,
+    };
+    let plan = UnfinishedPlan {
+        segments: segments(&drafts),
+        request,
+        drafts,
+        builder,
+        empties_stack,
+    };
+    plan.go_on().await
+}
+
+/// The parts of a plan in their order: those of one runtime in one stage.
+fn segments(drafts: &[DraftNode]) -> VecDeque<Segment> {
+    let mut segments = VecDeque::new();
+    for deleting in [false, true] {
+        let last = drafts
+            .iter()
+            .filter(|d| d.is_deletion == deleting)
+            .map(|d| d.stage)
+            .max();
+        for stage in last.map(|last| 0..=last).into_iter().flatten() {
+            for kind in [RuntimeKind::Terraform, RuntimeKind::Kubernetes] {
+                let members: Vec<_> = (0..drafts.len())
+                    .filter(|&n| {
+                        let draft = &drafts[n];
+                        draft.kind == kind && draft.stage == stage && draft.is_deletion == deleting
+                    })
+                    .collect();
+                if !members.is_empty() {
+                    segments.push_back(Segment { kind, members });
+                }
+            }
+        }
+    }
+    segments
+}
+
+/// The resources of one runtime in one stage.
+struct Segment {
+    kind: RuntimeKind,
+    members: Vec<usize>,
+}
+
+/// The index of a draft, and the runtime's result.
+type SegmentAnswer = (usize, Result<PlannedResource, UserError>);
+
+/// Where a plan is: it is done, or it has to know the claims of other stacks before it goes on.
+pub enum PlanStep<'a> {
+    Asks(Box<PlanAwaitingClaims<'a>>),
+    Done(Box<EnginePlan>),
+}
+
+/// A plan that waits for the claims of other stacks.
+pub struct PlanAwaitingClaims<'a> {
+    plan: UnfinishedPlan<'a>,
+    /// The planned segment, with the results of the runtime.
+    segment: Segment,
+    answers: Vec<SegmentAnswer>,
+}
+
+struct UnfinishedPlan<'a> {
+    request: PlanRequest<'a>,
+    segments: VecDeque<Segment>,
+    drafts: Vec<DraftNode>,
+    builder: PlanBuilder<'a>,
+    empties_stack: bool,
+}
+
+impl<'a> PlanStep<'a> {
+    /// Ends the plan of a stack without other stacks: nobody claims anything, and nobody releases anything.
+    ///
+    /// # Errors
+    /// As [`plan`].
+    pub async fn without_other_stacks(self) -> Result<EnginePlan, UserError> {
+        let mut step = self;
+        loop {
+            step = match step {
+                Self::Done(plan) => return Ok(*plan),
+                Self::Asks(asking) => {
+                    let claims = asking
+                        .questions()
+                        .into_iter()
+                        .map(|question| match question.about {
+                            ClaimedObject::TakenFrom(owner) => Ok(OwnerClaim::By(owner)),
+                            ClaimedObject::Created | ClaimedObject::Deleted => Ok(OwnerClaim::Nobody),
+                        });
+                    let claims = claims.collect();
+                    asking.answer(claims).await?
+                }
+            };
+        }
+    }
+}
+
+impl<'a> PlanAwaitingClaims<'a> {
+    /// What has to be known of the other stacks.
+    pub fn questions(&self) -> Vec<ClaimQuestion<'_>> {
+        questions(&self.answers).collect()
+    }
+
+    /// Goes on with the answers, in the order of the questions. An error fails the resource; a question without an
+    /// answer counts as failed.
+    ///
+    /// # Errors
+    /// As [`plan`].
+    pub async fn answer(
+        self: Box<Self>,
+        claims: Vec<Result<OwnerClaim, UserError>>,
+    ) -> Result<PlanStep<'a>, UserError> {
+        let Self {
+            mut plan,
+            segment,
+            answers,
+        } = *self;
+        let mut claims = claims.into_iter();
+        let (builder, drafts) = (&mut plan.builder, &plan.drafts);
+        for (member, answer) in answers {
+            let answer = answer.and_then(|planned| {
+                let claim = match question(&planned) {
+                    Some(_) => Some(claims.next().unwrap_or_else(no_answer)?),
+                    None => None,
+                };
+                resolve_claim(&builder.stack, planned, claim)
+            });
+            builder.add_planned(&drafts[member], member, answer);
+        }
+        builder.end_segment(drafts, &segment.members);
+        plan.go_on().await
+    }
+}
+
+fn questions(answers: &[SegmentAnswer]) -> impl Iterator<Item = ClaimQuestion<'_>> {
+    let planned = answers.iter().filter_map(|(_, answer)| answer.as_ref().ok());
+    planned.filter_map(question)
+}
+
+fn no_answer() -> Result<OwnerClaim, UserError> {
+    Err(UserError::new(
+        ErrorKind::Internal,
+        "the claims of other stacks were not looked up",
+    ))
+}
+
+impl<'a> UnfinishedPlan<'a> {
+    /// Plans segments until there is a question, or to the end.
+    async fn go_on(mut self) -> Result<PlanStep<'a>, UserError> {
+        while let Some(segment) = self.segments.pop_front() {
+            let answers = self
+                .builder
+                .plan_segment(segment.kind, &mut self.drafts, &segment.members)
+                .await?;
+            if questions(&answers).next().is_some() {
+                return Ok(PlanStep::Asks(Box::new(PlanAwaitingClaims {
+                    plan: self,
+                    segment,
+                    answers,
+                })));
+            }
+            for (member, answer) in answers {
+                let answer = answer.and_then(|planned| resolve_claim(&self.builder.stack, planned, None));
+                self.builder.add_planned(&self.drafts[member], member, answer);
+            }
+            self.builder.end_segment(&self.drafts, &segment.members);
+        }
+        let PlanBuilder {
+            mut scope,
+            planned,
+            failures,
+            targets,
+            ..
+        } = self.builder;
+        // During the apply all earlier stages are finished.
+        scope.pending = Arc::default();
+        Ok(PlanStep::Done(Box::new(plan_builder::assemble(
+            self.request,
+            scope,
+            targets,
+            (self.drafts, planned),
+            failures,
+            self.empties_stack,
+        ))))
+    }
+}
+
+struct PlanBuilder<'a> {
+    scope: StackScope,
+    runtimes: &'a RuntimeRegistry,
+    targets: Targets,
+    planned: Vec<Option<PlannedResource>>,
+    /// The values that references of later stages read, and whether the resource is unchanged.
+    expected: HashMap<ResourceId, (Value, bool)>,
+    /// The secrets in those values.
+    carried: PropagatedSecrets,
+    failures: PlanFailures,
+    stack: StackId,
+    begun: &'a BTreeMap<ResourceId, Replacement>,
+    secrets: &'a Secrets,
+}
+
+impl PlanBuilder<'_> {
+    /// Lets the runtime plan a segment. Returns its results with the drafts that they are of.
+    async fn plan_segment(
+        &mut self,
+        kind: RuntimeKind,
+        drafts: &mut [DraftNode],
+        members: &[usize],
+    ) -> Result<Vec<SegmentAnswer>, UserError> {
+        let as_one = |&&n: &&usize| drafts[n].granularity == Granularity::Segment;
+        let inside = members.iter().filter(as_one);
+        let inside: HashSet<_> = inside.map(|&n| drafts[n].item.id.clone()).collect();
+        let mut items = Vec::with_capacity(members.len());
+        let mut asked = Vec::with_capacity(members.len());
+        let held = self.failures.hold(drafts);
+        for &member in members {
+            if let Some(now) = drafts[member].renamed_to.take() {
+                let note = format!("it is the same object as `{now}`");
+                let (item, kind) = (drafts[member].item.clone(), drafts[member].kind);
+                self.planned[member] = Some(PlannedResource::forgotten(&self.stack, item, kind, note));
+                continue;
+            }
+            if let Some(failed) = held[member].filter(|_| self.needs_what_is_missing(&drafts[member])) {
+                let (id, failed) = (drafts[member].item.id.clone(), drafts[failed].item.id.clone());
+                self.failures.waiting.insert(id, failed);
+                continue;
+            }
+            match self.item(&mut drafts[member], &inside) {
+                Ok(item) => {
+                    items.push(item);
+                    asked.push(member);
+                }
+                Err(failure) => {
+                    let id = drafts[member].item.id.clone();
+                    self.failures.own.insert(id, failure);
+                }
+            }
+        }
+        let answers = self.runtimes.get(kind)?.plan(&self.scope, items).await?;
+        Ok(asked.into_iter().zip(answers).collect())
+    }
+
+    /// Keeps the plan of a resource, or why it has none.
+    fn add_planned(&mut self, draft: &DraftNode, member: usize, answer: Result<PlannedResource, UserError>) {
+        let id = draft.item.id.clone();
+        let mut planned = match answer {
+            Ok(planned) => planned,
+            Err(failure) => {
+                self.failures.own.insert(id, failure);
+                return;
+            }
+        };
+        let nothing = PropagatedSecrets::default();
+        let carried = match draft.references.is_empty() {
+            true => &nothing,
+            false => &self.carried,
+        };
+        carried.hide(&self.stack, &mut planned, draft.wanted.as_ref(), self.secrets);
+        let mut planned = interrupted_replacement::as_agreed(self.begun, &self.stack, planned, self.secrets);
+        self.carried.learn(planned.sensitive.clone());
+        if !self.scope.read.contains(&id) {
+            (planned.expected, planned.sensitive) = (None, Vec::new());
+        } else if let Some(expected) = &planned.expected {
+            let settled = planned.public.action == Action::Unchanged;
+            self.expected.insert(id, (expected.clone(), settled));
+        }
+        self.planned[member] = Some(planned);
+    }
+
+    /// Tells later segments what this one creates or changes, if one of them comes in a later stage.
+    fn end_segment(&mut self, drafts: &[DraftNode], members: &[usize]) {
+        let Some(&first) = members.first() else { return };
+        let comes_later = |draft: &DraftNode| !draft.is_deletion && draft.stage > drafts[first].stage;
+        if !drafts[first].is_deletion && drafts.iter().any(comes_later) {
+            self.add_pending(members);
+        }
+    }
+
+    /// Tells later batches what these nodes create or change.
+    fn add_pending(&mut self, members: &[usize]) {
+        let planned = members.iter().filter_map(|&member| self.planned[member].as_ref());
+        let changing = planned.filter(|planned| {
+            let is_kubernetes = planned.public.runtime == RuntimeKind::Kubernetes;
+            is_kubernetes && !matches!(planned.public.action, Action::Unchanged | Action::Forget)
+        });
+        let pending = changing.filter_map(|planned| {
+            Some(EarlierChange {
+                cluster: planned.item.cluster.clone(),
+                resource: planned.item.desired.clone()?,
+                creates: matches!(planned.public.action, Action::Create | Action::Replace),
+            })
+        });
+        let pending: Vec<_> = pending.collect();
+        Arc::make_mut(&mut self.scope.pending).extend(pending);
+    }
+
+    /// Returns true if a draft that waits for a failed one cannot be planned either: it reads unknown values,
+    /// or it is applied in one batch with resources that need not wait.
+    fn needs_what_is_missing(&self, draft: &DraftNode) -> bool {
+        let reads = draft.references.iter().any(|id| self.failures.has(id));
+        reads || (draft.granularity == Granularity::Segment && !draft.is_deletion)
+    }
+
+    fn item(&self, draft: &mut DraftNode, inside: &HashSet<ResourceId>) -> Result<Item, UserError> {
+        let mut item = Item {
+            id: draft.item.id.clone(),
+            cluster: draft.item.cluster.clone(),
+            prior: draft.item.prior.take(),
+            desired: None,
+            needs: Needs::Planned(draft.depends_on.clone()),
+        };
+        if draft.references.is_empty() && draft.granularity == Granularity::Resource {
+            item.desired = draft.wanted.take();
+        }
+        let Some(wanted) = &draft.wanted else {
+            return Ok(item);
+        };
+        let keep = |id: &ResourceId| draft.granularity == Granularity::Segment && inside.contains(id);
+        let lookup = |id: &ResourceId| match self.expected.get(id) {
+            Some((value, true)) => KnownValue::Settled(value),
+            Some((value, false)) => KnownValue::Expected(value),
+            None => KnownValue::Nothing,
+        };
+        item.desired = Some(resolve_attributes(&self.targets, wanted, &keep, &lookup)?);
+        Ok(item)
+    }
+}

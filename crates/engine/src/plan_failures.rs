@@ -1,0 +1,131 @@
+//! [`PlanFailures`]: the resources that could not be planned, and what waits for them.
+
+use std::collections::HashMap;
+
+use super::plan_nodes::DraftNode;
+use crate::runtime::ToolUnavailable;
+use konverge_base::{error::UserError, model::ResourceId};
+
+/// The failures of a plan.
+#[derive(Default)]
+pub(super) struct PlanFailures {
+    /// Each failed resource with its reason.
+    pub own: HashMap<ResourceId, UserError>,
+    /// The skipped resources, each with the failed resource that it waits for.
+    pub waiting: HashMap<ResourceId, ResourceId>,
+}
+
+impl PlanFailures {
+    /// Returns true if there is no plan of this resource, for any reason.
+    pub fn has(&self, id: &ResourceId) -> bool {
+        self.own.contains_key(id) || self.waiting.contains_key(id)
+    }
+
+    /// For each draft the index of a failed draft that it waits for, directly or indirectly.
+    pub fn hold(&self, drafts: &[DraftNode]) -> Vec<Option<usize>> {
+        let mut held = vec![None; drafts.len()];
+        if self.own.is_empty() {
+            return held;
+        }
+        let mut dependents = vec![Vec::new(); drafts.len()];
+        for (index, draft) in drafts.iter().enumerate() {
+            for &on in &draft.waits {
+                dependents[on].push(index);
+            }
+        }
+        let failed = |draft: &DraftNode| self.own.contains_key(&draft.item.id);
+        for failed in (0..drafts.len()).filter(|&n| failed(&drafts[n])) {
+            let mut reached = vec![failed];
+            while let Some(next) = reached.pop() {
+                for &dependent in &dependents[next] {
+                    if held[dependent].is_none() {
+                        held[dependent] = Some(failed);
+                        reached.push(dependent);
+                    }
+                }
+            }
+        }
+        held
+    }
+}
+
+/// Returns true if a failure stops the whole stack. An error from a policy, from the cluster or in the Spec
+/// itself must be fixed before anything is changed. A tool or a service outside the clusters does not concern
+/// the other resources.
+pub(super) fn stops_the_stack(failure: &UserError) -> bool {
+    failure.room_error::<ToolUnavailable>().is_none()
+}
+
+/// Adds the resource's name to a failure, unless it has it already.
+pub(super) fn of_resource(id: &ResourceId, failure: UserError) -> UserError {
+    match failure.message.contains(&format!("`{id}`")) {
+        true => failure,
+        false => failure.context(format_args!("`{id}`")),
+    }
+}
+
+/// Combines all failures into one: the first in full, the others by name.
+pub(super) fn combine_failures(failures: &[(ResourceId, UserError)]) -> Option<UserError> {
+    let (id, first) = failures.first()?;
+    let mut failure = of_resource(id, first.clone());
+    if failures.len() > 1 {
+        let others: Vec<_> = failures[1..]
+            .iter()
+            .take(5)
+            .map(|(id, failure)| of_resource(id, failure.clone()).message)
+            .collect();
+        failure.message = format!(
+            "{}; and {} more: {}",
+            failure.message,
+            failures.len() - 1,
+            others.join("; ")
+        );
+        // What helps one of them may not help the others.
+        for (_, other) in failures[1..].iter().take(5) {
+            let new = other.hints.iter().filter(|hint| !failure.hints.contains(hint));
+            let new: Vec<_> = new.cloned().collect();
+            failure.hints.extend(new);
+        }
+    }
+    Some(failure)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use konverge_base::error::ErrorKind;
+
+    #[test]
+    fn only_a_tool_outside_the_clusters_does_not_stop_the_stack() {
+        let failure = UserError::new(ErrorKind::Terraform, "no executable");
+        assert!(stops_the_stack(&failure), "the kind is not what counts");
+        let tool = failure.caused_by(ToolUnavailable).context("`a`");
+        assert!(!stops_the_stack(&tool));
+    }
+
+    #[test]
+    fn one_failure_is_told_in_full_and_others_are_counted() {
+        let failure = |name: &str| {
+            let id: ResourceId = format!("v1:ConfigMap:ns:{name}").parse().expect("an id");
+            (id, UserError::new(ErrorKind::Spec, name.to_owned()))
+        };
+        let combined = |failures: &[_]| combine_failures(failures).map(|failure| failure.message);
+        assert_eq!(combined(&[]), None);
+        let one = combined(&[failure("a")]);
+        assert!(one.is_some_and(|text| !text.contains("more")));
+        let two = combined(&[failure("a"), failure("b")]);
+        assert!(two.is_some_and(|text| text.contains("and 1 more: ") && text.contains("ns:b")));
+    }
+
+    #[test]
+    fn what_failed_and_what_waits_for_it_has_no_plan() {
+        let [a, b, c] = ["a", "b", "c"]
+            .map(|name| -> ResourceId { format!("v1:ConfigMap:ns:{name}").parse().expect("an id") });
+        let mut failures = PlanFailures::default();
+        failures
+            .own
+            .insert(a.clone(), UserError::new(ErrorKind::Spec, "wrong"));
+        failures.waiting.insert(b.clone(), a.clone());
+        assert_eq!([&a, &b, &c].map(|id| failures.has(id)), [true, true, false]);
+    }
+}

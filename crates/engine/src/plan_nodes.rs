@@ -1,0 +1,218 @@
+//! The nodes of a plan before planning: desired resources and deletions, in stages.
+
+use std::{
+    cell::LazyCell,
+    collections::{HashMap, HashSet},
+};
+
+use super::{PlanRequest, planning_stages, resource_cluster::cluster_of};
+use crate::{
+    runtime::{Granularity, Item, Needs},
+    spec::graph::{Edge, ResourceGraph},
+};
+use konverge_base::{
+    error::{ErrorKind, UserError},
+    model::{
+        ClusterName, ResourceId,
+        spec::{Resource, RuntimeKind, object_key},
+        state::Recorded,
+    },
+};
+
+/// A node that is not planned yet.
+pub(super) struct DraftNode {
+    pub granularity: Granularity,
+    pub stage: usize,
+    /// Indices of the drafts that must come before.
+    pub waits: Vec<usize>,
+    pub depends_on: Vec<ResourceId>,
+    /// The dependencies whose values it needs.
+    pub references: Vec<ResourceId>,
+    /// True for a deletion.
+    pub is_deletion: bool,
+    /// The new id, if the Spec now declares the same object with another `apiVersion`. Only the old record is removed.
+    pub renamed_to: Option<ResourceId>,
+    /// The desired resource with unresolved references; moved out when it is planned; `None` for a deletion.
+    pub wanted: Option<Resource>,
+    pub item: Item,
+    pub kind: RuntimeKind,
+}
+
+/// The drafts of the desired resources, in the order of the Spec, each with its stage.
+pub(super) fn wanted_drafts(
+    request: &PlanRequest<'_>,
+    resources: Vec<Resource>,
+    old_ids: &[ResourceId],
+    graph: &ResourceGraph,
+) -> Result<Vec<DraftNode>, UserError> {
+    let index: HashMap<_, _> = graph.ids().enumerate().map(|(n, id)| (id, n)).collect();
+    let recorded: HashMap<_, _> = request.state.resources.iter().map(|r| (&r.id, r)).collect();
+    let in_another_version = LazyCell::new(|| objects(&request.state.resources, request.cluster.as_ref()));
+    let mut drafts = Vec::with_capacity(resources.len());
+    for (resource, old_id) in resources.into_iter().zip(old_ids) {
+        let dependencies = graph.dependencies(&resource.id);
+        let cluster = cluster_of(&resource, request.cluster.as_ref())?;
+        drafts.push(DraftNode {
+            granularity: request.runtimes.get(resource.runtime)?.granularity(),
+            stage: 0,
+            waits: dependencies.iter().map(|(id, _)| index[id]).collect(),
+            depends_on: dependencies.iter().map(|(id, _)| (*id).clone()).collect(),
+            references: dependencies
+                .iter()
+                .filter(|(_, edge)| *edge == Edge::Reference)
+                .map(|(id, _)| (*id).clone())
+                .collect(),
+            item: Item {
+                id: resource.id.clone(),
+                prior: recorded
+                    .get(&resource.id)
+                    .or_else(|| recorded.get(old_id))
+                    .or_else(|| in_another_version.get(&object(&resource, cluster.as_ref())?))
+                    .copied()
+                    .cloned(),
+                cluster,
+                desired: None,
+                needs: Needs::default(),
+            },
+            kind: resource.runtime,
+            is_deletion: false,
+            renamed_to: None,
+            wanted: Some(resource),
+        });
+    }
+    let order: Vec<_> = graph.order().into_iter().map(|id| index[id]).collect();
+    let nodes: Vec<_> = drafts
+        .iter()
+        .map(|draft| planning_stages::StageNode {
+            kind: draft.kind,
+            granularity: draft.granularity,
+            waits: draft
+                .waits
+                .iter()
+                .map(|&on| (on, draft.references.contains(&drafts[on].item.id)))
+                .collect(),
+        })
+        .collect();
+    for (draft, stage) in drafts.iter_mut().zip(planning_stages::cut_stages(&nodes, &order)) {
+        draft.stage = stage;
+    }
+    Ok(drafts)
+}
+
+/// Adds the deletions of recorded resources that are no longer desired. A dependent is deleted before its
+/// dependencies.
+pub(super) fn add_deletes(
+    request: &PlanRequest<'_>,
+    drafts: &mut Vec<DraftNode>,
+    old_ids: &[ResourceId],
+) -> Result<(), UserError> {
+    let wanted: HashSet<_> = old_ids.iter().chain(drafts.iter().map(|d| &d.item.id)).collect();
+    let gone: Vec<&Recorded> = request
+        .state
+        .resources
+        .iter()
+        .filter(|r| !wanted.contains(&r.id))
+        .collect();
+    let renamed_to: Vec<Option<ResourceId>> = {
+        let claimed = claimed_objects(drafts)?;
+        let now = |recorded: &&Recorded| {
+            let object = recorded_object(recorded, request.cluster.as_ref())?;
+            claimed.get(&object).map(|id| (*id).clone())
+        };
+        gone.iter().map(now).collect()
+    };
+    if gone.is_empty() {
+        return Ok(());
+    }
+    let graph = ResourceGraph::from_state(gone.iter().copied());
+    let first = drafts.len();
+    let index: HashMap<_, _> = gone.iter().enumerate().map(|(n, r)| (&r.id, first + n)).collect();
+    for (recorded, renamed_to) in gone.iter().zip(renamed_to) {
+        drafts.push(DraftNode {
+            granularity: request.runtimes.get(recorded.runtime)?.granularity(),
+            stage: 0,
+            waits: graph
+                .dependents(&recorded.id)
+                .iter()
+                .map(|(id, _)| index[id])
+                .collect(),
+            depends_on: Vec::new(),
+            references: Vec::new(),
+            is_deletion: true,
+            renamed_to,
+            wanted: None,
+            item: Item {
+                id: recorded.id.clone(),
+                cluster: recorded.cluster.clone().or_else(|| request.cluster.clone()),
+                prior: Some((*recorded).clone()),
+                desired: None,
+                needs: Needs::default(),
+            },
+            kind: recorded.runtime,
+        });
+    }
+    let order: Vec<_> = graph
+        .order()
+        .into_iter()
+        .rev()
+        .map(|id| index[id] - first)
+        .collect();
+    let nodes: Vec<_> = drafts[first..]
+        .iter()
+        .map(|draft| planning_stages::StageNode {
+            kind: draft.kind,
+            granularity: draft.granularity,
+            waits: draft.waits.iter().map(|&on| (on - first, false)).collect(),
+        })
+        .collect();
+    for (draft, stage) in drafts[first..]
+        .iter_mut()
+        .zip(planning_stages::cut_stages(&nodes, &order))
+    {
+        draft.stage = stage;
+    }
+    Ok(())
+}
+
+/// The id under which each Kubernetes object is desired.
+///
+/// # Errors
+/// An object is desired twice, in two versions of its kind: each would undo the other.
+fn claimed_objects(drafts: &[DraftNode]) -> Result<HashMap<Object<'_>, &ResourceId>, UserError> {
+    let mut claimed = HashMap::with_capacity(drafts.len());
+    for draft in drafts {
+        let wanted = draft.wanted.as_ref();
+        let Some(wanted) = wanted else { continue };
+        let Some(key) = object(wanted, draft.item.cluster.as_ref()) else {
+            continue;
+        };
+        if let Some(other) = claimed.insert(key, &wanted.id) {
+            let what = format!("`{other}` and `{}` are the same object", wanted.id);
+            return Err(UserError::new(ErrorKind::Spec, what).hint("keep one of the two"));
+        }
+    }
+    Ok(claimed)
+}
+
+/// The identity of a Kubernetes object: cluster, then group, kind, namespace and name, regardless of the
+/// version.
+type Object<'a> = (Option<&'a str>, (&'a str, &'a str, &'a str, &'a str));
+
+fn object<'a>(resource: &'a Resource, cluster: Option<&'a ClusterName>) -> Option<Object<'a>> {
+    (resource.runtime == RuntimeKind::Kubernetes)
+        .then(|| (cluster.map(ClusterName::as_str), object_key(&resource.attributes)))
+}
+
+/// An imported record may name no cluster: then it is on the one of the stack.
+fn recorded_object<'a>(recorded: &'a Recorded, stack: Option<&'a ClusterName>) -> Option<Object<'a>> {
+    let cluster = recorded.cluster.as_ref().or(stack).map(ClusterName::as_str);
+    (recorded.runtime == RuntimeKind::Kubernetes).then(|| (cluster, object_key(&recorded.attributes)))
+}
+
+fn objects<'a>(
+    recorded: &'a [Recorded],
+    stack: Option<&'a ClusterName>,
+) -> HashMap<Object<'a>, &'a Recorded> {
+    let key = |recorded| Some((recorded_object(recorded, stack)?, recorded));
+    recorded.iter().filter_map(key).collect()
+}

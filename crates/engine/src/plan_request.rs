@@ -1,0 +1,27 @@
+//! [`PlanRequest`]: what a plan is made of.
+
+use super::RuntimeRegistry;
+use konverge_base::{
+    model::{ClusterName, RepoPath, StackId, event::EventSink, spec::Spec, state::StackState},
+    secrets::Secrets,
+};
+
+/// The input of a plan.
+pub struct PlanRequest<'a> {
+    pub stack: StackId,
+    pub folder: RepoPath,
+    /// The desired resources.
+    pub spec: Spec,
+    /// The recorded state.
+    pub state: &'a StackState,
+    /// The runtimes that read the live objects.
+    pub runtimes: &'a RuntimeRegistry,
+    /// Paths that are not compared.
+    pub ignore: &'a [String],
+    /// The cluster of the stack. The extension `cluster` of a resource takes precedence.
+    pub cluster: Option<ClusterName>,
+    /// Receives the progress.
+    pub events: &'a dyn EventSink,
+    /// Masks the messages of failures.
+    pub secrets: &'a Secrets,
+}

@@ -1,0 +1,229 @@
+//! What the policy document of a plan is made of: as it is shown, masked; and with true values, for policy sets.
+
+use std::collections::{BTreeSet, HashMap};
+
+use serde_json::{Map, Value};
+
+use super::{
+    engine_plan::{EnginePlan, PlanNode},
+    spec_diff::{ResourceMask, plan_against_spec},
+};
+use crate::runtime::TrueValues;
+use konverge_base::{
+    model::{
+        ClusterName, ResourceId,
+        plan::{Action, ResourcePlan, StackPlan},
+        plan_document::DesiredResource,
+        spec::{Resource, RuntimeKind, Spec, terraform_type},
+    },
+    secrets::{Secrets, hidden_texts, mask_resource, mask_secret_data},
+};
+
+/// A plan with true values, for policy sets. Only the data of Secrets and sensitive attributes are masked. Never print
+/// or store it.
+pub struct TruePlan {
+    pub plan: StackPlan,
+    pub desired: Vec<DesiredResource>,
+    /// The texts in it that are masked wherever they are shown.
+    pub hidden: BTreeSet<String>,
+}
+
+/// A resource that was planned again during an apply.
+#[derive(Clone, Copy)]
+pub struct LatePlan<'a> {
+    /// As it is shown and reviewed; masked.
+    pub shown: &'a ResourcePlan,
+    /// Its true values; `None` if nothing of them is known.
+    pub truth: Option<&'a TrueValues>,
+    pub secrets: &'a Secrets,
+}
+
+impl LatePlan<'_> {
+    /// The plan with true values, for policy sets, and the texts in it that are masked wherever they are shown.
+    pub fn judged(&self) -> (ResourcePlan, BTreeSet<String>) {
+        match self.truth {
+            Some(truth) => {
+                let hidden = hidden_in(truth, self.shown.runtime, self.secrets);
+                (truth.of_plan(self.shown), hidden.collect())
+            }
+            None => (self.shown.clone(), BTreeSet::new()),
+        }
+    }
+}
+
+impl EnginePlan {
+    /// The resources that the Spec wants and that could be planned, and those that are deleted, as recorded; masked.
+    pub fn desired(&self) -> Vec<DesiredResource> {
+        let masked = |node: &PlanNode| desired_of(node, None, (&self.secrets, mask_resource));
+        self.nodes_of_document().filter_map(masked).collect()
+    }
+
+    /// The plan and its resources with true values.
+    pub fn truth(&self) -> TruePlan {
+        let late = self.late_plans();
+        let resources = late.map(|late| match late.truth {
+            Some(truth) => truth.of_plan(late.shown),
+            None => late.shown.clone(),
+        });
+        let plan = StackPlan {
+            resources: resources.collect(),
+            ..self.public.clone()
+        };
+        let desired = |node: &PlanNode| {
+            let truth = node.planned.truth.desired.as_ref();
+            desired_of(node, truth, (&self.secrets, mask_secret_data))
+        };
+        let planned = self.nodes.iter().map(|node| &node.planned);
+        let hidden =
+            planned.flat_map(|planned| hidden_in(&planned.truth, planned.public.runtime, &self.secrets));
+        TruePlan {
+            plan,
+            desired: self.nodes_of_document().filter_map(desired).collect(),
+            hidden: hidden.collect(),
+        }
+    }
+
+    /// The changed resources of a plan that was made again during an apply.
+    pub fn late_plans(&self) -> impl Iterator<Item = LatePlan<'_>> {
+        let planned = self.nodes.iter().map(|node| &node.planned);
+        let truths: HashMap<_, _> = planned
+            .map(|planned| (&planned.item.id, &planned.truth))
+            .collect();
+        self.public.resources.iter().map(move |shown| LatePlan {
+            shown,
+            truth: truths.get(&shown.id).copied(),
+            secrets: &self.secrets,
+        })
+    }
+
+    fn nodes_of_document(&self) -> impl Iterator<Item = &PlanNode> {
+        let is_there =
+            |node: &&PlanNode| !node.is_deletion || node.planned.public.action != Action::Unchanged;
+        self.nodes.iter().filter(is_there)
+    }
+}
+
+/// The texts of true values that are masked wherever they are shown.
+fn hidden_in(truth: &TrueValues, runtime: RuntimeKind, secrets: &Secrets) -> impl Iterator<Item = String> {
+    let objects = truth.objects();
+    objects.flat_map(move |object| hidden_texts(secrets, runtime, &object))
+}
+
+fn desired_of(
+    node: &PlanNode,
+    truth: Option<&Map<String, Value>>,
+    (secrets, mask): (&Secrets, ResourceMask),
+) -> Option<DesiredResource> {
+    let planned = &node.planned;
+    let wanted = planned.item.desired.as_ref().or(node.wanted.as_ref());
+    let prior = planned.item.prior.as_ref().filter(|_| node.is_deletion);
+    // The recorded form also masks secrets that came through a reference.
+    let (attributes, extensions) = match (planned.recorded.as_ref().or(prior), wanted) {
+        (Some(recorded), _) => {
+            let attributes = truth.unwrap_or(&recorded.attributes);
+            (attributes.clone(), &recorded.extensions)
+        }
+        (None, Some(wanted)) => (mask(secrets, wanted).attributes, &wanted.extensions),
+        (None, None) => return None,
+    };
+    let public = &planned.public;
+    Some(DesiredResource {
+        id: public.id.clone(),
+        runtime: public.runtime,
+        kind: kind(&public.id, public.runtime, &attributes, extensions),
+        cluster: public.cluster.clone(),
+        attributes,
+        known_before_write: node.provisional,
+    })
+}
+
+/// The resources of a Spec that is compared with another Spec.
+pub fn desired_by_spec(
+    spec: &Spec,
+    cluster: Option<&ClusterName>,
+    (secrets, mask): (&Secrets, ResourceMask),
+) -> Vec<DesiredResource> {
+    let desired = |resource: &Resource| {
+        let masked = mask(secrets, resource);
+        DesiredResource {
+            kind: kind(&masked.id, masked.runtime, &masked.attributes, &masked.extensions),
+            cluster: cluster
+                .filter(|_| masked.runtime == RuntimeKind::Kubernetes)
+                .cloned(),
+            id: masked.id,
+            runtime: masked.runtime,
+            attributes: masked.attributes,
+            // References are resolved when it is applied.
+            known_before_write: true,
+        }
+    };
+    spec.resources.iter().map(desired).collect()
+}
+
+/// The comparison of two Specs with true values.
+pub fn true_spec_plan(
+    public: &StackPlan,
+    (base, head): (&Spec, &Spec),
+    cluster: Option<&ClusterName>,
+    secrets: &Secrets,
+) -> TruePlan {
+    let mask: ResourceMask = mask_secret_data;
+    let (id, folder) = (&public.id, &public.stack);
+    let hidden = base.resources.iter().chain(&head.resources).flat_map(|resource| {
+        let judged = mask_secret_data(secrets, resource);
+        hidden_texts(secrets, resource.runtime, &Value::Object(judged.attributes))
+    });
+    TruePlan {
+        plan: plan_against_spec(id, folder, base, head, cluster, (secrets, mask)),
+        desired: desired_by_spec(head, cluster, (secrets, mask)),
+        hidden: hidden.collect(),
+    }
+}
+
+/// The kind of an object, or the type of a Terraform resource.
+fn kind(
+    id: &ResourceId,
+    runtime: RuntimeKind,
+    attributes: &Map<String, Value>,
+    extensions: &Map<String, Value>,
+) -> String {
+    let text = match runtime {
+        RuntimeKind::Kubernetes => attributes.get("kind").and_then(Value::as_str),
+        RuntimeKind::Terraform => terraform_type(id, extensions),
+    };
+    text.unwrap_or_default().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use konverge_base::secrets::HashKey;
+    use serde_json::json;
+
+    /// Terraform takes the type from the id where nothing else says it: a rule must see the same.
+    #[test]
+    fn a_rule_sees_the_type_that_terraform_takes() {
+        let kind = |id: &str, extensions: Value| {
+            let resource = Resource {
+                id: id.parse().unwrap(),
+                runtime: RuntimeKind::Terraform,
+                attributes: Map::new(),
+                depends_on: Vec::new(),
+                extensions: extensions.as_object().unwrap().clone(),
+                sharing: konverge_base::model::spec::Sharing::default(),
+            };
+            let spec = Spec {
+                resources: vec![resource],
+                ..Spec::default()
+            };
+            let desired = desired_by_spec(&spec, None, (&Secrets::new(HashKey::derive("k")), mask_resource));
+            desired[0].kind.clone()
+        };
+        let id = "hashicorp:aws:aws_db_instance:orders";
+        assert_eq!(kind(id, json!({})), "aws_db_instance");
+        assert_eq!(kind(id, json!({"resourceType": "aws_instance"})), "aws_instance");
+        assert_eq!(kind("a:b:c", json!({})), "");
+        assert_eq!(kind("a:b:c:d:e", json!({"resourceType": 1})), "c");
+    }
+}

@@ -1,0 +1,147 @@
+//! Replaces references to other resources by their values. A value that looks like a secret reference is refused.
+//! Otherwise the person who writes the other object would choose which secret is read, and where it is written.
+
+use serde_json::{Map, Value};
+
+use konverge_base::{
+    error::{ErrorKind, UserError},
+    model::{
+        ResourceId,
+        reference::Targets,
+        resolve::KnownValue,
+        spec::{Resource, RuntimeKind},
+    },
+    secrets::{SecretReference, SecretTemplate, decode_base64},
+};
+
+/// The resource with the values that its references name. `keep` and `lookup` are those of [`Targets::resolve`].
+///
+/// # Errors
+/// A reference cannot be resolved, or a value has a reference to a secret that the Spec does not have there.
+pub(super) fn resolve_attributes<'a>(
+    targets: &Targets,
+    wanted: &Resource,
+    keep: &dyn Fn(&ResourceId) -> bool,
+    lookup: &dyn Fn(&ResourceId) -> KnownValue<'a>,
+) -> Result<Resource, UserError> {
+    let attributes = targets
+        .resolve(&wanted.attributes, keep, lookup)
+        .map_err(|error| UserError::new(ErrorKind::Spec, error.to_string()))?;
+    if wanted.runtime == RuntimeKind::Kubernetes
+        && let Some(path) = gained_reference(&wanted.attributes, &attributes)
+    {
+        let message = format!(
+            "`{}`: the value that `{path}` reads from another object refers to a secret",
+            wanted.id
+        );
+        return Err(UserError::new(ErrorKind::Secret, message).hint(
+            "a value that another object holds is never read as a reference: write the reference into the Spec",
+        ));
+    }
+    Ok(wanted.with(attributes))
+}
+
+/// The first path whose text refers to another secret than the one in the Spec.
+fn gained_reference(before: &Map<String, Value>, after: &Map<String, Value>) -> Option<String> {
+    let mut members = after.iter();
+    members.find_map(|(key, now)| gained(before.get(key), now, key))
+}
+
+fn gained(before: Option<&Value>, after: &Value, path: &str) -> Option<String> {
+    match after {
+        _ if before == Some(after) => None,
+        Value::String(now) => {
+            let was = before.and_then(Value::as_str).unwrap_or_default();
+            (references(was) != references(now)).then(|| path.to_owned())
+        }
+        Value::Array(items) => {
+            let mut items = items.iter().enumerate();
+            items.find_map(|(at, item)| {
+                gained(
+                    before.and_then(|before| before.get(at)),
+                    item,
+                    &format!("{path}.{at}"),
+                )
+            })
+        }
+        Value::Object(map) => {
+            let mut members = map.iter();
+            members.find_map(|(key, item)| {
+                gained(
+                    before.and_then(|before| before.get(key)),
+                    item,
+                    &format!("{path}.{key}"),
+                )
+            })
+        }
+        _ => None,
+    }
+}
+
+/// The references in a text and in what it encodes; `Err` for a malformed one.
+fn references(text: &str) -> Vec<Result<SecretReference, ()>> {
+    let decoded = decode_base64(text).and_then(|bytes| String::from_utf8(bytes).ok());
+    let mut found = Vec::new();
+    for text in std::iter::once(text).chain(decoded.as_deref()) {
+        match SecretTemplate::parse(text) {
+            Ok(None) => {}
+            Ok(Some(template)) => found.extend(template.references().cloned().map(Ok)),
+            Err(_) => found.push(Err(())),
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use serde_json::json;
+
+    fn resolve(text: &str, value: Value) -> Result<Value, String> {
+        let id: ResourceId = "v1:ConfigMap:ns:a".parse().unwrap();
+        let wanted = Resource {
+            id: "v1:Secret:ns:b".parse().unwrap(),
+            runtime: RuntimeKind::Kubernetes,
+            attributes: json!({"stringData": {"x": text}}).as_object().unwrap().clone(),
+            depends_on: Vec::new(),
+            extensions: Map::new(),
+            sharing: konverge_base::model::spec::Sharing::default(),
+        };
+        let live = json!({"data": {"x": value}});
+        let targets: Targets = std::iter::once(&id).collect();
+        let resolved = resolve_attributes(&targets, &wanted, &|_| false, &|_| KnownValue::Final(&live));
+        let resolved = resolved.map_err(|error| error.message)?;
+        Ok(resolved.attributes["stringData"]["x"].clone())
+    }
+
+    #[test]
+    fn no_value_of_another_object_becomes_a_reference() {
+        const READ: &str = "$kusion_path.v1:ConfigMap:ns:a.data.x";
+        for (text, value) in [
+            (READ.to_owned(), json!("ref+job://PAY_DB")),
+            (READ.to_owned(), json!("cmVmK2pvYjovL1BBWV9EQg==")),
+            (READ.to_owned(), json!({"deeper": ["ref://pay/db"]})),
+            (READ.to_owned(), json!("ref+job://..")),
+            (format!("ref+{READ}"), json!("job://PAY_DB")),
+            (format!("ref+job://PAY_DB{READ}"), json!("_OTHER")),
+            (format!("ref+job://PAY_DB+ {READ}"), json!("ref+job://PAY_OTHER")),
+        ] {
+            let refusal = resolve(&text, value.clone()).unwrap_err();
+            assert!(
+                refusal.contains("refers to a secret"),
+                "{text} {value}: {refusal}"
+            );
+        }
+        for (text, value, expected) in [
+            (READ.to_owned(), json!("plain"), json!("plain")),
+            (
+                format!("ref+job://PAY_DB+@{READ}"),
+                json!("host"),
+                json!("ref+job://PAY_DB+@host"),
+            ),
+        ] {
+            assert_eq!(resolve(&text, value), Ok(expected));
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! [`TrueValues`]: what policy sets judge of a planned resource. What is shown of it is masked by names and values, which
+//! a pull request chooses; a rule that saw that could be blinded.
+
+use std::fmt;
+
+use serde_json::{Map, Value};
+
+use konverge_base::model::{
+    diff,
+    plan::{FieldChange, ResourcePlan},
+};
+
+/// The true values of a planned resource. Only the data of Secrets and sensitive attributes have marks, by their places.
+/// Never print or store them.
+#[derive(Clone, Default)]
+pub struct TrueValues {
+    /// As desired; `None` if it is exactly as recorded.
+    pub desired: Option<Map<String, Value>>,
+    /// The object of which the changes show one side; `None` if there is none, or nothing changes.
+    pub before: Option<Value>,
+    /// The object of which the changes show the other side.
+    pub after: Option<Value>,
+}
+
+impl fmt::Debug for TrueValues {
+    /// Without the values.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("TrueValues(..)")
+    }
+}
+
+impl TrueValues {
+    /// The plan of the resource with the true values of its changes. Its digest stays that of what is shown.
+    #[must_use]
+    pub fn of_plan(&self, shown: &ResourcePlan) -> ResourcePlan {
+        let changes = shown.changes.iter().map(|change| self.of_change(change));
+        ResourcePlan {
+            changes: changes.collect(),
+            ..shown.clone()
+        }
+    }
+
+    /// The values themselves, to find out what of them is shown nowhere.
+    pub fn objects(&self) -> impl Iterator<Item = Value> + '_ {
+        let desired = self.desired.iter().map(|desired| Value::Object(desired.clone()));
+        desired.chain(self.before.iter().chain(&self.after).cloned())
+    }
+
+    /// Masking may change the label of a list's item. Then the path leads nowhere, and the whole list is the change.
+    fn of_change(&self, shown: &FieldChange) -> FieldChange {
+        let sides = [(&self.before, &shown.from), (&self.after, &shown.to)];
+        let leads_on = |path: &str| {
+            sides.iter().all(|(whole, shown)| match (whole, shown) {
+                (Some(whole), Some(_)) => at(whole, path).is_some(),
+                _ => true,
+            })
+        };
+        let mut path = shown.path.as_str();
+        while !leads_on(path) {
+            path = path.rsplit_once('/').map_or("", |(outer, _)| outer);
+        }
+        let value = |(whole, shown_side): (&Option<Value>, &Option<Value>)| match whole {
+            Some(whole) if shown_side.is_some() || path != shown.path => at(whole, path).cloned(),
+            // Of an object that is gone only the record is known.
+            _ => shown_side.clone(),
+        };
+        let [from, to] = sides.map(value);
+        FieldChange {
+            path: path.to_owned(),
+            from,
+            to,
+            origin: shown.origin.clone(),
+        }
+    }
+}
+
+/// The value at the path of a change: items of lists by label or by index.
+fn at<'a>(value: &'a Value, path: &str) -> Option<&'a Value> {
+    path.split('/').skip(1).try_fold(value, |value, component| {
+        let component = component.replace("~1", "/").replace("~0", "~");
+        match value {
+            Value::Object(map) => map.get(&component),
+            Value::Array(items) => match component.parse::<usize>() {
+                Ok(index) => items.get(index),
+                Err(_) => items.iter().find(|item| diff::is_item(item, &component)),
+            },
+            _ => None,
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use konverge_base::model::{
+        plan::{Action, ChangeOrigin},
+        spec::RuntimeKind,
+    };
+    use serde_json::json;
+
+    fn change(path: &str, from: Option<Value>, to: Option<Value>) -> FieldChange {
+        FieldChange {
+            path: path.to_owned(),
+            from,
+            to,
+            origin: ChangeOrigin::Change,
+        }
+    }
+
+    fn plan(changes: Vec<FieldChange>) -> ResourcePlan {
+        let (stack, id) = ("shop/dev".parse().unwrap(), "v1:Pod:shop:web".parse().unwrap());
+        ResourcePlan::new(&stack, id, RuntimeKind::Kubernetes, Action::Update, changes)
+    }
+
+    #[test]
+    fn each_change_has_the_values_of_its_objects() {
+        let hidden = || Some(json!({"$secret": "0a"}));
+        let shown = plan(vec![
+            change("/env/name=TOKEN/value", hidden(), hidden()),
+            change("/new", None, hidden()),
+            change("/old", hidden(), None),
+            change("/rules/1/to", hidden(), hidden()),
+            change("/list/name=$secret:0a", None, Some(json!({"name": "$secret:0a"}))),
+        ]);
+        let values = TrueValues {
+            desired: None,
+            before: Some(
+                json!({"env": [{"name": "TOKEN", "value": "a"}], "old": "b", "rules": [{}, {"to": 1}], "list": []}),
+            ),
+            after: Some(
+                json!({"env": [{"name": "TOKEN", "value": "c"}], "new": "d", "rules": [{}, {"to": 2}], "list": [{"name": "e://f:g@h"}]}),
+            ),
+        };
+        let found = values.of_plan(&shown);
+        assert_eq!(
+            found.changes,
+            [
+                change("/env/name=TOKEN/value", Some(json!("a")), Some(json!("c"))),
+                change("/list", Some(json!([])), Some(json!([{"name": "e://f:g@h"}]))),
+                change("/new", None, Some(json!("d"))),
+                change("/old", Some(json!("b")), None),
+                change("/rules/1/to", Some(json!(1)), Some(json!(2))),
+            ]
+        );
+        assert_eq!(found.digest, shown.digest);
+        assert_eq!(
+            TrueValues::default().of_plan(&shown),
+            shown,
+            "nothing else is known"
+        );
+    }
+}

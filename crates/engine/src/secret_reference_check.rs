@@ -1,0 +1,194 @@
+//! Checks where the values of secret references go: a resource that reads such a value must itself be a Secret, or a
+//! plain object would get the value of a new Secret, which no reviewer sees.
+
+use std::convert::Infallible;
+
+use konverge_base::{
+    error::{ErrorKind, UserError},
+    model::{
+        ResourceId,
+        reference::{MARK, Reference, Targets},
+        spec::{Resource, RuntimeKind},
+    },
+    secrets::{SecretTemplate, may_refer, rewrite_texts},
+};
+
+/// A place of a resource.
+#[derive(Debug, PartialEq, Eq)]
+struct Place {
+    resource: ResourceId,
+    /// Its keys; `stringData` is `data`, as the server writes it.
+    path: Vec<String>,
+}
+
+/// A text that reads other resources.
+struct Reader {
+    place: Place,
+    shown: String,
+    is_secret: bool,
+    reads: Vec<Reference>,
+}
+
+/// Refuses a plain place that reads the value of a secret reference, directly or by way of others.
+///
+/// # Errors
+/// The first such place.
+pub(super) fn check(resources: &[Resource], targets: &Targets) -> Result<(), UserError> {
+    let mut secret = Vec::new();
+    for resource in resources
+        .iter()
+        .filter(|resource| may_refer(&resource.attributes))
+    {
+        each_text(resource, |path, _, text| {
+            let template = SecretTemplate::parse(text).ok().flatten();
+            if template.is_some_and(|template| !template.is_plain()) {
+                secret.push(Place::new(resource, path));
+            }
+        });
+    }
+    if secret.is_empty() {
+        return Ok(());
+    }
+    let mut readers = Vec::new();
+    for resource in resources {
+        each_text(resource, |path, is_secret, text| {
+            if let Some(reads) = text.contains(MARK).then(|| targets.scan(text).ok()).flatten() {
+                readers.push(Reader {
+                    place: Place::new(resource, path),
+                    shown: path.to_owned(),
+                    is_secret,
+                    reads,
+                });
+            }
+        });
+    }
+    loop {
+        let (tainted, rest): (Vec<_>, Vec<_>) = readers.into_iter().partition(|reader| {
+            let mut reads = reader.reads.iter();
+            reads.any(|read| secret.iter().any(|place| place.is_read_by(read)))
+        });
+        if let Some(plain) = tainted.iter().find(|reader| !reader.is_secret) {
+            return Err(refusal(plain));
+        }
+        if tainted.is_empty() {
+            return Ok(());
+        }
+        secret.extend(tainted.into_iter().map(|reader| reader.place));
+        readers = rest;
+    }
+}
+
+fn refusal(reader: &Reader) -> UserError {
+    let message = format!(
+        "`{}` copies the value of a secret reference into `{}`, where everybody who can read the object can see it",
+        reader.place.resource, reader.shown
+    );
+    UserError::new(ErrorKind::Secret, message)
+        .hint("write the reference itself into `stringData` of a Secret, and name that Secret where the value is needed")
+}
+
+impl Place {
+    fn new(resource: &Resource, path: &str) -> Self {
+        let keys = path.split('/').skip(1);
+        let unescaped = keys.map(|key| key.replace("~1", "/").replace("~0", "~"));
+        Self {
+            resource: resource.id.clone(),
+            path: unescaped.map(as_written_by_server).collect(),
+        }
+    }
+
+    /// Returns true if a reference reads this value, a part of it, or something around it.
+    fn is_read_by(&self, read: &Reference) -> bool {
+        let mut keys = read
+            .path
+            .iter()
+            .cloned()
+            .map(as_written_by_server)
+            .zip(&self.path);
+        self.resource == read.target && keys.all(|(read, own)| read == *own)
+    }
+}
+
+fn as_written_by_server(key: String) -> String {
+    match key.as_str() {
+        "stringData" => "data".to_owned(),
+        _ => key,
+    }
+}
+
+/// Visits the texts of a resource: the path, whether a secret may stand there, and the text.
+fn each_text(resource: &Resource, mut visit: impl FnMut(&str, bool, &str)) {
+    let is_object = resource.runtime == RuntimeKind::Kubernetes;
+    let visited = rewrite_texts(&mut resource.attributes.clone(), &mut |place, text| {
+        visit(place.path, place.is_secret && is_object, text);
+        Ok::<_, Infallible>(None)
+    });
+    visited.unwrap_or_else(|never| match never {});
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use serde_json::{Map, Value, json};
+
+    fn resource(id: &str, attributes: Value) -> Resource {
+        Resource {
+            id: id.parse().unwrap(),
+            runtime: match attributes.get("kind") {
+                Some(_) => RuntimeKind::Kubernetes,
+                None => RuntimeKind::Terraform,
+            },
+            attributes: attributes.as_object().unwrap().clone(),
+            depends_on: Vec::new(),
+            extensions: Map::new(),
+            sharing: konverge_base::model::spec::Sharing::default(),
+        }
+    }
+
+    fn judge(others: &[(&str, Value)]) -> Result<(), String> {
+        let pay = json!({"apiVersion": "v1", "kind": "Secret", "stringData": {"password": "ref+job://PAY", "plain": "x"}});
+        let mut resources = vec![resource("v1:Secret:ns:pay", pay)];
+        resources.extend(others.iter().map(|(id, object)| resource(id, object.clone())));
+        let targets: Targets = resources.iter().map(|resource| &resource.id).collect();
+        check(&resources, &targets).map_err(|error| error.message)
+    }
+
+    fn config_map(text: &str) -> Value {
+        json!({"apiVersion": "v1", "kind": "ConfigMap", "data": {"p": text}})
+    }
+
+    fn secret(text: &str) -> Value {
+        json!({"apiVersion": "v1", "kind": "Secret", "stringData": {"p": text}})
+    }
+
+    #[test]
+    fn the_value_of_a_reference_flows_into_secrets_alone() {
+        const A: &str = "v1:ConfigMap:ns:a";
+        const B: &str = "v1:Secret:ns:b";
+        const READ: &str = "$kusion_path.v1:Secret:ns:pay.data.password";
+        for text in [
+            READ,
+            "u:$kusion_path.v1:Secret:ns:pay.data.password@h",
+            "$kusion_path.v1:Secret:ns:pay.stringData.password",
+            "$kusion_path.v1:Secret:ns:pay.data",
+            "$kusion_path.v1:Secret:ns:pay[\"data\"][\"password\"]",
+        ] {
+            let refusal = judge(&[(A, config_map(text))]).unwrap_err();
+            assert!(refusal.contains("into `/data/p`"), "{text}: {refusal}");
+        }
+        let by_way = [
+            (A, config_map("$kusion_path.v1:Secret:ns:b.data.p")),
+            (B, secret(READ)),
+        ];
+        assert!(judge(&by_way).is_err());
+        assert!(judge(&[("hashicorp:local:local_file:f", json!({"content": READ}))]).is_err());
+        for allowed in [
+            [(B, secret(READ))].as_slice(),
+            &[(A, config_map("$kusion_path.v1:Secret:ns:pay.metadata.name"))],
+            &[(A, config_map("$kusion_path.v1:Secret:ns:pay.data.plain"))],
+        ] {
+            assert_eq!(judge(allowed), Ok(()));
+        }
+    }
+}

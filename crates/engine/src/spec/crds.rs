@@ -1,0 +1,135 @@
+//! `<project>/crd/**`: the CustomResourceDefinitions of a project. They are appended to the Spec of each of
+//! its stacks, as Kusion does.
+
+use std::collections::HashMap;
+
+use super::{SpecError, parse, reserved_markers};
+use konverge_base::{
+    model::{RepoPath, spec::Spec},
+    yaml,
+};
+
+/// Returns true for a file below `<project>/crd/` that is read as a CRD file.
+pub fn is_crd_file(path: &RepoPath) -> bool {
+    let name = path.file_name();
+    [".yaml", ".yml", ".json"]
+        .iter()
+        .any(|suffix| name.ends_with(suffix))
+}
+
+/// Appends the objects in these files, in the order of their paths; other kinds of files are skipped.
+///
+/// # Errors
+/// A file is not YAML, contains something that is not a Kubernetes object, or contains an object that is
+/// already in the Spec.
+pub fn append_crds<B: AsRef<[u8]>>(spec: &mut Spec, files: &[(RepoPath, B)]) -> Result<(), SpecError> {
+    let mut files: Vec<_> = files.iter().filter(|(path, _)| is_crd_file(path)).collect();
+    files.sort_by(|a, b| a.0.cmp(&b.0));
+    let mut places: HashMap<_, _> = spec
+        .resources
+        .iter()
+        .enumerate()
+        .map(|(index, resource)| (resource.id.clone(), format!("resource {} of the Spec", index + 1)))
+        .collect();
+    for (path, content) in files {
+        let in_file = |line, column, message| SpecError::Text {
+            file: path.as_str().to_owned(),
+            line,
+            column,
+            message,
+        };
+        let text = std::str::from_utf8(content.as_ref())
+            .map_err(|_| in_file(None, None, "is not UTF-8".to_owned()))?;
+        let documents =
+            yaml::documents(text).map_err(|error| in_file(error.line, error.column, error.message))?;
+        for (index, document) in documents.iter().enumerate() {
+            let place = if documents.len() > 1 {
+                format!("{path}, document {}", index + 1)
+            } else {
+                path.to_string()
+            };
+            if document.get("apiVersion").is_none() || document.get("kind").is_none() {
+                return Err(in_file(
+                    None,
+                    None,
+                    "is not a Kubernetes object: it has no `apiVersion` and `kind`".to_owned(),
+                ));
+            }
+            let resource = parse::read_resource(document, &place)?;
+            parse::add(resource, place, spec, &mut places)?;
+        }
+    }
+    reserved_markers::refuse(spec)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn files(list: &[(&str, &str)]) -> Vec<(RepoPath, Vec<u8>)> {
+        list.iter()
+            .map(|(path, text)| (RepoPath::normalize(path).unwrap(), text.as_bytes().to_vec()))
+            .collect()
+    }
+
+    fn crd(name: &str) -> String {
+        format!(
+            "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {{name: {name}}}\n"
+        )
+    }
+
+    #[test]
+    fn every_document_of_every_file_is_appended_in_order() {
+        let two = format!("{}---\n{}", crd("b.x"), crd("c.x"));
+        let mut spec = Spec::default();
+        let given = files(&[
+            ("p/crd/z.yaml", &crd("z.x")),
+            ("p/crd/a.yml", &two),
+            ("p/crd/README.md", "# no"),
+        ]);
+        append_crds(&mut spec, &given).unwrap();
+        let ids: Vec<_> = spec
+            .resources
+            .iter()
+            .map(|r| r.id.as_str().rsplit(':').next().unwrap())
+            .collect();
+        assert_eq!(ids, ["b.x", "c.x", "z.x"]);
+        let error = append_crds(&mut spec, &given[..1]).unwrap_err();
+        assert!(matches!(error, SpecError::Duplicate { .. }), "{error}");
+    }
+
+    #[test]
+    fn only_yaml_and_json_are_files_of_crds() {
+        let is = |path: &str| is_crd_file(&RepoPath::normalize(path).unwrap());
+        assert!(is("p/crd/a.yaml") && is("p/crd/a.yml") && is("p/crd/a.json"));
+        assert!(!is("p/crd/README.md") && !is("p/crd/a.yaml.orig"));
+    }
+
+    #[test]
+    fn a_document_is_named_by_its_number_if_a_file_has_several() {
+        let unnamed = "apiVersion: v1\nkind: ConfigMap\nmetadata: {}\n";
+        let error = |text: &str| {
+            let given = files(&[("p/crd/x.yaml", text)]);
+            append_crds(&mut Spec::default(), &given).unwrap_err().to_string()
+        };
+        assert!(!error(unnamed).contains("document"), "{}", error(unnamed));
+        let two = error(&format!("{}---\n{unnamed}", crd("b.x")));
+        assert!(two.contains("p/crd/x.yaml, document 2"), "{two}");
+    }
+
+    #[test]
+    fn what_is_no_object_is_named_by_file() {
+        for text in [
+            "a: 1\n",
+            "- 1\n",
+            "a: [\n",
+            "apiVersion: v1\n",
+            "kind: ConfigMap\n",
+        ] {
+            let error = append_crds(&mut Spec::default(), &files(&[("p/crd/x.yaml", text)])).unwrap_err();
+            let failure = konverge_base::error::UserError::from(error);
+            assert_eq!(failure.location.unwrap().file, "p/crd/x.yaml");
+        }
+    }
+}

@@ -1,0 +1,479 @@
+//! The dependency graph of a stack.
+//!
+//! It has three kinds of edges: explicit dependencies (`dependsOn`), references, and the order that
+//! Kubernetes itself requires ([`super::implicit_deps`]). An edge of the last kind is left out if it would
+//! close a cycle with the others.
+
+use std::{
+    cmp::Reverse,
+    collections::{BTreeSet, BinaryHeap, HashMap, hash_map::Entry},
+};
+
+use petgraph::{
+    Direction,
+    algo::{tarjan_scc, tred},
+    graph::{DiGraph, EdgeIndex, NodeIndex},
+    visit::EdgeRef,
+};
+
+use super::implicit_deps;
+use konverge_base::{
+    error::{ErrorKind, UserError},
+    model::{
+        ResourceId,
+        reference::{Targets, Unreadable},
+        spec::Resource,
+        state::Recorded,
+    },
+};
+
+/// Why one resource comes before another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Edge {
+    /// `dependsOn`.
+    Explicit,
+    /// A `$kusion_path` reference: the value is needed, not only the order.
+    Reference,
+    /// The order that Kubernetes kinds require.
+    Order,
+}
+
+/// The error for a Spec whose resources have no valid order.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum GraphError {
+    /// Two resources have the same id.
+    #[error("the id `{0}` occurs more than once in the Spec")]
+    Duplicate(ResourceId),
+    /// `dependsOn` names a resource that does not exist.
+    #[error("`{from}` depends on `{missing}`, which is not in the Spec")]
+    Missing {
+        /// The resource with the `dependsOn`.
+        from: ResourceId,
+        /// The missing resource.
+        missing: ResourceId,
+        /// An id of the Spec that differs only in upper and lower case.
+        spelling: Option<ResourceId>,
+    },
+    /// A reference cannot be resolved.
+    #[error("in `{from}`: {source}")]
+    Reference {
+        /// The resource with the reference.
+        from: ResourceId,
+        source: Unreadable,
+    },
+    /// A dependency cycle: each resource waits for the next, the last for the first.
+    #[error("these resources wait for each other: {}", cycle_text(.0))]
+    Cycle(Vec<ResourceId>),
+}
+
+fn cycle_text(cycle: &[ResourceId]) -> String {
+    let ids = cycle.iter().chain(cycle.first()).map(|id| format!("`{id}`"));
+    ids.collect::<Vec<_>>().join(" → ")
+}
+
+impl From<GraphError> for UserError {
+    fn from(error: GraphError) -> Self {
+        let failure = UserError::new(ErrorKind::Spec, error.to_string());
+        match error {
+            GraphError::Duplicate(_) => failure.hint("give each resource an id of its own"),
+            GraphError::Missing { spelling: Some(spelling), .. } => {
+                failure.hint(format!("the Spec has `{spelling}`: write both in the same way"))
+            }
+            GraphError::Missing { missing, .. } => {
+                failure.hint(format!("add `{missing}` to the stack, or remove it from `dependsOn`"))
+            }
+            GraphError::Reference { source, .. } => match source {
+                Unreadable::NoTarget { nearest: Some(id), .. } => failure.hint(format!("did you mean `{id}`?")),
+                _ => failure.hint("a reference is written `$kusion_path.<id>.<path>`, for instance `$kusion_path.v1:Service:ns:web.spec.ports[0].port`"),
+            },
+            GraphError::Cycle(_) => failure.hint("take one of these `dependsOn` or references out"),
+        }
+    }
+}
+
+/// The known edges by their ends. A lookup in the graph itself would take as long as a node has neighbours.
+type KnownEdges = HashMap<(NodeIndex, NodeIndex), EdgeIndex>;
+
+/// Resources and their dependencies. Edges run from a dependency to its dependent.
+#[derive(Debug, Clone, Default)]
+pub struct ResourceGraph {
+    graph: DiGraph<ResourceId, Edge>,
+    index: HashMap<ResourceId, NodeIndex>,
+}
+
+impl ResourceGraph {
+    /// The graph of a Spec.
+    ///
+    /// # Errors
+    /// See [`GraphError`].
+    pub fn from_spec(resources: &[Resource]) -> Result<Self, GraphError> {
+        let mut graph = Self::default();
+        for resource in resources {
+            if graph.index.contains_key(&resource.id) {
+                return Err(GraphError::Duplicate(resource.id.clone()));
+            }
+            graph.add(&resource.id);
+        }
+        let mut known = KnownEdges::new();
+        let targets: Targets = resources.iter().map(|resource| &resource.id).collect();
+        for resource in resources {
+            for dependency in &resource.depends_on {
+                if !graph.index.contains_key(dependency) {
+                    return Err(GraphError::Missing {
+                        from: resource.id.clone(),
+                        missing: dependency.clone(),
+                        spelling: graph
+                            .ids()
+                            .find(|id| id.as_str().eq_ignore_ascii_case(dependency.as_str()))
+                            .cloned(),
+                    });
+                }
+                graph.connect(&mut known, dependency, &resource.id, Edge::Explicit);
+            }
+            let referenced =
+                targets
+                    .referenced(&resource.attributes)
+                    .map_err(|source| GraphError::Reference {
+                        from: resource.id.clone(),
+                        source,
+                    })?;
+            for dependency in referenced {
+                graph.connect(&mut known, &dependency, &resource.id, Edge::Reference);
+            }
+        }
+        if let Some(cycle) = graph.cycle() {
+            return Err(GraphError::Cycle(cycle));
+        }
+        for (dependency, dependent) in implicit_deps::implicit_dependencies(resources) {
+            graph.connect(&mut known, dependency, dependent, Edge::Order);
+        }
+        graph.drop_order_edges_in_cycles();
+        Ok(graph)
+    }
+
+    /// The graph of the resources in a state. Edges to unrecorded resources and edges that form a cycle are
+    /// dropped: a state must always be deletable.
+    pub fn from_state<'a>(recorded: impl IntoIterator<Item = &'a Recorded> + Clone) -> Self {
+        let mut graph = Self::default();
+        for resource in recorded.clone() {
+            graph.add(&resource.id);
+        }
+        let mut known = KnownEdges::new();
+        for resource in recorded {
+            for dependency in &resource.depends_on {
+                if graph.index.contains_key(dependency) && *dependency != resource.id {
+                    graph.connect(&mut known, dependency, &resource.id, Edge::Order);
+                }
+            }
+        }
+        graph.drop_order_edges_in_cycles();
+        graph
+    }
+
+    /// The resources in the given order.
+    pub fn ids(&self) -> impl Iterator<Item = &ResourceId> {
+        self.graph.node_weights()
+    }
+
+    /// The dependencies of a resource, sorted by id; empty for an unknown id. With several reasons,
+    /// [`Edge::Reference`] takes precedence over [`Edge::Explicit`], and both over [`Edge::Order`].
+    pub fn dependencies(&self, id: &ResourceId) -> Vec<(&ResourceId, Edge)> {
+        self.neighbours(id, Direction::Incoming)
+    }
+
+    /// The dependents of a resource, sorted by id.
+    pub fn dependents(&self, id: &ResourceId) -> Vec<(&ResourceId, Edge)> {
+        self.neighbours(id, Direction::Outgoing)
+    }
+
+    /// All resources in topological order; otherwise in the given order.
+    pub fn order(&self) -> Vec<&ResourceId> {
+        let mut waiting: Vec<usize> = self
+            .graph
+            .node_indices()
+            .map(|node| self.graph.neighbors_directed(node, Direction::Incoming).count())
+            .collect();
+        let mut ready: BinaryHeap<Reverse<usize>> = (0..waiting.len())
+            .filter(|&n| waiting[n] == 0)
+            .map(Reverse)
+            .collect();
+        let mut order = Vec::with_capacity(waiting.len());
+        while let Some(Reverse(next)) = ready.pop() {
+            let node = NodeIndex::new(next);
+            order.push(&self.graph[node]);
+            for dependent in self.graph.neighbors(node) {
+                waiting[dependent.index()] -= 1;
+                if waiting[dependent.index()] == 0 {
+                    ready.push(Reverse(dependent.index()));
+                }
+            }
+        }
+        order
+    }
+
+    /// The edges (dependency, dependent) of the transitive reduction. For display only, never for scheduling.
+    pub fn transitive_reduction(&self) -> Vec<(&ResourceId, &ResourceId)> {
+        let order: Vec<_> = self.order().into_iter().map(|id| self.index[id]).collect();
+        let (list, positions) = tred::dag_to_toposorted_adjacency_list::<_, u32>(&self.graph, &order);
+        let (reduction, _) = tred::dag_transitive_reduction_closure(&list);
+        let mut edges: Vec<_> = self
+            .graph
+            .edge_references()
+            .filter(|edge| {
+                let (from, to) = (positions[edge.source().index()], positions[edge.target().index()]);
+                reduction.contains_edge(from, to)
+            })
+            .map(|edge| (&self.graph[edge.source()], &self.graph[edge.target()]))
+            .collect();
+        edges.sort_unstable();
+        edges
+    }
+
+    fn add(&mut self, id: &ResourceId) {
+        if !self.index.contains_key(id) {
+            self.index.insert(id.clone(), self.graph.add_node(id.clone()));
+        }
+    }
+
+    fn connect(
+        &mut self,
+        known: &mut KnownEdges,
+        dependency: &ResourceId,
+        dependent: &ResourceId,
+        edge: Edge,
+    ) {
+        let ends = (self.index[dependency], self.index[dependent]);
+        match known.entry(ends) {
+            Entry::Occupied(found) if edge == Edge::Reference => self.graph[*found.get()] = edge,
+            Entry::Occupied(_) => {}
+            Entry::Vacant(new) => {
+                new.insert(self.graph.add_edge(ends.0, ends.1, edge));
+            }
+        }
+    }
+
+    fn neighbours(&self, id: &ResourceId, direction: Direction) -> Vec<(&ResourceId, Edge)> {
+        let Some(&node) = self.index.get(id) else {
+            return Vec::new();
+        };
+        let mut found: Vec<_> = self
+            .graph
+            .edges_directed(node, direction)
+            .map(|edge| {
+                let other = if direction == Direction::Incoming {
+                    edge.source()
+                } else {
+                    edge.target()
+                };
+                (&self.graph[other], *edge.weight())
+            })
+            .collect();
+        found.sort_unstable();
+        found
+    }
+
+    /// The shortest cycle in the first strongly connected component; each resource waits for the next.
+    fn cycle(&self) -> Option<Vec<ResourceId>> {
+        let knots = tarjan_scc(&self.graph);
+        let knot = knots
+            .into_iter()
+            .filter(|knot| knot.len() > 1 || self.graph.find_edge(knot[0], knot[0]).is_some())
+            .min_by_key(|knot| knot.iter().min().copied())?;
+        let inside: BTreeSet<_> = knot.iter().copied().collect();
+        let start = *inside.first()?;
+        // Breadth-first search against the edges: from dependent to dependency.
+        let mut came_from: HashMap<NodeIndex, NodeIndex> = HashMap::new();
+        let mut queue = std::collections::VecDeque::from([start]);
+        while let Some(node) = queue.pop_front() {
+            let mut next: Vec<_> = self.graph.neighbors_directed(node, Direction::Incoming).collect();
+            next.sort_unstable();
+            for dependency in next.into_iter().filter(|n| inside.contains(n)) {
+                if dependency == start {
+                    let mut path = vec![node];
+                    while let Some(&before) = came_from.get(path.last()?) {
+                        path.push(before);
+                    }
+                    path.reverse();
+                    return Some(path.into_iter().map(|n| self.graph[n].clone()).collect());
+                }
+                if let Entry::Vacant(unseen) = came_from.entry(dependency) {
+                    unseen.insert(node);
+                    queue.push_back(dependency);
+                }
+            }
+        }
+        None
+    }
+
+    fn drop_order_edges_in_cycles(&mut self) {
+        let mut knot_of = vec![usize::MAX; self.graph.node_count()];
+        for (number, knot) in tarjan_scc(&self.graph).into_iter().enumerate() {
+            for node in knot {
+                knot_of[node.index()] = number;
+            }
+        }
+        self.graph.retain_edges(|graph, edge| {
+            let Some((from, to)) = graph.edge_endpoints(edge) else {
+                return true;
+            };
+            graph[edge] != Edge::Order || knot_of[from.index()] != knot_of[to.index()]
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use konverge_base::model::spec::RuntimeKind;
+    use serde_json::{Map, Value, json};
+
+    fn resource(id: &str, depends_on: &[&str], attributes: Value) -> Resource {
+        Resource {
+            id: id.parse().unwrap(),
+            runtime: RuntimeKind::Kubernetes,
+            attributes: attributes.as_object().unwrap().clone(),
+            depends_on: depends_on.iter().map(|id| id.parse().unwrap()).collect(),
+            extensions: Map::new(),
+            sharing: konverge_base::model::spec::Sharing::default(),
+        }
+    }
+
+    fn texts(ids: Vec<&ResourceId>) -> Vec<&str> {
+        ids.into_iter().map(ResourceId::as_str).collect()
+    }
+
+    #[test]
+    fn explicit_and_implicit_edges_order_resources() {
+        let graph = ResourceGraph::from_spec(&[
+            resource("a", &["c"], json!({})),
+            resource("b", &[], json!({"x": "$kusion_path.a.metadata.name"})),
+            resource("c", &[], json!({})),
+        ])
+        .unwrap();
+        assert_eq!(texts(graph.order()), ["c", "a", "b"]);
+        let b: ResourceId = "b".parse().unwrap();
+        assert_eq!(graph.dependencies(&b)[0].1, Edge::Reference);
+    }
+
+    #[test]
+    fn a_cycle_is_named_in_full() {
+        let error = ResourceGraph::from_spec(&[
+            resource("a", &["b"], json!({})),
+            resource("b", &["c"], json!({})),
+            resource("c", &["a"], json!({})),
+            resource("d", &["a"], json!({})),
+        ])
+        .unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "these resources wait for each other: `a` → `b` → `c` → `a`"
+        );
+        // A resource before the cycle does not hide it.
+        let error = ResourceGraph::from_spec(&[
+            resource("a", &[], json!({})),
+            resource("b", &["c"], json!({})),
+            resource("c", &["b"], json!({})),
+        ])
+        .unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "these resources wait for each other: `b` → `c` → `b`"
+        );
+        let own = ResourceGraph::from_spec(&[resource("a", &["a"], json!({}))]).unwrap_err();
+        assert_eq!(own.to_string(), "these resources wait for each other: `a` → `a`");
+    }
+
+    #[test]
+    fn what_is_missing_is_an_error_in_a_spec_and_none_in_a_state() {
+        let error = ResourceGraph::from_spec(&[resource("a", &["gone"], json!({}))]).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "`a` depends on `gone`, which is not in the Spec"
+        );
+        let recorded = |id: &str, on: &[&str]| Recorded {
+            id: id.parse().unwrap(),
+            runtime: RuntimeKind::Kubernetes,
+            cluster: None,
+            attributes: Map::new().into(),
+            depends_on: on.iter().map(|id| id.parse().unwrap()).collect(),
+            extensions: Map::new(),
+            object_hash: None,
+            private: konverge_base::model::state::RuntimeRecord::default(),
+            sharing: konverge_base::model::spec::Sharing::default(),
+        };
+        let graph = ResourceGraph::from_state(&[
+            recorded("a", &["gone", "b"]),
+            recorded("b", &["c"]),
+            recorded("c", &["b"]),
+        ]);
+        assert_eq!(graph.order().len(), 3, "the cycle is broken, nothing is left out");
+    }
+
+    #[test]
+    fn built_in_order_gives_way_to_what_the_spec_says() {
+        let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "ns"}});
+        let inside =
+            json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c", "namespace": "ns"}});
+        let usual = ResourceGraph::from_spec(&[
+            resource("c", &[], inside.clone()),
+            resource("n", &[], namespace.clone()),
+        ])
+        .unwrap();
+        assert_eq!(texts(usual.order()), ["n", "c"]);
+        let odd = ResourceGraph::from_spec(&[resource("n", &["c"], namespace), resource("c", &[], inside)])
+            .unwrap();
+        assert_eq!(texts(odd.order()), ["c", "n"]);
+    }
+
+    #[test]
+    fn reduction_keeps_what_does_not_follow() {
+        let graph = ResourceGraph::from_spec(&[
+            resource("a", &[], json!({})),
+            resource("b", &["a"], json!({})),
+            resource("c", &["a", "b"], json!({})),
+        ])
+        .unwrap();
+        let shown: Vec<_> = graph
+            .transitive_reduction()
+            .into_iter()
+            .map(|(a, b)| (a.as_str(), b.as_str()))
+            .collect();
+        assert_eq!(shown, [("a", "b"), ("b", "c")]);
+    }
+
+    #[test]
+    fn a_reference_counts_more_than_depends_on() {
+        let both = json!({"x": "$kusion_path.a.metadata.name"});
+        let graph =
+            ResourceGraph::from_spec(&[resource("a", &[], json!({})), resource("b", &["a"], both)]).unwrap();
+        let b: ResourceId = "b".parse().unwrap();
+        assert_eq!(graph.dependencies(&b)[0].1, Edge::Reference);
+    }
+
+    #[test]
+    fn a_wrong_target_is_told_with_the_nearest() {
+        let text = json!({"x": "$kusion_path.v1:Service:ns:wbe.spec"});
+        let resources = [
+            resource("v1:Service:ns:web", &[], json!({})),
+            resource("b", &[], text),
+        ];
+        let error = UserError::from(ResourceGraph::from_spec(&resources).unwrap_err());
+        assert_eq!(error.hints, ["did you mean `v1:Service:ns:web`?"]);
+    }
+
+    #[test]
+    fn a_reference_counts_more_than_the_usual_order() {
+        let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "ns"}});
+        let inside = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c", "namespace": "ns"},
+            "data": {"x": "$kusion_path.v1:Namespace:ns.metadata.uid"}});
+        let graph = ResourceGraph::from_spec(&[
+            resource("v1:Namespace:ns", &[], namespace),
+            resource("c", &[], inside),
+        ])
+        .unwrap();
+        let dependencies = graph.dependencies(&"c".parse().unwrap());
+        assert_eq!(dependencies.len(), 1);
+        assert_eq!(dependencies[0].1, Edge::Reference);
+    }
+}

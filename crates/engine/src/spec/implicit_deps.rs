@@ -1,0 +1,404 @@
+//! The order that Kubernetes requires implicitly: a Namespace before its objects, a CustomResourceDefinition
+//! before its custom resources, what a pod mounts before the workload, a role before its binding, the service
+//! of a webhook before the webhook.
+//!
+//! Edges are added only where one resource of the Spec really needs another. A fixed order of kinds would
+//! make nearly everything depend on everything.
+
+use std::collections::HashMap;
+
+use serde_json::{Map, Value};
+
+use konverge_base::model::{
+    ResourceId,
+    spec::{Resource, RuntimeKind},
+};
+
+/// The name of an object: cluster, kind, namespace, name.
+type Name<'a> = (&'a str, &'a str, &'a str, &'a str);
+
+/// The pairs (dependency, dependent), in the order of the Spec.
+pub fn implicit_dependencies<'a>(resources: &'a [Resource]) -> Vec<(&'a ResourceId, &'a ResourceId)> {
+    let objects: Vec<Object<'a>> = resources.iter().filter_map(Object::from_resource).collect();
+    let mut by_name: HashMap<Name<'a>, &Object<'a>> = HashMap::new();
+    let mut by_custom_kind: HashMap<(&str, &str, &str), &Object<'a>> = HashMap::new();
+    let mut workloads: HashMap<(&str, &str), Vec<&Object<'a>>> = HashMap::new();
+    for object in &objects {
+        by_name.insert(
+            (object.cluster, object.kind, object.namespace, object.name),
+            object,
+        );
+        if object.kind == "CustomResourceDefinition" {
+            let group = text(object.body, &["spec", "group"]);
+            let kind = text(object.body, &["spec", "names", "kind"]);
+            by_custom_kind.insert((object.cluster, group, kind), object);
+        }
+        if object.pod_spec().is_some() {
+            workloads
+                .entry((object.cluster, object.namespace))
+                .or_default()
+                .push(object);
+        }
+    }
+    let mut pairs = Vec::new();
+    for object in &objects {
+        let mut need = |dependency: Option<&&Object<'a>>| {
+            if let Some(dependency) = dependency.filter(|d| d.id != object.id) {
+                pairs.push((dependency.id, object.id));
+            }
+        };
+        let named = |kind, namespace, name| by_name.get(&(object.cluster, kind, namespace, name));
+        if !object.namespace.is_empty() {
+            need(named("Namespace", "", object.namespace));
+        }
+        need(by_custom_kind.get(&(object.cluster, object.group, object.kind)));
+        for (kind, name) in object.pod_spec().map(mounted_objects).unwrap_or_default() {
+            let namespace = match kind {
+                "PriorityClass" | "RuntimeClass" => "",
+                _ => object.namespace,
+            };
+            need(named(kind, namespace, name));
+        }
+        match object.kind {
+            "PersistentVolumeClaim" => need(named(
+                "StorageClass",
+                "",
+                text(object.body, &["spec", "storageClassName"]),
+            )),
+            "RoleBinding" | "ClusterRoleBinding" => {
+                let kind = text(object.body, &["roleRef", "kind"]);
+                let namespace = if kind == "Role" { object.namespace } else { "" };
+                need(named(kind, namespace, text(object.body, &["roleRef", "name"])));
+            }
+            "HorizontalPodAutoscaler" => {
+                let kind = text(object.body, &["spec", "scaleTargetRef", "kind"]);
+                need(named(
+                    kind,
+                    object.namespace,
+                    text(object.body, &["spec", "scaleTargetRef", "name"]),
+                ));
+            }
+            _ => {}
+        }
+        for (namespace, name) in object.answering_services() {
+            let Some(service) = named("Service", namespace, name) else {
+                continue;
+            };
+            need(Some(service));
+            let selector = service
+                .body
+                .get("spec")
+                .and_then(|s| s.get("selector"))
+                .and_then(Value::as_object);
+            for workload in workloads.get(&(object.cluster, namespace)).into_iter().flatten() {
+                if selector.is_some_and(|selector| workload.has_labels(selector)) {
+                    need(Some(workload));
+                }
+            }
+        }
+    }
+    pairs
+}
+
+struct Object<'a> {
+    id: &'a ResourceId,
+    cluster: &'a str,
+    group: &'a str,
+    kind: &'a str,
+    namespace: &'a str,
+    name: &'a str,
+    body: &'a Map<String, Value>,
+}
+
+impl<'a> Object<'a> {
+    fn from_resource(resource: &'a Resource) -> Option<Self> {
+        if resource.runtime != RuntimeKind::Kubernetes {
+            return None;
+        }
+        let body = &resource.attributes;
+        let version = text(body, &["apiVersion"]);
+        Some(Self {
+            id: &resource.id,
+            cluster: resource
+                .extensions
+                .get("cluster")
+                .and_then(Value::as_str)
+                .unwrap_or_default(),
+            group: version.split_once('/').map_or("", |(group, _)| group),
+            kind: text(body, &["kind"]),
+            namespace: text(body, &["metadata", "namespace"]),
+            name: text(body, &["metadata", "name"]),
+            body,
+        })
+    }
+
+    /// For a workload: the `metadata` and `spec` of its pod template as one value.
+    fn template(&self) -> Option<&'a Value> {
+        let path: &[&str] = match self.kind {
+            "Deployment" | "StatefulSet" | "DaemonSet" | "ReplicaSet" | "Job" | "ReplicationController" => {
+                &["spec", "template"]
+            }
+            "CronJob" => &["spec", "jobTemplate", "spec", "template"],
+            _ => return None,
+        };
+        path[1..]
+            .iter()
+            .try_fold(self.body.get(path[0])?, |value, key| value.get(key))
+    }
+
+    fn pod_spec(&self) -> Option<&'a Value> {
+        if self.kind == "Pod" {
+            return self.body.get("spec");
+        }
+        self.template()?.get("spec")
+    }
+
+    fn has_labels(&self, selector: &Map<String, Value>) -> bool {
+        let labels = self.template().and_then(|t| t.get("metadata")?.get("labels"));
+        !selector.is_empty()
+            && selector
+                .iter()
+                .all(|(key, value)| labels.and_then(|l| l.get(key)) == Some(value))
+    }
+
+    /// The services (namespace, name) that a webhook configuration or an APIService calls.
+    fn answering_services(&self) -> Vec<(&'a str, &'a str)> {
+        let place = |service: &'a Value| {
+            let field = |key| service.get(key).and_then(Value::as_str).unwrap_or_default();
+            (field("namespace"), field("name"))
+        };
+        match self.kind {
+            "MutatingWebhookConfiguration" | "ValidatingWebhookConfiguration" => {
+                let webhooks = self.body.get("webhooks").and_then(Value::as_array);
+                let services = webhooks
+                    .into_iter()
+                    .flatten()
+                    .filter_map(|w| w.get("clientConfig")?.get("service"));
+                services.map(place).collect()
+            }
+            "APIService" => self
+                .body
+                .get("spec")
+                .and_then(|s| s.get("service"))
+                .map(place)
+                .into_iter()
+                .collect(),
+            _ => Vec::new(),
+        }
+    }
+}
+
+/// The objects that a pod refers to by kind and name, including optional ones: if they are in the same Spec,
+/// they come first.
+fn mounted_objects(pod: &Value) -> Vec<(&'static str, &str)> {
+    let mut found: Vec<(&'static str, Option<&Value>)> = vec![
+        ("ServiceAccount", pod.get("serviceAccountName")),
+        ("PriorityClass", pod.get("priorityClassName")),
+        ("RuntimeClass", pod.get("runtimeClassName")),
+    ];
+    for secret in list(pod, "imagePullSecrets") {
+        found.push(("Secret", secret.get("name")));
+    }
+    for volume in list(pod, "volumes") {
+        found.push(("ConfigMap", volume.get("configMap").and_then(|v| v.get("name"))));
+        found.push(("Secret", volume.get("secret").and_then(|v| v.get("secretName"))));
+        found.push((
+            "PersistentVolumeClaim",
+            volume
+                .get("persistentVolumeClaim")
+                .and_then(|v| v.get("claimName")),
+        ));
+        let projected = volume
+            .get("projected")
+            .into_iter()
+            .flat_map(|p| list(p, "sources"));
+        for source in projected {
+            found.push(("ConfigMap", source.get("configMap").and_then(|v| v.get("name"))));
+            found.push(("Secret", source.get("secret").and_then(|v| v.get("name"))));
+        }
+    }
+    for container in list(pod, "initContainers").chain(list(pod, "containers")) {
+        for source in list(container, "envFrom") {
+            found.push((
+                "ConfigMap",
+                source.get("configMapRef").and_then(|v| v.get("name")),
+            ));
+            found.push(("Secret", source.get("secretRef").and_then(|v| v.get("name"))));
+        }
+        for variable in list(container, "env").filter_map(|v| v.get("valueFrom")) {
+            found.push((
+                "ConfigMap",
+                variable.get("configMapKeyRef").and_then(|v| v.get("name")),
+            ));
+            found.push(("Secret", variable.get("secretKeyRef").and_then(|v| v.get("name"))));
+        }
+    }
+    found
+        .into_iter()
+        .filter_map(|(kind, name)| Some((kind, name?.as_str()?)))
+        .collect()
+}
+
+fn list<'a>(value: &'a Value, key: &str) -> impl Iterator<Item = &'a Value> + use<'a> {
+    value.get(key).and_then(Value::as_array).into_iter().flatten()
+}
+
+fn text<'a>(body: &'a Map<String, Value>, path: &[&str]) -> &'a str {
+    let mut at = body.get(path[0]);
+    for key in &path[1..] {
+        at = at.and_then(|value| value.get(key));
+    }
+    at.and_then(Value::as_str).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use serde_json::json;
+
+    fn resource(id: &str, attributes: Value) -> Resource {
+        Resource {
+            id: id.parse().unwrap(),
+            runtime: RuntimeKind::Kubernetes,
+            attributes: attributes.as_object().unwrap().clone(),
+            depends_on: Vec::new(),
+            extensions: Map::new(),
+            sharing: konverge_base::model::spec::Sharing::default(),
+        }
+    }
+
+    #[test]
+    fn a_cron_job_has_the_pods_of_its_job() {
+        let body = json!({"kind": "CronJob", "spec": {"jobTemplate": {"spec": {"template": {
+            "metadata": {"labels": {"app": "a"}}, "spec": {"runtimeClassName": "slow"}}}}}});
+        let job = resource("job", body);
+        let job = Object::from_resource(&job).unwrap();
+        assert_eq!(job.pod_spec().unwrap()["runtimeClassName"], "slow");
+        let selects = |selector: Value| job.has_labels(selector.as_object().unwrap());
+        assert!(selects(json!({"app": "a"})));
+        assert!(!selects(json!({"app": "b"})) && !selects(json!({})));
+    }
+
+    #[test]
+    fn a_role_comes_before_what_binds_it_and_a_class_before_its_pods() {
+        let rbac = |kind: &str, namespace: Option<&str>, role: Value| json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": kind, "metadata": {"name": "r", "namespace": namespace}, "roleRef": role});
+        let resources = [
+            resource(
+                "binding",
+                rbac("RoleBinding", Some("ns"), json!({"kind": "Role", "name": "r"})),
+            ),
+            resource(
+                "wide",
+                rbac(
+                    "RoleBinding",
+                    Some("other"),
+                    json!({"kind": "ClusterRole", "name": "r"}),
+                ),
+            ),
+            resource("role", rbac("Role", Some("ns"), Value::Null)),
+            resource("cluster-role", rbac("ClusterRole", None, Value::Null)),
+            resource(
+                "pod",
+                json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "namespace": "ns"}, "spec": {"runtimeClassName": "slow"}}),
+            ),
+            resource(
+                "class",
+                json!({"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "metadata": {"name": "slow"}}),
+            ),
+        ];
+        let pairs: Vec<_> = implicit_dependencies(&resources)
+            .into_iter()
+            .map(|(a, b)| (a.as_str(), b.as_str()))
+            .collect();
+        assert_eq!(
+            pairs,
+            [("role", "binding"), ("cluster-role", "wide"), ("class", "pod")]
+        );
+    }
+
+    #[test]
+    fn a_workload_comes_after_what_it_mounts_and_a_webhook_after_who_answers_it() {
+        let labels = json!({"app": "hook"});
+        let resources = [
+            resource(
+                "hook",
+                json!({"apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration", "metadata": {"name": "h"},
+                    "webhooks": [{"clientConfig": {"service": {"namespace": "ns", "name": "hook"}}}]}),
+            ),
+            resource(
+                "workload",
+                json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "d", "namespace": "ns"}, "spec": {"template": {
+                    "metadata": {"labels": labels}, "spec": {"containers": [{"envFrom": [{"configMapRef": {"name": "c"}}]}]}}}}),
+            ),
+            resource(
+                "config",
+                json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c", "namespace": "ns"}}),
+            ),
+            resource(
+                "service",
+                json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "hook", "namespace": "ns"}, "spec": {"selector": labels}}),
+            ),
+            resource(
+                "elsewhere",
+                json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c", "namespace": "other"}}),
+            ),
+        ];
+        let pairs: Vec<_> = implicit_dependencies(&resources)
+            .into_iter()
+            .map(|(a, b)| (a.as_str(), b.as_str()))
+            .collect();
+        assert_eq!(
+            pairs,
+            [("service", "hook"), ("workload", "hook"), ("config", "workload")]
+        );
+    }
+
+    #[test]
+    fn what_other_kinds_name_comes_first() {
+        let object = |kind: &str, name: &str, spec: Value| json!({"apiVersion": "x.io/v1", "kind": kind, "metadata": {"name": name, "namespace": "ns"}, "spec": spec});
+        let resources = [
+            resource("thing", object("Thing", "t", json!({}))),
+            resource("other", object("Other", "t", json!({}))),
+            resource(
+                "definition",
+                json!({"kind": "CustomResourceDefinition", "metadata": {"name": "things.x.io"},
+                    "spec": {"group": "x.io", "names": {"kind": "Thing"}}}),
+            ),
+            resource(
+                "claim",
+                object("PersistentVolumeClaim", "p", json!({"storageClassName": "fast"})),
+            ),
+            resource(
+                "class",
+                json!({"kind": "StorageClass", "metadata": {"name": "fast"}}),
+            ),
+            resource(
+                "scaler",
+                object(
+                    "HorizontalPodAutoscaler",
+                    "s",
+                    json!({"scaleTargetRef": {"kind": "Deployment", "name": "web"}}),
+                ),
+            ),
+            resource("web", object("Deployment", "web", json!({}))),
+            resource(
+                "api",
+                json!({"kind": "APIService", "metadata": {"name": "v1.x.io"},
+                    "spec": {"service": {"namespace": "ns", "name": "server"}}}),
+            ),
+            resource("server", object("Service", "server", json!({}))),
+        ];
+        let pairs: Vec<_> = implicit_dependencies(&resources)
+            .into_iter()
+            .map(|(a, b)| (a.as_str(), b.as_str()))
+            .collect();
+        let expected = [
+            ("definition", "thing"),
+            ("class", "claim"),
+            ("web", "scaler"),
+            ("server", "api"),
+        ];
+        assert_eq!(pairs, expected);
+    }
+}

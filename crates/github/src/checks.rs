@@ -1,0 +1,130 @@
+//! Check runs, within GitHub's limits: 65,535 bytes per text, 50 annotations per request.
+
+use http::Method;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::{
+    client::{Client, PAGE, TokenPermission},
+    error::GithubError,
+    pull_requests::encoded,
+};
+use konverge_base::model::{
+    CommitId,
+    check_run::{Annotation, CheckRun, Level},
+};
+
+const NEED: TokenPermission = TokenPermission("checks: write");
+
+/// The maximum number of check runs per run; one more summarizes the rest.
+pub const MOST: usize = 50;
+
+/// The documented 65,535 are counted in bytes.
+const TEXT: usize = 65_000;
+
+/// The maximum number of annotations per request.
+const BATCH: usize = 50;
+
+/// The maximum number of annotations per check run. More would not be read.
+const ANNOTATIONS: usize = 200;
+
+#[derive(Deserialize)]
+struct CreatedCheck {
+    id: u64,
+    #[serde(default)]
+    html_url: Option<String>,
+    #[serde(default)]
+    external_id: Option<String>,
+}
+
+impl Client {
+    /// Creates a completed check run and returns its URL. `external_id` distinguishes this run's check runs
+    /// from others of the same name, so that one whose answer was lost can be found.
+    ///
+    /// # Errors
+    /// Errors of GitHub.
+    pub async fn create_check(
+        &self,
+        head: &CommitId,
+        check: &CheckRun,
+        external_id: &str,
+        details_url: Option<&str>,
+    ) -> Result<Option<String>, GithubError> {
+        let annotations: Vec<Value> = check
+            .annotations
+            .iter()
+            .take(ANNOTATIONS)
+            .filter_map(annotation)
+            .collect();
+        let mut batches = annotations.chunks(BATCH);
+        let mut body = json!({
+            "name": check.name,
+            "head_sha": head,
+            "status": "completed",
+            "conclusion": check.conclusion,
+            "external_id": external_id,
+            "output": output(check, batches.next().unwrap_or_default()),
+        });
+        if let Some(url) = details_url {
+            body["details_url"] = json!(url);
+        }
+        let name = encoded(&check.name);
+        let list = self.path(&format!(
+            "/commits/{head}/check-runs?check_name={name}&filter=all&per_page={PAGE}"
+        ));
+        let made: CreatedCheck = self
+            .create(&self.path("/check-runs"), &body, NEED, || async {
+                let runs: Vec<CreatedCheck> = self
+                    .list_in(&list, NEED, |mut page| page["check_runs"].take())
+                    .await?;
+                Ok(runs
+                    .into_iter()
+                    .find(|run| run.external_id.as_deref() == Some(external_id)))
+            })
+            .await?;
+        for batch in batches {
+            // Annotations are added, not replaced: a repeated request could show them twice. Too few are
+            // better than duplicates.
+            let path = self.path(&format!("/check-runs/{}", made.id));
+            let body = json!({"output": output(check, batch)});
+            self.at_most_once(Method::PATCH, &path, &body, NEED).await?;
+        }
+        Ok(made.html_url)
+    }
+}
+
+fn output(check: &CheckRun, annotations: &[Value]) -> Value {
+    json!({
+        "title": truncate(&check.title, 255),
+        "summary": truncate(&check.summary, TEXT),
+        "text": truncate(&check.text, TEXT),
+        "annotations": annotations,
+    })
+}
+
+/// GitHub accepts annotations only at lines.
+fn annotation(note: &Annotation) -> Option<Value> {
+    let line = note.line.unwrap_or(1);
+    let mut value = json!({
+        "path": note.file,
+        "start_line": line,
+        "end_line": line,
+        "annotation_level": match note.level {
+            Level::Error => "failure",
+            Level::Warning => "warning",
+            Level::Notice => "notice",
+        },
+        "title": truncate(&note.title, 255),
+        "message": truncate(&note.message, 60_000),
+    });
+    if let Some(column) = note.column {
+        value["start_column"] = json!(column);
+        value["end_column"] = json!(column);
+    }
+    (!note.file.is_empty() && !note.message.is_empty()).then_some(value)
+}
+
+/// At most this many bytes, ending at a character boundary.
+fn truncate(text: &str, bytes: usize) -> &str {
+    &text[..text.floor_char_boundary(bytes)]
+}

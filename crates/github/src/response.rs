@@ -1,0 +1,241 @@
+//! Interprets the answers of GitHub: rate limits, missing permissions, pages.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use http::{HeaderMap, StatusCode, header};
+use serde_json::Value;
+
+use super::error::GithubError;
+use konverge_base::retry;
+
+/// The wait if GitHub gives no time: at least a minute, as its documentation says.
+const UNSAID: Duration = Duration::from_secs(60);
+
+/// The error of an answer, if it is one. `need` is the permission for the call.
+pub(super) fn error_of(
+    operation: &str,
+    status: StatusCode,
+    headers: &HeaderMap,
+    body: &str,
+    need: &str,
+) -> Option<GithubError> {
+    if status.is_success() || status == StatusCode::NOT_MODIFIED {
+        return None;
+    }
+    let operation = operation.to_owned();
+    let json: Value = serde_json::from_str(body).unwrap_or_default();
+    let message = json["message"].as_str().unwrap_or_default();
+    Some(match status.as_u16() {
+        403 | 429 if status == 429 || is_limit(headers, message) => GithubError::Limited {
+            operation,
+            wait: wait(headers, SystemTime::now()),
+        },
+        401 => GithubError::Token { operation },
+        403 if says_locked(message) => GithubError::Locked { operation },
+        403 => GithubError::Forbidden {
+            operation,
+            permission: permission(headers, need),
+        },
+        404 => GithubError::NotFound {
+            operation,
+            permission: permission(headers, need),
+        },
+        422 if says_too_long(&json, message) => GithubError::TooLong { operation },
+        500..=599 => GithubError::Server {
+            operation,
+            status: status.as_u16(),
+        },
+        other => GithubError::Refused {
+            operation,
+            status: other,
+            message: error_text(&json, message),
+        },
+    })
+}
+
+fn is_limit(headers: &HeaderMap, message: &str) -> bool {
+    headers.contains_key(header::RETRY_AFTER)
+        || number(headers, "x-ratelimit-remaining") == Some(0)
+        || message.to_ascii_lowercase().contains("rate limit")
+}
+
+/// `retry-after`, or else the time until the reset of the limit, or else a minute.
+fn wait(headers: &HeaderMap, now: SystemTime) -> Duration {
+    if let Some(wait) = retry::retry_after(headers) {
+        return wait;
+    }
+    if number(headers, "x-ratelimit-remaining") == Some(0)
+        && let Some(reset) = number(headers, "x-ratelimit-reset")
+    {
+        let now = now.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+        return Duration::from_secs(reset.saturating_sub(now) + 1);
+    }
+    UNSAID
+}
+
+fn number(headers: &HeaderMap, name: &str) -> Option<u64> {
+    headers.get(name)?.to_str().ok()?.trim().parse().ok()
+}
+
+/// The permission that GitHub names (`issues=write; pull_requests=write`), or else the one that the call is
+/// known to need; as a line for `permissions:`.
+fn permission(headers: &HeaderMap, need: &str) -> String {
+    let named = headers
+        .get("x-accepted-github-permissions")
+        .and_then(|value| value.to_str().ok())
+        .and_then(|value| {
+            let options: Vec<_> = value
+                .split(';')
+                .map(|o| o.trim().replace('_', "-").replace('=', ": "))
+                .collect();
+            // Several names are alternatives. The documented permission of the call is preferred if it is
+            // among them: where a read is refused, the following write needs more.
+            let of = |text: &str| text.split(':').next().map(str::to_owned);
+            match options.iter().any(|option| of(option) == of(need)) {
+                true => Some(need.to_owned()),
+                false => options.first().cloned(),
+            }
+        })
+        .filter(|named| {
+            named
+                .chars()
+                .all(|c| c.is_ascii_lowercase() || "-: ,".contains(c))
+                && named.contains(": ")
+        });
+    named.unwrap_or_else(|| need.to_owned())
+}
+
+/// `Unable to create comment because issue is locked.`
+fn says_locked(message: &str) -> bool {
+    message.to_ascii_lowercase().contains("is locked")
+}
+
+fn says_too_long(json: &Value, message: &str) -> bool {
+    let errors = json["errors"].to_string().to_ascii_lowercase();
+    let text = format!("{} {errors}", message.to_ascii_lowercase());
+    text.contains("too long") || text.contains("too_long") || text.contains("maximum is")
+}
+
+fn error_text(json: &Value, message: &str) -> String {
+    let mut text = message.to_owned();
+    for error in json["errors"].as_array().into_iter().flatten() {
+        let detail = error["message"]
+            .as_str()
+            .or_else(|| error.as_str())
+            .map(str::to_owned)
+            .unwrap_or_else(|| {
+                format!(
+                    "{} {}",
+                    error["field"].as_str().unwrap_or_default(),
+                    error["code"].as_str().unwrap_or_default()
+                )
+            });
+        text.push_str("; ");
+        text.push_str(detail.trim());
+    }
+    text.chars().take(500).collect()
+}
+
+/// The path and query of `rel="next"`, for the same API: the token goes nowhere else, whatever host the link
+/// names.
+pub(super) fn next_page(headers: &HeaderMap, base_path: &str) -> Option<String> {
+    let link = headers.get(header::LINK)?.to_str().ok()?;
+    let next = link.split(',').find(|part| part.contains("rel=\"next\""))?;
+    let address = next.split('<').nth(1)?.split('>').next()?;
+    path_below(address, base_path)
+}
+
+/// The target of a redirect, restricted in the same way.
+pub(super) fn redirect_target(status: StatusCode, headers: &HeaderMap, base_path: &str) -> Option<String> {
+    let sent_on = matches!(status.as_u16(), 301 | 302 | 307 | 308);
+    let location = headers.get(header::LOCATION).filter(|_| sent_on)?;
+    path_below(location.to_str().ok()?, base_path)
+}
+
+fn path_below(address: &str, base_path: &str) -> Option<String> {
+    let uri: http::Uri = address.parse().ok()?;
+    let path = uri.path_and_query()?.as_str();
+    Some(path.strip_prefix(base_path).unwrap_or(path).to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn headers(pairs: &[(&'static str, &str)]) -> HeaderMap {
+        pairs
+            .iter()
+            .map(|(k, v)| (http::HeaderName::from_static(k), v.parse().unwrap()))
+            .collect()
+    }
+
+    fn error(status: u16, pairs: &[(&'static str, &str)], body: &str) -> GithubError {
+        let status = StatusCode::from_u16(status).unwrap();
+        error_of("GET /x", status, &headers(pairs), body, "pull-requests: write").unwrap()
+    }
+
+    #[test]
+    fn a_limit_is_not_a_missing_permission() {
+        assert!(
+            matches!(error(403, &[("retry-after", "7")], ""), GithubError::Limited { wait, .. } if wait.as_secs() == 7)
+        );
+        assert!(matches!(
+            error(403, &[], r#"{"message":"You have exceeded a secondary rate limit."}"#),
+            GithubError::Limited { wait, .. } if wait == UNSAID
+        ));
+        assert!(matches!(
+            error(403, &[], r#"{"message":"Resource not accessible by integration"}"#),
+            GithubError::Forbidden { permission, .. } if permission == "pull-requests: write"
+        ));
+        assert!(matches!(
+            error(403, &[("x-accepted-github-permissions", "issues=write")], "{}"),
+            GithubError::Forbidden { permission, .. } if permission == "issues: write"
+        ));
+        assert!(matches!(
+            error(403, &[("x-accepted-github-permissions", "issues=read; pull_requests=read")], "{}"),
+            GithubError::Forbidden { permission, .. } if permission == "pull-requests: write"
+        ));
+    }
+
+    #[test]
+    fn a_locked_conversation_is_not_a_missing_permission() {
+        let body = r#"{"message":"Unable to create comment because issue is locked.","status":"403"}"#;
+        let locked = error(403, &[], body);
+        assert!(matches!(locked, GithubError::Locked { .. }), "{locked}");
+        let failure = konverge_base::error::UserError::from(locked);
+        assert!(
+            failure.hints.iter().all(|hint| !hint.contains("permissions")),
+            "{failure:?}"
+        );
+    }
+
+    #[test]
+    fn the_reset_decides_when_the_primary_limit_is_used_up() {
+        let now = UNIX_EPOCH + Duration::from_secs(1000);
+        let headers = headers(&[("x-ratelimit-remaining", "0"), ("x-ratelimit-reset", "1030")]);
+        assert_eq!(wait(&headers, now), Duration::from_secs(31));
+    }
+
+    #[test]
+    fn too_long_is_told_from_other_refusals() {
+        let body = r#"{"message":"Validation Failed","errors":[{"resource":"IssueComment","code":"unprocessable","field":"data","message":"Body is too long (maximum is 65536 characters)"}]}"#;
+        assert!(matches!(error(422, &[], body), GithubError::TooLong { .. }));
+        assert!(matches!(
+            error(422, &[], r#"{"message":"Validation Failed"}"#),
+            GithubError::Refused { .. }
+        ));
+    }
+
+    #[test]
+    fn a_link_of_another_host_is_asked_of_ours() {
+        let headers = headers(&[(
+            "link",
+            "<https://elsewhere/api/v3/repositories/1/issues/2/comments?page=2>; rel=\"next\", <https://x/y>; rel=\"last\"",
+        )]);
+        assert_eq!(
+            next_page(&headers, "/api/v3").unwrap(),
+            "/repositories/1/issues/2/comments?page=2"
+        );
+    }
+}

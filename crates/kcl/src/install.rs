@@ -1,0 +1,351 @@
+//! Installs a core: `konverge kcl install`.
+//!
+//! The official package `kcl-lib` is a wheel with one native library. Its hash is pinned here for every
+//! version, interpreter and processor ([`PINS`]), so neither the index nor a proxy is trusted. Nothing of it
+//! is executed before the check, and it appears under its final name only when it is complete.
+
+use std::path::{Path, PathBuf};
+
+use sha2::Digest as _;
+
+use super::{KclError, Toolchain, toolchain};
+use konverge_base::{
+    checkout::{Checkout, Executable},
+    process::Program,
+    secrets::{AddressParts, credential_in, without_credentials},
+};
+
+const PINS: &str = include_str!("pins.txt");
+
+/// The default package index (otherwise `--index`, `PIP_INDEX_URL`).
+const INDEX: &str = "https://pypi.org/simple";
+
+/// The interpreters to try, in order.
+const INTERPRETERS: [&str; 8] = [
+    "python3",
+    "python3.14",
+    "python3.13",
+    "python3.12",
+    "python3.11",
+    "python3.10",
+    "python3.9",
+    "python3.8",
+];
+
+/// The progress of an installation.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum InstallStep {
+    /// Already installed.
+    Present,
+    /// This wheel is being downloaded.
+    Fetching(String),
+    /// The received bytes, and the total if it is known.
+    Received(u64, Option<u64>),
+    /// The wheel has its pinned hash; it is being unpacked and tried.
+    Verified,
+}
+
+/// The options of an installation.
+#[derive(Debug, Clone, Default)]
+pub struct InstallOptions {
+    /// The interpreter that hosts the core; the default is the first on the PATH that has a wheel.
+    pub interpreter: Option<PathBuf>,
+    /// The package index; the default is `PIP_INDEX_URL`, or else PyPI.
+    pub index: Option<String>,
+    /// The target folder; the default is `$XDG_DATA_HOME/konverge`.
+    pub data: Option<PathBuf>,
+    /// The checkout; no interpreter is taken from it.
+    pub checkout: Checkout,
+}
+
+/// The versions that can be installed, newest first.
+pub fn versions() -> Vec<&'static str> {
+    let mut all: Vec<_> = pins().map(|pin| pin.version).collect();
+    all.dedup();
+    all
+}
+
+/// Downloads a core, verifies it and puts it where [`Toolchain::find`] looks. Does nothing if it is
+/// installed.
+///
+/// # Errors
+/// There is no pinned wheel for this interpreter and machine, the index cannot be reached, or the download
+/// does not have its pinned hash.
+pub async fn install(
+    version: &str,
+    options: &InstallOptions,
+    progress: &mut (dyn FnMut(InstallStep) + Send),
+) -> Result<Toolchain, KclError> {
+    let data = match &options.data {
+        Some(data) => data.clone(),
+        None => toolchain::data_folder()?,
+    };
+    let target = toolchain::folder_of(&data, version)?;
+    let checkout = &options.checkout;
+    checkout.trust("the folder of the KCL core (XDG_DATA_HOME)", &target)?;
+    if let Ok(core) = Toolchain::installed(&data, version, checkout).await {
+        progress(InstallStep::Present);
+        return Ok(core);
+    }
+    let failed = |why: String| KclError::Install {
+        version: version.to_owned(),
+        why,
+    };
+    let io = |error: std::io::Error| failed(error.to_string());
+    let (interpreter, pin) = choose(version, options.interpreter.as_deref(), checkout).await?;
+    progress(InstallStep::Fetching(pin.file.to_owned()));
+    if let Some(credential) = options
+        .index
+        .as_deref()
+        .and_then(|index| credential_in(index, AddressParts::default()))
+    {
+        return Err(failed(format!(
+            "--index holds {credential}; set PIP_INDEX_URL instead"
+        )));
+    }
+    let index = options
+        .index
+        .clone()
+        .or_else(|| std::env::var("PIP_INDEX_URL").ok())
+        .unwrap_or_else(|| INDEX.to_owned());
+    let wheel = fetch(&index, &pin, progress).await?;
+    progress(InstallStep::Verified);
+
+    let parent = data.join("kcl");
+    std::fs::create_dir_all(&parent).map_err(io)?;
+    let fresh = tempfile::Builder::new()
+        .prefix(".installing-")
+        .tempdir_in(&parent)
+        .map_err(io)?;
+    let archive = fresh.path().join(pin.file);
+    std::fs::write(&archive, wheel).map_err(io)?;
+    unpack(interpreter.clone(), &archive, fresh.path())
+        .await
+        .map_err(failed)?;
+    std::fs::remove_file(&archive).map_err(io)?;
+    // Tried in its temporary folder, described for its final folder.
+    let mut core = Toolchain::in_folder(interpreter, fresh.path(), version).await?;
+    let real = fresh.path().canonicalize().map_err(io)?;
+    let moved = |path: &Path| match path.strip_prefix(&real) {
+        Ok(rest) => target.join(rest),
+        Err(_) => path.to_owned(),
+    };
+    core.extension = moved(&core.extension);
+    core.readable = core.readable.iter().map(|path| moved(path)).collect();
+    let text = serde_json::to_string_pretty(&core).map_err(|error| failed(error.to_string()))?;
+    std::fs::write(fresh.path().join("core.json"), text).map_err(io)?;
+    std::fs::set_permissions(fresh.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755))
+        .map_err(io)?;
+    let fresh = fresh.keep();
+    if let Err(error) = replace_folder(&fresh, &target) {
+        let _ = std::fs::remove_dir_all(&fresh);
+        // Another process was faster; its installation is equal.
+        return Toolchain::installed(&data, version, checkout)
+            .await
+            .map_err(|_| io(error));
+    }
+    Toolchain::installed(&data, version, checkout).await
+}
+
+/// Replaces an incomplete earlier installation.
+fn replace_folder(fresh: &Path, target: &Path) -> std::io::Result<()> {
+    if target.exists() && !target.join("core.json").exists() {
+        std::fs::remove_dir_all(target)?;
+    }
+    std::fs::rename(fresh, target)
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Pin {
+    version: &'static str,
+    tag: &'static str,
+    sha256: &'static str,
+    file: &'static str,
+}
+
+fn pins() -> impl Iterator<Item = Pin> {
+    PINS.lines()
+        .filter(|line| !line.starts_with('#'))
+        .filter_map(|line| {
+            let (sha256, file) = line.split_once("  ")?;
+            let mut parts = file.split('-').skip(1);
+            Some(Pin {
+                version: parts.next()?,
+                tag: parts.next()?,
+                sha256,
+                file,
+            })
+        })
+}
+
+/// The interpreter to host a version, and its wheel.
+async fn choose(
+    version: &str,
+    wish: Option<&Path>,
+    checkout: &Checkout,
+) -> Result<(Executable, Pin), KclError> {
+    let failed = |why: String| KclError::Install {
+        version: version.to_owned(),
+        why,
+    };
+    if !pins().any(|pin| pin.version == version) {
+        return Err(KclError::UnknownVersion(version.to_owned()));
+    }
+    let candidates: Vec<PathBuf> = match wish {
+        Some(path) => vec![path.to_owned()],
+        None => INTERPRETERS.iter().map(PathBuf::from).collect(),
+    };
+    let mut seen = Vec::new();
+    for candidate in candidates {
+        let executable = match checkout.executable("--interpreter", &candidate) {
+            Ok(executable) => executable,
+            Err(error) if wish.is_some() => return Err(error.into()),
+            Err(_) => continue,
+        };
+        let Ok(probe) = toolchain::probe(executable, None).await else {
+            continue;
+        };
+        let suffix = format!("{}.whl", probe.machine);
+        let fits = |pin: &Pin| pin.version == version && pin.tag == probe.tag && pin.file.ends_with(&suffix);
+        if let Some(pin) = pins().find(fits) {
+            return Ok((checkout.executable(toolchain::HOST, &probe.executable)?, pin));
+        }
+        seen.push(format!(
+            "{} ({} {})",
+            candidate.display(),
+            probe.tag,
+            probe.machine
+        ));
+    }
+    let tags: std::collections::BTreeSet<_> = pins()
+        .filter(|pin| pin.version == version)
+        .map(|pin| pin.tag)
+        .collect();
+    let tags: Vec<_> = tags.into_iter().collect();
+    Err(failed(format!(
+        "it needs CPython on Linux with glibc ({}); found {}",
+        tags.join(", "),
+        if seen.is_empty() {
+            "no Python interpreter".to_owned()
+        } else {
+            seen.join(", ")
+        }
+    )))
+}
+
+async fn fetch(
+    index: &str,
+    pin: &Pin,
+    progress: &mut (dyn FnMut(InstallStep) + Send),
+) -> Result<Vec<u8>, KclError> {
+    let failed = |why: String| KclError::Install {
+        version: pin.version.to_owned(),
+        why,
+    };
+    let shown = without_credentials(index);
+    let network = |error: reqwest::Error| failed(konverge_base::error::chain(&error.without_url()));
+    let client = reqwest::Client::builder()
+        .connect_timeout(std::time::Duration::from_secs(20))
+        .read_timeout(std::time::Duration::from_secs(60))
+        .user_agent("konverge")
+        .build()
+        .map_err(network)?;
+    let page: url::Url = format!("{}/kcl-lib/", index.trim_end_matches('/'))
+        .parse()
+        .map_err(|error| failed(format!("`{shown}` is not a URL: {error}")))?;
+    let get = async |url: url::Url| {
+        client
+            .get(url)
+            .header("accept", "text/html, */*;q=0.1")
+            .send()
+            .await?
+            .error_for_status()
+    };
+    let html = get(page.clone())
+        .await
+        .map_err(network)?
+        .text()
+        .await
+        .map_err(network)?;
+    let link =
+        link_to(&html, pin.file).ok_or_else(|| failed(format!("{shown} does not list `{}`", pin.file)))?;
+    let url = page
+        .join(&link)
+        .map_err(|error| failed(format!("{shown} has a bad link: {error}")))?;
+    let mut response = get(url).await.map_err(network)?;
+    let total = response.content_length();
+    let mut wheel = Vec::new();
+    while let Some(chunk) = response.chunk().await.map_err(network)? {
+        wheel.extend_from_slice(&chunk);
+        progress(InstallStep::Received(wheel.len() as u64, total));
+    }
+    let found = hex::encode(sha2::Sha256::digest(&wheel));
+    if found != pin.sha256 {
+        return Err(KclError::Checksum {
+            file: pin.file.to_owned(),
+            found,
+            pinned: pin.sha256.to_owned(),
+        });
+    }
+    Ok(wheel)
+}
+
+/// The address of a file in an index page: `<a href="…">file</a>`.
+fn link_to(html: &str, file: &str) -> Option<String> {
+    html.split("<a ").skip(1).find_map(|anchor| {
+        let (attributes, rest) = anchor.split_once('>')?;
+        if rest.split('<').next()?.trim() != file {
+            return None;
+        }
+        let href = attributes.split_once("href=\"")?.1.split('"').next()?;
+        let address = href.split('#').next().unwrap_or(href);
+        Some(address.replace("&amp;", "&"))
+    })
+}
+
+/// A wheel is a zip archive: the interpreter has a reader for it that stays inside the folder.
+async fn unpack(interpreter: Executable, archive: &Path, folder: &Path) -> Result<(), String> {
+    let mut program = Program::new(interpreter).args(["-I", "-m", "zipfile", "-e"]);
+    program.args.extend([archive.into(), folder.into()]);
+    let ended = program.run().await.map_err(|error| error.to_string())?;
+    if ended.code != Some(0) {
+        let stderr = String::from_utf8_lossy(&ended.stderr);
+        return Err(stderr
+            .lines()
+            .last()
+            .unwrap_or("it could not be unpacked")
+            .to_owned());
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_pin_is_a_hash_and_a_wheel() {
+        for pin in pins() {
+            assert_eq!(pin.sha256.len(), 64, "{pin:?}");
+            assert!(
+                pin.file.ends_with(".whl") && pin.tag.starts_with("cp3"),
+                "{pin:?}"
+            );
+        }
+        let versions = versions();
+        assert_eq!(versions.first(), Some(&super::super::DEFAULT_VERSION));
+        assert_eq!(versions.last(), Some(&"0.9.0"));
+    }
+
+    #[test]
+    fn a_link_is_found_by_its_exact_name() {
+        let html = r#"<a href="../x/a-1.whl#sha256=00" data-x="1">a-1.whl</a><br/>
+            <a href="https://f/b-1.whl?a=1&amp;b=2#sha256=11">b-1.whl</a>"#;
+        assert_eq!(link_to(html, "a-1.whl").as_deref(), Some("../x/a-1.whl"));
+        assert_eq!(
+            link_to(html, "b-1.whl").as_deref(),
+            Some("https://f/b-1.whl?a=1&b=2")
+        );
+        assert_eq!(link_to(html, "c-1.whl"), None);
+    }
+}

@@ -1,0 +1,47 @@
+//! Compiles KCL with the official core, unchanged and out of process.
+//!
+//! A [`Toolchain`] is an installed core of one version; [`install`] installs it. A [`Pool`] keeps workers
+//! that have loaded it, each in a [`konverge_sandbox`], and gives them one compilation at a time over the frames of
+//! [`protocol`]. The files of a compilation are written into the worker's working folder from bytes that the
+//! caller passes: never a checkout, never `.git`.
+//!
+//! This room knows KCL. It does not know which files a stack needs (`crates/repo/src/affected/`), what a compiled value means
+//! (`crates/engine/src/spec/`), or who asked.
+
+mod cache;
+mod compile;
+mod core_hints;
+mod diagnostic;
+mod error;
+mod fmt_test;
+mod install;
+mod language_hints;
+mod packages;
+mod pool;
+mod pool_options;
+pub mod protocol;
+mod toolchain;
+mod validate;
+mod version;
+mod workdir;
+mod worker;
+
+pub use self::{
+    cache::{Cache, CacheAccess, CacheUse, Kept, SharedCache, cache_use, prune_cache},
+    compile::{CompileRequest, Compiled},
+    core_hints::CoreRange,
+    diagnostic::KclDiagnostic,
+    error::{CoreReach, KclError},
+    fmt_test::{TestCase, TestOutcome},
+    install::{InstallOptions, InstallStep, install, versions},
+    packages::{
+        Bounds, KnownPackages, LockUpdate, PackageFetcher, PackageTrust, PathEntry, ResolvedPackage,
+        UnlockedPackage, clear_packages, packages_use, platform,
+    },
+    pool::Pool,
+    toolchain::{Toolchain, data_folder},
+    workdir::Workdir,
+};
+pub use konverge_sandbox::SandboxMode;
+pub use pool_options::PoolOptions;
+pub use version::{DEFAULT_VERSION, OLDEST_VERSION};

@@ -1,0 +1,232 @@
+//! Packages from git repositories, fetched with the `git` binary, which knows every transport and credential
+//! helper.
+
+use std::path::{Path, PathBuf};
+
+use super::{
+    bounds::{Bounds, Count},
+    checksum,
+    fetcher::PackageFetcher,
+    source::GitRevision,
+};
+use konverge_base::process::{ProcessError, ProcessResult, Program};
+
+/// The address space of git in bytes: a small pack may unpack to any size.
+const MEMORY: u64 = 4 << 30;
+
+/// Git's messages for a file that exceeds its limit.
+const TOO_LARGE: [&str; 3] = ["File too large", "signal 25", "SIGXFSZ"];
+
+/// Git's message for a server of plain files.
+const NOT_SHALLOW: &str = "does not support shallow";
+
+/// The maximum length of a line in git's file listing: mode, id, size and path.
+const LONGEST_LINE: u64 = 4200;
+
+/// Fetches one revision and copies the package from it into `target`. Returns the commit.
+pub(super) async fn fetch(
+    packages: &PackageFetcher,
+    url: &str,
+    at: &GitRevision,
+    package: Option<&str>,
+    target: &Path,
+) -> Result<String, String> {
+    let time = packages.bounds.time;
+    let fetched = tokio::time::timeout(time, fetch_unbounded(packages, url, at, package, target)).await;
+    fetched.map_err(|_| format!("git did not end within {} s", time.as_secs()))?
+}
+
+async fn fetch_unbounded(
+    packages: &PackageFetcher,
+    url: &str,
+    at: &GitRevision,
+    package: Option<&str>,
+    target: &Path,
+) -> Result<String, String> {
+    let clone = tempfile::tempdir().map_err(|error| error.to_string())?;
+    let folder = clone.path();
+    git(packages, folder, &["init", "--quiet"]).await?;
+    let url = &*address(packages, folder, url).await?;
+    let wanted = match at {
+        GitRevision::Tag(tag) => format!("refs/tags/{tag}"),
+        GitRevision::Branch(branch) => format!("refs/heads/{branch}"),
+        GitRevision::Commit(commit) => commit.clone(),
+    };
+    let shallow = git(
+        packages,
+        folder,
+        &["fetch", "--quiet", "--depth=1", "--", url, &wanted],
+    )
+    .await;
+    match (shallow, at) {
+        (Ok(()), _) => {
+            check_size(packages, folder, "FETCH_HEAD").await?;
+            git(
+                packages,
+                folder,
+                &["checkout", "--quiet", "--detach", "FETCH_HEAD"],
+            )
+            .await?
+        }
+        // A short commit id, or a server that does not serve single commits or only whole histories: fetch everything.
+        (Err(why), at) if matches!(at, GitRevision::Commit(_)) || why.contains(NOT_SHALLOW) => {
+            let revision = match at {
+                GitRevision::Tag(tag) => format!("refs/tags/{tag}"),
+                GitRevision::Branch(branch) => format!("refs/remotes/o/{branch}"),
+                GitRevision::Commit(commit) => commit.clone(),
+            };
+            git(
+                packages,
+                folder,
+                &[
+                    "fetch",
+                    "--quiet",
+                    "--tags",
+                    "--",
+                    url,
+                    "+refs/heads/*:refs/remotes/o/*",
+                ],
+            )
+            .await?;
+            check_size(packages, folder, &revision).await?;
+            git(
+                packages,
+                folder,
+                &["checkout", "--quiet", "--detach", &revision, "--"],
+            )
+            .await?;
+        }
+        (Err(why), _) => return Err(why),
+    }
+    let root = match package {
+        Some(package) => subfolder(folder, package)?,
+        None => folder.to_owned(),
+    };
+    copy(&root, target, packages.bounds)?;
+    let head = run(packages, folder, &["rev-parse", "--verify", "HEAD^{commit}"]).await?;
+    Ok(String::from_utf8_lossy(&head.stdout).trim().to_owned())
+}
+
+/// The address to fetch from. No public forge speaks `git://` any more: as in kpm it means `https://`, unless an
+/// `insteadOf` of the user's git says otherwise.
+async fn address(packages: &PackageFetcher, folder: &Path, url: &str) -> Result<String, String> {
+    let Some(rest) = url.strip_prefix("git://") else {
+        return Ok(url.to_owned());
+    };
+    let found = run(packages, folder, &["ls-remote", "--get-url", "--", url]).await?;
+    let is_configured = String::from_utf8_lossy(&found.stdout).trim() != url;
+    Ok(match is_configured {
+        true => url.to_owned(),
+        false => format!("https://{rest}"),
+    })
+}
+
+/// Counts the files of a revision and their bytes before they are checked out.
+async fn check_size(packages: &PackageFetcher, folder: &Path, revision: &str) -> Result<(), String> {
+    let listed = run(packages, folder, &["ls-tree", "-r", "-z", "-l", revision, "--"]).await?;
+    let mut count = Count::new(packages.bounds);
+    for line in listed
+        .stdout
+        .split(|byte| *byte == 0)
+        .filter(|line| !line.is_empty())
+    {
+        let line = String::from_utf8_lossy(line);
+        // `MODE TYPE ID SIZE<tab>PATH`; a submodule has no size.
+        let facts = line.split('\t').next().unwrap_or_default();
+        let size = facts.split_whitespace().nth(3).and_then(|size| size.parse().ok());
+        count.add(size.unwrap_or(0))?;
+    }
+    Ok(())
+}
+
+async fn git(packages: &PackageFetcher, folder: &Path, arguments: &[&str]) -> Result<(), String> {
+    run(packages, folder, arguments).await.map(|_| ())
+}
+
+async fn run(packages: &PackageFetcher, folder: &Path, arguments: &[&str]) -> Result<ProcessResult, String> {
+    let fixed = [
+        "-c",
+        "core.hooksPath=/dev/null",
+        "-c",
+        "protocol.ext.allow=never",
+        "-c",
+        "core.symlinks=false",
+    ];
+    let executable = packages
+        .checkout
+        .find(&["git"])
+        .map_err(|error| error.to_string())?;
+    let mut program = Program::new(executable)
+        .args(fixed)
+        .args(arguments.iter().copied());
+    let kept = packages.asker.variables(&packages.environment).into_iter();
+    let kept = kept.map(|(name, value)| (name.into(), value.into()));
+    let own = [
+        ("GIT_TERMINAL_PROMPT", "0"),
+        ("GIT_CONFIG_NOSYSTEM", "1"),
+        ("LC_ALL", "C"),
+    ];
+    let own = own.map(|(name, value)| (name.into(), value.into()));
+    program.env = Some(kept.chain(own).collect());
+    program.dir = Some(folder.to_owned());
+    let bounds = &packages.bounds;
+    program.deadline = bounds.time;
+    program.most_file_bytes = Some(bounds.transferred.max(bounds.unpacked));
+    program.most_memory = Some(MEMORY);
+    program.most_output = usize::try_from(bounds.files.saturating_mul(LONGEST_LINE)).unwrap_or(usize::MAX);
+    if arguments.first() == Some(&"fetch") {
+        program.most_file_bytes = Some(bounds.transferred);
+    }
+    let ended = program.run().await.map_err(|error| match error {
+        ProcessError::TooMuch { .. } => format!("it holds more than {} files", bounds.files),
+        other => other.to_string(),
+    })?;
+    if ended.code == Some(0) {
+        return Ok(ended);
+    }
+    let stderr = String::from_utf8_lossy(&ended.stderr);
+    if ended.signal == Some(nix::libc::SIGXFSZ) || TOO_LARGE.iter().any(|words| stderr.contains(words)) {
+        return Err(format!("git was sent more than {} bytes", bounds.transferred));
+    }
+    let line = stderr.lines().find(|line| !line.trim().is_empty());
+    Err(format!("git: {}", line.unwrap_or("failed with no error output")))
+}
+
+/// The package inside a repository: the folder of that path, or else the one whose `kcl.mod` has that name.
+fn subfolder(root: &Path, package: &str) -> Result<PathBuf, String> {
+    let plain = !package.split('/').any(|part| part == "..") && !package.starts_with('/');
+    if plain && root.join(package).join("kcl.mod").is_file() {
+        return Ok(root.join(package));
+    }
+    let mut found = None;
+    checksum::walk(root, root, &mut |path, _| {
+        let is_module = path.file_name().is_some_and(|name| name == "kcl.mod");
+        if found.is_none() && is_module && name_of(path).as_deref() == Some(package) {
+            found = path.parent().map(Path::to_owned);
+        }
+        Ok(())
+    })
+    .map_err(|error| error.to_string())?;
+    found.ok_or_else(|| format!("the repository has no package `{}`", package.escape_debug()))
+}
+
+fn name_of(module: &Path) -> Option<String> {
+    let table: toml::Table = std::fs::read_to_string(module).ok()?.parse().ok()?;
+    Some(table.get("package")?.get("name")?.as_str()?.to_owned())
+}
+
+fn copy(from: &Path, to: &Path, bounds: Bounds) -> Result<(), String> {
+    let mut count = Count::new(bounds);
+    checksum::walk(from, from, &mut |path, relative| {
+        if relative.split('/').any(|part| part == ".git") {
+            return Ok(());
+        }
+        let target = to.join(relative);
+        if let Some(folder) = target.parent() {
+            std::fs::create_dir_all(folder)?;
+        }
+        let bytes = std::fs::copy(path, target)?;
+        count.add(bytes).map_err(std::io::Error::other)
+    })
+    .map_err(|error| error.to_string())
+}

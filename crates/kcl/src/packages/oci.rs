@@ -1,0 +1,464 @@
+//! Packages from OCI registries, by the distribution protocol
+//! (<https://github.com/opencontainers/distribution-spec/blob/main/spec.md>). Every answer has a size limit.
+
+use std::{collections::BTreeMap, path::Path};
+
+use base64::Engine;
+use reqwest::{Client, RequestBuilder, Response, StatusCode, header};
+use serde::Deserialize;
+use serde_json::Value;
+use sha2::{Digest as _, Sha256};
+
+use super::{
+    PackageTrust, bounds::Bounds, fetcher::PackageFetcher, platform::platform, source::is_local,
+    unpack::unpack,
+};
+use konverge_base::error::chain;
+
+/// The accepted media types of a manifest, and of an index of manifests by platform.
+const MANIFESTS: &str = "application/vnd.oci.image.manifest.v1+json, application/vnd.docker.distribution.manifest.v2+json, application/vnd.oci.image.index.v1+json, application/vnd.docker.distribution.manifest.list.v2+json";
+
+/// The accepted media types of a package's layer.
+const LAYERS: [&str; 5] = [
+    // A module of Kusion: a package with a binary.
+    "application/vnd.io.kusion.content.v1.tar+gzip",
+    "application/vnd.oci.image.layer.v1.tar",
+    "application/vnd.oci.image.layer.v1.tar+gzip",
+    "application/vnd.docker.image.rootfs.diff.tar.gzip",
+    "application/vnd.docker.image.rootfs.diff.tar",
+];
+
+/// The maximum size of a manifest, as in registries, and of an answer with a token.
+const DOCUMENT: u64 = 4 << 20;
+
+/// A package has one layer; an artifact with more is probably an image.
+const MOST_LAYERS: usize = 16;
+
+/// Pulls a package and unpacks it into `target`.
+pub(super) async fn fetch(
+    packages: &PackageFetcher,
+    repository: &str,
+    tag: &str,
+    target: &Path,
+) -> Result<(), String> {
+    let bounds = packages.bounds;
+    let registry = Registry::new(packages, repository, tag)?;
+    let host = registry.host.clone();
+    let pulled = tokio::time::timeout(bounds.time, registry.pull(tag, &bounds)).await;
+    let layers = pulled
+        .map_err(|_| format!("{host} did not answer within {} s", bounds.time.as_secs()))?
+        .map_err(|error| format!("{host}: {error}"))?;
+    for layer in layers {
+        unpack(packages, layer, target, &bounds).await?;
+    }
+    Ok(())
+}
+
+/// One repository of a registry.
+struct Registry {
+    http: Client,
+    host: String,
+    /// `https://HOST/v2/NAME`.
+    base: String,
+    login: Option<Login>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Login {
+    user: String,
+    password: String,
+}
+
+/// The authentication of a request.
+enum Proof {
+    None,
+    Basic,
+    Bearer(String),
+}
+
+#[derive(Deserialize)]
+struct Manifest {
+    #[serde(default)]
+    layers: Vec<Layer>,
+    /// Of an index.
+    manifests: Option<Vec<IndexEntry>>,
+}
+
+/// The manifest for one platform.
+#[derive(Deserialize)]
+struct IndexEntry {
+    digest: String,
+    platform: Option<Platform>,
+}
+
+#[derive(Deserialize)]
+struct Platform {
+    os: String,
+    architecture: String,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Layer {
+    media_type: String,
+    digest: String,
+}
+
+#[derive(Deserialize)]
+struct Token {
+    token: Option<String>,
+    access_token: Option<String>,
+}
+
+impl Registry {
+    fn new(packages: &PackageFetcher, repository: &str, tag: &str) -> Result<Self, String> {
+        let wrong = || {
+            format!(
+                "`{}:{}` is not a reference to an OCI artifact",
+                repository.escape_debug(),
+                tag.escape_debug()
+            )
+        };
+        let (host, name) = repository.split_once('/').ok_or_else(wrong)?;
+        let is_host = |c: char| c.is_ascii_alphanumeric() || ".-:[]".contains(c);
+        let is_name = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "._-/".contains(c);
+        let is_tag = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
+        let plain = !host.is_empty()
+            && host.chars().all(is_host)
+            && name.chars().all(is_name)
+            && name
+                .split('/')
+                .all(|part| !part.is_empty() && !part.starts_with('.'))
+            && !tag.is_empty()
+            && !tag.starts_with('.')
+            && tag.chars().all(is_tag);
+        if !plain {
+            return Err(wrong());
+        }
+        // As in Docker: a registry on this machine may use plain HTTP.
+        let scheme = if is_local(host) { "http" } else { "https" };
+        let server = if host == "docker.io" {
+            "registry-1.docker.io"
+        } else {
+            host
+        };
+        let http = Client::builder()
+            .https_only(scheme == "https")
+            .connect_timeout(std::time::Duration::from_secs(10))
+            .build()
+            .map_err(|error| chain(&error))?;
+        let login = match packages.asker {
+            PackageTrust::Own => credentials(&packages.environment, host),
+            PackageTrust::Outside(_) => None,
+        };
+        Ok(Self {
+            http,
+            host: host.to_owned(),
+            base: format!("{scheme}://{server}/v2/{name}"),
+            login,
+        })
+    }
+
+    /// The layers of a tag.
+    async fn pull(&self, tag: &str, bounds: &Bounds) -> Result<Vec<Vec<u8>>, String> {
+        let address = format!("{}/manifests/{tag}", self.base);
+        let manifest = || self.http.get(&address).header(header::ACCEPT, MANIFESTS);
+        let (answer, proof) = self.proven(manifest).await?;
+        let manifest = bounded(answer, DOCUMENT).await?;
+        let mut manifest = read_manifest(&manifest)?;
+        if let Some(entries) = &manifest.manifests {
+            let digest = for_platform(entries, platform())?;
+            let content = self.addressed("manifests", digest, &proof, DOCUMENT).await?;
+            manifest = read_manifest(&content)?;
+            if manifest.manifests.is_some() {
+                return Err("its index names another index".to_owned());
+            }
+        }
+        if manifest.layers.len() > MOST_LAYERS {
+            return Err(format!("it has more than {MOST_LAYERS} layers"));
+        }
+        let mut left = bounds.transferred;
+        let mut layers = Vec::new();
+        for layer in manifest.layers {
+            if !LAYERS.contains(&layer.media_type.as_str()) {
+                let kind = layer.media_type.escape_debug();
+                return Err(format!(
+                    "it has a layer of type `{kind}`, which is not a package archive"
+                ));
+            }
+            let content = self.addressed("blobs", &layer.digest, &proof, left).await?;
+            left -= content.len() as u64;
+            layers.push(content);
+        }
+        Ok(layers)
+    }
+
+    /// What is named by its digest: a blob, or a manifest.
+    async fn addressed(&self, kind: &str, digest: &str, proof: &Proof, most: u64) -> Result<Vec<u8>, String> {
+        let wanted = digest
+            .strip_prefix("sha256:")
+            .filter(|hash| hash.len() == 64 && hash.bytes().all(|byte| byte.is_ascii_hexdigit()));
+        let Some(wanted) = wanted else {
+            return Err("a part of it has no SHA-256 digest".to_owned());
+        };
+        let request = self
+            .http
+            .get(format!("{}/{kind}/{digest}", self.base))
+            .header(header::ACCEPT, MANIFESTS);
+        let answer = self.proving(request, proof).send().await.map_err(said)?;
+        let content = bounded(answer, most).await?;
+        let found = hex::encode(Sha256::digest(&content));
+        match found.eq_ignore_ascii_case(wanted) {
+            true => Ok(content),
+            false => Err("a part of it does not have the digest that names it".to_owned()),
+        }
+    }
+
+    /// Sends a request, and repeats it with authentication if the registry requires it.
+    async fn proven(&self, request: impl Fn() -> RequestBuilder) -> Result<(Response, Proof), String> {
+        let answer = request().send().await.map_err(said)?;
+        if answer.status() != StatusCode::UNAUTHORIZED {
+            return Ok((answer, Proof::None));
+        }
+        let challenge = answer.headers().get(header::WWW_AUTHENTICATE);
+        let challenge = challenge
+            .and_then(|value| value.to_str().ok())
+            .unwrap_or_default();
+        let proof = match challenge.split_once(' ') {
+            Some((scheme, rest)) if scheme.eq_ignore_ascii_case("bearer") => {
+                Proof::Bearer(self.token(&parameters(rest)).await?)
+            }
+            Some((scheme, _)) if scheme.eq_ignore_ascii_case("basic") => Proof::Basic,
+            _ => return Err("it requires an unknown authentication scheme".to_owned()),
+        };
+        let answer = self.proving(request(), &proof).send().await.map_err(said)?;
+        Ok((answer, proof))
+    }
+
+    fn proving(&self, request: RequestBuilder, proof: &Proof) -> RequestBuilder {
+        match (proof, &self.login) {
+            (Proof::Bearer(token), _) => request.bearer_auth(token),
+            (Proof::Basic, Some(login)) => request.basic_auth(&login.user, Some(&login.password)),
+            _ => request,
+        }
+    }
+
+    /// A token from the service that the registry names.
+    async fn token(&self, challenge: &BTreeMap<String, String>) -> Result<String, String> {
+        let named = |name: &str| challenge.get(name).map(String::as_str);
+        let realm = named("realm").ok_or("it names no service that gives tokens")?;
+        let mut realm: url::Url = realm
+            .parse()
+            .map_err(|_| "its token service has no address".to_owned())?;
+        if realm.scheme() != "https" && !is_local(&self.host) {
+            return Err("its token service does not speak TLS".to_owned());
+        }
+        for name in ["service", "scope"] {
+            if let Some(value) = named(name) {
+                realm.query_pairs_mut().append_pair(name, value);
+            }
+        }
+        let request = self.http.get(realm);
+        let request = match &self.login {
+            Some(login) => request.basic_auth(&login.user, Some(&login.password)),
+            None => request,
+        };
+        let answer = bounded(request.send().await.map_err(said)?, DOCUMENT).await?;
+        let token: Token = serde_json::from_slice(&answer).map_err(|_| "its token service gave no token")?;
+        let token = token.token.or(token.access_token);
+        token.ok_or_else(|| "its token service gave no token".to_owned())
+    }
+}
+
+fn read_manifest(content: &[u8]) -> Result<Manifest, String> {
+    serde_json::from_slice(content).map_err(|_| "its manifest is not an OCI artifact manifest".to_owned())
+}
+
+/// The platform whose package stands in where there is none for this machine. The files of KCL are the same on every
+/// platform, the module's binary is not: `ops::module_runner` runs none of another platform.
+const STAND_IN: (&str, &str) = ("linux", "amd64");
+
+/// The digest of the manifest for a platform.
+fn for_platform<'a>(entries: &'a [IndexEntry], (os, architecture): (&str, &str)) -> Result<&'a str, String> {
+    let platforms = entries
+        .iter()
+        .filter_map(|entry| Some((entry, entry.platform.as_ref()?)));
+    for (os, architecture) in [(os, architecture), STAND_IN] {
+        let mut own = platforms
+            .clone()
+            .filter(|(_, platform)| platform.os == os && platform.architecture == architecture);
+        if let Some((entry, _)) = own.next() {
+            return Ok(&entry.digest);
+        }
+    }
+    let names = platforms.map(|(_, platform)| format!("{}/{}", platform.os, platform.architecture));
+    let names = names.take(10).collect::<Vec<_>>().join(", ");
+    Err(format!(
+        "it has nothing for {os}/{architecture}: only {}",
+        names.escape_debug()
+    ))
+}
+
+/// `realm="https://…",service="…"` as pairs.
+fn parameters(text: &str) -> BTreeMap<String, String> {
+    let mut found = BTreeMap::new();
+    let mut rest = text;
+    while let Some((name, after)) = rest.split_once('=') {
+        let name = name.trim_matches([',', ' ']).to_lowercase();
+        let (value, after) = match after.strip_prefix('"') {
+            Some(quoted) => quoted.split_once('"').unwrap_or((quoted, "")),
+            None => after.split_once(',').unwrap_or((after, "")),
+        };
+        found.insert(name, value.to_owned());
+        rest = after;
+    }
+    found
+}
+
+/// The body of a successful answer, up to a limit.
+async fn bounded(mut answer: Response, most: u64) -> Result<Vec<u8>, String> {
+    let status = answer.status();
+    if !status.is_success() {
+        return Err(match status {
+            StatusCode::NOT_FOUND => "there is no such package, or no such version of it".to_owned(),
+            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
+                format!("it refuses ({status}): credentials are needed")
+            }
+            other => format!("it answers {other}"),
+        });
+    }
+    let too_much = || format!("it sends more than {most} bytes");
+    if answer.content_length().is_some_and(|length| length > most) {
+        return Err(too_much());
+    }
+    let mut body = Vec::new();
+    while let Some(part) = answer.chunk().await.map_err(said)? {
+        if (body.len() + part.len()) as u64 > most {
+            return Err(too_much());
+        }
+        body.extend_from_slice(&part);
+    }
+    Ok(body)
+}
+
+/// The error without the address, whose query may contain a token.
+fn said(error: reqwest::Error) -> String {
+    chain(&error.without_url())
+}
+
+/// The credentials: `KONVERGE_OCI_USERNAME` and `KONVERGE_OCI_PASSWORD` for the one registry in
+/// `KONVERGE_OCI_REGISTRY` (a `kcl.mod` must not be able to send them elsewhere), or else Docker's config.
+fn credentials(environment: &BTreeMap<String, String>, registry: &str) -> Option<Login> {
+    let var = |name: &str| environment.get(name).filter(|value| !value.is_empty());
+    if var("KONVERGE_OCI_REGISTRY").map(String::as_str) == Some(registry)
+        && let (Some(user), Some(password)) = (var("KONVERGE_OCI_USERNAME"), var("KONVERGE_OCI_PASSWORD"))
+    {
+        return Some(Login {
+            user: user.clone(),
+            password: password.clone(),
+        });
+    }
+    let folder = var("DOCKER_CONFIG").cloned();
+    let file = folder
+        .or_else(|| var("HOME").map(|home| format!("{home}/.docker")))
+        .map(|folder| Path::new(&folder).join("config.json"));
+    file.and_then(|file| std::fs::read_to_string(file).ok())
+        .and_then(|text| docker_auth(&text, registry))
+}
+
+/// `auths.<registry>.auth` of Docker's config: `user:password` in base64.
+fn docker_auth(text: &str, registry: &str) -> Option<Login> {
+    let config: Value = serde_json::from_str(text).ok()?;
+    let auths = config.get("auths")?.as_object()?;
+    let host = |key: &str| {
+        let key = key.trim_start_matches("https://").trim_start_matches("http://");
+        key.split('/').next().unwrap_or_default().to_owned()
+    };
+    let (_, entry) = auths.iter().find(|(key, _)| host(key) == registry)?;
+    let text = |key: &str| Some(entry.get(key)?.as_str()?.to_owned());
+    if let (Some(user), Some(password)) = (text("username"), text("password")) {
+        return Some(Login { user, password });
+    }
+    let bytes = base64::engine::general_purpose::STANDARD
+        .decode(text("auth")?)
+        .ok()?;
+    let decoded = String::from_utf8(bytes).ok()?;
+    let (user, password) = decoded.split_once(':')?;
+    Some(Login {
+        user: user.to_owned(),
+        password: password.to_owned(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_package_without_this_platform_is_that_of_linux_amd64() {
+        let of = |platforms: &[(&str, &str)]| {
+            let entries: Vec<IndexEntry> = platforms
+                .iter()
+                .map(|(os, architecture)| IndexEntry {
+                    digest: format!("{os}-{architecture}"),
+                    platform: Some(Platform {
+                        os: (*os).to_owned(),
+                        architecture: (*architecture).to_owned(),
+                    }),
+                })
+                .collect();
+            for_platform(&entries, ("linux", "arm64")).map(str::to_owned)
+        };
+        let published = [("darwin", "arm64"), ("linux", "amd64"), ("windows", "amd64")];
+        assert_eq!(of(&published).unwrap(), "linux-amd64");
+        assert_eq!(
+            of(&[("linux", "amd64"), ("linux", "arm64")]).unwrap(),
+            "linux-arm64"
+        );
+        let none = of(&[("darwin", "arm64")]).unwrap_err();
+        assert!(
+            none.contains("nothing for linux/arm64: only darwin/arm64"),
+            "{none}"
+        );
+    }
+
+    #[test]
+    fn credentials_go_to_their_registry_alone() {
+        let environment: BTreeMap<String, String> = [
+            ("KONVERGE_OCI_REGISTRY", "ghcr.io"),
+            ("KONVERGE_OCI_USERNAME", "u"),
+            ("KONVERGE_OCI_PASSWORD", "p"),
+        ]
+        .into_iter()
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .collect();
+        let login = Login {
+            user: "u".to_owned(),
+            password: "p".to_owned(),
+        };
+        assert_eq!(credentials(&environment, "ghcr.io"), Some(login));
+        assert_eq!(credentials(&environment, "evil.example"), None);
+    }
+
+    #[test]
+    fn dockers_config_is_read() {
+        let text = r#"{"auths": {"https://ghcr.io/v2/": {"auth": "dTpwOnE="}, "other:5000": {"username": "a", "password": "b"}}}"#;
+        let found = |registry| match docker_auth(text, registry) {
+            Some(Login { user, password }) => format!("{user} {password}"),
+            None => "none".to_owned(),
+        };
+        assert_eq!(found("ghcr.io"), "u p:q");
+        assert_eq!(found("other:5000"), "a b");
+        assert_eq!(found("docker.io"), "none");
+    }
+
+    #[test]
+    fn a_challenge_is_read() {
+        let found = parameters(
+            r#"realm="https://ghcr.io/token",service="ghcr.io",scope="repository:a/b:pull,push",x=1"#,
+        );
+        assert_eq!(found["realm"], "https://ghcr.io/token");
+        assert_eq!(found["scope"], "repository:a/b:pull,push");
+        assert_eq!(found["x"], "1");
+    }
+}

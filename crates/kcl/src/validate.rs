@@ -1,0 +1,48 @@
+//! Data against a schema, by the core's own validation: the work of `kcl vet`.
+
+use std::path::Path;
+
+use super::{
+    CompileRequest, KclDiagnostic, KclError, Pool,
+    compile::external_packages,
+    diagnostic,
+    protocol::{ValidateCodeArgs, ValidateCodeResult},
+};
+use konverge_base::model::RepoPath;
+
+/// The variable of the schema's program that gets the data. Another name could be one of the program.
+const VARIABLE: &str = "_konverge_data";
+
+impl Pool {
+    /// Validates a JSON file of the request, whose mapping must match the schema `name` of the package in `folder`.
+    /// Returns why it does not. The pool needs [`super::PoolOptions::temporary_files`]: the core
+    /// makes an empty file in each call.
+    ///
+    /// # Errors
+    /// The worker is lost.
+    pub async fn validate(
+        &self,
+        request: &CompileRequest,
+        (folder, name): (&RepoPath, &str),
+        data: &RepoPath,
+    ) -> Result<Vec<KclDiagnostic>, KclError> {
+        let message = |root: &Path| ValidateCodeArgs {
+            datafile: root.join(data).display().to_string(),
+            // Of a single file some cores read the whole package of the repository instead.
+            file: root.join(folder).display().to_string(),
+            schema: name.to_owned(),
+            attribute_name: VARIABLE.to_owned(),
+            format: "json".to_owned(),
+            external_pkgs: external_packages(request, root),
+        };
+        match self
+            .call::<_, ValidateCodeResult>(request, "ValidateCode", message)
+            .await
+        {
+            Ok((result, _)) if result.success => Ok(Vec::new()),
+            Ok((result, root)) => Ok(diagnostic::read(&result.err_message, &root)),
+            Err(KclError::Code(diagnostics)) => Ok(diagnostics),
+            Err(other) => Err(other),
+        }
+    }
+}

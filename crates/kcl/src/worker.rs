@@ -1,0 +1,297 @@
+//! [`Worker`]: a long-lived, sandboxed process with the core loaded, which answers one request at a time.
+
+use std::{
+    collections::BTreeMap,
+    os::unix::process::ExitStatusExt,
+    process::{ExitStatus, Stdio},
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use tempfile::TempDir;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    process::{Child, ChildStderr, ChildStdin, ChildStdout, Command},
+    sync::Notify,
+};
+
+use super::{
+    KclError, PoolOptions,
+    protocol::{MAX_ANSWER, WorkerStatus},
+    workdir::Workdir,
+};
+use konverge_base::process::die_with_parent;
+use konverge_sandbox::{SandboxLayers, SandboxProfile};
+
+const SCRIPT: &str = include_str!("worker.py");
+
+/// The maximum time to load the core.
+const START: Duration = Duration::from_secs(60);
+
+/// The maximum of a worker's standard error that is kept.
+const SAID: usize = 64 << 10;
+
+/// A running worker; dropping it kills it and deletes its working folder.
+pub(super) struct Worker {
+    child: Child,
+    requests: ChildStdin,
+    answers: ChildStdout,
+    said: Arc<WorkerStderr>,
+    pub(super) scratch: Workdir,
+    _temporary: Option<TempDir>,
+    pub(super) served: u32,
+    /// Describes the missing sandbox layers.
+    pub(super) warning: Option<String>,
+}
+
+/// Why a call has no answer.
+#[derive(Debug)]
+pub(super) enum WorkerLost {
+    /// The deadline passed; the worker is being killed.
+    Deadline,
+    /// The worker ended.
+    Ended(ExitStatus, String),
+    /// The worker wrote an invalid frame.
+    Garbled(String),
+}
+
+/// The worker's standard error.
+#[derive(Default)]
+struct WorkerStderr {
+    text: Mutex<Vec<u8>>,
+    more: Notify,
+}
+
+impl Worker {
+    /// Starts a worker and waits until it has loaded the core.
+    pub(super) async fn start(options: &PoolOptions) -> Result<Self, KclError> {
+        let failed = |error: std::io::Error| KclError::Start(error.to_string());
+        let scratch = Workdir::new().map_err(failed)?;
+        let temporary = options.temporary_files.then(tempfile::tempdir).transpose();
+        let temporary = temporary.map_err(failed)?;
+        let sandbox = serde_json::to_string(&sandbox_layers(options, &scratch, temporary.as_ref()))
+            .map_err(|error| KclError::Start(error.to_string()))?;
+        let mut command = Command::new(&options.self_exe);
+        command
+            .arg("__worker")
+            .arg(sandbox)
+            .env_clear()
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .kill_on_drop(true)
+            // We handle Ctrl-C ourselves: a worker that also received it would fail with an error of the
+            // stack.
+            .process_group(0);
+        die_with_parent(&mut command);
+        let mut child = command
+            .spawn()
+            .map_err(|error| KclError::Start(format!("`{}`: {error}", options.self_exe.display())))?;
+        let (Some(requests), Some(answers), Some(stderr)) =
+            (child.stdin.take(), child.stdout.take(), child.stderr.take())
+        else {
+            return Err(KclError::Start(
+                "the pipes of the worker could not be opened".to_owned(),
+            ));
+        };
+        let said = Arc::new(WorkerStderr::default());
+        tokio::spawn(listen(stderr, Arc::clone(&said)));
+        let mut worker = Self {
+            child,
+            requests,
+            answers,
+            said,
+            scratch,
+            _temporary: temporary,
+            served: 0,
+            warning: None,
+        };
+        match tokio::time::timeout(START, worker.read_answer()).await {
+            Ok(Ok((WorkerStatus::Done, _))) => {
+                worker.warning = worker
+                    .said
+                    .take()
+                    .lines()
+                    .find_map(|line| line.strip_prefix("warning: ").map(str::to_owned));
+                Ok(worker)
+            }
+            Ok(Ok(_)) => Err(KclError::Start("the core did not load".to_owned())),
+            Ok(Err(WorkerLost::Ended(status, said))) => Err(KclError::Start(match said.trim() {
+                "" => format!("it ended at once ({status})"),
+                said => said.trim_start_matches("error: ").to_owned(),
+            })),
+            Ok(Err(WorkerLost::Garbled(why))) => {
+                Err(KclError::Start(format!("its first answer cannot be read: {why}")))
+            }
+            Ok(Err(WorkerLost::Deadline)) => Err(KclError::Start("it did not answer in time".to_owned())),
+            Err(_) => Err(KclError::Start(format!(
+                "the core did not load within {} s",
+                START.as_secs()
+            ))),
+        }
+    }
+
+    /// Sends a frame and waits for its answer. After an error the worker is unusable.
+    pub(super) async fn call(
+        &mut self,
+        frame: &[u8],
+        deadline: Duration,
+    ) -> Result<(WorkerStatus, Vec<u8>), WorkerLost> {
+        self.served += 1;
+        let exchange = async {
+            // A worker that has ended does not read: the answer says why.
+            let _ = self.requests.write_all(frame).await;
+            let _ = self.requests.flush().await;
+            let (status, body) = self.read_answer().await?;
+            if !body.is_empty() {
+                return Ok((status, body));
+            }
+            // Old cores answer a panic with nothing, and report it on standard error.
+            let said = self.said.up_to_mark().await;
+            Ok(if said.trim().is_empty() {
+                (status, body)
+            } else {
+                (WorkerStatus::Panicked, said.into_bytes())
+            })
+        };
+        match tokio::time::timeout(deadline, exchange).await {
+            Ok(answer) => answer,
+            Err(_) => {
+                let _ = self.child.start_kill();
+                Err(WorkerLost::Deadline)
+            }
+        }
+    }
+
+    /// The worker's current memory in bytes.
+    pub(super) fn memory_bytes(&self) -> u64 {
+        let statm = self
+            .child
+            .id()
+            .and_then(|pid| std::fs::read_to_string(format!("/proc/{pid}/statm")).ok());
+        let pages: Option<u64> = statm.and_then(|text| text.split(' ').nth(1)?.parse().ok());
+        pages.unwrap_or(0) * 4096
+    }
+
+    /// The process id, while it runs.
+    pub(super) fn pid(&self) -> Option<u32> {
+        self.child.id()
+    }
+
+    async fn read_answer(&mut self) -> Result<(WorkerStatus, Vec<u8>), WorkerLost> {
+        let Ok(length) = self.answers.read_u32().await else {
+            return Err(self.wait_exit().await);
+        };
+        let length = length as usize;
+        if length == 0 || length > MAX_ANSWER {
+            return Err(WorkerLost::Garbled(format!("a frame of {length} bytes")));
+        }
+        let mut frame = vec![0; length];
+        if self.answers.read_exact(&mut frame).await.is_err() {
+            return Err(self.wait_exit().await);
+        }
+        let status = WorkerStatus::from_byte(frame[0])
+            .ok_or_else(|| WorkerLost::Garbled(format!("status {:#x}", frame[0])))?;
+        frame.remove(0);
+        Ok((status, frame))
+    }
+
+    async fn wait_exit(&mut self) -> WorkerLost {
+        match self.child.wait().await {
+            Ok(status) => {
+                self.said.wait_closed().await;
+                WorkerLost::Ended(status, self.said.take())
+            }
+            Err(error) => WorkerLost::Garbled(error.to_string()),
+        }
+    }
+}
+
+impl WorkerLost {
+    /// Returns true if something outside (the kernel out of memory, an operator) killed the worker.
+    pub(super) fn killed_from_outside(&self) -> bool {
+        matches!(self, Self::Ended(status, _) if status.signal() == Some(nix::libc::SIGKILL))
+    }
+}
+
+fn sandbox_layers(options: &PoolOptions, scratch: &Workdir, temporary: Option<&TempDir>) -> SandboxLayers {
+    let core = &options.core;
+    let mut readable = core.readable.clone();
+    readable.push(scratch.root().to_owned());
+    readable.extend(options.packages.clone());
+    // The core always looks for packages in a vendor folder: give it one that does not exist.
+    let no_vendor = scratch.root().join(".konverge-no-vendor").display().to_string();
+    let mut environment = BTreeMap::from([("KCL_PKG_PATH".to_owned(), no_vendor)]);
+    if let Some(folder) = temporary {
+        environment.insert("TMPDIR".to_owned(), folder.path().display().to_string());
+    }
+    SandboxLayers {
+        interpreter: core.interpreter.clone(),
+        arguments: ["-I", "-S", "-X", "utf8", "-c", SCRIPT]
+            .into_iter()
+            .map(str::to_owned)
+            .chain([core.extension.display().to_string()])
+            .collect(),
+        environment,
+        work_dir: scratch.root().to_owned(),
+        readable,
+        folders: core.folders.clone(),
+        writable: temporary.map(|folder| folder.path().to_owned()),
+        file_size: 0,
+        memory: options.memory_limit,
+        mode: options.sandbox,
+        profile: SandboxProfile::Interpreter,
+    }
+}
+
+async fn listen(mut stderr: ChildStderr, said: Arc<WorkerStderr>) {
+    let mut part = vec![0; 4096];
+    while let Ok(count @ 1..) = stderr.read(&mut part).await {
+        {
+            let mut text = said.text.lock().unwrap_or_else(PoisonError::into_inner);
+            text.extend_from_slice(&part[..count]);
+            let excess = text.len().saturating_sub(SAID);
+            text.drain(..excess);
+        }
+        said.more.notify_one();
+    }
+    // The end is marked like the end of a call, twice, so that nobody waits for more.
+    said.text.lock().unwrap_or_else(PoisonError::into_inner).push(END);
+    said.more.notify_one();
+}
+
+/// The worker writes it to standard error after a call without an answer.
+const MARK: u8 = 0;
+/// Recorded when standard error was closed.
+const END: u8 = 4;
+
+impl WorkerStderr {
+    fn take(&self) -> String {
+        let mut text = self.text.lock().unwrap_or_else(PoisonError::into_inner);
+        let bytes = std::mem::take(&mut *text);
+        String::from_utf8_lossy(&bytes).replace([MARK as char, END as char], "")
+    }
+
+    async fn up_to_mark(&self) -> String {
+        self.wait_for(MARK).await;
+        self.take()
+    }
+
+    async fn wait_closed(&self) {
+        self.wait_for(END).await;
+    }
+
+    async fn wait_for(&self, byte: u8) {
+        loop {
+            let more = self.more.notified();
+            let found = {
+                let text = self.text.lock().unwrap_or_else(PoisonError::into_inner);
+                text.contains(&byte) || text.contains(&END)
+            };
+            if found {
+                return;
+            }
+            more.await;
+        }
+    }
+}

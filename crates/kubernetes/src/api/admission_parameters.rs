@@ -1,0 +1,135 @@
+//! The parameters of MutatingAdmissionPolicies: objects that a binding passes to its policy. The mutation
+//! depends on them, so their versions are part of the guard of *unchanged*.
+
+use std::collections::HashMap;
+
+use serde_json::{Value, json};
+
+use super::{
+    client::{Api, ApiRequest},
+    discovery::{Discovery, ResourceType},
+    error::ApiError,
+};
+
+/// Only the names and versions of the list's items are needed.
+const METADATA_ONLY: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
+
+/// The versions of the parameters by the name of the policy, for policies whose parameters can be read.
+pub(crate) type ParameterVersions = HashMap<String, Value>;
+
+/// Reads the versions of what the bindings refer to.
+///
+/// # Errors
+/// The server does not answer. A policy whose parameters cannot be read without permission is left out.
+pub(crate) async fn read(
+    api: &Api,
+    discovery: &Discovery,
+    policies: &Value,
+    bindings: &Value,
+) -> Result<ParameterVersions, ApiError> {
+    let mut read = ParameterVersions::new();
+    for policy in items(policies) {
+        let kind = &policy["spec"]["paramKind"];
+        let (Some(version), Some(kind), Some(name)) = (
+            kind["apiVersion"].as_str(),
+            kind["kind"].as_str(),
+            policy["metadata"]["name"].as_str(),
+        ) else {
+            continue;
+        };
+        let Some(of) = discovery.any_version(version, kind) else {
+            continue;
+        };
+        let mut versions = Some(Vec::new());
+        for binding in items(bindings).filter(|binding| binding["spec"]["policyName"] == name) {
+            let found = match &binding["spec"]["paramRef"] {
+                Value::Null => Some(Value::Null),
+                reference => referenced(api, of, reference).await?,
+            };
+            versions = versions.zip(found).map(|(mut versions, found)| {
+                versions.push(found);
+                versions
+            });
+        }
+        read.extend(versions.map(|versions| (name.to_owned(), Value::Array(versions))));
+    }
+    Ok(read)
+}
+
+/// The versions of what a binding refers to; `None` without permission to read it.
+async fn referenced(api: &Api, of: &ResourceType, reference: &Value) -> Result<Option<Value>, ApiError> {
+    let (name, namespace) = (reference["name"].as_str(), reference["namespace"].as_str());
+    let request = match name {
+        Some(name) if namespace.is_some() || !of.namespaced => ApiRequest::get(of.object(namespace, name)),
+        // The namespace of each object.
+        Some(name) => list(of, namespace).query("fieldSelector", format!("metadata.name={name}")),
+        None => list(of, namespace).query("labelSelector", selector(&reference["selector"])),
+    };
+    match api.call(&request).await {
+        Ok(answer) if answer.value["items"].is_array() => {
+            let mut versions: Vec<_> = items(&answer.value).map(version).collect();
+            versions.sort_by_cached_key(Value::to_string);
+            Ok(Some(Value::Array(versions)))
+        }
+        Ok(answer) => Ok(Some(version(&answer.value))),
+        Err(error) if error.is_code(404) => Ok(Some(Value::Null)),
+        Err(error) if error.is_code(403) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+fn list(of: &ResourceType, namespace: Option<&str>) -> ApiRequest {
+    let mut request = ApiRequest::get(of.collection(namespace));
+    request.accept = METADATA_ONLY;
+    request
+}
+
+fn version(object: &Value) -> Value {
+    let metadata = &object["metadata"];
+    json!([
+        metadata["namespace"],
+        metadata["name"],
+        metadata["uid"],
+        metadata["resourceVersion"]
+    ])
+}
+
+/// A label selector in the form of a query.
+fn selector(selector: &Value) -> String {
+    let labels = selector["matchLabels"].as_object();
+    let equal = labels.into_iter().flatten().map(|(key, value)| {
+        let value = value.as_str().unwrap_or_default();
+        format!("{key}={value}")
+    });
+    let expressions = selector["matchExpressions"].as_array();
+    let expressions = expressions.into_iter().flatten().map(|expression| {
+        let key = expression["key"].as_str().unwrap_or_default();
+        let values = expression["values"].as_array().into_iter().flatten();
+        let values = values.filter_map(Value::as_str).collect::<Vec<_>>().join(",");
+        match expression["operator"].as_str().unwrap_or_default() {
+            "In" => format!("{key} in ({values})"),
+            "NotIn" => format!("{key} notin ({values})"),
+            "DoesNotExist" => format!("!{key}"),
+            _ => key.to_owned(),
+        }
+    });
+    equal.chain(expressions).collect::<Vec<_>>().join(",")
+}
+
+fn items(list: &Value) -> impl Iterator<Item = &Value> {
+    list["items"].as_array().into_iter().flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_selector_is_written_as_a_query_has_it() {
+        let written = selector(&json!({"matchLabels": {"a": "b"}, "matchExpressions": [
+            {"key": "c", "operator": "In", "values": ["d", "e"]}, {"key": "f", "operator": "NotIn", "values": ["g"]},
+            {"key": "h", "operator": "Exists"}, {"key": "i", "operator": "DoesNotExist"}]}));
+        assert_eq!(written, "a=b,c in (d,e),f notin (g),h,!i");
+        assert_eq!(selector(&json!({})), "");
+    }
+}

@@ -1,0 +1,162 @@
+//! [`Kubernetes`]: the clusters of a run, by name.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use serde_json::{Value, json};
+
+use super::{client::ApiRequest, cluster::Cluster, connect::ClusterAccess, options::Options};
+use konverge_base::{
+    error::{ErrorKind, UserError},
+    interrupt::Interrupt,
+    model::ClusterName,
+    secrets::{SecretResolver, SecretValue, Secrets, decode_base64},
+};
+
+/// What a cluster says about a Secret.
+pub enum SecretData {
+    /// Its `data`, decoded.
+    Found(BTreeMap<String, SecretValue>),
+    Missing,
+    /// The run may not read it.
+    Denied(UserError),
+}
+
+/// One or more clusters.
+pub struct Kubernetes {
+    /// A cluster with unusable credentials fails when it is used, and does not affect the others.
+    clusters: BTreeMap<ClusterName, Result<Arc<Cluster>, UserError>>,
+    pub(crate) options: Options,
+    pub(crate) secrets: Secrets,
+    /// Answers about the references to secrets in objects.
+    pub(crate) references: Option<Arc<dyn SecretResolver>>,
+}
+
+impl Kubernetes {
+    /// Reads the credentials of each cluster; sends nothing yet. A cluster that is unusable fails when it is
+    /// used.
+    pub async fn connect(clusters: Vec<ClusterAccess>, options: Options, secrets: Secrets) -> Self {
+        let mut connected = BTreeMap::new();
+        for access in clusters {
+            let interrupt = Interrupt::new(options.cancel.clone());
+            let cluster = Cluster::connect(&access, &options, &secrets, interrupt).await;
+            connected.insert(access.name.clone(), cluster.map(Arc::new));
+        }
+        Self {
+            clusters: connected,
+            options,
+            secrets,
+            references: None,
+        }
+    }
+
+    /// Resolves references to secrets with this.
+    #[must_use]
+    pub fn with_references(mut self, resolver: Arc<dyn SecretResolver>) -> Self {
+        self.references = Some(resolver);
+        self
+    }
+
+    /// The decoded `data` of a Secret.
+    ///
+    /// # Errors
+    /// The cluster cannot be reached, or denies it.
+    pub async fn secret_data(
+        &self,
+        cluster: Option<&ClusterName>,
+        namespace: &str,
+        name: &str,
+    ) -> Result<SecretData, UserError> {
+        let cluster = self.cluster(cluster)?;
+        let path = format!("/api/v1/namespaces/{namespace}/secrets/{name}");
+        let secret = match cluster.api.call(&ApiRequest::get(path)).await {
+            Ok(answer) => answer.value,
+            Err(error) if error.is_code(404) => return Ok(SecretData::Missing),
+            Err(error) => {
+                let failure = cluster.failure(&error, &format!("reading Secret `{namespace}/{name}`"));
+                return match error.is_code(403) {
+                    true => Ok(SecretData::Denied(failure)),
+                    false => Err(failure),
+                };
+            }
+        };
+        let data = secret.get("data").and_then(Value::as_object);
+        let fields = data.into_iter().flatten().filter_map(|(key, value)| {
+            Some((key.clone(), SecretValue::new(decode_base64(value.as_str()?)?)))
+        });
+        Ok(SecretData::Found(fields.collect()))
+    }
+
+    /// Asks the cluster whether this job may read the Secrets of a namespace. None is read.
+    ///
+    /// # Errors
+    /// The cluster cannot be reached.
+    pub async fn may_read_secrets(
+        &self,
+        cluster: Option<&ClusterName>,
+        namespace: &str,
+    ) -> Result<bool, UserError> {
+        let cluster = self.cluster(cluster)?;
+        let asked = json!({"namespace": namespace, "verb": "get", "resource": "secrets"});
+        let review = json!({
+            "apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview",
+            "spec": {"resourceAttributes": asked},
+        });
+        let request = ApiRequest {
+            method: http::Method::POST,
+            ..ApiRequest::get("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews")
+        };
+        let answer = cluster.api.call(&request.body("application/json", &review)).await;
+        let answer = answer.map_err(|error| cluster.failure(&error, "asking who this job is"))?;
+        Ok(answer.value["status"]["allowed"] == true)
+    }
+
+    /// The number of requests sent to all clusters so far, including retries.
+    pub fn requests(&self) -> u64 {
+        self.clusters
+            .values()
+            .flatten()
+            .map(|cluster| cluster.api.sent_requests())
+            .sum()
+    }
+
+    /// Queries the version of a cluster, and returns it with the address of the server.
+    ///
+    /// # Errors
+    /// Its credentials are unusable, or it cannot be reached.
+    pub async fn version(&self, name: &ClusterName) -> Result<String, UserError> {
+        let cluster = self.cluster(Some(name))?;
+        Ok(format!(
+            "{}, {}",
+            cluster.environment().await?.version,
+            cluster.server()
+        ))
+    }
+
+    /// The cluster with a name; without a name the only one.
+    pub(crate) fn cluster(&self, name: Option<&ClusterName>) -> Result<&Arc<Cluster>, UserError> {
+        let found = match name {
+            Some(name) => self.clusters.get(name).ok_or_else(|| {
+                let known: Vec<_> = self.clusters.keys().map(|name| format!("`{name}`")).collect();
+                UserError::new(ErrorKind::Config, format!("there is no cluster `{name}`")).hint(format!(
+                    "define it in `konverge.yaml` under `clusters`; there are: {}",
+                    if known.is_empty() {
+                        "none".to_owned()
+                    } else {
+                        known.join(", ")
+                    }
+                ))
+            }),
+            None => match self.clusters.values().next() {
+                Some(only) if self.clusters.len() == 1 => Ok(only),
+                Some(_) => Err(UserError::new(
+                    ErrorKind::Config,
+                    "there are several clusters, and the stack names none",
+                )
+                .hint("give the stack a `cluster` in `konverge.yaml` under `stacks`")),
+                None => Err(UserError::new(ErrorKind::Config, "no cluster is configured")
+                    .hint("name one in `konverge.yaml` under `clusters`")),
+            },
+        };
+        found?.as_ref().map_err(UserError::clone)
+    }
+}

@@ -1,0 +1,68 @@
+//! The fields that the server names in a conflict, as paths of the plan.
+
+/// The plan path of a conflicting field, such as `.spec.containers[name="web"].image`.
+pub(crate) fn conflict_path(field: &str) -> String {
+    let mut path = String::new();
+    let mut rest = field;
+    while !rest.is_empty() {
+        if let Some(tail) = rest.strip_prefix('[') {
+            let end = tail.rfind("].").or_else(|| tail.strip_suffix(']').map(str::len));
+            let nearest = tail.find("].").or(end).unwrap_or(tail.len());
+            let keys = tail[..nearest].split(',').map(|part| part.replace('"', ""));
+            let keys: Vec<_> = keys.filter(|part| part != "protocol=TCP").collect();
+            path.push('/');
+            path.push_str(&keys.join(",").replace('~', "~0").replace('/', "~1"));
+            rest = tail.get(nearest + 1..).unwrap_or_default();
+        } else {
+            let tail = rest.strip_prefix('.').unwrap_or(rest);
+            // A key may contain dots (annotations): only `f.` names of the schema are split, because the
+            // server writes them unquoted.
+            let end = tail.find(['.', '[']).unwrap_or(tail.len());
+            path.push('/');
+            path.push_str(&tail[..end].replace('~', "~0").replace('/', "~1"));
+            rest = &tail[end..];
+        }
+    }
+    rejoin_map_keys(&path)
+}
+
+/// Rejoins the keys of annotations, labels and data, which contain dots that the server does not quote.
+fn rejoin_map_keys(path: &str) -> String {
+    for map in [
+        "/metadata/annotations/",
+        "/metadata/labels/",
+        "/data/",
+        "/matchLabels/",
+        "/nodeSelector/",
+        "/limits/",
+        "/requests/",
+    ] {
+        if let Some(at) = path.find(map) {
+            let (head, tail) = path.split_at(at + map.len());
+            return format!("{head}{}", tail.replace('/', "."));
+        }
+    }
+    path.to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_of_conflicts_are_paths() {
+        assert_eq!(conflict_path(".spec.replicas"), "/spec/replicas");
+        assert_eq!(
+            conflict_path(".spec.template.spec.containers[name=\"web\"].image"),
+            "/spec/template/spec/containers/name=web/image"
+        );
+        assert_eq!(
+            conflict_path(".spec.ports[port=80,protocol=\"TCP\"].targetPort"),
+            "/spec/ports/port=80/targetPort"
+        );
+        assert_eq!(
+            conflict_path(".metadata.annotations.example.com/a.b"),
+            "/metadata/annotations/example.com~1a.b"
+        );
+    }
+}

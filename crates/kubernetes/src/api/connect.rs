@@ -1,0 +1,349 @@
+//! Connects to a cluster, with our retries instead of the library's.
+
+use std::{
+    io::IsTerminal as _,
+    path::PathBuf,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use base64::Engine as _;
+use http::{HeaderValue, header};
+use kube::{
+    client::{AuthError, Body, ClientBuilder, ConfigExt as _},
+    config::{AuthInfo, ExecInteractiveMode, KubeConfigOptions, KubeconfigError},
+};
+use secrecy::ExposeSecret as _;
+
+use super::{
+    cluster_login::{ClusterLogin, ClusterToken},
+    kubeconfig::{self, ReadError, TrustedKubeconfig},
+    options::Options,
+    transport,
+};
+use konverge_base::{
+    checkout::Untrusted,
+    error::{ErrorKind, UserError, chain},
+    model::ClusterName,
+    secrets::{AddressParts, Secrets, credential_in, is_secret_name, without_secrets},
+};
+
+/// A cluster by its name in `konverge.yaml`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClusterAccess {
+    pub name: ClusterName,
+    /// The source of address and credentials.
+    pub credentials: ClusterCredentials,
+    /// The maximum number of concurrent requests; default 16.
+    pub requests: Option<usize>,
+}
+
+/// The source of address and credentials.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ClusterCredentials {
+    /// A kubeconfig: client certificates, tokens, exec plugins, OIDC.
+    Kubeconfig {
+        /// The file; `None` for `$KUBECONFIG`, or else `~/.kube/config`.
+        path: Option<PathBuf>,
+        /// The context; `None` for the current one.
+        context: Option<String>,
+        /// The environment variable with the path. Its value is never shown, because it may be the wrong
+        /// variable.
+        variable: Option<String>,
+    },
+    /// The text of a kubeconfig, such as an input of the action.
+    Text {
+        text: KubeconfigText,
+        /// The context; `None` for the current one.
+        context: Option<String>,
+    },
+    /// The service account of the pod.
+    InCluster,
+}
+
+/// The text of a kubeconfig. It may hold secrets, so it is not shown.
+#[derive(Clone, PartialEq, Eq)]
+pub struct KubeconfigText(String);
+
+impl KubeconfigText {
+    /// Takes the text.
+    pub fn new(text: String) -> Self {
+        Self(text)
+    }
+}
+
+impl std::fmt::Debug for KubeconfigText {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("KubeconfigText(…)")
+    }
+}
+
+/// Builds the client and returns the address of its server; sends nothing yet. Every credential of the client
+/// is learned as a secret.
+pub(crate) async fn client(
+    access: &ClusterAccess,
+    options: &Options,
+    secrets: &Secrets,
+) -> Result<(kube::Client, String), UserError> {
+    let (mut config, login) = config(access, options).await?;
+    config.default_retry = false;
+    config.connect_timeout = Some(std::time::Duration::from_secs(10));
+    learn(&config.auth_info, secrets);
+    // Without a terminal nobody answers the questions of a plugin; its output is then captured and shown
+    // masked.
+    if let Some(exec) = config
+        .auth_info
+        .exec
+        .as_mut()
+        .filter(|_| !std::io::stdin().is_terminal())
+    {
+        exec.interactive_mode = Some(ExecInteractiveMode::Never);
+    }
+    let server = config.cluster_url.to_string().trim_end_matches('/').to_owned();
+    if let Some(credential) = credential_in(&server, AddressParts::default()) {
+        let what = format!(
+            "cluster `{}`: the address of its server holds credentials: {credential}",
+            access.name
+        );
+        return Err(UserError::new(ErrorKind::Kubernetes, what)
+            .hint("write them to `users` of the kubeconfig: addresses are shown and logged"));
+    }
+    let client = match login {
+        Some(login) => cloud_client(config, ClusterToken::new(login), secrets),
+        None => learning_client(config, secrets),
+    };
+    let client = client.map_err(|error| {
+        let why = match &error {
+            kube::Error::Auth(error) => explain(error),
+            other => chain(other),
+        };
+        let what = format!("cluster `{}`: cannot create a client: {why}", access.name);
+        UserError::new(ErrorKind::Kubernetes, secrets.mask(&what))
+            .hint("`kubectl auth whoami` uses the kubeconfig in the same way, and shows who it makes you")
+    })?;
+    Ok((client, server))
+}
+
+/// The library's client, which also learns the authentication header of each request. The library adds that
+/// header inside of all layers that can be added, so it is added here on the outside instead.
+fn learning_client(mut config: kube::Config, secrets: &Secrets) -> kube::Result<kube::Client> {
+    // `None` without credentials, and for certificates only.
+    let Some(proof) = config.auth_layer()? else {
+        return transport::client(config);
+    };
+    let of_certificate = std::mem::take(&mut config.auth_info);
+    config.auth_info = AuthInfo {
+        username: None,
+        password: None,
+        token: None,
+        token_file: None,
+        auth_provider: None,
+        exec: None,
+        ..of_certificate
+    };
+    let client = transport::client(config)?;
+    let namespace = client.default_namespace().to_owned();
+    let secrets = secrets.clone();
+    let last: Arc<Mutex<Option<HeaderValue>>> = Arc::default();
+    let inner = tower::service_fn(move |request: http::Request<Body>| {
+        let proof = request.headers().get(header::AUTHORIZATION);
+        let mut last = last.lock().unwrap_or_else(PoisonError::into_inner);
+        if last.as_ref() != proof {
+            *last = proof.cloned();
+            proof.into_iter().for_each(|proof| learn_proof(proof, &secrets));
+        }
+        let client = client.clone();
+        async move { client.send(request).await.map_err(tower::BoxError::from) }
+    });
+    Ok(ClientBuilder::new(inner, namespace).with_layer(&proof).build())
+}
+
+/// A client whose requests carry the token of a cloud.
+fn cloud_client(config: kube::Config, token: ClusterToken, secrets: &Secrets) -> kube::Result<kube::Client> {
+    let client = transport::client(config)?;
+    let namespace = client.default_namespace().to_owned();
+    let secrets = secrets.clone();
+    let token = Arc::new(token);
+    let inner = tower::service_fn(move |mut request: http::Request<Body>| {
+        let (client, token, secrets) = (client.clone(), Arc::clone(&token), secrets.clone());
+        async move {
+            let bearer = token.bearer(|bearer| secrets.learn(bearer)).await?;
+            let mut proof = HeaderValue::try_from(format!("Bearer {bearer}"))?;
+            proof.set_sensitive(true);
+            request.headers_mut().insert(header::AUTHORIZATION, proof);
+            client.send(request).await.map_err(tower::BoxError::from)
+        }
+    });
+    Ok(ClientBuilder::new(inner, namespace).build())
+}
+
+/// Learns `Bearer TOKEN`, or `Basic` with user and password in base64.
+fn learn_proof(proof: &HeaderValue, secrets: &Secrets) {
+    let Some((scheme, value)) = proof.to_str().ok().and_then(|text| text.split_once(' ')) else {
+        return;
+    };
+    secrets.learn(value);
+    if scheme.eq_ignore_ascii_case("basic")
+        && let Ok(pair) = base64::engine::general_purpose::STANDARD.decode(value)
+        && let Some((_, password)) = String::from_utf8_lossy(&pair).split_once(':')
+    {
+        secrets.learn(password);
+    }
+}
+
+/// Learns the secrets of a kubeconfig: tokens, a password, the environment of a plugin.
+fn learn(user: &AuthInfo, secrets: &Secrets) {
+    let own = [&user.token, &user.password, &user.client_key_data];
+    own.into_iter()
+        .flatten()
+        .for_each(|secret| secrets.learn(secret.expose_secret()));
+    let of_file = user
+        .token_file
+        .as_ref()
+        .and_then(|file| std::fs::read_to_string(file).ok());
+    of_file.iter().for_each(|token| secrets.learn(token.trim()));
+    for variable in user.exec.iter().flat_map(|exec| exec.env.iter().flatten()) {
+        if let (Some(name), Some(value)) = (variable.get("name"), variable.get("value"))
+            && is_secret_name(name)
+        {
+            secrets.learn(value);
+        }
+    }
+    let provider = user.auth_provider.iter().flat_map(|provider| &provider.config);
+    for (_, value) in provider.filter(|(name, _)| is_secret_name(name)) {
+        secrets.learn(value);
+    }
+}
+
+/// Explains why credentials could not be obtained. The library's message contains the environment and the
+/// output of a plugin, either of which may be secret. Only its exit status and its standard error are shown,
+/// without anything that looks like a secret.
+pub(crate) fn explain(error: &AuthError) -> String {
+    match error {
+        AuthError::AuthExecRun { out, .. } => {
+            let words = without_secrets(&String::from_utf8_lossy(&out.stderr));
+            let words: Vec<_> = words
+                .lines()
+                .map(|line| line.escape_debug().to_string())
+                .collect();
+            format!(
+                "the credentials plugin ended with {}: {}",
+                out.status,
+                words.join("; ")
+            )
+        }
+        AuthError::AuthExecParse(_) => {
+            "the output of the credentials plugin is not an `ExecCredential`".to_owned()
+        }
+        other => chain(other),
+    }
+}
+
+/// The error for a kubeconfig at a place where a branch could put one. The path is not shown if it comes from
+/// a variable.
+fn untrusted(error: Untrusted, variable: Option<&str>) -> UserError {
+    match variable {
+        Some(variable) if error.what() == Some(kubeconfig::ITSELF) => UserError::new(
+            ErrorKind::Config,
+            format!("the file that the variable {variable} names lies in the repository, or below /proc"),
+        )
+        .hint(format!(
+            "let {variable} hold the absolute path of a kubeconfig outside of the checkout"
+        )),
+        _ => error.into(),
+    }
+}
+
+/// Explains why a kubeconfig is unusable. The library's message quotes the path, and a part of the file if it
+/// is invalid.
+fn unusable(error: &KubeconfigError) -> String {
+    match error {
+        KubeconfigError::ReadConfig(error, _) => format!("it cannot be read: {error}"),
+        KubeconfigError::Parse(_) => "it is not a kubeconfig".to_owned(),
+        other => chain(other),
+    }
+}
+
+async fn load(
+    trusted: TrustedKubeconfig,
+    options: &KubeConfigOptions,
+) -> Result<(kube::Config, Option<ClusterLogin>), KubeconfigError> {
+    let config = kube::Config::from_custom_kubeconfig(trusted.file, options).await?;
+    Ok((config, trusted.login))
+}
+
+async fn config(
+    access: &ClusterAccess,
+    options: &Options,
+) -> Result<(kube::Config, Option<ClusterLogin>), UserError> {
+    let name = &access.name;
+    let (checkout, environment) = (&options.checkout, &options.environment);
+    match &access.credentials {
+        ClusterCredentials::InCluster => {
+            kube::Config::incluster()
+                .map(|config| (config, None))
+                .map_err(|error| {
+                    UserError::new(
+                    ErrorKind::Config,
+                    format!(
+                        "cluster `{name}` is `in_cluster`, but this is not a pod with a service account: {}",
+                        chain(&error)
+                    ),
+                )
+                .hint("outside of the cluster give it a kubeconfig: `kubeconfig_env` under `clusters`")
+                })
+        }
+        ClusterCredentials::Text { text, context } => {
+            let options = KubeConfigOptions {
+                context: context.clone(),
+                ..KubeConfigOptions::default()
+            };
+            let config = match kubeconfig::parse(&text.0, context.as_deref(), checkout, environment) {
+                Ok(trusted) => load(trusted, &options).await,
+                Err(ReadError::Kubeconfig(error)) => Err(error),
+                Err(ReadError::Untrusted(error)) => {
+                    return Err(UserError::from(error).context(format!("cluster `{name}`")));
+                }
+            };
+            config.map_err(|error| {
+                let why = unusable(&error);
+                let what =
+                    format!("cluster `{name}`: the kubeconfig in KONVERGE_KUBECONFIG cannot be used: {why}");
+                UserError::new(ErrorKind::Config, what)
+                    .hint("the input `kubeconfig` holds the text of a kubeconfig, not its path")
+            })
+        }
+        ClusterCredentials::Kubeconfig {
+            path,
+            context,
+            variable,
+        } => {
+            let options = KubeConfigOptions {
+                context: context.clone(),
+                ..KubeConfigOptions::default()
+            };
+            let config = match kubeconfig::read(path.as_deref(), context.as_deref(), checkout, environment) {
+                Ok(trusted) => load(trusted, &options).await,
+                Err(ReadError::Kubeconfig(error)) => Err(error),
+                Err(ReadError::Untrusted(error)) => {
+                    let failure = untrusted(error, variable.as_deref());
+                    return Err(failure.context(format!("cluster `{name}`")));
+                }
+            };
+            config.map_err(|error| {
+                let place = match (variable, path) {
+                    (Some(variable), _) => format!("the file that the variable {variable} names"),
+                    (None, Some(path)) => format!("`{}`", path.display()),
+                    (None, None) => "the kubeconfig".to_owned(),
+                };
+                let what = format!("cluster `{name}`: {place} cannot be used: {}", unusable(&error));
+                let failure = UserError::new(ErrorKind::Config, what);
+                match variable {
+                    Some(variable) => failure.hint(format!(
+                        "{variable} holds the path of a kubeconfig: not its text, and no other secret"
+                    )),
+                    None => failure.hint("`kubectl config get-contexts` lists what a kubeconfig holds"),
+                }
+            })
+        }
+    }
+}

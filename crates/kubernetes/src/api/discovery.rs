@@ -1,0 +1,215 @@
+//! The kinds of a cluster: aggregated discovery, two requests. An aggregated API that is down does not affect
+//! the others.
+
+use std::{collections::HashMap, sync::Arc};
+
+use serde_json::Value;
+
+use super::{
+    client::{Api, ApiRequest, escape},
+    error::ApiError,
+};
+
+const ACCEPT: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList";
+
+/// One kind in one version.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct ResourceType {
+    /// Empty for the core group.
+    pub group: String,
+    pub version: String,
+    pub kind: String,
+    pub plural: String,
+    pub namespaced: bool,
+    /// True if it has a `status` subresource that a controller writes.
+    pub reports_status: bool,
+}
+
+impl ResourceType {
+    /// `apps/v1`, `v1`.
+    pub fn api_version(&self) -> String {
+        if self.group.is_empty() {
+            self.version.clone()
+        } else {
+            format!("{}/{}", self.group, self.version)
+        }
+    }
+
+    /// The path of all objects, or of those in one namespace.
+    pub fn collection(&self, namespace: Option<&str>) -> String {
+        let root = if self.group.is_empty() { "/api" } else { "/apis" };
+        let namespace = namespace
+            .map(|ns| format!("/namespaces/{}", escape(ns)))
+            .unwrap_or_default();
+        format!("{root}/{}{namespace}/{}", self.api_version(), self.plural)
+    }
+
+    /// The path of one object.
+    pub fn object(&self, namespace: Option<&str>, name: &str) -> String {
+        format!("{}/{}", self.collection(namespace), escape(name))
+    }
+}
+
+/// The kinds of a cluster.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Discovery {
+    /// By version and kind.
+    by_version: HashMap<String, HashMap<String, Arc<ResourceType>>>,
+    /// By group and kind: the server's preferred version.
+    preferred: HashMap<String, HashMap<String, Arc<ResourceType>>>,
+    /// By group: a version that is listed, but whose own server does not answer.
+    silent: HashMap<String, String>,
+}
+
+impl Discovery {
+    /// Queries the server.
+    pub async fn ask(api: &Api) -> Result<Self, ApiError> {
+        let ask = |path: &'static str| async move {
+            let mut request = ApiRequest::get(path);
+            request.accept = ACCEPT;
+            api.call(&request).await
+        };
+        let (core, groups) = tokio::try_join!(ask("/api"), ask("/apis"))?;
+        let mut discovery = Self::default();
+        discovery.read(&core.value)?;
+        discovery.read(&groups.value)?;
+        Ok(discovery)
+    }
+
+    fn read(&mut self, list: &Value) -> Result<(), ApiError> {
+        if list["kind"] != "APIGroupDiscoveryList" {
+            return Err(ApiError::Protocol(
+                "the server has no aggregated discovery (Kubernetes 1.27 or newer is needed)".to_owned(),
+            ));
+        }
+        for group in items(list, "items") {
+            let name = text(&group["metadata"], "name");
+            // The versions are in the server's order of preference.
+            for version in items(group, "versions") {
+                if version["freshness"] == "Stale" {
+                    let version = format!("{name}/{}", text(version, "version"));
+                    self.silent.insert(name.to_owned(), version);
+                }
+                for resource in items(version, "resources") {
+                    let found = ResourceType {
+                        group: name.to_owned(),
+                        version: text(version, "version").to_owned(),
+                        kind: text(&resource["responseKind"], "kind").to_owned(),
+                        plural: text(resource, "resource").to_owned(),
+                        namespaced: text(resource, "scope") == "Namespaced",
+                        reports_status: items(resource, "subresources")
+                            .any(|subresource| text(subresource, "subresource") == "status"),
+                    };
+                    let readable = items(resource, "verbs").any(|verb| verb == "get");
+                    if readable && !found.kind.is_empty() {
+                        self.add(found);
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn add(&mut self, found: ResourceType) {
+        let found = Arc::new(found);
+        let preferred = self.preferred.entry(found.group.clone()).or_default();
+        let by_version = self.by_version.entry(found.api_version()).or_default();
+        for kinds in [preferred, by_version] {
+            kinds
+                .entry(found.kind.clone())
+                .or_insert_with(|| Arc::clone(&found));
+        }
+    }
+
+    /// The kind in exactly that version.
+    pub fn exact(&self, api_version: &str, kind: &str) -> Option<&Arc<ResourceType>> {
+        self.by_version.get(api_version)?.get(kind)
+    }
+
+    /// The kind in that version, or in the server's preferred version: the version in a state may no longer
+    /// be served.
+    pub fn any_version(&self, api_version: &str, kind: &str) -> Option<&Arc<ResourceType>> {
+        self.exact(api_version, kind).or_else(|| {
+            let group = api_version.split_once('/').map_or("", |(group, _)| group);
+            self.of_kind(group, kind)
+        })
+    }
+
+    /// The kind in the server's preferred version.
+    pub fn of_kind(&self, group: &str, kind: &str) -> Option<&Arc<ResourceType>> {
+        self.preferred.get(group)?.get(kind)
+    }
+
+    /// A version of the group that does not answer: a kind that is missing from it may exist.
+    pub fn silent(&self, group: &str) -> Option<&str> {
+        self.silent.get(group).map(String::as_str)
+    }
+}
+
+fn items<'a>(value: &'a Value, key: &str) -> impl Iterator<Item = &'a Value> + use<'a> {
+    value.get(key).and_then(Value::as_array).into_iter().flatten()
+}
+
+fn text<'a>(value: &'a Value, key: &str) -> &'a str {
+    value.get(key).and_then(Value::as_str).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use serde_json::json;
+
+    fn discovery() -> Discovery {
+        let resource = |plural: &str, kind: &str, scope: &str| json!({"resource": plural, "responseKind": {"kind": kind}, "scope": scope, "verbs": ["get", "list"]});
+        let mut discovery = Discovery::default();
+        discovery
+            .read(&json!({"kind": "APIGroupDiscoveryList", "items": [
+                {"metadata": {"name": "autoscaling"}, "versions": [
+                    {"version": "v2", "resources": [resource("horizontalpodautoscalers", "HorizontalPodAutoscaler", "Namespaced")]},
+                    {"version": "v1", "resources": [resource("horizontalpodautoscalers", "HorizontalPodAutoscaler", "Namespaced")]}]},
+                {"metadata": {}, "versions": [{"version": "v1", "resources": [resource("nodes", "Node", "Cluster")]}]},
+                {"metadata": {"name": "broken.example.com"}, "versions": [{"version": "v1", "freshness": "Stale"}]}]}))
+            .unwrap();
+        discovery
+    }
+
+    #[test]
+    fn a_version_that_is_gone_is_found_in_the_one_preferred_now() {
+        let discovery = discovery();
+        assert!(
+            discovery
+                .exact("autoscaling/v2beta2", "HorizontalPodAutoscaler")
+                .is_none()
+        );
+        let found = discovery
+            .any_version("autoscaling/v2beta2", "HorizontalPodAutoscaler")
+            .unwrap();
+        assert_eq!(
+            found.object(Some("ns"), "a"),
+            "/apis/autoscaling/v2/namespaces/ns/horizontalpodautoscalers/a"
+        );
+        assert_eq!(
+            discovery.exact("v1", "Node").unwrap().object(None, "n"),
+            "/api/v1/nodes/n"
+        );
+    }
+
+    #[test]
+    fn a_version_that_does_not_answer_is_known() {
+        let discovery = discovery();
+        assert_eq!(
+            discovery.silent("broken.example.com"),
+            Some("broken.example.com/v1")
+        );
+        assert_eq!(discovery.silent("autoscaling"), None);
+    }
+
+    #[test]
+    fn a_server_without_aggregated_discovery_is_named() {
+        let error = Discovery::default()
+            .read(&json!({"kind": "APIGroupList"}))
+            .unwrap_err();
+        assert!(error.to_string().contains("1.27"));
+    }
+}

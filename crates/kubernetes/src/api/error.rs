@@ -1,0 +1,224 @@
+//! The errors of a cluster's API.
+
+use std::time::Duration;
+
+use serde_json::Value;
+
+use konverge_base::{
+    error::{ErrorKind, UserError},
+    interrupt::Stopped,
+    model::ClusterName,
+    retry::RetryDecision,
+};
+
+/// A request that failed.
+#[derive(Debug, Clone, thiserror::Error)]
+pub(crate) enum ApiError {
+    /// The server answered with a `Status`.
+    #[error("{}", .0.message)]
+    Status(Box<ApiStatus>),
+    /// No answer, or a broken one.
+    #[error("{0}")]
+    Network(String),
+    /// No answer in time.
+    #[error("no answer within {} s", .0.as_secs())]
+    Deadline(Duration),
+    /// An answer that violates the protocol.
+    #[error("unexpected answer: {0}")]
+    Protocol(String),
+    /// Credentials could not be obtained (exec plugin, OIDC, token file).
+    #[error("the credentials could not be obtained: {0}")]
+    Credentials(String),
+    /// The request was abandoned.
+    #[error("{0}")]
+    Stopped(#[from] Stopped),
+}
+
+/// `metav1.Status`, as far as it is used.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub(crate) struct ApiStatus {
+    /// The HTTP status code.
+    pub code: u16,
+    /// One word, such as `NotFound`; empty if the answer had none.
+    pub reason: String,
+    pub message: String,
+    /// The causes: reason, message, field.
+    pub causes: Vec<StatusCause>,
+    /// When to retry.
+    pub retry_after: Option<Duration>,
+}
+
+/// One cause of a refusal.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct StatusCause {
+    /// Such as `FieldValueInvalid`, `FieldManagerConflict`.
+    pub reason: String,
+    pub message: String,
+    /// The field with dots: `spec.selector`, for conflicts `.spec.replicas`.
+    pub field: String,
+}
+
+impl ApiStatus {
+    /// Parses the body of an unsuccessful answer.
+    pub fn read(code: u16, body: &[u8], retry_after: Option<Duration>) -> Self {
+        let value: Value = serde_json::from_slice(body).unwrap_or_default();
+        let text = |value: &Value, key: &str| {
+            value
+                .get(key)
+                .and_then(Value::as_str)
+                .unwrap_or_default()
+                .to_owned()
+        };
+        let details = &value["details"];
+        let causes = details["causes"].as_array().into_iter().flatten();
+        let mut message = text(&value, "message");
+        if message.is_empty() {
+            let excerpt: String = String::from_utf8_lossy(body).chars().take(300).collect();
+            message = format!("HTTP {code}: {}", excerpt.escape_debug());
+        }
+        Self {
+            code,
+            reason: text(&value, "reason"),
+            message,
+            causes: causes
+                .map(|cause| StatusCause {
+                    reason: text(cause, "reason"),
+                    message: text(cause, "message"),
+                    field: text(cause, "field"),
+                })
+                .collect(),
+            retry_after: retry_after
+                .or_else(|| details["retryAfterSeconds"].as_u64().map(Duration::from_secs)),
+        }
+    }
+}
+
+impl ApiError {
+    /// The status, if the server answered with one.
+    pub fn status(&self) -> Option<&ApiStatus> {
+        match self {
+            Self::Status(status) => Some(status),
+            _ => None,
+        }
+    }
+
+    /// Returns true if the answer has that HTTP status code.
+    pub fn is_code(&self, code: u16) -> bool {
+        self.status().is_some_and(|status| status.code == code)
+    }
+
+    /// The fields that another manager owns, if that is the reason.
+    pub fn conflicts(&self) -> Vec<&StatusCause> {
+        let causes = self
+            .status()
+            .filter(|s| s.code == 409)
+            .map(|s| s.causes.as_slice())
+            .unwrap_or_default();
+        causes
+            .iter()
+            .filter(|cause| cause.reason == "FieldManagerConflict")
+            .collect()
+    }
+
+    /// The retry decision. All of our requests may be repeated: reads, dry-runs, server-side applies, and
+    /// deletions bound to a UID.
+    pub fn verdict(&self) -> RetryDecision {
+        match self {
+            Self::Network(_) | Self::Deadline(_) => RetryDecision::Retry,
+            Self::Protocol(_) | Self::Credentials(_) | Self::Stopped(_) => RetryDecision::GiveUp,
+            Self::Status(status) => match status.code {
+                409 if status.causes.is_empty() && !is_precondition(&status.message) => RetryDecision::Retry,
+                500 if is_malformed(&status.message) => RetryDecision::GiveUp,
+                429 | 500 | 502 | 503 | 504 => status
+                    .retry_after
+                    .map_or(RetryDecision::Retry, RetryDecision::RetryAfter),
+                _ => RetryDecision::GiveUp,
+            },
+        }
+    }
+
+    /// Returns true if there was no answer at all.
+    pub fn is_unreachable(&self) -> bool {
+        matches!(self, Self::Network(_) | Self::Deadline(_))
+    }
+
+    /// Converts the error for a person.
+    pub fn failure(&self, cluster: &ClusterName, doing: &str) -> UserError {
+        let kind = match self {
+            Self::Stopped(_) => ErrorKind::Interrupted,
+            _ => ErrorKind::Kubernetes,
+        };
+        let failure = UserError::new(kind, format!("cluster `{cluster}`: {doing}: {self}"));
+        match self {
+            Self::Network(_) | Self::Deadline(_) => {
+                failure.hint("is the cluster reachable from here? `kubectl version` asks the same server")
+            }
+            Self::Credentials(_) => failure.hint("`kubectl auth whoami` shows who the kubeconfig makes you"),
+            Self::Protocol(_) | Self::Stopped(_) => failure,
+            Self::Status(status) => match status.code {
+                401 => failure
+                    .hint("the credentials are not accepted: `kubectl auth whoami` shows who they make you"),
+                403 => failure
+                    .hint("the account lacks this right: `kubectl auth can-i --list` shows what it has"),
+                _ => failure,
+            },
+        }
+    }
+}
+
+/// Returns true for a UID that is no longer the object's: a retry does not help.
+fn is_precondition(message: &str) -> bool {
+    message.contains("Precondition failed") || message.contains("uid mismatch")
+}
+
+/// Returns true if the server's message is its own error for an object that does not match its schema.
+pub(crate) fn is_malformed(message: &str) -> bool {
+    let words = [
+        "failed to create typed patch object",
+        "strict decoding error",
+        "not declared in schema",
+    ];
+    words.iter().any(|words| message.contains(words))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_conflict_is_final_when_it_has_owners_and_passes_when_it_is_a_race() {
+        let owned = br#"{"reason":"Conflict","message":"Apply failed","details":{"causes":[{"reason":"FieldManagerConflict","message":"conflict with \"kubectl\" using apps/v1","field":".spec.replicas"}]}}"#;
+        let owned = ApiError::Status(Box::new(ApiStatus::read(409, owned, None)));
+        assert_eq!(
+            (owned.verdict(), owned.conflicts().len()),
+            (RetryDecision::GiveUp, 1)
+        );
+        let race = br#"{"reason":"Conflict","message":"the object has been modified"}"#;
+        assert_eq!(
+            ApiError::Status(Box::new(ApiStatus::read(409, race, None))).verdict(),
+            RetryDecision::Retry
+        );
+        let uid = br#"{"message":"Precondition failed: UID in precondition: a, UID in object meta: b"}"#;
+        assert_eq!(
+            ApiError::Status(Box::new(ApiStatus::read(409, uid, None))).verdict(),
+            RetryDecision::GiveUp
+        );
+    }
+
+    #[test]
+    fn an_object_that_does_not_fit_is_not_sent_again() {
+        let malformed = br#"{"message":"failed to create typed patch object (n/x; /v1, Kind=ConfigMap): .data.a: expected string, got 1","code":500}"#;
+        let told = |body: &[u8]| ApiError::Status(Box::new(ApiStatus::read(500, body, None))).verdict();
+        assert_eq!(told(malformed), RetryDecision::GiveUp);
+        assert_eq!(
+            told(br#"{"message":"etcdserver: request timed out"}"#),
+            RetryDecision::Retry
+        );
+    }
+
+    #[test]
+    fn an_answer_that_is_no_status_is_still_told() {
+        let status = ApiStatus::read(502, b"<html>bad\x1b[0m gateway", None);
+        assert_eq!(status.message, "HTTP 502: <html>bad\\u{1b}[0m gateway");
+    }
+}

@@ -1,0 +1,223 @@
+//! Reads a kubeconfig: neither it nor a file or a program that it names may be in the checkout.
+
+use std::path::{Path, PathBuf};
+
+use kube::config::{AuthInfo, Kubeconfig, KubeconfigError};
+
+use super::cluster_login::ClusterLogin;
+use konverge_base::checkout::{Checkout, Untrusted};
+use konverge_cloud::CloudEnvironment;
+
+/// A kubeconfig that may be used.
+#[derive(Debug)]
+pub(crate) struct TrustedKubeconfig {
+    pub file: Kubeconfig,
+    /// The login of the used context, if Konverge takes the place of its credentials plugin.
+    pub login: Option<ClusterLogin>,
+}
+
+/// What [`Untrusted`] calls the kubeconfig itself, unlike the files that it names.
+pub(super) const ITSELF: &str = "the kubeconfig";
+
+/// A kubeconfig that is refused or invalid.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ReadError {
+    /// It, or what it names, could come from a branch.
+    #[error(transparent)]
+    Untrusted(#[from] Untrusted),
+    /// It cannot be read.
+    #[error(transparent)]
+    Kubeconfig(#[from] KubeconfigError),
+}
+
+/// Reads a kubeconfig; without a path the files of `$KUBECONFIG`, or else `~/.kube/config`.
+///
+/// In the used context (`None` is the current one), programs are replaced by their absolute paths, and get a
+/// `PATH` without folders of the checkout.
+pub(crate) fn read(
+    path: Option<&Path>,
+    context: Option<&str>,
+    checkout: &Checkout,
+    environment: &CloudEnvironment,
+) -> Result<TrustedKubeconfig, ReadError> {
+    let files = match path {
+        Some(path) => vec![path.to_owned()],
+        None => default_files(),
+    };
+    if files.is_empty() {
+        return Err(KubeconfigError::FindPath.into());
+    }
+    let mut all = Kubeconfig::default();
+    for file in files {
+        let file = std::path::absolute(&file).unwrap_or(file);
+        checkout.trust(ITSELF, &file)?;
+        all = all.merge(Kubeconfig::read_from(&file)?)?;
+    }
+    check(all, context, checkout, environment)
+}
+
+/// Parses the text of a kubeconfig, with the same checks.
+pub(crate) fn parse(
+    text: &str,
+    context: Option<&str>,
+    checkout: &Checkout,
+    environment: &CloudEnvironment,
+) -> Result<TrustedKubeconfig, ReadError> {
+    check(Kubeconfig::from_yaml(text)?, context, checkout, environment)
+}
+
+fn check(
+    mut all: Kubeconfig,
+    context: Option<&str>,
+    checkout: &Checkout,
+    environment: &CloudEnvironment,
+) -> Result<TrustedKubeconfig, ReadError> {
+    let wanted = context.or(all.current_context.as_deref());
+    let context = all
+        .contexts
+        .iter()
+        .find(|named| Some(named.name.as_str()) == wanted);
+    let Some(context) = context.and_then(|named| named.context.clone()) else {
+        return Ok(TrustedKubeconfig {
+            file: all,
+            login: None,
+        });
+    };
+    let clusters = all.clusters.iter().filter(|named| named.name == context.cluster);
+    for cluster in clusters.filter_map(|named| named.cluster.as_ref()) {
+        if let Some(authority) = &cluster.certificate_authority {
+            checkout.trust("`certificate-authority` of the kubeconfig", authority.as_ref())?;
+        }
+    }
+    let mut login = None;
+    let users = all.auth_infos.iter_mut();
+    for named in users.filter(|named| Some(&named.name) == context.user.as_ref()) {
+        if let Some(user) = &mut named.auth_info {
+            login = own_login(user, checkout, environment);
+            if login.is_some() {
+                user.exec = None;
+            }
+            check_user(user, checkout)?;
+        }
+    }
+    Ok(TrustedKubeconfig { file: all, login })
+}
+
+fn default_files() -> Vec<PathBuf> {
+    let variable = std::env::var_os("KUBECONFIG").unwrap_or_default();
+    let named: Vec<_> = std::env::split_paths(&variable)
+        .filter(|path| !path.as_os_str().is_empty())
+        .collect();
+    if !named.is_empty() {
+        return named;
+    }
+    let home = std::env::home_dir().map(|home| home.join(".kube").join("config"));
+    home.into_iter().collect()
+}
+
+/// The login in the place of a credentials plugin: if the plugin is not installed, or cannot use the identity
+/// of the job.
+fn own_login(user: &AuthInfo, checkout: &Checkout, environment: &CloudEnvironment) -> Option<ClusterLogin> {
+    let plugin = user.exec.as_ref()?;
+    let login = ClusterLogin::of_plugin(plugin, environment)?;
+    let command = plugin.command.as_deref().unwrap_or_default();
+    let is_installed = || {
+        let program = checkout.executable("`exec.command` of the kubeconfig", command.as_ref());
+        program.is_ok_and(|program| program.path().exists())
+    };
+    (login.is_by_job() || !is_installed()).then_some(login)
+}
+
+fn check_user(user: &mut AuthInfo, checkout: &Checkout) -> Result<(), Untrusted> {
+    let files = [
+        ("client-certificate", &user.client_certificate),
+        ("client-key", &user.client_key),
+        ("tokenFile", &user.token_file),
+    ];
+    for (key, file) in files {
+        if let Some(file) = file {
+            checkout.trust(&format!("`{key}` of the kubeconfig"), file.as_ref())?;
+        }
+    }
+    if let Some(exec) = &mut user.exec
+        && let Some(command) = &mut exec.command
+    {
+        let program = checkout.executable("`exec.command` of the kubeconfig", command.as_ref())?;
+        *command = program.path().display().to_string();
+        let search_path = program.search_path().to_string_lossy().into_owned();
+        let variables = [("name", "PATH".to_owned()), ("value", search_path)];
+        let variables = variables.map(|(key, value)| (key.to_owned(), value));
+        exec.env.get_or_insert_default().push(variables.into());
+    }
+    if let Some(command) = user
+        .auth_provider
+        .as_mut()
+        .and_then(|provider| provider.config.get_mut("cmd-path"))
+    {
+        let program = checkout.executable("`cmd-path` of the kubeconfig", command.as_ref())?;
+        *command = program.path().display().to_string();
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn written(folder: &Path, user: &str) -> PathBuf {
+        let path = folder.join("kubeconfig");
+        let text = format!(
+            "apiVersion: v1\nkind: Config\ncurrent-context: c\nclusters:\n- {{name: c, cluster: {{server: 'https://127.0.0.1:9'}}}}\n\
+             contexts:\n- {{name: c, context: {{cluster: c, user: u}}}}\nusers:\n- name: u\n  user: {user}\n"
+        );
+        std::fs::write(&path, text).unwrap();
+        path
+    }
+
+    #[test]
+    fn what_a_kubeconfig_names_is_not_taken_from_the_checkout() {
+        let folder = tempfile::tempdir().unwrap();
+        let (root, home) = (folder.path().join("checkout"), folder.path().join("home"));
+        std::fs::create_dir_all(&root).unwrap();
+        std::fs::create_dir_all(&home).unwrap();
+        let checkout = Checkout::new(Some(&root), Some("/bin:.".as_ref()));
+        let planted = root.join("x");
+        let planted = planted.display();
+        for user in [
+            format!("{{tokenFile: {planted}}}"),
+            format!("{{client-certificate: {planted}, client-key: /k}}"),
+            "{exec: {apiVersion: v1, command: ../checkout/x}}".to_owned(),
+            "{exec: {apiVersion: v1, command: not-there}}".to_owned(),
+            "{exec: {apiVersion: v1, command: /proc/self/cwd/x}}".to_owned(),
+            format!("{{auth-provider: {{name: gcp, config: {{cmd-path: {planted}}}}}}}"),
+        ] {
+            let read = read(
+                Some(&written(&home, &user)),
+                None,
+                &checkout,
+                &CloudEnvironment::default(),
+            );
+            assert!(matches!(read, Err(ReadError::Untrusted(_))), "{user}: {read:?}");
+        }
+        let text = std::fs::read_to_string(written(&home, &format!("{{tokenFile: {planted}}}"))).unwrap();
+        let parsed = parse(&text, None, &checkout, &CloudEnvironment::default());
+        assert!(matches!(parsed, Err(ReadError::Untrusted(_))), "{parsed:?}");
+        let read_plain = |folder| {
+            let file = written(folder, "{exec: {apiVersion: v1, command: sh}}");
+            read(Some(&file), Some("c"), &checkout, &CloudEnvironment::default())
+        };
+        let refused = read_plain(&root).unwrap_err().to_string();
+        assert!(refused.contains("lies in the repository"), "{refused}");
+        let good = read_plain(&home).unwrap();
+        let exec = good.file.auth_infos[0]
+            .auth_info
+            .as_ref()
+            .unwrap()
+            .exec
+            .as_ref()
+            .unwrap();
+        assert_eq!(exec.command.as_deref(), Some("/bin/sh"));
+        assert_eq!(exec.env.as_ref().unwrap()[0]["value"], "/bin");
+    }
+}

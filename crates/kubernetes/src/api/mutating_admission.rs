@@ -1,0 +1,394 @@
+//! The mutating admission of a cluster: webhooks and MutatingAdmissionPolicies. An object that was proven
+//! *unchanged* under one admission configuration may change under another.
+
+use serde_json::{Value, json};
+
+use super::{
+    admission_parameters::{self, ParameterVersions},
+    client::{Api, ApiRequest},
+    discovery::Discovery,
+    error::ApiError,
+};
+use konverge_base::model::Digest;
+
+const GROUP_VERSION: &str = "admissionregistration.k8s.io/v1";
+
+/// The mutating admission of a cluster.
+#[derive(Debug, Clone)]
+pub(crate) struct Admission {
+    /// The digest over all of it.
+    pub digest: Digest,
+    rules: Vec<Rule>,
+    /// True if part of it may not be read: any object may then be mutated by something that is not seen.
+    is_partial: bool,
+}
+
+/// The answer to a list of admission objects.
+enum Listing {
+    /// The cluster does not know the kind.
+    Unknown,
+    /// The permission to list it is missing.
+    Denied,
+    Items(Value),
+}
+
+impl Listing {
+    fn items(&self) -> Option<&Value> {
+        match self {
+            Self::Items(items) => Some(items),
+            Self::Unknown | Self::Denied => None,
+        }
+    }
+}
+
+/// A rule that selects the objects to mutate.
+#[derive(Debug, Clone)]
+struct Rule {
+    /// As the server has it: groups, resources, operations.
+    matches: Value,
+    /// True if the result also depends on things that are not read here: permissions of a user, or parameters
+    /// that cannot be read.
+    by_unseen: bool,
+    /// The versions of its parameters.
+    parameters: Value,
+    /// True if it depends on the namespace of the object.
+    by_namespace: bool,
+    /// True if it depends on the object's own labels.
+    by_labels: bool,
+}
+
+impl Admission {
+    /// Reads the admission configuration; kinds that the cluster does not know are skipped.
+    ///
+    /// # Errors
+    /// The server does not answer.
+    pub async fn ask(api: &Api, discovery: &Discovery) -> Result<Self, ApiError> {
+        let ask = |kind: &'static str| async move {
+            let Some(of) = discovery.any_version(GROUP_VERSION, kind) else {
+                return Ok(Listing::Unknown);
+            };
+            match api.call(&ApiRequest::get(of.collection(None))).await {
+                Ok(answer) => Ok(Listing::Items(answer.value)),
+                Err(error) if error.is_code(403) => Ok(Listing::Denied),
+                Err(error) if error.is_code(404) => Ok(Listing::Unknown),
+                Err(error) => Err(error),
+            }
+        };
+        let (webhooks, policies, bindings) = tokio::try_join!(
+            ask("MutatingWebhookConfiguration"),
+            ask("MutatingAdmissionPolicy"),
+            ask("MutatingAdmissionPolicyBinding"),
+        )?;
+        let parameters = match (policies.items(), bindings.items()) {
+            (Some(policies), Some(bindings)) => {
+                admission_parameters::read(api, discovery, policies, bindings).await?
+            }
+            _ => ParameterVersions::new(),
+        };
+        let is_denied = |listing: &Listing| matches!(listing, Listing::Denied);
+        Ok(Self {
+            is_partial: [&webhooks, &policies, &bindings].into_iter().any(is_denied),
+            ..Self::from_lists(webhooks.items(), policies.items(), bindings.items(), &parameters)
+        })
+    }
+
+    fn from_lists(
+        webhooks: Option<&Value>,
+        policies: Option<&Value>,
+        bindings: Option<&Value>,
+        parameters: &ParameterVersions,
+    ) -> Self {
+        let (webhook_rules, selecting): (Option<Vec<_>>, Vec<_>) = match webhooks {
+            Some(webhooks) => {
+                let (rules, selecting) = webhook_rules(webhooks).into_iter().unzip();
+                (Some(rules), selecting)
+            }
+            None => (None, Vec::new()),
+        };
+        let policies = policies.map(|policies| policy_rules(policies, bindings, parameters));
+        // A server without such policies keeps the digest from before they were supported.
+        let digest = match &policies {
+            Some(policies) if !policies.is_empty() => {
+                let policies: Vec<_> = policies.iter().map(|(_, all)| all).collect();
+                Digest::of_json(&json!([webhook_rules, policies]))
+            }
+            _ => Digest::of_json(&json!(webhook_rules)),
+        };
+        let webhook_rules = webhook_rules.into_iter().flatten();
+        let by_webhook = webhook_rules.zip(selecting).map(|(matches, selects)| Rule {
+            matches,
+            by_unseen: selects.mentions(&["authorizer"]),
+            parameters: Value::Null,
+            by_namespace: selects.by_namespace,
+            by_labels: selects.by_labels,
+        });
+        let by_policy = policies.into_iter().flatten().flat_map(|(rules, _)| rules);
+        Self {
+            digest,
+            rules: by_webhook.chain(by_policy).collect(),
+            is_partial: false,
+        }
+    }
+
+    /// Returns true if objects of this kind may be mutated.
+    pub fn may_mutate(&self, group: &str, plural: &str) -> bool {
+        self.rules.iter().any(|rule| rule.fits(group, plural))
+    }
+
+    /// Returns true if the mutation of objects of this kind may change without a change in what is read here.
+    pub fn may_change_unseen(&self, group: &str, plural: &str) -> bool {
+        let mut rules = self.rules.iter();
+        self.is_partial || rules.any(|rule| rule.by_unseen && rule.fits(group, plural))
+    }
+
+    /// The versions of the parameters that determine the mutation of objects of this kind.
+    pub fn parameters(&self, group: &str, plural: &str) -> Vec<&Value> {
+        let rules = self.rules.iter().filter(|rule| rule.fits(group, plural));
+        let parameters = rules.map(|rule| &rule.parameters);
+        parameters.filter(|versions| !versions.is_null()).collect()
+    }
+
+    /// Returns true if the mutation of an object of this kind depends on its namespace.
+    pub fn is_by_namespace(&self, group: &str, plural: &str) -> bool {
+        let mut rules = self.rules.iter();
+        rules.any(|rule| rule.by_namespace && rule.fits(group, plural))
+    }
+
+    /// Returns true if the mutation of an object of this kind depends on its labels. For a Namespace these
+    /// are its own labels.
+    pub fn is_by_labels(&self, group: &str, plural: &str) -> bool {
+        let of_namespace = (group, plural) == ("", "namespaces");
+        let decides = |rule: &&Rule| rule.by_labels || (of_namespace && rule.by_namespace);
+        self.rules
+            .iter()
+            .filter(decides)
+            .any(|rule| rule.fits(group, plural))
+    }
+}
+
+impl Rule {
+    fn fits(&self, group: &str, plural: &str) -> bool {
+        let names = |key: &str, value: &str| {
+            let list = self.matches.get(key).and_then(Value::as_array);
+            list.into_iter()
+                .flatten()
+                .any(|v| v == "*" || v == value || v == "*/*")
+        };
+        names("apiGroups", group) && names("resources", plural)
+    }
+}
+
+/// How a webhook or a policy selects objects.
+struct Selects {
+    by_namespace: bool,
+    by_labels: bool,
+    /// Its conditions and expressions.
+    expressions: String,
+}
+
+impl Selects {
+    /// From its selectors and its expressions.
+    fn from_selectors(selectors: &[&Value], expressions: &Value) -> Self {
+        let selects = |key: &str| selectors.iter().any(|from| is_selecting(&from[key]));
+        let mut selects = Self {
+            by_namespace: selects("namespaceSelector"),
+            by_labels: selects("objectSelector"),
+            expressions: expressions.to_string(),
+        };
+        selects.by_namespace |= selects.mentions(&["namespaceObject"]);
+        selects
+    }
+
+    fn mentions(&self, variables: &[&str]) -> bool {
+        variables
+            .iter()
+            .any(|variable| self.expressions.contains(variable))
+    }
+}
+
+fn is_selecting(selector: &Value) -> bool {
+    let is_set = |key: &str| match &selector[key] {
+        Value::Object(labels) => !labels.is_empty(),
+        Value::Array(expressions) => !expressions.is_empty(),
+        _ => false,
+    };
+    is_set("matchLabels") || is_set("matchExpressions")
+}
+
+/// The rules of all webhooks, without fields that change by themselves (certificates, versions of the
+/// configuration).
+fn webhook_rules(list: &Value) -> Vec<(Value, Selects)> {
+    let mut rules = Vec::new();
+    for configuration in items(&list["items"]) {
+        for webhook in items(&configuration["webhooks"]) {
+            let client = &webhook["clientConfig"];
+            for rule in items(&webhook["rules"]) {
+                let mut rule = rule.clone();
+                if let Some(map) = rule.as_object_mut() {
+                    map.insert(
+                        "of".to_owned(),
+                        json!([
+                            configuration["metadata"]["name"],
+                            webhook["name"],
+                            client["url"],
+                            client["service"],
+                            webhook["namespaceSelector"],
+                            webhook["objectSelector"],
+                            webhook["matchConditions"],
+                        ]),
+                    );
+                }
+                rules.push((
+                    rule,
+                    Selects::from_selectors(&[webhook], &webhook["matchConditions"]),
+                ));
+            }
+        }
+    }
+    rules
+}
+
+/// The rules of each bound policy, with everything known about it. A policy without a binding has no effect;
+/// if the bindings cannot be read, each policy may have one.
+fn policy_rules(
+    policies: &Value,
+    bindings: Option<&Value>,
+    parameters: &ParameterVersions,
+) -> Vec<(Vec<Rule>, Value)> {
+    let policies = items(&policies["items"]).filter_map(|policy| {
+        let (name, spec) = (&policy["metadata"]["name"], &policy["spec"]);
+        let bound: Vec<_> = bindings
+            .into_iter()
+            .flat_map(|bindings| items(&bindings["items"]))
+            .map(|binding| &binding["spec"])
+            .filter(|binding| binding["policyName"] == *name)
+            .collect();
+        let mut selectors = vec![&spec["matchConstraints"]];
+        selectors.extend(bound.iter().map(|binding| &binding["matchResources"]));
+        let selects = Selects::from_selectors(&selectors, spec);
+        // An unreadable binding may select anything.
+        let unread = bindings.is_none();
+        let versions = name.as_str().and_then(|name| parameters.get(name));
+        let rules = items(&spec["matchConstraints"]["resourceRules"]).map(|rule| Rule {
+            matches: rule.clone(),
+            by_unseen: (!spec["paramKind"].is_null() && versions.is_none())
+                || selects.mentions(&["authorizer"]),
+            parameters: versions.cloned().unwrap_or_default(),
+            by_namespace: selects.by_namespace || unread,
+            by_labels: selects.by_labels || unread,
+        });
+        (bindings.is_none() || !bound.is_empty()).then(|| (rules.collect(), json!([name, spec, bound])))
+    });
+    policies.collect()
+}
+
+fn items(value: &Value) -> impl Iterator<Item = &Value> {
+    value.as_array().into_iter().flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn policy(spec_of: impl FnOnce(&mut Value)) -> Value {
+        let mut spec = json!({"matchConstraints": {"resourceRules": [
+            {"apiGroups": ["apps"], "apiVersions": ["*"], "operations": ["CREATE"], "resources": ["deployments"]}]},
+            "mutations": [{"patchType": "ApplyConfiguration", "applyConfiguration": {"expression": "Object{}"}}]});
+        spec_of(&mut spec);
+        json!({"items": [{"metadata": {"name": "p", "resourceVersion": "1"}, "spec": spec}]})
+    }
+
+    fn bindings(policy: &str) -> Value {
+        json!({"items": [{"metadata": {"name": "b"}, "spec": {"policyName": policy}}]})
+    }
+
+    fn read(webhooks: Option<&Value>, policies: Option<&Value>, bindings: Option<&Value>) -> Admission {
+        Admission::from_lists(webhooks, policies, bindings, &ParameterVersions::new())
+    }
+
+    #[test]
+    fn a_policy_that_is_bound_may_change_what_it_matches() {
+        let one = policy(|_| {});
+        let bound = read(None, Some(&one), Some(&bindings("p")));
+        assert!(bound.may_mutate("apps", "deployments"));
+        assert!(!bound.may_mutate("apps", "statefulsets") && !bound.may_mutate("", "deployments"));
+        assert!(!bound.may_change_unseen("apps", "deployments"));
+        let unbound = read(None, Some(&one), Some(&bindings("other")));
+        assert!(!unbound.may_mutate("apps", "deployments"));
+        assert_ne!(bound.digest, unbound.digest);
+        assert_eq!(unbound.digest, read(None, None, None).digest);
+    }
+
+    #[test]
+    fn every_edit_of_a_policy_shows() {
+        let before = read(None, Some(&policy(|_| {})), Some(&bindings("p")));
+        let edited =
+            policy(|spec| spec["mutations"][0]["applyConfiguration"]["expression"] = json!("Object{x: 1}"));
+        let after = read(None, Some(&edited), Some(&bindings("p")));
+        assert_ne!(before.digest, after.digest);
+        let again = read(None, Some(&policy(|_| {})), Some(&bindings("p")));
+        assert_eq!(before.digest, again.digest);
+    }
+
+    #[test]
+    fn what_selects_by_labels_is_known() {
+        let webhook = |more: Value| {
+            let mut webhook = json!({"name": "w", "rules": [{"apiGroups": [""], "resources": ["configmaps", "namespaces"]}]});
+            webhook
+                .as_object_mut()
+                .unwrap()
+                .extend(more.as_object().unwrap().clone());
+            read(Some(&json!({"items": [{"webhooks": [webhook]}]})), None, None)
+        };
+        let seen = |more: Value| {
+            let admission = webhook(more);
+            let is = |plural: &str| {
+                (
+                    admission.is_by_namespace("", plural),
+                    admission.is_by_labels("", plural),
+                )
+            };
+            (is("configmaps"), is("namespaces"))
+        };
+        let selector = json!({"matchLabels": {"a": "b"}});
+        assert_eq!(
+            seen(json!({"namespaceSelector": {}, "objectSelector": {}})),
+            ((false, false), (false, false))
+        );
+        assert_eq!(
+            seen(json!({"namespaceSelector": selector})),
+            ((true, false), (true, true))
+        );
+        assert_eq!(
+            seen(json!({"objectSelector": {"matchExpressions": [{}]}})),
+            ((false, true), (false, true))
+        );
+        let asks =
+            json!({"matchConditions": [{"expression": "authorizer.group('').check('get').allowed()"}]});
+        assert!(webhook(asks).may_change_unseen("", "configmaps"));
+        let by_policy =
+            policy(|spec| spec["variables"] = json!([{"expression": "namespaceObject.metadata.labels"}]));
+        let admission = read(None, Some(&by_policy), Some(&bindings("p")));
+        assert!(
+            admission.is_by_namespace("apps", "deployments")
+                && !admission.is_by_labels("apps", "deployments")
+        );
+    }
+
+    #[test]
+    fn parameters_count_where_they_can_be_read() {
+        let with = policy(|spec| spec["paramKind"] = json!({"apiVersion": "v1", "kind": "ConfigMap"}));
+        let admission = read(None, Some(&with), Some(&bindings("p")));
+        assert!(admission.may_change_unseen("apps", "deployments"));
+        assert!(!admission.may_change_unseen("", "services"));
+        let versions = ParameterVersions::from([("p".to_owned(), json!([["ns", "c", "uid", "7"]]))]);
+        let admission = Admission::from_lists(None, Some(&with), Some(&bindings("p")), &versions);
+        assert!(!admission.may_change_unseen("apps", "deployments"));
+        assert_eq!(
+            admission.parameters("apps", "deployments"),
+            [&json!([["ns", "c", "uid", "7"]])]
+        );
+        assert!(admission.parameters("", "services").is_empty());
+    }
+}

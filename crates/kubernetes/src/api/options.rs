@@ -1,0 +1,65 @@
+//! The options of the runtime.
+
+use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
+
+use super::super::health::HealthRules;
+use konverge_base::checkout::Checkout;
+use konverge_cloud::CloudEnvironment;
+use konverge_engine::runtime::RunNotes;
+
+/// What to do about a field that the Spec sets and that another manager owns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Conflicts {
+    /// A field that the last apply wrote is restored. For any other field the resource fails, and the error
+    /// names the owner.
+    #[default]
+    Restore,
+    /// The resource fails, and the error names the owner.
+    Stop,
+    /// The field is taken over.
+    Take,
+    /// The field keeps its owner and value.
+    Leave,
+}
+
+/// The options of the runtime.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// The policy for fields that others own.
+    pub conflicts: Conflicts,
+    /// How long one resource may take to become ready, or to be deleted.
+    pub ready_timeout: Duration,
+    /// How long a failure that waiting does not fix must last before the wait ends.
+    pub fail_early_after: Duration,
+    /// Whether to wait for readiness at all.
+    pub wait: bool,
+    /// The user's own readiness rules.
+    pub rules: HealthRules,
+    /// The checkout; neither a kubeconfig nor what it names is taken from it.
+    pub checkout: Checkout,
+    /// The variables by which Konverge logs in at a cluster itself.
+    pub environment: CloudEnvironment,
+    /// Cancelled when the run is asked to stop: the run then no longer waits for a server that does not
+    /// answer.
+    pub cancel: CancellationToken,
+    /// Receives notes on a cluster as a whole.
+    pub notes: RunNotes,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            conflicts: Conflicts::Restore,
+            ready_timeout: Duration::from_secs(600),
+            fail_early_after: Duration::from_secs(30),
+            wait: true,
+            rules: HealthRules::default(),
+            checkout: Checkout::default(),
+            environment: CloudEnvironment::default(),
+            cancel: CancellationToken::new(),
+            notes: RunNotes::default(),
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! Deletes an object by its UID and waits until it is gone; the wait reports what blocks the deletion.
+
+use std::time::Duration;
+
+use http::Method;
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use super::super::{
+    api::{client::ApiRequest, clusters::Kubernetes, discovery::ResourceType},
+    object::{
+        fetch,
+        plan_item::PlanItem,
+        precondition::{self, Precondition, WriteKind},
+    },
+};
+use konverge_base::{
+    error::{ErrorKind, UserError},
+    model::ResourceId,
+};
+use konverge_engine::runtime::ApplySink;
+
+/// What happens to the dependents of a deleted object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Dependents {
+    /// They are deleted too.
+    Go,
+    /// They are kept.
+    Stay,
+}
+
+/// Deletes the object if it is still the object that was read, with the same owner. An object that is already
+/// gone is not an error.
+pub(crate) async fn delete(
+    runtime: &Kubernetes,
+    subject: &PlanItem,
+    of: &ResourceType,
+    mut seen: Precondition,
+    dependents: Dependents,
+    sink: &dyn ApplySink,
+    id: &ResourceId,
+) -> Result<(), UserError> {
+    let policy = match dependents {
+        Dependents::Go => "Background",
+        Dependents::Stay => "Orphan",
+    };
+    for attempt in 1.. {
+        let bound = json!({"uid": seen.uid, "resourceVersion": seen.version});
+        let options = json!({"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": policy, "preconditions": bound});
+        let path = of.object(subject.name.namespace(), &subject.name.name);
+        let mut request = ApiRequest::get(path).body("application/json", &options);
+        (request.method, request.bound) = (Method::DELETE, true);
+        match subject.cluster.api.call(&request).await {
+            Ok(_) => break,
+            Err(error) if error.is_code(404) => return Ok(()),
+            Err(error) if error.is_code(409) && attempt < precondition::TRIES => {
+                match seen.refetch(subject, of, WriteKind::Deleting).await? {
+                    Some(now) => seen = now,
+                    None => return Ok(()),
+                }
+            }
+            Err(error) => return Err(subject.refusal(&error)),
+        }
+    }
+    wait_until_gone(runtime, subject, of, Some(&seen.uid), sink, id).await
+}
+
+/// Waits until no object with that name and UID exists.
+pub(crate) async fn wait_until_gone(
+    runtime: &Kubernetes,
+    subject: &PlanItem,
+    of: &ResourceType,
+    uid: Option<&str>,
+    sink: &dyn ApplySink,
+    id: &ResourceId,
+) -> Result<(), UserError> {
+    let deadline = Instant::now() + runtime.options.ready_timeout;
+    let mut pause = Duration::from_millis(50);
+    loop {
+        let Some(object) = fetch::get(&subject.cluster, of, &subject.name).await? else {
+            return Ok(());
+        };
+        let found = object["metadata"]["uid"].as_str();
+        if uid.is_some() && found != uid {
+            return Ok(());
+        }
+        let holds = held_by(&object);
+        if sink.cancelled() {
+            let message = format!(
+                "{} was still there when the run was asked to stop{holds}",
+                subject.title()
+            );
+            return Err(
+                UserError::new(ErrorKind::Interrupted, message).hint("the next run continues from here")
+            );
+        }
+        if Instant::now() + pause > deadline {
+            let message = format!(
+                "{} is still there after {} s{holds}",
+                subject.title(),
+                runtime.options.ready_timeout.as_secs()
+            );
+            return Err(UserError::new(ErrorKind::Kubernetes, message).hint(
+                "the controller that set the finalizers must remove them; the next run continues from here",
+            ));
+        }
+        if pause > Duration::from_millis(500) {
+            sink.progress(id, &format!("waiting until it is gone{holds}"));
+        }
+        subject.cluster.api.interrupt.pause(pause).await;
+        pause = (pause * 2).min(Duration::from_secs(2));
+    }
+}
+
+fn held_by(object: &Value) -> String {
+    // A namespace has those of its content in its spec.
+    let finalizers: Vec<_> = [&object["metadata"], &object["spec"]]
+        .into_iter()
+        .filter_map(|part| part["finalizers"].as_array())
+        .flatten()
+        .filter_map(Value::as_str)
+        .collect();
+    if finalizers.is_empty() {
+        return String::new();
+    }
+    format!(", held by its finalizers: {}", finalizers.join(", "))
+}

@@ -1,0 +1,141 @@
+//! Finds recorded objects that are not there any more. It reads them as a plan does: LIST per type, GET for few.
+
+use std::{collections::HashSet, time::Duration};
+
+use serde_json::Value;
+use tokio::time::Instant;
+
+use super::super::{
+    api::{clusters::Kubernetes, json_ref::JsonRef},
+    object::{
+        completed_jobs,
+        fetch::{self, RawObject},
+        object_record::ObjectRecord,
+        plan_item::PlanItem,
+    },
+    plan::{observe::fetch_live, unreadable_error},
+};
+use konverge_base::{
+    error::{ErrorKind, UserError},
+    model::{ResourceId, state::Recorded},
+};
+use konverge_engine::runtime::Item;
+
+/// The items whose live object is gone, is being deleted, or is not the recorded one. What only deleted objects own is
+/// deleted by the garbage collector a moment after them; it waits for that.
+///
+/// # Errors
+/// A cluster, or one of its APIs, does not answer. The garbage collector does not delete what nobody owns.
+pub(crate) async fn find_missing(
+    runtime: &Kubernetes,
+    items: &[Item],
+    earlier: &[Recorded],
+) -> Result<Vec<ResourceId>, UserError> {
+    let mut subjects = Vec::with_capacity(items.len());
+    for item in items {
+        let subject = PlanItem::resolve(runtime, item).await?;
+        if let Some(silent) = &subject.silent {
+            return Err(unreadable_error(&subject, silent));
+        }
+        subjects.push(subject);
+    }
+    let mut deleted: HashSet<String> = earlier.iter().filter_map(recorded_uid).collect();
+    if !deleted.is_empty() {
+        let now: HashSet<_> = items
+            .iter()
+            .filter_map(|item| recorded_uid(item.prior.as_ref()?))
+            .collect();
+        deleted.retain(|uid| !now.contains(uid));
+    }
+    let looked_up: Vec<_> = subjects.iter().map(Some).collect();
+    let found = fetch_live(&looked_up).await?;
+    let mut missing = Vec::new();
+    for ((item, subject), raw) in items.iter().zip(&subjects).zip(&found) {
+        let Some(recorded) = &item.prior else { continue };
+        let is_there = match raw {
+            Some(raw) if is_recorded_object(recorded, raw) => match deleted.is_empty() {
+                true => true,
+                false => {
+                    let live = raw.read(&subject.cluster)?;
+                    stays(runtime, subject, recorded, live, &deleted).await?
+                }
+            },
+            Some(_) => false,
+            None => completed_jobs::expired_by_ttl(recorded),
+        };
+        if !is_there {
+            if subject.name.kind == "CustomResourceDefinition" {
+                // Its kind is not served any more.
+                subject.cluster.forget_discovery().await;
+            }
+            missing.push(item.id.clone());
+        }
+    }
+    Ok(missing)
+}
+
+fn recorded_uid(recorded: &Recorded) -> Option<String> {
+    ObjectRecord::from_recorded(recorded)?.uid
+}
+
+/// Returns true if the live object is the recorded one, and is not being deleted. A record of Kusion has no UID.
+fn is_recorded_object(recorded: &Recorded, raw: &RawObject) -> bool {
+    let live = raw.parse();
+    let metadata = |key: &str| live.as_ref()?.get("metadata")?.get(key);
+    let has_uid = |uid: String| metadata("uid").is_some_and(|live: &JsonRef<'_>| live.text() == uid);
+    recorded_uid(recorded).is_none_or(has_uid) && metadata("deletionTimestamp").is_none()
+}
+
+/// Returns true if an object has owners, and all of them were deleted.
+fn is_left_by_owners(live: &Value, deleted: &HashSet<String>) -> bool {
+    let owners = live["metadata"]["ownerReferences"].as_array();
+    let is_deleted = |owner: &Value| owner["uid"].as_str().is_some_and(|uid| deleted.contains(uid));
+    owners.is_some_and(|owners| !owners.is_empty() && owners.iter().all(is_deleted))
+}
+
+/// Waits until the garbage collector deletes an object whose owners were deleted. Returns true if the object stays,
+/// because it has another owner or none by now.
+async fn stays(
+    runtime: &Kubernetes,
+    subject: &PlanItem,
+    recorded: &Recorded,
+    mut live: Value,
+    deleted: &HashSet<String>,
+) -> Result<bool, UserError> {
+    let Some(of) = subject.readable() else {
+        return Ok(false);
+    };
+    let interrupt = &subject.cluster.api.interrupt;
+    let deadline = Instant::now() + runtime.options.ready_timeout;
+    let mut pause = Duration::from_millis(50);
+    while is_left_by_owners(&live, deleted) {
+        if interrupt.is_asked() || Instant::now() + pause > deadline {
+            return Err(left_over(subject, &live));
+        }
+        interrupt.pause(pause).await;
+        pause = (pause * 2).min(Duration::from_secs(2));
+        let Some(now) = fetch::get(&subject.cluster, of, &subject.name).await? else {
+            return Ok(false);
+        };
+        let is_other = recorded_uid(recorded).is_some_and(|uid| now["metadata"]["uid"] != uid.as_str());
+        if is_other || !now["metadata"]["deletionTimestamp"].is_null() {
+            return Ok(false);
+        }
+        live = now;
+    }
+    Ok(true)
+}
+
+fn left_over(subject: &PlanItem, live: &Value) -> UserError {
+    let owner = live["metadata"]["ownerReferences"][0]["name"]
+        .as_str()
+        .unwrap_or_default();
+    let what = format!(
+        "{} belongs to an earlier object `{}`, which was deleted: the cluster is about to delete it too",
+        subject.title(),
+        owner.escape_debug()
+    );
+    UserError::new(ErrorKind::Kubernetes, what)
+        .hint("run it again when the object is gone: it is then created again")
+        .hint("if the object is to stay, remove the outdated entry of its `ownerReferences`")
+}

@@ -1,0 +1,67 @@
+//! Evaluates whether an object has become what its manifest asks for: [`evaluate`].
+//!
+//! The first matching rule applies: the user's own ([`HealthRules`]: Argo CD's Lua scripts, CEL, KCL), then
+//! one per built-in kind ([`builtin`]), then one per kind of rollout ([`progressive`]), then the conventions of
+//! custom resources ([`kstatus`]). Everything here is pure: other objects (pods, replica sets, events) are passed
+//! as [`Related`], and the caller runs rules in KCL ([`Evaluate`]).
+
+mod builtin;
+mod cel;
+mod diagnosis;
+mod kcl;
+mod kstatus;
+mod lua;
+mod manifests;
+mod object_view;
+mod pods;
+mod progressive;
+mod related;
+mod rules;
+mod workloads;
+
+pub use diagnosis::{FailingPod, Log, culprit};
+pub use kcl::{AssertionResult, Evaluate};
+pub use manifests::{Manifest, ManifestError, documents};
+pub use related::Related;
+pub use rules::{HealthRules, RulesError};
+pub use verdict::{HealthVerdict, WaitPolicy};
+
+use serde_json::Value;
+
+use object_view::ObjectView;
+
+pub use konverge_base::model::health::Health;
+
+/// Evaluates an object as the API server returns it. Never panics, whatever the object contains.
+///
+/// If a user's rule has no opinion (a script that returns nothing), the later rules apply.
+pub fn evaluate(object: &Value, related: &Related, rules: &HealthRules) -> HealthVerdict {
+    let view = ObjectView(object);
+    let (group, kind) = (view.group(), view.text("/kind"));
+    if let Some(verdict) = rules.evaluate(group, kind, object, related.now()) {
+        return progressive::with_promotion(verdict, group, kind, &view);
+    }
+    if !view.text("/metadata/deletionTimestamp").is_empty() {
+        return kstatus::terminating(&view);
+    }
+    builtin::evaluate(group, kind, &view, related)
+        .or_else(|| progressive::evaluate(group, kind, &view))
+        .unwrap_or_else(|| kstatus::evaluate(&view, related))
+}
+
+/// As [`evaluate`], including rules in KCL.
+pub async fn assess(object: &Value, related: &Related, rules: &HealthRules) -> HealthVerdict {
+    let view = ObjectView(object);
+    let (group, kind) = (view.group(), view.text("/kind"));
+    match rules.assertions(group, kind) {
+        Some(assertions) => {
+            let verdict = assertions.evaluate(object).await;
+            progressive::with_promotion(verdict, group, kind, &view)
+        }
+        None => evaluate(object, related, rules),
+    }
+}
+
+#[cfg(test)]
+mod tests;
+mod verdict;

@@ -1,0 +1,484 @@
+//! The health of rollouts that stop by themselves until somebody promotes them: Argo's Rollout, Flagger's Canary,
+//! OpenKruise's Rollout and CloneSet, KusionStack's CollaSet.
+//!
+//! What the Spec itself pauses is as it wants, like a paused Deployment. What something else pauses (a controller at a
+//! step, a person, a rollout that holds a partition) waits for promotion.
+
+use jiff::{Span, Timestamp};
+use serde_json::Value;
+
+use super::{
+    Health,
+    kstatus::unobserved,
+    object_view::ObjectView,
+    verdict::{HealthVerdict, WaitPolicy},
+};
+use crate::FIELD_MANAGER;
+use konverge_base::model::apply_result::{WaitReason, Waiting};
+
+/// The health of such a rollout. `None` for any other kind, and for what the conventions of custom resources say better.
+pub(super) fn evaluate(group: &str, kind: &str, view: &ObjectView) -> Option<HealthVerdict> {
+    match (group, kind) {
+        ("argoproj.io", "Rollout") => argo_rollout(view),
+        ("flagger.app", "Canary") => canary(view),
+        ("rollouts.kruise.io", "Rollout") => kruise_rollout(view),
+        ("apps.kruise.io", "CloneSet") => Some(pod_set(view, &CLONE_SET)),
+        ("apps.kusionstack.io", "CollaSet") => Some(pod_set(view, &COLLA_SET)),
+        _ => None,
+    }
+}
+
+/// The verdict of a rule of the user's. Such a rule can say that a rollout is suspended, and not what for.
+pub(super) fn with_promotion(
+    verdict: HealthVerdict,
+    group: &str,
+    kind: &str,
+    view: &ObjectView,
+) -> HealthVerdict {
+    if verdict.health != Health::Suspended {
+        return verdict;
+    }
+    let own = evaluate(group, kind, view);
+    match own.map(|own| own.weight) {
+        Some(WaitPolicy::Waiting(Waiting { until: None, .. })) => waits(&verdict.message),
+        Some(WaitPolicy::Waiting(Waiting {
+            until: Some(until), ..
+        })) => waits_until(until, &verdict.message),
+        _ => verdict,
+    }
+}
+
+fn waits(why: &str) -> HealthVerdict {
+    let why = match why {
+        "" => String::new(),
+        why => format!(": {why}"),
+    };
+    HealthVerdict::suspended(format!("paused, waits for promotion{why}")).with_wait_policy(
+        WaitPolicy::Waiting(Waiting {
+            reason: WaitReason::Promotion,
+            until: None,
+        }),
+    )
+}
+
+fn waits_until(until: Timestamp, why: &str) -> HealthVerdict {
+    let shown = until.strftime("%Y-%m-%d %H:%M:%S UTC");
+    HealthVerdict::suspended(format!("paused until {shown}: {why}")).with_wait_policy(WaitPolicy::Waiting(
+        Waiting {
+            reason: WaitReason::Time,
+            until: Some(until),
+        },
+    ))
+}
+
+/// By `status.phase`, which Argo Rollouts writes since 1.0.
+fn argo_rollout(view: &ObjectView) -> Option<HealthVerdict> {
+    if let Some(verdict) = argo_unobserved(view) {
+        return Some(verdict);
+    }
+    if let Some(pause) = view.list("/status/pauseConditions").next() {
+        let why = pause.text("/reason");
+        return Some(match argo_pause_end(view, &pause) {
+            Some(until) => waits_until(until, why),
+            None => waits(why),
+        });
+    }
+    if view.flag("/spec/paused") {
+        return Some(paused_by_spec(view));
+    }
+    let message = view.text("/status/message");
+    Some(match view.text("/status/phase") {
+        "Healthy" => HealthVerdict::ready(message),
+        "Progressing" => HealthVerdict::progressing(message),
+        "Degraded" => HealthVerdict::failed(message),
+        "Paused" => waits(message),
+        _ => return None,
+    })
+}
+
+/// `observedGeneration` is a text. Before 0.10 it was a hash, which is no number or a larger one.
+fn argo_unobserved(view: &ObjectView) -> Option<HealthVerdict> {
+    let number = |pointer: &str| view.text(pointer).parse::<i64>().ok();
+    let generation = view.number("/metadata/generation");
+    let seen = number("/status/observedGeneration");
+    let workload = number("/metadata/annotations/rollout.argoproj.io~1workload-generation")
+        .filter(|_| view.at("/spec/workloadRef").is_some());
+    let is_old = match (seen, generation) {
+        _ if view.at("/status").is_none() => true,
+        (Some(seen), Some(wanted)) => seen < wanted,
+        _ => false,
+    };
+    let is_old = is_old || workload.is_some() && workload != number("/status/workloadObservedGeneration");
+    is_old.then(|| HealthVerdict::progressing("not observed by its controller yet"))
+}
+
+/// The end of a pause with a duration, of the current step of a canary or of the promotion of blue-green.
+fn argo_pause_end(view: &ObjectView, pause: &ObjectView) -> Option<Timestamp> {
+    let start = pause.time("/startTime")?;
+    let duration = match pause.text("/reason") {
+        "CanaryPauseStep" => {
+            let step = view.number("/status/currentStepIndex")?;
+            seconds(view.at(&format!("/spec/strategy/canary/steps/{step}/pause/duration"))?)?
+        }
+        "BlueGreenPause" => view.number("/spec/strategy/blueGreen/autoPromotionSeconds")?,
+        _ => return None,
+    };
+    // 0 is no end.
+    let duration = Some(duration).filter(|seconds| *seconds > 0)?;
+    start.checked_add(Span::new().try_seconds(duration).ok()?).ok()
+}
+
+/// A number of seconds, or a text such as `90`, `30s`, `10m` or `1h`.
+fn seconds(duration: &Value) -> Option<i64> {
+    if let Some(seconds) = duration.as_i64() {
+        return Some(seconds);
+    }
+    let text = duration.as_str()?;
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let unit = match &text[digits.len()..] {
+        "" | "s" => 1,
+        "m" => 60,
+        "h" => 3600,
+        _ => return None,
+    };
+    digits.parse::<i64>().ok()?.checked_mul(unit)
+}
+
+/// A Canary follows its target: its own write starts nothing. So only its waits are told.
+fn canary(view: &ObjectView) -> Option<HealthVerdict> {
+    match view.text("/status/phase") {
+        "Waiting" => Some(waits("its analysis starts when it is confirmed")),
+        "WaitingPromotion" => Some(waits("")),
+        _ => None,
+    }
+}
+
+/// Like a Canary. A step with a duration ends by itself.
+fn kruise_rollout(view: &ObjectView) -> Option<HealthVerdict> {
+    let ways = ["canary", "blueGreen"];
+    let way = ways
+        .into_iter()
+        .find(|way| view.text(&format!("/status/{way}Status/currentStepState")) == "StepPaused")?;
+    let step = view
+        .number(&format!("/status/{way}Status/currentStepIndex"))
+        .unwrap_or(1);
+    // Steps are counted from 1.
+    let duration = format!("/spec/strategy/{way}/steps/{}/pause/duration", step - 1);
+    let is_timed = view.number(&duration).is_some_and(|seconds| seconds > 0);
+    let is_paused = view.text("/status/phase") == "Progressing" && !is_timed;
+    is_paused.then(|| waits(&format!("step {step}")))
+}
+
+/// The fields of a set of pods that is updated in parts.
+struct PodSetFields {
+    paused: &'static str,
+    /// The number or the share of pods that keep the old revision.
+    partition: &'static str,
+    current_revision: &'static str,
+    updated_revision: &'static str,
+}
+
+const CLONE_SET: PodSetFields = PodSetFields {
+    paused: "/spec/updateStrategy/paused",
+    partition: "/spec/updateStrategy/partition",
+    current_revision: "/status/currentRevision",
+    updated_revision: "/status/updateRevision",
+};
+
+const COLLA_SET: PodSetFields = PodSetFields {
+    paused: "/spec/paused",
+    partition: "/spec/updateStrategy/rollingUpdate/byPartition/partition",
+    current_revision: "/status/currentRevision",
+    updated_revision: "/status/updatedRevision",
+};
+
+fn pod_set(view: &ObjectView, fields: &PodSetFields) -> HealthVerdict {
+    if let Some(verdict) = unobserved(view, true) {
+        return verdict;
+    }
+    if view.flag(fields.paused) {
+        return match is_of_spec(view, fields.paused) {
+            true => HealthVerdict::suspended("paused"),
+            false => waits("somebody paused it"),
+        };
+    }
+    let wanted = view.number("/spec/replicas").unwrap_or(1);
+    let replicas = view.count("/status/replicas");
+    let updated = view.count("/status/updatedReplicas");
+    let of_updated = |state: &str| view.number(&format!("/status/updated{state}Replicas"));
+    // Older versions count only those that are ready, or none.
+    let available = of_updated("Available")
+        .or_else(|| of_updated("Ready"))
+        .unwrap_or(updated);
+    let is_update = view.text(fields.current_revision) != view.text(fields.updated_revision);
+    let old = match is_update {
+        true => view.at(fields.partition).map_or(0, |kept| share(kept, wanted)),
+        false => 0,
+    };
+    let target = wanted - old;
+    if replicas < wanted {
+        HealthVerdict::progressing(format!("{replicas} of {wanted} replicas created"))
+    } else if updated < target {
+        HealthVerdict::progressing(format!("{updated} of {target} replicas updated"))
+    } else if available < target {
+        HealthVerdict::progressing(format!("{available} of {target} updated replicas available"))
+    } else if old == 0 {
+        HealthVerdict::ready(format!("{wanted} replicas"))
+    } else if is_of_spec(view, fields.partition) {
+        HealthVerdict::ready(format!(
+            "{updated} of {wanted} replicas updated, as its partition says"
+        ))
+    } else {
+        waits(&format!("{updated} of {wanted} replicas updated"))
+    }
+}
+
+/// A number of pods, or a share of them such as `50%`, which is rounded up.
+fn share(kept: &Value, all: i64) -> i64 {
+    let percent = kept.as_str().and_then(|text| text.strip_suffix('%'));
+    let number = match percent {
+        Some(percent) => percent
+            .parse::<i64>()
+            .ok()
+            .map(|percent| (all.saturating_mul(percent) + 99) / 100),
+        None => kept.as_i64().or_else(|| kept.as_str()?.parse().ok()),
+    };
+    number.unwrap_or(0).clamp(0, all.max(0))
+}
+
+fn paused_by_spec(view: &ObjectView) -> HealthVerdict {
+    match is_of_spec(view, "/spec/paused") {
+        true => HealthVerdict::suspended("paused"),
+        false => waits("somebody paused it"),
+    }
+}
+
+/// Returns true if we set a field, or if its manager is unknown.
+fn is_of_spec(view: &ObjectView, field: &str) -> bool {
+    let path = field.replace('/', "/f:");
+    let owners: Vec<_> = view
+        .list("/metadata/managedFields")
+        .filter(|entry| entry.at(&format!("/fieldsV1{path}")).is_some())
+        .collect();
+    // A webhook's change of what we send is recorded as an update of ours.
+    let is_ours =
+        |entry: &ObjectView| entry.text("/manager") == FIELD_MANAGER && entry.text("/operation") == "Apply";
+    owners.is_empty() || owners.iter().any(is_ours)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use serde_json::json;
+
+    use super::*;
+
+    fn judged(object: &Value) -> Option<HealthVerdict> {
+        let view = ObjectView(object);
+        evaluate(view.group(), view.text("/kind"), &view)
+    }
+
+    fn waiting(object: &Value) -> Option<Waiting> {
+        match judged(object)?.weight {
+            WaitPolicy::Waiting(waiting) => Some(waiting),
+            _ => None,
+        }
+    }
+
+    fn promotion() -> Option<Waiting> {
+        Some(Waiting {
+            reason: WaitReason::Promotion,
+            until: None,
+        })
+    }
+
+    fn rollout(spec: Value, status: Value) -> Value {
+        json!({"apiVersion": "argoproj.io/v1alpha1", "kind": "Rollout", "metadata": {"name": "web", "generation": 3}, "spec": spec, "status": status})
+    }
+
+    #[test]
+    fn an_argo_rollout_waits_at_a_step() {
+        let steps =
+            |pause: Value| json!({"strategy": {"canary": {"steps": [{"setWeight": 20}, {"pause": pause}]}}});
+        let status = json!({"observedGeneration": "3", "phase": "Paused", "message": "CanaryPauseStep", "currentStepIndex": 1,
+            "pauseConditions": [{"reason": "CanaryPauseStep", "startTime": "2026-11-21T10:00:00Z"}]});
+        let at_step = judged(&rollout(steps(json!({})), status.clone())).unwrap();
+        assert_eq!(at_step.health, Health::Suspended);
+        assert_eq!(at_step.message, "paused, waits for promotion: CanaryPauseStep");
+        for (duration, until) in [
+            (json!(90), "2026-11-21T10:01:30Z"),
+            (json!("90"), "2026-11-21T10:01:30Z"),
+            (json!("10m"), "2026-11-21T10:10:00Z"),
+            (json!("1h"), "2026-11-21T11:00:00Z"),
+        ] {
+            let expected = Some(Waiting {
+                reason: WaitReason::Time,
+                until: Some(until.parse().unwrap()),
+            });
+            let timed = rollout(steps(json!({"duration": duration})), status.clone());
+            assert_eq!(waiting(&timed), expected, "{duration}");
+        }
+        // What cannot be read ends by nobody knows when.
+        for duration in [
+            json!("1 day"),
+            json!("h"),
+            json!(""),
+            json!({}),
+            json!(0),
+            json!("99999999999999999h"),
+        ] {
+            let timed = rollout(steps(json!({"duration": duration})), status.clone());
+            assert_eq!(waiting(&timed), promotion(), "{duration}");
+        }
+        // An older generation says nothing.
+        let mut old = status;
+        old["observedGeneration"] = json!("2");
+        assert_eq!(
+            judged(&rollout(steps(json!({})), old)).unwrap().health,
+            Health::Progressing
+        );
+    }
+
+    #[test]
+    fn blue_green_waits_for_its_promotion() {
+        let status = json!({"observedGeneration": "3", "phase": "Paused",
+            "pauseConditions": [{"reason": "BlueGreenPause", "startTime": "2026-11-21T10:00:00Z"}]});
+        let spec = json!({"strategy": {"blueGreen": {"activeService": "web"}}});
+        assert_eq!(waiting(&rollout(spec, status.clone())), promotion());
+        let timed = json!({"strategy": {"blueGreen": {"activeService": "web", "autoPromotionSeconds": 30}}});
+        let until = waiting(&rollout(timed, status)).unwrap().until.unwrap();
+        assert_eq!(until.to_string(), "2026-11-21T10:00:30Z");
+    }
+
+    /// As in a paused Deployment: the Spec wants it so. Somebody else does not speak for the Spec.
+    #[test]
+    fn what_the_spec_pauses_does_not_wait() {
+        let paused = |manager: &str, operation: &str, object: Value, field: Value| {
+            let mut object = object;
+            object["metadata"]["managedFields"] =
+                json!([{"manager": manager, "operation": operation, "fieldsV1": {"f:spec": field}}]);
+            waiting(&object)
+        };
+        let argo = rollout(
+            json!({"paused": true}),
+            json!({"observedGeneration": "3", "phase": "Paused"}),
+        );
+        let set = |kind: &str, spec: Value| {
+            json!({"apiVersion": kind.split_once(' ').unwrap().0, "kind": kind.split_once(' ').unwrap().1,
+                "metadata": {"name": "web", "generation": 2}, "spec": spec,
+                "status": {"observedGeneration": 2, "replicas": 4, "updatedReplicas": 1, "updatedAvailableReplicas": 1,
+                    "currentRevision": "a", "updatedRevision": "b", "updateRevision": "b"}})
+        };
+        let collaset = "apps.kusionstack.io/v1alpha1 CollaSet";
+        let cloneset = "apps.kruise.io/v1alpha1 CloneSet";
+        let partition =
+            json!({"f:updateStrategy": {"f:rollingUpdate": {"f:byPartition": {"f:partition": {}}}}});
+        for (object, field) in [
+            (argo, json!({"f:paused": {}})),
+            (
+                set(collaset, json!({"replicas": 4, "paused": true})),
+                json!({"f:paused": {}}),
+            ),
+            (
+                set(
+                    collaset,
+                    json!({"replicas": 4, "updateStrategy": {"rollingUpdate": {"byPartition": {"partition": 3}}}}),
+                ),
+                partition,
+            ),
+            (
+                set(
+                    cloneset,
+                    json!({"replicas": 4, "updateStrategy": {"paused": true}}),
+                ),
+                json!({"f:updateStrategy": {"f:paused": {}}}),
+            ),
+            (
+                set(
+                    cloneset,
+                    json!({"replicas": 4, "updateStrategy": {"partition": "75%"}}),
+                ),
+                json!({"f:updateStrategy": {"f:partition": {}}}),
+            ),
+        ] {
+            assert_eq!(waiting(&object), None, "nobody is known: {object}");
+            assert_eq!(
+                paused("konverge", "Apply", object.clone(), field.clone()),
+                None,
+                "{object}"
+            );
+            for (manager, operation) in [("kubectl-argo-rollouts", "Update"), ("konverge", "Update")] {
+                let by_other = paused(manager, operation, object.clone(), field.clone());
+                assert_eq!(by_other, promotion(), "{manager} {operation}: {object}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_set_of_pods_is_waited_for_until_its_part_is_updated() {
+        let set = |updated: i64, available: i64, revision: &str| {
+            let object = json!({"apiVersion": "apps.kusionstack.io/v1alpha1", "kind": "CollaSet",
+                "metadata": {"name": "web", "generation": 2, "managedFields": [{"manager": "rollout", "operation": "Update",
+                    "fieldsV1": {"f:spec": {"f:updateStrategy": {"f:rollingUpdate": {"f:byPartition": {"f:partition": {}}}}}}}]},
+                "spec": {"replicas": 4, "updateStrategy": {"rollingUpdate": {"byPartition": {"partition": 2}}}},
+                "status": {"observedGeneration": 2, "replicas": 4, "updatedReplicas": updated,
+                    "updatedAvailableReplicas": available, "currentRevision": "a", "updatedRevision": revision}});
+            judged(&object).unwrap()
+        };
+        for (updated, available, revision, health) in [
+            (1, 1, "b", Health::Progressing),
+            (2, 1, "b", Health::Progressing),
+            (2, 2, "b", Health::Suspended),
+            // Without an update a partition holds nothing.
+            (4, 4, "a", Health::Ready),
+            (3, 3, "a", Health::Progressing),
+        ] {
+            let verdict = set(updated, available, revision);
+            assert_eq!(
+                verdict.health, health,
+                "{updated} {available} {revision}: {verdict:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_canary_and_openkruises_rollout_tell_only_their_waits() {
+        let canary = |phase: &str| {
+            let object = json!({"apiVersion": "flagger.app/v1beta1", "kind": "Canary", "metadata": {"name": "web"}, "status": {"phase": phase}});
+            waiting(&object)
+        };
+        for phase in [
+            "Initializing",
+            "Initialized",
+            "Progressing",
+            "Promoting",
+            "Succeeded",
+            "Failed",
+            "",
+        ] {
+            assert_eq!(canary(phase), None, "{phase}");
+        }
+        for phase in ["Waiting", "WaitingPromotion"] {
+            assert_eq!(canary(phase), promotion(), "{phase}");
+        }
+        let kruise = |way: &str, pause: Value, state: &str, phase: &str| {
+            let object = json!({"apiVersion": "rollouts.kruise.io/v1beta1", "kind": "Rollout", "metadata": {"name": "web"},
+                "spec": {"strategy": {way: {"steps": [{"replicas": 1, "pause": pause}]}}},
+                "status": {"phase": phase, format!("{way}Status"): {"currentStepIndex": 1, "currentStepState": state}}});
+            waiting(&object)
+        };
+        for way in ["canary", "blueGreen"] {
+            assert_eq!(kruise(way, json!({}), "StepPaused", "Progressing"), promotion());
+            assert_eq!(
+                kruise(way, json!({"duration": 0}), "StepPaused", "Progressing"),
+                promotion()
+            );
+            assert_eq!(
+                kruise(way, json!({"duration": 60}), "StepPaused", "Progressing"),
+                None
+            );
+            assert_eq!(kruise(way, json!({}), "StepUpgrade", "Progressing"), None);
+            assert_eq!(kruise(way, json!({}), "StepPaused", "Terminating"), None);
+        }
+    }
+}

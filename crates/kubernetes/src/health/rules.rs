@@ -1,0 +1,401 @@
+//! User-defined readiness rules: a folder of scripts with the layout of Argo CD's `resource_customizations`.
+//!
+//! `<group>/<Kind>/health.lua` (the core group has no folder: `Pod/health.lua`) is an Argo CD script,
+//! `<group>/<Kind>/health.cel.yaml` contains CEL expressions (`inProgress`, `failed`, `current`), and
+//! `<group>/<Kind>/health.k` assertions in KCL. In both folder names `_` matches any text. The most specific
+//! folder wins: the fewest `_`, then the first by name.
+
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use jiff::Timestamp;
+use serde_json::Value;
+
+use super::{
+    cel::Expressions,
+    kcl::{Assertions, Evaluate},
+    lua,
+    verdict::HealthVerdict,
+};
+use konverge_base::error::{ErrorKind, UserError};
+
+const LUA_FILE: &str = "health.lua";
+const CEL_FILE: &str = "health.cel.yaml";
+const KCL_FILE: &str = "health.k";
+/// The maximum size of a script in bytes.
+const LARGEST: usize = 256 * 1024;
+
+/// A folder of rules that is unusable.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum RulesError {
+    /// The folder or a file in it cannot be read.
+    #[error("{path}: {why}")]
+    Unreadable {
+        path: String,
+        /// The message of the system.
+        why: String,
+    },
+    /// An invalid rule.
+    #[error("{message}")]
+    Invalid {
+        path: String,
+        /// The line, from 1, if known.
+        line: Option<u32>,
+        message: String,
+    },
+    /// Two rules for the same folder.
+    #[error("{folder} contains more than one rule")]
+    Ambiguous { folder: String },
+}
+
+impl From<RulesError> for UserError {
+    fn from(error: RulesError) -> Self {
+        let failure = Self::new(ErrorKind::Config, error.to_string());
+        match error {
+            RulesError::Unreadable { path, .. } => failure.hint(format!(
+                "name a folder with `<group>/<Kind>/{LUA_FILE}` in it; `{path}` is not one"
+            )),
+            RulesError::Invalid { path, line, .. } => failure.at(path, line, None),
+            RulesError::Ambiguous { folder } => failure.hint(format!(
+                "leave one of {LUA_FILE}, {CEL_FILE} and {KCL_FILE} in `{folder}`"
+            )),
+        }
+    }
+}
+
+#[derive(Debug)]
+enum Code {
+    Lua(String),
+    Cel(Box<Expressions>),
+    Kcl(String),
+}
+
+#[derive(Debug)]
+struct HealthRule {
+    /// The folder, with `_` in it.
+    pattern: String,
+    /// The file name for people.
+    path: String,
+    code: Code,
+}
+
+/// The rules of one folder; empty by default. Cheap to clone.
+#[derive(Debug, Clone, Default)]
+pub struct HealthRules {
+    /// The most specific first.
+    rules: Arc<[HealthRule]>,
+    /// The rule that one object brings with it. It counts if no other one does.
+    own: Option<Arc<HealthRule>>,
+    /// Runs the rules in KCL.
+    core: Option<Arc<dyn Evaluate>>,
+}
+
+impl HealthRules {
+    /// Reads a folder. Other files in it (tests, actions) are ignored.
+    ///
+    /// # Errors
+    /// It cannot be read, or has an invalid rule.
+    pub fn load(folder: &Path) -> Result<Self, RulesError> {
+        let unreadable = |path: &Path, error: std::io::Error| RulesError::Unreadable {
+            path: path.display().to_string(),
+            why: error.to_string(),
+        };
+        let mut files = Vec::new();
+        let mut folders = vec![(folder.to_path_buf(), 0)];
+        while let Some((current, depth)) = folders.pop() {
+            let entries = std::fs::read_dir(&current).map_err(|error| unreadable(&current, error))?;
+            for entry in entries {
+                let path = entry.map_err(|error| unreadable(&current, error))?.path();
+                if path.is_dir() && depth < 2 {
+                    folders.push((path, depth + 1));
+                } else if depth > 0 && is_rule(&path) {
+                    let text = std::fs::read_to_string(&path).map_err(|error| unreadable(&path, error))?;
+                    let relative = path.strip_prefix(folder).map(PathBuf::from);
+                    files.push((
+                        relative.unwrap_or_else(|_| path.clone()),
+                        path.display().to_string(),
+                        text,
+                    ));
+                }
+            }
+        }
+        Self::from_files(files)
+    }
+
+    /// Builds the rules from files that were read elsewhere, such as from the default branch: for each its
+    /// path in the folder, its name for people, its text.
+    ///
+    /// # Errors
+    /// A rule is invalid.
+    pub fn from_files(
+        files: impl IntoIterator<Item = (PathBuf, String, String)>,
+    ) -> Result<Self, RulesError> {
+        let mut by_folder = BTreeMap::new();
+        for (relative, path, text) in files.into_iter().filter(|(relative, ..)| is_rule(relative)) {
+            if text.len() > LARGEST {
+                return Err(RulesError::Invalid {
+                    message: format!("a rule may have at most {LARGEST} bytes, this has {}", text.len()),
+                    path,
+                    line: None,
+                });
+            }
+            let pattern = relative.parent().unwrap_or(Path::new("")).display().to_string();
+            let code = if relative.ends_with(CEL_FILE) {
+                let parsed = Expressions::parse(&text).map_err(|error| RulesError::Invalid {
+                    path: path.clone(),
+                    line: error.line,
+                    message: error.message,
+                })?;
+                Code::Cel(Box::new(parsed))
+            } else if relative.ends_with(KCL_FILE) {
+                Code::Kcl(text)
+            } else {
+                Code::Lua(text)
+            };
+            let rule = HealthRule {
+                pattern: pattern.clone(),
+                path,
+                code,
+            };
+            if let Some(HealthRule { path, .. }) = by_folder.insert(pattern, rule) {
+                let folder = Path::new(&path).parent().unwrap_or(Path::new(""));
+                return Err(RulesError::Ambiguous {
+                    folder: folder.display().to_string(),
+                });
+            }
+        }
+        let mut rules: Vec<_> = by_folder.into_values().collect();
+        rules.sort_by_key(|rule| rule.pattern.matches('_').count());
+        Ok(Self {
+            rules: rules.into(),
+            own: None,
+            core: None,
+        })
+    }
+
+    /// Sets the evaluator of rules in KCL.
+    #[must_use]
+    pub fn with_core(self, core: Arc<dyn Evaluate>) -> Self {
+        Self {
+            core: Some(core),
+            ..self
+        }
+    }
+
+    /// The rules for one object with a `healthPolicy` of Kusion's: assertions in KCL, and their name for people.
+    #[must_use]
+    pub fn with_policy(&self, name: &str, code: &str) -> Self {
+        let rule = HealthRule {
+            pattern: String::new(),
+            path: name.to_owned(),
+            code: Code::Kcl(code.to_owned()),
+        };
+        Self {
+            own: Some(Arc::new(rule)),
+            ..self.clone()
+        }
+    }
+
+    pub fn len(&self) -> usize {
+        self.rules.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.rules.is_empty()
+    }
+
+    fn find(&self, group: &str, kind: &str) -> Option<&HealthRule> {
+        let key = if group.is_empty() {
+            kind.to_owned()
+        } else {
+            format!("{group}/{kind}")
+        };
+        let mut rules = self.rules.iter();
+        let rule = rules.find(|rule| matches(&rule.pattern, &key));
+        rule.or(self.own.as_deref())
+    }
+
+    /// The rule for that kind, if it is in KCL.
+    pub(super) fn assertions(&self, group: &str, kind: &str) -> Option<Assertions<'_>> {
+        let rule = self.find(group, kind)?;
+        match &rule.code {
+            Code::Kcl(code) => Some(Assertions {
+                path: &rule.path,
+                code,
+                core: self.core.as_ref(),
+            }),
+            _ => None,
+        }
+    }
+
+    /// The verdict of the rule for that kind; `None` if there is none, or it has no opinion. A rule that
+    /// fails gives `unknown`, with the place and the reason.
+    pub(super) fn evaluate(
+        &self,
+        group: &str,
+        kind: &str,
+        object: &Value,
+        now: Timestamp,
+    ) -> Option<HealthVerdict> {
+        let rule = self.find(group, kind)?;
+        let verdict = match &rule.code {
+            Code::Lua(script) => lua::evaluate(script, object, now),
+            Code::Cel(expressions) => expressions.evaluate(object).map(Some),
+            Code::Kcl(_) => Err("it is in KCL, and no KCL core is configured".to_owned()),
+        };
+        verdict.unwrap_or_else(|why| Some(HealthVerdict::unknown(format!("{}: {why}", rule.path))))
+    }
+}
+
+fn is_rule(path: &Path) -> bool {
+    [LUA_FILE, CEL_FILE, KCL_FILE]
+        .iter()
+        .any(|name| path.ends_with(name))
+}
+
+/// Returns true if a folder name, with `_` for any text within one component, matches `group/Kind`.
+fn matches(pattern: &str, key: &str) -> bool {
+    let (patterns, keys) = (pattern.split('/'), key.split('/'));
+    patterns.clone().count() == keys.clone().count()
+        && patterns
+            .zip(keys)
+            .all(|(pattern, name)| matches_name(pattern, name))
+}
+
+fn matches_name(pattern: &str, name: &str) -> bool {
+    let Some((start, rest)) = pattern.split_once('_') else {
+        return pattern == name;
+    };
+    let Some(mut name) = name.strip_prefix(start) else {
+        return false;
+    };
+    let mut parts: Vec<_> = rest.split('_').collect();
+    let end = parts.pop().unwrap_or_default();
+    for part in parts {
+        match name.find(part) {
+            Some(at) => name = &name[at + part.len()..],
+            None => return false,
+        }
+    }
+    name.ends_with(end)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::health::{Health, Related, evaluate};
+    use serde_json::json;
+
+    fn rules(files: &[(&str, &str)]) -> Result<HealthRules, RulesError> {
+        HealthRules::from_files(
+            files
+                .iter()
+                .map(|(path, text)| (PathBuf::from(path), format!("rules/{path}"), (*text).to_owned())),
+        )
+    }
+
+    fn saying(message: &str) -> String {
+        format!("return {{status = 'Healthy', message = '{message}'}}")
+    }
+
+    #[test]
+    fn folders_with_underscores_match_any_text() {
+        for (pattern, key, expected) in [
+            ("_.crossplane.io/_", "pkg.crossplane.io/Provider", true),
+            ("_.crossplane.io/_", "a.b.crossplane.io/Provider", true),
+            ("_.crossplane.io/_", "crossplane.io/Provider", false),
+            ("_/_", "apps/Deployment", true),
+            ("_/_", "Pod", false),
+            ("_", "Pod", true),
+            ("apps/Deployment", "apps/Deployment", true),
+            ("apps/Deployment", "apps/DeploymentX", false),
+            ("apps/_Set", "apps/DaemonSet", true),
+            ("apps/_Set", "apps/Deployment", false),
+            ("a_b_c/K", "a1b2b3c/K", true),
+            ("a_b_c/K", "ab/K", false),
+        ] {
+            assert_eq!(matches(pattern, key), expected, "{pattern} {key}");
+        }
+    }
+
+    #[test]
+    fn the_most_exact_folder_wins() {
+        let rules = rules(&[
+            ("_/_/health.lua", &saying("anything")),
+            ("_.example.com/_/health.lua", &saying("wild")),
+            ("db.example.com/_/health.lua", &saying("group")),
+            ("db.example.com/Table/health.lua", &saying("exact")),
+            ("Pod/health.lua", &saying("core")),
+            (
+                "db.example.com/Table/actions/discovery.lua",
+                "error('not a health rule')",
+            ),
+        ])
+        .unwrap();
+        assert_eq!(rules.len(), 5);
+        for (api_version, kind, expected) in [
+            ("db.example.com/v1", "Table", "exact"),
+            ("db.example.com/v1", "Index", "group"),
+            ("mq.example.com/v1", "Queue", "wild"),
+            ("apps/v1", "Deployment", "anything"),
+            ("v1", "Pod", "core"),
+        ] {
+            let object = json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": "x"}});
+            let verdict = evaluate(&object, &Related::default(), &rules);
+            assert_eq!(verdict.message, expected, "{api_version} {kind}");
+        }
+        let service = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "x"}, "spec": {"type": "LoadBalancer"}});
+        assert_eq!(
+            evaluate(&service, &Related::default(), &rules).health,
+            Health::Progressing,
+            "no rule for it"
+        );
+    }
+
+    #[test]
+    fn two_rules_in_one_folder_are_refused() {
+        let error = rules(&[
+            ("apps/Deployment/health.lua", &saying("a")),
+            ("apps/Deployment/health.cel.yaml", "current: 'true'\n"),
+        ])
+        .unwrap_err();
+        assert!(
+            matches!(error, RulesError::Ambiguous { ref folder } if folder == "rules/apps/Deployment"),
+            "{error:?}"
+        );
+    }
+
+    #[test]
+    fn a_malformed_expression_is_refused_with_its_place() {
+        let error = rules(&[(
+            "apps/Deployment/health.cel.yaml",
+            "current: 'true'\nfailed: 'a +'\n",
+        )])
+        .unwrap_err();
+        let failure = UserError::from(error);
+        let location = failure.location.unwrap();
+        assert_eq!(
+            (location.file.as_str(), location.line),
+            ("rules/apps/Deployment/health.cel.yaml", Some(2))
+        );
+    }
+
+    #[test]
+    fn a_folder_is_read_and_a_missing_one_is_an_error() {
+        let folder = tempfile::tempdir().unwrap();
+        let kind = folder.path().join("db.example.com/Table");
+        std::fs::create_dir_all(kind.join("testdata")).unwrap();
+        std::fs::write(kind.join("health.lua"), saying("read")).unwrap();
+        std::fs::write(kind.join("testdata/health.lua"), "too deep").unwrap();
+        assert_eq!(HealthRules::load(folder.path()).unwrap().len(), 1);
+        let missing = HealthRules::load(&folder.path().join("nowhere"));
+        assert!(
+            matches!(missing, Err(RulesError::Unreadable { .. })),
+            "{missing:?}"
+        );
+    }
+}

@@ -1,0 +1,28 @@
+//! Completed Jobs. A completed Job may be deleted by its own time to live; it is not run again because of
+//! that.
+
+use serde_json::Value;
+
+use super::object_record::ObjectRecord;
+use konverge_base::model::state::Recorded;
+
+/// Returns true if an object is a Job that has completed.
+pub(crate) fn has_completed(object: &Value) -> bool {
+    let conditions = object["status"]["conditions"].as_array().into_iter().flatten();
+    let mut complete = conditions.filter(|condition| condition["type"] == "Complete");
+    object["kind"] == "Job" && complete.any(|condition| condition["status"] == "True")
+}
+
+/// Records that it has completed.
+pub(crate) fn note(recorded: &mut Recorded, object: &Value) {
+    if has_completed(object) {
+        ObjectRecord::update(recorded, |record| record.completed = true);
+    }
+}
+
+/// Returns true if the record is of a completed Job with a time to live.
+pub(crate) fn expired_by_ttl(prior: &Recorded) -> bool {
+    let spec = prior.attributes.get("spec");
+    let lives_on = spec.is_none_or(|spec| spec["ttlSecondsAfterFinished"].is_null());
+    !lives_on && ObjectRecord::from_recorded(prior).is_some_and(|record| record.completed)
+}

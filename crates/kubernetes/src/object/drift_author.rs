@@ -1,0 +1,126 @@
+//! Other field managers: who changed what differs from our last write.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use super::super::FIELD_MANAGER;
+use super::managed_fields;
+use konverge_base::model::{
+    diff,
+    plan::{ChangeOrigin, FieldChange},
+};
+
+/// The manager other than us that owns the value at a path of the object; the latest one if there are
+/// several. `path` is as in a plan, with items of keyed lists as `name=web`.
+pub(crate) fn owner(object: &Value, path: &str) -> Option<String> {
+    last_write(object, path).map(|(manager, _)| manager.to_owned())
+}
+
+/// That manager and the time of its last write (empty if unknown).
+fn last_write<'o>(object: &'o Value, path: &str) -> Option<(&'o str, &'o str)> {
+    managed_fields::entries(object)
+        .filter(|entry| entry.manager != FIELD_MANAGER && entry.subresource != "status")
+        .filter(|entry| owns(entry.fields, object, path))
+        .max_by(|a, b| a.time.cmp(b.time).then_with(|| b.manager.cmp(a.manager)))
+        .map(|entry| (entry.manager, entry.time))
+}
+
+/// Who changed what since our last write, and when: `\`kubectl-edit\` wrote /spec/replicas at TIME`.
+pub(crate) fn blame_notes(live: &Value, changes: &[FieldChange]) -> Vec<String> {
+    let mut writes: BTreeMap<(&str, &str), Vec<&str>> = BTreeMap::new();
+    for change in changes
+        .iter()
+        .filter(|change| matches!(change.origin, ChangeOrigin::Manager(_)))
+    {
+        if let Some(write) = last_write(live, &change.path) {
+            writes.entry(write).or_default().push(&change.path);
+        }
+    }
+    let words = writes.into_iter().map(|((manager, time), paths)| {
+        let at = match time {
+            "" => String::new(),
+            time => format!(" at {time}"),
+        };
+        format!("`{manager}` wrote {}{at}", paths.join(", "))
+    });
+    words.collect()
+}
+
+/// Returns true if the HorizontalPodAutoscaler set the number of replicas last: it scales as the controller
+/// manager, through the scale subresource.
+pub(crate) fn is_autoscaled(object: &Value) -> bool {
+    let mut entries = managed_fields::entries(object);
+    entries.any(|entry| {
+        (entry.manager, entry.subresource) == ("kube-controller-manager", "scale")
+            && owns(entry.fields, object, "/spec/replicas")
+    })
+}
+
+/// Returns true if a field set covers the path, or something below it.
+fn owns(fields: &serde_json::Map<String, Value>, object: &Value, path: &str) -> bool {
+    let mut at = fields;
+    let mut value = Some(object);
+    for component in path.split('/').skip(1) {
+        if at.keys().all(|key| key == ".") {
+            return !at.is_empty() || value.is_some();
+        }
+        let component = component.replace("~1", "/").replace("~0", "~");
+        let next = at.get(&format!("f:{component}")).and_then(Value::as_object);
+        if let Some(next) = next {
+            at = next;
+            value = value.and_then(|v| v.get(&component));
+            continue;
+        }
+        let items = value
+            .and_then(Value::as_array)
+            .map(Vec::as_slice)
+            .unwrap_or_default();
+        let item = items.iter().find(|item| has_label(item, &component));
+        match item.and_then(|item| Some((item, managed_fields::Items::from_fields(at).fields_of(item)?))) {
+            Some((item, below)) => {
+                at = below;
+                value = Some(item);
+            }
+            None => return false,
+        }
+    }
+    true
+}
+
+/// Returns true if a list item has a label such as `containerPort=80` or `name=web`.
+fn has_label(item: &Value, label: &str) -> bool {
+    let keys: Vec<&str> = label
+        .split(',')
+        .filter_map(|part| part.split_once('=').map(|(key, _)| key))
+        .collect();
+    !keys.is_empty() && diff::label(item, &keys) == label
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn the_latest_other_manager_is_named() {
+        let entry = |manager: &str, time: &str, fields: Value| json!({"manager": manager, "operation": "Update", "time": time, "fieldsV1": fields});
+        let object = json!({"metadata": {"managedFields": [
+            entry("konverge", "9", json!({"f:spec": {"f:replicas": {}}})),
+            entry("old", "1", json!({"f:spec": {"f:replicas": {}}})),
+            entry("kubectl-edit", "2", json!({"f:spec": {"f:replicas": {}, "f:containers": {"k:{\"name\":\"web\"}": {".": {}, "f:image": {}}}}})),
+            entry("args", "3", json!({"f:spec": {"f:containers": {"k:{\"name\":\"web\"}": {"f:args": {}}}}}))]},
+            "spec": {"replicas": 3, "containers": [{"name": "web", "image": "x", "args": ["a"]}]}});
+        assert_eq!(owner(&object, "/spec/replicas").as_deref(), Some("kubectl-edit"));
+        assert_eq!(
+            owner(&object, "/spec/containers/name=web/image").as_deref(),
+            Some("kubectl-edit")
+        );
+        assert_eq!(
+            owner(&object, "/spec/containers/name=web/args/0").as_deref(),
+            Some("args")
+        );
+        assert_eq!(owner(&object, "/spec/containers/name=log/image"), None);
+        assert_eq!(owner(&object, "/spec/paused"), None);
+    }
+}

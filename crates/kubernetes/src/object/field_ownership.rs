@@ -1,0 +1,310 @@
+//! Field ownership: which fields of an object are ours, and which should be.
+//!
+//! Server-side apply removes a field that leaves the Spec only if no other manager owns it. A manager that
+//! *updates* (`kubectl edit`, a client-side apply, Kusion, Helm) keeps owning a field when we apply the same
+//! value, so such a field would stay in the object for ever. So our ownership is exclusive: those managers
+//! lose the fields that the Spec sets. Managers that *apply* declare on every run what they want; with them a
+//! field is shared, and it stays when we release it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::{Map, Value};
+
+use super::super::FIELD_MANAGER;
+use super::{
+    field_leftovers::Leftover,
+    managed_fields::{self, FieldsEntry},
+};
+use konverge_base::model::{diff, masked_value::join_path};
+
+/// The number of fields that a note names; the others are counted.
+const NAMED: usize = 3;
+
+/// How an apply would change the ownership of fields, besides their values.
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct Transfer {
+    /// Fields that become ours.
+    pub taken: Vec<String>,
+    /// Fields that stop being ours and keep their value, with another manager that applies them.
+    pub released: Vec<(String, Option<String>)>,
+    /// Fields that updating managers lose, by manager.
+    pub from: BTreeMap<String, Vec<String>>,
+    /// What those managers must release before the apply.
+    pub claim: Map<String, Value>,
+    /// Our entry has another API version.
+    other_version: bool,
+}
+
+impl Transfer {
+    /// The transfer from the live object to the server's result of an apply, without paths that are not
+    /// compared.
+    pub fn between(live: &Value, becomes: &Value, is_ignored: impl Fn(&str) -> bool) -> Self {
+        let Some(wanted) = applied(becomes) else {
+            return Self::default();
+        };
+        let nothing = Map::new();
+        let before = applied(live);
+        let had = before.map_or(&nothing, |entry| entry.fields);
+        let paths = |set: &Map<String, Value>, object: &Value| -> Vec<String> {
+            let mut paths = paths(set, object);
+            paths.retain(|path| !is_ignored(path));
+            paths
+        };
+        let mut released = Vec::new();
+        for path in outermost(paths(&managed_fields::subtract(had, wanted.fields), live)) {
+            // A field that disappears with our ownership is a change of the object, and is shown as one.
+            if diff::at(becomes, &path).is_some() {
+                let owner = applier(becomes, &path);
+                released.push((path, owner));
+            }
+        }
+        let mut transfer = Self {
+            taken: outermost(paths(&managed_fields::subtract(wanted.fields, had), becomes)),
+            released,
+            other_version: before.is_some_and(|before| before.api_version != wanted.api_version),
+            ..Self::default()
+        };
+        for entry in managed_fields::entries(becomes).filter(FieldsEntry::is_update) {
+            let shared = managed_fields::intersection(wanted.fields, entry.fields);
+            let named = outermost(paths(&shared, becomes));
+            if !named.is_empty() {
+                transfer.claim = managed_fields::union(&transfer.claim, &shared);
+                transfer
+                    .from
+                    .entry(entry.manager.to_owned())
+                    .or_default()
+                    .extend(named);
+            }
+        }
+        transfer
+    }
+
+    /// Adds fields that the last apply wrote, that the Spec no longer sets, and that only updating managers
+    /// still own: they become ours, so that the apply removes them.
+    pub fn with_leftovers(mut self, leftovers: &[Leftover]) -> Self {
+        for leftover in leftovers {
+            self.claim = managed_fields::union(&self.claim, &leftover.fields);
+        }
+        self
+    }
+
+    /// Removes the fields whose values change too, because these are shown as changes.
+    pub fn apart_from<'a>(mut self, changed: impl Iterator<Item = &'a str> + Clone) -> Self {
+        let within = |path: &str, above: &str| {
+            path.strip_prefix(above)
+                .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        };
+        let stays = |path: &String| {
+            !changed
+                .clone()
+                .any(|other| within(path, other) || within(other, path))
+        };
+        self.taken.retain(stays);
+        self.released.retain(|(path, _)| stays(path));
+        for paths in self.from.values_mut() {
+            paths.retain(stays);
+        }
+        self.from.retain(|_, paths| !paths.is_empty());
+        self
+    }
+
+    /// Returns true if our ownership is exactly as it should be.
+    pub fn is_settled(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// Every path whose ownership changes, sorted.
+    pub fn paths(&self) -> Vec<String> {
+        let released = self.released.iter().map(|(path, _)| path);
+        let shared = self.from.values().flatten();
+        let all: BTreeSet<_> = self.taken.iter().chain(released).chain(shared).cloned().collect();
+        match all.is_empty() && self.other_version {
+            true => vec![String::new()],
+            false => all.into_iter().collect(),
+        }
+    }
+
+    /// Notes for the reader.
+    pub fn notes(&self) -> Vec<String> {
+        let mut notes = Vec::new();
+        for (manager, paths) in &self.from {
+            notes.push(format!(
+                "takes over {} from `{}`: same value, only the field manager changes",
+                describe_paths(paths),
+                manager.escape_debug()
+            ));
+        }
+        let shared: BTreeSet<_> = self.from.values().flatten().collect();
+        let alone: Vec<_> = self
+            .taken
+            .iter()
+            .filter(|path| !shared.contains(path))
+            .cloned()
+            .collect();
+        if !alone.is_empty() {
+            notes.push(format!(
+                "takes ownership of {}: same value, only the field manager changes",
+                describe_paths(&alone)
+            ));
+        }
+        for (path, owner) in &self.released {
+            notes.push(match owner {
+                Some(owner) => format!("`{path}` stays: `{}` applies it too", owner.escape_debug()),
+                None => format!("gives up `{path}`, which keeps its value"),
+            });
+        }
+        if self.other_version && notes.is_empty() {
+            notes.push("its fields are recorded in another API version: only that changes".to_owned());
+        }
+        notes
+    }
+}
+
+fn describe_paths(paths: &[String]) -> String {
+    let first: Vec<_> = paths.iter().take(NAMED).map(|path| format!("`{path}`")).collect();
+    match paths.len().saturating_sub(NAMED) {
+        0 => first.join(", "),
+        more => format!("{} and {more} more", first.join(", ")),
+    }
+}
+
+/// Our entry.
+fn applied(object: &Value) -> Option<FieldsEntry<'_>> {
+    managed_fields::entries(object).find(|entry| {
+        entry.manager == FIELD_MANAGER && entry.operation == "Apply" && entry.subresource.is_empty()
+    })
+}
+
+/// Another manager that applies a field.
+fn applier(object: &Value, path: &str) -> Option<String> {
+    let mut others = managed_fields::entries(object)
+        .filter(|entry| entry.operation == "Apply" && entry.manager != FIELD_MANAGER);
+    let found = others.find(|entry| managed_fields::fields_below(entry.fields, object, path).is_some());
+    found.map(|entry| entry.manager.to_owned())
+}
+
+/// The paths of a field set in an object, as in a plan.
+fn paths(set: &Map<String, Value>, object: &Value) -> Vec<String> {
+    let mut found = Vec::new();
+    collect(set, Some(object), "", &mut found);
+    found
+}
+
+fn collect(set: &Map<String, Value>, value: Option<&Value>, path: &str, found: &mut Vec<String>) {
+    for (key, below) in set {
+        let Some(below) = below.as_object() else { continue };
+        if key == "." {
+            found.push(path.to_owned());
+            continue;
+        }
+        let (name, value) = match (key.strip_prefix("f:"), managed_fields::ItemName::read(key)) {
+            (Some(name), _) => (name.to_owned(), value.and_then(|value| value.get(name))),
+            (None, Some(managed_fields::ItemName::Keys(keys))) => {
+                let names: Vec<&str> = keys.keys().map(String::as_str).collect();
+                (diff::label(&Value::Object(keys.clone()), &names), None)
+            }
+            (None, Some(managed_fields::ItemName::Literal(literal))) => (
+                literal
+                    .as_str()
+                    .map_or_else(|| literal.to_string(), str::to_owned),
+                None,
+            ),
+            (None, None) => continue,
+        };
+        let path = join_path(path, &name);
+        match below.is_empty() {
+            true => found.push(path),
+            false => collect(below, value, &path, found),
+        }
+    }
+}
+
+/// Removes paths below other paths; sorted.
+fn outermost(mut paths: Vec<String>) -> Vec<String> {
+    paths.sort();
+    paths.dedup();
+    let all: BTreeSet<String> = paths.iter().cloned().collect();
+    let is_below = |path: &String| {
+        let mut ends = path.match_indices('/').map(|(at, _)| at).filter(|&at| at > 0);
+        ends.any(|at| all.contains(&path[..at]))
+    };
+    paths.retain(|path| !is_below(path));
+    paths
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use serde_json::json;
+
+    fn entry(manager: &str, operation: &str, fields: Value) -> Value {
+        json!({"manager": manager, "operation": operation, "apiVersion": "v1", "fieldsType": "FieldsV1", "fieldsV1": fields})
+    }
+
+    fn object(data: Value, entries: Vec<Value>) -> Value {
+        json!({"metadata": {"name": "c", "managedFields": entries}, "data": data})
+    }
+
+    #[test]
+    fn an_equal_value_of_a_manager_that_updates_is_taken_over() {
+        let live = object(
+            json!({"a": "1", "b": "2"}),
+            vec![
+                entry(FIELD_MANAGER, "Apply", json!({"f:data": {"f:a": {}}})),
+                entry("kubectl-edit", "Update", json!({"f:data": {"f:b": {}}})),
+            ],
+        );
+        let becomes = object(
+            json!({"a": "1", "b": "2"}),
+            vec![
+                entry(FIELD_MANAGER, "Apply", json!({"f:data": {"f:a": {}, "f:b": {}}})),
+                entry("kubectl-edit", "Update", json!({"f:data": {"f:b": {}}})),
+            ],
+        );
+        let transfer = Transfer::between(&live, &becomes, |_| false);
+        assert_eq!(transfer.paths(), ["/data/b"]);
+        assert_eq!(
+            Value::Object(transfer.claim.clone()),
+            json!({"f:data": {"f:b": {}}})
+        );
+        assert_eq!(
+            transfer.notes(),
+            ["takes over `/data/b` from `kubectl-edit`: same value, only the field manager changes"]
+        );
+        assert!(Transfer::between(&live, &becomes, |path| path == "/data/b").is_settled());
+    }
+
+    #[test]
+    fn a_manager_that_applies_keeps_its_share() {
+        let live = object(
+            json!({"a": "1"}),
+            vec![
+                entry(FIELD_MANAGER, "Apply", json!({"f:data": {"f:a": {}}})),
+                entry("flux", "Apply", json!({"f:data": {"f:a": {}}})),
+            ],
+        );
+        assert!(Transfer::between(&live, &live, |_| false).is_settled());
+        let becomes = object(
+            json!({"a": "1"}),
+            vec![
+                entry(
+                    FIELD_MANAGER,
+                    "Apply",
+                    json!({"f:metadata": {"f:annotations": {"f:x": {}}}}),
+                ),
+                entry("flux", "Apply", json!({"f:data": {"f:a": {}}})),
+            ],
+        );
+        let released = Transfer::between(&live, &becomes, |_| false);
+        assert_eq!(
+            released.released,
+            [("/data/a".to_owned(), Some("flux".to_owned()))]
+        );
+        assert!(
+            released
+                .notes()
+                .contains(&"`/data/a` stays: `flux` applies it too".to_owned())
+        );
+    }
+}

@@ -1,0 +1,251 @@
+//! `managedFields`: who set which fields. Our own entry is enough to prove that nothing changed; the others
+//! show who changed something.
+
+use serde_json::{Map, Value};
+
+use super::super::FIELD_MANAGER;
+use konverge_base::model::diff;
+
+/// One entry of `metadata.managedFields`.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct FieldsEntry<'a> {
+    pub manager: &'a str,
+    /// `Apply` or `Update`.
+    pub operation: &'a str,
+    pub subresource: &'a str,
+    pub api_version: &'a str,
+    pub time: &'a str,
+    pub fields: &'a Map<String, Value>,
+}
+
+impl FieldsEntry<'_> {
+    /// Returns true if its manager updated the object itself: unlike an applying manager, it does not declare
+    /// again what it wants.
+    pub fn is_update(&self) -> bool {
+        self.operation == "Update" && self.subresource.is_empty()
+    }
+}
+
+/// All readable entries of an object.
+pub(crate) fn entries(object: &Value) -> impl Iterator<Item = FieldsEntry<'_>> {
+    let all = object
+        .get("metadata")
+        .and_then(|m| m.get("managedFields"))
+        .and_then(Value::as_array);
+    all.into_iter().flatten().filter_map(|entry| {
+        let text = |key: &str| entry.get(key).and_then(Value::as_str).unwrap_or_default();
+        Some(FieldsEntry {
+            manager: text("manager"),
+            operation: text("operation"),
+            subresource: text("subresource"),
+            api_version: text("apiVersion"),
+            time: text("time"),
+            fields: entry.get("fieldsV1")?.as_object()?,
+        })
+    })
+}
+
+/// Our own entry, if there is exactly one and it has that version.
+pub(crate) fn own_fields<'a>(object: &'a Value, api_version: &str) -> Option<&'a Map<String, Value>> {
+    let mut mine = entries(object).filter(|e| e.manager == FIELD_MANAGER && e.subresource.is_empty());
+    let entry = mine.next()?;
+    let only = mine.next().is_none();
+    (only && entry.operation == "Apply" && entry.api_version == api_version).then_some(entry.fields)
+}
+
+/// A field set without the fields of another.
+pub(crate) fn subtract(fields: &Map<String, Value>, others: &Map<String, Value>) -> Map<String, Value> {
+    let kept = fields.iter().filter_map(|(key, below)| {
+        let (Some(mine), Some(theirs)) = (below.as_object(), others.get(key).and_then(Value::as_object))
+        else {
+            return Some((key.clone(), below.clone()));
+        };
+        if mine.is_empty() {
+            return (!theirs.is_empty()).then(|| (key.clone(), below.clone()));
+        }
+        let left = subtract(mine, theirs);
+        (!left.is_empty()).then(|| (key.clone(), Value::Object(left)))
+    });
+    kept.collect()
+}
+
+/// The intersection of two field sets.
+pub(crate) fn intersection(fields: &Map<String, Value>, others: &Map<String, Value>) -> Map<String, Value> {
+    let common = fields.iter().filter_map(|(key, below)| {
+        let (mine, theirs) = (below.as_object()?, others.get(key)?.as_object()?);
+        if mine.is_empty() || theirs.is_empty() {
+            return (mine.is_empty() && theirs.is_empty()).then(|| (key.clone(), below.clone()));
+        }
+        let common = intersection(mine, theirs);
+        (!common.is_empty()).then(|| (key.clone(), Value::Object(common)))
+    });
+    common.collect()
+}
+
+/// The union of two field sets.
+pub(crate) fn union(fields: &Map<String, Value>, others: &Map<String, Value>) -> Map<String, Value> {
+    let mut all = fields.clone();
+    for (key, theirs) in others {
+        let both = match (all.get(key).and_then(Value::as_object), theirs.as_object()) {
+            (Some(mine), Some(theirs)) => Value::Object(union(mine, theirs)),
+            _ => theirs.clone(),
+        };
+        all.insert(key.clone(), both);
+    }
+    all
+}
+
+/// The part of a field set at a path of the object and below; `None` if it has nothing there. A field that is
+/// owned as a part of a whole has no entry of its own.
+pub(crate) fn fields_below(
+    fields: &Map<String, Value>,
+    object: &Value,
+    path: &str,
+) -> Option<Map<String, Value>> {
+    let Some((first, rest)) = path
+        .strip_prefix('/')
+        .map(|path| path.split_once('/').unwrap_or((path, "")))
+    else {
+        return Some(fields.clone());
+    };
+    let component = first.replace("~1", "/").replace("~0", "~");
+    let rest = match rest {
+        "" => String::new(),
+        rest => format!("/{rest}"),
+    };
+    let (key, below, value) = match object {
+        Value::Array(items) => {
+            let item = items.iter().find(|item| diff::is_item(item, &component))?;
+            let named =
+                |(name, _): &(&String, &Value)| ItemName::read(name).is_some_and(|name| name.is_of(item));
+            let (name, below) = fields.iter().find(named)?;
+            (name.clone(), below, item)
+        }
+        _ => {
+            let key = format!("f:{component}");
+            let below = fields.get(&key)?;
+            (key, below, object.get(&component)?)
+        }
+    };
+    let below = fields_below(below.as_object()?, value, &rest)?;
+    Some(Map::from_iter([(key, Value::Object(below))]))
+}
+
+/// The part of a value that a field set covers. Lists keep the order of the object; missing fields are left
+/// out.
+pub(crate) fn project(value: &Value, fields: &Map<String, Value>) -> Value {
+    if fields.keys().all(|key| key == ".") {
+        return value.clone();
+    }
+    match value {
+        Value::Object(map) => {
+            let owned = map.iter().filter_map(|(key, value)| {
+                let below = fields.get(&format!("f:{key}"))?.as_object()?;
+                Some((key.clone(), project(value, below)))
+            });
+            Value::Object(owned.collect())
+        }
+        Value::Array(items) => {
+            let owned = Items::from_fields(fields);
+            let below = |item| Some(project(item, owned.fields_of(item)?));
+            items.iter().filter_map(below).collect()
+        }
+        other => other.clone(),
+    }
+}
+
+/// The field set of a list, with parsed item names.
+pub(crate) struct Items<'a>(Vec<(ItemName, &'a Map<String, Value>)>);
+
+/// How a field set names an item of a list.
+pub(crate) enum ItemName {
+    /// `k:{…}`: the keys of the item.
+    Keys(Map<String, Value>),
+    /// `v:…`: the item itself.
+    Literal(Value),
+}
+
+impl ItemName {
+    /// Parses a name; `None` if it is invalid.
+    pub fn read(name: &str) -> Option<Self> {
+        match name.strip_prefix("k:") {
+            Some(keys) => Some(Self::Keys(serde_json::from_str(keys).ok()?)),
+            None => Some(Self::Literal(
+                serde_json::from_str(name.strip_prefix("v:")?).ok()?,
+            )),
+        }
+    }
+}
+
+impl ItemName {
+    /// Returns true if it names an item.
+    pub fn is_of(&self, item: &Value) -> bool {
+        match self {
+            Self::Keys(keys) => keys
+                .iter()
+                .all(|(key, value)| item.get(key).is_some_and(|found| diff::same(found, value))),
+            Self::Literal(literal) => diff::same(literal, item),
+        }
+    }
+}
+
+impl<'a> Items<'a> {
+    pub fn from_fields(fields: &'a Map<String, Value>) -> Self {
+        let items = fields.iter();
+        let read = |(name, below): (&String, &'a Value)| Some((ItemName::read(name)?, below.as_object()?));
+        Self(items.filter_map(read).collect())
+    }
+
+    /// The fields of an item, if it is one of them.
+    pub fn fields_of(&self, item: &Value) -> Option<&'a Map<String, Value>> {
+        let found = self.0.iter().find(|(name, _)| name.is_of(item));
+        found.map(|(_, below)| *below)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn projection_keeps_what_is_owned() {
+        let object = json!({"spec": {"replicas": 3, "paused": false, "ports": [{"port": 80, "protocol": "TCP", "name": "web", "nodePort": 30000}, {"port": 81, "protocol": "TCP"}],
+            "finalizers": ["a", "b"], "args": ["x"]}});
+        let fields = json!({"f:spec": {"f:replicas": {}, "f:ports": {"k:{\"port\":80,\"protocol\":\"TCP\"}": {".": {}, "f:port": {}, "f:name": {}}},
+            "f:finalizers": {"v:\"b\"": {}}, "f:args": {}, "f:gone": {}}});
+        assert_eq!(
+            project(&object, fields.as_object().unwrap()),
+            json!({"spec": {"replicas": 3, "ports": [{"port": 80, "name": "web"}], "finalizers": ["b"], "args": ["x"]}})
+        );
+    }
+
+    #[test]
+    fn a_set_without_another_keeps_what_is_only_its_own() {
+        let set = |value: Value| value.as_object().unwrap().clone();
+        let port = "k:{\"port\":80,\"protocol\":\"TCP\"}";
+        let theirs = set(
+            json!({"f:data": {"f:a": {}, "f:b": {}}, "f:ports": {port: {".": {}, "f:port": {}, "f:name": {}}},
+            "f:labels": {}, "f:gone": {"f:x": {}}}),
+        );
+        let ours = set(
+            json!({"f:data": {"f:a": {}, "f:c": {}}, "f:ports": {port: {".": {}, "f:port": {}}},
+            "f:labels": {"f:x": {}}, "f:gone": {"f:x": {}}}),
+        );
+        assert_eq!(
+            Value::Object(subtract(&theirs, &ours)),
+            json!({"f:data": {"f:b": {}}, "f:ports": {port: {"f:name": {}}}, "f:labels": {}})
+        );
+    }
+
+    #[test]
+    fn our_entry_must_be_the_only_one_and_of_the_same_version() {
+        let entry = |operation: &str| json!({"manager": "konverge", "operation": operation, "apiVersion": "v1", "fieldsV1": {"f:data": {}}});
+        let object = |entries: Value| json!({"metadata": {"managedFields": entries}});
+        assert!(own_fields(&object(json!([entry("Apply")])), "v1").is_some());
+        assert!(own_fields(&object(json!([entry("Apply")])), "v2").is_none());
+        assert!(own_fields(&object(json!([entry("Update")])), "v1").is_none());
+        assert!(own_fields(&object(json!([entry("Apply"), entry("Apply")])), "v1").is_none());
+    }
+}

@@ -1,0 +1,329 @@
+//! Compares the live object with the server's result, path by path, with the origin of each difference.
+
+use serde_json::{Map, Value};
+
+use super::drift_author;
+use konverge_base::{
+    model::{
+        diff, masked_value,
+        plan::{ChangeOrigin, FieldChange},
+    },
+    secrets::{SecretPlaces, Secrets, is_last_applied, mask_object_at, mask_secret_data_at},
+};
+
+/// The inputs of a comparison.
+pub(crate) struct DiffSides<'a> {
+    /// As last applied, with secrets masked; `None` if it was never ours.
+    pub prior: Option<&'a Map<String, Value>>,
+    /// As desired.
+    pub desired: &'a Map<String, Value>,
+    /// The live object.
+    pub live: &'a Value,
+    /// The expected object.
+    pub becomes: &'a Value,
+    /// The same for display: what others wrote holds no marks ([`masked_value::escape_marks`]).
+    pub shown: &'a Value,
+    /// True if admission may mutate objects of this kind.
+    pub admission: bool,
+    /// The plain places with values of secrets.
+    pub places: &'a SecretPlaces,
+}
+
+/// The object for display and comparison: secrets are masked, and the server's own fields (status, versions,
+/// times, managed fields) are removed.
+pub(crate) fn mask_for_display(object: &Value, secrets: &Secrets, places: &SecretPlaces) -> Value {
+    let Some(map) = object.as_object() else {
+        return object.clone();
+    };
+    let mut map = map.clone();
+    strip_server_side(&mut map);
+    Value::Object(mask_object_at(secrets, &map, places).into_owned())
+}
+
+/// The same object for rules: only the data of a Secret is masked.
+pub(crate) fn mask_for_rules(object: &Value, secrets: &Secrets, places: &SecretPlaces) -> Value {
+    let Some(map) = object.as_object() else {
+        return object.clone();
+    };
+    let mut map = map.clone();
+    strip_server_side(&mut map);
+    Value::Object(mask_secret_data_at(secrets, &map, places).into_owned())
+}
+
+/// Removes what only the server writes: exported manifests contain it, but an apply must not.
+pub(crate) fn strip_server_side(object: &mut Map<String, Value>) {
+    object.shift_remove("status");
+    if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
+        for key in SERVER_METADATA {
+            metadata.shift_remove(key);
+        }
+    }
+}
+
+/// Metadata that only the server writes.
+const SERVER_METADATA: [&str; 9] = [
+    "managedFields",
+    "resourceVersion",
+    "uid",
+    "generation",
+    "creationTimestamp",
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+    "selfLink",
+    "generateName",
+];
+
+/// The changes, sorted by path.
+pub(crate) fn changes(sides: &DiffSides<'_>, secrets: &Secrets) -> Vec<FieldChange> {
+    let places = sides.places;
+    let live = mask_for_display(&masked_value::escape_marks(sides.live), secrets, places);
+    let becomes = mask_for_display(sides.shown, secrets, places);
+    let desired = Value::Object(mask_object_at(secrets, sides.desired, places).into_owned());
+    let prior = sides.prior.map(|prior| Value::Object(prior.clone()));
+    diff::differences(&live, &becomes)
+        .into_iter()
+        .filter(|difference| !is_copy_of_the_object(&difference.path))
+        .map(|difference| {
+            let path = &difference.path;
+            let wanted = diff::at(&desired, path);
+            let before = prior.as_ref().and_then(|prior| diff::at(prior, path));
+            let as_wanted = match (wanted, &difference.from) {
+                (Some(wanted), Some(found)) => diff::same(wanted, found),
+                _ => false,
+            };
+            let origin = match (wanted, before) {
+                // The value is as desired but would not stay so: the server changes it.
+                _ if as_wanted && sides.admission => ChangeOrigin::Admission,
+                _ if as_wanted => ChangeOrigin::Default,
+                // The desired value is the same as before: another manager changed it since.
+                (Some(wanted), Some(before)) if diff::same(wanted, before) => change_origin(sides.live, path),
+                (Some(_), _) | (None, Some(_)) => ChangeOrigin::Change,
+                (None, None) if holds_wanted(&desired, path) => ChangeOrigin::Change,
+                (None, None) if sides.admission => ChangeOrigin::Admission,
+                (None, None) => ChangeOrigin::Default,
+            };
+            FieldChange {
+                path: difference.path,
+                from: difference.from,
+                to: difference.to,
+                origin,
+            }
+        })
+        .collect()
+}
+
+/// Returns true for `kubectl apply`'s annotation: only `kubectl` writes it, never Konverge.
+fn is_copy_of_the_object(path: &str) -> bool {
+    path.strip_prefix("/metadata/annotations/")
+        .is_some_and(|name| is_last_applied(&name.replace("~1", "/")))
+}
+
+fn change_origin(live: &Value, path: &str) -> ChangeOrigin {
+    drift_author::owner(live, path).map_or(ChangeOrigin::Drift, ChangeOrigin::Manager)
+}
+
+/// Returns true if the path is inside a desired list whose items have no paths of their own (a key with an
+/// omitted default, an unkeyed list).
+fn holds_wanted(desired: &Value, path: &str) -> bool {
+    let mut end = path.len();
+    while let Some(slash) = path[..end].rfind('/') {
+        end = slash;
+        if let Some(found) = diff::at(desired, &path[..end]) {
+            return found.is_array();
+        }
+    }
+    false
+}
+
+/// The expected object as far as it can be computed without the server: desired values replace live ones,
+/// values that were desired `before` and no longer are disappear, and the rest stays.
+pub(crate) fn merge(live: &Value, before: Option<&Value>, desired: &Value, name: &str) -> Value {
+    match (live, desired) {
+        (Value::Object(found), Value::Object(wanted)) if !masked_value::is_unknown(desired) => {
+            Value::Object(merged_map(found, before.and_then(Value::as_object), wanted))
+        }
+        (Value::Array(found), Value::Array(wanted)) => {
+            let before = before.and_then(Value::as_array).map(Vec::as_slice);
+            merged_list(found, before, wanted, name).unwrap_or_else(|| desired.clone())
+        }
+        _ => desired.clone(),
+    }
+}
+
+fn merged_map(
+    live: &Map<String, Value>,
+    before: Option<&Map<String, Value>>,
+    desired: &Map<String, Value>,
+) -> Map<String, Value> {
+    let mut result = Map::new();
+    for (key, found) in live {
+        let before = before.and_then(|before| before.get(key));
+        let left = match (desired.get(key), before) {
+            (Some(wanted), _) => Some(merge(found, before, wanted, key)),
+            (None, Some(before)) => without(found, before),
+            (None, None) => Some(found.clone()),
+        };
+        result.extend(left.map(|left| (key.clone(), left)));
+    }
+    let added = desired.iter().filter(|(key, _)| !live.contains_key(*key));
+    // The server keeps neither nulls nor empty lists.
+    let added =
+        added.filter(|(_, wanted)| !wanted.is_null() && wanted.as_array().is_none_or(|l| !l.is_empty()));
+    result.extend(added.map(|(key, wanted)| (key.clone(), wanted.clone())));
+    result
+}
+
+/// The rest of a value without what was desired of it; `None` if nothing remains.
+fn without(found: &Value, before: &Value) -> Option<Value> {
+    let (Value::Object(found), Value::Object(before)) = (found, before) else {
+        return None;
+    };
+    let left: Map<String, Value> = found
+        .iter()
+        .filter_map(|(key, found)| match before.get(key) {
+            Some(before) => Some((key.clone(), without(found, before)?)),
+            None => Some((key.clone(), found.clone())),
+        })
+        .collect();
+    (!left.is_empty()).then_some(Value::Object(left))
+}
+
+/// `None` if the items have no keys: then the list is one value.
+fn merged_list(found: &[Value], before: Option<&[Value]>, wanted: &[Value], name: &str) -> Option<Value> {
+    let keys = diff::list_keys(name, found, wanted)?;
+    let label = |item: &Value| diff::label(item, &keys);
+    let same = |items: &'_ [Value], item: &Value| items.iter().position(|other| label(other) == label(item));
+    let merge = |item: &Value| match same(found, item) {
+        Some(at) => {
+            let before = before.and_then(|before| Some(&before[same(before, item)?]));
+            merge(&found[at], before, item, "")
+        }
+        None => item.clone(),
+    };
+    // Items of others keep their places, as when the server merges lists.
+    let was_wanted = |item: &Value| before.is_some_and(|before| same(before, item).is_some());
+    let is_removable = |item: &Value| !diff::is_merged_list(name) || was_wanted(item);
+    let mut items: Vec<Value> = Vec::new();
+    for item in found {
+        match same(wanted, item) {
+            Some(at) => items.push(merge(&wanted[at])),
+            None if !is_removable(item) => items.push(item.clone()),
+            None => {}
+        }
+    }
+    let in_order = |items: &[Value]| {
+        let places: Vec<_> = items.iter().filter_map(|item| same(wanted, item)).collect();
+        places.is_sorted()
+    };
+    if !in_order(&items) {
+        let others = items.into_iter().filter(|item| same(wanted, item).is_none());
+        return Some(wanted.iter().map(merge).chain(others).collect());
+    }
+    let new = wanted.iter().filter(|item| same(found, item).is_none());
+    items.extend(new.cloned());
+    Some(Value::Array(items))
+}
+
+/// The map at the end of a path, and the key in it; `None` if there is no such map.
+pub(crate) fn member<'a>(object: &'a mut Value, path: &str) -> Option<(&'a mut Map<String, Value>, String)> {
+    let plain = |component: &str| component.replace("~1", "/").replace("~0", "~");
+    let (parent, last) = path.rsplit_once('/')?;
+    let mut at = object;
+    for component in parent.split('/').skip(1).map(plain) {
+        at = match at {
+            Value::Object(map) => map.get_mut(&component)?,
+            Value::Array(items) => items.iter_mut().find(|item| diff::is_item(item, &component))?,
+            _ => return None,
+        };
+    }
+    Some((at.as_object_mut()?, plain(last)))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use konverge_base::secrets::HashKey;
+    use serde_json::json;
+
+    #[test]
+    fn what_is_no_longer_wanted_goes_and_what_others_set_stays() {
+        let before = json!({"labels": {"a": "1", "b": "2"}, "containers": [{"name": "web", "image": "a"}, {"name": "old"}]});
+        let live = json!({"labels": {"a": "1", "b": "2", "foreign": "x"}, "deep": {"set": 1},
+            "containers": [{"name": "web", "image": "a", "pulled": true}, {"name": "injected"}, {"name": "old"}]});
+        let desired = json!({"labels": {"a": "1"}, "empty": [], "nothing": null, "emptyDir": {},
+            "containers": [{"name": "web", "image": "b"}, {"name": "new"}]});
+        let becomes = merge(&live, Some(&before), &desired, "");
+        let containers =
+            json!([{"name": "web", "image": "b", "pulled": true}, {"name": "injected"}, {"name": "new"}]);
+        let expected = json!({"labels": {"a": "1", "foreign": "x"}, "deep": {"set": 1}, "containers": containers, "emptyDir": {}});
+        assert_eq!(becomes, expected);
+    }
+
+    #[test]
+    fn a_live_object_holds_no_marks() {
+        let live = json!({"spec": {"a": {"$secret": {"ref": "x", "text": "aééééé"}}, "b": {"$unknown": true},
+            "password": {"$secret": "Hunter_2222"}, "stringData": {"$secret": "Hunter_3333"}}});
+        let becomes = json!({"spec": {}});
+        let shown = json!({"spec": {"c": {"$unknown": true}}});
+        let secrets = Secrets::new(HashKey::derive("k"));
+        let sides = DiffSides {
+            prior: None,
+            desired: &Map::new(),
+            live: &live,
+            becomes: &becomes,
+            shown: &shown,
+            admission: false,
+            places: &SecretPlaces::default(),
+        };
+        let found = changes(&sides, &secrets);
+        let from: Vec<_> = found.iter().filter_map(|change| change.from.clone()).collect();
+        let text = Value::from(from).to_string();
+        assert!(!text.contains("Hunter") && text.contains("$$unknown"), "{text}");
+        let [added] = &found
+            .iter()
+            .filter_map(|change| change.to.as_ref())
+            .collect::<Vec<_>>()[..]
+        else {
+            panic!("{found:?}");
+        };
+        assert!(masked_value::is_unknown(added), "a mark of the plan stays one");
+    }
+
+    #[test]
+    fn each_path_has_its_origin() {
+        let prior = json!({"spec": {"image": "a", "replicas": 2, "dropped": 1, "edited": "x"}});
+        let desired = json!({"spec": {"image": "b", "replicas": 2, "edited": "x"}});
+        let live = json!({"metadata": {"resourceVersion": "1", "managedFields": [
+                {"manager": "kubectl-edit", "operation": "Update", "time": "1", "fieldsV1": {"f:spec": {"f:edited": {}}}}]},
+            "spec": {"image": "a", "replicas": 5, "dropped": 1, "edited": "y"}, "status": {"a": 1}});
+        let becomes = json!({"metadata": {"resourceVersion": "2"}, "spec": {"image": "b", "replicas": 2, "edited": "x", "defaulted": true}});
+        let secrets = Secrets::new(HashKey::derive("k"));
+        let found = changes(
+            &DiffSides {
+                prior: prior.as_object(),
+                desired: desired.as_object().unwrap(),
+                live: &live,
+                becomes: &becomes,
+                shown: &becomes,
+                admission: false,
+                places: &SecretPlaces::default(),
+            },
+            &secrets,
+        );
+        let origins: Vec<_> = found
+            .iter()
+            .map(|c| (c.path.as_str(), c.origin.clone()))
+            .collect();
+        assert_eq!(
+            origins,
+            [
+                ("/spec/defaulted", ChangeOrigin::Default),
+                ("/spec/dropped", ChangeOrigin::Change),
+                ("/spec/edited", ChangeOrigin::Manager("kubectl-edit".to_owned())),
+                ("/spec/image", ChangeOrigin::Change),
+                ("/spec/replicas", ChangeOrigin::Drift)
+            ]
+        );
+    }
+}

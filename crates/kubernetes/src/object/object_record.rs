@@ -1,0 +1,140 @@
+//! What the state keeps of a Kubernetes object besides its attributes: by this an object is recognized later.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::{Map, Value};
+
+use super::{
+    noop_detection::AppliedFingerprint, precondition::Precondition, secret_references::PlannedReferences,
+    volume_expansion::Expansion,
+};
+use konverge_base::{
+    model::state::Recorded,
+    secrets::{SecretPlaces, WrittenReferences},
+};
+use konverge_engine::runtime::Item;
+
+/// The Kubernetes part of a record.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct ObjectRecord {
+    /// The UID that the server gave. `None` if the write is not known to have arrived.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub uid: Option<String>,
+    /// Proves that applying the same again would change nothing.
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "echo_or_none")]
+    pub echo: Option<AppliedFingerprint>,
+    /// The references to secrets that were written, by path.
+    #[serde(skip_serializing_if = "WrittenReferences::is_empty")]
+    pub references: WrittenReferences,
+    /// The object is a Job that completed.
+    #[serde(skip_serializing_if = "is_false")]
+    pub completed: bool,
+    /// The object was written, and was not seen to become ready.
+    #[serde(skip_serializing_if = "is_false")]
+    pub unready: bool,
+}
+
+impl ObjectRecord {
+    /// The Kubernetes part of a record. `None` if there is none: the record was taken over from Kusion.
+    pub fn from_recorded(recorded: &Recorded) -> Option<Self> {
+        recorded.private.decode()
+    }
+
+    /// Changes the Kubernetes part of a record.
+    pub fn update(recorded: &mut Recorded, change: impl FnOnce(&mut Self)) {
+        let mut record = Self::from_recorded(recorded).unwrap_or_default();
+        change(&mut record);
+        recorded.private = konverge_base::model::state::RuntimeRecord::encode(&record);
+    }
+}
+
+/// The plain places of an item with values of secrets, as desired and as last written.
+pub(crate) fn secret_places(item: &Item) -> SecretPlaces {
+    let record = item.prior.as_ref().and_then(ObjectRecord::from_recorded);
+    let desired = item.desired.as_ref().map(|desired| &desired.attributes);
+    SecretPlaces::of(desired, &record.unwrap_or_default().references)
+}
+
+/// Returns true if the earlier apply did not see it become ready.
+pub(crate) fn is_unready(recorded: &Recorded) -> bool {
+    ObjectRecord::from_recorded(recorded).is_some_and(|record| record.unready)
+}
+
+/// The record of an object with or without the mark that it is not ready yet.
+pub(crate) fn mark_unready(mut recorded: Recorded, unready: bool) -> Recorded {
+    // A record imported from Kusion has no data of ours, and gets none: that would make it look like an intent.
+    if !recorded.private.is_none() {
+        ObjectRecord::update(&mut recorded, |record| record.unready = unready);
+    }
+    recorded
+}
+
+/// What an apply needs of a planned object besides what is shown. Not masked: never printed, never stored.
+#[derive(Clone, Default)]
+pub(crate) struct PreparedWrite {
+    /// The object to send. `None` if nothing is sent.
+    pub body: Option<Value>,
+    /// Take fields over that other managers hold.
+    pub force: bool,
+    /// The object as the plan saw it. `None` if there was none.
+    pub precondition: Option<Precondition>,
+    /// Fields of managers that update, which become ours with the write; as in `managedFields`.
+    pub claim: Map<String, Value>,
+    /// The volume claims that grow before the object is recreated.
+    pub expansion: Option<Expansion>,
+    /// The UID of an object that is being deleted: the write waits until it is gone.
+    pub ending: Option<String>,
+    /// The references to secrets whose values are written.
+    pub references: Option<Arc<PlannedReferences>>,
+}
+
+fn is_false(value: &bool) -> bool {
+    !value
+}
+
+/// An echo of another form proves nothing; the rest of the record still holds.
+fn echo_or_none<'de, D: Deserializer<'de>>(from: D) -> Result<Option<AppliedFingerprint>, D::Error> {
+    Ok(AppliedFingerprint::deserialize(Value::deserialize(from)?).ok())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use konverge_base::model::state::RuntimeRecord;
+    use serde_json::json;
+
+    #[test]
+    fn a_record_is_read_as_it_was_written() {
+        let written = json!({
+            "uid": "5ef7",
+            "echo": {"desired": "0".repeat(64), "live": "1".repeat(64), "guard": "v1"},
+            "completed": true,
+        });
+        let record: ObjectRecord = serde_json::from_value(written.clone()).unwrap();
+        assert_eq!(record.echo.as_ref().unwrap().guard, "v1");
+        assert!(record.completed && !record.unready);
+        assert_eq!(serde_json::to_value(&record).unwrap(), written);
+        assert_eq!(serde_json::to_value(ObjectRecord::default()).unwrap(), json!({}));
+    }
+
+    #[test]
+    fn an_echo_of_another_form_takes_nothing_else_down() {
+        for echo in [json!(null), json!("v2"), json!({"desired": 1})] {
+            let record: ObjectRecord = serde_json::from_value(json!({"uid": "5ef7", "echo": echo})).unwrap();
+            assert_eq!((record.uid.as_deref(), record.echo), (Some("5ef7"), None));
+        }
+    }
+
+    #[test]
+    fn what_kusion_recorded_has_no_part_of_ours() {
+        assert_eq!(RuntimeRecord::default().decode::<ObjectRecord>(), None);
+        assert!(
+            RuntimeRecord::encode(&ObjectRecord::default())
+                .decode::<ObjectRecord>()
+                .is_some()
+        );
+    }
+}

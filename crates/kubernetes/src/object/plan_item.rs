@@ -1,0 +1,204 @@
+//! [`PlanItem`]: an item with its kind and its cluster.
+
+use std::{sync::Arc, time::Duration};
+
+use serde_json::{Map, Value};
+
+use super::super::{
+    api::{cluster::Cluster, clusters::Kubernetes, discovery::ResourceType, error::ApiError, error_classify},
+    health::HealthRules,
+};
+use super::{
+    object_ref::{self, ObjectRef},
+    secret_references::PlannedReferences,
+};
+use konverge_base::{
+    error::{ErrorKind, UserError},
+    model::state::Recorded,
+    secrets::{SecretPlaces, secret_texts},
+};
+use konverge_engine::runtime::Item;
+
+/// The extension with a `healthPolicy`, and its key for assertions in KCL.
+pub(crate) const HEALTH_POLICY: &str = "healthPolicy";
+const ASSERTIONS: &str = "health.kcl";
+
+/// An item with its kind.
+pub(crate) struct PlanItem {
+    pub cluster: Arc<Cluster>,
+    /// `None` if the cluster does not know the kind, or serves it only in other versions.
+    pub of: Option<Arc<ResourceType>>,
+    /// The cluster's preferred version of a kind that it does not serve in the desired version.
+    pub other: Option<Arc<ResourceType>>,
+    /// The version of its API group that does not answer, if the kind is unknown for that reason.
+    pub silent: Option<String>,
+    pub name: ObjectRef,
+    /// The assertions of its `healthPolicy`.
+    pub health_policy: Option<String>,
+    /// Its references to secrets, while it is planned.
+    pub references: Option<Arc<PlannedReferences>>,
+    /// The plain places with values of secrets, as desired and as last written.
+    pub places: SecretPlaces,
+}
+
+/// Why the kind of an item is not known.
+pub(crate) enum ResolveError {
+    /// The cluster of the item is not configured, or cannot be used: items of other clusters are not affected.
+    NoCluster(UserError),
+    /// The cluster does not answer.
+    NoAnswer(UserError),
+}
+
+impl From<ResolveError> for UserError {
+    fn from(error: ResolveError) -> Self {
+        match error {
+            ResolveError::NoCluster(failure) | ResolveError::NoAnswer(failure) => failure,
+        }
+    }
+}
+
+/// The assertions in KCL of an item's `healthPolicy`, as Kusion's workspaces set it.
+fn health_policy(item: &Item) -> Option<String> {
+    let recorded = || item.prior.as_ref().map(|prior| &prior.extensions);
+    let extensions = item.desired.as_ref().map(|desired| &desired.extensions);
+    assertions(extensions.or_else(recorded)?)
+}
+
+fn assertions(extensions: &Map<String, Value>) -> Option<String> {
+    let policy = extensions.get(HEALTH_POLICY)?;
+    policy.get(ASSERTIONS)?.as_str().map(str::to_owned)
+}
+
+impl PlanItem {
+    /// Looks up the kind of an item. A desired object must be served in its version; a recorded one is looked
+    /// up in any served version.
+    pub async fn resolve(runtime: &Kubernetes, item: &Item) -> Result<Self, ResolveError> {
+        let cluster = runtime.cluster(item.cluster.as_ref());
+        let cluster = Arc::clone(cluster.map_err(ResolveError::NoCluster)?);
+        let discovery = cluster.discovery().await.map_err(ResolveError::NoAnswer)?;
+        let desired = item.desired.as_ref().map(|d| &d.attributes);
+        let object = desired.or_else(|| item.prior.as_ref().map(|prior| &*prior.attributes));
+        let nothing = Map::new();
+        let object = object.unwrap_or(&nothing);
+        let (api_version, kind) = (
+            object_ref::text(object, "apiVersion"),
+            object_ref::text(object, "kind"),
+        );
+        let exact = discovery.exact(api_version, kind).cloned();
+        let any = discovery.any_version(api_version, kind).cloned();
+        let (of, other) = match (exact, any) {
+            (Some(exact), _) => (Some(exact), None),
+            (None, any) if desired.is_some() => (None, any),
+            (None, any) => (any, None),
+        };
+        let name = match of.as_ref().or(other.as_ref()) {
+            Some(of) => ObjectRef::from_object(object, of),
+            None => ObjectRef {
+                group: group(object).to_owned(),
+                kind: kind.to_owned(),
+                namespace: object_ref::metadata(object, "namespace").to_owned(),
+                name: object_ref::metadata(object, "name").to_owned(),
+            },
+        };
+        let silent = match of.as_ref().or(other.as_ref()) {
+            Some(_) => None,
+            None => discovery.silent(&name.group).map(str::to_owned),
+        };
+        Ok(Self {
+            cluster,
+            of,
+            other,
+            silent,
+            name,
+            health_policy: health_policy(item),
+            references: None,
+            places: SecretPlaces::default(),
+        })
+    }
+
+    /// The same item with the `healthPolicy` that the Spec gives it: an object that stays as it is has no desired one.
+    #[must_use]
+    pub fn with_policy_of(mut self, recorded: Option<&Recorded>) -> Self {
+        if let Some(recorded) = recorded {
+            self.health_policy = assertions(&recorded.extensions);
+        }
+        self
+    }
+
+    /// The secret texts of the object.
+    pub fn secret_texts(&self, object: &Value) -> Vec<String> {
+        let mut texts = secret_texts(object);
+        texts.extend(self.places.texts(object));
+        texts
+    }
+
+    /// The readiness rules for it.
+    pub fn health_rules(&self, runtime: &Kubernetes) -> HealthRules {
+        let rules = &runtime.options.rules;
+        match &self.health_policy {
+            Some(code) => rules.with_policy(&format!("the `healthPolicy` of {}", self.title()), code),
+            None => rules.clone(),
+        }
+    }
+
+    /// As [`PlanItem::resolve`]. A kind or a version that this run defined appears in discovery with a delay,
+    /// so it is looked up again until `stop` returns true.
+    pub async fn awaited(
+        runtime: &Kubernetes,
+        item: &Item,
+        mut stop: impl FnMut(u32) -> bool,
+    ) -> Result<Self, ResolveError> {
+        let mut wait = Duration::from_millis(50);
+        for attempt in 0.. {
+            let subject = Self::resolve(runtime, item).await?;
+            if subject.of.is_some() || stop(attempt) {
+                return Ok(subject);
+            }
+            subject.cluster.api.interrupt.pause(wait).await;
+            wait = (wait * 2).min(Duration::from_secs(2));
+            subject.cluster.forget_discovery().await;
+        }
+        unreachable!("the loop ends by returning")
+    }
+
+    /// The type by which a live object can be read.
+    pub fn readable(&self) -> Option<&Arc<ResourceType>> {
+        self.of.as_ref().or(self.other.as_ref())
+    }
+
+    /// The error that the cluster does not serve the desired version.
+    pub fn not_served(&self, api_version: &str) -> UserError {
+        let kind = &self.name.kind;
+        let message = match &self.other {
+            Some(other) => format!(
+                "the cluster does not serve `{kind}` as `{api_version}` (any more); it does as `{}`",
+                other.api_version()
+            ),
+            None => format!(
+                "cluster `{}` does not know the kind of {}",
+                self.cluster.api.name,
+                self.title()
+            ),
+        };
+        UserError::new(ErrorKind::Spec, message)
+    }
+
+    /// Converts a refusal of the server for a person.
+    pub fn refusal(&self, error: &ApiError) -> UserError {
+        error_classify::refusal(error, &self.cluster.api.name, &self.title())
+    }
+
+    /// `Deployment `ns/web``, for messages.
+    pub fn title(&self) -> String {
+        match self.name.namespace() {
+            Some(namespace) => format!("{} `{namespace}/{}`", self.name.kind, self.name.name),
+            None => format!("{} `{}`", self.name.kind, self.name.name),
+        }
+    }
+}
+
+fn group(object: &Map<String, serde_json::Value>) -> &str {
+    object_ref::text(object, "apiVersion")
+        .split_once('/')
+        .map_or("", |(group, _)| group)
+}

@@ -1,0 +1,424 @@
+//! References to secrets in an object. A plan never needs a value: a text that is provably as it was written
+//! keeps the live value, and any other gets a *stand-in*, the reference itself with the version that the store
+//! has now. The dry-run sees the stand-in. The value takes its place just before the write.
+
+use std::convert::Infallible;
+
+use serde_json::{Map, Value};
+use zeroize::Zeroizing;
+
+use konverge_base::{
+    error::{ErrorKind, UserError},
+    model::{
+        StackId, masked_value,
+        plan::{ChangeOrigin, FieldChange},
+        spec::Resource,
+        state::Recorded,
+    },
+    secrets::{
+        ObjectKind, RotatedVersion, SecretReference, SecretResolver, SecretTemplate, Secrets,
+        WrittenReference, WrittenReferences, decode_base64, encode_base64, may_refer, rewrite_texts,
+        value_at, why_never_secret,
+    },
+};
+
+/// The keys of a Secret whose value the server parses as JSON.
+const JSON_KEYS: [&str; 2] = ["/data/.dockerconfigjson", "/data/.dockercfg"];
+
+/// What replaces a text with secret references during planning.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum PlannedText {
+    /// The live value, which is as it was written.
+    Live,
+    /// A stand-in. The value is written in its place.
+    StandIn,
+    /// The version itself, which is not secret.
+    Version,
+}
+
+/// A text with references in an object. Not printable: it may hold a live value.
+#[derive(Clone)]
+pub(crate) struct ReferencePlace {
+    path: String,
+    is_text: bool,
+    template: SecretTemplate,
+    standing: PlannedText,
+    /// What the object has at the path: encoded in `data`.
+    leaf: String,
+    /// Why it changes, if it is not a change of the Spec.
+    origin: Option<ChangeOrigin>,
+    written: WrittenReference,
+    note: Option<String>,
+}
+
+/// The references of an object that is planned.
+#[derive(Clone)]
+pub(crate) struct PlannedReferences {
+    /// The object with its references.
+    original: Resource,
+    places: Vec<ReferencePlace>,
+}
+
+/// What the state and the cluster know of the object.
+#[derive(Clone, Copy)]
+pub(crate) struct KnownObject<'a> {
+    pub stack: &'a StackId,
+    /// As last applied; its references by path.
+    pub prior: Option<(&'a Recorded, &'a WrittenReferences)>,
+    pub live: Option<&'a Value>,
+    /// The paths that are left to others (`stacks[].ignore`).
+    pub ignore: &'a [String],
+}
+
+impl KnownObject<'_> {
+    /// Returns true if the live value of a path stays, whoever wrote it.
+    fn leaves(&self, path: &str) -> bool {
+        let within = |ignored: &String| {
+            path.strip_prefix(ignored.as_str())
+                .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        };
+        self.live.is_some() && self.ignore.iter().any(within)
+    }
+}
+
+/// Replaces the references of an object by live values and stand-ins. `None` if it has none.
+///
+/// # Errors
+/// The stack may not use a reference, or the store of its version cannot be asked.
+pub(crate) async fn stand_in(
+    resolver: Option<&dyn SecretResolver>,
+    secrets: &Secrets,
+    desired: &mut Resource,
+    known: KnownObject<'_>,
+    normalize: impl FnOnce(&mut Map<String, Value>),
+) -> Result<Option<PlannedReferences>, UserError> {
+    if !may_refer(&desired.attributes) {
+        return Ok(None);
+    }
+    let mut attributes = desired.attributes.clone();
+    normalize(&mut attributes);
+    let (id, mut found) = (&desired.id, Vec::new());
+    let text_of = |key: &str| {
+        attributes
+            .get(key)
+            .and_then(Value::as_str)
+            .unwrap_or_default()
+            .to_owned()
+    };
+    let (api_version, kind) = (text_of("apiVersion"), text_of("kind"));
+    let object = ObjectKind {
+        api_version: &api_version,
+        kind: &kind,
+    };
+    rewrite_texts(&mut attributes, &mut |place, text| {
+        let Some(template) = SecretTemplate::parse(text).map_err(refused)? else {
+            return Ok(None);
+        };
+        let may_stand = || {
+            let into_any = |resolver: &dyn SecretResolver| {
+                template
+                    .references()
+                    .all(|reference| reference.as_version || resolver.goes_into_any(reference))
+            };
+            resolver.is_some_and(into_any) && why_never_secret(object, place.path).is_none()
+        };
+        if !place.is_secret && !template.is_plain() && !may_stand() {
+            let path = place.path;
+            return Err(refused(format_args!(
+                "a secret reference is not allowed at `{path}` of `{id}`"
+            )));
+        }
+        found.push((place.path.to_owned(), place.is_text, template));
+        Ok(None)
+    })?;
+    if found.is_empty() {
+        return Ok(None);
+    }
+    let resolver = resolver.ok_or_else(|| {
+        UserError::new(
+            ErrorKind::Secret,
+            format!("`{}` refers to a secret, and no secret store is open", desired.id),
+        )
+        .hint("define the store under `secrets.stores` in the default branch's konverge.yaml")
+    })?;
+    let mut places = Vec::with_capacity(found.len());
+    for (path, is_text, template) in found {
+        let versions = template.versions(resolver, known.stack).await?;
+        let now = StoreAnswer {
+            rotated: resolver.rotated(known.stack),
+            value: held_value(resolver, secrets, known.stack, &template, is_text).await?,
+            versions: &versions,
+        };
+        let mut place = place(secrets, known, now, (path, is_text, template))?;
+        if known.leaves(&place.path) {
+            place.leave();
+        }
+        places.push(place);
+    }
+    let mut whole = Value::Object(attributes);
+    for place in &places {
+        if let Some(leaf) = whole.pointer_mut(&place.path) {
+            *leaf = Value::String(place.leaf.clone());
+        }
+    }
+    let Value::Object(attributes) = whole else {
+        return Ok(None);
+    };
+    let original = desired.clone();
+    desired.attributes = attributes;
+    Ok(Some(PlannedReferences { original, places }))
+}
+
+fn refused(why: impl std::fmt::Display) -> UserError {
+    UserError::new(ErrorKind::Secret, why.to_string())
+}
+
+/// What the stores say of a text with references.
+struct StoreAnswer<'a> {
+    rotated: RotatedVersion,
+    /// The marker of the value, if the stack is being applied.
+    value: Option<Value>,
+    versions: &'a [Option<String>],
+}
+
+/// The marker of the value of a text, as a state has it. `None` if the run holds no values.
+async fn held_value(
+    resolver: &dyn SecretResolver,
+    secrets: &Secrets,
+    stack: &StackId,
+    template: &SecretTemplate,
+    is_text: bool,
+) -> Result<Option<Value>, UserError> {
+    let is_generated = template.whole().is_some_and(SecretReference::is_generated);
+    if template.is_plain() || is_generated || !resolver.has_values(stack) {
+        return Ok(None);
+    }
+    let value = template.value(resolver, stack, is_text, false).await?;
+    let leaf = Zeroizing::new(encoded(&value, is_text));
+    Ok(Some(marked(secrets, &leaf, is_text)))
+}
+
+fn place(
+    secrets: &Secrets,
+    known: KnownObject<'_>,
+    StoreAnswer {
+        rotated,
+        value,
+        versions,
+    }: StoreAnswer<'_>,
+    (path, is_text, template): (String, bool, SecretTemplate),
+) -> Result<ReferencePlace, UserError> {
+    let written = WrittenReference::new(&template, versions);
+    let before = known.prior.and_then(|(_, references)| references.get(&path));
+    let same_text = before.is_some_and(|before| before.text == written.text);
+    let same_version = before.is_some_and(|before| before.may_have_version_of(&written));
+    let live = known
+        .live
+        .and_then(|live| live.pointer(&path))
+        .and_then(Value::as_str);
+    let mut place = ReferencePlace {
+        path,
+        is_text,
+        template,
+        standing: PlannedText::StandIn,
+        leaf: String::new(),
+        origin: None,
+        written,
+        note: None,
+    };
+    let of_file = before.is_some_and(|before| place.written.has_other_file_than(before));
+    if place.template.is_plain() {
+        place.standing = PlannedText::Version;
+        if let Some(before) = before.filter(|before| before.stays(&place.written, rotated)) {
+            place.leaf = encoded(
+                place.template.with_versions(&before.versions())?.as_bytes(),
+                is_text,
+            );
+            place.written = before.clone();
+            return Ok(place);
+        }
+        place.leaf = encoded(place.template.with_versions(versions)?.as_bytes(), is_text);
+        place.origin = (same_text && !same_version && !of_file).then_some(ChangeOrigin::Rotation);
+        return Ok(place);
+    }
+    let recorded = known
+        .prior
+        .and_then(|(prior, _)| value_at(&prior.attributes, &place.path));
+    let as_written = match (live, recorded) {
+        (Some(live), Some(recorded)) => marked(secrets, live, is_text) == *recorded,
+        _ => false,
+    };
+    // A secret that was deleted and then recreated counts its versions from the start, and so does one of another server.
+    let same_value = match (&value, recorded) {
+        (Some(value), Some(recorded)) => value == recorded,
+        _ => true,
+    };
+    let moved = before.filter(|_| same_text && !(same_version && same_value));
+    if let Some(before) = moved {
+        let names: Vec<_> = place.template.references().map(SecretReference::label).collect();
+        let names = names.join(" + ");
+        let moved = match same_version {
+            true => format!("`{names}` has another value than was written, and the same version"),
+            false => format!(
+                "`{names}` moved from version {} to {}",
+                before.version_label(),
+                place.written.version_label()
+            ),
+        };
+        place.note = Some(match rotated {
+            RotatedVersion::Write => moved,
+            RotatedVersion::Keep if of_file => moved,
+            RotatedVersion::Keep => {
+                format!("{moved}: it is not written, because `secrets.rotation` is `notify`")
+            }
+        });
+    }
+    // A value that was made once stays, whoever made it: Kusion, before the stack moved here.
+    let is_generated = place.template.whole().is_some_and(SecretReference::is_generated);
+    if let (true, Some(live)) = (is_generated, live.filter(|live| !live.is_empty())) {
+        place.standing = PlannedText::Live;
+        live.clone_into(&mut place.leaf);
+        return Ok(place);
+    }
+    let keeps_version = rotated == RotatedVersion::Keep && !of_file;
+    let keeps = same_text && as_written && (moved.is_none() || keeps_version);
+    if let (true, Some(live), Some(before)) = (keeps, live, before) {
+        place.standing = PlannedText::Live;
+        live.clone_into(&mut place.leaf);
+        if moved.is_some() || place.written.version.is_none() {
+            place.written.version.clone_from(&before.version);
+        }
+        return Ok(place);
+    }
+    place.origin = match (same_text, as_written) {
+        (true, true) => (!of_file).then_some(ChangeOrigin::Rotation),
+        (true, false) if live.is_some() && recorded.is_some_and(masked_value::is_secret) => {
+            // A write that is not known to have arrived is no drift.
+            masked_value::as_secret(recorded.unwrap_or(&Value::Null)).map(|_| ChangeOrigin::Drift)
+        }
+        _ => None,
+    };
+    let is_json = JSON_KEYS.contains(&place.path.as_str());
+    let leaf = |suffix: &str| {
+        let mut versions = versions.iter();
+        let with_versions = place.template.try_map(|reference| {
+            let version = versions.next().cloned().flatten();
+            let at = version.map(|version| format!("{version}{suffix}"));
+            Ok::<_, Infallible>(SecretReference {
+                at: at.or_else(|| (!suffix.is_empty()).then(|| suffix.to_owned())),
+                ..reference.clone()
+            })
+        });
+        let text = with_versions.map_or_else(|never| match never {}, |text| text.stand_in(is_json));
+        encoded(text.as_bytes(), is_text)
+    };
+    place.leaf = leaf("");
+    // Somebody wrote the text of the stand-in: it must differ, or the object would seem unchanged.
+    if live == Some(place.leaf.as_str()) {
+        place.leaf = leaf("~");
+    }
+    Ok(place)
+}
+
+impl PlannedReferences {
+    /// The object with its references, as the engine handed it over.
+    pub fn original(&self) -> &Resource {
+        &self.original
+    }
+
+    /// What is recorded of the references.
+    pub fn written(&self) -> WrittenReferences {
+        let places = self.places.iter();
+        places
+            .map(|place| (place.path.clone(), place.written.clone()))
+            .collect()
+    }
+
+    /// Sets the origin of the changes at references, and returns what to note about them.
+    pub fn explain(&self, changes: &mut [FieldChange]) -> Vec<String> {
+        for change in changes {
+            let place = self.places.iter().find(|place| place.path == change.path);
+            if let Some(origin) = place.and_then(|place| place.origin.clone()) {
+                change.origin = origin;
+            }
+        }
+        self.places
+            .iter()
+            .filter_map(|place| place.note.clone())
+            .collect()
+    }
+
+    /// Marks as unknown what only the write knows, in the object that references of others read.
+    pub fn hide_stand_ins(&self, expected: &mut Value) {
+        for place in self.to_write() {
+            if let Some(leaf) = expected.pointer_mut(&place.path) {
+                *leaf = masked_value::unknown();
+            }
+        }
+    }
+
+    fn to_write(&self) -> impl Iterator<Item = &ReferencePlace> {
+        self.places
+            .iter()
+            .filter(|place| place.standing == PlannedText::StandIn)
+    }
+
+    /// Puts the values into an object that is about to be written; returns their paths.
+    ///
+    /// # Errors
+    /// A value is not available, or is not UTF-8 inside a longer text.
+    pub async fn fill_in(
+        &self,
+        resolver: &dyn SecretResolver,
+        stack: &StackId,
+        body: &mut Value,
+    ) -> Result<Vec<&str>, UserError> {
+        let mut filled = Vec::new();
+        for place in self.to_write() {
+            // The field was left to its owner, or is not compared.
+            if body.pointer(&place.path).and_then(Value::as_str) != Some(&place.leaf) {
+                continue;
+            }
+            let value = place.value(resolver, stack).await?;
+            if let Some(leaf) = body.pointer_mut(&place.path) {
+                *leaf = Value::String(encoded(&value, place.is_text));
+                filled.push(place.path.as_str());
+            }
+        }
+        Ok(filled)
+    }
+}
+
+impl ReferencePlace {
+    /// Leaves the value to others. That its reference was written is not known any more.
+    fn leave(&mut self) {
+        self.standing = PlannedText::Live;
+        self.origin = None;
+        self.note = None;
+        self.written = WrittenReference::unknown();
+    }
+
+    async fn value(
+        &self,
+        resolver: &dyn SecretResolver,
+        stack: &StackId,
+    ) -> Result<Zeroizing<Vec<u8>>, UserError> {
+        self.template.value(resolver, stack, self.is_text, false).await
+    }
+}
+
+/// The marker that a state has for a live text.
+fn marked(secrets: &Secrets, live: &str, is_text: bool) -> Value {
+    let clear = match is_text {
+        true => None,
+        false => decode_base64(live).and_then(|bytes| String::from_utf8(bytes).ok()),
+    };
+    secrets.marked(&Value::String(clear.unwrap_or_else(|| live.to_owned())))
+}
+
+fn encoded(bytes: &[u8], is_text: bool) -> String {
+    match is_text {
+        true => String::from_utf8_lossy(bytes).into_owned(),
+        false => encode_base64(bytes),
+    }
+}

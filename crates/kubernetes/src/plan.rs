@@ -1,0 +1,249 @@
+//! Plans items: reads the live objects, proves what is unchanged, and lets the server compute the rest.
+
+pub(super) mod dry_run;
+mod ending_containers;
+mod object_planner;
+pub(super) mod observe;
+mod plan_task;
+mod planner;
+mod prefilter;
+mod rollout_impact;
+pub(super) mod same_cluster;
+mod secret_placeholders;
+
+pub(super) use object_planner::record;
+pub(super) use planner::unreadable_error;
+
+use std::{
+    collections::{BTreeSet, HashMap, HashSet},
+    sync::{Arc, Mutex},
+};
+
+use futures::{StreamExt as _, stream::FuturesUnordered};
+
+use self::{
+    ending_containers::EndingContainers,
+    object_planner::{Named, ObjectPlanner, ServerRefusal},
+    observe::{fetch_live, of_the_same_cluster},
+    plan_task::{PlanTask, Proof},
+    secret_placeholders::stand_in,
+};
+use super::{
+    api::{cluster::Cluster, clusters::Kubernetes},
+    object::{
+        crd_validation,
+        fetch::RawObject,
+        object_ref,
+        plan_item::{PlanItem, ResolveError},
+    },
+};
+use konverge_base::{
+    error::{ErrorKind, UserError},
+    model::{ClusterName, ResourceId, plan::Action, spec::Resource},
+};
+use konverge_engine::runtime::{Item, Needs, PlannedResource, StackScope};
+
+/// How many times a kind is looked up that this run defined a moment ago.
+const TRIES: u32 = 8;
+/// The number of dry-runs prepared at once; the cluster's limit bounds the concurrent requests.
+const AT_ONCE: usize = 64;
+
+/// Plans items; one result per item, in order.
+pub(super) async fn plan(
+    runtime: &Kubernetes,
+    scope: &StackScope,
+    items: Vec<Item>,
+) -> Result<Vec<Result<PlannedResource, UserError>>, UserError> {
+    let mut subjects = Vec::with_capacity(items.len());
+    for item in &items {
+        let subject = match &item.needs {
+            Needs::Done(done) if !done.is_empty() => {
+                PlanItem::awaited(runtime, item, |attempt| attempt >= TRIES).await
+            }
+            _ => PlanItem::resolve(runtime, item).await,
+        };
+        subjects.push(match subject {
+            Ok(subject) => Ok(subject),
+            Err(ResolveError::NoCluster(failure)) => Err(failure),
+            Err(ResolveError::NoAnswer(failure)) => return Err(failure),
+        });
+    }
+    let looked_up: Vec<_> = subjects.iter().map(|s| s.as_ref().ok()).collect();
+    // The guards are queried while the objects are listed.
+    let (found, ()) = tokio::join!(fetch_live(&looked_up), ask_environments(&items, &looked_up));
+    let found = of_the_same_cluster(scope, &items, &looked_up, found).await?;
+    let absent = absent_namespaces(&looked_up, &found);
+    let mut planner = ObjectPlanner {
+        runtime,
+        scope,
+        definitions: Vec::new(),
+        namespaces: wanted_namespaces(scope, &items),
+        absent: Mutex::new(absent),
+        ending: EndingContainers::from_live(&looked_up, &found),
+        names: names(scope, &items),
+    };
+    for pending in scope.pending.iter() {
+        let cluster = &runtime.cluster(pending.cluster.as_ref())?.api.name;
+        planner.define(cluster, &pending.resource.attributes, true);
+        if pending.creates {
+            planner.ending.add_created(cluster, &pending.resource.attributes);
+        }
+    }
+    let mut answers = Answers {
+        planned: items.iter().map(|_| None).collect(),
+        refusals: Vec::new(),
+    };
+    let (mut defining, mut others) = (Vec::new(), Vec::with_capacity(items.len()));
+    for (place, ((mut item, subject), raw)) in items.into_iter().zip(subjects).zip(found).enumerate() {
+        let subject = match subject {
+            Ok(subject) => stand_in(runtime, scope, &mut item, subject, raw.as_ref()).await,
+            failed => failed,
+        };
+        match subject {
+            Ok(subject) => {
+                let desired = item.desired.as_ref();
+                let defines = desired.is_some_and(|d| crd_validation::names(&d.attributes).is_some());
+                let task = PlanTask {
+                    place,
+                    item,
+                    subject,
+                    raw,
+                };
+                if defines {
+                    defining.push(task);
+                } else {
+                    others.push(task);
+                }
+            }
+            Err(failure) => answers.planned[place] = Some(Err(failure)),
+        }
+    }
+    // The plan of a CRD determines how its objects are validated.
+    let places: Vec<_> = defining.iter().map(|task| task.place).collect();
+    answers.finish_tasks(&planner, defining).await?;
+    for place in places {
+        if let Some(Ok(planned)) = &answers.planned[place]
+            && let (Some(cluster), Some(desired)) = (&planned.public.cluster, &planned.item.desired)
+        {
+            let changes = planned.public.action != Action::Unchanged;
+            planner.define(cluster, &desired.attributes, changes);
+        }
+    }
+    answers.finish_tasks(&planner, others).await?;
+    Ok(answers.finish(scope))
+}
+
+/// The names of desired objects that others may depend on.
+fn names(scope: &StackScope, items: &[Item]) -> HashMap<ResourceId, Named> {
+    let pending = scope.pending.iter().map(|pending| &pending.resource);
+    let wanted = items.iter().filter_map(|item| item.desired.as_ref());
+    let named = |resource: &Resource| {
+        let named = Named {
+            kind: object_ref::text(&resource.attributes, "kind").to_owned(),
+            name: object_ref::metadata(&resource.attributes, "name").to_owned(),
+        };
+        (resource.id.clone(), named)
+    };
+    pending.chain(wanted).map(named).collect()
+}
+
+/// The results of a call, in the order of its items.
+struct Answers {
+    planned: Vec<Option<Result<PlannedResource, UserError>>>,
+    /// The server's refusals that earlier resources of the plan may resolve, by index.
+    refusals: Vec<(usize, ServerRefusal)>,
+}
+
+impl Answers {
+    async fn finish_tasks(
+        &mut self,
+        planner: &ObjectPlanner<'_>,
+        tasks: Vec<PlanTask>,
+    ) -> Result<(), UserError> {
+        let mut open = Vec::new();
+        for proof in planner.prove_all(tasks).await? {
+            match proof {
+                Proof::Unchanged(place, planned) => self.planned[place] = Some(Ok(*planned)),
+                Proof::Open(task) => open.push(task),
+            }
+        }
+        let mut open = open.into_iter();
+        let mut asking = FuturesUnordered::new();
+        loop {
+            for task in open.by_ref().take(AT_ONCE - asking.len()) {
+                asking.push(async move { (task.place, planner.decide(*task).await) });
+            }
+            let Some((place, answer)) = asking.next().await else {
+                return Ok(());
+            };
+            self.planned[place] = Some(answer.map(|(planned, refusal)| {
+                self.refusals.extend(refusal.map(|refusal| (place, refusal)));
+                planned
+            }));
+        }
+    }
+
+    /// Makes a refusal final unless the plan creates or changes what it is about.
+    fn finish(mut self, scope: &StackScope) -> Vec<Result<PlannedResource, UserError>> {
+        if !self.refusals.is_empty() {
+            let planned = self.planned.iter().flatten().flatten();
+            let changing = planned
+                .filter(|planned| {
+                    planned.item.desired.is_some() && planned.public.action != Action::Unchanged
+                })
+                .map(|planned| planned.item.id.clone());
+            let pending = scope.pending.iter().map(|pending| pending.resource.id.clone());
+            let changing: HashSet<_> = changing.chain(pending).collect();
+            for (place, refusal) in std::mem::take(&mut self.refusals) {
+                if !refusal.lifted_by.iter().any(|id| changing.contains(id)) {
+                    self.planned[place] = Some(Err(refusal.failure));
+                }
+            }
+        }
+        let missing = || Err(UserError::new(ErrorKind::Internal, "a resource was not planned"));
+        let planned = self.planned.into_iter();
+        planned.map(|answer| answer.unwrap_or_else(missing)).collect()
+    }
+}
+
+/// Queries the guards of each cluster that has applied objects. A later caller finds the guard, or queries
+/// again and gets the error.
+async fn ask_environments(items: &[Item], subjects: &[Option<&PlanItem>]) {
+    let mut clusters: Vec<&Arc<Cluster>> = Vec::new();
+    for (item, subject) in items.iter().zip(subjects) {
+        if let (Some(_), Some(subject)) = (&item.prior, subject)
+            && !clusters.iter().any(|known| Arc::ptr_eq(known, &subject.cluster))
+        {
+            clusters.push(&subject.cluster);
+        }
+    }
+    for cluster in clusters {
+        if let Err(failure) = cluster.environment().await {
+            tracing::debug!(%failure, "the environment could not be asked for yet");
+        }
+    }
+}
+
+/// The Namespaces of the plan that do not exist.
+fn absent_namespaces(
+    subjects: &[Option<&PlanItem>],
+    found: &[Option<RawObject>],
+) -> BTreeSet<(ClusterName, String)> {
+    let missing = subjects.iter().zip(found).filter(|(_, raw)| raw.is_none());
+    missing
+        .filter_map(|(subject, _)| subject.as_ref())
+        .filter(|subject| subject.name.kind == "Namespace" && subject.name.group.is_empty())
+        .map(|subject| (subject.cluster.api.name.clone(), subject.name.name.clone()))
+        .collect()
+}
+
+/// The names of the desired Namespaces, including earlier batches.
+fn wanted_namespaces(scope: &StackScope, items: &[Item]) -> Vec<String> {
+    let wanted = items.iter().filter_map(|item| item.desired.as_ref());
+    let pending = scope.pending.iter().map(|pending| &pending.resource);
+    let objects = wanted.chain(pending).map(|resource| &resource.attributes);
+    let namespaces = objects.filter(|object| object_ref::text(object, "kind") == "Namespace");
+    namespaces
+        .map(|namespace| object_ref::metadata(namespace, "name").to_owned())
+        .collect()
+}

@@ -1,0 +1,271 @@
+//! Asks the server for the expected object: the same request as apply, with `dryRun=All`.
+
+use http::Method;
+use serde_json::{Map, Value};
+
+use super::super::{
+    FIELD_MANAGER,
+    api::{
+        client::{ApiAnswer, ApiRequest},
+        cluster::Cluster,
+        conflict_path::conflict_path,
+        discovery::ResourceType,
+        error::{ApiError, StatusCause},
+        error_classify,
+        options::Conflicts,
+    },
+    object::object_ref::ObjectRef,
+};
+use konverge_base::{
+    model::built_in_groups,
+    retry::{self, RetryDecision},
+};
+use konverge_engine::runtime::Needs;
+
+/// A server-side apply of an object. `dry` does not write; `force` takes fields over from other managers.
+pub(crate) fn request(
+    of: &ResourceType,
+    name: &ObjectRef,
+    body: &Value,
+    force: bool,
+    dry: bool,
+) -> ApiRequest {
+    let mut request = ApiRequest::get(of.object(name.namespace(), &name.name))
+        .query("fieldManager", FIELD_MANAGER)
+        .query("fieldValidation", "Strict")
+        .body("application/apply-patch+yaml", body);
+    request.method = Method::PATCH;
+    if force {
+        request = request.query("force", "true");
+    }
+    if dry {
+        request = request.query("dryRun", "All");
+    }
+    request
+}
+
+/// Sends a request. It is retried if the server refuses only because it does not know yet what this run did a
+/// moment ago.
+pub(crate) async fn send(
+    cluster: &Cluster,
+    of: &ResourceType,
+    request: &ApiRequest,
+    needs: &Needs,
+) -> Result<ApiAnswer, ApiError> {
+    let verdict = |error: &ApiError| match may_pass(error, of, needs) {
+        true => RetryDecision::Retry,
+        false => RetryDecision::GiveUp,
+    };
+    let policy = retry::RetryPolicy::default();
+    policy.run(verdict, || cluster.api.call(request)).await
+}
+
+/// Returns true if a refusal may resolve itself: a server learns of definitions, roles and classes with a
+/// delay, and that a namespace is a new one, no longer the one that ended.
+pub(crate) fn may_pass(error: &ApiError, of: &ResourceType, needs: &Needs) -> bool {
+    let is_fresh = matches!(needs, Needs::Done(done) if !done.is_empty());
+    is_fresh
+        && match error_classify::cause(error) {
+            error_classify::RefusalCause::NoKind
+            | error_classify::RefusalCause::NoNamespace
+            | error_classify::RefusalCause::EndingNamespace => true,
+            error_classify::RefusalCause::Other => error.is_code(403) || error.is_code(404),
+            // It may be validated against the old schema.
+            error_classify::RefusalCause::Invalid => !built_in_groups::is_built_in(&of.group),
+            _ => false,
+        }
+}
+
+/// The server's answer, and the request that led to it.
+#[derive(Debug)]
+pub(crate) struct DryRunAnswer {
+    pub answer: ApiAnswer,
+    /// True if fields of other managers are taken over.
+    pub force: bool,
+    /// What is sent: without the fields that are left to others.
+    pub body: Value,
+    /// Notes for the reader.
+    pub notes: Vec<String>,
+}
+
+/// Why a dry-run failed.
+#[derive(Debug)]
+pub(crate) enum DryRunRefusal {
+    /// Fields that others own, and the policy is stop: (path, owner).
+    Conflicts(Vec<(String, String)>),
+    /// Any other error.
+    Api(ApiError),
+}
+
+/// What decides about fields that others own.
+pub(crate) struct Ownership<'a> {
+    /// As last applied: its fields were ours.
+    pub prior: Option<&'a Map<String, Value>>,
+    /// The object is adopted, and a reviewer sees every path: all fields are taken over.
+    pub adopting: bool,
+    /// The policy for all other fields.
+    pub policy: Conflicts,
+}
+
+/// Sends the dry-run; after conflicts again, as the policy says.
+pub(crate) async fn ask(
+    cluster: &Cluster,
+    of: &ResourceType,
+    name: &ObjectRef,
+    mut body: Value,
+    ownership: &Ownership<'_>,
+    needs: &Needs,
+) -> Result<DryRunAnswer, DryRunRefusal> {
+    let first = send(
+        cluster,
+        of,
+        &request(of, name, &body, ownership.adopting, true),
+        needs,
+    )
+    .await;
+    let error = match first {
+        Ok(answer) => {
+            return Ok(DryRunAnswer {
+                answer,
+                force: ownership.adopting,
+                body,
+                notes: Vec::new(),
+            });
+        }
+        Err(error) => error,
+    };
+    let conflicts: Vec<StatusCause> = error.conflicts().into_iter().cloned().collect();
+    if conflicts.is_empty() {
+        return Err(DryRunRefusal::Api(error));
+    }
+    let mut stopped = Vec::new();
+    let mut notes = Vec::new();
+    for cause in &conflicts {
+        let path = conflict_path(&cause.field);
+        let owner = conflict_owner(&cause.message);
+        if is_autoscaler(&cause.message, &path) {
+            remove(&mut body, &path);
+            notes.push(format!(
+                "`{path}` is left to the autoscaler, which scaled it last"
+            ));
+            continue;
+        }
+        let ours_before = ownership.prior.is_some_and(|prior| {
+            let prior = Value::Object(prior.clone());
+            konverge_base::model::diff::at(&prior, &path).is_some()
+        });
+        match ownership.policy {
+            Conflicts::Restore | Conflicts::Take if ours_before => {}
+            Conflicts::Take => notes.push(format!("`{path}` is taken over from `{owner}`")),
+            Conflicts::Leave => {
+                remove(&mut body, &path);
+                notes.push(format!("`{path}` is left to `{owner}`"));
+            }
+            Conflicts::Restore | Conflicts::Stop => stopped.push((path, owner)),
+        }
+    }
+    if !stopped.is_empty() {
+        stopped.sort();
+        return Err(DryRunRefusal::Conflicts(stopped));
+    }
+    notes.sort();
+    let answer = cluster
+        .api
+        .call(&request(of, name, &body, true, true))
+        .await
+        .map_err(DryRunRefusal::Api)?;
+    Ok(DryRunAnswer {
+        answer,
+        force: true,
+        body,
+        notes,
+    })
+}
+
+/// The manager in `conflict with "NAME" using …`, with its subresource.
+fn conflict_owner(message: &str) -> String {
+    let mut quoted = message.split('"').skip(1).step_by(2);
+    match (quoted.next(), quoted.next()) {
+        (Some(owner), Some(subresource)) if message.contains("with subresource") => {
+            format!("{owner} ({subresource})")
+        }
+        (Some(owner), _) => owner.to_owned(),
+        _ => "another manager".to_owned(),
+    }
+}
+
+/// Returns true if the HorizontalPodAutoscaler owns the field: it writes `replicas` through the scale
+/// subresource, as the controller manager.
+fn is_autoscaler(message: &str, path: &str) -> bool {
+    path == "/spec/replicas" && message.contains("\"kube-controller-manager\" with subresource \"scale\"")
+}
+
+/// Removes the value at a path from an object; a missing value is not an error.
+pub(crate) fn remove(object: &mut Value, path: &str) {
+    if let Some((map, key)) = super::super::object::object_diff::member(object, path) {
+        map.shift_remove(&key);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::super::super::api::error::ApiStatus;
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_namespace_that_this_run_made_again_may_be_refused_as_the_ending_one() {
+        let of = ResourceType {
+            group: String::new(),
+            version: "v1".to_owned(),
+            kind: "ConfigMap".to_owned(),
+            plural: "configmaps".to_owned(),
+            namespaced: true,
+            reports_status: false,
+        };
+        let refused = |code: u16, message: &str| {
+            let body = json!({ "message": message }).to_string();
+            ApiError::Status(Box::new(ApiStatus::read(code, body.as_bytes(), None)))
+        };
+        let needs = vec!["v1:Namespace:n".parse().unwrap()];
+        for message in [
+            "configmaps \"c\" is forbidden: unable to create new content in namespace n because it is being terminated",
+            "namespaces \"n\" not found",
+        ] {
+            let error = refused(if message.contains("found") { 404 } else { 403 }, message);
+            assert!(may_pass(&error, &of, &Needs::Done(needs.clone())), "{message}");
+            assert!(!may_pass(&error, &of, &Needs::Done(Vec::new())), "{message}");
+            assert!(
+                !may_pass(&error, &of, &Needs::Planned(needs.clone())),
+                "{message}"
+            );
+        }
+        let quota = refused(403, "pods \"p\" is forbidden: exceeded quota");
+        assert!(!may_pass(&quota, &of, &Needs::Done(needs)));
+    }
+
+    #[test]
+    fn owners_are_read_with_their_subresource() {
+        assert_eq!(
+            conflict_owner("conflict with \"kubectl-edit\" using apps/v1"),
+            "kubectl-edit"
+        );
+        let scaled = "conflict with \"kube-controller-manager\" with subresource \"scale\" using apps/v1";
+        assert_eq!(conflict_owner(scaled), "kube-controller-manager (scale)");
+        assert!(is_autoscaler(scaled, "/spec/replicas") && !is_autoscaler(scaled, "/spec/paused"));
+    }
+
+    #[test]
+    fn a_field_left_to_others_is_not_sent() {
+        let mut object =
+            json!({"spec": {"containers": [{"name": "web", "image": "x", "args": []}], "replicas": 1}});
+        remove(&mut object, "/spec/containers/name=web/image");
+        remove(&mut object, "/spec/replicas");
+        remove(&mut object, "/spec/nothing/there");
+        assert_eq!(
+            object,
+            json!({"spec": {"containers": [{"name": "web", "args": []}]}})
+        );
+    }
+}

@@ -1,0 +1,89 @@
+//! The Namespaces and CustomResourceDefinitions of a plan that are being deleted. Every object inside goes with them,
+//! also one that still looks untouched.
+
+use std::collections::HashSet;
+
+use serde_json::{Map, Value};
+
+use super::super::{
+    api::json_ref::JsonRef,
+    object::{crd_validation, fetch::RawObject, object_ref, plan_item::PlanItem},
+};
+use konverge_base::model::ClusterName;
+
+/// What is being deleted with everything inside.
+#[derive(Default)]
+pub(super) struct EndingContainers {
+    ending: HashSet<Container>,
+    /// What an earlier batch of the plan creates. An object that is already inside is one of an earlier container,
+    /// which is still being deleted.
+    created: HashSet<Container>,
+}
+
+#[derive(PartialEq, Eq, Hash)]
+enum Container {
+    Namespace(ClusterName, String),
+    /// By group and kind.
+    Definition(ClusterName, String, String),
+}
+
+impl EndingContainers {
+    /// From the live objects of a plan.
+    pub fn from_live(subjects: &[Option<&PlanItem>], found: &[Option<RawObject>]) -> Self {
+        let both = subjects.iter().zip(found);
+        let live = both.filter_map(|(subject, raw)| Some((subject.as_ref()?, raw.as_ref()?)));
+        Self {
+            ending: live
+                .filter_map(|(subject, raw)| container(subject, raw))
+                .collect(),
+            created: HashSet::new(),
+        }
+    }
+
+    /// Adds an object that an earlier batch of the plan creates, if it holds others.
+    pub fn add_created(&mut self, cluster: &ClusterName, object: &Map<String, Value>) {
+        let definition = crd_validation::names(object)
+            .map(|(group, kind)| Container::Definition(cluster.clone(), group.to_owned(), kind.to_owned()));
+        let is_namespace =
+            object_ref::text(object, "apiVersion") == "v1" && object_ref::text(object, "kind") == "Namespace";
+        let name = || object_ref::metadata(object, "name").to_owned();
+        let namespace = is_namespace.then(|| Container::Namespace(cluster.clone(), name()));
+        self.created.extend(definition.or(namespace));
+    }
+
+    /// What holds an object and is being deleted, as a word for a message.
+    pub fn around(&self, subject: &PlanItem, is_there: bool) -> Option<&'static str> {
+        if self.ending.is_empty() && self.created.is_empty() {
+            return None;
+        }
+        let (cluster, name) = (&subject.cluster.api.name, &subject.name);
+        let namespace = Container::Namespace(cluster.clone(), name.namespace.clone());
+        let definition = Container::Definition(cluster.clone(), name.group.clone(), name.kind.clone());
+        let goes = |container: &Container| {
+            self.ending.contains(container) || (is_there && self.created.contains(container))
+        };
+        let word = |container, word| goes(&container).then_some(word);
+        word(namespace, "Namespace").or_else(|| word(definition, "CustomResourceDefinition"))
+    }
+}
+
+/// The container that a live object is, if it is being deleted.
+fn container(subject: &PlanItem, raw: &RawObject) -> Option<Container> {
+    let name = &subject.name;
+    if !matches!(
+        (&*name.group, &*name.kind),
+        ("", "Namespace") | ("apiextensions.k8s.io", "CustomResourceDefinition")
+    ) {
+        return None;
+    }
+    let live = raw.parse()?;
+    live.get("metadata")?.get("deletionTimestamp")?;
+    let cluster = subject.cluster.api.name.clone();
+    if name.kind == "Namespace" {
+        return Some(Container::Namespace(cluster, name.name.clone()));
+    }
+    let spec = live.get("spec")?;
+    let text = |value: Option<&JsonRef<'_>>| Some(value?.text().to_owned());
+    let kind = text(spec.get("names")?.get("kind"))?;
+    Some(Container::Definition(cluster, text(spec.get("group"))?, kind))
+}

@@ -1,0 +1,367 @@
+//! [`ObjectPlanner`]: what all items of a call share, and [`DraftPlan`]: an unfinished plan of one item.
+
+use std::{
+    collections::{BTreeSet, HashMap},
+    sync::{Arc, Mutex},
+};
+
+use serde_json::{Map, Value};
+
+use super::ending_containers::EndingContainers;
+use crate::{
+    OWNER, PROTECT,
+    api::{clusters::Kubernetes, error::ApiError, error_classify, noop_guard::Guard},
+    object::{
+        completed_jobs,
+        crd_validation::Definition,
+        noop_detection::AppliedFingerprint,
+        object_diff,
+        object_record::{ObjectRecord, PreparedWrite, is_unready},
+        object_ref,
+        plan_item::{HEALTH_POLICY, PlanItem},
+        secret_references::PlannedReferences,
+    },
+};
+use konverge_base::{
+    error::{ErrorKind, UserError},
+    model::{
+        ClusterName, ResourceId,
+        plan::{Action, FieldChange, ResourcePlan, Validation},
+        spec::RuntimeKind,
+        state::{Recorded, RuntimeRecord},
+    },
+    secrets::{mask_object_at, mask_secret_data_at},
+};
+use konverge_engine::runtime::{Foreign, Item, Needs, PlannedResource, Preparation, StackScope, TrueValues};
+
+/// What all items of a call share.
+pub(super) struct ObjectPlanner<'a> {
+    pub runtime: &'a Kubernetes,
+    pub scope: &'a StackScope,
+    /// The CustomResourceDefinitions of the plan.
+    pub definitions: Vec<Definition>,
+    /// The names of the desired Namespaces.
+    pub namespaces: Vec<String>,
+    /// Namespaces that do not exist yet, by cluster: those of this plan, and those that the server reported
+    /// as missing.
+    pub absent: Mutex<BTreeSet<(ClusterName, String)>>,
+    /// What is being deleted with everything inside.
+    pub ending: EndingContainers,
+    /// The names of the desired objects, including earlier batches.
+    pub names: HashMap<ResourceId, Named>,
+}
+
+/// An object that others may depend on.
+pub(super) struct Named {
+    pub kind: String,
+    pub name: String,
+}
+
+/// A refusal of the server that earlier resources of the plan may resolve.
+pub(super) struct ServerRefusal {
+    pub failure: UserError,
+    /// The resources that the refusal concerns: if the plan creates or changes one of them, the refusal is
+    /// not final.
+    pub lifted_by: Vec<ResourceId>,
+}
+
+/// An unfinished plan.
+pub(super) struct DraftPlan {
+    pub action: Action,
+    pub changes: Vec<FieldChange>,
+    pub truth: TrueValues,
+    pub validated: Validation,
+    pub replace: Vec<String>,
+    pub ownership: Vec<String>,
+    pub data_loss: bool,
+    pub notes: Vec<String>,
+    pub recorded: Option<Recorded>,
+    pub foreign: Option<Foreign>,
+    pub protected: Option<UserError>,
+    /// True if it is planned again when the earlier resources are applied.
+    pub provisional: bool,
+    pub refusal: Option<ServerRefusal>,
+    pub expected: Option<Value>,
+    pub write: PreparedWrite,
+}
+
+impl DraftPlan {
+    pub(super) fn new(action: Action) -> Self {
+        Self {
+            action,
+            changes: Vec::new(),
+            truth: TrueValues::default(),
+            validated: Validation::None,
+            replace: Vec::new(),
+            ownership: Vec::new(),
+            data_loss: false,
+            notes: Vec::new(),
+            recorded: None,
+            foreign: None,
+            protected: None,
+            provisional: false,
+            refusal: None,
+            expected: None,
+            write: PreparedWrite::default(),
+        }
+    }
+}
+
+/// What rules judge of a desired object; `None` if nothing is desired, or if it is exactly as recorded.
+pub(super) type TrueDesired = Option<Map<String, Value>>;
+
+/// The plan of an unchanged object.
+pub(super) fn unchanged(recorded: Option<Recorded>, truth: TrueDesired) -> DraftPlan {
+    let mut draft = DraftPlan::new(Action::Unchanged);
+    draft.validated = Validation::Server;
+    draft.truth.desired = truth.filter(|truth| {
+        recorded
+            .as_ref()
+            .is_none_or(|recorded| *recorded.attributes != *truth)
+    });
+    draft.recorded = recorded;
+    draft
+}
+
+impl DraftPlan {
+    /// Turns the plan of stand-ins into that of references to secrets.
+    fn refer(&mut self, item: &mut Item, references: &Arc<PlannedReferences>) {
+        if item.desired.is_some() {
+            item.desired = Some(references.original().clone());
+        }
+        self.notes.extend(references.explain(&mut self.changes));
+        if let Some(recorded) = &mut self.recorded {
+            ObjectRecord::update(recorded, |record| record.references = references.written());
+        }
+        if let Some(expected) = &mut self.expected {
+            references.hide_stand_ins(expected);
+        }
+        self.write.references = Some(Arc::clone(references));
+    }
+}
+
+impl ObjectPlanner<'_> {
+    /// Accepts a plan that the server refuses until an earlier resource is applied.
+    pub(super) fn not_validated_yet(
+        &self,
+        subject: &PlanItem,
+        draft: &mut DraftPlan,
+        error: &ApiError,
+        lifted_by: Vec<ResourceId>,
+    ) {
+        let before: Vec<_> = lifted_by.iter().map(|id| format!("`{id}`")).collect();
+        let before = before.join(", ");
+        draft.notes.push(format!(
+            "not validated yet: the server refuses it until {before} is applied ({error})"
+        ));
+        draft.refusal = Some(ServerRefusal {
+            failure: subject.refusal(error),
+            lifted_by,
+        });
+    }
+
+    /// The earlier resources that a refusal may be about.
+    pub(super) fn lifted_by(&self, item: &Item, error: &ApiError) -> Vec<ResourceId> {
+        let Needs::Planned(needs) = &item.needs else {
+            return Vec::new();
+        };
+        let is_about = |id: &&ResourceId| {
+            let named = self.names.get(*id);
+            named.is_some_and(|named| error_classify::is_about(error, &named.kind, &named.name))
+        };
+        needs.iter().filter(is_about).cloned().collect()
+    }
+
+    pub(super) fn finish(&self, mut item: Item, subject: &PlanItem, mut draft: DraftPlan) -> PlannedResource {
+        if let Some(references) = &subject.references {
+            draft.refer(&mut item, references);
+        }
+        let stack = &self.scope.stack;
+        let mut public = ResourcePlan::new(
+            stack,
+            item.id.clone(),
+            RuntimeKind::Kubernetes,
+            draft.action,
+            draft.changes,
+        )
+        .with_ownership(stack, draft.ownership);
+        public.cluster = Some(subject.cluster.api.name.clone());
+        public.validated = draft.validated;
+        public.replace = draft.replace;
+        public.data_loss = draft.data_loss;
+        if item
+            .desired
+            .as_ref()
+            .is_some_and(|d| d.extensions.contains_key(HEALTH_POLICY) && subject.health_policy.is_none())
+        {
+            draft.notes.push(
+                "its `healthPolicy` has no assertions in KCL (`health.kcl`), so the usual rules say when it is ready"
+                    .to_owned(),
+            );
+        }
+        draft.notes.dedup();
+        public.notes = draft
+            .notes
+            .iter()
+            .map(|note| self.runtime.secrets.mask(note))
+            .collect();
+        PlannedResource {
+            public,
+            truth: draft.truth,
+            recorded: draft.recorded,
+            foreign: draft.foreign,
+            protected: draft.protected,
+            unready: draft.action == Action::Unchanged && item.prior.as_ref().is_some_and(is_unready),
+            provisional: draft.provisional,
+            sensitive: draft
+                .expected
+                .as_ref()
+                .map(|expected| subject.secret_texts(expected))
+                .unwrap_or_default(),
+            expected: draft.expected.filter(|_| self.scope.read.contains(&item.id)),
+            preparation: Preparation::new(draft.write),
+            item,
+        }
+    }
+
+    /// Returns true if the namespace is known to be missing.
+    pub(super) fn lacks_namespace(&self, subject: &PlanItem) -> bool {
+        let absent = self.absent.lock().expect("no panic while the lock is held");
+        absent.contains(&(subject.cluster.api.name.clone(), subject.name.namespace.clone()))
+    }
+
+    pub(super) fn note_absent_namespace(&self, subject: &PlanItem) {
+        let mut absent = self.absent.lock().expect("no panic while the lock is held");
+        absent.insert((subject.cluster.api.name.clone(), subject.name.namespace.clone()));
+    }
+
+    /// Returns true if the item is shared in its project, and another stack of the project owns the live object.
+    pub(super) fn is_shared(&self, item: &Item, live: &Value) -> bool {
+        let is_beside = |owner| self.scope.stack.is_sibling_of(owner);
+        item.is_shared() && object_ref::annotation(live, OWNER).is_some_and(is_beside)
+    }
+
+    /// What is sent: as desired, with its owner, without what only the server writes.
+    pub(super) fn body(&self, item: &Item, owner: &str) -> Map<String, Value> {
+        let desired = item.desired.as_ref().map(|d| d.attributes.clone());
+        sent(desired.unwrap_or_default(), owner)
+    }
+
+    /// What is sent for an object that belongs to this stack only.
+    pub(super) fn sent(&self, body: Map<String, Value>) -> Map<String, Value> {
+        sent(body, self.scope.stack.as_str())
+    }
+
+    /// The owner of the object: the stack that created it, if that is of the same project and shares it.
+    pub(super) fn owner<'v>(&'v self, item: &Item, live: &'v Value) -> &'v str {
+        let stack = self.scope.stack.as_str();
+        match self.is_shared(item, live) {
+            true => object_ref::annotation(live, OWNER).unwrap_or(stack),
+            false => stack,
+        }
+    }
+
+    /// What rules judge of the desired object.
+    pub(super) fn true_desired(
+        &self,
+        item: &Item,
+        subject: &PlanItem,
+        body: &Map<String, Value>,
+    ) -> TrueDesired {
+        let desired = item.desired.as_ref()?;
+        let attributes = without_owner(body, object_ref::has_annotations(&desired.attributes));
+        Some(mask_secret_data_at(&self.runtime.secrets, &attributes, &subject.places).into_owned())
+    }
+
+    /// The record of an object, from the live object if it exists.
+    pub(super) fn record(
+        &self,
+        item: &Item,
+        subject: &PlanItem,
+        body: &Map<String, Value>,
+        live: Option<&Value>,
+        guard: Option<&Guard>,
+    ) -> Option<Recorded> {
+        let desired = item.desired.as_ref()?;
+        Some(record(self.runtime, item, subject, desired, body, live, guard))
+    }
+}
+
+pub(super) fn sent(mut body: Map<String, Value>, owner: &str) -> Map<String, Value> {
+    if object_ref::text(&body, "kind") == "Secret" && object_ref::text(&body, "apiVersion") == "v1" {
+        object_ref::string_data_to_data(&mut body);
+    }
+    object_diff::strip_server_side(&mut body);
+    with_owner(body, owner)
+}
+
+pub(super) fn with_owner(mut object: Map<String, Value>, owner: &str) -> Map<String, Value> {
+    object_ref::annotate(&mut object, OWNER, owner.to_owned());
+    object
+}
+
+/// What is sent, without its owner.
+pub(super) fn without_owner(body: &Map<String, Value>, had_annotations: bool) -> Map<String, Value> {
+    let mut attributes = body.clone();
+    object_ref::remove_owner(&mut attributes, had_annotations);
+    attributes
+}
+
+/// The record of an object: the desired object, masked, and what later proves that it is unchanged.
+pub(crate) fn record(
+    runtime: &Kubernetes,
+    item: &Item,
+    subject: &PlanItem,
+    desired: &konverge_base::model::spec::Resource,
+    body: &Map<String, Value>,
+    live: Option<&Value>,
+    guard: Option<&Guard>,
+) -> Recorded {
+    let secrets = &runtime.secrets;
+    let mut record = ObjectRecord::default();
+    if let Some(live) = live {
+        record.uid = live["metadata"]["uid"].as_str().map(str::to_owned);
+        // A guard that proves nothing is not stored: it would differ in each run.
+        let guard = guard.filter(|guard| !guard.is_void());
+        record.echo = guard.and_then(|guard| {
+            let places = (secrets, &subject.places);
+            AppliedFingerprint::from_masked_apply(places, body, live, &guard.for_object(live))
+        });
+    }
+    let attributes = without_owner(body, object_ref::has_annotations(&desired.attributes));
+    let mut recorded = Recorded {
+        id: item.id.clone(),
+        runtime: RuntimeKind::Kubernetes,
+        cluster: Some(subject.cluster.api.name.clone()),
+        attributes: Arc::new(mask_object_at(secrets, &attributes, &subject.places).into_owned()),
+        depends_on: Vec::new(),
+        extensions: desired.extensions.clone(),
+        object_hash: None,
+        private: RuntimeRecord::encode(&record),
+        sharing: desired.sharing,
+    };
+    if let Some(live) = live {
+        completed_jobs::note(&mut recorded, live);
+    }
+    recorded
+}
+
+pub(super) fn recorded_uid(prior: &Recorded) -> Option<String> {
+    ObjectRecord::from_recorded(prior)?.uid
+}
+
+pub(super) fn check_protected(subject: &PlanItem, live: &Value, what: &str) -> Result<(), UserError> {
+    if object_ref::annotation(live, PROTECT) != Some("true") {
+        return Ok(());
+    }
+    Err(UserError::new(
+        ErrorKind::Policy,
+        format!(
+            "{} would be {what}, but its annotation `{PROTECT}` forbids it",
+            subject.title()
+        ),
+    )
+    .hint(format!(
+        "if it is intended, set `{PROTECT}: \"false\"` in a change of its own first"
+    )))
+}

@@ -1,0 +1,149 @@
+//! Plans objects that do not exist: validated by the server if possible, otherwise by a known schema, or else
+//! not at all.
+
+use serde_json::{Value, json};
+
+use super::{
+    super::object_planner::{DraftPlan, ObjectPlanner},
+    planned_kinds::is_of_schema,
+    server_generated::after_create,
+};
+use crate::{
+    api::error_classify::{self, RefusalCause},
+    object::{crd_validation::Definition, object_ref, plan_item::PlanItem},
+    plan::dry_run,
+};
+use konverge_base::{
+    error::UserError,
+    model::{
+        Digest, masked_value,
+        plan::{Action, ChangeOrigin, FieldChange, Validation},
+    },
+    secrets::mask_object_at,
+};
+use konverge_engine::runtime::Item;
+
+impl ObjectPlanner<'_> {
+    pub(super) async fn create(&self, item: &Item, subject: &PlanItem) -> Result<DraftPlan, UserError> {
+        let mut draft = self.create_later(item, subject);
+        let body = self.body(item, self.scope.stack.as_str());
+        let definition = self.plan_planned_kind(subject, &body, None)?;
+        if body.values().any(masked_value::holds_unknown) {
+            draft
+                .notes
+                .push("some values are known only after apply; it is checked then".to_owned());
+            return Ok(draft);
+        }
+        let Some(of) = &subject.of else {
+            return self.unknown_kind(subject, draft, &body);
+        };
+        let body = Value::Object(body);
+        // The server would only report that the namespace is missing.
+        if self.lacks_namespace(subject) {
+            self.validate_in_default(subject, &mut draft, body, definition)
+                .await?;
+            if let Some(definition) = definition {
+                self.validated_by(definition, &mut draft);
+            }
+            return Ok(draft);
+        }
+        let request = dry_run::request(of, &subject.name, &body, false, true);
+        match dry_run::send(&subject.cluster, of, &request, &item.needs).await {
+            Ok(answer) => {
+                draft.validated = Validation::Server;
+                draft.notes.extend(answer.warnings);
+                draft.expected = Some(after_create(answer.value, &body));
+            }
+            Err(error) => match error_classify::cause(&error) {
+                RefusalCause::NoNamespace => {
+                    self.note_absent_namespace(subject);
+                    self.validate_in_default(subject, &mut draft, body, definition)
+                        .await?;
+                }
+                RefusalCause::NoDryRun => draft.notes.push(format!("not checked by the server: {error}")),
+                _ if definition.is_some() && is_of_schema(&error) => {}
+                _ => match self.lifted_by(item, &error) {
+                    none if none.is_empty() => return Err(subject.refusal(&error)),
+                    lifted_by => self.not_validated_yet(subject, &mut draft, &error, lifted_by),
+                },
+            },
+        }
+        if let Some(definition) = definition {
+            self.validated_by(definition, &mut draft);
+        }
+        Ok(draft)
+    }
+
+    /// The plan of a creation without validation.
+    pub(super) fn create_later(&self, item: &Item, subject: &PlanItem) -> DraftPlan {
+        let body = self.body(item, self.scope.stack.as_str());
+        let mut shown = body.clone();
+        let written = item.desired.as_ref().map(|d| &d.attributes);
+        object_ref::remove_owner(&mut shown, written.is_some_and(object_ref::has_annotations));
+        let mut draft = DraftPlan::new(Action::Create);
+        draft.changes = vec![FieldChange {
+            path: String::new(),
+            from: None,
+            to: Some(Value::Object(
+                mask_object_at(&self.runtime.secrets, &shown, &subject.places).into_owned(),
+            )),
+            origin: ChangeOrigin::Change,
+        }];
+        draft.recorded = self.record(item, subject, &body, None, None);
+        draft.truth.desired = self.true_desired(item, subject, &body);
+        draft.truth.after = draft.truth.desired.clone().map(Value::Object);
+        let body = Value::Object(body);
+        draft.expected = Some(after_create(body.clone(), &body));
+        draft.write.body = Some(body);
+        draft
+    }
+
+    /// The namespace is about to be created: the server validates the same object in `default`, with another
+    /// name.
+    async fn validate_in_default(
+        &self,
+        subject: &PlanItem,
+        draft: &mut DraftPlan,
+        mut body: Value,
+        definition: Option<&Definition>,
+    ) -> Result<(), UserError> {
+        let Some(of) = &subject.of else { return Ok(()) };
+        let namespace = subject.name.namespace.clone();
+        let whose = if self.namespaces.contains(&namespace) {
+            "this plan creates it"
+        } else {
+            "this stack does not create it: another stack must create it first"
+        };
+        let mut name = subject.name.clone();
+        name.namespace = "default".to_owned();
+        name.name = scratch_name(&body);
+        body["metadata"]["namespace"] = json!(name.namespace);
+        body["metadata"]["name"] = json!(name.name);
+        match subject
+            .cluster
+            .api
+            .call(&dry_run::request(of, &name, &body, false, true))
+            .await
+        {
+            Ok(answer) => {
+                draft.validated = Validation::Server;
+                draft.notes.push(format!(
+                    "namespace `{namespace}` does not exist yet ({whose}); checked by the server as if in `default`"
+                ));
+                draft.notes.extend(answer.warnings);
+            }
+            Err(error) if error_classify::cause(&error) == RefusalCause::Invalid && definition.is_none() => {
+                return Err(subject.refusal(&error));
+            }
+            Err(_) => draft.notes.push(format!(
+                "namespace `{namespace}` does not exist yet ({whose}); not checked by the server"
+            )),
+        }
+        Ok(())
+    }
+}
+
+/// A unique name, always the same for the same object.
+pub(super) fn scratch_name(body: &Value) -> String {
+    format!("konverge-preview-{}", Digest::of_json(body).short())
+}

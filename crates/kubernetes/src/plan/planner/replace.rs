@@ -1,0 +1,164 @@
+//! Plans the change of an immutable field: the object is deleted and recreated.
+
+use serde_json::{Map, Value, json};
+
+use super::{
+    super::object_planner::{DraftPlan, ObjectPlanner, check_protected},
+    create::scratch_name,
+    server_generated::{self, after_create},
+    update::shown,
+};
+use crate::{
+    api::error_classify::{self, RefusalCause},
+    object::{object_diff::DiffSides, plan_item::PlanItem, volume_expansion::Expansion},
+    plan::dry_run,
+};
+use konverge_base::{
+    error::UserError,
+    model::{
+        masked_value,
+        object_rules::{self, MUTABLE_IN_STATEFUL_SET},
+        plan::{Action, ChangeOrigin, FieldChange, Validation},
+    },
+};
+use konverge_engine::runtime::Item;
+
+impl ObjectPlanner<'_> {
+    /// The server validates the new object under a temporary name.
+    pub(super) async fn replace(
+        &self,
+        item: &Item,
+        subject: &PlanItem,
+        body: &Map<String, Value>,
+        live: &Value,
+        paths: Vec<String>,
+    ) -> Result<DraftPlan, UserError> {
+        check_protected(subject, live, "replaced")?;
+        let mut draft = self.plan_without_server(item, subject, body, live);
+        draft.action = Action::Replace;
+        let mut around_pods = false;
+        let asked = Value::Object(body.clone());
+        draft.expected = Some(after_create(asked.clone(), &asked));
+        draft.write.force = false;
+        if let Some(of) = &subject.of {
+            let mut name = subject.name.clone();
+            name.name = scratch_name(&asked);
+            let mut trial = asked.clone();
+            trial["metadata"]["name"] = json!(name.name);
+            server_generated::give_up_held(&mut trial, live);
+            let request = dry_run::request(of, &name, &trial, false, true);
+            match dry_run::send(&subject.cluster, of, &request, &item.needs).await {
+                Ok(answer) => {
+                    draft.validated = Validation::Server;
+                    draft.notes.extend(answer.warnings);
+                    let mark = |mut answer: Value| {
+                        answer["metadata"]["name"] = asked["metadata"]["name"].clone();
+                        server_generated::put_back_held(&mut answer, &asked);
+                        server_generated::mark(&mut answer, &asked, None);
+                        answer
+                    };
+                    let shown = shown(&answer.value).map(mark);
+                    let becomes = mark(answer.value);
+                    let prior = self.prior(item, live);
+                    let sides = DiffSides {
+                        prior: prior.as_ref(),
+                        desired: body,
+                        live,
+                        becomes: &becomes,
+                        shown: shown.as_ref().unwrap_or(&becomes),
+                        admission: self.may_mutate(subject, of).await?,
+                        places: &subject.places,
+                    };
+                    draft.changes = self.changes(&sides);
+                    draft.truth = self.truth(item, subject, &sides);
+                    // The additions of the server and of others disappear with the old object.
+                    draft.changes.retain(|change| !is_left_behind(subject, change));
+                    around_pods = self.expand(subject, &mut draft, (live, &becomes)).await;
+                }
+                Err(error) if error_classify::cause(&error) == RefusalCause::Invalid => {
+                    return Err(subject.refusal(&error));
+                }
+                Err(error) => draft
+                    .notes
+                    .push(format!("the new one was not checked by the server: {error}")),
+            }
+        }
+        draft.replace = forced_by(subject, paths, &draft.changes);
+        if !around_pods {
+            let notes = std::mem::take(&mut draft.notes);
+            draft
+                .notes
+                .push("it is deleted, and recreated when it is gone".to_owned());
+            if let Some(loss) = object_rules::data_loss(live) {
+                draft.data_loss = true;
+                draft.notes.push(loss.to_owned());
+            }
+            draft.notes.extend(notes);
+        }
+        Ok(draft)
+    }
+
+    /// Returns true if the set is only recreated around its pods, because only its volumes grow and the
+    /// server accepts that.
+    async fn expand(
+        &self,
+        subject: &PlanItem,
+        draft: &mut DraftPlan,
+        (live, becomes): (&Value, &Value),
+    ) -> bool {
+        let is_set = subject.name.kind == "StatefulSet" && subject.name.group == "apps";
+        let forcing = forced_by(subject, vec!["/spec".to_owned()], &draft.changes);
+        if !is_set || forcing != ["/spec/volumeClaimTemplates"] {
+            return false;
+        }
+        let Some(expansion) = Expansion::between(live, becomes) else {
+            return false;
+        };
+        match expansion.carry_out(&subject.cluster, true).await {
+            Ok(claims) => {
+                let first = match claims.is_empty() {
+                    true => "its volume claims are large enough".to_owned(),
+                    false => format!("its volume claims are expanded first ({})", claims.join(", ")),
+                };
+                draft.notes.push(format!(
+                    "{first}; then it is recreated around its pods, which keep running, as do the volumes"
+                ));
+                draft.write.expansion = Some(expansion);
+                true
+            }
+            Err(error) => {
+                draft
+                    .notes
+                    .push(format!("its volumes cannot be expanded in place: {error}"));
+                false
+            }
+        }
+    }
+}
+
+fn is_left_behind(subject: &PlanItem, change: &FieldChange) -> bool {
+    let is_ours = !matches!(change.origin, ChangeOrigin::Default | ChangeOrigin::Admission);
+    // Every Job has its own UID in its selector and in the labels of its pods.
+    let is_uid = subject.name.kind == "Job" && change.to.as_ref().is_some_and(masked_value::is_unknown);
+    !is_ours && (change.to.is_none() || is_uid)
+}
+
+/// The server names the whole `spec` of a StatefulSet if one of its fields is immutable: the changes show
+/// which.
+fn forced_by(subject: &PlanItem, paths: Vec<String>, changes: &[FieldChange]) -> Vec<String> {
+    if subject.name.kind != "StatefulSet" || paths != ["/spec"] {
+        return paths;
+    }
+    let is_forcing = |path: &&str| {
+        let field = path
+            .strip_prefix("/spec/")
+            .and_then(|rest| rest.split('/').next());
+        field.is_some_and(|field| !MUTABLE_IN_STATEFUL_SET.contains(&field))
+    };
+    let changed = changes.iter().map(|change| change.path.as_str());
+    let forcing: Vec<_> = changed.filter(is_forcing).map(str::to_owned).collect();
+    match forcing.is_empty() {
+        true => paths,
+        false => forcing,
+    }
+}

@@ -1,0 +1,472 @@
+//! Plans existing objects: unchanged if that can be proven, otherwise by the server's answer.
+
+use std::borrow::Cow;
+
+use http::Method;
+use serde_json::{Map, Value};
+
+use super::{
+    super::object_planner::{DraftPlan, ObjectPlanner, unchanged, with_owner},
+    planned_kinds::is_of_schema,
+    server_generated::{self, after_update},
+};
+use crate::{
+    FIELD_MANAGER, OWNER,
+    api::{
+        client::ApiRequest,
+        discovery::ResourceType,
+        error::ApiError,
+        error_classify::{self, RefusalCause},
+        noop_guard::Guard,
+    },
+    object::{
+        crd_validation::Definition,
+        drift_author,
+        field_leftovers::{self, Leftover},
+        field_ownership::Transfer,
+        object_diff::{self, DiffSides},
+        object_record::PreparedWrite,
+        object_ref,
+        plan_item::PlanItem,
+        precondition::Precondition,
+    },
+    plan::{
+        dry_run::{self, DryRunAnswer, DryRunRefusal, Ownership},
+        rollout_impact,
+    },
+};
+use konverge_base::{
+    error::{ErrorKind, UserError},
+    model::{
+        diff, masked_value,
+        plan::{Action, FieldChange, Validation},
+    },
+    secrets::mask_object_at,
+};
+use konverge_engine::runtime::{Item, TrueValues};
+
+impl ObjectPlanner<'_> {
+    pub(super) async fn update(
+        &self,
+        item: &Item,
+        subject: &PlanItem,
+        live: &Value,
+    ) -> Result<DraftPlan, UserError> {
+        let owner = self.owner(item, live);
+        let body = self.keep_ignored_paths(self.body(item, owner), live);
+        let definition = self.plan_planned_kind(subject, &body, Some(live))?;
+        if body.values().any(masked_value::holds_unknown) {
+            return Ok(self.plan_without_server(item, subject, &body, live));
+        }
+        let (Some(of), definition) = (&subject.of, definition) else {
+            return match definition {
+                Some(definition) => Ok(self.update_later(item, subject, definition, &body, live)),
+                None => Err(UserError::new(
+                    ErrorKind::Internal,
+                    "an object was found of a kind that is not known",
+                )),
+            };
+        };
+        let guard = subject.cluster.guard(of, subject.name.namespace()).await?;
+        let prior = self.prior(item, live);
+        // An object that the project already has is not adopted.
+        let adopting = item.prior.is_none() && !self.is_shared(item, live);
+        let ownership = Ownership {
+            prior: prior.as_ref(),
+            adopting,
+            policy: self.runtime.options.conflicts,
+        };
+        let sent = self.without_scaled(&body, live);
+        let asked = dry_run::ask(&subject.cluster, of, &subject.name, sent, &ownership, &item.needs);
+        match asked.await {
+            Ok(answered) => {
+                let asked = Asked {
+                    item,
+                    subject,
+                    of,
+                    guard,
+                    live,
+                    body: &body,
+                    prior: prior.as_ref(),
+                    adopting,
+                };
+                self.use_dry_run(asked, definition, answered).await
+            }
+            Err(DryRunRefusal::Conflicts(conflicts)) => Err(conflict(subject, &conflicts)),
+            Err(DryRunRefusal::Api(error)) => {
+                self.use_refusal(item, subject, (&body, live), definition, &error)
+                    .await
+            }
+        }
+    }
+
+    /// The plan by what the server made of the object.
+    async fn use_dry_run(
+        &self,
+        asked: Asked<'_>,
+        definition: Option<&Definition>,
+        mut answered: DryRunAnswer,
+    ) -> Result<DraftPlan, UserError> {
+        let Asked { subject, live, .. } = asked;
+        let answer = &mut answered.answer.value;
+        let left = self
+            .leave_nothing_over(subject, asked.of, asked.prior, asked.body, (live, answer))
+            .await?;
+        let transfer = Transfer::between(live, answer, |path| self.is_ignored(path)).with_leftovers(&left);
+        let mark = |mut answer: Value| {
+            server_generated::mark(&mut answer, &answered.body, Some(live));
+            answer
+        };
+        let becomes = mark(answer.clone());
+        let shown = shown(answer).map(mark);
+        let shown = shown.as_ref().unwrap_or(&becomes);
+        let sides = DiffSides {
+            prior: asked.prior,
+            desired: asked.body,
+            live,
+            becomes: &becomes,
+            shown,
+            admission: self.may_mutate(subject, asked.of).await?,
+            places: &subject.places,
+        };
+        let changes = self.changes(&sides);
+        let blame = drift_author::blame_notes(live, &changes);
+        let unchanged = changes.is_empty() && !asked.adopting && transfer.is_settled();
+        let mut draft = match definition.filter(|_| !unchanged) {
+            None => self.use_answer(&asked, &sides, changes, transfer, &answered),
+            Some(definition) => {
+                let [defaulted, shown] = [&becomes, shown].map(|object| {
+                    let mut object = object.clone();
+                    definition.set_defaults(&mut object);
+                    object
+                });
+                let sides = DiffSides {
+                    becomes: &defaulted,
+                    shown: &shown,
+                    ..sides
+                };
+                let changes = self.changes(&sides);
+                let mut draft = self.use_answer(&asked, &sides, changes, transfer, &answered);
+                self.validated_by(definition, &mut draft);
+                draft.provisional = true;
+                draft
+            }
+        };
+        draft.notes.extend(blame);
+        Ok(draft)
+    }
+
+    /// The plan of an object that the server refused in the dry run.
+    async fn use_refusal(
+        &self,
+        item: &Item,
+        subject: &PlanItem,
+        (body, live): (&Map<String, Value>, &Value),
+        definition: Option<&Definition>,
+        error: &ApiError,
+    ) -> Result<DraftPlan, UserError> {
+        match (error_classify::cause(error), definition) {
+            (_, Some(definition)) if is_of_schema(error) => {
+                Ok(self.update_later(item, subject, definition, body, live))
+            }
+            (RefusalCause::Immutable(paths), _) => self.replace(item, subject, body, live, paths).await,
+            (RefusalCause::NoDryRun, _) => {
+                let mut draft = self.plan_without_server(item, subject, body, live);
+                draft.notes.push(format!("not checked by the server: {error}"));
+                Ok(draft)
+            }
+            _ => match self.lifted_by(item, error) {
+                none if none.is_empty() => Err(subject.refusal(error)),
+                lifted_by => {
+                    let mut draft = self.plan_without_server(item, subject, body, live);
+                    self.not_validated_yet(subject, &mut draft, error, lifted_by);
+                    draft.provisional = true;
+                    Ok(draft)
+                }
+            },
+        }
+    }
+
+    /// What is sent, without the number of replicas if the autoscaler set it last: a Spec with the same
+    /// number does not take it over.
+    fn without_scaled(&self, body: &Map<String, Value>, live: &Value) -> Value {
+        let mut sent = Value::Object(body.clone());
+        if drift_author::is_autoscaled(live) {
+            let live = diff::at(live, "/spec/replicas");
+            if live.is_some() && diff::at(&sent, "/spec/replicas") == live {
+                dry_run::remove(&mut sent, "/spec/replicas");
+            }
+        }
+        sent
+    }
+
+    /// Removes fields that the last apply wrote and the Spec no longer sets, including those that only
+    /// updating managers own, which an apply alone would keep. The server computes the object without them.
+    async fn leave_nothing_over(
+        &self,
+        subject: &PlanItem,
+        of: &ResourceType,
+        prior: Option<&Map<String, Value>>,
+        body: &Map<String, Value>,
+        (live, becomes): (&Value, &mut Value),
+    ) -> Result<Vec<Leftover>, UserError> {
+        let Some(prior) = prior else {
+            return Ok(Vec::new());
+        };
+        let secrets = &self.runtime.secrets;
+        let desired = Value::Object(mask_object_at(secrets, body, &subject.places).into_owned());
+        let prior = Value::Object(prior.clone());
+        let mut left = field_leftovers::leftovers(
+            &prior,
+            &desired,
+            &object_diff::mask_for_display(live, secrets, &subject.places),
+            becomes,
+        );
+        left.retain(|leftover| !self.is_ignored(&leftover.path));
+        let paths = || left.iter().map(|leftover| leftover.path.as_str());
+        let Some(patch) = field_leftovers::removal(live, paths()).filter(|_| !left.is_empty()) else {
+            return Ok(Vec::new());
+        };
+        let path = of.object(subject.name.namespace(), &subject.name.name);
+        let mut request = ApiRequest::get(path)
+            .query("dryRun", "All")
+            .query("fieldManager", FIELD_MANAGER)
+            .body("application/json-patch+json", &patch);
+        request.method = Method::PATCH;
+        match subject.cluster.api.call(&request).await {
+            Ok(answer) => {
+                for leftover in &left {
+                    let Some((map, key)) = object_diff::member(becomes, &leftover.path) else {
+                        continue;
+                    };
+                    match diff::at(&answer.value, &leftover.path) {
+                        Some(value) => map.insert(key, value.clone()),
+                        None => map.shift_remove(&key),
+                    };
+                }
+                Ok(left)
+            }
+            // It is invalid without them: they stay.
+            Err(error)
+                if matches!(
+                    error_classify::cause(&error),
+                    RefusalCause::Invalid | RefusalCause::Immutable(_)
+                ) =>
+            {
+                Ok(Vec::new())
+            }
+            Err(error) => Err(subject.refusal(&error)),
+        }
+    }
+
+    /// As last applied, with its owner; secrets masked.
+    pub(super) fn prior(&self, item: &Item, live: &Value) -> Option<Map<String, Value>> {
+        let prior = item.prior.as_ref()?;
+        // After a move the last write was under an earlier identity of the stack: the new one is a change.
+        let earlier = object_ref::annotation(live, OWNER).filter(|owner| self.scope.was(owner));
+        let owner = earlier.unwrap_or_else(|| self.owner(item, live));
+        Some(with_owner(prior.attributes.as_ref().clone(), owner))
+    }
+
+    pub(super) async fn may_mutate(&self, subject: &PlanItem, of: &ResourceType) -> Result<bool, UserError> {
+        let environment = subject.cluster.environment().await?;
+        Ok(environment.may_mutate(&of.group, &of.plural))
+    }
+
+    /// What rules judge of an object that changes.
+    pub(super) fn truth(&self, item: &Item, subject: &PlanItem, sides: &DiffSides<'_>) -> TrueValues {
+        let judged =
+            |object: &Value| object_diff::mask_for_rules(object, &self.runtime.secrets, sides.places);
+        TrueValues {
+            desired: self.true_desired(item, subject, sides.desired),
+            before: Some(judged(&masked_value::escape_marks(sides.live))),
+            after: Some(judged(sides.shown)),
+        }
+    }
+
+    /// The changes, without those at paths that are not compared.
+    pub(super) fn changes(&self, sides: &DiffSides<'_>) -> Vec<FieldChange> {
+        let mut changes = object_diff::changes(sides, &self.runtime.secrets);
+        changes.retain(|change| !self.is_ignored(&change.path));
+        changes
+    }
+
+    /// Sends the live values at paths that are not compared, so that they do not change, whoever owns them.
+    pub(in crate::plan) fn keep_ignored_paths(
+        &self,
+        body: Map<String, Value>,
+        live: &Value,
+    ) -> Map<String, Value> {
+        let mut body = Value::Object(body);
+        for path in &self.scope.ignore {
+            if diff::at(&body, path).is_none() {
+                continue;
+            }
+            match (diff::at(live, path), object_diff::member(&mut body, path)) {
+                (Some(found), Some((map, key))) => drop(map.insert(key, found.clone())),
+                (None, Some((map, key))) => drop(map.shift_remove(&key)),
+                (_, None) => {}
+            }
+        }
+        match body {
+            Value::Object(body) => body,
+            _ => Map::new(),
+        }
+    }
+
+    fn is_ignored(&self, path: &str) -> bool {
+        let within = |ignored: &String| {
+            path.strip_prefix(ignored.as_str())
+                .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        };
+        self.scope.ignore.iter().any(within)
+    }
+
+    fn use_answer(
+        &self,
+        asked: &Asked<'_>,
+        sides: &DiffSides<'_>,
+        changes: Vec<FieldChange>,
+        transfer: Transfer,
+        answered: &DryRunAnswer,
+    ) -> DraftPlan {
+        let Asked {
+            item,
+            subject,
+            adopting,
+            ..
+        } = *asked;
+        if changes.is_empty() && !adopting && transfer.is_settled() {
+            let guard = Some(&asked.guard);
+            let recorded = self.record(item, subject, sides.desired, Some(sides.live), guard);
+            let mut draft = unchanged(recorded, self.true_desired(item, subject, sides.desired));
+            draft.notes.clone_from(&answered.notes);
+            return draft;
+        }
+        let transfer = transfer.apart_from(changes.iter().map(|change| change.path.as_str()));
+        let mut draft = DraftPlan::new(if adopting { Action::Adopt } else { Action::Update });
+        draft.changes = changes;
+        draft.truth = self.truth(item, subject, sides);
+        if !adopting {
+            draft.ownership = transfer.paths();
+        }
+        draft.validated = Validation::Server;
+        draft.notes.clone_from(&answered.notes);
+        if !adopting {
+            draft.notes.extend(transfer.notes());
+        }
+        draft
+            .notes
+            .extend(rollout_impact::impact(sides.live, sides.becomes));
+        draft.notes.extend(answered.answer.warnings.iter().cloned());
+        draft.recorded = self.record(item, subject, sides.desired, Some(sides.live), None);
+        draft.expected = Some(after_update(sides.becomes.clone()));
+        draft.write = PreparedWrite {
+            body: Some(answered.body.clone()),
+            force: answered.force,
+            precondition: Some(Precondition::from_object(sides.live)),
+            claim: transfer.claim,
+            ..PreparedWrite::default()
+        };
+        draft
+    }
+
+    /// The plan as far as it can be computed without the server: desired values replace live ones.
+    pub(super) fn plan_without_server(
+        &self,
+        item: &Item,
+        subject: &PlanItem,
+        body: &Map<String, Value>,
+        live: &Value,
+    ) -> DraftPlan {
+        self.undecided_by(item, subject, body, live, &|_| {})
+    }
+
+    /// As [`ObjectPlanner::plan_without_server`]; `fill_in` adds what the server will add.
+    pub(super) fn undecided_by(
+        &self,
+        item: &Item,
+        subject: &PlanItem,
+        body: &Map<String, Value>,
+        live: &Value,
+        fill_in: &dyn Fn(&mut Value),
+    ) -> DraftPlan {
+        let prior = self.prior(item, live).map(Value::Object);
+        let desired = Value::Object(body.clone());
+        let merge = |live: &Value| {
+            let mut becomes = object_diff::merge(live, prior.as_ref(), &desired, "");
+            fill_in(&mut becomes);
+            becomes
+        };
+        let becomes = merge(live);
+        let shown = shown(live).as_ref().map(merge);
+        let sides = DiffSides {
+            prior: prior.as_ref().and_then(Value::as_object),
+            desired: body,
+            live,
+            becomes: &becomes,
+            shown: shown.as_ref().unwrap_or(&becomes),
+            admission: false,
+            places: &subject.places,
+        };
+        let changes = self.changes(&sides);
+        let truth = self.truth(item, subject, &sides);
+        let is_known = |change: &FieldChange| {
+            change
+                .to
+                .as_ref()
+                .is_none_or(|to| !masked_value::holds_unknown(to))
+        };
+        let action = match item.prior {
+            None => Action::Adopt,
+            Some(_) if changes.iter().any(is_known) => Action::Update,
+            Some(_) => Action::Unknown,
+        };
+        let mut draft = DraftPlan::new(action);
+        draft.changes = changes;
+        draft.truth = truth;
+        draft.recorded = self.record(item, subject, body, Some(live), None);
+        draft.expected = Some(after_update(becomes));
+        draft.write = PreparedWrite {
+            body: Some(Value::Object(body.clone())),
+            force: item.prior.is_none(),
+            precondition: Some(Precondition::from_object(live)),
+            ..PreparedWrite::default()
+        };
+        draft
+    }
+}
+
+/// What others wrote, for display; `None` if it needs no escape.
+pub(super) fn shown(foreign: &Value) -> Option<Value> {
+    match masked_value::escape_marks(foreign) {
+        Cow::Borrowed(_) => None,
+        Cow::Owned(escaped) => Some(escaped),
+    }
+}
+
+/// An existing object whose change the server was asked about.
+struct Asked<'a> {
+    item: &'a Item,
+    subject: &'a PlanItem,
+    of: &'a ResourceType,
+    guard: Guard,
+    live: &'a Value,
+    body: &'a Map<String, Value>,
+    prior: Option<&'a Map<String, Value>>,
+    adopting: bool,
+}
+
+fn conflict(subject: &PlanItem, conflicts: &[(String, String)]) -> UserError {
+    let owned = |(path, owner): &(String, String)| format!("`{path}` (owned by `{}`)", owner.escape_debug());
+    let fields: Vec<_> = conflicts.iter().map(owned).collect();
+    UserError::new(
+        ErrorKind::Policy,
+        format!(
+            "{}: other field managers own fields that the Spec sets: {}",
+            subject.title(),
+            fields.join(", ")
+        ),
+    )
+    .hint("remove the field from the Spec, or set `apply.conflicts: take` (or `leave`) in `konverge.yaml`")
+}

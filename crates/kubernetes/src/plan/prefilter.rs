@@ -1,0 +1,239 @@
+//! Finds unchanged objects without requests: evaluates the proofs of [`noop_detection`] on all cores, because
+//! in a large stack that is most of the work.
+
+use std::{borrow::Cow, collections::HashMap, num::NonZero, sync::Arc, thread};
+
+use super::{
+    object_planner::{ObjectPlanner, TrueDesired, unchanged, without_owner},
+    plan_task::{PlanTask, Proof},
+};
+use crate::{
+    OWNER,
+    api::{cluster::Cluster, discovery::ResourceType, json_ref::JsonRef, noop_guard::Guard},
+    object::{
+        crd_validation::Check,
+        noop_detection::{self, AppliedFingerprint},
+        object_record::ObjectRecord,
+        object_ref,
+        plan_item::PlanItem,
+    },
+};
+use konverge_base::{
+    error::UserError,
+    model::{Digest, state::Recorded},
+    secrets::{mask_object_at, mask_secret_data_at},
+};
+
+/// The minimum number of tasks per thread.
+const WORTH_A_THREAD: usize = 100;
+
+/// The guards of each type. There are few types, and all objects of a type share its guards.
+#[derive(Default)]
+struct Guards(Vec<OfType>);
+
+struct OfType {
+    cluster: Arc<Cluster>,
+    of: Arc<ResourceType>,
+    /// By namespace if that matters, otherwise under the empty name.
+    guards: HashMap<String, Guard>,
+    by_namespace: bool,
+}
+
+impl Guards {
+    /// Queries the missing guards of an item.
+    async fn prepare(&mut self, subject: &PlanItem) -> Result<(), UserError> {
+        let Some(of) = &subject.of else { return Ok(()) };
+        let place = match self.place(subject, of) {
+            Some(place) => place,
+            None => {
+                self.0.push(OfType {
+                    cluster: Arc::clone(&subject.cluster),
+                    of: Arc::clone(of),
+                    guards: HashMap::new(),
+                    by_namespace: subject.cluster.is_by_namespace(of).await?,
+                });
+                self.0.len() - 1
+            }
+        };
+        let known = &mut self.0[place];
+        let namespace = known.namespace(subject);
+        if !known.guards.contains_key(namespace) {
+            let guard = subject.cluster.guard(of, subject.name.namespace()).await?;
+            known.guards.insert(namespace.to_owned(), guard);
+        }
+        Ok(())
+    }
+
+    fn place(&self, subject: &PlanItem, of: &Arc<ResourceType>) -> Option<usize> {
+        let mut types = self.0.iter();
+        types.position(|one| Arc::ptr_eq(&one.cluster, &subject.cluster) && Arc::ptr_eq(&one.of, of))
+    }
+
+    fn guard_for(&self, subject: &PlanItem) -> Option<&Guard> {
+        let one = &self.0[self.place(subject, subject.of.as_ref()?)?];
+        one.guards.get(one.namespace(subject))
+    }
+}
+
+impl OfType {
+    fn namespace<'s>(&self, subject: &'s PlanItem) -> &'s str {
+        match self.by_namespace {
+            true => &subject.name.namespace,
+            false => "",
+        }
+    }
+}
+
+impl ObjectPlanner<'_> {
+    /// Proves what can be proven; the others stay open. In the order of the tasks.
+    pub(super) async fn prove_all(&self, tasks: Vec<PlanTask>) -> Result<Vec<Proof>, UserError> {
+        let mut guards = Guards::default();
+        for PlanTask {
+            subject, item, raw, ..
+        } in &tasks
+        {
+            if raw.is_some() && item.prior.is_some() {
+                guards.prepare(subject).await?;
+            }
+        }
+        let cores = thread::available_parallelism().map_or(1, NonZero::get);
+        let share = tasks.len().div_ceil(cores).max(WORTH_A_THREAD);
+        if tasks.len() <= share {
+            return tasks.into_iter().map(|task| self.prove(task, &guards)).collect();
+        }
+        let mut tasks = tasks.into_iter();
+        let shares = std::iter::from_fn(|| {
+            let share: Vec<PlanTask> = tasks.by_ref().take(share).collect();
+            (!share.is_empty()).then_some(share)
+        });
+        let guards = &guards;
+        let prove = |share: Vec<PlanTask>| -> Result<Vec<Proof>, UserError> {
+            share.into_iter().map(|task| self.prove(task, guards)).collect()
+        };
+        thread::scope(|scope| {
+            let threads: Vec<_> = shares.map(|share| scope.spawn(move || prove(share))).collect();
+            let mut proofs = Vec::new();
+            for thread in threads {
+                proofs.extend(
+                    thread
+                        .join()
+                        .unwrap_or_else(|panic| std::panic::resume_unwind(panic))?,
+                );
+            }
+            Ok(proofs)
+        })
+    }
+
+    fn prove(&self, mut task: PlanTask, guards: &Guards) -> Result<Proof, UserError> {
+        if self.ending.around(&task.subject, task.raw.is_some()).is_some() || self.may_be_refused(&task)? {
+            return Ok(Proof::Open(Box::new(task)));
+        }
+        let Some((recorded, truth)) = self.prove_noop(&mut task, guards)? else {
+            return Ok(Proof::Open(Box::new(task)));
+        };
+        let mut draft = unchanged(Some(recorded), truth);
+        let is_read = self.scope.read.contains(&task.item.id) || task.subject.name.kind == "Secret";
+        if let Some(raw) = task.raw.filter(|_| is_read) {
+            draft.expected = Some(raw.read(&task.subject.cluster)?);
+        }
+        let planned = self.finish(task.item, &task.subject, draft);
+        Ok(Proof::Unchanged(task.place, Box::new(planned)))
+    }
+
+    /// Returns true if the plan changes the CRD of an object's kind, and the new schema rejects the object.
+    fn may_be_refused(&self, task: &PlanTask) -> Result<bool, UserError> {
+        let (Some(definition), Some(raw), Some(desired)) =
+            (self.definition(&task.subject), &task.raw, &task.item.desired)
+        else {
+            return Ok(false);
+        };
+        let live = raw.read(&task.subject.cluster)?;
+        let check = definition.check(&desired.attributes, Some(&live));
+        Ok(!matches!(check, Check::Fits | Check::NoSchema))
+    }
+
+    /// The record of an object if applying it provably changes nothing, and what rules judge of it unless that is the
+    /// record. The desired object is then dropped, because it is not sent.
+    fn prove_noop(
+        &self,
+        task: &mut PlanTask,
+        guards: &Guards,
+    ) -> Result<Option<(Recorded, TrueDesired)>, UserError> {
+        let PlanTask {
+            item, subject, raw, ..
+        } = task;
+        let (Some(raw), Some(guard)) = (raw, guards.guard_for(subject).filter(|guard| !guard.is_void()))
+        else {
+            return Ok(None);
+        };
+        let cluster = &subject.cluster.api.name;
+        let is_here = |prior: &&Recorded| prior.cluster.as_ref().is_none_or(|there| there == cluster);
+        let prior = item.prior.as_ref().filter(is_here);
+        let record = prior.and_then(ObjectRecord::from_recorded).unwrap_or_default();
+        let (echo, recorded_uid) = (record.echo, record.uid);
+        let Some(live) = raw
+            .parse()
+            .filter(|live| self.is_ours(live) && !noop_detection::is_shared(live))
+        else {
+            return Ok(None);
+        };
+        let same = guard.of_node(&live);
+        let (Some(prior), Some(echo)) = (prior, echo.filter(|echo| echo.guard == same)) else {
+            return Ok(None);
+        };
+        let Some(mut desired) = item.desired.take() else {
+            return Ok(None);
+        };
+        let had_annotations = object_ref::has_annotations(&desired.attributes);
+        let as_recorded = *prior.attributes == desired.attributes && self.scope.ignore.is_empty();
+        let mut body = self.sent(std::mem::take(&mut desired.attributes));
+        let sent = match self.scope.ignore.is_empty() {
+            true => Cow::Borrowed(&body),
+            false => Cow::Owned(self.keep_ignored_paths(body.clone(), &raw.read(&subject.cluster)?)),
+        };
+        let (secrets, places) = (&self.runtime.secrets, &subject.places);
+        let holds = noop_detection::structural(&sent, &live) || {
+            let live = raw.read(&subject.cluster)?;
+            AppliedFingerprint::from_masked_apply((secrets, places), &sent, &live, &same).as_ref()
+                == Some(&echo)
+        };
+        let is_same_object =
+            recorded_uid.as_deref() == live.get("metadata").and_then(|m| Some(m.as_map()?.text("uid")));
+        // What would be sent equals what was sent: the record is valid.
+        let stands = holds
+            && is_same_object
+            && (as_recorded || Digest::of_map(&mask_object_at(secrets, &sent, places)) == echo.desired);
+        if stands {
+            let truth = (!as_recorded).then(|| {
+                let attributes = without_owner(&sent, had_annotations);
+                mask_secret_data_at(secrets, &attributes, places).into_owned()
+            });
+            let recorded = Recorded {
+                id: item.id.clone(),
+                cluster: Some(cluster.clone()),
+                extensions: desired.extensions,
+                sharing: desired.sharing,
+                ..prior.clone()
+            };
+            return Ok(Some((recorded, truth)));
+        }
+        let sent = sent.into_owned();
+        object_ref::remove_owner(&mut body, had_annotations);
+        desired.attributes = body;
+        item.desired = Some(desired);
+        if !holds {
+            return Ok(None);
+        }
+        let live = raw.read(&subject.cluster)?;
+        let recorded = self.record(item, subject, &sent, Some(&live), Some(guard));
+        Ok(recorded.map(|recorded| (recorded, self.true_desired(item, subject, &sent))))
+    }
+
+    /// Returns true if the object is not being deleted and belongs to no other stack.
+    fn is_ours(&self, live: &JsonRef<'_>) -> bool {
+        let metadata = |key: &str| live.get("metadata")?.get(key);
+        let owner = metadata("annotations").and_then(|a| a.get(OWNER));
+        metadata("deletionTimestamp").is_none()
+            && owner.is_none_or(|owner| owner.text() == self.scope.stack.as_str())
+    }
+}

@@ -1,0 +1,86 @@
+//! The trait's methods, delegated to the modules.
+
+use std::collections::BTreeSet;
+
+use async_trait::async_trait;
+use serde_json::Value;
+
+use super::{
+    api::clusters::Kubernetes,
+    apply,
+    apply::missing_objects,
+    object::object_ref,
+    plan,
+    plan::{observe, same_cluster},
+};
+use konverge_base::{
+    error::UserError,
+    model::{
+        ClusterName, ResourceId,
+        spec::{Resource, RuntimeKind},
+        state::Recorded,
+    },
+};
+use konverge_engine::runtime::{
+    ApplySink, Granularity, Item, ObservedObject, PlannedResource, Runtime, StackScope,
+};
+
+#[async_trait]
+impl Runtime for Kubernetes {
+    fn kind(&self) -> RuntimeKind {
+        RuntimeKind::Kubernetes
+    }
+
+    fn granularity(&self) -> Granularity {
+        Granularity::Resource
+    }
+
+    async fn prepare(
+        &self,
+        cluster: Option<&ClusterName>,
+        resources: Vec<Resource>,
+    ) -> Result<Vec<(ResourceId, Resource)>, UserError> {
+        let discovery = self.cluster(cluster)?.discovery().await?;
+        let scopes = object_ref::Scopes::from_resources(Some(&*discovery), &resources)?;
+        resources
+            .into_iter()
+            .map(|resource| Ok((resource.id.clone(), object_ref::prepare(resource, &scopes)?)))
+            .collect()
+    }
+
+    async fn observe(&self, scope: &StackScope, items: &[Item]) -> Result<Vec<ObservedObject>, UserError> {
+        observe::observe(self, scope, items).await
+    }
+
+    async fn find_missing(&self, items: &[Item], earlier: &[Recorded]) -> Result<Vec<ResourceId>, UserError> {
+        missing_objects::find_missing(self, items, earlier).await
+    }
+
+    async fn to_remember(
+        &self,
+        scope: &StackScope,
+        clusters: &BTreeSet<ClusterName>,
+    ) -> Result<Option<(String, Value)>, UserError> {
+        same_cluster::to_remember(self, scope, clusters).await
+    }
+
+    async fn plan(
+        &self,
+        scope: &StackScope,
+        items: Vec<Item>,
+    ) -> Result<Vec<Result<PlannedResource, UserError>>, UserError> {
+        plan::plan(self, scope, items).await
+    }
+
+    async fn apply(
+        &self,
+        scope: &StackScope,
+        planned: Vec<PlannedResource>,
+        sink: &dyn ApplySink,
+    ) -> Result<(), UserError> {
+        for planned in planned {
+            apply::apply(self, scope, planned, sink).await?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,82 @@
+//! The keys of a workspace's `context` that Kusion gives a meaning.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use konverge_base::secrets::is_secret_name;
+
+/// Which cluster Kusion would use.
+const CLUSTER_KEYS: [&str; 2] = ["KUBECONFIG_CONTENT", "KUBECONFIG_PATH"];
+
+/// Credentials of providers.
+const CREDENTIAL_KEYS: [&str; 5] = [
+    "AWS_ACCESS_KEY_ID",
+    "AWS_SECRET_ACCESS_KEY",
+    "ALICLOUD_ACCESS_KEY",
+    "ALICLOUD_SECRET_KEY",
+    "KUBECONFIG_CONTENT",
+];
+
+/// The keys that modules have as variables of their environment. Kusion passes them to Terraform, too.
+const REGION_KEYS: [&str; 2] = ["AWS_REGION", "ALICLOUD_REGION"];
+
+/// The keys with a credential in clear.
+pub(super) fn credentials_in_clear<'a>(
+    context: impl Iterator<Item = (&'a String, &'a Value)>,
+) -> Vec<String> {
+    let clear = context.filter(|(key, value)| is_clear(key, value));
+    clear.map(|(key, _)| key.clone()).collect()
+}
+
+/// Returns true for a credential that is not a reference to one. Modules have keys of their own here: their names say
+/// what they are.
+fn is_clear(key: &str, value: &Value) -> bool {
+    let is_credential = CREDENTIAL_KEYS.contains(&key) || is_secret_name(key);
+    match value {
+        Value::Object(fields) => fields.iter().any(|(key, value)| is_clear(key, value)),
+        Value::String(text) => is_credential && !text.is_empty() && !text.starts_with("ref://"),
+        Value::Number(_) => is_credential,
+        Value::Array(items) => items.iter().any(|item| is_clear(key, item)),
+        Value::Null | Value::Bool(_) => false,
+    }
+}
+
+/// What is said about the keys that have no effect here.
+pub(super) fn notes(context: &BTreeMap<String, Value>) -> Vec<String> {
+    let ignored = |key: &String| {
+        let key = key.as_str();
+        if CLUSTER_KEYS.contains(&key) {
+            Some(format!(
+                "the workspace's `context.{key}` is not used: name the cluster under `clusters` in konverge.yaml"
+            ))
+        } else if CREDENTIAL_KEYS.contains(&key) {
+            Some(format!(
+                "the workspace's `context.{key}` is not used: Terraform has it from the environment of the job"
+            ))
+        } else if REGION_KEYS.contains(&key) {
+            Some(format!(
+                "the workspace's `context.{key}` is for modules alone: Terraform has it from the environment of the job"
+            ))
+        } else {
+            None
+        }
+    };
+    context.keys().filter_map(ignored).collect()
+}
+
+/// The context that modules have, on which Specs depend: all but the keys of Kusion's cluster, which nothing reads here.
+pub(super) fn of_modules(context: &BTreeMap<String, Value>) -> BTreeMap<&str, &Value> {
+    let all = context.iter().map(|(key, value)| (key.as_str(), value));
+    all.filter(|(key, _)| !CLUSTER_KEYS.contains(key)).collect()
+}
+
+/// The environment variables of modules.
+pub(super) fn environment(context: &BTreeMap<String, Value>) -> BTreeMap<String, String> {
+    let value = |key: &&str| context.get(*key).and_then(Value::as_str);
+    let set = REGION_KEYS.iter().filter_map(|key| Some((*key, value(key)?)));
+    let usable = set.filter(|(_, value)| !value.is_empty() && !value.contains('\0'));
+    usable
+        .map(|(key, value)| (key.to_owned(), value.to_owned()))
+        .collect()
+}

@@ -1,0 +1,45 @@
+//! Applications of today's Kusion (0.12 and later): turns the AppConfigurations of a stack, the workspace of its
+//! platform team and the modules that it uses into a Spec.
+//!
+//! [`AppConfigurations`] recognizes what KCL printed. [`Workspace`] reads a workspace file, and
+//! [`Workspace::platform`] gives the part of it that concerns one stack. [`generate`] makes the Spec from both,
+//! always in the same order, so that the same input gives the same bytes. What Kusion would lose without a word is
+//! an error or a note.
+//!
+//! A module that is not built in runs elsewhere: [`foreign_calls`] says what it is asked, and [`generate`] is given
+//! the answers.
+//!
+//! This room computes; it reads no file and starts no process.
+
+mod app_stack;
+mod apps;
+mod context_keys;
+mod error;
+mod generate;
+mod import;
+mod json_patch;
+mod kubernetes_object;
+mod kubernetes_order;
+mod module_call;
+pub mod module_host;
+mod module_source;
+mod native;
+mod patch;
+mod patch_environment;
+mod platform;
+mod project_files;
+#[cfg(test)]
+mod tests;
+mod workload_secrets;
+mod workspace;
+
+pub use app_stack::AppStack;
+pub use apps::{AppConfigurations, defines_apps, may_hold_apps, untyped_app};
+pub use error::KusionError;
+pub use generate::{Generated, generate};
+pub use import::{ImportedText, import_text};
+pub use module_call::{AnswerSummary, AppPart, ForeignAnswer, ForeignAnswers, ForeignCall, foreign_calls};
+pub use module_source::platform_names;
+pub use platform::{Platform, PlatformModule};
+pub use project_files::project_extensions;
+pub use workspace::{FOLDER, Workspace, workspace_file};

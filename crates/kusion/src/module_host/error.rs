@@ -1,0 +1,77 @@
+//! Why a module gave no answer.
+
+use std::time::Duration;
+
+use konverge_base::error::{ErrorKind, UserError};
+
+/// Why a module gave no answer.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ModuleError {
+    /// It could not be started.
+    #[error("it could not be started: {0}")]
+    Start(String),
+    /// The sandbox is incomplete.
+    #[error("it is not run: {0}")]
+    Sandbox(String),
+    /// Its first line of output is something else than the handshake.
+    #[error("its first line of output is `{0}` and not the handshake of go-plugin")]
+    NoHandshake(String),
+    /// It ended before it served.
+    #[error("it ended before it served ({status}){}", after_colon(.said))]
+    EndedEarly { status: String, said: String },
+    /// It serves in a way that Konverge does not accept.
+    #[error("its handshake names {0}")]
+    Handshake(String),
+    /// It ended, or closed the connection, before it answered.
+    #[error("it ended without an answer{}", after_colon(.0))]
+    Lost(String),
+    /// It refused the request.
+    #[error("it answers: {message} (gRPC status {code})")]
+    Refused { code: u32, message: String },
+    /// It speaks the protocol wrongly.
+    #[error("its answer cannot be read: {0}")]
+    Garbled(String),
+    /// It answers more than the limit.
+    #[error("it answers more than {0} bytes")]
+    TooLarge(usize),
+    /// It prints more than the limit.
+    #[error("it prints more than {0} bytes")]
+    TooMuchOutput(usize),
+    /// It did not answer in time.
+    #[error("it did not answer within {} s", .0.as_secs())]
+    Deadline(Duration),
+}
+
+fn after_colon(text: &str) -> String {
+    match text {
+        "" => String::new(),
+        text => format!(": {text}"),
+    }
+}
+
+impl ModuleError {
+    /// The error of a named module.
+    pub fn into_user_error(self, name: &str) -> UserError {
+        let failure = UserError::new(ErrorKind::Spec, format!("the module `{name}`: {self}"));
+        match self {
+            Self::NoHandshake(_) => failure.hint(
+                "a module must not print before it is served: let it write to standard error",
+            ),
+            Self::EndedEarly { .. } | Self::Start(_) => failure.hint(format!(
+                "run `konverge doctor --module {name}` with the path of the binary: it shows what the module says"
+            )),
+            Self::Sandbox(_) => failure
+                .hint("run on a kernel with Landlock (Linux 5.13 or newer)")
+                .hint("or accept a partial sandbox: `kcl.sandbox: best-effort` in konverge.yaml, in `ci` the default branch's"),
+            Self::Deadline(_) => failure.hint(format!(
+                "if it needs longer: `modules: {{{name}: {{timeout: 5m}}}}` in konverge.yaml; if it waits for the network: `network: true` there"
+            )),
+            Self::Lost(_)
+            | Self::Handshake(_)
+            | Self::Refused { .. }
+            | Self::Garbled(_)
+            | Self::TooLarge(_)
+            | Self::TooMuchOutput(_) => failure,
+        }
+    }
+}

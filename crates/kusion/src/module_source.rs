@@ -1,0 +1,230 @@
+//! Which module a schema belongs to, and whether its rules are built in.
+
+use super::{KusionError, apps::Part};
+use konverge_repo::konfig::{DeclaredDependency, DependencySource};
+
+/// The organization whose modules are built in.
+const ORGANISATION: &str = "kusionstack";
+
+/// A module that a part of an application belongs to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct ModuleRef {
+    /// The name of the dependency, which is that of the package.
+    pub(super) name: String,
+    pub(super) rules: ModuleRules,
+}
+
+/// How a module's resources are made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ModuleRules {
+    /// By rules that are built in.
+    Native(NativeRules),
+    /// By its binary.
+    Foreign,
+}
+
+/// The rules that are built in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum NativeRules {
+    Service(WorkloadVersion),
+    Job(WorkloadVersion),
+    Network,
+}
+
+impl ModuleRules {
+    pub(super) fn native(self) -> Option<NativeRules> {
+        match self {
+            Self::Native(rules) => Some(rules),
+            Self::Foreign => None,
+        }
+    }
+}
+
+impl NativeRules {
+    pub(super) fn workload_version(self) -> Option<WorkloadVersion> {
+        match self {
+            Self::Service(era) | Self::Job(era) => Some(era),
+            Self::Network => None,
+        }
+    }
+}
+
+/// Who made the resources of a workload.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum WorkloadVersion {
+    /// Kusion itself, up to 0.12.0: `service` and `job` 0.1, and `kam.v1.workload`. Their resources go where the
+    /// namespace extension says.
+    BuiltIn,
+    /// The module, since 0.2. Its resources go to the namespace with the project's name.
+    Module,
+}
+
+/// Where a part of an application stands, for messages.
+pub(super) fn place(key: Option<&str>) -> String {
+    match key {
+        Some(key) => format!("the accessory `{}`", key.escape_debug()),
+        None => "the workload".to_owned(),
+    }
+}
+
+impl ModuleRef {
+    /// The name under which the workspace has its settings.
+    pub(super) fn platform_name(&self) -> &str {
+        match (self.name.as_str(), self.rules.native()) {
+            ("kam", Some(NativeRules::Service(_))) => "service",
+            ("kam", Some(NativeRules::Job(_))) => "job",
+            (name, _) => name,
+        }
+    }
+
+    /// Finds the module of a part of an application among the dependencies of the stack.
+    pub(super) fn find(
+        app: &str,
+        place: &str,
+        part: &Part,
+        dependencies: &[DeclaredDependency],
+    ) -> Result<Self, KusionError> {
+        let none = |why| KusionError::NoModule {
+            app: app.to_owned(),
+            place: place.to_owned(),
+            why,
+        };
+        let Some(schema) = &part.schema else {
+            return Err(none("is a plain dictionary"));
+        };
+        let Some((name, rest)) = schema.split_once('.') else {
+            return Err(none("is of a schema of the repository itself"));
+        };
+        let declared = dependencies.iter().find(|dependency| dependency.name == name);
+        let Some(declared) = declared else {
+            return Err(KusionError::NotADependency {
+                app: app.to_owned(),
+                place: place.to_owned(),
+                module: name.to_owned(),
+            });
+        };
+        let rules = match (name, rest) {
+            _ if !is_official(declared) => ModuleRules::Foreign,
+            ("service", _) => ModuleRules::Native(NativeRules::Service(workload_version(declared))),
+            ("job", _) => ModuleRules::Native(NativeRules::Job(workload_version(declared))),
+            ("network", _) => ModuleRules::Native(NativeRules::Network),
+            ("kam", "v1.workload.Service") => {
+                ModuleRules::Native(NativeRules::Service(WorkloadVersion::BuiltIn))
+            }
+            ("kam", "v1.workload.Job") => ModuleRules::Native(NativeRules::Job(WorkloadVersion::BuiltIn)),
+            _ => ModuleRules::Foreign,
+        };
+        Ok(Self {
+            name: name.to_owned(),
+            rules,
+        })
+    }
+}
+
+/// The modules whose settings a stack has from its workspace: those that it depends on. The workloads of `kam` 0.1 had
+/// the settings of `service` and `job`.
+pub fn platform_names(dependencies: &[DeclaredDependency]) -> Vec<String> {
+    let mut names: Vec<String> = dependencies
+        .iter()
+        .map(|declared| declared.name.clone())
+        .collect();
+    let is_old = |declared: &DeclaredDependency| {
+        declared.name == "kam" && workload_version(declared) == WorkloadVersion::BuiltIn
+    };
+    if dependencies.iter().any(is_old) {
+        names.extend(["service", "job"].map(str::to_owned));
+    }
+    names
+}
+
+/// The built-in workloads end with 0.1.
+fn workload_version(declared: &DeclaredDependency) -> WorkloadVersion {
+    let version = declared.version().unwrap_or_default();
+    let version = version.trim_start_matches('v');
+    match version.starts_with("0.0.") || version == "0.1" || version.starts_with("0.1.") {
+        true => WorkloadVersion::BuiltIn,
+        false => WorkloadVersion::Module,
+    }
+}
+
+/// Returns true for a package of Kusion's own organization, on whatever host, and for a folder of the repository,
+/// which is a copy of one.
+fn is_official(declared: &DeclaredDependency) -> bool {
+    let (DependencySource::Oci { url, .. } | DependencySource::Git { url, .. }) = &declared.source else {
+        return true;
+    };
+    let path = url.trim_end_matches('/').trim_end_matches(".git");
+    let mut parts = path.rsplit('/');
+    let name = parts.next().unwrap_or_default();
+    let organization = parts.next().unwrap_or_default();
+    // The modules were once folders of one repository.
+    let own = name == declared.name || name == "catalog";
+    own && organization.eq_ignore_ascii_case(ORGANISATION)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use serde_json::json;
+
+    use super::*;
+
+    fn rules(schema: &str, kcl_mod: &str) -> ModuleRules {
+        let dependencies = konverge_repo::konfig::declared_dependencies(kcl_mod.as_bytes()).unwrap();
+        let part = Part {
+            schema: Some(schema.to_owned()),
+            config: json!({}),
+        };
+        ModuleRef::find("shop", "the workload", &part, &dependencies)
+            .unwrap()
+            .rules
+    }
+
+    #[test]
+    fn the_version_says_whose_rules_hold() {
+        let service = |tag: &str| {
+            let line = format!(
+                "[dependencies]\nservice = {{ oci = \"oci://ghcr.io/kusionstack/service\", tag = \"{tag}\" }}\n"
+            );
+            rules("service.Service", &line)
+        };
+        for tag in ["0.1.0", "v0.1.1"] {
+            assert_eq!(
+                service(tag),
+                ModuleRules::Native(NativeRules::Service(WorkloadVersion::BuiltIn)),
+                "{tag}"
+            );
+        }
+        for tag in ["0.2.0", "0.10.0", "1.0.0"] {
+            assert_eq!(
+                service(tag),
+                ModuleRules::Native(NativeRules::Service(WorkloadVersion::Module)),
+                "{tag}"
+            );
+        }
+        let kam =
+            "[dependencies]\nkam = { git = \"https://github.com/KusionStack/kam.git\", tag = \"0.1.0\" }\n";
+        assert_eq!(
+            rules("kam.v1.workload.Job", kam),
+            ModuleRules::Native(NativeRules::Job(WorkloadVersion::BuiltIn))
+        );
+    }
+
+    #[test]
+    fn only_kusion_s_own_modules_are_built_in() {
+        let of = |line: &str| rules("network.Network", &format!("[dependencies]\n{line}\n"));
+        for line in [
+            "network = { oci = \"oci://mirror.example.com/kusionstack/network\", tag = \"0.3.0\" }",
+            "network = { path = \"../network\" }",
+            "network = \"0.3.0\"",
+        ] {
+            assert_eq!(of(line), ModuleRules::Native(NativeRules::Network), "{line}");
+        }
+        for line in [
+            "network = { oci = \"oci://ghcr.io/acme/network\", tag = \"0.3.0\" }",
+            "network = { git = \"https://github.com/acme/kusionstack\", tag = \"1\" }",
+        ] {
+            assert_eq!(of(line), ModuleRules::Foreign, "{line}");
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! The call of a module, and its answer.
+
+use std::collections::BTreeMap;
+
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
+
+use crate::KusionError;
+use konverge_base::{model::spec::Resource, secrets::without_secrets};
+
+/// What a module is called with.
+pub(crate) struct ModuleCall<'a> {
+    pub(crate) project: &'a str,
+    pub(crate) stack: &'a str,
+    pub(crate) app: &'a str,
+    /// The part of the application, for messages.
+    pub(crate) place: &'a str,
+    /// The namespace of the resources.
+    pub(crate) namespace: &'a str,
+    /// The order of the variables of a container.
+    pub(crate) env_order: EnvOrder,
+    /// What the developer wrote.
+    pub(crate) developer: &'a Value,
+    /// What the platform set.
+    pub(crate) platform: &'a Map<String, Value>,
+    /// The workload of the application, as the developer wrote it.
+    pub(crate) workload: Option<&'a Value>,
+}
+
+/// In which order the variables of a container stand.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum EnvOrder {
+    /// As written. Kusion 0.12.0 reads its own workloads so.
+    Declared,
+    /// As go-yaml sorts keys. Modules get the settings of the developer as YAML.
+    Natural,
+}
+
+/// What a module answers.
+#[derive(Debug, Default)]
+pub(crate) struct ModuleOutput {
+    /// The workload of the application, if the module makes it.
+    pub(crate) workload: Option<Resource>,
+    /// The other resources.
+    pub(crate) resources: Vec<Resource>,
+    /// What the developer should know.
+    pub(crate) notes: Vec<String>,
+}
+
+impl ModuleCall<'_> {
+    /// The start of every name: `<project>-<stack>-<app>`.
+    pub(super) fn unique_name(&self) -> String {
+        format!("{}-{}-{}", self.project, self.stack, self.app)
+    }
+
+    /// The labels of every object, which select its pods too.
+    pub(super) fn selector(&self) -> Map<String, Value> {
+        let pair = |key: &str, value: &str| (key.to_owned(), Value::String(value.to_owned()));
+        Map::from_iter([
+            pair("app.kubernetes.io/name", self.app),
+            pair("app.kubernetes.io/part-of", self.project),
+        ])
+    }
+
+    /// An error of this call.
+    pub(super) fn refuse(&self, message: impl Into<String>) -> KusionError {
+        KusionError::Module {
+            app: self.app.to_owned(),
+            place: self.place.to_owned(),
+            message: message.into(),
+        }
+    }
+
+    /// Reads a part of the settings.
+    pub(super) fn read<T: DeserializeOwned>(&self, what: &str, value: &Value) -> Result<T, KusionError> {
+        // The message may quote a value.
+        T::deserialize(value)
+            .map_err(|error| self.refuse(format!("{what}: {}", without_secrets(&error.to_string()))))
+    }
+}
+
+/// Texts of several places: what comes later wins. Sorted by key.
+pub(super) fn merge_texts<'a>(
+    parts: impl IntoIterator<Item = (&'a String, &'a String)>,
+    base: Map<String, Value>,
+) -> Map<String, Value> {
+    let mut merged: BTreeMap<String, Value> = base.into_iter().collect();
+    let texts = parts.into_iter();
+    merged.extend(texts.map(|(key, value)| (key.clone(), Value::String(value.clone()))));
+    merged.into_iter().collect()
+}

@@ -1,0 +1,144 @@
+//! What `service` and `job` have in common: what the developer writes, what the platform adds, and the pods.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use super::{
+    call::{ModuleCall, merge_texts},
+    containers::{self, ContainerConfig},
+    files::PodFiles,
+};
+use crate::{
+    KusionError,
+    kubernetes_object::{ObjectName, metadata},
+};
+use konverge_base::model::spec::Resource;
+
+/// What a developer writes for a workload.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub(super) struct WorkloadConfig {
+    #[serde(rename = "_type")]
+    _schema: Option<String>,
+    /// Read one by one, so that errors name the container.
+    containers: BTreeMap<String, Value>,
+    pub(super) replicas: Option<i32>,
+    /// They are generated independently of the modules.
+    #[serde(rename = "secrets")]
+    _secrets: Value,
+    labels: BTreeMap<String, String>,
+    annotations: BTreeMap<String, String>,
+    topology_spread_constraints: BTreeMap<String, Map<String, Value>>,
+    /// The kind of the workload of a `service`.
+    #[serde(rename = "type")]
+    pub(super) kind: Option<String>,
+    /// When a `job` runs.
+    pub(super) schedule: Option<String>,
+}
+
+/// What the platform sets for a workload.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub(super) struct PlatformWorkload {
+    replicas: Option<i32>,
+    labels: BTreeMap<String, String>,
+    annotations: BTreeMap<String, String>,
+    /// The kind of the workload of a `service`.
+    #[serde(rename = "type")]
+    pub(super) kind: Option<String>,
+}
+
+/// The parts of a workload's objects.
+pub(super) struct Workload {
+    pub(super) labels: Map<String, Value>,
+    pub(super) annotations: Map<String, Value>,
+    pub(super) replicas: Option<i32>,
+    pod_spec: Map<String, Value>,
+    /// The ConfigMaps that its pods mount.
+    pub(super) config_maps: Vec<Resource>,
+    pub(super) notes: Vec<String>,
+}
+
+impl Workload {
+    /// Completes what the developer wrote with what the platform set: the developer's value wins.
+    pub(super) fn new(
+        call: &ModuleCall<'_>,
+        config: &WorkloadConfig,
+        platform: &PlatformWorkload,
+    ) -> Result<Self, KusionError> {
+        let (mut files, mut notes) = (PodFiles::default(), Vec::new());
+        let mut containers = Vec::new();
+        for (name, value) in &config.containers {
+            let container: ContainerConfig =
+                call.read(&format!("the container `{}`", name.escape_debug()), value)?;
+            containers.push(containers::container(
+                call, name, &container, &mut files, &mut notes,
+            )?);
+        }
+        let mut pod_spec = Map::new();
+        pod_spec.insert("containers".to_owned(), Value::Array(containers));
+        if !config.topology_spread_constraints.is_empty() {
+            let constraints = config.topology_spread_constraints.values();
+            let constraints =
+                constraints.map(|constraint| without_schemas(&Value::Object(constraint.clone())));
+            pod_spec.insert("topologySpreadConstraints".to_owned(), constraints.collect());
+        }
+        if !files.volumes.is_empty() {
+            pod_spec.insert("volumes".to_owned(), Value::Array(files.volumes));
+        }
+        Ok(Self {
+            labels: merge_texts(platform.labels.iter().chain(&config.labels), call.selector()),
+            annotations: merge_texts(platform.annotations.iter().chain(&config.annotations), Map::new()),
+            replicas: config.replicas.or(platform.replicas),
+            pod_spec,
+            config_maps: files.config_maps,
+            notes,
+        })
+    }
+
+    /// The template of its pods.
+    pub(super) fn pod_template(&self, restart_policy: Option<&str>) -> Value {
+        let mut spec = self.pod_spec.clone();
+        if let Some(policy) = restart_policy {
+            spec.insert("restartPolicy".to_owned(), json!(policy));
+        }
+        json!({"metadata": metadata(None, &self.labels, &self.annotations), "spec": spec})
+    }
+
+    /// The object of the workload.
+    pub(super) fn object(
+        &self,
+        call: &ModuleCall<'_>,
+        (api_version, kind): (&str, &str),
+        spec: Map<String, Value>,
+    ) -> Result<Resource, KusionError> {
+        let name = call.unique_name();
+        let object = ObjectName {
+            api_version,
+            kind,
+            namespace: Some(call.namespace),
+            name: &name,
+        };
+        let body = Map::from_iter([
+            ("spec".to_owned(), Value::Object(spec)),
+            ("status".to_owned(), Value::Object(Map::new())),
+        ]);
+        object.resource(call.app, &self.labels, &self.annotations, body)
+    }
+}
+
+/// A value without the types of its schemas.
+fn without_schemas(value: &Value) -> Value {
+    match value {
+        Value::Object(map) => map
+            .iter()
+            .filter(|(key, _)| *key != "_type")
+            .map(|(key, value)| (key.clone(), without_schemas(value)))
+            .collect::<Map<_, _>>()
+            .into(),
+        Value::Array(items) => items.iter().map(without_schemas).collect(),
+        other => other.clone(),
+    }
+}

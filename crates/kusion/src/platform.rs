@@ -1,0 +1,136 @@
+//! [`Platform`]: the part of a workspace that concerns one stack. The Spec depends on nothing else of it.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use super::{KusionError, context_keys};
+use konverge_base::model::{Digest, RepoPath, digest::DigestBuilder};
+
+/// The rules of generation. It grows with each change of what is generated from the same input.
+const RULES: &str = "kusion rules 3";
+
+/// A Kusion id of a resource, and its id in the cloud.
+pub(super) type ImportedResources = BTreeMap<String, String>;
+
+/// The part of a workspace that concerns one stack. Empty without a workspace.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Platform {
+    /// The file of the workspace.
+    pub file: Option<RepoPath>,
+    /// The modules that the stack depends on, by name.
+    pub modules: BTreeMap<String, PlatformModule>,
+    /// What the other modules import, by module.
+    pub imported: BTreeMap<String, ImportedResources>,
+    /// Of the whole workspace: all its stacks share it.
+    pub context: Arc<BTreeMap<String, Value>>,
+    /// True if the workspace names a secret store.
+    pub has_secret_store: bool,
+}
+
+/// The settings of a module for one project.
+#[derive(Debug, Clone, PartialEq, Default, Serialize)]
+pub struct PlatformModule {
+    pub path: String,
+    pub version: String,
+    /// The module's own settings.
+    pub settings: Map<String, Value>,
+    pub imported_resources: ImportedResources,
+    pub health_policy: Option<HealthPolicy>,
+}
+
+/// `healthPolicy` of a module.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct HealthPolicy {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub api_version: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kind: Option<String>,
+    /// `health.kcl` and what else stands there.
+    #[serde(flatten)]
+    pub rules: Map<String, Value>,
+}
+
+/// The keys of a module's settings that Kusion reads itself.
+#[derive(Debug, Clone, PartialEq, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Reserved {
+    imported_resources: ImportedResources,
+    health_policy: Option<HealthPolicy>,
+    #[serde(flatten)]
+    settings: Map<String, Value>,
+}
+
+impl PlatformModule {
+    /// The settings of a module, which were checked.
+    pub(super) fn new(path: &str, version: &str, settings: Map<String, Value>) -> Self {
+        let reserved = Reserved::deserialize(Value::Object(settings)).unwrap_or_default();
+        Self {
+            path: path.to_owned(),
+            version: version.to_owned(),
+            settings: reserved.settings,
+            imported_resources: reserved.imported_resources,
+            health_policy: reserved.health_policy,
+        }
+    }
+
+    /// Checks the keys that Kusion reads itself.
+    pub(super) fn check<'a>(blocks: impl Iterator<Item = &'a Map<String, Value>>) -> Result<(), String> {
+        for block in blocks {
+            Reserved::deserialize(Value::Object(block.clone())).map_err(|error| error.to_string())?;
+        }
+        Ok(())
+    }
+}
+
+impl Platform {
+    /// The digest over everything that generation sees, and over its rules.
+    pub fn digest(&self) -> Digest {
+        let mut digest = DigestBuilder::new(RULES);
+        for (name, module) in &self.modules {
+            let module = serde_json::to_value(module).unwrap_or_default();
+            digest
+                .part(name.as_bytes())
+                .part(Digest::of_json(&module).as_bytes());
+        }
+        digest.part(b"imported");
+        for (module, resources) in &self.imported {
+            digest.part(module.as_bytes());
+            for (id, target) in resources {
+                digest.part(id.as_bytes()).part(target.as_bytes());
+            }
+        }
+        digest.part(b"context");
+        for (key, value) in context_keys::of_modules(&self.context) {
+            digest
+                .part(key.as_bytes())
+                .part(Digest::of_json(value).as_bytes());
+        }
+        digest.part(&[u8::from(self.has_secret_store)]);
+        digest.finish()
+    }
+
+    /// Every resource that exists already: its Kusion id, and its id in the cloud.
+    ///
+    /// # Errors
+    /// Two modules import one id from different resources.
+    pub(super) fn imported_resources(&self) -> Result<ImportedResources, KusionError> {
+        let own = self.modules.values().map(|module| &module.imported_resources);
+        let mut all = ImportedResources::new();
+        for (id, target) in own.chain(self.imported.values()).flatten() {
+            match all.insert(id.clone(), target.clone()) {
+                Some(first) if first != *target => {
+                    return Err(KusionError::ImportedTwice {
+                        id: id.clone(),
+                        first,
+                        second: target.clone(),
+                    });
+                }
+                _ => {}
+            }
+        }
+        Ok(all)
+    }
+}

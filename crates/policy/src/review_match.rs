@@ -1,0 +1,268 @@
+//! The review check: every unit of a plan must be among the reviewed units.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use serde_json::{Map, Value};
+
+use konverge_base::model::{
+    ResourceId, StackId, diff, masked_value,
+    plan::{Action, Basis, ChangeOrigin, ResourcePlan, StackPlan},
+    review::{ReviewRecord, ReviewUnit, resource_units, stack_units},
+};
+use konverge_config::DriftPolicy;
+
+/// The recorded resources of a state, as last applied, with secrets as keyed hashes.
+pub type LastWrites = BTreeMap<ResourceId, Arc<Map<String, Value>>>;
+
+/// The reviewed units of one stack: the union of the records that count.
+#[derive(Debug, Clone, Default)]
+pub struct ReviewedUnits {
+    by_path: BTreeMap<(ResourceId, String), Vec<ReviewUnit>>,
+    last_writes: LastWrites,
+    /// True if reviewers only saw a comparison of Specs, which is not enough here.
+    needs_more_than_specs: bool,
+    /// True if a newer version of a reviewed secret is written as well (`secrets.rotation: follow`).
+    follows_rotation: bool,
+}
+
+/// Why a unit is not accepted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Objection {
+    /// No preview showed it.
+    Unseen,
+    /// It was reviewed, but the live value is neither the value that the reviewer saw, nor the new value, nor
+    /// our last write.
+    BaseChanged,
+    /// The live value changed since our last write, and `policy.drift` is `stop`.
+    Drifted,
+    /// It was reviewed as a comparison of Specs, and no recorded state says what is live.
+    OnlySpecs,
+}
+
+/// One unit that is not accepted.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Unreviewed {
+    pub unit: ReviewUnit,
+    /// Why.
+    pub objection: Objection,
+}
+
+impl ReviewedUnits {
+    /// The units of a stack in all records.
+    pub fn from_records<'a>(stack: &StackId, records: impl IntoIterator<Item = &'a ReviewRecord>) -> Self {
+        let mut reviewed = Self::default();
+        let stacks = records
+            .into_iter()
+            .flat_map(|record| &record.stacks)
+            .filter(|reviewed| reviewed.id == *stack);
+        for unit in stacks.flat_map(|reviewed| &reviewed.units) {
+            reviewed.add(unit.clone());
+        }
+        reviewed
+    }
+
+    /// The units of a stack without a recorded state. A reviewer of a comparison of Specs, as in a pull
+    /// request from a fork, did not see the live objects. If no other review exists, the first apply needs an
+    /// approval by digest.
+    pub fn from_unrecorded<'a>(
+        stack: &StackId,
+        records: impl IntoIterator<Item = &'a ReviewRecord> + Clone,
+    ) -> Self {
+        let mut stacks = records
+            .clone()
+            .into_iter()
+            .flat_map(|record| &record.stacks)
+            .filter(|reviewed| reviewed.id == *stack && !reviewed.units.is_empty());
+        Self {
+            needs_more_than_specs: stacks.all(|reviewed| reviewed.basis == Basis::Spec),
+            ..Self::from_records(stack, records)
+        }
+    }
+
+    /// Adds a plan that was approved by its digest: everything it shows counts as reviewed, and what becomes
+    /// known during the apply is checked against it too.
+    #[must_use]
+    pub fn with_agreed(mut self, plan: &StackPlan) -> Self {
+        for unit in stack_units(plan) {
+            self.add(unit);
+        }
+        self.needs_more_than_specs = false;
+        self
+    }
+
+    /// Accepts our own last writes as the old value, whatever the old value was at the review.
+    #[must_use]
+    pub fn with_last_writes(mut self, last_writes: LastWrites) -> Self {
+        self.last_writes = last_writes;
+        self
+    }
+
+    /// Accepts a version of a secret that moved since the review.
+    #[must_use]
+    pub fn following_rotation(mut self, follows: bool) -> Self {
+        self.follows_rotation = follows;
+        self
+    }
+
+    fn add(&mut self, unit: ReviewUnit) {
+        let place = (unit.resource.clone(), unit.path.clone());
+        self.by_path.entry(place).or_default().push(unit);
+    }
+
+    /// The units of a stack's plan that are not accepted; empty if all are.
+    pub fn objections(&self, plan: &StackPlan, drift: DriftPolicy) -> Vec<Unreviewed> {
+        plan.resources
+            .iter()
+            .flat_map(|resource| self.resource_objections(&plan.id, resource, drift))
+            .collect()
+    }
+
+    /// The units of one resource's plan that are not accepted. Used for plans that become known only during
+    /// the apply.
+    pub fn resource_objections(
+        &self,
+        stack: &StackId,
+        plan: &ResourcePlan,
+        drift: DriftPolicy,
+    ) -> Vec<Unreviewed> {
+        resource_units(stack, plan)
+            .into_iter()
+            .filter_map(|unit| {
+                let objection = self.objection(&unit, plan, drift)?;
+                Some(Unreviewed { unit, objection })
+            })
+            .collect()
+    }
+
+    /// The units of a resource that disappeared during the apply and is created again. It was reviewed when it was
+    /// written first, so only the policy for drift may refuse it.
+    pub fn recreation_objections(
+        stack: &StackId,
+        plan: &ResourcePlan,
+        drift: DriftPolicy,
+    ) -> Vec<Unreviewed> {
+        if drift == DriftPolicy::Restore {
+            return Vec::new();
+        }
+        let units = resource_units(stack, plan).into_iter();
+        let refuse = |unit| Unreviewed {
+            unit,
+            objection: Objection::Drifted,
+        };
+        units.map(refuse).collect()
+    }
+
+    fn objection(&self, unit: &ReviewUnit, plan: &ResourcePlan, drift: DriftPolicy) -> Option<Objection> {
+        // The object is already gone; only its record is removed and nothing live changes.
+        if unit.action == Action::Forget {
+            return None;
+        }
+        let place = (unit.resource.clone(), unit.path.clone());
+        let seen = self.by_path.get(&place).map(Vec::as_slice).unwrap_or_default();
+        let same = |reviewed: &&ReviewUnit| {
+            reviewed.digest() == unit.digest() || admits(reviewed, unit, self.follows_rotation)
+        };
+        let reviewed: Vec<_> = seen.iter().filter(same).collect();
+        let restores = restores_our_write(unit, plan);
+        if reviewed.is_empty() && self.follows_rotation && only_rotates(unit, plan) {
+            return None;
+        }
+        if reviewed.is_empty() {
+            return match (restores, drift) {
+                (true, DriftPolicy::Restore) => None,
+                (true, DriftPolicy::Stop) => Some(Objection::Drifted),
+                (false, _) => Some(Objection::Unseen),
+            };
+        }
+        if self.needs_more_than_specs {
+            return Some(Objection::OnlySpecs);
+        }
+        // A creation or deletion as a whole has no old value; a restore goes from any value to our last
+        // write.
+        let guarded = !matches!(unit.action, Action::Create | Action::Delete) && !restores;
+        // Any reviewed unit of the path is enough: of two merges in a row the second one starts from the
+        // result of the first.
+        let seen_ground = seen
+            .iter()
+            .any(|reviewed| reviewed.to == unit.from || reviewed.from == unit.from);
+        let known_ground = seen_ground || self.is_our_last_write(unit);
+        (guarded && !known_ground).then_some(Objection::BaseChanged)
+    }
+
+    /// Returns true if the live value is our last write, so only our own applies have changed it since the review.
+    fn is_our_last_write(&self, unit: &ReviewUnit) -> bool {
+        let Some(written) = self.last_writes.get(&unit.resource) else {
+            return false;
+        };
+        let written = Value::Object(Map::clone(written));
+        match (diff::at(&written, &unit.path), &unit.from) {
+            (Some(written), Some(found)) => diff::same(written, found),
+            (None, None) => true,
+            _ => false,
+        }
+    }
+}
+
+/// Returns true if a reviewed unit covers this unit. A value reviewed as *known after apply* covers any
+/// value, but no action more severe than the reviewed one.
+fn admits(reviewed: &ReviewUnit, unit: &ReviewUnit, any_version: bool) -> bool {
+    let turned_out = (reviewed.action, unit.action) == (Action::Unknown, Action::Update);
+    let actions_meet = reviewed.action == unit.action || turned_out;
+    match (&reviewed.to, &unit.to) {
+        (Some(expected), Some(actual)) => {
+            actions_meet && reviewed.stack == unit.stack && fits(expected, actual, any_version)
+        }
+        _ => false,
+    }
+}
+
+/// Returns true if a value matches the reviewed one, with anything in the places that were unknown then. The
+/// version of a secret that the review could not read was unknown too.
+fn fits(expected: &Value, actual: &Value, any_version: bool) -> bool {
+    if masked_value::is_unknown(expected) {
+        return true;
+    }
+    if let (Some(reviewed), Some(now)) = (
+        masked_value::as_reference(expected),
+        masked_value::as_reference(actual),
+    ) {
+        // A file of the repository changes by a commit, which has to be reviewed.
+        let moves = !now.is_of_file() && (any_version || reviewed.version.is_none());
+        let same_version = moves || reviewed.version == now.version;
+        return same_version && (reviewed.reference, reviewed.text) == (now.reference, now.text);
+    }
+    match (expected, actual) {
+        (Value::Object(expected), Value::Object(actual)) => {
+            expected.len() == actual.len()
+                && expected.iter().all(|(key, value)| {
+                    actual
+                        .get(key)
+                        .is_some_and(|other| fits(value, other, any_version))
+                })
+        }
+        (Value::Array(expected), Value::Array(actual)) => {
+            expected.len() == actual.len()
+                && expected.iter().zip(actual).all(|(a, b)| fits(a, b, any_version))
+        }
+        (expected, actual) => expected == actual,
+    }
+}
+
+/// Returns true if the unit only writes another version of a secret that is already there.
+fn only_rotates(unit: &ReviewUnit, plan: &ResourcePlan) -> bool {
+    let mut changes = plan.changes.iter().filter(|change| change.path == unit.path);
+    plan.action == Action::Update && changes.any(|change| change.origin == ChangeOrigin::Rotation)
+}
+
+/// Returns true if the unit restores our last write: its change comes from an edit by others, not from the
+/// Spec.
+fn restores_our_write(unit: &ReviewUnit, plan: &ResourcePlan) -> bool {
+    plan.action == Action::Update
+        && plan.changes.iter().any(|change| {
+            change.path == unit.path
+                && matches!(change.origin, ChangeOrigin::Drift | ChangeOrigin::Manager(_))
+        })
+}
+
+#[cfg(test)]
+mod tests;

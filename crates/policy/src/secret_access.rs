@@ -1,0 +1,373 @@
+//! Decides which references of a Spec a stack may use: the store must be configured, the path allowed, and the
+//! place must be one where a secret stands. The answer is the same Spec with the store of each reference named.
+
+use std::collections::BTreeSet;
+
+use globset::GlobBuilder;
+use serde_json::{Map, Value};
+
+use konverge_base::{
+    error::{ErrorKind, UserError},
+    model::{
+        RepoPath, StackId,
+        spec::{Resource, RuntimeKind, Spec},
+    },
+    secrets::{
+        GENERATED, ObjectKind, SecretReference, SecretTemplate, StoreName, TextPlace, is_of_run, may_refer,
+        rewrite_texts, why_never_secret,
+    },
+};
+use konverge_config::{SecretStoreConfig, SecretStoreKind, SecretTarget, SecretsConfig};
+
+use super::{
+    own_secret_store,
+    reference_form::{has_versions, normal_form},
+    secret_refusal::AccessRefusal,
+};
+
+/// Where a Terraform resource has the configuration of its provider.
+const PROVIDER_META: &str = "/providerMeta/";
+
+/// The stack whose references are judged.
+#[derive(Debug, Clone, Copy)]
+pub struct SecretReader<'a> {
+    pub stack: &'a StackId,
+    pub folder: &'a RepoPath,
+}
+
+/// Where a reference stands in a resource.
+struct ReferencePlace<'a> {
+    runtime: RuntimeKind,
+    /// What a Kubernetes object is; `None` where nothing is written into it.
+    object: Option<ObjectKind<'a>>,
+    place: TextPlace<'a>,
+}
+
+/// A Spec whose references the stack may use.
+#[derive(Debug, Clone, PartialEq)]
+pub struct AdmittedSpec {
+    /// The Spec; each reference names its store.
+    pub spec: Spec,
+    /// The references in it.
+    pub references: BTreeSet<SecretReference>,
+}
+
+/// Admits a Spec.
+///
+/// # Errors
+/// The first reference that the stack may not use, with its place and the key to write; a secret store that the
+/// Spec brings itself.
+pub fn admit(
+    config: &SecretsConfig,
+    reader: SecretReader<'_>,
+    mut spec: Spec,
+) -> Result<AdmittedSpec, UserError> {
+    for store in &spec.secret_stores {
+        own_secret_store::check(config, store)?;
+    }
+    let mut references = BTreeSet::new();
+    for resource in spec.resources.iter_mut().filter(|resource| refers(resource)) {
+        rewrite(config, Some(reader), resource, &mut references, &mut Err)?;
+    }
+    Ok(AdmittedSpec { spec, references })
+}
+
+/// Admits a reference of a state: the present rules say whether the stack may still read it.
+///
+/// # Errors
+/// It may not.
+pub fn admit_recorded(
+    config: &SecretsConfig,
+    reader: SecretReader<'_>,
+    reference: &SecretReference,
+) -> Result<SecretReference, UserError> {
+    let place = ReferencePlace {
+        runtime: RuntimeKind::Terraform,
+        object: None,
+        place: TextPlace {
+            path: PROVIDER_META,
+            is_secret: true,
+            is_text: true,
+        },
+    };
+    let admitted = store_of(config, reference).and_then(|(store, of)| {
+        let named = normal_form(reference, store, of.kind)?;
+        check(reader, (store, of), &named, &place)?;
+        Ok(named)
+    });
+    admitted.map_err(|refusal| UserError::new(ErrorKind::Secret, refusal.to_string()).hint(refusal.hint()))
+}
+
+/// Everything in a Spec that [`admit`] would refuse, where it would name the first.
+#[must_use]
+pub fn secret_refusals(config: &SecretsConfig, reader: SecretReader<'_>, spec: &Spec) -> Vec<UserError> {
+    let stores = spec.secret_stores.iter();
+    let mut refusals: Vec<_> = stores
+        .filter_map(|store| own_secret_store::check(config, store).err())
+        .collect();
+    let mut keep = |refusal| {
+        refusals.push(refusal);
+        Ok(())
+    };
+    for resource in spec.resources.iter().filter(|resource| refers(resource)) {
+        let mut copy = resource.clone();
+        let rewritten = rewrite(config, Some(reader), &mut copy, &mut BTreeSet::new(), &mut keep);
+        rewritten.expect("each refusal is kept, none is returned");
+    }
+    refusals
+}
+
+/// Names the store of each reference where that is possible, without judging: for a Spec that is only compared
+/// with.
+#[must_use]
+pub fn name_stores(config: &SecretsConfig, mut spec: Spec) -> Spec {
+    for resource in spec.resources.iter_mut().filter(|resource| refers(resource)) {
+        // What cannot be named stays as written.
+        let mut copy = resource.clone();
+        if rewrite(config, None, &mut copy, &mut BTreeSet::new(), &mut Err).is_ok() {
+            *resource = copy;
+        }
+    }
+    spec
+}
+
+fn refers(resource: &Resource) -> bool {
+    may_refer(&resource.attributes) || may_refer(&resource.extensions)
+}
+
+fn rewrite(
+    config: &SecretsConfig,
+    reader: Option<SecretReader<'_>>,
+    resource: &mut Resource,
+    references: &mut BTreeSet<SecretReference>,
+    refused: &mut dyn FnMut(UserError) -> Result<(), UserError>,
+) -> Result<(), UserError> {
+    let (id, runtime) = (resource.id.clone(), resource.runtime);
+    let text_of = |key: &str| {
+        resource
+            .attributes
+            .get(key)
+            .and_then(Value::as_str)
+            .unwrap_or_default()
+            .to_owned()
+    };
+    let (api_version, kind) = (text_of("apiVersion"), text_of("kind"));
+    let object = ObjectKind {
+        api_version: &api_version,
+        kind: &kind,
+    };
+    let mut part = |name: &str, map: &mut Map<String, Value>, may_be_secret: bool| {
+        rewrite_texts(map, &mut |place, text| {
+            let in_provider = runtime == RuntimeKind::Terraform && place.path.starts_with(PROVIDER_META);
+            let place = TextPlace {
+                // Which attributes of Terraform take a secret is in the schema of the provider: the runtime judges.
+                is_secret: (place.is_secret || runtime == RuntimeKind::Terraform) && may_be_secret
+                    || in_provider,
+                ..*place
+            };
+            // Nothing of the extensions is written into the object.
+            let object = (may_be_secret && runtime == RuntimeKind::Kubernetes).then_some(object);
+            let of = ReferencePlace {
+                runtime,
+                object,
+                place,
+            };
+            let refusal = match named(config, reader, &of, text, references) {
+                Ok(changed) => return Ok(changed),
+                Err(refusal) => refusal,
+            };
+            let at = format!("{id}: {name}{}", place.path);
+            let error = UserError::new(ErrorKind::Secret, format!("{at}: {refusal}")).hint(refusal.hint());
+            refused(error).map(|()| None)
+        })
+    };
+    part("attributes", &mut resource.attributes, true)?;
+    part("extensions", &mut resource.extensions, false)
+}
+
+/// The text with the store of each reference named; `None` if it has no reference.
+fn named(
+    config: &SecretsConfig,
+    reader: Option<SecretReader<'_>>,
+    of: &ReferencePlace<'_>,
+    text: &str,
+    references: &mut BTreeSet<SecretReference>,
+) -> Result<Option<Vec<u8>>, AccessRefusal> {
+    let Some(template) = SecretTemplate::parse(text)? else {
+        return Ok(None);
+    };
+    let is_alone = template.whole().is_some();
+    let named = template.try_map(|reference| {
+        if reference.is_generated() {
+            check_generated(reference, of.runtime, &of.place, is_alone)?;
+            references.insert(reference.clone());
+            return Ok(reference.clone());
+        }
+        let (store, configured) = store_of(config, reference)?;
+        let named = normal_form(reference, store, configured.kind)?;
+        if let Some(reader) = reader {
+            check(reader, (store, configured), &named, of)?;
+        }
+        references.insert(named.clone());
+        Ok::<_, AccessRefusal>(named)
+    })?;
+    Ok(Some(named.to_string().into_bytes()))
+}
+
+/// A generated value needs no store and no rule: nobody has it yet. It may stand where a secret stands.
+fn check_generated(
+    reference: &SecretReference,
+    runtime: RuntimeKind,
+    place: &TextPlace<'_>,
+    is_alone: bool,
+) -> Result<(), AccessRefusal> {
+    let text = || reference.to_string();
+    let parameter = [
+        reference.at.as_ref().map(|_| "at"),
+        reference.version.as_ref().map(|_| "version"),
+        reference.as_version.then_some("as"),
+        reference.unknown.first().map(String::as_str),
+    ];
+    match parameter.into_iter().flatten().next() {
+        Some(parameter) => Err(AccessRefusal::Parameter {
+            reference: reference.label(),
+            parameter: parameter.to_owned(),
+            store: GENERATED.to_owned(),
+        }),
+        None if runtime == RuntimeKind::Terraform => {
+            Err(AccessRefusal::GeneratedInTerraform { reference: text() })
+        }
+        None if !place.is_secret => Err(AccessRefusal::PlainPlace {
+            reference: text(),
+            store: None,
+        }),
+        None if !is_alone => Err(AccessRefusal::NotAlone { reference: text() }),
+        None => Ok(()),
+    }
+}
+
+fn check(
+    reader: SecretReader<'_>,
+    (store, of): (&str, &SecretStoreConfig),
+    reference: &SecretReference,
+    ReferencePlace {
+        runtime,
+        object,
+        place,
+    }: &ReferencePlace<'_>,
+) -> Result<(), AccessRefusal> {
+    let text = || reference.to_string();
+    let at = reference.at.as_ref().map(|_| "at".to_owned());
+    if let Some(parameter) = at.or_else(|| reference.unknown.first().cloned()) {
+        return Err(AccessRefusal::Parameter {
+            reference: reference.label(),
+            parameter,
+            store: store.to_owned(),
+        });
+    }
+    // Base64 is Kubernetes' way to write a value. Outside attributes and the provider nothing is resolved.
+    if *runtime == RuntimeKind::Terraform && !(place.is_secret && place.is_text) {
+        return Err(AccessRefusal::Terraform { reference: text() });
+    }
+    let versions = reference.version.is_some() || reference.as_version;
+    if versions && !has_versions(of) {
+        return Err(AccessRefusal::NoVersions {
+            reference: text(),
+            kind: of.kind.word(),
+        });
+    }
+    // A rule such as `*` is for the secrets of the job, not for what the run itself logs in with.
+    if of.kind == SecretStoreKind::Env && is_of_run(&reference.path) {
+        return Err(AccessRefusal::OfRun {
+            reference: text(),
+            variable: reference.path.clone(),
+        });
+    }
+    if !is_allowed(of, reader, &reference.path) {
+        return Err(AccessRefusal::Denied {
+            reference: text(),
+            stack: reader.stack.clone(),
+            folder: reader.folder.clone(),
+            path: reference.path.clone(),
+            store: store.to_owned(),
+        });
+    }
+    if place.is_secret || reference.as_version {
+        return Ok(());
+    }
+    match (object, of.into) {
+        (Some(object), SecretTarget::Any) => match why_never_secret(*object, place.path) {
+            Some(why) => Err(AccessRefusal::NeverPlace {
+                reference: text(),
+                why,
+            }),
+            None => Ok(()),
+        },
+        _ => Err(AccessRefusal::PlainPlace {
+            reference: text(),
+            store: object.map(|_| store.to_owned()),
+        }),
+    }
+}
+
+fn is_allowed(store: &SecretStoreConfig, reader: SecretReader<'_>, path: &str) -> bool {
+    let matches = |glob: &str, text: &str| {
+        let glob = GlobBuilder::new(glob).literal_separator(true).build();
+        glob.is_ok_and(|glob| glob.compile_matcher().is_match(text))
+    };
+    store.allow.iter().any(|rule| {
+        // Not the identity: the files of a pull request choose it.
+        matches(&rule.stacks, reader.folder.as_str()) && matches(&rule.paths, path)
+    })
+}
+
+/// Returns true if a stack may read a file of the repository as a file of SOPS, in any store.
+#[must_use]
+pub fn may_read_file(config: &SecretsConfig, reader: SecretReader<'_>, path: &RepoPath) -> bool {
+    let mut stores = config.stores.values();
+    stores.any(|store| store.kind == SecretStoreKind::Sops && is_allowed(store, reader, path.as_str()))
+}
+
+/// The store that a reference names.
+fn store_of<'c>(
+    config: &'c SecretsConfig,
+    reference: &SecretReference,
+) -> Result<(&'c str, &'c SecretStoreConfig), AccessRefusal> {
+    let known = || config.stores.keys().cloned().collect();
+    let text = || reference.to_string();
+    let word = match &reference.store {
+        StoreName::Word(word) => word.as_str(),
+        StoreName::Generated => GENERATED,
+        StoreName::Default => {
+            let no_default = || AccessRefusal::NoDefault { reference: text() };
+            config.default.as_ref().ok_or_else(no_default)?
+        }
+    };
+    if let Some((name, store)) = config.stores.get_key_value(word) {
+        return Ok((name, store));
+    }
+    let unknown = || AccessRefusal::UnknownStore {
+        reference: text(),
+        word: word.to_owned(),
+        known: known(),
+    };
+    let kind = SecretStoreKind::from_word(word).ok_or_else(unknown)?;
+    let of_kind: Vec<_> = config
+        .stores
+        .iter()
+        .filter(|(_, store)| store.kind == kind)
+        .collect();
+    let is_default = |(name, _): &&(&String, &SecretStoreConfig)| config.default.as_ref() == Some(*name);
+    match (of_kind.as_slice(), of_kind.iter().find(is_default)) {
+        ([], _) => Err(unknown()),
+        ([(name, store)], _) | (_, Some((name, store))) => Ok((name, store)),
+        _ => Err(AccessRefusal::Ambiguous {
+            reference: text(),
+            kind: kind.word(),
+            known: of_kind.iter().map(|(name, _)| format!("`{name}`")).collect(),
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,239 @@
+//! Why a stack may not use a reference to a secret, and the key of `konverge.yaml` that would change it.
+
+use konverge_base::{
+    model::{RepoPath, StackId},
+    secrets::{GENERATED, MalformedReference},
+};
+
+/// Words of vals that would run a command, read a file or open an address. They never name a store's kind.
+const NEVER: [&str; 8] = [
+    "exec", "file", "echo", "envsubst", "httpjson", "tfstate", "s3", "gcs",
+];
+
+/// Why a reference may not be used.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum AccessRefusal {
+    #[error(transparent)]
+    Malformed(#[from] MalformedReference),
+    #[error("`{reference}`: there is no secret store `{word}`")]
+    UnknownStore {
+        reference: String,
+        word: String,
+        known: Vec<String>,
+    },
+    #[error("`{reference}`: no default secret store is configured")]
+    NoDefault { reference: String },
+    #[error("`{reference}`: several secret stores are of the kind `{kind}`")]
+    Ambiguous {
+        reference: String,
+        kind: &'static str,
+        known: Vec<String>,
+    },
+    #[error("`{reference}`: a reference cannot set `{parameter}`: it names a store and a path, nothing else")]
+    Parameter {
+        reference: String,
+        parameter: String,
+        store: String,
+    },
+    #[error("`{reference}`: a store of kind `{kind}` has no versions")]
+    NoVersions { reference: String, kind: &'static str },
+    #[error("`{reference}`: `{path}` is not a path of a store of kind `{kind}`")]
+    Path {
+        reference: String,
+        path: String,
+        kind: &'static str,
+    },
+    #[error("`{reference}`: no stack may read `{variable}`, with which the run itself logs in")]
+    OfRun { reference: String, variable: String },
+    #[error("`{reference}`: stack `{stack}` may not read `{path}` of the secret store `{store}`")]
+    Denied {
+        reference: String,
+        stack: StackId,
+        folder: RepoPath,
+        path: String,
+        store: String,
+    },
+    #[error(
+        "`{reference}`: a secret is not allowed here, where everybody who can read the object can see it"
+    )]
+    PlainPlace {
+        reference: String,
+        /// The store that could allow it.
+        store: Option<String>,
+    },
+    #[error("`{reference}`: no value of a secret may stand here, whatever the store allows: {why}")]
+    NeverPlace { reference: String, why: &'static str },
+    #[error(
+        "`{reference}`: a reference of a Terraform resource stands in a text of its attributes or of `providerMeta`"
+    )]
+    Terraform { reference: String },
+    #[error("`{reference}`: a generated value cannot be kept for Terraform")]
+    GeneratedInTerraform { reference: String },
+    #[error("`{reference}`: a generated value stands alone, without other text")]
+    NotAlone { reference: String },
+}
+
+impl AccessRefusal {
+    /// What to do, with the key to write.
+    pub(super) fn hint(&self) -> String {
+        let stores = |known: &[String]| match known {
+            [] => "there is none yet".to_owned(),
+            known => format!("there are: {}", known.join(", ")),
+        };
+        match self {
+            Self::Malformed(_) => {
+                "write `ref+STORE://PATH#/KEY`; a `+` ends a reference inside a longer text".to_owned()
+            }
+            Self::UnknownStore { word, .. } if NEVER.contains(&word.as_str()) => {
+                "no kind of store runs a command, reads a file or opens an address: write the value into a store that is \
+                 under `secrets.stores` in the default branch's konverge.yaml"
+                    .to_owned()
+            }
+            Self::UnknownStore { word, known, .. } => format!(
+                "define `secrets.stores.{}` in the default branch's konverge.yaml, or name a store that is there ({})",
+                word.escape_debug(),
+                stores(known)
+            ),
+            Self::NoDefault { .. } => "set `secrets.default` in the default branch's konverge.yaml".to_owned(),
+            Self::Ambiguous { known, .. } => {
+                format!("write `ref+NAME://…` with one of {}", known.join(", "))
+            }
+            Self::Parameter { parameter, store, .. } => match parameter.as_str() {
+                "version_id" => "write `version=ID`".to_owned(),
+                _ if store == GENERATED => "write `ref+generated://NAME#/KEY`: no store has the value".to_owned(),
+                _ => format!(
+                    "remove it from the reference; where the store is and who asks it is written as \
+                     `secrets.stores.{store}{}` in the default branch's konverge.yaml",
+                    key_of(parameter)
+                ),
+            },
+            Self::NoVersions { .. } => "remove `version` from the reference".to_owned(),
+            Self::Path { kind, .. } => match *kind {
+                "env" => "write the name of a variable: `ref+env://NAME`".to_owned(),
+                "vault" => "write `ref+vault://MOUNT/PATH?version=NUMBER#/KEY`".to_owned(),
+                "aws" => "write the name of a secret: `ref+awssecrets://NAME?version=ID#/KEY`".to_owned(),
+                "gcp" => "write `ref+gcpsecrets://PROJECT/NAME?version=NUMBER#/KEY`".to_owned(),
+                "azure" => "write the name of a secret: `ref+azurekeyvault://NAME?version=ID#/KEY`".to_owned(),
+                "alikms" => "write the name of a secret: `ref+alikms://NAME?version=ID#/KEY`".to_owned(),
+                "sops" => "write the path of a file: `ref+sops://secrets/pay.yaml#/KEY`".to_owned(),
+                "ssm" => "write the name of a parameter: `ref+awsssm:///PATH?version=NUMBER#/KEY`".to_owned(),
+                _ => "write `ref+k8s://NAMESPACE/NAME#/KEY`".to_owned(),
+            },
+            Self::OfRun { .. } => {
+                "give the job the value under another name, such as `PAY_TOKEN`, and refer to that".to_owned()
+            }
+            Self::Denied {
+                folder, path, store, ..
+            } => format!(
+                "if it may, add `{{stacks: \"{folder}\", paths: \"{path}\"}}` to `secrets.stores.{store}.allow` in the default \
+                 branch's konverge.yaml"
+            ),
+            Self::PlainPlace { store, .. } => {
+                let any = store.as_ref().map_or_else(String::new, |store| {
+                    format!(
+                        "; if whoever reads the object may read the value, set `secrets.stores.{store}.into: any` in the default \
+                         branch's konverge.yaml"
+                    )
+                });
+                format!(
+                    "put it into `stringData` of a Secret, and refer to that by name; `?as=version` gives the version, which may \
+                     stand anywhere{any}"
+                )
+            }
+            Self::NeverPlace { .. } => "put it into `stringData` of a Secret, and refer to that by name".to_owned(),
+            Self::NotAlone { .. } => "write it alone into a key of the Secret".to_owned(),
+            Self::Terraform { .. } => {
+                "write it into a write-only attribute or into the configuration of the provider".to_owned()
+            }
+            Self::GeneratedInTerraform { .. } => {
+                "let Terraform make the value (`random_password`), or write it into a store".to_owned()
+            }
+        }
+    }
+}
+
+/// The key of a store that says what this parameter of vals says; empty if there is none.
+fn key_of(parameter: &str) -> &'static str {
+    match parameter {
+        "address" | "proto" | "host" | "endpoint" | "vault_url" => ".address",
+        "namespace" => ".namespace",
+        "region" => ".region",
+        "auth_method" | "token_env" | "token_file" | "role" | "role_id" | "role_arn" | "secret_id"
+        | "profile" | "username" | "password_env" | "password_file" => ".auth",
+        _ => "",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_parameter_of_vals_is_answered_with_the_key_of_the_store() {
+        let hint = |parameter: &str, store: &str| {
+            let refusal = AccessRefusal::Parameter {
+                reference: "ref".to_owned(),
+                parameter: parameter.to_owned(),
+                store: store.to_owned(),
+            };
+            refusal.hint()
+        };
+        for (parameter, key) in [
+            ("address", "`secrets.stores.db.address`"),
+            ("vault_url", "`secrets.stores.db.address`"),
+            ("namespace", "`secrets.stores.db.namespace`"),
+            ("region", "`secrets.stores.db.region`"),
+            ("role_id", "`secrets.stores.db.auth`"),
+            ("password_file", "`secrets.stores.db.auth`"),
+            ("other", "`secrets.stores.db`"),
+        ] {
+            let hint = hint(parameter, "db");
+            assert!(hint.contains(key), "{parameter}: {hint}");
+        }
+        assert_eq!(hint("version_id", "db"), "write `version=ID`");
+        assert!(hint("address", GENERATED).contains("ref+generated://NAME"));
+    }
+
+    #[test]
+    fn a_wrong_path_is_answered_with_the_form_of_its_kind() {
+        for (kind, form) in [
+            ("env", "ref+env://NAME"),
+            ("vault", "ref+vault://MOUNT/PATH"),
+            ("aws", "ref+awssecrets://NAME"),
+            ("gcp", "ref+gcpsecrets://PROJECT/NAME"),
+            ("azure", "ref+azurekeyvault://NAME"),
+            ("alikms", "ref+alikms://NAME"),
+            ("sops", "ref+sops://secrets/pay.yaml"),
+            ("ssm", "ref+awsssm:///PATH"),
+            ("kubernetes", "ref+k8s://NAMESPACE/NAME"),
+        ] {
+            let refusal = AccessRefusal::Path {
+                reference: "ref".to_owned(),
+                path: "p".to_owned(),
+                kind,
+            };
+            assert!(refusal.hint().contains(form), "{kind}");
+        }
+    }
+
+    #[test]
+    fn an_unknown_store_is_answered_with_those_that_are_there() {
+        let hint = |word: &str, known: &[&str]| {
+            let refusal = AccessRefusal::UnknownStore {
+                reference: "ref".to_owned(),
+                word: word.to_owned(),
+                known: known.iter().map(|&name| name.to_owned()).collect(),
+            };
+            refusal.hint()
+        };
+        assert!(hint("db", &[]).contains("(there is none yet)"));
+        assert!(hint("db", &["a", "b"]).contains("`secrets.stores.db`"));
+        assert!(hint("db", &["a", "b"]).contains("(there are: a, b)"));
+        for word in NEVER {
+            assert!(
+                hint(word, &[]).starts_with("no kind of store runs a command"),
+                "{word}"
+            );
+        }
+    }
+}

@@ -1,0 +1,188 @@
+//! The policy sets of a configuration, with its exceptions.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use serde_json::Value;
+
+use super::{
+    exception::{ExceptedPlace, Exception},
+    rule::{NoOutcomes, RuleOutcome},
+    set::{PolicySet, is_no_verdict},
+};
+use konverge_base::{
+    model::{
+        Digest,
+        digest::DigestBuilder,
+        plan_document::StackDocument,
+        policy_finding::{Enforcement, PolicyFinding},
+        spec::RuntimeKind,
+    },
+    secrets::Secrets,
+};
+use konverge_config::PolicyExceptionConfig;
+
+/// The policy sets of a revision. Two are equal if their settings and files are.
+#[derive(Debug, Clone)]
+pub struct PolicySets {
+    sets: Arc<Vec<PolicySet>>,
+    exceptions: Arc<Vec<Exception>>,
+    digest: Digest,
+}
+
+impl PartialEq for PolicySets {
+    fn eq(&self, other: &Self) -> bool {
+        self.digest == other.digest
+    }
+}
+
+impl Default for PolicySets {
+    fn default() -> Self {
+        Self::new(Vec::new(), &[])
+    }
+}
+
+impl PolicySets {
+    /// Sets with exceptions.
+    pub fn new(sets: Vec<PolicySet>, exceptions: &[PolicyExceptionConfig]) -> Self {
+        let mut digest = DigestBuilder::new("policy-sets");
+        for set in &sets {
+            digest.part(set.digest().as_bytes());
+        }
+        for exception in exceptions {
+            digest.part(serde_json::to_string(exception).unwrap_or_default().as_bytes());
+        }
+        Self {
+            sets: Arc::new(sets),
+            exceptions: Arc::new(exceptions.iter().filter_map(Exception::from_config).collect()),
+            digest: digest.finish(),
+        }
+    }
+
+    /// Returns true if there is no set.
+    pub fn is_empty(&self) -> bool {
+        self.sets.is_empty()
+    }
+
+    /// Each set.
+    pub fn iter(&self) -> impl Iterator<Item = &PolicySet> {
+        self.sets.iter()
+    }
+
+    /// Who may override a finding; empty: nobody.
+    pub fn overriders_of(&self, finding: &PolicyFinding) -> &[String] {
+        let rule = finding.rule.split_once('/').map_or("", |(_, rule)| rule);
+        let place = finding.place.as_ref();
+        let place = place.filter(|_| finding.verdict == Enforcement::Deny && !is_no_verdict(rule));
+        let set = place.and_then(|place| self.sets.iter().find(|set| set.name() == place.set));
+        set.map_or(&[], PolicySet::overriders)
+    }
+
+    /// The names of the sets that both have, with other settings or files.
+    pub fn different<'s>(&'s self, other: &'s Self) -> impl Iterator<Item = &'s str> {
+        let both = self.sets.iter().filter(|set| {
+            let theirs = other.sets.iter().find(|other| other.name() == set.name());
+            theirs.is_some_and(|theirs| theirs.digest() != set.digest())
+        });
+        both.map(PolicySet::name)
+    }
+
+    /// The sets that are about a stack.
+    pub fn about<'s>(&'s self, document: &'s StackDocument) -> impl Iterator<Item = &'s PolicySet> {
+        self.sets.iter().filter(|set| set.is_about(document))
+    }
+
+    /// The findings of all sets for the plan of a stack, the strictest first; in this process and without limits.
+    pub fn findings(
+        &self,
+        document: &StackDocument,
+        now: Timestamp,
+        secrets: &Secrets,
+    ) -> Vec<PolicyFinding> {
+        let outcomes = self.about(document).map(|set| set.outcomes(document));
+        self.findings_from(document, now, secrets, outcomes.collect())
+    }
+
+    /// The findings of outcomes: one for each set that is about the stack.
+    pub fn findings_from(
+        &self,
+        document: &StackDocument,
+        now: Timestamp,
+        secrets: &Secrets,
+        outcomes: Vec<Result<Vec<RuleOutcome>, NoOutcomes>>,
+    ) -> Vec<PolicyFinding> {
+        let (id, folder) = (&document.stack.id, &document.stack.folder);
+        let renamed = self
+            .about(document)
+            .filter(|set| !set.is_about_its_place(document));
+        let renamed = renamed.map(|set| PolicyFinding {
+            verdict: Enforcement::Warn,
+            rule: format!("{}/stacks", set.name()),
+            stack: Some(id.clone()),
+            message: format!("the set matches an earlier name of this stack, but not `{id}`"),
+            hint: Some(format!("write `{id}` or its folder into `stacks` of the set")),
+            place: None,
+        });
+        // What has no outcomes does not pass.
+        let missing = || Err(NoOutcomes::Ended("there is no answer".to_owned()));
+        let outcomes = outcomes.into_iter().chain(std::iter::repeat_with(missing));
+        let mut findings: Vec<_> = self
+            .about(document)
+            .zip(outcomes)
+            .flat_map(|(set, outcomes)| set.findings_from(document, secrets, outcomes))
+            .chain(renamed)
+            .map(|finding| {
+                let object = object_of(&finding, document);
+                let of = ExceptedPlace {
+                    folder,
+                    object: object.as_deref(),
+                };
+                self.excuse(finding, of, now)
+            })
+            .collect();
+        findings.sort();
+        findings
+    }
+}
+
+impl PolicySets {
+    /// The finding as it is shown, if an exception covers it.
+    fn excuse(&self, mut finding: PolicyFinding, of: ExceptedPlace<'_>, now: Timestamp) -> PolicyFinding {
+        let mut exceptions = self.exceptions.iter();
+        if let Some(exception) = exceptions.find(|exception| exception.covers(&finding, of, now)) {
+            return exception.excuse(finding);
+        }
+        let mut exceptions = self.exceptions.iter();
+        if exceptions.any(|exception| exception.names_identity(&finding, of, now)) {
+            let hint = format!(
+                "an exception names this stack by its identity, which its own files choose; write its folder (`{}`) into \
+                 `stacks` of the exception",
+                of.folder
+            );
+            finding.hint = Some(match finding.hint.take() {
+                Some(other) => format!("{hint}; {other}"),
+                None => hint,
+            });
+        }
+        finding
+    }
+}
+
+/// What the Kubernetes resource of a finding is by its object, if its id says something else. An object without a
+/// namespace is where its id says.
+fn object_of(finding: &PolicyFinding, document: &StackDocument) -> Option<String> {
+    let id = finding.place.as_ref()?.resource.as_ref()?;
+    let mut resources = document.resources.iter();
+    let resource =
+        resources.find(|resource| resource.id == *id && resource.runtime == RuntimeKind::Kubernetes)?;
+    let object = resource.after.as_ref().or(resource.before.as_ref())?;
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let head = format!("{}:{}", text(&object["apiVersion"]), text(&object["kind"]));
+    let metadata = &object["metadata"];
+    let (namespace, name) = (text(&metadata["namespace"]), text(&metadata["name"]));
+    let is_same = match namespace.is_empty() {
+        true => id.as_str().starts_with(&format!("{head}:")) && id.as_str().ends_with(&format!(":{name}")),
+        false => id.as_str() == format!("{head}:{namespace}:{name}"),
+    };
+    (!is_same).then(|| format!("{head}:{namespace}:{name}"))
+}

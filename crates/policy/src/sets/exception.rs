@@ -1,0 +1,109 @@
+//! Exceptions: a finding for one resource that does not count until a date.
+
+use globset::GlobMatcher;
+use jiff::Timestamp;
+
+use super::rule::stack_glob;
+use konverge_base::model::{
+    RepoPath,
+    policy_finding::{Enforcement, PassedBy, PolicyFinding},
+};
+use konverge_config::PolicyExceptionConfig;
+
+/// One exception.
+#[derive(Debug)]
+pub(super) struct Exception {
+    set: String,
+    rule: Option<String>,
+    resource: GlobMatcher,
+    stacks: Option<GlobMatcher>,
+    until: Timestamp,
+    until_text: String,
+    reason: String,
+}
+
+/// Where a finding is.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct ExceptedPlace<'a> {
+    /// The folder of the stack.
+    pub folder: &'a RepoPath,
+    /// What the resource is, if that is not its id: a program chooses ids, so that both have to be covered.
+    pub object: Option<&'a str>,
+}
+
+impl Exception {
+    /// `None` if it is not valid; the configuration was checked when it was read.
+    pub fn from_config(config: &PolicyExceptionConfig) -> Option<Self> {
+        let glob = |pattern: &str| {
+            let glob = globset::GlobBuilder::new(pattern).build().ok()?;
+            Some(glob.compile_matcher())
+        };
+        let stacks = match &config.stacks {
+            Some(pattern) => Some(stack_glob(pattern)?),
+            None => None,
+        };
+        Some(Self {
+            set: config.set.clone(),
+            rule: config.rule.clone(),
+            resource: glob(&config.resource)?,
+            stacks,
+            until: config.until_moment().ok()?,
+            until_text: config.until.clone(),
+            reason: config.reason.clone(),
+        })
+    }
+
+    /// Returns true if a finding is covered at this time, in a stack of this folder. A stack's identity does not count:
+    /// the files of a pull request choose it.
+    pub fn covers(&self, finding: &PolicyFinding, of: ExceptedPlace<'_>, now: Timestamp) -> bool {
+        self.is_about(finding, of, now)
+            && self
+                .stacks
+                .as_ref()
+                .is_none_or(|glob| glob.is_match(of.folder.as_str()))
+    }
+
+    /// Returns true if it would cover a finding, but names the identity of the stack.
+    pub fn names_identity(&self, finding: &PolicyFinding, of: ExceptedPlace<'_>, now: Timestamp) -> bool {
+        let is_named = |glob: &GlobMatcher| {
+            finding
+                .stack
+                .as_ref()
+                .is_some_and(|stack| glob.is_match(stack.as_str()))
+        };
+        self.is_about(finding, of, now) && self.stacks.as_ref().is_some_and(is_named)
+    }
+
+    fn is_about(&self, finding: &PolicyFinding, of: ExceptedPlace<'_>, now: Timestamp) -> bool {
+        let Some(place) = &finding.place else {
+            return false;
+        };
+        let rule = finding.rule.split_once('/').map_or("", |(_, rule)| rule);
+        let is_meant = |id: &str| self.resource.is_match(id);
+        now < self.until
+            && place.set == self.set
+            && self.rule.as_ref().is_none_or(|own| own == rule)
+            && place
+                .resource
+                .as_ref()
+                .is_some_and(|resource| is_meant(resource.as_str()))
+            && of.object.is_none_or(is_meant)
+    }
+
+    /// The finding as it is shown: it is covered.
+    pub fn excuse(&self, mut finding: PolicyFinding) -> PolicyFinding {
+        finding.verdict = Enforcement::Pass;
+        finding.message = format!(
+            "excepted until {} ({}): {}",
+            self.until_text, self.reason, finding.message
+        );
+        finding.hint = None;
+        if let Some(place) = &mut finding.place {
+            place.passed_by = Some(PassedBy::Exception {
+                until: self.until_text.clone(),
+                reason: self.reason.clone(),
+            });
+        }
+        finding
+    }
+}

@@ -1,0 +1,333 @@
+//! Gatekeeper's templates with their constraints, evaluated on the requests that an apply would send. What lies only in
+//! the cluster is not known here: a template that needs it denies, and says so.
+
+use std::{cell::LazyCell, collections::BTreeMap, sync::Arc};
+
+use regorus::{Engine, Value as RegoValue};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::{
+    admission::AdmissionOutcome,
+    admission_code::{AdmissionLibrary, RequestVariables},
+    admission_functions,
+    admission_match::Selected,
+    admission_request::{self, AdmissionRequest, Namespaces, Operation, Plurals},
+    gatekeeper_match::ConstraintMatch,
+    gatekeeper_template::{self as template, Template, TemplateCode},
+    possible_reads::Mentions,
+    rule::{PolicyFile, RuleFinding, Severity, bound, objects_of},
+};
+use konverge_base::model::plan_document::StackDocument;
+
+const TEMPLATES: &str = "templates.gatekeeper.sh/";
+const CONSTRAINTS: &str = "constraints.gatekeeper.sh/";
+/// The webhook of Gatekeeper, which is what is played here.
+const WEBHOOK: &str = "validation.gatekeeper.sh";
+/// What only the cluster knows.
+const UNKNOWN_WORDS: [&str; 7] = [
+    "authorizer",
+    "inventory",
+    "external_data",
+    "userInfo",
+    "options",
+    "dryRun",
+    "uid",
+];
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+struct ConstraintSpec {
+    #[serde(rename = "match")]
+    matches: ConstraintMatch,
+    parameters: Value,
+    enforcement_action: Action,
+    scoped_enforcement_actions: Vec<ScopedAction>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Action {
+    #[default]
+    Deny,
+    Warn,
+    Dryrun,
+    Scoped,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct ScopedAction {
+    action: Action,
+    #[serde(default)]
+    enforcement_points: Vec<EnforcementPoint>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct EnforcementPoint {
+    name: String,
+}
+
+/// The templates and constraints of a set.
+pub(super) struct GatekeeperRules {
+    library: AdmissionLibrary,
+    templates: BTreeMap<String, Template>,
+    constraints: Vec<Constraint>,
+    namespaces: Namespaces,
+    plurals: Plurals,
+}
+
+struct Constraint {
+    /// The kind, which names the template.
+    kind: String,
+    name: String,
+    matches: ConstraintMatch,
+    severity: Severity,
+    mentions: Mentions,
+    /// For Rego.
+    parameters: RegoValue,
+    /// For CEL: the whole constraint.
+    object: Value,
+}
+
+impl GatekeeperRules {
+    /// Reads the templates, constraints, Namespaces and definitions of a set.
+    ///
+    /// # Errors
+    /// A file is not YAML, a template cannot be compiled, a constraint has no template, or there is no constraint.
+    pub fn load(files: &[PolicyFile]) -> Result<Self, String> {
+        let env = Arc::new(admission_functions::environment());
+        let mut rules = Self {
+            library: template::library(&env),
+            templates: BTreeMap::new(),
+            constraints: Vec::new(),
+            namespaces: Namespaces::new(),
+            plurals: Plurals::new(),
+        };
+        let mut constraints = Vec::new();
+        for file in files {
+            let documents = konverge_base::yaml::documents(&file.text)
+                .map_err(|error| format!("{}: {error}", file.path))?;
+            for document in documents.into_iter().flat_map(objects_of) {
+                let name = document["metadata"]["name"]
+                    .as_str()
+                    .unwrap_or_default()
+                    .to_owned();
+                let place = |why: String| format!("{}: {name}: {why}", file.path);
+                let api_version = document["apiVersion"].as_str().unwrap_or_default();
+                let kind = document["kind"].as_str().unwrap_or_default();
+                if api_version.starts_with(TEMPLATES) && kind == "ConstraintTemplate" {
+                    let template = Template::load(&document, &env).map_err(place)?;
+                    if let Some(other) = rules.templates.insert(template.kind.clone(), template) {
+                        return Err(place(format!(
+                            "two templates make constraints of kind {}",
+                            other.kind
+                        )));
+                    }
+                } else if api_version.starts_with(CONSTRAINTS) {
+                    constraints.push((file.path.clone(), name, document));
+                } else {
+                    admission_request::add_plural(&mut rules.plurals, &document);
+                    if api_version == "v1" && kind == "Namespace" {
+                        rules.namespaces.insert(name, document);
+                    }
+                }
+            }
+        }
+        for (path, name, object) in constraints {
+            let read = rules
+                .constraint(&name, object)
+                .map_err(|why| format!("{path}: {name}: {why}"))?;
+            rules.constraints.extend(read);
+        }
+        match rules.constraints.is_empty() {
+            true => Err("it has no constraint that the webhook of Gatekeeper enforces: without one nothing is checked".to_owned()),
+            false => Ok(rules),
+        }
+    }
+
+    /// A constraint; `None` if it is enforced elsewhere only.
+    fn constraint(&self, name: &str, mut object: Value) -> Result<Option<Constraint>, String> {
+        let kind = object["kind"].as_str().unwrap_or_default().to_owned();
+        let Some(template) = self.templates.get(&kind) else {
+            return Err(format!("the set has no template for constraints of kind {kind}"));
+        };
+        let spec = match &object["spec"] {
+            Value::Null => ConstraintSpec::default(),
+            spec => serde_json::from_value(spec.clone()).map_err(|error| error.to_string())?,
+        };
+        let parameters = template.parameters(&spec.parameters)?;
+        let mut mentions = template.mentions.clone();
+        mentions.add_texts(&parameters);
+        let Some(severity) = spec.severity() else {
+            return Ok(None);
+        };
+        object["spec"]["parameters"] = parameters.clone();
+        Ok(Some(Constraint {
+            kind,
+            name: name.to_owned(),
+            matches: spec.matches,
+            severity,
+            mentions,
+            parameters: RegoValue::from(parameters),
+            object,
+        }))
+    }
+
+    /// The outcomes for the plan of a stack.
+    pub fn outcomes<'d>(&self, document: &'d StackDocument) -> Vec<AdmissionOutcome<'d>> {
+        let namespaces = admission_request::namespaces(&self.namespaces, document);
+        let mut engines: BTreeMap<&str, Engine> = BTreeMap::new();
+        let mut outcomes = Vec::new();
+        for request in admission_request::requests(document, &self.plurals) {
+            let about = request.variable();
+            let namespace = request.own_namespace().and_then(|name| namespaces.get(name));
+            // Made for the first constraint that is evaluated.
+            let variables =
+                LazyCell::new(|| RequestVariables::new(&self.library, &request, &about, namespace));
+            let review = LazyCell::new(|| RegoValue::from(review_of(&request, &about, namespace)));
+            for constraint in &self.constraints {
+                let Some(template) = self.templates.get(&constraint.kind) else {
+                    continue;
+                };
+                if !template.judges(request.operation) {
+                    continue;
+                }
+                let rule = || format!("{}:{}", constraint.kind, constraint.name);
+                let found = |severity, message: &str| {
+                    AdmissionOutcome::Found(RuleFinding {
+                        rule: rule(),
+                        severity,
+                        message: bound(message),
+                        resource: Some(request.resource.id.to_string()),
+                        path: None,
+                        details: BTreeMap::new(),
+                    })
+                };
+                match constraint.standing(&request, &namespaces) {
+                    Standing::NotAbout => continue,
+                    Standing::Refused(text) => outcomes.push(found(constraint.severity, &text)),
+                    Standing::Undecided => outcomes.push(AdmissionOutcome::Undecided(
+                        request.resource,
+                        rule(),
+                        constraint.severity,
+                    )),
+                    Standing::Decided => {
+                        let violations = match &template.code {
+                            TemplateCode::Cel(code) => template::cel_violations(
+                                code,
+                                &variables,
+                                &constraint.object,
+                                constraint.severity,
+                            ),
+                            TemplateCode::Rego { engine, rule } => {
+                                let engine = engines
+                                    .entry(&constraint.kind)
+                                    .or_insert_with(|| (**engine).clone());
+                                template::rego_violations(
+                                    engine,
+                                    rule,
+                                    &review,
+                                    &constraint.parameters,
+                                    constraint.severity,
+                                )
+                            }
+                        };
+                        outcomes.extend(violations.into_iter().map(|(severity, text)| match text {
+                            Ok(text) => found(severity, &text),
+                            Err(why) => AdmissionOutcome::Found(RuleFinding {
+                                resource: Some(request.resource.id.to_string()),
+                                ..RuleFinding::error(&rule(), &why)
+                            }),
+                        }));
+                    }
+                }
+            }
+        }
+        outcomes
+    }
+}
+
+/// Whether a constraint decides about a request.
+enum Standing {
+    NotAbout,
+    Decided,
+    /// It may read unknown values.
+    Undecided,
+    /// It denies, because of what only the cluster knows.
+    Refused(String),
+}
+
+impl Constraint {
+    fn standing(&self, request: &AdmissionRequest<'_>, namespaces: &Namespaces) -> Standing {
+        if self.matches.label_selector.is_some() && request.has_unknown_labels() {
+            return Standing::Undecided;
+        }
+        match self.matches.selects(request, namespaces) {
+            Selected::No => return Standing::NotAbout,
+            Selected::Unknown(why) => {
+                return Standing::Refused(format!(
+                    "it is not known whether the constraint selects this resource: {why}"
+                ));
+            }
+            Selected::Yes => {}
+        }
+        if let Some(word) = UNKNOWN_WORDS.iter().find(|word| self.mentions.has_word(word)) {
+            return Standing::Refused(format!(
+                "the template reads `{word}`, which only the cluster knows"
+            ));
+        }
+        let namespace = request.own_namespace();
+        if self.mentions.has_word("namespaceObject")
+            && namespace.is_some_and(|name| !namespaces.contains_key(name))
+        {
+            return Standing::Refused(
+                "the template reads `namespaceObject`, and the Namespace is not part of the stack".to_owned(),
+            );
+        }
+        let resource = request.resource;
+        let mut unknown = resource.unknown.iter();
+        match unknown.any(|path| self.mentions.may_read(resource.runtime, path)) {
+            true => Standing::Undecided,
+            false => Standing::Decided,
+        }
+    }
+}
+
+impl ConstraintSpec {
+    /// `None` if the webhook does not enforce it.
+    fn severity(&self) -> Option<Severity> {
+        let of = |action| match action {
+            Action::Deny | Action::Scoped => Severity::Deny,
+            Action::Warn | Action::Dryrun => Severity::Warn,
+        };
+        if self.enforcement_action != Action::Scoped {
+            return Some(of(self.enforcement_action));
+        }
+        let at_webhook = self.scoped_enforcement_actions.iter().filter(|scoped| {
+            let mut points = scoped.enforcement_points.iter();
+            points.any(|point| point.name == WEBHOOK || point.name == "*")
+        });
+        at_webhook.map(|scoped| of(scoped.action)).min()
+    }
+}
+
+/// `input.review`. For a deletion the object is the one that is deleted, as Gatekeeper has it.
+fn review_of(request: &AdmissionRequest<'_>, about: &Value, namespace: Option<&Value>) -> Value {
+    let mut review = about.clone();
+    let object = match request.operation {
+        Operation::Delete => request.old_object,
+        Operation::Create | Operation::Update => request.object,
+    };
+    review["object"] = object.cloned().unwrap_or_default();
+    review["oldObject"] = request.old_object.cloned().unwrap_or_default();
+    if let Some(namespace) = namespace {
+        review["namespaceObject"] = namespace.clone();
+        review["_unstable"] = json!({"namespace": namespace});
+    }
+    review
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,231 @@
+#![allow(clippy::unwrap_used)]
+//! Rules that reach for what is outside, and values that cost much: each is refused or bounded, and says so.
+use serde_json::json;
+
+use super::{
+    PolicySet,
+    tests::{cel, config, document, file, pod, rego, said, secrets, wanted},
+};
+use konverge_base::model::policy_finding::Enforcement;
+
+fn error_of(text: &str) -> String {
+    let findings = rego("", text).findings(&document(vec![pod("web", json!("a"))]), &secrets());
+    let first = findings.first().expect("it must not pass");
+    assert_eq!(first.verdict, Enforcement::Deny, "{}", first.message);
+    first.message.clone()
+}
+
+#[test]
+fn what_cannot_be_evaluated_denies_and_says_so() {
+    let rule = |body: &str| format!("package main\ndeny contains msg if {{ {body} }}\n");
+    for (text, word) in [
+        (rule("msg := do_magic(input)"), "could not find function do_magic"),
+        (
+            rule("r := http.send({\"url\": \"http://x\", \"method\": \"get\"}); msg := r.body"),
+            "http.send",
+        ),
+        (rule("msg := opa.runtime().env.HOME"), "opa.runtime"),
+        (
+            rule("msg := sprintf(\"%d\", [to_number(\"x\")])"),
+            "could not be evaluated",
+        ),
+        (rule("msg := rand.intn(\"a\", 3)"), "random"),
+        (
+            rule("x := numbers.range(1, 99999); some a in x; some b in x; a + b == -1; msg := \"m\""),
+            "longer than 2 s",
+        ),
+        ("package main\ndeny := true\n".to_owned(), "not a set of messages"),
+        (
+            "package main\ndeny contains 7 if true\n".to_owned(),
+            "neither a text nor an object",
+        ),
+        ("package main\nallow if true\n".to_owned(), "no rule `deny`"),
+        ("package main\ndeny contains if\n".to_owned(), "cannot be read"),
+        (
+            format!(
+                "package main\nx := {}1{}\n",
+                "(".repeat(90_000),
+                ")".repeat(90_000)
+            ),
+            "cannot be read",
+        ),
+    ] {
+        let said = error_of(&text);
+        assert!(said.contains(word), "{word}: {said}");
+    }
+}
+
+/// Nothing reads the environment, the network, a file, the clock or chance: each such function of OPA is refused.
+#[test]
+fn no_rule_reads_what_is_outside() {
+    let calls = [
+        "http.send({\"url\": \"http://127.0.0.1/\", \"method\": \"get\"})",
+        "opa.runtime()",
+        "net.lookup_ip_addr(\"localhost\")",
+        "rand.intn(\"a\", 3)",
+        "time.now_ns()",
+        "uuid.rfc4122(\"a\")",
+        "io.jwt.decode(\"a.b.c\")",
+        "io.jwt.decode_verify(\"a.b.c\", {\"cert\": \"http://127.0.0.1/\"})",
+        "io.jwt.verify_hs256(\"a.b.c\", \"secret\")",
+        "crypto.x509.parse_and_verify_certificates(\"a\")",
+        "providers.aws.sign_req({}, {}, 1)",
+        "graphql.parse(\"a\", \"b\")",
+        "rego.parse_module(\"a\", \"b\")",
+        "json.match_schema({}, \"http://127.0.0.1/\")",
+        "external_data({\"provider\": \"p\", \"keys\": []})",
+    ];
+    for call in calls {
+        let name = call.split('(').next().unwrap();
+        for text in [
+            format!("package main\ndeny contains msg if {{ x := {call}; msg := sprintf(\"%v\", [x]) }}\n"),
+            format!("package main\ndeny contains \"m\" if not {call}\n"),
+        ] {
+            let said = error_of(&text);
+            let told = said.contains(name) || said.contains("random");
+            assert!(
+                told && said.contains("the rule could not be evaluated"),
+                "{call}: {said}"
+            );
+        }
+    }
+}
+
+#[test]
+fn what_rules_of_others_call_is_there() {
+    let find = |settings: &str, text: &str| {
+        let findings = rego(settings, text).findings(&document(vec![pod("web", json!("a"))]), &secrets());
+        said(&findings)
+            .iter()
+            .map(|(_, _, message)| (*message).to_owned())
+            .collect::<Vec<_>>()
+    };
+    let old = "package main\ndeny[msg] { any([false, true]); all({true}); not all([true, false]); not any([]); re_match(`^a`, \"ab\"); set_diff({1, 2}, {2}) == {1}; msg = sprintf(\"%q %d%%\", [\"a\\\"b\", 7]) }\n";
+    assert_eq!(find("rego: v0", old), ["\"a\\\"b\" 7%"]);
+    let set = PolicySet::load(
+        &config(""),
+        &[
+            file(
+                "a.rego",
+                "package main\nimport data.lib.text\nimport data.lib.text.shout as loud\ndeny contains text.end(\"a\") if text.is_short(\"a\")\nwarn contains loud(\"b\") if true\n",
+            ),
+            file(
+                "lib.rego",
+                "package lib.text\nend(x) := concat(\"\", [x, \"!\"])\nis_short(x) if count(x) < 2\nshout(x) := upper(x)\n",
+            ),
+        ],
+        &[],
+    );
+    let findings = set.findings(&document(vec![pod("web", json!("a"))]), &secrets());
+    let texts: Vec<_> = said(&findings)
+        .iter()
+        .map(|(_, _, message)| (*message).to_owned())
+        .collect();
+    assert_eq!(texts, ["a!", "B"]);
+}
+
+/// Rules may print and trace while they are written: it goes nowhere, and is true.
+#[test]
+fn what_a_rule_prints_goes_nowhere() {
+    let text = "package main\ndeny contains \"m\" if { print(\"::error::printed\"); trace(\"::error::traced\") == true; trace(sprintf(\"%v\", [input])) }\n";
+    let findings = rego("", text).findings(&document(vec![pod("web", json!("a"))]), &secrets());
+    assert_eq!(said(&findings), [(Enforcement::Deny, "s/main.deny", "m")]);
+}
+
+/// These functions of OPA are not there: a rule that calls one denies.
+#[test]
+fn a_rule_that_asks_for_its_annotations_denies() {
+    for call in ["rego.metadata.rule().title", "rego.metadata.chain()[0]"] {
+        let said = error_of(&format!(
+            "package main\n# METADATA\n# title: t\ndeny contains msg if {{ msg := {call} }}\n"
+        ));
+        assert!(said.contains("rego.metadata"), "{said}");
+    }
+}
+
+#[test]
+fn functions_on_numbers_and_networks_are_there() {
+    let text = "package main\ndeny contains msg if { units.parse_bytes(\"1Ki\") == 1024; units.parse(\"500m\") == 0.5; to_number(\"1e3\") == 1000; json.unmarshal(\"{\\\"a\\\": 1}\").a == 1; count(net.cidr_expand(\"10.0.0.0/30\")) == 4; bits.lsh(1, 4) == 16; f := \"%s\"; msg := sprintf(f, [\"m\"]) }\n";
+    let findings = rego("", text).findings(&document(vec![pod("web", json!("a"))]), &secrets());
+    assert_eq!(said(&findings), [(Enforcement::Deny, "s/main.deny", "m")]);
+}
+
+#[test]
+fn a_rule_that_is_too_slow_is_not_tried_again() {
+    let text = "package main\ndeny contains msg if { x := numbers.range(1, 99999); some a in x; some b in x; a + b == -1; msg := \"m\" }\n";
+    let pods = (0..20).map(|n| pod(&format!("p{n}"), json!("a"))).collect();
+    let findings = rego("input: objects", text).findings(&document(pods), &secrets());
+    assert_eq!(findings.len(), 1);
+}
+
+#[test]
+fn texts_that_cel_joins_are_bounded() {
+    let object = json!({"kind": "X", "long": "a".repeat(2_000_000)});
+    let sum = ["object.long"; 40].join(" + ");
+    let text = format!("rules:\n- name: long\n  expression: ({sum}).size() > 0\n");
+    let findings =
+        cel("input: objects", &text).findings(&document(vec![wanted("v1:X:shop:x", object)]), &secrets());
+    let message = &findings[0].message;
+    assert!(message.contains("too costly for this object"), "{message}");
+}
+
+#[test]
+fn hostile_values_are_bounded() {
+    let mut deep = json!("x");
+    for _ in 0..100 {
+        deep = json!({ "a": deep });
+    }
+    let object = json!({"kind": "X", "deep": deep, "long": "a".repeat(1_000_000)});
+    let text = "package main\ndeny contains input.resources[0].after.long if true\ndeny contains \"m\" if regex.match(\"^(a+)+$\", input.resources[0].after.long)\ndeny contains \"w\" if { walk(input, [_, v]); v == \"never\" }\n";
+    let findings = rego("", text).findings(&document(vec![wanted("v1:X:shop:x", object)]), &secrets());
+    assert!(findings.iter().all(|finding| finding.message.len() < 1_100));
+    assert!(!findings.is_empty());
+    let many = "package main\ndeny contains msg if { some n in numbers.range(1, 400); msg := sprintf(\"%d\", [n]) }\n";
+    let findings = rego("", many).findings(&document(vec![pod("web", json!("a"))]), &secrets());
+    assert_eq!(findings.len(), 201);
+}
+
+/// A comparison of lists, and a search in one, cost as much as the list is long.
+#[test]
+fn what_cel_compares_is_bounded() {
+    let items: Vec<_> = (0..50_000).map(|n| json!(n.to_string())).collect();
+    let large = json!({"kind": "X", "list": items});
+    let find = |object: &serde_json::Value, expression: &str| {
+        let text = format!("rules:\n- name: r\n  expression: \"{expression}\"\n  message: m\n");
+        let findings = cel("input: objects", &text)
+            .findings(&document(vec![wanted("v1:X:shop:x", object.clone())]), &secrets());
+        let messages = findings.into_iter().map(|finding| finding.message);
+        messages.collect::<Vec<_>>()
+    };
+    for expression in [
+        "object.list.all(a, a in object.list)",
+        "object.list.all(a, object.list == object.list)",
+        "object.list.all(a, object == object)",
+        "!object.list.exists(a, [object.list] != [object.list])",
+        "object.list.all(a, object.list.indexOf(a) >= 0)",
+        "object.list.all(a, object.list.lastIndexOf(a) >= 0)",
+        "object.list.all(a, object.list.max() != 'x')",
+        "object.list.all(a, object.list.isSorted() || true)",
+        "sets.contains(object.list, object.list)",
+        "sets.equivalent(object.list, object.list)",
+        "object.list.distinct().size() > 0",
+        "!sets.intersects(object.list, object.list.map(a, 'x' + a)) || true",
+    ] {
+        let messages = find(&large, expression);
+        assert_eq!(messages.len(), 1, "{expression}");
+        assert!(
+            messages[0].contains("too costly for this object"),
+            "{expression}: {}",
+            messages[0]
+        );
+    }
+    let usual: Vec<_> = (0..1_500).map(|n| json!(n.to_string())).collect();
+    let usual = json!({"kind": "X", "list": usual});
+    for expression in [
+        "object.list.all(a, a in object.list && object.list.indexOf(a) >= 0)",
+        "sets.contains(object.list, object.list) && object == object && object.list.distinct() == object.list",
+        "'kind' in object && !('none' in object) && object != null",
+    ] {
+        assert_eq!(find(&usual, expression), Vec::<String>::new(), "{expression}");
+    }
+}

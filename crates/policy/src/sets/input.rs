@@ -1,0 +1,192 @@
+//! The views of a plan document that rules get as their input.
+
+use serde_json::{Map, Value, json};
+
+use super::rego_engine::without_comments;
+use konverge_base::model::{
+    plan::Action,
+    plan_document::{DocumentResource, StackDocument},
+    spec::RuntimeKind,
+};
+
+/// Keys of Terraform's own plan that [`terraform_plan`] has not.
+const MISSING_KEYS: [&str; 4] = ["configuration", "resource_drift", "relevant_attributes", "checks"];
+
+/// The Kubernetes objects that the stack wants, as conftest gets manifests.
+pub(super) fn objects(document: &StackDocument) -> impl Iterator<Item = (&DocumentResource, &Value)> {
+    let resources = document.resources.iter();
+    resources
+        .filter(|resource| resource.runtime == RuntimeKind::Kubernetes)
+        .filter_map(|resource| Some((resource, resource.after.as_ref()?)))
+}
+
+/// The whole document, without some resources.
+pub(super) fn plan(document: &StackDocument, without: &[&DocumentResource]) -> Value {
+    let mut value = serde_json::to_value(document).unwrap_or_default();
+    if let Some(resources) = value.get_mut("resources").and_then(Value::as_array_mut) {
+        resources.retain(|resource| !without.iter().any(|other| resource["id"] == other.id.as_str()));
+    }
+    value
+}
+
+/// The Terraform resources in the form of `terraform show -json`, without some of them.
+pub(super) fn terraform_plan(document: &StackDocument, without: &[&DocumentResource]) -> Value {
+    let resources: Vec<_> = document
+        .resources
+        .iter()
+        .filter(|resource| resource.runtime == RuntimeKind::Terraform)
+        .filter(|resource| !without.iter().any(|other| other.id == resource.id))
+        .collect();
+    let changes: Vec<_> = resources
+        .iter()
+        .map(|resource| resource_change(resource))
+        .collect();
+    let values = resources.iter().filter_map(|resource| {
+        let mut value = named(resource);
+        value.insert("values".to_owned(), resource.after.clone()?);
+        Some(Value::Object(value))
+    });
+    let prior = resources.iter().filter_map(|resource| {
+        let mut value = named(resource);
+        value.insert("values".to_owned(), resource.before.clone()?);
+        Some(Value::Object(value))
+    });
+    json!({
+        "format_version": "1.2",
+        "resource_changes": changes,
+        "planned_values": {"root_module": {"resources": values.collect::<Vec<_>>()}},
+        "prior_state": {"format_version": "1.0", "values": {"root_module": {"resources": prior.collect::<Vec<_>>()}}},
+        // Konverge writes values into its module, so that there are neither variables nor outputs.
+        "variables": {},
+        "output_changes": {},
+    })
+}
+
+/// A key of Terraform's plan that a rule reads and that this input lacks. It would be undefined there, and the rule
+/// would find nothing.
+pub(super) fn missing_terraform_key(source: &str) -> Option<&'static str> {
+    let source = without_comments(source);
+    let words: Vec<_> = source.split_whitespace().collect();
+    let aliases = words.windows(4).filter_map(|words| match words {
+        ["import", "input", "as", alias] => Some(*alias),
+        _ => None,
+    });
+    let names: Vec<_> = std::iter::once("input")
+        .chain(aliases)
+        .map(regex::escape)
+        .collect();
+    let names = names.join("|");
+    MISSING_KEYS.into_iter().find(|key| {
+        let read = regex::Regex::new(&format!(r#"\b({names})\s*(\.\s*{key}\b|\[\s*"{key}"\s*\])"#));
+        read.is_ok_and(|read| read.is_match(&source))
+    })
+}
+
+fn resource_change(resource: &DocumentResource) -> Value {
+    let actions = match resource.action {
+        Action::Create => json!(["create"]),
+        Action::Replace => json!(["delete", "create"]),
+        Action::Delete => json!(["delete"]),
+        Action::Forget => json!(["forget"]),
+        Action::Unchanged => json!(["no-op"]),
+        Action::Update | Action::Adopt | Action::Unknown => json!(["update"]),
+    };
+    let mut unknown = Value::Object(Map::new());
+    for path in &resource.unknown {
+        mark(&mut unknown, path);
+    }
+    let mut sensitive = Value::Object(Map::new());
+    for path in &resource.secret {
+        mark(&mut sensitive, path);
+    }
+    let mut value = named(resource);
+    let change = json!({
+        "actions": actions,
+        "before": resource.before,
+        "after": resource.after,
+        "after_unknown": unknown,
+        "after_sensitive": sensitive,
+    });
+    value.insert("change".to_owned(), change);
+    Value::Object(value)
+}
+
+/// Address, type, name and provider. The id of a Terraform resource is `namespace:provider:type:name`.
+fn named(resource: &DocumentResource) -> Map<String, Value> {
+    let parts: Vec<_> = resource.id.as_str().split(':').collect();
+    let name = parts.last().copied().unwrap_or_default();
+    let mut value = Map::new();
+    let mut put = |key: &str, text: String| value.insert(key.to_owned(), Value::String(text));
+    put("address", format!("{}.{name}", resource.kind));
+    put("mode", "managed".to_owned());
+    put("type", resource.kind.clone());
+    put("name", name.to_owned());
+    if let [namespace, provider, ..] = parts[..] {
+        put(
+            "provider_name",
+            format!("registry.terraform.io/{namespace}/{provider}"),
+        );
+    }
+    put("konverge_id", resource.id.to_string());
+    value
+}
+
+/// Sets `true` at a path; lists become maps by index, which reads the same in rules.
+fn mark(value: &mut Value, path: &str) {
+    let mut at = value;
+    for component in path.split('/').skip(1) {
+        let key = component.replace("~1", "/").replace("~0", "~");
+        let Value::Object(map) = at else { return };
+        at = map.entry(key).or_insert_with(|| Value::Object(Map::new()));
+    }
+    *at = Value::Bool(true);
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use konverge_base::model::{RepoPath, plan::Basis, plan_document::DocumentStack};
+
+    #[test]
+    fn an_unknown_value_of_a_terraform_resource_is_marked_where_terraform_marks_it() {
+        let bucket = DocumentResource {
+            id: "hashicorp:aws:aws_s3_bucket:logs".parse().unwrap(),
+            runtime: RuntimeKind::Terraform,
+            kind: "aws_s3_bucket".to_owned(),
+            cluster: None,
+            action: Action::Create,
+            replace: Vec::new(),
+            data_loss: false,
+            before: None,
+            after: Some(json!({"bucket": "logs"})),
+            changes: Vec::new(),
+            unknown: ["/arn", "/tags/a~1b", "/rule/0/id", "/rule/1/id"]
+                .map(str::to_owned)
+                .into(),
+            secret: Vec::new(),
+            known_before_write: false,
+        };
+        let document = StackDocument {
+            version: 1,
+            stack: DocumentStack {
+                id: "shop/prod".parse().unwrap(),
+                folder: RepoPath::root(),
+            },
+            basis: Basis::Live,
+            known_as: konverge_base::model::plan_document::OtherNames::default(),
+            hidden: std::collections::BTreeSet::new(),
+            resources: vec![bucket.clone()],
+        };
+        let shown = terraform_plan(&document, &[]);
+        let change = &shown["resource_changes"][0];
+        assert_eq!(change["address"], "aws_s3_bucket.logs");
+        assert_eq!(change["change"]["actions"], json!(["create"]));
+        assert_eq!(
+            change["change"]["after_unknown"],
+            json!({"arn": true, "tags": {"a/b": true}, "rule": {"0": {"id": true}, "1": {"id": true}}})
+        );
+        let without = terraform_plan(&document, &[&bucket]);
+        assert_eq!(without["resource_changes"], json!([]));
+    }
+}

@@ -1,0 +1,519 @@
+//! Which unknown values a rule may read, from the words in its source.
+//!
+//! A rule that reads a value mentions its key or a parent key, or goes through a whole value ([`reads_whole`]).
+//! So a rule whose source has neither of the two keys does not read the value. The other way round a rule may
+//! have the word and never read the value: it is then called undecided although it is not. It is never called
+//! decided although it reads the value in one of these ways.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+
+use konverge_base::model::spec::RuntimeKind;
+
+/// Words with which a rule reads values without naming their keys: functions that go through a value, and the list of
+/// differences, which has every value.
+const READ_ALL: [&str; 6] = [
+    "walk",
+    "marshal",
+    "marshal_with_options",
+    "reachable",
+    "reachable_paths",
+    "changes",
+];
+/// The same for what is not one word: the keys of an object, and values two levels below a name.
+const READ_ALL_TEXTS: [&str; 2] = ["object.keys", "[_][_]"];
+
+/// Names of whole values.
+const ROOTS: [&str; 5] = ["after", "values", "object", "input", "resource"];
+/// Loops of CEL.
+const LOOPS: [&str; 9] = [
+    "exists",
+    "exists_one",
+    "existsOne",
+    "all",
+    "map",
+    "filter",
+    "transformList",
+    "transformMap",
+    "transformMapEntry",
+];
+/// Functions of Rego that take a whole value.
+const TAKE_WHOLE: [&str; 7] = [
+    "sprintf",
+    "json.filter",
+    "json.remove",
+    "json.patch",
+    "object.filter",
+    "object.remove",
+    "object.union",
+];
+/// Words before which no reference begins.
+const KEYWORDS: [&str; 10] = [
+    "in", "some", "every", "not", "if", "with", "as", "contains", "default", "else",
+];
+
+/// The words in the source of rules.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Mentions {
+    words: BTreeSet<String>,
+    reads_all: bool,
+}
+
+impl Mentions {
+    /// Adds the words of a source: names, and the parts of its literals.
+    pub fn add(&mut self, source: &str) {
+        let is_word = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-');
+        let words = source
+            .split(|c: char| !is_word(c))
+            .filter(|word| !word.is_empty());
+        for word in words {
+            // `a-b` is a key, or a difference of two values.
+            for word in std::iter::once(word).chain(word.split('-')) {
+                self.reads_all |= READ_ALL.contains(&word);
+                self.words.insert(word.to_owned());
+            }
+        }
+        let dense: String = source.chars().filter(|c| !c.is_whitespace()).collect();
+        self.reads_all |= READ_ALL_TEXTS.iter().any(|text| dense.contains(text)) || reads_whole(source);
+    }
+
+    /// Adds the words of all texts in a value, and its keys.
+    pub fn add_texts(&mut self, value: &Value) {
+        match value {
+            Value::String(text) => self.add(text),
+            Value::Array(items) => items.iter().for_each(|item| self.add_texts(item)),
+            Value::Object(fields) => fields.iter().for_each(|(key, value)| {
+                self.add(key);
+                self.add_texts(value);
+            }),
+            _ => {}
+        }
+    }
+
+    /// Adds other words.
+    pub fn add_all(&mut self, other: &Self) {
+        self.reads_all |= other.reads_all;
+        self.words.extend(other.words.iter().cloned());
+    }
+
+    /// Returns true if a rule may read the value at a path of a resource.
+    pub fn may_read(&self, runtime: RuntimeKind, path: &str) -> bool {
+        // The id that a provider chooses says nothing: rules name it as the id of the resource.
+        if runtime == RuntimeKind::Terraform && path == "/id" {
+            return false;
+        }
+        // The path of the whole value has no key.
+        if self.reads_all || path.is_empty() {
+            return true;
+        }
+        let keys = path
+            .split('/')
+            .skip(1)
+            .map(|component| component.replace("~1", "/").replace("~0", "~"))
+            .filter(|component| component.parse::<usize>().is_err());
+        let keys: Vec<_> = keys.collect();
+        keys.iter().rev().take(2).any(|key| self.has(key))
+    }
+
+    /// Returns true if the source has this word.
+    pub fn has_word(&self, word: &str) -> bool {
+        self.words.contains(word)
+    }
+
+    /// Returns true if the source contains all words of a key. `app.kubernetes.io/name` has several words.
+    fn has(&self, key: &str) -> bool {
+        let is_word = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-');
+        let mut parts = key.split(|c: char| !is_word(c)).filter(|part| !part.is_empty());
+        parts.all(|part| self.words.contains(part))
+    }
+}
+
+/// Returns true if a source goes through a whole value: it iterates over one, reads it by a name that it finds elsewhere,
+/// compares it, or gives it to a function that does. A value that has another name (`x := r.after`) counts too.
+fn reads_whole(source: &str) -> bool {
+    let source = Source::read(source);
+    let references: Vec<_> = (0..source.tokens.len())
+        .filter_map(|at| source.reference(at))
+        .collect();
+    let aliases: BTreeSet<_> = references.iter().filter_map(|one| source.alias(one)).collect();
+    let taken = source.taken(&references);
+    references
+        .iter()
+        .any(|one| source.goes_through(one, &aliases, &taken))
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Token<'s> {
+    Word(&'s str),
+    Text(&'s str),
+    Mark(char),
+    Line,
+}
+
+/// A step of a reference: `a` and `["b"]` are names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Step<'s> {
+    Name(&'s str),
+    Number,
+    /// By the value of a variable.
+    Variable,
+    Other,
+}
+
+/// `input.resources[_].after`
+struct Reference<'s> {
+    steps: Vec<Step<'s>>,
+    start: usize,
+    /// The token behind it.
+    end: usize,
+}
+
+/// The tokens of a source.
+struct Source<'s> {
+    tokens: Vec<Token<'s>>,
+    /// Where the bracket that opens at a token closes.
+    closes: Vec<usize>,
+}
+
+impl<'s> Source<'s> {
+    fn read(source: &'s str) -> Self {
+        let (mut tokens, mut rest) = (Vec::new(), source);
+        while let Some(c) = rest.chars().next() {
+            let is_word = |c: char| c.is_alphanumeric() || c == '_';
+            let (token, length) = match c {
+                '\n' => (Some(Token::Line), 1),
+                '#' => (None, rest.find('\n').unwrap_or(rest.len())),
+                c if is_word(c) => {
+                    let end = rest.find(|c| !is_word(c)).unwrap_or(rest.len());
+                    (Some(Token::Word(&rest[..end])), end)
+                }
+                '"' | '\'' | '`' => match text_end(rest, c) {
+                    Some(end) => (Some(Token::Text(&rest[1..end])), end + 1),
+                    None => (Some(Token::Mark(c)), 1),
+                },
+                c if c.is_whitespace() => (None, c.len_utf8()),
+                c => (Some(Token::Mark(c)), c.len_utf8()),
+            };
+            tokens.extend(token);
+            rest = &rest[length..];
+        }
+        let mut closes = vec![tokens.len(); tokens.len()];
+        let mut open = Vec::new();
+        for (at, token) in tokens.iter().enumerate() {
+            match token {
+                Token::Mark('(' | '[' | '{') => open.push(at),
+                Token::Mark(')' | ']' | '}') => {
+                    if let Some(opened) = open.pop() {
+                        closes[opened] = at;
+                    }
+                }
+                _ => {}
+            }
+        }
+        Self { tokens, closes }
+    }
+
+    fn at(&self, at: usize) -> Option<Token<'s>> {
+        self.tokens.get(at).copied()
+    }
+
+    /// The token so many places before a token.
+    fn before(&self, at: usize, places: usize) -> Option<Token<'s>> {
+        self.at(at.checked_sub(places)?)
+    }
+
+    /// The next token from here that is not the end of a line.
+    fn beyond_lines(&self, mut at: usize) -> usize {
+        while self.at(at) == Some(Token::Line) {
+            at += 1;
+        }
+        at
+    }
+
+    /// The reference that begins at a token.
+    fn reference(&self, start: usize) -> Option<Reference<'s>> {
+        let Some(Token::Word(word)) = self.at(start) else {
+            return None;
+        };
+        let continues = matches!(self.before(start, 1), Some(Token::Mark('.')))
+            || matches!(
+                (self.before(start, 2), self.before(start, 1)),
+                (Some(Token::Mark('.')), Some(Token::Mark('?')))
+            );
+        if continues || KEYWORDS.contains(&word) {
+            return None;
+        }
+        let (mut steps, mut end) = (vec![Step::Name(word)], start + 1);
+        loop {
+            let dot = self.beyond_lines(end);
+            if self.at(dot) == Some(Token::Mark('.')) {
+                let optional = usize::from(self.at(dot + 1) == Some(Token::Mark('?')));
+                let name = self.beyond_lines(dot + 1 + optional);
+                let Some(Token::Word(word)) = self.at(name) else {
+                    break;
+                };
+                steps.push(Step::Name(word));
+                end = name + 1;
+            } else if self.at(end) == Some(Token::Mark('[')) {
+                let close = self.closes[end];
+                let inner = self.tokens.get(end + 1..close).unwrap_or_default();
+                steps.push(match inner {
+                    [Token::Text(name)] | [Token::Mark('?'), Token::Text(name)] => Step::Name(name),
+                    [Token::Word(word)] if word.parse::<usize>().is_ok() => Step::Number,
+                    [Token::Word(_)] => Step::Variable,
+                    _ => Step::Other,
+                });
+                end = (close + 1).min(self.tokens.len());
+            } else {
+                break;
+            }
+        }
+        Some(Reference { steps, start, end })
+    }
+
+    /// Another name for a whole value: `x := r.after`, `import input as x`.
+    fn alias(&self, one: &Reference<'s>) -> Option<&'s str> {
+        if !is_root(one.steps.last()?) {
+            return None;
+        }
+        if let (Some(Token::Word("as")), Some(Token::Word(name))) = (self.at(one.end), self.at(one.end + 1)) {
+            return Some(name);
+        }
+        let ends = matches!(
+            self.at(one.end),
+            None | Some(Token::Line | Token::Mark(';' | '}' | '|' | ']'))
+        );
+        let before = |places| self.before(one.start, places);
+        match (before(3), before(2), before(1)) {
+            (Some(Token::Word(name)), Some(Token::Mark(':')), Some(Token::Mark('=')))
+            | (_, Some(Token::Word(name)), Some(Token::Mark('=')))
+                if ends =>
+            {
+                Some(name)
+            }
+            _ => None,
+        }
+    }
+
+    /// Whether each token is an argument of a function that takes whole values.
+    fn taken(&self, references: &[Reference<'s>]) -> Vec<bool> {
+        let mut changes = vec![0_i32; self.tokens.len() + 1];
+        for one in references {
+            let names = one.steps.iter().filter_map(|step| match step {
+                Step::Name(name) => Some(*name),
+                _ => None,
+            });
+            let name = names.collect::<Vec<_>>().join(".");
+            if self.at(one.end) == Some(Token::Mark('(')) && TAKE_WHOLE.contains(&name.as_str()) {
+                changes[one.end] += 1;
+                changes[self.closes[one.end]] -= 1;
+            }
+        }
+        let depths = changes.into_iter().scan(0, |depth, change| {
+            *depth += change;
+            Some(*depth > 0)
+        });
+        depths.collect()
+    }
+
+    fn goes_through(&self, one: &Reference<'s>, aliases: &BTreeSet<&str>, taken: &[bool]) -> bool {
+        let steps = one.steps.as_slice();
+        // Data and parameters are known.
+        if matches!(
+            steps,
+            [Step::Name("data" | "params"), ..] | [_, Step::Name("parameters"), ..]
+        ) {
+            return false;
+        }
+        let is_whole = |at: usize| {
+            let named = at == 0 && matches!(steps[0], Step::Name(name) if aliases.contains(name));
+            named || is_root(&steps[at])
+        };
+        let is_call = self.at(one.end) == Some(Token::Mark('('));
+        let within = (1..steps.len()).any(|at| match steps[at] {
+            Step::Variable if steps[at - 1] == Step::Variable => true,
+            Step::Variable | Step::Other => is_whole(at - 1),
+            Step::Name(name) => is_call && at + 1 == steps.len() && LOOPS.contains(&name) && is_whole(at - 1),
+            Step::Number => false,
+        });
+        if within || is_call || !is_whole(steps.len() - 1) {
+            return within;
+        }
+        let before = |places| self.before(one.start, places);
+        let next = self.beyond_lines(one.end);
+        if before(1) == Some(Token::Word("in")) {
+            // `'key' in resource.after && …` of CEL asks for one key.
+            let goes_on = matches!(self.at(next), Some(Token::Mark('&' | '|' | '?')));
+            return !(goes_on && matches!(before(2), Some(Token::Text(_))));
+        }
+        if taken[one.start] && matches!(self.at(next), Some(Token::Mark(',' | ')' | ']' | '}'))) {
+            return true;
+        }
+        let compares =
+            |first, second| second == Some(Token::Mark('=')) && matches!(first, Some(Token::Mark('=' | '!')));
+        let null = Some(Token::Word("null"));
+        matches!(steps.last(), Some(Step::Name("after" | "object")))
+            && (compares(self.at(next), self.at(next + 1)) && self.at(self.beyond_lines(next + 2)) != null
+                || compares(before(2), before(1)) && before(3) != null)
+    }
+}
+
+fn is_root(step: &Step<'_>) -> bool {
+    matches!(step, Step::Name(name) if ROOTS.contains(name))
+}
+
+/// Where the text that begins here ends.
+fn text_end(rest: &str, quote: char) -> Option<usize> {
+    let mut escaped = false;
+    for (at, c) in rest.char_indices().skip(1) {
+        match c {
+            _ if escaped => escaped = false,
+            c if c == quote => return Some(at),
+            '\n' if quote != '`' => return None,
+            '\\' if quote != '`' => escaped = true,
+            _ => {}
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_or_the_key_around_it_counts() {
+        let mut mentions = Mentions::default();
+        mentions.add("input.after.spec.containers[_].image; labels[k] == \"x\"; a[\"app.io/tier\"]");
+        let reads = |path| mentions.may_read(RuntimeKind::Kubernetes, path);
+        assert!(reads("/spec/containers/0/image"));
+        assert!(reads("/metadata/labels/team"));
+        assert!(reads("/x/app.io~1tier"));
+        assert!(!reads("/spec/template/hostname"));
+        assert!(!reads("/metadata/app.io~1other"));
+        mentions.add("walk(input, [path, value])");
+        assert!(mentions.may_read(RuntimeKind::Kubernetes, "/spec/template/hostname"));
+    }
+
+    #[test]
+    fn what_reads_without_a_key_reads_all() {
+        for source in [
+            "some c in r.changes; endswith(c.to, \":latest\")",
+            "count(object.keys(r.after)) > 3",
+            "x := input.spec[_] [_]",
+            "json.marshal(r.after)",
+        ] {
+            let mut mentions = Mentions::default();
+            mentions.add(source);
+            assert!(mentions.may_read(RuntimeKind::Terraform, "/acl"), "{source}");
+        }
+        let mut mentions = Mentions::default();
+        mentions.add("r.after.max_size-r.after.min_size > 10");
+        assert!(mentions.may_read(RuntimeKind::Terraform, "/max_size"));
+        assert!(!mentions.may_read(RuntimeKind::Terraform, "/size"));
+        assert!(mentions.may_read(RuntimeKind::Terraform, ""));
+    }
+
+    #[test]
+    fn the_id_of_a_terraform_resource_does_not_count() {
+        let mut mentions = Mentions::default();
+        mentions.add("r.id; r.after.region");
+        assert!(!mentions.may_read(RuntimeKind::Terraform, "/id"));
+        assert!(mentions.may_read(RuntimeKind::Terraform, "/region"));
+        assert!(mentions.may_read(RuntimeKind::Kubernetes, "/id"));
+    }
+
+    #[test]
+    fn what_one_source_reads_is_read_by_both() {
+        let (mut own, mut other, mut all) = (Mentions::default(), Mentions::default(), Mentions::default());
+        own.add("r.after.region");
+        other.add("r.after.zone");
+        own.add_all(&other);
+        let reads = |mentions: &Mentions, path: &str| mentions.may_read(RuntimeKind::Terraform, path);
+        assert!(reads(&own, "/region") && reads(&own, "/zone") && !reads(&own, "/acl"));
+        all.add("walk(r.after)");
+        own.add_all(&all);
+        assert!(reads(&own, "/acl"));
+        own.add_all(&other);
+        assert!(reads(&own, "/acl"));
+    }
+
+    /// Neither the key nor the one around it is in the source: the whole value is gone through.
+    #[test]
+    fn what_goes_through_a_whole_value_reads_all() {
+        for source in [
+            "some k, v in input.resources[_].after; v == \"public-read\"",
+            "some v in object\n",
+            "deny contains k if { some k, v in input.review.object }",
+            "x := {v | some v in r[\"after\"]}",
+            "every _, v in r.after { v != \"a\" }",
+            "\"public-read\" in r.change.after",
+            "r.after[k] == \"public-read\"",
+            "r.change.after[_] == \"public-read\"",
+            "r[\"after\"][k] == 1",
+            "input[i].x",
+            "object[concat(\"\", [\"a\", \"cl\"])] == 1",
+            "input.spec[i][j] == 1",
+            "resource.after.exists(k, resource.after[k] == 'x')",
+            "object.all(k, v, v != 'x')",
+            "resource.after\n  .exists_one(k, true)",
+            "object.?spec.hasValue() && object.map(k, k).size() > 1",
+            "resource.after.filter(k, k == 'x').size() == 0",
+            "sprintf(\"%v\", [input])",
+            "msg := sprintf(\"%s %v\", [r.id, r.change.after])",
+            "json.filter(r.after, [p])",
+            "json.remove(input, [\"a\"])",
+            "object.filter(r.after, keys)",
+            "object.union(r.change.after, {\"x\": 1})",
+            "x := r.change.after\nx[_] == \"public-read\"",
+            "import input as tfplan\ndeny contains \"m\" if tfplan[k]",
+            "r.change.after != r.change.before",
+            "object == oldObject",
+            "resource.?after.all(k, v, v != 'x')",
+            "x := `a\\`\nsome k, v in r.after",
+        ] {
+            let mut mentions = Mentions::default();
+            mentions.add(source);
+            assert!(mentions.may_read(RuntimeKind::Terraform, "/acl"), "{source}");
+        }
+    }
+
+    #[test]
+    fn usual_rules_read_what_they_name() {
+        for source in [
+            "some r in input.resource_changes\nr.type == \"x\"",
+            "some r in input.resources; r.after.x == 1",
+            "some c in input.review.object.spec.containers",
+            "input.spec.template.spec.containers[_].image",
+            "input.spec.containers[i].image",
+            "input[\"spec\"].containers[0][\"image\"]",
+            "object.get(r.after, \"tags\", {})",
+            "r.change.after.tags.owner",
+            "x := r.change.after",
+            "x := r.change.after\nx.tags.owner == \"a\"",
+            "x := r.change.after - other\nx[k] == 1",
+            "x := r.change.after[\"tags\"]; x[_] == 1",
+            "r.after == null; null != r.change.after",
+            "resource.after == null || has(resource.after.tags)",
+            "'tags' in resource.after && resource.after.tags.size() > 0",
+            "object.spec.containers.all(c, c.image != 'x')",
+            "plan.resources.filter(r, r.action == 'delete').size() < 2",
+            "sprintf(\"%s in %s\", [input.metadata.name, r.address])",
+            "data.allowed[kind][name]",
+            "input.parameters.values[_]",
+            "startswith(c.image, data.registries[_])",
+            "msg := \"what is in object\"",
+            "resource.kind in ['a', 'b']",
+            "[c | c := input.spec.containers[_]]",
+            "msg := sprintf(\"%s\", [r.id]); object.get(r.after, \"tags\", {})",
+            "msg := `what\nis in object`",
+            "x := `\\`; msg := `in object`",
+            "msg := \"a \\\" in object\"",
+        ] {
+            let mut mentions = Mentions::default();
+            mentions.add(source);
+            assert!(!mentions.may_read(RuntimeKind::Terraform, "/acl"), "{source}");
+        }
+    }
+}

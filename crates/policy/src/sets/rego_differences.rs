@@ -1,0 +1,372 @@
+//! Where the engine differs from OPA: functions that answer as OPA does, or not at all, and comparisons that are refused.
+//! A rule that cannot be evaluated denies, so that a difference is never a pass. docs/reference/rego.md has the table.
+
+use regorus::{Engine, Value as RegoValue};
+
+use super::go_regex::{self, GoRegexes};
+use konverge_config::RegoVersion;
+
+type Answer = Result<RegoValue, RegoDifference>;
+
+/// Why a function gives no value.
+#[derive(Debug, thiserror::Error)]
+enum RegoDifference {
+    #[error("{name}: '{pattern}': {why}")]
+    Regex {
+        name: &'static str,
+        pattern: String,
+        why: String,
+    },
+    #[error("{0} needs texts, and whole numbers")]
+    Arguments(&'static str),
+    #[error("{0} differs from OPA, so it is refused: {1}")]
+    Differs(&'static str, &'static str),
+}
+
+/// Adds the functions to an engine, in place of its own. The first version of Rego has `re_match`, too.
+pub(super) fn add(engine: &mut Engine, version: RegoVersion) {
+    let regexes = GoRegexes::default();
+    let old = (version == RegoVersion::V0).then_some("re_match");
+    for name in ["regex.match"].into_iter().chain(old) {
+        let known = regexes.clone();
+        extend(engine, name, 2, move |arguments| {
+            let [pattern, value] = texts(name, arguments)?;
+            Ok(RegoValue::from(get(&known, name, pattern)?.is_match(value)))
+        });
+    }
+    extend(engine, "regex.is_valid", 1, |arguments| {
+        let name = "regex.is_valid";
+        let Ok([pattern]) = texts(name, arguments) else {
+            return Ok(RegoValue::from(false));
+        };
+        let is_valid = go_regex::is_valid(pattern);
+        is_valid
+            .map(RegoValue::from)
+            .map_err(|why| problem(name, pattern, &why))
+    });
+    let known = regexes.clone();
+    extend(engine, "regex.split", 2, move |arguments| {
+        let [pattern, value] = texts("regex.split", arguments)?;
+        let parts = get(&known, "regex.split", pattern)?;
+        let parts = parts.split(value).map(RegoValue::from);
+        Ok(RegoValue::from(parts.collect::<Vec<_>>()))
+    });
+    let known = regexes.clone();
+    extend(engine, "regex.replace", 3, move |arguments| {
+        let [value, pattern, with] = texts("regex.replace", arguments)?;
+        let pattern = get(&known, "regex.replace", pattern)?;
+        Ok(RegoValue::from(pattern.replace_all(value, with).into_owned()))
+    });
+    let known = regexes.clone();
+    extend(engine, "regex.find_n", 3, move |arguments| {
+        let name = "regex.find_n";
+        let [pattern, value] = texts(name, arguments.get(..2).unwrap_or_default())?;
+        let most = most(name, arguments)?;
+        let pattern = get(&known, name, pattern)?;
+        let found = pattern.find_iter(value).take(most);
+        Ok(RegoValue::from(
+            found
+                .map(|found| RegoValue::from(found.as_str()))
+                .collect::<Vec<_>>(),
+        ))
+    });
+    extend(engine, "regex.find_all_string_submatch_n", 3, move |arguments| {
+        let name = "regex.find_all_string_submatch_n";
+        let [pattern, value] = texts(name, arguments.get(..2).unwrap_or_default())?;
+        let most = most(name, arguments)?;
+        let pattern = get(&regexes, name, pattern)?;
+        let found = pattern.captures_iter(value).take(most).map(|found| {
+            let groups = found.iter().map(|group| group.map_or("", |group| group.as_str()));
+            RegoValue::from(groups.map(RegoValue::from).collect::<Vec<_>>())
+        });
+        Ok(RegoValue::from(found.collect::<Vec<_>>()))
+    });
+    extend(engine, "regex.template_match", 4, |_| {
+        Err(RegoDifference::Differs(
+            "regex.template_match",
+            "write an expression for regex.match",
+        ))
+    });
+    extend(engine, "upper", 1, |arguments| {
+        cased("upper", arguments, |c| c.to_uppercase())
+    });
+    extend(engine, "lower", 1, |arguments| {
+        cased("lower", arguments, |c| c.to_lowercase())
+    });
+    extend(engine, "semver.is_valid", 1, |arguments| {
+        let name = "semver.is_valid";
+        let Ok([text]) = texts(name, arguments) else {
+            return Ok(RegoValue::from(false));
+        };
+        Ok(RegoValue::from(is_version(text)))
+    });
+}
+
+fn extend(
+    engine: &mut Engine,
+    name: &str,
+    arity: u8,
+    function: impl Fn(&[RegoValue]) -> Answer + Clone + Send + Sync + 'static,
+) {
+    let call = move |arguments: Vec<RegoValue>| Ok(function(&arguments)?);
+    // It is the first extension of this name, which is the only way in which this fails.
+    let _ = engine.add_extension(name.to_owned(), arity, Box::new(call));
+}
+
+fn texts<'a, const N: usize>(
+    name: &'static str,
+    arguments: &'a [RegoValue],
+) -> Result<[&'a str; N], RegoDifference> {
+    let texts = arguments.iter().map(|argument| match argument {
+        RegoValue::String(text) => Ok(text.as_ref()),
+        _ => Err(RegoDifference::Arguments(name)),
+    });
+    let texts: Vec<_> = texts.collect::<Result<_, _>>()?;
+    texts.try_into().map_err(|_| RegoDifference::Arguments(name))
+}
+
+/// The number of matches that the third argument asks for; negative: all.
+fn most(name: &'static str, arguments: &[RegoValue]) -> Result<usize, RegoDifference> {
+    let number = arguments.get(2).and_then(|number| number.as_i64().ok());
+    let number = number.ok_or(RegoDifference::Arguments(name))?;
+    Ok(usize::try_from(number).unwrap_or(usize::MAX))
+}
+
+fn get(
+    known: &GoRegexes,
+    name: &'static str,
+    pattern: &str,
+) -> Result<std::sync::Arc<regex::Regex>, RegoDifference> {
+    known.get(pattern).map_err(|why| problem(name, pattern, &why))
+}
+
+fn problem(name: &'static str, pattern: &str, why: &go_regex::RegexProblem) -> RegoDifference {
+    RegoDifference::Regex {
+        name,
+        pattern: pattern.escape_debug().to_string(),
+        why: why.to_string(),
+    }
+}
+
+/// Go maps each character to one. Where that is more than one here, Go has another answer.
+fn cased<I: Iterator<Item = char>>(
+    name: &'static str,
+    arguments: &[RegoValue],
+    case: impl Fn(char) -> I,
+) -> Answer {
+    let [text] = texts(name, arguments)?;
+    let mut mapped = String::with_capacity(text.len());
+    for c in text.chars() {
+        let mut one = case(c);
+        match (one.next(), one.next()) {
+            (Some(one), None) => mapped.push(one),
+            _ => {
+                return Err(RegoDifference::Differs(
+                    name,
+                    "a letter of the text has several in the other case",
+                ));
+            }
+        }
+    }
+    Ok(RegoValue::from(mapped))
+}
+
+/// Whether OPA calls a text a version: one of Semantic Versioning 2, which may begin with `v`.
+fn is_version(text: &str) -> bool {
+    let text = text.strip_prefix('v').unwrap_or(text);
+    let (rest, build) = match text.split_once('+') {
+        Some((rest, build)) => (rest, Some(build)),
+        None => (text, None),
+    };
+    let (numbers, release) = match rest.split_once('-') {
+        Some((numbers, release)) => (numbers, Some(release)),
+        None => (rest, None),
+    };
+    let has_digits = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+    let is_number = |text: &str| has_digits(text) && (text == "0" || !text.starts_with('0'));
+    let is_name = |text: &str| {
+        let is_letter = |b: u8| b.is_ascii_alphanumeric() || b == b'-';
+        !text.is_empty() && text.bytes().all(is_letter)
+    };
+    let is_release = |text: &str| is_name(text) && (is_number(text) || !has_digits(text));
+    numbers.split('.').count() == 3
+        && numbers
+            .split('.')
+            .all(|text| is_number(text) && text.parse::<i64>().is_ok())
+        && release.is_none_or(|release| release.split('.').all(is_release))
+        && build.is_none_or(|build| build.split('.').all(is_name))
+}
+
+/// Refuses comparisons whose answer may be another one than OPA's.
+///
+/// # Errors
+/// The source has one; the text says which.
+pub(super) fn check(source: &str) -> Result<(), String> {
+    for (at, line) in code(source).lines().enumerate() {
+        let at = at + 1;
+        let compact: String = line.split_whitespace().collect();
+        if ["<set()", ">set()", "<=set()", ">=set()", "set()<", "set()>"]
+            .iter()
+            .any(|part| compact.contains(part))
+        {
+            return Err(format!(
+                "line {at}: sets are in another order here than in OPA, so a set is not compared by `<` or `>`: compare with `==`, or by `count`"
+            ));
+        }
+        // Its values are pairs, and a name alone takes none of them.
+        if compact.split("=walk(").count() > 1
+            && !compact.contains("]:=walk(")
+            && !compact.contains("]=walk(")
+        {
+            return Err(format!(
+                "line {at}: the engine gives no value to a name for `walk`: write `walk(DOCUMENT, [path, value])`"
+            ));
+        }
+        if (compact.contains("==") || compact.contains("!=")) && computes_with_decimals(&compact) {
+            return Err(format!(
+                "line {at}: OPA computes decimals with more digits than this engine, so a computed one is not compared by `==`: compare whole numbers, or by `<` and `>`"
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Returns true if a decimal number stands beside an operator of arithmetic.
+fn computes_with_decimals(line: &str) -> bool {
+    let bytes = line.as_bytes();
+    let is_operator = |at: Option<usize>| {
+        at.and_then(|at| bytes.get(at))
+            .is_some_and(|b| b"+-*/%".contains(b))
+    };
+    let mut at = 0;
+    while at < bytes.len() {
+        let start = at;
+        while bytes.get(at).is_some_and(|b| b.is_ascii_digit() || *b == b'.') {
+            at += 1;
+        }
+        let is_word = |b: u8| b.is_ascii_alphanumeric() || b == b'_' || b == b']' || b == b'.';
+        let is_own = start == 0 || !is_word(bytes[start - 1]);
+        let number = &line[start..at];
+        if is_own
+            && number.contains('.')
+            && number.len() > 2
+            && (is_operator(start.checked_sub(1)) || is_operator(Some(at)))
+        {
+            return true;
+        }
+        at = at.max(start + 1);
+    }
+    false
+}
+
+/// A source without what stands in texts and comments; its lines stay.
+fn code(source: &str) -> String {
+    let mut code = String::with_capacity(source.len());
+    let mut chars = source.chars();
+    while let Some(c) = chars.next() {
+        match c {
+            '#' => {
+                let end = chars.by_ref().find(|c| *c == '\n');
+                code.extend(end);
+            }
+            '"' | '`' => {
+                code.push(c);
+                while let Some(inner) = chars.next() {
+                    match inner {
+                        '\\' if c == '"' => drop(chars.next()),
+                        '\n' => code.push('\n'),
+                        _ if inner == c => break,
+                        _ => {}
+                    }
+                }
+                code.push(c);
+            }
+            c => code.push(c),
+        }
+    }
+    code
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn answer(expression: &str) -> Result<String, String> {
+        let mut engine = Engine::new();
+        engine.set_strict_builtin_errors(true);
+        add(&mut engine, RegoVersion::V1);
+        let rule = format!("package a\nx := {expression}\n");
+        check(&rule)?;
+        engine
+            .add_policy("a.rego".to_owned(), rule)
+            .map_err(|error| error.to_string())?;
+        let value = engine
+            .eval_rule("data.a.x".to_owned())
+            .map_err(|error| error.to_string())?;
+        Ok(value.to_string())
+    }
+
+    /// What conftest says of each is asked by `tests/it/policy/opa_table.rs`.
+    #[test]
+    fn functions_answer_as_opa_or_not_at_all() {
+        for (expression, value) in [
+            (r#"regex.match(`^\d+$`, "٣")"#, "false"),
+            (r#"regex.match(`^\d+$`, "3")"#, "true"),
+            (r#"regex.is_valid("(")"#, "false"),
+            (r#"regex.is_valid("a")"#, "true"),
+            (r#"regex.split(`\s`, "a b")"#, r#"["a","b"]"#),
+            (r#"regex.replace("aéb", `\w`, "x")"#, r#""xéx""#),
+            (r#"regex.find_n(`\w`, "aéb", -1)"#, r#"["a","b"]"#),
+            (r#"regex.find_n(`\w`, "aéb", 1)"#, r#"["a"]"#),
+            (
+                r#"regex.find_all_string_submatch_n(`(\w)(x)?`, "a", -1)"#,
+                r#"[["a","a",""]]"#,
+            ),
+            (r#"semver.is_valid("v1.0.0")"#, "true"),
+            (r#"semver.is_valid("V1.0.0")"#, "false"),
+            (r#"semver.is_valid("01.0.0")"#, "false"),
+            (r#"semver.is_valid("1.0.0-01")"#, "false"),
+            (r#"semver.is_valid("1.0.0-0a+01")"#, "true"),
+            (r#"semver.is_valid("99999999999999999999.0.0")"#, "false"),
+            (r#"semver.is_valid("1.0.0-rc.1+b")"#, "true"),
+            (r#"semver.is_valid("1.0")"#, "false"),
+            (r#"upper("aé")"#, r#""AÉ""#),
+            (r#"lower("AΣ")"#, r#""aσ""#),
+        ] {
+            assert_eq!(answer(expression).as_deref(), Ok(value), "{expression}");
+        }
+        for (expression, why) in [
+            (r#"upper("ß")"#, "differs from OPA"),
+            (
+                r#"regex.template_match("a{.}b", "axb", "{", "}")"#,
+                "differs from OPA",
+            ),
+            (r#"regex.match("[a&&b]", "a")"#, "means something else in Go"),
+            (r#"regex.match("a", 1)"#, "needs texts"),
+            ("{} < set()", "sets are in another order"),
+            ("set() >= {1: 2}", "sets are in another order"),
+            ("walk([1])", "write `walk(DOCUMENT, [path, value])`"),
+            ("0.1 + 0.2 == 0.3", "computes decimals"),
+            ("3 * 1.1 != 3.3", "computes decimals"),
+        ] {
+            let refused = answer(expression).unwrap_err();
+            assert!(refused.contains(why), "{expression}: {refused}");
+        }
+    }
+
+    #[test]
+    fn what_only_looks_like_a_difference_is_read() {
+        for source in [
+            "package a\n# 0.1 + 0.2 == 0.3\nx := \"0.1 + 0.2 == 0.3 and {} < set()\"\n",
+            "package a\nx if 1.5 > input.n * 0.5\n",
+            "package a\nx if input.version == \"1.2.3-4\"\n",
+            "package a\nx if input.ratio == 0.5\n",
+            "package a\nx if { [path, value] := walk(input) }\ny if walk(input, [_, 1])\n",
+            "package a\nx if count(set()) == 0\n",
+            "package a\nx := set() - {1}\ny if input.a1 + 1 == 2\n",
+        ] {
+            assert_eq!(check(source), Ok(()), "{source}");
+        }
+    }
+}

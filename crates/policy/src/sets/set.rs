@@ -1,0 +1,284 @@
+//! One policy set: its settings and files, the stacks that it is about, and what the outcomes of its rules mean.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    sync::{Arc, OnceLock},
+};
+
+use globset::GlobMatcher;
+
+use super::{
+    finding_mask::FindingMask,
+    rule::{
+        ENDED, FailedTest, NoOutcomes, PolicyFile, RuleFinding, RuleOutcome, Severity, UNREADABLE, stack_glob,
+    },
+    set_rules::{SetRules, SetSource},
+};
+use konverge_base::{
+    model::{
+        Digest,
+        digest::DigestBuilder,
+        plan_document::{DocumentResource, OtherNames, StackDocument},
+        policy_finding::{Enforcement, PolicyFinding, SetPlace},
+        review::OVERRIDE_ALL_SHOWN,
+    },
+    secrets::Secrets,
+};
+use konverge_config::{PolicyEnforcement, PolicySetConfig};
+
+/// The maximum size of the files of a set in bytes.
+const LARGEST_SET: usize = 8 * 1024 * 1024;
+
+/// A policy set of a revision. Nothing is parsed before it is evaluated.
+pub struct PolicySet {
+    name: String,
+    enforce: PolicyEnforcement,
+    /// Who may override a denial; empty: nobody.
+    overriders: Vec<String>,
+    stacks: Option<GlobMatcher>,
+    /// What its rules are made of, or why there are none.
+    source: Result<Arc<SetSource>, String>,
+    /// The rules, once they were parsed in this process.
+    parsed: OnceLock<Result<SetRules, String>>,
+    digest: Digest,
+}
+
+impl fmt::Debug for PolicySet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "PolicySet({}, {})", self.name, self.digest.short())
+    }
+}
+
+impl PolicySet {
+    /// Reads a set from its files. A set that cannot be read denies everything, and says why.
+    pub fn load(config: &PolicySetConfig, files: &[PolicyFile], data: &[PolicyFile]) -> Self {
+        let mut digest = DigestBuilder::new("policy-set");
+        digest.part(serde_json::to_string(config).unwrap_or_default().as_bytes());
+        for file in files.iter().chain(data) {
+            digest.part(file.path.as_bytes()).part(file.text.as_bytes());
+        }
+        let size: usize = files.iter().chain(data).map(|file| file.text.len()).sum();
+        let source = match size > LARGEST_SET {
+            true => Err(format!("its files have more than {LARGEST_SET} bytes")),
+            false => Ok(Arc::new(SetSource {
+                config: config.clone(),
+                files: files.to_vec(),
+                data: data.to_vec(),
+            })),
+        };
+        Self {
+            name: config.name.clone(),
+            enforce: config.enforcement(),
+            overriders: match (config.enforcement(), &config.overriders) {
+                (PolicyEnforcement::Override, Some(overriders)) => overriders.by.clone(),
+                _ => Vec::new(),
+            },
+            stacks: config.stacks.as_deref().and_then(stack_glob),
+            source,
+            parsed: OnceLock::new(),
+            digest: digest.finish(),
+        }
+    }
+
+    /// A set whose files could not be found or read.
+    pub fn broken(config: &PolicySetConfig, why: String) -> Self {
+        Self {
+            source: Err(why),
+            ..Self::load(config, &[], &[])
+        }
+    }
+
+    /// What its rules are made of.
+    ///
+    /// # Errors
+    /// The files could not be found or read.
+    pub fn source(&self) -> Result<&Arc<SetSource>, &String> {
+        self.source.as_ref()
+    }
+
+    /// The tests of the set that fail, in this process and without limits. A set that cannot be read fails as a whole.
+    pub fn failed_tests(&self, path: &str) -> Vec<FailedTest> {
+        match (self.source(), self.parsed()) {
+            (Ok(source), Ok(rules)) => source.failed_tests(rules),
+            (_, Err(why)) | (Err(why), _) => vec![Self::unreadable_test(path, why)],
+        }
+    }
+
+    /// The failure of a set that cannot be read, in place of its tests.
+    pub fn unreadable_test(path: &str, why: &str) -> FailedTest {
+        FailedTest {
+            file: path.to_owned(),
+            name: "load".to_owned(),
+            why: why.to_owned(),
+        }
+    }
+
+    fn parsed(&self) -> Result<&SetRules, &String> {
+        let source = self.source()?;
+        self.parsed.get_or_init(|| source.parse()).as_ref()
+    }
+
+    /// The digest over its settings and files.
+    pub fn digest(&self) -> Digest {
+        self.digest
+    }
+
+    /// The name in `konverge.yaml`.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Who may override a denial of the set; empty: nobody.
+    pub fn overriders(&self) -> &[String] {
+        &self.overriders
+    }
+
+    /// Returns true if the set is about a stack: by its folder or identity, or by another name of it. A change that
+    /// renames a stack does not leave the rules of its name.
+    pub fn is_about(&self, document: &StackDocument) -> bool {
+        let is_match = |name: &str| self.stacks.as_ref().is_some_and(|glob| glob.is_match(name));
+        let OtherNames { ids, folders } = &document.known_as;
+        self.is_about_its_place(document)
+            || ids.iter().any(|id| is_match(id.as_str()))
+            || folders.iter().any(|folder| is_match(folder.as_str()))
+    }
+
+    /// Returns true if the set is about a stack by its folder or identity.
+    pub fn is_about_its_place(&self, document: &StackDocument) -> bool {
+        let stack = &document.stack;
+        let glob = self.stacks.as_ref();
+        glob.is_none_or(|glob| glob.is_match(stack.folder.as_str()) || glob.is_match(stack.id.as_str()))
+    }
+
+    /// The findings for the plan of a stack, in this process and without limits: a rule that takes for ever does so here.
+    pub fn findings(&self, document: &StackDocument, secrets: &Secrets) -> Vec<PolicyFinding> {
+        self.findings_from(document, secrets, self.outcomes(document))
+    }
+
+    /// What the rules find, in this process and without limits.
+    pub(super) fn outcomes(&self, document: &StackDocument) -> Result<Vec<RuleOutcome>, NoOutcomes> {
+        let parsed = self.parsed();
+        let parsed = parsed.map_err(|why| NoOutcomes::Unreadable(why.clone()))?;
+        Ok(parsed.outcomes(document))
+    }
+
+    /// The findings of outcomes.
+    pub(super) fn findings_from(
+        &self,
+        document: &StackDocument,
+        secrets: &Secrets,
+        outcomes: Result<Vec<RuleOutcome>, NoOutcomes>,
+    ) -> Vec<PolicyFinding> {
+        let mask = FindingMask {
+            secrets,
+            hidden: &document.hidden,
+        };
+        let none = |rule: &str, what: &str, why: String| {
+            vec![RuleOutcome::Found(RuleFinding {
+                message: format!("{what}, so nothing passes it: {why}"),
+                ..RuleFinding::error(rule, "")
+            })]
+        };
+        let outcomes = outcomes.unwrap_or_else(|why| match why {
+            NoOutcomes::Unreadable(why) => none(UNREADABLE, "the set cannot be read", why),
+            NoOutcomes::Ended(why) => none(ENDED, "the set was not evaluated to its end", why),
+        });
+        let findings: BTreeSet<_> = outcomes
+            .into_iter()
+            .map(|outcome| self.finding(document, outcome, mask))
+            .collect();
+        findings.into_iter().collect()
+    }
+
+    fn finding(
+        &self,
+        document: &StackDocument,
+        outcome: RuleOutcome,
+        mask: FindingMask<'_>,
+    ) -> PolicyFinding {
+        let advises = self.enforce == PolicyEnforcement::Advise;
+        let enforced = |severity| match severity {
+            Severity::Deny if !advises => Enforcement::Deny,
+            Severity::Deny | Severity::Warn => Enforcement::Warn,
+        };
+        let (verdict, found, hint) = match outcome {
+            RuleOutcome::Found(found) => (enforced(found.severity), found, None),
+            RuleOutcome::Unknown {
+                rule,
+                severity,
+                resource,
+                paths,
+                later,
+            } => {
+                let paths = paths.join(", ");
+                let (verdict, message, hint) = match later {
+                    true => (
+                        Enforcement::Undecided,
+                        format!("undecided: it reads {paths}, known only after apply"),
+                        "the apply evaluates it again when the value is known, before it writes this resource",
+                    ),
+                    false => (
+                        enforced(severity),
+                        format!("undecided: it reads {paths}, which is known only after the write"),
+                        "set the value in the Spec, or add an exception for this resource",
+                    ),
+                };
+                let found = RuleFinding {
+                    rule,
+                    severity,
+                    message,
+                    resource: Some(resource.to_string()),
+                    path: None,
+                    details: BTreeMap::new(),
+                };
+                (verdict, found, Some(hint.to_owned()))
+            }
+        };
+        let stack = &document.stack.id;
+        // The id of a resource is shown everywhere. A rule may name another text.
+        let is_named = |resource: &&DocumentResource| found.resource.as_deref() == Some(resource.id.as_str());
+        let named = document.resources.iter().find(is_named);
+        let (found, said) = mask.finding(&found);
+        let resource = match named {
+            Some(resource) => Some(resource.id.clone()),
+            None => found.resource.as_deref().and_then(|id| id.parse().ok()),
+        };
+        let mut digest = DigestBuilder::new("policy-finding");
+        for part in [self.name.as_str(), &found.rule, stack.as_str(), &said] {
+            digest.part(part.as_bytes());
+        }
+        let digest = digest.finish();
+        // A set that was not evaluated has found nothing that could be overridden.
+        let hint = match verdict == Enforcement::Deny
+            && !self.overriders.is_empty()
+            && !is_no_verdict(&found.rule)
+        {
+            true => Some(format!(
+                "one of {} may override exactly this finding: name {digest} in the text of an approving review of the last head (`{OVERRIDE_ALL_SHOWN}` means all that the comment shows), or run the workflow by hand with `approve: {digest}`",
+                self.overriders.join(", ")
+            )),
+            false => hint,
+        };
+        PolicyFinding {
+            verdict,
+            rule: format!("{}/{}", self.name, found.rule),
+            stack: Some(stack.clone()),
+            message: found.message,
+            hint,
+            place: Some(SetPlace {
+                set: self.name.clone(),
+                resource,
+                path: found.path,
+                details: found.details,
+                digest,
+                passed_by: None,
+            }),
+        }
+    }
+}
+
+/// Returns true for the rule of a finding that says that a set was not evaluated.
+pub(super) fn is_no_verdict(rule: &str) -> bool {
+    rule == UNREADABLE || rule == ENDED
+}

@@ -1,0 +1,346 @@
+//! The rules of a set: parsed from its files, and evaluated on the plan document of a stack. Whoever calls this spends what
+//! the rules need: nothing here limits the time or the memory of parsing and evaluation. `rule_host` does that in a process
+//! of its own.
+
+use std::collections::BTreeSet;
+
+use cel::Context;
+use serde::{Deserialize, Serialize};
+
+use super::{
+    admission::{AdmissionOutcome, AdmissionPolicies},
+    admission_cases,
+    cel_rules::{self, CelRule, CelRules},
+    gatekeeper::GatekeeperRules,
+    input,
+    possible_reads::Mentions,
+    rego::{self, RegoRules},
+    rule::{FailedTest, PolicyFile, RuleFinding, RuleOutcome, Severity, stack_glob},
+};
+use konverge_base::model::{
+    plan_document::{DocumentResource, StackDocument},
+    spec::RuntimeKind,
+};
+use konverge_cel::cel_expression::CostInput;
+use konverge_config::{PolicyInput, PolicyLanguage, PolicySetConfig};
+
+/// The stack size of the parser in bytes; only the used part is allocated.
+const PARSER_STACK: usize = 256 * 1024 * 1024;
+
+/// The settings and files of a set: all that its rules are made of.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SetSource {
+    pub(super) config: PolicySetConfig,
+    pub(super) files: Vec<PolicyFile>,
+    pub(super) data: Vec<PolicyFile>,
+}
+
+/// The parsed rules of a set.
+pub struct SetRules {
+    input: PolicyInput,
+    rules: Rules,
+}
+
+enum Rules {
+    Rego(Box<RegoRules>),
+    Cel(CelRules),
+    Admission(Box<AdmissionPolicies>),
+    Gatekeeper(Box<GatekeeperRules>),
+}
+
+impl SetSource {
+    /// Parses the rules.
+    ///
+    /// # Errors
+    /// A file is not what the language or the data needs, or there is no rule.
+    pub fn parse(&self) -> Result<SetRules, String> {
+        Ok(SetRules {
+            input: self.config.input,
+            rules: parse_apart(&self.config, &self.files, &self.data)?,
+        })
+    }
+
+    /// The path of the set.
+    pub fn path(&self) -> &str {
+        &self.config.path
+    }
+
+    /// The paths of the files with rules.
+    pub fn paths(&self) -> impl Iterator<Item = &str> {
+        self.files.iter().map(|file| file.path.as_str())
+    }
+
+    /// The same settings with only one of the files.
+    #[must_use]
+    pub fn only(&self, path: &str) -> Self {
+        let files = self.files.iter().filter(|file| file.path == path);
+        Self {
+            config: self.config.clone(),
+            files: files.cloned().collect(),
+            data: Vec::new(),
+        }
+    }
+
+    /// The tests of the set that fail. `rules` are its own.
+    pub fn failed_tests(&self, rules: &SetRules) -> Vec<FailedTest> {
+        match &rules.rules {
+            Rules::Rego(_) => rego::failed_tests(&self.files, &self.data, self.config.rego),
+            Rules::Admission(_) | Rules::Gatekeeper(_) => {
+                let language = self.config.language;
+                let per_test = language == PolicyLanguage::Gatekeeper;
+                admission_cases::failed(&self.files, per_test, |files| judge(language, files))
+            }
+            Rules::Cel(rules) => rules.failed_cases(self.config.input),
+        }
+    }
+}
+
+impl SetRules {
+    /// What the rules find in the plan of a stack.
+    pub fn outcomes(&self, document: &StackDocument) -> Vec<RuleOutcome> {
+        match &self.rules {
+            Rules::Rego(rules) if self.input == PolicyInput::Objects => rego_objects(rules, document),
+            Rules::Rego(rules) => rego_whole(rules, document, self.input),
+            Rules::Cel(rules) => cel_each(rules, document, self.input),
+            Rules::Admission(policies) => admission(policies.outcomes(document)),
+            Rules::Gatekeeper(rules) => admission(rules.outcomes(document)),
+        }
+    }
+}
+
+/// Parses on a thread with a stack that is large enough for any nesting.
+fn parse_apart(config: &PolicySetConfig, files: &[PolicyFile], data: &[PolicyFile]) -> Result<Rules, String> {
+    std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new().stack_size(PARSER_STACK);
+        let parsing = thread
+            .spawn_scoped(scope, || parse(config, files, data))
+            .map_err(|error| error.to_string())?;
+        parsing
+            .join()
+            .unwrap_or_else(|_| Err("the parser failed".to_owned()))
+    })
+}
+
+fn parse(config: &PolicySetConfig, files: &[PolicyFile], data: &[PolicyFile]) -> Result<Rules, String> {
+    match config.language {
+        PolicyLanguage::Cel => cel_rules::load(files).map(Rules::Cel),
+        PolicyLanguage::Vap => {
+            let (_, files) = admission_cases::split(files)?;
+            let policies = AdmissionPolicies::load(&files)?;
+            Ok(Rules::Admission(Box::new(policies)))
+        }
+        PolicyLanguage::Gatekeeper => {
+            let (_, files) = admission_cases::split(files)?;
+            let rules = GatekeeperRules::load(&files)?;
+            Ok(Rules::Gatekeeper(Box::new(rules)))
+        }
+        PolicyLanguage::Rego => {
+            let terraform = config.input == PolicyInput::Tfplan;
+            for file in files.iter().filter(|_| terraform) {
+                if let Some(key) = input::missing_terraform_key(&file.text) {
+                    let path = &file.path;
+                    return Err(format!(
+                        "{path} reads `{key}` of Terraform's plan, which `tfplan` does not have"
+                    ));
+                }
+            }
+            let packages = config.packages.iter().filter_map(|glob| stack_glob(glob));
+            let packages: Vec<_> = packages.collect();
+            let rules = RegoRules::load(files, data, config.rego, &packages)?;
+            Ok(Rules::Rego(Box::new(rules)))
+        }
+    }
+}
+
+/// The rules of a suite's test.
+fn judge(language: PolicyLanguage, files: &[PolicyFile]) -> Result<admission_cases::Judge, String> {
+    Ok(match language {
+        PolicyLanguage::Gatekeeper => {
+            let rules = GatekeeperRules::load(files)?;
+            Box::new(move |document| rules.outcomes(document))
+        }
+        _ => {
+            let policies = AdmissionPolicies::load(files)?;
+            Box::new(move |document| policies.outcomes(document))
+        }
+    })
+}
+
+/// The unknown paths of a resource that rules may read.
+fn unknown(mentions: &Mentions, resource: &DocumentResource) -> Vec<String> {
+    let paths = resource.unknown.iter();
+    let read = paths.filter(|path| mentions.may_read(resource.runtime, path));
+    read.cloned().collect()
+}
+
+/// Returns true if words may read an unknown value of a resource.
+fn reads_unknown(mentions: &Mentions, resource: &DocumentResource) -> bool {
+    let mut paths = resource.unknown.iter();
+    paths.any(|path| mentions.may_read(resource.runtime, path))
+}
+
+fn undecided(rule: &str, severity: Severity, resource: &DocumentResource, paths: Vec<String>) -> RuleOutcome {
+    RuleOutcome::Unknown {
+        rule: rule.to_owned(),
+        severity,
+        resource: resource.id.clone(),
+        paths,
+        later: resource.known_before_write,
+    }
+}
+
+/// Each request that the apply would send is an input of its own.
+fn admission(outcomes: Vec<AdmissionOutcome<'_>>) -> Vec<RuleOutcome> {
+    let outcomes = outcomes.into_iter().map(|outcome| match outcome {
+        AdmissionOutcome::Found(finding) => RuleOutcome::Found(finding),
+        AdmissionOutcome::Undecided(resource, rule, severity) => {
+            undecided(&rule, severity, resource, resource.unknown.clone())
+        }
+    });
+    outcomes.collect()
+}
+
+/// Each object is an input of its own.
+fn rego_objects(rules: &RegoRules, document: &StackDocument) -> Vec<RuleOutcome> {
+    let mut session = rules.session(&document.stack.folder);
+    let mut outcomes = Vec::new();
+    for (resource, object) in input::objects(document) {
+        let unknown = unknown(rules.mentions(), resource);
+        if !unknown.is_empty() {
+            let certain = session.certain(object, |mentions| reads_unknown(mentions, resource));
+            outcomes.extend(certain.into_iter().map(|finding| about(finding, resource)));
+            let names = rules.names();
+            outcomes
+                .extend(names.map(|(name, severity)| undecided(name, severity, resource, unknown.clone())));
+            continue;
+        }
+        let findings = session.findings(object.clone());
+        outcomes.extend(findings.into_iter().map(|finding| about(finding, resource)));
+    }
+    outcomes
+}
+
+/// A finding about the resource that was the input.
+fn about(finding: RuleFinding, resource: &DocumentResource) -> RuleOutcome {
+    RuleOutcome::Found(RuleFinding {
+        resource: Some(resource.id.to_string()),
+        ..finding
+    })
+}
+
+/// The whole stack is one input. With unknown values in it, only those findings count that there are also
+/// without the resources with these values, and those of definitions that read none of the values.
+fn rego_whole(rules: &RegoRules, document: &StackDocument, view: PolicyInput) -> Vec<RuleOutcome> {
+    let input = |without: &[&DocumentResource]| match view {
+        PolicyInput::Tfplan => input::terraform_plan(document, without),
+        PolicyInput::Plan | PolicyInput::Objects | PolicyInput::Admission => input::plan(document, without),
+    };
+    let mut session = rules.session(&document.stack.folder);
+    let mut findings = session.findings(input(&[]));
+    let mut outcomes = Vec::new();
+    let open: Vec<_> = document
+        .resources
+        .iter()
+        .filter(|resource| view != PolicyInput::Tfplan || resource.runtime == RuntimeKind::Terraform)
+        .map(|resource| (resource, unknown(rules.mentions(), resource)))
+        .filter(|(_, unknown)| !unknown.is_empty())
+        .collect();
+    if !open.is_empty() {
+        let without: Vec<_> = open.iter().map(|(resource, _)| *resource).collect();
+        let certain: BTreeSet<_> = session.findings(input(&without)).into_iter().collect();
+        findings.retain(|finding| certain.contains(finding));
+        let reads = |mentions: &Mentions| open.iter().any(|(open, _)| reads_unknown(mentions, open));
+        findings.extend(session.certain(&input(&[]), reads));
+        for (resource, unknown) in &open {
+            let names = rules.names();
+            outcomes
+                .extend(names.map(|(name, severity)| undecided(name, severity, resource, unknown.clone())));
+        }
+    }
+    outcomes.extend(findings.into_iter().map(RuleOutcome::Found));
+    outcomes
+}
+
+/// Each resource, or each object, is an input of its own.
+fn cel_each(set: &CelRules, document: &StackDocument, view: PolicyInput) -> Vec<RuleOutcome> {
+    let rules = set.rules.as_slice();
+    let mut outcomes = Vec::new();
+    match view {
+        PolicyInput::Objects => {
+            let shared = set.shared(None);
+            for (resource, object) in input::objects(document) {
+                let context = cel_rules::context(view, object, &shared);
+                let extent = CostInput::measure(object);
+                cel_one(rules, (resource, &[]), &context, extent, &mut outcomes);
+            }
+        }
+        PolicyInput::Plan | PolicyInput::Tfplan | PolicyInput::Admission => {
+            let whole = input::plan(document, &[]);
+            let empty = Vec::new();
+            let values = whole["resources"].as_array().unwrap_or(&empty);
+            let (shared, extent) = (set.shared(Some(&whole)), CostInput::measure(&whole));
+            for (resource, value) in document.resources.iter().zip(values) {
+                let context = cel_rules::context(view, value, &shared);
+                let others = document.resources.as_slice();
+                cel_one(rules, (resource, others), &context, extent, &mut outcomes);
+            }
+        }
+    }
+    outcomes
+}
+
+/// Evaluates the rules for one resource. `others` are the resources that a rule can also reach.
+fn cel_one(
+    rules: &[CelRule],
+    (resource, others): (&DocumentResource, &[DocumentResource]),
+    context: &Context,
+    extent: CostInput,
+    outcomes: &mut Vec<RuleOutcome>,
+) {
+    for rule in rules {
+        let undecided = |of: &DocumentResource, paths| undecided(&rule.name, rule.severity, of, paths);
+        // With an unknown value a condition is an error, or decides for another value: only a part that does not read
+        // it counts.
+        let own = unknown(&rule.mentions, resource);
+        if !own.is_empty() {
+            let reads = |mentions: &Mentions| {
+                let mut reached = others.iter().filter(|_| mentions.has_word("plan"));
+                reads_unknown(mentions, resource) || reached.any(|other| reads_unknown(mentions, other))
+            };
+            let certain = rule.certain_violation(context, extent, reads);
+            outcomes.push(match certain {
+                Some(finding) => about(finding, resource),
+                None => undecided(resource, own),
+            });
+            continue;
+        }
+        let reached = others
+            .iter()
+            .filter(|other| rule.reads_plan && other.id != resource.id);
+        let open = reached
+            .map(|reached| (reached, unknown(&rule.mentions, reached)))
+            .find(|(_, unknown)| !unknown.is_empty());
+        let about_it = rule.is_about(context, extent);
+        match open {
+            // What is unknown elsewhere is absent here: a violation counts, and nothing else is certain.
+            Some((reached, paths)) => {
+                let violation = match about_it {
+                    Ok(true) => rule.violation(context, extent).ok().flatten(),
+                    Ok(false) | Err(_) => None,
+                };
+                outcomes.push(match violation {
+                    Some(finding) => about(finding, resource),
+                    None => undecided(reached, paths),
+                });
+            }
+            None => {
+                let finding = match about_it {
+                    Ok(true) => rule.finding(context, extent),
+                    Ok(false) => None,
+                    Err(error) => Some(*error),
+                };
+                outcomes.extend(finding.map(|finding| about(finding, resource)));
+            }
+        }
+    }
+}

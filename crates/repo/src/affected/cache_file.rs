@@ -1,0 +1,145 @@
+//! Cache files. A checksum is verified when they are read.
+
+use std::{
+    io::ErrorKind,
+    path::Path,
+    time::{Duration, SystemTime},
+};
+
+use konverge_base::{atomic_file, model::Digest};
+
+/// The maximum size in bytes. A larger file was not written by Konverge and is ignored.
+const MAX_SIZE: u64 = 1 << 30;
+
+/// The body between the header and the checksum; `None` for a missing, damaged or incompatible file.
+pub(super) fn read(path: &Path, header: &[u8]) -> Option<Vec<u8>> {
+    let metadata = std::fs::metadata(path)
+        .ok()
+        .filter(|metadata| metadata.is_file())?;
+    if metadata.len() > MAX_SIZE {
+        return None;
+    }
+    let mut bytes = std::fs::read(path).ok()?;
+    let body = body(&bytes, header)?;
+    let range = header.len()..header.len() + body.len();
+    bytes.truncate(range.end);
+    bytes.drain(..range.start);
+    Some(bytes)
+}
+
+/// Writes header, body and checksum.
+pub(super) fn write(path: &Path, header: &[u8], body: &[u8]) -> std::io::Result<()> {
+    atomic_file::write(path, &with_checksum(header, body))
+}
+
+/// The number of cache files in a folder, and their total size in bytes.
+///
+/// # Errors
+/// The folder cannot be listed.
+pub fn count_cache_files(folder: &Path) -> std::io::Result<(u64, u64)> {
+    each(folder, |_, _| Ok(true))
+}
+
+/// Deletes the files that were not written for this long: their repositories are probably gone. Returns their
+/// number and total size in bytes.
+///
+/// # Errors
+/// The folder cannot be listed, or a file cannot be deleted.
+pub fn prune_cache_files(folder: &Path, unwritten_for: Duration) -> std::io::Result<(u64, u64)> {
+    let now = SystemTime::now();
+    each(folder, |path, metadata| {
+        let old = now.duration_since(metadata.modified()?).unwrap_or_default() >= unwritten_for;
+        if old {
+            // Another process may delete the file first.
+            unless_gone(std::fs::remove_file(path))?;
+        }
+        Ok(old)
+    })
+}
+
+fn each(
+    folder: &Path,
+    counts: impl Fn(&Path, &std::fs::Metadata) -> std::io::Result<bool>,
+) -> std::io::Result<(u64, u64)> {
+    let mut sum = (0, 0);
+    for entry in unless_gone(std::fs::read_dir(folder))?.into_iter().flatten() {
+        let entry = entry?;
+        let Some(metadata) = unless_gone(entry.metadata())? else {
+            continue;
+        };
+        if metadata.is_file() && counts(&entry.path(), &metadata)? {
+            sum = (sum.0 + 1, sum.1 + metadata.len());
+        }
+    }
+    Ok(sum)
+}
+
+/// `None` if there is no such file any more.
+fn unless_gone<T>(result: std::io::Result<T>) -> std::io::Result<Option<T>> {
+    match result {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        result => result.map(Some),
+    }
+}
+
+fn with_checksum(header: &[u8], body: &[u8]) -> Vec<u8> {
+    let mut bytes = [header, body].concat();
+    let sum = Digest::of_bytes(&bytes);
+    bytes.extend_from_slice(sum.as_bytes());
+    bytes
+}
+
+fn body<'a>(bytes: &'a [u8], header: &[u8]) -> Option<&'a [u8]> {
+    let (front, sum) = bytes.split_at_checked(bytes.len().checked_sub(32)?)?;
+    let body = front.strip_prefix(header)?;
+    (Digest::of_bytes(front).as_bytes() == sum).then_some(body)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn what_was_not_written_for_long_is_pruned() {
+        let folder = tempfile::tempdir().unwrap();
+        let day = Duration::from_secs(24 * 3600);
+        for name in ["old", "new"] {
+            write(&folder.path().join(name), b"header", b"").unwrap();
+        }
+        let old = std::fs::File::options()
+            .append(true)
+            .open(folder.path().join("old"));
+        old.unwrap().set_modified(SystemTime::now() - 40 * day).unwrap();
+        assert_eq!(count_cache_files(folder.path()).unwrap(), (2, 76));
+        assert_eq!(prune_cache_files(folder.path(), 30 * day).unwrap(), (1, 38));
+        assert!(folder.path().join("new").exists());
+        assert!(
+            count_cache_files(&folder.path().join("new")).is_err(),
+            "it is no folder"
+        );
+        std::fs::create_dir(folder.path().join("folder")).unwrap();
+        assert_eq!(count_cache_files(folder.path()).unwrap(), (1, 38));
+        assert_eq!(prune_cache_files(folder.path(), Duration::ZERO).unwrap(), (1, 38));
+        assert_eq!(count_cache_files(&folder.path().join("none")).unwrap(), (0, 0));
+    }
+
+    #[test]
+    fn a_damaged_file_is_none() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("deep").join("x");
+        assert_eq!(read(&path, b"header"), None);
+        write(&path, b"header", b"the body").unwrap();
+        assert_eq!(read(&path, b"header").as_deref(), Some(&b"the body"[..]));
+        assert_eq!(read(&path, b"Header"), None);
+        let whole = std::fs::read(&path).unwrap();
+        for end in 0..whole.len() {
+            assert_eq!(body(&whole[..end], b"header"), None, "cut at {end}");
+        }
+        for at in 0..whole.len() {
+            let mut bent = whole.clone();
+            bent[at] ^= 1;
+            assert_eq!(body(&bent, b"header"), None, "bent at {at}");
+        }
+    }
+}

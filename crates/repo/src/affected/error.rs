@@ -1,0 +1,32 @@
+//! The errors of the analysis.
+
+use konverge_base::{
+    error::{ErrorKind, UserError},
+    model::{RepoPath, file_source::SourceError, stack::SetupError},
+};
+
+/// The inputs of one or all stacks are unknown.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum AffectedError {
+    /// An object is missing or damaged.
+    #[error(transparent)]
+    Source(#[from] SourceError),
+    /// The files of the stack cannot be resolved.
+    #[error(transparent)]
+    Setup(#[from] SetupError),
+    /// The stack does not belong to this revision.
+    #[error("there is no stack in `{0}` in this revision")]
+    UnknownStack(RepoPath),
+}
+
+impl From<AffectedError> for UserError {
+    fn from(error: AffectedError) -> Self {
+        match error {
+            AffectedError::Source(error) => UserError::new(ErrorKind::Git, error.to_string())
+                .hint("`git fsck` shows what the repository lacks"),
+            AffectedError::Setup(error) => error.into(),
+            AffectedError::UnknownStack(_) => UserError::new(ErrorKind::Layout, error.to_string())
+                .hint("`konverge affected --base HEAD~1` lists stacks; `git add` makes a new one known"),
+        }
+    }
+}

@@ -1,0 +1,520 @@
+//! Why a stack is affected: for every changed file the shortest chain of imports from it to the stack.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet, btree_map::Entry},
+    hash::Hash,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use super::{Analysis, WorkspaceInput, graph::NodeId, resolve::ResolvedImport, shared_reads};
+use crate::konfig::Changes;
+use konverge_base::model::{
+    Digest, RepoPath,
+    affected::{InputKind, InputReason},
+};
+
+/// The maximum number of reasons per stack; the shortest chains are kept. A change that affects everything
+/// needs no complete list.
+pub(super) const MAX_REASONS: usize = 50;
+
+/// The maximum number of files in all chains of a stack, unless the first chain alone has more.
+const MAX_LINKS: usize = 2000;
+
+/// The differences between two analyses.
+pub(super) struct AnalysisDiff<'a> {
+    base: &'a Analysis,
+    head: &'a Analysis,
+    changed: Changed,
+    before: Side<'a>,
+    after: Side<'a>,
+}
+
+/// Every path whose entry differs.
+struct Changed {
+    paths: HashSet<RepoPath>,
+    /// The same, sorted by name, so that the files of a folder are adjacent.
+    sorted: Vec<RepoPath>,
+    /// The paths below a folder whose name ends in `.k`.
+    odd: Vec<RepoPath>,
+}
+
+impl Changed {
+    fn from_paths(paths: HashSet<RepoPath>) -> Self {
+        let mut sorted: Vec<RepoPath> = paths.iter().cloned().collect();
+        sorted.sort();
+        let odd = sorted
+            .iter()
+            .filter(|path| path.as_str().contains(".k/"))
+            .cloned()
+            .collect();
+        Self { paths, sorted, odd }
+    }
+
+    fn contains(&self, path: &RepoPath) -> bool {
+        self.paths.contains(path)
+    }
+
+    /// The path itself, then all paths below it, by name.
+    fn paths_below(&self, path: &RepoPath) -> impl Iterator<Item = &RepoPath> {
+        let below = match path.is_root() {
+            true => String::new(),
+            false => format!("{path}/", path = path.as_str()),
+        };
+        let start = self
+            .sorted
+            .partition_point(|other| other.as_str() < below.as_str());
+        let own = self.paths.get(path).filter(|_| !path.is_root());
+        let inside = self.sorted[start..].iter();
+        own.into_iter()
+            .chain(inside.take_while(move |other| other.as_str().starts_with(&below)))
+    }
+}
+
+/// The nodes of one revision that are missing or different in the other.
+struct Side<'a> {
+    analysis: &'a Analysis,
+    differs: Vec<bool>,
+    /// The nodes that the other revision does not have at all.
+    new: Vec<bool>,
+    /// The maximum number of changed files to search for from an entry. Some of them are skipped later as
+    /// entries themselves; enough reasons still remain.
+    enough: usize,
+    reached: Mutex<HashMap<NodeId, Arc<Reach>>>,
+}
+
+/// The changed files that an entry reaches. Each step points to the one before it, so memory is proportional to the
+/// visited part of the graph. Full chains are built only for the reported reasons.
+#[derive(Default)]
+struct Reach {
+    steps: Vec<Step>,
+    found: Vec<ImportChain>,
+}
+
+/// A node on the path from an entry.
+struct Step {
+    /// The step before, and the file in it that imports this one; `None` for the entry.
+    from: Option<(usize, RepoPath)>,
+    /// The number of files between it and the entry.
+    length: usize,
+}
+
+/// A changed file that an entry reaches.
+struct ImportChain {
+    kind: InputKind,
+    path: RepoPath,
+    /// The file that reads it at run time.
+    reader: Option<RepoPath>,
+    step: usize,
+}
+
+impl Reach {
+    /// The number of files in the chain of a changed file.
+    fn length(&self, found: &ImportChain) -> usize {
+        1 + usize::from(found.reader.is_some()) + self.steps[found.step].length
+    }
+
+    /// The files through which the entry reaches a changed file: that file first, the entry last.
+    fn chain<'s>(&'s self, found: &'s ImportChain) -> impl Iterator<Item = &'s RepoPath> {
+        let mut at = found.step;
+        let importers = std::iter::from_fn(move || {
+            let (before, importer) = self.steps[at].from.as_ref()?;
+            at = *before;
+            Some(importer)
+        });
+        [&found.path].into_iter().chain(&found.reader).chain(importers)
+    }
+}
+
+/// A path from a changed file to a stack.
+enum ChainEnd {
+    /// One of the stack's own files.
+    Own(Vec<RepoPath>),
+    /// A file that an entry reaches, by its index there.
+    Reached(Arc<Reach>, usize),
+}
+
+impl ChainEnd {
+    /// The number of files, including the stack's folder.
+    fn length(&self) -> usize {
+        match self {
+            Self::Own(chain) => chain.len(),
+            Self::Reached(reach, at) => reach.length(&reach.found[*at]) + 1,
+        }
+    }
+
+    fn chain<'s>(&'s self, folder: &'s RepoPath) -> Box<dyn Iterator<Item = &'s RepoPath> + 's> {
+        match self {
+            Self::Own(chain) => Box::new(chain.iter()),
+            Self::Reached(reach, at) => Box::new(reach.chain(&reach.found[*at]).chain([folder])),
+        }
+    }
+
+    /// Returns true if this path is shorter than another one, or equally long and first by name.
+    fn is_before(&self, other: &Self, folder: &RepoPath) -> bool {
+        let by_names = || self.chain(folder).cmp(other.chain(folder));
+        self.length().cmp(&other.length()).then_with(by_names).is_lt()
+    }
+}
+
+impl<'a> AnalysisDiff<'a> {
+    pub(super) fn new(base: &'a Analysis, head: &'a Analysis) -> Self {
+        Self {
+            base,
+            head,
+            changed: Changed::from_paths(Changes::compute(&base.tree, &head.tree).paths),
+            before: Side::compare(base, head),
+            after: Side::compare(head, base),
+        }
+    }
+
+    /// The reasons for one stack, by its indices in both revisions.
+    pub(super) fn reasons(&self, before: usize, after: usize) -> Vec<InputReason> {
+        let (old, new) = (&self.base.inputs[before], &self.head.inputs[after]);
+        let folder = &self.head.layout.stacks[after].folder;
+        let mut found: BTreeMap<(RepoPath, InputKind), ChainEnd> = BTreeMap::new();
+        let mut add_way = |path: RepoPath, kind: InputKind, way: ChainEnd| match found.entry((path, kind)) {
+            Entry::Vacant(place) => {
+                place.insert(way);
+            }
+            Entry::Occupied(mut kept) if way.is_before(kept.get(), folder) => {
+                kept.insert(way);
+            }
+            Entry::Occupied(_) => {}
+        };
+        let mut add =
+            |kind: InputKind, chain: Vec<RepoPath>| add_way(chain[0].clone(), kind, ChainEnd::Own(chain));
+        for (kind, path, _) in symmetric_difference(&old.files, &new.files) {
+            add(*kind, vec![path.clone(), folder.clone()]);
+        }
+        let config = RepoPath::root().child("konverge.yaml");
+        if self.base.rules.version() != self.head.rules.version() {
+            add(InputKind::Compiler, vec![config.clone(), folder.clone()]);
+        }
+        if self.base.config[before] != self.head.config[after] {
+            add(InputKind::Config, vec![config.clone(), folder.clone()]);
+        }
+        let workspaces = [&self.base.workspaces[before], &self.head.workspaces[after]];
+        if workspaces[0] != workspaces[1] {
+            let inputs = workspaces.into_iter().flatten();
+            let secrets = inputs.clone().flat_map(|input| &input.secret_files);
+            let secrets: BTreeSet<_> = secrets.filter(|file| self.changed.contains(file)).collect();
+            for file in &secrets {
+                add(InputKind::Data, vec![(*file).clone(), folder.clone()]);
+            }
+            let files: Vec<_> = inputs.flat_map(|input: &WorkspaceInput| &input.files).collect();
+            let edited = files.into_iter().rev().find(|file| self.changed.contains(file));
+            match edited {
+                Some(file) => add(InputKind::Workspace, vec![file.clone(), folder.clone()]),
+                // Its own kcl.mod is a reason already, else konverge.yaml names another workspace.
+                None if found_module(&old.files, &new.files) || !secrets.is_empty() => {}
+                None => add(InputKind::Config, vec![config.clone(), folder.clone()]),
+            }
+        }
+        let parts: [(InputKind, Digest, Digest); 2] = [
+            (InputKind::Settings, old.settings, new.settings),
+            (InputKind::Options, old.options, new.options),
+        ];
+        let edited = symmetric_difference(&old.settings_files, &new.settings_files).into_iter();
+        let edited: Vec<_> = edited.map(|(path, _)| path).collect();
+        for (kind, was, is) in parts {
+            if was == is {
+                continue;
+            }
+            let module = found_module(&old.files, &new.files);
+            match (edited.is_empty(), module) {
+                (false, _) => edited
+                    .iter()
+                    .for_each(|path| add(kind, vec![(*path).clone(), folder.clone()])),
+                // A changed `kcl.mod` is already a reason of its own, above.
+                (true, true) => {}
+                // The same files have another meaning: another reading order was configured.
+                (true, false) => add(InputKind::Config, vec![config.clone(), folder.clone()]),
+            }
+        }
+        for (analysis, entries) in [(self.head, &new.entries), (self.base, &old.entries)] {
+            let shared =
+                shared_reads::shared_reads(&analysis.tree, &analysis.rules, &analysis.graph, entries);
+            for (readable, reader) in shared {
+                for path in self.changed.paths_below(&readable) {
+                    if *path != reader {
+                        add(
+                            InputKind::Data,
+                            vec![path.clone(), reader.clone(), folder.clone()],
+                        );
+                    }
+                }
+            }
+        }
+        for (side, entries) in [(&self.after, &new.entries), (&self.before, &old.entries)] {
+            for entry in entries {
+                let reach = side.find_chains(*entry, &self.changed);
+                for (at, reached) in reach.found.iter().enumerate() {
+                    let way = ChainEnd::Reached(Arc::clone(&reach), at);
+                    add_way(reached.path.clone(), reached.kind, way);
+                }
+            }
+        }
+        // A file that is both imported and an entry counts as an entry.
+        let is_entry = |path: &RepoPath| found.contains_key(&(path.clone(), InputKind::Entry));
+        let told = found
+            .iter()
+            .filter(|((path, kind), _)| *kind == InputKind::Entry || !is_entry(path));
+        let mut told: Vec<_> = told.collect();
+        told.sort_by(|(a, way_a), (b, way_b)| (way_a.length(), a).cmp(&(way_b.length(), b)));
+        told.truncate(MAX_REASONS);
+        let mut links = 0;
+        let within_bounds = told.into_iter().enumerate().take_while(|(at, (_, way))| {
+            links += way.length();
+            *at == 0 || links <= MAX_LINKS
+        });
+        within_bounds
+            .map(|(_, ((path, kind), way))| InputReason {
+                path: path.clone(),
+                kind: *kind,
+                chain: way.chain(folder).cloned().collect(),
+            })
+            .collect()
+    }
+}
+
+/// The items that only one of two lists has. For most stacks the lists are equal.
+fn symmetric_difference<'a, T: Eq + Hash>(old: &'a [T], new: &'a [T]) -> Vec<&'a T> {
+    if old == new {
+        return Vec::new();
+    }
+    let (was, is): (HashSet<_>, HashSet<_>) = (old.iter().collect(), new.iter().collect());
+    was.symmetric_difference(&is).copied().collect()
+}
+
+fn found_module(
+    old: &[(InputKind, RepoPath, konverge_base::model::file_source::BlobId)],
+    new: &[(InputKind, RepoPath, konverge_base::model::file_source::BlobId)],
+) -> bool {
+    let modules = |files: &[(InputKind, RepoPath, konverge_base::model::file_source::BlobId)]| {
+        files
+            .iter()
+            .filter(|(kind, ..)| *kind == InputKind::Module)
+            .cloned()
+            .collect::<Vec<_>>()
+    };
+    modules(old) != modules(new)
+}
+
+impl<'a> Side<'a> {
+    fn compare(analysis: &'a Analysis, other: &Analysis) -> Self {
+        // A graph that was updated from another one may still contain unreachable nodes.
+        let there = other.reachable_nodes();
+        let counterparts: Vec<Option<NodeId>> = (0..analysis.graph.nodes.len())
+            .map(|id| {
+                let (context, place) = analysis.graph.key(id);
+                other
+                    .graph
+                    .counterpart(context, place, id)
+                    .filter(|id| there.contains(id))
+            })
+            .collect();
+        let differs = counterparts
+            .iter()
+            .zip(analysis.nodes.iter())
+            .map(|(counterpart, digest)| {
+                counterpart.is_none_or(|counterpart| other.nodes[counterpart] != *digest)
+            })
+            .collect();
+        let files = |entry: &NodeId| analysis.graph.nodes[*entry].files.len();
+        let own = analysis
+            .inputs
+            .iter()
+            .map(|inputs| inputs.entries.iter().map(files).sum());
+        let most: usize = own.max().unwrap_or(0);
+        Self {
+            analysis,
+            differs,
+            new: counterparts.iter().map(Option::is_none).collect(),
+            enough: MAX_REASONS + most,
+            reached: Mutex::default(),
+        }
+    }
+
+    /// The changed files that an entry reaches, by the shortest path; the nearest ones if there are more than
+    /// can be reported. Only differing nodes are visited, so the cost follows the change.
+    fn find_chains(&self, entry: NodeId, changed: &Changed) -> Arc<Reach> {
+        let known = |reached: &HashMap<NodeId, Arc<Reach>>| reached.get(&entry).map(Arc::clone);
+        if let Some(known) = known(&self.reached.lock().unwrap_or_else(PoisonError::into_inner)) {
+            return known;
+        }
+        let reach = Arc::new(self.walk(entry, changed));
+        let mut reached = self.reached.lock().unwrap_or_else(PoisonError::into_inner);
+        reached.insert(entry, Arc::clone(&reach));
+        reach
+    }
+
+    fn walk(&self, entry: NodeId, changed: &Changed) -> Reach {
+        let mut reach = Reach::default();
+        if !self.differs[entry] {
+            return reach;
+        }
+        let graph = &self.analysis.graph;
+        let mut seen = HashSet::from([entry]);
+        // The node of each step, in the order of steps: nearest first.
+        let mut nodes = vec![entry];
+        reach.steps.push(Step {
+            from: None,
+            length: 0,
+        });
+        // Paths without a chain sort before others, and some found files were counted as such.
+        let mut near: HashSet<RepoPath> = HashSet::new();
+        let (mut counted, mut level_found) = (0, 0);
+        let mut at = 0;
+        while at < nodes.len() {
+            if at > 0 && reach.steps[at].length > reach.steps[at - 1].length {
+                // Everything found before the last level has a shorter chain than anything found later.
+                near.extend(
+                    reach.found[counted..level_found]
+                        .iter()
+                        .map(|found| found.path.clone()),
+                );
+                (counted, level_found) = (level_found, reach.found.len());
+                if near.len() >= self.enough {
+                    break;
+                }
+            }
+            self.look_at(nodes[at], at, changed, &mut reach.found);
+            let node = &graph.nodes[nodes[at]];
+            let length = reach.steps[at].length + 1;
+            for (to, importer) in &node.edges {
+                if self.differs[*to] && seen.insert(*to) {
+                    nodes.push(*to);
+                    let from = Some((at, node.files[*importer].path.clone()));
+                    reach.steps.push(Step { from, length });
+                }
+            }
+            at += 1;
+        }
+        reach
+    }
+
+    /// Collects the differences in one node.
+    fn look_at(&self, id: NodeId, step: usize, changed: &Changed, found: &mut Vec<ImportChain>) {
+        let node = &self.analysis.graph.nodes[id];
+        let mut add = |kind: InputKind, path: &RepoPath, reader: Option<&RepoPath>| {
+            found.push(ImportChain {
+                kind,
+                path: path.clone(),
+                reader: reader.cloned(),
+                step,
+            });
+        };
+        let kind = if step == 0 {
+            InputKind::Entry
+        } else {
+            InputKind::Import
+        };
+        for file in node.files.iter().filter(|file| changed.contains(&file.path)) {
+            add(kind, &file.path, None);
+        }
+        for link in node.links.iter().filter(|link| changed.contains(link)) {
+            add(InputKind::Import, link, None);
+        }
+        let mut is_broken = false;
+        if let ResolvedImport::Package(folder) | ResolvedImport::EntryFolder(folder) = &node.place {
+            for path in changed.odd.iter().filter(|path| is_broken_child(path, folder)) {
+                add(InputKind::Import, path, None);
+                is_broken = true;
+            }
+        }
+        // A folder that was added or removed hides or uncovers a file of the same name, whatever it contains.
+        if let ResolvedImport::Package(folder) = &node.place
+            && self.new[id]
+            && !is_broken
+            && let Some(path) = changed.paths_below(folder).next()
+        {
+            add(InputKind::Import, path, None);
+        }
+        for (folder, reader) in &node.data {
+            let reader = &node.files[*reader].path;
+            for path in changed.paths_below(folder) {
+                if !node.files.iter().any(|file| file.path == *path) {
+                    add(InputKind::Data, path, Some(reader));
+                }
+            }
+        }
+    }
+}
+
+/// Returns true if a changed path makes a child of a package that is named like a file but is not a file.
+fn is_broken_child(path: &RepoPath, folder: &RepoPath) -> bool {
+    path.is_within(folder)
+        && path.as_str()[folder.as_str().len()..]
+            .trim_start_matches('/')
+            .split_once('/')
+            .is_some_and(|(child, _)| child.ends_with(".k"))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn path(text: &str) -> RepoPath {
+        RepoPath::normalize(text).unwrap()
+    }
+
+    #[test]
+    fn a_folder_named_like_a_file_is_a_broken_child() {
+        for (changed, is_broken) in [
+            ("lib/a.k/x", true),
+            ("lib/a.k/deep/x", true),
+            ("lib/a/x.k", false),
+            ("lib/a.k", false),
+            ("other/a.k/x", false),
+        ] {
+            assert_eq!(
+                is_broken_child(&path(changed), &path("lib")),
+                is_broken,
+                "{changed}"
+            );
+        }
+        assert!(is_broken_child(&path("a.k/x"), &RepoPath::root()));
+    }
+
+    #[test]
+    fn the_length_of_a_chain_is_the_number_of_its_files() {
+        let steps = vec![
+            Step {
+                from: None,
+                length: 0,
+            },
+            Step {
+                from: Some((0, path("stack/main.k"))),
+                length: 1,
+            },
+            Step {
+                from: Some((1, path("lib/a.k"))),
+                length: 2,
+            },
+        ];
+        let found = |step: usize, reader: Option<&str>| ImportChain {
+            kind: InputKind::Import,
+            path: path("lib/changed"),
+            reader: reader.map(path),
+            step,
+        };
+        let all = vec![
+            found(0, None),
+            found(1, None),
+            found(2, None),
+            found(2, Some("lib/b.k")),
+        ];
+        let reach = Arc::new(Reach { steps, found: all });
+        let folder = path("stack");
+        let ends = (0..reach.found.len()).map(|at| ChainEnd::Reached(Arc::clone(&reach), at));
+        let ends: Vec<_> = ends.collect();
+        let lengths: Vec<_> = ends.iter().map(ChainEnd::length).collect();
+        let files: Vec<_> = ends.iter().map(|end| end.chain(&folder).count()).collect();
+        assert_eq!(lengths, [2, 3, 4, 5]);
+        assert_eq!(lengths, files);
+        assert!(ends[0].is_before(&ends[1], &folder) && !ends[1].is_before(&ends[0], &folder));
+        let own = ChainEnd::Own(vec![path("stack/main.k")]);
+        assert!(own.is_before(&ends[0], &folder));
+    }
+}

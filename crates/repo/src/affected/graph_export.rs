@@ -1,0 +1,368 @@
+//! The dependency graph of stacks, packages and files as data, DOT and Mermaid, and its parts upstream or
+//! downstream of a file.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt::Write as _,
+};
+
+use serde::Serialize;
+
+use super::{Analysis, graph::NodeId, resolve::ResolvedImport, shared_reads};
+use konverge_base::model::{RepoPath, affected::InputKind, text::is_hidden};
+
+/// The graph. The JSON has `"version":1`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct GraphExport {
+    pub version: u32,
+    /// Sorted by path and kind.
+    pub nodes: Vec<ExportNode>,
+    /// From dependent to dependency, sorted.
+    pub edges: Vec<ExportEdge>,
+}
+
+/// A stack, package or file.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+pub struct ExportNode {
+    pub path: RepoPath,
+    /// What the node is.
+    pub kind: NodeKind,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum NodeKind {
+    /// A stack, by its folder.
+    Stack,
+    /// A folder that is imported as a whole.
+    Package,
+    File,
+    /// A folder whose files may be read at run time.
+    Data,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct ExportEdge {
+    pub from: ExportNode,
+    /// The dependency.
+    pub to: ExportNode,
+}
+
+impl Analysis {
+    /// The whole graph of this revision, as far as stacks reach.
+    pub fn picture(&self) -> GraphExport {
+        let mut edges = BTreeSet::new();
+        for (stack, inputs) in self.layout.stacks.iter().zip(&self.inputs) {
+            let from = node(&stack.folder, NodeKind::Stack);
+            for entry in &inputs.entries {
+                edges.insert((from.clone(), self.export_node(*entry)));
+            }
+            let shared = shared_reads::shared_reads(&self.tree, &self.rules, &self.graph, &inputs.entries);
+            for (readable, reader) in shared {
+                let reader = node(&reader, NodeKind::File);
+                edges.insert((reader, node(&readable, NodeKind::Data)));
+            }
+            let own = inputs.files.iter().map(|(kind, path, _)| (*kind, path));
+            let settings = inputs
+                .settings_files
+                .iter()
+                .map(|(path, _)| (InputKind::Settings, path));
+            for (_, path) in own.chain(settings) {
+                edges.insert((from.clone(), node(path, NodeKind::File)));
+            }
+        }
+        let entries = self
+            .inputs
+            .iter()
+            .flat_map(|inputs| inputs.entries.iter().copied());
+        for id in self.graph.reachable(entries) {
+            let loaded = &self.graph.nodes[id];
+            if !matches!(loaded.place, ResolvedImport::File(_)) {
+                for file in &loaded.files {
+                    edges.insert((self.export_node(id), node(&file.path, NodeKind::File)));
+                }
+            }
+            for (to, importer) in &loaded.edges {
+                let importer = node(&loaded.files[*importer].path, NodeKind::File);
+                edges.insert((importer, self.export_node(*to)));
+            }
+            for (folder, reader) in &loaded.data {
+                let reader = node(&loaded.files[*reader].path, NodeKind::File);
+                edges.insert((reader, node(folder, NodeKind::Data)));
+            }
+        }
+        GraphExport::from_edges(edges)
+    }
+
+    fn export_node(&self, id: NodeId) -> ExportNode {
+        match &self.graph.nodes[id].place {
+            ResolvedImport::File(path) => node(path, NodeKind::File),
+            ResolvedImport::Package(path) | ResolvedImport::EntryFolder(path) => {
+                node(path, NodeKind::Package)
+            }
+        }
+    }
+}
+
+impl GraphExport {
+    fn from_edges(edges: BTreeSet<(ExportNode, ExportNode)>) -> Self {
+        let nodes: BTreeSet<_> = edges
+            .iter()
+            .flat_map(|(from, to)| [from.clone(), to.clone()])
+            .collect();
+        Self {
+            version: 1,
+            nodes: nodes.into_iter().collect(),
+            edges: edges
+                .into_iter()
+                .map(|(from, to)| ExportEdge { from, to })
+                .collect(),
+        }
+    }
+
+    /// What the files depend on, directly or indirectly. A folder stands for everything in it.
+    #[must_use]
+    pub fn upstream(&self, focus: &[RepoPath]) -> Self {
+        self.part(focus, |edge| (&edge.from, &edge.to))
+    }
+
+    /// What depends on the files, directly or indirectly.
+    #[must_use]
+    pub fn downstream(&self, focus: &[RepoPath]) -> Self {
+        self.part(focus, |edge| (&edge.to, &edge.from))
+    }
+
+    fn part<'a>(
+        &'a self,
+        focus: &[RepoPath],
+        step: impl Fn(&'a ExportEdge) -> (&'a ExportNode, &'a ExportNode),
+    ) -> Self {
+        let mut next: BTreeMap<&ExportNode, Vec<(&ExportNode, &ExportEdge)>> = BTreeMap::new();
+        for edge in &self.edges {
+            let (at, to) = step(edge);
+            next.entry(at).or_default().push((to, edge));
+        }
+        let hit = |node: &ExportNode| match node.kind {
+            // A data folder matches every file in it.
+            NodeKind::Data => focus
+                .iter()
+                .any(|path| path.is_within(&node.path) || node.path.is_within(path)),
+            _ => focus.iter().any(|path| node.path.is_within(path)),
+        };
+        let mut queue: Vec<_> = self.nodes.iter().filter(|node| hit(node)).collect();
+        let mut seen: BTreeSet<_> = queue.iter().copied().collect();
+        let mut edges = BTreeSet::new();
+        while let Some(node) = queue.pop() {
+            for (to, edge) in next.get(node).into_iter().flatten() {
+                edges.insert((edge.from.clone(), edge.to.clone()));
+                if seen.insert(to) {
+                    queue.push(to);
+                }
+            }
+        }
+        let mut part = Self::from_edges(edges);
+        let mut nodes: BTreeSet<_> = part.nodes.drain(..).collect();
+        nodes.extend(seen.into_iter().cloned());
+        part.nodes = nodes.into_iter().collect();
+        part
+    }
+
+    /// The union of both graphs.
+    #[must_use]
+    pub fn union(&self, other: &Self) -> Self {
+        let mut nodes: BTreeSet<_> = self.nodes.iter().chain(&other.nodes).cloned().collect();
+        let edges: BTreeSet<_> = self.edges.iter().chain(&other.edges).cloned().collect();
+        nodes.extend(edges.iter().flat_map(|edge| [edge.from.clone(), edge.to.clone()]));
+        Self {
+            version: 1,
+            nodes: nodes.into_iter().collect(),
+            edges: edges.into_iter().collect(),
+        }
+    }
+
+    /// The graph in Graphviz's DOT language.
+    pub fn dot(&self) -> String {
+        let mut text = String::from("digraph konverge {\n  rankdir=LR;\n  node [shape=box];\n");
+        for node in &self.nodes {
+            let shape = match node.kind {
+                NodeKind::Stack => "ellipse",
+                NodeKind::Package => "folder",
+                NodeKind::File => "note",
+                NodeKind::Data => "cylinder",
+            };
+            let _ = writeln!(
+                text,
+                "  {} [label={}, shape={shape}];",
+                quoted(&node.key()),
+                quoted(&node.path.to_string())
+            );
+        }
+        for edge in &self.edges {
+            let _ = writeln!(
+                text,
+                "  {} -> {};",
+                quoted(&edge.from.key()),
+                quoted(&edge.to.key())
+            );
+        }
+        text.push_str("}\n");
+        text
+    }
+
+    /// The graph in Mermaid, as GitHub renders it in Markdown.
+    pub fn mermaid(&self) -> String {
+        let ids: BTreeMap<_, _> = self
+            .nodes
+            .iter()
+            .enumerate()
+            .map(|(id, node)| (node, id))
+            .collect();
+        let mut text = String::from("graph LR\n");
+        for (node, id) in &ids {
+            let label: String = node
+                .path
+                .to_string()
+                .chars()
+                .map(mermaid_char)
+                .collect::<Vec<_>>()
+                .concat();
+            let _ = match node.kind {
+                NodeKind::Stack => writeln!(text, "  n{id}([\"{label}\"])"),
+                NodeKind::Package => writeln!(text, "  n{id}[[\"{label}\"]]"),
+                NodeKind::File => writeln!(text, "  n{id}[\"{label}\"]"),
+                NodeKind::Data => writeln!(text, "  n{id}[(\"{label}\")]"),
+            };
+        }
+        for edge in &self.edges {
+            let _ = writeln!(text, "  n{} --> n{}", ids[&edge.from], ids[&edge.to]);
+        }
+        text
+    }
+}
+
+impl ExportNode {
+    fn key(&self) -> String {
+        let kind = match self.kind {
+            NodeKind::Stack => "stack",
+            NodeKind::Package => "package",
+            NodeKind::File => "file",
+            NodeKind::Data => "data",
+        };
+        format!("{kind}:{}", self.path)
+    }
+}
+
+fn node(path: &RepoPath, kind: NodeKind) -> ExportNode {
+    ExportNode {
+        path: path.clone(),
+        kind,
+    }
+}
+
+/// A DOT string: quotes and backslashes are escaped, hidden characters are shown, and the runner's `##[` is
+/// broken up.
+fn quoted(text: &str) -> String {
+    let mut out = String::from("\"");
+    for c in text.replace("##[", "#\u{2009}#[").chars() {
+        match c {
+            '"' | '\\' => out.extend(['\\', c]),
+            c if is_hidden(c) => out.extend(
+                c.escape_unicode()
+                    .flat_map(|c| if c == '\\' { vec!['\\', '\\'] } else { vec![c] }),
+            ),
+            c => out.push(c),
+        }
+    }
+    out.push('"');
+    out
+}
+
+/// Escapes a character as an entity if it could end or style a quoted Mermaid label.
+fn mermaid_char(c: char) -> String {
+    if c.is_alphanumeric() && !is_hidden(c) || "/._- ".contains(c) {
+        c.to_string()
+    } else {
+        format!("#{};", u32::from(c))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn a_stack_and_a_package_in_one_folder_are_two_nodes_of_a_drawing() {
+        let folder = RepoPath::normalize("apps/shop").unwrap();
+        let edge = (node(&folder, NodeKind::Stack), node(&folder, NodeKind::Package));
+        let dot = GraphExport::from_edges([edge].into()).dot();
+        assert!(
+            dot.contains("\"stack:apps/shop\" -> \"package:apps/shop\";"),
+            "{dot}"
+        );
+        assert!(
+            dot.contains("\"stack:apps/shop\" [label=\"apps/shop\", shape=ellipse];"),
+            "{dot}"
+        );
+        assert!(
+            dot.contains("\"package:apps/shop\" [label=\"apps/shop\", shape=folder];"),
+            "{dot}"
+        );
+    }
+
+    #[test]
+    fn a_file_stands_for_its_folders_and_a_data_folder_for_its_files() {
+        let path = |text: &str| RepoPath::normalize(text).unwrap();
+        let file = |text: &str| node(&path(text), NodeKind::File);
+        let data = node(&path("conf/data"), NodeKind::Data);
+        let stack = node(&path("apps/shop"), NodeKind::Stack);
+        let whole = GraphExport::from_edges(
+            [
+                (stack.clone(), file("apps/shop/main.k")),
+                (file("apps/shop/main.k"), data.clone()),
+                (file("apps/shop/main.k"), file("lib/a.k")),
+            ]
+            .into(),
+        );
+        let downstream = |focus: &str| {
+            let part = whole.downstream(&[path(focus)]);
+            let names = part.nodes.into_iter().map(|node| node.path.to_string());
+            names.collect::<Vec<_>>()
+        };
+        let readers = ["apps/shop", "apps/shop/main.k", "conf/data"];
+        assert_eq!(downstream("conf/data/x.txt"), readers);
+        assert_eq!(downstream("conf"), readers);
+        assert_eq!(downstream("conf/other"), Vec::<String>::new());
+        assert_eq!(downstream("lib"), ["apps/shop", "apps/shop/main.k", "lib/a.k"]);
+        assert_eq!(downstream("lib/a.k/x"), Vec::<String>::new());
+        let upstream = whole.upstream(&[path("apps/shop/main.k")]);
+        assert_eq!(upstream.edges.len(), 2);
+        assert!(!upstream.nodes.contains(&stack) && upstream.nodes.contains(&data));
+    }
+
+    #[test]
+    fn a_label_has_no_character_that_ends_it() {
+        for (c, text) in [
+            ('a', "a"),
+            ('ü', "ü"),
+            ('/', "/"),
+            (' ', " "),
+            ('"', "#34;"),
+            ('<', "#60;"),
+            ('\u{200b}', "#8203;"),
+        ] {
+            assert_eq!(mermaid_char(c), text);
+        }
+    }
+
+    #[test]
+    fn a_name_in_a_drawing_hides_nothing() {
+        for (name, text) in [
+            ("a/b", "\"a/b\""),
+            ("a\"\\", "\"a\\\"\\\\\""),
+            ("a\u{202e}b", "\"a\\\\u{202e}b\""),
+        ] {
+            assert_eq!(quoted(name), text);
+        }
+    }
+}

@@ -1,0 +1,382 @@
+//! [`ScanCache`]: the scan results of `.k` files by content. It is safe to delete; the next run is slower.
+
+use std::{
+    collections::{HashMap, HashSet},
+    path::{Path, PathBuf},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError, RwLock,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use super::{FileScan, scan_cache_file};
+use konverge_base::model::{
+    Digest,
+    file_source::{BlobId, Listing, Source, SourceError},
+};
+
+/// The number of threads that read and scan: as many as CI machines have cores.
+const SCANNERS: usize = 2;
+
+/// Up to this many unknown contents are scanned again instead of reading the cache file.
+const FEW: usize = 24;
+
+/// Up to this many contents nothing is evicted (a file of some hundred kilobytes).
+const MODEST: usize = 4096;
+
+/// Scan results by content; shared by all revisions of a run, stored in a file between runs.
+#[derive(Default)]
+pub struct ScanCache {
+    facts: Mutex<HashMap<BlobId, Arc<FileScan>>>,
+    /// The file of an earlier run, until it is read.
+    unread: Mutex<Option<PathBuf>>,
+    grown: AtomicBool,
+    /// What [`ScanCache::learn_beside`] has yet to scan, the next last.
+    wanted: Mutex<Vec<Vec<BlobId>>>,
+    /// Held for reading while a thread scans: the cache can be written once all threads are done.
+    learning: RwLock<()>,
+}
+
+impl ScanCache {
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// A cache with the results of an earlier run.
+    pub(super) fn open(path: PathBuf) -> Self {
+        Self {
+            unread: Mutex::new(Some(path)),
+            ..Self::default()
+        }
+    }
+
+    /// The path of a repository's scan cache among the caches of this machine.
+    pub fn location(caches: &Path, repository: &Path) -> Option<PathBuf> {
+        let repository = repository.canonicalize().ok()?;
+        let key = Digest::of_bytes(repository.as_os_str().as_encoded_bytes()).short();
+        Some(caches.join("affected").join(format!("{key}.index")))
+    }
+
+    /// The cache of a file, which is read only when that is worth it. A missing, damaged or incompatible file
+    /// gives an empty cache.
+    pub fn load(path: &Path) -> Self {
+        Self::open(path.to_owned())
+    }
+
+    /// Writes the cache if it has grown.
+    ///
+    /// # Errors
+    /// The folder cannot be written. Results never depend on this.
+    pub fn save(&self, path: &Path) -> std::io::Result<()> {
+        if !self.has_grown() {
+            return Ok(());
+        }
+        self.is_saved();
+        scan_cache_file::write(path, &self.sorted_entries())
+    }
+
+    pub fn len(&self) -> usize {
+        self.read_file();
+        self.lock().len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Returns true if it gained enough to be worth saving since it was created, loaded or saved.
+    pub fn has_grown(&self) -> bool {
+        self.grown.load(Ordering::Relaxed)
+    }
+
+    /// Resets the growth after a save.
+    pub(super) fn is_saved(&self) {
+        self.grown.store(false, Ordering::Relaxed);
+    }
+
+    /// The scan result of each content, in order. Unknown ones are read and scanned in parallel.
+    ///
+    /// # Errors
+    /// An object is missing or damaged.
+    pub fn facts(&self, source: &dyn Source, blobs: &[BlobId]) -> Result<Vec<Arc<FileScan>>, SourceError> {
+        let mut unknown = self.unknown_after_all(blobs);
+        if !unknown.is_empty() {
+            self.learn_wanted(source);
+            drop(self.learning.write().unwrap_or_else(PoisonError::into_inner));
+            unknown = self.unknown(&unknown);
+        }
+        if !unknown.is_empty() {
+            let learned = learn(source, &unknown)?;
+            self.lock().extend(learned);
+            // While the file is unread there are too few to write it again.
+            let read = self.unread().is_none();
+            self.grown.fetch_or(read, Ordering::Relaxed);
+        }
+        let known = self.lock();
+        Ok(blobs
+            .iter()
+            .map(|blob| Arc::clone(known.get(blob).expect("learned above")))
+            .collect())
+    }
+
+    /// Does some work, and meanwhile scans the contents that the work will probably ask for. A content that
+    /// cannot be read is left to the code that asks for it.
+    pub fn learn_beside<T>(&self, source: &dyn Source, blobs: &[BlobId], work: impl FnOnce() -> T) -> T {
+        let unknown = self.unknown_after_all(blobs);
+        if unknown.len() <= FEW {
+            return work();
+        }
+        *self.wanted_blobs() = unknown.rchunks(32).map(<[BlobId]>::to_vec).collect();
+        std::thread::scope(|scope| {
+            scope.spawn(|| self.learn_wanted(source));
+            let done = work();
+            self.wanted_blobs().clear();
+            done
+        })
+    }
+
+    /// Helps [`ScanCache::learn_beside`] until nothing is left.
+    fn learn_wanted(&self, source: &dyn Source) {
+        loop {
+            let _under_way = self.learning.read().unwrap_or_else(PoisonError::into_inner);
+            let Some(some) = self.wanted_blobs().pop() else {
+                return;
+            };
+            if let Ok(learned) = learn(source, &some) {
+                self.lock().extend(learned);
+                self.grown.store(true, Ordering::Relaxed);
+            }
+        }
+    }
+
+    fn wanted_blobs(&self) -> MutexGuard<'_, Vec<Vec<BlobId>>> {
+        self.wanted.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Evicts the contents that none of these revisions has, once they are the majority. So the file stays in
+    /// proportion to the repository, and most of what a branch removed for a while is still known.
+    pub fn drop_unused(&self, revisions: &[Listing]) {
+        let mut known = self.lock();
+        if known.len() <= MODEST {
+            return;
+        }
+        let files = revisions.iter().flat_map(|revision| revision.files.values());
+        let in_use: HashSet<BlobId> = files.map(|entry| entry.blob).collect();
+        let used = known.keys().filter(|blob| in_use.contains(blob)).count();
+        if known.len() > MODEST.max(2 * used) {
+            known.retain(|blob, _| in_use.contains(blob));
+        }
+    }
+
+    /// What is unknown even to the file, if reading the file is worth it.
+    fn unknown_after_all(&self, blobs: &[BlobId]) -> Vec<BlobId> {
+        let unknown = self.unknown(blobs);
+        if unknown.len() <= FEW {
+            return unknown;
+        }
+        self.read_file();
+        self.unknown(&unknown)
+    }
+
+    fn unknown(&self, blobs: &[BlobId]) -> Vec<BlobId> {
+        // In the order of their paths: neighbours in the tree are often stored as deltas of one another.
+        let known = self.lock();
+        let mut met = HashSet::new();
+        let unknown = blobs
+            .iter()
+            .filter(|blob| !known.contains_key(blob) && met.insert(**blob));
+        unknown.copied().collect()
+    }
+
+    fn read_file(&self) {
+        let file = self.unread().take();
+        if let Some(path) = file {
+            let kept = scan_cache_file::read(&path);
+            self.lock().extend(kept);
+        }
+    }
+
+    fn unread(&self) -> MutexGuard<'_, Option<PathBuf>> {
+        self.unread.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Everything known, sorted by content id.
+    pub(super) fn sorted_entries(&self) -> Vec<(BlobId, Arc<FileScan>)> {
+        let mut all: Vec<_> = self
+            .lock()
+            .iter()
+            .map(|(blob, facts)| (*blob, Arc::clone(facts)))
+            .collect();
+        all.sort_unstable_by_key(|(blob, _)| *blob);
+        all
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<BlobId, Arc<FileScan>>> {
+        self.facts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn learn(source: &dyn Source, blobs: &[BlobId]) -> Result<Vec<(BlobId, Arc<FileScan>)>, SourceError> {
+    let learn_some = |blobs: &[BlobId]| -> Result<Vec<_>, SourceError> {
+        blobs
+            .iter()
+            .map(|blob| Ok((*blob, Arc::new(FileScan::scan(&source.read(*blob)?)))))
+            .collect()
+    };
+    if blobs.len() < 64 {
+        return learn_some(blobs);
+    }
+    let parts: Vec<Result<Vec<_>, SourceError>> = std::thread::scope(|scope| {
+        let scanners: Vec<_> = blobs
+            .chunks(blobs.len().div_ceil(SCANNERS))
+            .map(|chunk| scope.spawn(|| learn_some(chunk)))
+            .collect();
+        scanners
+            .into_iter()
+            .map(|scanner| scanner.join().expect("a scanner returns its facts or its error"))
+            .collect()
+    });
+    let mut all = Vec::with_capacity(blobs.len());
+    for part in parts {
+        all.extend(part?);
+    }
+    Ok(all)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use konverge_base::model::{
+        CommitId, RepoPath,
+        file_source::{FileEntry, FileKind, FileTree, TreeId},
+    };
+
+    fn blob(n: usize) -> BlobId {
+        let mut id = [0; 20];
+        id[..8].copy_from_slice(&n.to_le_bytes());
+        BlobId(id)
+    }
+
+    /// A cache that knows the first contents.
+    fn cache(contents: usize) -> ScanCache {
+        let cache = ScanCache::new();
+        let scan = Arc::new(FileScan::scan(b"import a"));
+        let known = (0..contents).map(|n| (blob(n), Arc::clone(&scan)));
+        cache.lock().extend(known);
+        cache.grown.store(true, Ordering::Relaxed);
+        cache
+    }
+
+    /// A revision with the first contents.
+    fn revision(contents: usize) -> Listing {
+        let file = |n: usize| {
+            let entry = FileEntry {
+                blob: blob(n),
+                kind: FileKind::File,
+            };
+            (RepoPath::root().child(&format!("{n}.k")), entry)
+        };
+        Listing {
+            tree: TreeId([0; 20]),
+            files: Arc::new((0..contents).map(file).collect()),
+        }
+    }
+
+    fn kept(contents: usize, in_use: usize) -> usize {
+        let cache = cache(contents);
+        cache.drop_unused(&[revision(in_use)]);
+        cache.len()
+    }
+
+    #[test]
+    fn contents_that_no_revision_has_go_when_they_are_the_majority_of_a_large_cache() {
+        let large = MODEST + 2;
+        assert_eq!(kept(large, large / 2), large, "they are as many as the others");
+        assert_eq!(kept(large, large / 2 - 1), large / 2 - 1);
+        assert_eq!(kept(MODEST, 0), MODEST, "a small cache costs nothing");
+    }
+
+    /// A revision of which nothing can be read.
+    struct Unreadable(FileTree);
+
+    impl Source for Unreadable {
+        fn files(&self) -> &FileTree {
+            &self.0
+        }
+
+        fn read(&self, blob: BlobId) -> Result<Arc<[u8]>, SourceError> {
+            Err(SourceError {
+                what: blob.to_string(),
+                why: "it is not there".to_owned(),
+            })
+        }
+
+        fn commit(&self) -> Option<&CommitId> {
+            None
+        }
+    }
+
+    /// A revision in which each content is an import.
+    struct Readable(FileTree);
+
+    impl Source for Readable {
+        fn files(&self) -> &FileTree {
+            &self.0
+        }
+
+        fn read(&self, _: BlobId) -> Result<Arc<[u8]>, SourceError> {
+            Ok(Arc::from(&b"import a"[..]))
+        }
+
+        fn commit(&self) -> Option<&CommitId> {
+            None
+        }
+    }
+
+    #[test]
+    fn each_repository_has_a_cache_of_its_own() {
+        let folder = tempfile::tempdir().unwrap();
+        let repository = |name: &str| {
+            let path = folder.path().join(name);
+            std::fs::create_dir(&path).unwrap();
+            ScanCache::location(Path::new("/caches"), &path).unwrap()
+        };
+        let (one, two) = (repository("one"), repository("two"));
+        assert_ne!(one, two);
+        assert_eq!(one.parent(), Some(Path::new("/caches/affected")));
+        assert_eq!(one.extension().unwrap(), "index");
+        assert_eq!(
+            ScanCache::location(Path::new("/caches"), &folder.path().join("none")),
+            None
+        );
+    }
+
+    #[test]
+    fn whoever_asks_scans_first_what_was_announced() {
+        let cache = ScanCache::new();
+        assert!(cache.is_empty());
+        *cache.wanted_blobs() = vec![vec![blob(1)], vec![blob(2), blob(3)]];
+        let source = Readable(FileTree::new());
+        assert_eq!(cache.facts(&source, &[blob(4)]).unwrap().len(), 1);
+        assert!(!cache.is_empty() && cache.has_grown());
+        assert_eq!(cache.len(), 4);
+        assert!(cache.wanted_blobs().is_empty());
+        // What is known needs no work.
+        *cache.wanted_blobs() = vec![vec![blob(5)]];
+        assert_eq!(cache.facts(&source, &[blob(4), blob(4)]).unwrap().len(), 2);
+        assert_eq!(cache.len(), 4);
+    }
+
+    #[test]
+    fn what_an_earlier_run_scanned_is_not_read_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("index");
+        cache(FEW + 1).save(&file).unwrap();
+        let blobs: Vec<_> = (0..=FEW).map(blob).collect();
+        let source = Unreadable(FileTree::new());
+        let facts = ScanCache::load(&file).facts(&source, &blobs).unwrap();
+        assert_eq!(facts.len(), FEW + 1);
+        assert!(ScanCache::new().facts(&source, &blobs).is_err());
+    }
+}

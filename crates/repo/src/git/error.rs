@@ -1,0 +1,134 @@
+//! The errors of git operations, with hints.
+
+use konverge_base::{
+    checkout::Untrusted,
+    error::{ErrorKind, UserError},
+    process::ProcessError,
+};
+
+/// A repository, a revision or an object could not be read.
+#[derive(Debug, thiserror::Error)]
+pub enum GitError {
+    /// There is no repository at or above the folder.
+    #[error("`{0}` is not in a git repository")]
+    NotARepository(String),
+    /// The checkout belongs to another user and is not trusted.
+    #[error("the repository at `{0}` belongs to another user")]
+    ForeignOwner(String),
+    /// There is no such branch, tag or commit.
+    #[error("there is no revision `{0}` in this repository")]
+    UnknownRevision(String),
+    /// A repository without a commit.
+    #[error("nothing is committed in this repository yet")]
+    NothingCommitted,
+    /// The history was cut off before the answer could be determined.
+    #[error("the checkout is shallow: {0}")]
+    Shallow(String),
+    /// Two commits without a common ancestor.
+    #[error("{0} and {1} have no common ancestor")]
+    NoMergeBase(String, String),
+    /// There is neither `origin/HEAD` nor `main` nor `master`.
+    #[error("the default branch is unknown: there is no origin/HEAD, main or master")]
+    NoDefaultBranch,
+    /// A bare repository has no working tree.
+    #[error("the repository at `{0}` is bare: it has no working tree")]
+    Bare(String),
+    /// A tree contains a name that no checkout can contain.
+    #[error("the tree of {revision} holds the name `{name}` in `{folder}`, which no checkout may hold")]
+    HostileName {
+        revision: String,
+        folder: String,
+        /// The name, escaped.
+        name: String,
+    },
+    /// `git fetch` succeeded, but the commit is still missing.
+    #[error("commit {commit} could not be fetched from origin: {why}")]
+    Fetch {
+        /// The requested commit.
+        commit: String,
+        /// The last lines of git's own message, without credentials.
+        why: String,
+    },
+    /// There is no `git` program that may be run.
+    #[error(transparent)]
+    Untrusted(#[from] Untrusted),
+    #[error(transparent)]
+    Process(#[from] ProcessError),
+    /// A file of the working tree cannot be read.
+    #[error("could not read `{path}`: {source}")]
+    Io { path: String, source: std::io::Error },
+    /// Any other error of libgit2.
+    #[error("git: {0}")]
+    Library(String),
+}
+
+impl From<git2::Error> for GitError {
+    fn from(error: git2::Error) -> Self {
+        Self::Library(plain(error.message()))
+    }
+}
+
+/// The hint to make a complete clone.
+const EVERYTHING: &str =
+    "or check out everything: under `uses: actions/checkout@v5`, `with:`, `  fetch-depth: 0`";
+
+/// Corrects a message: libgit2 reports a file without read permission as locked.
+fn plain(message: &str) -> String {
+    match message
+        .strip_prefix("failed open - ")
+        .and_then(|rest| rest.split_once(" is locked: "))
+    {
+        Some((file, why)) => format!("{file} cannot be opened: {why}"),
+        None => message.to_owned(),
+    }
+}
+
+impl From<GitError> for UserError {
+    fn from(error: GitError) -> Self {
+        let failure = UserError::new(ErrorKind::Git, error.to_string());
+        match error {
+            GitError::NotARepository(_) => failure.hint("run it inside the monorepo, or name it: `--repo DIR`"),
+            GitError::ForeignOwner(path) => failure.hint(format!(
+                "if you trust it: `git config --global --add safe.directory {path}`"
+            )),
+            GitError::UnknownRevision(name) => failure
+                .hint("`git branch --all` and `git tag` list what there is")
+                .hint(format!(
+                    "a commit that only the server has: `git fetch origin {name}`"
+                )),
+            GitError::NothingCommitted => failure.hint("commit first: `git add -A && git commit`"),
+            GitError::Shallow(_) => failure
+                .hint("in the workflow, under `uses: actions/checkout@v5`, add the lines `with:` and `  fetch-depth: 0`")
+                .hint("on your machine: `git fetch --unshallow`"),
+            GitError::NoMergeBase(..) => failure.hint("name the commit to compare with: `--base REV`"),
+            GitError::NoDefaultBranch => failure
+                .hint("name the commit to compare with: `--base REV`")
+                .hint("or let git find it: `git remote set-head origin --auto`"),
+            GitError::Bare(_) => failure.hint("read a commit instead: leave `--worktree` out, or name it: `--rev REV`"),
+            GitError::Fetch { .. } => failure
+                .hint("check that the token may read the repository (`permissions: contents: read`)")
+                .hint(EVERYTHING),
+            GitError::Untrusted(_) | GitError::Process(_) => failure
+                .hint("`git` must be installed and in PATH to fetch missing commits")
+                .hint(EVERYTHING),
+            GitError::Library(why) if why.contains("Permission denied") => {
+                failure.hint("let the user of this run read it: `ls -l` shows who may")
+            }
+            GitError::HostileName { .. } | GitError::Io { .. } | GitError::Library(_) => failure,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_may_not_be_read_is_not_called_locked() {
+        let said = plain("failed open - '/repo/konverge.yaml' is locked: Permission denied");
+        assert_eq!(said, "'/repo/konverge.yaml' cannot be opened: Permission denied");
+        assert_eq!(plain("object not found"), "object not found");
+        let failure = UserError::from(GitError::Library(said));
+        assert!(failure.hints[0].contains("ls -l"), "{failure:?}");
+    }
+}

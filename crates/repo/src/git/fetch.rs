@@ -1,0 +1,166 @@
+//! Fetches what a shallow checkout lacks: exactly the missing commits, with the `git` program.
+
+use std::{ffi::OsString, fmt, path::Path, time::Duration};
+
+use base64::Engine as _;
+use secrecy::{ExposeSecret, SecretString};
+
+use super::{GitError, remote_url::without_credentials};
+use konverge_base::{checkout::Checkout, process::Program};
+
+/// A token that may read the repository over HTTPS.
+#[derive(Clone)]
+pub struct GitCredentials(SecretString);
+
+impl GitCredentials {
+    /// From a GitHub token (`GITHUB_TOKEN`).
+    pub fn from_token(token: SecretString) -> Self {
+        Self(token)
+    }
+}
+
+impl fmt::Debug for GitCredentials {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Credentials(***)")
+    }
+}
+
+/// What to fetch.
+pub(super) enum FetchSpec<'a> {
+    /// The tree of one commit without its history.
+    Commit(&'a str),
+    /// One commit with its history (for a full clone that lacks it).
+    History(&'a str),
+    /// This many more commits below the present ones.
+    Deeper(u32),
+    /// The complete history.
+    Everything,
+}
+
+/// Runs `git fetch` against `origin`.
+///
+/// The token is passed through the environment (`GIT_CONFIG_COUNT`, git-config(1)), never through an argument
+/// that other users of the machine can list, and only to the server of `origin`. The empty value first clears
+/// a header that `actions/checkout` may have stored, because GitHub refuses two `Authorization` headers.
+pub(super) async fn fetch(
+    work_dir: &Path,
+    origin: Option<&str>,
+    want: &FetchSpec<'_>,
+    credentials: Option<&GitCredentials>,
+) -> Result<(), GitError> {
+    let git = Checkout::of_process(Some(work_dir)).find(&["git"])?;
+    let mut program = Program::new(git).args(["-C".into(), work_dir.as_os_str().to_owned()]);
+    let safe = format!("safe.directory={}", work_dir.display());
+    program = program.args(["-c", &safe, "-c", "gc.auto=0", "fetch"]);
+    program = program.args([
+        "--quiet",
+        "--no-tags",
+        "--no-recurse-submodules",
+        "--no-write-fetch-head",
+    ]);
+    program = match want {
+        FetchSpec::Commit(id) => program.args(["--depth=1", "origin", id]),
+        FetchSpec::History(id) => program.args(["origin", id]),
+        FetchSpec::Deeper(commits) => program.args([&format!("--deepen={commits}"), "origin"]),
+        FetchSpec::Everything => program.args(["--unshallow", "origin"]),
+    };
+    program.extra_env = environment(
+        origin,
+        credentials,
+        std::env::var("GIT_CONFIG_COUNT").ok().as_deref(),
+    );
+    program.deadline = Duration::from_secs(300);
+    let ended = program.run().await?;
+    if ended.code == Some(0) {
+        return Ok(());
+    }
+    let commit = match want {
+        FetchSpec::Commit(id) | FetchSpec::History(id) => (*id).to_owned(),
+        FetchSpec::Deeper(_) | FetchSpec::Everything => "history".to_owned(),
+    };
+    Err(GitError::Fetch {
+        commit,
+        why: last_words(&ended.stderr),
+    })
+}
+
+/// The environment of git. It continues our own one, which already has `there` configuration entries: a job
+/// may have set a proxy or a `safe.directory` that way.
+fn environment(
+    origin: Option<&str>,
+    credentials: Option<&GitCredentials>,
+    there: Option<&str>,
+) -> Vec<(OsString, OsString)> {
+    let mut env: Vec<(OsString, OsString)> = vec![("GIT_TERMINAL_PROMPT".into(), "0".into())];
+    let server = origin
+        .and_then(|raw| url::Url::parse(raw).ok())
+        .filter(|url| matches!(url.scheme(), "https" | "http"))
+        .map(|url| url.origin().ascii_serialization());
+    if let (Some(server), Some(GitCredentials(token))) = (server, credentials) {
+        let key = format!("http.{server}/.extraheader");
+        let basic = base64::engine::general_purpose::STANDARD
+            .encode(format!("x-access-token:{}", token.expose_secret()));
+        let there: usize = there.and_then(|count| count.trim().parse().ok()).unwrap_or(0);
+        let header = format!("AUTHORIZATION: basic {basic}");
+        env.push(("GIT_CONFIG_COUNT".into(), (there + 2).to_string().into()));
+        for (n, value) in [(there, String::new()), (there + 1, header)] {
+            env.push((format!("GIT_CONFIG_KEY_{n}").into(), key.as_str().into()));
+            env.push((format!("GIT_CONFIG_VALUE_{n}").into(), value.into()));
+        }
+    }
+    env
+}
+
+fn last_words(stderr: &[u8]) -> String {
+    let text = without_credentials(&String::from_utf8_lossy(stderr));
+    let lines: Vec<_> = text.lines().filter(|line| !line.trim().is_empty()).collect();
+    let tail = &lines[lines.len().saturating_sub(3)..];
+    let words: String = tail
+        .join("; ")
+        .chars()
+        .map(|c| if c.is_control() { ' ' } else { c })
+        .take(600)
+        .collect();
+    if words.is_empty() {
+        "git gave no reason".to_owned()
+    } else {
+        words
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_token_goes_to_its_server_only() {
+        let credentials = GitCredentials::from_token("s3cret".to_owned().into());
+        let env = environment(
+            Some("https://github.com/acme/konfig.git"),
+            Some(&credentials),
+            Some("3"),
+        );
+        let value = |key: &str| {
+            env.iter()
+                .find(|(k, _)| k == key)
+                .map(|(_, v)| v.to_string_lossy().into_owned())
+        };
+        assert_eq!(
+            value("GIT_CONFIG_KEY_4").as_deref(),
+            Some("http.https://github.com/.extraheader")
+        );
+        // What the job had set stays.
+        assert_eq!(value("GIT_CONFIG_COUNT").as_deref(), Some("5"));
+        assert_eq!(value("GIT_CONFIG_KEY_2"), None);
+        assert_eq!(value("GIT_CONFIG_VALUE_3").as_deref(), Some(""));
+        assert!(value("GIT_CONFIG_VALUE_4").is_some_and(|v| !v.contains("s3cret")));
+        for local in ["/srv/konfig", "git@github.com:acme/konfig", "ssh://h/x"] {
+            assert_eq!(
+                environment(Some(local), Some(&credentials), None).len(),
+                1,
+                "{local}"
+            );
+        }
+        assert!(!format!("{credentials:?}").contains("s3cret"));
+    }
+}

@@ -1,0 +1,115 @@
+//! Derives the file list of one git tree from that of another. Folders with the same id are not read.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use super::{GitError, pool::RepositoryPool, tree_walk::list};
+use konverge_base::model::{
+    CommitId, RepoPath,
+    file_source::{FileEntry, FileKind, FileTree, Listing},
+};
+
+/// What a folder contains under one name.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum TreeItem {
+    File(FileEntry),
+    Folder(git2::Oid),
+}
+
+/// A path and its new entry (`None`: removed).
+type Edit = (RepoPath, Option<FileEntry>);
+
+/// The files of `tree`, derived from those of another tree. `None` if that is not possible: the other tree is
+/// missing here, or there are submodules, whose files no tree lists.
+pub(super) fn follow(
+    handles: &RepositoryPool,
+    commit: &CommitId,
+    near: &Listing,
+    tree: git2::Oid,
+) -> Option<Arc<FileTree>> {
+    let from = git2::Oid::from_bytes(&near.tree.0).ok()?;
+    let mut edits = Vec::new();
+    let followed = handles.with(|git| {
+        let odb = git.odb()?;
+        let root = (RepoPath::root(), Some(from), Some(tree));
+        let mut folders = vec![root];
+        while let Some((folder, from, to)) = folders.pop() {
+            if from != to {
+                differ(&odb, commit, &folder, (from, to), &mut edits, &mut folders)?;
+            }
+        }
+        Ok(())
+    });
+    followed.ok()?;
+    if edits.is_empty() {
+        return Some(Arc::clone(&near.files));
+    }
+    let mut files = FileTree::clone(&near.files);
+    // Removals first: where a folder replaces a file of the same name, both are reported.
+    edits.sort_by_key(|(_, entry)| entry.is_some());
+    for (path, entry) in edits {
+        match entry {
+            Some(entry) if entry.kind == FileKind::Submodule => return None,
+            Some(entry) => {
+                files.insert(path, entry);
+            }
+            None => {
+                files.remove(&path);
+            }
+        }
+    }
+    Some(Arc::new(files))
+}
+
+fn differ(
+    odb: &git2::Odb<'_>,
+    commit: &CommitId,
+    folder: &RepoPath,
+    (from, to): (Option<git2::Oid>, Option<git2::Oid>),
+    edits: &mut Vec<Edit>,
+    folders: &mut Vec<(RepoPath, Option<git2::Oid>, Option<git2::Oid>)>,
+) -> Result<(), GitError> {
+    let before = item_in(odb, commit, folder, from)?;
+    let after = item_in(odb, commit, folder, to)?;
+    for (path, was) in &before {
+        let is = after.get(path);
+        if is == Some(was) {
+            continue;
+        }
+        match (was, is) {
+            (TreeItem::Folder(was), Some(TreeItem::Folder(is))) => {
+                folders.push((path.clone(), Some(*was), Some(*is)));
+            }
+            (TreeItem::Folder(was), _) => folders.push((path.clone(), Some(*was), None)),
+            (TreeItem::File(_), Some(TreeItem::File(_))) => {}
+            (TreeItem::File(_), _) => edits.push((path.clone(), None)),
+        }
+    }
+    for (path, is) in after {
+        let was = before.get(&path);
+        match is {
+            _ if was == Some(&is) => {}
+            TreeItem::File(entry) => edits.push((path, Some(entry))),
+            TreeItem::Folder(_) if matches!(was, Some(TreeItem::Folder(_))) => {}
+            TreeItem::Folder(id) => folders.push((path, None, Some(id))),
+        }
+    }
+    Ok(())
+}
+
+fn item_in(
+    odb: &git2::Odb<'_>,
+    commit: &CommitId,
+    folder: &RepoPath,
+    tree: Option<git2::Oid>,
+) -> Result<BTreeMap<RepoPath, TreeItem>, GitError> {
+    let Some(tree) = tree else {
+        return Ok(BTreeMap::new());
+    };
+    let (mut files, mut folders) = (Vec::new(), Vec::new());
+    list(odb, commit, folder, tree, &mut files, &mut folders)?;
+    let files = files
+        .into_iter()
+        .map(|(path, entry)| (path, TreeItem::File(entry)));
+    let folders = folders.into_iter().map(|(path, id)| (path, TreeItem::Folder(id)));
+    Ok(files.chain(folders).collect())
+}

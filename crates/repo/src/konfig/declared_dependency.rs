@@ -1,0 +1,82 @@
+//! [`DeclaredDependency`]: what a `kcl.mod` itself depends on, and where from.
+
+use std::fmt;
+
+use super::kcl_mod::KclMod;
+use konverge_base::secrets::without_credentials;
+
+/// A line of `[dependencies]`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DeclaredDependency {
+    /// The name in imports, with `-` written as `_`.
+    pub name: String,
+    pub source: DependencySource,
+}
+
+/// Where a dependency comes from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum DependencySource {
+    Oci {
+        url: String,
+        tag: Option<String>,
+    },
+    Git {
+        url: String,
+        version: Option<String>,
+    },
+    /// A folder of the repository.
+    Path(String),
+    /// A version alone, of the default registry.
+    Version(Option<String>),
+}
+
+/// Reads the direct dependencies of a `kcl.mod`, in the order of the file.
+///
+/// # Errors
+/// It is not TOML.
+pub fn declared_dependencies(kcl_mod: &[u8]) -> Result<Vec<DeclaredDependency>, String> {
+    let module = KclMod::parse(kcl_mod)?;
+    let declared = module.dependencies.into_iter().map(|(name, dependency)| {
+        let text = |key: &str| dependency.entry[key].as_str().map(str::to_owned);
+        let version = || ["tag", "commit", "branch", "version"].into_iter().find_map(text);
+        let source = match (text("oci"), text("git"), dependency.path.clone()) {
+            (_, _, Some(path)) => DependencySource::Path(path),
+            (Some(url), ..) => DependencySource::Oci { url, tag: version() },
+            (_, Some(url), _) => DependencySource::Git {
+                url,
+                version: version(),
+            },
+            _ => DependencySource::Version(dependency.entry.as_str().map(str::to_owned).or_else(version)),
+        };
+        DeclaredDependency { name, source }
+    });
+    Ok(declared.collect())
+}
+
+impl DeclaredDependency {
+    /// The version, as written.
+    pub fn version(&self) -> Option<&str> {
+        match &self.source {
+            DependencySource::Oci { tag: version, .. }
+            | DependencySource::Git { version, .. }
+            | DependencySource::Version(version) => version.as_deref(),
+            DependencySource::Path(_) => None,
+        }
+    }
+}
+
+impl fmt::Display for DeclaredDependency {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.source {
+            DependencySource::Oci { url, .. } | DependencySource::Git { url, .. } => {
+                f.write_str(&without_credentials(url))?;
+            }
+            DependencySource::Path(path) => f.write_str(path)?,
+            DependencySource::Version(_) => f.write_str(&self.name)?,
+        }
+        match self.version() {
+            Some(version) => write!(f, " {version}"),
+            None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,234 @@
+//! `[dependencies]` of `kcl.mod`: dependencies in the repository by folder, the others by what pins them.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+
+use super::{FileTreeView, kcl_mod::KclMod, outside_paths, parsed_files::ParsedFiles};
+use konverge_base::model::{
+    RepoPath,
+    digest::canonical_json,
+    file_source::SourceError,
+    package_lock::{LOCK_FILE, LockedPackage, PackageLock},
+    stack::{CompileSetup, RemotePackage, SetupError},
+};
+
+/// A package of the repository that a module depends on by path, directly or by another one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PathPackage {
+    /// The name in `[dependencies]`.
+    pub declared: String,
+    /// The name in its own `kcl.mod`.
+    pub name: Option<String>,
+    /// The version in its own `kcl.mod`.
+    pub version: Option<String>,
+}
+
+/// The packages that the module in a folder depends on by path, the nearest first.
+///
+/// # Errors
+/// A file is not in the object database. The inner error is that of a file of the module.
+pub fn path_packages(
+    tree: &FileTreeView,
+    root: &RepoPath,
+) -> Result<Result<Vec<PathPackage>, SetupError>, SourceError> {
+    let reader = ParsedFiles::default();
+    let mut setup = CompileSetup {
+        module_root: Some(root.clone()),
+        ..CompileSetup::default()
+    };
+    let mut found = Vec::new();
+    if let Err(error) = add_each(&reader, tree, &mut setup, |declared, folder| {
+        found.push((declared.to_owned(), folder.clone()));
+    })? {
+        return Ok(Err(error));
+    }
+    let mut packages = Vec::new();
+    for (declared, folder) in found {
+        let module = reader
+            .module(tree, &folder.child("kcl.mod"))?
+            .and_then(Result::ok);
+        packages.push(PathPackage {
+            declared,
+            name: module.as_ref().and_then(|module| module.name.clone()),
+            version: module.as_ref().and_then(|module| module.version.clone()),
+        });
+    }
+    Ok(Ok(packages))
+}
+
+/// Adds the dependencies of the stack's module, and their dependencies. The nearest declaration of a name
+/// wins.
+pub(super) fn add(
+    reader: &ParsedFiles,
+    tree: &FileTreeView,
+    setup: &mut CompileSetup,
+) -> Result<Result<(), SetupError>, SourceError> {
+    add_each(reader, tree, setup, |_, _| {})
+}
+
+fn add_each(
+    reader: &ParsedFiles,
+    tree: &FileTreeView,
+    setup: &mut CompileSetup,
+    mut by_path: impl FnMut(&str, &RepoPath),
+) -> Result<Result<(), SetupError>, SourceError> {
+    let Some(root) = setup.module_root.clone() else {
+        return Ok(Ok(()));
+    };
+    let mut locks = Locks::new(tree, &root);
+    let mut seen = HashSet::from([root.clone()]);
+    let mut queue = VecDeque::from([root]);
+    while let Some(folder) = queue.pop_front() {
+        let file = folder.child("kcl.mod");
+        let module = match reader.module(tree, &file)? {
+            Some(Ok(module)) => module,
+            Some(Err(message)) => return Ok(Err(SetupError::new(file, message))),
+            None => continue,
+        };
+        if let Err(error) = add_of(
+            reader,
+            &mut locks,
+            &folder,
+            &module,
+            setup,
+            |declared, package| {
+                if let Some(declared) = declared {
+                    by_path(declared, &package);
+                }
+                if seen.insert(package.clone()) {
+                    queue.push_back(package);
+                }
+            },
+        )? {
+            return Ok(Err(error));
+        }
+    }
+    Ok(Ok(()))
+}
+
+fn add_of(
+    reader: &ParsedFiles,
+    locks: &mut Locks<'_>,
+    folder: &RepoPath,
+    module: &KclMod,
+    setup: &mut CompileSetup,
+    mut found: impl FnMut(Option<&str>, RepoPath),
+) -> Result<Result<(), SetupError>, SourceError> {
+    let tree = locks.tree;
+    for (name, dependency) in &module.dependencies {
+        let known = setup.packages.iter().any(|(known, _)| known == name)
+            || setup.remote_packages.iter().any(|known| known.name == *name);
+        if known {
+            continue;
+        }
+        if let Some(path) = &dependency.path {
+            let package = match folder.join(path) {
+                Some(package) => package,
+                None => match outside(reader, tree, folder, name, path)? {
+                    Ok(package) => package,
+                    Err(message) => return Ok(Err(SetupError::new(folder.child("kcl.mod"), message))),
+                },
+            };
+            setup.packages.push((name.clone(), package.clone()));
+            found(Some(&dependency.declared), package);
+            continue;
+        }
+        let vendored = dependency.store_names.iter().find_map(|stored| {
+            let vendor = locks.root.join("vendor")?.join(stored)?;
+            [vendor.join(stored)?, vendor]
+                .into_iter()
+                .find(|package| tree.is_file(&package.child("kcl.mod")))
+        });
+        if let Some(package) = vendored {
+            setup.packages.push((name.clone(), package.clone()));
+            found(None, package);
+            continue;
+        }
+        let locked = match locks.find(folder, name)? {
+            Ok(locked) => locked,
+            Err(error) => return Ok(Err(error)),
+        };
+        setup.remote_packages.push(RemotePackage {
+            name: name.clone(),
+            declared: dependency.declared.clone(),
+            requirement: canonical_json(&dependency.entry),
+            locked,
+        });
+    }
+    Ok(Ok(()))
+}
+
+/// The locks of a module and of the packages below it, each read once, if it is needed.
+struct Locks<'a> {
+    tree: &'a FileTreeView,
+    root: RepoPath,
+    read: HashMap<RepoPath, PackageLock>,
+}
+
+impl<'a> Locks<'a> {
+    fn new(tree: &'a FileTreeView, root: &RepoPath) -> Self {
+        Self {
+            tree,
+            root: root.clone(),
+            read: HashMap::new(),
+        }
+    }
+
+    /// The entry of a dependency of the package in a folder. As in kpm the lock of the module holds for everything below
+    /// it. The package's own lock is asked for what that one does not pin.
+    fn find(
+        &mut self,
+        folder: &RepoPath,
+        name: &str,
+    ) -> Result<Result<LockedPackage, SetupError>, SourceError> {
+        let mut found = None;
+        for folder in [self.root.clone(), folder.clone()] {
+            let entry = match self.lock(&folder)? {
+                Ok(lock) => lock.find(name),
+                Err(error) => return Ok(Err(error)),
+            };
+            if entry.as_ref().is_some_and(LockedPackage::is_pinned) {
+                return Ok(Ok(entry.unwrap_or_default()));
+            }
+            found = found.or(entry);
+        }
+        Ok(Ok(found.unwrap_or_default()))
+    }
+
+    fn lock(&mut self, folder: &RepoPath) -> Result<Result<&PackageLock, SetupError>, SourceError> {
+        if !self.read.contains_key(folder) {
+            let file = folder.child(LOCK_FILE);
+            let lock = match read_lock(self.tree, file)? {
+                Ok(lock) => lock,
+                Err(error) => return Ok(Err(error)),
+            };
+            self.read.insert(folder.clone(), lock);
+        }
+        Ok(Ok(&self.read[folder]))
+    }
+}
+
+fn read_lock(tree: &FileTreeView, file: RepoPath) -> Result<Result<PackageLock, SetupError>, SourceError> {
+    let content = tree.read(&file)?;
+    let lock = PackageLock::parse(content.as_deref().unwrap_or_default());
+    Ok(lock.map_err(|why| {
+        let what = format!("it cannot be read: {why}; correct it, or delete it and run `konverge kcl lock`");
+        SetupError::new(file, what)
+    }))
+}
+
+/// A dependency whose path leads out of the repository: the repository's own package, if it is called by the name of the
+/// checkout's folder, else why it is refused.
+fn outside(
+    reader: &ParsedFiles,
+    tree: &FileTreeView,
+    folder: &RepoPath,
+    name: &str,
+    path: &str,
+) -> Result<Result<RepoPath, String>, SourceError> {
+    let module = reader.module(tree, &RepoPath::root().child("kcl.mod"))?;
+    let module = module.and_then(Result::ok);
+    let root = module.as_ref().and_then(|module| module.name.as_deref());
+    let own = root.filter(|root| root.replace('-', "_") == name);
+    let package = outside_paths::by_checkout_name(folder, path, own).filter(RepoPath::is_root);
+    Ok(package.ok_or_else(|| outside_paths::dependency(tree, folder, name, path, root)))
+}

@@ -1,0 +1,131 @@
+//! Folders whose `project.yaml` and `stack.yaml` do not define stacks: those in `exclude`, vendored packages,
+//! and packages that other modules depend on.
+
+use std::collections::BTreeMap;
+
+use globset::GlobMatcher;
+
+use super::{FileTreeView, parsed_files::ParsedFiles};
+use konverge_base::model::{RepoPath, file_source::SourceError};
+
+/// Why the folders in a package do not define stacks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PackageKind {
+    /// The package is in a `vendor` folder beside a `kcl.mod`.
+    Vendored,
+    /// Another module depends on the package by path. Projects below it are its examples; a project in the
+    /// package's own folder belongs to this repository.
+    Dependency,
+}
+
+/// The excluded folders of a revision.
+pub(super) struct Exclusion {
+    /// The packages by folder.
+    packages: BTreeMap<RepoPath, PackageKind>,
+    globs: Vec<Glob>,
+}
+
+struct Glob {
+    matcher: GlobMatcher,
+    takes_in: bool,
+}
+
+impl Exclusion {
+    pub(super) fn new(packages: &[(RepoPath, PackageKind)], globs: &[String]) -> Self {
+        let glob = |text: &String| {
+            let (pattern, takes_in) = match text.strip_prefix('!') {
+                Some(pattern) => (pattern, true),
+                None => (text.as_str(), false),
+            };
+            let glob = globset::GlobBuilder::new(pattern.trim_end_matches('/'))
+                .literal_separator(true)
+                .build()
+                .ok()?;
+            Some(Glob {
+                matcher: glob.compile_matcher(),
+                takes_in,
+            })
+        };
+        Self {
+            packages: packages.iter().cloned().collect(),
+            globs: globs.iter().filter_map(glob).collect(),
+        }
+    }
+
+    /// Returns true if a folder with a `stack.yaml` does not define a stack. `project` is the folder of its
+    /// project, if there is one.
+    pub(super) fn leaves_out(&self, folder: &RepoPath, project: Option<&RepoPath>) -> bool {
+        self.by_glob(folder)
+            .unwrap_or_else(|| self.in_package(folder, project).is_some())
+    }
+
+    /// The package because of which a folder does not define a stack: other modules depend on it, and no glob
+    /// decides otherwise.
+    pub(super) fn used_package(&self, folder: &RepoPath, project: Option<&RepoPath>) -> Option<&RepoPath> {
+        let (package, kind) = self.in_package(folder, project)?;
+        (kind == PackageKind::Dependency && self.by_glob(folder).is_none()).then_some(package)
+    }
+
+    fn in_package(&self, folder: &RepoPath, project: Option<&RepoPath>) -> Option<(&RepoPath, PackageKind)> {
+        if self.packages.is_empty() {
+            return None;
+        }
+        folder.ancestors().find_map(|above| {
+            let (package, kind) = self.packages.get_key_value(&above)?;
+            let below = |project: &RepoPath| project.is_within(package) && project != package;
+            let leaves_out = match kind {
+                PackageKind::Vendored => true,
+                PackageKind::Dependency => project.is_some_and(below),
+            };
+            leaves_out.then_some((package, *kind))
+        })
+    }
+
+    /// The decision of the last glob that matches the folder or one above it.
+    fn by_glob(&self, folder: &RepoPath) -> Option<bool> {
+        let matches = |glob: &&Glob| {
+            folder
+                .ancestors()
+                .any(|above| !above.is_root() && glob.matcher.is_match(above.as_str()))
+        };
+        self.globs.iter().rev().find(matches).map(|glob| !glob.takes_in)
+    }
+}
+
+/// The packages of a revision, sorted by folder.
+pub(super) fn packages(
+    reader: &ParsedFiles,
+    tree: &FileTreeView,
+) -> Result<Vec<(RepoPath, PackageKind)>, SourceError> {
+    let mut packages = BTreeMap::new();
+    for module in tree.module_folders() {
+        if let Some(vendor) = vendor_above(tree, module) {
+            packages.insert(vendor, PackageKind::Vendored);
+            continue;
+        }
+        let Some(Ok(document)) = reader.module(tree, &module.child("kcl.mod"))? else {
+            continue;
+        };
+        let paths = document
+            .dependencies
+            .iter()
+            .filter_map(|(_, dependency)| dependency.path.as_deref());
+        for package in paths.filter_map(|path| module.join(path)) {
+            // A module may depend on the package around it, whose stacks belong to this repository.
+            if !module.is_within(&package) && tree.is_file(&package.child("kcl.mod")) {
+                packages.entry(package).or_insert(PackageKind::Dependency);
+            }
+        }
+    }
+    Ok(packages.into_iter().collect())
+}
+
+/// The `vendor` folder of a package, if it is beside a `kcl.mod`.
+fn vendor_above(tree: &FileTreeView, module: &RepoPath) -> Option<RepoPath> {
+    module.ancestors().skip(1).find(|above| {
+        above.file_name() == "vendor"
+            && above
+                .parent()
+                .is_some_and(|beside| tree.is_file(&beside.child("kcl.mod")))
+    })
+}

@@ -1,0 +1,160 @@
+//! Identities: every stack of a revision has a unique one.
+
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+
+use super::{Clash, Layout};
+use konverge_base::model::{
+    RepoPath, StackId,
+    stack::{NamedBy, Stack},
+};
+
+impl Layout {
+    /// Assigns an identity to each stack: that of a rule, or else that of its names. If several stacks would
+    /// have the same one, each gets the path of its folder, because otherwise their states would overwrite
+    /// each other.
+    pub(super) fn assign_identities(&mut self, rules: &[(String, StackId)]) {
+        let rules: Vec<_> = rules
+            .iter()
+            .filter_map(|(pattern, identity)| {
+                let glob = globset::GlobBuilder::new(pattern)
+                    .literal_separator(true)
+                    .build()
+                    .ok()?;
+                Some((glob.compile_matcher(), identity))
+            })
+            .collect();
+        for stack in &mut self.stacks {
+            let named = rules.iter().rev().find(|(glob, _)| {
+                glob.is_match(stack.folder.as_str()) || glob.is_match(stack.names.as_str())
+            });
+            (stack.id, stack.named_by) = match named {
+                Some((_, identity)) => ((*identity).clone(), NamedBy::Config),
+                None => (stack.names.clone(), NamedBy::Names),
+            };
+        }
+        self.clashes.clear();
+        // The path of a folder may equal the names of another stack: then that one gets its folder's path
+        // too.
+        while let Some(clashes) = self.find_clashes() {
+            for clash in clashes {
+                for folder in &clash.folders {
+                    let at = self.stacks.iter().position(|stack| stack.folder == *folder);
+                    if let Some(at) = at {
+                        self.stacks[at].id = StackId::of_folder(folder);
+                        self.stacks[at].named_by = NamedBy::Folder;
+                    }
+                }
+                self.clashes.push(clash);
+            }
+        }
+        self.clashes.sort_by(|a, b| a.identity.cmp(&b.identity));
+    }
+
+    /// The identities that several stacks have, if at least one of these can get another.
+    fn find_clashes(&self) -> Option<Vec<Clash>> {
+        let mut seen = HashSet::new();
+        let twice: BTreeSet<&StackId> = self
+            .stacks
+            .iter()
+            .map(|stack| &stack.id)
+            .filter(|id| !seen.insert(*id))
+            .collect();
+        if twice.is_empty() {
+            return None;
+        }
+        let mut claims: BTreeMap<&StackId, Vec<&Stack>> = BTreeMap::new();
+        for stack in self.stacks.iter().filter(|stack| twice.contains(&stack.id)) {
+            claims.entry(&stack.id).or_default().push(stack);
+        }
+        let can_change = |stacks: &[&Stack]| stacks.iter().any(|stack| stack.named_by != NamedBy::Folder);
+        let clashes: Vec<_> = claims
+            .into_iter()
+            .filter(|(_, stacks)| can_change(stacks))
+            .map(|(identity, stacks)| Clash {
+                identity: identity.clone(),
+                folders: stacks.iter().map(|stack| stack.folder.clone()).collect(),
+            })
+            .collect();
+        (!clashes.is_empty()).then_some(clashes)
+    }
+
+    /// The stack of an earlier layout that a stack of this one continues: the one with the same identity, or
+    /// else the one in its folder whose identity differs only because a clash was added or removed, or
+    /// because a rule named it.
+    pub fn predecessor_of<'a>(&self, earlier: &'a Layout, stack: &Stack) -> Option<&'a Stack> {
+        earlier.stack(&stack.id).or_else(|| {
+            earlier
+                .stack_in_folder(&stack.folder)
+                .filter(|old| stack.continues(&old.id, old.named_by) && self.stack(&old.id).is_none())
+        })
+    }
+
+    /// The stack in a folder.
+    pub fn stack_in_folder(&self, folder: &RepoPath) -> Option<&Stack> {
+        let at = self.stacks.binary_search_by(|stack| stack.folder.cmp(folder));
+        at.ok().map(|at| &self.stacks[at])
+    }
+
+    /// One sentence where there is no stack.
+    pub fn empty_note(&self) -> Option<String> {
+        if !self.stacks.is_empty() {
+            return None;
+        }
+        Some(match self.left_out.len() {
+            0 => "this repository has no stack\n  hint: a stack is a folder with a `stack.yaml`, at or below a folder with \
+                  a `project.yaml`; a file that git does not know is not read: `git add` it"
+                .to_owned(),
+            _ => format!(
+                "every folder with a `stack.yaml` is left out, such as `{}`\n  hint: `exclude` in konverge.yaml, or a \
+                 package that holds them, leaves them out; `exclude: ['!GLOB']` takes folders in again",
+                self.left_out[0]
+            ),
+        })
+    }
+
+    /// One sentence about the stacks whose identity is the path of their folder, if there are any.
+    pub fn clash_note(&self) -> Option<String> {
+        let first = self.clashes.first()?;
+        let folders: BTreeSet<&RepoPath> = self.clashes.iter().flat_map(|clash| &clash.folders).collect();
+        let some: Vec<_> = first
+            .folders
+            .iter()
+            .take(3)
+            .map(|folder| format!("`{folder}`"))
+            .collect();
+        let more = match first.folders.len() - some.len() {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        let others = match self.clashes.len() - 1 {
+            0 => String::new(),
+            1 => ", and 1 other identity is not unique".to_owned(),
+            others => format!(", and {others} other identities are not unique"),
+        };
+        Some(format!(
+            "{} stacks are known by their folder: the names of {}{more} all give `{}`{others}\n  hint: give the projects \
+             names of their own, or name a stack in konverge.yaml: `stacks: [{{match: {}, identity: PROJECT/STACK}}]`; \
+             `exclude: [GLOB]` takes folders out that hold no stacks",
+            folders.len(),
+            some.join(", "),
+            first.identity,
+            first.folders[0],
+        ))
+    }
+
+    /// One sentence about the stacks in packages that other modules depend on, if there are any.
+    pub fn package_note(&self) -> Option<String> {
+        let mut by_package: BTreeMap<&RepoPath, usize> = BTreeMap::new();
+        for (_, package) in &self.in_packages {
+            *by_package.entry(package).or_default() += 1;
+        }
+        let (first, _) = by_package.first_key_value()?;
+        let packages: Vec<_> = by_package.keys().map(|package| format!("`{package}`")).collect();
+        Some(format!(
+            "{} folders with a stack.yaml are not stacks of this repository: they lie in packages that it uses ({})\n  \
+             hint: to take them in: `exclude: ['!{first}/**']` in konverge.yaml",
+            self.in_packages.len(),
+            packages.join(", "),
+        ))
+    }
+}

@@ -1,0 +1,78 @@
+//! Stacks without a `stack.yaml`: the folders with a `kcl.mod` that `include` in `konverge.yaml` names, as in kcl-lang's
+//! Konfig.
+
+use std::collections::HashSet;
+
+use super::{FileTreeView, PackageKind, Project};
+use konverge_base::model::RepoPath;
+
+/// The name of a stack whose project is the same folder.
+const DEFAULT_NAME: &str = "default";
+
+/// The folders that `include` makes stacks, and the projects that only they have.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct PackageStacks {
+    /// Sorted.
+    pub(super) folders: Vec<RepoPath>,
+    /// Folders without a `project.yaml`.
+    pub(super) projects: HashSet<RepoPath>,
+}
+
+impl PackageStacks {
+    /// Finds them among the folders with a `kcl.mod`. `projects` are the folders with a `project.yaml`.
+    pub(super) fn find(
+        tree: &FileTreeView,
+        include: &[String],
+        packages: &[(RepoPath, PackageKind)],
+        projects: &[RepoPath],
+    ) -> Self {
+        let globs: Vec<_> = include.iter().filter_map(|glob| matcher(glob)).collect();
+        if globs.is_empty() {
+            return Self::default();
+        }
+        let mut folders: Vec<RepoPath> = tree
+            .module_folders()
+            .filter(|folder| !folder.is_root() && globs.iter().any(|glob| glob.is_match(folder.as_str())))
+            .filter(|folder| !tree.is_file(&folder.child("stack.yaml")))
+            .filter(|folder| !packages.iter().any(|(package, _)| folder.is_within(package)))
+            .cloned()
+            .collect();
+        folders.sort();
+        let has_project = |folder: &&RepoPath| folder.ancestors().any(|above| projects.contains(&above));
+        let without = folders.iter().filter(|folder| !has_project(folder));
+        Self {
+            projects: without.map(project_folder).collect(),
+            folders,
+        }
+    }
+
+    /// The project in a folder, if it has no `project.yaml`.
+    pub(super) fn project(&self, folder: &RepoPath) -> Option<Project> {
+        self.projects.contains(folder).then(|| Project {
+            name: folder.file_name().to_owned(),
+            folder: folder.clone(),
+            tenant: None,
+        })
+    }
+}
+
+/// The name of a stack in a folder that has no `stack.yaml`.
+pub(super) fn name<'a>(folder: &'a RepoPath, project: &RepoPath) -> &'a str {
+    match folder == project {
+        true => DEFAULT_NAME,
+        false => folder.file_name(),
+    }
+}
+
+/// The folder above, unless that is the root of the repository.
+fn project_folder(folder: &RepoPath) -> RepoPath {
+    let above = folder.parent().filter(|above| !above.is_root());
+    above.unwrap_or_else(|| folder.clone())
+}
+
+fn matcher(glob: &str) -> Option<globset::GlobMatcher> {
+    let glob = globset::GlobBuilder::new(glob.trim_end_matches('/'))
+        .literal_separator(true)
+        .build();
+    Some(glob.ok()?.compile_matcher())
+}

@@ -1,0 +1,57 @@
+//! Variables in the paths of settings and entries: `${PWD}`, `${KCL_MOD}`, `${<package>:KCL_MOD}`.
+
+use konverge_base::model::{
+    RepoPath,
+    stack::{CompileSetup, GET_KCL},
+};
+
+/// The variable at the start of a path, and the rest.
+pub(super) fn variable(text: &str) -> Option<(&str, &str)> {
+    let (variable, rest) = text.strip_prefix("${")?.split_once('}')?;
+    (rest.is_empty() || rest.starts_with('/')).then(|| (variable, rest.trim_start_matches('/')))
+}
+
+/// The name and the folder of the dependency in `name:KCL_MOD`.
+pub(super) fn package_folder(
+    setup: &CompileSetup,
+    variable: &str,
+    text: &str,
+) -> Result<(String, RepoPath), String> {
+    let name = variable.strip_suffix(":KCL_MOD").ok_or_else(|| {
+        format!("`{text}`: only ${{PWD}}, ${{KCL_MOD}} and ${{<package>:KCL_MOD}} are known")
+    })?;
+    if let Some(known) = setup.packages.iter().find(|(known, _)| known == name) {
+        return Ok(known.clone());
+    }
+    match setup.remote_packages.iter().any(|package| package.name == name) {
+        true => Err(format!(
+            "`{text}`: the package `{name}` is fetched, and an entry must be a file of this repository: run `kcl mod vendor` and commit the folder `vendor` ({GET_KCL})"
+        )),
+        false => Err(format!("`{text}`: there is no package `{name}`")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use konverge_base::model::{package_lock::LockedPackage, stack::RemotePackage};
+
+    #[test]
+    fn who_is_told_to_vendor_a_package_is_told_how_to_get_the_command() {
+        let setup = CompileSetup {
+            remote_packages: vec![RemotePackage {
+                name: "models".to_owned(),
+                declared: "models".to_owned(),
+                requirement: String::new(),
+                locked: LockedPackage::default(),
+            }],
+            ..CompileSetup::default()
+        };
+        let refusal = package_folder(&setup, "models:KCL_MOD", "${models:KCL_MOD}/a.k").unwrap_err();
+        assert!(
+            refusal.contains("`kcl mod vendor`") && refusal.contains(GET_KCL),
+            "{refusal}"
+        );
+    }
+}

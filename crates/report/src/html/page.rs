@@ -1,0 +1,234 @@
+//! The page as a whole: head, tools, sections.
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use maud::{DOCTYPE, Markup, PreEscaped, html};
+use sha2::{Digest as _, Sha256};
+
+use super::{
+    alerts::alerts,
+    elements::{code, codes, line, text},
+    graph, stacks,
+};
+use crate::{
+    CommentInput, diff, escape, generation_notes, labels,
+    view_model::{self, PlanView},
+};
+use konverge_base::model::{plan::Action, review::ReviewUnit};
+
+const STYLE: &str = include_str!("style.css");
+const SCRIPT: &str = include_str!("script.js");
+
+/// The number of affected stacks up to which the graph is open: a large one is in the way of the changes.
+const OPEN_GRAPH: usize = 50;
+
+/// The whole preview as one HTML file.
+pub fn report(input: &CommentInput<'_>) -> String {
+    let view = view_model::build(input);
+    let title = match input.run.repository.is_empty() {
+        true => "Konverge preview".to_owned(),
+        false => format!("Konverge preview · {}", input.run.repository),
+    };
+    // Nothing is loaded, and only our own script and style can run, whatever the data contains.
+    let security = format!(
+        "default-src 'none'; style-src 'sha256-{}'; script-src 'sha256-{}'; base-uri 'none'; form-action 'none'",
+        sha256(STYLE),
+        sha256(SCRIPT)
+    );
+    let page = html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta http-equiv="Content-Security-Policy" content=(PreEscaped(security));
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                meta name="color-scheme" content="light dark";
+                meta name="referrer" content="no-referrer";
+                title { (line(&title)) }
+                style { (PreEscaped(STYLE)) }
+            }
+            body {
+                (header(input, &view, &title))
+                (tools(&view))
+                main {
+                    (alerts(input, &view))
+                    (last_push(input))
+                    (notes_of_generation(input))
+                    (stacks::groups(&view))
+                    (stacks::stacks(&view))
+                    (why(input))
+                    (stacks::drifted(&view))
+                    (unchanged(&view))
+                    (policies(input))
+                }
+                script { (PreEscaped(SCRIPT)) }
+            }
+        }
+    };
+    page.into_string()
+}
+
+fn sha256(text: &str) -> String {
+    STANDARD.encode(Sha256::digest(text.as_bytes()))
+}
+
+fn header(input: &CommentInput<'_>, view: &PlanView<'_>, title: &str) -> Markup {
+    let commits = [("head", &input.run.head), ("base", &input.run.base)];
+    let run_url = input.run.run_url.as_ref().filter(|url| escape::is_plain_url(url));
+    html! {
+        header {
+            h1 { (line(title)) }
+            p.verdict { strong { (text(&view.verdict())) } }
+            p.facts {
+                @if let Some(pr) = input.run.pr { "pull request " (pr) " · " }
+                @for (word, commit) in commits {
+                    @if let Some(commit) = commit { (word) " " code { (commit.short()) } " · " }
+                }
+                "digest " code { (view.digest.short()) } " · "
+                @if let Some(url) = run_url { a href=(url) { "run" } " · " }
+                @for (stage, time) in &input.run.timings { (stage) " " (format!("{:.1} s", time.as_secs_f64())) " · " }
+                (input.run.compiled) " compiled, " (input.run.cached) " from the cache"
+            }
+        }
+    }
+}
+
+fn count_actions(view: &PlanView<'_>) -> impl Iterator<Item = Action> {
+    let total = &view.total;
+    [
+        (Action::Create, total.create),
+        (Action::Update, total.update),
+        (Action::Replace, total.replace),
+        (Action::Delete, total.delete),
+        (Action::Adopt, total.adopt),
+        (Action::Forget, total.forget),
+        (Action::Unknown, total.unknown),
+    ]
+    .into_iter()
+    .filter_map(|(action, count)| (count > 0).then_some(action))
+}
+
+/// Search and filters. Without script they do nothing: the script shows them.
+fn tools(view: &PlanView<'_>) -> Markup {
+    let filter = |key: &str, label: &str| {
+        html! { label { input type="checkbox" data-filter=(key); " " (label) } }
+    };
+    let is_dangerous = view.stacks.iter().any(|stack| stacks::is_dangerous(&stack.own));
+    html! {
+        div.tools hidden {
+            label.search {
+                span { "Search" }
+                input #search type="search" placeholder="stack, resource, value" autocomplete="off";
+            }
+            div.filters {
+                @for action in count_actions(view) {
+                    (filter(&stacks::filter_key(action), labels::action_word(action)))
+                }
+                @if view.failed > 0 { (filter(stacks::FAILED, stacks::FAILED)) }
+                @if is_dangerous { (filter(stacks::DANGEROUS, stacks::DANGEROUS)) }
+            }
+            button #all type="button" { "Open all" }
+            p #found role="status" {}
+        }
+    }
+}
+
+fn last_push(input: &CommentInput<'_>) -> Markup {
+    let Some(difference) = input.last_push else {
+        return html! {};
+    };
+    let items = |word: &str, units: &[ReviewUnit]| {
+        html! {
+            @for unit in units {
+                li {
+                    (word) ": " (labels::action_word(unit.action)) " " (code(unit.resource.as_str()))
+                    " in " (code(unit.stack.as_str()))
+                    @if !unit.path.is_empty() { ": " (code(&diff::dotted(&unit.path))) }
+                }
+            }
+        }
+    };
+    html! {
+        section {
+            h2 { "Since your last push" }
+            p { "Compared with the preview of " code { (difference.earlier.short()) } "." }
+            ul {
+                (items("now", &difference.added))
+                (items("no longer", &difference.removed))
+                @if difference.added.is_empty() && difference.removed.is_empty() { li { "the same changes" } }
+            }
+        }
+    }
+}
+
+fn notes_of_generation(input: &CommentInput<'_>) -> Markup {
+    let notes = generation_notes::group(input.plan);
+    html! {
+        @if !notes.is_empty() {
+            section {
+                h2 { "Generation from AppConfigurations" }
+                ul {
+                    @for note in notes {
+                        li {
+                            (PreEscaped(note.names(|name| escape::html_code(&escape::line(name))))) ": " (line(note.text))
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn why(input: &CommentInput<'_>) -> Markup {
+    let Some(svg) = graph::svg(input.affected) else {
+        return html! {};
+    };
+    html! {
+        section {
+            details open[input.affected.stacks.len() <= OPEN_GRAPH] {
+                summary { h2 { "Why these stacks" } }
+                p.legend {
+                    span.swatch.changed {} " changed file "
+                    span.swatch.between {} " imports it "
+                    span.swatch.stack {} " affected stack"
+                }
+                div.graph tabindex="0" { (svg) }
+            }
+        }
+    }
+}
+
+fn unchanged(view: &PlanView<'_>) -> Markup {
+    html! {
+        @if !view.unchanged.is_empty() {
+            section {
+                h2 { "Affected, without changes" }
+                p.stacks { (codes(view.unchanged.iter().map(|id| id.as_str()), " ")) }
+            }
+        }
+    }
+}
+
+fn policies(input: &CommentInput<'_>) -> Markup {
+    html! {
+        @if !input.findings.is_empty() {
+            section {
+                h2 { "Policies" }
+                ul {
+                    @for finding in input.findings {
+                        li {
+                            (labels::enforcement_word(finding.verdict)) ": "
+                            @if let Some(stack) = &finding.stack { (code(stack.as_str())) " " }
+                            (code(&finding.rule)) " "
+                            @if let Some(place) = &finding.place {
+                                @if let Some(resource) = &place.resource { (code(resource.as_str())) " " }
+                                @if let Some(path) = &place.path { (code(path)) " " }
+                            }
+                            (text(&finding.message))
+                            @if let Some(hint) = &finding.hint { " (hint: " (text(hint)) ")" }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}

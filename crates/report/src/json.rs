@@ -1,0 +1,111 @@
+//! The JSON output: keys in the fixed order of the types, `"version":1` first, one line.
+
+use serde::Serialize;
+
+use super::escape;
+use konverge_base::{
+    error::{ErrorDocument, UserError},
+    model::policy_finding::PolicyFinding,
+};
+
+/// A document of the model (plan, affected, apply report) with a newline, without workflow commands and
+/// hidden characters. The same input gives the same bytes.
+pub fn document<T: Serialize>(document: &T) -> String {
+    let text = serde_json::to_string(document).expect("the model's types have string keys only");
+    escape::json(&text) + "\n"
+}
+
+/// The same with the findings of the policies at the end, if there are any.
+pub fn with_findings<T: Serialize>(result: &T, findings: &[PolicyFinding]) -> String {
+    #[derive(Serialize)]
+    struct WithFindings<'a, T> {
+        #[serde(flatten)]
+        result: &'a T,
+        #[serde(skip_serializing_if = "<[_]>::is_empty")]
+        findings: &'a [PolicyFinding],
+    }
+    document(&WithFindings { result, findings })
+}
+
+/// `{"error":{…}}`.
+pub fn failure(failure: &UserError) -> String {
+    document(&ErrorDocument {
+        error: failure.body(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use konverge_base::{
+        error::ErrorKind,
+        model::{
+            plan::{Action, Basis, ChangeOrigin, FieldChange, Plan, ResourcePlan, StackPlan},
+            spec::RuntimeKind,
+        },
+    };
+    use serde_json::json;
+
+    #[test]
+    fn a_plan_has_the_keys_of_contracts_in_their_order() {
+        let id = "shop/dev".parse().unwrap();
+        let change = FieldChange {
+            path: "/spec/replicas".into(),
+            from: Some(json!(1)),
+            to: Some(json!(2)),
+            origin: ChangeOrigin::Change,
+        };
+        let resource = ResourcePlan::new(
+            &id,
+            "apps/v1:Deployment:shop:web".parse().unwrap(),
+            RuntimeKind::Kubernetes,
+            Action::Update,
+            vec![change],
+        );
+        let folder = konverge_base::model::RepoPath::normalize("appops/shop/dev").unwrap();
+        let plan = Plan {
+            version: 1,
+            stacks: vec![StackPlan::new(folder, id, Basis::Live, vec![resource])],
+        };
+        let text = document(&plan);
+        assert!(text.starts_with(r#"{"version":1,"stacks":[{"stack":"appops/shop/dev","id":"shop/dev","basis":"live","digest":"#), "{text}");
+        let order = [
+            "\"summary\"",
+            "\"create\"",
+            "\"update\"",
+            "\"replace\"",
+            "\"delete\"",
+            "\"adopt\"",
+            "\"forget\"",
+            "\"unchanged\"",
+            "\"unknown\"",
+            "\"resources\"",
+            "\"runtime\"",
+            "\"action\"",
+            "\"validated\"",
+            "\"dataLoss\"",
+            "\"changes\"",
+            "\"path\"",
+            "\"from\"",
+            "\"to\"",
+            "\"origin\"",
+        ];
+        let places: Vec<_> = order.iter().map(|key| text.find(key).expect(key)).collect();
+        assert!(places.is_sorted(), "{text}");
+        assert_eq!(text, document(&plan));
+    }
+
+    #[test]
+    fn an_error_is_a_document() {
+        let text = failure(
+            &UserError::new(ErrorKind::Kcl, "no such attribute")
+                .at("main.k", Some(3), Some(7))
+                .hint("`konverge check`"),
+        );
+        assert_eq!(
+            text,
+            "{\"error\":{\"kind\":\"kcl\",\"message\":\"no such attribute\",\"file\":\"main.k\",\"line\":3,\"column\":7,\"hints\":[\"`konverge check`\"]}}\n"
+        );
+    }
+}

@@ -1,0 +1,344 @@
+//! The names in every report: titles of resources, signs and words of actions, counts.
+
+use std::time::Duration;
+
+use konverge_base::model::{
+    ResourceId,
+    apply_result::{ResourceOutcome, ResourceResult, StackOutcome},
+    plan::{Action, ResourcePlan, StackPlan, Summary},
+    policy_finding::Enforcement,
+    spec::RuntimeKind,
+};
+
+/// The parts of a resource id for display. The texts are not escaped.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Title {
+    /// `apps/v1`, or the provider.
+    pub group: String,
+    /// `Deployment`, or the Terraform type.
+    pub kind: String,
+    /// `namespace/name`, or only the name.
+    pub name: String,
+}
+
+impl Title {
+    /// Parses an id of Kusion's form; an id of another form becomes the name.
+    pub fn with_runtime(id: &ResourceId, runtime: RuntimeKind) -> Self {
+        let parts: Vec<_> = id.as_str().split(':').collect();
+        let (group, kind, name) = match (runtime, parts.as_slice()) {
+            (RuntimeKind::Kubernetes, [group, kind, name]) => (*group, *kind, (*name).to_owned()),
+            // Their names contain colons, as in `system:node`.
+            (RuntimeKind::Kubernetes, [group, kind @ ("ClusterRole" | "ClusterRoleBinding"), rest @ ..])
+                if !rest.is_empty() =>
+            {
+                (*group, *kind, rest.join(":"))
+            }
+            (RuntimeKind::Kubernetes, [group, kind, namespace, rest @ ..]) => {
+                (*group, *kind, format!("{namespace}/{}", rest.join(":")))
+            }
+            (RuntimeKind::Terraform, [_, provider, kind, rest @ ..]) if !rest.is_empty() => {
+                (*provider, *kind, rest.join(":"))
+            }
+            _ => ("", "", id.as_str().to_owned()),
+        };
+        Self {
+            group: group.to_owned(),
+            kind: kind.to_owned(),
+            name,
+        }
+    }
+
+    /// As [`Title::with_runtime`], where only the id is known: a Kubernetes id begins with an API version.
+    pub fn from_id(id: &ResourceId) -> Self {
+        let first = id.as_str().split(':').next().unwrap_or_default();
+        let core = first
+            .strip_prefix('v')
+            .is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()));
+        Self::with_runtime(
+            id,
+            match core || first.contains('/') {
+                true => RuntimeKind::Kubernetes,
+                false => RuntimeKind::Terraform,
+            },
+        )
+    }
+
+    /// The full title: `apps/v1 Deployment web/api`.
+    pub fn full(&self) -> String {
+        [&self.group, &self.kind, &self.name]
+            .into_iter()
+            .filter(|part| !part.is_empty())
+            .cloned()
+            .collect::<Vec<_>>()
+            .join(" ")
+    }
+
+    /// The kind: `apps/v1 Deployment`, which resources of several stacks share.
+    pub fn kind_label(&self) -> String {
+        let words = [&self.group, &self.kind].map(String::as_str).join(" ");
+        if words.trim().is_empty() {
+            self.name.clone()
+        } else {
+            words.trim().to_owned()
+        }
+    }
+
+    /// The short title: `Deployment web/api`.
+    pub fn short(&self) -> String {
+        if self.kind.is_empty() {
+            self.name.clone()
+        } else {
+            format!("{} {}", self.kind, self.name)
+        }
+    }
+}
+
+/// What is said of a stack that could not be planned.
+pub const FAILED: &str = "could not be planned";
+
+/// What is said of a stack of which only a part could be planned.
+pub const FAILED_IN_PART: &str = "could not be planned in full";
+
+/// What is said of a stack that could not be planned before the change either.
+pub const FAILED_BEFORE: &str =
+    "could not be planned: the base fails in the same way, at a place that this change does not touch";
+
+/// The words for a stack with an error.
+pub fn failed(stack: &StackPlan) -> &'static str {
+    match (stack.fails_in_part(), stack.fails_as_before) {
+        (true, _) => FAILED_IN_PART,
+        (false, true) => FAILED_BEFORE,
+        (false, false) => FAILED,
+    }
+}
+
+/// What the preview that adds `konverge.yaml` says: `26 of 28 stacks compile`.
+pub fn compiling_stacks(compiling: usize, stacks: usize) -> String {
+    let verb = if stacks == 1 { "compiles" } else { "compile" };
+    format!("{compiling} of {} {verb}", plural(stacks, "stack"))
+}
+
+/// What an apply would skip in a stack that was planned in part; `None` for any other stack.
+pub fn left_as_it_is(stack: &StackPlan) -> Option<String> {
+    stack.fails_in_part().then(|| skipped(stack.held_back.len()))
+}
+
+/// What an apply would skip, as a sentence.
+pub fn skipped(resources: usize) -> String {
+    format!(
+        "Apply will skip {}: unplanned resources, their dependents and all deletions.",
+        plural(resources, "resource")
+    )
+}
+
+/// Returns true if the error of a stack is the failure of one of its resources, or of those that could not be
+/// planned. It is then reported only once.
+pub fn is_of(stack: &StackOutcome, resource: &ResourceOutcome) -> bool {
+    const NOT_PLANNED: &str = "could not be planned: ";
+    let (Some(error), Some(said)) = (&stack.error, &resource.message) else {
+        return false;
+    };
+    if resource.result != ResourceResult::Failed {
+        return false;
+    }
+    if error.message.starts_with(NOT_PLANNED) {
+        return said.starts_with(NOT_PLANNED);
+    }
+    let hints: String = error.hints.iter().map(|hint| format!("; {hint}")).collect();
+    let unnamed = error.message.strip_prefix(&format!("`{}`: ", resource.id));
+    let messages = [Some(error.message.as_str()), unnamed].into_iter().flatten();
+    messages
+        .into_iter()
+        .any(|message| *said == format!("{message}{hints}"))
+}
+
+/// The sign of an action; always shown beside the word or in a labelled column.
+pub fn sign(action: Action) -> &'static str {
+    match action {
+        Action::Create => "+",
+        Action::Update => "~",
+        Action::Replace => "±",
+        Action::Delete => "-",
+        Action::Adopt => "»",
+        Action::Forget => "∅",
+        Action::Unchanged => "=",
+        Action::Unknown => "?",
+    }
+}
+
+/// The word for a verdict of a policy.
+pub fn enforcement_word(verdict: Enforcement) -> &'static str {
+    match verdict {
+        Enforcement::Deny => "denied",
+        Enforcement::Undecided => "undecided",
+        Enforcement::Warn => "warning",
+        Enforcement::Pass => "satisfied",
+    }
+}
+
+/// The word for an action.
+pub fn action_word(action: Action) -> &'static str {
+    match action {
+        Action::Create => "create",
+        Action::Update => "update",
+        Action::Replace => "replace",
+        Action::Delete => "delete",
+        Action::Adopt => "adopt",
+        Action::Forget => "forget",
+        Action::Unchanged => "unchanged",
+        Action::Unknown => "unknown",
+    }
+}
+
+/// `7 created, 31 updated, 1 replaced, 2 deleted` without the zeros; `no change` if all are zero.
+pub fn counts(summary: &Summary) -> String {
+    let parts = [
+        (summary.create, "created"),
+        (summary.update, "updated"),
+        (summary.replace, "replaced"),
+        (summary.delete, "deleted"),
+        (summary.adopt, "adopted"),
+        (summary.forget, "forgotten"),
+        (summary.unknown, "unknown"),
+    ];
+    let text: Vec<_> = parts
+        .into_iter()
+        .filter(|(n, _)| *n > 0)
+        .map(|(n, word)| format!("{n} {word}"))
+        .collect();
+    if text.is_empty() {
+        "no change".to_owned()
+    } else {
+        text.join(", ")
+    }
+}
+
+/// The note on an unvalidated Spec-only comparison: what no cluster was asked about.
+pub const SPEC_ONLY: &str = "No cluster was queried: these are differences between the compiled Specs of base and head. Not known: whether the server accepts them, whether a change replaces a resource or deletes data beyond the published rules of built-in kinds, and what differs on the cluster already (drift).";
+
+/// What precedes resources that a dry run could not include, such as those of a namespace that is new.
+pub const UNCHECKED: &str = "not validated yet: ";
+
+/// `3 updates, 1 delete`: what will happen, without the zeros.
+pub fn changes(summary: &Summary) -> String {
+    let parts = [
+        (summary.create, "create"),
+        (summary.update, "update"),
+        (summary.replace, "replacement"),
+        (summary.delete, "delete"),
+        (summary.adopt, "adoption"),
+        (summary.forget, "forget"),
+        (summary.unknown, "unknown change"),
+    ];
+    let parts = parts.into_iter().filter(|(n, _)| *n > 0);
+    let text: Vec<_> = parts.map(|(n, word)| plural(n, word)).collect();
+    text.join(", ")
+}
+
+/// `1 stack`, `2 stacks`.
+pub fn plural(n: usize, one: &str) -> String {
+    if n == 1 {
+        format!("1 {one}")
+    } else if let Some(stem) = one.strip_suffix('y') {
+        format!("{n} {stem}ies")
+    } else {
+        format!("{n} {one}s")
+    }
+}
+
+/// A time to the second, in UTC.
+pub fn time(at: jiff::Timestamp) -> String {
+    at.strftime("%Y-%m-%d %H:%M:%S UTC").to_string()
+}
+
+/// A duration in its largest unit: `3 d`, `5 h`, `12 min`.
+pub fn age(time: Duration) -> String {
+    let minutes = time.as_secs() / 60;
+    match (minutes / (24 * 60), minutes / 60) {
+        (days @ 1.., _) => format!("{days} d"),
+        (_, hours @ 1..) => format!("{hours} h"),
+        _ if minutes > 0 => format!("{minutes} min"),
+        _ => "less than a minute".to_owned(),
+    }
+}
+
+/// How long something took: `0.4 s`, `18 s`, `2 min 5 s`, `1 h 3 min`.
+pub fn took(time: Duration) -> String {
+    let seconds = time.as_secs();
+    match (seconds / 3600, seconds / 60) {
+        (0, 0) if seconds < 10 => format!("{:.1} s", time.as_secs_f64()),
+        (0, 0) => format!("{seconds} s"),
+        (0, minutes) => format!("{minutes} min {} s", seconds % 60),
+        (hours, minutes) => format!("{hours} h {} min", minutes % 60),
+    }
+}
+
+/// Returns true if the change removes something, so that a mistake costs the most.
+pub fn is_grave(resource: &ResourcePlan) -> bool {
+    resource.data_loss || matches!(resource.action, Action::Delete | Action::Replace)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn titles() {
+        let title = |id: &str, runtime| Title::with_runtime(&id.parse().unwrap(), runtime).full();
+        let k8s = RuntimeKind::Kubernetes;
+        assert_eq!(
+            title("apps/v1:Deployment:web:api", k8s),
+            "apps/v1 Deployment web/api"
+        );
+        assert_eq!(title("v1:Namespace:web", k8s), "v1 Namespace web");
+        assert_eq!(
+            title("rbac.authorization.k8s.io/v1:ClusterRole:system:node", k8s),
+            "rbac.authorization.k8s.io/v1 ClusterRole system:node"
+        );
+        assert_eq!(
+            title("hashicorp:aws:aws_s3_bucket:logs", RuntimeKind::Terraform),
+            "aws aws_s3_bucket logs"
+        );
+    }
+
+    #[test]
+    fn an_id_alone_gives_the_same_title() {
+        let title = |id: &str| Title::from_id(&id.parse().unwrap()).full();
+        assert_eq!(title("v1:Namespace:web"), "v1 Namespace web");
+        assert_eq!(title("apps/v1:Deployment:web:api"), "apps/v1 Deployment web/api");
+        assert_eq!(
+            title("vmware:vsphere:vsphere_folder:f"),
+            "vsphere vsphere_folder f"
+        );
+        assert_eq!(
+            title("hashicorp:aws:aws_s3_bucket:logs"),
+            "aws aws_s3_bucket logs"
+        );
+    }
+
+    #[test]
+    fn a_duration_has_one_or_two_units() {
+        let said = |seconds: f64| took(Duration::from_secs_f64(seconds));
+        assert_eq!(
+            [0.42, 18.0, 125.0, 3780.0].map(said),
+            ["0.4 s", "18 s", "2 min 5 s", "1 h 3 min"]
+        );
+    }
+
+    #[test]
+    fn counts_leave_out_nothing_and_plurals_read_well() {
+        let summary = Summary {
+            create: 1,
+            delete: 2,
+            unchanged: 9,
+            ..Summary::default()
+        };
+        assert_eq!(counts(&summary), "1 created, 2 deleted");
+        assert_eq!(counts(&Summary::default()), "no change");
+        assert_eq!(
+            (plural(1, "stack"), plural(2, "policy")),
+            ("1 stack".into(), "2 policies".into())
+        );
+    }
+}

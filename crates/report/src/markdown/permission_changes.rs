@@ -1,0 +1,148 @@
+//! How a merge would change the configuration that grants permissions. Never folded, because nothing else in
+//! the comment shows it.
+
+use crate::{CommentInput, escape, labels};
+use konverge_base::model::permission_changes::{CODEOWNERS, PowerChange};
+
+/// The number of stacks that a row names.
+const STACKS: usize = 5;
+
+/// The number of characters of a value, a key or a name that a row shows.
+const VALUE: usize = 200;
+
+/// The number of common characters that a row shows before the first difference of two long values.
+const BEFORE: usize = 20;
+
+/// The table in at most `room` bytes; rows that do not fit are counted. Settings that are changed or removed
+/// come first, so that added settings cannot hide them.
+pub(super) fn render(input: &CommentInput<'_>, room: usize) -> String {
+    if input.power.is_empty() {
+        return String::new();
+    }
+    let owners = input
+        .power
+        .iter()
+        .filter(|change| change.file() == CODEOWNERS)
+        .count();
+    let settings = input.power.len() - owners;
+    let verb = if settings == 1 { "grants" } else { "grant" };
+    let in_file = format!(
+        "{} of `konverge.yaml` that {verb} permissions",
+        labels::plural(settings, "setting")
+    );
+    let what = match (settings, owners) {
+        (0, _) => "the owners in `CODEOWNERS`, who grant permissions".to_owned(),
+        (_, 0) => in_file,
+        _ => format!("{in_file}, and the owners in `CODEOWNERS`"),
+    };
+    let title = format!(
+        "> [!IMPORTANT]\n> **This merge changes {what}.** Until the merge the settings of the default branch apply. After it, this pull request must satisfy both the old and the new rules.\n\n\
+         | key | now | after the merge | stacks |\n|---|---|---|---|\n"
+    );
+    let mut changes: Vec<&PowerChange> = input.power.iter().collect();
+    changes.sort_by_key(|change| (change.from.is_none(), rank(&change.key)));
+    let mut text = title;
+    let mut left_out = Vec::new();
+    for change in changes {
+        let row = row(change);
+        match text.len() + row.len() > room {
+            true => left_out.push(section(&change.key)),
+            false => text.push_str(&row),
+        }
+    }
+    if !left_out.is_empty() {
+        let number = left_out.len();
+        left_out.sort_unstable();
+        left_out.dedup();
+        let sections = left_out.into_iter().take(STACKS);
+        let sections: Vec<_> = sections
+            .map(|section| escape::cell(&section.chars().take(BEFORE).collect::<String>()))
+            .collect();
+        text.push_str(&format!(
+            "\n**{number} more**, of {}: compare `konverge.yaml` with the default branch's.\n",
+            sections.join(", ")
+        ));
+    }
+    text.push('\n');
+    text
+}
+
+/// The part of the configuration that a key belongs to.
+fn section(key: &str) -> &str {
+    key.split(['.', ':']).next().unwrap_or_default()
+}
+
+/// The position of a key in the table. Sections to which a merge can add any number of keys come last.
+fn rank(key: &str) -> usize {
+    const ORDER: [&str; 8] = [
+        "policy",
+        CODEOWNERS,
+        "state",
+        "kcl",
+        "terraform",
+        "secrets",
+        "stacks[]",
+        "apply",
+    ];
+    let last = match section(key) {
+        "clusters" | "notify" => ORDER.len() + 1,
+        _ => ORDER.len(),
+    };
+    ORDER
+        .iter()
+        .position(|known| *known == section(key))
+        .unwrap_or(last)
+}
+
+fn row(change: &PowerChange) -> String {
+    let skipped = same_start(change.from.as_deref(), change.to.as_deref());
+    let value = |value: &Option<String>| match value {
+        None => "not set".to_owned(),
+        Some(text) => cut(text, skipped),
+    };
+    let stacks = match &change.stacks {
+        None => "all".to_owned(),
+        Some(stacks) if stacks.is_empty() => "none yet".to_owned(),
+        Some(stacks) => {
+            let named: Vec<_> = stacks.iter().take(STACKS).map(|id| cut(id.as_str(), 0)).collect();
+            let more = match stacks.len().saturating_sub(STACKS) {
+                0 => String::new(),
+                more => format!(" and {more} more"),
+            };
+            format!("{}{more}", named.join(", "))
+        }
+    };
+    format!(
+        "| {} | {} | {} | {stacks} |\n",
+        cut(&change.key, 0),
+        value(&change.from),
+        value(&change.to)
+    )
+}
+
+/// The number of characters at the start of two values that a row leaves out. If one of the values is too long to
+/// be shown, the row shows where they differ.
+fn same_start(from: Option<&str>, to: Option<&str>) -> usize {
+    let (Some(from), Some(to)) = (from, to) else {
+        return 0;
+    };
+    if from.chars().count().max(to.chars().count()) <= VALUE {
+        return 0;
+    }
+    let same = from.chars().zip(to.chars()).take_while(|(a, b)| a == b).count();
+    same.saturating_sub(BEFORE)
+}
+
+/// A table cell with a part of a text, after the `skipped` first characters.
+fn cut(text: &str, skipped: usize) -> String {
+    let shown: String = text.chars().skip(skipped).take(VALUE).collect();
+    let (before, after) = (
+        if skipped > 0 { "… " } else { "" },
+        if text.chars().count() > skipped + VALUE {
+            " …"
+        } else {
+            ""
+        },
+    );
+    format!("{before}{}{after}", escape::cell(&shown))
+}

@@ -1,0 +1,264 @@
+//! The table: one row per changed stack; for many stacks one row per project, of what is not shown as an equal
+//! change.
+
+use std::collections::BTreeMap;
+
+use super::{
+    bounded_writer::{BoundedWriter, BudgetExceeded},
+    verbosity::Table,
+};
+use crate::{
+    CommentInput, escape, labels,
+    view_model::{PlanView, StackView, lifecycle},
+};
+use konverge_base::model::{affected::InputReason, plan::Summary, spec::RuntimeKind};
+
+/// The space for the row of the remaining projects and for the line after the table.
+const LAST_ROW: usize = 300;
+
+/// The number of stacks up to which each has a row.
+const MOST_STACKS: usize = 15;
+
+/// The number of projects up to which their table is not folded.
+const MOST_PROJECTS: usize = 15;
+
+/// Returns true if the table has a row for each stack.
+pub(super) fn is_by_stack(view: &PlanView<'_>) -> bool {
+    view.stacks.len() <= MOST_STACKS
+}
+
+/// Writes the table; nothing if there is no change, or if all changes are shown as equal changes.
+pub(super) fn render(
+    page: &mut BoundedWriter,
+    input: &CommentInput<'_>,
+    view: &PlanView<'_>,
+    table: Table,
+) -> Result<(), BudgetExceeded> {
+    match table {
+        _ if view.stacks.is_empty() => Ok(()),
+        Table::Stacks if is_by_stack(view) => stacks(page, input, view),
+        _ => projects(page, view, table),
+    }
+}
+
+fn stacks(
+    page: &mut BoundedWriter,
+    input: &CommentInput<'_>,
+    view: &PlanView<'_>,
+) -> Result<(), BudgetExceeded> {
+    let terraform = view
+        .stacks
+        .iter()
+        .flat_map(|s| &s.own)
+        .any(|r| r.runtime == RuntimeKind::Terraform);
+    // A check run of a stack that has no row is no reason for a column.
+    let details = view
+        .stacks
+        .iter()
+        .any(|stack| input.links.contains_key(&stack.plan.id));
+    let waves = view.stacks.iter().any(|s| s.wave > 0);
+    let mut header = String::new();
+    let mut rule = String::new();
+    for (shown, title) in [
+        (true, "Stack"),
+        (waves, "Wave"),
+        (true, "Kubernetes"),
+        (terraform, "Terraform"),
+        (true, "Why"),
+        (details, "Details"),
+    ] {
+        if shown {
+            header.push_str(&format!("| {title} "));
+            rule.push_str("| --- ");
+        }
+    }
+    page.push(&format!("{header}|\n{rule}|\n"))?;
+    for stack in &view.stacks {
+        let mut row = format!("| {} ", escape::cell(stack.plan.id.as_str()));
+        if waves {
+            row.push_str(&format!("| {} ", stack.wave + 1));
+        }
+        if stack.plan.error.is_some() && !stack.plan.fails_in_part() {
+            row.push_str(match stack.plan.fails_as_before {
+                true => "| fails as before ",
+                false => "| **failed** ",
+            });
+            row.push_str(if terraform { "| " } else { "" });
+        } else {
+            let failed = match stack.plan.fails_in_part() {
+                true => "**failed in part** ",
+                false => "",
+            };
+            row.push_str(&format!("| {failed}{} ", counts(stack, RuntimeKind::Kubernetes)));
+            if terraform {
+                row.push_str(&format!("| {} ", counts(stack, RuntimeKind::Terraform)));
+            }
+        }
+        row.push_str(&format!("| {} ", reason_cell(stack)));
+        if details {
+            let link = input
+                .links
+                .get(&stack.plan.id)
+                .map(|url| escape::link("diff", url));
+            row.push_str(&format!("| {} ", link.unwrap_or_default()));
+        }
+        row.push_str("|\n");
+        page.push(&row)?;
+    }
+    page.push("\n")
+}
+
+fn counts(stack: &StackView<'_>, runtime: RuntimeKind) -> String {
+    let mut summary = Summary::default();
+    for resource in stack.own.iter().filter(|r| r.runtime == runtime) {
+        summary.count(resource.action);
+    }
+    counts_cell(&summary)
+}
+
+/// Counts in a cell, emphasised if something is deleted; empty without changes.
+fn counts_cell(summary: &Summary) -> String {
+    if summary.changed() == 0 {
+        return String::new();
+    }
+    let text = labels::counts(summary);
+    if summary.delete + summary.replace > 0 {
+        format!("**{text}**")
+    } else {
+        text
+    }
+}
+
+/// The shortest chain from a changed file, and how many more there are.
+fn reason_cell(stack: &StackView<'_>) -> String {
+    let mut parts: Vec<String> = lifecycle(stack).map(str::to_owned).into_iter().collect();
+    if let Some(affected) = stack.affected
+        && let Some(reason) = affected.why.iter().min_by_key(|r| (r.chain.len(), *r))
+    {
+        parts.push(chain(reason));
+        if affected.why.len() > 1 {
+            parts.push(format!("and {} more", affected.why.len() - 1));
+        }
+    }
+    parts.join(" ")
+}
+
+/// `base/base.k → models/app.k`: both ends, and the number of files between them.
+fn chain(reason: &InputReason) -> String {
+    match reason.chain.as_slice() {
+        [] => escape::cell(reason.path.as_str()),
+        [only] => escape::cell(only.as_str()),
+        [first, last] => format!(
+            "{} → {}",
+            escape::cell(first.as_str()),
+            escape::cell(last.as_str())
+        ),
+        [first, between @ .., last] => {
+            format!(
+                "{} → {} → {}",
+                escape::cell(first.as_str()),
+                labels::plural(between.len(), "file"),
+                escape::cell(last.as_str())
+            )
+        }
+    }
+}
+
+/// What a project changes besides the equal changes.
+#[derive(Default)]
+struct ProjectRow {
+    stacks: usize,
+    failed: usize,
+    summary: Summary,
+}
+
+fn projects(page: &mut BoundedWriter, view: &PlanView<'_>, table: Table) -> Result<(), BudgetExceeded> {
+    let mut projects: BTreeMap<&str, ProjectRow> = BTreeMap::new();
+    for stack in &view.stacks {
+        let alone = stack.own.iter().zip(&stack.grouped);
+        let alone: Vec<_> = alone.filter(|(_, group)| group.is_none()).collect();
+        let failed = stack.plan.error.is_some();
+        if alone.is_empty() && !failed {
+            continue;
+        }
+        let id = stack.plan.id.as_str();
+        let project = id.rsplit_once('/').map_or(id, |(project, _)| project);
+        let row = projects.entry(project).or_default();
+        row.stacks += 1;
+        row.failed += usize::from(failed);
+        for (resource, _) in alone {
+            row.summary.count(resource.action);
+        }
+    }
+    if projects.is_empty() {
+        return Ok(());
+    }
+    let other = if view.groups.is_empty() {
+        "Changes"
+    } else {
+        "Other changes"
+    };
+    let title = format!("{other} in {}", labels::plural(projects.len(), "project"));
+    let folded = projects.len() > MOST_PROJECTS;
+    match folded {
+        true => page.push(&format!("<details><summary>{title}</summary>\n\n"))?,
+        false => page.push(&format!("{title}:\n\n"))?,
+    }
+    page.push("| Project | Stacks | Resources |\n| --- | --- | --- |\n")?;
+    let mut cut = 0;
+    let mut rest = Summary::default();
+    for (project, row) in projects {
+        let failed = match row.failed {
+            0 => String::new(),
+            failed => format!(" ({failed} failed)"),
+        };
+        let text = format!(
+            "| {} | {}{failed} | {} |\n",
+            escape::cell(project),
+            row.stacks,
+            counts_cell(&row.summary)
+        );
+        // Stop at the first row that does not fit, so that no row is missing in the middle of the table.
+        if table == Table::Fitting && (cut > 0 || page.room() < text.len() + LAST_ROW) {
+            cut += 1;
+            rest = rest + row.summary;
+        } else {
+            page.push(&text)?;
+        }
+    }
+    if cut > 0 {
+        page.push(&format!(
+            "| {} more | | {} |\n",
+            labels::plural(cut, "project"),
+            labels::counts(&rest)
+        ))?;
+    }
+    page.push(if folded { "\n</details>\n\n" } else { "\n" })
+}
+
+/// The affected stacks without changes, by name or only counted.
+pub(super) fn unchanged(
+    page: &mut BoundedWriter,
+    view: &PlanView<'_>,
+    names: bool,
+) -> Result<(), BudgetExceeded> {
+    let n = view.unchanged.len();
+    // With nothing else in it, the verdict says it already.
+    if n == 0 || (view.stacks.is_empty() && !names) {
+        return Ok(());
+    }
+    let have = if n == 1 { "has" } else { "have" };
+    let words = format!("{} {have} no changes", labels::plural(n, view.word));
+    if !names {
+        return page.push(&format!("{words}.\n\n"));
+    }
+    let list: Vec<_> = view
+        .unchanged
+        .iter()
+        .map(|id| escape::code(id.as_str()))
+        .collect();
+    page.push(&format!(
+        "<details><summary>{words}</summary>\n\n{}\n\n</details>\n\n",
+        list.join(", ")
+    ))
+}

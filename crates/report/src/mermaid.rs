@@ -1,0 +1,74 @@
+//! A small Mermaid diagram of the reasons: from the changed files to the stacks.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+
+use super::escape;
+use konverge_base::model::affected::Affected;
+
+/// The maximum number of boxes that a reader can follow. GitHub renders at most 50,000 characters.
+pub const NODES: usize = 40;
+
+/// A diagram with fewer boxes says nothing.
+const FEWEST: usize = 3;
+
+/// The diagram, or `None` if it would be too small or too large to be of use.
+pub fn why(affected: &Affected, most: usize) -> Option<String> {
+    let mut edges: BTreeSet<(&str, &str)> = BTreeSet::new();
+    let mut stacks: BTreeSet<&str> = BTreeSet::new();
+    let mut changed: BTreeSet<&str> = BTreeSet::new();
+    for stack in &affected.stacks {
+        for reason in &stack.why {
+            changed.insert(reason.path.as_str());
+            let mut at = reason.path.as_str();
+            for file in reason
+                .chain
+                .iter()
+                .map(|f| f.as_str())
+                .filter(|f| *f != reason.path.as_str())
+            {
+                edges.insert((at, file));
+                at = file;
+            }
+            if at != stack.stack.as_str() {
+                edges.insert((at, stack.stack.as_str()));
+            }
+            stacks.insert(stack.stack.as_str());
+        }
+    }
+    let nodes: BTreeSet<_> = edges.iter().flat_map(|(a, b)| [*a, *b]).collect();
+    if nodes.len() < FEWEST || nodes.len() > most || edges.len() > 3 * most {
+        return None;
+    }
+    let ids: BTreeMap<_, _> = nodes
+        .iter()
+        .enumerate()
+        .map(|(index, node)| (*node, index))
+        .collect();
+    let mut text = String::from("graph LR\n");
+    for (node, id) in &ids {
+        let label = escape::mermaid(&shortened(node));
+        let _ = if stacks.contains(node) {
+            writeln!(text, "  n{id}([\"{label}\"])")
+        } else if changed.contains(node) {
+            writeln!(text, "  n{id}[[\"{label}\"]]")
+        } else {
+            writeln!(text, "  n{id}[\"{label}\"]")
+        };
+    }
+    for (from, to) in edges {
+        let _ = writeln!(text, "  n{} --> n{}", ids[from], ids[to]);
+    }
+    Some(text)
+}
+
+/// Shortens a long path at its start, because the end distinguishes it.
+fn shortened(path: &str) -> String {
+    const LONGEST: usize = 60;
+    let count = path.chars().count();
+    if count <= LONGEST {
+        return path.to_owned();
+    }
+    let tail: String = path.chars().skip(count - LONGEST).collect();
+    format!("…{tail}")
+}

@@ -1,0 +1,71 @@
+//! A table for a terminal. Columns are as wide as their widest cell; cells are padded before they are colored.
+
+use super::{
+    escape, labels,
+    terminal::{Color, Style},
+};
+use konverge_base::model::StackId;
+
+/// One cell: its text, already escaped, and its color.
+pub(super) struct Cell {
+    text: String,
+    color: Option<Color>,
+}
+
+impl Cell {
+    pub fn plain(text: impl Into<String>) -> Self {
+        Self {
+            text: text.into(),
+            color: None,
+        }
+    }
+
+    pub fn colored(color: Color, text: impl Into<String>) -> Self {
+        Self {
+            text: text.into(),
+            color: Some(color),
+        }
+    }
+}
+
+/// Rows that say the same of more stacks than this become one.
+const EQUAL_ROWS: usize = 10;
+
+/// The first cell of a row that stands for many equal ones: `15 stacks, such as orders/dev`. `None` for few, which have
+/// a row each.
+pub(super) fn folded(stacks: &[&StackId]) -> Option<Cell> {
+    let (first, count) = (stacks.first()?, stacks.len());
+    let name = escape::log(first.as_str());
+    (count > EQUAL_ROWS).then(|| Cell::plain(format!("{}, such as {name}", labels::plural(count, "stack"))))
+}
+
+/// The lines of a table with a head. A column without any text is left out.
+pub(super) fn table<const N: usize>(head: [&str; N], rows: &[[Cell; N]], style: Style) -> String {
+    let width = |column: usize| {
+        let cells = rows.iter().map(|row| row[column].text.chars().count());
+        let widest = cells.max().unwrap_or(0);
+        (widest > 0).then(|| widest.max(head[column].chars().count()))
+    };
+    let columns: Vec<(usize, usize)> = (0..N)
+        .filter_map(|column| Some((column, width(column)?)))
+        .collect();
+    let line = |cells: &[Cell; N]| {
+        let last = columns.len().saturating_sub(1);
+        let mut line = String::new();
+        for (at, (column, width)) in columns.iter().enumerate() {
+            let cell = &cells[*column];
+            line.push_str(&match cell.color {
+                Some(color) => style.paint(color, &cell.text),
+                None => cell.text.clone(),
+            });
+            if at < last {
+                let padding = width + 2 - cell.text.chars().count();
+                line.push_str(&" ".repeat(padding));
+            }
+        }
+        format!("{}\n", line.trim_end())
+    };
+    let mut text = line(&head.map(|name| Cell::colored(Color::Dim, name)));
+    text.extend(rows.iter().map(line));
+    text
+}

@@ -1,0 +1,176 @@
+//! A JSON value as YAML-like lines for people. Secrets and unknown values are words that no string of the
+//! value can imitate. Not meant to be parsed.
+
+use serde_json::Value;
+
+use super::escape;
+use konverge_base::model::{masked_value, text::is_hidden};
+
+/// Appends the lines of a value, indented by `indent` spaces; `key` precedes the first.
+pub fn write_yaml(key: Option<&str>, value: &Value, indent: usize, out: &mut Vec<String>) {
+    let pad = " ".repeat(indent);
+    let head = key.map_or(String::new(), |key| format!("{}:", name(key)));
+    match value {
+        Value::Object(map) if !map.is_empty() && !is_mark(value) => {
+            let inner = if key.is_some() {
+                out.push(format!("{pad}{head}"));
+                indent + 2
+            } else {
+                indent
+            };
+            for (key, value) in map {
+                write_yaml(Some(key), value, inner, out);
+            }
+        }
+        Value::Array(items) if !items.is_empty() => {
+            if key.is_some() {
+                out.push(format!("{pad}{head}"));
+            }
+            for item in items {
+                push_item(item, indent, out);
+            }
+        }
+        Value::String(text) if text.contains('\n') => {
+            out.push(if head.is_empty() {
+                format!("{pad}|")
+            } else {
+                format!("{pad}{head} |")
+            });
+            for line in escape::lines(text) {
+                out.push(format!("{pad}  {line}"));
+            }
+        }
+        other => {
+            let text = scalar(other);
+            out.push(if head.is_empty() {
+                format!("{pad}{text}")
+            } else {
+                format!("{pad}{head} {text}")
+            });
+        }
+    }
+}
+
+fn push_item(item: &Value, indent: usize, out: &mut Vec<String>) {
+    let at = out.len();
+    write_yaml(None, item, indent + 2, out);
+    let pad = " ".repeat(indent);
+    if let Some(first) = out.get_mut(at) {
+        let rest = first.get(indent + 2..).unwrap_or_default().to_owned();
+        *first = format!("{pad}- {rest}");
+    }
+}
+
+pub fn is_mark(value: &Value) -> bool {
+    masked_value::is_unknown(value) || masked_value::is_secret(value)
+}
+
+/// A value in one line: a marker in words, a string in quotes wherever it is ambiguous.
+pub fn scalar(value: &Value) -> String {
+    if masked_value::is_unknown(value) {
+        return "(known after apply)".to_owned();
+    }
+    if let Some(hash) = masked_value::as_secret(value) {
+        return format!(
+            "(secret {})",
+            escape::line(&hash.chars().take(8).collect::<String>())
+        );
+    }
+    if let Some(mark) = masked_value::as_reference(value) {
+        let version = mark.version.map(|version| format!(", version {version}"));
+        let around = mark
+            .text
+            .map(|hash| format!(", in a text {}", hash.chars().take(8).collect::<String>()));
+        let more: String = version.into_iter().chain(around).collect();
+        return escape::line(&format!("(secret {}{more})", mark.reference));
+    }
+    match value {
+        Value::String(text) => string(text),
+        Value::Object(map) if map.is_empty() => "{}".to_owned(),
+        Value::Array(items) if items.is_empty() => "[]".to_owned(),
+        other => escape::line(&other.to_string()),
+    }
+}
+
+/// A key as in YAML.
+pub fn name(key: &str) -> String {
+    string(key)
+}
+
+fn string(text: &str) -> String {
+    let plain = text
+        .chars()
+        .all(|c| (c.is_alphanumeric() || "_./:@%+=,$-".contains(c) || c == ' ') && !is_hidden(c))
+        && text
+            .chars()
+            .next()
+            .is_some_and(|c| c.is_alphabetic() || "/_$".contains(c))
+        && !text.ends_with([':', ' '])
+        && !text.contains(": ")
+        && !matches!(
+            text.to_ascii_lowercase().as_str(),
+            "true" | "false" | "null" | "yes" | "no" | "on" | "off"
+        );
+    if plain {
+        return text.to_owned();
+    }
+    let mut quoted = String::with_capacity(text.len() + 2);
+    quoted.push('"');
+    for c in escape::line(text).chars() {
+        if c == '"' {
+            quoted.push('\\');
+        }
+        quoted.push(c);
+    }
+    quoted.push('"');
+    quoted
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn text(value: &Value) -> String {
+        let mut out = Vec::new();
+        write_yaml(None, value, 0, &mut out);
+        out.join("\n")
+    }
+
+    #[test]
+    fn lays_out_like_yaml() {
+        let value = json!({"spec": {"replicas": 2, "containers": [{"name": "web", "args": ["-v", "2"]}], "empty": {}},
+            "text": "a\nb", "secret": {"$secret": "0123456789abcdef"}, "ip": {"$unknown": true}});
+        assert_eq!(
+            text(&value),
+            "spec:\n  replicas: 2\n  containers:\n  - name: web\n    args:\n    - \"-v\"\n    - \"2\"\n  empty: {}\ntext: |\n  a\n  b\nsecret: (secret 01234567)\nip: (known after apply)"
+        );
+    }
+
+    #[test]
+    fn a_mark_is_cut_between_characters() {
+        let mark = json!({"$secret": {"ref": "x", "text": "aééééééééé"}});
+        assert_eq!(scalar(&mark), "(secret x, in a text aééééééé)");
+    }
+
+    #[test]
+    fn a_string_never_looks_like_a_mark_or_another_type() {
+        for (given, shown) in [
+            ("(known after apply)", "\"(known after apply)\""),
+            ("true", "\"true\""),
+            ("12", "\"12\""),
+            ("", "\"\""),
+            ("a: b", "\"a: b\""),
+            ("a\"b", "\"a\\\"b\""),
+            // A letter that looks like nothing.
+            ("a\u{3164}", "\"a\\u{3164}\""),
+        ] {
+            assert_eq!(scalar(&json!(given)), shown);
+        }
+    }
+
+    #[test]
+    fn nothing_of_a_long_line_is_left_out() {
+        assert!(text(&json!(format!("{}end", "x".repeat(5000)))).ends_with("xxxend"));
+    }
+}

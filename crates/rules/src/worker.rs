@@ -1,0 +1,182 @@
+//! [`RuleWorker`]: a process that parses and evaluates rules, one request at a time.
+
+use std::{
+    collections::BTreeSet, fmt, os::unix::process::ExitStatusExt, path::Path, process::Stdio, sync::Arc,
+    time::Duration,
+};
+
+use nix::libc;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    process::{Child, ChildStdin, ChildStdout, Command},
+};
+
+use super::protocol::{Answer, MAX_ANSWER, Request, RuleLimits};
+use konverge_base::{
+    model::{Digest, plan_document::StackDocument},
+    process::die_with_parent,
+};
+
+/// The maximum of a worker's standard error that is read. It may hold values, and is not shown.
+const SAID: u64 = 64 << 10;
+
+/// A running worker; dropping it kills it.
+pub(super) struct RuleWorker {
+    child: Child,
+    requests: ChildStdin,
+    answers: ChildStdout,
+    limits: RuleLimits,
+    /// The sets that it has parsed.
+    pub(super) parsed: BTreeSet<Digest>,
+    /// The document that it has.
+    pub(super) document: Option<Arc<StackDocument>>,
+}
+
+/// Why a request has no answer. The worker is gone.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum WorkerEnd {
+    NotStarted(String),
+    /// The limit of processor time.
+    Time(Duration),
+    /// The clock.
+    Deadline(Duration),
+    /// The limit of memory, in bytes.
+    Memory(u64),
+    StackOverflow,
+    /// Something outside killed it.
+    Killed,
+    Crashed,
+    /// It refused the request, or answered something else.
+    NoAnswer,
+}
+
+impl fmt::Display for WorkerEnd {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotStarted(why) => write!(f, "the worker for rules did not start ({why})"),
+            Self::Time(time) => write!(f, "it took more than {} s of processor time", time.as_secs()),
+            Self::Deadline(time) => write!(f, "it did not end within {} s", time.as_secs()),
+            Self::Memory(memory) => write!(f, "it needed more than {} MiB of memory", memory >> 20),
+            Self::StackOverflow => {
+                f.write_str("it is nested too deeply, or never ends: the stack overflowed")
+            }
+            Self::Killed => {
+                f.write_str("its worker was killed twice from outside, by the kernel if memory was short")
+            }
+            Self::Crashed => f.write_str("its worker crashed"),
+            Self::NoAnswer => f.write_str("its worker gave no usable answer"),
+        }
+    }
+}
+
+impl RuleWorker {
+    /// Starts a worker. What it says first is the answer to the first request.
+    pub(super) fn start(executable: Option<&Path>, limits: RuleLimits) -> Result<Self, WorkerEnd> {
+        let failed = |error: std::io::Error| WorkerEnd::NotStarted(error.to_string());
+        let executable = match executable {
+            Some(path) => path.to_owned(),
+            None => std::env::current_exe().map_err(failed)?,
+        };
+        let settings = serde_json::to_string(&limits);
+        let settings = settings.map_err(|error| WorkerEnd::NotStarted(error.to_string()))?;
+        let mut command = Command::new(&executable);
+        command
+            .arg("__rules")
+            .arg(settings)
+            .env_clear()
+            // The allocator would reserve a GiB of the address space at once.
+            .env("MIMALLOC_ARENA_RESERVE", "64M")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .kill_on_drop(true)
+            // We handle Ctrl-C ourselves.
+            .process_group(0);
+        die_with_parent(&mut command);
+        let mut child = command.spawn().map_err(failed)?;
+        let (Some(requests), Some(answers)) = (child.stdin.take(), child.stdout.take()) else {
+            return Err(WorkerEnd::NotStarted("it has no pipes".to_owned()));
+        };
+        Ok(Self {
+            child,
+            requests,
+            answers,
+            limits,
+            parsed: BTreeSet::new(),
+            document: None,
+        })
+    }
+
+    /// Sends a request and waits for its answer. After an error the worker is unusable.
+    pub(super) async fn call(&mut self, request: Request) -> Result<Answer, WorkerEnd> {
+        // A large document takes its time.
+        let frame = tokio::task::spawn_blocking(move || frame(&request)).await;
+        let frame = frame.ok().flatten().ok_or(WorkerEnd::NoAnswer)?;
+        let deadline = self.limits.deadline();
+        let exchange = async {
+            // A worker that has ended does not read: the answer says why.
+            let _ = self.requests.write_all(&frame).await;
+            let _ = self.requests.flush().await;
+            self.read_answer().await
+        };
+        match tokio::time::timeout(deadline, exchange).await {
+            Ok(answer) => answer,
+            Err(_) => {
+                let _ = self.child.start_kill();
+                Err(WorkerEnd::Deadline(deadline))
+            }
+        }
+    }
+
+    /// The process id, while it runs.
+    pub(super) fn pid(&self) -> Option<u32> {
+        self.child.id()
+    }
+
+    async fn read_answer(&mut self) -> Result<Answer, WorkerEnd> {
+        let Ok(length) = self.answers.read_u32().await else {
+            return Err(self.end().await);
+        };
+        let length = length as usize;
+        if length > MAX_ANSWER {
+            return Err(WorkerEnd::NoAnswer);
+        }
+        let mut answer = vec![0; length];
+        if self.answers.read_exact(&mut answer).await.is_err() {
+            return Err(self.end().await);
+        }
+        serde_json::from_slice(&answer).map_err(|_| WorkerEnd::NoAnswer)
+    }
+
+    /// Why it ended.
+    async fn end(&mut self) -> WorkerEnd {
+        let mut said = Vec::new();
+        if let Some(stderr) = self.child.stderr.take() {
+            let _ = stderr.take(SAID).read_to_end(&mut said).await;
+        }
+        let said = String::from_utf8_lossy(&said);
+        let Ok(status) = self.child.wait().await else {
+            return WorkerEnd::Crashed;
+        };
+        match status.signal() {
+            Some(libc::SIGXCPU) => WorkerEnd::Time(self.limits.time),
+            Some(libc::SIGKILL) => WorkerEnd::Killed,
+            _ if said.contains("memory allocation of") => WorkerEnd::Memory(self.limits.memory),
+            _ if said.contains("has overflowed its stack") => WorkerEnd::StackOverflow,
+            None if self.parsed.is_empty() && self.document.is_none() && said.starts_with("error: ") => {
+                let why = said.lines().next().unwrap_or_default();
+                WorkerEnd::NotStarted(why.trim_start_matches("error: ").to_owned())
+            }
+            _ => WorkerEnd::Crashed,
+        }
+    }
+}
+
+/// A request as it is sent.
+fn frame(request: &Request) -> Option<Vec<u8>> {
+    let mut frame = vec![0; 4];
+    serde_json::to_writer(&mut frame, request).ok()?;
+    let length = u32::try_from(frame.len() - 4).ok()?;
+    frame[..4].copy_from_slice(&length.to_be_bytes());
+    Some(frame)
+}

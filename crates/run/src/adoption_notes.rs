@@ -1,0 +1,69 @@
+//! Adds notes to a plan: why an adopted resource is not in the state, and which created resources may already exist.
+
+use crate::{Planner, Target};
+use konverge_base::{
+    error::UserError,
+    model::{
+        plan::{Action, ResourcePlan, StackPlan},
+        spec::RuntimeKind,
+    },
+};
+use konverge_state::{Versioned, WriteReason};
+
+/// Adds to each adopted resource of a plan why it is adopted and what that means. A Terraform resource that would be
+/// created after an import may be one that the import skipped; a note says so.
+///
+/// # Errors
+/// The store's.
+pub async fn explain(planning: &Planner, target: &Target, plan: &mut StackPlan) -> Result<(), UserError> {
+    if !plan
+        .resources
+        .iter()
+        .any(|resource| is_adopted(resource) || is_made_by_terraform(resource))
+    {
+        return Ok(());
+    }
+    let prior = match &planning.backend {
+        Some(backend) => backend.states.load(&target.id).await?,
+        None => None,
+    };
+    let prior = prior.filter(|prior| !prior.retired);
+    let is_imported = prior
+        .as_ref()
+        .is_some_and(|prior| prior.reason == WriteReason::Import);
+    let why = missing_from(target, prior.as_ref());
+    for resource in &mut plan.resources {
+        if is_adopted(resource) {
+            resource.notes.push(format!(
+                "it exists and {why}: the first apply takes it over, and fields that the Spec does not set are kept"
+            ));
+        } else if is_imported && is_made_by_terraform(resource) {
+            resource.notes.push(
+                "Terraform resources of Kusion's state were not imported: if it exists, `kusionstack.io/import-id` in its \
+                 `extensions`, or `importedResources` of its module in the workspace, takes it over instead of creating another one"
+                    .to_owned(),
+            );
+        }
+    }
+    Ok(())
+}
+
+fn is_adopted(resource: &ResourcePlan) -> bool {
+    resource.action == Action::Adopt
+}
+
+fn is_made_by_terraform(resource: &ResourcePlan) -> bool {
+    resource.action == Action::Create && resource.runtime == RuntimeKind::Terraform
+}
+
+/// The state that an adopted resource is missing from.
+fn missing_from(target: &Target, prior: Option<&Versioned>) -> String {
+    match prior {
+        Some(prior) if prior.reason == WriteReason::Import => match &prior.note {
+            Some(note) => format!("is not in the state that was imported ({note})"),
+            None => "is not in the state that was imported".to_owned(),
+        },
+        Some(prior) if !prior.state.is_blank() => format!("is not in the state of `{}`", target.id),
+        _ => format!("nothing is recorded of `{}`", target.id),
+    }
+}

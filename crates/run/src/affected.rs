@@ -1,0 +1,270 @@
+//! The `affected` use case: opens two revisions and compares their stacks by inputs, and on request by Specs.
+
+use std::sync::Arc;
+
+use crate::{
+    AnalysisCache, OpenRevision, RevisionSpec, RunContext,
+    compiler::{Compiler, join_failures},
+};
+use konverge_base::{
+    error::UserError,
+    model::{
+        CommitId,
+        affected::{Affected, InputChange, SpecChange},
+        file_source::{BlobId, FileTree, Source, SourceError},
+        stack::SetupError,
+    },
+};
+use konverge_config::{Config, ConfigError};
+use konverge_repo::{
+    affected::{Analysis, ScanCache},
+    git::{GitCredentials, GitError, Repository},
+    konfig::Layout,
+};
+
+/// What to compare.
+#[derive(Debug, Clone, Default)]
+pub struct AffectedRequest {
+    /// The revision to compare with; `None`: the merge base with the default branch.
+    pub base: Option<String>,
+    /// The revision with the change; `None`: `HEAD`.
+    pub head: Option<String>,
+    /// Take the change from the working tree.
+    pub worktree: bool,
+    /// Select every stack, as if nothing existed before.
+    pub all: bool,
+    /// Compile affected stacks on both sides and compare their Specs.
+    pub exact: bool,
+}
+
+/// The answer, with the opened revisions.
+pub struct AffectedAnswer {
+    pub affected: Affected,
+    /// The opened base; `None` with [`AffectedRequest::all`].
+    pub base: Option<OpenRevision>,
+    /// The opened head.
+    pub head: OpenRevision,
+    /// The errors in single files at the head.
+    pub problems: Vec<SetupError>,
+    known: AnalysisCache,
+}
+
+impl AffectedAnswer {
+    /// Ends the answer together with the process. What the next run needs is written. Everything else is
+    /// leaked, because freeing some hundred thousand allocations takes a tenth of the time.
+    pub fn finish_leaking(self) {
+        self.known.wait_until_saved();
+        std::mem::forget(self);
+    }
+}
+
+/// Answers the request.
+///
+/// # Errors
+/// A revision cannot be found or read, `konverge.yaml` at the head is invalid, or there is no `kcl.mod`.
+pub async fn run(run: &RunContext, question: &AffectedRequest) -> Result<AffectedAnswer, UserError> {
+    let repository = Repository::discover(&run.dir)?;
+    let credentials = credentials(run);
+    let head_name = question.head.as_deref().unwrap_or("HEAD");
+    let head_commit = find(&repository, head_name, credentials.as_ref()).await?;
+    let base_commit = match (&question.base, question.all) {
+        (_, true) => None,
+        (Some(name), _) => Some(find(&repository, name, credentials.as_ref()).await?),
+        (None, _) => {
+            Some(default_base(run, &repository, &head_commit, question, credentials.as_ref()).await?)
+        }
+    };
+    let at = if question.worktree {
+        RevisionSpec::Worktree
+    } else {
+        RevisionSpec::Commit(head_commit)
+    };
+    let known = AnalysisCache::open(run, &repository);
+    // The base first: it is saved for the next run in parallel with the work on the head.
+    let base = base_commit.map(|commit| open_base(run, &known, &repository, commit, &at));
+    let base = base.transpose()?.inspect(|base| known.keep(base));
+    let head = OpenRevision::open_knowing(&known, &repository, &at, None)?;
+    head.layout.require_module()?;
+    head.note_layout(run);
+    known.keep_learned();
+    let mut affected = match &base {
+        Some(base) => head.analysis.compare(&base.analysis),
+        None => {
+            known.keep(&head);
+            let nothing: Arc<dyn Source> = Arc::new(EmptySource::default());
+            let empty = Analysis::new(
+                nothing,
+                Layout::default(),
+                head.config.kcl.core(),
+                &ScanCache::new(),
+            )?;
+            head.analysis.compare(&empty)
+        }
+    };
+    if question.exact
+        && let Some(base) = &base
+    {
+        compare_specs(run, base, &head, &mut affected).await?;
+    }
+    Ok(AffectedAnswer {
+        affected,
+        problems: head.layout.problems.clone(),
+        base,
+        head,
+        known,
+    })
+}
+
+/// The token to fetch what a shallow clone lacks.
+pub fn credentials(run: &RunContext) -> Option<GitCredentials> {
+    let token = run.var("GITHUB_TOKEN")?;
+    Some(GitCredentials::from_token(token.to_owned().into()))
+}
+
+/// Resolves a revision; a full commit id that a shallow clone lacks is fetched.
+pub async fn find(
+    repository: &Repository,
+    name: &str,
+    credentials: Option<&GitCredentials>,
+) -> Result<CommitId, UserError> {
+    if let Ok(id) = name.parse::<CommitId>() {
+        repository.ensure(&id, credentials).await?;
+    }
+    match repository.resolve(name) {
+        Err(GitError::UnknownRevision(_)) if repository.is_shallow()? => {
+            Err(GitError::Shallow(format!("it does not hold the revision `{}`", name.escape_debug())).into())
+        }
+        found => Ok(found?),
+    }
+}
+
+async fn default_base(
+    run: &RunContext,
+    repository: &Repository,
+    head: &CommitId,
+    question: &AffectedRequest,
+    credentials: Option<&GitCredentials>,
+) -> Result<CommitId, UserError> {
+    let branch = repository.default_branch()?;
+    let tip = repository.resolve(&branch)?;
+    let base = repository.merge_base_fetching(&tip, head, credentials).await?;
+    if base == *head && !question.worktree {
+        run.notes.note(&format!(
+            "{}: there is nothing to compare. {BEFORE}, `--worktree` looks at what is not committed",
+            is_part(head, &branch)
+        ));
+    }
+    Ok(base)
+}
+
+/// The hint for comparing with the last commit.
+pub const BEFORE: &str = "`--base HEAD~1` compares with the commit before";
+
+/// The explanation if a commit contains no change.
+pub fn is_part(head: &CommitId, branch: &str) -> String {
+    format!("{} is part of {branch}", head.short())
+}
+
+/// Opens the base with its own `konverge.yaml`; if that is invalid (the change may fix it), with the head's.
+fn open_base(
+    run: &RunContext,
+    known: &AnalysisCache,
+    repository: &Repository,
+    commit: CommitId,
+    head: &RevisionSpec,
+) -> Result<OpenRevision, UserError> {
+    let at = RevisionSpec::Commit(commit);
+    match OpenRevision::open_knowing(known, repository, &at, None) {
+        Err(failure) if failure.room_error::<ConfigError>().is_some() => {
+            let files = match head {
+                RevisionSpec::Worktree => repository.worktree()?,
+                RevisionSpec::Commit(commit) => repository.revision(commit)?,
+            };
+            let config = Config::load(files.as_ref())?;
+            run.notes.note(&format!(
+                "konverge.yaml at the base is wrong ({failure}): the head's is used for both"
+            ));
+            OpenRevision::open_knowing(known, repository, &at, Some(&config))
+        }
+        opened => opened,
+    }
+}
+
+/// Sets [`SpecChange`] of every modified stack by compiling both sides.
+async fn compare_specs(
+    run: &RunContext,
+    base: &OpenRevision,
+    head: &OpenRevision,
+    affected: &mut Affected,
+) -> Result<(), UserError> {
+    let compiler = Compiler::new(run, &head.config);
+    let older =
+        (base.config.kcl != head.config.kcl).then(|| Compiler::new(run, &base.config).for_past_revision());
+    let modified: Vec<_> = affected
+        .stacks
+        .iter()
+        .enumerate()
+        .filter(|(_, stack)| stack.change == InputChange::Modified)
+        .map(|(at, stack)| (at, stack.stack.clone()))
+        .collect();
+    let pairs: Vec<_> = modified
+        .iter()
+        .filter_map(|(at, folder)| {
+            let after = head.layout.stack_in_folder(folder)?;
+            Some((
+                *at,
+                head.layout.predecessor_of(&base.layout, after)?.clone(),
+                after.clone(),
+            ))
+        })
+        .collect();
+    let (olds, news): (Vec<_>, Vec<_>) = pairs
+        .iter()
+        .map(|(_, old, new)| (old.clone(), new.clone()))
+        .unzip();
+    let news = compiler.specs(head, &news).await;
+    let olds = older.as_ref().unwrap_or(&compiler).specs(base, &olds).await;
+    run.check_interrupted()?;
+    let mut failures = Vec::new();
+    for (((at, old, new), was), is) in pairs.iter().zip(olds).zip(news) {
+        affected.stacks[*at].spec = match (was, is) {
+            (Ok(was), Ok(is)) if was.digest() == is.digest() => SpecChange::Same,
+            (Ok(_), Ok(_)) => SpecChange::Changed,
+            (was, is) => {
+                let sides = [(&old.id, was.err()), (&new.id, is.err())];
+                failures.extend(sides.into_iter().filter_map(|(id, failure)| Some((id, failure?))));
+                SpecChange::Error
+            }
+        };
+    }
+    for failure in join_failures(failures) {
+        run.notes.note(&failure.to_string());
+    }
+    for (at, ..) in modified {
+        if affected.stacks[at].spec == SpecChange::NotCompiled {
+            affected.stacks[at].spec = SpecChange::Error;
+        }
+    }
+    Ok(())
+}
+
+/// A revision without files.
+#[derive(Default)]
+struct EmptySource(FileTree);
+
+impl Source for EmptySource {
+    fn files(&self) -> &FileTree {
+        &self.0
+    }
+
+    fn read(&self, blob: BlobId) -> Result<Arc<[u8]>, SourceError> {
+        Err(SourceError {
+            what: format!("object {blob}"),
+            why: "there is nothing here".to_owned(),
+        })
+    }
+
+    fn commit(&self) -> Option<&CommitId> {
+        None
+    }
+}

@@ -1,0 +1,419 @@
+//! Stacks of AppConfigurations: reads their workspaces and modules, and compiles them to Specs.
+
+use std::{
+    collections::{BTreeMap, HashMap, HashSet},
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use serde_json::json;
+
+use crate::{
+    module_binaries::ModuleBinaries,
+    module_runner::{CallContext, ModuleRunner},
+};
+use konverge_base::{
+    error::{ErrorKind, UserError},
+    model::{
+        Digest, RepoPath,
+        digest::DigestBuilder,
+        file_source::Source,
+        spec::Sharing,
+        stack::{SettingsOrder, Stack},
+        workspace_name::is_workspace_name,
+    },
+};
+use konverge_config::Config;
+use konverge_kcl::{CompileRequest, Compiled, Pool};
+use konverge_kusion::{self as kusion, AppConfigurations, AppStack, KusionError, Platform, Workspace};
+use konverge_repo::{
+    affected::WorkspaceInput,
+    konfig::{DeclaredDependency, FileTreeView, Layout, declared_dependencies},
+};
+
+/// The name of the default workspace.
+const DEFAULT: &str = "default";
+
+/// What the stacks of a revision that may hold AppConfigurations are generated from, by folder.
+#[derive(Default)]
+pub struct AppStacks {
+    stacks: BTreeMap<RepoPath, Result<AppInputs, UserError>>,
+    order: SettingsOrder,
+    /// By the folder of a fetched package: whether it may define an AppConfiguration.
+    packages: Mutex<HashMap<PathBuf, bool>>,
+}
+
+/// What a stack is generated from.
+struct AppInputs {
+    platform: Platform,
+    dependencies: Vec<DeclaredDependency>,
+    namespace: Option<String>,
+    binaries: ModuleBinaries,
+    /// The modules that may use the network: their answers may differ from those without.
+    networked: Vec<String>,
+    /// What the developer should know about the choice of the workspace and the extensions.
+    notes: Vec<String>,
+}
+
+impl AppInputs {
+    /// The digest over everything that generation sees beside the program.
+    fn digest(&self) -> Digest {
+        let digest = self.binaries.joined(self.platform.digest());
+        if self.networked.is_empty() {
+            return digest;
+        }
+        let mut builder = DigestBuilder::new("kusion module network");
+        builder.part(digest.as_bytes());
+        for module in &self.networked {
+            builder.part(module.as_bytes());
+        }
+        builder.finish()
+    }
+}
+
+impl AppStacks {
+    /// Reads the workspaces of a revision. An invalid file is an error of the stacks that have it.
+    pub fn read(tree: &FileTreeView, layout: &Layout, config: &Config) -> Self {
+        let order = config.kcl.settings;
+        // Kusion 0.7 did not read a stack's own kcl.mod.
+        let own_package = |stack: &&Stack| {
+            let root = stack
+                .compile
+                .as_ref()
+                .ok()
+                .and_then(|setup| setup.module_root.as_ref());
+            order != SettingsOrder::V07 && root == Some(&stack.folder)
+        };
+        let mut files = WorkspaceFiles {
+            tree,
+            networked: networked(config),
+            parsed: HashMap::new(),
+        };
+        let rules = config.rules();
+        let stacks = layout.stacks.iter().filter(own_package).map(|stack| {
+            let workspace = rules.for_stack(stack).workspace;
+            (stack.folder.clone(), files.inputs(stack, workspace.as_deref()))
+        });
+        Self {
+            stacks: stacks.collect(),
+            order,
+            packages: Mutex::default(),
+        }
+    }
+
+    /// The part of its workspace that concerns a stack.
+    pub fn workspace_input(&self, stack: &Stack) -> Option<WorkspaceInput> {
+        Some(match self.stacks.get(&stack.folder)? {
+            Ok(inputs) => WorkspaceInput {
+                files: inputs
+                    .platform
+                    .file
+                    .iter()
+                    .chain(inputs.binaries.files())
+                    .cloned()
+                    .collect(),
+                secret_files: Vec::new(),
+                digest: inputs.digest(),
+            },
+            Err(failure) => WorkspaceInput {
+                files: failure
+                    .location
+                    .iter()
+                    .filter_map(|place| RepoPath::normalize(&place.file))
+                    .collect(),
+                secret_files: Vec::new(),
+                digest: Digest::of_bytes(failure.message.as_bytes()),
+            },
+        })
+    }
+
+    /// The digests of all binaries of modules that the stacks of this revision have.
+    pub fn known_binaries(&self, source: &dyn Source) -> Result<HashSet<String>, UserError> {
+        let mut known = HashSet::new();
+        for inputs in self.stacks.values().flatten() {
+            inputs.binaries.add_known(source, &mut known)?;
+        }
+        Ok(known)
+    }
+
+    /// Compiles a stack. AppConfigurations become a Spec.
+    pub async fn compile(
+        &self,
+        pool: &Pool,
+        request: &CompileRequest,
+        stack: &Stack,
+        source: &dyn Source,
+        modules: &ModuleRunner,
+    ) -> Result<Compiled, UserError> {
+        let Some(inputs) = self
+            .stacks
+            .get(&stack.folder)
+            .filter(|_| self.may_hold_apps(request))
+        else {
+            let compiled = pool.compile(request).await?;
+            return match kusion::untyped_app(&compiled.documents) {
+                Some(app) => Err(self.not_own_package(app).into()),
+                None => Ok(compiled),
+            };
+        };
+        let typed = CompileRequest {
+            schema_types: true,
+            ..request.clone()
+        };
+        let compiled = pool.compile(&typed).await?;
+        let Some(apps) = AppConfigurations::recognize(&compiled.documents)? else {
+            return Ok(pool.compile(request).await?);
+        };
+        let inputs = inputs.as_ref().map_err(Clone::clone)?;
+        let app_stack = AppStack {
+            project: stack.names.project(),
+            name: stack.names.name(),
+            namespace: inputs.namespace.as_deref(),
+            dependencies: &inputs.dependencies,
+            platform: &inputs.platform,
+        };
+        let calls = kusion::foreign_calls(&apps, &app_stack)?;
+        let context = CallContext {
+            stack,
+            dependencies: &inputs.dependencies,
+            binaries: &inputs.binaries,
+            request,
+            source,
+        };
+        let (answers, said) = modules.answer(&calls, &context).await?;
+        let generated = kusion::generate(&apps, &app_stack, &answers)?;
+        let resources = &generated.spec.resources;
+        let notes = inputs.notes.iter().cloned();
+        let shared = resources
+            .iter()
+            .filter(|resource| resource.sharing == Sharing::Project);
+        Ok(Compiled {
+            shared: shared.map(|resource| resource.id.clone()).collect(),
+            documents: vec![json!({"resources": generated.spec.resources})],
+            warnings: compiled.warnings,
+            notes: notes.chain(generated.notes).chain(said).collect(),
+        })
+    }
+
+    /// Returns true if it is worth compiling with the types of schemas. A package that mentions workloads is none that
+    /// defines applications: those of Kubernetes do so in their texts.
+    fn may_hold_apps(&self, request: &CompileRequest) -> bool {
+        let packages = &request.setup.packages;
+        let in_package = |path: &RepoPath| packages.iter().any(|(_, folder)| path.is_within(folder));
+        let mut files = request.files.iter();
+        files.any(|(path, content)| match in_package(path) {
+            true => kusion::defines_apps(content),
+            false => kusion::may_hold_apps(content),
+        }) || request
+            .packages
+            .iter()
+            .any(|(_, folder)| self.package_defines_apps(folder))
+    }
+
+    fn package_defines_apps(&self, folder: &Path) -> bool {
+        let mut known = self.packages.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(defines) = known.get(folder) {
+            return *defines;
+        }
+        let defines = folder_defines_apps(folder);
+        known.insert(folder.to_owned(), defines);
+        defines
+    }
+
+    fn not_own_package(&self, app: &str) -> KusionError {
+        KusionError::NotOwnPackage {
+            app: app.to_owned(),
+            why: match self.order {
+                SettingsOrder::V07 => "`kcl.settings: v0.7` of konverge.yaml reads no kcl.mod of a stack",
+                SettingsOrder::V090 | SettingsOrder::V091 => "its stack has no kcl.mod of its own",
+            },
+        }
+    }
+}
+
+/// Looks through the KCL files of a fetched package. What cannot be read may define everything.
+fn folder_defines_apps(folder: &Path) -> bool {
+    let Ok(entries) = std::fs::read_dir(folder) else {
+        return true;
+    };
+    for entry in entries {
+        let Ok((kind, path)) = entry.and_then(|entry| Ok((entry.file_type()?, entry.path()))) else {
+            return true;
+        };
+        let is_program = kind.is_file() && path.extension().is_some_and(|extension| extension == "k");
+        let defines = match kind.is_dir() {
+            true => folder_defines_apps(&path),
+            false => {
+                is_program && std::fs::read(&path).map_or(true, |content| kusion::defines_apps(&content))
+            }
+        };
+        if defines {
+            return true;
+        }
+    }
+    false
+}
+
+fn networked(config: &Config) -> Vec<String> {
+    let modules = config.modules.iter();
+    let networked = modules.filter(|(_, module)| module.network);
+    networked.map(|(name, _)| name.clone()).collect()
+}
+
+/// Workspace files, each read once.
+struct WorkspaceFiles<'a> {
+    tree: &'a FileTreeView,
+    /// The modules that `modules` of konverge.yaml gives the network.
+    networked: Vec<String>,
+    parsed: HashMap<RepoPath, Result<Option<Arc<Workspace>>, UserError>>,
+}
+
+impl WorkspaceFiles<'_> {
+    fn inputs(&mut self, stack: &Stack, named: Option<&str>) -> Result<AppInputs, UserError> {
+        let kcl_mod = stack.folder.child("kcl.mod");
+        let text = self.text(&kcl_mod)?.unwrap_or_default();
+        let dependencies = declared_dependencies(text.as_bytes()).map_err(|message| {
+            UserError::new(ErrorKind::Layout, message).at(kcl_mod.to_string(), None, None)
+        })?;
+        let names = kusion::platform_names(&dependencies);
+        // Applications need the package of their types: a stack without dependencies has none, and no workspace.
+        let workspace = match dependencies.is_empty() && named.is_none() {
+            true => None,
+            false => self.workspace(stack, named)?,
+        };
+        let note = match (&workspace, named) {
+            (Some(_), None) => unusable_name(stack),
+            (None, None) => self.without_workspace(stack),
+            _ => None,
+        };
+        let platform = workspace.map(|workspace| workspace.platform(stack.names.project(), &names));
+        let (own, project) = (
+            stack.folder.child("stack.yaml"),
+            stack.project_folder.child("project.yaml"),
+        );
+        let (own_text, project_text) = (self.text(&own)?, self.text(&project)?);
+        let extensions = kusion::project_extensions(
+            (own.as_str(), own_text.as_deref().unwrap_or_default()),
+            (project.as_str(), project_text.as_deref().unwrap_or_default()),
+        )?;
+        let is_used = |module: &&String| dependencies.iter().any(|declared| declared.name == **module);
+        Ok(AppInputs {
+            networked: self.networked.iter().filter(is_used).cloned().collect(),
+            platform: platform.unwrap_or_default(),
+            binaries: ModuleBinaries::read(self.tree, stack, &dependencies)?,
+            dependencies,
+            namespace: extensions.namespace,
+            notes: note.into_iter().chain(extensions.notes).collect(),
+        })
+    }
+
+    /// The workspace that a rule names, or else the one with the name of the stack, or else `default`.
+    fn workspace(&mut self, stack: &Stack, named: Option<&str>) -> Result<Option<Arc<Workspace>>, UserError> {
+        if let Some(name) = named {
+            let no_name = || {
+                UserError::new(
+                    ErrorKind::Config,
+                    format!("`{}` is not the name of a workspace", name.escape_debug()),
+                )
+            };
+            let file = kusion::workspace_file(name).ok_or_else(no_name)?;
+            return self.file(&file)?.map(Some).ok_or_else(|| {
+                UserError::new(ErrorKind::Layout, format!("the workspace `{name}` has no file"))
+                    .at(file.to_string(), None, None)
+                    .hint("`stacks[].workspace` of konverge.yaml names it: write the file, or `konverge state import` takes it out of Kusion's backend")
+            });
+        }
+        for file in [stack.names.name(), DEFAULT]
+            .into_iter()
+            .filter_map(kusion::workspace_file)
+        {
+            if let Some(workspace) = self.file(&file)? {
+                return Ok(Some(workspace));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Says that a stack has no workspace although there are some. Its modules have no settings then.
+    fn without_workspace(&self, stack: &Stack) -> Option<String> {
+        let folder = RepoPath::root().child(kusion::FOLDER);
+        self.tree.files_below(&folder).next()?;
+        let own = kusion::workspace_file(stack.names.name());
+        let files: Vec<_> = own.into_iter().chain(kusion::workspace_file(DEFAULT)).collect();
+        let files: Vec<_> = files.iter().map(|file| format!("`{file}`")).collect();
+        Some(format!(
+            "the stack has no workspace, so its modules have no settings of the platform: there is no {}",
+            files.join(" and no ")
+        ))
+    }
+
+    fn file(&mut self, file: &RepoPath) -> Result<Option<Arc<Workspace>>, UserError> {
+        if let Some(parsed) = self.parsed.get(file) {
+            return parsed.clone();
+        }
+        let parsed = self.text(file).and_then(|text| {
+            let workspace = text.map(|text| Workspace::parse(file, &text)).transpose()?;
+            Ok(workspace.map(Arc::new))
+        });
+        self.parsed.insert(file.clone(), parsed.clone());
+        parsed
+    }
+
+    fn text(&self, path: &RepoPath) -> Result<Option<String>, UserError> {
+        let content = self.tree.read(path);
+        let content = content.map_err(|error| UserError::new(ErrorKind::Git, error.to_string()))?;
+        Ok(content.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()))
+    }
+}
+
+/// Says why a stack has the default workspace although no file could have its name.
+fn unusable_name(stack: &Stack) -> Option<String> {
+    let name = stack.names.name();
+    (!is_workspace_name(name)).then(|| {
+        format!(
+            "no workspace can have the name of the stack, `{}`, so the workspace `{DEFAULT}` is used: name another one by `stacks[].workspace` of konverge.yaml",
+            name.escape_debug()
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use konverge_base::model::stack::CompileSetup;
+
+    #[test]
+    fn a_program_is_compiled_with_types_only_if_it_may_hold_applications() {
+        let apps = AppStacks::default();
+        let path = |path: &str| RepoPath::normalize(path).unwrap();
+        let fetched = tempfile::tempdir().unwrap();
+        let folder = fetched.path().join("v1");
+        std::fs::create_dir(&folder).unwrap();
+        let may = |file: &str, text: &str, package: Option<&str>| {
+            if let Some(text) = package {
+                std::fs::write(folder.join("a.k"), text).unwrap();
+            }
+            let request = CompileRequest {
+                setup: CompileSetup {
+                    packages: vec![("k8s".to_owned(), path("apps/shop/dev/vendor/k8s"))],
+                    ..CompileSetup::default()
+                },
+                files: vec![(path(file), text.as_bytes().into())],
+                packages: package
+                    .map(|_| ("base".to_owned(), fetched.path().to_owned()))
+                    .into_iter()
+                    .collect(),
+                ..CompileRequest::default()
+            };
+            apps.packages.lock().unwrap().clear();
+            apps.may_hold_apps(&request)
+        };
+        let (own, vendored) = ("apps/shop/dev/main.k", "apps/shop/dev/vendor/k8s/pod.k");
+        assert!(may(own, "a = base.App {workload: b}", None));
+        assert!(!may(vendored, "# the workload of a pod", None));
+        assert!(!may(own, "a = 1", Some("# the workload of a pod")));
+        assert!(may(own, "a = 1", Some("schema App(ac.AppConfiguration):")));
+        assert!(may(vendored, "schema AppConfiguration:", None));
+    }
+}

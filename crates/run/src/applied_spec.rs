@@ -1,0 +1,279 @@
+//! What was applied last: the recorded commit, compiled again to the recorded Spec. If the code has changed since,
+//! drift is compared with this Spec, and it is what is restored.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+};
+
+use tokio::sync::Mutex;
+
+use crate::{
+    AnalysisCache, OpenRevision, Planner, RevisionSpec, SpecSource, Target, affected::credentials,
+    apply::stopped_outcome, compiler::Compiler, redact, target::RecordedSpec,
+};
+use konverge_base::{
+    error::{ErrorKind, UserError},
+    model::{
+        CommitId, StackId,
+        apply_result::{StackOutcome, StackResult},
+        spec::Spec,
+        state::StackState,
+    },
+};
+use konverge_config::Config;
+use konverge_repo::git::{GitError, Repository};
+
+/// The targets with what was applied last in place of what the head says; and the outcomes of those of which that is
+/// not available.
+///
+/// # Errors
+/// The run was interrupted.
+pub async fn recorded_targets(
+    planning: &Planner,
+    targets: &[Target],
+) -> Result<(Vec<Target>, Vec<StackOutcome>), UserError> {
+    let applied = AppliedSpec::new(planning);
+    let (mut recorded, mut refused) = (Vec::new(), Vec::new());
+    for target in targets {
+        let found = applied.target(target).await;
+        planning.run.check_interrupted()?;
+        match found {
+            Ok(target) => recorded.push(target),
+            Err(failure) => {
+                let failure = redact::failure(&failure, planning.secrets());
+                refused.push(stopped_outcome(target, StackResult::Failed, &failure));
+            }
+        }
+    }
+    Ok((recorded, refused))
+}
+
+/// The commits in the states. Each is opened once, when it is needed.
+pub struct AppliedSpec<'a> {
+    planning: &'a Planner,
+    opened: Mutex<Option<PastRevisions>>,
+}
+
+struct PastRevisions {
+    repository: Repository,
+    known: AnalysisCache,
+    /// By commit and core.
+    revisions: HashMap<(CommitId, String), Result<Arc<PastRevision>, UserError>>,
+    /// Of cores besides the head's.
+    compilers: HashMap<String, Arc<Compiler>>,
+}
+
+/// A commit as a core reads it.
+struct PastRevision {
+    revision: OpenRevision,
+    /// `None`: the compiler of the head.
+    compiler: Option<Arc<Compiler>>,
+}
+
+impl<'a> AppliedSpec<'a> {
+    pub fn new(planning: &'a Planner) -> Self {
+        Self {
+            planning,
+            opened: Mutex::new(None),
+        }
+    }
+
+    /// The target with what was applied last.
+    async fn target(&self, target: &Target) -> Result<Target, UserError> {
+        if target.head.is_none() {
+            return Err(removed(&target.id));
+        }
+        let state = self.planning.prior(target).await?;
+        let state = state.unwrap_or_else(|| StackState::empty(target.id.clone(), target.folder.clone()));
+        // A head that does not compile is no reason not to restore.
+        let head = self.planning.spec(target).await.ok();
+        let spec = self.spec(&target.id, head.as_ref(), &state).await?;
+        let Some(input_digest) = state.input_digest else {
+            return Err(incomplete(&target.id, &state));
+        };
+        Ok(Target {
+            recorded: Some(Arc::new(RecordedSpec {
+                spec,
+                input_digest,
+                commit: state.commit,
+                core: state.core,
+            })),
+            ..target.clone()
+        })
+    }
+
+    /// The Spec that a state records by its digest: the head's, if it is the same.
+    ///
+    /// # Errors
+    /// It is not available: the last apply failed or had no commit, the commit cannot be fetched, or it compiles to
+    /// another Spec, with the core of the head and with the recorded one.
+    pub async fn spec(
+        &self,
+        stack: &StackId,
+        head: Option<&Spec>,
+        state: &StackState,
+    ) -> Result<Spec, UserError> {
+        let complete = state.input_digest.and(state.spec_digest);
+        let digest = complete.ok_or_else(|| incomplete(stack, state))?;
+        if let Some(head) = head.filter(|head| head.digest() == digest) {
+            return Ok(head.clone());
+        }
+        let commit = state.commit.as_ref().ok_or_else(|| without_commit(stack))?;
+        let today = self.planning.config.kcl.core();
+        let recorded = state.core.as_deref().filter(|core| *core != today);
+        let mut failure = without_commit(stack);
+        for core in std::iter::once(today).chain(recorded) {
+            failure = match self.compile(stack, state, commit, core).await {
+                Ok(spec) if spec.digest() == digest => return Ok(spec),
+                Ok(_) => another_spec(stack, commit),
+                Err(failure) => failure,
+            };
+        }
+        Err(failure)
+    }
+
+    /// The errors of commits that are not here, one for each.
+    pub async fn missing_commits(&self) -> Vec<UserError> {
+        let opened = self.opened.lock().await;
+        let revisions = opened.iter().flat_map(|opened| &opened.revisions);
+        let missing = revisions.filter_map(|((commit, _), revision)| {
+            let failure = revision.as_ref().err()?;
+            failure.room_error::<GitError>()?;
+            Some((commit.clone(), failure.clone()))
+        });
+        missing.collect::<BTreeMap<_, _>>().into_values().collect()
+    }
+
+    async fn compile(
+        &self,
+        stack: &StackId,
+        state: &StackState,
+        commit: &CommitId,
+        core: &str,
+    ) -> Result<Spec, UserError> {
+        let SpecSource::Compiled { compiler, .. } = &self.planning.wanted else {
+            return Err(without_commit(stack));
+        };
+        let past = self.revision(commit, core).await?;
+        let layout = &past.revision.layout;
+        // It may have had another identity then.
+        let there = layout
+            .stack(stack)
+            .or_else(|| layout.stack_in_folder(&state.folder))
+            .ok_or_else(|| another_spec(stack, commit))?;
+        let compiler = past.compiler.as_deref().unwrap_or(compiler);
+        compiler.spec(&past.revision, there).await
+    }
+
+    async fn revision(&self, commit: &CommitId, core: &str) -> Result<Arc<PastRevision>, UserError> {
+        let mut opened = self.opened.lock().await;
+        let opened = match &mut *opened {
+            Some(opened) => opened,
+            none => {
+                let repository = Repository::discover(&self.planning.run.dir)?;
+                none.insert(PastRevisions {
+                    known: AnalysisCache::open(&self.planning.run, &repository),
+                    repository,
+                    revisions: HashMap::new(),
+                    compilers: HashMap::new(),
+                })
+            }
+        };
+        let key = (commit.clone(), core.to_owned());
+        if let Some(known) = opened.revisions.get(&key) {
+            return known.clone();
+        }
+        let revision = self.open(opened, commit, core).await.map(Arc::new);
+        opened.revisions.insert(key, revision.clone());
+        revision
+    }
+
+    /// Opens a commit with the configuration of the head. Only the rules for reading settings files come from the
+    /// commit, because they determine what it compiles to.
+    async fn open(
+        &self,
+        opened: &mut PastRevisions,
+        commit: &CommitId,
+        core: &str,
+    ) -> Result<PastRevision, UserError> {
+        let repository = &opened.repository;
+        let credentials = credentials(&self.planning.run);
+        let ensured = repository.ensure(commit, credentials.as_ref()).await;
+        ensured.map_err(|error| missing_commit(error, commit))?;
+        let mut config = self.planning.config.clone();
+        if let Ok(then) = Config::load(repository.revision(commit)?.as_ref()) {
+            config.kcl.settings = then.kcl.settings;
+        }
+        let is_past = core != config.kcl.core();
+        config.kcl.version = Some(core.to_owned());
+        let at = RevisionSpec::Commit(commit.clone());
+        let revision = OpenRevision::open_knowing(&opened.known, repository, &at, Some(&config))?;
+        let past = || Arc::new(Compiler::new(&self.planning.run, &config).for_past_revision());
+        let compilers = &mut opened.compilers;
+        let compiler = is_past.then(|| Arc::clone(compilers.entry(core.to_owned()).or_insert_with(past)));
+        Ok(PastRevision { revision, compiler })
+    }
+}
+
+/// The error for a stack that the head does not have.
+pub fn removed(stack: &StackId) -> UserError {
+    UserError::new(
+        ErrorKind::State,
+        format!("`{stack}` is not restored: it was removed from the repository"),
+    )
+    .hint("the next apply of the default branch deletes it; to keep it, revert its removal")
+}
+
+fn incomplete(stack: &StackId, state: &StackState) -> UserError {
+    if state.is_blank() {
+        return UserError::new(
+            ErrorKind::State,
+            format!("`{stack}` was never applied: there is nothing to restore"),
+        )
+        .hint(format!("`konverge apply {stack}` applies it"));
+    }
+    UserError::new(
+        ErrorKind::State,
+        format!(
+            "`{stack}` is not restored: its state records no complete apply, because the last one failed, or the state was imported, moved or edited since"
+        ),
+    )
+    .hint("run the apply of the default branch again: it takes up such a stack")
+    .hint(format!(
+        "to go back instead: `konverge state history {stack}`, then `konverge state rollback {stack} --to SERIAL`"
+    ))
+}
+
+fn without_commit(stack: &StackId) -> UserError {
+    UserError::new(
+        ErrorKind::State,
+        format!("`{stack}` is not restored: it was applied from files that no commit has"),
+    )
+    .hint("apply it from those files, or merge them")
+}
+
+fn another_spec(stack: &StackId, commit: &CommitId) -> UserError {
+    UserError::new(
+        ErrorKind::State,
+        format!(
+            "`{stack}` is not restored: commit {}, which was applied last, compiles to another Spec now",
+            commit.short()
+        ),
+    )
+    .hint("an input outside the commit has changed, such as a package that is not locked; apply a commit of your own instead")
+}
+
+fn missing_commit(error: GitError, commit: &CommitId) -> UserError {
+    UserError::new(
+        ErrorKind::Git,
+        format!(
+            "commit {}, which was applied last, cannot be read here: {error}",
+            commit.short()
+        ),
+    )
+    .hint(format!(
+        "fetch it from a clone that has it: `git fetch REMOTE {commit}`; if the clone is shallow: `git fetch --unshallow`"
+    ))
+    .caused_by(error)
+}

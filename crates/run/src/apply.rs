@@ -1,0 +1,143 @@
+//! The `apply` use case: applies the stacks in order, each with its lease and journal, and only approved
+//! plans.
+
+mod consent;
+mod ended_apply;
+mod journal;
+mod one_stack;
+mod options;
+mod outcome;
+mod rounds;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use futures::{StreamExt, stream::FuturesUnordered};
+
+use crate::{Planner, StepCounter, Target, redact, stack_order::StackOrder};
+use konverge_base::{
+    error::{ErrorKind, UserError},
+    model::{
+        StackId,
+        apply_result::{ApplyReport, StackOutcome, StackResult},
+        event::Step,
+    },
+};
+
+pub use consent::{Approver, AutoApprove, PriorState, ProposedPlan};
+pub use konverge_engine::LatePlan;
+pub use options::{ApplyOptions, NewerCommitCheck};
+pub use outcome::stopped_outcome;
+pub use outcome::{ended_well, exit_code, is_well, only_waits};
+
+/// Applies the targets. Independent stacks are applied concurrently.
+///
+/// # Errors
+/// The order of the stacks has a cycle. Errors of a stack are in its outcome.
+pub async fn run(
+    planning: &Planner,
+    targets: &[Target],
+    options: &ApplyOptions,
+) -> Result<ApplyReport, UserError> {
+    let config = &planning.config;
+    let leaving = targets.iter().filter(|target| target.head.is_none());
+    let leaving: BTreeSet<_> = leaving.map(|target| target.id.clone()).collect();
+    let order = StackOrder::build(config, targets)?.taking_down(&leaving);
+    let at_once = config.apply.parallel_stacks.map_or(4, |n| n.max(1) as usize);
+
+    let counter = StepCounter::start(&planning.run, Step::Apply, targets.len());
+    let mut waiting: BTreeMap<&StackId, &Target> =
+        targets.iter().map(|target| (&target.id, target)).collect();
+    // The stacks that are not done, and those of them that wait or are behind one that waits.
+    let mut failed: BTreeSet<StackId> = BTreeSet::new();
+    let mut paused: BTreeSet<StackId> = BTreeSet::new();
+    let mut ended: BTreeSet<StackId> = BTreeSet::new();
+    // Of the stacks of a project that leave the last one deletes what they share: they go one after the other.
+    let mut being_destroyed: BTreeSet<&StackId> = BTreeSet::new();
+    let mut outcomes = Vec::new();
+    let mut under_way = FuturesUnordered::new();
+    loop {
+        let ready: Vec<_> = waiting
+            .keys()
+            .filter(|id| order.before(id).all(|first| ended.contains(first)))
+            .map(|id| (*id).clone())
+            .collect();
+        for id in ready {
+            let held_by: Vec<_> = order
+                .before(&id)
+                .filter(|first| failed.contains(*first))
+                .cloned()
+                .collect();
+            if held_by.is_empty() && under_way.len() >= at_once {
+                continue;
+            }
+            let leaves = leaving.contains(&id);
+            let mut others = being_destroyed.iter();
+            if held_by.is_empty() && leaves && others.any(|other| other.is_sibling_of(id.as_str())) {
+                continue;
+            }
+            let Some(target) = waiting.remove(&id) else {
+                continue;
+            };
+            if held_by.is_empty() {
+                if leaves {
+                    being_destroyed.insert(&target.id);
+                }
+                under_way.push(async move { one_stack::apply(planning, target, options).await });
+            } else {
+                let is_paused = held_by.iter().all(|first| paused.contains(first));
+                if is_paused {
+                    paused.insert(id.clone());
+                }
+                failed.insert(id.clone());
+                ended.insert(id);
+                counter.advance();
+                outcomes.push(skipped_outcome(target, &held_by, is_paused));
+            }
+        }
+        match under_way.next().await {
+            Some(outcome) => {
+                if !is_well(outcome.result) {
+                    failed.insert(outcome.id.clone());
+                }
+                if outcome.result == StackResult::Waiting {
+                    paused.insert(outcome.id.clone());
+                }
+                being_destroyed.remove(&outcome.id);
+                ended.insert(outcome.id.clone());
+                counter.advance();
+                outcomes.push(outcome);
+            }
+            None if waiting.is_empty() => break,
+            None => {}
+        }
+    }
+    // The index may be outdated: entries that were not written are looked up.
+    if let Some(backend) = &planning.backend
+        && let Err(error) = backend.states.save_index().await
+    {
+        planning
+            .run
+            .notes
+            .note(&format!("warning: could not update the state index: {error}"));
+    }
+    outcomes.sort_by(|a, b| (&a.stack, &a.id).cmp(&(&b.stack, &b.id)));
+    let mut report = ApplyReport {
+        version: 1,
+        stacks: outcomes,
+    };
+    redact::report(&mut report, planning.secrets());
+    Ok(report)
+}
+
+fn skipped_outcome(target: &Target, by: &[StackId], is_paused: bool) -> StackOutcome {
+    let names = by.iter().map(StackId::as_str).collect::<Vec<_>>().join(", ");
+    let why = match is_paused {
+        true => "is not ready: it waits",
+        false => "failed",
+    };
+    let failure = UserError::new(
+        ErrorKind::Policy,
+        format!("skipped: {names} must be applied first and {why}"),
+    );
+    stopped_outcome(target, StackResult::HeldBack, &failure)
+}

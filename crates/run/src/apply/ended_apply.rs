@@ -1,0 +1,134 @@
+//! Records how the apply of a stack ended: its state, and the apply record.
+
+use super::{options::ApplyOptions, outcome::is_well};
+use crate::{Target, rescue_file::Unstored};
+use konverge_base::{
+    error::UserError,
+    model::{
+        CommitId, Digest,
+        apply_record::ApplyRecord,
+        apply_result::{StackOutcome, StackResult},
+        state::StackState,
+    },
+};
+use konverge_state::{Lease, WriteReason};
+
+/// An apply that has ended, with what its record needs.
+pub(super) struct EndedApply<'a> {
+    pub target: &'a Target,
+    pub options: &'a ApplyOptions,
+    pub lease: &'a Lease,
+    /// The state before the apply.
+    pub recorded: &'a StackState,
+    pub input_digest: Option<Digest>,
+    pub spec_digest: Digest,
+    pub core: Option<&'a str>,
+}
+
+impl EndedApply<'_> {
+    /// Writes the state and the apply record, if they say something new. A failure to write is the result.
+    pub async fn record(self, mut state: StackState, outcome: &mut StackOutcome, unstored: &mut Unstored) {
+        let well = is_well(outcome.result);
+        self.describe(&mut state, well);
+        let reason = self.reason();
+        if self.is_recorded_already(&mut state, outcome, reason) {
+            outcome.serial = self.lease.prior().map(|prior| prior.serial);
+            return;
+        }
+        let used = self.used_pull_requests(well);
+        let record = ApplyRecord {
+            digest: outcome.digest,
+            commit: self.commit().cloned(),
+            result: outcome.result,
+            grounds: outcome.grounds.clone(),
+        };
+        let note = match self.options.rolled_back_to {
+            Some(to) => Some(format!("rolled back to serial {to}")),
+            None => self
+                .options
+                .restore
+                .then(|| "restored what was applied last".to_owned()),
+        };
+        match self.lease.conclude(reason, state, used, record, note).await {
+            Ok(serial) => {
+                unstored.all_stored();
+                outcome.serial = Some(serial);
+            }
+            Err(error) => {
+                outcome.result = StackResult::Failed;
+                outcome.error.get_or_insert_with(|| UserError::from(error).body());
+                outcome.serial = None;
+            }
+        }
+    }
+
+    /// Writes into the state where the stack is, and what of it is applied now.
+    fn describe(&self, state: &mut StackState, well: bool) {
+        state.folder = self.target.folder.clone();
+        let head = self.target.head.as_ref();
+        state.named_by = head.map(|stack| stack.named_by).unwrap_or_default();
+        if well {
+            state.earlier_identities.clear();
+            state.input_digest = self.input_digest;
+            state.spec_digest = Some(self.spec_digest);
+            state.commit = self.commit().cloned();
+            state.core = self.core.map(str::to_owned);
+        } else if self.options.restore {
+            // Nothing else is wanted than before: what is not restored is still drift.
+            state.input_digest = self.recorded.input_digest;
+        } else {
+            // The next run applies the stack again.
+            state.input_digest = None;
+        }
+    }
+
+    /// The commit that is applied, if there is one.
+    fn commit(&self) -> Option<&CommitId> {
+        match &self.target.recorded {
+            Some(recorded) => recorded.commit.as_ref(),
+            None => self.options.commit.as_ref(),
+        }
+    }
+
+    fn reason(&self) -> WriteReason {
+        match (&self.target.head, self.options.rolled_back_to) {
+            (None, _) => WriteReason::Destroy,
+            (Some(_), Some(_)) => WriteReason::Rollback,
+            (Some(_), None) => WriteReason::Apply,
+        }
+    }
+
+    /// The pull requests whose reviews this apply has used.
+    fn used_pull_requests(&self, well: bool) -> &[u64] {
+        match well {
+            true => &self.options.pull_requests,
+            false => &[],
+        }
+    }
+
+    /// Returns true if nothing has to be written.
+    fn is_recorded_already(
+        &self,
+        state: &mut StackState,
+        outcome: &StackOutcome,
+        reason: WriteReason,
+    ) -> bool {
+        let (prior, well) = (self.lease.prior(), is_well(outcome.result));
+        // A failure is recorded once, not for each attempt with the same result.
+        let record = prior.and_then(|prior| prior.receipt.as_ref());
+        let is_told =
+            record.is_some_and(|told| (told.digest, told.result) == (outcome.digest, outcome.result));
+        // Destroying a stack that was never applied records nothing.
+        let never_there = reason == WriteReason::Destroy && prior.is_none() && state.resources.is_empty();
+        // Without changes, another commit with the same desired resources is not recorded.
+        let commit = state.commit.clone();
+        if outcome.result == StackResult::Unchanged {
+            state.commit.clone_from(&self.recorded.commit);
+        }
+        let is_same = *state == *self.recorded;
+        state.commit = commit;
+        // What was restored is recorded, although the state says the same.
+        let restored = self.options.restore && outcome.result == StackResult::Applied;
+        (is_same || never_there) && self.used_pull_requests(well).is_empty() && (well || is_told) && !restored
+    }
+}

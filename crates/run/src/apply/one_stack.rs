@@ -1,0 +1,270 @@
+//! One stack of an apply: acquires the lease, plans again under it, asks for approval, applies and records.
+
+use std::sync::Arc;
+
+use super::{
+    consent::{PriorState, ProposedPlan},
+    ended_apply::EndedApply,
+    journal::ApplyJournal,
+    options::ApplyOptions,
+    outcome::stopped_outcome,
+    rounds::{ApplyRounds, plan_live},
+};
+use crate::{
+    Planner, Target,
+    kusion_releases::{self, ReleaseTurn},
+    lease_wait::HolderWatch,
+    plan_documents,
+    rescue_file::Unstored,
+    state,
+};
+use konverge_base::{
+    error::{ErrorKind, UserError},
+    model::{
+        Digest,
+        apply_result::{StackOutcome, StackResult},
+        authorization::Authorization,
+        spec::Spec,
+        state::StackState,
+    },
+};
+use konverge_policy::LastWrites;
+use konverge_state::{Lease, LeaseOptions};
+
+/// Applies one stack; errors are in its outcome.
+pub(super) async fn apply(planning: &Planner, target: &Target, options: &ApplyOptions) -> StackOutcome {
+    match apply_stack(planning, target, options).await {
+        Ok(outcome) => outcome,
+        Err(failure) => not_started(target, &failure),
+    }
+}
+
+/// The outcome of a stack that was not changed because of this error.
+fn not_started(target: &Target, failure: &UserError) -> StackOutcome {
+    let result = match failure.kind.is_stop() {
+        true => StackResult::Stopped,
+        false => StackResult::Failed,
+    };
+    stopped_outcome(target, result, failure)
+}
+
+async fn apply_stack(
+    planning: &Planner,
+    target: &Target,
+    options: &ApplyOptions,
+) -> Result<StackOutcome, UserError> {
+    planning.run.check_interrupted()?;
+    let wanted = planning.spec(target).await?;
+    let input_digest = planning.input_digest(target)?;
+    // A secret that cannot be read stops the stack before anything of it is touched.
+    let _held = tokio::select! {
+        biased;
+        () = planning.run.cancel.cancelled() => {
+            planning.run.check_interrupted()?;
+            None
+        }
+        held = planning.references.hold(target, &wanted) => Some(held?),
+    };
+    planning.run.begin_writes()?;
+    let backend = planning.backend.as_ref().ok_or_else(|| {
+        UserError::new(ErrorKind::Config, "there is no store to keep the state in")
+            .hint("set `state.url` in konverge.yaml")
+    })?;
+    let config = &planning.config.state.lease;
+    let lease_options = LeaseOptions {
+        term: config.term.duration(),
+        wait: config.wait.duration(),
+        folder: target.folder.clone(),
+        watch: Some(Arc::new(HolderWatch::new(&planning.run, &target.id))),
+        ..LeaseOptions::default()
+    };
+    if let Some(earlier) = planning.earlier_identity(&target.id).await? {
+        state::move_waiting(backend, &earlier, &target.id, lease_options.clone()).await?;
+        planning.run.notes.note(&format!(
+            "note: the state of `{earlier}` was moved: the stack in `{}` is now called `{}`",
+            target.folder, target.id
+        ));
+    }
+    let lease = backend.states.acquire(&target.id, lease_options).await?;
+    let result = under_lease(planning, target, options, wanted, input_digest, &lease).await;
+    // A lease that cannot be released expires by itself; the result matters more.
+    if let Err(error) = lease.release().await {
+        planning.run.notes.note(&format!(
+            "warning: could not release the lease of {}: {error}",
+            target.id
+        ));
+    }
+    result
+}
+
+async fn under_lease(
+    planning: &Planner,
+    target: &Target,
+    options: &ApplyOptions,
+    wanted: Spec,
+    input_digest: Option<Digest>,
+    lease: &Lease,
+) -> Result<StackOutcome, UserError> {
+    let empty = || StackState::empty(target.id.clone(), target.folder.clone());
+    let recorded = lease.prior().map_or_else(empty, |prior| prior.state.clone());
+    let mut prior = recorded.clone();
+    let taken_up = planning.take_up_rescue(&mut prior)?;
+    if taken_up {
+        planning.run.notes.note(&format!(
+            "note: loaded data of {} that an earlier run could not store",
+            target.id
+        ));
+    }
+    if options.restore && prior.input_digest != input_digest {
+        return Err(UserError::new(
+            ErrorKind::Policy,
+            format!(
+                "{} was applied again in the meantime, so drift is not restored",
+                target.id
+            ),
+        )
+        .hint("look again: the next drift check compares with what is applied now"));
+    }
+    if let Some(serial) = superseded_serial(options, target, lease).await? {
+        return Ok(unchanged_outcome(target, serial));
+    }
+    let mut turn = kusion_releases::look(&planning.run, &planning.config, &prior).await?;
+    let checked = |turn: &ReleaseTurn| turn.check(&wanted, &prior).map(|()| wanted.clone());
+    let released = turn.as_ref().map(checked).transpose()?;
+    let spec_digest = wanted.digest();
+    let plan = plan_live(planning, target, wanted, &prior).await?;
+    let past = prior_state(&prior, lease);
+    let public = plan.public.clone();
+    let mut known_as = planning.other_names(target).await?;
+    known_as.ids.extend(prior.earlier_identities.iter().cloned());
+    let document = || plan_documents::of_plan(&plan, known_as.clone());
+    let proposed = ProposedPlan {
+        plan: &public,
+        document: &document,
+    };
+    let grounds = match options.consent.stack(&proposed, &past).await {
+        Ok(grounds) => grounds,
+        Err(refusal) => {
+            return Ok(StackOutcome {
+                // The digest of what can be approved.
+                digest: public.digest,
+                ..not_started(target, &refusal)
+            });
+        }
+    };
+    let unstored = Unstored::new(planning.rescue(&target.id), recorded.runtime.clone(), taken_up);
+    let is_due = |turn: &&mut ReleaseTurn| turn.is_left() || !public.resources.is_empty();
+    if let Some(turn) = turn.as_mut().filter(is_due) {
+        turn.begin(lease, &mut prior, target.head.is_none()).await?;
+    }
+    let journal = ApplyJournal::new(lease, prior.clone(), unstored);
+    let rounds = ApplyRounds {
+        planning,
+        target,
+        options,
+        journal: &journal,
+    };
+    let mut outcome = rounds.run(*plan).await;
+    let (mut state, mut unstored) = journal.into_parts();
+    if let (Some(turn), Some(wanted)) = (turn, released) {
+        let changed = state.resources != recorded.resources;
+        let ended = end_release(
+            turn,
+            (lease, planning),
+            (&wanted, changed),
+            &mut state,
+            outcome.result,
+        )
+        .await;
+        if let Err(error) = ended {
+            outcome.result = StackResult::Failed;
+            outcome.error.get_or_insert_with(|| error.body());
+        }
+    }
+    outcome.digest = public.digest;
+    outcome.grounds = grounds;
+    let ended = EndedApply {
+        target,
+        options,
+        lease,
+        recorded: &recorded,
+        input_digest,
+        spec_digest,
+        core: match &target.recorded {
+            Some(recorded) => recorded.core.as_deref(),
+            None => planning.core(),
+        },
+    };
+    ended.record(state, &mut outcome, &mut unstored).await;
+    if let (Some(error), Some(hint)) = (&mut outcome.error, unstored.hint()) {
+        error.hints.push(hint);
+    }
+    Ok(outcome)
+}
+
+/// The serial of the recorded state, if a run of a newer commit has applied the stack meanwhile.
+async fn superseded_serial(
+    options: &ApplyOptions,
+    target: &Target,
+    lease: &Lease,
+) -> Result<Option<u64>, UserError> {
+    let (Some(newer), Some(there)) = (&options.newer, lease.prior()) else {
+        return Ok(None);
+    };
+    let is_superseded = newer
+        .has_newer(&target.id, there.serial, &there.commits())
+        .await?;
+    Ok(is_superseded.then_some(there.serial))
+}
+
+fn unchanged_outcome(target: &Target, serial: u64) -> StackOutcome {
+    StackOutcome {
+        stack: target.folder.clone(),
+        id: target.id.clone(),
+        result: StackResult::Unchanged,
+        digest: Digest::of_set([]),
+        serial: Some(serial),
+        grounds: Authorization::default(),
+        waiting: None,
+        resources: Vec::new(),
+        error: None,
+    }
+}
+
+/// Ends Kusion's release. An apply that wrote nothing begins one only if it `changed` what is recorded.
+async fn end_release(
+    mut turn: ReleaseTurn,
+    (lease, planning): (&Lease, &Planner),
+    (wanted, changed): (&Spec, bool),
+    state: &mut StackState,
+    result: StackResult,
+) -> Result<(), UserError> {
+    if !turn.has_begun() && changed {
+        turn.begin(lease, state, wanted.resources.is_empty()).await?;
+    }
+    turn.end(result, wanted, state, planning.secrets()).await
+}
+
+/// What the state says about the stack, and what was overridden in its last apply.
+fn prior_state(prior: &StackState, lease: &Lease) -> PriorState {
+    let there = lease.prior();
+    let receipt = there.and_then(|there| there.receipt.as_ref());
+    PriorState {
+        used: there
+            .map(|there| there.applied_reviews.clone())
+            .unwrap_or_default(),
+        is_new: prior.resources.is_empty() && prior.input_digest.is_none(),
+        commit: prior.commit.clone(),
+        last_writes: last_writes(prior),
+        overridden: receipt
+            .map(|receipt| receipt.grounds.overrides.clone())
+            .unwrap_or_default(),
+    }
+}
+
+fn last_writes(state: &StackState) -> LastWrites {
+    let resources = state.resources.iter();
+    resources
+        .map(|recorded| (recorded.id.clone(), Arc::clone(&recorded.attributes)))
+        .collect()
+}

@@ -1,0 +1,43 @@
+//! What an apply may do, and who approves it.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+
+use super::consent::Approver;
+use konverge_base::{
+    error::UserError,
+    model::{CommitId, StackId},
+};
+
+/// Checks whether a newer commit than the current one was applied to a stack.
+#[async_trait]
+pub trait NewerCommitCheck: Send + Sync {
+    /// Of the state with this serial, which these commits were applied to or tried on.
+    ///
+    /// # Errors
+    /// It is not known.
+    async fn has_newer(&self, stack: &StackId, serial: u64, commits: &[CommitId]) -> Result<bool, UserError>;
+}
+
+/// The options of an apply.
+pub struct ApplyOptions {
+    /// Approves the plans.
+    pub consent: Arc<dyn Approver>,
+    /// Selects the stacks to skip because a newer commit was applied to them.
+    pub newer: Option<Arc<dyn NewerCommitCheck>>,
+    /// The commit that is applied, if there is one. A target with a recorded Spec has its own.
+    pub commit: Option<CommitId>,
+    /// The merged pull requests whose reviews a successful stack uses, including those that did not show the
+    /// stack: it now contains all of their changes. A preview of them that is recorded later (by a late shard
+    /// or a re-run job) was not visible when they were merged, so it authorizes nothing.
+    pub pull_requests: Vec<u64>,
+    /// Restore what was applied last. A stack with other recorded inputs is stopped, because another run has
+    /// applied something else in the meantime.
+    pub restore: bool,
+    /// Allows the deletion of a whole stack whose Spec has become empty. Removed stacks may always be
+    /// deleted, because their review says so.
+    pub allow_empty: bool,
+    /// The serial that is restored, for the history.
+    pub rolled_back_to: Option<u64>,
+}

@@ -1,0 +1,63 @@
+//! What the results of the stacks mean for the whole apply.
+
+use crate::Target;
+use konverge_base::{
+    error::{ErrorKind, UserError},
+    model::{
+        Digest,
+        apply_result::{ApplyReport, StackOutcome, StackResult},
+        authorization::Authorization,
+    },
+};
+
+/// The outcome of a stack that was not changed, and why.
+pub fn stopped_outcome(target: &Target, result: StackResult, failure: &UserError) -> StackOutcome {
+    StackOutcome {
+        stack: target.folder.clone(),
+        id: target.id.clone(),
+        result,
+        digest: Digest::of_set([]),
+        serial: None,
+        grounds: Authorization::default(),
+        waiting: None,
+        resources: Vec::new(),
+        error: Some(failure.body()),
+    }
+}
+
+/// Returns true if every stack succeeded.
+pub fn ended_well(report: &ApplyReport) -> bool {
+    report.stacks.iter().all(|stack| is_well(stack.result))
+}
+
+/// Returns true if a stack waits, and no stack failed or was stopped.
+pub fn only_waits(report: &ApplyReport) -> bool {
+    let mut stacks = report.stacks.iter();
+    let has = |wanted| report.stacks.iter().any(|stack| stack.result == wanted);
+    stacks.all(|stack| !matches!(stack.result, StackResult::Failed | StackResult::Stopped))
+        && has(StackResult::Waiting)
+}
+
+/// Returns true if the stack is up to date.
+pub fn is_well(result: StackResult) -> bool {
+    matches!(result, StackResult::Applied | StackResult::Unchanged)
+}
+
+/// The exit code of the most severe result: failed before stopped before held by a lease.
+pub fn exit_code(report: &ApplyReport, interrupted: bool) -> u8 {
+    if interrupted {
+        return ErrorKind::Interrupted.exit_code();
+    }
+    let code = |outcome: &StackOutcome| match (outcome.result, &outcome.error) {
+        (StackResult::Applied | StackResult::Unchanged | StackResult::Waiting, _) => 0,
+        (StackResult::Stopped, Some(error)) => error.kind.exit_code(),
+        // The stack that it depends on has a code of its own.
+        (StackResult::HeldBack, _) => 0,
+        _ => 1,
+    };
+    let codes: Vec<u8> = report.stacks.iter().map(code).collect();
+    [1, 3, 4]
+        .into_iter()
+        .find(|code| codes.contains(code))
+        .unwrap_or(0)
+}

@@ -1,0 +1,136 @@
+//! Applies a plan in rounds: what disappeared during a round is planned and applied again in the next one.
+
+use std::collections::BTreeMap;
+
+use super::{consent::ConsentReview, journal::ApplyJournal, options::ApplyOptions, outcome::is_well};
+use crate::{Planner, Target, TargetPlan};
+use konverge_base::{
+    error::{ErrorKind, UserError},
+    model::{
+        apply_result::{StackOutcome, StackResult},
+        plan::Action,
+        spec::Spec,
+        state::StackState,
+    },
+};
+use konverge_engine::{self as engine, Applied, ApplyRequest, EnginePlan};
+
+/// The maximum number of rounds. What disappears every time has somebody who deletes it.
+const ROUNDS: usize = 3;
+
+/// The rounds of one stack, under its lease.
+pub(super) struct ApplyRounds<'a> {
+    pub planning: &'a Planner,
+    pub target: &'a Target,
+    pub options: &'a ApplyOptions,
+    pub journal: &'a ApplyJournal<'a>,
+}
+
+impl ApplyRounds<'_> {
+    /// Applies an approved plan. The outcome is that of all rounds together.
+    pub async fn run(&self, plan: EnginePlan) -> StackOutcome {
+        let Applied {
+            mut outcome,
+            mut missing,
+        } = self.carry_out(plan).await;
+        for _ in 1..ROUNDS {
+            let Some(first) = missing.first() else { break };
+            if let Some(error) = &outcome.error {
+                let note = format!("note: {}: {}; it is planned again", outcome.id, error.message);
+                self.planning.run.notes.note(&note);
+            }
+            let plan = match self.plan_again().await {
+                Ok(plan) => plan,
+                Err(failure) => {
+                    let what = format!("`{first}` disappeared during the apply, and was not put back");
+                    outcome.error = Some(failure.context(&what).body());
+                    return outcome;
+                }
+            };
+            let next = self.carry_out(*plan).await;
+            missing = next.missing;
+            outcome = join(outcome, next.outcome);
+        }
+        outcome
+    }
+
+    async fn carry_out(&self, plan: EnginePlan) -> Applied {
+        let Self {
+            planning,
+            target,
+            options,
+            journal,
+        } = self;
+        let review = ConsentReview {
+            consent: options.consent.as_ref(),
+            stack: &target.id,
+        };
+        let config = &planning.config.apply;
+        engine::apply(ApplyRequest {
+            plan,
+            review: &review,
+            journal: *journal,
+            events: planning.run.events.as_ref(),
+            cancel: planning.run.cancel.clone(),
+            parallelism: config.parallel_resources.map_or(16, |n| n.max(1) as usize),
+            allow_empty: options.allow_empty || target.head.is_none(),
+        })
+        .await
+    }
+
+    /// Plans the stack again, from what is recorded by now. The plan is approved resource by resource.
+    async fn plan_again(&self) -> Result<Box<EnginePlan>, UserError> {
+        let (stack, consent) = (&self.target.id, &self.options.consent);
+        self.planning.run.check_interrupted()?;
+        let state = self.journal.state().await;
+        let wanted = self.planning.spec(self.target).await?;
+        let plan = plan_live(self.planning, self.target, wanted, &state).await?;
+        for late in plan.late_plans() {
+            let mut recorded = state.resources.iter();
+            let is_recorded = recorded.any(|recorded| recorded.id == late.shown.id);
+            match late.shown.action {
+                Action::Create if is_recorded => consent.recreate(stack, late).await?,
+                _ => consent.resource(stack, late).await?,
+            }
+        }
+        Ok(plan)
+    }
+}
+
+/// Plans against the cluster. A plan that must not be applied is an error.
+pub(super) async fn plan_live(
+    planning: &Planner,
+    target: &Target,
+    wanted: Spec,
+    prior: &StackState,
+) -> Result<Box<EnginePlan>, UserError> {
+    let TargetPlan::Live(plan) = planning.plan_from(target, wanted, prior).await? else {
+        return Err(UserError::new(
+            ErrorKind::Config,
+            format!("no cluster is configured for `{}`", target.id),
+        )
+        .hint("name one under `clusters` in konverge.yaml, or give `--kubeconfig FILE`"));
+    };
+    match plan.refusal() {
+        Some(refusal) => Err(refusal),
+        None => Ok(plan),
+    }
+}
+
+/// The outcome of two rounds.
+fn join(first: StackOutcome, next: StackOutcome) -> StackOutcome {
+    let both = first.resources.into_iter().chain(next.resources);
+    let resources: BTreeMap<_, _> = both.map(|resource| (resource.id.clone(), resource)).collect();
+    let resources: Vec<_> = resources.into_values().collect();
+    let result = match (next.result, resources.is_empty()) {
+        (StackResult::Waiting, _) => StackResult::Waiting,
+        (result, _) if !is_well(result) => StackResult::Failed,
+        (_, true) => StackResult::Unchanged,
+        (_, false) => StackResult::Applied,
+    };
+    StackOutcome {
+        result,
+        resources,
+        ..next
+    }
+}

@@ -1,0 +1,96 @@
+//! The caches of this machine: compiled values, fetched packages, and the analysis of repositories.
+
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use crate::RunContext;
+use konverge_base::error::{ErrorKind, UserError};
+use konverge_kcl::{CacheUse, cache_use, clear_packages, packages_use, prune_cache};
+use konverge_repo::affected::{count_cache_files, prune_cache_files};
+
+/// The cache folder of this machine.
+///
+/// # Errors
+/// The environment has no place for it.
+pub fn folder(run: &RunContext) -> Result<PathBuf, UserError> {
+    run.xdg_folder("XDG_CACHE_HOME", ".cache")
+}
+
+/// The cache folder, if its content can be trusted. In a repository's checkout, the author of a change could
+/// have put files there.
+pub fn trusted_folder(run: &RunContext) -> Option<PathBuf> {
+    let folder = folder(run).ok()?;
+    let trusted = run.checkout().trust("the folder of the caches", &folder);
+    trusted.is_ok().then_some(folder)
+}
+
+/// The content of one cache, or what was deleted from it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CacheContents {
+    /// The kind of cache.
+    pub what: &'static str,
+    pub folder: PathBuf,
+    /// The number of entries.
+    pub entries: u64,
+    /// Their size in bytes.
+    pub bytes: u64,
+}
+
+/// The content of the caches.
+///
+/// # Errors
+/// There is no place for caches, or it cannot be read.
+pub fn show(run: &RunContext) -> Result<Vec<CacheContents>, UserError> {
+    let [compiled, packages, learned] = folders(run)?;
+    Ok(vec![
+        cache_contents("compiled stacks", &compiled, cache_use(&compiled))?,
+        cache_contents("packages", &packages, packages_use(&packages))?,
+        cache_contents("import index", &learned, count_cache_files(&learned).map(sum))?,
+    ])
+}
+
+/// Deletes compiled stacks and analyses that were not used for this long. Without an age it deletes
+/// everything, including packages.
+///
+/// # Errors
+/// There is no place for caches, or it cannot be written.
+pub fn prune(run: &RunContext, unused_for: Option<Duration>) -> Result<Vec<CacheContents>, UserError> {
+    let [compiled, packages, learned] = folders(run)?;
+    let age = unused_for.unwrap_or_default();
+    let forgotten = prune_cache_files(&learned, age).map(sum);
+    let mut all = vec![
+        cache_contents("compiled stacks", &compiled, prune_cache(&compiled, age))?,
+        cache_contents("import index", &learned, forgotten)?,
+    ];
+    if unused_for.is_none() {
+        all.push(cache_contents("packages", &packages, clear_packages(&packages))?);
+    }
+    Ok(all)
+}
+
+fn folders(run: &RunContext) -> Result<[PathBuf; 3], UserError> {
+    let caches = folder(run)?;
+    Ok(["compile", "packages", "affected"].map(|name| caches.join(name)))
+}
+
+fn sum((entries, bytes): (u64, u64)) -> CacheUse {
+    CacheUse { entries, bytes }
+}
+
+fn cache_contents(
+    what: &'static str,
+    folder: &Path,
+    counted: std::io::Result<CacheUse>,
+) -> Result<CacheContents, UserError> {
+    let counted = counted.map_err(|error| {
+        UserError::new(ErrorKind::Config, error.to_string()).at(folder.display().to_string(), None, None)
+    })?;
+    Ok(CacheContents {
+        what,
+        folder: folder.to_owned(),
+        entries: counted.entries,
+        bytes: counted.bytes,
+    })
+}

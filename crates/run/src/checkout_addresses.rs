@@ -1,0 +1,67 @@
+//! A command by hand reads `konverge.yaml` of the checkout, which may be somebody's pull request. It sends no credentials
+//! to an address that only commits of the checkout name. In CI the default branch's file counts.
+
+use std::collections::BTreeSet;
+
+use crate::{RevisionSpec, RunContext};
+use konverge_base::error::{ErrorKind, UserError};
+use konverge_config::Config;
+use konverge_repo::git::{GitError, Repository};
+
+/// The variable with addresses that the person trusts, separated by commas.
+const TRUSTED: &str = "KONVERGE_TRUSTED_ADDRESSES";
+
+/// Checks the addresses of the configuration of a revision. What the person changed without committing is the person's own.
+///
+/// # Errors
+/// An address is neither in the file of the default branch nor trusted by the environment; the default branch is unknown.
+pub fn check(
+    run: &RunContext,
+    repository: Option<&Repository>,
+    at: &RevisionSpec,
+    config: &Config,
+) -> Result<(), UserError> {
+    let mut addresses = config.addresses();
+    let Some(repository) = repository.filter(|_| !addresses.is_empty()) else {
+        return Ok(());
+    };
+    let trusted = run.var(TRUSTED).unwrap_or_default();
+    let mut known: BTreeSet<String> = trusted.split(',').map(|one| one.trim().to_owned()).collect();
+    let branch = match repository.default_branch() {
+        // Nobody can have proposed anything yet.
+        Err(GitError::NothingCommitted) => return Ok(()),
+        branch => branch.ok(),
+    };
+    let of_revision = |name: &str| -> Result<Vec<String>, UserError> {
+        let commit = repository.resolve(name)?;
+        // A file that is invalid there has none.
+        let there = Config::load(repository.revision(&commit)?.as_ref()).unwrap_or_default();
+        Ok(there.addresses().into_values().collect())
+    };
+    if let Some(branch) = &branch {
+        known.extend(of_revision(branch)?);
+    }
+    if *at == RevisionSpec::Worktree {
+        let committed = of_revision("HEAD")?;
+        addresses.retain(|_, address| committed.contains(address));
+    }
+    let Some((key, address)) = addresses.iter().find(|(_, address)| !known.contains(*address)) else {
+        return Ok(());
+    };
+    let shown = address.escape_debug();
+    let where_not = match &branch {
+        Some(branch) => format!("`{branch}` does not have it"),
+        None => "the default branch is unknown here".to_owned(),
+    };
+    let error = UserError::new(
+        ErrorKind::Config,
+        format!("konverge.yaml of this checkout sends credentials to `{shown}` (`{key}`), and {where_not}"),
+    )
+    .hint(format!(
+        "if you trust the address, run it again with {TRUSTED}={shown}; else check out a revision that you trust"
+    ));
+    Err(match branch {
+        Some(_) => error,
+        None => error.hint("`git remote set-head origin --auto` tells git which branch is the default one"),
+    })
+}

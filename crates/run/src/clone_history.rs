@@ -1,0 +1,82 @@
+//! The commits after the applied one, as the clone knows them: for an apply by hand or in any CI.
+
+use std::collections::BTreeSet;
+
+use async_trait::async_trait;
+
+use crate::{RunContext, affected, newer_commits::BranchHistory};
+use konverge_base::{error::UserError, model::CommitId};
+use konverge_repo::git::{GitCredentials, GitError, Repository};
+
+/// The default branch of a clone, seen from the commit that is checked out or applied.
+pub struct CloneHistory {
+    run: RunContext,
+    repository: Repository,
+    /// `None` before the first commit.
+    head: Option<CommitId>,
+    credentials: Option<GitCredentials>,
+}
+
+impl CloneHistory {
+    /// Of a commit; for a working tree, of the one that it is based on.
+    pub fn new(run: &RunContext, repository: &Repository, head: Option<CommitId>) -> Self {
+        Self {
+            run: run.clone(),
+            repository: repository.clone(),
+            head,
+            credentials: affected::credentials(run),
+        }
+    }
+
+    /// The newest commit that two commits share; `None` if they share none. A shallow clone fetches what it
+    /// lacks.
+    async fn merge_base(&self, a: &CommitId, b: &CommitId) -> Result<Option<CommitId>, GitError> {
+        let found = self
+            .repository
+            .merge_base_fetching(a, b, self.credentials.as_ref());
+        match found.await {
+            Ok(base) => Ok(Some(base)),
+            Err(GitError::NoMergeBase(..)) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+#[async_trait]
+impl BranchHistory for CloneHistory {
+    async fn newer_commits(&self) -> Result<BTreeSet<CommitId>, UserError> {
+        let Some(head) = &self.head else {
+            return Ok(BTreeSet::new());
+        };
+        let tip = match self.repository.default_branch() {
+            Ok(branch) => self.repository.resolve(&branch)?,
+            Err(error) => {
+                self.run.notes.note(&format!(
+                    "warning: stacks to which a newer commit was applied are not recognized: {error}; \
+                     `git remote set-head origin --auto` sets the default branch"
+                ));
+                return Ok(BTreeSet::new());
+            }
+        };
+        if tip == *head {
+            return Ok(BTreeSet::new());
+        }
+        // It completes both histories.
+        self.merge_base(&tip, head).await?;
+        Ok(self.repository.commits_after(head, &tip)?)
+    }
+
+    async fn newer_commits_now(&self, applied: &[CommitId]) -> Result<BTreeSet<CommitId>, UserError> {
+        let mut newer = self.newer_commits().await?;
+        // The other run may have been made from a clone that is newer than this one.
+        for commit in applied {
+            if let Some(head) = &self.head
+                && commit != head
+                && self.merge_base(head, commit).await?.as_ref() == Some(head)
+            {
+                newer.insert(commit.clone());
+            }
+        }
+        Ok(newer)
+    }
+}

@@ -1,0 +1,604 @@
+//! Compiles stacks to Specs: from the cache if possible, otherwise with the workers. Appends the CRDs of the
+//! project.
+
+use std::{
+    collections::HashSet,
+    path::{Path, PathBuf},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+
+use futures::{StreamExt, stream};
+use tempfile::TempDir;
+use tokio::sync::{OnceCell, Semaphore};
+
+use crate::{
+    OpenRevision, RunContext, StateBackend, StepCounter, caches,
+    module_runner::{ModuleRunner, ModuleTrust},
+    package_locks,
+    remote_cache::RemoteCache,
+    unset_options,
+};
+use konverge_base::{
+    error::{ErrorKind, UserError},
+    model::{
+        Digest, RepoPath, StackId,
+        event::Step,
+        file_source::{FileKind, Source},
+        spec::{Sharing, Spec},
+        stack::{CompileSetup, SetupError, Stack},
+    },
+    secrets::{mask_object, mask_resource, without_secrets},
+};
+use konverge_config::{Config, Sandbox};
+use konverge_engine::spec::{self, SpecError};
+use konverge_kcl::{
+    Bounds, Cache, CacheAccess, CompileRequest, Compiled, KclError, KnownPackages, PackageFetcher,
+    PackageTrust, Pool, PoolOptions, ResolvedPackage, SandboxMode, SharedCache, Toolchain,
+};
+use konverge_repo::affected::Analysis;
+use konverge_report::errors;
+
+/// Compiles stacks. The workers start with the first stack that needs them; dropping the compiler ends them.
+pub struct Compiler {
+    run: RunContext,
+    config: Config,
+    /// The cache folder of this machine, if it can be trusted.
+    caches: Option<PathBuf>,
+    executable: Option<PathBuf>,
+    /// True for the configuration of an earlier revision, which may need another version of the core.
+    earlier: bool,
+    shared: Option<Arc<dyn SharedCache>>,
+    access: CacheAccess,
+    asker: PackageTrust,
+    /// Whose modules are run.
+    module_trust: ModuleTrust,
+    started: OnceCell<StartedPool>,
+    compiled: AtomicUsize,
+    cached: AtomicUsize,
+    /// One permit per worker: whoever holds one is compiled immediately.
+    turns: Semaphore,
+    /// The input digests requested so far: a Spec that is requested again is not counted again, and its
+    /// warnings are not repeated.
+    seen: Mutex<HashSet<Digest>>,
+    /// What was said about packages that nothing pins.
+    unlocked: Mutex<HashSet<String>>,
+}
+
+/// The sources of the Specs so far.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct CompileCounts {
+    /// The number of stacks that KCL compiled, or refused.
+    pub compiled: usize,
+    /// The number of stacks with a Spec or a refusal from the cache.
+    pub cached: usize,
+}
+
+/// The maximum number of lines that are shown of a stack's output.
+const MOST_SAID: usize = 100;
+
+/// The parts that exist once something must be compiled.
+struct StartedPool {
+    pool: Pool,
+    /// Workers that validate data; they start with the first data file.
+    validators: OnceCell<Pool>,
+    packages: PackageFetcher,
+    modules: ModuleRunner,
+    /// Deleted together with the workers that read it.
+    _passing: Option<TempDir>,
+}
+
+/// Files with their contents.
+pub type FileContents = Vec<(RepoPath, Arc<[u8]>)>;
+
+impl Compiler {
+    /// A compiler with the effective configuration: its core, its sandbox, its limits.
+    pub fn new(run: &RunContext, config: &Config) -> Self {
+        Self {
+            turns: Semaphore::new(workers(config)),
+            seen: Mutex::default(),
+            unlocked: Mutex::default(),
+            caches: caches::trusted_folder(run),
+            run: run.clone(),
+            config: config.clone(),
+            executable: None,
+            earlier: false,
+            shared: None,
+            access: CacheAccess::ReadWrite,
+            asker: PackageTrust::Own,
+            module_trust: ModuleTrust::Own,
+            started: OnceCell::new(),
+            compiled: AtomicUsize::new(0),
+            cached: AtomicUsize::new(0),
+        }
+    }
+
+    /// The sources of the Specs so far.
+    pub fn counts(&self) -> CompileCounts {
+        CompileCounts {
+            compiled: self.compiled.load(Ordering::Relaxed),
+            cached: self.cached.load(Ordering::Relaxed),
+        }
+    }
+
+    /// For an earlier revision with the configuration of that time: its core may differ from the one in
+    /// `KONVERGE_KCL`.
+    #[must_use]
+    pub fn for_past_revision(mut self) -> Self {
+        self.earlier = true;
+        self
+    }
+
+    /// Sets another `konverge` binary for the workers.
+    #[must_use]
+    pub fn with_executable(mut self, executable: PathBuf) -> Self {
+        self.executable = Some(executable);
+        self
+    }
+
+    /// Shares compiled values with other machines through the store of these states, if this run has its key.
+    ///
+    /// # Errors
+    /// The key is damaged.
+    pub fn sharing(mut self, backend: &StateBackend) -> Result<Self, UserError> {
+        let shared = RemoteCache::open(&backend.states, &self.run)?;
+        self.shared = shared.map(|shared| Arc::new(shared) as Arc<dyn SharedCache>);
+        Ok(self)
+    }
+
+    /// For code from a fork: its results are not stored where other runs would read them.
+    #[must_use]
+    pub fn without_writing_caches(mut self) -> Self {
+        self.access = CacheAccess::ReadOnly;
+        self
+    }
+
+    /// For code from outside: only the packages of `base`, a revision of the default branch, are fetched,
+    /// without credentials, and packages that were fetched before are not visible. Only modules with the binaries of
+    /// `base` are run.
+    ///
+    /// # Errors
+    /// A lock file of `base` cannot be read.
+    pub fn for_untrusted_code(mut self, base: Option<&OpenRevision>) -> Result<Self, UserError> {
+        let mut known = KnownPackages::default();
+        let stacks = base
+            .iter()
+            .flat_map(|base| base.layout.stacks.iter().map(move |stack| (base, stack)));
+        let mut modules = HashSet::new();
+        for (base, stack) in stacks {
+            let Ok(setup) = &stack.compile else { continue };
+            known.add_wanted(&setup.remote_packages);
+            if modules.insert(&setup.module_root) {
+                known.add_lock(&package_locks::read(base, setup)?);
+            }
+        }
+        self.asker = PackageTrust::Outside(known);
+        let binaries = base.map(|base| base.apps.known_binaries(base.source.as_ref()));
+        self.module_trust = ModuleTrust::Outside(binaries.transpose()?.unwrap_or_default());
+        Ok(self)
+    }
+
+    /// Compiles one stack.
+    ///
+    /// # Errors
+    /// The definition of the stack is invalid, KCL rejects it, or its output is not a Spec.
+    pub async fn spec(&self, workspace: &OpenRevision, stack: &Stack) -> Result<Spec, UserError> {
+        let compiled = self.unless_interrupted(self.compile(workspace, stack)).await?;
+        compiled.map_err(|failure| failure.context(format!("stack {}", stack.id)))
+    }
+
+    /// Compiles several stacks, as many at once as there are workers; returns them in the given order.
+    pub async fn specs(&self, workspace: &OpenRevision, stacks: &[Stack]) -> Vec<Result<Spec, UserError>> {
+        let counter = StepCounter::start(&self.run, Step::Compile, stacks.len());
+        let one = async |stack| {
+            let spec = self.spec(workspace, stack).await;
+            counter.advance();
+            spec
+        };
+        let specs: Vec<_> = stacks.iter().map(one).collect();
+        stream::iter(specs)
+            .buffered(workers(&self.config) * 2)
+            .collect()
+            .await
+    }
+
+    /// As [`Compiler::spec`], without the CRDs of the project: the output of KCL, as in golden files.
+    ///
+    /// # Errors
+    /// As [`Compiler::spec`].
+    pub async fn compile_for_print(
+        &self,
+        workspace: &OpenRevision,
+        stack: &Stack,
+    ) -> Result<Spec, UserError> {
+        let compiled = self
+            .unless_interrupted(self.compile_cached(workspace, stack))
+            .await?;
+        compiled
+            .and_then(|compiled| spec_of(workspace, stack, &compiled))
+            .map_err(|failure| failure.context(format!("stack {}", stack.id)))
+    }
+
+    /// Abandons a compilation as soon as the run is asked to stop; its worker ends with it.
+    async fn unless_interrupted<T>(&self, work: impl Future<Output = T>) -> Result<T, UserError> {
+        let interrupted = || self.run.check_interrupted().expect_err("asked only when it was");
+        tokio::select! {
+            biased;
+            () = self.run.cancel.cancelled() => Err(interrupted()),
+            done = work => Ok(done),
+        }
+    }
+
+    async fn compile(&self, workspace: &OpenRevision, stack: &Stack) -> Result<Spec, UserError> {
+        let compiled = self.compile_cached(workspace, stack).await?;
+        let mut spec = spec_of(workspace, stack, &compiled)?;
+        self.run.secrets.learn_names(&spec.resources);
+        spec::append_crds(&mut spec, &crds(workspace, &stack.project_folder)?)?;
+        Ok(spec)
+    }
+
+    async fn compile_cached(&self, workspace: &OpenRevision, stack: &Stack) -> Result<Compiled, UserError> {
+        setup_of(stack)?;
+        let cache = self.cache();
+        let key = workspace.analysis.input_digest(stack)?;
+        let first = self
+            .seen
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(key);
+        let compiled = match cache.get(&key).await {
+            Some(kept) => {
+                self.cached.fetch_add(usize::from(first), Ordering::Relaxed);
+                kept.map_err(KclError::Code)?
+            }
+            None => {
+                let started = self.start_pool().await?;
+                let request = self.request(workspace, &workspace.analysis, stack).await?;
+                let turn = self.turns.acquire().await.expect("it is never closed");
+                let (pool, modules) = (&started.pool, &started.modules);
+                let source = workspace.source.as_ref();
+                let result = workspace
+                    .apps
+                    .compile(pool, &request, stack, source, modules)
+                    .await;
+                drop(turn);
+                self.compiled.fetch_add(usize::from(first), Ordering::Relaxed);
+                // The input digest says nothing about the content of a package that nothing pins.
+                if request.unlocked.is_empty() {
+                    store(&cache, &key, &request, &result).await;
+                }
+                result?
+            }
+        };
+        if first && !compiled.warnings.is_empty() {
+            self.print_output(stack, &compiled);
+        }
+        Ok(compiled)
+    }
+
+    /// The closure of a program with contents, and its packages. `analysis` knows the program, which may be no stack of
+    /// the revision.
+    pub async fn request(
+        &self,
+        workspace: &OpenRevision,
+        analysis: &Analysis,
+        stack: &Stack,
+    ) -> Result<CompileRequest, UserError> {
+        let packages = self.packages(workspace, stack).await?;
+        let unlocked = packages.iter().filter(|package| package.unlocked.is_some());
+        let unlocked = unlocked.map(|package| package.name.clone()).collect();
+        let packages = packages.into_iter().map(|package| (package.name, package.folder));
+        let closure = analysis.closure(stack)?;
+        let mut request = CompileRequest {
+            label: stack.id.to_string(),
+            setup: setup_of(stack)?,
+            folders: closure.folders,
+            packages: packages.collect(),
+            unlocked,
+            ..CompileRequest::default()
+        };
+        for file in closure.files {
+            let content = read(workspace.source.as_ref(), file.blob)?;
+            if file.kind == FileKind::Symlink {
+                let target = String::from_utf8_lossy(&content).into_owned();
+                request.links.push((file.path, target));
+            } else {
+                request.files.push((file.path, content));
+            }
+        }
+        Ok(request)
+    }
+
+    /// The packages of a stack. Says once what was found for those that nothing pins.
+    async fn packages(
+        &self,
+        workspace: &OpenRevision,
+        stack: &Stack,
+    ) -> Result<Vec<ResolvedPackage>, UserError> {
+        let setup = setup_of(stack)?;
+        let lock = package_locks::read(workspace, &setup)?;
+        let fetcher = self.fetcher().await?;
+        let found = fetcher.resolve(&setup.remote_packages, &lock).await;
+        let found = found.map_err(|error| package_locks::explain(&self.run, &setup, error))?;
+        for package in &found {
+            let Some(unlocked) = &package.unlocked else {
+                continue;
+            };
+            let what = format!("the package `{}` is not locked: {unlocked}", package.name);
+            let mut said = self.unlocked.lock().unwrap_or_else(PoisonError::into_inner);
+            let hints = match said.is_empty() {
+                true => package_locks::hints(&self.run, &setup),
+                false => String::new(),
+            };
+            if said.insert(what.clone()) {
+                self.run.notes.note(&format!("warning: {what}{hints}"));
+            }
+        }
+        Ok(found)
+    }
+
+    /// What fetches packages.
+    pub async fn fetcher(&self) -> Result<&PackageFetcher, UserError> {
+        Ok(&self.start_pool().await?.packages)
+    }
+
+    /// Prints the output of the KCL program, masked. The Spec was not examined yet, so its secrets are
+    /// learned first.
+    fn print_output(&self, stack: &Stack, compiled: &Compiled) {
+        let secrets = &self.run.secrets;
+        match spec::read(&compiled.documents) {
+            Ok(spec) => spec
+                .resources
+                .iter()
+                .for_each(|resource| drop(mask_resource(secrets, resource))),
+            // Its own error follows.
+            Err(_) => {
+                let objects = compiled.documents.iter().filter_map(serde_json::Value::as_object);
+                objects.for_each(|object| drop(mask_object(secrets, object)));
+            }
+        }
+        for line in compiled.warnings.iter().take(MOST_SAID) {
+            let line = secrets.mask(&without_secrets(line));
+            self.run.notes.note(&format!("{}: {line}", stack.id));
+        }
+        let more = compiled.warnings.len().saturating_sub(MOST_SAID);
+        if more > 0 {
+            self.run
+                .notes
+                .note(&format!("{}: … ({more} more lines)", stack.id));
+        }
+    }
+
+    fn cache(&self) -> Cache {
+        let wanted = self.run.var("KONVERGE_CACHE") != Some("off");
+        let caches = self.caches.as_ref().filter(|_| wanted);
+        let folder = caches.map(|caches| caches.join("compile"));
+        Cache::new(folder, self.shared.clone(), self.access)
+    }
+
+    /// The workers, for the core's other tools.
+    pub async fn pool(&self) -> Result<&Pool, UserError> {
+        Ok(&self.start_pool().await?.pool)
+    }
+
+    /// The workers that validate data. They may make temporary files, so nothing is compiled with them.
+    pub async fn validators(&self) -> Result<&Pool, UserError> {
+        let started = self.start_pool().await?;
+        let start = || started.pool.start_with_temporary_files();
+        Ok(started.validators.get_or_try_init(start).await?)
+    }
+
+    async fn start_pool(&self) -> Result<&StartedPool, UserError> {
+        self.started.get_or_try_init(|| self.start()).await
+    }
+
+    fn say_where_nothing_is_kept(&self) {
+        if let (None, Ok(folder)) = (&self.caches, caches::folder(&self.run)) {
+            self.run.notes.note(&format!(
+                "warning: the cache is disabled: {} is in the repository, where a pull request could place its own files\n  hint: set XDG_CACHE_HOME to a folder outside of the checkout",
+                folder.display()
+            ));
+        }
+    }
+
+    async fn start(&self) -> Result<StartedPool, UserError> {
+        let kcl = &self.config.kcl;
+        let checkout = self.run.checkout();
+        let core = match self.earlier {
+            true => Toolchain::find_earlier(kcl.core(), &checkout).await?,
+            false => Toolchain::find(kcl.core(), &checkout).await?,
+        };
+        let internal = |error: std::io::Error| UserError::new(ErrorKind::Internal, error.to_string());
+        let executable = match &self.executable {
+            Some(path) => path.clone(),
+            None => std::env::current_exe().map_err(internal)?,
+        };
+        self.say_where_nothing_is_kept();
+        let (folder, passing) = self.package_folder()?;
+        let packages = PackageFetcher {
+            folder: folder.clone(),
+            offline: self.run.var("KONVERGE_OFFLINE").is_some(),
+            core: core.clone(),
+            executable: executable.clone(),
+            sandbox: sandbox_mode(kcl.sandbox),
+            bounds: Bounds::default(),
+            environment: self.run.env.clone(),
+            whole: Arc::default(),
+            unlocked: Arc::default(),
+            asker: self.asker.clone(),
+            checkout,
+        };
+        let (sandbox, trust) = (sandbox_mode(kcl.sandbox), self.module_trust.clone());
+        let modules = ModuleRunner::new(&self.run, &self.config, executable.clone(), sandbox, trust)?;
+        let mut options = PoolOptions::new(core, executable);
+        options.packages = Some(folder);
+        options.workers = workers(&self.config);
+        options.sandbox = sandbox_mode(kcl.sandbox);
+        if let Some(limit) = kcl.memory_mib {
+            options.memory_limit = limit << 20;
+        }
+        if let Some(limit) = kcl.timeout {
+            options.deadline = limit.duration();
+        }
+        let pool = Pool::start(options).await?;
+        if let Some(warning) = pool.warning() {
+            self.run.notes.note(&format!("warning: {warning}"));
+        }
+        Ok(StartedPool {
+            pool,
+            validators: OnceCell::new(),
+            packages,
+            modules,
+            _passing: passing,
+        })
+    }
+
+    /// The package folder that workers read. It exists for this run only if the job has no writable home, or
+    /// for code from outside, which must not read what others fetched with their credentials.
+    fn package_folder(&self) -> Result<(PathBuf, Option<TempDir>), UserError> {
+        let kept = match self.asker {
+            PackageTrust::Own => self.caches.as_ref().map(|caches| caches.join("packages")),
+            PackageTrust::Outside(_) => None,
+        };
+        if let Some(kept) = kept.filter(|kept| std::fs::create_dir_all(kept).is_ok()) {
+            return Ok((kept, None));
+        }
+        let passing = tempfile::tempdir().map_err(|error| {
+            UserError::new(
+                ErrorKind::Internal,
+                format!("there is no folder for packages: {error}"),
+            )
+            .hint("set XDG_CACHE_HOME to a folder that may be written, or TMPDIR")
+        })?;
+        Ok((passing.path().to_owned(), Some(passing)))
+    }
+}
+
+/// Stores the result of a compilation, if the same files give it everywhere.
+async fn store(cache: &Cache, key: &Digest, request: &CompileRequest, result: &Result<Compiled, UserError>) {
+    match result {
+        Ok(compiled) => cache.put(key, compiled).await,
+        Err(failure) => {
+            let refusal = failure
+                .room_error()
+                .and_then(|error: &KclError| error.lasting_refusal(request.packages.is_empty()));
+            if let Some(refusal) = refusal {
+                cache.put_refusal(key, refusal).await;
+            }
+        }
+    }
+}
+
+/// The Spec, with what generation says about it.
+fn spec_of(workspace: &OpenRevision, stack: &Stack, compiled: &Compiled) -> Result<Spec, UserError> {
+    let spec = spec::read(&compiled.documents);
+    let mut spec = spec.map_err(|error| unset_options::explain(workspace, stack, error))?;
+    let resources = spec.resources.iter_mut();
+    for resource in resources.filter(|resource| compiled.shared.contains(&resource.id)) {
+        resource.sharing = Sharing::Project;
+    }
+    spec.notes.clone_from(&compiled.notes);
+    Ok(spec)
+}
+
+fn sandbox_mode(configured: Option<Sandbox>) -> SandboxMode {
+    match configured {
+        Some(Sandbox::Required) => SandboxMode::Required,
+        Some(Sandbox::BestEffort) | None => SandboxMode::BestEffort,
+    }
+}
+
+/// The number of stacks compiled at once.
+fn workers(config: &Config) -> usize {
+    match config.kcl.workers {
+        Some(workers) => workers.max(1) as usize,
+        None => std::thread::available_parallelism().map_or(2, usize::from),
+    }
+}
+
+/// One failure for all stacks that failed with the same.
+pub fn join_failures<'a>(failures: impl IntoIterator<Item = (&'a StackId, UserError)>) -> Vec<UserError> {
+    let failures: Vec<_> = failures.into_iter().collect();
+    let bodies: Vec<_> = failures
+        .iter()
+        .map(|(id, failure)| (*id, failure.body()))
+        .collect();
+    let groups = errors::group(bodies.iter().map(|(id, body)| (*id, body)));
+    groups
+        .into_iter()
+        .map(|group| {
+            let one = failures.iter().find(|(id, _)| *id == group.stacks[0]);
+            let (_, failure) = one.expect("a group is of these stacks");
+            match group.stacks.len() {
+                1 => failure.clone(),
+                count => UserError {
+                    message: group.message(),
+                    hints: group.error.hints.clone(),
+                    ..failure.clone()
+                }
+                .context(format!("{count} stacks ({})", group.names(str::to_owned))),
+            }
+        })
+        .collect()
+}
+
+/// Reads a Spec from a file.
+///
+/// # Errors
+/// The file cannot be read, or is not a Spec.
+pub fn read_spec_file(path: &Path) -> Result<Spec, UserError> {
+    let name = path.display().to_string();
+    let text = std::fs::read_to_string(path).map_err(|error| {
+        UserError::new(ErrorKind::Spec, format!("the Spec cannot be read: {error}"))
+            .at(name.clone(), None, None)
+            .hint("`--spec` names a file, from the folder where konverge runs")
+    })?;
+    Ok(spec::read_text(&text, &name)?)
+}
+
+/// Returns true if the files of the repository alone give the error. What fails because of this machine or a server fails on
+/// both sides, too.
+pub fn is_of_the_code(failure: &UserError) -> bool {
+    match failure.room_error::<KclError>() {
+        Some(error) => error.is_of_the_code(),
+        None => failure.room_error::<SetupError>().is_some() || failure.room_error::<SpecError>().is_some(),
+    }
+}
+
+fn setup_of(stack: &Stack) -> Result<CompileSetup, UserError> {
+    stack.compile.clone().map_err(|error| {
+        UserError::new(ErrorKind::Layout, &error.message)
+            .at(error.file.to_string(), error.line, error.column)
+            .caused_by(error)
+    })
+}
+
+/// The files below a project's `crd/` that are appended to its Specs.
+pub fn crds(workspace: &OpenRevision, project: &RepoPath) -> Result<FileContents, UserError> {
+    let shown = workspace
+        .analysis
+        .tree()
+        .resolve_files(&project.child("crd"), spec::is_crd_file);
+    if let Some(link) = shown.nowhere.first() {
+        let what = format!("`{link}` leads to no file or folder of this revision");
+        return Err(UserError::new(ErrorKind::Layout, what)
+            .at(link.to_string(), None, None)
+            .hint("CustomResourceDefinitions are read from git: let the link lead to a file in this repository, or put the file there itself"));
+    }
+    let source = workspace.source.as_ref();
+    let files = shown.files.into_iter();
+    files
+        .map(|file| Ok((file.path, read(source, file.blob)?)))
+        .collect()
+}
+
+fn read(
+    source: &dyn Source,
+    blob: konverge_base::model::file_source::BlobId,
+) -> Result<Arc<[u8]>, UserError> {
+    source
+        .read(blob)
+        .map_err(|error| UserError::new(ErrorKind::Git, error.to_string()))
+}

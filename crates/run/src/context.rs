@@ -1,0 +1,213 @@
+//! The context of every use case, from the command line.
+
+use std::{
+    collections::BTreeMap,
+    ffi::OsStr,
+    path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+};
+
+use tokio_util::sync::CancellationToken;
+
+use konverge_base::{
+    checkout::Checkout,
+    error::{ErrorKind, UserError},
+    model::event::{EventSink, RunEvent, Step},
+    secrets::Secrets,
+};
+use konverge_repo::git::Repository;
+
+/// Receives notes for people: assumptions and weaknesses.
+pub trait Notes: Send + Sync {
+    /// One note of one or more lines.
+    fn note(&self, text: &str);
+
+    /// A command for GitHub's runner from `github::workflow_commands`. Ignored elsewhere.
+    fn command(&self, line: &str);
+}
+
+/// The context of one run. Cheap to clone.
+#[derive(Clone)]
+pub struct RunContext {
+    /// The repository, or a folder in it.
+    pub dir: PathBuf,
+    /// The environment at the start.
+    pub env: BTreeMap<String, String>,
+    /// The registry of secrets.
+    pub secrets: Secrets,
+    /// Cancelled when the run is asked to stop.
+    pub cancel: CancellationToken,
+    /// Set when the run starts to change something: from then on it stops in an orderly way. Before, it is
+    /// just dropped.
+    pub writes: Arc<AtomicBool>,
+    /// Receives the progress of planning and applying.
+    pub events: Arc<dyn EventSink>,
+    /// Receives notes.
+    pub notes: Arc<dyn Notes>,
+}
+
+impl RunContext {
+    /// An environment variable that is set and not empty.
+    pub fn var(&self, name: &str) -> Option<&str> {
+        self.env
+            .get(name)
+            .map(String::as_str)
+            .filter(|value| !value.is_empty())
+    }
+
+    /// The checkout of the run: nothing that is run or trusted comes from there.
+    pub fn checkout(&self) -> Checkout {
+        let root = repository_root(&self.dir).ok();
+        Checkout::new(root.as_deref(), self.var("PATH").map(OsStr::new))
+    }
+
+    /// The folder for Konverge's own files by the XDG rules: `$<variable>/konverge`, or else
+    /// `$HOME/<fallback>/konverge`.
+    ///
+    /// # Errors
+    /// Neither variable is set.
+    pub fn xdg_folder(&self, variable: &str, fallback: &str) -> Result<PathBuf, UserError> {
+        let base = match (
+            self.var(variable).filter(|path| path.starts_with('/')),
+            self.var("HOME"),
+        ) {
+            (Some(folder), _) => PathBuf::from(folder),
+            (None, Some(home)) => PathBuf::from(home).join(fallback),
+            (None, None) => {
+                return Err(
+                    UserError::new(ErrorKind::Config, format!("neither {variable} nor HOME is set"))
+                        .hint(format!("set {variable} to a folder that Konverge may write to")),
+                );
+            }
+        };
+        Ok(base.join("konverge"))
+    }
+
+    /// The GitHub token, if there is one.
+    pub fn github_token(&self) -> Option<&str> {
+        ["INPUT_GITHUB-TOKEN", "GITHUB_TOKEN", "GH_TOKEN"]
+            .iter()
+            .find_map(|name| self.var(name))
+    }
+
+    /// Where the run can be found: the URL of this attempt in GitHub Actions, otherwise user and host.
+    pub fn url(&self) -> String {
+        match (
+            self.var("GITHUB_SERVER_URL"),
+            self.var("GITHUB_REPOSITORY"),
+            self.var("GITHUB_RUN_ID"),
+        ) {
+            (Some(server), Some(repository), Some(run)) => {
+                let page = format!("{server}/{repository}/actions/runs/{run}");
+                match self.var("GITHUB_RUN_ATTEMPT") {
+                    Some(attempt) => format!("{page}/attempts/{attempt}"),
+                    None => page,
+                }
+            }
+            _ => format!(
+                "{}@{} (process {})",
+                self.actor(),
+                self.host(),
+                std::process::id()
+            ),
+        }
+    }
+
+    /// Who started the run.
+    pub fn actor(&self) -> String {
+        let names = ["GITHUB_TRIGGERING_ACTOR", "GITHUB_ACTOR", "USER", "LOGNAME"];
+        let named = names.iter().find_map(|name| self.var(name).map(str::to_owned));
+        // A service or a container may set none of them.
+        let account = || nix::unistd::User::from_uid(nix::unistd::getuid()).ok().flatten();
+        named
+            .or_else(|| account().map(|user| user.name))
+            .unwrap_or_else(|| format!("user {}", nix::unistd::getuid()))
+    }
+
+    /// The machine.
+    fn host(&self) -> String {
+        let own = || nix::unistd::gethostname().ok()?.into_string().ok();
+        let named = self.var("HOSTNAME").map(str::to_owned).or_else(own);
+        named.unwrap_or_else(|| "localhost".to_owned())
+    }
+
+    /// Warns about an error that does not end the run, with its hints.
+    pub fn warn(&self, what: &str, failure: impl Into<UserError>) {
+        let failure = failure.into();
+        let hints: String = failure
+            .hints
+            .iter()
+            .map(|hint| format!("\n  hint: {hint}"))
+            .collect();
+        self.notes
+            .note(&format!("warning: {what}: {}{hints}", failure.message));
+    }
+
+    /// Marks that the run changes something from here on: it is no longer dropped when it is asked to stop.
+    ///
+    /// # Errors
+    /// It was asked to stop before.
+    pub fn begin_writes(&self) -> Result<(), UserError> {
+        self.check_interrupted()?;
+        self.writes.store(true, Ordering::SeqCst);
+        Ok(())
+    }
+
+    /// Returns an error if the run was asked to stop.
+    ///
+    /// # Errors
+    /// Interrupted.
+    pub fn check_interrupted(&self) -> Result<(), UserError> {
+        if self.cancel.is_cancelled() {
+            return Err(UserError::new(ErrorKind::Interrupted, "interrupted")
+                .hint("run it again: completed work is kept"));
+        }
+        Ok(())
+    }
+}
+
+/// Counts the stacks that a step has handled, and reports them.
+pub struct StepCounter {
+    events: Arc<dyn EventSink>,
+    step: Step,
+    total: usize,
+    done: AtomicUsize,
+}
+
+impl StepCounter {
+    /// Starts a step over `total` stacks.
+    pub fn start(run: &RunContext, step: Step, total: usize) -> Self {
+        let counter = Self {
+            events: Arc::clone(&run.events),
+            step,
+            total,
+            done: AtomicUsize::new(0),
+        };
+        counter.report(0);
+        counter
+    }
+
+    /// One stack more is handled.
+    pub fn advance(&self) {
+        self.report(self.done.fetch_add(1, Ordering::SeqCst) + 1);
+    }
+
+    fn report(&self, done: usize) {
+        self.events.event(RunEvent::StepProgress {
+            step: self.step,
+            done,
+            total: self.total,
+        });
+    }
+}
+
+/// The root of the repository that contains a folder.
+///
+/// # Errors
+/// The folder is not in a repository.
+pub fn repository_root(dir: &Path) -> Result<PathBuf, UserError> {
+    Ok(Repository::discover(dir)?.root().to_path_buf())
+}

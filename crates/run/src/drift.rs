@@ -1,0 +1,261 @@
+//! The `drift` use case: what differs from what was applied last. If the code has changed since, the last
+//! applied commit is compiled again and the live objects are compared with that Spec. So pending changes of
+//! the code never count as drift and never hide drift.
+
+use std::{
+    collections::BTreeMap,
+    time::{Duration, Instant},
+};
+
+use futures::{StreamExt, stream};
+use serde_json::Value;
+
+use crate::{
+    Planner, StepCounter, Target, TargetPlan,
+    applied_spec::{self, AppliedSpec},
+    redact,
+};
+use konverge_base::{
+    error::{ErrorKind, UserError},
+    model::{
+        CommitId, Digest, StackId,
+        digest::DigestBuilder,
+        event::Step,
+        plan::{Action, Basis, ChangeOrigin, FieldChange, Plan, ResourcePlan, StackPlan},
+        review,
+        state::StackState,
+    },
+};
+
+/// The number of stacks checked concurrently.
+const AT_ONCE: usize = 8;
+
+/// The result of a drift check.
+pub struct DriftReport {
+    /// The differences. The digest of a stack's plan stands for its difference ([`digest`]).
+    pub plan: Plan,
+    /// Why what was applied last cannot be restored.
+    pub unrestorable: BTreeMap<StackId, UserError>,
+}
+
+/// Checks the targets within the `budget`, but at least the first one. A stack that cannot be checked does
+/// not affect the others.
+///
+/// # Errors
+/// The run was interrupted.
+pub async fn run(
+    planning: &Planner,
+    targets: &[Target],
+    budget: Option<Duration>,
+) -> Result<DriftReport, UserError> {
+    let began = Instant::now();
+    let in_time = |at: usize| at == 0 || budget.is_none_or(|budget| began.elapsed() < budget);
+    let last_applied = AppliedSpec::new(planning);
+    let counter = StepCounter::start(&planning.run, Step::CheckDrift, targets.len());
+    let targets = targets.iter().enumerate();
+    let mut stacks: Vec<_> = stream::iter(targets.take_while(|(at, _)| in_time(*at)))
+        .map(|(_, target)| target)
+        .map(async |target| {
+            let checked = one(planning, &last_applied, target).await;
+            counter.advance();
+            checked
+        })
+        .buffer_unordered(AT_ONCE)
+        .collect()
+        .await;
+    planning.run.check_interrupted()?;
+    stacks.sort_by(|(a, _), (b, _)| (&a.stack, &a.id).cmp(&(&b.stack, &b.id)));
+    let mut unrestorable = BTreeMap::new();
+    let mut plan = Plan {
+        version: 1,
+        stacks: Vec::new(),
+    };
+    for (stack, obstacle) in stacks {
+        if let Some(failure) = obstacle {
+            let failure = redact::failure(&failure, planning.secrets());
+            unrestorable.insert(stack.id.clone(), failure);
+        }
+        plan.stacks.push(stack);
+    }
+    redact::plan(&mut plan, planning.secrets());
+    for failure in last_applied.missing_commits().await {
+        planning.run.notes.note(&format!(
+            "note: {failure}, so drift in fields that the code has changed since is not detected"
+        ));
+    }
+    Ok(DriftReport { plan, unrestorable })
+}
+
+/// The digest of a difference of a stack from this applied commit, over the live and the expected values.
+pub fn digest(difference: &StackPlan, commit: Option<&CommitId>) -> Digest {
+    let units = review::stack_units(difference);
+    let units = Digest::of_set(units.iter().map(|unit| {
+        let mut builder = DigestBuilder::new("drift");
+        builder.part(unit.digest().as_bytes());
+        let found = unit.from.as_ref().map(Digest::of_json);
+        builder.part(found.as_ref().map_or(&[][..], |digest| digest.as_bytes()));
+        builder.finish()
+    }));
+    let mut builder = DigestBuilder::new("stack-drift");
+    builder.part(difference.id.as_str().as_bytes());
+    builder.part(commit.map_or("", CommitId::as_str).as_bytes());
+    builder.part(units.as_bytes());
+    builder.finish()
+}
+
+/// The part of a plan for what was applied last that is drift: everything but values that the server fills in.
+pub fn difference(plan: &StackPlan) -> StackPlan {
+    let differs = |resource: &&ResourcePlan| resource.action != Action::Update || differs(resource);
+    let resources = plan.resources.iter().filter(differs).cloned().collect();
+    StackPlan::new(plan.stack.clone(), plan.id.clone(), plan.basis, resources)
+}
+
+async fn one(
+    planning: &Planner,
+    last_applied: &AppliedSpec<'_>,
+    target: &Target,
+) -> (StackPlan, Option<UserError>) {
+    match check_drift(planning, last_applied, target).await {
+        Ok(checked) => checked,
+        Err(failure) => {
+            let (folder, id) = (target.folder.clone(), target.id.clone());
+            (StackPlan::failed(folder, id, Basis::Live, failure.body()), None)
+        }
+    }
+}
+
+/// The difference of a stack, and why what was applied last cannot be restored.
+async fn check_drift(
+    planning: &Planner,
+    last_applied: &AppliedSpec<'_>,
+    target: &Target,
+) -> Result<(StackPlan, Option<UserError>), UserError> {
+    let prior = match &planning.backend {
+        Some(backend) => backend.states.load(&target.id).await?.map(|prior| prior.state),
+        None => None,
+    };
+    let Some(mut state) = prior.filter(|state| !is_blank(state)) else {
+        let (folder, id) = (target.folder.clone(), target.id.clone());
+        let plan = StackPlan::new(folder, id, Basis::NeverApplied, Vec::new());
+        return Ok((plan, None));
+    };
+    planning.take_up_rescue(&mut state)?;
+    // A missing object counts as missing even if an earlier run started to replace it.
+    state.begun.clear();
+    let head = planning.spec(target).await?;
+    let applied = last_applied.spec(&target.id, Some(&head), &state).await;
+    let is_applied = applied.is_ok() || state.spec_digest == Some(head.digest());
+    let obstacle = match (&applied, &target.head) {
+        (Err(failure), _) => Some(failure.clone()),
+        (Ok(_), None) => Some(applied_spec::removed(&target.id)),
+        (Ok(_), Some(_)) => None,
+    };
+    let wanted = applied.unwrap_or(head);
+    if !is_applied && target.head.is_none() && state.commit.is_none() && !state.resources.is_empty() {
+        return Err(not_comparable(&target.id));
+    }
+    let plan = match planning.plan_from(target, wanted, &state).await? {
+        TargetPlan::Live(plan) => plan.public,
+        TargetPlan::Spec(plan) => plan.public,
+    };
+    if let Some(error) = &plan.error {
+        let obstacle = partly_unknown(&target.id, error.kind);
+        return Ok((plan, Some(obstacle)));
+    }
+    let compared = plan.resources.len() + plan.summary.unchanged;
+    let mut found = match is_applied {
+        true => difference(&plan),
+        false => difference_besides_code(&plan, &state),
+    };
+    found.summary.unchanged = compared - found.resources.len();
+    found.digest = digest(&found, state.commit.as_ref());
+    Ok((found, obstacle))
+}
+
+/// The drift in a plan for something else than what was applied last: changes of the code itself are left out.
+fn difference_besides_code(plan: &StackPlan, state: &StackState) -> StackPlan {
+    let resources = plan.resources.iter();
+    let drifted = resources.filter_map(|resource| match resource.action {
+        Action::Create => missing_resource(&plan.id, resource, state),
+        _ => drifted_resource(&plan.id, resource),
+    });
+    StackPlan::new(plan.stack.clone(), plan.id.clone(), plan.basis, drifted.collect())
+}
+
+/// Returns true if anything differs except values that the server fills in.
+fn differs(resource: &ResourcePlan) -> bool {
+    let by_server =
+        |change: &FieldChange| matches!(change.origin, ChangeOrigin::Default | ChangeOrigin::Admission);
+    match resource.changes.is_empty() {
+        // Every value is as applied: only the field managers differ.
+        true => resource.ownership.is_empty(),
+        false => !resource.changes.iter().all(by_server),
+    }
+}
+
+/// Returns true if a state records no applied resource.
+fn is_blank(state: &StackState) -> bool {
+    state.resources.is_empty() && state.input_digest.is_none() && state.spec_digest.is_none()
+}
+
+/// The error for a stack whose code is unknown: it is not in the repository, and it was not applied from a
+/// commit.
+fn not_comparable(stack: &StackId) -> UserError {
+    UserError::new(
+        ErrorKind::State,
+        format!("`{stack}` cannot be compared: it was applied from a file (`--spec`), and only that file says what it should be"),
+    )
+    .hint(format!("`konverge preview --spec FILE --stack {stack}` shows what differs from FILE"))
+}
+
+/// The obstacle of a stack of which a part could not be planned.
+fn partly_unknown(stack: &StackId, kind: ErrorKind) -> UserError {
+    UserError::new(
+        kind,
+        format!("`{stack}` is not restored: a part of it could not be compared"),
+    )
+    .hint("the summary of the drift job says why: fix that first")
+}
+
+/// A recorded resource that no longer exists, as it was applied.
+fn missing_resource(stack: &StackId, resource: &ResourcePlan, state: &StackState) -> Option<ResourcePlan> {
+    let recorded = state.resource(&resource.id)?;
+    let whole = FieldChange {
+        path: String::new(),
+        from: None,
+        to: Some(Value::Object(recorded.attributes.as_ref().clone())),
+        origin: ChangeOrigin::Drift,
+    };
+    Some(ResourcePlan {
+        cluster: resource.cluster.clone(),
+        ..ResourcePlan::new(
+            stack,
+            resource.id.clone(),
+            resource.runtime,
+            Action::Create,
+            vec![whole],
+        )
+    })
+}
+
+/// The part of a resource's plan that restores changes by others.
+fn drifted_resource(stack: &StackId, resource: &ResourcePlan) -> Option<ResourcePlan> {
+    let foreign = |change: &&FieldChange| {
+        matches!(
+            change.origin,
+            ChangeOrigin::Drift | ChangeOrigin::Manager(_) | ChangeOrigin::Rotation
+        )
+    };
+    let changes: Vec<_> = resource.changes.iter().filter(foreign).cloned().collect();
+    (!changes.is_empty()).then(|| ResourcePlan {
+        cluster: resource.cluster.clone(),
+        notes: resource.notes.clone(),
+        ..ResourcePlan::new(
+            stack,
+            resource.id.clone(),
+            resource.runtime,
+            Action::Update,
+            changes,
+        )
+    })
+}

@@ -1,0 +1,74 @@
+//! Failures that a change did not cause: the base fails in the same way, at a place that the change does not touch.
+
+use std::collections::BTreeSet;
+
+use crate::{Planner, SpecSource, Target, compiler::is_of_the_code};
+use konverge_base::{
+    error::UserError,
+    model::{RepoPath, StackId, file_source::Source},
+};
+use konverge_config::Config;
+
+/// One of the errors of a failure: its file, and the first line of its message. Lines move with what stands above them.
+type Root = (Option<String>, String);
+
+/// Returns true if the Spec of the base fails with the same errors, and no file of them differs.
+pub async fn is_earlier(planning: &Planner, target: &Target, failure: &UserError) -> bool {
+    let SpecSource::Compiled {
+        head,
+        base: Some(base),
+        ..
+    } = &planning.wanted
+    else {
+        return false;
+    };
+    if target.head.is_none() || target.base.is_none() || !is_of_the_code(failure) {
+        return false;
+    }
+    let errors = roots(&target.id, failure);
+    let differs = |(file, _): &Root| {
+        let path = file.as_deref().and_then(RepoPath::normalize);
+        path.is_some_and(|path| is_touched(&path, base.source.as_ref(), head.source.as_ref()))
+    };
+    if errors.iter().any(differs) {
+        return false;
+    }
+    if !is_same_language(base.source.as_ref(), head.source.as_ref()) {
+        return false;
+    }
+    match planning.spec_before(target).await {
+        Ok(_) => false,
+        Err(before) => before.kind == failure.kind && errors.is_subset(&roots(&target.id, &before)),
+    }
+}
+
+/// Returns true if both revisions ask for the same core and the same reading of settings files. The base is compiled by the
+/// configuration of the head: whoever changes that answers for what no longer compiles.
+fn is_same_language(base: &dyn Source, head: &dyn Source) -> bool {
+    let language = |side: &dyn Source| {
+        let config = Config::load(side).ok()?;
+        Some((config.kcl.core().to_owned(), config.kcl.settings))
+    };
+    let before = language(base);
+    before.is_some() && before == language(head)
+}
+
+fn is_touched(path: &RepoPath, base: &dyn Source, head: &dyn Source) -> bool {
+    base.files().get(path) != head.files().get(path)
+}
+
+fn roots(stack: &StackId, failure: &UserError) -> BTreeSet<Root> {
+    let first_line = |message: &str| message.lines().next().unwrap_or_default().to_owned();
+    if failure.causes.is_empty() {
+        let message = failure.message.strip_prefix(&format!("stack {stack}: "));
+        let file = failure.location.as_ref().map(|place| place.file.clone());
+        return BTreeSet::from([(file, first_line(message.unwrap_or(&failure.message)))]);
+    }
+    let causes = failure.causes.iter();
+    causes
+        .map(|cause| {
+            let file = cause.location.as_ref().map(|place| place.file.clone());
+            (file, first_line(&cause.message))
+        })
+        .collect()
+}

@@ -1,0 +1,107 @@
+//! Runs readiness rules in KCL with the workers that compile stacks: same core, same sandbox.
+
+use std::{
+    collections::HashMap,
+    fmt,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use async_trait::async_trait;
+use serde_json::{Value, json};
+
+use crate::{RunContext, compiler::Compiler};
+use konverge_base::model::{
+    Digest, RepoPath,
+    stack::{CompileSetup, Entry},
+};
+use konverge_config::Config;
+use konverge_kcl::{CompileRequest, KclDiagnostic, KclError};
+use konverge_kubernetes::health::{AssertionResult, Evaluate};
+
+/// Binds the object to the name that Kusion's health policies use.
+const PRELUDE: &str = "res = option(\"object\")\n";
+
+/// The core with the effective configuration; the workers start with the first rule.
+pub fn core(run: &RunContext, config: &Config) -> Arc<dyn Evaluate> {
+    Arc::new(Workers {
+        compiler: Compiler::new(run, config),
+        answers: Mutex::default(),
+    })
+}
+
+struct Workers {
+    compiler: Compiler,
+    /// The results so far: a wait evaluates a rule repeatedly, mostly for an unchanged object.
+    answers: Mutex<HashMap<Digest, AssertionResult>>,
+}
+
+impl fmt::Debug for Workers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Workers(..)")
+    }
+}
+
+#[async_trait]
+impl Evaluate for Workers {
+    async fn evaluate(&self, path: &str, code: &str, object: &Value) -> Result<AssertionResult, String> {
+        let key = Digest::of_json(&json!([path, code, object]));
+        let known = self
+            .answers
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .get(&key)
+            .cloned();
+        if let Some(answer) = known {
+            return Ok(answer);
+        }
+        let pool = self
+            .compiler
+            .pool()
+            .await
+            .map_err(|failure| failure.to_string())?;
+        let answer = match pool.compile(&request(path, code, object)).await {
+            Ok(compiled) => {
+                AssertionResult::Values(compiled.documents.into_iter().next().unwrap_or_default())
+            }
+            Err(KclError::Code(errors)) if errors.iter().all(is_of_the_object) => {
+                AssertionResult::Failed(describe_errors(&errors))
+            }
+            Err(error) => return Err(error.to_string()),
+        };
+        let mut answers = self.answers.lock().unwrap_or_else(PoisonError::into_inner);
+        answers.insert(key, answer.clone());
+        Ok(answer)
+    }
+}
+
+fn request(path: &str, code: &str, object: &Value) -> CompileRequest {
+    let files = [("_konverge.k", PRELUDE), ("health.k", code)]
+        .map(|(name, text)| (RepoPath::root().child(name), Arc::from(text.as_bytes())));
+    CompileRequest {
+        label: path.to_owned(),
+        setup: CompileSetup {
+            entries: files.iter().map(|(name, _)| Entry::main(name.clone())).collect(),
+            options: vec![("object".to_owned(), object.clone())],
+            ..CompileSetup::default()
+        },
+        files: files.to_vec(),
+        ..CompileRequest::default()
+    }
+}
+
+/// Returns true if an error is caused by the content of the object, not by the rule itself.
+fn is_of_the_object(error: &KclDiagnostic) -> bool {
+    error.name == "EvaluationError"
+}
+
+/// The message that the author of the rule wrote: for a failed check it is beside the position of the check.
+fn describe_errors(errors: &[KclDiagnostic]) -> String {
+    let Some(error) = errors.first() else {
+        return "an assertion fails".to_owned();
+    };
+    let check = error.related.last().map(|(_, message)| message.as_str());
+    let words = check.unwrap_or(&error.message);
+    words
+        .trim_start_matches("Check failed on the condition: ")
+        .to_owned()
+}

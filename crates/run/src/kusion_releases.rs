@@ -1,0 +1,236 @@
+//! Working with Kusion by turns: whether Kusion released since, its lock, and the release of an apply.
+
+use crate::RunContext;
+use konverge_base::{
+    error::{ErrorKind, UserError},
+    model::{
+        apply_result::StackResult,
+        spec::{Resource, RuntimeKind, Spec},
+        state::{JournalEntry, KusionRelease, StackState},
+    },
+    secrets::{self, Secrets},
+};
+use konverge_config::Config;
+use konverge_state::{
+    Lease,
+    kusion_releases::{BegunRelease, NewestRelease, Releases},
+    store::{self, StoreOptions},
+};
+
+/// The releases of a stack, in which Kusion is not at work.
+pub struct ReleaseTurn {
+    releases: Releases,
+    last: KusionRelease,
+    newest: Option<NewestRelease>,
+    begun: Option<BegunRelease>,
+    /// The mark of a release that an earlier run of Konverge did not end.
+    left: Option<String>,
+}
+
+/// What the releases of a stack say, before it is planned; `None` if none are written for it.
+///
+/// # Errors
+/// Kusion is at work, or released since; the backend does not answer.
+pub async fn look(
+    run: &RunContext,
+    config: &Config,
+    state: &StackState,
+) -> Result<Option<ReleaseTurn>, UserError> {
+    let (Some(url), Some(last)) = (&config.state.kusion_releases, &state.kusion_release) else {
+        return Ok(None);
+    };
+    let options = StoreOptions {
+        environment: run.env.clone(),
+        checkout: run.checkout(),
+        cancel: run.cancel.clone(),
+        ..StoreOptions::default()
+    };
+    let store = store::open_foreign(url, &options).await?;
+    let releases = Releases::new(store, &last.project, &last.workspace);
+    let newest = releases.newest().await?;
+    if newest.is_none() {
+        return Err(UserError::new(
+            ErrorKind::State,
+            format!(
+                "{} has no release, and the state of `{}` follows release {}: Kusion's lock cannot be seen",
+                releases.place(),
+                state.stack,
+                last.revision
+            ),
+        )
+        .hint("check `state.kusion_releases`; without it Konverge neither asks for Kusion's lock nor writes releases"));
+    }
+    let mut left = None;
+    if let Some(newest) = &newest {
+        let found = &newest.release;
+        let refuse = |what: String| UserError::new(ErrorKind::State, format!("{}: {what}", releases.place()));
+        let is_ours = found.revision == last.revision
+            && last.mark.as_deref().is_some_and(|mark| newest.is_marked(mark));
+        if let (Some(phase), false) = (&found.under_way, is_ours) {
+            return Err(refuse(format!(
+                "release {} is in the phase `{}`: Kusion is at work on it, or was stopped",
+                found.revision,
+                phase.escape_debug()
+            ))
+            .hint("wait for it; if nothing runs any more, `kusion release unlock` ends it"));
+        }
+        if found.stack != last.stack {
+            return Err(refuse(format!(
+                "release {} is of the stack `{}`: Kusion keeps one state for all stacks of a project in a workspace, so they cannot be applied by turns",
+                found.revision,
+                found.stack.escape_debug()
+            ))
+            .hint("give each stack a workspace of its own, or take `state.kusion_releases` out"));
+        }
+        // The run that began the next one was stopped before Kusion could see it.
+        let is_before_ours = last.mark.is_some() && found.revision + 1 == last.revision;
+        let is_known = found.revision == last.revision && (is_ours || last.mark.is_none());
+        if !is_known && !is_before_ours {
+            return Err(refuse(format!(
+                "the newest release is {}, and the state of `{}` follows release {}: somebody applied with Kusion since",
+                found.revision, state.stack, last.revision
+            ))
+            .hint(format!(
+                "`konverge state import {} --stack {}` takes over what changed",
+                folder_url(url, last),
+                state.stack
+            )));
+        }
+        if found.under_way.is_some() || is_before_ours {
+            left.clone_from(&last.mark);
+        }
+    }
+    Ok(Some(ReleaseTurn {
+        releases,
+        last: last.clone(),
+        newest,
+        begun: None,
+        left,
+    }))
+}
+
+/// The URL of the folder of releases, for `state import`.
+fn folder_url(backend: &str, release: &KusionRelease) -> String {
+    let (path, query) = backend.split_once('?').unwrap_or((backend, ""));
+    let query = if query.is_empty() {
+        String::new()
+    } else {
+        format!("?{query}")
+    };
+    let path = path.trim_end_matches('/');
+    format!(
+        "{path}/releases/{}/{}/{query}",
+        release.project, release.workspace
+    )
+}
+
+impl ReleaseTurn {
+    /// Refuses what Konverge and Kusion cannot share.
+    ///
+    /// # Errors
+    /// The stack has Terraform resources.
+    pub fn check(&self, wanted: &Spec, state: &StackState) -> Result<(), UserError> {
+        let wanted = wanted
+            .resources
+            .iter()
+            .map(|resource| (&resource.id, resource.runtime));
+        let recorded = state
+            .resources
+            .iter()
+            .map(|recorded| (&recorded.id, recorded.runtime));
+        let Some((id, _)) = wanted
+            .chain(recorded)
+            .find(|(_, kind)| *kind == RuntimeKind::Terraform)
+        else {
+            return Ok(());
+        };
+        Err(UserError::new(
+            ErrorKind::State,
+            format!("`{id}` is a Terraform resource: Kusion keeps its values and Konverge its state, so the two cannot apply the stack by turns"),
+        )
+        .hint("apply it with one of them; without `state.kusion_releases` Konverge writes no release"))
+    }
+
+    /// True if an earlier run of Konverge began a release and did not end it.
+    pub fn is_left(&self) -> bool {
+        self.left.is_some()
+    }
+
+    pub fn has_begun(&self) -> bool {
+        self.begun.is_some()
+    }
+
+    /// Begins the next release, which holds Kusion back, and records it in the state.
+    ///
+    /// # Errors
+    /// Somebody else began it; errors of the stores.
+    pub async fn begin(
+        &mut self,
+        lease: &Lease,
+        state: &mut StackState,
+        is_destroy: bool,
+    ) -> Result<(), UserError> {
+        let newest = self.newest.as_ref().map(|newest| &newest.release);
+        let revision = match newest {
+            Some(found) if found.under_way.is_some() => found.revision,
+            Some(found) => found.revision + 1,
+            None => 1,
+        };
+        let release = KusionRelease {
+            revision,
+            mark: Some(lease.id().to_owned()),
+            ..self.last.clone()
+        };
+        // A release that an earlier run left has its mark until it is replaced.
+        let phase = if is_destroy { "destroying" } else { "applying" };
+        let noted = match &self.left {
+            Some(mark) => KusionRelease {
+                mark: Some(mark.clone()),
+                ..release.clone()
+            },
+            None => release,
+        };
+        let entry = JournalEntry::Release {
+            release: noted.clone(),
+        };
+        lease.journal(vec![entry]).await?;
+        let (newest, left) = (self.newest.as_ref(), self.left.as_deref());
+        self.begun = Some(self.releases.begin(&noted, phase, newest, left).await?);
+        state.kusion_release = Some(noted);
+        Ok(())
+    }
+
+    /// Ends the release that was begun.
+    ///
+    /// # Errors
+    /// Somebody else wrote it; errors of the store.
+    pub async fn end(
+        self,
+        result: StackResult,
+        wanted: &Spec,
+        state: &StackState,
+        secrets: &Secrets,
+    ) -> Result<(), UserError> {
+        let Some(begun) = self.begun else {
+            return Ok(());
+        };
+        let phase = match result {
+            StackResult::Applied | StackResult::Unchanged => "succeeded",
+            _ => "failed",
+        };
+        let mask = |resource: &Resource| Resource {
+            attributes: secrets::mask_object(secrets, &resource.attributes).into_owned(),
+            ..resource.clone()
+        };
+        let wanted: Vec<_> = wanted.resources.iter().map(mask).collect();
+        self.releases
+            .end(begun, phase, &wanted, &state.resources)
+            .await
+            .map_err(|error| {
+                UserError::from(error).hint(format!(
+                    "`konverge apply {}` again ends Kusion's release; until then it locks Kusion",
+                    state.stack
+                ))
+            })
+    }
+}

@@ -1,0 +1,430 @@
+//! [`ModuleRunner`]: runs the binaries of Kusion modules. It decides which binary is used and for whose code it may
+//! run.
+
+use std::{
+    collections::{BTreeMap, HashSet},
+    io::Read as _,
+    os::unix::fs::PermissionsExt as _,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use tempfile::TempDir;
+
+use crate::{
+    RunContext,
+    module_binaries::{ModuleBinaries, ModuleBinary, digest_of, is_binary_of},
+};
+use konverge_base::{
+    checkout::Checkout,
+    error::{ErrorKind, UserError},
+    model::{file_source::Source, stack::Stack},
+    secrets::without_secrets,
+};
+use konverge_config::{Config, ModuleConfig};
+use konverge_kcl::{CompileRequest, SandboxMode, Workdir, platform};
+use konverge_kusion::{
+    ForeignAnswer, ForeignAnswers, ForeignCall,
+    module_host::{self, ModuleLimits, ModuleRequest, ModuleSetup},
+};
+use konverge_repo::konfig::{DeclaredDependency, DependencySource};
+
+/// Whose code asks for a module.
+#[derive(Debug, Clone)]
+pub enum ModuleTrust {
+    /// Code of this repository.
+    Own,
+    /// Code from outside: it runs the binaries with these digests, which its base has. The network is closed.
+    Outside(HashSet<String>),
+}
+
+/// Runs modules.
+pub struct ModuleRunner {
+    pub executable: PathBuf,
+    pub sandbox: SandboxMode,
+    pub trust: ModuleTrust,
+    /// `modules` of konverge.yaml.
+    pub settings: BTreeMap<String, ModuleConfig>,
+    /// The folder of binaries of this machine, in the layout of KUSION_MODULE_PATH.
+    pub folder: Option<PathBuf>,
+    /// The binaries that were checked, by digest. Nobody else writes here.
+    pub checked: TempDir,
+}
+
+/// The inputs for the module calls of a stack.
+pub struct CallContext<'a> {
+    pub stack: &'a Stack,
+    pub dependencies: &'a [DeclaredDependency],
+    pub binaries: &'a ModuleBinaries,
+    /// The files of the program, which the module may read.
+    pub request: &'a CompileRequest,
+    pub source: &'a dyn Source,
+}
+
+/// A binary, and where it was found.
+struct FoundBinary {
+    file: String,
+    content: Arc<[u8]>,
+    /// `kcl.mod.lock` pins it with its whole package, or git has it.
+    is_pinned: bool,
+    /// Code from outside cannot have chosen it.
+    is_checked: bool,
+}
+
+impl ModuleRunner {
+    pub fn new(
+        run: &RunContext,
+        config: &Config,
+        executable: PathBuf,
+        sandbox: SandboxMode,
+        trust: ModuleTrust,
+    ) -> Result<Self, UserError> {
+        let checked = tempfile::Builder::new().prefix("konverge-modules-").tempdir();
+        let checked = checked.map_err(|error| {
+            UserError::new(
+                ErrorKind::Internal,
+                format!("there is no folder for modules: {error}"),
+            )
+            .hint("set TMPDIR to a folder that may be written")
+        })?;
+        Ok(Self {
+            executable,
+            sandbox,
+            trust,
+            settings: config.modules.clone(),
+            folder: offline_folder(run)?,
+            checked,
+        })
+    }
+
+    /// Answers the calls of a stack one after the other. Returns what the user should know, too.
+    pub async fn answer(
+        &self,
+        calls: &[ForeignCall],
+        context: &CallContext<'_>,
+    ) -> Result<(ForeignAnswers, Vec<String>), UserError> {
+        let mut answers = ForeignAnswers::new();
+        let mut notes = Vec::new();
+        if calls.is_empty() {
+            return Ok((answers, notes));
+        }
+        let io = |error: std::io::Error| {
+            UserError::new(
+                ErrorKind::Internal,
+                format!(
+                    "the files of {} could not be laid out for its modules: {error}",
+                    context.stack.id
+                ),
+            )
+        };
+        let mut files = Workdir::new().map_err(io)?;
+        files.lay(context.request).map_err(io)?;
+        let work_dir = files.root().join(&context.stack.folder);
+        std::fs::create_dir_all(&work_dir).map_err(io)?;
+        for call in calls {
+            let binary = self.checked_binary(call, context)?;
+            let setting = self.settings.get(&call.module).cloned().unwrap_or_default();
+            let mut limits = ModuleLimits::default();
+            if let Some(timeout) = setting.timeout {
+                limits.time = timeout.duration();
+            }
+            let setup = ModuleSetup {
+                name: call.module.clone(),
+                binary,
+                executable: self.executable.clone(),
+                files: files.root().to_owned(),
+                work_dir: work_dir.clone(),
+                readable: Vec::new(),
+                environment: call.environment.clone(),
+                network: setting.network && matches!(self.trust, ModuleTrust::Own),
+                sandbox: self.sandbox,
+                limits,
+            };
+            let run = module_host::generate(&setup, &request_of(call, context.stack)).await;
+            let run = run.map_err(|error| {
+                let failure = error.into_user_error(&call.module);
+                let message = without_secrets(&failure.message);
+                UserError { message, ..failure }.context(format!("`{}`", call.part.app))
+            })?;
+            notes.extend(
+                run.warning
+                    .map(|warning| format!("the module `{}`: {warning}", call.module)),
+            );
+            let text = |bytes: &Vec<u8>| String::from_utf8_lossy(bytes).into_owned();
+            answers.insert(
+                call.part.clone(),
+                ForeignAnswer {
+                    resources: run.reply.resources.iter().map(text).collect(),
+                    patchers: run.reply.patchers.iter().map(text).collect(),
+                },
+            );
+        }
+        Ok((answers, notes))
+    }
+
+    /// The binary of a call, checked and copied to where only this process writes.
+    fn checked_binary(&self, call: &ForeignCall, context: &CallContext<'_>) -> Result<PathBuf, UserError> {
+        let known = context.binaries.find(&call.module);
+        let found = self.found_binary(call, context, &known)?;
+        let digest = digest_of(&found.content);
+        if let Some(pin) = known.pin()
+            && pin != digest
+        {
+            return Err(refuse(call, &format!("its binary is {digest}, and kcl.mod.lock pins {pin}"))
+                .hint("if the change is wanted, write the new digest into kcl.mod.lock and have it reviewed; else ask who changed the binary"));
+        }
+        if known.pin().is_none() && !found.is_pinned {
+            let (system, architecture) = platform();
+            return Err(refuse(call, &format!("its binary `{}` is not pinned", found.file)).hint(format!(
+                "review it, then add to `[dependencies.{}]` of kcl.mod.lock: `binaries = {{ {system}-{architecture} = \"{digest}\" }}`",
+                call.module
+            )));
+        }
+        if let ModuleTrust::Outside(known) = &self.trust
+            && !found.is_checked
+            && !known.contains(&digest)
+        {
+            return Err(refuse(call, &format!("this module is not run for this pull request: the target branch does not have this binary ({digest})"))
+                .hint("ask a maintainer to bring the module in by a branch of this repository, then merge that into this pull request"));
+        }
+        self.copy(&found, &digest)
+            .map_err(|error| refuse(call, &format!("its binary could not be copied: {error}")))
+    }
+
+    /// Copies a binary under its own name, once for each digest.
+    fn copy(&self, found: &FoundBinary, digest: &str) -> std::io::Result<PathBuf> {
+        let root = self.checked.path().canonicalize()?;
+        let folder = root.join(digest.trim_start_matches("sha256:"));
+        let target = folder.join(&found.file);
+        if target.is_file() {
+            return Ok(target);
+        }
+        std::fs::create_dir_all(&folder)?;
+        let fresh = tempfile::NamedTempFile::new_in(&folder)?;
+        std::fs::write(fresh.path(), &found.content)?;
+        std::fs::set_permissions(fresh.path(), std::fs::Permissions::from_mode(0o500))?;
+        // The file must be closed, or it cannot be executed.
+        fresh
+            .into_temp_path()
+            .persist(&target)
+            .map_err(|error| error.error)?;
+        Ok(target)
+    }
+
+    fn found_binary(
+        &self,
+        call: &ForeignCall,
+        context: &CallContext<'_>,
+        known: &ModuleBinary,
+    ) -> Result<FoundBinary, UserError> {
+        match known.files.as_slice() {
+            [(file, blob)] => {
+                let content = context.source.read(*blob);
+                return Ok(FoundBinary {
+                    file: file.as_str().rsplit('/').next().unwrap_or_default().to_owned(),
+                    content: content.map_err(|error| UserError::new(ErrorKind::Git, error.to_string()))?,
+                    is_pinned: true,
+                    is_checked: false,
+                });
+            }
+            [(first, _), (second, _), ..] => {
+                return Err(refuse(
+                    call,
+                    &format!("its package has two binaries: `{first}` and `{second}`"),
+                )
+                .hint("keep the one whose version is that of the package"));
+            }
+            [] => {}
+        }
+        let mut packages = context.request.packages.iter();
+        if let Some((_, folder)) = packages.find(|(name, _)| *name == call.module)
+            && let Some(path) = binary_in(folder, &call.module).map_err(|why| refuse(call, &why))?
+            && !is_of_another_architecture(&path)
+        {
+            if known.pin().is_none() && context.request.unlocked.contains(&call.module) {
+                return Err(
+                    refuse(call, "its package is not locked, so nothing pins its binary").hint(
+                        "run `konverge kcl lock`, review what it writes into kcl.mod.lock, and commit that",
+                    ),
+                );
+            }
+            // The package was verified when it was resolved, also for code from outside.
+            return read(call, &path, true, true);
+        }
+        let declared = context
+            .dependencies
+            .iter()
+            .find(|declared| declared.name == call.module);
+        let path = declared.and_then(|declared| offline_path(self.folder.as_deref()?, declared));
+        if let Some(path) = path.as_ref().filter(|path| path.is_file()) {
+            return read(call, path, false, false);
+        }
+        let (system, architecture) = platform();
+        let source = declared.map(ToString::to_string).unwrap_or_default();
+        let missing = refuse(
+            call,
+            &format!("its package ({source}) has no binary for {system}/{architecture}"),
+        );
+        Err(match path {
+            Some(path) => missing.hint(format!("KUSION_MODULE_PATH has none either: {}", path.display())),
+            None => missing.hint(format!(
+                "depend on it by `oci = \"oci://…\"`, or put `kusion-module-{}_VERSION` beside its kcl.mod, or set KUSION_MODULE_PATH",
+                call.module
+            )),
+        })
+    }
+}
+
+fn request_of(call: &ForeignCall, stack: &Stack) -> ModuleRequest {
+    ModuleRequest {
+        project: stack.names.project().to_owned(),
+        stack: stack.names.name().to_owned(),
+        app: call.part.app.clone(),
+        workload: call.workload.clone().into_bytes(),
+        dev_config: call.dev_config.clone().into_bytes(),
+        platform_config: call.platform_config.clone().into_bytes(),
+        context: call.context.clone().into_bytes(),
+        secret_store: Vec::new(),
+    }
+}
+
+fn refuse(call: &ForeignCall, why: &str) -> UserError {
+    let message = format!("`{}` needs the module `{}`: {why}", call.part.app, call.module);
+    UserError::new(ErrorKind::Spec, message)
+}
+
+fn read(
+    call: &ForeignCall,
+    path: &Path,
+    is_pinned: bool,
+    is_checked: bool,
+) -> Result<FoundBinary, UserError> {
+    let content = std::fs::read(path);
+    let content = content.map_err(|error| refuse(call, &format!("{}: {error}", path.display())))?;
+    let file = path
+        .file_name()
+        .unwrap_or_default()
+        .to_string_lossy()
+        .into_owned();
+    Ok(FoundBinary {
+        file,
+        content: content.into(),
+        is_pinned,
+        is_checked,
+    })
+}
+
+/// The one binary of a module in the folder of a package.
+fn binary_in(folder: &Path, module: &str) -> Result<Option<PathBuf>, String> {
+    let entries = std::fs::read_dir(folder).map_err(|error| error.to_string())?;
+    let mut found: Vec<PathBuf> = Vec::new();
+    for entry in entries {
+        let entry = entry.map_err(|error| error.to_string())?;
+        let is_file = entry.file_type().is_ok_and(|kind| kind.is_file());
+        if is_file && is_binary_of(&entry.file_name().to_string_lossy(), module) {
+            found.push(entry.path());
+        }
+    }
+    match found.len() {
+        0 | 1 => Ok(found.pop()),
+        count => Err(format!("its package has {count} binaries")),
+    }
+}
+
+/// Returns true for a program of Linux that is built for another processor. A package of another platform stands in
+/// where a module has none for this one.
+fn is_of_another_architecture(path: &Path) -> bool {
+    let own: u16 = match std::env::consts::ARCH {
+        "x86_64" => 62,
+        "aarch64" => 183,
+        _ => return false,
+    };
+    let mut start = [0; 20];
+    let read = std::fs::File::open(path).and_then(|mut file| file.read_exact(&mut start));
+    // In an ELF header, byte 5 is the order of bytes, and 18 and 19 the machine.
+    let is_program = read.is_ok() && start.starts_with(b"\x7fELF") && start[5] == 1;
+    is_program && u16::from_le_bytes([start[18], start[19]]) != own
+}
+
+/// `<org>/<name>/<version>/<os>/<arch>/kusion-module-<name>_<version>`.
+fn offline_path(folder: &Path, declared: &DeclaredDependency) -> Option<PathBuf> {
+    let (DependencySource::Oci { url, .. } | DependencySource::Git { url, .. }) = &declared.source else {
+        return None;
+    };
+    let version = declared.version()?;
+    let mut parts = url.trim_end_matches('/').trim_end_matches(".git").rsplit('/');
+    let (name, organization) = (parts.next()?, parts.next()?);
+    let is_plain = |part: &str| {
+        let mut characters = part.chars();
+        !part.is_empty()
+            && !part.starts_with('.')
+            && characters.all(|c| c.is_ascii_alphanumeric() || "-_.+".contains(c))
+    };
+    if ![name, organization, version].into_iter().all(is_plain) {
+        return None;
+    }
+    let (system, architecture) = platform();
+    let folder = folder
+        .join(organization)
+        .join(name)
+        .join(version)
+        .join(system)
+        .join(architecture);
+    Some(folder.join(format!("kusion-module-{name}_{version}")))
+}
+
+/// The binary of a module of this machine, by the name of the module; the one whose path sorts last of several.
+pub fn offline_binary(run: &RunContext, name: &str) -> Result<Option<PathBuf>, UserError> {
+    let Some(folder) = offline_folder(run)? else {
+        return Ok(None);
+    };
+    let (system, architecture) = platform();
+    let mut found: Vec<PathBuf> = Vec::new();
+    for organization in entries(&folder) {
+        for version in entries(&organization.join(name)) {
+            let binaries = entries(&version.join(system).join(architecture)).into_iter();
+            found.extend(binaries.filter(|path| path.is_file()));
+        }
+    }
+    found.sort();
+    Ok(found.pop())
+}
+
+fn entries(folder: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder).into_iter().flatten();
+    entries.flatten().map(|entry| entry.path()).collect()
+}
+
+/// KUSION_MODULE_PATH, or else `modules` of KUSION_HOME.
+fn offline_folder(run: &RunContext) -> Result<Option<PathBuf>, UserError> {
+    let home = || run.var("KUSION_HOME").map(|home| Path::new(home).join("modules"));
+    let folder = run.var("KUSION_MODULE_PATH").map(PathBuf::from).or_else(home);
+    if let Some(folder) = &folder {
+        let checkout: Checkout = run.checkout();
+        checkout.trust("KUSION_MODULE_PATH", folder)?;
+    }
+    Ok(folder)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn a_program_for_another_processor_is_found_by_its_header() {
+        let folder = tempfile::tempdir().unwrap();
+        let other = |content: &[u8]| {
+            let path = folder.path().join("program");
+            std::fs::write(&path, content).unwrap();
+            is_of_another_architecture(&path)
+        };
+        let own = std::fs::read(std::env::current_exe().unwrap()).unwrap();
+        assert!(!other(&own));
+        let mut foreign = own;
+        foreign[18] ^= 1;
+        assert!(other(&foreign));
+        assert!(!other(b"#!/bin/sh\n"), "a script runs everywhere");
+        assert!(!other(b""));
+    }
+}

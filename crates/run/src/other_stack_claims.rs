@@ -1,0 +1,525 @@
+//! The claims of other stacks: which of them claims what this stack deletes, or shares it (the CRDs of `<project>/crd`
+//! and a generated Namespace belong to every stack of a project), and whether the owner of what this stack claims has
+//! released it.
+//!
+//! Only a stack whose recorded inputs differ from the head's can claim what it does not have yet. So only
+//! those are compiled, once per run, and not before an object leaves a stack.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+
+use tokio::sync::OnceCell;
+
+use crate::{OpenRevision, StateBackend, spec_source::SpecSource};
+use konverge_base::{
+    error::UserError,
+    model::{
+        ClusterName, ResourceId, StackId,
+        claim::Claim as Outside,
+        spec::{RuntimeKind, Spec, object_key},
+        stack::Stack,
+        state::Recorded,
+    },
+};
+use konverge_engine::{ClaimQuestion, ClaimedObject, OwnerClaim, runtime::Item};
+
+/// The claims and objects of the other stacks, each looked up once per run.
+#[derive(Default)]
+pub struct StackClaims {
+    /// The claims of the stacks whose inputs differ from the recorded ones; `None` for a stack that does not
+    /// compile.
+    wanted: OnceCell<Vec<(StackId, Option<SpecClaims>)>>,
+    /// The owners of each claim's short hash, from the index.
+    holders: OnceCell<HashMap<String, Vec<StackId>>>,
+    /// Stacks that, as the user confirms, claim nothing that others delete: their Specs need not compile for
+    /// that.
+    without: BTreeSet<StackId>,
+}
+
+impl StackClaims {
+    /// Sets the stacks that claim nothing that others delete.
+    pub fn without(stacks: impl IntoIterator<Item = StackId>) -> Self {
+        Self {
+            without: stacks.into_iter().collect(),
+            ..Self::default()
+        }
+    }
+}
+
+/// The claims of a Spec, as far as they can be compared with other stacks.
+#[derive(Default)]
+struct SpecClaims {
+    /// The namespaces as written, by cluster, group, kind and name.
+    objects: HashMap<[String; 4], Vec<String>>,
+    terraform: HashSet<ResourceId>,
+}
+
+impl SpecClaims {
+    fn from_spec(spec: &Spec, cluster: Option<&ClusterName>) -> Self {
+        let mut wants = Self::default();
+        for resource in &spec.resources {
+            if resource.runtime == RuntimeKind::Terraform {
+                wants.terraform.insert(resource.id.clone());
+                continue;
+            }
+            let own = resource.extensions.get("cluster").and_then(|name| name.as_str());
+            let cluster = own.or(cluster.map(ClusterName::as_str));
+            let (group, kind, namespace, name) = object_key(&resource.attributes);
+            let key = [cluster.unwrap_or_default(), group, kind, name].map(str::to_owned);
+            let namespaces = wants.objects.entry(key).or_default();
+            namespaces.push(namespace.to_owned());
+        }
+        wants
+    }
+
+    /// Returns true if the Spec has an object. The key is in the normal form: it has a namespace if and only
+    /// if the kind is namespaced.
+    fn holds(&self, cluster: Option<&ClusterName>, key: (&str, &str, &str, &str)) -> bool {
+        let (group, kind, namespace, name) = key;
+        let cluster = cluster.map(ClusterName::as_str).unwrap_or_default();
+        let written = self.objects.get(&[cluster, group, kind, name].map(str::to_owned));
+        let same = |written: &String| match written.as_str() {
+            "" => matches!(namespace, "" | "default"),
+            written => namespace.is_empty() || written == namespace,
+        };
+        written.is_some_and(|written| written.iter().any(same))
+    }
+}
+
+/// Says for each object of an owner whether the owner released it.
+type ReleasedObjects = Box<dyn Fn(&Item) -> Result<bool, UserError> + Send + Sync>;
+
+/// The cluster of a stack, as far as it is known.
+type ClusterOfStack<'a> = Box<dyn Fn(&Stack) -> Option<ClusterName> + Send + Sync + 'a>;
+
+/// What a plan is made for. It says when the last stack that shares a Namespace deletes it.
+#[derive(Debug, Clone, Copy)]
+pub enum PlanPurpose<'a> {
+    /// It is shown. These stacks are destroyed together, one after the other in the order of their names.
+    Show { leaving: &'a BTreeSet<StackId> },
+    /// It is applied, under the lease of its stack: what counts is what the others record now.
+    Apply,
+}
+
+/// Answers the questions of one plan about the other stacks. Each owner is looked up once, however many objects it
+/// had.
+pub struct OwnershipLookup<'a> {
+    claims: &'a StackClaims,
+    wanted: &'a SpecSource,
+    backend: Option<&'a StateBackend>,
+    cluster: ClusterOfStack<'a>,
+    purpose: PlanPurpose<'a>,
+    owners: HashMap<StackId, ReleasedObjects>,
+}
+
+impl<'a> OwnershipLookup<'a> {
+    pub fn new(
+        claims: &'a StackClaims,
+        wanted: &'a SpecSource,
+        backend: Option<&'a StateBackend>,
+        cluster: ClusterOfStack<'a>,
+        purpose: PlanPurpose<'a>,
+    ) -> Self {
+        Self {
+            claims,
+            wanted,
+            backend,
+            cluster,
+            purpose,
+            owners: HashMap::new(),
+        }
+    }
+
+    /// The claims of the other stacks on the objects of a stack's plan, in the order of the questions.
+    pub async fn claims(
+        &mut self,
+        stack: &StackId,
+        questions: Vec<ClaimQuestion<'_>>,
+    ) -> Vec<Result<OwnerClaim, UserError>> {
+        let mut claims = Vec::with_capacity(questions.len());
+        for ClaimQuestion { item, about } in questions {
+            claims.push(match about {
+                ClaimedObject::Deleted => self.wanted_by(stack, item).await,
+                ClaimedObject::Created => self.recorded_by(stack, item).await,
+                ClaimedObject::TakenFrom(owner)
+                    if item.is_generated() && stack.is_sibling_of(owner.as_str()) =>
+                {
+                    self.shared_by(owner, item).await
+                }
+                ClaimedObject::TakenFrom(owner) => self.kept_by(&owner, item).await,
+            });
+        }
+        claims
+    }
+
+    /// Which other stack records what this stack is about to create or to adopt, and has not released it. What
+    /// Terraform made is not released by itself.
+    async fn recorded_by(&mut self, stack: &StackId, item: &Item) -> Result<OwnerClaim, UserError> {
+        let desired = item.desired.as_ref();
+        let is_object = desired.is_some_and(|desired| desired.runtime == RuntimeKind::Kubernetes);
+        match self.recorder(stack, item).await? {
+            OwnerClaim::By(other) if is_object => self.kept_by(&other, item).await,
+            claim => Ok(claim),
+        }
+    }
+
+    /// The owner, unless it released the object.
+    async fn kept_by(&mut self, owner: &StackId, item: &Item) -> Result<OwnerClaim, UserError> {
+        if !self.owners.contains_key(owner) {
+            let released = self.released_by(owner).await?;
+            self.owners.insert(owner.clone(), released);
+        }
+        let is_released = self.owners.get(owner).map_or(Ok(false), |tells| tells(item))?;
+        Ok(match is_released {
+            true => OwnerClaim::Nobody,
+            false => OwnerClaim::By(owner.clone()),
+        })
+    }
+
+    /// Which other stack wants what this stack is about to delete.
+    async fn wanted_by(&self, stack: &StackId, item: &Item) -> Result<OwnerClaim, UserError> {
+        let Some(prior) = &item.prior else {
+            return Ok(OwnerClaim::Nobody);
+        };
+        if let Some(other) = self.shares(stack, prior, item.cluster.as_ref()).await? {
+            return Ok(OwnerClaim::SharedWith(other));
+        }
+        let mut unclear = OwnerClaim::Nobody;
+        for (other, wants) in self
+            .pending_claims()
+            .await?
+            .iter()
+            .filter(|(other, _)| other != stack)
+        {
+            let Some(wants) = wants else {
+                unclear = match (self.claims.without.contains(other), unclear) {
+                    (true, OwnerClaim::Nobody) => OwnerClaim::Waived(other.clone()),
+                    (true, before) => before,
+                    (false, _) => OwnerClaim::Unclear(other.clone()),
+                };
+                continue;
+            };
+            let claimed = match prior.runtime {
+                RuntimeKind::Kubernetes => wants.holds(item.cluster.as_ref(), object_key(&prior.attributes)),
+                // Ids of Terraform resources are local to a stack: one has moved only if it is new there.
+                RuntimeKind::Terraform => {
+                    wants.terraform.contains(&item.id)
+                        && !self.records(other, |theirs| theirs.id == item.id).await?
+                }
+            };
+            if claimed {
+                return Ok(OwnerClaim::By(other.clone()));
+            }
+        }
+        Ok(unclear)
+    }
+
+    /// Which other stack records what this stack is about to create or to adopt.
+    async fn recorder(&self, stack: &StackId, item: &Item) -> Result<OwnerClaim, UserError> {
+        let desired = item.desired.as_ref();
+        let claim = desired.and_then(|desired| Outside::of_resource(desired, item.cluster.as_ref()));
+        let (Some(claim), Some(backend)) = (claim, self.backend) else {
+            return Ok(OwnerClaim::Nobody);
+        };
+        let is_it = |recorded: &Recorded| Outside::of_recorded(recorded).as_ref() == Some(&claim);
+        // An import names an object by its id. The state of the stack that created the object has a hash of that id.
+        let object = match &claim {
+            Outside::Import { kind, id } => {
+                let hash = backend.secrets.hash(Outside::hashed_text(kind, id).as_bytes());
+                Some(Outside::ObjectHash { hash })
+            }
+            Outside::Object { .. } | Outside::ObjectHash { .. } => None,
+        };
+        let is_object = |recorded: &Recorded| object.is_some() && Outside::of_object(recorded) == object;
+        let mut same_id = OwnerClaim::Nobody;
+        let marks = [Some(&claim), object.as_ref()]
+            .into_iter()
+            .flatten()
+            .map(Outside::mark);
+        let holders = self.holders().await?;
+        let holders: BTreeSet<_> = marks.filter_map(|mark| holders.get(&mark)).flatten().collect();
+        for other in holders {
+            if other == stack {
+                continue;
+            }
+            // Kusion made an imported Namespace for the whole project, too.
+            let shares = |theirs: &Recorded| theirs.is_shared() || theirs.private.is_none();
+            let is_shared = item.is_shared() && stack.is_sibling_of(other.as_str());
+            let state = backend.states.load(other).await?.map(|prior| prior.state);
+            let resources = state.map(|state| state.resources).unwrap_or_default();
+            let mut same = resources.iter().filter(|recorded| is_it(recorded));
+            if same.any(|theirs| !(is_shared && shares(theirs))) {
+                return Ok(OwnerClaim::By(other.clone()));
+            }
+            if same_id == OwnerClaim::Nobody && resources.iter().any(is_object) {
+                same_id = OwnerClaim::SameId(other.clone());
+            }
+        }
+        Ok(same_id)
+    }
+
+    /// The objects that their owner no longer manages.
+    async fn released_by(&self, owner: &StackId) -> Result<ReleasedObjects, UserError> {
+        let (SpecSource::Compiled { head, base, .. }, Some(backend)) = (self.wanted, self.backend) else {
+            return Ok(nothing_released());
+        };
+        // An owner that was never recorded here is a stack of another repository.
+        let Some(prior) = backend.states.load(owner).await? else {
+            return Ok(nothing_released());
+        };
+        // A stack that is missing may be hidden.
+        if head.layout.stack(owner).is_none() && !head.layout.identities_certain() {
+            return Ok(nothing_released());
+        }
+        let now = self.wants(head, owner).await?;
+        let before = match base {
+            Some(base) if !prior.state.resources.is_empty() => Some(self.wants(base, owner).await),
+            _ => None,
+        };
+        Ok(Box::new(move |item: &Item| {
+            let Some(desired) = &item.desired else {
+                return Ok(false);
+            };
+            let (key, cluster) = (object_key(&desired.attributes), item.cluster.as_ref());
+            let wanted =
+                |wants: &Option<SpecClaims>| wants.as_ref().is_some_and(|wants| wants.holds(cluster, key));
+            if wanted(&now) {
+                return Ok(false);
+            }
+            let recorded = prior.state.resources.iter().any(|recorded| {
+                recorded.runtime == RuntimeKind::Kubernetes
+                    && recorded.cluster.as_ref().or(cluster) == cluster
+                    && object_key(&recorded.attributes) == key
+            });
+            match &before {
+                // Otherwise this revision may be older than the record: it did not remove the object.
+                Some(before) if recorded => before.as_ref().map(wanted).map_err(Clone::clone),
+                _ => Ok(true),
+            }
+        }))
+    }
+
+    /// The claims of a stack at a revision; `None` if the stack does not exist there.
+    async fn wants(&self, side: &OpenRevision, stack: &StackId) -> Result<Option<SpecClaims>, UserError> {
+        let (SpecSource::Compiled { compiler, .. }, Some(stack)) = (self.wanted, side.layout.stack(stack))
+        else {
+            return Ok(None);
+        };
+        let spec = compiler.spec(side, stack).await?;
+        Ok(Some(SpecClaims::from_spec(&spec, (self.cluster)(stack).as_ref())))
+    }
+
+    async fn pending_claims(&self) -> Result<&[(StackId, Option<SpecClaims>)], UserError> {
+        let (SpecSource::Compiled { compiler, head, .. }, Some(backend)) = (self.wanted, self.backend) else {
+            return Ok(&[]);
+        };
+        let claims = self.claims.wanted.get_or_try_init(|| async {
+            let known = backend.states.known().await?;
+            let stacks: Vec<_> = head.changed_stacks(known)?.into_iter().cloned().collect();
+            let specs = compiler.specs(head, &stacks).await;
+            let claims = stacks.into_iter().zip(specs).map(|(stack, spec)| {
+                let wants = spec
+                    .ok()
+                    .map(|spec| SpecClaims::from_spec(&spec, (self.cluster)(&stack).as_ref()));
+                (stack.id, wants)
+            });
+            Ok::<_, UserError>(claims.collect())
+        });
+        Ok(claims.await?)
+    }
+
+    /// The owners of each claim, from the short hashes in the index.
+    async fn holders(&self) -> Result<&HashMap<String, Vec<StackId>>, UserError> {
+        let holders = self.claims.holders.get_or_try_init(|| async {
+            let mut holders: HashMap<String, Vec<StackId>> = HashMap::new();
+            let Some(backend) = self.backend else {
+                return Ok(holders);
+            };
+            let entries = backend.states.known().await?.entries.iter();
+            for (stack, entry) in entries.filter(|(_, entry)| entry.is_known()) {
+                for mark in entry.marks.iter() {
+                    holders.entry(mark.to_owned()).or_default().push(stack.clone());
+                }
+            }
+            Ok::<_, UserError>(holders)
+        });
+        holders.await
+    }
+
+    /// Whether the owner of a generated object, a stack of the same project, shares it: it records it as shared, or
+    /// records it no more.
+    async fn shared_by(&self, owner: StackId, item: &Item) -> Result<OwnerClaim, UserError> {
+        let key = item
+            .desired
+            .as_ref()
+            .map(|desired| object_key(&desired.attributes));
+        let is_own = |theirs: &Recorded| is_object(theirs, key, item.cluster.as_ref()) && !theirs.is_shared();
+        Ok(match self.records(&owner, is_own).await? {
+            true => OwnerClaim::By(owner),
+            false => OwnerClaim::SharedWith(owner),
+        })
+    }
+
+    /// Another stack of the project that keeps what this stack is about to delete: a Namespace, which holds the
+    /// objects of the other stack too, or a CRD.
+    async fn shares(
+        &self,
+        stack: &StackId,
+        mine: &Recorded,
+        cluster: Option<&ClusterName>,
+    ) -> Result<Option<StackId>, UserError> {
+        let (group, kind, ..) = object_key(&mine.attributes);
+        match (group, kind) {
+            ("", "Namespace") => self.shares_namespace(stack, mine, cluster).await,
+            (_, "CustomResourceDefinition") => self.shares_definition(stack, mine).await,
+            _ => Ok(None),
+        }
+    }
+
+    /// Another stack of the project that records a Namespace. Its objects are in there, whatever its Spec says by now:
+    /// only the last stack deletes it. A plan that is shown says so for the last of those that leave.
+    async fn shares_namespace(
+        &self,
+        stack: &StackId,
+        mine: &Recorded,
+        cluster: Option<&ClusterName>,
+    ) -> Result<Option<StackId>, UserError> {
+        let Some(backend) = self.backend else {
+            return Ok(None);
+        };
+        let known = backend.states.known().await?.entries.keys();
+        let mut others: BTreeSet<_> = known.cloned().collect();
+        if let SpecSource::Compiled { head, .. } = self.wanted {
+            others.extend(head.layout.stacks.iter().map(|other| other.id.clone()));
+        }
+        others.retain(|other| other != stack && stack.is_sibling_of(other.as_str()));
+        let key = Some(object_key(&mine.attributes));
+        let mut keeper = None;
+        for other in others {
+            let is_it = |theirs: &Recorded| is_object(theirs, key, cluster);
+            if !self.records(&other, is_it).await? {
+                continue;
+            }
+            let stays = match self.purpose {
+                PlanPurpose::Apply => true,
+                PlanPurpose::Show { leaving } => {
+                    !leaving.contains(&other) && self.may_want(&other, mine).await
+                }
+            };
+            if stays {
+                return Ok(Some(other));
+            }
+            if other > *stack {
+                keeper = Some(other);
+            }
+        }
+        Ok(keeper)
+    }
+
+    /// Returns false if the head certainly does not have the object in a stack.
+    async fn may_want(&self, stack: &StackId, mine: &Recorded) -> bool {
+        let SpecSource::Compiled { compiler, head, .. } = self.wanted else {
+            return true;
+        };
+        let Some(stack) = head.layout.stack(stack) else {
+            return !head.layout.identities_certain();
+        };
+        let wants = |spec: Spec| spec.resources.iter().any(|resource| resource.id == mine.id);
+        compiler.spec(head, stack).await.map_or(true, wants)
+    }
+
+    /// A stack of the same project that has a CRD on the same cluster, by its state, and desires it, by its Spec. A
+    /// stack that does not compile may desire everything.
+    async fn shares_definition(
+        &self,
+        stack: &StackId,
+        mine: &Recorded,
+    ) -> Result<Option<StackId>, UserError> {
+        let SpecSource::Compiled { head, .. } = self.wanted else {
+            return Ok(None);
+        };
+        let has = |theirs: &Recorded| theirs.id == mine.id && theirs.cluster == mine.cluster;
+        let beside = |other: &&Stack| other.id != *stack && stack.is_sibling_of(other.id.as_str());
+        for other in head.layout.stacks.iter().filter(beside) {
+            if self.records(&other.id, has).await? && self.may_want(&other.id, mine).await {
+                return Ok(Some(other.id.clone()));
+            }
+        }
+        Ok(None)
+    }
+
+    async fn records(&self, stack: &StackId, is: impl Fn(&Recorded) -> bool) -> Result<bool, UserError> {
+        let Some(backend) = self.backend else {
+            return Ok(false);
+        };
+        let prior = backend.states.load(stack).await?;
+        Ok(prior.is_some_and(|prior| prior.state.resources.iter().any(is)))
+    }
+}
+
+/// Returns true if a record is of this object. A record that names no cluster may be.
+fn is_object(
+    recorded: &Recorded,
+    key: Option<(&str, &str, &str, &str)>,
+    cluster: Option<&ClusterName>,
+) -> bool {
+    recorded.runtime == RuntimeKind::Kubernetes
+        && Some(object_key(&recorded.attributes)) == key
+        && recorded.cluster.as_ref().or(cluster) == cluster
+}
+
+fn nothing_released() -> ReleasedObjects {
+    Box::new(|_| Ok(false))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn an_object_is_wanted_on_one_cluster_in_one_namespace_in_any_version() {
+        let spec = konverge_engine::spec::read_text(
+            &json!({"resources": [
+                {"id": "a", "type": "Kubernetes", "attributes": {"apiVersion": "apps/v1beta1", "kind": "Deployment", "metadata": {"name": "web", "namespace": "shop"}}},
+                {"id": "b", "type": "Kubernetes", "attributes": {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}}},
+                {"id": "c", "type": "Kubernetes", "attributes": {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop", "namespace": "odd"}}},
+                {"id": "d", "type": "Kubernetes", "attributes": {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "far", "namespace": "shop"}}, "extensions": {"cluster": "west"}}]})
+            .to_string(),
+            "spec.json",
+        );
+        let (east, west) = ("east".parse().unwrap(), "west".parse().unwrap());
+        let wants = SpecClaims::from_spec(&spec.unwrap(), Some(&east));
+        let holds = |cluster, key| wants.holds(Some(cluster), key);
+        assert!(holds(&east, ("apps", "Deployment", "shop", "web")));
+        assert!(!holds(&west, ("apps", "Deployment", "shop", "web")));
+        assert!(!holds(&east, ("apps", "Deployment", "other", "web")));
+        assert!(holds(&east, ("", "ConfigMap", "default", "c")));
+        assert!(!holds(&east, ("", "ConfigMap", "shop", "c")));
+        assert!(holds(&east, ("", "Namespace", "", "shop")));
+        assert!(
+            holds(&west, ("", "ConfigMap", "shop", "far")) && !holds(&east, ("", "ConfigMap", "shop", "far"))
+        );
+    }
+    #[tokio::test]
+    async fn an_owner_is_looked_up_once_for_all_that_it_had() {
+        let (claims, wanted) = (StackClaims::default(), SpecSource::File(Spec::default()));
+        let mut lookup = OwnershipLookup::new(&claims, &wanted, None, Box::new(|_| None), PlanPurpose::Apply);
+        let owner: StackId = "shop/old".parse().unwrap();
+        let item = Item {
+            id: "v1:ConfigMap:shop:a".parse().unwrap(),
+            cluster: None,
+            prior: None,
+            desired: None,
+            needs: konverge_engine::runtime::Needs::default(),
+        };
+        let kept = lookup.kept_by(&owner, &item).await.unwrap();
+        assert_eq!(
+            kept,
+            OwnerClaim::By(owner.clone()),
+            "nobody can tell that it was released"
+        );
+        lookup.owners.insert(owner.clone(), Box::new(|_| Ok(true)));
+        assert_eq!(lookup.kept_by(&owner, &item).await.unwrap(), OwnerClaim::Nobody);
+    }
+}

@@ -1,0 +1,68 @@
+//! The locks of packages: what they say about a stack, and what to do about a package that they do not pin.
+
+use crate::{OpenRevision, RunContext};
+use konverge_base::{
+    error::{ErrorKind, UserError},
+    model::{
+        RepoPath,
+        package_lock::{LOCK_FILE, PackageLock},
+        stack::CompileSetup,
+    },
+};
+use konverge_kcl::KclError;
+use konverge_repo::git::Repository;
+
+/// What to do if git ignores the locks.
+pub const IGNORED: &str = "git ignores kcl.mod.lock: remove its line from .gitignore, or add the files by `git add -f '*kcl.mod.lock'`";
+
+/// What is locked for a stack: by the lock of its module, which holds for everything below it, and for what that one
+/// does not pin by those of the packages in the repository.
+pub fn read(workspace: &OpenRevision, setup: &CompileSetup) -> Result<PackageLock, UserError> {
+    let mut all = PackageLock::default();
+    if setup.remote_packages.is_empty() {
+        return Ok(all);
+    }
+    let packages = setup.packages.iter().map(|(_, folder)| folder);
+    for folder in setup.module_root.iter().chain(packages) {
+        let file = folder.child(LOCK_FILE);
+        let content = workspace.analysis.tree().read(&file);
+        let content = content.map_err(|error| UserError::new(ErrorKind::Git, error.to_string()))?;
+        let lock = PackageLock::parse(content.as_deref().unwrap_or_default());
+        all.add_missing(lock.map_err(|why| broken(&file, why))?);
+    }
+    Ok(all)
+}
+
+/// A lock that cannot be read.
+pub fn broken(file: &RepoPath, why: String) -> UserError {
+    UserError::new(ErrorKind::Layout, format!("it cannot be read: {why}"))
+        .at(file.to_string(), None, None)
+        .hint("correct the file, or delete it and run `konverge kcl lock`")
+}
+
+/// The error of a package, with what git does to the lock.
+pub fn explain(run: &RunContext, setup: &CompileSetup, error: KclError) -> UserError {
+    let of_lock = matches!(error, KclError::NotLocked { .. } | KclError::LockDiffers { .. });
+    let mut failure = UserError::from(error);
+    if let Some(hint) = ignored_hint(run, setup).filter(|_| of_lock) {
+        // After the command that writes the file.
+        failure.hints.insert(failure.hints.len().min(1), hint);
+    }
+    failure
+}
+
+/// The lines below the first warning about a package that is not locked.
+pub fn hints(run: &RunContext, setup: &CompileSetup) -> String {
+    let lock = "\n  hint: run `konverge kcl lock` and commit kcl.mod.lock";
+    match ignored_hint(run, setup) {
+        Some(hint) => format!("{lock}\n  hint: {hint}"),
+        None => lock.to_owned(),
+    }
+}
+
+/// What to do if git ignores the lock of a stack. The same for every stack, so that equal errors are shown once.
+pub fn ignored_hint(run: &RunContext, setup: &CompileSetup) -> Option<String> {
+    let file = setup.module_root.as_ref()?.child(LOCK_FILE);
+    let repository = Repository::discover(&run.dir).ok()?;
+    repository.ignores(&file).then(|| IGNORED.to_owned())
+}

@@ -1,0 +1,90 @@
+//! The stacks with pending changes: what `konverge ci` applies after a merge, and what `--pending` selects.
+//!
+//! What is pending follows from the recorded input digests, never from `before..after`: the next run
+//! completes what a cancelled, failed or skipped run did not.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use crate::{
+    OpenRevision, RunContext, StateBackend, Target,
+    newer_commits::{BranchHistory, NewerCommits},
+    renamed_stacks,
+};
+use konverge_base::{error::UserError, model::StackId};
+use konverge_state::{IndexEntry, IndexedStates};
+
+/// The stacks with pending changes.
+pub struct PendingStacks {
+    /// Those to apply; without those to which a newer commit was applied.
+    pub targets: Vec<Target>,
+    /// Which those are.
+    pub newer: Arc<NewerCommits>,
+}
+
+impl PendingStacks {
+    /// Compares a revision with what is recorded, and keeps the selected stacks.
+    ///
+    /// # Errors
+    /// Errors of the store and of the history.
+    pub async fn find(
+        run: &RunContext,
+        head: &OpenRevision,
+        backend: &StateBackend,
+        history: Box<dyn BranchHistory>,
+        is_selected: impl Fn(&Target) -> bool,
+    ) -> Result<Self, UserError> {
+        let known = backend.states.known().await?;
+        let renamed = renamed_stacks::renamed_stacks(backend, &head.layout, known).await?;
+        let mut targets = pending_targets(head, backend, known, &renamed).await?;
+        targets.retain(is_selected);
+        let newer = NewerCommits::find(run, known, history).await?;
+        Ok(Self {
+            targets: newer.without(backend, targets, &renamed).await?,
+            newer: Arc::new(newer),
+        })
+    }
+}
+
+/// The stacks whose recorded digest differs from the head's, and those that are recorded but missing at the
+/// head. `renamed` are the recorded identities that stacks of the head continue.
+///
+/// The record of a folder that no longer defines a stack stays, and that of a Spec from a file: only what was
+/// removed from the repository is destroyed.
+///
+/// # Errors
+/// Errors of the store.
+pub async fn pending_targets(
+    head: &OpenRevision,
+    backend: &StateBackend,
+    known: &IndexedStates,
+    renamed: &BTreeMap<StackId, StackId>,
+) -> Result<Vec<Target>, UserError> {
+    let goes_on: BTreeSet<&StackId> = renamed.values().collect();
+    let changed = head.changed_stacks(known)?.into_iter();
+    let mut targets: Vec<_> = changed.map(|stack| Target::new(stack, None)).collect();
+    let gone = known
+        .entries
+        .iter()
+        .filter(|(id, entry)| entry.is_known() && head.layout.stack(id).is_none())
+        .filter(|(id, entry)| !goes_on.contains(id) && !head.layout.leaves_out(&entry.folder));
+    for (id, entry) in gone {
+        if !is_of_spec_file(backend, id, entry).await {
+            targets.push(Target::forgotten(id.clone(), entry.folder.clone()));
+        }
+    }
+    Ok(targets)
+}
+
+/// Returns true if a record is of a Spec from a file (`--spec`), or imported without a folder: such a stack
+/// was never in the repository. A state that cannot be read fails where the stack is planned.
+async fn is_of_spec_file(backend: &StateBackend, id: &StackId, entry: &IndexEntry) -> bool {
+    // An entry without a serial is of a run that was killed: its folder is unknown.
+    if !entry.folder.is_root() || entry.serial == 0 {
+        return false;
+    }
+    let prior = backend.states.load(id).await.ok().flatten();
+    prior.is_some_and(|prior| prior.state.core.is_none())
+}

@@ -1,0 +1,101 @@
+//! The plan documents of targets. Policy sets judge true values, in memory alone; what is printed is masked.
+
+use async_trait::async_trait;
+use serde_json::{Map, Value};
+
+use crate::TargetPlan;
+use konverge_base::{
+    model::{
+        plan::{FieldChange, ResourcePlan, StackPlan},
+        plan_document::{DesiredResource, OtherNames, StackDocument},
+    },
+    secrets::{Secrets, mask_resource},
+};
+use konverge_engine::{self as engine, EnginePlan, TruePlan};
+use konverge_policy as policy;
+
+/// Sees each stack of a preview as soon as it is planned. Nothing of it lives longer.
+#[async_trait]
+pub trait DocumentVisitor: Send + Sync {
+    /// Looks at a planned stack.
+    async fn visit(&self, planned: PlannedDocument<'_>);
+}
+
+/// A planned stack, of which each visitor takes the document that it needs.
+pub struct PlannedDocument<'a> {
+    pub planned: &'a TargetPlan,
+    pub known_as: OtherNames,
+    pub secrets: &'a Secrets,
+}
+
+impl PlannedDocument<'_> {
+    /// With true values, for policy sets. Never print or store it.
+    pub fn for_rules(&self) -> StackDocument {
+        let truth = match self.planned {
+            TargetPlan::Live(plan) => plan.truth(),
+            TargetPlan::Spec(plan) => {
+                let (base, head) = &plan.compared;
+                engine::true_spec_plan(&plan.public, (base, head), None, self.secrets)
+            }
+        };
+        for_rules(truth, self.known_as.clone())
+    }
+
+    /// As it is printed: with all known secrets masked.
+    pub fn masked(&self) -> StackDocument {
+        let desired = match self.planned {
+            TargetPlan::Live(plan) => plan.desired(),
+            TargetPlan::Spec(plan) => {
+                let masked = (self.secrets, mask_resource as engine::ResourceMask);
+                engine::desired_by_spec(&plan.compared.1, None, masked)
+            }
+        };
+        let plan = masked_plan(self.planned.public(), self.secrets);
+        let desired = desired.into_iter().map(|desired| DesiredResource {
+            attributes: masked_map(&desired.attributes, self.secrets),
+            ..desired
+        });
+        StackDocument {
+            known_as: self.known_as.clone(),
+            ..policy::document(&plan, desired.collect())
+        }
+    }
+}
+
+/// The document of a plan that is applied, for policy sets.
+pub fn of_plan(plan: &EnginePlan, known_as: OtherNames) -> StackDocument {
+    for_rules(plan.truth(), known_as)
+}
+
+/// A document with true values.
+pub fn for_rules(truth: TruePlan, known_as: OtherNames) -> StackDocument {
+    StackDocument {
+        known_as,
+        hidden: truth.hidden,
+        ..policy::document(&truth.plan, truth.desired)
+    }
+}
+
+fn masked_plan(plan: &StackPlan, secrets: &Secrets) -> StackPlan {
+    let masked = |side: &Option<Value>| side.as_ref().map(|value| secrets.mask_value(value));
+    let change = |change: &FieldChange| FieldChange {
+        from: masked(&change.from),
+        to: masked(&change.to),
+        ..change.clone()
+    };
+    let resources = plan.resources.iter().map(|resource| ResourcePlan {
+        changes: resource.changes.iter().map(change).collect(),
+        ..resource.clone()
+    });
+    StackPlan {
+        resources: resources.collect(),
+        ..plan.clone()
+    }
+}
+
+fn masked_map(map: &Map<String, Value>, secrets: &Secrets) -> Map<String, Value> {
+    let members = map.iter();
+    members
+        .map(|(key, value)| (key.clone(), secrets.mask_value(value)))
+        .collect()
+}

@@ -1,0 +1,413 @@
+//! Plans one target: compares its Spec with the live infrastructure, or with the Spec of the base.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use crate::{
+    OpenRevision, RunContext, SecretReferences, StateBackend, Target,
+    cluster_selection::{self, GivenCluster, Live},
+    compiler::{self, CompileCounts, Compiler},
+    kusion_releases,
+    other_stack_claims::{OwnershipLookup, PlanPurpose, StackClaims},
+    renamed_stacks::{self, Renamed},
+    rescue_file::Rescue,
+    spec_source::SpecSource,
+};
+use konverge_base::{
+    error::UserError,
+    model::{
+        Digest, StackId,
+        plan::{Basis, StackPlan},
+        plan_document::OtherNames,
+        spec::{RuntimeKind, Spec},
+        stack::Stack,
+        state::StackState,
+    },
+    secrets::{Secrets, mask_resource},
+};
+use konverge_config::Config;
+use konverge_engine::{self as engine, EnginePlan, PlanRequest, PlanStep, RuntimeRegistry};
+use konverge_state::IndexedStates;
+
+/// The common input of all plans of a run.
+pub struct Planner {
+    pub run: RunContext,
+    /// The effective configuration.
+    pub config: Config,
+    /// The source of Specs.
+    pub wanted: SpecSource,
+    /// The prior states; `None` if there is no state (a pull request from a fork).
+    pub backend: Option<StateBackend>,
+    /// The live infrastructure.
+    pub runtimes: RuntimeRegistry,
+    /// The references to secrets.
+    pub references: Arc<SecretReferences>,
+    /// Whether it is queried.
+    pub live: Live,
+    /// A cluster from the command line.
+    pub given: GivenCluster,
+    /// The claims of the other stacks, loaded on demand.
+    pub claims: StackClaims,
+    /// The recorded identities that stacks continue, loaded on demand.
+    pub renamed: Renamed,
+}
+
+/// The plan of a target.
+pub enum TargetPlan {
+    /// Compared with the live infrastructure: it can be applied.
+    Live(Box<EnginePlan>),
+    /// Compared with the Spec of the base.
+    Spec(Box<SpecPlan>),
+}
+
+/// A plan against the Spec of the base.
+pub struct SpecPlan {
+    pub public: StackPlan,
+    /// The Specs of the base and of the head, in clear. Never print or store them.
+    pub compared: (Spec, Spec),
+}
+
+impl TargetPlan {
+    /// The plan that is shown.
+    pub fn public(&self) -> &StackPlan {
+        match self {
+            Self::Live(plan) => &plan.public,
+            Self::Spec(plan) => &plan.public,
+        }
+    }
+}
+
+impl Planner {
+    /// The secrets of this run, for masking.
+    pub fn secrets(&self) -> &Secrets {
+        self.backend
+            .as_ref()
+            .map_or(&self.run.secrets, |backend| &backend.secrets)
+    }
+
+    /// The desired Spec of a target; empty if it was removed.
+    ///
+    /// # Errors
+    /// It does not compile.
+    pub async fn spec(&self, target: &Target) -> Result<Spec, UserError> {
+        if let Some(recorded) = &target.recorded {
+            return Ok(recorded.spec.clone());
+        }
+        match &self.wanted {
+            SpecSource::Compiled { compiler, head, .. } => {
+                compile_side(compiler, head, target.head.as_ref()).await
+            }
+            SpecSource::File(spec) => Ok(spec.clone()),
+        }
+    }
+
+    /// The Spec of a target at the base; empty if it did not exist.
+    pub async fn spec_before(&self, target: &Target) -> Result<Spec, UserError> {
+        match &self.wanted {
+            SpecSource::Compiled {
+                compiler,
+                base: Some(base),
+                ..
+            } => compile_side(compiler, base, target.base.as_ref()).await,
+            _ => Ok(Spec::default()),
+        }
+    }
+
+    /// The Spec of the base to compare with. One that does not compile is taken as empty, and a note says so: a change may
+    /// repair it.
+    async fn compared(&self, target: &Target) -> Result<(Spec, Option<String>), UserError> {
+        let failure = match self.spec_before(target).await {
+            Ok(before) => return Ok((before, None)),
+            Err(failure) if compiler::is_of_the_code(&failure) => failure,
+            Err(failure) => return Err(failure),
+        };
+        let place = failure.location.map(|place| format!(" ({place})"));
+        let place = place.unwrap_or_default();
+        let what = match target.head.is_some() {
+            true => "everything is shown as new",
+            false => "what is removed is not shown",
+        };
+        let note = format!(
+            "the base does not compile with this konverge.yaml{place}, so there is nothing to compare with: {what}"
+        );
+        Ok((Spec::default(), Some(note)))
+    }
+
+    /// Plans a target to show it: compares its Spec with its prior state and the live infrastructure, or with the base's
+    /// Spec if no cluster is queried. `leaving` are the stacks that are destroyed together.
+    ///
+    /// # Errors
+    /// Compiling, reading the state, or reaching the infrastructure failed.
+    pub async fn plan(
+        &self,
+        target: &Target,
+        wanted: Spec,
+        leaving: &BTreeSet<StackId>,
+    ) -> Result<TargetPlan, UserError> {
+        let state = self.prior(target).await?;
+        let mut state = state.unwrap_or_else(|| StackState::empty(target.id.clone(), target.folder.clone()));
+        self.take_up_rescue(&mut state)?;
+        if let Err(refusal) = kusion_releases::look(&self.run, &self.config, &state).await {
+            let what = format!("an apply of {} would stop", target.id);
+            self.run.warn(&what, refusal);
+        }
+        let purpose = PlanPurpose::Show { leaving };
+        self.plan_for(purpose, target, wanted, &state).await
+    }
+
+    /// The file for what a run could not store; `None` if there is no state or no place for it.
+    pub fn rescue(&self, stack: &StackId) -> Option<Rescue> {
+        let backend = self.backend.as_ref()?;
+        Rescue::open_for(&self.run, backend.states.repository().as_str(), stack)
+    }
+
+    /// Adds to a state what an earlier run on this machine could not store. Returns true if there was
+    /// something.
+    pub fn take_up_rescue(&self, state: &mut StackState) -> Result<bool, UserError> {
+        match self.rescue(&state.stack) {
+            Some(rescue) => rescue.take_up(state),
+            None => Ok(false),
+        }
+    }
+
+    /// The state of a target, recorded under its identity or under the one it continues.
+    ///
+    /// # Errors
+    /// Errors of the store.
+    pub async fn prior(&self, target: &Target) -> Result<Option<StackState>, UserError> {
+        let Some(backend) = &self.backend else {
+            return Ok(None);
+        };
+        let own = backend.states.load(&target.id).await?.map(|prior| prior.state);
+        if own.as_ref().is_some_and(|state| !state.is_blank()) {
+            return Ok(own);
+        }
+        let Some(earlier) = self.earlier_identity(&target.id).await? else {
+            return Ok(own);
+        };
+        let earlier = backend.states.load(&earlier).await?;
+        Ok(earlier
+            .map(|prior| prior.state.renamed(target.id.clone()))
+            .or(own))
+    }
+
+    /// As [`Planner::plan`], from a given state, to be applied.
+    ///
+    /// # Errors
+    /// As [`Planner::plan`].
+    pub async fn plan_from(
+        &self,
+        target: &Target,
+        wanted: Spec,
+        state: &StackState,
+    ) -> Result<TargetPlan, UserError> {
+        self.plan_for(PlanPurpose::Apply, target, wanted, state).await
+    }
+
+    async fn plan_for(
+        &self,
+        purpose: PlanPurpose<'_>,
+        target: &Target,
+        wanted: Spec,
+        state: &StackState,
+    ) -> Result<TargetPlan, UserError> {
+        let mut on_clusters = has_objects(&wanted)
+            || state
+                .resources
+                .iter()
+                .any(|r| r.runtime == RuntimeKind::Kubernetes);
+        if !on_clusters && self.live == Live::Auto && state.resources.is_empty() {
+            // Neither the head nor a state has objects: those of the base are deleted.
+            on_clusters = has_objects(&self.compared(target).await?.0);
+        }
+        // A stack without Kubernetes resources can be compared with the live infrastructure without a
+        // cluster.
+        let live = if on_clusters || self.live == Live::Never {
+            self.live
+        } else {
+            Live::Auto
+        };
+        let cluster = match target.rules() {
+            Some(stack) => cluster_selection::cluster_of(&self.config, stack, &self.given, live)?,
+            None => state
+                .resources
+                .iter()
+                .find_map(|resource| resource.cluster.clone()),
+        };
+        let real = self.live != Live::Never && (cluster.is_some() || !on_clusters);
+        if !real {
+            // Nothing is resolved: only texts are compared. Whether the stack may use its references is judged nevertheless.
+            let (before, note) = self.compared(target).await?;
+            let before = self.references.name_stores(before);
+            let wanted = self.references.admit(target, wanted)?;
+            let secrets = self.secrets();
+            let (id, folder) = (&target.id, &target.folder);
+            let masked = (secrets, mask_resource as engine::ResourceMask);
+            let mut public = engine::plan_against_spec(id, folder, &before, &wanted, None, masked);
+            public.notes.extend(note);
+            let compared = (before, wanted);
+            return Ok(TargetPlan::Spec(Box::new(SpecPlan { public, compared })));
+        }
+        let wanted = self.references.admit(target, wanted)?;
+        // What is missing is said at its resource.
+        let _ = self.references.ask_versions(&target.id).await;
+        let ignore = target.rules().map(|stack| self.config.for_stack(stack).ignore);
+        let ignore = ignore.unwrap_or_default();
+        let mut step = engine::plan(PlanRequest {
+            stack: target.id.clone(),
+            folder: target.folder.clone(),
+            spec: wanted,
+            state,
+            runtimes: &self.runtimes,
+            ignore: &ignore,
+            cluster,
+            events: self.run.events.as_ref(),
+            secrets: self.secrets(),
+        })
+        .await?;
+        let mut ownership = self.ownership(purpose);
+        loop {
+            step = match step {
+                PlanStep::Done(plan) => return Ok(TargetPlan::Live(plan)),
+                PlanStep::Asks(asking) => {
+                    let claims = ownership.claims(&target.id, asking.questions()).await;
+                    asking.answer(claims).await?
+                }
+            };
+        }
+    }
+
+    /// Looks up the claims of other stacks for one plan.
+    fn ownership<'a>(&'a self, purpose: PlanPurpose<'a>) -> OwnershipLookup<'a> {
+        OwnershipLookup::new(
+            &self.claims,
+            &self.wanted,
+            self.backend.as_ref(),
+            Box::new(|stack| {
+                let cluster = cluster_selection::cluster_of(&self.config, stack, &self.given, self.live);
+                cluster.ok().flatten()
+            }),
+            purpose,
+        )
+    }
+
+    /// As [`identities::renamed_stacks`], for the head.
+    ///
+    /// # Errors
+    /// Errors of the store.
+    pub async fn renamed_stacks(
+        &self,
+        known: &IndexedStates,
+    ) -> Result<BTreeMap<StackId, StackId>, UserError> {
+        match (&self.wanted, &self.backend) {
+            (SpecSource::Compiled { head, .. }, Some(backend)) => {
+                renamed_stacks::renamed_stacks(backend, &head.layout, known).await
+            }
+            _ => Ok(BTreeMap::new()),
+        }
+    }
+
+    /// The other names of a target: in its files, before this change, and as it was recorded.
+    ///
+    /// # Errors
+    /// Errors of the store.
+    pub async fn other_names(&self, target: &Target) -> Result<OtherNames, UserError> {
+        let sides = || target.head.iter().chain(&target.base);
+        let named = sides().flat_map(|stack| [stack.names.clone(), stack.id.clone()]);
+        let earlier = self.earlier_identity(&target.id).await?;
+        let mut folders: Vec<_> = sides().map(|stack| stack.folder.clone()).collect();
+        if let Some(backend) = &self.backend {
+            let known = backend.states.known().await?;
+            let applied = std::iter::once(&target.id).chain(&earlier);
+            let entries = applied.filter_map(|id| known.entries.get(id));
+            folders.extend(entries.map(|entry| entry.folder.clone()));
+        }
+        let mut ids: Vec<_> = named.chain(earlier).collect();
+        ids.retain(|name| *name != target.id);
+        folders.retain(|folder| *folder != target.folder && !folder.is_root());
+        Ok(OtherNames { ids, folders })
+    }
+
+    /// The recorded identity that a stack of the head continues, if it differs now.
+    ///
+    /// # Errors
+    /// Errors of the store.
+    pub async fn earlier_identity(&self, stack: &StackId) -> Result<Option<StackId>, UserError> {
+        match (&self.wanted, &self.backend) {
+            (SpecSource::Compiled { head, .. }, Some(backend)) => {
+                self.renamed.earlier(backend, &head.layout, stack).await
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// What a target is compared with, as far as its Spec determines it.
+    pub fn basis(&self, target: &Target, wanted: &Spec) -> Basis {
+        let stack = target.rules().filter(|_| has_objects(wanted));
+        let cluster =
+            stack.map(|stack| cluster_selection::cluster_of(&self.config, stack, &self.given, self.live));
+        match (self.live, cluster) {
+            (Live::Never, _) | (_, Some(Ok(None))) => Basis::Spec,
+            // An undetermined cluster should have been queried.
+            _ => Basis::Live,
+        }
+    }
+
+    /// The input digest of a target at the head; `None` if it was removed. A Spec from a file is its own
+    /// input.
+    ///
+    /// # Errors
+    /// Its files cannot be read.
+    pub fn input_digest(&self, target: &Target) -> Result<Option<Digest>, UserError> {
+        if let Some(recorded) = &target.recorded {
+            return Ok(Some(recorded.input_digest));
+        }
+        match (&self.wanted, &target.head) {
+            (_, None) => Ok(None),
+            (SpecSource::File(spec), _) => Ok(Some(spec.digest())),
+            (SpecSource::Compiled { head, .. }, Some(stack)) => Ok(Some(head.analysis.input_digest(stack)?)),
+        }
+    }
+
+    /// The sources of the Specs so far.
+    pub fn counts(&self) -> CompileCounts {
+        match &self.wanted {
+            SpecSource::Compiled { compiler, .. } => compiler.counts(),
+            SpecSource::File(_) => CompileCounts::default(),
+        }
+    }
+
+    /// The number of stacks at the head, selected or not; 0 for a Spec from a file.
+    pub fn stacks_in_repository(&self) -> usize {
+        match &self.wanted {
+            SpecSource::Compiled { head, .. } => head.layout.stacks.len(),
+            SpecSource::File(_) => 0,
+        }
+    }
+
+    /// The version of the core that compiles the Specs.
+    pub fn core(&self) -> Option<&str> {
+        match &self.wanted {
+            SpecSource::Compiled { .. } => Some(self.config.kcl.core()),
+            SpecSource::File(_) => None,
+        }
+    }
+}
+
+fn has_objects(spec: &Spec) -> bool {
+    let mut kinds = spec.resources.iter().map(|resource| resource.runtime);
+    kinds.any(|kind| kind == RuntimeKind::Kubernetes)
+}
+
+async fn compile_side(
+    compiler: &Compiler,
+    side: &OpenRevision,
+    stack: Option<&Stack>,
+) -> Result<Spec, UserError> {
+    match stack {
+        Some(stack) => compiler.spec(side, stack).await,
+        None => Ok(Spec::default()),
+    }
+}

@@ -1,0 +1,77 @@
+//! Reads the policy sets of a revision. In `ci` that is the default branch, and a revision under which a pull
+//! request was reviewed.
+
+use konverge_base::model::{
+    RepoPath,
+    file_source::{FileKind, Source},
+};
+use konverge_config::{Config, PolicyLanguage, PolicySetConfig};
+use konverge_policy::sets::{PolicyFile, PolicySet, PolicySets};
+
+/// The sets of a configuration, with their files from a revision. A set that cannot be read denies, and says
+/// why.
+pub fn load(config: &Config, source: &dyn Source) -> PolicySets {
+    let sets = config.policy.sets.iter().map(|set| load_set(set, source));
+    PolicySets::new(sets.collect(), &config.policy.exceptions)
+}
+
+fn load_set(set: &PolicySetConfig, source: &dyn Source) -> PolicySet {
+    let endings: &[&str] = match set.language {
+        PolicyLanguage::Rego => &[".rego"],
+        PolicyLanguage::Cel | PolicyLanguage::Vap | PolicyLanguage::Gatekeeper => &[".yaml", ".yml"],
+    };
+    match read(set, source, endings) {
+        Ok((files, data)) => PolicySet::load(set, &files, &data),
+        Err(why) => PolicySet::broken(set, why),
+    }
+}
+
+type Files = Vec<PolicyFile>;
+
+fn read(set: &PolicySetConfig, source: &dyn Source, endings: &[&str]) -> Result<(Files, Files), String> {
+    let files = files_at(source, &set.path, endings)?;
+    if files.is_empty() {
+        return Err(format!(
+            "no rule file (`{}`) was found at `{}`",
+            endings.join("`, `"),
+            set.path
+        ));
+    }
+    let mut data = Vec::new();
+    for path in &set.data {
+        let found = files_at(source, path, &[".json", ".yaml", ".yml"])?;
+        if found.is_empty() {
+            return Err(format!("there is no data at `{path}`"));
+        }
+        data.extend(found);
+    }
+    Ok((files, data))
+}
+
+/// The files at a path: itself, or those below it. Links are not followed.
+fn files_at(source: &dyn Source, path: &str, endings: &[&str]) -> Result<Files, String> {
+    let Some(path) = RepoPath::normalize(path) else {
+        return Err(format!("`{path}` is not a path of the repository"));
+    };
+    let is_meant = |found: &RepoPath| {
+        (*found == path || found.is_within(&path))
+            && endings.iter().any(|ending| found.as_str().ends_with(ending))
+    };
+    let mut files = Vec::new();
+    for (found, entry) in source.files() {
+        if !is_meant(found) {
+            continue;
+        }
+        // A rule behind a link would be missing, and what it denies would pass.
+        if entry.kind != FileKind::File {
+            return Err(format!("{found} is a link: write the file itself"));
+        }
+        let bytes = source.read(entry.blob).map_err(|error| error.to_string())?;
+        let text = String::from_utf8(bytes.to_vec()).map_err(|_| format!("{found} is not UTF-8"))?;
+        files.push(PolicyFile {
+            path: found.to_string(),
+            text,
+        });
+    }
+    Ok(files)
+}

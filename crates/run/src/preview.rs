@@ -1,0 +1,168 @@
+//! The `preview` use case: plans each target. It writes nothing; `ci` records the review.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use futures::{StreamExt, stream};
+
+use crate::{
+    Planner, StepCounter, Target, adoption_notes, earlier_failure,
+    object_conflicts::{self, DeclaredClaims},
+    plan_documents::{DocumentVisitor, PlannedDocument},
+    redact::{self, UnreviewableValue},
+};
+use konverge_base::{
+    error::UserError,
+    model::{
+        Digest, StackId,
+        event::Step,
+        plan::{Basis, Plan, StackPlan},
+        review::{ReviewedStack, stack_units},
+    },
+    secrets::Secrets,
+};
+use konverge_config::{BrokenBase, Config};
+
+/// Returns true if a preview fails because of a stack.
+pub fn is_failure(stack: &StackPlan, config: &Config) -> bool {
+    let passes = stack.fails_as_before && config.policy.broken_base == BrokenBase::Pass;
+    stack.error.is_some() && !passes
+}
+
+/// The number of stacks planned concurrently.
+const AT_ONCE: usize = 8;
+
+/// A preview: what is shown, and what is recorded as reviewed.
+pub struct Preview {
+    /// The plan with masked secrets.
+    pub plan: Plan,
+    /// The content of the review record: what could be planned and was shown.
+    pub reviewed: Vec<ReviewedStack>,
+    /// Desired values that were not shown.
+    pub hidden: Vec<UnreviewableValue>,
+    /// What the Terraform resources import, by stack.
+    pub declared: BTreeMap<StackId, DeclaredClaims>,
+}
+
+impl Preview {
+    /// Sets an error on stacks that would create or adopt what another job has previewed.
+    pub fn refuse_elsewhere(&mut self, elsewhere: &[ReviewedStack], secrets: &Secrets) {
+        object_conflicts::refuse_conflicts_with_other_jobs(
+            &mut self.plan,
+            &self.declared,
+            elsewhere,
+            secrets,
+        );
+    }
+}
+
+/// Previews the targets; a stack that fails does not affect the others. The visitor sees each stack that could be
+/// planned.
+///
+/// # Errors
+/// The run was interrupted.
+pub async fn run(
+    planning: &Planner,
+    targets: &[Target],
+    visitor: Option<&dyn DocumentVisitor>,
+) -> Result<Preview, UserError> {
+    let counter = StepCounter::start(&planning.run, Step::Plan, targets.len());
+    let leaving = targets.iter().filter(|target| target.head.is_none());
+    let leaving: BTreeSet<_> = leaving.map(|target| target.id.clone()).collect();
+    let mut done: Vec<_> = stream::iter(targets)
+        .map(async |target| {
+            let planned = one(planning, target, &leaving, visitor).await;
+            counter.advance();
+            planned
+        })
+        .buffer_unordered(AT_ONCE)
+        .collect()
+        .await;
+    planning.run.check_interrupted()?;
+    done.sort_by(|a, b| (&a.0.stack, &a.0.id).cmp(&(&b.0.stack, &b.0.id)));
+    let mut declared = BTreeMap::new();
+    let (mut stacks, mut reviewed) = (Vec::new(), Vec::new());
+    for (stack, record, claims) in done {
+        declared.insert(stack.id.clone(), claims);
+        stacks.push(stack);
+        reviewed.extend(record);
+    }
+    let mut plan = Plan { version: 1, stacks };
+    // What cannot be applied is not reviewed.
+    let refused = object_conflicts::refuse(&mut plan, &declared);
+    reviewed.retain(|stack| !refused.contains(&stack.id));
+    // All secrets are known only after all stacks were planned.
+    let secrets = planning.secrets();
+    for stack in &mut reviewed {
+        stack.units.retain(|unit| redact::is_seen(unit, secrets));
+    }
+    let hidden = redact::plan(&mut plan, secrets);
+    Ok(Preview {
+        plan,
+        reviewed,
+        hidden,
+        declared,
+    })
+}
+
+async fn one(
+    planning: &Planner,
+    target: &Target,
+    leaving: &BTreeSet<StackId>,
+    visitor: Option<&dyn DocumentVisitor>,
+) -> (StackPlan, Option<ReviewedStack>, DeclaredClaims) {
+    let failed = |basis, failure: UserError| {
+        StackPlan::failed(target.folder.clone(), target.id.clone(), basis, failure.body())
+    };
+    // Without a Spec nothing was compared.
+    let wanted = match planning.spec(target).await {
+        Ok(wanted) => wanted,
+        Err(failure) => {
+            let fails_as_before = earlier_failure::is_earlier(planning, target, &failure).await;
+            let plan = StackPlan {
+                fails_as_before,
+                ..failed(Basis::Spec, failure)
+            };
+            return (plan, None, DeclaredClaims::default());
+        }
+    };
+    let declared = DeclaredClaims::from_spec(&wanted);
+    let notes = wanted.notes.clone();
+    let (basis, spec_digest) = (planning.basis(target, &wanted), wanted.digest());
+    match planning.plan(target, wanted, leaving).await {
+        Ok(planned) => {
+            let mut plan = planned.public().clone();
+            plan.notes.splice(..0, notes);
+            if let Err(failure) = adoption_notes::explain(planning, target, &mut plan).await {
+                return (failed(basis, failure), None, declared);
+            }
+            if let Some(visitor) = visitor {
+                let known_as = match planning.other_names(target).await {
+                    Ok(names) => names,
+                    Err(failure) => return (failed(basis, failure), None, declared),
+                };
+                let planned = PlannedDocument {
+                    planned: &planned,
+                    known_as,
+                    secrets: planning.secrets(),
+                };
+                visitor.visit(planned).await;
+            }
+            // The planned part of a stack was shown, and may be applied without the rest.
+            let shown = plan.error.is_none() || plan.fails_in_part();
+            let reviewed = shown.then(|| record(&plan, spec_digest, &declared));
+            (plan, reviewed, declared)
+        }
+        Err(failure) => (failed(basis, failure), None, DeclaredClaims::default()),
+    }
+}
+
+fn record(plan: &StackPlan, spec_digest: Digest, declared: &DeclaredClaims) -> ReviewedStack {
+    ReviewedStack {
+        id: plan.id.clone(),
+        basis: plan.basis,
+        digest: plan.digest,
+        spec_digest: Some(spec_digest),
+        claims: object_conflicts::marks(plan, declared),
+        units: stack_units(plan),
+    }
+}

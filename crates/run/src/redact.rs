@@ -1,0 +1,191 @@
+//! Masks plans and reports: every known secret is masked in the data, once and before rendering. In a
+//! finished text it may be escaped, truncated or split over lines, and would not be recognized.
+//!
+//! Values and messages are masked. Identities, paths and names never are, because rows are found by them.
+
+use serde_json::Value;
+
+use konverge_base::{
+    error::{Cause, ErrorBody, UserError},
+    model::{
+        ResourceId, StackId,
+        apply_result::ApplyReport,
+        masked_value,
+        plan::{ChangeOrigin, FieldChange, Plan, StackPlan},
+        policy_finding::PolicyFinding,
+        review::ReviewUnit,
+        spec::Resource,
+    },
+    secrets::{Secrets, mask_resource, without_secrets},
+};
+
+/// A desired value that is masked although its path is not secret, so reviewers cannot see it.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct UnreviewableValue {
+    pub stack: StackId,
+    pub resource: ResourceId,
+    /// The path in the resource, as in RFC 6901.
+    pub path: String,
+}
+
+/// Masks the resources of Specs, as a preview does without a provider: what is secret by shape, type and name, and then
+/// every known secret, wherever it stands.
+#[must_use]
+pub fn resources(resources: &[Resource], secrets: &Secrets) -> Vec<Resource> {
+    secrets.learn_names(resources);
+    let masked: Vec<Resource> = resources
+        .iter()
+        .map(|resource| mask_resource(secrets, resource))
+        .collect();
+    // All secrets are known only now.
+    let values = |map: serde_json::Map<String, Value>| {
+        let members = map.into_iter();
+        members
+            .map(|(key, value)| {
+                let masked = secrets.mask_value_at(&masked_value::join_path("", &key), &value);
+                (key, masked)
+            })
+            .collect()
+    };
+    let all = masked.into_iter().map(|resource| Resource {
+        attributes: values(resource.attributes),
+        extensions: values(resource.extensions),
+        ..resource
+    });
+    all.collect()
+}
+
+/// Masks a plan and returns the values that nobody can review. Its digests stay those of the unmasked plan.
+pub fn plan(plan: &mut Plan, secrets: &Secrets) -> Vec<UnreviewableValue> {
+    let stacks = plan.stacks.iter_mut();
+    stacks.flat_map(|plan| stack(plan, secrets)).collect()
+}
+
+/// Masks the plan of one stack.
+pub fn stack(plan: &mut StackPlan, secrets: &Secrets) -> Vec<UnreviewableValue> {
+    if let Some(error) = &mut plan.error {
+        body(error, secrets);
+    }
+    for note in &mut plan.notes {
+        *note = secrets.mask(&without_secrets(note));
+    }
+    let mut all = Vec::new();
+    for resource in &mut plan.resources {
+        for note in &mut resource.notes {
+            *note = secrets.mask(note);
+        }
+        let mut paths = Vec::new();
+        for change in &mut resource.changes {
+            let reviewed = !matches!(change.origin, ChangeOrigin::Default | ChangeOrigin::Admission);
+            if let Some(to) = change.to.as_ref().filter(|_| reviewed) {
+                collect_hidden(to, &change.path, secrets, &mut paths);
+            }
+            mask(change, secrets);
+        }
+        paths.sort();
+        paths.dedup();
+        // Our own note is added after the masking, so that no secret can mask it.
+        let note = |path: &String| {
+            format!("{path} contains the value of a Secret and is masked: check it in the code")
+        };
+        resource.notes.extend(paths.iter().map(note));
+        all.extend(paths.into_iter().map(|path| UnreviewableValue {
+            stack: plan.id.clone(),
+            resource: resource.id.clone(),
+            path,
+        }));
+    }
+    all
+}
+
+/// Returns true if a reviewer can see the new value of a unit.
+pub fn is_seen(unit: &ReviewUnit, secrets: &Secrets) -> bool {
+    let mut paths = Vec::new();
+    if let Some(to) = &unit.to {
+        collect_hidden(to, &unit.path, secrets, &mut paths);
+    }
+    paths.is_empty()
+}
+
+/// Masks the messages of a report.
+pub fn report(report: &mut ApplyReport, secrets: &Secrets) {
+    for stack in &mut report.stacks {
+        if let Some(error) = &mut stack.error {
+            body(error, secrets);
+        }
+        for message in stack.resources.iter_mut().filter_map(|r| r.message.as_mut()) {
+            *message = secrets.mask(message);
+        }
+    }
+}
+
+/// Masks the messages of findings.
+pub fn findings(findings: &mut [PolicyFinding], secrets: &Secrets) {
+    for finding in findings {
+        finding.message = secrets.mask(&finding.message);
+        let details = finding
+            .place
+            .iter_mut()
+            .flat_map(|place| place.details.values_mut());
+        for detail in details {
+            *detail = secrets.mask(detail);
+        }
+    }
+}
+
+/// Masks an error.
+#[must_use]
+pub fn failure(failure: &UserError, secrets: &Secrets) -> UserError {
+    UserError {
+        message: secrets.mask(&failure.message),
+        hints: failure.hints.iter().map(|hint| secrets.mask(hint)).collect(),
+        causes: failure
+            .causes
+            .iter()
+            .map(|cause| Cause {
+                location: cause.location.clone(),
+                message: secrets.mask(&cause.message),
+            })
+            .collect(),
+        ..failure.clone()
+    }
+}
+
+fn body(error: &mut ErrorBody, secrets: &Secrets) {
+    for text in std::iter::once(&mut error.message).chain(&mut error.hints) {
+        *text = secrets.mask(text);
+    }
+}
+
+/// Masks both sides of a change. If a difference is masked, the hashes still show it.
+fn mask(change: &mut FieldChange, secrets: &Secrets) {
+    let masked = |side: &Option<Value>| {
+        side.as_ref()
+            .map(|value| secrets.mask_value_at(&change.path, value))
+    };
+    let (mut from, mut to) = (masked(&change.from), masked(&change.to));
+    if from == to && change.from != change.to {
+        let marked = |side: &Option<Value>| side.as_ref().map(|value| secrets.marked(value));
+        (from, to) = (marked(&change.from), marked(&change.to));
+    }
+    (change.from, change.to) = (from, to);
+}
+
+/// The paths in a value where a known secret is in clear text.
+fn collect_hidden(value: &Value, path: &str, secrets: &Secrets, found: &mut Vec<String>) {
+    match value {
+        Value::String(text) if secrets.hides(path, text) => found.push(path.to_owned()),
+        Value::Array(items) => {
+            for (at, item) in items.iter().enumerate() {
+                collect_hidden(item, &format!("{path}/{at}"), secrets, found);
+            }
+        }
+        Value::Object(_) if masked_value::is_secret(value) => {}
+        Value::Object(map) => {
+            for (key, member) in map {
+                collect_hidden(member, &masked_value::join_path(path, key), secrets, found);
+            }
+        }
+        _ => {}
+    }
+}

@@ -1,0 +1,85 @@
+//! Stacks whose identity differs from the recorded one, because other folders got or lost the same names, or
+//! because konverge.yaml names them. The record moves along; live objects are not deleted or recreated.
+
+use std::collections::{BTreeMap, HashMap};
+
+use tokio::sync::OnceCell;
+
+use crate::StateBackend;
+use konverge_base::{
+    error::UserError,
+    model::{RepoPath, StackId, stack::Stack},
+};
+use konverge_repo::konfig::Layout;
+use konverge_state::IndexedStates;
+
+/// The recorded identity that a stack continues, by the stack's identity.
+#[derive(Default)]
+pub struct Renamed(OnceCell<BTreeMap<StackId, StackId>>);
+
+impl Renamed {
+    /// The recorded identity that a stack of a layout continues, if it differs now.
+    ///
+    /// # Errors
+    /// Errors of the store.
+    pub async fn earlier(
+        &self,
+        backend: &StateBackend,
+        layout: &Layout,
+        stack: &StackId,
+    ) -> Result<Option<StackId>, UserError> {
+        let renamed = self.0.get_or_try_init(|| async {
+            renamed_stacks(backend, layout, backend.states.known().await?).await
+        });
+        Ok(renamed.await?.get(stack).cloned())
+    }
+}
+
+/// Every stack of a layout that continues another recorded identity, with that identity.
+///
+/// # Errors
+/// Errors of the store.
+pub async fn renamed_stacks(
+    backend: &StateBackend,
+    layout: &Layout,
+    known: &IndexedStates,
+) -> Result<BTreeMap<StackId, StackId>, UserError> {
+    // A run that has only started on a stack has not recorded anything of it yet.
+    let is_recorded = |id: &StackId| {
+        let entry = known.entries.get(id);
+        entry.is_some_and(|entry| {
+            entry.is_known() && (entry.resources > 0 || entry.settled_digest().is_some())
+        })
+    };
+    let new: HashMap<&RepoPath, &Stack> = layout
+        .stacks
+        .iter()
+        .filter(|stack| !is_recorded(&stack.id))
+        .map(|stack| (&stack.folder, stack))
+        .collect();
+    let mut renamed = BTreeMap::new();
+    if new.is_empty() {
+        return Ok(renamed);
+    }
+    let gone = known
+        .entries
+        .iter()
+        .filter(|(id, entry)| entry.is_known() && layout.stack(id).is_none());
+    for (id, entry) in gone {
+        let Some(stack) = new.get(&entry.folder) else {
+            continue;
+        };
+        let own = backend.states.load(&stack.id).await?;
+        if own.is_some_and(|own| !own.state.is_blank()) {
+            continue;
+        }
+        let named_by = match backend.states.load(id).await? {
+            Some(prior) => prior.state.named_by,
+            None => continue,
+        };
+        if stack.continues(id, named_by) {
+            renamed.insert(stack.id.clone(), id.clone());
+        }
+    }
+    Ok(renamed)
+}

@@ -1,0 +1,306 @@
+//! The rescue file: runtime data of a stack that a run could not store (the Terraform state, encrypted as in
+//! the store). It is kept in a file on this machine until the next run uses it.
+
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+};
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::RunContext;
+use konverge_base::{
+    atomic_file,
+    error::{ErrorKind, UserError},
+    model::{Digest, StackId, state::StackState},
+};
+use konverge_state::store::Key;
+
+const VERSION: u32 = 1;
+
+/// The rescue file of one stack.
+#[derive(Debug, Clone)]
+pub struct Rescue {
+    path: PathBuf,
+    stack: StackId,
+}
+
+/// The content of the file.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Document {
+    version: u32,
+    stack: StackId,
+    data: BTreeMap<String, RescueFile>,
+}
+
+/// The data of one runtime, newer than in the store.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct RescueFile {
+    /// The digests that the store's version may have if nobody else has written since.
+    follows: Vec<Digest>,
+    value: Value,
+}
+
+impl Rescue {
+    /// The file of a stack. `None` if the environment has no folder for such files.
+    pub fn open_for(run: &RunContext, repository: &str, stack: &StackId) -> Option<Self> {
+        let folder = run.xdg_folder("XDG_STATE_HOME", ".local/state").ok()?;
+        let name = format!("{}.json", Key::from_components(&[stack.as_str()]).as_str());
+        Some(Self {
+            path: folder
+                .join("rescue")
+                .join(Key::from_components(&[repository]).as_str())
+                .join(name),
+            stack: stack.clone(),
+        })
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Adds what an earlier run could not store to a state. Returns true if there was something.
+    ///
+    /// # Errors
+    /// The file cannot be read, or another run changed the state in the meantime.
+    pub fn take_up(&self, state: &mut StackState) -> Result<bool, UserError> {
+        let text = match std::fs::read(&self.path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(false),
+            Err(error) => return Err(self.failure(format!("cannot be read: {error}"))),
+        };
+        // The parser's own message could quote the content of the file.
+        let document: Document =
+            serde_json::from_slice(&text).map_err(|_| self.failure("is damaged".to_owned()))?;
+        if document.version != VERSION || document.stack != self.stack {
+            return Err(self.failure("is of another version or another stack".to_owned()));
+        }
+        let follows = |(key, saved): (&String, &RescueFile)| {
+            let stored = state.runtime.get(key);
+            stored == Some(&saved.value) || saved.follows.contains(&digest(stored))
+        };
+        if !document.data.iter().all(follows) {
+            return Err(self.failure("is outdated: another run has changed the state since".to_owned()));
+        }
+        let data = document.data.into_iter();
+        state.runtime.extend(data.map(|(key, saved)| (key, saved.value)));
+        state.input_digest = None;
+        Ok(true)
+    }
+
+    fn failure(&self, what: String) -> UserError {
+        UserError::new(
+            ErrorKind::State,
+            format!("`{}` contains data that an earlier run of `{}` could not store, and it {what}", self.path.display(), self.stack),
+        )
+        .hint("compare the ids that the earlier run printed with what exists at the provider: take an object over by \
+               `kusionstack.io/import-id` in the extensions of its resource, or delete it by hand")
+        .hint(format!("then delete `{}` and run the same command again", self.path.display()))
+    }
+
+    fn write(&self, data: &BTreeMap<String, RescueFile>) -> std::io::Result<()> {
+        let document = Document {
+            version: VERSION,
+            stack: self.stack.clone(),
+            data: data.clone(),
+        };
+        atomic_file::write_durable(&self.path, serde_json::to_string(&document)?.as_bytes())
+    }
+
+    /// Deletes the file: the store has everything.
+    pub fn remove(&self) {
+        if let Err(error) = std::fs::remove_file(&self.path)
+            && error.kind() != std::io::ErrorKind::NotFound
+        {
+            tracing::warn!(%error, path = %self.path.display(), "the rescue file could not be deleted");
+        }
+    }
+}
+
+fn digest(value: Option<&Value>) -> Digest {
+    Digest::of_json(value.unwrap_or(&Value::Null))
+}
+
+/// Tracks which runtime data a run has stored, and keeps the file while the store lacks some of it.
+pub struct Unstored {
+    rescue: Option<Rescue>,
+    /// The data in the store.
+    stored: BTreeMap<String, Value>,
+    lacking: BTreeMap<String, RescueFile>,
+    /// True if there is a file, of this run or of an earlier one.
+    file: bool,
+    /// Why it could not be written.
+    trouble: Option<String>,
+}
+
+impl Unstored {
+    /// At the start of an apply: `stored` is the data in the store; `taken_up` says whether an earlier run's
+    /// file adds to it.
+    pub fn new(rescue: Option<Rescue>, stored: BTreeMap<String, Value>, taken_up: bool) -> Self {
+        Self {
+            rescue,
+            stored,
+            lacking: BTreeMap::new(),
+            file: taken_up,
+            trouble: None,
+        }
+    }
+
+    /// This value is being stored. Until that has succeeded, the store may or may not have it.
+    pub fn begin_store(&mut self, key: &str, value: &Value) {
+        let before = self.lacking.remove(key);
+        let follows = match before {
+            Some(mut before) => {
+                before.follows.push(digest(Some(&before.value)));
+                before.follows
+            }
+            None => vec![digest(self.stored.get(key))],
+        };
+        let value = value.clone();
+        self.lacking.insert(key.to_owned(), RescueFile { follows, value });
+        if self.file {
+            self.keep();
+        }
+    }
+
+    /// Storing takes long, or failed: write the file.
+    pub fn keep(&mut self) {
+        self.trouble = match &self.rescue {
+            None => Some("neither XDG_STATE_HOME nor HOME is set".to_owned()),
+            Some(rescue) => rescue.write(&self.lacking).err().map(|error| error.to_string()),
+        };
+        self.file |= self.trouble.is_none();
+    }
+
+    /// The store has this value.
+    pub fn end_store(&mut self, key: &str) {
+        if let Some(saved) = self.lacking.remove(key) {
+            self.stored.insert(key.to_owned(), saved.value);
+        }
+        if self.lacking.is_empty() {
+            self.all_stored();
+        }
+    }
+
+    /// The store has everything.
+    pub fn all_stored(&mut self) {
+        self.lacking.clear();
+        self.trouble = None;
+        if std::mem::take(&mut self.file)
+            && let Some(rescue) = &self.rescue
+        {
+            rescue.remove();
+        }
+    }
+
+    /// The hint for the end of the run if the store lacks something.
+    pub fn hint(&self) -> Option<String> {
+        if self.lacking.is_empty() {
+            return None;
+        }
+        let rescue = self.rescue.as_ref();
+        Some(match (&self.trouble, rescue) {
+            (None, Some(rescue)) => format!(
+                "the data that could not be stored is in `{}`, encrypted. Run the same command again on this machine, or copy the file to the same path on another machine first",
+                rescue.path().display()
+            ),
+            (trouble, _) => format!(
+                "the data could not be saved in a file either ({}): adopt the objects named above with \
+                 `kusionstack.io/import-id` in the extensions of their resources",
+                trouble.as_deref().unwrap_or("there is no folder for it")
+            ),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use konverge_base::model::RepoPath;
+    use serde_json::json;
+
+    const KEY: &str = "a/runtime";
+
+    fn place() -> (tempfile::TempDir, Rescue) {
+        let folder = tempfile::TempDir::new().unwrap();
+        let rescue = Rescue {
+            path: folder.path().join("below").join("stack.json"),
+            stack: "shop/prod".parse().unwrap(),
+        };
+        (folder, rescue)
+    }
+
+    fn state(value: Option<Value>) -> StackState {
+        let mut state = StackState::empty("shop/prod".parse().unwrap(), RepoPath::root());
+        state.runtime.extend(value.map(|value| (KEY.to_owned(), value)));
+        state.input_digest = Some(Digest::of_bytes(b"x"));
+        state
+    }
+
+    /// A run that stored `one` and could not store `two` and `three`.
+    fn left(rescue: &Rescue) {
+        let mut unstored = Unstored::new(Some(rescue.clone()), BTreeMap::new(), false);
+        unstored.begin_store(KEY, &json!("one"));
+        unstored.end_store(KEY);
+        assert!(!rescue.path().exists() && unstored.hint().is_none());
+        for value in ["two", "three"] {
+            unstored.begin_store(KEY, &json!(value));
+            unstored.keep();
+        }
+        assert!(unstored.hint().unwrap().contains("stack.json"));
+    }
+
+    #[test]
+    fn what_follows_is_taken_up_and_nothing_else() {
+        let (_folder, rescue) = place();
+        let mut untouched = state(Some(json!("one")));
+        assert!(!rescue.take_up(&mut untouched).unwrap());
+        assert!(untouched.input_digest.is_some());
+        left(&rescue);
+        // An attempt whose answer was lost may have been stored.
+        for stored in ["one", "two", "three"] {
+            let mut state = state(Some(json!(stored)));
+            assert!(rescue.take_up(&mut state).unwrap(), "{stored}");
+            assert_eq!(
+                (state.runtime[KEY].clone(), state.input_digest),
+                (json!("three"), None)
+            );
+        }
+        for other in [None, Some(json!("another"))] {
+            let refusal = rescue.take_up(&mut state(other)).unwrap_err();
+            assert!(refusal.hints[0].contains("import-id"), "{refusal:?}");
+        }
+    }
+
+    #[test]
+    fn the_file_goes_when_the_store_has_it_all() {
+        let (_folder, rescue) = place();
+        left(&rescue);
+        let mut taken_up = state(Some(json!("one")));
+        let stored = taken_up.runtime.clone();
+        rescue.take_up(&mut taken_up).unwrap();
+        let mut unstored = Unstored::new(Some(rescue.clone()), stored, true);
+        unstored.begin_store(KEY, &json!("four"));
+        // Killed here, with the write stored or not.
+        for stored in ["one", "four"] {
+            let mut next = state(Some(json!(stored)));
+            assert!(rescue.take_up(&mut next).unwrap(), "{stored}");
+            assert_eq!(next.runtime[KEY], "four");
+        }
+        unstored.end_store(KEY);
+        assert!(!rescue.path().exists());
+    }
+
+    #[test]
+    fn a_damaged_file_stops_the_stack() {
+        let (_folder, rescue) = place();
+        left(&rescue);
+        std::fs::write(rescue.path(), "{").unwrap();
+        let refusal = rescue.take_up(&mut state(Some(json!("one")))).unwrap_err();
+        assert!(refusal.message.contains("is damaged"), "{refusal}");
+    }
+}

@@ -1,0 +1,419 @@
+//! Opens a revision of the monorepo: its files, its configuration, its stacks.
+
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    thread::JoinHandle,
+};
+
+use crate::{RunContext, StackSelector, app_stacks::AppStacks, caches, secret_files::SecretFiles};
+use konverge_base::{
+    error::{ErrorKind, UserError},
+    model::{
+        CommitId, RepoPath,
+        file_source::{BlobId, FileKind, Listing, Source, TreeId},
+        stack::Stack,
+    },
+};
+use konverge_config::Config;
+use konverge_repo::{
+    affected::{Analysis, ScanCache, Snapshot},
+    git::Repository,
+    konfig::{Changes, FileTreeView, Layout, LayoutReader, LayoutRules},
+};
+use konverge_state::IndexedStates;
+
+/// The source of the files.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RevisionSpec {
+    /// The working tree.
+    Worktree,
+    /// A commit.
+    Commit(CommitId),
+}
+
+/// One opened revision of the monorepo.
+pub struct OpenRevision {
+    pub source: Arc<dyn Source>,
+    /// Its `konverge.yaml`; in `ci` the effective configuration.
+    pub config: Config,
+    /// Its projects and stacks.
+    pub layout: Arc<Layout>,
+    /// The inputs of each stack.
+    pub analysis: Arc<Analysis>,
+    /// What stacks of AppConfigurations are generated from.
+    pub apps: AppStacks,
+}
+
+/// The analysis cache: scan results by content, and opened revisions. Shared by the revisions of a run and
+/// kept between runs.
+pub struct AnalysisCache {
+    index: Arc<ScanCache>,
+    reader: LayoutReader,
+    /// The revision that an earlier run saved, then those of this run.
+    revisions: Mutex<Vec<CachedRevision>>,
+    kept: Option<TreeId>,
+    places: Option<(PathBuf, PathBuf)>,
+    writers: Mutex<Vec<JoinHandle<()>>>,
+}
+
+/// A revision from which another one can be derived.
+#[derive(Clone)]
+struct CachedRevision {
+    rules: LayoutRules,
+    analysis: Arc<Analysis>,
+}
+
+impl CachedRevision {
+    fn listing(&self) -> Option<Listing> {
+        self.analysis.tree().source().listing()
+    }
+}
+
+impl AnalysisCache {
+    /// The cache that earlier runs left for a repository; empty if there is no place for it.
+    pub fn open(run: &RunContext, repository: &Repository) -> Self {
+        let root = repository.root();
+        let places = caches::trusted_folder(run)
+            .and_then(|caches| ScanCache::location(&caches, root).zip(Snapshot::location(&caches, root)));
+        let kept = places.as_ref().and_then(|(_, place)| Snapshot::load(place));
+        let index = places.as_ref().map(|(place, _)| ScanCache::load(place));
+        Self {
+            index: Arc::new(index.unwrap_or_default()),
+            reader: LayoutReader::new(),
+            kept: kept.as_ref().map(|kept| kept.listing().tree),
+            revisions: Mutex::new(
+                kept.map(|kept| CachedRevision::restore(kept, repository))
+                    .into_iter()
+                    .collect(),
+            ),
+            places,
+            writers: Mutex::default(),
+        }
+    }
+
+    /// Saves a revision for the next run, which probably starts from it. It is written in the background, at
+    /// the latest when this is dropped. A failure only makes the next run slower.
+    pub fn keep(&self, workspace: &OpenRevision) {
+        let Some((_, place)) = self.places.clone() else {
+            return;
+        };
+        let fresh = Snapshot::take(&workspace.analysis, workspace.config.layout_rules());
+        if let Some(kept) = fresh.filter(|kept| self.kept != Some(kept.listing().tree)) {
+            self.write(move || kept.save(&place));
+        }
+    }
+
+    /// Saves the scan results of single files, as [`AnalysisCache::keep`] does a revision.
+    pub fn keep_learned(&self) {
+        let Some((place, _)) = self.places.clone() else {
+            return;
+        };
+        if self.index.has_grown() {
+            let revisions: Vec<_> = self
+                .revisions()
+                .iter()
+                .filter_map(CachedRevision::listing)
+                .collect();
+            let index = Arc::clone(&self.index);
+            self.write(move || {
+                index.drop_unused(&revisions);
+                index.save(&place)
+            });
+        }
+    }
+
+    /// Waits until everything is written, including what was learned since.
+    pub fn wait_until_saved(&self) {
+        self.wait();
+        self.keep_learned();
+        self.wait();
+    }
+
+    fn wait(&self) {
+        let writers = std::mem::take(&mut *self.writers());
+        for writer in writers {
+            if writer.join().is_err() {
+                tracing::debug!("the import index could not be saved");
+            }
+        }
+    }
+
+    fn writers(&self) -> MutexGuard<'_, Vec<JoinHandle<()>>> {
+        self.writers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self, write: impl FnOnce() -> std::io::Result<()> + Send + 'static) {
+        let writer = std::thread::spawn(move || {
+            if let Err(error) = write() {
+                tracing::debug!(%error, "the import index could not be saved");
+            }
+        });
+        self.writers().push(writer);
+    }
+
+    /// The cached revision to start from: the one with the same tree, or else the one opened last.
+    fn nearest(&self, tree: Option<TreeId>) -> Option<CachedRevision> {
+        let revisions = self.revisions();
+        let same =
+            |known: &&CachedRevision| tree.is_some() && known.listing().map(|listing| listing.tree) == tree;
+        revisions.iter().find(same).or(revisions.last()).cloned()
+    }
+
+    fn remember(&self, rules: LayoutRules, analysis: &Arc<Analysis>) {
+        let analysis = Arc::clone(analysis);
+        self.revisions().push(CachedRevision { rules, analysis });
+    }
+
+    fn revisions(&self) -> MutexGuard<'_, Vec<CachedRevision>> {
+        self.revisions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for AnalysisCache {
+    fn drop(&mut self) {
+        self.wait_until_saved();
+    }
+}
+
+impl CachedRevision {
+    fn restore(kept: Snapshot, repository: &Repository) -> Self {
+        let source = repository.source_from_listing(kept.commit(), kept.listing());
+        Self {
+            rules: kept.layout_rules().clone(),
+            analysis: Arc::new(kept.into_analysis(source)),
+        }
+    }
+}
+
+impl OpenRevision {
+    /// Opens a revision with its own configuration.
+    ///
+    /// # Errors
+    /// The revision cannot be read, or its `konverge.yaml` is invalid.
+    pub fn open(run: &RunContext, repository: &Repository, at: &RevisionSpec) -> Result<Self, UserError> {
+        let known = AnalysisCache::open(run, repository);
+        let workspace = Self::open_knowing(&known, repository, at, None)?;
+        known.keep(&workspace);
+        Ok(workspace)
+    }
+
+    /// Opens a revision with the configuration of another one (the default branch's, or the head's for its
+    /// base).
+    ///
+    /// # Errors
+    /// The revision cannot be read.
+    pub fn open_under(
+        run: &RunContext,
+        repository: &Repository,
+        at: &RevisionSpec,
+        config: &Config,
+    ) -> Result<Self, UserError> {
+        let known = AnalysisCache::open(run, repository);
+        let workspace = Self::open_knowing(&known, repository, at, Some(config))?;
+        known.keep(&workspace);
+        Ok(workspace)
+    }
+
+    /// Opens one of several revisions, with the cached results of the others. The caller saves the new
+    /// results ([`AnalysisCache::keep`]).
+    ///
+    /// # Errors
+    /// The revision cannot be read, or, without a given configuration, its `konverge.yaml` is invalid.
+    pub fn open_knowing(
+        known: &AnalysisCache,
+        repository: &Repository,
+        at: &RevisionSpec,
+        config: Option<&Config>,
+    ) -> Result<Self, UserError> {
+        let (source, near) = source(known, repository, at)?;
+        let config = match config {
+            Some(config) => config.clone(),
+            None => Config::load(source.as_ref())?,
+        };
+        let (core, layout_rules) = (config.kcl.core(), config.layout_rules());
+        let tree = FileTreeView::new(source.clone());
+        let analysis = match near.filter(|near| near.rules == layout_rules) {
+            Some(CachedRevision { analysis: near, .. }) => {
+                let changes = Changes::compute(near.tree(), &tree);
+                let layout = known
+                    .reader
+                    .layout_after(near.layout(), &changes, &tree, &layout_rules)?;
+                Analysis::after(&near, &changes, tree, layout, core, &known.index)?
+            }
+            None => {
+                let files = kcl_files(source.as_ref());
+                known
+                    .index
+                    .learn_beside(source.as_ref(), &files, || -> Result<_, UserError> {
+                        let layout = known.reader.layout(&tree, &layout_rules)?;
+                        Ok(Analysis::analyze(tree, layout, core, &known.index)?)
+                    })?
+            }
+        };
+        let rules = config.rules();
+        let apps = AppStacks::read(analysis.tree(), analysis.layout(), &config);
+        let secret_files = SecretFiles::of(&config.secrets, source.as_ref());
+        let analysis = analysis
+            .with_config(|stack| rules.digest(stack))
+            .with_workspaces(|stack| secret_files.added_to(apps.workspace_input(stack), stack));
+        let analysis = Arc::new(analysis);
+        known.remember(layout_rules, &analysis);
+        Ok(Self {
+            layout: Arc::clone(analysis.layout()),
+            source,
+            config,
+            analysis,
+            apps,
+        })
+    }
+
+    /// Notes once what is unusual about the stacks of this revision.
+    pub fn note_layout(&self, run: &RunContext) {
+        let notes = [
+            self.layout.empty_note(),
+            self.layout.clash_note(),
+            self.layout.package_note(),
+        ];
+        for note in notes.into_iter().flatten() {
+            run.notes.note(&format!("note: {note}"));
+        }
+        for pattern in self.config.rules().unmatched(&self.layout.stacks) {
+            run.notes.note(&format!(
+                "warning: konverge.yaml: `match: {}` under `stacks` matches no stack; a glob is for a folder or an identity, such as `appops/*/prod`",
+                pattern.escape_debug()
+            ));
+        }
+    }
+
+    /// The commit, or `None` for the working tree.
+    pub fn commit(&self) -> Option<&CommitId> {
+        self.source.commit()
+    }
+
+    /// The stacks whose recorded inputs differ from the current ones, or are unknown.
+    ///
+    /// # Errors
+    /// An input digest is unknown.
+    pub fn changed_stacks(&self, known: &IndexedStates) -> Result<Vec<&Stack>, UserError> {
+        let mut changed = Vec::new();
+        for stack in &self.layout.stacks {
+            let recorded = known.entries.get(&stack.id);
+            let recorded = recorded.and_then(|entry| entry.settled_digest());
+            if recorded != Some(self.analysis.input_digest(stack)?) {
+                changed.push(stack);
+            }
+        }
+        Ok(changed)
+    }
+
+    /// The stacks that selectors match, relative to the current folder or to the root. Sorted by folder.
+    ///
+    /// # Errors
+    /// A selector that matches no stack; the most similar name is suggested.
+    pub fn find_stacks(
+        &self,
+        run: &RunContext,
+        root: &Path,
+        selectors: &[StackSelector],
+    ) -> Result<Vec<Stack>, UserError> {
+        let here = run.dir.canonicalize().ok();
+        let here = here.and_then(|dir| RepoPath::normalize(dir.strip_prefix(root).ok()?.to_str()?));
+        let here = here.unwrap_or_default();
+        let mut found = BTreeMap::new();
+        for selector in selectors {
+            let stacks = selector.select(&self.layout, &here);
+            if stacks.is_empty() {
+                return Err(self.unknown(selector));
+            }
+            found.extend(stacks.into_iter().map(|stack| (&stack.folder, stack)));
+        }
+        Ok(found.into_values().cloned().collect())
+    }
+
+    fn unknown(&self, selector: &StackSelector) -> UserError {
+        const LIST: &str = "`konverge list` shows every stack";
+        let name = selector.as_str();
+        let layout = &self.layout;
+        let ambiguous = selector.select_ambiguous(layout);
+        if !ambiguous.is_empty() {
+            return not_unique(name, &ambiguous);
+        }
+        let failure = UserError::new(
+            ErrorKind::Layout,
+            format!("there is no stack `{}`", name.escape_debug()),
+        );
+        if RepoPath::normalize(name).is_some_and(|folder| layout.leaves_out(&folder)) {
+            return failure.hint(
+                "its folder holds a stack.yaml, but it is excluded by konverge.yaml or lies in a package; \
+                 `exclude: ['!GLOB']` takes it in",
+            );
+        }
+        let projects = layout.projects.iter().map(|project| project.name.as_str());
+        let stacks = layout.stacks.iter();
+        let all = stacks.flat_map(|stack| [stack.folder.as_str(), stack.id.as_str()]);
+        let nearest = all
+            .chain(projects)
+            .map(|known| (strsim::damerau_levenshtein(known, name), known))
+            .min();
+        match nearest {
+            Some((distance, known)) if distance <= name.len() / 2 => {
+                failure.hint(format!("did you mean `{known}`?")).hint(LIST)
+            }
+            Some(_) => failure.hint(LIST),
+            None => {
+                failure.hint("there is no folder with a stack.yaml below a project.yaml in this revision")
+            }
+        }
+    }
+}
+
+/// Several stacks have these names, so that none of them has them as identity.
+fn not_unique(names: &str, stacks: &[&Stack]) -> UserError {
+    const SHOWN: usize = 3;
+    let mut shown: Vec<_> = stacks
+        .iter()
+        .take(SHOWN)
+        .map(|stack| format!("`{}`", stack.id))
+        .collect();
+    if stacks.len() > SHOWN {
+        shown.push(format!("and {} more", stacks.len() - SHOWN));
+    }
+    let (project, _) = names.rsplit_once('/').unwrap_or_default();
+    UserError::new(
+        ErrorKind::Layout,
+        format!(
+            "{} stacks have the names `{names}`: none has them as identity; they are {}",
+            stacks.len(),
+            shown.join(", "),
+        ),
+    )
+    .hint(format!(
+        "name one by its folder, or all of them by their project: `{project}`"
+    ))
+}
+
+/// The contents of all files that stacks may consist of.
+fn kcl_files(source: &dyn Source) -> Vec<BlobId> {
+    let loaded = |path: &RepoPath| path.as_str().ends_with(".k") && !path.as_str().ends_with("_test.k");
+    let files = source.files().iter();
+    let files = files.filter(|(path, entry)| entry.kind == FileKind::File && loaded(path));
+    files.map(|(_, entry)| entry.blob).collect()
+}
+
+/// The files, and the cached revision that they are derived from.
+fn source(
+    known: &AnalysisCache,
+    repository: &Repository,
+    at: &RevisionSpec,
+) -> Result<(Arc<dyn Source>, Option<CachedRevision>), UserError> {
+    Ok(match at {
+        RevisionSpec::Worktree => (repository.worktree()?, known.nearest(None)),
+        RevisionSpec::Commit(commit) => {
+            let near = known.nearest(Some(repository.tree(commit)?));
+            let listing = near.as_ref().and_then(CachedRevision::listing);
+            (repository.revision_near(commit, listing.as_ref())?, near)
+        }
+    })
+}

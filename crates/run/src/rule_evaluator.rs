@@ -1,0 +1,102 @@
+//! Evaluates policy sets in processes of their own, and masks what their rules say.
+
+use std::{
+    collections::BTreeSet,
+    io::{Read, Write},
+    sync::Arc,
+};
+
+use jiff::Timestamp;
+
+use konverge_base::{
+    model::{plan_document::StackDocument, policy_finding::PolicyFinding},
+    secrets::Secrets,
+};
+use konverge_policy::sets::{FailedTest, PolicySet, PolicySets};
+use konverge_rules::{self as rule_host, RuleLimits, RuleWorkers};
+
+/// Evaluates rules. Cheap to clone; the clones share the workers.
+#[derive(Debug, Clone)]
+pub struct RuleEvaluator {
+    workers: Workers,
+    /// Rules judge true values: what they say of them is masked.
+    secrets: Secrets,
+}
+
+#[derive(Debug, Clone)]
+enum Workers {
+    Processes(RuleWorkers),
+    /// This process, which is no `konverge` binary.
+    #[cfg(test)]
+    Here,
+}
+
+impl RuleEvaluator {
+    /// An evaluator with workers on all processors.
+    pub fn new(secrets: &Secrets) -> Self {
+        Self {
+            workers: Workers::Processes(RuleWorkers::new(None, RuleLimits::default())),
+            secrets: secrets.clone(),
+        }
+    }
+
+    /// An evaluator without processes.
+    #[cfg(test)]
+    pub fn here(secrets: &Secrets) -> Self {
+        Self {
+            workers: Workers::Here,
+            secrets: secrets.clone(),
+        }
+    }
+
+    /// The findings of several versions of the sets. An unchanged stack has none.
+    pub async fn findings(
+        &self,
+        versions: &[PolicySets],
+        document: &Arc<StackDocument>,
+    ) -> Vec<PolicyFinding> {
+        match document.has_changes() {
+            true => self.judge(versions, document).await,
+            false => Vec::new(),
+        }
+    }
+
+    /// The same, for an unchanged stack too.
+    pub async fn judge(&self, versions: &[PolicySets], document: &Arc<StackDocument>) -> Vec<PolicyFinding> {
+        let now = Timestamp::now();
+        let mut findings = BTreeSet::new();
+        for sets in versions {
+            let about: Vec<_> = sets.about(document).collect();
+            if about.is_empty() {
+                continue;
+            }
+            match &self.workers {
+                Workers::Processes(workers) => {
+                    let outcomes = workers.outcomes(&about, document).await;
+                    findings.extend(sets.findings_from(document, now, &self.secrets, outcomes));
+                }
+                #[cfg(test)]
+                Workers::Here => findings.extend(sets.findings(document, now, &self.secrets)),
+            }
+        }
+        findings.into_iter().collect()
+    }
+
+    /// The tests of a set that fail. A set that cannot be read fails as a whole, as a test of `path`.
+    pub async fn failed_tests(&self, set: &PolicySet, path: &str) -> Vec<FailedTest> {
+        match &self.workers {
+            Workers::Processes(workers) => workers.failed_tests(set, path).await,
+            #[cfg(test)]
+            Workers::Here => set.failed_tests(path),
+        }
+    }
+}
+
+/// Is a worker, with limits as JSON, until the input ends.
+///
+/// # Errors
+/// The limits cannot be read or set, or the pipes fail.
+pub fn serve(limits: &str, input: &mut dyn Read, output: &mut dyn Write) -> Result<(), String> {
+    let limits = serde_json::from_str(limits).map_err(|error| format!("these are no limits: {error}"))?;
+    rule_host::serve(limits, input, output)
+}

@@ -1,0 +1,68 @@
+//! The files of SOPS that a stack may refer to: each is an input of it. A reference that KCL computes is not known
+//! before the stack is compiled, so the rules of the store count.
+
+use globset::{GlobBuilder, GlobMatcher};
+
+use konverge_base::model::{
+    RepoPath,
+    digest::DigestBuilder,
+    file_source::{BlobId, FileKind, Source},
+    stack::Stack,
+};
+use konverge_config::{SecretStoreKind, SecretsConfig};
+use konverge_repo::affected::WorkspaceInput;
+
+/// The files that the rules of the stores admit, by rule.
+pub struct SecretFiles(Vec<(GlobMatcher, Vec<(RepoPath, BlobId)>)>);
+
+impl SecretFiles {
+    /// The files of a revision.
+    pub fn of(config: &SecretsConfig, source: &dyn Source) -> Self {
+        let stores = config.stores.values();
+        let sops = stores.filter(|store| store.kind == SecretStoreKind::Sops);
+        let rules = sops.flat_map(|store| &store.allow);
+        let rules = rules.filter_map(|rule| Some((matcher(&rule.stacks)?, matcher(&rule.paths)?)));
+        Self(
+            rules
+                .map(|(stacks, paths)| {
+                    let files = source.files().iter();
+                    let files = files.filter(|(path, entry)| {
+                        entry.kind == FileKind::File && paths.is_match(path.as_str())
+                    });
+                    let files = files.map(|(path, entry)| (path.clone(), entry.blob));
+                    (stacks, files.collect())
+                })
+                .collect(),
+        )
+    }
+
+    /// Adds the files that a stack may refer to.
+    pub fn added_to(&self, input: Option<WorkspaceInput>, stack: &Stack) -> Option<WorkspaceInput> {
+        let folder = stack.folder.as_str();
+        let rules = self.0.iter().filter(|(stacks, _)| stacks.is_match(folder));
+        let mut files: Vec<_> = rules.flat_map(|(_, files)| files).collect();
+        if files.is_empty() {
+            return input;
+        }
+        files.sort_unstable();
+        files.dedup();
+        let mut digest = DigestBuilder::new("konverge secret files 1");
+        if let Some(input) = &input {
+            digest.part(input.digest.as_bytes());
+        }
+        for (path, blob) in &files {
+            digest.part(path.as_str().as_bytes()).part(&blob.0);
+        }
+        Some(WorkspaceInput {
+            files: input.map(|input| input.files).unwrap_or_default(),
+            secret_files: files.into_iter().map(|(path, _)| path.clone()).collect(),
+            digest: digest.finish(),
+        })
+    }
+}
+
+/// As the rules are matched when a reference is admitted.
+fn matcher(glob: &str) -> Option<GlobMatcher> {
+    let glob = GlobBuilder::new(glob).literal_separator(true).build().ok()?;
+    Some(glob.compile_matcher())
+}

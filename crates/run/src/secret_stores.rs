@@ -1,0 +1,231 @@
+//! Opens the secret stores of the configuration, with the credentials of the job. Nothing is asked yet.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use zeroize::Zeroizing;
+
+use crate::RunContext;
+use konverge_base::{
+    model::{ClusterName, RepoPath, file_source::Source},
+    secrets::Secrets,
+};
+use konverge_cloud::{
+    AlibabaLogin, AwsLogin, AzureLogin, CloudEnvironment, GoogleLogin, JobIdentity,
+    secret_stores::{
+        AlibabaKmsKey, AlibabaSecretsStore, AlibabaSettings, AwsKmsKey, AwsParametersStore, AwsSecretsStore,
+        AwsSettings, AzureKey, AzureSecretsStore, ClusterSecrets, EnvStore, GoogleKmsKey, GoogleSecretsStore,
+        KubernetesStore, KvVersion, RevisionFiles, SecretStore, SopsKey, SopsStore, VaultLogin, VaultServer,
+        VaultSettings, VaultStore, VaultTransitKey,
+    },
+};
+use konverge_config::{
+    SecretAuthConfig, SecretAuthMethod, SecretStoreConfig, SecretStoreKind, SecretsConfig, StateRecipient,
+};
+
+/// The stores by name. `secrets` learns the tokens of logins; `cluster` gives the reader of a cluster's Secrets.
+pub fn open(
+    run: &RunContext,
+    config: &SecretsConfig,
+    secrets: &Secrets,
+    files: Option<Arc<dyn Source>>,
+    cluster: impl Fn(Option<&ClusterName>) -> Arc<dyn ClusterSecrets>,
+) -> BTreeMap<String, Arc<dyn SecretStore>> {
+    let stores = config.stores.iter().map(|(name, store)| {
+        let opened: Arc<dyn SecretStore> = match store.kind {
+            SecretStoreKind::Env => Arc::new(EnvStore::new(run.env.clone())),
+            SecretStoreKind::Vault => {
+                let settings = vault_settings(run, store);
+                Arc::new(VaultStore::new(settings, secrets.clone()))
+            }
+            SecretStoreKind::Aws => {
+                let settings = aws_settings(run, store, "AWS_ENDPOINT_URL_SECRETS_MANAGER");
+                Arc::new(AwsSecretsStore::new(settings, secrets.clone()))
+            }
+            SecretStoreKind::Ssm => {
+                let settings = aws_settings(run, store, "AWS_ENDPOINT_URL_SSM");
+                Arc::new(AwsParametersStore::new(settings, secrets.clone()))
+            }
+            SecretStoreKind::Gcp => {
+                let login = GoogleLogin::new(CloudEnvironment::new(run.env.clone()));
+                let store = GoogleSecretsStore::new(store.address.clone(), login, secrets.clone());
+                Arc::new(store)
+            }
+            SecretStoreKind::Azure => {
+                let login = AzureLogin::new(CloudEnvironment::new(run.env.clone()));
+                let address = store.address.clone().unwrap_or_default();
+                Arc::new(AzureSecretsStore::new(address, login, secrets.clone()))
+            }
+            SecretStoreKind::AliKms => {
+                let variable = || run.var("ALIBABA_CLOUD_REGION").map(str::to_owned);
+                let settings = AlibabaSettings {
+                    region: store.region.clone().or_else(variable),
+                    address: store.address.clone(),
+                    login: AlibabaLogin::new(CloudEnvironment::new(run.env.clone())),
+                };
+                Arc::new(AlibabaSecretsStore::new(settings, secrets.clone()))
+            }
+            SecretStoreKind::Sops => Arc::new(SopsStore::new(
+                Arc::new(HeadFiles(files.clone())),
+                run.var("SOPS_AGE_KEY"),
+                sops_keys(run, config, store, secrets),
+            )),
+            SecretStoreKind::Kubernetes => {
+                let reader = cluster(store.cluster.as_ref());
+                Arc::new(KubernetesStore::new(reader))
+            }
+        };
+        (name.clone(), opened)
+    });
+    stores.collect()
+}
+
+/// The files of the revision whose Specs are planned.
+struct HeadFiles(Option<Arc<dyn Source>>);
+
+impl RevisionFiles for HeadFiles {
+    fn read(&self, path: &str) -> Result<Option<Arc<[u8]>>, String> {
+        let (Some(source), Some(path)) = (&self.0, RepoPath::normalize(path)) else {
+            return Ok(None);
+        };
+        source.read_path(&path).map_err(|error| error.to_string())
+    }
+}
+
+/// The keys that files of SOPS may be encrypted to.
+fn sops_keys(
+    run: &RunContext,
+    config: &SecretsConfig,
+    store: &SecretStoreConfig,
+    secrets: &Secrets,
+) -> Vec<SopsKey> {
+    let keys = store.key_services().into_iter();
+    keys.filter_map(|key| match key {
+        StateRecipient::AwsKms { arn, region } => Some(SopsKey::AwsKms(
+            arn.clone(),
+            aws_kms_key(run, arn, region, secrets.clone()),
+        )),
+        StateRecipient::VaultTransit { store, mount, key } => {
+            let server = vault_settings(run, config.stores.get(&store)?).server;
+            let place = (mount, key);
+            let service = VaultTransitKey::new(place.clone(), server, secrets.clone());
+            Some(SopsKey::VaultTransit(place, service))
+        }
+        StateRecipient::GoogleKms(name) => Some(SopsKey::GoogleKms(
+            name.clone(),
+            google_kms_key(run, name, secrets.clone()),
+        )),
+        StateRecipient::AzureKeyVault { vault, name } => {
+            let place = (vault, name);
+            let service = azure_key(run, place.clone(), secrets.clone());
+            Some(SopsKey::AzureKeyVault(place, service))
+        }
+        // SOPS has no such recipient.
+        StateRecipient::AliKms { .. } | StateRecipient::Age(_) => None,
+    })
+    .collect()
+}
+
+/// A key of AWS KMS, with the credentials of the job.
+pub fn aws_kms_key(run: &RunContext, arn: String, region: String, secrets: Secrets) -> AwsKmsKey {
+    let environment = CloudEnvironment::new(run.env.clone()).with("AWS_REGION", &region);
+    let settings = AwsSettings {
+        region: Some(region),
+        address: run.var("AWS_ENDPOINT_URL_KMS").map(str::to_owned),
+        login: AwsLogin::new(environment),
+        preview_login: None,
+    };
+    AwsKmsKey::new(arn, settings, secrets)
+}
+
+/// A key of Google Cloud KMS, with the credentials of the job.
+pub fn google_kms_key(run: &RunContext, name: String, secrets: Secrets) -> GoogleKmsKey {
+    let login = GoogleLogin::new(CloudEnvironment::new(run.env.clone()));
+    // The variable by which Google's own tools take another address.
+    let address = run
+        .var("CLOUDSDK_API_ENDPOINT_OVERRIDES_CLOUDKMS")
+        .map(str::to_owned);
+    GoogleKmsKey::new(name, address, login, secrets)
+}
+
+/// A key of a Key Vault, with the credentials of the job.
+pub fn azure_key(run: &RunContext, place: (String, String), secrets: Secrets) -> AzureKey {
+    let login = AzureLogin::new(CloudEnvironment::new(run.env.clone()));
+    AzureKey::new(place, login, secrets)
+}
+
+/// A key of Alibaba Cloud KMS, with the credentials of the job.
+pub fn alibaba_kms_key(run: &RunContext, (arn, region): (String, String), secrets: Secrets) -> AlibabaKmsKey {
+    let settings = AlibabaSettings {
+        region: Some(region),
+        address: run.var("ALIBABA_CLOUD_KMS_ENDPOINT").map(str::to_owned),
+        login: AlibabaLogin::new(CloudEnvironment::new(run.env.clone())),
+    };
+    AlibabaKmsKey::new(arn, settings, secrets)
+}
+
+/// The settings of a Vault, with the credentials of the job.
+pub fn vault_settings(run: &RunContext, store: &SecretStoreConfig) -> VaultSettings {
+    let variable = |name: &str| secret_variable(run, name);
+    let mount =
+        |auth: &SecretAuthConfig, default: &str| auth.mount.clone().unwrap_or_else(|| default.to_owned());
+    let login = match &store.auth {
+        Some(auth) if auth.method == SecretAuthMethod::Jwt => VaultLogin::Jwt {
+            mount: mount(auth, "jwt"),
+            role: auth.role.clone().unwrap_or_default(),
+            preview_role: auth.preview_role.clone(),
+            identity: JobIdentity::new(auth.audience.clone(), CloudEnvironment::new(run.env.clone())),
+        },
+        Some(auth) if auth.method == SecretAuthMethod::AppRole => VaultLogin::AppRole {
+            mount: mount(auth, "approle"),
+            role_id: variable("VAULT_ROLE_ID"),
+            secret_id: variable("VAULT_SECRET_ID"),
+        },
+        _ => VaultLogin::Token(variable("VAULT_TOKEN")),
+    };
+    VaultSettings {
+        server: VaultServer {
+            address: store.address.clone().unwrap_or_default(),
+            namespace: store.namespace.clone(),
+            login,
+        },
+        mount: store.mount.clone(),
+        engine: match store.kv {
+            Some(1) => KvVersion::One,
+            _ => KvVersion::Two,
+        },
+    }
+}
+
+/// The settings of a service of AWS, with the credentials of the job.
+fn aws_settings(run: &RunContext, store: &SecretStoreConfig, endpoint: &str) -> AwsSettings {
+    let variable = |name: &str| run.var(name).map(str::to_owned);
+    let region = store
+        .region
+        .clone()
+        .or_else(|| variable("AWS_REGION"))
+        .or_else(|| variable("AWS_DEFAULT_REGION"));
+    let environment = CloudEnvironment::new(run.env.clone());
+    let environment = match &region {
+        Some(region) => environment.with("AWS_REGION", region),
+        None => environment,
+    };
+    let (login, preview_login) = match &store.auth {
+        None => (AwsLogin::new(environment), None),
+        Some(auth) => {
+            let login =
+                |role: &String| AwsLogin::of_role(role.clone(), auth.audience.clone(), environment.clone());
+            let role = auth.role.clone().unwrap_or_default();
+            (login(&role), auth.preview_role.as_ref().map(login))
+        }
+    };
+    AwsSettings {
+        region,
+        address: store.address.clone().or_else(|| variable(endpoint)),
+        login,
+        preview_login,
+    }
+}
+
+fn secret_variable(run: &RunContext, name: &str) -> Option<Zeroizing<String>> {
+    run.var(name).map(|value| Zeroizing::new(value.to_owned()))
+}

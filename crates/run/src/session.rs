@@ -1,0 +1,491 @@
+//! Opens a request: repository, revisions, stacks, states, infrastructure.
+
+use std::sync::Arc;
+
+use std::{collections::BTreeMap, path::Path};
+
+use crate::{
+    AnalysisCache, CloneHistory, KeyUse, NewerCommits, OpenRevision, PendingStacks, Planner, RevisionSpec,
+    RunContext, Selection, SpecSource, StateBackend, Target,
+    affected::{BEFORE, credentials, find, is_part},
+    apply::NewerCommitCheck,
+    checkout_addresses,
+    cluster_selection::{GivenCluster, Live},
+    compiler::{self, Compiler},
+    other_stack_claims::StackClaims,
+    policy_set_loader,
+    renamed_stacks::Renamed,
+    runtime_factory::{self, Infrastructure},
+    stack_lookup::{self, NamedStacks},
+    state_backend,
+};
+use konverge_base::{
+    error::{ErrorKind, UserError},
+    model::{
+        CommitId, RepoPath, Shard, StackId,
+        affected::{Affected, InputChange},
+        file_source::Source,
+        spec::Spec,
+        stack::{CompileSetup, NamedBy, Stack},
+    },
+};
+use konverge_config::Config;
+use konverge_policy::sets::PolicySets;
+use konverge_repo::git::Repository;
+
+/// A request.
+#[derive(Debug, Clone, Default)]
+pub struct OpenRequest {
+    /// The selected stacks.
+    pub selection: Selection,
+    /// Whether a project's name or a glob also means stacks that only the states know.
+    pub recorded: bool,
+    /// Only those of the selected stacks that have pending changes. Nothing is compared with a base.
+    pub pending: bool,
+    /// The shard that this process handles; `None`: all.
+    pub shard: Option<Shard>,
+    /// The revision; `None`: the working tree.
+    pub rev: Option<String>,
+    /// The revision to compare with; `None`: the merge base with the default branch.
+    pub base: Option<String>,
+    /// Whether the live infrastructure is queried.
+    pub live: Live,
+    /// A cluster from the command line.
+    pub given: GivenCluster,
+    /// Do not wait for readiness during an apply.
+    pub no_wait: bool,
+    /// Stacks that, as the user confirms, claim nothing that others delete, although their Specs do not
+    /// compile.
+    pub without: Vec<StackId>,
+}
+
+impl OpenRequest {
+    async fn runtimes(
+        &self,
+        run: &RunContext,
+        config: &Config,
+        given: &GivenCluster,
+        files: Option<&dyn Source>,
+        head: Option<Arc<dyn Source>>,
+        backend: &StateBackend,
+    ) -> Result<Infrastructure, UserError> {
+        let setup = runtime_factory::RuntimeSetup {
+            config,
+            files,
+            head,
+            given,
+            live: self.live,
+            backend: Some(backend),
+            wait: !self.no_wait,
+        };
+        runtime_factory::open(run, &setup).await
+    }
+}
+
+/// An opened request.
+pub struct Session {
+    /// The input of all plans.
+    pub planning: Planner,
+    /// The stacks, sorted by folder; removed ones that are pending come last.
+    pub targets: Vec<Target>,
+    /// How they differ from the base; empty for a Spec from a file.
+    pub affected: Affected,
+    /// The policy sets of the revision at hand.
+    pub sets: PolicySets,
+    /// Which pending stacks have a newer commit, if only the pending ones were selected.
+    pub newer: Option<Arc<NewerCommits>>,
+}
+
+impl Session {
+    /// The check for newer commits that an apply makes under the lease of each stack.
+    pub fn newer_commits(&self) -> Option<Arc<dyn NewerCommitCheck>> {
+        let newer = self.newer.clone()?;
+        Some(newer)
+    }
+
+    /// The commit of the head. For a working tree the commit that is checked out, if no file differs from it.
+    ///
+    /// # Errors
+    /// The repository cannot be read.
+    pub fn commit(&self) -> Result<Option<CommitId>, UserError> {
+        let SpecSource::Compiled { head, .. } = &self.planning.wanted else {
+            return Ok(None);
+        };
+        if let Some(commit) = head.commit() {
+            return Ok(Some(commit.clone()));
+        }
+        let repository = Repository::discover(&self.planning.run.dir)?;
+        // Without any commit there is none to name.
+        let Ok(commit) = repository.resolve("HEAD") else {
+            return Ok(None);
+        };
+        let committed = repository.revision(&commit)?;
+        Ok((committed.files() == head.source.files()).then_some(commit))
+    }
+}
+
+/// Opens a request on a monorepo.
+///
+/// # Errors
+/// Errors of the repository, revisions, configuration, names, core or store.
+pub async fn open(run: &RunContext, request: &OpenRequest, key: KeyUse) -> Result<Session, UserError> {
+    let repository = Repository::discover(&run.dir)?;
+    let at = match &request.rev {
+        Some(rev) => RevisionSpec::Commit(repository.resolve(rev)?),
+        None => RevisionSpec::Worktree,
+    };
+    let known = AnalysisCache::open(run, &repository);
+    let head = OpenRevision::open_knowing(&known, &repository, &at, None)?;
+    head.layout.require_module()?;
+    head.note_layout(run);
+    let base = match request.pending {
+        true => None,
+        false => base_commit(run, &repository, request, &at).await?,
+    };
+    let base = base.map(|commit| open_base(&known, &repository, commit, &head.config));
+    let base = base.transpose()?;
+    known.keep(base.as_ref().unwrap_or(&head));
+    let affected = match &base {
+        Some(base) => head.analysis.compare(&base.analysis),
+        None => Affected {
+            version: 1,
+            base: None,
+            head: head.commit().cloned(),
+            stacks: Vec::new(),
+        },
+    };
+    let mut targets = targets(request, base.as_ref(), &head, &affected);
+    let config = head.config.clone();
+    checkout_addresses::check(run, Some(&repository), &at, &config)?;
+    let backend = state_backend::open(run, &config, Some(&repository), key).await?;
+    if let Selection::Named(selectors) = &request.selection {
+        let repository = NamedStacks {
+            run,
+            root: repository.root(),
+            head: &head,
+            base: base.as_ref(),
+            backend: &backend,
+            recorded: request.recorded || request.pending,
+        };
+        targets = repository.find(selectors).await?;
+    }
+    let mut newer = None;
+    if request.pending {
+        let pending = find_pending(run, request, &targets, (&repository, &head), (&backend, key)).await?;
+        targets = pending.targets;
+        newer = Some(pending.newer);
+    } else if let Some(shard) = request.shard {
+        shard.keep(&mut targets);
+    }
+    let removed = base.iter().flat_map(|base| &base.layout.stacks);
+    let given = request.given.clone();
+    let given = given.with_stack_clusters(head.layout.stacks.iter().chain(removed));
+    let Infrastructure { runtimes, references } = request
+        .runtimes(
+            run,
+            &config,
+            &given,
+            Some(head.source.as_ref()),
+            Some(Arc::clone(&head.source)),
+            &backend,
+        )
+        .await?;
+    let compiler = Box::new(Compiler::new(run, &config));
+    let sets = policy_set_loader::load(&config, head.source.as_ref());
+    let planning = Planner {
+        run: run.clone(),
+        config,
+        wanted: SpecSource::Compiled {
+            compiler,
+            head: Box::new(head),
+            base: base.map(Box::new),
+        },
+        backend: Some(backend),
+        runtimes,
+        references,
+        live: request.live,
+        given,
+        claims: StackClaims::without(request.without.iter().cloned()),
+        renamed: Renamed::default(),
+    };
+    Ok(Session {
+        planning,
+        targets,
+        affected,
+        sets,
+        newer,
+    })
+}
+
+/// Those of the selected stacks that have pending changes at a revision; `named` are those that the request
+/// names.
+async fn find_pending(
+    run: &RunContext,
+    request: &OpenRequest,
+    named: &[Target],
+    (repository, head): (&Repository, &OpenRevision),
+    (backend, key): (&StateBackend, KeyUse),
+) -> Result<PendingStacks, UserError> {
+    if !backend.is_shared {
+        run.notes.note(
+            "note: `state.url` is not set: pending is what the states on this machine do not have as applied",
+        );
+    }
+    if key == KeyUse::Make {
+        let known = backend.states.known().await?;
+        backend.states.maintain_index(known).await?;
+    }
+    let commit = match head.commit() {
+        Some(commit) => Some(commit.clone()),
+        None => repository.resolve("HEAD").ok(),
+    };
+    let history = Box::new(CloneHistory::new(run, repository, commit));
+    let is_selected = |target: &Target| match &request.selection {
+        Selection::Named(_) => named.iter().any(|named| named.id == target.id),
+        Selection::All | Selection::Affected => true,
+    };
+    // Another shard may have applied its stacks already: the place in the list says nothing.
+    let is_of_shard = |target: &Target| request.shard.is_none_or(|shard| shard.has_stack(&target.id));
+    let keep = |target: &Target| is_selected(target) && is_of_shard(target);
+    let pending = PendingStacks::find(run, head, backend, history, keep).await?;
+    if pending.targets.is_empty() && pending.newer.superseded_stacks().is_empty() {
+        run.notes.note(match (&request.selection, request.shard) {
+            (_, Some(_)) => "note: this shard has no stack with pending changes",
+            (Selection::Named(_), None) => "note: none of these stacks has pending changes",
+            _ => "note: no stack has pending changes",
+        });
+    }
+    Ok(pending)
+}
+
+/// Opens stacks by name, also outside a monorepo: there only the states know them.
+///
+/// # Errors
+/// As [`open`]; a name that no state knows.
+pub async fn open_named(run: &RunContext, request: &OpenRequest, key: KeyUse) -> Result<Session, UserError> {
+    let repository = Repository::discover(&run.dir).ok();
+    let files = repository.as_ref().map(Repository::worktree).transpose()?;
+    let is_module = |path: &RepoPath| path.file_name() == "kcl.mod";
+    let has_module = files
+        .as_ref()
+        .is_some_and(|files| files.files().keys().any(is_module));
+    let selectors = match &request.selection {
+        Selection::Named(selectors) if !has_module => selectors,
+        _ => return open(run, request, key).await,
+    };
+    let (planning, sets) = without_code(run, repository.as_ref(), request, key, Spec::default()).await?;
+    let mut targets = BTreeMap::new();
+    if let Some(backend) = &planning.backend {
+        let known = backend.states.known().await?;
+        for selector in selectors {
+            let found = stack_lookup::recorded(backend, known, selector).await?;
+            targets.extend(found.into_iter().map(|target| (target.id.clone(), target)));
+        }
+    }
+    Ok(Session {
+        planning,
+        targets: targets.into_values().collect(),
+        affected: nothing_compared(),
+        sets,
+        newer: None,
+    })
+}
+
+/// Opens a Spec from a file as one target; needs neither a repository nor KCL.
+///
+/// # Errors
+/// The file is not a Spec; errors of the store.
+pub async fn open_file(
+    run: &RunContext,
+    file: &Path,
+    identity: Option<&str>,
+    request: &OpenRequest,
+    key: KeyUse,
+) -> Result<Session, UserError> {
+    let spec = compiler::read_spec_file(&run.dir.join(file))?;
+    let id = match identity {
+        Some(text) => text.parse::<StackId>(),
+        None => StackId::new(
+            None,
+            "spec",
+            &file.file_stem().unwrap_or_default().to_string_lossy(),
+        ),
+    };
+    let id = id.map_err(|error| {
+        UserError::new(ErrorKind::Usage, error.to_string())
+            .hint("name the state's identity: `--stack <project>/<stack>`")
+    })?;
+    let repository = Repository::discover(&run.dir).ok();
+    let (planning, sets) = without_code(run, repository.as_ref(), request, key, spec).await?;
+    let folder = RepoPath::root();
+    let stack = Stack {
+        id: id.clone(),
+        names: id.clone(),
+        named_by: NamedBy::Names,
+        folder: folder.clone(),
+        manifest: folder.child("stack.yaml"),
+        project_folder: folder,
+        compile: Ok(CompileSetup::default()),
+        cluster: None,
+        kubeconfig: None,
+    };
+    Ok(Session {
+        planning,
+        targets: vec![Target::new(&stack, None)],
+        affected: nothing_compared(),
+        sets,
+        newer: None,
+    })
+}
+
+/// The input of plans without compilation, and the policy sets: the Spec is given.
+async fn without_code(
+    run: &RunContext,
+    repository: Option<&Repository>,
+    request: &OpenRequest,
+    key: KeyUse,
+    spec: Spec,
+) -> Result<(Planner, PolicySets), UserError> {
+    let files = repository.map(Repository::worktree).transpose()?;
+    let config = match &files {
+        Some(files) => Config::load(files.as_ref())?,
+        None => Config::default(),
+    };
+    let sets = match &files {
+        Some(files) => policy_set_loader::load(&config, files.as_ref()),
+        None => PolicySets::default(),
+    };
+    checkout_addresses::check(run, repository, &RevisionSpec::Worktree, &config)?;
+    let backend = state_backend::open(run, &config, repository, key).await?;
+    let Infrastructure { runtimes, references } = request
+        .runtimes(
+            run,
+            &config,
+            &request.given,
+            files.as_deref(),
+            files.clone(),
+            &backend,
+        )
+        .await?;
+    let planning = Planner {
+        run: run.clone(),
+        config,
+        wanted: SpecSource::File(spec),
+        backend: Some(backend),
+        runtimes,
+        references,
+        live: request.live,
+        given: request.given.clone(),
+        claims: StackClaims::without(request.without.iter().cloned()),
+        renamed: Renamed::default(),
+    };
+    Ok((planning, sets))
+}
+
+fn nothing_compared() -> Affected {
+    Affected {
+        version: 1,
+        base: None,
+        head: None,
+        stacks: Vec::new(),
+    }
+}
+
+/// Opens the base with the configuration of the head. Its stacks and their identities come from its own
+/// configuration.
+pub fn open_base(
+    known: &AnalysisCache,
+    repository: &Repository,
+    commit: CommitId,
+    config: &Config,
+) -> Result<OpenRevision, UserError> {
+    let own = Config::load(repository.revision(&commit)?.as_ref());
+    // The change fixes an invalid base configuration.
+    let config = match own {
+        Ok(own) => config.with_layout_of(&own),
+        Err(_) => config.clone(),
+    };
+    OpenRevision::open_knowing(known, repository, &RevisionSpec::Commit(commit), Some(&config))
+}
+
+/// The commit to compare with. `None` if it was not given and there is no history; then every stack must be
+/// named.
+pub async fn base_commit(
+    run: &RunContext,
+    repository: &Repository,
+    request: &OpenRequest,
+    at: &RevisionSpec,
+) -> Result<Option<CommitId>, UserError> {
+    let credentials = credentials(run);
+    let credentials = credentials.as_ref();
+    if let Some(base) = &request.base {
+        return Ok(Some(find(repository, base, credentials).await?));
+    }
+    let by_change = request.selection == Selection::Affected;
+    let found = async || -> Result<CommitId, UserError> {
+        let branch = repository.default_branch()?;
+        let tip = repository.resolve(&branch)?;
+        let head = match at {
+            RevisionSpec::Commit(commit) => commit.clone(),
+            RevisionSpec::Worktree => repository.resolve("HEAD")?,
+        };
+        let base = repository.merge_base_fetching(&tip, &head, credentials).await?;
+        if base == head && by_change {
+            let compared = match at {
+                RevisionSpec::Commit(_) => "there is nothing to compare",
+                RevisionSpec::Worktree => "only what is not committed is compared",
+            };
+            run.notes.note(&format!(
+                "{}: {compared}. {BEFORE}, `--all` takes every stack",
+                is_part(&head, &branch)
+            ));
+        }
+        Ok(base)
+    };
+    match found().await {
+        Ok(commit) => Ok(Some(commit)),
+        Err(failure) if by_change => Err(failure),
+        Err(_) => Ok(None),
+    }
+}
+
+fn targets(
+    request: &OpenRequest,
+    base: Option<&OpenRevision>,
+    head: &OpenRevision,
+    affected: &Affected,
+) -> Vec<Target> {
+    let there = |stacks: Vec<Stack>| {
+        stacks
+            .iter()
+            .map(|stack| Target::new(stack, before(base, head, stack)))
+            .collect()
+    };
+    match &request.selection {
+        // Only the states know some of these: see `open_named`.
+        Selection::Named(_) => Vec::new(),
+        Selection::All => there(head.layout.stacks.clone()),
+        Selection::Affected => affected_targets(affected, base, head),
+    }
+}
+
+/// The affected stacks as targets, including removed ones.
+pub fn affected_targets(
+    affected: &Affected,
+    base: Option<&OpenRevision>,
+    head: &OpenRevision,
+) -> Vec<Target> {
+    let target = |stack: &konverge_base::model::affected::AffectedStack| match stack.change {
+        InputChange::Removed => base?.layout.stack(&stack.id).map(Target::removed),
+        _ => head
+            .layout
+            .stack(&stack.id)
+            .map(|there| Target::new(there, before(base, head, there))),
+    };
+    affected.stacks.iter().filter_map(target).collect()
+}
+
+/// The stack at the base that a stack at the head continues.
+fn before<'a>(base: Option<&'a OpenRevision>, head: &OpenRevision, stack: &Stack) -> Option<&'a Stack> {
+    head.layout.predecessor_of(&base?.layout, stack)
+}

@@ -1,0 +1,73 @@
+//! Removed stacks that an apply skips: a part of the repository is not readable, so they may still exist.
+
+use crate::{Planner, SpecSource, Target, apply};
+use konverge_base::{
+    error::{ErrorKind, UserError},
+    model::{
+        StackId,
+        apply_result::{StackOutcome, StackResult},
+    },
+};
+use konverge_repo::konfig::Layout;
+
+/// The removed stacks that an apply skips.
+pub struct SkippedRemovals {
+    targets: Vec<Target>,
+    /// Why they are skipped.
+    pub reason: UserError,
+}
+
+impl SkippedRemovals {
+    /// Removes the removed stacks from the targets of an apply, if one of them may still exist.
+    pub fn take(layout: &Layout, targets: &mut Vec<Target>) -> Option<Self> {
+        let reason = reason(layout)?;
+        let (removed, there) = targets.drain(..).partition(|target| target.head.is_none());
+        *targets = there;
+        Some(Self {
+            targets: removed,
+            reason,
+        })
+    }
+
+    /// As [`SkippedRemovals::take`], for a planned apply. If nothing is compiled, no stack counts as removed.
+    pub fn take_planned(planning: &Planner, targets: &mut Vec<Target>) -> Option<Self> {
+        match &planning.wanted {
+            SpecSource::Compiled { head, .. } => Self::take(&head.layout, targets),
+            SpecSource::File(_) => None,
+        }
+    }
+
+    /// As [`SkippedRemovals::take`], for a preview: the stacks are still planned.
+    pub fn in_targets(planning: &Planner, targets: &[Target]) -> Option<Self> {
+        let skipped = Self::take_planned(planning, &mut targets.to_vec())?;
+        (!skipped.targets.is_empty()).then_some(skipped)
+    }
+
+    pub fn stacks(&self) -> impl Iterator<Item = &StackId> {
+        self.targets.iter().map(|target| &target.id)
+    }
+
+    /// The outcomes of the skipped stacks.
+    pub fn outcomes(&self) -> impl Iterator<Item = StackOutcome> {
+        let outcome = |target| apply::stopped_outcome(target, StackResult::Failed, &self.reason);
+        self.targets.iter().map(outcome)
+    }
+}
+
+/// Why no stack counts as removed, if anything hides stacks.
+fn reason(layout: &Layout) -> Option<UserError> {
+    let first = layout.unseen.first()?;
+    let all = layout.unseen.iter();
+    let reasons: String = all
+        .map(|reason| format!("\n{}: {}", reason.file, reason.message))
+        .collect();
+    let failure = UserError::new(
+        ErrorKind::Layout,
+        format!("this stack is missing, and Konverge cannot determine whether it was removed:{reasons}"),
+    );
+    Some(
+        failure
+            .at(first.file.to_string(), first.line, first.column)
+            .hint("fix that; the next run then destroys the stack, or finds it again"),
+    )
+}

@@ -1,0 +1,175 @@
+//! Copies of files that SOPS encrypted. A file is not bound to its path, and the keys of the job open each copy: so a
+//! stack reads no file that has a data key or an encrypted value in common with one that it may not read, now or in an
+//! earlier commit: who copies a file can change or remove the original in the same pull request.
+
+use std::{
+    collections::{BTreeMap, HashMap, hash_map::Entry},
+    sync::{Arc, Mutex, OnceLock},
+};
+
+use konverge_base::{
+    error::{ErrorKind, UserError},
+    model::{
+        CommitId, RepoPath,
+        file_source::{FileKind, Source, SourceError},
+    },
+    secrets::{SecretReference, StoreName},
+};
+use konverge_cloud::secret_stores::{SopsCommon, SopsFileMark, SopsText};
+use konverge_config::{SecretStoreKind, SecretsConfig};
+use konverge_policy::{self as policy, SecretReader};
+
+/// What every file of SOPS has, whatever its format.
+const WORD: &[u8] = b"sops";
+
+/// The files of a revision, and of the commits before it, that SOPS may have encrypted.
+#[derive(Default)]
+pub struct SopsCopies {
+    source: Option<Arc<dyn Source>>,
+    encrypted: OnceLock<Result<Vec<EncryptedFile>, SourceError>>,
+    /// By path: the other files that have a data key or a value of the file.
+    copies: Mutex<BTreeMap<RepoPath, Vec<Found>>>,
+}
+
+struct EncryptedFile {
+    place: Place,
+    text: Arc<SopsText>,
+}
+
+/// A file; with a commit, one that is no longer so.
+#[derive(Clone)]
+struct Place {
+    path: RepoPath,
+    commit: Option<CommitId>,
+}
+
+impl std::fmt::Display for Place {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "`{}`", self.path)?;
+        match &self.commit {
+            Some(commit) => write!(f, " of commit {}", commit.short()),
+            None => Ok(()),
+        }
+    }
+}
+
+type Found = (Place, SopsCommon);
+
+impl SopsCopies {
+    pub fn new(source: Option<Arc<dyn Source>>) -> Self {
+        Self {
+            source,
+            ..Self::default()
+        }
+    }
+
+    /// Checks the references to files of SOPS.
+    ///
+    /// # Errors
+    /// The file of a reference has a data key or a value of a file that the stack may not read; the files or earlier
+    /// commits cannot be read.
+    pub fn check<'r>(
+        &self,
+        config: &SecretsConfig,
+        reader: SecretReader<'_>,
+        references: impl IntoIterator<Item = &'r SecretReference>,
+    ) -> Result<(), UserError> {
+        for reference in references {
+            let StoreName::Word(store) = &reference.store else {
+                continue;
+            };
+            let of_sops = config
+                .stores
+                .get(store)
+                .is_some_and(|store| store.kind == SecretStoreKind::Sops);
+            let Some(path) = RepoPath::normalize(&reference.path).filter(|_| of_sops) else {
+                continue;
+            };
+            let copies = self.of(&path)?;
+            let foreign = copies
+                .iter()
+                .find(|(place, _)| !policy::may_read_file(config, reader, &place.path));
+            if let Some((place, common)) = foreign {
+                let what = match common {
+                    SopsCommon::DataKey => format!("has the data key of {place}"),
+                    SopsCommon::Value => format!("has an encrypted value of {place}"),
+                };
+                return Err(UserError::new(
+                    ErrorKind::Secret,
+                    format!(
+                        "`{reference}`: `{path}` {what}, which stack `{}` may not read",
+                        reader.stack
+                    ),
+                )
+                .hint(format!(
+                    "if `{path}` is a file of its own, give it a data key of its own: `sops rotate --in-place FILE`"
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    /// The other files that have a data key or a value of a file.
+    fn of(&self, path: &RepoPath) -> Result<Vec<Found>, UserError> {
+        let mut known = self.copies.lock().expect("no panic while the lock is held");
+        if let Some(copies) = known.get(path) {
+            return Ok(copies.clone());
+        }
+        let copies = self.find(path).map_err(|error| {
+            UserError::new(
+                ErrorKind::Secret,
+                format!("`{path}` cannot be compared with the other files that SOPS encrypted: {error}"),
+            )
+            .hint("its stack might read a copy of a file that it may not read, so all earlier commits are needed: `fetch-depth: 0`, or `git fetch --unshallow`")
+            .hint(format!("a file that says its own path is not compared: add the value `konverge_path: {path}` by `sops edit`"))
+        })?;
+        known.insert(path.clone(), copies.clone());
+        Ok(copies)
+    }
+
+    fn find(&self, path: &RepoPath) -> Result<Vec<Found>, SourceError> {
+        let Some(source) = &self.source else {
+            return Ok(Vec::new());
+        };
+        let own = source.read_path(path)?;
+        let Some(mark) = own.and_then(|bytes| SopsFileMark::of(path.as_str(), &bytes)) else {
+            return Ok(Vec::new());
+        };
+        let encrypted = self.encrypted.get_or_init(|| read_all(source.as_ref()));
+        let others = encrypted.as_ref().map_err(Clone::clone)?.iter();
+        let others = others.filter(|other| other.place.path != *path);
+        let copies = others.filter_map(|other| Some((other.place.clone(), mark.in_common(&other.text)?)));
+        Ok(copies.collect())
+    }
+}
+
+fn read_all(source: &dyn Source) -> Result<Vec<EncryptedFile>, SourceError> {
+    let now = source.files().iter();
+    let now = now.filter(|(_, entry)| entry.kind == FileKind::File);
+    let now = now.map(|(path, entry)| (path.clone(), None, entry.blob));
+    let before = source.earlier_files()?.into_iter();
+    let before = before.map(|file| (file.path, Some(file.commit), file.blob));
+    let mut read = HashMap::new();
+    let mut encrypted = Vec::new();
+    for (path, commit, blob) in now.chain(before) {
+        // KCL has no file of SOPS, and most files are KCL.
+        if path.as_str().ends_with(".k") {
+            continue;
+        }
+        let text = match read.entry(blob) {
+            Entry::Occupied(text) => text.into_mut(),
+            Entry::Vacant(empty) => {
+                let bytes = source.read(blob)?;
+                let has_word = bytes.windows(WORD.len()).any(|window| window == WORD);
+                empty.insert(has_word.then(|| Arc::new(SopsText::of(&bytes))))
+            }
+        };
+        if let Some(text) = text {
+            encrypted.push(EncryptedFile {
+                place: Place { path, commit },
+                text: Arc::clone(text),
+            });
+        }
+    }
+    Ok(encrypted)
+}

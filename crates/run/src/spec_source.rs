@@ -1,0 +1,18 @@
+//! [`SpecSource`]: where the Specs of a run come from.
+
+use crate::{OpenRevision, compiler::Compiler};
+use konverge_base::model::spec::Spec;
+
+/// The source of Specs.
+pub enum SpecSource {
+    /// Compiled from revisions of a monorepo.
+    Compiled {
+        compiler: Box<Compiler>,
+        /// The head, which has the desired resources.
+        head: Box<OpenRevision>,
+        /// The base, for comparisons without a cluster.
+        base: Option<Box<OpenRevision>>,
+    },
+    /// Read from a file.
+    File(Spec),
+}

@@ -1,0 +1,134 @@
+//! Finds the stacks that the command line names, at the head or only in the recorded states.
+
+use std::{collections::BTreeMap, path::Path};
+
+use crate::{OpenRevision, RunContext, StackSelector, StateBackend, Target, renamed_stacks};
+use konverge_base::{
+    error::{ErrorKind, UserError},
+    model::{RepoPath, StackId},
+};
+use konverge_state::IndexedStates;
+
+/// Where named stacks are looked for.
+pub struct NamedStacks<'a> {
+    /// The run.
+    pub run: &'a RunContext,
+    /// The repository's root.
+    pub root: &'a Path,
+    /// The revision that has the stacks.
+    pub head: &'a OpenRevision,
+    /// The base revision.
+    pub base: Option<&'a OpenRevision>,
+    /// What is recorded.
+    pub backend: &'a StateBackend,
+    /// True if a project name or a glob also selects stacks that exist only in the state. A full identity always does.
+    pub recorded: bool,
+}
+
+impl NamedStacks<'_> {
+    /// The selected stacks, sorted by folder. Stacks missing at the head are planned for destruction.
+    ///
+    /// # Errors
+    /// A selector that means no stack; the store's.
+    pub async fn find(&self, selectors: &[StackSelector]) -> Result<Vec<Target>, UserError> {
+        let wants_recorded = self.recorded && selectors.iter().any(|selector| !self.is_at_head(selector));
+        let gone = match wants_recorded {
+            true => self.recorded_alone().await?,
+            false => Vec::new(),
+        };
+        let mut targets = BTreeMap::new();
+        for selector in selectors {
+            // Stacks that only states know may share a folder: each apply of a single Spec is recorded at the root.
+            let found = self.find_one(selector, &gone).await?;
+            targets.extend(
+                found
+                    .into_iter()
+                    .map(|target| ((target.folder.clone(), target.id.clone()), target)),
+            );
+        }
+        Ok(targets.into_values().collect())
+    }
+
+    async fn find_one(
+        &self,
+        selector: &StackSelector,
+        gone: &[(StackId, RepoPath)],
+    ) -> Result<Vec<Target>, UserError> {
+        let gone = gone
+            .iter()
+            .filter(|(id, folder)| selector.matches_recorded(id, folder));
+        let mut found: Vec<_> = gone
+            .map(|(id, folder)| Target::forgotten(id.clone(), folder.clone()))
+            .collect();
+        let unknown = match self
+            .head
+            .find_stacks(self.run, self.root, std::slice::from_ref(selector))
+        {
+            Ok(stacks) => {
+                found.extend(stacks.iter().map(|stack| {
+                    let before = self
+                        .base
+                        .and_then(|base| self.head.layout.predecessor_of(&base.layout, stack));
+                    Target::new(stack, before)
+                }));
+                return Ok(found);
+            }
+            Err(unknown) => unknown,
+        };
+        if found.is_empty() {
+            let id = selector.identity().ok_or_else(|| unknown.clone())?;
+            let prior = self.backend.states.load(&id).await?.ok_or(unknown)?;
+            found.push(Target::forgotten(id, prior.state.folder));
+        }
+        Ok(found)
+    }
+
+    /// Whether a selector is the identity of a stack at head: then it means nothing else.
+    fn is_at_head(&self, selector: &StackSelector) -> bool {
+        let id = selector.identity();
+        id.is_some_and(|id| self.head.layout.stack(&id).is_some())
+    }
+
+    /// The stacks that states know and head does not have, with the folders that they were applied from.
+    async fn recorded_alone(&self) -> Result<Vec<(StackId, RepoPath)>, UserError> {
+        let layout = &self.head.layout;
+        let known = self.backend.states.known().await?;
+        let renamed = renamed_stacks::renamed_stacks(self.backend, layout, known).await?;
+        let is_gone =
+            |id: &StackId| layout.stack(id).is_none() && !renamed.values().any(|earlier| earlier == id);
+        let entries = known.entries.iter();
+        let gone = entries.filter(|(id, entry)| entry.is_known() && is_gone(id));
+        Ok(gone
+            .map(|(id, entry)| (id.clone(), entry.folder.clone()))
+            .collect())
+    }
+}
+
+/// The stacks that a selector means where there is no monorepo, so that only the states know any.
+///
+/// # Errors
+/// A selector that means no stack; the store's.
+pub async fn recorded(
+    backend: &StateBackend,
+    known: &IndexedStates,
+    selector: &StackSelector,
+) -> Result<Vec<Target>, UserError> {
+    if let Some(id) = selector.identity()
+        && let Some(prior) = backend.states.load(&id).await?
+    {
+        return Ok(vec![Target::forgotten(id, prior.state.folder)]);
+    }
+    let entries = known.entries.iter().filter(|(_, entry)| entry.is_known());
+    let found: Vec<_> = entries
+        .filter(|(id, entry)| selector.matches_recorded(id, &entry.folder))
+        .map(|(id, entry)| Target::forgotten(id.clone(), entry.folder.clone()))
+        .collect();
+    match found.is_empty() {
+        false => Ok(found),
+        true => Err(UserError::new(
+            ErrorKind::Usage,
+            format!("no state knows a stack `{}`", selector.as_str().escape_debug()),
+        )
+        .hint("`konverge state list` shows the stacks that were applied")),
+    }
+}

@@ -1,0 +1,187 @@
+//! The order of stacks: `after` in `konverge.yaml`, reversed for stacks that are destroyed. A failure holds
+//! back the dependents; a cycle is an error that names its stacks.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::Target;
+use konverge_base::{
+    error::{ErrorKind, UserError},
+    model::StackId,
+};
+use konverge_config::Config;
+
+/// The order among the given stacks.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct StackOrder {
+    before: BTreeMap<StackId, BTreeSet<StackId>>,
+}
+
+impl StackOrder {
+    /// The order of stacks by the rules of a configuration; removed stacks are included.
+    ///
+    /// # Errors
+    /// The rules form a cycle among them.
+    pub fn build(config: &Config, targets: &[Target]) -> Result<Self, UserError> {
+        let mut before = BTreeMap::new();
+        for stack in targets {
+            let rules = config.for_place(&stack.id, &stack.folder);
+            let matching =
+                |other: &&Target| other.id != stack.id && rules.comes_after(&other.id, &other.folder);
+            let first: BTreeSet<_> = targets
+                .iter()
+                .filter(matching)
+                .map(|other| other.id.clone())
+                .collect();
+            before.insert(stack.id.clone(), first);
+        }
+        let order = Self { before };
+        match order.cycle() {
+            None => Ok(order),
+            Some(cycle) => Err(UserError::new(
+                ErrorKind::Config,
+                format!(
+                    "the `after` rules of konverge.yaml make a cycle: {}",
+                    cycle.iter().map(StackId::as_str).collect::<Vec<_>>().join(" → ")
+                ),
+            )
+            .hint("take one of these rules out, or make its pattern narrower")),
+        }
+    }
+
+    /// The same if some of the stacks are destroyed: those wait for their dependents by the rules, and
+    /// nothing waits for them.
+    #[must_use]
+    pub fn taking_down(&self, leaving: &BTreeSet<StackId>) -> Self {
+        let mut before: BTreeMap<StackId, BTreeSet<StackId>> = BTreeMap::new();
+        for (stack, first) in &self.before {
+            before.entry(stack.clone()).or_default();
+            for first in first {
+                let (waits, for_it) = match (leaving.contains(first), leaving.contains(stack)) {
+                    (true, _) => (first, stack),
+                    (false, false) => (stack, first),
+                    (false, true) => continue,
+                };
+                before.entry(waits.clone()).or_default().insert(for_it.clone());
+            }
+        }
+        Self { before }
+    }
+
+    /// The stacks that a stack waits for.
+    pub fn before(&self, stack: &StackId) -> impl Iterator<Item = &StackId> {
+        self.before.get(stack).into_iter().flatten()
+    }
+
+    /// The wave of each stack: 0 waits for nothing, n+1 waits for one of wave n.
+    pub fn waves(&self) -> BTreeMap<StackId, usize> {
+        let mut waves = BTreeMap::new();
+        for stack in self.before.keys() {
+            self.wave(stack, &mut waves);
+        }
+        waves
+    }
+
+    fn wave(&self, stack: &StackId, known: &mut BTreeMap<StackId, usize>) -> usize {
+        if let Some(wave) = known.get(stack) {
+            return *wave;
+        }
+        let wave = self
+            .before(stack)
+            .map(|first| self.wave(first, known) + 1)
+            .max()
+            .unwrap_or(0);
+        known.insert(stack.clone(), wave);
+        wave
+    }
+
+    fn cycle(&self) -> Option<Vec<StackId>> {
+        let mut done = BTreeSet::new();
+        for start in self.before.keys() {
+            let mut path = Vec::new();
+            if let Some(cycle) = self.visit(start, &mut path, &mut done) {
+                return Some(cycle);
+            }
+        }
+        None
+    }
+
+    fn visit(
+        &self,
+        stack: &StackId,
+        path: &mut Vec<StackId>,
+        done: &mut BTreeSet<StackId>,
+    ) -> Option<Vec<StackId>> {
+        if let Some(at) = path.iter().position(|seen| seen == stack) {
+            let mut cycle = path[at..].to_vec();
+            cycle.push(stack.clone());
+            return Some(cycle);
+        }
+        if !done.insert(stack.clone()) {
+            return None;
+        }
+        path.push(stack.clone());
+        let found = self.before(stack).find_map(|first| self.visit(first, path, done));
+        path.pop();
+        found
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use konverge_base::model::RepoPath;
+
+    /// A stack that only the state knows: identity and folder are enough.
+    fn stack(folder: &str) -> Target {
+        let folder = RepoPath::normalize(folder).unwrap();
+        let id = folder.as_str().strip_prefix("appops/").unwrap().parse().unwrap();
+        Target::forgotten(id, folder)
+    }
+
+    #[test]
+    fn waves_follow_the_rules_and_a_stack_never_waits_for_itself() {
+        let rules = "stacks:\n- {match: 'appops/*/prod', after: ['appops/*/dev']}\n- {match: 'appops/z/*', after: ['appops/z/*', 'a/prod']}\n";
+        let config = Config::parse(rules).unwrap();
+        let stacks = [
+            stack("appops/a/dev"),
+            stack("appops/a/prod"),
+            stack("appops/z/stage"),
+        ];
+        let waves = StackOrder::build(&config, &stacks).unwrap().waves();
+        let waves: Vec<_> = waves.iter().map(|(id, wave)| (id.as_str(), *wave)).collect();
+        assert_eq!(waves, [("a/dev", 0), ("a/prod", 1), ("z/stage", 2)]);
+    }
+
+    #[test]
+    fn what_is_taken_down_goes_backwards_and_after_what_stays() {
+        let rules =
+            "stacks:\n- {match: 'b/dev', after: ['a/dev']}\n- {match: 'c/dev', after: ['a/dev', 'b/dev']}\n";
+        let config = Config::parse(rules).unwrap();
+        let stacks = [
+            stack("appops/a/dev"),
+            stack("appops/b/dev"),
+            stack("appops/c/dev"),
+        ];
+        let order = StackOrder::build(&config, &stacks).unwrap();
+        let waves = |leaving: &[&str]| {
+            let leaving = leaving.iter().map(|id| id.parse().unwrap()).collect();
+            let waves = order.taking_down(&leaving).waves();
+            waves.values().copied().collect::<Vec<_>>()
+        };
+        assert_eq!(waves(&[]), [0, 1, 2]);
+        assert_eq!(waves(&["a/dev", "b/dev", "c/dev"]), [2, 1, 0]);
+        assert_eq!(waves(&["b/dev"]), [0, 2, 1]);
+    }
+
+    #[test]
+    fn a_cycle_is_named_in_full() {
+        let config = Config::parse(
+            "stacks:\n- {match: 'a/dev', after: ['b/dev']}\n- {match: 'b/dev', after: ['a/dev']}\n",
+        )
+        .unwrap();
+        let failure =
+            StackOrder::build(&config, &[stack("appops/a/dev"), stack("appops/b/dev")]).unwrap_err();
+        assert!(failure.message.contains("a/dev → b/dev → a/dev"), "{failure}");
+    }
+}

@@ -1,0 +1,243 @@
+//! The policy sets in force for a stack: evaluated when its plan is approved, and again when a value becomes
+//! known during the apply.
+
+use std::{collections::BTreeSet, fmt, sync::Arc};
+
+use crate::rule_evaluator::RuleEvaluator;
+use konverge_base::{
+    error::{ErrorKind, UserError},
+    model::{
+        Digest,
+        authorization::{PolicyOverride, RecordedFindings},
+        plan_document::StackDocument,
+        policy_finding::{Enforcement, PolicyFinding},
+    },
+};
+use konverge_engine::LatePlan;
+use konverge_policy::{self as policy, sets::PolicySets};
+
+/// The policy sets that were in force when a stack was approved, with its plan document.
+pub struct ActiveSets {
+    evaluator: RuleEvaluator,
+    versions: Vec<Version>,
+    /// `None` if there is no set.
+    document: Option<Arc<StackDocument>>,
+    findings: Vec<PolicyFinding>,
+    overridden: Vec<PolicyOverride>,
+}
+
+/// One version of the sets, with the findings that were overridden for it.
+struct Version {
+    sets: PolicySets,
+    overridden: BTreeSet<Digest>,
+}
+
+impl ActiveSets {
+    /// Evaluates the sets of these versions. `excuse` takes out of the findings of a version what is overridden.
+    pub async fn evaluate(
+        evaluator: &RuleEvaluator,
+        versions: Vec<PolicySets>,
+        document: impl FnOnce() -> StackDocument,
+        excuse: impl Fn(&PolicySets, &mut [PolicyFinding]) -> Vec<PolicyOverride>,
+    ) -> Self {
+        let mut all = BTreeSet::new();
+        let mut overridden = BTreeSet::new();
+        let has_sets = versions.iter().any(|sets| !sets.is_empty());
+        let document = has_sets.then(document).map(Arc::new);
+        let mut evaluated = Vec::new();
+        for sets in versions {
+            let Some(document) = &document else { break };
+            let mut findings = evaluator.findings(std::slice::from_ref(&sets), document).await;
+            let excused = excuse(&sets, &mut findings);
+            evaluated.push(Version {
+                sets,
+                overridden: excused.iter().map(|one| one.finding).collect(),
+            });
+            overridden.extend(excused);
+            all.extend(findings);
+        }
+        Self {
+            evaluator: evaluator.clone(),
+            versions: evaluated,
+            document,
+            findings: all.into_iter().collect(),
+            overridden: overridden.into_iter().collect(),
+        }
+    }
+
+    /// The findings when the plan was approved, the strictest first.
+    pub fn findings(&self) -> &[PolicyFinding] {
+        &self.findings
+    }
+
+    /// What was overridden when the plan was approved.
+    pub fn overridden(&self) -> &[PolicyOverride] {
+        &self.overridden
+    }
+
+    /// The findings for the apply record.
+    pub fn recorded(&self) -> RecordedFindings {
+        RecordedFindings::from_findings(&self.findings)
+    }
+
+    /// The error of the sets for the plan.
+    pub fn plan_refusal(&self) -> Option<UserError> {
+        let denied = self.findings.iter();
+        let denied: Vec<_> = denied.filter(|f| f.verdict == Enforcement::Deny).collect();
+        let stack = &self.document.as_ref()?.stack.id;
+        let refusal = refusal(
+            format_args!("{stack} was stopped before anything was changed"),
+            &denied,
+        )?;
+        let hints: BTreeSet<_> = denied.iter().filter_map(|finding| finding.hint.clone()).collect();
+        Some(hints.into_iter().fold(refusal, UserError::hint).hint(
+            "change what the rules find, or add an exception with an end date: `policy.exceptions` in konverge.yaml",
+        ))
+    }
+
+    /// The error of the sets for a resource whose values are known now, before it is written. What was
+    /// overridden for a version stays so for this version; a new finding is covered by no override, because the apply record does not have it.
+    pub async fn refusal(&mut self, late: LatePlan<'_>) -> Option<UserError> {
+        let document = self.document.as_mut()?;
+        let (plan, hidden) = late.judged();
+        policy::update_document(Arc::make_mut(document), &plan);
+        Arc::make_mut(document).hidden.extend(hidden);
+        let mut denied = BTreeSet::new();
+        for version in &self.versions {
+            let sets = std::slice::from_ref(&version.sets);
+            let found = self.evaluator.findings(sets, document).await;
+            let is_overridden = |finding: &PolicyFinding| {
+                let place = finding.place.as_ref();
+                place.is_some_and(|place| version.overridden.contains(&place.digest))
+            };
+            denied.extend(
+                found
+                    .into_iter()
+                    .filter(|finding| finding.verdict == Enforcement::Deny && !is_overridden(finding)),
+            );
+        }
+        let refusal = refusal(
+            format_args!(
+                "{} was stopped before {} was written, because a value that became known violates a rule",
+                document.stack.id, plan.id
+            ),
+            &denied.iter().collect::<Vec<_>>(),
+        )?;
+        Some(
+            refusal
+                .hint("run it again: the value is known from the start then, and the plan shows the finding"),
+        )
+    }
+}
+
+fn refusal(what: fmt::Arguments<'_>, denied: &[&PolicyFinding]) -> Option<UserError> {
+    if denied.is_empty() {
+        return None;
+    }
+    let said = denied.iter().map(|f| format!("{}: {}", f.rule, f.message));
+    let said: Vec<_> = said.collect();
+    Some(UserError::new(
+        ErrorKind::Policy,
+        format!("{what}:\n{}", said.join("\n")),
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use konverge_base::{
+        model::{
+            StackId,
+            plan::{Action, Basis, ResourcePlan},
+            plan_document::{DocumentStack, OtherNames},
+            spec::RuntimeKind,
+        },
+        secrets::{HashKey, Secrets},
+    };
+    use konverge_config::Config;
+    use konverge_policy::sets::{PolicyFile, PolicySet};
+
+    fn secrets() -> Secrets {
+        Secrets::new(HashKey::derive("k"))
+    }
+
+    #[tokio::test]
+    async fn without_a_set_no_document_is_made() {
+        let made = std::cell::Cell::new(0);
+        let document = || {
+            made.set(made.get() + 1);
+            StackDocument {
+                version: 1,
+                stack: DocumentStack {
+                    id: "shop/dev".parse().unwrap(),
+                    folder: konverge_base::model::RepoPath::root(),
+                },
+                basis: Basis::Live,
+                known_as: OtherNames::default(),
+                hidden: std::collections::BTreeSet::new(),
+                resources: Vec::new(),
+            }
+        };
+        let (evaluator, none) = (RuleEvaluator::here(&secrets()), vec![PolicySets::default()]);
+        let sets = ActiveSets::evaluate(&evaluator, none, document, |_, _| Vec::new()).await;
+        assert_eq!(made.get(), 0);
+        assert!(sets.plan_refusal().is_none() && sets.findings().is_empty());
+    }
+
+    /// What one version lets a team override, another may not let pass.
+    #[tokio::test]
+    async fn an_override_holds_for_the_sets_that_it_was_given_for() {
+        let sets = |settings: &str| {
+            let text = format!("policy: {{sets: [{{name: s, path: p, {settings}}}]}}\n");
+            let config = Config::parse(&text).unwrap().policy.sets.remove(0);
+            let file = PolicyFile {
+                path: "p/a.rego".to_owned(),
+                text: "package main\ndeny contains \"m\" if true\n".to_owned(),
+            };
+            PolicySets::new(vec![PolicySet::load(&config, &[file], &[])], &[])
+        };
+        let own = sets("enforce: override, override: {by: [acme/sre]}");
+        let strict = sets("enforce: always");
+        let stack: StackId = "shop/dev".parse().unwrap();
+        let id = "v1:Pod:shop:web".parse().unwrap();
+        let plan = ResourcePlan::new(&stack, id, RuntimeKind::Kubernetes, Action::Create, Vec::new());
+        let document = || StackDocument {
+            version: 1,
+            stack: DocumentStack {
+                id: stack.clone(),
+                folder: konverge_base::model::RepoPath::root(),
+            },
+            basis: Basis::Live,
+            known_as: OtherNames::default(),
+            hidden: std::collections::BTreeSet::new(),
+            resources: Vec::new(),
+        };
+        let refusal = async |versions: Vec<PolicySets>| {
+            let evaluator = RuleEvaluator::here(&secrets());
+            let mut document = document();
+            policy::update_document(&mut document, &plan);
+            let excuse = |sets: &PolicySets, findings: &mut [PolicyFinding]| {
+                let denied = findings.iter().filter(|_| *sets == own);
+                let overrides = denied.map(|finding| PolicyOverride {
+                    finding: finding.place.as_ref().unwrap().digest,
+                    rule: finding.rule.clone(),
+                    message: finding.message.clone(),
+                    by: vec!["ann".to_owned()],
+                    why: None,
+                });
+                overrides.collect()
+            };
+            let mut sets = ActiveSets::evaluate(&evaluator, versions, || document, excuse).await;
+            let late = LatePlan {
+                shown: &plan,
+                truth: None,
+                secrets: &secrets(),
+            };
+            sets.refusal(late).await
+        };
+        assert!(refusal(vec![own.clone()]).await.is_none());
+        assert!(refusal(vec![own.clone(), strict.clone()]).await.is_some());
+        assert!(refusal(vec![strict, own.clone()]).await.is_some());
+    }
+}

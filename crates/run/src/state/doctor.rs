@@ -1,0 +1,282 @@
+//! `state doctor`: whether the store provides its guarantees and every document can be read.
+
+use std::collections::{BTreeMap, HashMap, hash_map::Entry};
+
+use serde::Serialize;
+
+use crate::{StateBackend, state_backend};
+use konverge_base::{
+    error::UserError,
+    model::{ResourceId, StackId, claim::Claim},
+};
+use konverge_report::plural;
+use konverge_state::{IndexedStates, Sealing, Versioned, store};
+
+/// One check.
+#[derive(Debug, Clone, Serialize)]
+pub struct StateFinding {
+    /// What was checked.
+    pub what: String,
+    /// True if it is as it should be.
+    pub well: bool,
+    /// What was found.
+    pub says: String,
+}
+
+/// Checks everything: the four primitives, the newest documents of every stack, the index against the states.
+/// With `repair` the index is rebuilt from the states.
+///
+/// # Errors
+/// Only errors that prevent the check itself.
+pub async fn doctor(backend: &StateBackend, repair: bool) -> Result<Vec<StateFinding>, UserError> {
+    let mut findings = Vec::new();
+    let mut note = |what: &str, well: bool, says: String| {
+        findings.push(StateFinding {
+            what: what.to_owned(),
+            well,
+            says,
+        });
+    };
+    match store::probe(backend.states.store()).await {
+        Ok(()) => note(
+            "store",
+            true,
+            format!(
+                "{} creates, refuses, reads, lists and deletes",
+                backend.states.store().url()
+            ),
+        ),
+        Err(error) => {
+            note("store", false, error.to_string());
+            return Ok(findings);
+        }
+    }
+    for (well, says) in encryption(backend).await? {
+        note("encryption", well, says);
+    }
+    if let Err(error) = backend.states.existing_hash_key().await {
+        note("key of the hashes", false, error.to_string());
+    }
+    let rebuilt = match backend.states.rebuild_index().await {
+        Ok(rebuilt) => rebuilt,
+        Err(error) => {
+            note("states", false, error.to_string());
+            return Ok(findings);
+        }
+    };
+    let mut owners = Owners::default();
+    for (stack, entry) in &rebuilt.entries {
+        let loaded = backend.states.load(stack).await;
+        let state_is_readable = loaded.is_ok();
+        if let Ok(Some(state)) = &loaded {
+            for (is_certain, says) in owners.add(stack, state) {
+                note(stack.as_str(), !is_certain, says);
+            }
+        }
+        match loaded {
+            Err(error) => note(stack.as_str(), false, error.to_string()),
+            Ok(Some(state)) if !state.pending.is_empty() => note(
+                stack.as_str(),
+                false,
+                format!(
+                    "a run ended in the middle: the outcome of {} is unknown; the next apply checks it",
+                    plural(state.pending.len(), "resource")
+                ),
+            ),
+            Ok(_) => {}
+        }
+        match backend.states.holder(stack).await {
+            Ok(Some(holder)) => {
+                let says = format!(
+                    "lease {} is held by {} ({})",
+                    holder.id, holder.writer.run, holder.writer.actor
+                );
+                note(stack.as_str(), true, says);
+            }
+            Ok(None) => {}
+            Err(error) if state_is_readable => note(stack.as_str(), false, error.to_string()),
+            Err(_) => {}
+        }
+        let unreadable: Vec<_> = match backend.states.history(stack).await {
+            Ok(lines) => lines
+                .into_iter()
+                .filter(|line| line.document.is_err())
+                .map(|line| line.serial)
+                .collect(),
+            Err(_) => Vec::new(),
+        };
+        if !unreadable.is_empty() && entry.is_known() {
+            note(
+                stack.as_str(),
+                false,
+                format!("cannot be read: {}", serials(&unreadable)),
+            );
+        }
+    }
+    if let Some(more @ 1..) = owners.uncertain.checked_sub(NAMED) {
+        note(
+            "objects",
+            true,
+            format!("{more} more have a type and an id that another stack records"),
+        );
+    }
+    let differing = differing_entries(&backend.states.read_all().await?, &rebuilt);
+    if differing.is_empty() {
+        note(
+            "index",
+            true,
+            format!(
+                "{}, as recorded in the states",
+                plural(rebuilt.entries.len(), "stack")
+            ),
+        );
+    } else {
+        note(
+            "index",
+            false,
+            format!("differs from the states for {}", differing.join(", ")),
+        );
+    }
+    if repair {
+        backend.states.maintain_index(&rebuilt).await?;
+        note("index", true, "written again from the states".to_owned());
+    }
+    Ok(findings)
+}
+
+/// Who can decrypt what, and which key services answer.
+async fn encryption(backend: &StateBackend) -> Result<Vec<(bool, String)>, UserError> {
+    let states = &backend.states;
+    let (data_keys, mut says) = (states.list_data_keys().await?, Vec::new());
+    let tried = states.try_key_services().await?;
+    // Without an answer nobody knows which data key is today's.
+    let is_silent = !tried.is_empty() && tried.iter().all(|(_, tried)| tried.is_err());
+    for (name, tried) in tried {
+        says.push(match tried {
+            Ok(()) => (true, format!("`{name}` unwraps the data key")),
+            Err(why) => (false, format!("`{name}`: {why}")),
+        });
+    }
+    if let Some(newest) = data_keys.last() {
+        let former = states.former_services(&newest.by);
+        if !former.is_empty() {
+            says.push((false, state_backend::former_services_text(&former)));
+        }
+    }
+    let mut counts: BTreeMap<Sealing, usize> = BTreeMap::new();
+    for stack in states.stacks().await? {
+        for sealing in states.sealings(&stack).await? {
+            *counts.entry(sealing).or_default() += 1;
+        }
+    }
+    let today = match (backend.is_encrypted, states.sealer()) {
+        (true, Some(sealer)) => Some(Sealing::Recipients(sealer.recipients())),
+        (true, None) => None,
+        (false, _) => Some(Sealing::Plain),
+    };
+    for (sealing, count) in counts {
+        let documents = plural(count, "state document");
+        let is_today = today.as_ref() == Some(&sealing) || is_silent && sealing != Sealing::Plain;
+        let what = match &sealing {
+            Sealing::Plain if is_today => continue,
+            Sealing::Plain => "not encrypted".to_owned(),
+            Sealing::Unknown => "encrypted, and no record says to whom".to_owned(),
+            Sealing::Unmarked => "encrypted, and no holder of a key that this run knows wrote it".to_owned(),
+            Sealing::Recipients(recipients) => {
+                let names = recipients.iter().map(|recipient| {
+                    let data_key = data_keys.iter().find(|key| key.recipient == *recipient);
+                    data_key.map_or_else(
+                        || recipient.clone(),
+                        |key| format!("{} ({})", key.by.join(", "), key.place),
+                    )
+                });
+                let names: Vec<_> = names.collect();
+                format!("can be decrypted by {}", names.join(", "))
+            }
+        };
+        let way_out = match &sealing {
+            _ if is_today => "",
+            Sealing::Plain | Sealing::Unmarked if backend.is_encrypted => {
+                "; they are refused but for `state.accept_unmarked_until`"
+            }
+            _ => "; `konverge state rekey` encrypts them to `state.encrypt_to`",
+        };
+        says.push((is_today, format!("{documents}: {what}{way_out}")));
+    }
+    Ok(says)
+}
+
+/// How many objects are named that may be the same as another stack's.
+const NAMED: usize = 20;
+
+/// Which stack records what, to find what two stacks record.
+#[derive(Default)]
+struct Owners {
+    /// With whether the stack shares it with the others of its project.
+    by_claim: HashMap<Claim, (StackId, ResourceId, bool)>,
+    /// How many objects may be the same as another stack's.
+    uncertain: usize,
+}
+
+impl Owners {
+    /// Adds what a stack records. Returns what another stack records too, and whether it certainly is the same.
+    fn add(&mut self, stack: &StackId, state: &Versioned) -> Vec<(bool, String)> {
+        let mut found = Vec::new();
+        for recorded in &state.state.resources {
+            // The last one says most of an object.
+            if let Some(claim) = Claim::all_of_recorded(recorded).last() {
+                // Two accounts may have the same id for different objects.
+                let is_certain = matches!(claim, Claim::Object { .. });
+                let (other, id, is_shared) = match self.by_claim.entry(claim) {
+                    Entry::Vacant(entry) => {
+                        entry.insert((stack.clone(), recorded.id.clone(), recorded.is_shared()));
+                        continue;
+                    }
+                    Entry::Occupied(entry) => entry.get().clone(),
+                };
+                let both_share = is_shared && recorded.is_shared();
+                if other == *stack || (both_share && stack.is_sibling_of(other.as_str())) {
+                    continue;
+                }
+                self.uncertain += usize::from(!is_certain);
+                if !is_certain && self.uncertain > NAMED {
+                    continue;
+                }
+                let what = match is_certain {
+                    true => "is the same object as",
+                    false => "has the same type and id at its provider as",
+                };
+                found.push((is_certain, format!(
+                    "`{}` {what} `{id}` of stack `{other}`; if it is one object, only one stack may record it: \
+                     `konverge state forget`",
+                    recorded.id
+                )));
+            }
+        }
+        found
+    }
+}
+
+/// `serial 3`, `serials 3, 4`.
+fn serials(numbers: &[u64]) -> String {
+    let word = if numbers.len() == 1 { "serial" } else { "serials" };
+    let numbers: Vec<_> = numbers.iter().map(u64::to_string).collect();
+    format!("{word} {}", numbers.join(", "))
+}
+
+fn differing_entries(index: &IndexedStates, states: &IndexedStates) -> Vec<String> {
+    let of_index = index.entries.iter().filter(|(_, entry)| entry.is_known());
+    let stale = of_index.filter(|(stack, entry)| {
+        let there = states.entries.get(*stack);
+        there.and_then(konverge_state::IndexEntry::settled_digest) != entry.settled_digest()
+    });
+    let missing = states
+        .entries
+        .keys()
+        .filter(|stack| !index.entries.contains_key(*stack));
+    stale
+        .map(|(stack, _)| stack)
+        .chain(missing)
+        .map(ToString::to_string)
+        .collect()
+}

@@ -1,0 +1,307 @@
+//! Manual changes of the state. Each one holds the lease and writes a serial of its own.
+
+use super::read::PulledState;
+use crate::StateBackend;
+use crate::runtime_factory::StateSeal;
+use konverge_base::{
+    error::{ErrorKind, UserError},
+    model::{
+        ClusterName, RepoPath, ResourceId, StackId,
+        state::{RuntimeRecord, StackState},
+    },
+};
+use konverge_kubernetes::forget_clusters;
+use konverge_report as report;
+use konverge_state::{Holder, Lease, LeaseOptions, WriteReason};
+use konverge_terraform::{self as terraform, StateEncryption};
+
+/// A person is waiting, not a pipeline: a held lease is reported at once.
+fn at_once() -> LeaseOptions {
+    LeaseOptions {
+        wait: std::time::Duration::ZERO,
+        ..LeaseOptions::default()
+    }
+}
+
+/// As [`at_once`], also if the documents of a state are gone: what is written replaces them.
+fn over_vanished() -> LeaseOptions {
+    LeaseOptions {
+        over_vanished: true,
+        ..at_once()
+    }
+}
+
+/// The lease of a stack whose state is about to be replaced.
+pub(super) async fn acquire_anew(backend: &StateBackend, stack: &StackId) -> Result<Lease, UserError> {
+    Ok(backend.states.acquire(stack, over_vanished()).await?)
+}
+
+pub(super) async fn acquire(backend: &StateBackend, stack: &StackId) -> Result<Lease, UserError> {
+    Ok(backend.states.acquire(stack, at_once()).await?)
+}
+
+fn recorded_state(lease: &Lease, stack: &StackId) -> Result<StackState, UserError> {
+    match lease.prior() {
+        Some(prior) => Ok(prior.state.clone()),
+        None => Err(UserError::new(
+            ErrorKind::State,
+            format!("nothing is recorded of stack `{stack}`"),
+        )
+        .hint("`konverge state list` shows what is")),
+    }
+}
+
+/// Releases the lease in any case and returns the result.
+async fn given_back<T>(lease: &Lease, result: Result<T, UserError>) -> Result<T, UserError> {
+    let released = lease.release().await;
+    let value = result?;
+    released?;
+    Ok(value)
+}
+
+/// Writes a pulled (and possibly edited) state back. It must belong to this repository and stack, and nobody
+/// may have written since it was pulled. `over_damaged` replaces a newest document that cannot be read.
+///
+/// # Errors
+/// One of these conditions is not met; somebody holds the lease; errors of the store.
+pub async fn push(
+    backend: &StateBackend,
+    repository: &str,
+    stack: &StackId,
+    pulled: PulledState,
+    over_damaged: bool,
+) -> Result<u64, UserError> {
+    let refuse = |text: String| UserError::new(ErrorKind::State, text);
+    if pulled.version != 1 {
+        return Err(refuse(format!(
+            "the file is of version {}, and only 1 is known",
+            pulled.version
+        )));
+    }
+    if pulled.repository != repository {
+        return Err(refuse(format!(
+            "the file belongs to repository `{}`, not to `{repository}`",
+            pulled.repository.escape_debug()
+        )));
+    }
+    if pulled.state.stack != *stack {
+        return Err(refuse(format!(
+            "the file is the state of `{}`, not of `{stack}`",
+            pulled.state.stack
+        ))
+        .hint("`konverge state move FROM TO` renames a stack"));
+    }
+    let mut options = LeaseOptions {
+        over_damaged,
+        ..over_vanished()
+    };
+    if over_damaged {
+        // The damaged document would say whether the last holder released its lease: its term has to pass.
+        options.wait = options.term * 3;
+    }
+    let lease = backend.states.acquire(stack, options).await?;
+    let result = async {
+        let newest = lease.prior().map(|prior| prior.serial);
+        // If no document is left, any pulled state is better than none.
+        if let Some(newest) = newest.filter(|newest| !over_damaged && *newest != pulled.serial) {
+            return Err(refuse(format!(
+                "the file was pulled at serial {}, and serial {newest} has been written since",
+                pulled.serial
+            ))
+            .hint(format!(
+                "`konverge state diff {stack} {} {newest}` shows what; pull again and repeat the edit",
+                pulled.serial
+            )));
+        }
+        let mut state = pulled.state;
+        state.resources.sort_by(|a, b| a.id.cmp(&b.id));
+        // The next run checks what was written by hand.
+        state.input_digest = None;
+        let note = format!("pushed from serial {}", pulled.serial);
+        Ok(lease.record(WriteReason::Push, state, Some(note)).await?)
+    }
+    .await;
+    let serial = given_back(&lease, result).await?;
+    backend.states.save_index().await?;
+    Ok(serial)
+}
+
+/// Gives a stack another identity. Both leases are held, acquired in the order of their names.
+///
+/// # Errors
+/// Nothing is recorded for `from`; `to` has resources; somebody holds a lease; errors of the store.
+pub async fn move_to(backend: &StateBackend, from: &StackId, to: &StackId) -> Result<u64, UserError> {
+    move_waiting(backend, from, to, at_once()).await
+}
+
+/// As [`move_to`], waiting for leases as the options say.
+///
+/// # Errors
+/// As [`move_to`].
+pub async fn move_waiting(
+    backend: &StateBackend,
+    from: &StackId,
+    to: &StackId,
+    options: LeaseOptions,
+) -> Result<u64, UserError> {
+    if from == to {
+        return Err(UserError::new(ErrorKind::Usage, "both are the same stack"));
+    }
+    let (first, second) = if from < to { (from, to) } else { (to, from) };
+    let first_lease = backend.states.acquire(first, options.clone()).await?;
+    let second_lease = match backend
+        .states
+        .acquire(second, options)
+        .await
+        .map_err(UserError::from)
+    {
+        Ok(lease) => lease,
+        Err(failure) => return given_back(&first_lease, Err(failure)).await,
+    };
+    let (old, new) = if from < to {
+        (&first_lease, &second_lease)
+    } else {
+        (&second_lease, &first_lease)
+    };
+    let result = async {
+        let state = recorded_state(old, from)?;
+        if let Some(there) = new.prior().filter(|prior| !prior.state.resources.is_empty()) {
+            return Err(UserError::new(
+                ErrorKind::State,
+                format!(
+                    "stack `{to}` already has {}",
+                    report::plural(there.state.resources.len(), "resource")
+                ),
+            )
+            .hint(format!(
+                "`konverge state forget {to}` removes the records; live objects are not changed"
+            )));
+        }
+        let moved = state.clone().renamed(to.clone());
+        // The target first: after a crash between the two writes the stack is recorded twice, but never lost.
+        let serial = new
+            .record(WriteReason::Move, moved, Some(format!("moved from {from}")))
+            .await?;
+        let emptied = StackState::empty(from.clone(), state.folder);
+        old.record(WriteReason::Move, emptied, Some(format!("moved to {to}")))
+            .await?;
+        Ok(serial)
+    }
+    .await;
+    let result = given_back(&second_lease, result).await;
+    let serial = given_back(&first_lease, result).await?;
+    backend.states.save_index().await?;
+    Ok(serial)
+}
+
+/// Forgets resources, or a whole stack if none is named. Live objects are not changed.
+///
+/// # Errors
+/// A resource that is not recorded; Terraform's part of the state cannot be decrypted; somebody holds the
+/// lease; errors of the store.
+pub async fn forget(
+    backend: &StateBackend,
+    stack: &StackId,
+    resources: &[ResourceId],
+) -> Result<u64, UserError> {
+    let lease = match resources.is_empty() {
+        true => acquire_anew(backend, stack).await?,
+        false => acquire(backend, stack).await?,
+    };
+    let result = async {
+        let vanished =
+            lease.prior().is_none() && resources.is_empty() && backend.states.was_written(stack).await?;
+        let mut state = match vanished {
+            true => StackState::empty(stack.clone(), RepoPath::root()),
+            false => recorded_state(&lease, stack)?,
+        };
+        // Terraform resources are in an encrypted document of their own, even if the resource is no longer
+        // recorded.
+        let seal = backend.states.sealer().cloned().map(StateSeal);
+        let key = seal.as_ref().map(|seal| seal as &dyn StateEncryption);
+        let given_up = terraform::forget(&mut state.runtime, key, resources)?;
+        for id in resources {
+            if state.resource(id).is_none() && !given_up.contains(id) {
+                return Err(UserError::new(
+                    ErrorKind::State,
+                    format!("`{id}` is not recorded in stack `{stack}`"),
+                )
+                .hint(format!("`konverge state show {stack}` lists what is")));
+            }
+            state.remove(id);
+        }
+        let note = if resources.is_empty() {
+            state = StackState::empty(stack.clone(), state.folder);
+            "the whole stack".to_owned()
+        } else {
+            let names: Vec<_> = resources.iter().map(ResourceId::as_str).collect();
+            names.join(", ")
+        };
+        state.input_digest = None;
+        Ok(lease.record(WriteReason::Forget, state, Some(note)).await?)
+    }
+    .await;
+    let serial = given_back(&lease, result).await?;
+    backend.states.save_index().await?;
+    Ok(serial)
+}
+
+/// Lets a stack move to the cluster that its cluster name means now: the recorded cluster identity and the
+/// uid of every object are forgotten. Existing objects that do not name the stack as their owner are adopted
+/// by a reviewed change, and never deleted.
+///
+/// # Errors
+/// Nothing is recorded on that cluster; somebody holds the lease; errors of the store.
+pub async fn rebind(
+    backend: &StateBackend,
+    stack: &StackId,
+    cluster: Option<&ClusterName>,
+) -> Result<u64, UserError> {
+    let lease = acquire(backend, stack).await?;
+    let result = async {
+        let mut state = recorded_state(&lease, stack)?;
+        let names = forget_clusters(&mut state.runtime, cluster);
+        if names.is_empty() {
+            let on = cluster.map_or_else(String::new, |cluster| format!(" on cluster `{cluster}`"));
+            return Err(UserError::new(
+                ErrorKind::State,
+                format!("no cluster is recorded for stack `{stack}`{on}: there is nothing to rebind"),
+            )
+            .hint(format!(
+                "`konverge state show {stack}` shows the clusters that it was applied to"
+            )));
+        }
+        for resource in &mut state.resources {
+            if resource.cluster.as_ref().is_some_and(|name| names.contains(name)) {
+                resource.private = RuntimeRecord::unconfirmed();
+            }
+        }
+        state.input_digest = None;
+        let names: Vec<_> = names.iter().map(ClusterName::as_str).collect();
+        let note = format!("rebound: {}", names.join(", "));
+        Ok(lease.record(WriteReason::Forget, state, Some(note)).await?)
+    }
+    .await;
+    let serial = given_back(&lease, result).await?;
+    backend.states.save_index().await?;
+    Ok(serial)
+}
+
+/// Ends a lease on a person's request.
+///
+/// # Errors
+/// That lease does not exist; errors of the store.
+pub async fn unlock(
+    backend: &StateBackend,
+    stack: &StackId,
+    lease: &str,
+    reason: &str,
+) -> Result<Holder, UserError> {
+    if reason.trim().is_empty() {
+        return Err(UserError::new(
+            ErrorKind::Usage,
+            "give a reason; it is stored with the lease",
+        ));
+    }
+    Ok(backend.states.unlock(stack, lease, reason).await?)
+}

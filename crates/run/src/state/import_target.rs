@@ -1,0 +1,157 @@
+//! The stack of the repository that a state of Kusion's belongs to.
+
+use crate::{OpenRevision, RevisionSpec, RunContext};
+use konverge_base::{
+    error::{ErrorKind, UserError},
+    model::{
+        ClusterName, RepoPath, StackId,
+        stack::{NamedBy, Stack},
+    },
+};
+use konverge_config::ClusterChoice;
+use konverge_repo::{git::Repository, konfig::Layout};
+use konverge_state::kusion::KusionState;
+
+/// What was asked for.
+pub(super) struct AskedTarget<'a> {
+    /// The identity, if one was given.
+    pub stack: Option<&'a StackId>,
+    /// The folder, if one was given.
+    pub folder: Option<&'a RepoPath>,
+    /// Where the state is read from.
+    pub from: &'a str,
+}
+
+/// Under which identity and folder a state is recorded.
+pub(super) struct ImportTarget {
+    /// The identity.
+    pub stack: StackId,
+    /// The folder in the repository.
+    pub folder: RepoPath,
+    /// Where the identity comes from.
+    pub named_by: NamedBy,
+    /// The cluster of its objects, if the configuration names one.
+    pub cluster: Option<ClusterName>,
+    /// Whether the repository has the stack; `None` if there is no monorepo.
+    pub is_known: Option<bool>,
+}
+
+impl ImportTarget {
+    /// What was asked for; else the stack in whose folder the file lies, or that has the names which the file says.
+    ///
+    /// # Errors
+    /// Several stacks have these names, or the file says none.
+    pub fn find(run: &RunContext, asked: &AskedTarget<'_>, kusion: &KusionState) -> Result<Self, UserError> {
+        let repository = Repository::discover(&run.dir).ok();
+        let head = repository.as_ref().and_then(|repository| {
+            let head = OpenRevision::open(run, repository, &RevisionSpec::Worktree).ok()?;
+            head.layout.has_module.then_some(head)
+        });
+        let layout = head.as_ref().map(|head| head.layout.as_ref());
+        let found = match (asked.stack, layout) {
+            (Some(id), layout) => layout.and_then(|layout| layout.stack(id)),
+            (None, Some(layout)) => {
+                let folder = asked.folder.cloned();
+                let folder = folder.or_else(|| folder_of_file(run, repository.as_ref()?, asked.from));
+                stack_of_state(layout, folder.as_ref(), kusion)?
+            }
+            (None, None) => None,
+        };
+        let is_known = layout.map(|_| found.is_some());
+        if let Some(stack) = found {
+            return Ok(Self {
+                stack: stack.id.clone(),
+                folder: asked.folder.unwrap_or(&stack.folder).clone(),
+                named_by: stack.named_by,
+                cluster: head
+                    .as_ref()
+                    .and_then(|head| match head.config.cluster_of(stack) {
+                        ClusterChoice::Named(name) => Some(name),
+                        ClusterChoice::Unconfigured
+                        | ClusterChoice::Unknown(_)
+                        | ClusterChoice::Ambiguous => None,
+                    }),
+                is_known,
+            });
+        }
+        let stack = match asked.stack {
+            Some(stack) => stack.clone(),
+            None => names(kusion)?,
+        };
+        Ok(Self {
+            stack,
+            folder: asked.folder.cloned().unwrap_or_default(),
+            named_by: NamedBy::default(),
+            cluster: None,
+            is_known,
+        })
+    }
+}
+
+/// The identity that the file's names give.
+fn names(kusion: &KusionState) -> Result<StackId, UserError> {
+    StackId::new(kusion.tenant.as_deref(), &kusion.project, &kusion.stack).map_err(|error| {
+        UserError::new(ErrorKind::State, error.to_string())
+            .hint("name the stack yourself: `--stack IDENTITY`")
+    })
+}
+
+/// The folder in the repository that a file of this machine lies in, or that was named as a folder.
+fn folder_of_file(run: &RunContext, repository: &Repository, from: &str) -> Option<RepoPath> {
+    if from.contains("://") {
+        return None;
+    }
+    let path = run.dir.join(from).canonicalize().ok()?;
+    let folder = if path.is_dir() {
+        path.as_path()
+    } else {
+        path.parent()?
+    };
+    let root = repository.root().canonicalize().ok()?;
+    RepoPath::normalize(folder.strip_prefix(root).ok()?.to_str()?)
+}
+
+/// The stack that has the names of a state, the one in `folder` if there are several. A tenant counts where both say one.
+fn stack_of_state<'a>(
+    layout: &'a Layout,
+    folder: Option<&RepoPath>,
+    kusion: &KusionState,
+) -> Result<Option<&'a Stack>, UserError> {
+    let is_meant = |stack: &&Stack| {
+        let tenants = stack.names.tenant().zip(kusion.tenant.as_deref());
+        stack.names.project() == kusion.project
+            && stack.names.name() == kusion.stack
+            && tenants.is_none_or(|(ours, theirs)| ours == theirs)
+    };
+    let candidates: Vec<_> = layout.stacks.iter().filter(is_meant).collect();
+    if let Some(folder) = folder
+        && let Some(stack) = candidates.iter().find(|stack| folder.is_within(&stack.folder))
+    {
+        return Ok(Some(stack));
+    }
+    match candidates.as_slice() {
+        [] => Ok(None),
+        [stack] => Ok(Some(stack)),
+        many => {
+            const SHOWN: usize = 3;
+            let mut folders: Vec<_> = many
+                .iter()
+                .take(SHOWN)
+                .map(|stack| format!("`{}`", stack.folder))
+                .collect();
+            if many.len() > SHOWN {
+                folders.push(format!("and {} more", many.len() - SHOWN));
+            }
+            Err(UserError::new(
+                ErrorKind::State,
+                format!(
+                    "the state is of `{}`, and {} stacks have these names: {}",
+                    names(kusion)?,
+                    many.len(),
+                    folders.join(", ")
+                ),
+            )
+            .hint("say which one: `--folder DIR`"))
+        }
+    }
+}

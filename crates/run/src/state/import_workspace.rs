@@ -1,0 +1,57 @@
+//! `state import --workspace`: takes a workspace out of Kusion's backend into the repository.
+
+use super::import;
+use crate::RunContext;
+use konverge_base::{
+    checkout::{self, Existing, WrittenFile},
+    error::{ErrorKind, UserError},
+    model::RepoPath,
+};
+use konverge_kusion as kusion;
+use konverge_repo::git::Repository;
+
+/// The result of an import.
+#[derive(Debug, Clone)]
+pub struct ImportedWorkspace {
+    /// The file, in the repository.
+    pub file: RepoPath,
+    /// The keys of `context` that were left out, because they hold credentials.
+    pub left_out: Vec<String>,
+}
+
+/// Writes the workspace `name` into the repository. `from` is its file, the folder of a backend, or the URL of either
+/// (the folder's ends in `/`).
+///
+/// # Errors
+/// The source has no such workspace, or the repository has the file already.
+pub async fn import_workspace(
+    run: &RunContext,
+    from: &str,
+    name: &str,
+) -> Result<ImportedWorkspace, UserError> {
+    let file = kusion::workspace_file(name).ok_or_else(|| {
+        UserError::new(
+            ErrorKind::Usage,
+            format!("`{}` is not the name of a workspace", name.escape_debug()),
+        )
+    })?;
+    let repository = Repository::discover(&run.dir)?;
+    let text = import::fetch_file(run, from, file.as_str()).await?;
+    let imported = kusion::import_text(&file, &text)?;
+    let written = checkout::write(
+        repository.root(),
+        file.as_str().as_ref(),
+        imported.text.as_bytes(),
+        Existing::Keep,
+    );
+    let refused = |why: String| UserError::new(ErrorKind::Config, format!("could not write {file}: {why}"));
+    match written.map_err(|error| refused(error.to_string()))? {
+        WrittenFile::Created => Ok(ImportedWorkspace {
+            file,
+            left_out: imported.left_out,
+        }),
+        WrittenFile::Kept => Err(refused("the file exists".to_owned()).hint(format!(
+            "remove it first, or name another: `--workspace {name}-kusion`"
+        ))),
+    }
+}

@@ -1,0 +1,21 @@
+//! The `state` use cases: reading the recorded state, and the few ways to change it manually. Every change
+//! holds the stack's lease and writes a serial of its own, so that it is visible in the history and can be
+//! undone.
+
+mod doctor;
+mod edit;
+mod import;
+mod import_target;
+mod import_workspace;
+mod read;
+mod rekey;
+mod rollback;
+
+pub use doctor::{StateFinding, doctor};
+pub use edit::move_waiting;
+pub use edit::{forget, move_to, push, rebind, unlock};
+pub use import::{ImportRequest, Imported, LeftOut, import};
+pub use import_workspace::{ImportedWorkspace, import_workspace};
+pub use read::{PulledState, StateRow, diff, list, open, readable, resolve_stack, show, unknown};
+pub use rekey::{Rekeyed, rekey};
+pub use rollback::rollback;

@@ -1,0 +1,109 @@
+//! `state rekey`: everything that is encrypted, encrypted to the recipients of today.
+
+use crate::{RunContext, StateBackend};
+use konverge_base::{
+    error::{ErrorKind, UserError},
+    model::StackId,
+};
+use konverge_state::{IDENTITY_VARIABLE, LeaseOptions, Sealer, StateError, StateStore};
+
+/// What was encrypted anew.
+#[derive(Debug, Default)]
+pub struct Rekeyed {
+    /// True if a data key was made.
+    pub data_key: bool,
+    /// The number of written documents by stack; stacks without any are left out.
+    pub stacks: Vec<(StackId, usize)>,
+    /// The stacks whose documents could not be written, and why.
+    pub failed: Vec<(StackId, UserError)>,
+}
+
+/// Encrypts every state and the key of the hashes to `state.encrypt_to` as it is now. A data key is made if the
+/// newest is not wrapped by exactly its key services, if the holder of an age identity of this run does not know it yet,
+/// or with `new_key`. What is encrypted so already is left.
+///
+/// # Errors
+/// Nothing is encrypted; a key service fails; errors of the store.
+pub async fn rekey(run: &RunContext, backend: &StateBackend, new_key: bool) -> Result<Rekeyed, UserError> {
+    let (age, identity) = (&backend.age_recipients, run.var(IDENTITY_VARIABLE));
+    let mut states = backend.states.clone();
+    let mut rekeyed = Rekeyed::default();
+    if age.is_empty() && !states.has_key_services() {
+        return Err(
+            UserError::new(ErrorKind::Config, "`state.encrypt_to` names no recipient")
+                .hint("name age recipients or keys in konverge.yaml; then states are encrypted to them"),
+        );
+    }
+    states.finish_resealing().await?;
+    if states.has_key_services() {
+        let is_settled =
+            |keys| !new_key && states.is_wrapped_by_all(keys) && states.is_known_to_identities(keys);
+        let keys = match states.open_data_keys().await {
+            Ok(Some(keys)) if is_settled(&keys) => keys,
+            Ok(keys) => {
+                rekeyed.data_key = true;
+                states.make_data_key(keys.as_ref()).await?
+            }
+            // What is encrypted to an age recipient as well can be encrypted anew without the lost key.
+            Err(error @ StateError::KeyService { .. }) if can_decrypt(age, identity)? => {
+                run.notes.note(&format!(
+                    "note: {error}; a new data key is made, and the identity in {IDENTITY_VARIABLE} decrypts the states"
+                ));
+                rekeyed.data_key = true;
+                states.make_data_key_after_loss().await?
+            }
+            Err(error) => return Err(error.into()),
+        };
+        let sealer = Sealer::with_data_keys(age, identity, &keys)?;
+        states = states.with_sealer(Some(sealer), true);
+    } else if new_key {
+        return Err(UserError::new(
+            ErrorKind::Usage,
+            "`--new-key` makes a data key, and `state.encrypt_to` names no key service that wraps one",
+        )
+        .hint("to change an age key, name the new recipient in `state.encrypt_to` and run `konverge state rekey`")
+        .hint(format!("{IDENTITY_VARIABLE} has to hold the identity that decrypts what is there")));
+    }
+    // Who could not read it afterwards would be stopped in the middle.
+    if let Some(sealer) = states.sealer()
+        && sealer.open(&sealer.seal(b"")?).is_err()
+    {
+        return Err(UserError::new(
+            ErrorKind::State,
+            format!("the identity in {IDENTITY_VARIABLE} is not that of a recipient in `state.encrypt_to`"),
+        )
+        .hint("name the old and the new recipient, run `konverge state rekey`, then change the identity and take the old one out"));
+    }
+    states.reseal_hash_key().await?;
+    // The index may lag behind; the states do not.
+    let known = states.rebuild_index().await?;
+    for stack in known.entries.keys() {
+        match reseal(&states, stack).await {
+            Ok(0) => {}
+            Ok(written) => rekeyed.stacks.push((stack.clone(), written)),
+            Err(error) => rekeyed.failed.push((stack.clone(), error)),
+        }
+    }
+    states.save_index().await?;
+    Ok(rekeyed)
+}
+
+/// Whether the identity is that of an age recipient.
+fn can_decrypt(age: &[String], identity: Option<&str>) -> Result<bool, UserError> {
+    let sealer = match identity {
+        Some(_) if !age.is_empty() => Sealer::new(age, identity)?,
+        _ => None,
+    };
+    Ok(match sealer {
+        Some(sealer) => sealer.open(&sealer.seal(b"")?).is_ok(),
+        None => false,
+    })
+}
+
+async fn reseal(states: &StateStore, stack: &StackId) -> Result<usize, UserError> {
+    let options = LeaseOptions {
+        wait: std::time::Duration::ZERO,
+        ..LeaseOptions::default()
+    };
+    Ok(states.reseal(stack, &options).await?)
+}

@@ -1,0 +1,191 @@
+//! `state rollback`: compiles the commit of a serial with the core of that time, and applies it as a separate
+//! plan.
+//!
+//! The location of the states, the clusters and the policies come from the current configuration. Only the
+//! rules for reading settings files come from the old commit, because they determine what it compiles to.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use super::read::show;
+use crate::{
+    KeyUse, OpenRevision, Planner, Renamed, RevisionSpec, RunContext, SpecSource, StackClaims, Target,
+    TargetPlan,
+    apply::{self, ApplyOptions, AutoApprove},
+    checkout_addresses,
+    cluster_selection::{GivenCluster, Live},
+    compiler::Compiler,
+    manual_policy_sets::WithPolicySets,
+    policy_set_loader, redact,
+    runtime_factory::{self, Infrastructure},
+    state_backend,
+};
+use konverge_base::{
+    error::{ErrorKind, UserError},
+    model::{
+        CommitId, Digest, StackId, apply_result::ApplyReport, plan::StackPlan, policy_finding::PolicyFinding,
+        state::StackState,
+    },
+};
+use konverge_config::Config;
+use konverge_policy::sets::PolicySets;
+use konverge_repo::git::{GitError, Repository};
+
+/// A prepared rollback: the plan and its apply.
+pub struct Rollback {
+    planning: Planner,
+    target: Target,
+    commit: CommitId,
+    serial: u64,
+    sets: PolicySets,
+    /// The plan.
+    pub plan: StackPlan,
+}
+
+/// Prepares a rollback to a serial: compiles the recorded commit with the recorded core and compares the Spec
+/// with the recorded digest.
+///
+/// # Errors
+/// The serial has no commit, or the commit is not available; its core is not installed; the compiled Spec is
+/// not the applied one; the stack cannot be planned.
+pub async fn rollback(
+    run: &RunContext,
+    stack: &StackId,
+    serial: u64,
+    given: GivenCluster,
+) -> Result<Rollback, UserError> {
+    let repository = Repository::discover(&run.dir)?;
+    let files = repository.worktree()?;
+    let today = Config::load(files.as_ref())?;
+    checkout_addresses::check(run, Some(&repository), &RevisionSpec::Worktree, &today)?;
+    let backend = state_backend::open(run, &today, Some(&repository), KeyUse::Make).await?;
+    let recorded = show(&backend, stack, Some(serial)).await?.state;
+    let (commit, digest) = applied(&recorded, stack, serial)?;
+    repository
+        .ensure(&commit, None)
+        .await
+        .map_err(|error| missing_commit(&error, &commit, serial))?;
+    let mut config = today;
+    let then = Config::load(repository.revision(&commit)?.as_ref())?;
+    config.kcl.settings = then.kcl.settings;
+    config.kcl.version = recorded.core.clone().or(then.kcl.version);
+    let head = OpenRevision::open_under(run, &repository, &RevisionSpec::Commit(commit.clone()), &config)?;
+    let there = head.layout.stack(stack);
+    // It may have had another identity then.
+    let there = there.or_else(|| head.layout.stack_in_folder(&recorded.folder));
+    let there = there.ok_or_else(|| {
+        UserError::new(
+            ErrorKind::State,
+            format!("stack `{stack}` is not there at commit {}", commit.short()),
+        )
+        .hint(format!("`konverge state history {stack}` shows other serials"))
+    })?;
+    let given = given.with_stack_clusters(&head.layout.stacks);
+    let target = Target {
+        id: stack.clone(),
+        ..Target::new(there, None)
+    };
+    let live = Live::Required;
+    let setup = runtime_factory::RuntimeSetup {
+        config: &config,
+        files: Some(files.as_ref()),
+        head: Some(Arc::clone(&head.source)),
+        given: &given,
+        live,
+        backend: Some(&backend),
+        wait: true,
+    };
+    let sets = policy_set_loader::load(&config, files.as_ref());
+    let Infrastructure { runtimes, references } = runtime_factory::open(run, &setup).await?;
+    let planning = Planner {
+        run: run.clone(),
+        runtimes,
+        references,
+        wanted: SpecSource::Compiled {
+            compiler: Box::new(Compiler::new(run, &config).for_past_revision()),
+            head: Box::new(head),
+            base: None,
+        },
+        config,
+        backend: Some(backend),
+        live,
+        given,
+        claims: StackClaims::default(),
+        renamed: Renamed::default(),
+    };
+    let spec = planning.spec(&target).await?;
+    if spec.digest() != digest {
+        return Err(UserError::new(
+            ErrorKind::State,
+            format!(
+                "commit {} compiles to another Spec ({}) than was applied at serial {serial} ({}): nothing is rolled back",
+                commit.short(),
+                spec.digest().short(),
+                digest.short()
+            ),
+        )
+        .hint("an input outside the commit has changed, such as a package that is not locked; apply a commit of your own instead"));
+    }
+    let mut plan = match planning.plan(&target, spec, &BTreeSet::new()).await? {
+        TargetPlan::Live(plan) => plan.public,
+        TargetPlan::Spec(plan) => plan.public,
+    };
+    redact::stack(&mut plan, planning.secrets());
+    Ok(Rollback {
+        planning,
+        target,
+        commit,
+        serial,
+        sets,
+        plan,
+    })
+}
+
+/// The commit and the Spec digest of a serial.
+fn applied(recorded: &StackState, stack: &StackId, serial: u64) -> Result<(CommitId, Digest), UserError> {
+    match (&recorded.commit, recorded.spec_digest) {
+        (Some(commit), Some(digest)) => Ok((commit.clone(), digest)),
+        _ => Err(UserError::new(
+            ErrorKind::State,
+            format!("serial {serial} of `{stack}` was not a complete apply of one commit"),
+        )
+        .hint(format!("`konverge state history {stack}` shows which serials do"))),
+    }
+}
+
+fn missing_commit(error: &GitError, commit: &CommitId, serial: u64) -> UserError {
+    UserError::new(
+        ErrorKind::Git,
+        format!("commit {commit}, which serial {serial} recorded, is not in this clone: {error}"),
+    )
+    .hint(format!(
+        "fetch it from a clone that has it: `git fetch REMOTE {commit}`"
+    ))
+    .hint("if the clone is shallow: `git fetch --unshallow`")
+}
+
+impl Rollback {
+    /// Applies the plan, and returns the result with what the policy sets found.
+    ///
+    /// # Errors
+    /// As an apply.
+    pub async fn apply(&self) -> Result<(ApplyReport, Vec<PolicyFinding>), UserError> {
+        let sets = Arc::new(WithPolicySets::new(
+            Arc::new(AutoApprove),
+            self.sets.clone(),
+            self.planning.secrets(),
+        ));
+        let options = ApplyOptions {
+            consent: sets.clone(),
+            newer: None,
+            commit: Some(self.commit.clone()),
+            pull_requests: Vec::new(),
+            restore: false,
+            allow_empty: false,
+            rolled_back_to: Some(self.serial),
+        };
+        let report = apply::run(&self.planning, std::slice::from_ref(&self.target), &options).await?;
+        let mut findings = sets.findings();
+        redact::findings(&mut findings, self.planning.secrets());
+        Ok((report, findings))
+    }
+}

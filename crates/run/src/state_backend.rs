@@ -1,0 +1,190 @@
+//! Opens the state store: the one in `konverge.yaml`, or else a folder of this machine.
+
+use std::path::Path;
+
+use crate::{RunContext, key_services};
+use konverge_base::{
+    error::{ErrorKind, UserError},
+    secrets::{HashKey, Secrets},
+};
+use konverge_config::Config;
+use konverge_repo::git::Repository;
+use konverge_state::{
+    DocumentWriter, IDENTITY_VARIABLE, RepositoryId, Sealer, StateError, StateStore,
+    store::{self, StoreOptions},
+};
+
+/// The opened states of a repository, with the registry of secrets that uses the store's hash key.
+#[derive(Clone)]
+pub struct StateBackend {
+    pub states: StateStore,
+    /// The registry with the store's key.
+    pub secrets: Secrets,
+    /// Whether they lie in a store that `konverge.yaml` names, not in a folder of this machine.
+    pub is_shared: bool,
+    /// Whether whole states are encrypted.
+    pub is_encrypted: bool,
+    /// The age recipients of `state.encrypt_to`.
+    pub age_recipients: Vec<String>,
+}
+
+/// Whether the key of the hashes may be created.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum KeyUse {
+    /// Read only: without a key, hashes are valid within this run only.
+    Look,
+    /// Create the key on first use.
+    Make,
+    /// As `Look`; where nothing decrypts, what needs no key can be seen all the same.
+    Diagnose,
+}
+
+/// The id of a repository in the store: `state.id`, or else the normalized URL of `origin`.
+///
+/// # Errors
+/// Neither exists, and a shared store is used.
+pub fn repository_id(config: &Config, repository: Option<&Repository>) -> Result<RepositoryId, UserError> {
+    let origin = || repository.and_then(Repository::origin_url);
+    if let Some(id) = config.state.id.clone().or_else(origin) {
+        return Ok(RepositoryId::new(id));
+    }
+    match (&config.state.url, repository) {
+        (None, Some(repository)) => Ok(RepositoryId::new(format!("folder:{}", repository.root().display()))),
+        (None, None) => Ok(RepositoryId::new("no-repository")),
+        (Some(_), _) => Err(UserError::new(ErrorKind::Config, "the repository has no id in the store")
+            .hint("`konverge init` writes one as `state.id` into konverge.yaml; a git remote `origin` serves as well")),
+    }
+}
+
+/// Opens the states. Writes nothing except, with [`KeyUse::Make`], the key of the hashes.
+///
+/// # Errors
+/// The store is misconfigured, cannot be reached, or cannot hold a lease.
+pub async fn open(
+    run: &RunContext,
+    config: &Config,
+    repository: Option<&Repository>,
+    key: KeyUse,
+) -> Result<StateBackend, UserError> {
+    let id = repository_id(config, repository)?;
+    let url = match &config.state.url {
+        Some(url) => url.clone(),
+        None => default_folder(run, &id)?,
+    };
+    let store = store::open(&url, &options(run, config)?).await?;
+    if key == KeyUse::Make && !config.state.unsafe_no_lock {
+        store::probe(store.as_ref()).await?;
+    }
+    let writer = DocumentWriter {
+        run: run.url(),
+        actor: run.actor(),
+    };
+    let mut states = StateStore::open(store, id, writer);
+    let (services, age) = key_services::open(run, config);
+    states = states.with_key_services(services);
+    let is_encrypted = !config.state.encrypt_to.is_empty();
+    states = states.with_sealer(Sealer::new(&age, run.var(IDENTITY_VARIABLE))?, is_encrypted);
+    let accepts = config.state.accepts_unmarked(jiff::Timestamp::now());
+    let accepts = accepts.map_err(|(why, hint)| UserError::new(ErrorKind::Config, why).hint(hint))?;
+    if accepts && is_encrypted {
+        run.notes.note(
+            "note: `state.accept_unmarked_until`: states are read although nobody who holds a key may have written them",
+        );
+    }
+    states = states.accepting_unmarked(accepts);
+    let sealer = open_sealer(run, &states, &age, key).await?;
+    states = states.with_sealer(sealer, is_encrypted);
+    if let Some(history) = config.state.history {
+        states = states.with_retention(u64::from(history));
+    }
+    let secrets = match (run.var("KONVERGE_REVIEW_KEY"), key) {
+        (Some(text), _) => run.secrets.with_key(HashKey::derive(text)),
+        (None, KeyUse::Make) => run.secrets.with_key(states.hash_key().await?),
+        (None, KeyUse::Look) => match states.existing_hash_key().await? {
+            Some(key) => run.secrets.with_key(key),
+            None => run.secrets.clone(),
+        },
+        // No hash is compared.
+        (None, KeyUse::Diagnose) => run.secrets.clone(),
+    };
+    Ok(StateBackend {
+        states,
+        secrets,
+        is_shared: config.state.url.is_some(),
+        is_encrypted: !config.state.encrypt_to.is_empty(),
+        age_recipients: age,
+    })
+}
+
+/// The key that encrypts and decrypts documents. A data key is unwrapped here, before any lease.
+async fn open_sealer(
+    run: &RunContext,
+    states: &StateStore,
+    age: &[String],
+    key: KeyUse,
+) -> Result<Option<Sealer>, UserError> {
+    let identity = run.var(IDENTITY_VARIABLE);
+    if !states.has_key_services() {
+        return Ok(Sealer::new(age, identity)?);
+    }
+    let keys = match (states.open_data_keys().await, key) {
+        (Ok(None), KeyUse::Make) => Some(states.make_data_key(None).await?),
+        (Ok(keys), _) => keys,
+        // Documents are encrypted to the age recipients as well, and new ones to them alone.
+        (Err(error @ StateError::KeyService { .. }), _) if identity.is_some() && !age.is_empty() => {
+            run.notes.note(&format!(
+                "note: {error}; the identity in {IDENTITY_VARIABLE} is used"
+            ));
+            None
+        }
+        (Err(StateError::KeyService { .. }), KeyUse::Diagnose) => None,
+        (Err(error), _) => return Err(error.into()),
+    };
+    let former = keys
+        .as_ref()
+        .map(|keys| states.former_services(keys.wrapped_by()));
+    if let Some(former) = former.filter(|former| !former.is_empty()) {
+        run.notes
+            .note(&format!("note: {}", former_services_text(&former)));
+    }
+    Ok(match keys {
+        Some(keys) => Some(Sealer::with_data_keys(age, identity, &keys)?),
+        // What was written meanwhile is accepted, if a holder of the identity had the data key before.
+        None => Sealer::with_known_data_keys(age, identity, states.known_data_keys().await?)?,
+    })
+}
+
+/// Says which keys were taken out of the list and open what is written now.
+pub fn former_services_text(former: &[String]) -> String {
+    format!(
+        "`{}` can unwrap the data key and is not in `state.encrypt_to`; `konverge state rekey` makes a data key without it",
+        former.join("`, `")
+    )
+}
+
+/// `$XDG_STATE_HOME/konverge/<repository id>`, as a `file://` URL.
+fn default_folder(run: &RunContext, id: &RepositoryId) -> Result<String, UserError> {
+    let folder = run
+        .xdg_folder("XDG_STATE_HOME", ".local/state")?
+        .join(store::Key::from_components(&[id.as_str()]).as_str());
+    Ok(file_url(&folder))
+}
+
+fn file_url(folder: &Path) -> String {
+    format!("file://{}", folder.display())
+}
+
+fn options(run: &RunContext, config: &Config) -> Result<StoreOptions, UserError> {
+    let mut options = StoreOptions {
+        environment: run.env.clone(),
+        checkout: run.checkout(),
+        cancel: run.cancel.clone(),
+        ..StoreOptions::default()
+    };
+    for (name, value) in &config.state.options {
+        options
+            .set(name, value)
+            .map_err(|why| UserError::new(ErrorKind::Config, format!("state.options: {why}")))?;
+    }
+    Ok(options)
+}

@@ -1,0 +1,62 @@
+//! Names the options that a stack's code reads and nobody sets: their values are None.
+
+use crate::OpenRevision;
+use konverge_base::{error::UserError, model::stack::Stack};
+use konverge_engine::spec::SpecError;
+use konverge_repo::affected::option_reads;
+
+/// The options that an error names.
+const NAMED: usize = 3;
+
+/// The error of a Spec; for an object without a name with the options that may be the reason.
+pub fn explain(workspace: &OpenRevision, stack: &Stack, error: SpecError) -> UserError {
+    let is_unset = matches!(error, SpecError::Unset { .. });
+    let failure = UserError::from(error);
+    let unset = match is_unset {
+        true => find(workspace, stack),
+        false => return failure,
+    };
+    if unset.is_empty() {
+        return failure.hint("the value is None: give it one, or leave the object out where it has none");
+    }
+    let more = match unset.len().saturating_sub(NAMED) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    let named = unset[..unset.len().min(NAMED)].join(", ");
+    failure.hint(format!(
+        "an option that nobody sets is None, and nobody sets {named}{more}: set it under `kcl_options` of the stack's kcl.yaml \
+         or ci-test/settings.yaml, or give the call `option(…)` a `default`"
+    ))
+}
+
+/// Each as `` `name` (file:line) ``, in the order of the files.
+fn find(workspace: &OpenRevision, stack: &Stack) -> Vec<String> {
+    let (Ok(setup), Ok(closure)) = (&stack.compile, workspace.analysis.closure(stack)) else {
+        return Vec::new();
+    };
+    let is_set = |name: &str| setup.options.iter().any(|(known, _)| known == name);
+    let mut names = Vec::new();
+    let mut unset = Vec::new();
+    let code = closure
+        .files
+        .iter()
+        .filter(|file| file.path.file_name().ends_with(".k"));
+    for file in code {
+        let Ok(content) = workspace.source.read(file.blob) else {
+            continue;
+        };
+        for read in option_reads(&content) {
+            if !read.has_default && !is_set(&read.name) && !names.contains(&read.name) {
+                unset.push(format!(
+                    "`{}` ({}:{})",
+                    read.name.escape_debug(),
+                    file.path,
+                    read.line
+                ));
+                names.push(read.name);
+            }
+        }
+    }
+    unset
+}

@@ -1,0 +1,338 @@
+//! The format of every document, in three lines: a checksum over the rest, a header, a body.
+//!
+//! ```text
+//! {"konverge":1,"checksum":"<BLAKE3 of everything after this line>","marks":[…]}
+//! {"kind":"state","repository":"…","nonce":"…","writer":{…},"time":"…","sealed":false}
+//! {…}
+//! ```
+//!
+//! The checksum is over bytes, so that rewriting a number in another notation cannot break it. An encrypted
+//! body is `{"age":"<base64>"}`, and only such a document has marks: they are over the place of the document and
+//! everything after the first line (`document_mark.rs`).
+
+use base64::Engine as _;
+use bytes::Bytes;
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use uuid::Uuid;
+
+use super::{
+    DocumentWriter, RepositoryId, Sealer, StateError, document_mark::DocumentMark, encryption::key_error,
+};
+use crate::store::{Created, Key, Store, StoreError};
+use konverge_base::model::Digest;
+
+/// The format version that this program writes.
+const FORMAT: u64 = 1;
+/// The kinds of documents that are encrypted. Leases, reviews and the index contain only names, digests and masked
+/// values.
+const SEALED_KINDS: [&str; 3] = ["state", "journal", "key"];
+/// How many times a create with an unclear result is repeated. The store has already retried each of them.
+const UNCLEAR_CREATES: u32 = 3;
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(super) struct Header {
+    pub kind: String,
+    pub repository: RepositoryId,
+    pub nonce: String,
+    pub writer: DocumentWriter,
+    pub time: Timestamp,
+    #[serde(default)]
+    pub sealed: bool,
+    /// Who can decrypt it, sorted; empty in a document that is not encrypted, and in one of an earlier version.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub recipients: Vec<String>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct BodySeal {
+    konverge: u64,
+    checksum: Digest,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    marks: Vec<DocumentMark>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct SealedBody {
+    age: String,
+}
+
+/// What a document may be that must be encrypted and marked.
+const FOREIGN: &str = "it was written before that was so (`state.accept_unmarked_until`), or by somebody who may write to the store and holds no key";
+
+/// What all documents of one run have in common.
+#[derive(Clone)]
+pub(super) struct Documents {
+    pub repository: RepositoryId,
+    pub writer: DocumentWriter,
+    pub sealer: Option<Sealer>,
+    /// True if whole documents are encrypted, not only the data of runtimes.
+    pub seal_documents: bool,
+    /// True if encrypted kinds are also read if they are plain, or not marked by a holder of a key.
+    pub accept_unmarked: bool,
+}
+
+/// A document whose checksum fits.
+struct Opened<'a> {
+    marks: Vec<DocumentMark>,
+    header: Header,
+    body: &'a [u8],
+    /// Header and body.
+    marked: &'a [u8],
+}
+
+/// A document that is ready to be written.
+pub(super) struct OutgoingDocument {
+    pub nonce: String,
+    pub bytes: Bytes,
+}
+
+/// Whose document is stored under a key after a create.
+pub(super) enum CreateResult {
+    /// Ours, by the nonce.
+    Ours,
+    /// Another writer's.
+    Theirs(Bytes),
+}
+
+impl Documents {
+    /// Builds the document of a body.
+    pub fn write<T: Serialize>(
+        &self,
+        kind: &str,
+        key: &Key,
+        time: Timestamp,
+        body: &T,
+    ) -> Result<OutgoingDocument, StateError> {
+        let nonce = Uuid::new_v4().simple().to_string();
+        let header = Header {
+            kind: kind.to_owned(),
+            repository: self.repository.clone(),
+            nonce: nonce.clone(),
+            writer: self.writer.clone(),
+            time,
+            sealed: false,
+            recipients: Vec::new(),
+        };
+        Ok(OutgoingDocument {
+            nonce,
+            bytes: self.compose(key, header, to_json(body))?,
+        })
+    }
+
+    /// Writes header and body, which is encrypted and marked where documents of that kind are.
+    fn compose(&self, key: &Key, mut header: Header, plain: String) -> Result<Bytes, StateError> {
+        header.sealed = self.seals(&header.kind);
+        header.recipients = Vec::new();
+        let body = match (&self.sealer, header.sealed) {
+            (_, false) => plain,
+            (None, true) => {
+                let why = "there is no key in this run that encrypts it";
+                return Err(key_error(&format!("a document of kind `{}`", header.kind), why));
+            }
+            (Some(sealer), true) => {
+                header.recipients = sealer.recipients();
+                to_json(&SealedBody {
+                    age: base64::engine::general_purpose::STANDARD.encode(sealer.seal(plain.as_bytes())?),
+                })
+            }
+        };
+        let rest = format!("{}\n{body}\n", to_json(&header));
+        let marks = match &self.sealer {
+            Some(sealer) if header.sealed => sealer.mark(key, rest.as_bytes())?,
+            _ => Vec::new(),
+        };
+        let first = to_json(&BodySeal {
+            konverge: FORMAT,
+            checksum: Digest::of_bytes(rest.as_bytes()),
+            marks,
+        });
+        Ok(Bytes::from(format!("{first}\n{rest}")))
+    }
+
+    /// Returns true if documents of a kind are encrypted.
+    fn seals(&self, kind: &str) -> bool {
+        self.seal_documents && SEALED_KINDS.contains(&kind)
+    }
+
+    /// The header of a document of any kind, which is never encrypted.
+    pub fn header(&self, key: &Key, bytes: &[u8]) -> Result<Header, StateError> {
+        Ok(open(key, bytes)?.header)
+    }
+
+    /// Returns true if a document is encrypted to whom this run encrypts, and to nobody else, by a holder of a key.
+    pub fn is_current(&self, key: &Key, bytes: &[u8]) -> Result<bool, StateError> {
+        let opened = open(key, bytes)?;
+        let Some(sealer) = &self.sealer else {
+            return Ok(false);
+        };
+        let is_current = opened.header.sealed && opened.header.recipients == sealer.recipients();
+        Ok(is_current && sealer.check_marks(key, opened.marked, &opened.marks).is_ok())
+    }
+
+    /// Returns true if a holder of a key that this run knows wrote a document. `None` without a key.
+    pub fn is_marked(&self, key: &Key, bytes: &[u8]) -> Option<bool> {
+        let opened = open(key, bytes).ok()?;
+        let sealer = self.sealer.as_ref().filter(|sealer| sealer.has_age_key())?;
+        Some(sealer.check_marks(key, opened.marked, &opened.marks).is_ok())
+    }
+
+    /// The same document, encrypted anew; `change` edits its body.
+    pub fn reseal(
+        &self,
+        key: &Key,
+        bytes: &[u8],
+        change: impl FnOnce(&mut serde_json::Value) -> Result<(), StateError>,
+    ) -> Result<Bytes, StateError> {
+        let kind = self.header(key, bytes)?.kind;
+        let (header, mut body): (_, serde_json::Value) = self.read(&kind, key, bytes)?;
+        change(&mut body)?;
+        self.compose(key, header, to_json(&body))
+    }
+
+    /// Parses and validates a document.
+    pub fn read<T: DeserializeOwned>(
+        &self,
+        kind: &str,
+        key: &Key,
+        bytes: &[u8],
+    ) -> Result<(Header, T), StateError> {
+        let damaged = |why: String| StateError::Damaged {
+            key: key.to_string(),
+            why,
+        };
+        let Opened {
+            marks,
+            header,
+            body,
+            marked,
+        } = open(key, bytes)?;
+        if header.kind != kind {
+            return Err(damaged(format!(
+                "it is a document of kind `{}`, not `{kind}`",
+                header.kind.escape_debug()
+            )));
+        }
+        if header.repository != self.repository {
+            return Err(StateError::Foreign {
+                key: key.to_string(),
+                theirs: header.repository.as_str().escape_debug().to_string(),
+                ours: self.repository.as_str().to_owned(),
+            });
+        }
+        let unreadable =
+            |error: serde_json::Error| damaged(format!("its body is not what a {kind} holds: {error}"));
+        let must_be_marked = self.seals(kind) && !self.accept_unmarked;
+        if !header.sealed {
+            if must_be_marked {
+                return Err(damaged(format!("it is not encrypted; {FOREIGN}")));
+            }
+            return Ok((header, serde_json::from_slice(body).map_err(unreadable)?));
+        }
+        let sealed_error = |why: &str| StateError::Sealed {
+            what: format!("`{key}` is encrypted"),
+            why: why.to_owned(),
+        };
+        let sealer = self
+            .sealer
+            .as_ref()
+            .ok_or_else(|| sealed_error("there is no key in this run"))?;
+        let sealed: SealedBody = serde_json::from_slice(body).map_err(unreadable)?;
+        let cipher = base64::engine::general_purpose::STANDARD
+            .decode(sealed.age)
+            .map_err(|error| damaged(error.to_string()))?;
+        let plain = sealer
+            .open(&cipher)
+            .map_err(|error| sealed_error(&error.to_string()))?;
+        if must_be_marked {
+            let checked = sealer.check_marks(key, marked, &marks);
+            checked.map_err(|why| damaged(format!("{why}; {FOREIGN}")))?;
+        }
+        Ok((header, serde_json::from_slice(&plain).map_err(unreadable)?))
+    }
+}
+
+/// Creates a document. If the answer is unclear, determines whose document is stored: a lost answer may have
+/// been a success, and some stores answer *exists* although no writer won.
+pub(super) async fn put(
+    store: &dyn Store,
+    key: &Key,
+    letter: &OutgoingDocument,
+) -> Result<CreateResult, StateError> {
+    let mut last = None;
+    for _ in 0..UNCLEAR_CREATES {
+        match store.create(key, letter.bytes.clone()).await {
+            Ok(Created::Created) => return Ok(CreateResult::Ours),
+            Ok(Created::Exists) => match store.get(key).await {
+                Ok(Some(there)) if nonce_of(&there).as_deref() == Some(&letter.nonce) => {
+                    return Ok(CreateResult::Ours);
+                }
+                Ok(Some(there)) => return Ok(CreateResult::Theirs(there)),
+                Ok(None) => {}
+                Err(error) => last = Some(error),
+            },
+            Err(error @ StoreError::Unavailable { .. }) => last = Some(error),
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Err(last
+        .unwrap_or_else(|| StoreError::Unavailable {
+            url: store.url().to_owned(),
+            key: key.to_string(),
+            why: "it is listed but cannot be read".to_owned(),
+        })
+        .into())
+}
+
+fn nonce_of(bytes: &[u8]) -> Option<String> {
+    let header = bytes.split(|byte| *byte == b'\n').nth(1)?;
+    let header: Header = serde_json::from_slice(header).ok()?;
+    Some(header.nonce)
+}
+
+/// Validates format and checksum, and splits the document into its lines.
+fn open<'a>(key: &Key, bytes: &'a [u8]) -> Result<Opened<'a>, StateError> {
+    let damaged = |why: &str| StateError::Damaged {
+        key: key.to_string(),
+        why: why.to_owned(),
+    };
+    let mut lines = bytes.splitn(2, |byte| *byte == b'\n');
+    let first: serde_json::Value = lines
+        .next()
+        .and_then(|line| serde_json::from_slice(line).ok())
+        .ok_or_else(|| damaged("it does not begin as a document of Konverge"))?;
+    let version = first
+        .get("konverge")
+        .and_then(serde_json::Value::as_u64)
+        .ok_or_else(|| damaged("it does not begin as a document of Konverge"))?;
+    if version == 0 {
+        return Err(damaged("format 0 does not exist"));
+    }
+    if version > FORMAT {
+        return Err(StateError::Future {
+            key: key.to_string(),
+            version,
+        });
+    }
+    let seal: BodySeal =
+        serde_json::from_value(first).map_err(|_| damaged("its first line holds no checksum"))?;
+    let rest = lines.next().unwrap_or_default();
+    if Digest::of_bytes(rest) != seal.checksum {
+        return Err(damaged("its checksum does not fit: it was truncated or edited"));
+    }
+    let mut lines = rest.splitn(2, |byte| *byte == b'\n');
+    let header = lines.next().unwrap_or_default();
+    Ok(Opened {
+        marks: seal.marks,
+        header: serde_json::from_slice(header).map_err(|_| damaged("its header cannot be read"))?,
+        body: lines.next().unwrap_or_default(),
+        marked: rest,
+    })
+}
+
+fn to_json<T: Serialize>(value: &T) -> String {
+    serde_json::to_string(value).expect("our documents have string keys and no failing serializers")
+}
+
+#[cfg(test)]
+mod tests;

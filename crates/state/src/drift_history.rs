@@ -1,0 +1,201 @@
+//! The drift history: when each stack was last checked. Each version is a whole document; the highest number is
+//! current. It only schedules the checks and remembers since when drift is known. If it is deleted, the next check
+//! starts a new one.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use super::{
+    StateError, StateStore,
+    document_format::{CreateResult, put},
+    keys,
+};
+use crate::store::Key;
+use konverge_base::model::{Digest, StackId};
+
+/// The number of documents kept: a reader that listed before the newest one was written still finds the one
+/// before.
+const KEPT: usize = 3;
+/// How many times a write is retried if two runs write at once.
+const TRIES: u32 = 5;
+
+/// The history of drift checks.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DriftHistory {
+    pub stacks: BTreeMap<StackId, DriftCheck>,
+    /// The end of the last run in which no check failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub good: Option<Timestamp>,
+}
+
+/// The last check of one stack.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DriftCheck {
+    /// The time of the check, by the clock of that machine. Recorded for a failed check too, so that the
+    /// stack does not take the turn of another.
+    pub at: Timestamp,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub drift: Option<KnownDrift>,
+}
+
+/// A difference, and since when it is known.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KnownDrift {
+    /// The digest over the differences.
+    pub digest: Digest,
+    /// When a difference was first detected, in an unbroken sequence of checks.
+    pub since: Timestamp,
+}
+
+impl DriftHistory {
+    /// Merges what another run wrote in the meantime: of two checks the later counts.
+    fn join(&mut self, other: Self) {
+        self.good = self.good.max(other.good);
+        for (stack, look) in other.stacks {
+            match self.stacks.get(&stack) {
+                Some(ours) if ours.at >= look.at => {}
+                _ => {
+                    self.stacks.insert(stack, look);
+                }
+            }
+        }
+    }
+}
+
+impl StateStore {
+    /// The history of drift checks; empty if there is none. One LIST and one GET.
+    ///
+    /// # Errors
+    /// Errors of the store; a document that is damaged or of another repository.
+    pub async fn looks(&self) -> Result<DriftHistory, StateError> {
+        Ok(self.newest_looks().await?.1)
+    }
+
+    /// Records checks. Later checks of another run are kept. Stacks outside the given set are removed.
+    ///
+    /// # Errors
+    /// Errors of the store.
+    pub async fn remember_looks(
+        &self,
+        mut looks: DriftHistory,
+        keep: impl Fn(&StackId) -> bool,
+    ) -> Result<(), StateError> {
+        for _ in 0..TRIES {
+            let (numbers, newest) = self.newest_looks().await?;
+            looks.join(newest);
+            looks.stacks.retain(|stack, _| keep(stack));
+            let next = numbers.last().map_or(1, |newest| newest + 1);
+            let letter = self.letter("looks", &place(next), &looks)?;
+            if let CreateResult::Ours = put(&*self.store, &place(next), &letter).await? {
+                let old = numbers.iter().rev().skip(KEPT - 1);
+                for number in old {
+                    if let Err(error) = self.store.delete(&place(*number)).await {
+                        tracing::debug!(%error, "an old drift history document could not be deleted");
+                    }
+                }
+                return Ok(());
+            }
+        }
+        Err(StateError::Missing(format!(
+            "the drift history changed during each of {TRIES} attempts to write it"
+        )))
+    }
+
+    async fn newest_looks(&self) -> Result<(Vec<u64>, DriftHistory), StateError> {
+        let listed = self.store.list(&folder()).await?;
+        let mut numbers: Vec<u64> = listed.iter().filter_map(|key| key.last().parse().ok()).collect();
+        numbers.sort_unstable();
+        for number in numbers.iter().rev() {
+            let key = place(*number);
+            if let Some(bytes) = self.store.get(&key).await? {
+                let (_, looks) = self.envelopes.read("looks", &key, &bytes)?;
+                return Ok((numbers, looks));
+            }
+        }
+        Ok((numbers, DriftHistory::default()))
+    }
+}
+
+fn folder() -> Key {
+    Key::from_components(&["looks"])
+}
+
+fn place(number: u64) -> Key {
+    folder().child(&keys::number(number))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use std::sync::Arc;
+
+    use super::{super::fixture, *};
+    use crate::store::{MemoryStore, Store};
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(second).unwrap()
+    }
+
+    /// Checks of stacks, each with its time.
+    fn checks(stacks: &[(&str, i64)], good: i64) -> DriftHistory {
+        let check = |(stack, second): &(&str, i64)| {
+            let check = DriftCheck {
+                at: at(*second),
+                drift: None,
+            };
+            (fixture::stack(stack), check)
+        };
+        DriftHistory {
+            stacks: stacks.iter().map(check).collect(),
+            good: Some(at(good)),
+        }
+    }
+
+    #[tokio::test]
+    async fn of_two_checks_of_a_stack_the_later_counts_in_whatever_order_they_are_written() {
+        for turned in [false, true] {
+            let store: Arc<dyn Store> = Arc::new(MemoryStore::default());
+            let states = fixture::states(&store, &Arc::default());
+            let mut written = [
+                checks(&[("a/dev", 10), ("b/dev", 10)], 10),
+                checks(&[("a/dev", 5), ("b/dev", 20), ("c/dev", 1)], 5),
+            ];
+            if turned {
+                written.reverse();
+            }
+            for history in written {
+                states.remember_looks(history, |_| true).await.unwrap();
+            }
+            let expected = checks(&[("a/dev", 10), ("b/dev", 20), ("c/dev", 1)], 10);
+            assert_eq!(states.looks().await.unwrap(), expected);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_stack_that_is_gone_is_left_out() {
+        let store: Arc<dyn Store> = Arc::new(MemoryStore::default());
+        let states = fixture::states(&store, &Arc::default());
+        let both = checks(&[("a/dev", 1), ("b/dev", 1)], 1);
+        states.remember_looks(both, |_| true).await.unwrap();
+        let gone = fixture::stack("a/dev");
+        let none = DriftHistory::default();
+        states.remember_looks(none, |stack| *stack != gone).await.unwrap();
+        assert_eq!(states.looks().await.unwrap(), checks(&[("b/dev", 1)], 1));
+    }
+
+    #[tokio::test]
+    async fn old_documents_go_and_the_one_before_the_newest_stays() {
+        let store: Arc<dyn Store> = Arc::new(MemoryStore::default());
+        let states = fixture::states(&store, &Arc::default());
+        for second in 1..=12 {
+            let history = checks(&[("a/dev", second)], second);
+            states.remember_looks(history, |_| true).await.unwrap();
+        }
+        assert_eq!(states.looks().await.unwrap(), checks(&[("a/dev", 12)], 12));
+        let kept = store.list(&folder()).await.unwrap();
+        assert!((2..=KEPT).contains(&kept.len()), "{kept:?}");
+        assert!(kept.contains(&place(11)), "{kept:?}");
+    }
+}

@@ -1,0 +1,171 @@
+//! The errors of the state, each with the way to recover.
+
+use super::Holder;
+use crate::store::StoreError;
+use konverge_base::{
+    error::{ErrorKind, UserError},
+    model::StackId,
+};
+
+/// The state cannot be read, written or locked.
+#[derive(Debug, thiserror::Error)]
+pub enum StateError {
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// A document is truncated, was edited or is not a Konverge document.
+    #[error("`{key}` is damaged: {why}")]
+    Damaged { key: String, why: String },
+    /// A newer version of Konverge wrote the document.
+    #[error("`{key}` is of format {version}, which this Konverge does not know")]
+    Future {
+        key: String,
+        /// The version of its format.
+        version: u64,
+    },
+    /// The document belongs to another repository.
+    #[error("`{key}` belongs to repository `{theirs}`, not to `{ours}`")]
+    Foreign {
+        key: String,
+        /// The repository of the document.
+        theirs: String,
+        /// This repository.
+        ours: String,
+    },
+    /// The document is encrypted and cannot be decrypted, or must be encrypted and there is no key.
+    #[error("{what}: {why}")]
+    Sealed {
+        /// The key in the store, or what was to be encrypted.
+        what: String,
+        why: String,
+    },
+    /// A key service failed.
+    #[error("{what}: {why}")]
+    KeyService {
+        /// The key in the store.
+        what: String,
+        why: String,
+    },
+    /// Another holder did not release the lease in time.
+    #[error(
+        "stack `{stack}` is being applied by {}, lease {}: {}",
+        holder.writer, holder.id, holder.renewal_text()
+    )]
+    Held { stack: StackId, holder: Box<Holder> },
+    /// The run was asked to stop while it waited for an earlier holder to notice the takeover of its lease.
+    #[error("stack `{0}` was not started: the run was interrupted while it took over the lease")]
+    Stopped(StackId),
+    /// We held the lease and lost it.
+    #[error("the lease of stack `{stack}` is lost: {why}; nothing more was written")]
+    Lost {
+        stack: StackId,
+        /// How the loss was noticed.
+        why: String,
+    },
+    /// The index says that a state was written, but the store has no document of it.
+    #[error(
+        "the state of stack `{stack}` is gone: serial {serial} was written, and {}",
+        newest.map_or("the store holds no serial of it".to_owned(), |newest| format!("the newest in the store is {newest}"))
+    )]
+    Vanished {
+        stack: StackId,
+        /// The serial in the index.
+        serial: u64,
+        /// The newest serial in the store.
+        newest: Option<u64>,
+    },
+    /// A serial, lease id or stack that does not exist.
+    #[error("{0}")]
+    Missing(String),
+}
+
+impl From<StateError> for UserError {
+    fn from(error: StateError) -> Self {
+        let text = error.to_string();
+        match error {
+            StateError::Store(error) => error.into(),
+            StateError::Damaged { key, .. } => {
+                let failure = UserError::new(ErrorKind::State, text);
+                match stack_of(&key) {
+                    Some(stack) => failure
+                        .hint(format!("`konverge state history {stack}` lists the serials that can be read"))
+                        .hint(format!(
+                            "`konverge state pull {stack} --serial N > good.json`, then `konverge state push {stack} good.json --over-damaged` restores one of them"
+                        )),
+                    None => failure.hint("`konverge state doctor` says which documents are damaged"),
+                }
+            }
+            StateError::Future { .. } => {
+                UserError::new(ErrorKind::State, text).hint("update konverge to the version that wrote it or later")
+            }
+            StateError::Foreign { .. } => UserError::new(ErrorKind::State, text)
+                .hint("give this repository a store or prefix of its own: `state.url` in konverge.yaml")
+                .hint("if it is the same repository under a new URL, set `state.id` in konverge.yaml to the id above"),
+            StateError::Sealed { .. } => UserError::new(ErrorKind::State, text)
+                .hint("set KONVERGE_AGE_IDENTITY to the age identity (AGE-SECRET-KEY-1…) or passphrase of this store"),
+            StateError::KeyService { .. } => UserError::new(ErrorKind::State, text)
+                .hint("nothing was touched: run it again when a key of `state.encrypt_to` answers, with the right to use it")
+                .hint("the first run makes the data key, with the right to encrypt: `konverge state rekey` does it as well")
+                .hint("a key that is new in `state.encrypt_to` needs `konverge state rekey` while an earlier one is still listed")
+                .hint("if an age recipient is listed too, its identity in KONVERGE_AGE_IDENTITY opens what it was listed for"),
+            StateError::Held { stack, holder } => UserError::new(ErrorKind::LeaseHeld, text)
+                .hint("wait for that run, or apply again later: nothing was changed")
+                .hint(holder.way_out(&stack)),
+            StateError::Lost { stack, .. } => UserError::new(ErrorKind::State, text)
+                .hint(format!("run `konverge apply {stack}` again: it checks what was done and continues")),
+            StateError::Stopped(_) => UserError::new(ErrorKind::Interrupted, text)
+                .hint("run it again: the lease expires by itself"),
+            StateError::Vanished {
+                stack,
+                newest: Some(newest),
+                ..
+            } => UserError::new(ErrorKind::State, text)
+                .hint("nothing was changed: what the missing serials recorded may still exist")
+                .hint("restore them below `stacks/` from a backup or the bucket's versions")
+                .hint(format!(
+                    "to continue from serial {newest}: `konverge state pull {stack} --serial {newest} > FILE`, then `konverge state push {stack} FILE`"
+                )),
+            StateError::Vanished { stack, .. } => UserError::new(ErrorKind::State, text)
+                .hint("nothing was created: the objects of the stack may still exist, and would be created twice")
+                .hint(format!(
+                    "restore the documents below `stacks/` from a backup or the bucket's versions, or put a pulled state back: `konverge state push {stack} FILE`"
+                ))
+                .hint(format!(
+                    "if all its objects are gone too: `konverge state forget {stack} --yes`; the next apply then creates them"
+                )),
+            StateError::Missing(_) => UserError::new(ErrorKind::State, text),
+        }
+    }
+}
+
+/// The stack of a key.
+fn stack_of(key: &str) -> Option<String> {
+    let rest = key.strip_prefix("stacks/")?;
+    let component = rest.split('/').next()?;
+    Some(crate::store::Key::from_listing(component).last())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_damaged_document_of_a_stack_is_followed_by_the_commands_for_that_stack() {
+        let hints = |key: &str| {
+            let error = StateError::Damaged {
+                key: key.to_owned(),
+                why: "it was cut".to_owned(),
+            };
+            UserError::from(error).hints
+        };
+        let of_stack = hints("stacks/shop%2Fprod/state/0000000003");
+        assert_eq!(of_stack.len(), 2);
+        assert!(
+            of_stack[0].contains("`konverge state history shop/prod`"),
+            "{of_stack:?}"
+        );
+        assert!(of_stack[1].contains("`konverge state push shop/prod good.json --over-damaged`"));
+        let of_index = hints("index/delta/0000000003-ab");
+        assert_eq!(of_index.len(), 1);
+        assert!(of_index[0].contains("`konverge state doctor`"), "{of_index:?}");
+    }
+}

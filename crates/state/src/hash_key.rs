@@ -1,0 +1,95 @@
+//! The key of the short hashes of secrets: read from the store, made there if there is none yet.
+
+use base64::Engine as _;
+use serde::{Deserialize, Serialize};
+
+use super::{StateError, StateStore, document_format, keys};
+use konverge_base::secrets::HashKey;
+
+#[derive(Serialize, Deserialize)]
+struct KeyDocument {
+    key: String,
+}
+
+impl StateStore {
+    /// The key of the short hashes; created if it does not exist. For runs that may write.
+    ///
+    /// # Errors
+    /// Errors of the store; a damaged document.
+    pub async fn hash_key(&self) -> Result<HashKey, StateError> {
+        if let Some(key) = self.existing_hash_key().await? {
+            return Ok(key);
+        }
+        let fresh = HashKey::random();
+        let body = KeyDocument {
+            key: base64::engine::general_purpose::STANDARD.encode(fresh.to_bytes()),
+        };
+        let letter = self.letter("key", &keys::hash_key(), &body)?;
+        match document_format::put(&*self.store, &keys::hash_key(), &letter).await? {
+            document_format::CreateResult::Ours => Ok(fresh),
+            document_format::CreateResult::Theirs(bytes) => self.read_hash_key(&bytes),
+        }
+    }
+
+    /// The key of the short hashes, if it exists. For runs that write nothing.
+    ///
+    /// # Errors
+    /// Errors of the store; a damaged document.
+    pub async fn existing_hash_key(&self) -> Result<Option<HashKey>, StateError> {
+        let bytes = self.get_or_copy(&keys::hash_key()).await?;
+        bytes.map(|bytes| self.read_hash_key(&bytes)).transpose()
+    }
+
+    fn read_hash_key(&self, bytes: &[u8]) -> Result<HashKey, StateError> {
+        let place = keys::hash_key();
+        let (_, body): (_, KeyDocument) = self.envelopes.read("key", &place, bytes)?;
+        base64::engine::general_purpose::STANDARD
+            .decode(body.key)
+            .ok()
+            .and_then(|bytes| <[u8; 32]>::try_from(bytes).ok())
+            .map(HashKey::from_bytes)
+            .ok_or_else(|| StateError::Damaged {
+                key: place.to_string(),
+                why: "it does not hold 32 bytes".to_owned(),
+            })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use std::sync::Arc;
+
+    use super::{super::fixture, *};
+    use crate::store::{MemoryStore, Store};
+
+    #[tokio::test]
+    async fn the_key_is_made_once_and_every_run_reads_the_same() {
+        let store: Arc<dyn Store> = Arc::new(MemoryStore::default());
+        let run = || fixture::states(&store, &Arc::default());
+        assert!(run().existing_hash_key().await.unwrap().is_none());
+        assert!(
+            store.get(&keys::hash_key()).await.unwrap().is_none(),
+            "reading makes nothing"
+        );
+        let made = run().hash_key().await.unwrap().to_bytes();
+        assert_eq!(run().existing_hash_key().await.unwrap().unwrap().to_bytes(), made);
+        assert_eq!(run().hash_key().await.unwrap().to_bytes(), made);
+    }
+
+    #[tokio::test]
+    async fn a_key_of_another_length_is_damaged() {
+        for (length, is_read) in [(31, false), (32, true), (33, false)] {
+            let store: Arc<dyn Store> = Arc::new(MemoryStore::default());
+            let states = fixture::states(&store, &Arc::default());
+            let body = KeyDocument {
+                key: base64::engine::general_purpose::STANDARD.encode(vec![7; length]),
+            };
+            let letter = states.letter("key", &keys::hash_key(), &body).unwrap();
+            store.create(&keys::hash_key(), letter.bytes).await.unwrap();
+            let read = states.existing_hash_key().await;
+            assert_eq!(read.is_ok(), is_read, "{length}");
+            assert!(is_read || matches!(read, Err(StateError::Damaged { .. })));
+        }
+    }
+}

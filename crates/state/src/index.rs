@@ -1,0 +1,482 @@
+//! The index: a short entry per stack, so that deciding what to apply reads no state.
+//!
+//! Entries only ever advance. Of two entries of one stack the one of the later lease wins, and within a lease
+//! the end wins over the beginning. So deltas may be read twice and in any order, several runs may write at
+//! once, and a compaction loses nothing.
+//!
+//! A stack is *open* from before its first write to the infrastructure until its state records the end. An
+//! open stack is looked up in its state. The index is never the source of truth: if it is deleted, it is
+//! rebuilt.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use futures::{StreamExt as _, TryStreamExt as _, stream};
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use super::{
+    StateError, StateStore,
+    document_format::put,
+    index_entry::{IndexEntry, IndexedStates},
+    keys::{self, RowKeys},
+    state_store::{Finished, IN_FLIGHT},
+};
+use crate::store::Key;
+use konverge_base::model::StackId;
+
+/// With more deltas than this beside a compaction, the next run that may write compacts them.
+const DELTAS_KEPT: usize = 8;
+/// A run that has not read the index reads it at its end if more deltas than this are listed, including
+/// merged ones.
+const DELTAS_LISTED: usize = 4 * DELTAS_KEPT;
+/// An apply of fewer resources leaves its entry open: a lookup costs less than another write.
+const WORTH_A_DELTA: usize = 20;
+/// The number of compactions kept: a reader that listed before the newest one was written still finds the one before.
+const COMPACTIONS_KEPT: u64 = 3;
+/// How many times a listing is repeated that a compaction made outdated.
+const STALE_LISTINGS: u32 = 5;
+
+#[derive(Serialize, Deserialize)]
+struct Delta {
+    entries: BTreeMap<StackId, IndexEntry>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Compaction {
+    entries: BTreeMap<StackId, IndexEntry>,
+    /// The names of the merged deltas. The next compaction deletes them, not this one, so that a reader that
+    /// listed before still finds them.
+    merged: BTreeSet<String>,
+}
+
+fn index_folder() -> Key {
+    Key::from_components(&["index"])
+}
+
+fn compaction_key(number: u64) -> Key {
+    index_folder().child("compaction").child(&keys::number(number))
+}
+
+fn delta_key(name: &str) -> Key {
+    index_folder().child("delta").child(name)
+}
+
+fn join(entries: &mut BTreeMap<StackId, IndexEntry>, more: impl IntoIterator<Item = (StackId, IndexEntry)>) {
+    for (stack, entry) in more {
+        let Some(there) = entries.remove(&stack) else {
+            entries.insert(stack, entry);
+            continue;
+        };
+        let (older, mut newer) = if there.rank() >= entry.rank() {
+            (entry, there)
+        } else {
+            (there, entry)
+        };
+        // An opening entry knows only that a run works on the stack.
+        if newer.open && newer.resources == 0 {
+            newer.resources = older.resources;
+            newer.marks = older.marks;
+            newer.folder = older.folder;
+            newer.commit = older.commit;
+        }
+        entries.insert(stack, newer);
+    }
+}
+
+impl StateStore {
+    /// The index, read once per run and shared by all callers. Entries only advance, so an older reading was
+    /// correct at its time. What must be current is read from the stack itself, under its lease.
+    ///
+    /// # Errors
+    /// As [`StateStore::read_all`].
+    pub async fn known(&self) -> Result<&IndexedStates, StateError> {
+        let known = self.known.get_or_try_init(|| async {
+            let index = self.index().await?.clone();
+            self.completed(index).await
+        });
+        known.await
+    }
+
+    /// The current index: one LIST, one compaction and the deltas since; two more requests for each stack
+    /// that an apply left open. Writes nothing.
+    ///
+    /// # Errors
+    /// Errors of the store. A damaged index document is skipped and the index is rebuilt from the states.
+    pub async fn read_all(&self) -> Result<IndexedStates, StateError> {
+        let index = self.read_index().await?;
+        self.completed(index).await
+    }
+
+    /// The index as its documents say, read once per run: open stacks are not looked up.
+    async fn index(&self) -> Result<&IndexedStates, StateError> {
+        self.index.get_or_try_init(|| self.read_index()).await
+    }
+
+    async fn completed(&self, mut index: IndexedStates) -> Result<IndexedStates, StateError> {
+        if !index.complete {
+            return self.rebuild_index().await;
+        }
+        self.look_up_open(&mut index).await?;
+        Ok(index)
+    }
+
+    /// Writes what [`StateStore::read_all`] found, if that saves requests later. For runs that may write,
+    /// once at their start.
+    ///
+    /// # Errors
+    /// Errors of the store.
+    pub async fn maintain_index(&self, known: &IndexedStates) -> Result<(), StateError> {
+        if known.rebuilt || known.unmerged.len() > DELTAS_KEPT {
+            self.compact(known).await.map(|_| ())
+        } else if !known.found.is_empty() {
+            self.write_delta(known.compaction, known.found.clone()).await
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Announces in one write that this run is about to work on these stacks. Optional: stacks without this
+    /// announcement are announced one by one, at their first journal entry.
+    ///
+    /// # Errors
+    /// Errors of the store.
+    pub async fn announce_run(&self, known: &IndexedStates, stacks: &[StackId]) -> Result<(), StateError> {
+        let opened = |stack: &StackId| {
+            let before = known.entries.get(stack);
+            let (epoch, serial) = before.map_or((0, 0), |entry| (entry.epoch, entry.serial));
+            (stack.clone(), IndexEntry::open(epoch + 1, serial, before))
+        };
+        let entries: BTreeMap<_, _> = stacks.iter().map(opened).collect();
+        if entries.len() < 2 {
+            return Ok(());
+        }
+        self.write_delta(known.compaction, entries.clone()).await?;
+        let mut finished = self.finished();
+        finished
+            .announced
+            .extend(entries.into_iter().map(|(stack, entry)| (stack, entry.epoch)));
+        Ok(())
+    }
+
+    /// Records the ends of this run's applies in the index, in one write at the end of the run. Optional:
+    /// other entries stay open and are looked up.
+    ///
+    /// # Errors
+    /// Errors of the store.
+    pub async fn save_index(&self) -> Result<(), StateError> {
+        let (entries, resources, deltas) = {
+            let mut finished = self.finished();
+            let entries = std::mem::take(&mut finished.entries);
+            (
+                entries,
+                std::mem::take(&mut finished.resources),
+                std::mem::take(&mut finished.deltas),
+            )
+        };
+        // The first state of a stack is always recorded: otherwise a later loss of its documents could not be
+        // noticed.
+        let has_first = entries.values().any(|entry| entry.serial <= 1);
+        // Where documents are encrypted, each newest serial is: its loss could not be noticed either.
+        let is_small =
+            entries.len() == 1 && (1..WORTH_A_DELTA).contains(&resources) && !self.envelopes.seal_documents;
+        if entries.is_empty() || self.settle_by_compaction(&entries).await? || (is_small && !has_first) {
+            return Ok(());
+        }
+        self.write_delta(0, entries).await?;
+        if deltas > DELTAS_KEPT {
+            let known = self.read_all().await?;
+            self.maintain_index(&known).await?;
+        }
+        Ok(())
+    }
+
+    /// Updates the index by a compaction instead of a delta if one is due. So the index stays short even if
+    /// only such runs write to it. Returns true if it did.
+    async fn settle_by_compaction(
+        &self,
+        entries: &BTreeMap<StackId, IndexEntry>,
+    ) -> Result<bool, StateError> {
+        if self.finished().compacted {
+            return Ok(false);
+        }
+        if !self.index.initialized() {
+            let (_, deltas) = names(&self.store.list(&index_folder()).await?);
+            if deltas.len() <= DELTAS_LISTED {
+                return Ok(false);
+            }
+        }
+        let index = self.index().await?;
+        if index.complete && index.unmerged.len() <= DELTAS_KEPT {
+            return Ok(false);
+        }
+        let mut known = self.completed(index.clone()).await?;
+        join(&mut known.entries, entries.clone());
+        self.compact(&known).await
+    }
+
+    /// The stacks with documents, by the names of these: none is read.
+    ///
+    /// # Errors
+    /// Errors of the store.
+    pub async fn stacks(&self) -> Result<Vec<StackId>, StateError> {
+        Ok(self.keys_by_stack().await?.into_keys().collect())
+    }
+
+    async fn keys_by_stack(&self) -> Result<BTreeMap<StackId, Vec<Key>>, StateError> {
+        let mut by_stack: BTreeMap<StackId, Vec<Key>> = BTreeMap::new();
+        for key in self.store.list(&keys::stacks()).await? {
+            if let Some(stack) = keys::stack_of(&key) {
+                by_stack.entry(stack).or_default().push(key);
+            }
+        }
+        Ok(by_stack)
+    }
+
+    /// Rebuilds the index from all states, whatever it says now.
+    ///
+    /// # Errors
+    /// Errors of the store.
+    pub async fn rebuild_index(&self) -> Result<IndexedStates, StateError> {
+        let entries = stream::iter(self.keys_by_stack().await?)
+            .map(|(stack, keys)| async move {
+                let entry = self.entry_from_rows(&stack, RowKeys::parse(&keys)).await?;
+                Ok::<_, StateError>((stack, entry))
+            })
+            .buffered(IN_FLIGHT)
+            .try_collect::<Vec<_>>()
+            .await?;
+        let (compactions, deltas) = names(&self.store.list(&index_folder()).await?);
+        let mut known = IndexedStates {
+            compaction: compactions.last().copied().unwrap_or(0),
+            complete: true,
+            rebuilt: true,
+            unmerged: deltas,
+            ..IndexedStates::default()
+        };
+        join(
+            &mut known.entries,
+            entries
+                .into_iter()
+                .filter_map(|(stack, entry)| Some((stack, entry?))),
+        );
+        // Work that was announced and has not reached its stack yet is only in the deltas.
+        for delta in self.deltas(&known.unmerged).await? {
+            match delta {
+                Some(Ok(delta)) => join(&mut known.entries, delta.entries),
+                Some(Err(error)) => tracing::warn!(%error, "a damaged delta is passed over"),
+                None => {}
+            }
+        }
+        Ok(known)
+    }
+
+    /// The index entry of a stack whose state was written and that is not retired.
+    pub(super) async fn written_entry(&self, stack: &StackId) -> Result<Option<&IndexEntry>, StateError> {
+        let entry = self.index().await?.entries.get(stack);
+        Ok(entry.filter(|entry| entry.serial > 0 && !entry.retired))
+    }
+
+    fn finished(&self) -> std::sync::MutexGuard<'_, Finished> {
+        self.finished.lock().expect("no panic while the lock is held")
+    }
+
+    /// Records that a run works on a stack under a lease.
+    pub(super) async fn announce(&self, stack: &StackId, epoch: u64, serial: u64) -> Result<(), StateError> {
+        {
+            let mut finished = self.finished();
+            if finished.announced.get(stack) == Some(&epoch) {
+                return Ok(());
+            }
+            finished.deltas += 1;
+        }
+        let entry = IndexEntry::open(epoch, serial, None);
+        self.write_delta(0, BTreeMap::from([(stack.clone(), entry)]))
+            .await
+    }
+
+    /// Reads the documents of the index: one LIST, the newest compaction and the deltas that are not in it. A
+    /// damaged one is skipped. Without a compaction, or with a damaged one, the reading is not complete.
+    async fn read_index(&self) -> Result<IndexedStates, StateError> {
+        let mut index = IndexedStates::default();
+        for _ in 0..STALE_LISTINGS {
+            let (compactions, deltas) = names(&self.store.list(&index_folder()).await?);
+            index = IndexedStates {
+                compaction: compactions.last().copied().unwrap_or(0),
+                ..IndexedStates::default()
+            };
+            if let Some(newest) = compactions.last() {
+                let key = compaction_key(*newest);
+                let Some(bytes) = self.store.get(&key).await? else {
+                    continue;
+                };
+                if let Some((_, compaction)) =
+                    undamaged(self.envelopes.read::<Compaction>("index", &key, &bytes))?
+                {
+                    index.complete = true;
+                    index.entries = compaction.entries;
+                    index.merged = compaction.merged;
+                }
+            }
+            (index.merged, index.unmerged) = deltas.into_iter().partition(|name| index.merged.contains(name));
+            let mut is_outdated = false;
+            for delta in self.deltas(&index.unmerged).await? {
+                match delta.map(undamaged).transpose()? {
+                    Some(Some(delta)) => join(&mut index.entries, delta.entries),
+                    Some(None) => index.complete = false,
+                    None => is_outdated = true,
+                }
+            }
+            if !is_outdated {
+                return Ok(index);
+            }
+        }
+        index.complete = false;
+        Ok(index)
+    }
+
+    /// Reads deltas by name: `None` for one that is gone, an error for one that cannot be read.
+    async fn deltas(
+        &self,
+        names: &BTreeSet<String>,
+    ) -> Result<Vec<Option<Result<Delta, StateError>>>, StateError> {
+        let keys: Vec<_> = names.iter().map(|name| delta_key(name)).collect();
+        stream::iter(keys)
+            .map(|key| async move {
+                let bytes = self.store.get(&key).await?;
+                Ok(bytes.map(|bytes| self.envelopes.read("index", &key, &bytes).map(|(_, delta)| delta)))
+            })
+            .buffered(IN_FLIGHT)
+            .try_collect()
+            .await
+    }
+
+    async fn look_up_open(&self, known: &mut IndexedStates) -> Result<(), StateError> {
+        let open: Vec<_> = known
+            .entries
+            .iter()
+            .filter(|(_, entry)| entry.open)
+            .map(|(stack, _)| stack.clone())
+            .collect();
+        let looked_up: Vec<_> = stream::iter(open)
+            .map(|stack| async move {
+                let rows = RowKeys::parse(&self.store.list(&keys::stack(&stack)).await?);
+                let entry = self.entry_from_rows(&stack, rows).await?;
+                Ok::<_, StateError>((stack, entry))
+            })
+            .buffered(IN_FLIGHT)
+            .try_collect()
+            .await?;
+        for (stack, entry) in looked_up {
+            // The end of the lease that left it open, or of a later one.
+            if let Some(entry) = entry.filter(|entry| !entry.open)
+                && known
+                    .entries
+                    .get(&stack)
+                    .is_some_and(|there| there.epoch <= entry.epoch)
+            {
+                known.entries.insert(stack.clone(), entry.clone());
+                known.found.insert(stack, entry);
+            }
+        }
+        Ok(())
+    }
+
+    /// Builds the entry of a stack from its documents. It is open if the state lacks a journal or cannot be
+    /// read.
+    async fn entry_from_rows(
+        &self,
+        stack: &StackId,
+        rows: RowKeys,
+    ) -> Result<Option<IndexEntry>, StateError> {
+        let newest_lease = rows.lease().map_or(0, |(epoch, _)| epoch);
+        let serial = rows.serial();
+        let reading = match self.read_rows(stack, rows).await {
+            Ok(Some(reading)) => reading,
+            Ok(None)
+            | Err(StateError::Damaged { .. } | StateError::Foreign { .. } | StateError::Future { .. }) => {
+                return Ok(Some(IndexEntry::open(newest_lease, serial.unwrap_or(0), None)));
+            }
+            Err(error) => return Err(error),
+        };
+        let Some((_, document)) = &reading.document else {
+            let journaled = !reading.entries.is_empty();
+            return Ok(journaled.then(|| IndexEntry::open(newest_lease, 0, None)));
+        };
+        let mut entry = IndexEntry::from_document(document);
+        if !reading.entries.is_empty() {
+            entry = IndexEntry::open(newest_lease.max(entry.epoch), entry.serial, Some(&entry));
+        }
+        Ok(Some(entry))
+    }
+
+    async fn write_delta(
+        &self,
+        compaction: u64,
+        entries: BTreeMap<StackId, IndexEntry>,
+    ) -> Result<(), StateError> {
+        let key = delta_key(&format!(
+            "{}-{}",
+            keys::number(compaction),
+            Uuid::new_v4().simple()
+        ));
+        let letter = self.letter("index", &key, &Delta { entries })?;
+        put(&*self.store, &key, &letter).await?;
+        Ok(())
+    }
+
+    /// Writes the next compaction, and deletes what the previous one had merged. Losing the race is harmless:
+    /// the deltas are still there. Returns true if it was written.
+    async fn compact(&self, known: &IndexedStates) -> Result<bool, StateError> {
+        let compaction = Compaction {
+            entries: known.entries.clone(),
+            merged: known.unmerged.union(&known.merged).cloned().collect(),
+        };
+        let number = known.compaction + 1;
+        let letter = self.letter("index", &compaction_key(number), &compaction)?;
+        if let super::document_format::CreateResult::Theirs(_) =
+            put(&*self.store, &compaction_key(number), &letter).await?
+        {
+            return Ok(false);
+        }
+        let deltas = known.merged.iter().map(|name| delta_key(name));
+        let old = number.checked_sub(COMPACTIONS_KEPT).map(compaction_key);
+        let keys: Vec<_> = deltas.chain(old).collect();
+        let deletes: Vec<_> = keys.iter().map(|key| self.store.delete(key)).collect();
+        for result in futures::future::join_all(deletes).await {
+            if let Err(error) = result {
+                tracing::debug!(%error, "the index kept an old document");
+            }
+        }
+        self.finished().compacted = true;
+        Ok(true)
+    }
+}
+
+/// `None` for a damaged document: the index is then rebuilt from the states.
+fn undamaged<T>(read: Result<T, StateError>) -> Result<Option<T>, StateError> {
+    match read {
+        Ok(document) => Ok(Some(document)),
+        Err(StateError::Damaged { key, why }) => {
+            tracing::warn!(key, why, "a damaged document of the index is skipped");
+            Ok(None)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// The numbers of the compactions and the names of the deltas in a listing.
+fn names(listed: &[Key]) -> (Vec<u64>, BTreeSet<String>) {
+    let (mut compactions, mut deltas) = (Vec::new(), BTreeSet::new());
+    for key in listed {
+        if let Some(number) = key.as_str().strip_prefix("index/compaction/") {
+            compactions.extend(number.parse::<u64>());
+        } else if let Some(name) = key.as_str().strip_prefix("index/delta/") {
+            deltas.insert(name.to_owned());
+        }
+    }
+    compactions.sort_unstable();
+    (compactions, deltas)
+}
+
+#[cfg(test)]
+mod tests;

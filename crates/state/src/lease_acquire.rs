@@ -1,0 +1,231 @@
+//! Acquiring the lease: waiting for its holder, taking over from a dead holder, and closing what that holder
+//! left open.
+
+use std::time::Duration;
+
+use super::{
+    Lease, StateError, StateStore,
+    document_format::Header,
+    keys,
+    lease_document::LeaseDocument,
+    lease_fencing::TakeoverReason,
+    lease_holder::Holder,
+    lease_options::{LeaseOptions, WaitVerdict},
+    state_store::Reading,
+};
+use konverge_base::model::StackId;
+
+/// The condition of the newest lease.
+enum LeaseCondition {
+    /// Released by its last holder.
+    Free,
+    /// Expired. Its last holder may still be running and must be fenced.
+    Ended,
+    Held(Holder),
+}
+
+/// What a waiting run has observed.
+struct Watch {
+    started: Duration,
+    seen: Option<(u64, u64)>,
+    since: Duration,
+}
+
+impl StateStore {
+    /// Acquires the lease of a stack. Waits for its holder. Takes over from a holder whose term passed
+    /// without a renewal, measured by this process's monotonic clock only.
+    ///
+    /// # Errors
+    /// [`StateError::Held`] if the holder did not release it in time; errors of the store; a damaged state.
+    pub async fn acquire(&self, stack: &StackId, options: LeaseOptions) -> Result<Lease, StateError> {
+        let now = self.clock.monotonic();
+        let mut watch = Watch {
+            started: now,
+            seen: None,
+            since: now,
+        };
+        loop {
+            // An answer describes the moment of its request, however late it arrives.
+            let asked = self.clock.monotonic();
+            let mut reading = self.read_for_lease(stack, &options).await?;
+            if !options.over_vanished {
+                reading = self.require_document(stack, reading).await?;
+            }
+            let standing = match self.read_standing(stack, &reading, asked, &mut watch).await {
+                // The document that ended the lease is gone; the index says that it existed.
+                Ok(LeaseCondition::Held(holder))
+                    if options.over_vanished && self.is_ended(stack, &reading, holder.epoch).await? =>
+                {
+                    LeaseCondition::Free
+                }
+                // The holder cannot be read. As after an unlock, wait until it has stopped.
+                Err(StateError::Damaged { .. } | StateError::Foreign { .. }) if options.over_damaged => {
+                    LeaseCondition::Ended
+                }
+                standing => standing?,
+            };
+            let claim = match standing {
+                LeaseCondition::Free => TakeoverReason::Free,
+                LeaseCondition::Ended => TakeoverReason::Ended,
+                LeaseCondition::Held(holder) => {
+                    match self.wait_for(stack, &holder, &mut watch, &options).await? {
+                        Some(claim) => claim,
+                        None => continue,
+                    }
+                }
+            };
+            if let Some(lease) = self.take(stack, reading, claim, &options).await? {
+                return Ok(lease);
+            }
+        }
+    }
+
+    /// Ends a lease on a person's request. `id` must be the id of the current lease.
+    ///
+    /// # Errors
+    /// [`StateError::Missing`] if that lease does not exist (any more); errors of the store.
+    pub async fn unlock(&self, stack: &StackId, id: &str, reason: &str) -> Result<Holder, StateError> {
+        let holder = self.holder(stack).await?;
+        let other = |text: String| Err(StateError::Missing(text));
+        match holder {
+            None => other(format!("nobody holds the lease of stack `{stack}`")),
+            Some(holder) if holder.id != id => other(format!(
+                "the lease of stack `{stack}` is {}, not {}: another run took it since; check the holder again",
+                holder.id,
+                id.escape_debug()
+            )),
+            Some(holder) => {
+                let ended = LeaseDocument::Unlocked {
+                    reason: reason.to_owned(),
+                };
+                self.end_lease(stack, holder.epoch, &ended).await?;
+                Ok(holder)
+            }
+        }
+    }
+
+    /// The current holder of a stack's lease, if any.
+    ///
+    /// # Errors
+    /// Errors of the store; a damaged document.
+    pub async fn holder(&self, stack: &StackId) -> Result<Option<Holder>, StateError> {
+        let reading = self.read(stack).await?;
+        let mut watch = Watch {
+            started: Duration::ZERO,
+            seen: None,
+            since: Duration::ZERO,
+        };
+        Ok(
+            match self
+                .read_standing(stack, &reading, Duration::ZERO, &mut watch)
+                .await?
+            {
+                LeaseCondition::Held(holder) => Some(holder),
+                LeaseCondition::Free | LeaseCondition::Ended => None,
+            },
+        )
+    }
+
+    /// Returns true if the index says that a lease was ended by a state document that is gone now.
+    async fn is_ended(&self, stack: &StackId, reading: &Reading, epoch: u64) -> Result<bool, StateError> {
+        let entry = self
+            .written_entry(stack)
+            .await?
+            .filter(|entry| reading.rows.serial().is_none_or(|newest| newest < entry.serial));
+        Ok(entry.is_some_and(|entry| !entry.open && entry.epoch >= epoch))
+    }
+
+    pub(super) async fn read_for_lease(
+        &self,
+        stack: &StackId,
+        options: &LeaseOptions,
+    ) -> Result<Reading, StateError> {
+        match self.read(stack).await {
+            Err(StateError::Damaged { .. } | StateError::Foreign { .. }) if options.over_damaged => {
+                self.read_last_good(stack).await
+            }
+            other => other,
+        }
+    }
+
+    async fn read_standing(
+        &self,
+        stack: &StackId,
+        reading: &Reading,
+        asked: Duration,
+        watch: &mut Watch,
+    ) -> Result<LeaseCondition, StateError> {
+        let Some((epoch, renewal)) = reading.rows.lease() else {
+            return Ok(LeaseCondition::Free);
+        };
+        let document = reading.document.as_ref().map(|(_, document)| document);
+        if document.is_some_and(|document| document.epoch >= epoch && document.closes_lease) {
+            return Ok(LeaseCondition::Free);
+        }
+        let key = keys::lease(stack, epoch, renewal);
+        if watch.seen != Some((epoch, renewal)) {
+            watch.seen = Some((epoch, renewal));
+            watch.since = self.clock.monotonic();
+        }
+        let Some(bytes) = self.store.get(&key).await? else {
+            // Deleted after the listing: the next read shows what came after it.
+            return Ok(LeaseCondition::Ended);
+        };
+        let (header, lease): (Header, LeaseDocument) = self.envelopes.read("lease", &key, &bytes)?;
+        Ok(match lease {
+            LeaseDocument::Released => LeaseCondition::Free,
+            LeaseDocument::TakenOver { .. } | LeaseDocument::Unlocked { .. } => LeaseCondition::Ended,
+            LeaseDocument::Held { id, term_ms, since } => LeaseCondition::Held(Holder {
+                id,
+                epoch,
+                writer: header.writer,
+                since,
+                term: Duration::from_millis(term_ms),
+                quiet: asked.saturating_sub(watch.since),
+            }),
+        })
+    }
+
+    /// Waits a little, unless the holder may be taken over now.
+    async fn wait_for(
+        &self,
+        stack: &StackId,
+        holder: &Holder,
+        watch: &mut Watch,
+        options: &LeaseOptions,
+    ) -> Result<Option<TakeoverReason>, StateError> {
+        let term = holder.term.max(options.term);
+        if holder.quiet >= term {
+            let renewal = watch.seen.map_or(0, |(_, renewal)| renewal);
+            return Ok(Some(TakeoverReason::Silent { renewal }));
+        }
+        let held = || StateError::Held {
+            stack: stack.clone(),
+            holder: Box::new(holder.clone()),
+        };
+        let waited = self.clock.monotonic().saturating_sub(watch.started);
+        if let Some(observer) = &options.watch {
+            match observer.waiting(holder, waited).await {
+                WaitVerdict::KeepWaiting => {}
+                WaitVerdict::HolderIsOver => return Ok(Some(TakeoverReason::Over)),
+                WaitVerdict::GiveUp => return Err(held()),
+            }
+        }
+        if waited >= options.wait {
+            return Err(held());
+        }
+        let look_again = (term / 12).clamp(Duration::from_millis(100), Duration::from_secs(5));
+        let pause = look_again
+            .min(options.wait - waited)
+            .max(Duration::from_millis(1));
+        // When it is asked to stop, the watch gives up at the next read.
+        tokio::select! {
+            () = self.clock.sleep(pause) => {}
+            () = options.until_stopped() => {}
+        }
+        Ok(None)
+    }
+}
+
+#[cfg(test)]
+mod tests;

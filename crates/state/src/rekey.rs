@@ -1,0 +1,231 @@
+//! Documents encrypted anew, to the recipients of today.
+//!
+//! A document cannot be overwritten. The newest state of a stack gets a successor; an earlier one is replaced by
+//! way of a copy below `rekey/`, which readers find while the document itself is away. A kill leaves the copy,
+//! and the next run ends the replacement.
+
+use serde_json::Value;
+
+use super::{
+    LeaseOptions, StateError, StateStore,
+    document_format::{self, CreateResult, Header},
+    keys::{self, RowKeys},
+};
+use crate::store::Key;
+use konverge_base::model::StackId;
+
+/// The serials of a stack that are never replaced: what the holder of a lost lease writes collides with them.
+const NEWEST: usize = 2;
+
+/// Who can decrypt a document.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Sealing {
+    /// It is not encrypted.
+    Plain,
+    /// It is encrypted by a version that did not record to whom.
+    Unknown,
+    /// It is encrypted, and no holder of a key that this run knows wrote it.
+    Unmarked,
+    /// Its recipients, sorted.
+    Recipients(Vec<String>),
+}
+
+impl StateStore {
+    /// Encrypts every state of a stack to the recipients of today. Returns how many documents were written; none
+    /// if all of them are.
+    ///
+    /// # Errors
+    /// A run ended in the middle; somebody holds the lease; a document cannot be decrypted; errors of the store.
+    pub async fn reseal(&self, stack: &StackId, options: &LeaseOptions) -> Result<usize, StateError> {
+        let mut written = 0;
+        loop {
+            let (newest, _) = self.outdated(stack).await?;
+            if newest.is_empty() {
+                break;
+            }
+            let lease = self.acquire(stack, options.clone()).await?;
+            let pending = lease.prior().map(|prior| prior.pending.len());
+            let recorded = match pending {
+                Some(0) => lease.record_resealed().await,
+                None => Ok(0),
+                Some(_) => Err(StateError::Missing(format!(
+                    "a run of stack `{stack}` ended in the middle; apply it first, so that its outcome is known"
+                ))),
+            };
+            lease.release().await?;
+            recorded?;
+            written += 1;
+            if pending.is_none() || written > NEWEST {
+                break;
+            }
+        }
+        let (_, earlier) = self.outdated(stack).await?;
+        if !earlier.is_empty() {
+            let lease = self.acquire(stack, options.clone()).await?;
+            let mut result = Ok(());
+            for serial in earlier {
+                result = match lease.check() {
+                    Ok(()) => self.replace(&keys::state(stack, serial)).await,
+                    Err(error) => Err(error),
+                };
+                if result.is_err() {
+                    break;
+                }
+                written += 1;
+            }
+            lease.release().await?;
+            result?;
+        }
+        Ok(written)
+    }
+
+    /// Encrypts the key of the short hashes to the recipients of today. Returns whether it had to.
+    ///
+    /// # Errors
+    /// It cannot be decrypted; errors of the store.
+    pub async fn reseal_hash_key(&self) -> Result<bool, StateError> {
+        let key = keys::hash_key();
+        let is_outdated = match self.store.get(&key).await? {
+            Some(bytes) => !self.envelopes.is_current(&key, &bytes)?,
+            None => false,
+        };
+        if is_outdated {
+            self.replace(&key).await?;
+        }
+        Ok(is_outdated)
+    }
+
+    /// Ends the replacements that a killed run left.
+    ///
+    /// # Errors
+    /// Errors of the store.
+    pub async fn finish_resealing(&self) -> Result<(), StateError> {
+        for copy in self.store.list(&copies()).await? {
+            let key = Key::from_listing(copy.last());
+            let Some(bytes) = self.store.get(&copy).await? else {
+                continue;
+            };
+            match self.store.get(&key).await? {
+                None => {
+                    self.store.create(&key, bytes).await?;
+                    self.store.delete(&copy).await?;
+                }
+                Some(there) if there == bytes => self.store.delete(&copy).await?,
+                // It was not removed yet: the next replacement starts anew.
+                Some(_) => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Who can decrypt the states of a stack and how many of them.
+    ///
+    /// # Errors
+    /// Errors of the store.
+    pub async fn sealings(&self, stack: &StackId) -> Result<Vec<Sealing>, StateError> {
+        let mut sealings = Vec::new();
+        for serial in self.rows(stack).await?.states {
+            let key = keys::state(stack, serial);
+            if let Some(bytes) = self.get_or_copy(&key).await?
+                && let Ok(header) = self.envelopes.header(&key, &bytes)
+            {
+                let is_unmarked = header.sealed
+                    && self.envelopes.seal_documents
+                    && self.envelopes.is_marked(&key, &bytes) == Some(false);
+                sealings.push(match is_unmarked {
+                    true => Sealing::Unmarked,
+                    false => sealing(header),
+                });
+            }
+        }
+        Ok(sealings)
+    }
+
+    /// A document, or its copy while it is being replaced.
+    pub(super) async fn get_or_copy(&self, key: &Key) -> Result<Option<bytes::Bytes>, StateError> {
+        match self.store.get(key).await? {
+            Some(bytes) => Ok(Some(bytes)),
+            None => match self.store.get(&copy_of(key)).await? {
+                Some(bytes) => Ok(Some(bytes)),
+                // The replacement may have ended between the two.
+                None => Ok(self.store.get(key).await?),
+            },
+        }
+    }
+
+    /// The serials that are not encrypted to the recipients of today: among the newest, and earlier ones.
+    async fn outdated(&self, stack: &StackId) -> Result<(Vec<u64>, Vec<u64>), StateError> {
+        let serials = self.rows(stack).await?.states;
+        let first_of_newest = serials.len().saturating_sub(NEWEST);
+        let (mut newest, mut earlier) = (Vec::new(), Vec::new());
+        for (at, serial) in serials.into_iter().enumerate() {
+            let key = keys::state(stack, serial);
+            let Some(bytes) = self.get_or_copy(&key).await? else {
+                continue;
+            };
+            if self.envelopes.is_current(&key, &bytes)? {
+                continue;
+            }
+            match at >= first_of_newest {
+                true => newest.push(serial),
+                false => earlier.push(serial),
+            }
+        }
+        Ok((newest, earlier))
+    }
+
+    async fn rows(&self, stack: &StackId) -> Result<RowKeys, StateError> {
+        Ok(RowKeys::parse(&self.store.list(&keys::stack(stack)).await?))
+    }
+
+    /// Replaces a document by the same one, encrypted to the recipients of today.
+    async fn replace(&self, key: &Key) -> Result<(), StateError> {
+        let Some(bytes) = self.store.get(key).await? else {
+            return Ok(());
+        };
+        // The data of runtimes is encrypted for itself.
+        let reseal_runtime = |body: &mut Value| match (body.pointer_mut("/state/runtime"), self.sealer()) {
+            (Some(runtime), Some(sealer)) => sealer.reseal_values(runtime),
+            _ => Ok(()),
+        };
+        let fresh = self.envelopes.reseal(key, &bytes, reseal_runtime)?;
+        let nonce = self.envelopes.header(key, &bytes)?.nonce;
+        let letter = document_format::OutgoingDocument { nonce, bytes: fresh };
+        let copy = copy_of(key);
+        // One of a killed run may be encrypted to others.
+        self.store.delete(&copy).await?;
+        if let CreateResult::Theirs(_) = document_format::put(&*self.store, &copy, &letter).await? {
+            return Err(taken(key));
+        }
+        self.store.delete(key).await?;
+        match document_format::put(&*self.store, key, &letter).await? {
+            CreateResult::Ours => Ok(self.store.delete(&copy).await?),
+            CreateResult::Theirs(_) => Err(taken(key)),
+        }
+    }
+}
+
+fn sealing(header: Header) -> Sealing {
+    match (header.sealed, header.recipients.is_empty()) {
+        (false, _) => Sealing::Plain,
+        (true, true) => Sealing::Unknown,
+        (true, false) => Sealing::Recipients(header.recipients),
+    }
+}
+
+fn copies() -> Key {
+    Key::from_components(&["rekey"])
+}
+
+fn copy_of(key: &Key) -> Key {
+    copies().child(key.as_str())
+}
+
+fn taken(key: &Key) -> StateError {
+    StateError::Missing(format!(
+        "`{key}` is being replaced by another run; run `konverge state rekey` again when that has ended"
+    ))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,276 @@
+//! The review records: a preview writes them, an apply checks its plan against them.
+
+use std::collections::BTreeMap;
+
+use futures::{StreamExt as _, TryStreamExt as _, stream};
+use serde::Serialize;
+
+use super::{
+    StateError, StateStore, Versioned,
+    document_format::{CreateResult, put},
+    state_store::IN_FLIGHT,
+};
+use crate::store::Key;
+use konverge_base::model::{
+    CommitId, Shard,
+    review::{RecordedComment, ReviewRecord, ReviewedStack},
+};
+
+/// The place of a review record.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct ReviewKey {
+    pub pull_request: u64,
+    /// The previewed head.
+    pub head: CommitId,
+    /// The number of the run; later runs have higher numbers.
+    pub run: u64,
+    pub attempt: u32,
+    /// The shard, if the preview was distributed over jobs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub share: Option<Shard>,
+}
+
+impl ReviewKey {
+    fn place(&self) -> Key {
+        pull_request(self.pull_request)
+            .child(self.head.as_str())
+            .child(&self.name())
+    }
+
+    /// `<run>-<attempt>`, plus `-<number>of<all>` for a shard: all jobs of a run share its number and
+    /// attempt.
+    fn name(&self) -> String {
+        let share = self.share.map_or_else(String::new, |share| {
+            format!("-{}", share.to_string().replace('/', "of"))
+        });
+        format!("{}-{}{share}", self.run, self.attempt)
+    }
+
+    /// The place of the comment that showed it. It is no place of a record.
+    fn comment(&self) -> Key {
+        pull_request(self.pull_request)
+            .child(self.head.as_str())
+            .child(&format!("{}.comment", self.name()))
+    }
+
+    fn parse(key: &Key) -> Option<Self> {
+        let mut parts = key.as_str().strip_prefix("reviews/")?.split('/');
+        let pull_request = parts.next()?.parse().ok()?;
+        let head = parts.next()?.parse().ok()?;
+        let mut parts = parts.next()?.splitn(3, '-');
+        Some(Self {
+            pull_request,
+            head,
+            run: parts.next()?.parse().ok()?,
+            attempt: parts.next()?.parse().ok()?,
+            share: match parts.next() {
+                Some(share) => Some(share.replacen("of", "/", 1).parse().ok()?),
+                None => None,
+            },
+        })
+    }
+}
+
+fn pull_request(number: u64) -> Key {
+    Key::from_components(&["reviews", &number.to_string()])
+}
+
+/// The review records of a repository.
+pub struct ReviewStore<'a> {
+    pub(super) states: &'a StateStore,
+}
+
+impl StateStore {
+    /// The reviews beside the states.
+    pub fn reviews(&self) -> ReviewStore<'_> {
+        ReviewStore { states: self }
+    }
+}
+
+impl ReviewStore<'_> {
+    /// Saves a record. Returns true if it is new. Returns false if the same run, attempt and shard already
+    /// saved another record, which stays.
+    ///
+    /// # Errors
+    /// Errors of the store.
+    pub async fn save(
+        &self,
+        record: &ReviewRecord,
+        run: u64,
+        attempt: u32,
+        share: Option<Shard>,
+    ) -> Result<bool, StateError> {
+        let key = ReviewKey {
+            pull_request: record.pull_request,
+            head: record.head.clone(),
+            run,
+            attempt,
+            share,
+        };
+        let letter = self.states.letter("review", &key.place(), record)?;
+        Ok(matches!(
+            put(&*self.states.store, &key.place(), &letter).await?,
+            CreateResult::Ours
+        ))
+    }
+
+    /// Saves the comment that showed a record, once for each run, attempt and shard.
+    ///
+    /// # Errors
+    /// Errors of the store.
+    pub async fn save_comment(&self, key: &ReviewKey, comment: &RecordedComment) -> Result<(), StateError> {
+        let place = key.comment();
+        let letter = self.states.letter("review-comment", &place, comment)?;
+        put(&*self.states.store, &place, &letter).await?;
+        Ok(())
+    }
+
+    async fn load_comment(&self, place: &ReviewKey) -> Result<Option<RecordedComment>, StateError> {
+        let key = place.comment();
+        let Some(bytes) = self.states.store.get(&key).await? else {
+            return Ok(None);
+        };
+        let (_, comment) = self.states.envelopes.read("review-comment", &key, &bytes)?;
+        Ok(Some(comment))
+    }
+
+    /// The places of all records, by pull request, head, run and attempt.
+    ///
+    /// # Errors
+    /// Errors of the store.
+    pub async fn list(&self) -> Result<Vec<ReviewKey>, StateError> {
+        self.list_keys(&Key::from_components(&["reviews"])).await
+    }
+
+    /// The places of one pull request's records.
+    ///
+    /// # Errors
+    /// Errors of the store.
+    pub async fn list_for_pull_request(&self, number: u64) -> Result<Vec<ReviewKey>, StateError> {
+        self.list_keys(&pull_request(number)).await
+    }
+
+    /// The last preview of a pull request's head: the record of the last attempt of the last run. For a run
+    /// with shards, the last attempt of each shard, because a re-run of failed jobs leaves the other shards
+    /// unchanged. The records are not joined: each was made under its own policy. The stacks of a shard without
+    /// a record are missing.
+    ///
+    /// # Errors
+    /// Errors of the store; a record that is damaged or of another repository.
+    pub async fn latest(&self, number: u64, head: &CommitId) -> Result<Vec<ReviewRecord>, StateError> {
+        let mut keys = self.list_for_pull_request(number).await?;
+        keys.retain(|key| key.head == *head);
+        let last = keys.iter().map(|key| key.run).max();
+        // They are sorted by attempt, and a later one replaces an earlier one.
+        let shares: BTreeMap<_, _> = keys
+            .into_iter()
+            .filter(|key| Some(key.run) == last)
+            .map(|key| (key.share, key))
+            .collect();
+        let mut records = Vec::new();
+        for key in shares.into_values() {
+            records.extend(self.load(&key).await?);
+        }
+        Ok(records)
+    }
+
+    /// The last preview of another head of a pull request, made by an earlier run. The records are those of
+    /// [`ReviewStore::latest`].
+    ///
+    /// # Errors
+    /// As [`ReviewStore::latest`].
+    pub async fn earlier(
+        &self,
+        number: u64,
+        head: &CommitId,
+        run: u64,
+    ) -> Result<Vec<ReviewRecord>, StateError> {
+        let keys = self.list_for_pull_request(number).await?.into_iter();
+        let last = keys
+            .filter(|key| key.head != *head && key.run < run)
+            .max_by_key(|key| key.run);
+        match last {
+            Some(last) => self.latest(number, &last.head).await,
+            None => Ok(Vec::new()),
+        }
+    }
+
+    /// The latest records of the other shards of a run. If each shard saves its own record before it asks,
+    /// then of two shards at least one sees the other.
+    ///
+    /// # Errors
+    /// As [`ReviewStore::latest`].
+    pub async fn other_shares(
+        &self,
+        number: u64,
+        head: &CommitId,
+        run: u64,
+        share: Shard,
+    ) -> Result<Vec<ReviewedStack>, StateError> {
+        let keys = self.list_for_pull_request(number).await?.into_iter();
+        let others = keys.filter(|key| key.head == *head && key.run == run);
+        let others = others.filter(|key| key.share.is_some_and(|other| other != share));
+        // They are sorted by attempt, and a later one replaces an earlier one.
+        let others: BTreeMap<_, _> = others.map(|key| (key.share, key)).collect();
+        let records = stream::iter(others.into_values())
+            .map(|key| async move { self.load(&key).await })
+            .buffered(IN_FLIGHT)
+            .try_collect::<Vec<_>>();
+        let records = records.await?.into_iter().flatten();
+        Ok(records.flat_map(|record| record.stacks).collect())
+    }
+
+    /// The record at a place.
+    ///
+    /// # Errors
+    /// Errors of the store; a record that is damaged, of another repository, or stored at the wrong place.
+    pub async fn load(&self, place: &ReviewKey) -> Result<Option<ReviewRecord>, StateError> {
+        let key = place.place();
+        let Some(bytes) = self.states.store.get(&key).await? else {
+            return Ok(None);
+        };
+        let (_, mut record): (_, ReviewRecord) = self.states.envelopes.read("review", &key, &bytes)?;
+        if record.pull_request != place.pull_request || record.head != place.head {
+            return Err(StateError::Damaged {
+                key: key.to_string(),
+                why: format!(
+                    "it is a review of pull request {} at {}",
+                    record.pull_request, record.head
+                ),
+            });
+        }
+        if !record.findings.is_empty() {
+            record.comment = self.load_comment(place).await?;
+        }
+        Ok(Some(record))
+    }
+
+    /// Deletes a record. Its pull request was closed unmerged, or applied to all of its stacks.
+    ///
+    /// # Errors
+    /// Errors of the store.
+    pub async fn forget(&self, place: &ReviewKey) -> Result<(), StateError> {
+        self.states.store.delete(&place.comment()).await?;
+        Ok(self.states.store.delete(&place.place()).await?)
+    }
+
+    async fn list_keys(&self, folder: &Key) -> Result<Vec<ReviewKey>, StateError> {
+        let keys = self.states.store.list(folder).await?;
+        let mut places: Vec<_> = keys.iter().filter_map(ReviewKey::parse).collect();
+        places.sort_unstable();
+        Ok(places)
+    }
+}
+
+impl Versioned {
+    /// The merged pull requests whose reviews are not used on this stack yet.
+    pub fn unapplied_pull_requests<'a>(&'a self, merged: &'a [u64]) -> impl Iterator<Item = u64> + 'a {
+        merged
+            .iter()
+            .copied()
+            .filter(|number| !self.applied_reviews.contains(number))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,281 @@
+//! The state document: the content of one serial.
+
+use std::collections::BTreeSet;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use super::DocumentWriter;
+use konverge_base::model::{
+    CommitId, ResourceId, apply_record::ApplyRecord, apply_result::StackResult, state::StackState,
+};
+
+/// Why a serial was written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum WriteReason {
+    /// The end of an apply.
+    Apply,
+    /// The end of an apply that deleted everything.
+    Destroy,
+    /// The end of an apply that restored an earlier serial.
+    Rollback,
+    /// A lease was taken over: the next write of the old holder collides with this serial.
+    Takeover,
+    /// `konverge state push`.
+    Push,
+    /// `konverge state move`: the stack got or lost its identity.
+    Move,
+    /// `konverge state forget`.
+    Forget,
+    /// `konverge state import`.
+    Import,
+    /// `konverge state rekey`: the same state, encrypted to other recipients.
+    Rekey,
+}
+
+impl WriteReason {
+    /// Returns true for the end of any kind of apply, which was announced by its journal.
+    pub(super) fn is_apply(self) -> bool {
+        matches!(self, Self::Apply | Self::Destroy | Self::Rollback)
+    }
+
+    /// Returns true if a stack with no resources left is retired by it.
+    pub(super) fn retires_stack(self) -> bool {
+        matches!(self, Self::Destroy | Self::Forget | Self::Move)
+    }
+}
+
+impl std::fmt::Display for WriteReason {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Apply => "apply",
+            Self::Destroy => "destroy",
+            Self::Rollback => "rollback",
+            Self::Takeover => "takeover",
+            Self::Push => "push",
+            Self::Move => "move",
+            Self::Forget => "forget",
+            Self::Import => "import",
+            Self::Rekey => "rekey",
+        })
+    }
+}
+
+/// The part of the journal that a state document contains: everything before this place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
+pub(super) struct JournalPlace {
+    pub epoch: u64,
+    pub entry: u64,
+}
+
+/// The body of `stacks/<identity>/state/<serial>`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct StateDocument {
+    pub serial: u64,
+    pub reason: WriteReason,
+    /// The epoch of the lease under which it was written.
+    pub epoch: u64,
+    /// True if the lease ended with this document: the release needs no request of its own.
+    pub closes_lease: bool,
+    /// The start of the journal that is not in the document.
+    pub journal: JournalPlace,
+    /// The stack was destroyed, moved away or forgotten. Its history stays.
+    #[serde(default)]
+    pub retired: bool,
+    /// The pull requests whose reviews were used on this stack.
+    #[serde(default)]
+    pub applied_reviews: BTreeSet<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
+    /// The apply that ended with this document.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub receipt: Option<ApplyRecord>,
+    /// Earlier serials of runs that did nothing. They are still there, and the next write deletes them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub idle: Vec<u64>,
+    pub state: StackState,
+}
+
+impl StateDocument {
+    /// Whether the run that writes it did nothing.
+    pub fn did_nothing(&self) -> bool {
+        did_nothing(self.reason, self.receipt.as_ref())
+    }
+}
+
+fn did_nothing(reason: WriteReason, receipt: Option<&ApplyRecord>) -> bool {
+    let is_unchanged = || receipt.is_some_and(|receipt| receipt.result == StackResult::Unchanged);
+    match reason {
+        WriteReason::Apply => is_unchanged(),
+        reason => reason == WriteReason::Rekey,
+    }
+}
+
+/// A state as read, with its metadata.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Versioned {
+    /// The serial; 0 if there is only a journal.
+    pub serial: u64,
+    /// The epoch of the lease under which it was written.
+    pub epoch: u64,
+    pub reason: WriteReason,
+    pub writer: DocumentWriter,
+    /// When it was written, by the clock of that machine.
+    pub written: Timestamp,
+    /// The note that was given with it.
+    pub note: Option<String>,
+    /// The apply that ended with it.
+    pub receipt: Option<ApplyRecord>,
+    /// Resources whose last intent has no result: they may exist, differ or be gone. They are part of the
+    /// state.
+    pub pending: Vec<ResourceId>,
+    /// True if the stack was destroyed, moved away or forgotten.
+    pub retired: bool,
+    /// The pull requests whose reviews were used on this stack.
+    pub applied_reviews: BTreeSet<u64>,
+    /// Earlier serials of runs that did nothing.
+    pub(super) idle: Vec<u64>,
+    /// The state, with the journal merged in.
+    pub state: StackState,
+}
+
+impl Versioned {
+    /// The serials up to this one of runs that did nothing: other inputs gave the same resources.
+    pub(super) fn idle_serials(&self) -> Vec<u64> {
+        let own = did_nothing(self.reason, self.receipt.as_ref()).then_some(self.serial);
+        self.idle.iter().copied().chain(own).collect()
+    }
+
+    /// The last commits that were applied to the stack or attempted on it.
+    pub fn commits(&self) -> Vec<CommitId> {
+        let tried = self.receipt.as_ref().and_then(|receipt| receipt.commit.clone());
+        self.state.commit.clone().into_iter().chain(tried).collect()
+    }
+}
+
+/// The maximum number of pull requests that are remembered as applied; the highest numbers are kept.
+const REMEMBERED_REVIEWS: usize = 500;
+
+/// Adds pull requests to those already applied and drops the oldest beyond the maximum.
+pub(super) fn remember_reviews(known: &mut BTreeSet<u64>, new: impl IntoIterator<Item = u64>) {
+    known.extend(new);
+    while known.len() > REMEMBERED_REVIEWS {
+        known.pop_first();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use konverge_base::model::{Digest, RepoPath, authorization::Authorization};
+
+    const ALL: [WriteReason; 9] = [
+        WriteReason::Apply,
+        WriteReason::Destroy,
+        WriteReason::Rollback,
+        WriteReason::Takeover,
+        WriteReason::Push,
+        WriteReason::Move,
+        WriteReason::Forget,
+        WriteReason::Import,
+        WriteReason::Rekey,
+    ];
+
+    fn words(has: impl Fn(WriteReason) -> bool) -> Vec<String> {
+        let reasons = ALL.into_iter().filter(|reason| has(*reason));
+        reasons.map(|reason| reason.to_string()).collect()
+    }
+
+    fn commit(letter: &str) -> CommitId {
+        letter.repeat(40).parse().unwrap()
+    }
+
+    fn receipt(result: StackResult) -> ApplyRecord {
+        ApplyRecord {
+            digest: Digest::of_bytes(b"plan"),
+            commit: Some(commit("b")),
+            result,
+            grounds: Authorization::default(),
+        }
+    }
+
+    fn versioned(reason: WriteReason, result: Option<StackResult>) -> Versioned {
+        Versioned {
+            serial: 7,
+            epoch: 1,
+            reason,
+            writer: DocumentWriter {
+                run: "https://ci.example/1".to_owned(),
+                actor: "ada".to_owned(),
+            },
+            written: Timestamp::UNIX_EPOCH,
+            note: None,
+            receipt: result.map(receipt),
+            pending: Vec::new(),
+            retired: false,
+            applied_reviews: BTreeSet::new(),
+            idle: vec![5],
+            state: StackState::empty("shop/prod".parse().unwrap(), RepoPath::root()),
+        }
+    }
+
+    #[test]
+    fn a_reason_is_one_word_and_says_whether_it_ends_an_apply_or_a_stack() {
+        let all = "apply destroy rollback takeover push move forget import rekey";
+        assert_eq!(words(|_| true).join(" "), all);
+        assert_eq!(words(WriteReason::is_apply), ["apply", "destroy", "rollback"]);
+        assert_eq!(words(WriteReason::retires_stack), ["destroy", "move", "forget"]);
+    }
+
+    #[test]
+    fn an_apply_without_a_change_and_a_new_encryption_did_nothing() {
+        for (reason, result, is_idle) in [
+            (WriteReason::Apply, Some(StackResult::Unchanged), true),
+            (WriteReason::Apply, Some(StackResult::Applied), false),
+            (WriteReason::Apply, None, false),
+            (WriteReason::Destroy, Some(StackResult::Unchanged), false),
+            (WriteReason::Rekey, Some(StackResult::Applied), true),
+            (WriteReason::Rekey, None, true),
+            (WriteReason::Takeover, None, false),
+        ] {
+            let read = versioned(reason, result);
+            let expected: &[u64] = if is_idle { &[5, 7] } else { &[5] };
+            assert_eq!(read.idle_serials(), expected, "{reason} {result:?}");
+            let document = StateDocument {
+                serial: 7,
+                reason,
+                epoch: 1,
+                closes_lease: true,
+                journal: JournalPlace::default(),
+                retired: false,
+                applied_reviews: BTreeSet::new(),
+                note: None,
+                receipt: read.receipt,
+                idle: Vec::new(),
+                state: read.state,
+            };
+            assert_eq!(document.did_nothing(), is_idle, "{reason} {result:?}");
+        }
+    }
+
+    #[test]
+    fn the_commits_of_a_state_are_the_applied_one_and_the_one_that_was_tried() {
+        let mut read = versioned(WriteReason::Apply, Some(StackResult::Failed));
+        assert_eq!(read.commits(), [commit("b")]);
+        read.state.commit = Some(commit("a"));
+        assert_eq!(read.commits(), [commit("a"), commit("b")]);
+    }
+
+    #[test]
+    fn of_many_reviews_the_highest_numbers_are_remembered() {
+        let highest = REMEMBERED_REVIEWS as u64;
+        let mut known: BTreeSet<u64> = (1..highest).collect();
+        remember_reviews(&mut known, [highest]);
+        assert_eq!(known, (1..=highest).collect());
+        remember_reviews(&mut known, [highest + 1, highest + 2]);
+        assert_eq!(known, (3..=highest + 2).collect());
+    }
+}

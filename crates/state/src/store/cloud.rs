@@ -1,0 +1,335 @@
+//! Folders and the object stores of the three big clouds, through the `object_store` crate. Its types stay in
+//! this room.
+
+use std::{collections::BTreeMap, path::Path as FilePath, sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use futures::TryStreamExt as _;
+use object_store::{
+    Certificate, ClientOptions, Error, ObjectStore, ObjectStoreExt as _, PutMode, PutOptions, RetryConfig,
+    aws::{AmazonS3Builder, AmazonS3ConfigKey},
+    azure::MicrosoftAzureBuilder,
+    gcp::GoogleCloudStorageBuilder,
+    local::LocalFileSystem,
+    path::Path,
+};
+
+use super::{
+    Created, Key, Store, StoreError, StoreOptions, aws_profile, cloud_credentials, location::StoreLocation,
+};
+use konverge_base::{
+    error::chain,
+    retry::{RetryDecision, RetryPolicy},
+    secrets::{AddressParts, credential_in},
+};
+use konverge_cloud::{AwsLogin, AzureLogin, CloudEnvironment, GoogleLogin};
+
+/// The maximum duration of a request.
+const REQUEST_DEADLINE: Duration = Duration::from_secs(30);
+/// The maximum duration of connecting.
+const CONNECT_DEADLINE: Duration = Duration::from_secs(5);
+
+struct CloudStore {
+    url: String,
+    prefix: String,
+    inner: Box<dyn ObjectStore>,
+    retry: RetryPolicy,
+}
+
+/// A folder of this machine, created if it does not exist. Every write is on the disk before it is
+/// acknowledged.
+pub(super) fn folder(path: &FilePath, options: &StoreOptions) -> Result<Arc<dyn Store>, StoreError> {
+    let url = format!("file://{}", path.display().to_string().escape_debug());
+    let config = |why: String| StoreError::Config {
+        url: url.clone(),
+        why,
+    };
+    std::fs::create_dir_all(path).map_err(|error| config(error.to_string()))?;
+    let local = LocalFileSystem::new_with_prefix(path).map_err(|error| config(chain(&error)))?;
+    Ok(Arc::new(CloudStore {
+        prefix: String::new(),
+        inner: Box::new(local.with_fsync(true)),
+        retry: options.retry,
+        url,
+    }))
+}
+
+/// Amazon S3 and compatible stores.
+pub(super) fn s3(place: &StoreLocation) -> Result<Arc<dyn Store>, StoreError> {
+    let mut builder = AmazonS3Builder::new();
+    let environment = aws_profile::environment(&place.options.environment);
+    check_endpoints(place, &environment, "AWS_")?;
+    for (name, value) in &environment {
+        if let Ok(key) = name.to_ascii_lowercase().parse::<AmazonS3ConfigKey>()
+            && name.starts_with("AWS_")
+        {
+            builder = builder.with_config(key, value);
+        }
+    }
+    let login = AwsLogin::new(CloudEnvironment::new(environment));
+    if login.is_by_job() {
+        builder = builder.with_credentials(cloud_credentials::aws(login));
+    }
+    builder = builder
+        .with_bucket_name(&place.host)
+        .with_retry(no_retries())
+        .with_client_options(client(place)?)
+        .with_allow_http(place.options.allow_http);
+    if let Some(region) = &place.options.region {
+        builder = builder.with_region(region);
+    }
+    if let Some(endpoint) = &place.options.endpoint {
+        builder = builder.with_endpoint(endpoint);
+    }
+    if let Some(path_style) = place.options.path_style {
+        builder = builder.with_virtual_hosted_style_request(!path_style);
+    }
+    let inner = builder.build().map_err(|error| place.error(chain(&error)))?;
+    Ok(at(place, Box::new(inner)))
+}
+
+/// Returns an error if an address in the environment of a cloud holds credentials.
+fn check_endpoints(
+    place: &StoreLocation,
+    environment: &BTreeMap<String, String>,
+    prefix: &str,
+) -> Result<(), StoreError> {
+    let is_address =
+        |name: &str| name.starts_with(prefix) && (name.contains("ENDPOINT") || name.ends_with("_URL"));
+    let mut addresses = environment.iter().filter(|(name, _)| is_address(name));
+    let found =
+        addresses.find_map(|(name, value)| Some((name, credential_in(value, AddressParts::default())?)));
+    found.map_or(Ok(()), |(name, credential)| {
+        Err(place.error(format!("the address in {name} holds {credential}")))
+    })
+}
+
+pub(super) fn gs(place: &StoreLocation) -> Result<Arc<dyn Store>, StoreError> {
+    const FILE: &str = "GOOGLE_APPLICATION_CREDENTIALS";
+    let environment = &place.options.environment;
+    check_endpoints(place, environment, "GOOGLE_")?;
+    let login = GoogleLogin::new(CloudEnvironment::new(environment.clone()));
+    let is_federated = login.is_federated();
+    let mut builder = GoogleCloudStorageBuilder::new();
+    let ours = |name: &str| name.starts_with("GOOGLE_") && (name != FILE || !is_federated);
+    for (name, value) in environment.iter().filter(|(name, _)| ours(name)) {
+        if let Ok(key) = name.to_ascii_lowercase().parse() {
+            builder = builder.with_config(key, value);
+        }
+    }
+    builder = builder
+        .with_bucket_name(&place.host)
+        .with_retry(no_retries())
+        .with_client_options(client(place)?);
+    if is_federated {
+        builder = builder.with_credentials(cloud_credentials::google(login));
+    }
+    if let Some(endpoint) = &place.options.endpoint {
+        builder = builder.with_base_url(endpoint);
+    }
+    let inner = builder.build().map_err(|error| place.error(chain(&error)))?;
+    Ok(at(place, Box::new(inner)))
+}
+
+/// Azure Blob Storage. The account comes from `AZURE_STORAGE_ACCOUNT_NAME`.
+pub(super) fn az(place: &StoreLocation) -> Result<Arc<dyn Store>, StoreError> {
+    let mut builder = MicrosoftAzureBuilder::new();
+    check_endpoints(place, &place.options.environment, "AZURE_")?;
+    for (name, value) in &place.options.environment {
+        if name.starts_with("AZURE_")
+            && let Ok(key) = name.to_ascii_lowercase().parse()
+        {
+            builder = builder.with_config(key, value);
+        }
+    }
+    let login = AzureLogin::new(CloudEnvironment::new(place.options.environment.clone()));
+    if login.is_by_job() {
+        builder = builder.with_credentials(cloud_credentials::azure(login));
+    }
+    builder = builder
+        .with_container_name(&place.host)
+        .with_retry(no_retries())
+        .with_client_options(client(place)?)
+        .with_allow_http(place.options.allow_http);
+    if let Some(endpoint) = &place.options.endpoint {
+        builder = builder.with_endpoint(endpoint.clone());
+    }
+    let inner = builder.build().map_err(|error| {
+        let why = chain(&error);
+        place.error(match why.contains("Account must be specified") {
+            true => "the environment names no account: set AZURE_STORAGE_ACCOUNT_NAME".to_owned(),
+            false => why,
+        })
+    })?;
+    Ok(at(place, Box::new(inner)))
+}
+
+fn at(place: &StoreLocation, inner: Box<dyn ObjectStore>) -> Arc<dyn Store> {
+    Arc::new(CloudStore {
+        url: place.shown.clone(),
+        prefix: place.prefix.clone(),
+        inner,
+        retry: place.options.retry,
+    })
+}
+
+/// Disables the crate's retries: our own retry policy is used.
+fn no_retries() -> RetryConfig {
+    RetryConfig {
+        max_retries: 0,
+        retry_timeout: REQUEST_DEADLINE,
+        ..RetryConfig::default()
+    }
+}
+
+fn client(place: &StoreLocation) -> Result<ClientOptions, StoreError> {
+    let mut client = ClientOptions::new()
+        .with_timeout(REQUEST_DEADLINE)
+        .with_connect_timeout(CONNECT_DEADLINE)
+        .with_allow_http(place.options.allow_http);
+    if let Some(file) = &place.options.ca_file {
+        let unreadable = |why: String| place.error(format!("certificates of `{file}`: {why}"));
+        let pem = std::fs::read(file).map_err(|error| unreadable(error.to_string()))?;
+        let certificates = Certificate::from_pem_bundle(&pem).map_err(|error| unreadable(chain(&error)))?;
+        for certificate in certificates {
+            client = client.with_root_certificate(certificate);
+        }
+    }
+    Ok(client)
+}
+
+impl CloudStore {
+    fn path(&self, key: &Key) -> Result<Path, StoreError> {
+        let text = match (self.prefix.as_str(), key.as_str()) {
+            ("", key) => key.to_owned(),
+            (prefix, "") => prefix.to_owned(),
+            (prefix, key) => format!("{prefix}/{key}"),
+        };
+        Path::parse(&text).map_err(|error| self.error(key, &error.into()))
+    }
+
+    fn error(&self, key: &Key, error: &Error) -> StoreError {
+        let (url, key, why) = (self.url.clone(), key.to_string(), chain(error));
+        match error {
+            Error::PermissionDenied { .. } | Error::Unauthenticated { .. } => {
+                StoreError::Denied { url, key, why }
+            }
+            _ if is_denied(error) || is_bad_credential(&why) => StoreError::Denied { url, key, why },
+            // For a read a missing key is an answer. For a create, what is missing is the bucket.
+            Error::NotFound { .. } => StoreError::Config { url, why },
+            _ => StoreError::Unavailable { url, key, why },
+        }
+    }
+}
+
+/// Returns true for a folder without write permission, which arrives as a generic error around the system's.
+fn is_denied(error: &Error) -> bool {
+    let mut source = std::error::Error::source(error);
+    while let Some(cause) = source {
+        if let Some(io) = cause.downcast_ref::<std::io::Error>() {
+            return matches!(
+                io.kind(),
+                std::io::ErrorKind::PermissionDenied | std::io::ErrorKind::ReadOnlyFilesystem
+            );
+        }
+        source = cause.source();
+    }
+    false
+}
+
+/// Returns true if the error means expired or invalid credentials. S3 answers those with a plain 400
+/// (<https://docs.aws.amazon.com/AmazonS3/latest/API/ErrorResponses.html>), and so does the token service.
+fn is_bad_credential(why: &str) -> bool {
+    [
+        "ExpiredToken",
+        "InvalidToken",
+        "TokenRefreshRequired",
+        "InvalidIdentityToken",
+    ]
+    .iter()
+    .any(|code| why.contains(code))
+}
+
+/// Decides whether to retry: yes for every error that is not an answer about the key or about our request.
+fn verdict(error: &Error) -> RetryDecision {
+    match error {
+        Error::Generic { store, .. } if *store != "LocalFileSystem" && !is_bad_credential(&chain(error)) => {
+            RetryDecision::Retry
+        }
+        _ => RetryDecision::GiveUp,
+    }
+}
+
+#[async_trait]
+impl Store for CloudStore {
+    fn url(&self) -> &str {
+        &self.url
+    }
+
+    async fn get(&self, key: &Key) -> Result<Option<Bytes>, StoreError> {
+        let path = self.path(key)?;
+        let read = || async { self.inner.get(&path).await?.bytes().await };
+        match self.retry.run(verdict, read).await {
+            Ok(bytes) => Ok(Some(bytes)),
+            Err(Error::NotFound { .. }) => Ok(None),
+            Err(error) => Err(self.error(key, &error)),
+        }
+    }
+
+    async fn list(&self, prefix: &Key) -> Result<Vec<Key>, StoreError> {
+        let path = self.path(prefix)?;
+        let list = || async {
+            let stream = self.inner.list(Some(&path));
+            stream.try_collect::<Vec<_>>().await
+        };
+        let found = match self.retry.run(verdict, list).await {
+            Ok(found) => found,
+            // The folder was never written to.
+            Err(Error::NotFound { .. }) if self.url.starts_with("file:") => Vec::new(),
+            Err(error) => return Err(self.error(prefix, &error)),
+        };
+        let own = if self.prefix.is_empty() {
+            String::new()
+        } else {
+            format!("{}/", self.prefix)
+        };
+        let mut keys: Vec<_> = found
+            .iter()
+            .filter_map(|object| object.location.as_ref().strip_prefix(&own))
+            .map(Key::from_listing)
+            .collect();
+        keys.sort_unstable();
+        Ok(keys)
+    }
+
+    async fn create(&self, key: &Key, content: Bytes) -> Result<Created, StoreError> {
+        let path = self.path(key)?;
+        let write = || async {
+            let options = PutOptions::from(PutMode::Create);
+            self.inner.put_opts(&path, content.clone().into(), options).await
+        };
+        match self.retry.run(verdict, write).await {
+            Ok(_) => Ok(Created::Created),
+            Err(Error::AlreadyExists { .. } | Error::Precondition { .. }) => Ok(Created::Exists),
+            Err(error) => Err(self.error(key, &error)),
+        }
+    }
+
+    async fn delete(&self, key: &Key) -> Result<(), StoreError> {
+        let path = self.path(key)?;
+        match self.retry.run(verdict, || self.inner.delete(&path)).await {
+            Ok(()) | Err(Error::NotFound { .. }) => Ok(()),
+            Err(error) => Err(self.error(key, &error)),
+        }
+    }
+
+    async fn replace(&self, key: &Key, content: Bytes) -> Result<(), StoreError> {
+        let path = self.path(key)?;
+        let write = || async { self.inner.put(&path, content.clone().into()).await };
+        match self.retry.run(verdict, write).await {
+            Ok(_) => Ok(()),
+            Err(error) => Err(self.error(key, &error)),
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! HTTP requests for the stores without a client crate: one client, one retry policy, one mapping of errors.
+
+use std::{future::Future, time::Duration};
+
+use bytes::Bytes;
+use reqwest::{Certificate, Client, RequestBuilder, StatusCode};
+
+use super::{Key, StoreError, location::StoreLocation};
+use konverge_base::retry::{self, RetryDecision, RetryPolicy};
+
+const REQUEST_DEADLINE: Duration = Duration::from_secs(30);
+const CONNECT_DEADLINE: Duration = Duration::from_secs(5);
+/// The maximum length of an error body in a message.
+const SHOWN: usize = 300;
+
+/// Sends the requests of one store.
+pub(super) struct HttpClient {
+    pub client: Client,
+    pub url: String,
+    retry: RetryPolicy,
+}
+
+/// An answered request.
+pub(super) struct HttpAnswer {
+    pub status: StatusCode,
+    pub body: Bytes,
+}
+
+/// The failure of one attempt.
+enum HttpProblem {
+    /// No answer.
+    Network(String),
+    /// An answer that a retry may improve.
+    Passing {
+        status: StatusCode,
+        why: String,
+        after: Option<Duration>,
+    },
+}
+
+impl HttpClient {
+    /// Builds the client for a location, with its certificates.
+    pub fn new(place: &StoreLocation) -> Result<Self, StoreError> {
+        let mut builder = Client::builder()
+            .timeout(REQUEST_DEADLINE)
+            .connect_timeout(CONNECT_DEADLINE)
+            // A redirect could send credentials elsewhere.
+            .redirect(reqwest::redirect::Policy::none());
+        if let Some(file) = &place.options.ca_file {
+            let unreadable = |why: String| place.error(format!("certificates of `{file}`: {why}"));
+            let pem = std::fs::read(file).map_err(|error| unreadable(error.to_string()))?;
+            let certificates =
+                Certificate::from_pem_bundle(&pem).map_err(|error| unreadable(error.to_string()))?;
+            for certificate in certificates {
+                builder = builder.add_root_certificate(certificate);
+            }
+        }
+        let client = builder
+            .build()
+            .map_err(|error| place.error(konverge_base::error::chain(&error)))?;
+        Ok(Self {
+            client,
+            url: place.shown.clone(),
+            retry: place.options.retry,
+        })
+    }
+
+    /// Sends a request, with retries. Each attempt is built again, because it may be signed with the time.
+    pub async fn send(
+        &self,
+        key: &Key,
+        make: impl Fn(&Client) -> RequestBuilder,
+    ) -> Result<HttpAnswer, StoreError> {
+        let attempt = || self.attempt(make(&self.client));
+        let classify = |trouble: &HttpProblem| match trouble {
+            HttpProblem::Passing {
+                after: Some(after), ..
+            } => RetryDecision::RetryAfter(*after),
+            _ => RetryDecision::Retry,
+        };
+        let answer = self.retry.run(classify, attempt).await;
+        answer.map_err(|trouble| {
+            let why = match trouble {
+                HttpProblem::Network(why) => why,
+                HttpProblem::Passing { status, why, .. } => format!("{status}: {why}"),
+            };
+            StoreError::Unavailable {
+                url: self.url.clone(),
+                key: key.to_string(),
+                why,
+            }
+        })
+    }
+
+    fn attempt(
+        &self,
+        request: RequestBuilder,
+    ) -> impl Future<Output = Result<HttpAnswer, HttpProblem>> + use<> {
+        async move {
+            let network = |error: reqwest::Error| {
+                HttpProblem::Network(konverge_base::error::chain(&error.without_url()))
+            };
+            let answer = request.send().await.map_err(network)?;
+            let status = answer.status();
+            let after = retry::retry_after(answer.headers());
+            let body = answer.bytes().await.map_err(network)?;
+            if status == StatusCode::TOO_MANY_REQUESTS || status.is_server_error() {
+                return Err(HttpProblem::Passing {
+                    status,
+                    why: body_excerpt(&body),
+                    after,
+                });
+            }
+            Ok(HttpAnswer { status, body })
+        }
+    }
+
+    /// The error for an unexpected answer.
+    pub fn status_error(&self, key: &Key, answer: &HttpAnswer) -> StoreError {
+        let (url, key) = (self.url.clone(), key.to_string());
+        let why = format!("{}: {}", answer.status, body_excerpt(&answer.body));
+        match answer.status {
+            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => StoreError::Denied { url, key, why },
+            _ => StoreError::Unavailable { url, key, why },
+        }
+    }
+}
+
+fn body_excerpt(body: &[u8]) -> String {
+    let text: String = String::from_utf8_lossy(body).chars().take(SHOWN).collect();
+    text.trim().escape_debug().to_string()
+}

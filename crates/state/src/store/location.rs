@@ -1,0 +1,127 @@
+//! [`StoreLocation`]: the URL of a store, parsed, with the options that its query sets.
+
+use url::Url;
+
+use super::{StoreError, options::StoreOptions};
+use konverge_base::{
+    model::store_setting::STORE_SETTINGS,
+    secrets::{AddressCredential, AddressParts, AddressQuery, credential_in, without_credentials},
+};
+
+/// A parsed URL, with the options changed by its query.
+pub(super) struct StoreLocation {
+    /// The URL without query and credentials, for messages.
+    pub shown: String,
+    /// The URL without query.
+    pub url: Url,
+    /// The bucket, container or host.
+    pub host: String,
+    /// The path without leading and trailing slashes.
+    pub prefix: String,
+    /// The options, with the query applied.
+    pub options: StoreOptions,
+}
+
+impl StoreLocation {
+    /// Parses a URL.
+    pub fn parse(text: &str, options: &StoreOptions) -> Result<Self, StoreError> {
+        let shown = without_credentials(text);
+        let config = |why: String| StoreError::Config {
+            url: shown.escape_debug().to_string(),
+            why,
+        };
+        let allowed = AddressParts {
+            // A database logs a user in with a password from the environment.
+            user: text.starts_with("postgres://") || text.starts_with("mysql://"),
+            query: AddressQuery::Settings(&STORE_SETTINGS),
+        };
+        if let Some(credential) = credential_in(text, allowed) {
+            let known = match credential {
+                AddressCredential::Parameter(_) => format!("; known are {}", STORE_SETTINGS.join(", ")),
+                _ => String::new(),
+            };
+            return Err(config(format!(
+                "it holds {credential}; credentials come from the environment, never from an address{known}"
+            )));
+        }
+        let mut url = Url::parse(text).map_err(|error| config(format!("not a URL: {error}")))?;
+        let mut options = options.clone();
+        for (key, value) in url.query_pairs() {
+            options.set(&key, &value).map_err(&config)?;
+        }
+        url.set_query(None);
+        let place = Self {
+            host: url.host_str().unwrap_or_default().to_owned(),
+            prefix: url.path().trim_matches('/').to_owned(),
+            shown: shown.escape_debug().to_string(),
+            url,
+            options,
+        };
+        if place.host.is_empty() {
+            return Err(place.error("it names no bucket or host".to_owned()));
+        }
+        if let Some(endpoint) = &place.options.endpoint {
+            place.check_transport(endpoint)?;
+        }
+        Ok(place)
+    }
+
+    /// Returns an error for clear-text HTTP, unless it was requested and the endpoint is on this machine.
+    pub fn check_transport(&self, endpoint: &str) -> Result<(), StoreError> {
+        let url =
+            Url::parse(endpoint).map_err(|error| self.error(format!("`endpoint` is not a URL: {error}")))?;
+        if let Some(credential) = credential_in(endpoint, AddressParts::default()) {
+            return Err(self.error(format!(
+                "`endpoint` holds {credential}; credentials come from the environment"
+            )));
+        }
+        if url.scheme() == "https" {
+            return Ok(());
+        }
+        if is_loopback(&url) && self.options.allow_http {
+            return Ok(());
+        }
+        Err(self.error(format!(
+            "endpoint `{endpoint}` is not https; `allow_http=true` permits http for an endpoint on this machine alone"
+        )))
+    }
+
+    /// An environment variable that is set and not empty.
+    pub fn variable(&self, name: &str) -> Option<&str> {
+        let value = self.options.environment.get(name)?;
+        Some(value.as_str()).filter(|value| !value.is_empty())
+    }
+
+    /// The user in the URL.
+    pub fn user(&self) -> Option<&str> {
+        Some(self.url.username()).filter(|user| !user.is_empty())
+    }
+
+    /// Returns true if the host of the URL is this machine.
+    pub fn is_loopback(&self) -> bool {
+        is_loopback(&self.url)
+    }
+
+    /// A configuration error for this location.
+    pub fn error(&self, why: String) -> StoreError {
+        StoreError::Config {
+            url: self.shown.clone(),
+            why,
+        }
+    }
+}
+
+pub(super) fn is_loopback(url: &Url) -> bool {
+    match url.host() {
+        // For schemes other than HTTP, `url` parses an IP address as a domain.
+        Some(url::Host::Domain(name)) => {
+            name == "localhost"
+                || name
+                    .parse()
+                    .is_ok_and(|address: std::net::IpAddr| address.is_loopback())
+        }
+        Some(url::Host::Ipv4(address)) => address.is_loopback(),
+        Some(url::Host::Ipv6(address)) => address.is_loopback(),
+        None => false,
+    }
+}

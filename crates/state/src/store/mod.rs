@@ -1,0 +1,227 @@
+//! Bytes by key, in a folder, an object store, a database or behind HTTP. Four primitives, and one for the files of
+//! another program; `crates/state/src/` gives the bytes their meaning.
+
+mod aws_profile;
+mod cloud;
+mod cloud_credentials;
+mod conformance;
+mod factory;
+mod filesystem;
+mod http;
+mod http_client;
+mod interruptible;
+pub mod kusion;
+mod location;
+mod memory;
+mod options;
+mod oss;
+mod sql;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+
+pub use conformance::probe;
+pub use factory::{open, open_foreign};
+pub use memory::MemoryStore;
+pub use options::StoreOptions;
+
+use konverge_base::{
+    error::{ErrorKind, UserError},
+    interrupt::Stopped,
+};
+
+/// A key: components of `[A-Za-z0-9._=@+-]` and percent escapes, separated by `/`; never empty, `.` or `..`.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Key(String);
+
+impl Key {
+    /// Builds a key from components. Characters outside the safe set are percent-encoded.
+    pub fn from_components(components: &[&str]) -> Self {
+        let mut text = String::new();
+        for component in components {
+            if !text.is_empty() {
+                text.push('/');
+            }
+            encode_component(component, &mut text);
+        }
+        Self(text)
+    }
+
+    #[must_use]
+    pub fn child(&self, component: &str) -> Self {
+        let mut text = self.0.clone();
+        text.push('/');
+        encode_component(component, &mut text);
+        Self(text)
+    }
+
+    /// A key as a store returned it in a listing.
+    pub fn from_listing(text: impl Into<String>) -> Self {
+        Self(text.into())
+    }
+
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// The last component, decoded.
+    pub fn last(&self) -> String {
+        decode_component(self.0.rsplit('/').next().unwrap_or_default())
+    }
+}
+
+impl std::fmt::Display for Key {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+fn encode_component(component: &str, out: &mut String) {
+    let dots_only = component.bytes().all(|b| b == b'.');
+    for byte in component.bytes() {
+        let safe = byte.is_ascii_alphanumeric() || b"_=@+-".contains(&byte) || (byte == b'.' && !dots_only);
+        if safe {
+            out.push(byte as char);
+        } else {
+            out.push_str(&format!("%{byte:02X}"));
+        }
+    }
+}
+
+fn decode_component(component: &str) -> String {
+    let mut bytes = Vec::with_capacity(component.len());
+    let mut rest = component.as_bytes();
+    while let Some((&byte, tail)) = rest.split_first() {
+        let escaped = (byte == b'%')
+            .then(|| tail.get(..2))
+            .flatten()
+            .and_then(|hex| std::str::from_utf8(hex).ok())
+            .and_then(|hex| u8::from_str_radix(hex, 16).ok());
+        match escaped {
+            Some(decoded) => {
+                bytes.push(decoded);
+                rest = &tail[2..];
+            }
+            None => {
+                bytes.push(byte);
+                rest = tail;
+            }
+        }
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// The answer of a conditional create.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Created {
+    /// We created it.
+    Created,
+    /// The key already existed. It may be from an earlier attempt of ours whose answer was lost: read it
+    /// back.
+    Exists,
+}
+
+/// The error of a store.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// A wrong URL or a missing option.
+    #[error("store {url}: {why}")]
+    Config {
+        /// The URL without credentials.
+        url: String,
+        why: String,
+    },
+    /// Missing permissions or wrong credentials.
+    #[error("store {url}: access denied to `{key}`: {why}")]
+    Denied { url: String, key: String, why: String },
+    /// Not reachable, or still failing after the retries.
+    #[error("store {url}: `{key}`: {why}")]
+    Unavailable { url: String, key: String, why: String },
+    /// The run was asked to stop while the store did not answer.
+    #[error("store {url}: {why}")]
+    Stopped {
+        url: String,
+        /// The abandoned operation.
+        why: Stopped,
+    },
+    /// Two creates of one key both succeeded, or a listing does not show what was created.
+    #[error("store {url} cannot keep a lease: {why}")]
+    Unsafe {
+        url: String,
+        /// What the conformance test observed.
+        why: String,
+    },
+}
+
+impl From<StoreError> for UserError {
+    fn from(error: StoreError) -> Self {
+        let failure = Self::new(ErrorKind::Store, error.to_string());
+        match error {
+            StoreError::Config { .. } => {
+                let mut failure = failure.hint("check `state.url` in konverge.yaml; `konverge state doctor` tries it");
+                failure.kind = ErrorKind::Config;
+                failure
+            }
+            StoreError::Denied { .. } => failure.hint(
+                "the credentials come from the environment of this run and need get, list, create and delete below the prefix",
+            ),
+            StoreError::Unavailable { why, .. } => {
+                // Without credentials, the client asks the machine's metadata address for its role.
+                let failure = if why.contains("://169.254.169.254") || why.contains("metadata.google.internal") {
+                    failure.hint("no credentials are in the environment, and this machine has no role of its own: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE (for gs:// GOOGLE_APPLICATION_CREDENTIALS, for az:// AZURE_STORAGE_ACCOUNT_KEY)")
+                } else if why.contains("certificate") {
+                    failure.hint("for a private certificate authority, set `state.options.ca_file` in konverge.yaml to its certificate file")
+                } else {
+                    failure
+                };
+                failure.hint("`konverge state doctor` tries each primitive by itself; a wrong endpoint looks like this too")
+            }
+            StoreError::Stopped { .. } => {
+                Self::new(ErrorKind::Interrupted, failure.message).hint("run it again: completed work is kept")
+            }
+            StoreError::Unsafe { .. } => failure.hint(
+                "use a store that honours create-if-absent (S3, GCS, Azure, OSS, PostgreSQL, MySQL, a folder), or accept that two runs may apply at once with `state.unsafe_no_lock: true`",
+            ),
+        }
+    }
+}
+
+/// The primitives of a store.
+#[async_trait]
+pub trait Store: Send + Sync {
+    /// The URL without credentials, for messages.
+    fn url(&self) -> &str;
+
+    /// The content; `None` if the key does not exist.
+    async fn get(&self, key: &Key) -> Result<Option<Bytes>, StoreError>;
+
+    /// All keys below a folder, sorted. `prefix` is a whole number of components.
+    async fn list(&self, prefix: &Key) -> Result<Vec<Key>, StoreError>;
+
+    /// Creates a key; never changes an existing one.
+    async fn create(&self, key: &Key, content: Bytes) -> Result<Created, StoreError>;
+
+    /// Deletes a key. A missing key is not an error. For retention only.
+    async fn delete(&self, key: &Key) -> Result<(), StoreError>;
+
+    /// Writes a key, whatever it held. Only for files of another program, which rewrites them itself: nothing of
+    /// Konverge's is ever replaced.
+    async fn replace(&self, key: &Key, _content: Bytes) -> Result<(), StoreError> {
+        Err(StoreError::Config {
+            url: self.url().to_owned(),
+            why: format!("`{key}` cannot be replaced in a store of this kind"),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_can_not_climb() {
+        let key = Key::from_components(&["stacks", "a/../b", "..", "x y"]);
+        assert_eq!(key.as_str(), "stacks/a%2F..%2Fb/%2E%2E/x%20y");
+        assert_eq!(key.last(), "x y");
+    }
+}

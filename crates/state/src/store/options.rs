@@ -1,0 +1,79 @@
+//! [`StoreOptions`]: the options of a store besides its URL.
+
+use std::collections::BTreeMap;
+
+use tokio_util::sync::CancellationToken;
+
+use konverge_base::{checkout::Checkout, model::store_setting::STORE_SETTINGS, retry::RetryPolicy};
+
+/// The options that a URL does not contain. `Default` uses the environment of the process.
+#[derive(Debug, Clone)]
+pub struct StoreOptions {
+    /// Another endpoint than the provider's own, such as `http://127.0.0.1:9000`.
+    pub endpoint: Option<String>,
+    /// The region, if the provider has regions.
+    pub region: Option<String>,
+    /// S3: whether the bucket is part of the path instead of the host name. Default: true with an endpoint,
+    /// false without.
+    pub path_style: Option<bool>,
+    /// Allows clear-text HTTP, which is accepted only for endpoints on this machine.
+    pub allow_http: bool,
+    /// A file of PEM certificates to trust in addition to the system's.
+    pub ca_file: Option<String>,
+    /// The checkout. Neither states nor certificates are read from it, because a branch could bring its own.
+    pub checkout: Checkout,
+    /// The environment with the credentials.
+    pub environment: BTreeMap<String, String>,
+    /// The retry policy of requests.
+    pub retry: RetryPolicy,
+    /// Cancelled when the run is asked to stop: the run then no longer waits for a store that does not
+    /// answer.
+    pub cancel: CancellationToken,
+}
+
+impl Default for StoreOptions {
+    fn default() -> Self {
+        Self {
+            endpoint: None,
+            region: None,
+            path_style: None,
+            allow_http: false,
+            ca_file: None,
+            checkout: Checkout::default(),
+            environment: std::env::vars_os()
+                .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+                .collect(),
+            retry: RetryPolicy::default(),
+            cancel: CancellationToken::new(),
+        }
+    }
+}
+
+impl StoreOptions {
+    /// Sets an option by its name in `state.options` and in the query of a URL.
+    ///
+    /// # Errors
+    /// An unknown name, with the list of known names; a boolean that is neither `true` nor `false`.
+    pub fn set(&mut self, name: &str, value: &str) -> Result<(), String> {
+        let yes_or_no = || {
+            value
+                .parse::<bool>()
+                .map_err(|_| format!("`{name}` is `true` or `false`, not `{}`", value.escape_debug()))
+        };
+        match name {
+            "endpoint" => self.endpoint = Some(value.to_owned()),
+            "region" => self.region = Some(value.to_owned()),
+            "path_style" => self.path_style = Some(yes_or_no()?),
+            "allow_http" => self.allow_http = yes_or_no()?,
+            "ca_file" => self.ca_file = Some(value.to_owned()),
+            other => {
+                return Err(format!(
+                    "unknown option `{}`; known are {}",
+                    other.escape_debug(),
+                    STORE_SETTINGS.join(", ")
+                ));
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,386 @@
+//! PostgreSQL and MySQL (MariaDB): one table of keys and contents.
+//! `postgres://USER@HOST:PORT/DATABASE/PREFIX`; the password comes from `PGPASSWORD` or `MYSQL_PWD`.
+
+use std::{future::Future, sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use sqlx::{
+    Connection, MySqlConnection, MySqlPool, PgConnection, PgPool,
+    mysql::{MySqlConnectOptions, MySqlPoolOptions, MySqlSslMode},
+    postgres::{PgConnectOptions, PgPoolOptions, PgSslMode},
+};
+
+use tokio::sync::OnceCell;
+
+use super::{Created, Key, Store, StoreError, location::StoreLocation};
+use konverge_base::{
+    error::chain,
+    retry::{RetryDecision, RetryPolicy},
+};
+
+const CONNECTIONS: u32 = 8;
+pub(super) const DEADLINE: Duration = Duration::from_secs(30);
+/// The maximum duration of connecting.
+const CONNECT_DEADLINE: Duration = Duration::from_secs(10);
+
+struct SqlStore {
+    url: String,
+    prefix: String,
+    pool: Pool,
+    reached: OnceCell<()>,
+    retry: RetryPolicy,
+}
+
+enum Pool {
+    Postgres(PgPool),
+    MySql(MySqlPool),
+}
+
+/// Opens either database by its scheme. Connects at the first request.
+pub(super) fn sql(place: &StoreLocation, scheme: &str) -> Result<Arc<dyn Store>, StoreError> {
+    let (database, prefix) = match place.prefix.split_once('/') {
+        Some((database, prefix)) => (database, prefix),
+        None => (place.prefix.as_str(), ""),
+    };
+    if database.is_empty() {
+        return Err(place.error(format!(
+            "it names no database, as in {scheme}://user@host/database/prefix"
+        )));
+    }
+    let pool = if scheme == "postgres" {
+        let pool = PgPoolOptions::new()
+            .max_connections(CONNECTIONS)
+            .acquire_timeout(DEADLINE);
+        Pool::Postgres(pool.connect_lazy_with(postgres_options(place, database)))
+    } else {
+        let pool = MySqlPoolOptions::new()
+            .max_connections(CONNECTIONS)
+            .acquire_timeout(DEADLINE);
+        Pool::MySql(pool.connect_lazy_with(mysql_options(place, database)))
+    };
+    Ok(Arc::new(SqlStore {
+        url: place.shown.clone(),
+        prefix: prefix.to_owned(),
+        pool,
+        reached: OnceCell::new(),
+        retry: place.options.retry,
+    }))
+}
+
+/// The options of a PostgreSQL connection. Network connections must verify the server.
+fn postgres_options(place: &StoreLocation, database: &str) -> PgConnectOptions {
+    let mut options = PgConnectOptions::new_without_pgpass()
+        .host(&place.host)
+        .port(place.url.port().unwrap_or(5432))
+        .database(database)
+        .application_name("konverge")
+        .ssl_mode(match place.is_loopback() {
+            true => PgSslMode::Prefer,
+            false => PgSslMode::VerifyFull,
+        });
+    if let Some(user) = place.user().or(place.variable("PGUSER")) {
+        options = options.username(user);
+    }
+    if let Some(password) = place.variable("PGPASSWORD") {
+        options = options.password(password);
+    }
+    if let Some(file) = &place.options.ca_file {
+        options = options.ssl_root_cert(file);
+    }
+    options
+}
+
+/// The options of a MySQL or MariaDB connection. Network connections must verify the server.
+pub(super) fn mysql_options(place: &StoreLocation, database: &str) -> MySqlConnectOptions {
+    let mut options = MySqlConnectOptions::new()
+        .host(&place.host)
+        .port(place.url.port().unwrap_or(3306))
+        .database(database)
+        .ssl_mode(match place.is_loopback() {
+            true => MySqlSslMode::Preferred,
+            false => MySqlSslMode::VerifyIdentity,
+        });
+    if let Some(user) = place.user().or(place.variable("USER")) {
+        options = options.username(user);
+    }
+    if let Some(password) = place.variable("MYSQL_PWD") {
+        options = options.password(password);
+    }
+    if let Some(file) = &place.options.ca_file {
+        options = options.ssl_ca(file);
+    }
+    options
+}
+
+pub(super) async fn mysql_connection(options: &MySqlConnectOptions) -> Result<MySqlConnection, sqlx::Error> {
+    with_timeout(CONNECT_DEADLINE, MySqlConnection::connect_with(options)).await
+}
+
+/// Awaits an answer of the server, with a timeout.
+pub(super) async fn with_timeout<T>(
+    limit: Duration,
+    asked: impl Future<Output = Result<T, sqlx::Error>>,
+) -> Result<T, sqlx::Error> {
+    let late = |_| {
+        let why = format!("no answer within {} s", limit.as_secs());
+        Err(sqlx::Error::Io(std::io::Error::new(
+            std::io::ErrorKind::TimedOut,
+            why,
+        )))
+    };
+    tokio::time::timeout(limit, asked).await.unwrap_or_else(late)
+}
+
+/// Maps an error of the server. SQLSTATE class 28 is authorization, 42501 a missing privilege; MySQL uses
+/// 42000 for the latter.
+pub(super) fn connect_error(url: &str, key: &str, error: &sqlx::Error) -> StoreError {
+    let (url, key, why) = (url.to_owned(), key.to_owned(), chain(error));
+    let denied =
+        code(error).is_some_and(|code| code.starts_with("28") || code == "42501" || why.contains("denied"));
+    if denied {
+        StoreError::Denied { url, key, why }
+    } else {
+        StoreError::Unavailable { url, key, why }
+    }
+}
+
+impl SqlStore {
+    fn name(&self, key: &Key) -> Vec<u8> {
+        match (self.prefix.as_str(), key.as_str()) {
+            ("", key) => key.to_owned(),
+            (prefix, "") => prefix.to_owned(),
+            (prefix, key) => format!("{prefix}/{key}"),
+        }
+        .into_bytes()
+    }
+
+    fn error(&self, key: &Key, error: &sqlx::Error) -> StoreError {
+        connect_error(&self.url, key.as_str(), error)
+    }
+
+    /// Connects once outside the pool: the pool would retry a server that refuses until its timeout and then
+    /// report only the timeout.
+    async fn connect(&self) -> Result<(), sqlx::Error> {
+        let connected = async || match &self.pool {
+            Pool::Postgres(pool) => {
+                let options = pool.connect_options();
+                with_timeout(CONNECT_DEADLINE, PgConnection::connect_with(&options))
+                    .await?
+                    .close()
+                    .await
+            }
+            Pool::MySql(pool) => mysql_connection(&pool.connect_options()).await?.close().await,
+        };
+        self.reached.get_or_try_init(connected).await.copied()
+    }
+
+    async fn attempt<T, F, Fut>(&self, operation: F) -> Result<T, sqlx::Error>
+    where
+        F: Fn() -> Fut,
+        Fut: Future<Output = Result<T, sqlx::Error>>,
+    {
+        let operation = || async {
+            self.connect().await?;
+            operation().await
+        };
+        self.retry
+            .run(verdict, || with_timeout(DEADLINE, operation()))
+            .await
+    }
+
+    async fn insert(&self, name: &[u8], content: &[u8]) -> Result<Created, sqlx::Error> {
+        let written = match &self.pool {
+            Pool::Postgres(pool) => sqlx::query(
+                "INSERT INTO konverge_objects (name, content) VALUES ($1, $2) ON CONFLICT DO NOTHING",
+            )
+            .bind(name)
+            .bind(content)
+            .execute(pool)
+            .await
+            .map(|done| done.rows_affected()),
+            Pool::MySql(pool) => sqlx::query("INSERT INTO konverge_objects (name, content) VALUES (?, ?)")
+                .bind(name)
+                .bind(content)
+                .execute(pool)
+                .await
+                .map(|done| done.rows_affected()),
+        };
+        match written {
+            Ok(0) => Ok(Created::Exists),
+            Ok(_) => Ok(Created::Created),
+            Err(sqlx::Error::Database(error)) if error.is_unique_violation() => Ok(Created::Exists),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Creates the table at the first write, so that a run that only reads needs no permission to create
+    /// tables.
+    async fn make_table(&self) -> Result<(), sqlx::Error> {
+        let made = match &self.pool {
+            Pool::Postgres(pool) => {
+                sqlx::query("CREATE TABLE IF NOT EXISTS konverge_objects (name BYTEA PRIMARY KEY, content BYTEA NOT NULL)")
+                    .execute(pool)
+                    .await
+                    .map(drop)
+            }
+            Pool::MySql(pool) => sqlx::query(
+                "CREATE TABLE IF NOT EXISTS konverge_objects (name VARBINARY(1024) PRIMARY KEY, content LONGBLOB NOT NULL) ENGINE=InnoDB",
+            )
+            .execute(pool)
+            .await
+            .map(drop),
+        };
+        match made {
+            // In PostgreSQL two concurrent creations collide in its catalogue; one of them succeeded.
+            Err(sqlx::Error::Database(error)) if error.is_unique_violation() => Ok(()),
+            other => other,
+        }
+    }
+}
+
+fn code(error: &sqlx::Error) -> Option<String> {
+    match error {
+        sqlx::Error::Database(error) => error.code().map(|code| code.into_owned()),
+        _ => None,
+    }
+}
+
+fn is_missing_table(error: &sqlx::Error) -> bool {
+    matches!(code(error).as_deref(), Some("42P01" | "42S02"))
+}
+
+fn verdict(error: &sqlx::Error) -> RetryDecision {
+    let passing = match error {
+        sqlx::Error::Io(_) | sqlx::Error::PoolTimedOut | sqlx::Error::WorkerCrashed => true,
+        // Serialization failure, too many connections, starting up, lost connection.
+        _ => code(error).is_some_and(|code| {
+            ["40", "53", "57", "08"]
+                .iter()
+                .any(|class| code.starts_with(class))
+        }),
+    };
+    if passing {
+        RetryDecision::Retry
+    } else {
+        RetryDecision::GiveUp
+    }
+}
+
+#[async_trait]
+impl Store for SqlStore {
+    fn url(&self) -> &str {
+        &self.url
+    }
+
+    async fn get(&self, key: &Key) -> Result<Option<Bytes>, StoreError> {
+        let name = self.name(key);
+        let found = self
+            .attempt(|| async {
+                match &self.pool {
+                    Pool::Postgres(pool) => {
+                        sqlx::query_scalar("SELECT content FROM konverge_objects WHERE name = $1")
+                            .bind(&name)
+                            .fetch_optional(pool)
+                            .await
+                    }
+                    Pool::MySql(pool) => {
+                        sqlx::query_scalar("SELECT content FROM konverge_objects WHERE name = ?")
+                            .bind(&name)
+                            .fetch_optional(pool)
+                            .await
+                    }
+                }
+            })
+            .await;
+        match found {
+            Ok(content) => Ok(content.map(|content: Vec<u8>| content.into())),
+            Err(error) if is_missing_table(&error) => Ok(None),
+            Err(error) => Err(self.error(key, &error)),
+        }
+    }
+
+    async fn list(&self, prefix: &Key) -> Result<Vec<Key>, StoreError> {
+        let folder = self.name(prefix);
+        // Everything below a folder lies between `folder/` and `folder0`, because `0` is the character after
+        // `/`.
+        let (from, to) = match folder.is_empty() {
+            true => (Vec::new(), vec![0xff]),
+            false => ([&folder[..], b"/"].concat(), [&folder[..], b"0"].concat()),
+        };
+        let found = self
+            .attempt(|| async {
+                match &self.pool {
+                    Pool::Postgres(pool) => {
+                        sqlx::query_scalar("SELECT name FROM konverge_objects WHERE name >= $1 AND name < $2")
+                            .bind(&from)
+                            .bind(&to)
+                            .fetch_all(pool)
+                            .await
+                    }
+                    Pool::MySql(pool) => {
+                        sqlx::query_scalar("SELECT name FROM konverge_objects WHERE name >= ? AND name < ?")
+                            .bind(&from)
+                            .bind(&to)
+                            .fetch_all(pool)
+                            .await
+                    }
+                }
+            })
+            .await;
+        let names: Vec<Vec<u8>> = match found {
+            Ok(names) => names,
+            Err(error) if is_missing_table(&error) => Vec::new(),
+            Err(error) => return Err(self.error(prefix, &error)),
+        };
+        let own = if self.prefix.is_empty() {
+            String::new()
+        } else {
+            format!("{}/", self.prefix)
+        };
+        let mut keys: Vec<_> = names
+            .into_iter()
+            .filter_map(|name| String::from_utf8(name).ok())
+            .filter_map(|name| name.strip_prefix(&own).map(Key::from_listing))
+            .collect();
+        keys.sort_unstable();
+        Ok(keys)
+    }
+
+    async fn create(&self, key: &Key, content: Bytes) -> Result<Created, StoreError> {
+        let name = self.name(key);
+        let write = || self.insert(&name, &content);
+        let mut written = self.attempt(write).await;
+        if written.as_ref().is_err_and(is_missing_table) {
+            self.attempt(|| self.make_table())
+                .await
+                .map_err(|error| self.error(key, &error))?;
+            written = self.attempt(write).await;
+        }
+        written.map_err(|error| self.error(key, &error))
+    }
+
+    async fn delete(&self, key: &Key) -> Result<(), StoreError> {
+        let name = self.name(key);
+        let deleted = self
+            .attempt(|| async {
+                match &self.pool {
+                    Pool::Postgres(pool) => sqlx::query("DELETE FROM konverge_objects WHERE name = $1")
+                        .bind(&name)
+                        .execute(pool)
+                        .await
+                        .map(drop),
+                    Pool::MySql(pool) => sqlx::query("DELETE FROM konverge_objects WHERE name = ?")
+                        .bind(&name)
+                        .execute(pool)
+                        .await
+                        .map(drop),
+                }
+            })
+            .await;
+        match deleted {
+            Err(error) if !is_missing_table(&error) => Err(self.error(key, &error)),
+            _ => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! [`Application`]: one saved plan during its apply.
+
+use std::{
+    collections::{BTreeMap, HashSet},
+    time::Instant,
+};
+
+use crate::{
+    context::Terraform, memfd::Stamp, prepared_plan::PreparedPlan, progress::ApplyProgress,
+    state_document::InFlight,
+};
+use konverge_base::{error::UserError, model::ResourceId};
+use konverge_engine::runtime::{ApplySink, StackScope};
+
+/// One saved plan during its apply.
+pub(super) struct Application<'a> {
+    pub(super) runtime: &'a Terraform,
+    pub(super) scope: &'a StackScope,
+    pub(super) sink: &'a dyn ApplySink,
+    pub(super) prepared: PreparedPlan,
+    pub(super) progress: ApplyProgress,
+    /// The resources whose results the sink expects.
+    pub(super) asked: HashSet<ResourceId>,
+    pub(super) ended: HashSet<usize>,
+    pub(super) kept: LastWritten,
+    /// What an earlier run left in flight of the resources that this one creates.
+    pub(super) earlier: BTreeMap<ResourceId, InFlight>,
+    /// True if the state is written after each resource (Terraform), false if periodically (OpenTofu).
+    pub(super) writes_each_time: bool,
+    /// When Terraform was asked to stop.
+    pub(super) interrupted: Option<Instant>,
+    /// Why nothing can be recorded any more.
+    pub(super) lost: Option<UserError>,
+    /// Why the store lacks the last results of Terraform.
+    pub(super) unstored: Option<UserError>,
+}
+
+impl<'a> Application<'a> {
+    pub(super) fn new(
+        runtime: &'a Terraform,
+        scope: &'a StackScope,
+        sink: &'a dyn ApplySink,
+        prepared: PreparedPlan,
+        ids: &[ResourceId],
+    ) -> Self {
+        Self {
+            progress: ApplyProgress::new(&prepared.ready),
+            asked: ids.iter().cloned().collect(),
+            runtime,
+            scope,
+            sink,
+            prepared,
+            ended: HashSet::new(),
+            kept: LastWritten::new(),
+            earlier: BTreeMap::new(),
+            writes_each_time: false,
+            interrupted: None,
+            lost: None,
+            unstored: None,
+        }
+    }
+}
+
+/// What was written last.
+pub(super) struct LastWritten {
+    pub(super) written: Instant,
+    /// The stamp of the Terraform state in it.
+    pub(super) stamp: Option<Stamp>,
+}
+
+impl LastWritten {
+    pub(super) fn new() -> Self {
+        Self {
+            written: Instant::now(),
+            stamp: None,
+        }
+    }
+}

@@ -1,0 +1,201 @@
+//! The results of each resource, and what is reported.
+
+use serde_json::{Map, Value};
+
+use super::plan_execution::Application;
+use crate::{
+    error::TerraformError,
+    log_messages::{TerraformDiagnostic, plain},
+    masking,
+    module_resource::ModuleResource,
+    resource_state::ResourceState,
+};
+use konverge_base::{
+    error::UserError,
+    model::{masked_value, plan::Action},
+};
+use konverge_engine::runtime::AppliedResource;
+
+impl Application<'_> {
+    /// After Terraform ended: a result for every resource.
+    pub(super) async fn finish(&mut self, code: Option<i32>, stderr: &str) {
+        for index in 0..self.prepared.ready.len() {
+            if self.ended.contains(&index) {
+                continue;
+            }
+            let state = self.resource_state(index).await;
+            let unstored = self.unstored_error(index);
+            let ready = &self.prepared.ready[index];
+            let well = unstored.is_none()
+                && (self.progress.complete(index).is_some()
+                    || (code == Some(0) && self.progress.current_action(index).is_none()));
+            if well {
+                let applied = self.applied(index, state.as_ref());
+                self.end(index, Ok(applied)).await;
+                continue;
+            }
+            // Everything that may exist is recorded, complete or not.
+            let may_exist = state.is_some() || self.progress.current_action(index).is_some();
+            if may_exist
+                && self.progress.mark_started(index)
+                && let Some(recorded) = &ready.recorded
+            {
+                let recorded = recorded.clone();
+                let id = ready.subject.id().clone();
+                if let Err(failure) = self.sink.record_written(&id, recorded).await {
+                    self.lost.get_or_insert(failure);
+                }
+            }
+            let error = unstored.unwrap_or_else(|| self.error_of(index, stderr));
+            self.end(index, Err(error.into())).await;
+        }
+    }
+
+    /// The error for an object that was created and is not in the store, with what a person needs to find it.
+    fn unstored_error(&self, index: usize) -> Option<TerraformError> {
+        let why = self.unstored.clone()?;
+        let ready = self.prepared.ready.get(index).filter(|ready| ready.makes())?;
+        Some(TerraformError::NotStored {
+            id: ready.subject.id().clone(),
+            made: plain(&self.runtime.options.secrets, self.progress.id(index)?),
+            why: Box::new(why),
+        })
+    }
+
+    fn error_of(&self, index: usize, stderr: &str) -> TerraformError {
+        let secrets = &self.runtime.options.secrets;
+        let subject = &self.prepared.ready[index].subject;
+        let id = subject.id().clone();
+        let address = subject.address.to_string();
+        let users = &self.prepared.users;
+        let of_provider = |about: &str| users.users(about).contains(&id);
+        if let Some(diagnostic) = self
+            .progress
+            .error_about(|about| about == address || of_provider(about))
+        {
+            return diagnostic.to_error(&id, secrets);
+        }
+        if self.progress.gave_up(index)
+            && let Some(error) = self.progress.error_of_nobody(&id, secrets)
+        {
+            return error;
+        }
+        if let Some(action) = self.progress.current_action(index) {
+            let action = match action {
+                "create" => "created",
+                "delete" => "deleted",
+                _ => "changed",
+            };
+            return TerraformError::InFlight { id, address, action };
+        }
+        if self.interrupted.is_some() {
+            return TerraformError::Interrupted { id };
+        }
+        let failed = |diagnostic: &TerraformDiagnostic| {
+            let ready = self.prepared.ready.iter().map(|ready| &ready.subject);
+            let about = |subject: &&ModuleResource| {
+                diagnostic.address() == Some(subject.address.to_string().as_str())
+            };
+            ready.into_iter().find(about).map(ModuleResource::id)
+        };
+        let why = match self.progress.first_error() {
+            // Reported there.
+            Some(diagnostic) => match failed(diagnostic) {
+                Some(failed) => format!("`{failed}` failed"),
+                None => format!("something before it failed: {}", diagnostic.text(secrets)),
+            },
+            None => match plain(secrets, stderr) {
+                text if text.is_empty() => "Terraform ended before it was applied".to_owned(),
+                text => format!("Terraform ended before it was applied: {text}"),
+            },
+        };
+        TerraformError::NotTried { id, why }
+    }
+
+    pub(super) fn applied(&self, index: usize, state: Option<&ResourceState>) -> AppliedResource {
+        let ready = &self.prepared.ready[index];
+        let live = ready
+            .expected
+            .as_ref()
+            .map(|expected| fill(expected, state.and_then(ResourceState::attributes)));
+        let mut sensitive = state.map(ResourceState::secret_texts).unwrap_or_default();
+        if let Some(live) = &live {
+            sensitive.extend(masking::secret_texts(live, &ready.sensitive));
+        }
+        let mut recorded = ready.recorded.clone().filter(|_| ready.action != Action::Forget);
+        if let (Some(recorded), Some(live)) = (&mut recorded, &live) {
+            let (kind, secrets) = (&ready.subject.address.kind, &self.runtime.options.secrets);
+            recorded.object_hash = masking::object_hash(kind, live, secrets);
+        }
+        AppliedResource {
+            id: ready.subject.id().clone(),
+            recorded,
+            live,
+            sensitive,
+            waiting: None,
+        }
+    }
+
+    /// Reports a result to the sink, once. If it cannot be recorded, nothing more is started.
+    pub(super) async fn end(&mut self, index: usize, result: Result<AppliedResource, UserError>) {
+        let id = self.prepared.ready[index].subject.id();
+        if !self.ended.insert(index) || !self.asked.contains(id) {
+            return;
+        }
+        if let Err(failure) = self.sink.record_result(id, result).await {
+            self.lost.get_or_insert(failure);
+        }
+    }
+}
+
+/// Fills the unknown values of a planned object from the state.
+fn fill(expected: &Value, attributes: Option<&Map<String, Value>>) -> Value {
+    let (Value::Object(expected), Some(attributes)) = (expected, attributes) else {
+        return expected.clone();
+    };
+    let known = |key: &String, planned: Option<&Value>, actual: &Value| match planned {
+        Some(planned) if !masked_value::holds_unknown(planned) => (key.clone(), planned.clone()),
+        _ => (key.clone(), untyped(actual)),
+    };
+    attributes
+        .iter()
+        .map(|(key, actual)| known(key, expected.get(key), actual))
+        .collect::<Map<_, _>>()
+        .into()
+}
+
+/// A state writes an attribute of dynamic type as `{"type": …, "value": …}`.
+fn untyped(attribute: &Value) -> Value {
+    let is_type = |kind: &Value| match kind {
+        Value::String(name) => ["string", "number", "bool", "dynamic"].contains(&name.as_str()),
+        Value::Array(parts) => {
+            let first = parts.first().and_then(Value::as_str);
+            matches!(first, Some("list" | "set" | "map" | "object" | "tuple")) && parts.len() >= 2
+        }
+        _ => false,
+    };
+    match attribute {
+        Value::Object(map) if map.len() == 2 && map.get("type").is_some_and(is_type) => {
+            map.get("value").unwrap_or(attribute).clone()
+        }
+        other => other.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn what_was_not_known_comes_from_the_state() {
+        let expected = json!({"input": {"a": 1}, "output": {"$unknown": true}, "id": {"$unknown": true}, "odd": {"$unknown": true}});
+        let state = json!({"input": {"type": ["object", {"a": "number"}], "value": {"a": 1}},
+            "output": {"type": ["object", {"a": "number"}], "value": {"a": 1}}, "id": "x", "odd": {"type": "t3.micro", "value": 2}});
+        assert_eq!(
+            fill(&expected, state.as_object()),
+            json!({"input": {"a": 1}, "output": {"a": 1}, "id": "x", "odd": {"type": "t3.micro", "value": 2}})
+        );
+        assert_eq!(fill(&expected, None), expected);
+    }
+}

@@ -1,0 +1,157 @@
+//! Updates the state document while Terraform works.
+//!
+//! Terraform writes its state (a file in memory) after each resource. It is read several times a second and
+//! stored in the state of the stack, so that whatever ends this run, completed resources are recorded.
+//! OpenTofu writes its state every 20 seconds at the earliest (`TF_STATE_PERSIST_INTERVAL` cannot be less),
+//! and after each resource once it is interrupted. Until then the reported ids are recorded, and the next run
+//! imports them. When Terraform has ended, the document is updated to its last state, whatever went wrong
+//! with the store before.
+
+use std::time::{Duration, Instant};
+
+use super::plan_execution::Application;
+use crate::{
+    error::TerraformError,
+    resource_state::{self, ResourceState},
+    state_document::TerraformState,
+};
+use konverge_base::{
+    error::UserError,
+    model::plan::Action,
+    retry::{RetryDecision, RetryPolicy},
+};
+use konverge_engine::runtime::StoreUnavailable;
+
+/// The minimum time between two writes of the document. With the tick and the write itself it must stay below
+/// two seconds.
+const BETWEEN_WRITES: Duration = Duration::from_millis(500);
+/// Terraform writes its state directly after it reported a resource complete; after this time it has.
+const WRITTEN_AFTER: Duration = Duration::from_millis(400);
+
+/// The retry policy of the last write, in addition to the retries of each write.
+const LAST_WRITE: RetryPolicy = RetryPolicy {
+    attempts: 20,
+    first: Duration::from_millis(500),
+    longest: Duration::from_secs(5),
+    total: Duration::from_secs(60),
+};
+
+impl Application<'_> {
+    /// Stores the document if it is time, and reports completed resources.
+    pub(super) async fn sync(&mut self) {
+        if self.lost.is_some() || self.kept.written.elapsed() < BETWEEN_WRITES {
+            return;
+        }
+        let (before, written) = (Instant::now(), self.kept.stamp);
+        if let Err(failure) = self.write().await {
+            self.lost = Some(failure);
+            return;
+        }
+        self.kept.written = Instant::now();
+        // OpenTofu writes at its own time: only a write after the report contains the resource.
+        let each_time = self.writes_each_time || self.kept.stamp != written;
+        let complete = |index: usize| {
+            let complete = self.progress.complete(index);
+            each_time && complete.is_some_and(|since| before.duration_since(since) > WRITTEN_AFTER)
+        };
+        let complete: Vec<_> = (0..self.prepared.ready.len()).filter(|&i| complete(i)).collect();
+        for index in complete {
+            let state = self.resource_state(index).await;
+            let ready = &self.prepared.ready[index];
+            let visible = (ready.action == Action::Delete) == state.is_none();
+            if visible && !self.ended.contains(&index) {
+                let applied = self.applied(index, state.as_ref());
+                self.end(index, Ok(applied)).await;
+            }
+        }
+    }
+
+    /// Updates the document from Terraform's current state, and stores it.
+    async fn write(&mut self) -> Result<(), UserError> {
+        self.bring_up().await?;
+        let stack = &self.scope.stack;
+        self.runtime
+            .books
+            .store(self.runtime.key(), stack, self.sink)
+            .await
+    }
+
+    /// After Terraform ended: updates the document from its last state, and stores it. If the store is not
+    /// available, it is retried for as long as the lease may be valid.
+    pub(super) async fn write_last(&mut self) -> Result<(), UserError> {
+        self.bring_up().await?;
+        let (runtime, stack) = (self.runtime, &self.scope.stack);
+        let earlier = std::mem::take(&mut self.earlier);
+        // What this run did not create may still exist from an earlier run.
+        let not_made = |book: &mut TerraformState| {
+            for (index, ready) in self.prepared.ready.iter().enumerate() {
+                let id = ready.subject.id();
+                let is_known = book.resources.contains_key(id) || book.in_flight.contains_key(id);
+                let failed = self.progress.complete(index).is_none() && !is_known;
+                if ready.makes() && (failed || !self.progress.mark_started(index)) {
+                    match earlier.get(id) {
+                        Some(flight) => book.in_flight.insert(id.clone(), flight.clone()),
+                        None => book.in_flight.remove(id),
+                    };
+                }
+            }
+        };
+        runtime.books.change(stack, not_made).await;
+        let again = |failure: &UserError| match failure.room_error::<StoreUnavailable>() {
+            Some(StoreUnavailable) => RetryDecision::Retry,
+            None => RetryDecision::GiveUp,
+        };
+        let store = || runtime.books.store(runtime.key(), stack, self.sink);
+        LAST_WRITE.run(again, store).await
+    }
+
+    /// Updates the document from Terraform's current state.
+    async fn bring_up(&mut self) -> Result<(), TerraformError> {
+        let files = |error: std::io::Error| TerraformError::Files(error.to_string());
+        let stamp = self.prepared.workspace.state.stamp().map_err(files)?;
+        let mut entries = None;
+        if self.kept.stamp != Some(stamp) {
+            let text = self.prepared.workspace.state.read().map_err(files)?;
+            entries = resource_state::read_document(&text);
+            if entries.is_some() {
+                self.kept.stamp = Some(stamp);
+            }
+        }
+        let ready = &self.prepared.ready;
+        let progress = &self.progress;
+        let change = |book: &mut TerraformState| {
+            for (index, ready) in ready.iter().enumerate() {
+                let (subject, id) = (&ready.subject, ready.subject.id());
+                match entries.as_ref().map(|entries| entries.get(&subject.address)) {
+                    Some(Some(entry)) => {
+                        book.resources.insert(id.clone(), subject.holding_of(entry));
+                    }
+                    Some(None) => {
+                        book.resources.remove(id);
+                    }
+                    None => {}
+                }
+                // What was in flight before stays so until something is known about it.
+                let known = book.resources.contains_key(id) && !ready.makes();
+                if progress.mark_started(index) || known {
+                    book.in_flight.remove(id);
+                }
+            }
+            let in_flight = progress.in_flight(ready, |id| book.resources.get(id));
+            book.in_flight.extend(in_flight);
+            for (index, ready) in ready.iter().enumerate() {
+                let id = ready.subject.id();
+                if progress.complete(index).is_some() && !book.in_flight.contains_key(id) {
+                    book.begun.remove(id);
+                }
+            }
+        };
+        self.runtime.books.change(&self.scope.stack, change).await;
+        Ok(())
+    }
+
+    pub(super) async fn resource_state(&self, index: usize) -> Option<ResourceState> {
+        let id = self.prepared.ready[index].subject.id();
+        self.runtime.books.resource_state(&self.scope.stack, id).await
+    }
+}

@@ -1,0 +1,174 @@
+//! Renders planned changes for reviewers.
+
+use serde_json::{Map, Value};
+
+use super::saved_plan::{PlannedAction, ResourceChange};
+use konverge_base::model::{
+    masked_value::{self, join_path},
+    plan::{Action, ChangeOrigin, FieldChange},
+};
+
+/// The action for Terraform's verbs.
+pub(super) fn action(change: &ResourceChange, moved: bool) -> Action {
+    let adopted = moved || change.change.importing.is_some();
+    match change.change.actions.as_slice() {
+        [PlannedAction::NoOp | PlannedAction::Read] if adopted => Action::Adopt,
+        [PlannedAction::NoOp | PlannedAction::Read] => Action::Unchanged,
+        [PlannedAction::Create] => Action::Create,
+        [PlannedAction::Update] if change.change.importing.is_some() => Action::Adopt,
+        [PlannedAction::Update] => Action::Update,
+        [PlannedAction::Delete] => Action::Delete,
+        [PlannedAction::Forget] => Action::Forget,
+        [PlannedAction::Delete, PlannedAction::Create] | [PlannedAction::Create, PlannedAction::Delete] => {
+            Action::Replace
+        }
+        _ => Action::Unknown,
+    }
+}
+
+/// Converts Terraform's paths to RFC 6901.
+pub(super) fn paths(paths: &[Vec<Value>]) -> Vec<String> {
+    let mut found: Vec<_> = paths
+        .iter()
+        .map(|path| {
+            path.iter().fold(String::new(), |path, step| match step {
+                Value::String(key) => join_path(&path, key),
+                other => join_path(&path, &other.to_string()),
+            })
+        })
+        .collect();
+    found.sort();
+    found.dedup();
+    found
+}
+
+/// Determines the origin of an attribute's change.
+pub(super) struct Origins<'a> {
+    /// What the Spec says now.
+    pub(super) desired: &'a Map<String, Value>,
+    /// What the Spec said at the last apply.
+    pub(super) prior: Option<&'a Map<String, Value>>,
+    /// The paths where the live object differs from what Terraform left.
+    pub(super) drifted: Vec<String>,
+}
+
+impl Origins<'_> {
+    fn origin(&self, path: &str) -> ChangeOrigin {
+        let within = |outer: &str, inner: &str| {
+            inner == outer
+                || inner
+                    .strip_prefix(outer)
+                    .is_some_and(|rest| rest.starts_with('/'))
+        };
+        let first = path.trim_start_matches('/').split('/').next().unwrap_or_default();
+        let key = first.replace("~1", "/").replace("~0", "~");
+        let prior = self.prior.and_then(|prior| prior.get(&key));
+        let desired = self.desired.get(&key);
+        if self
+            .drifted
+            .iter()
+            .any(|drift| within(drift, path) || within(path, drift))
+            && prior == desired
+        {
+            ChangeOrigin::Drift
+        } else if desired.is_some() || prior.is_some() {
+            ChangeOrigin::Change
+        } else {
+            ChangeOrigin::Default
+        }
+    }
+}
+
+/// The changes between two objects that are already masked.
+pub(super) fn changes(before: &Value, after: &Value, origins: &Origins<'_>) -> Vec<FieldChange> {
+    let mut found = Vec::new();
+    compare("", Some(before), Some(after), &mut |path, from, to| {
+        found.push(FieldChange {
+            origin: origins.origin(&path),
+            path,
+            from: from.cloned(),
+            to: to.cloned(),
+        });
+    });
+    found
+}
+
+/// The paths that differ.
+pub(super) fn changed_paths(before: &Value, after: &Value) -> Vec<String> {
+    let mut found = Vec::new();
+    compare("", Some(before), Some(after), &mut |path, _, _| found.push(path));
+    found
+}
+
+type Visit<'v> = &'v mut dyn FnMut(String, Option<&Value>, Option<&Value>);
+
+fn compare(path: &str, before: Option<&Value>, after: Option<&Value>, visit: Visit<'_>) {
+    let plain = |v: &Value| v.is_object() && !masked_value::is_unknown(v) && !masked_value::is_secret(v);
+    match (before, after) {
+        (None, None) => {}
+        (Some(b), Some(a)) if b == a => {}
+        (Some(b @ Value::Object(from)), Some(a @ Value::Object(to))) if plain(b) && plain(a) => {
+            let added = to.keys().filter(|key| !from.contains_key(*key));
+            for key in from.keys().chain(added) {
+                compare(&join_path(path, key), from.get(key), to.get(key), visit);
+            }
+        }
+        (Some(Value::Array(from)), Some(Value::Array(to))) if from.len() == to.len() => {
+            for (index, (b, a)) in from.iter().zip(to).enumerate() {
+                compare(&join_path(path, &index.to_string()), Some(b), Some(a), visit);
+            }
+        }
+        (from, to) => visit(path.to_owned(), from, to),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn paths_and_origins() {
+        let before = json!({"name": "a", "tags": {"x/y": 1, "z": 2}, "list": [1, 2], "gone": 1, "secret": {"$secret": "0"}, "computed": "c"});
+        let after = json!({"name": "b", "tags": {"x/y": 3, "z": 2}, "list": [1, 2, 3], "secret": {"$secret": "1"}, "computed": {"$unknown": true}});
+        let desired = json!({"name": "b", "tags": {}, "list": [], "secret": ""});
+        let prior = json!({"gone": 1, "tags": {}, "name": "a"});
+        let origins = Origins {
+            desired: desired.as_object().unwrap(),
+            prior: prior.as_object(),
+            drifted: vec!["/tags/x~1y".to_owned()],
+        };
+        let mut found: Vec<_> = changes(&before, &after, &origins)
+            .into_iter()
+            .map(|c| (c.path, c.origin))
+            .collect();
+        found.sort();
+        let wanted = [
+            ("/computed", ChangeOrigin::Default),
+            ("/gone", ChangeOrigin::Change),
+            ("/list", ChangeOrigin::Change),
+            ("/name", ChangeOrigin::Change),
+            ("/secret", ChangeOrigin::Change),
+            ("/tags/x~1y", ChangeOrigin::Drift),
+        ];
+        assert_eq!(found, wanted.map(|(path, origin)| (path.to_owned(), origin)));
+    }
+
+    #[test]
+    fn verbs_become_actions() {
+        let of = |actions: Value, importing: bool, moved: bool| {
+            let importing = importing.then(|| json!({"id": "x"}));
+            let change = json!({"address": "a.b", "change": {"actions": actions, "importing": importing}});
+            action(&serde_json::from_value(change).unwrap(), moved)
+        };
+        assert_eq!(of(json!(["no-op"]), false, false), Action::Unchanged);
+        assert_eq!(of(json!(["no-op"]), false, true), Action::Adopt);
+        assert_eq!(of(json!(["update"]), true, false), Action::Adopt);
+        assert_eq!(of(json!(["update"]), false, true), Action::Update);
+        assert_eq!(of(json!(["create", "delete"]), false, false), Action::Replace);
+        assert_eq!(of(json!(["read"]), false, false), Action::Unchanged);
+        assert_eq!(of(json!(["dance"]), false, false), Action::Unknown);
+        assert_eq!(paths(&[vec![json!("a/b"), json!(0)]]), ["/a~1b/0"]);
+    }
+}

@@ -1,0 +1,208 @@
+//! One run of the executable: in its own process group, with streamed output lines, interrupted or killed as
+//! a whole.
+
+use std::{
+    ffi::{OsStr, OsString},
+    path::Path,
+    process::Stdio,
+    time::Duration,
+};
+
+use nix::{
+    sys::signal::{Signal, killpg},
+    unistd::Pid,
+};
+use tokio::{
+    io::{AsyncBufReadExt, AsyncReadExt, BufReader, Lines},
+    process::{Child, ChildStdout, Command},
+    task::JoinHandle,
+};
+
+use super::error::TerraformError;
+use konverge_base::process::die_with_parent;
+
+/// The maximum of its standard error that is kept, in bytes.
+const STDERR_LIMIT: u64 = 64 * 1024;
+
+/// A running process.
+pub(super) struct TerraformCommand {
+    step: &'static str,
+    child: Child,
+    group: Option<Pid>,
+    lines: Lines<BufReader<ChildStdout>>,
+    stderr: JoinHandle<String>,
+}
+
+/// The result of a process.
+#[derive(Debug)]
+pub(super) struct CommandOutput {
+    /// The exit code; `None` if a signal ended it.
+    pub(super) code: Option<i32>,
+    /// Its standard output, line by line.
+    pub(super) lines: Vec<String>,
+    /// The start of its standard error.
+    pub(super) stderr: String,
+}
+
+impl TerraformCommand {
+    /// Starts `binary step args…`.
+    pub(super) fn start(
+        binary: &Path,
+        step: &'static str,
+        args: impl IntoIterator<Item = impl AsRef<OsStr>>,
+        dir: &Path,
+        env: &[(OsString, OsString)],
+    ) -> Result<Self, TerraformError> {
+        let mut command = Command::new(binary);
+        command
+            .arg(step)
+            .args(args)
+            .current_dir(dir)
+            .env_clear()
+            .envs(env.iter().map(|(name, value)| (name, value)))
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            // In its own group: a Ctrl-C at the terminal reaches only us, and providers end with it.
+            .process_group(0)
+            .kill_on_drop(true);
+        die_with_parent(&mut command);
+        let mut child = command
+            .spawn()
+            .map_err(|error| TerraformError::Process(format!("`{}`: {error}", binary.display())))?;
+        let group = child
+            .id()
+            .and_then(|id| i32::try_from(id).ok())
+            .map(Pid::from_raw);
+        let stdout = child.stdout.take().expect("stdout was asked for");
+        let stderr = child.stderr.take().expect("stderr was asked for");
+        let stderr = tokio::spawn(async move {
+            let mut kept = Vec::new();
+            let mut stderr = stderr;
+            let _ = (&mut stderr).take(STDERR_LIMIT).read_to_end(&mut kept).await;
+            let _ = tokio::io::copy(&mut stderr, &mut tokio::io::sink()).await;
+            String::from_utf8_lossy(&kept).into_owned()
+        });
+        Ok(Self {
+            step,
+            child,
+            group,
+            lines: BufReader::new(stdout).lines(),
+            stderr,
+        })
+    }
+
+    /// The next line of its output; `None` at the end. Cancel-safe.
+    pub(super) async fn line(&mut self) -> Option<String> {
+        self.lines.next_line().await.ok().flatten()
+    }
+
+    /// Asks it to stop: it finishes operations in flight, starts no new ones, writes its state and ends.
+    pub(super) fn interrupt(&self) {
+        self.signal(Signal::SIGINT);
+    }
+
+    /// Kills it and its providers immediately.
+    pub(super) fn kill(&self) {
+        self.signal(Signal::SIGKILL);
+    }
+
+    fn signal(&self, signal: Signal) {
+        let Some(group) = self.group else { return };
+        let sent = match signal {
+            // Terraform stops its providers through their protocol.
+            Signal::SIGINT => nix::sys::signal::kill(group, signal),
+            other => killpg(group, other),
+        };
+        if let Err(error) = sent {
+            tracing::debug!(%error, step = self.step, "the signal was not delivered");
+        }
+    }
+
+    /// Waits for its end, after its output was read completely.
+    pub(super) async fn end(mut self) -> Result<CommandOutput, TerraformError> {
+        let status = self
+            .child
+            .wait()
+            .await
+            .map_err(|error| TerraformError::Process(error.to_string()))?;
+        let stderr = (&mut self.stderr).await.unwrap_or_default();
+        self.group = None;
+        Ok(CommandOutput {
+            code: status.code(),
+            lines: Vec::new(),
+            stderr,
+        })
+    }
+
+    /// Reads all of its output and waits for its end; kills it at the deadline.
+    pub(super) async fn finish(mut self, deadline: Duration) -> Result<CommandOutput, TerraformError> {
+        let step = self.step;
+        let all = async {
+            let mut lines = Vec::new();
+            while let Some(line) = self.line().await {
+                lines.push(line);
+            }
+            let mut output = self.end().await?;
+            output.lines = lines;
+            Ok(output)
+        };
+        match tokio::time::timeout(deadline, all).await {
+            Ok(output) => output,
+            Err(_) => Err(TerraformError::Deadline {
+                step,
+                seconds: deadline.as_secs(),
+            }),
+        }
+    }
+}
+
+impl Drop for TerraformCommand {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn start(script: &str) -> TerraformCommand {
+        TerraformCommand::start(
+            Path::new("/bin/sh"),
+            "-c",
+            [script],
+            Path::new("/"),
+            &[("A".into(), "b".into())],
+        )
+        .unwrap()
+    }
+
+    #[tokio::test]
+    async fn lines_stderr_and_code_are_kept() {
+        let output = start("echo one; echo $A; echo bad >&2; exit 3")
+            .finish(Duration::from_secs(20))
+            .await
+            .unwrap();
+        assert_eq!(output.lines, ["one", "b"]);
+        assert_eq!((output.code, output.stderr.as_str()), (Some(3), "bad\n"));
+    }
+
+    #[tokio::test]
+    async fn a_hanging_one_is_ended_with_its_children() {
+        let mut hanging = start("sleep 600 & echo $!; wait");
+        let child: i32 = hanging.line().await.unwrap().parse().unwrap();
+        let ended = hanging.finish(Duration::from_millis(100)).await;
+        assert!(matches!(ended, Err(TerraformError::Deadline { .. })), "{ended:?}");
+        let gone = async {
+            // Init reaps a killed child of a killed shell; without init it stays a zombie.
+            while std::fs::read_to_string(format!("/proc/{child}/stat"))
+                .is_ok_and(|stat| !stat.contains(") Z "))
+            {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(20), gone).await.unwrap();
+    }
+}

@@ -1,0 +1,110 @@
+//! [`Terraform`]: what the steps of the runtime share.
+
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc, Mutex, MutexGuard,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use tokio::sync::OnceCell;
+
+use super::{
+    Binary, StateEncryption, TerraformError, TerraformOptions, installation::Installation,
+    prepared_plan::PreparedPlan, state_cache::OpenStates,
+};
+use konverge_base::{
+    error::UserError,
+    model::{ResourceId, StackId},
+    secrets::SecretResolver,
+};
+
+/// The runtime of Terraform resources; serves any number of stacks.
+pub struct Terraform {
+    pub(super) options: TerraformOptions,
+    /// Resolves references to secrets.
+    references: Option<Arc<dyn SecretResolver>>,
+    /// Created at the first use: a run without Terraform resources needs no Terraform.
+    toolbox: OnceCell<Installation>,
+    prepared: Mutex<HashMap<String, PreparedPlan>>,
+    moves: Mutex<HashMap<StackId, HashMap<ResourceId, ResourceId>>>,
+    /// The Terraform states of stacks during their apply: batches of one stack write the same document.
+    pub(super) books: OpenStates,
+    tokens: AtomicU64,
+}
+
+impl Terraform {
+    /// A runtime that has not looked for Terraform yet.
+    pub fn new(options: TerraformOptions) -> Self {
+        Self {
+            options,
+            references: None,
+            toolbox: OnceCell::new(),
+            prepared: Mutex::default(),
+            moves: Mutex::default(),
+            books: OpenStates::default(),
+            tokens: AtomicU64::new(0),
+        }
+    }
+
+    /// Resolves references to secrets with this.
+    #[must_use]
+    pub fn with_references(mut self, resolver: Arc<dyn SecretResolver>) -> Self {
+        self.references = Some(resolver);
+        self
+    }
+
+    pub(super) fn references(&self) -> Option<&dyn SecretResolver> {
+        self.references.as_deref()
+    }
+
+    /// The executable.
+    ///
+    /// # Errors
+    /// It does not exist, or it is too old.
+    pub async fn binary(&self) -> Result<&Binary, UserError> {
+        Ok(&self.toolbox().await?.binary)
+    }
+
+    pub(super) async fn toolbox(&self) -> Result<&Installation, TerraformError> {
+        self.toolbox
+            .get_or_try_init(|| Installation::open(&self.options))
+            .await
+    }
+
+    /// The key that encrypts the state.
+    pub(super) fn key(&self) -> Option<&dyn StateEncryption> {
+        self.options.key.as_deref()
+    }
+
+    pub(super) fn next_token(&self) -> String {
+        format!("plan-{}", self.tokens.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// Keeps a saved plan until it is applied or the same resources are planned again.
+    pub(super) fn keep(&self, prepared: PreparedPlan) {
+        let mut all = lock(&self.prepared);
+        all.retain(|_, other| !other.is_for_the_same(&prepared));
+        all.insert(prepared.token.clone(), prepared);
+    }
+
+    pub(super) fn take(&self, token: &str) -> Option<PreparedPlan> {
+        lock(&self.prepared).remove(token)
+    }
+
+    pub(super) fn remember_move(&self, stack: &StackId, old: &ResourceId, new: &ResourceId) {
+        lock(&self.moves)
+            .entry(stack.clone())
+            .or_default()
+            .insert(old.clone(), new.clone());
+    }
+
+    pub(super) fn renamed_resources(&self, stack: &StackId) -> HashMap<ResourceId, ResourceId> {
+        lock(&self.moves).get(stack).cloned().unwrap_or_default()
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().expect("no panic while the lock is held")
+}

@@ -1,0 +1,153 @@
+//! Maps Terraform's errors to the items of a batch: which item caused the error, and which items are removed.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+
+use super::{
+    context::Terraform,
+    error::TerraformError,
+    log_messages::{TerraformDiagnostic, plain},
+    module::ProviderUsers,
+    module_resource::ModuleResource,
+    plan_command::PlanRefusal,
+};
+use konverge_base::model::{ResourceId, reference::Targets};
+use konverge_engine::runtime::PlannedResource;
+
+/// The result of an item.
+pub(super) type ItemResult = Result<PlannedResource, TerraformError>;
+
+/// Finds the items that caused the errors. An error without an item applies to all items.
+pub(super) fn blame(
+    runtime: &Terraform,
+    subjects: &[ModuleResource],
+    users: &ProviderUsers,
+    refusal: &PlanRefusal,
+) -> Result<Vec<(ResourceId, TerraformError)>, TerraformError> {
+    let secrets = &runtime.options.secrets;
+    let mut refused: Vec<(ResourceId, TerraformError)> = Vec::new();
+    for diagnostic in &refusal.errors {
+        for subject in failed_items(diagnostic, subjects, users, refusal) {
+            if !refused.iter().any(|(id, _)| id == subject.id()) {
+                refused.push((subject.id().clone(), diagnostic.to_error(subject.id(), secrets)));
+            }
+        }
+    }
+    match refusal.errors.first() {
+        None => Err(TerraformError::Failed(plain(secrets, &refusal.stderr))),
+        Some(_) if !refused.is_empty() => Ok(refused),
+        // Reported once for each of the items.
+        Some(diagnostic) => Ok(subjects
+            .iter()
+            .map(|s| (s.id().clone(), diagnostic.to_error(s.id(), secrets)))
+            .collect()),
+    }
+}
+
+/// The items of an error. An error of a provider concerns the items that use it. An import error names its
+/// address in its text, or nothing: then it concerns the planned imports that were not refreshed yet.
+fn failed_items<'s>(
+    diagnostic: &TerraformDiagnostic,
+    subjects: &'s [ModuleResource],
+    users: &ProviderUsers,
+    refusal: &PlanRefusal,
+) -> Vec<&'s ModuleResource> {
+    let which = |is_one: &dyn Fn(&ModuleResource, &str) -> bool| -> Vec<&'s ModuleResource> {
+        let mut found = Vec::new();
+        found.extend(subjects.iter().filter(|s| is_one(s, &s.address.to_string())));
+        found
+    };
+    let served = diagnostic.subjects().flat_map(|about| users.users(about));
+    let served: HashSet<&ResourceId> = served.collect();
+    if !served.is_empty() {
+        return subjects.iter().filter(|s| served.contains(s.id())).collect();
+    }
+    if let Some(about) = diagnostic.address() {
+        return which(&|_, address| address == about);
+    }
+    let named = which(&|_, address| diagnostic.detail.contains(&format!("\"{address}\"")));
+    if !named.is_empty() {
+        return named;
+    }
+    let unseen =
+        which(&|subject, address| subject.import_id().is_some() && !refusal.refreshed.contains(address));
+    // Their dependents were not refreshed for that reason only.
+    let ids: HashSet<&ResourceId> = unseen.iter().map(|s| s.id()).collect();
+    let needs = needs(subjects, &subjects.iter().map(ModuleResource::id).collect());
+    let waits = |subject: &ModuleResource| {
+        let (mut seen, mut next) = (HashSet::new(), vec![subject.id()]);
+        while let Some(at) = next.pop() {
+            let needed = needs.get(at).into_iter().flatten();
+            next.extend(needed.filter(|id| seen.insert(*id)));
+        }
+        seen.iter().any(|id| ids.contains(id))
+    };
+    unseen.into_iter().filter(|s| !waits(s)).collect()
+}
+
+/// The needs of each item: its dependencies and references among the named ones.
+fn needs(subjects: &[ModuleResource], named: &Targets) -> HashMap<ResourceId, BTreeSet<ResourceId>> {
+    let of = |subject: &ModuleResource| {
+        let desired = subject.item.desired.as_ref()?;
+        // An invalid reference is an error of its own, reported when the module is built.
+        let mut needs = named.referenced(&desired.attributes).unwrap_or_default();
+        needs.extend(desired.depends_on.iter().cloned());
+        Some((subject.id().clone(), needs))
+    };
+    subjects.iter().filter_map(of).collect()
+}
+
+/// Removes the items whose provider package is not available: the others do not need it.
+pub(super) fn without_package(
+    subjects: &[ModuleResource],
+    error: &TerraformError,
+) -> Vec<(ResourceId, TerraformError)> {
+    let (TerraformError::ProviderNotFound { source_address, .. }
+    | TerraformError::ProviderHash { source_address, .. }) = error
+    else {
+        return Vec::new();
+    };
+    let lacking = subjects.iter().filter(|s| s.provider.source == *source_address);
+    lacking.map(|s| (s.id().clone(), error.clone())).collect()
+}
+
+/// An error may be caused by an object that an interrupted run created and that cannot be imported, because
+/// its provider does not support it or because the object is gone. Then the resource is planned as if there
+/// were none. Returns true if there was one.
+pub(super) fn give_imports_up(
+    subjects: &mut [ModuleResource],
+    refused: &[(ResourceId, TerraformError)],
+) -> bool {
+    let mut any = false;
+    for subject in subjects {
+        let is_refused = refused.iter().any(|(id, _)| id == subject.id());
+        any |= is_refused && subject.made.take().is_some();
+    }
+    any
+}
+
+/// Removes failed items, and those that need them.
+pub(super) fn take_out(
+    subjects: &mut Vec<ModuleResource>,
+    failed: Vec<(ResourceId, TerraformError)>,
+    answers: &mut HashMap<ResourceId, ItemResult>,
+) {
+    let mut gone: Vec<ResourceId> = failed.iter().map(|(id, _)| id.clone()).collect();
+    answers.extend(failed.into_iter().map(|(id, error)| (id, Err(error))));
+    let named: Targets = subjects.iter().map(ModuleResource::id).chain(&gone).collect();
+    let needs = needs(subjects, &named);
+    subjects.retain(|s| !gone.contains(s.id()));
+    loop {
+        let needy = subjects.iter().find_map(|subject| {
+            let needed = needs.get(subject.id())?.iter().find(|id| gone.contains(id))?;
+            Some((subject.id().clone(), needed.clone()))
+        });
+        let Some((id, needed)) = needy else { return };
+        subjects.retain(|s| *s.id() != id);
+        gone.push(id.clone());
+        let error = TerraformError::Needs {
+            id: id.clone(),
+            needs: needed,
+        };
+        answers.insert(id, Err(error));
+    }
+}

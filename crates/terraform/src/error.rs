@@ -1,0 +1,491 @@
+//! The errors of Terraform, with hints.
+
+use std::path::PathBuf;
+
+use konverge_base::{
+    checkout::Untrusted,
+    error::{ErrorKind, UserError},
+    model::{ResourceId, StackId},
+};
+use konverge_engine::runtime::ToolUnavailable;
+
+/// An error of the Terraform runtime. Texts from Terraform or a provider are already masked.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum TerraformError {
+    #[error("neither `terraform` nor `tofu` is on the PATH")]
+    NoBinary,
+    #[error("the Terraform executable `{0}` does not exist")]
+    NoSuchBinary(PathBuf),
+    #[error(transparent)]
+    Untrusted(Untrusted),
+    #[error("`{path}` is {found}, and {needed} is needed")]
+    Version {
+        path: PathBuf,
+        found: String,
+        needed: &'static str,
+    },
+    #[error("Terraform could not be run: {0}")]
+    Process(String),
+    #[error("`terraform {step}` did not end within {seconds} s and was stopped")]
+    Deadline { step: &'static str, seconds: u64 },
+    #[error("the answer of `terraform {step}` could not be read: {why}")]
+    Answer { step: &'static str, why: String },
+    #[error("a file for Terraform could not be written: {0}")]
+    Files(String),
+
+    #[error("`{id}` has no type: neither `extensions.resourceType` nor the third part of its id is one")]
+    NoType { id: ResourceId },
+    #[error("`{id}` names no provider: {why}")]
+    NoProvider { id: ResourceId, why: String },
+    #[error("`{id}` needs the provider {source_address} {version}, which may not run here")]
+    NotAllowed {
+        id: ResourceId,
+        source_address: String,
+        version: String,
+        allowed: Vec<String>,
+    },
+    #[error(
+        "`{id}` configures its provider with `{path}`, which names a command or a file of credentials of the machine that runs Konverge",
+        path = path.escape_debug()
+    )]
+    CredentialSetting {
+        id: ResourceId,
+        path: String,
+        setting: String,
+    },
+    #[error(
+        "`{id}` configures {provider} with `{path}`, which may decide the identity that the provider acts as; a Spec chooses no address and no identity of a provider, because it could ask for the role of another team",
+        path = path.escape_debug()
+    )]
+    ProviderIdentity {
+        id: ResourceId,
+        path: String,
+        setting: String,
+        provider: String,
+        /// The settings that a Spec may choose; `None` if the provider is not a well-known one.
+        free: Option<&'static [&'static str]>,
+    },
+    #[error(
+        "`{id}` configures {provider} with `{path}`, which decides where the job's credentials are sent or which server is trusted, and konverge.yaml does not list its value",
+        path = path.escape_debug()
+    )]
+    ProviderAddress {
+        id: ResourceId,
+        path: String,
+        provider: String,
+    },
+    #[error("`{id}` needs {source_address} {version}, and another resource of its stack {other}")]
+    TwoVersions {
+        id: ResourceId,
+        source_address: String,
+        version: String,
+        other: String,
+    },
+    #[error("the type of `{id}` would change from `{from}` to `{to}`")]
+    TypeChanged {
+        id: ResourceId,
+        from: String,
+        to: String,
+    },
+    #[error("`{id}` sets `{key}`, which is a Terraform meta-argument, not an attribute")]
+    Reserved { id: ResourceId, key: String },
+    #[error("`{id}` refers to a resource that is not there: `{text}`")]
+    NoTarget { id: ResourceId, text: String },
+    #[error("`{id}` holds a masked value where a real one is needed")]
+    MaskedValue { id: ResourceId },
+    #[error("`{id}` waits for `{needs}`, which cannot be planned")]
+    Needs { id: ResourceId, needs: ResourceId },
+
+    #[error("the provider {source_address} {version} was not found: {why}")]
+    ProviderNotFound {
+        source_address: String,
+        version: String,
+        why: String,
+    },
+    #[error("the package of the provider {source_address} {version} is not the one that is allowed: {why}")]
+    ProviderHash {
+        source_address: String,
+        version: String,
+        why: String,
+    },
+    #[error("Terraform could not be initialized: {0}")]
+    Init(String),
+    #[error("`{id}`: {text}")]
+    Provider {
+        id: ResourceId,
+        class: Class,
+        text: String,
+    },
+    #[error("Terraform failed: {0}")]
+    Failed(String),
+    #[error("`{id}` was not applied: {why}")]
+    NotTried { id: ResourceId, why: String },
+    #[error("`{id}` was being {action} when Terraform was stopped: it may exist, incomplete")]
+    InFlight {
+        id: ResourceId,
+        address: String,
+        action: &'static str,
+    },
+    #[error("`{id}` was not started: the run was interrupted")]
+    Interrupted { id: ResourceId },
+    #[error("`{id}` would be destroyed, but `lifecycle.prevent_destroy` is set on it")]
+    Protected { id: ResourceId, stack: StackId },
+    #[error("`{id}` has a reference at `{path}` of its extensions, where none is resolved")]
+    ReferenceInExtensions { id: ResourceId, path: String },
+    #[error(
+        "`{id}`: a reference to a secret cannot stand at `{path}`: Terraform would keep the value in its state"
+    )]
+    SecretPlace {
+        id: ResourceId,
+        path: String,
+        /// The attribute beside it that is kept nowhere.
+        write_only: Option<String>,
+    },
+    #[error("`{id}`: the text at `{path}` refers to a secret and to another resource")]
+    MixedReferences { id: ResourceId, path: String },
+    #[error(
+        "`{id}` was not looked at: the configuration of its provider refers to a secret, and only an apply reads secrets"
+    )]
+    ProviderNeedsSecret { id: ResourceId },
+    #[error(transparent)]
+    Secret(UserError),
+    #[error("the saved plan is gone or was made by another run")]
+    PlanGone,
+    #[error("`{id}` was made with the id `{made}`, but that could not be stored: {why}")]
+    NotStored {
+        id: ResourceId,
+        /// Its id at the provider.
+        made: String,
+        why: Box<UserError>,
+    },
+
+    #[error(
+        "`{id}` has sensitive values, and there is no key to encrypt Terraform's state with",
+        id = id.as_ref().map_or("this stack", ResourceId::as_str)
+    )]
+    Unencrypted { id: Option<ResourceId> },
+    #[error("Terraform's state is encrypted, and there is no key")]
+    KeyMissing,
+    #[error("Terraform's state cannot be opened: {0}")]
+    Sealer(UserError),
+    #[error("a document of Terraform's state {0}")]
+    Damaged(String),
+}
+
+/// The cause of a provider's refusal, derived from its message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Class {
+    /// The configuration is wrong.
+    Configuration,
+    /// Credentials are missing, expired or insufficient.
+    Credentials,
+    /// A quota or a rate limit is exceeded.
+    Quota,
+    /// A timeout.
+    Timeout,
+    /// The service could not be reached.
+    Network,
+    /// The object already exists.
+    Exists,
+    Other,
+}
+
+impl Class {
+    /// Classifies the text of a diagnostic, which is lower-cased here. Providers have no codes for these.
+    pub(super) fn classify(words: &str, in_configuration: bool) -> Self {
+        let words = words.to_lowercase();
+        let any = |list: &[&str]| list.iter().any(|word| words.contains(word));
+        if any(&[
+            "quota",
+            "limitexceeded",
+            "limit exceeded",
+            "throttl",
+            "rate exceeded",
+            "too many requests",
+            "resource_exhausted",
+            "statuscode: 429",
+        ]) {
+            Self::Quota
+        } else if any(&[
+            "expiredtoken",
+            "token has expired",
+            "expired token",
+            "credentials have expired",
+            "credential",
+            "invalidclienttokenid",
+            "invalidaccesskeyid",
+            "signaturedoesnotmatch",
+            "unauthorized",
+            "unauthenticated",
+            "accessdenied",
+            "access denied",
+            "permission denied",
+            "forbidden",
+            "invalid_grant",
+            "authenticat",
+        ]) {
+            Self::Credentials
+        } else if any(&["timeout", "timed out", "deadline exceeded"]) {
+            Self::Timeout
+        } else if any(&[
+            "no such host",
+            "connection refused",
+            "connection reset",
+            "network is unreachable",
+            "tls handshake",
+        ]) {
+            Self::Network
+        } else if any(&["already exists", "alreadyexists", "already owned"]) {
+            Self::Exists
+        } else if in_configuration {
+            Self::Configuration
+        } else {
+            Self::Other
+        }
+    }
+
+    fn remedy(self) -> &'static str {
+        match self {
+            Self::Configuration => {
+                "correct the resource's attributes; the provider's documentation lists them"
+            }
+            Self::Credentials => {
+                "give Terraform valid credentials of the provider in the environment of this run and run the same command again"
+            }
+            Self::Quota => "raise the quota or wait for the limit to pass, then run the same command again",
+            Self::Timeout => {
+                "run the same command again; if it is only slow, raise the resource's `timeouts` attribute"
+            }
+            Self::Network => {
+                "check that this machine reaches the service (proxy, DNS), then run the same command again"
+            }
+            Self::Exists => {
+                "to take it over, set `kusionstack.io/import-id` in the resource's extensions to its id at the provider"
+            }
+            Self::Other => "fix what the provider names, then run the same command again",
+        }
+    }
+}
+
+impl TerraformError {
+    fn remedies(&self) -> Vec<String> {
+        match self {
+            Self::NoBinary | Self::NoSuchBinary(_) => vec![
+                "install Terraform 1.5 or newer, or OpenTofu, or set `terraform.binary` in konverge.yaml to where it is"
+                    .to_owned(),
+            ],
+            Self::Untrusted(error) => UserError::from(error.clone()).hints,
+            Self::Version { .. } => {
+                vec!["install a newer one, or set `terraform.binary` in konverge.yaml to one".to_owned()]
+            }
+            Self::NoProvider { .. } => vec![
+                "set `extensions.provider` to `host/namespace/name/version`, as in `registry.terraform.io/hashicorp/aws/5.0.1`"
+                    .to_owned(),
+            ],
+            Self::NotAllowed { source_address, version, allowed, .. } => vec![
+                format!(
+                    "to allow it, add `{{source: {source_address}, version: {version}, hashes: […]}}` to `terraform.providers` in the default branch's konverge.yaml"
+                ),
+                if allowed.is_empty() {
+                    "no version of this provider is allowed now".to_owned()
+                } else {
+                    format!("allowed now: {}", allowed.join(", "))
+                },
+            ],
+            Self::CredentialSetting { setting, .. } => vec![
+                "remove it from `extensions.providerMeta`, and give the provider its credentials in the job's environment".to_owned(),
+                format!(
+                    "if Specs are to use it, allow it in the default branch's konverge.yaml: `terraform.credential_settings: [{}]`",
+                    setting.escape_debug()
+                ),
+            ],
+            Self::ProviderIdentity { setting, free, .. } => {
+                let remove = match free {
+                    Some(free) => format!(
+                        "remove it from `extensions.providerMeta`, and set it in the job's environment; a Spec may choose {}",
+                        free.join(", ")
+                    ),
+                    None => "remove it from `extensions.providerMeta`, and set it in the job's environment".to_owned(),
+                };
+                vec![
+                    remove,
+                    "a credential may be a reference to a secret that this stack may read, such as `ref+STORE://PATH#/KEY`".to_owned(),
+                    format!(
+                        "if every Spec may choose any value of it, allow it in the default branch's konverge.yaml: `terraform.credential_settings: [{}]`",
+                        setting.escape_debug()
+                    ),
+                ]
+            }
+            Self::ProviderAddress { provider, .. } => vec![
+                "remove it from `extensions.providerMeta`, and give the provider its address in the job's environment".to_owned(),
+                format!(
+                    "if Specs are to use it, list its value (of a switch: `NAME=VALUE`) in the default branch's konverge.yaml: `terraform.provider_addresses: {{{}: [VALUE]}}`",
+                    provider.escape_debug()
+                ),
+            ],
+            Self::TwoVersions { .. } => vec!["give all resources of the stack the same version of it".to_owned()],
+            Self::TypeChanged { .. } => {
+                vec!["give the new resource an id of its own; the old one is then deleted".to_owned()]
+            }
+            Self::Reserved { .. } => {
+                vec!["remove it from the attributes; order is set with `dependsOn`".to_owned()]
+            }
+            Self::ProviderNotFound { .. } => vec![
+                "check its name and version, that the mirror (`terraform.mirror`) holds it, or that the registry can be reached"
+                    .to_owned(),
+            ],
+            Self::ProviderHash { .. } => vec![
+                "if the new package is the right one, put its hash into `terraform.providers` in the default branch's konverge.yaml; `terraform providers lock` prints it"
+                    .to_owned(),
+            ],
+            Self::Provider { class, .. } => vec![class.remedy().to_owned()],
+            Self::NotTried { .. } | Self::Needs { .. } => {
+                vec!["fix what failed and run the same command again".to_owned()]
+            }
+            Self::InFlight { address, .. } => vec![
+                "if it exists at the provider, set `kusionstack.io/import-id` in its extensions to its id there and run `konverge apply` again"
+                    .to_owned(),
+                format!("the equivalent Terraform command: `terraform import {address} ID`"),
+            ],
+            Self::Interrupted { .. } => vec!["run the same command again".to_owned()],
+            Self::Protected { id, stack } => vec![
+                "to destroy it, apply its Spec with `lifecycle.prevent_destroy: false` first".to_owned(),
+                format!("to keep the object and stop managing it: `konverge state forget {stack} '{id}'`"),
+            ],
+            Self::ReferenceInExtensions { .. } => vec![
+                "references are resolved in attributes alone: write the value itself, or give it to the provider in the \
+                 environment of this run"
+                    .to_owned(),
+            ],
+            Self::SecretPlace { write_only: Some(name), .. } => vec![format!(
+                "write the reference to `{name}`, which is write-only; `{name}_version` with `?as=version` updates it when \
+                 the secret moves"
+            )],
+            Self::SecretPlace { write_only: None, .. } => vec![
+                "a reference stands in a write-only attribute or in `extensions.providerMeta`; `?as=version` gives the \
+                 version, which may stand in any attribute"
+                    .to_owned(),
+            ],
+            Self::MixedReferences { .. } => {
+                vec!["write the reference to the secret alone, or with plain text around it".to_owned()]
+            }
+            Self::Secret(failure) => failure.hints.clone(),
+            Self::PlanGone => vec!["plan again: run `konverge apply`".to_owned()],
+            Self::Unencrypted { .. } => vec![
+                "make a key with `age-keygen`, keep it as a secret, and give it in `KONVERGE_AGE_IDENTITY`".to_owned(),
+            ],
+            Self::KeyMissing => vec![
+                "give the key it was written with in `KONVERGE_AGE_IDENTITY`".to_owned(),
+            ],
+            Self::Sealer(failure) => failure.hints.clone(),
+            Self::NotStored { why, .. } => why.hints.clone(),
+            Self::Deadline { .. } => {
+                vec!["check that the provider's service answers, then run the same command again".to_owned()]
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    /// The kind of an error that concerns the whole stack; `None` if Terraform itself, a provider or its service
+    /// failed, which no other runtime needs.
+    fn kind_of_stack(&self) -> Option<ErrorKind> {
+        Some(match self {
+            Self::NoTarget { .. }
+            | Self::NoType { .. }
+            | Self::NoProvider { .. }
+            | Self::ReferenceInExtensions { .. } => ErrorKind::Spec,
+            Self::NotAllowed { .. }
+            | Self::CredentialSetting { .. }
+            | Self::ProviderIdentity { .. }
+            | Self::ProviderAddress { .. }
+            | Self::Protected { .. } => ErrorKind::Policy,
+            Self::Unencrypted { .. }
+            | Self::KeyMissing
+            | Self::SecretPlace { .. }
+            | Self::MixedReferences { .. } => ErrorKind::Secret,
+            Self::Secret(failure) => failure.kind,
+            Self::Sealer(failure) => failure.kind,
+            Self::NotStored { why, .. } => why.kind,
+            Self::Damaged(_) => ErrorKind::State,
+            Self::Interrupted { .. } | Self::InFlight { .. } => ErrorKind::Interrupted,
+            Self::MaskedValue { .. } => ErrorKind::Internal,
+            _ => return None,
+        })
+    }
+}
+
+impl From<TerraformError> for UserError {
+    fn from(error: TerraformError) -> Self {
+        let text = error.to_string();
+        let mut failure = match error.kind_of_stack() {
+            Some(kind) => UserError::new(kind, text),
+            None => UserError::new(ErrorKind::Terraform, text).caused_by(ToolUnavailable),
+        };
+        failure.hints = error.remedies();
+        failure
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn words_of_providers_are_classed() {
+        for (words, class) in [
+            (
+                "ExpiredToken: The security token included in the request is expired",
+                Class::Credentials,
+            ),
+            ("no valid credential sources found", Class::Credentials),
+            ("Error 403: Quota 'CPUS' exceeded. Limit: 24.0", Class::Quota),
+            ("VcpuLimitExceeded: You have requested more", Class::Quota),
+            (
+                "timeout while waiting for state to become 'available'",
+                Class::Timeout,
+            ),
+            ("dial tcp: lookup sts.amazonaws.com: no such host", Class::Network),
+            ("BucketAlreadyExists", Class::Exists),
+            ("something odd", Class::Other),
+        ] {
+            assert_eq!(Class::classify(words, false), class, "{words}");
+        }
+        assert_eq!(
+            Class::classify("Unsupported argument", true),
+            Class::Configuration
+        );
+    }
+
+    #[test]
+    fn what_terraform_alone_needs_is_told_apart() {
+        let id: ResourceId = "a:b:c_d:e".parse().unwrap();
+        let tool = |error: TerraformError| UserError::from(error).room_error() == Some(&ToolUnavailable);
+        assert!(tool(TerraformError::NoBinary));
+        assert!(tool(TerraformError::Init("no registry".to_owned())));
+        assert!(!tool(TerraformError::KeyMissing));
+        assert!(!tool(TerraformError::NoType { id }));
+    }
+
+    #[test]
+    fn every_refusal_has_a_remedy() {
+        let id: ResourceId = "a:b:c_d:e".parse().unwrap();
+        for error in [
+            TerraformError::NoBinary,
+            TerraformError::Unencrypted { id: None },
+            TerraformError::KeyMissing,
+            TerraformError::Reserved {
+                id: id.clone(),
+                key: "provisioner".to_owned(),
+            },
+            TerraformError::InFlight {
+                id,
+                address: "c_d.e".to_owned(),
+                action: "created",
+            },
+        ] {
+            let failure = UserError::from(error);
+            assert!(!failure.hints.is_empty(), "{}", failure.message);
+        }
+    }
+}

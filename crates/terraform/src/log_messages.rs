@@ -1,0 +1,228 @@
+//! Parses the lines of Terraform's machine-readable log (`-json`), version 1 of its UI protocol
+//! (<https://developer.hashicorp.com/terraform/internals/machine-readable-ui>).
+
+use serde::Deserialize;
+
+use super::error::{Class, TerraformError};
+use konverge_base::{model::ResourceId, secrets::Secrets};
+
+/// The maximum length of a provider's text that is passed on, in characters.
+const LONGEST: usize = 2000;
+
+#[derive(Debug, Clone, Deserialize)]
+pub(super) struct LogMessage {
+    /// The type of the message.
+    #[serde(rename = "type", default)]
+    pub(super) kind: String,
+    /// The resource of the message.
+    #[serde(default)]
+    pub(super) hook: Option<Hook>,
+    /// For `diagnostic`.
+    #[serde(default)]
+    pub(super) diagnostic: Option<TerraformDiagnostic>,
+}
+
+/// The content of `apply_start`, `apply_progress`, `apply_complete` and `apply_errored`.
+#[derive(Debug, Clone, Deserialize)]
+pub(super) struct Hook {
+    #[serde(default)]
+    pub(super) resource: Option<HookResource>,
+    #[serde(default)]
+    pub(super) action: String,
+    /// The id of the object at the provider, once it has one.
+    #[serde(default)]
+    pub(super) id_value: Option<String>,
+    #[serde(default)]
+    pub(super) elapsed_seconds: Option<f64>,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+pub(super) struct HookResource {
+    #[serde(default)]
+    pub(super) addr: String,
+}
+
+/// An error or a warning.
+#[derive(Debug, Clone, Deserialize)]
+pub(super) struct TerraformDiagnostic {
+    #[serde(default)]
+    pub(super) severity: String,
+    #[serde(default)]
+    pub(super) summary: String,
+    #[serde(default)]
+    pub(super) detail: String,
+    /// The resource, for messages of a provider.
+    #[serde(default)]
+    address: Option<String>,
+    /// The place in the module, for messages of Terraform. Its `code` contains the module's text and is never
+    /// read.
+    #[serde(default)]
+    snippet: Option<Snippet>,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+struct Snippet {
+    #[serde(default)]
+    context: Option<String>,
+}
+
+impl LogMessage {
+    /// Parses a line; `None` if it is not part of the log.
+    pub(super) fn read(line: &str) -> Option<Self> {
+        serde_json::from_str(line).ok()
+    }
+
+    /// The address of the resource, for a hook.
+    pub(super) fn address(&self) -> Option<&str> {
+        self.hook
+            .as_ref()?
+            .resource
+            .as_ref()
+            .map(|resource| resource.addr.as_str())
+    }
+}
+
+impl TerraformDiagnostic {
+    /// Returns true for an error, false for a warning.
+    pub(super) fn is_error(&self) -> bool {
+        self.severity == "error"
+    }
+
+    /// The resource that it concerns.
+    pub(super) fn address(&self) -> Option<&str> {
+        let context = self
+            .snippet
+            .as_ref()
+            .and_then(|snippet| snippet.context.as_deref());
+        self.address
+            .as_deref()
+            .or_else(|| context.and_then(|context| context.strip_prefix("resource.")))
+    }
+
+    /// Everything that it may concern: an address, or a place in the module.
+    pub(super) fn subjects(&self) -> impl Iterator<Item = &str> {
+        let context = self
+            .snippet
+            .as_ref()
+            .and_then(|snippet| snippet.context.as_deref());
+        self.address.as_deref().into_iter().chain(context)
+    }
+
+    /// Its text in one line, masked.
+    pub(super) fn text(&self, secrets: &Secrets) -> String {
+        plain(secrets, &format!("{}: {}", self.summary, self.detail))
+    }
+
+    /// Converts it to an error of a resource.
+    pub(super) fn to_error(&self, id: &ResourceId, secrets: &Secrets) -> TerraformError {
+        let words = format!("{} {}", self.summary, self.detail);
+        // Terraform's own errors have a place in the module.
+        let in_configuration = self.address.is_none() && self.snippet.is_some();
+        TerraformError::Provider {
+            id: id.clone(),
+            class: Class::classify(&words, in_configuration),
+            text: self.text(secrets),
+        }
+    }
+}
+
+/// The text of another program as one line: masked, without control characters, of limited length.
+pub(super) fn plain(secrets: &Secrets, text: &str) -> String {
+    let masked = secrets.mask(text);
+    let words = masked.split(|c: char| c.is_whitespace() || c.is_control());
+    let mut line = String::new();
+    for word in words.filter(|word| !word.is_empty()) {
+        if line.chars().count() + word.chars().count() > LONGEST {
+            line.push_str(" …");
+            break;
+        }
+        if !line.is_empty() {
+            line.push(' ');
+        }
+        line.push_str(word);
+    }
+    line.trim_end_matches(':').to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use konverge_base::secrets::HashKey;
+    use serde_json::json;
+
+    #[test]
+    fn hooks_and_diagnostics_name_their_resource() {
+        let complete = json!({"type": "apply_complete", "hook": {"resource": {"addr": "local_file.a"}, "action": "create", "elapsed_seconds": 2}});
+        let complete = LogMessage::read(&complete.to_string()).unwrap();
+        assert_eq!(complete.address(), Some("local_file.a"));
+        let provider =
+            json!({"severity": "error", "summary": "Bad", "detail": "x", "address": "local_file.b"});
+        let module = json!({"severity": "error", "summary": "Bad", "detail": "x", "snippet": {"context": "resource.local_file.c", "code": "password"}});
+        let about = |d: &serde_json::Value| {
+            let d: TerraformDiagnostic = serde_json::from_value(d.clone()).unwrap();
+            d.address().map(str::to_owned)
+        };
+        assert_eq!(about(&provider).as_deref(), Some("local_file.b"));
+        assert_eq!(about(&module).as_deref(), Some("local_file.c"));
+        assert!(LogMessage::read("panic: runtime error").is_none());
+    }
+
+    #[test]
+    fn text_of_providers_is_masked_and_tamed() {
+        let secrets = Secrets::new(HashKey::derive("k"));
+        secrets.learn("hunter2222");
+        let text = plain(&secrets, "bad\u{1b}[31m password\n\n  hunter2222\r\nnow:");
+        assert_eq!(text, "bad [31m password *** now");
+        assert!(plain(&secrets, &"word ".repeat(5000)).chars().count() < LONGEST + 10);
+    }
+
+    /// With messages of the providers of AWS, Google Cloud and Azure.
+    #[test]
+    fn what_providers_refuse_names_the_resource_and_the_remedy() {
+        let id: ResourceId = "hashicorp:aws:aws_db_instance:orders".parse().unwrap();
+        let secrets = Secrets::new(HashKey::derive("k"));
+        for (summary, detail, remedy) in [
+            (
+                "validating provider credentials",
+                "retrieving caller identity from STS: operation error STS: GetCallerIdentity, https response error StatusCode: 403, api error ExpiredToken: The security token included in the request is expired",
+                "give Terraform valid credentials",
+            ),
+            (
+                "creating RDS DB Instance (orders)",
+                "operation error RDS: CreateDBInstance, StatusCode: 400, api error InstanceQuotaExceeded: Instance quota exceeded",
+                "raise the quota",
+            ),
+            (
+                "Error creating instance: googleapi: Error 403: Quota 'CPUS' exceeded.  Limit: 24.0 in region europe-west1., quotaExceeded",
+                "",
+                "raise the quota",
+            ),
+            (
+                "waiting for RDS DB Instance (orders) create",
+                "timeout while waiting for state to become 'available' (last state: 'creating', timeout: 40m0s)",
+                "`timeouts` attribute",
+            ),
+            (
+                "A resource with the ID \"/subscriptions/x\" already exists - to be managed via Terraform this resource needs to be imported",
+                "",
+                "kusionstack.io/import-id",
+            ),
+            (
+                "Post \"https://rds.eu-west-1.amazonaws.com/\": dial tcp: lookup rds.eu-west-1.amazonaws.com: no such host",
+                "",
+                "reaches the service",
+            ),
+        ] {
+            let diagnostic = json!({"severity": "error", "summary": summary, "detail": detail, "address": "aws_db_instance.orders"});
+            let diagnostic: TerraformDiagnostic = serde_json::from_value(diagnostic).unwrap();
+            let failure = konverge_base::error::UserError::from(diagnostic.to_error(&id, &secrets));
+            assert!(failure.message.contains("aws_db_instance:orders"), "{failure}");
+            assert!(
+                failure.hints[0].contains(remedy),
+                "{summary}: {:?}",
+                failure.hints
+            );
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! The options of the runtime: from `konverge.yaml` on the default branch and the environment, never from a
+//! stack.
+
+use std::{collections::BTreeMap, ffi::OsString, path::PathBuf, sync::Arc, time::Duration};
+
+use super::state_encryption::StateEncryption;
+use konverge_base::{checkout::Checkout, secrets::Secrets};
+use konverge_engine::runtime::RunNotes;
+
+/// How Terraform is run.
+#[derive(Debug, Clone)]
+pub struct TerraformOptions {
+    /// The executable; `None` looks for `terraform`, then `tofu`, on the `PATH`.
+    pub binary: Option<PathBuf>,
+    /// The checkout; no executable is taken from it.
+    pub checkout: Checkout,
+    /// The providers that may run; others are refused before `init`.
+    pub providers: Vec<AllowedProvider>,
+    /// Provider settings that a Spec may use although they name commands or credentials files.
+    pub credential_settings: Vec<String>,
+    /// The addresses that a Spec may set in a provider's configuration, by the provider's source.
+    pub provider_addresses: BTreeMap<String, Vec<String>>,
+    /// A folder with the layout of Terraform's filesystem mirror; if set, nothing is downloaded.
+    pub mirror: Option<PathBuf>,
+    /// The cache of downloaded and unpacked providers; shared by concurrent runs. `None`: no cache.
+    pub plugin_cache: Option<PathBuf>,
+    /// Where working folders are created (mode 0700, deleted afterwards); `None`: the system's temporary
+    /// folder.
+    pub scratch: Option<PathBuf>,
+    /// Encrypts the state; without it a stack with sensitive values is refused.
+    pub key: Option<Arc<dyn StateEncryption>>,
+    /// Hears what concerns the whole run.
+    pub notes: RunNotes,
+    /// The secrets to mask in everything that leaves the runtime.
+    pub secrets: Secrets,
+    /// Added to Terraform's environment, besides what [`konverge_base::secrets::is_passed`] allows.
+    pub environment: Vec<(OsString, OsString)>,
+    /// The number of resources that Terraform processes concurrently (its `-parallelism`).
+    pub parallelism: usize,
+    /// The number of concurrent Terraform processes.
+    pub processes: usize,
+    /// The deadline of each `init`, `plan` and `show`. An apply has no deadline of ours: resources have their
+    /// own.
+    pub deadline: Duration,
+    /// How long an interrupted apply may take to finish operations in flight before it is killed.
+    pub grace: Duration,
+}
+
+impl TerraformOptions {
+    /// No provider, no key, Terraform's default parallelism (10), four processes, half an hour per step and
+    /// two minutes of grace.
+    pub fn new(secrets: Secrets) -> Self {
+        Self {
+            binary: None,
+            checkout: Checkout::default(),
+            providers: Vec::new(),
+            credential_settings: Vec::new(),
+            provider_addresses: BTreeMap::new(),
+            mirror: None,
+            plugin_cache: None,
+            scratch: None,
+            key: None,
+            notes: RunNotes::default(),
+            secrets,
+            environment: Vec::new(),
+            parallelism: 10,
+            processes: 4,
+            deadline: Duration::from_secs(1800),
+            grace: Duration::from_secs(120),
+        }
+    }
+}
+
+/// A provider that may run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AllowedProvider {
+    /// `[host/]namespace/name`; the default host is `registry.terraform.io`.
+    pub source: String,
+    /// The exact version.
+    pub version: String,
+    /// Hashes in the form of the lock file (`h1:…`, `zh:…`); the package must have one of them. If empty, the
+    /// hash of the first apply is kept in the state and required from then on.
+    pub hashes: Vec<String>,
+}

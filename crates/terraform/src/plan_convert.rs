@@ -1,0 +1,383 @@
+//! Converts a saved plan into what is shown, recorded and executed.
+
+use serde_json::{Map, Value};
+
+use super::{
+    change_display::{self, Origins},
+    error::TerraformError,
+    log_messages::LogMessage,
+    masking,
+    module_resource::{self, ModuleResource},
+    prepared_plan::{Ready, SavedPlanToken},
+    saved_plan::{ResourceChange, SavedPlan},
+    secret_changes,
+    state_document::TerraformState,
+};
+use konverge_base::{
+    model::{
+        StackId, masked_value,
+        plan::{Action, ChangeOrigin, FieldChange, ResourcePlan, Validation},
+        spec::RuntimeKind,
+        state::{Recorded, Replacement},
+    },
+    secrets::{Secrets, mask_provider},
+};
+use konverge_engine::runtime::{Item, PlannedResource, Preparation, TrueValues};
+
+/// The context of a conversion.
+pub(super) struct Segment<'a> {
+    pub(super) stack: &'a StackId,
+    pub(super) saved: &'a SavedPlan,
+    pub(super) log: &'a [LogMessage],
+    pub(super) book: &'a TerraformState,
+    pub(super) secrets: &'a Secrets,
+}
+
+impl Segment<'_> {
+    /// All resources, in order.
+    pub(super) fn present(
+        &self,
+        subjects: Vec<ModuleResource>,
+        token: String,
+    ) -> (Vec<PlannedResource>, Vec<Ready>) {
+        let changes = self.saved.changes();
+        let drift = self.saved.drift();
+        // All sensitive values are learned first, so that they are masked everywhere.
+        for change in changes.values().chain(drift.values()) {
+            let change = &change.change;
+            let nothing = Value::Null;
+            masking::mask_object(&change.before, &nothing, &change.before_sensitive, self.secrets);
+            masking::mask_object(&change.after, &nothing, &change.after_sensitive, self.secrets);
+        }
+        let mut planned = Vec::with_capacity(subjects.len());
+        let mut ready = Vec::with_capacity(subjects.len());
+        for subject in subjects {
+            let address = subject.address.to_string();
+            let change = changes.get(address.as_str()).copied();
+            let (plan, prepared) =
+                self.resource(subject, change, drift.get(address.as_str()).copied(), &token);
+            planned.push(plan);
+            ready.push(prepared);
+        }
+        (planned, ready)
+    }
+
+    fn resource(
+        &self,
+        subject: ModuleResource,
+        change: Option<&ResourceChange>,
+        drift: Option<&ResourceChange>,
+        token: &str,
+    ) -> (PlannedResource, Ready) {
+        let item = &subject.item;
+        let mut action = match change {
+            Some(change) => change_display::action(change, subject.moved_from.is_some()),
+            // In the state, not desired, and gone.
+            None => Action::Forget,
+        };
+        let left_over = self
+            .saved
+            .deposed_addresses()
+            .any(|a| a == subject.address.to_string());
+        if left_over && action == Action::Unchanged {
+            action = Action::Update;
+        }
+        // A reviewer sees the completion of the approved replacement.
+        let begun = self
+            .interrupted_replacement(&subject)
+            .filter(|_| matches!(action, Action::Create | Action::Adopt));
+        let shown = match (begun, &subject.made) {
+            (Some(_), _) => Action::Replace,
+            (None, Some(_)) if action == Action::Adopt => Action::Create,
+            _ => action,
+        };
+        let recorded = item
+            .desired
+            .is_some()
+            .then(|| self.record(&subject, change, action));
+        let prior = item.prior.as_ref().map(|prior| &*prior.attributes);
+        let changes = match (begun, change) {
+            (Some(begun), _) => begun.changes.clone(),
+            (None, Some(change)) => {
+                let changes = self.changes(shown, change, drift, recorded.as_ref(), prior);
+                secret_changes::with_references(changes, shown, &subject, self.secrets)
+            }
+            (None, None) => Vec::new(),
+        };
+        let changed = change.filter(|_| !matches!(shown, Action::Unchanged | Action::Forget));
+        let truth = self.truth(&subject, (change, changed), recorded.as_ref());
+        let mut public = ResourcePlan::new(
+            self.stack,
+            item.id.clone(),
+            RuntimeKind::Terraform,
+            shown,
+            changes,
+        );
+        public.validated = Validation::Server;
+        public.data_loss = matches!(action, Action::Delete | Action::Replace);
+        if action == Action::Replace
+            && let Some(change) = change
+        {
+            public.replace = change_display::paths(&change.change.replace_paths);
+        }
+        if let Some(begun) = begun {
+            public.replace.clone_from(&begun.paths);
+        }
+        let wanted = (shown == Action::Replace).then(|| subject.wanted_id()).flatten();
+        let replacement = wanted.map(|wanted| Replacement {
+            wanted,
+            changes: public.changes.clone(),
+            paths: public.replace.clone(),
+        });
+        public.notes = self.notes(&subject, change, drift, left_over);
+        public.notes.extend(secret_changes::waiting(shown, &subject));
+        if begun.is_some() {
+            public.notes.push(Replacement::REST.to_owned());
+        }
+        let expected = change
+            .filter(|_| item.desired.is_some())
+            .map(|c| masking::expected_object(&c.change.after, &c.change.after_unknown));
+        let sensitive = change.map_or(&Value::Null, |c| &c.change.after_sensitive);
+        let texts = expected
+            .as_ref()
+            .map(|expected| masking::secret_texts(expected, sensitive));
+        let ready = Ready {
+            action,
+            touched: left_over || change.is_some_and(is_touched),
+            recorded: recorded.clone(),
+            expected: expected.clone(),
+            sensitive: sensitive.clone(),
+            provisional: is_provisional(item),
+            replacement,
+            subject: subject.clone(),
+        };
+        let protected =
+            (action == Action::Delete && module_resource::is_protected(&subject.item)).then(|| {
+                TerraformError::Protected {
+                    id: subject.id().clone(),
+                    stack: self.stack.clone(),
+                }
+                .into()
+            });
+        let planned = PlannedResource {
+            item: subject.item,
+            public,
+            truth,
+            recorded,
+            foreign: None,
+            protected,
+            unready: false,
+            provisional: false,
+            expected,
+            sensitive: texts.unwrap_or_default(),
+            preparation: Preparation::new(SavedPlanToken(token.to_owned())),
+        };
+        (planned, ready)
+    }
+
+    /// The replacement that an earlier run started, if the same resource is still desired.
+    fn interrupted_replacement(&self, subject: &ModuleResource) -> Option<&Replacement> {
+        let begun = self.book.begun.get(subject.id())?;
+        (subject.wanted_id().as_ref() == Some(&begun.wanted)).then_some(begun)
+    }
+
+    /// What rules judge of a resource.
+    fn truth(
+        &self,
+        subject: &ModuleResource,
+        (planned, changed): (Option<&ResourceChange>, Option<&ResourceChange>),
+        recorded: Option<&Recorded>,
+    ) -> TrueValues {
+        let nothing = Value::Null;
+        let sensitive = planned.map_or(&nothing, |planned| &planned.change.after_sensitive);
+        let desired = subject.item.desired.as_ref();
+        let desired =
+            desired.map(|desired| masking::true_attributes(&desired.attributes, sensitive, self.secrets));
+        let is_recorded =
+            |desired: &Map<String, Value>| recorded.is_some_and(|recorded| *recorded.attributes == *desired);
+        let mut truth = TrueValues {
+            desired: desired.filter(|desired| !is_recorded(desired)),
+            ..TrueValues::default()
+        };
+        let Some(ResourceChange { change, .. }) = changed else {
+            return truth;
+        };
+        let judged = |object: &Value, unknown: &Value, sensitive: &Value| {
+            masking::true_object(object, unknown, sensitive, self.secrets)
+        };
+        let mut before = judged(&change.before, &nothing, &change.before_sensitive);
+        let mut after = judged(&change.after, &change.after_unknown, &change.after_sensitive);
+        masking::hide_alike(&mut before, &mut after, change, self.secrets);
+        secret_changes::add_marks((&mut before, &mut after), subject, self.secrets);
+        (truth.before, truth.after) = (
+            Some(before).filter(Value::is_object),
+            Some(after).filter(Value::is_object),
+        );
+        truth
+    }
+
+    fn changes(
+        &self,
+        action: Action,
+        planned: &ResourceChange,
+        drift: Option<&ResourceChange>,
+        recorded: Option<&Recorded>,
+        prior: Option<&Map<String, Value>>,
+    ) -> Vec<FieldChange> {
+        let change = &planned.change;
+        let nothing = Value::Null;
+        // What is in clear text elsewhere is masked for display, and is not part of what was reviewed.
+        let show = |object: &Value, unknown: &Value, sensitive: &Value| {
+            masking::mask_object(object, unknown, sensitive, self.secrets)
+        };
+        let whole = |from: Option<Value>, to: Option<Value>| {
+            vec![FieldChange {
+                path: String::new(),
+                from,
+                to,
+                origin: ChangeOrigin::Change,
+            }]
+        };
+        let mut before = show(&change.before, &nothing, &change.before_sensitive);
+        let mut after = show(&change.after, &change.after_unknown, &change.after_sensitive);
+        // Sensitive on one side is sensitive on both.
+        masking::hide_alike(&mut before, &mut after, change, self.secrets);
+        match action {
+            Action::Create => whole(None, Some(after)),
+            Action::Delete => whole(Some(before), None),
+            Action::Unchanged | Action::Forget => Vec::new(),
+            _ => {
+                let drifted = drift.map_or_else(Vec::new, |d| {
+                    change_display::changed_paths(&d.change.before, &d.change.after)
+                });
+                let none = Map::new();
+                let origins = Origins {
+                    desired: recorded.map_or(&none, |r| &r.attributes),
+                    prior,
+                    drifted,
+                };
+                change_display::changes(&before, &after, &origins)
+            }
+        }
+    }
+
+    fn record(&self, subject: &ModuleResource, change: Option<&ResourceChange>, action: Action) -> Recorded {
+        let none = (Map::new(), Map::new());
+        let (attributes, extensions) = match &subject.item.desired {
+            Some(desired) => (&desired.attributes, &desired.extensions),
+            None => (&none.0, &none.1),
+        };
+        let sensitive = change.map_or(&Value::Null, |c| &c.change.after_sensitive);
+        let masked = |map: Map<String, Value>| match self.secrets.mask_value(&Value::Object(map)) {
+            Value::Object(map) => map,
+            _ => Map::new(),
+        };
+        let mut extensions = extensions.clone();
+        if let Some(meta) = extensions.get_mut("providerMeta") {
+            *meta = mask_provider(self.secrets, meta);
+        }
+        Recorded {
+            id: subject.id().clone(),
+            runtime: RuntimeKind::Terraform,
+            cluster: None,
+            attributes: masked(masking::attributes(attributes, sensitive, self.secrets)).into(),
+            depends_on: Vec::new(),
+            extensions: masked(extensions),
+            object_hash: change
+                .and_then(|c| masking::object_hash(&subject.address.kind, &c.change.after, self.secrets)),
+            private: secret_changes::record(action, subject),
+            sharing: konverge_base::model::spec::Sharing::default(),
+        }
+    }
+
+    fn notes(
+        &self,
+        subject: &ModuleResource,
+        change: Option<&ResourceChange>,
+        drift: Option<&ResourceChange>,
+        left_over: bool,
+    ) -> Vec<String> {
+        let mut notes = Vec::new();
+        if let Some(old) = &subject.moved_from {
+            notes.push(format!("its state moves here from `{old}`"));
+        }
+        notes.extend(self.left_in_flight(subject));
+        if let Some(old) = subject.replaced() {
+            notes.push(format!(
+                "the object that it replaces has the id `{}` and may still exist: check, and delete it manually",
+                super::log_messages::plain(self.secrets, old)
+            ));
+        }
+        if drift.is_some_and(|d| d.change.after.is_null()) && self.interrupted_replacement(subject).is_none()
+        {
+            notes.push("it was deleted outside".to_owned());
+        }
+        if left_over {
+            notes.push("an old object of it, left over from a replacement, is deleted".to_owned());
+        }
+        let reason = change.and_then(|c| c.action_reason.as_deref());
+        if reason == Some("replace_because_tainted") {
+            notes.push("an earlier run did not complete it, so it is recreated".to_owned());
+        }
+        let address = subject.address.to_string();
+        let warnings = self.log.iter().filter_map(|m| m.diagnostic.as_ref());
+        let warnings = warnings.filter(|d| !d.is_error() && d.address() == Some(address.as_str()));
+        notes.extend(warnings.map(|d| d.text(self.secrets)));
+        notes
+    }
+}
+
+impl Segment<'_> {
+    /// What an earlier run left of a resource when it was stopped.
+    fn left_in_flight(&self, subject: &ModuleResource) -> Option<String> {
+        let flight = self.book.in_flight.get(subject.id())?;
+        let plain = |text: &str| super::log_messages::plain(self.secrets, text);
+        let (action, id) = (plain(&flight.action), flight.id.as_deref().map(plain));
+        if let (Some(_), Some(id)) = (&subject.made, &id) {
+            return Some(format!(
+                "an earlier run created it with the id `{id}` and was interrupted: it is adopted, not created again"
+            ));
+        }
+        if action != "create" {
+            return Some(format!(
+                "an earlier run was stopped during its {action}: what is there now was read from the provider"
+            ));
+        }
+        let named = id
+            .as_deref()
+            .map_or(String::new(), |id| format!(" with the id `{id}`"));
+        if subject.resource_state().is_some() {
+            return Some(format!(
+                "an earlier run was stopped while it replaced it: another object of it{named} may exist at the provider; \
+                 look, and delete that one by hand"
+            ));
+        }
+        let known = match &id {
+            Some(_) => format!("it was made{named}"),
+            None => "it may exist".to_owned(),
+        };
+        Some(format!(
+            "an earlier run was interrupted while creating it: {known}; to take it over, set \
+             `kusionstack.io/import-id` in its extensions to its id at the provider (`terraform import {} {}`)",
+            subject.address,
+            id.as_deref().unwrap_or("ID")
+        ))
+    }
+}
+
+fn is_touched(change: &ResourceChange) -> bool {
+    use super::saved_plan::PlannedAction;
+    change.change.importing.is_some()
+        || change
+            .change
+            .actions
+            .iter()
+            .any(|verb| !matches!(verb, PlannedAction::NoOp))
+}
+
+/// Returns true if an item still waits for values of others: its plan is a preview only.
+fn is_provisional(item: &Item) -> bool {
+    item.desired
+        .as_ref()
+        .is_some_and(|d| d.attributes.values().any(masked_value::holds_unknown))
+}

@@ -1,0 +1,80 @@
+//! [`PreparedPlan`]: a saved plan that waits for its apply.
+
+use std::collections::{BTreeMap, HashMap};
+
+use serde_json::Value;
+
+use super::{
+    installation::ModuleFolder, module::ProviderUsers, module_resource::ModuleResource,
+    providers::ProviderRef,
+};
+use konverge_base::model::{
+    ResourceId, StackId,
+    plan::Action,
+    state::{Recorded, Replacement},
+};
+
+/// A saved plan that waits for its apply.
+pub(super) struct PreparedPlan {
+    pub(super) stack: StackId,
+    pub(super) workspace: ModuleFolder,
+    pub(super) ready: Vec<Ready>,
+    pub(super) users: ProviderUsers,
+    pub(super) hashes: BTreeMap<ProviderRef, Vec<String>>,
+    pub(super) token: String,
+}
+
+/// One resource of a saved plan.
+#[derive(Debug, Clone)]
+pub(super) struct Ready {
+    pub(super) subject: ModuleResource,
+    pub(super) action: Action,
+    /// True if `terraform apply` has anything to do for it.
+    pub(super) touched: bool,
+    pub(super) recorded: Option<Recorded>,
+    /// The planned object, with `$unknown` markers.
+    pub(super) expected: Option<Value>,
+    /// The sensitive places of the planned object.
+    pub(super) sensitive: Value,
+    /// True if it still waits for values of others.
+    pub(super) provisional: bool,
+    /// The replacement that it is, or that it completes.
+    pub(super) replacement: Option<Replacement>,
+}
+
+/// The name of the saved plan that a planned resource belongs to.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct SavedPlanToken(pub String);
+
+impl Ready {
+    /// Returns true if `terraform apply` is going to create an object for it.
+    pub(super) fn makes(&self) -> bool {
+        self.touched && matches!(self.action, Action::Create | Action::Replace)
+    }
+}
+
+impl PreparedPlan {
+    /// Returns true if the plan is for exactly these resources, and all values are known.
+    pub(super) fn is_applicable(&self, ids: &[ResourceId]) -> bool {
+        self.ready
+            .iter()
+            .all(|r| !r.provisional && (!r.touched || ids.contains(r.subject.id())))
+    }
+
+    /// Returns true if another plan is for the same resources of the same stack.
+    pub(super) fn is_for_the_same(&self, other: &Self) -> bool {
+        let ids = |p: &Self| -> Vec<ResourceId> {
+            p.ready.iter().map(|r: &Ready| r.subject.id().clone()).collect()
+        };
+        self.stack == other.stack && ids(self) == ids(other)
+    }
+}
+
+/// The resources by address.
+pub(super) fn by_address(ready: &[Ready]) -> HashMap<String, usize> {
+    ready
+        .iter()
+        .enumerate()
+        .map(|(index, r)| (r.subject.address.to_string(), index))
+        .collect()
+}

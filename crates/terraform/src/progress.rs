@@ -1,0 +1,208 @@
+//! The progress of each resource of an apply, from Terraform's log.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    time::Instant,
+};
+
+use super::{
+    error::TerraformError,
+    log_messages::{LogMessage, TerraformDiagnostic},
+    prepared_plan::{self, Ready},
+    resource_state::ResourceState,
+    state_document::InFlight,
+};
+use konverge_base::{
+    model::{ResourceId, plan::Action},
+    secrets::Secrets,
+};
+
+#[derive(Debug, Default)]
+struct ResourceProgress {
+    /// Terraform's word for the current operation.
+    doing: Option<String>,
+    /// The completed operations.
+    done: Vec<String>,
+    /// When the last operation was completed.
+    complete: Option<Instant>,
+    errored: bool,
+    /// True if Terraform ended without reporting the result of an operation.
+    gave_up: bool,
+    /// The id of the object at the provider.
+    id: Option<String>,
+}
+
+impl ResourceProgress {
+    fn has_done(&self, step: &str) -> bool {
+        self.done.iter().any(|done| done == step)
+    }
+}
+
+/// All resources of an apply.
+#[derive(Debug)]
+pub(super) struct ApplyProgress {
+    indices: HashMap<String, usize>,
+    standings: Vec<ResourceProgress>,
+    /// The operations of each resource, in Terraform's words.
+    steps: Vec<&'static [&'static str]>,
+    diagnostics: Vec<TerraformDiagnostic>,
+}
+
+impl ApplyProgress {
+    pub(super) fn new(ready: &[Ready]) -> Self {
+        Self {
+            indices: prepared_plan::by_address(ready),
+            standings: ready.iter().map(|_| ResourceProgress::default()).collect(),
+            steps: ready
+                .iter()
+                .map(|r| match r.action {
+                    Action::Create => &["create"][..],
+                    Action::Update => &["update"],
+                    Action::Delete => &["delete"],
+                    Action::Replace => &["create", "delete"],
+                    _ => &[],
+                })
+                .collect(),
+            diagnostics: Vec::new(),
+        }
+    }
+
+    /// Processes a line of the log. Returns the resource and a short text if there is something to report.
+    pub(super) fn hear(&mut self, message: LogMessage) -> Option<(usize, String)> {
+        if let Some(diagnostic) = message.diagnostic.clone().filter(TerraformDiagnostic::is_error) {
+            self.diagnostics.push(diagnostic);
+        }
+        let index = *self.indices.get(message.address()?)?;
+        let standing = &mut self.standings[index];
+        let hook = message.hook.as_ref()?;
+        match message.kind.as_str() {
+            "apply_start" => {
+                standing.doing = Some(hook.action.clone());
+                None
+            }
+            "apply_progress" => {
+                let seconds = hook.elapsed_seconds.unwrap_or(0.0);
+                Some((index, format!("{} for {seconds:.0} s", hook.action)))
+            }
+            "apply_complete" => {
+                standing.doing = None;
+                // A deletion has no id.
+                standing.id = hook.id_value.clone().or(standing.id.take());
+                standing.done.push(hook.action.clone());
+                let steps = self.steps[index];
+                if steps.iter().all(|step| standing.has_done(step)) {
+                    standing.complete = Some(Instant::now());
+                }
+                None
+            }
+            "apply_errored" => {
+                standing.doing = None;
+                standing.errored = true;
+                None
+            }
+            _ => None,
+        }
+    }
+
+    /// When a resource was reported complete.
+    pub(super) fn complete(&self, index: usize) -> Option<Instant> {
+        self.standings[index].complete
+    }
+
+    /// Terraform's word for the current operation on a resource.
+    pub(super) fn current_action(&self, index: usize) -> Option<&str> {
+        self.standings[index].doing.as_deref()
+    }
+
+    /// Returns true if any operation on it was started.
+    pub(super) fn mark_started(&self, index: usize) -> bool {
+        let standing = &self.standings[index];
+        standing.doing.is_some() || standing.errored || !standing.done.is_empty()
+    }
+
+    /// The id of the object at the provider, if it was reported.
+    pub(super) fn id(&self, index: usize) -> Option<&str> {
+        self.standings[index].id.as_deref()
+    }
+
+    /// Terraform ended by itself: no operation is running. Operations without a reported end have failed,
+    /// such as the deletion of an object that a replacement left.
+    pub(super) fn finish_deposed(&mut self) {
+        for standing in &mut self.standings {
+            standing.gave_up = standing.doing.take().is_some();
+            standing.errored |= standing.gave_up;
+        }
+    }
+
+    /// Returns true if Terraform ended without reporting the result of an operation on a resource.
+    pub(super) fn gave_up(&self, index: usize) -> bool {
+        self.standings[index].gave_up
+    }
+
+    /// The first error that concerns one of these.
+    pub(super) fn error_about(&self, is_one: impl Fn(&str) -> bool) -> Option<&TerraformDiagnostic> {
+        self.diagnostics
+            .iter()
+            .find(|d| d.subjects().any(&is_one) || d.address().is_some_and(&is_one))
+    }
+
+    /// The errors that name no resource, as an error of this resource.
+    pub(super) fn error_of_nobody(&self, id: &ResourceId, secrets: &Secrets) -> Option<TerraformError> {
+        let nobodys = self.diagnostics.iter().filter(|d| d.address().is_none());
+        let errors = nobodys.map(|diagnostic| diagnostic.to_error(id, secrets));
+        errors.reduce(|all, one| match (all, one) {
+            (TerraformError::Provider { id, class, text }, TerraformError::Provider { text: more, .. }) => {
+                TerraformError::Provider {
+                    id,
+                    class,
+                    text: format!("{text}; {more}"),
+                }
+            }
+            (all, _) => all,
+        })
+    }
+
+    /// The first error of all.
+    pub(super) fn first_error(&self) -> Option<&TerraformDiagnostic> {
+        self.diagnostics.first()
+    }
+
+    /// The operations in flight, and objects that were created but are not in the state yet: OpenTofu writes
+    /// its state only every 20 seconds, and an object of an earlier run is not in it before it is imported.
+    pub(super) fn in_flight<'b>(
+        &self,
+        ready: &[Ready],
+        held: impl Fn(&ResourceId) -> Option<&'b ResourceState>,
+    ) -> BTreeMap<ResourceId, InFlight> {
+        let flight = |r: &Ready, standing: &ResourceProgress| {
+            let makes = matches!(r.action, Action::Create | Action::Replace);
+            // Created, possibly without a reported id.
+            let made = match &r.subject.made {
+                _ if makes && standing.has_done("create") => Some(standing.id.as_deref()),
+                Some(id) => Some(Some(id.as_str())),
+                None => None,
+            };
+            let made = made.filter(|id| match (held(r.subject.id()), id) {
+                (None, _) => true,
+                (Some(held), Some(id)) => !held.shows(id),
+                (Some(_), None) => false,
+            });
+            let action = match (&standing.doing, made) {
+                (Some(doing), _) => doing.clone(),
+                (None, Some(_)) => "create".to_owned(),
+                (None, None) => return None,
+            };
+            Some(InFlight {
+                action,
+                address: r.subject.address.to_string(),
+                id: made.flatten().map(str::to_owned),
+                planned: false,
+            })
+        };
+        ready
+            .iter()
+            .zip(&self.standings)
+            .filter_map(|(r, standing)| Some((r.subject.id().clone(), flight(r, standing)?)))
+            .collect()
+    }
+}

@@ -1,0 +1,272 @@
+//! Providers: which one a resource names, which may run, and how Terraform is configured.
+
+use std::{collections::BTreeMap, fmt::Write as _};
+
+use serde_json::Value;
+
+use super::{binary::Binary, error::TerraformError, options::AllowedProvider};
+use konverge_base::model::{
+    ResourceId,
+    spec::{Resource, terraform_type},
+};
+
+/// The default host of sources.
+const DEFAULT_HOST: &str = "registry.terraform.io";
+/// The provider inside Terraform itself (`terraform_data`): it needs no package and may always run.
+pub(super) const BUILTIN: &str = "terraform.io/builtin/terraform";
+
+/// The exact package of a provider.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct ProviderRef {
+    /// `host/namespace/name`.
+    pub(super) source: String,
+    /// The exact version; empty for the built-in provider.
+    pub(super) version: String,
+}
+
+impl ProviderRef {
+    /// Parses the provider in `extensions.provider`: `[host/]namespace/name/version`.
+    pub(super) fn from_resource(resource: &Resource) -> Result<Self, TerraformError> {
+        let wrong = |why: String| TerraformError::NoProvider {
+            id: resource.id.clone(),
+            why,
+        };
+        let Some(text) = resource.extensions.get("provider").and_then(Value::as_str) else {
+            return if terraform_type(&resource.id, &resource.extensions) == Some("terraform_data") {
+                Ok(Self::builtin())
+            } else {
+                Err(wrong("`extensions.provider` is missing".to_owned()))
+            };
+        };
+        let shown = || text.escape_debug().to_string();
+        let parts: Vec<_> = text.split('/').collect();
+        if text == BUILTIN || (parts.len() == 4 && parts[..3].join("/") == BUILTIN) {
+            return Ok(Self::builtin());
+        }
+        let (source, version) = match parts.as_slice() {
+            [host, namespace, name, version] => (format!("{host}/{namespace}/{name}"), *version),
+            [namespace, name, version] => (format!("{DEFAULT_HOST}/{namespace}/{name}"), *version),
+            _ => return Err(wrong(format!("`{}` has not four parts", shown()))),
+        };
+        let plain = |c: char| c.is_ascii_alphanumeric() || "-_.:+".contains(c);
+        if parts
+            .iter()
+            .any(|part| part.is_empty() || part.starts_with('.') || !part.chars().all(plain))
+        {
+            return Err(wrong(format!("`{}` is not a provider's address", shown())));
+        }
+        Ok(Self {
+            source: source.to_lowercase(),
+            version: version.trim_start_matches('v').to_owned(),
+        })
+    }
+
+    fn builtin() -> Self {
+        Self {
+            source: BUILTIN.to_owned(),
+            version: String::new(),
+        }
+    }
+
+    /// Returns true for the built-in provider.
+    pub(super) fn is_builtin(&self) -> bool {
+        self.source == BUILTIN
+    }
+
+    /// The name without host and namespace.
+    pub(super) fn name(&self) -> &str {
+        self.source.rsplit('/').next().unwrap_or_default()
+    }
+
+    /// Its name in a module where another provider has the same short name.
+    pub(super) fn long_name(&self) -> String {
+        self.source.replace(['/', '.', ':'], "-")
+    }
+}
+
+/// The configuration block of a resource: `extensions.providerMeta`, without settings that would make it
+/// another provider.
+pub(super) fn meta_of(resource: &Resource) -> Value {
+    match resource.extensions.get("providerMeta") {
+        Some(Value::Object(meta)) => {
+            let mut meta = meta.clone();
+            for key in ["alias", "version"] {
+                meta.shift_remove(key);
+            }
+            Value::Object(meta)
+        }
+        _ => Value::Object(serde_json::Map::new()),
+    }
+}
+
+/// The source of a provider with its host, from a source as the configuration has it.
+pub(super) fn full_source(source: &str) -> String {
+    match source.split('/').count() {
+        2 => format!("{DEFAULT_HOST}/{source}").to_lowercase(),
+        _ => source.to_lowercase(),
+    }
+}
+
+/// Returns an error for a provider that is not listed, otherwise the allowed hashes of its package.
+pub(super) fn check_allowed<'a>(
+    allowed: &'a [AllowedProvider],
+    id: &ResourceId,
+    provider: &ProviderRef,
+) -> Result<&'a [String], TerraformError> {
+    if provider.is_builtin() {
+        return Ok(&[]);
+    }
+    let listed: Vec<_> = allowed
+        .iter()
+        .filter(|a| full_source(&a.source) == provider.source)
+        .collect();
+    match listed
+        .iter()
+        .find(|a| a.version.trim_start_matches('v') == provider.version)
+    {
+        Some(found) => Ok(&found.hashes),
+        None => Err(TerraformError::NotAllowed {
+            id: id.clone(),
+            source_address: provider.source.clone(),
+            version: provider.version.clone(),
+            allowed: listed
+                .iter()
+                .map(|a| format!("{} {}", a.source, a.version))
+                .collect(),
+        }),
+    }
+}
+
+/// The dependency lock file for these providers: only packages with these hashes are used.
+pub(super) fn lock_file(providers: &BTreeMap<ProviderRef, Vec<String>>, binary: &Binary) -> String {
+    let mut text = String::new();
+    for (provider, hashes) in providers {
+        if hashes.is_empty() {
+            continue;
+        }
+        let hashes: Vec<_> = hashes
+            .iter()
+            .filter(|h| h.chars().all(|c| c.is_ascii_alphanumeric() || "+/=:".contains(c)))
+            .map(|h| format!("    \"{h}\",\n"))
+            .collect();
+        let _ = write!(
+            text,
+            "provider \"{}\" {{\n  version = \"{version}\"\n  constraints = \"{version}\"\n  hashes = [\n{}  ]\n}}\n",
+            binary.source_of(&provider.source),
+            hashes.concat(),
+            version = provider.version,
+        );
+    }
+    text
+}
+
+/// The hashes of each provider in a lock file that Terraform wrote.
+pub(super) fn read_lock_file(text: &str) -> BTreeMap<String, Vec<String>> {
+    let mut found: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    let mut source = None;
+    for line in text.lines().map(str::trim) {
+        if let Some(rest) = line.strip_prefix("provider \"") {
+            source = rest.split('"').next().map(str::to_owned);
+        } else if let (Some(source), Some(rest)) = (&source, line.strip_prefix('"')) {
+            let hash = rest.split('"').next().unwrap_or_default().to_owned();
+            found.entry(source.clone()).or_default().push(hash);
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::BinaryKind;
+    use konverge_base::model::spec::RuntimeKind;
+    use serde_json::{Map, json};
+
+    fn resource(provider: &str) -> Resource {
+        Resource {
+            id: "hashicorp:local:local_file:a".parse().unwrap(),
+            runtime: RuntimeKind::Terraform,
+            attributes: Map::new(),
+            depends_on: Vec::new(),
+            extensions: json!({"provider": provider, "providerMeta": {"region": "x", "alias": "y"}})
+                .as_object()
+                .unwrap()
+                .clone(),
+            sharing: konverge_base::model::spec::Sharing::default(),
+        }
+    }
+
+    #[test]
+    fn providers_are_read_and_hostile_ones_refused() {
+        let full =
+            ProviderRef::from_resource(&resource("registry.terraform.io/hashicorp/local/2.9.0")).unwrap();
+        assert_eq!(
+            (full.source.as_str(), full.version.as_str()),
+            ("registry.terraform.io/hashicorp/local", "2.9.0")
+        );
+        assert_eq!(
+            ProviderRef::from_resource(&resource("hashicorp/local/v2.9.0")).unwrap(),
+            full
+        );
+        assert!(
+            ProviderRef::from_resource(&resource("terraform.io/builtin/terraform/1"))
+                .unwrap()
+                .is_builtin()
+        );
+        for bad in [
+            "",
+            "local",
+            "a/b/../c",
+            "a/b\"/c/1",
+            "a//c/1",
+            "a/b/c/1/2",
+            "a/b/c/${x}",
+        ] {
+            assert!(ProviderRef::from_resource(&resource(bad)).is_err(), "{bad}");
+        }
+        assert_eq!(meta_of(&resource("a/b/1")), json!({"region": "x"}));
+    }
+
+    #[test]
+    fn only_listed_versions_may_run() {
+        let allowed = [AllowedProvider {
+            source: "hashicorp/local".to_owned(),
+            version: "2.9.0".to_owned(),
+            hashes: vec!["h1:abc=".to_owned()],
+        }];
+        let check = |text: &str| {
+            let resource = resource(text);
+            let provider = ProviderRef::from_resource(&resource).unwrap();
+            check_allowed(&allowed, &resource.id, &provider).map(<[String]>::to_vec)
+        };
+        assert_eq!(
+            check("registry.terraform.io/hashicorp/local/2.9.0").unwrap(),
+            ["h1:abc="]
+        );
+        assert!(check("registry.terraform.io/hashicorp/local/2.9.1").is_err());
+        assert!(check("evil.example/hashicorp/local/2.9.0").is_err());
+        assert!(check("terraform.io/builtin/terraform/1").is_ok());
+    }
+
+    #[test]
+    fn a_lock_file_is_read_as_it_is_written() {
+        let provider = ProviderRef::from_resource(&resource("hashicorp/local/2.9.0")).unwrap();
+        let hashes = vec!["h1:a+/=".to_owned(), "zh:00ff".to_owned()];
+        let locked = BTreeMap::from([(provider.clone(), hashes.clone())]);
+        for (make, host) in [
+            (BinaryKind::Terraform, "registry.terraform.io"),
+            (BinaryKind::OpenTofu, "registry.opentofu.org"),
+        ] {
+            let binary = Binary {
+                path: "x".into(),
+                make,
+                version: "1.11.4".to_owned(),
+            };
+            assert_eq!(
+                read_lock_file(&lock_file(&locked, &binary)),
+                BTreeMap::from([(format!("{host}/hashicorp/local"), hashes.clone())])
+            );
+        }
+    }
+}

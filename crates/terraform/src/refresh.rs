@@ -1,0 +1,153 @@
+//! Reads the live objects with a refresh-only plan of the state. Nothing is written.
+
+use std::collections::{BTreeMap, HashMap};
+
+use super::{
+    address::Addresses,
+    context::Terraform,
+    diagnostics_map::blame,
+    error::TerraformError,
+    module,
+    module_resource::ModuleResource,
+    plan_command::{self, DryRun},
+    saved_plan::SavedPlan,
+    secret_references::{self, ModuleSecrets},
+    state_document::TerraformState,
+};
+use konverge_base::{
+    model::{ResourceId, health::Health},
+    secrets::WrittenReferences,
+};
+use konverge_engine::runtime::{Item, ObservedObject, StackScope};
+
+/// The objects as a refresh finds them; `None` for those that are not in the state or are gone. Terraform has
+/// no other notion of health.
+pub(super) async fn observe(
+    runtime: &Terraform,
+    scope: &StackScope,
+    items: &[Item],
+) -> Result<Vec<ObservedObject>, TerraformError> {
+    let options = &runtime.options;
+    let book = TerraformState::open(&scope.data, options.key.as_deref())?;
+    let mut addresses = Addresses::default();
+    let mut providers = BTreeMap::new();
+    let mut subjects = Vec::new();
+    for item in items {
+        let Some(holding) = book.resources.get(&item.id) else {
+            continue;
+        };
+        let provider = holding.provider();
+        if !provider.is_builtin() {
+            let listed = super::providers::check_allowed(&options.providers, &item.id, &provider)?;
+            let hashes = if listed.is_empty() {
+                book.hashes_of(&provider)
+            } else {
+                listed
+            };
+            providers.insert(provider.clone(), hashes.to_vec());
+        }
+        subjects.push(ModuleResource {
+            item: Item {
+                desired: None,
+                ..item.clone()
+            },
+            address: addresses.take(holding.address.clone(), &item.id),
+            provider,
+            meta: holding.meta.clone(),
+            holding: Some(holding.clone()),
+            moved_from: None,
+            made: None,
+            written: WrittenReferences::new(),
+        });
+    }
+    let mut live = HashMap::new();
+    let mut refused: HashMap<ResourceId, TerraformError> = HashMap::new();
+    // A provider with another configuration could look elsewhere, or log in with something else.
+    let (configured, unasked): (Vec<_>, Vec<_>) = subjects
+        .into_iter()
+        .partition(|subject| !secret_references::refers(&subject.meta));
+    let mut subjects = configured;
+    for subject in unasked {
+        let id = subject.id().clone();
+        refused.insert(id.clone(), TerraformError::ProviderNeedsSecret { id });
+    }
+    while !subjects.is_empty() {
+        match refresh(runtime, &subjects, &providers).await? {
+            Refreshed::Found(saved) => {
+                let refreshed = saved.refreshed();
+                for subject in subjects.drain(..) {
+                    if let Some(found) = refreshed.get(subject.address.to_string().as_str()) {
+                        super::masking::mask_object(
+                            found.values,
+                            &serde_json::Value::Null,
+                            found.sensitive,
+                            &options.secrets,
+                        );
+                        live.insert(subject.id().clone(), found.values.clone());
+                    }
+                }
+            }
+            // Resources of a provider that refuses are unknown; those of others are read.
+            Refreshed::Refused(mut errors) => {
+                subjects.retain(|subject| errors.iter().all(|(id, _)| id != subject.id()));
+                if subjects.is_empty() && refused.is_empty() {
+                    return Err(errors.remove(0).1);
+                }
+                refused.extend(errors);
+            }
+        }
+    }
+    Ok(items
+        .iter()
+        .map(|item| {
+            let live = live.remove(&item.id);
+            if let Some(error) = refused.get(&item.id) {
+                return ObservedObject {
+                    id: item.id.clone(),
+                    live: None,
+                    health: (Health::Unknown, error.to_string()),
+                };
+            }
+            let health = match (&live, book.in_flight.get(&item.id)) {
+                (Some(_), _) => (Health::Ready, String::new()),
+                (None, Some(flight)) => (
+                    Health::Unknown,
+                    format!("an earlier run was stopped during its {}", flight.action),
+                ),
+                (None, None) => (Health::Failed, "it is not there".to_owned()),
+            };
+            ObservedObject {
+                id: item.id.clone(),
+                live,
+                health,
+            }
+        })
+        .collect())
+}
+
+/// The result of a refresh.
+enum Refreshed {
+    Found(Box<SavedPlan>),
+    /// At least one resource, and why.
+    Refused(Vec<(ResourceId, TerraformError)>),
+}
+
+async fn refresh(
+    runtime: &Terraform,
+    subjects: &[ModuleResource],
+    providers: &BTreeMap<super::providers::ProviderRef, Vec<String>>,
+) -> Result<Refreshed, TerraformError> {
+    let options = &runtime.options;
+    let toolbox = runtime.toolbox().await?;
+    let installed = toolbox.install(providers, options).await?;
+    let module = module::build(subjects, &toolbox.binary, &ModuleSecrets::default())
+        .map_err(|mut failed| failed.remove(0).1)?;
+    Ok(
+        match plan_command::plan(runtime, &installed, &module, Some("-refresh-only")).await? {
+            DryRun::Saved(saved) => Refreshed::Found(Box::new(saved.plan)),
+            DryRun::Refused(refusal) => {
+                Refreshed::Refused(blame(runtime, subjects, &module.users, &refusal)?)
+            }
+        },
+    )
+}

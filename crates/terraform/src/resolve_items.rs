@@ -1,0 +1,324 @@
+//! Resolves items into module resources: which of them Terraform plans, and with which part of the state.
+
+use std::collections::{BTreeMap, HashMap};
+
+use super::{
+    address::Addresses,
+    credential_settings,
+    error::TerraformError,
+    module_resource::{self, ModuleResource},
+    options::TerraformOptions,
+    provider_addresses,
+    providers::{self, ProviderRef},
+    state_document::TerraformState,
+};
+use konverge_base::{model::ResourceId, secrets::WrittenReferences};
+use konverge_engine::runtime::Item;
+
+/// The items of a batch, by what has to be done.
+#[derive(Debug, Default)]
+pub(super) struct ResolvedItems {
+    /// Terraform plans these.
+    pub(super) subjects: Vec<ModuleResource>,
+    /// Only the state forgets these, with the reason.
+    pub(super) forgotten: Vec<(Item, String)>,
+    /// These cannot be planned.
+    pub(super) failed: Vec<(ResourceId, TerraformError)>,
+    /// The needed providers, with the allowed hashes of their packages.
+    pub(super) providers: BTreeMap<ProviderRef, Vec<String>>,
+}
+
+/// Sorts items. `moved` names the ids whose state moved to another id earlier in this run.
+pub(super) fn draft(
+    items: Vec<Item>,
+    book: &TerraformState,
+    moved: &HashMap<ResourceId, ResourceId>,
+    options: &TerraformOptions,
+) -> ResolvedItems {
+    let mut drafts = ResolvedItems::default();
+    let mut addresses = Addresses::default();
+    let wanted: Vec<ResourceId> = items
+        .iter()
+        .filter(|i| i.desired.is_some())
+        .map(|i| i.id.clone())
+        .collect();
+    for item in items {
+        let id = item.id.clone();
+        if item.desired.is_none() {
+            let reason = if module_resource::is_kept(&item) {
+                Some("left standing: `konverge/keep` is set".to_owned())
+            } else if let Some(new) = moved.get(&id) {
+                Some(format!("moved to `{new}`"))
+            } else if !book.resources.contains_key(&id) {
+                Some(nothing_held(book, &id))
+            } else {
+                None
+            };
+            if let Some(reason) = reason {
+                drafts.forgotten.push((item, reason));
+                continue;
+            }
+        }
+        let subject = resolve_item(item, book, &wanted, &mut addresses)
+            .and_then(|subject| admit(subject, book, options, &mut drafts.providers));
+        match subject {
+            Ok(subject) => drafts.subjects.push(subject),
+            Err(error) => drafts.failed.push((id, error)),
+        }
+    }
+    drafts
+}
+
+/// Why a resource is only forgotten, and what may be left of its object.
+fn nothing_held(book: &TerraformState, id: &ResourceId) -> String {
+    let nothing = "it is not in Terraform's state";
+    let Some(flight) = book.in_flight.get(id) else {
+        return nothing.to_owned();
+    };
+    let found = match &flight.id {
+        Some(id) => format!("it made an object with the id `{id}`"),
+        None => "it may have made an object".to_owned(),
+    };
+    format!(
+        "{nothing}, but an earlier run was stopped during its {}: {found}, which is to be deleted by hand",
+        flight.action
+    )
+}
+
+fn resolve_item(
+    item: Item,
+    book: &TerraformState,
+    wanted: &[ResourceId],
+    addresses: &mut Addresses,
+) -> Result<ModuleResource, TerraformError> {
+    let held = book.resources.get(&item.id);
+    let Some(desired) = &item.desired else {
+        let holding = held.expect("an item without a holding is forgotten").clone();
+        return Ok(ModuleResource {
+            address: addresses.take(holding.address.clone(), &item.id),
+            provider: holding.provider(),
+            meta: holding.meta.clone(),
+            holding: Some(holding),
+            moved_from: None,
+            made: None,
+            written: WrittenReferences::new(),
+            item,
+        });
+    };
+    let (address, provider, meta) = module_resource::parse_desired(desired)?;
+    // The state moves from the id in the Spec, or from the id before its normalization.
+    let renamed = item
+        .prior
+        .as_ref()
+        .map(|prior| prior.id.clone())
+        .filter(|old| *old != item.id);
+    let origin = module_resource::moved_from(&item)
+        .or(renamed)
+        .filter(|old| held.is_none() && !wanted.contains(old) && book.resources.contains_key(old));
+    let holding = match &origin {
+        Some(old) => book.resources.get(old),
+        None => held,
+    };
+    if let Some(holding) = holding.filter(|h| h.address.kind != address.kind) {
+        return Err(TerraformError::TypeChanged {
+            id: item.id.clone(),
+            from: holding.address.kind.clone(),
+            to: address.kind,
+        });
+    }
+    Ok(ModuleResource {
+        address: addresses.take(address, &item.id),
+        provider,
+        meta,
+        holding: holding.cloned(),
+        moved_from: origin,
+        made: book.in_flight.get(&item.id).and_then(|flight| flight.id.clone()),
+        written: WrittenReferences::new(),
+        item,
+    })
+}
+
+/// Checks the provider of a resource: it must be listed, and have one version in the whole module.
+fn admit(
+    mut subject: ModuleResource,
+    book: &TerraformState,
+    options: &TerraformOptions,
+    providers: &mut BTreeMap<ProviderRef, Vec<String>>,
+) -> Result<ModuleResource, TerraformError> {
+    if subject.provider.is_builtin() {
+        return Ok(subject);
+    }
+    let other = providers
+        .keys()
+        .find(|p| p.source == subject.provider.source && p.version != subject.provider.version)
+        .cloned();
+    match other {
+        // A deletion uses the version of the other resources.
+        Some(other) if subject.item.desired.is_none() => subject.provider = other,
+        Some(other) => {
+            return Err(TerraformError::TwoVersions {
+                id: subject.id().clone(),
+                source_address: subject.provider.source.clone(),
+                version: subject.provider.version.clone(),
+                other: other.version,
+            });
+        }
+        None => {}
+    }
+    // A deletion uses the version that created the object.
+    if subject.item.desired.is_some() {
+        credential_settings::check(
+            subject.id(),
+            &subject.provider,
+            &subject.meta,
+            &options.credential_settings,
+        )?;
+        provider_addresses::check(
+            subject.id(),
+            &subject.provider,
+            &subject.meta,
+            &options.provider_addresses,
+        )?;
+    }
+    let listed = providers::check_allowed(&options.providers, subject.id(), &subject.provider)?;
+    let hashes = if listed.is_empty() {
+        book.hashes_of(&subject.provider)
+    } else {
+        listed
+    };
+    providers.insert(subject.provider.clone(), hashes.to_vec());
+    Ok(subject)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::{AllowedProvider, address::Address, resource_state::ResourceState, state_document::InFlight};
+    use konverge_base::{
+        model::spec::{Resource, RuntimeKind},
+        secrets::{HashKey, Secrets},
+    };
+    use konverge_engine::runtime::Needs;
+    use serde_json::{Map, Value, json};
+
+    fn item(id: &str, extensions: Option<Value>) -> Item {
+        let desired = extensions.map(|extensions| Resource {
+            id: id.parse().unwrap(),
+            runtime: RuntimeKind::Terraform,
+            attributes: Map::new(),
+            depends_on: Vec::new(),
+            extensions: extensions.as_object().unwrap().clone(),
+            sharing: konverge_base::model::spec::Sharing::default(),
+        });
+        Item {
+            id: id.parse().unwrap(),
+            cluster: None,
+            prior: None,
+            desired,
+            needs: Needs::default(),
+        }
+    }
+
+    fn book(ids: &[&str]) -> TerraformState {
+        let mut book = TerraformState::default();
+        for id in ids {
+            let holding = ResourceState {
+                address: Address {
+                    kind: "t_x".to_owned(),
+                    name: "old".to_owned(),
+                },
+                provider: ("registry.terraform.io/n/t".to_owned(), "1.0.0".to_owned()),
+                meta: json!({}),
+                entry: json!({}),
+            };
+            book.resources.insert(id.parse().unwrap(), holding);
+        }
+        book
+    }
+
+    fn options() -> TerraformOptions {
+        let mut options = TerraformOptions::new(Secrets::new(HashKey::derive("k")));
+        options.providers = vec![AllowedProvider {
+            source: "n/t".to_owned(),
+            version: "1.0.0".to_owned(),
+            hashes: Vec::new(),
+        }];
+        options
+    }
+
+    #[test]
+    fn a_renamed_resource_takes_its_state_along() {
+        let items = vec![item(
+            "n:t:t_x:new",
+            Some(json!({"provider": "n/t/1.0.0", "konverge/moved-from": "n:t:t_x:old"})),
+        )];
+        let drafts = draft(items, &book(&["n:t:t_x:old"]), &HashMap::new(), &options());
+        let subject = &drafts.subjects[0];
+        assert_eq!(subject.moved_from.as_ref().unwrap().as_str(), "n:t:t_x:old");
+        assert_eq!(subject.address.to_string(), "t_x.new");
+        assert!(subject.holding.is_some());
+        let moved = HashMap::from([("n:t:t_x:old".parse().unwrap(), "n:t:t_x:new".parse().unwrap())]);
+        let items = vec![item("n:t:t_x:old", None)];
+        let drafts = draft(items, &book(&["n:t:t_x:old"]), &moved, &options());
+        assert!(drafts.subjects.is_empty());
+        assert_eq!(drafts.forgotten[0].1, "moved to `n:t:t_x:new`");
+    }
+
+    #[test]
+    fn what_may_not_run_fails_alone() {
+        let items = vec![
+            item("n:t:t_x:a", Some(json!({"provider": "n/t/1.0.0"}))),
+            item("n:t:t_x:b", Some(json!({"provider": "n/t/1.0.1"}))),
+            item(
+                "e:vil:e_x:c",
+                Some(json!({"provider": "evil.example/e/vil/1.0.0"})),
+            ),
+        ];
+        let drafts = draft(items, &TerraformState::default(), &HashMap::new(), &options());
+        assert_eq!(drafts.subjects.len(), 1);
+        assert!(matches!(drafts.failed[0].1, TerraformError::TwoVersions { .. }));
+        assert!(matches!(drafts.failed[1].1, TerraformError::NotAllowed { .. }));
+        assert_eq!(drafts.providers.len(), 1);
+    }
+
+    #[test]
+    fn what_goes_without_state_is_forgotten() {
+        let items = vec![item("n:t:t_x:a", None), item("n:t:t_x:b", None)];
+        let mut book = book(&["n:t:t_x:b"]);
+        let drafts = draft(items.clone(), &book, &HashMap::new(), &options());
+        assert_eq!(drafts.forgotten.len(), 1);
+        assert_eq!(drafts.subjects[0].id().as_str(), "n:t:t_x:b");
+        let flight = InFlight {
+            action: "create".to_owned(),
+            address: "t_x.a".to_owned(),
+            id: Some("i-1".to_owned()),
+            planned: false,
+        };
+        book.in_flight.insert("n:t:t_x:a".parse().unwrap(), flight);
+        let drafts = draft(items, &book, &HashMap::new(), &options());
+        assert!(
+            drafts.forgotten[0].1.contains("the id `i-1`"),
+            "{:?}",
+            drafts.forgotten
+        );
+    }
+
+    #[test]
+    fn what_an_interrupted_run_made_is_imported() {
+        let wanted = || vec![item("n:t:t_x:a", Some(json!({"provider": "n/t/1.0.0"})))];
+        // With and without an older object that the created one has replaced.
+        for mut book in [book(&[]), book(&["n:t:t_x:a"])] {
+            let flight = InFlight {
+                action: "create".to_owned(),
+                address: "t_x.a".to_owned(),
+                id: Some("i-1".to_owned()),
+                planned: false,
+            };
+            book.in_flight.insert("n:t:t_x:a".parse().unwrap(), flight);
+            let drafts = draft(wanted(), &book, &HashMap::new(), &options());
+            assert_eq!(drafts.subjects[0].import_id(), Some("i-1"));
+            assert!(drafts.subjects[0].resource_state().is_none());
+        }
+    }
+}

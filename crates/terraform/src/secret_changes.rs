@@ -1,0 +1,121 @@
+//! How references to secrets appear in a planned change. Terraform shows nothing of a write-only attribute, so that
+//! what a reviewer sees of it is added here.
+
+use serde_json::Value;
+
+use super::{module_resource::ModuleResource, secret_references::TerraformRecord};
+use konverge_base::{
+    model::{
+        masked_value,
+        plan::{Action, ChangeOrigin, FieldChange},
+        state::RuntimeRecord,
+    },
+    secrets::{Secrets, WrittenReference, WrittenReferences},
+};
+
+/// Adds the references that are written, and marks what changes only because a secret moved.
+pub(super) fn with_references(
+    mut changes: Vec<FieldChange>,
+    action: Action,
+    subject: &ModuleResource,
+    secrets: &Secrets,
+) -> Vec<FieldChange> {
+    if subject.written.is_empty() {
+        return changes;
+    }
+    let before = TerraformRecord::references_of(subject.item.prior.as_ref());
+    let of_values = subject.written.iter().filter(|(_, now)| !now.is_plain());
+    match action {
+        Action::Create => {
+            let whole = changes.first_mut().and_then(|change| change.to.as_mut());
+            if let Some(whole) = whole {
+                of_values.for_each(|(path, now)| set(whole, path, now.mark(secrets)));
+            }
+        }
+        Action::Update | Action::Replace | Action::Adopt => {
+            let changed = of_values.filter(|(path, now)| before.get(*path) != Some(now));
+            let added: Vec<_> = changed
+                .map(|(path, now)| FieldChange {
+                    path: path.clone(),
+                    from: before.get(path).and_then(|before| before.mark(secrets)),
+                    to: now.mark(secrets),
+                    origin: ChangeOrigin::Change,
+                })
+                .collect();
+            changes.retain(|change| added.iter().all(|added| added.path != change.path));
+            changes.extend(added);
+            changes.sort_by(|a, b| a.path.cmp(&b.path));
+            mark_rotations(&mut changes, &subject.written, &before);
+        }
+        _ => {}
+    }
+    changes
+}
+
+/// Puts the marks of the references into both sides of a change, where Terraform shows nothing.
+pub(super) fn add_marks((from, to): (&mut Value, &mut Value), subject: &ModuleResource, secrets: &Secrets) {
+    let before = TerraformRecord::references_of(subject.item.prior.as_ref());
+    for (side, references) in [(from, &before), (to, &subject.written)] {
+        let of_values = references.iter().filter(|(_, reference)| !reference.is_plain());
+        of_values.for_each(|(path, reference)| set(side, path, reference.mark(secrets)));
+    }
+}
+
+/// A change at a reference of the same text is a rotation; so is a value that nobody knows yet, if nothing else changes.
+fn mark_rotations(changes: &mut [FieldChange], now: &WrittenReferences, before: &WrittenReferences) {
+    let is_rotation = |path: &str| match (now.get(path), before.get(path)) {
+        (Some(now), Some(before)) => now.is_rotated_from(before),
+        _ => false,
+    };
+    for change in changes.iter_mut().filter(|change| is_rotation(&change.path)) {
+        change.origin = ChangeOrigin::Rotation;
+    }
+    let follows = |change: &FieldChange| {
+        change.origin == ChangeOrigin::Default && change.to.as_ref().is_some_and(masked_value::holds_unknown)
+    };
+    let rotates = |change: &FieldChange| change.origin == ChangeOrigin::Rotation;
+    if changes.iter().any(rotates) && changes.iter().all(|change| rotates(change) || follows(change)) {
+        changes
+            .iter_mut()
+            .for_each(|change| change.origin = ChangeOrigin::Rotation);
+    }
+}
+
+/// The notes on references that Terraform does not write, because nothing else changes.
+pub(super) fn waiting(action: Action, subject: &ModuleResource) -> Option<String> {
+    let before = TerraformRecord::references_of(subject.item.prior.as_ref());
+    let mut moved = subject.written.iter().filter(|(path, now)| {
+        let before = before.get(*path);
+        !now.is_plain() && before.is_some_and(|before| before.text != now.text)
+    });
+    let (path, _) = (action == Action::Unchanged).then(|| moved.next()).flatten()?;
+    Some(format!(
+        "`{path}` is write-only: its new reference is written when another attribute changes, such as its version"
+    ))
+}
+
+/// What is recorded of the references: those of an unchanged resource were written earlier.
+pub(super) fn record(action: Action, subject: &ModuleResource) -> RuntimeRecord {
+    let before = TerraformRecord::references_of(subject.item.prior.as_ref());
+    let written = |(path, now): (&String, &WrittenReference)| {
+        let kept = before
+            .get(path)
+            .filter(|_| action == Action::Unchanged && !now.is_plain());
+        (path.clone(), kept.unwrap_or(now).clone())
+    };
+    let references: WrittenReferences = subject.written.iter().map(written).collect();
+    match references.is_empty() {
+        true => RuntimeRecord::default(),
+        false => RuntimeRecord::encode(&TerraformRecord { references }),
+    }
+}
+
+/// Sets a member of an object; its parent must be there.
+fn set(whole: &mut Value, path: &str, mark: Option<Value>) {
+    let Some((parent, key)) = path.rsplit_once('/') else {
+        return;
+    };
+    if let (Some(Value::Object(parent)), Some(mark)) = (whole.pointer_mut(parent), mark) {
+        parent.insert(key.replace("~1", "/").replace("~0", "~"), mark);
+    }
+}

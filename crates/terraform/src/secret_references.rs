@@ -1,0 +1,377 @@
+//! References to secrets in Terraform's resources. They stand where Terraform keeps no value: in a write-only
+//! attribute, and in the configuration of a provider. `?as=version` may stand in any attribute.
+//!
+//! A value is the value of an *ephemeral* variable of the module. Terraform gives it to the provider, refuses it in
+//! any other place, and writes it into neither plan nor state. The variables are a file in memory. A plan that is
+//! not applied has no values: there the reference itself stands for the value of an attribute, and the configuration
+//! of a provider is unknown, so that the provider is not asked.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+use zeroize::Zeroizing;
+
+use super::{
+    binary::{Binary, BinaryKind},
+    error::TerraformError,
+    expression::unknown,
+    module_resource::ModuleResource,
+    provider_schema::{Keeping, ProviderSchemas},
+};
+use konverge_base::{
+    error::{ErrorKind, UserError},
+    model::{ResourceId, StackId, masked_value::join_path, reference, state::Recorded},
+    secrets::{SecretResolver, SecretTemplate, WrittenReference, WrittenReferences},
+};
+
+/// What the state keeps of a Terraform resource besides its attributes.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub(super) struct TerraformRecord {
+    /// The references to secrets that were written, by path.
+    pub(super) references: WrittenReferences,
+}
+
+impl TerraformRecord {
+    /// The references that were written into a resource.
+    pub(super) fn references_of(recorded: Option<&Recorded>) -> WrittenReferences {
+        let record: Option<Self> = recorded.and_then(|recorded| recorded.private.decode());
+        record.unwrap_or_default().references
+    }
+}
+
+/// The values of the references in a module.
+#[derive(Default)]
+pub(super) struct ModuleSecrets {
+    /// The number of the variable; `None` if the value is not known in this plan.
+    numbers: BTreeMap<SecretText, Option<usize>>,
+    values: Vec<Zeroizing<String>>,
+    /// The providers whose configuration is not known in this plan.
+    pub(super) unasked: BTreeSet<String>,
+}
+
+/// A text with references.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct SecretText {
+    text: String,
+    place: SecretPlace,
+}
+
+/// Where a text with references stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum SecretPlace {
+    Attribute,
+    Provider,
+}
+
+/// The values of a module's variables as a JSON document. Not printable.
+#[derive(Default)]
+pub(super) struct VariableValues(Option<Zeroizing<String>>);
+
+impl VariableValues {
+    pub(super) fn document(&self) -> Option<&str> {
+        self.0.as_ref().map(|document| document.as_str())
+    }
+}
+
+impl std::fmt::Debug for VariableValues {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("VariableValues")
+    }
+}
+
+/// A failure of one resource.
+type Failed = Vec<(ResourceId, TerraformError)>;
+
+/// Replaces `?as=version` by versions, and notes the references of the attributes in `written`.
+pub(super) async fn fill_in_versions(
+    resolver: Option<&dyn SecretResolver>,
+    stack: &StackId,
+    subjects: &mut [ModuleResource],
+) -> Failed {
+    let mut failed = Vec::new();
+    for subject in subjects {
+        if let Err(error) = fill_in(resolver, stack, subject).await {
+            failed.push((subject.id().clone(), error));
+        }
+    }
+    failed
+}
+
+async fn fill_in(
+    resolver: Option<&dyn SecretResolver>,
+    stack: &StackId,
+    subject: &mut ModuleResource,
+) -> Result<(), TerraformError> {
+    let id = subject.id().clone();
+    let mut written = WrittenReferences::new();
+    // What is deleted has the configuration of its last apply, with the versions of that time.
+    let before = TerraformRecord::references_of(subject.item.prior.as_ref());
+    if let Some(desired) = &mut subject.item.desired {
+        let mut attributes = Value::Object(std::mem::take(&mut desired.attributes));
+        let noted = fill_in_texts(resolver, stack, (&id, &before), &mut attributes).await;
+        if let Value::Object(attributes) = attributes {
+            desired.attributes = attributes;
+        }
+        written = noted?;
+        let none = WrittenReferences::new();
+        fill_in_texts(resolver, stack, (&id, &none), &mut subject.meta).await?;
+    }
+    subject.written = written;
+    Ok(())
+}
+
+async fn fill_in_texts(
+    resolver: Option<&dyn SecretResolver>,
+    stack: &StackId,
+    (id, before): (&ResourceId, &WrittenReferences),
+    value: &mut Value,
+) -> Result<WrittenReferences, TerraformError> {
+    let mut written = WrittenReferences::new();
+    for (path, text) in texts(value) {
+        let Some(template) = parse(&text)? else {
+            continue;
+        };
+        // The text would be another one after Terraform resolved it.
+        if text.contains(reference::MARK) {
+            return Err(TerraformError::MixedReferences { id: id.clone(), path });
+        }
+        let resolver = resolver.ok_or_else(|| TerraformError::Secret(no_store(id)))?;
+        let versions = template
+            .versions(resolver, stack)
+            .await
+            .map_err(TerraformError::Secret)?;
+        let mut noted = WrittenReference::new(&template, &versions);
+        let rotated = resolver.rotated(stack);
+        if let Some(before) = before.get(&path).filter(|before| before.stays(&noted, rotated)) {
+            noted = before.clone();
+        }
+        if template.is_plain() {
+            let text = template
+                .with_versions(&noted.versions())
+                .map_err(TerraformError::Secret)?;
+            if let Some(leaf) = value.pointer_mut(&path) {
+                *leaf = Value::String(text);
+            }
+        }
+        written.insert(path, noted);
+    }
+    Ok(written)
+}
+
+/// Refuses references at places whose value Terraform keeps. `name` gives the address of a provider as the executable
+/// writes it.
+pub(super) fn check_places(
+    schemas: &ProviderSchemas,
+    subjects: &[ModuleResource],
+    name: impl Fn(&str) -> String,
+) -> Failed {
+    let of_subject = |subject: &ModuleResource| {
+        subject.value_places().find_map(|path| {
+            let kind = &subject.address.kind;
+            match schemas.keeping(&name(&subject.provider.source), kind, path) {
+                Keeping::Nowhere => None,
+                Keeping::InState { write_only } => Some(TerraformError::SecretPlace {
+                    id: subject.id().clone(),
+                    path: path.to_owned(),
+                    write_only,
+                }),
+            }
+        })
+    };
+    subjects
+        .iter()
+        .filter_map(|subject| Some((subject.id().clone(), of_subject(subject)?)))
+        .collect()
+}
+
+/// Terraform has ephemeral variables and write-only attributes since 1.11, OpenTofu as well.
+pub(super) fn check_version(binary: &Binary) -> Result<(), TerraformError> {
+    let mut parts = binary.version.split(['.', '-']).map(str::parse::<u32>);
+    let (major, minor) = (parts.next(), parts.next());
+    match (major, minor) {
+        (Some(Ok(1)), Some(Ok(minor))) if minor < 11 => Err(TerraformError::Version {
+            path: binary.path.clone(),
+            found: format!("{} {}", binary.make, binary.version),
+            needed: match binary.make {
+                BinaryKind::Terraform => "Terraform 1.11 or newer, for a reference to a secret,",
+                BinaryKind::OpenTofu => "OpenTofu 1.11 or newer, for a reference to a secret,",
+            },
+        }),
+        _ => Ok(()),
+    }
+}
+
+impl ModuleSecrets {
+    /// Resolves the references of a module: their values if the stack is being applied, else nothing of them.
+    pub(super) async fn resolve(
+        resolver: Option<&dyn SecretResolver>,
+        stack: &StackId,
+        subjects: &[ModuleResource],
+    ) -> Result<Self, Failed> {
+        let mut secrets = Self::default();
+        let mut failed = Vec::new();
+        for subject in subjects {
+            if let Err(error) = secrets.add(resolver, stack, subject).await {
+                failed.push((subject.id().clone(), error));
+            }
+        }
+        match failed.is_empty() {
+            true => Ok(secrets),
+            false => Err(failed),
+        }
+    }
+
+    async fn add(
+        &mut self,
+        resolver: Option<&dyn SecretResolver>,
+        stack: &StackId,
+        subject: &ModuleResource,
+    ) -> Result<(), TerraformError> {
+        let desired = subject.item.desired.as_ref();
+        let recorded = desired.is_none();
+        let attributes = desired.map(|desired| Value::Object(desired.attributes.clone()));
+        let of_attributes = attributes.iter().flat_map(texts);
+        let of_attributes = of_attributes.map(|(_, text)| (text, SecretPlace::Attribute));
+        let of_provider = texts(&subject.meta).into_iter();
+        let of_provider = of_provider.map(|(_, text)| (text, SecretPlace::Provider));
+        for (text, place) in of_attributes.chain(of_provider) {
+            let Some(template) = parse(&text)? else {
+                continue;
+            };
+            let resolver = resolver.ok_or_else(|| TerraformError::Secret(no_store(subject.id())))?;
+            let has_values = resolver.has_values(stack);
+            let of = SecretText { text, place };
+            if place == SecretPlace::Provider && !has_values {
+                self.unasked.insert(subject.provider.source.clone());
+            }
+            if self.numbers.contains_key(&of) {
+                continue;
+            }
+            let value = match (has_values, place) {
+                (true, _) => {
+                    let value = template.value(resolver, stack, true, recorded).await;
+                    let value = value.map_err(TerraformError::Secret)?;
+                    Some(String::from_utf8_lossy(&value).into_owned())
+                }
+                (false, SecretPlace::Attribute) => Some(of.text.clone()),
+                // Whoever logs in with a stand-in locks an account.
+                (false, SecretPlace::Provider) => None,
+            };
+            let number = value.map(|value| {
+                self.values.push(Zeroizing::new(value));
+                self.values.len() - 1
+            });
+            self.numbers.insert(of, number);
+        }
+        Ok(())
+    }
+
+    /// The expression for a text with references; `None` for any other text.
+    pub(super) fn expression(&self, text: &str, place: SecretPlace) -> Option<String> {
+        if self.is_empty() {
+            return None;
+        }
+        let text = text.to_owned();
+        let number = self.numbers.get(&SecretText { text, place })?;
+        Some(number.map_or_else(unknown, |number| format!("${{var.{}}}", variable(number))))
+    }
+
+    /// Returns true if nothing refers to a secret.
+    pub(super) fn is_empty(&self) -> bool {
+        self.numbers.is_empty()
+    }
+
+    /// Returns true if a value is not known in this plan.
+    pub(super) fn has_unknown(&self) -> bool {
+        self.numbers.values().any(Option::is_none)
+    }
+
+    /// The `variable` blocks.
+    pub(super) fn declarations(&self) -> Value {
+        let declare = |number| {
+            let block = json!({"type": "string", "ephemeral": true, "sensitive": true});
+            (variable(number), block)
+        };
+        Value::Object((0..self.values.len()).map(declare).collect::<Map<_, _>>())
+    }
+
+    /// The values of the variables.
+    pub(super) fn values(&self) -> VariableValues {
+        if self.values.is_empty() {
+            return VariableValues(None);
+        }
+        let mut document = Zeroizing::new(String::from("{"));
+        for (number, value) in self.values.iter().enumerate() {
+            if number > 0 {
+                document.push(',');
+            }
+            // A serializer writes into a buffer that it leaves behind; here each buffer is overwritten.
+            let quoted = Zeroizing::new(json!(value.as_str()).to_string());
+            document.push_str(&format!("\"{}\":", variable(number)));
+            document.push_str(&quoted);
+        }
+        document.push('}');
+        VariableValues(Some(document))
+    }
+}
+
+impl ModuleResource {
+    /// The paths of the attributes with values of secrets.
+    fn value_places(&self) -> impl Iterator<Item = &str> {
+        let of_values = self.written.iter().filter(|(_, written)| !written.is_plain());
+        of_values.map(|(path, _)| path.as_str())
+    }
+
+    /// Returns true if an attribute has the value of a secret.
+    pub(super) fn has_secret_values(&self) -> bool {
+        self.value_places().next().is_some()
+    }
+}
+
+fn variable(number: usize) -> String {
+    format!("konverge_secret_{number}")
+}
+
+fn parse(text: &str) -> Result<Option<SecretTemplate>, TerraformError> {
+    SecretTemplate::parse(text)
+        .map_err(|error| TerraformError::Secret(UserError::new(ErrorKind::Secret, error.to_string())))
+}
+
+fn no_store(id: &ResourceId) -> UserError {
+    UserError::new(
+        ErrorKind::Secret,
+        format!("`{id}` refers to a secret, and no secret store is open"),
+    )
+    .hint("define the store under `secrets.stores` in the default branch's konverge.yaml")
+}
+
+/// Returns true if a value has a text with references.
+pub(super) fn refers(value: &Value) -> bool {
+    texts(value)
+        .iter()
+        .any(|(_, text)| !matches!(SecretTemplate::parse(text), Ok(None)))
+}
+
+/// The texts with references, with their paths.
+fn texts(value: &Value) -> Vec<(String, String)> {
+    fn walk(value: &Value, path: String, found: &mut Vec<(String, String)>) {
+        match value {
+            Value::String(text) if text.contains("ref+") || text.trim_start().starts_with("ref://") => {
+                found.push((path, text.clone()));
+            }
+            Value::Array(items) => items
+                .iter()
+                .enumerate()
+                .for_each(|(at, item)| walk(item, join_path(&path, &at.to_string()), found)),
+            Value::Object(map) => map
+                .iter()
+                .for_each(|(key, member)| walk(member, join_path(&path, key), found)),
+            _ => {}
+        }
+    }
+    let mut found = Vec::new();
+    walk(value, String::new(), &mut found);
+    found
+}
