@@ -9,7 +9,7 @@ use super::{
     common_args::{Revisions, Stacks},
 };
 use crate::ops::{
-    machine_key,
+    machine_key::MachineKey,
     selected_stacks::{self, SelectedStacks},
 };
 use konverge_base::{
@@ -142,7 +142,9 @@ fn print(args: &Args, context: &CliContext, built: &[(Option<&Stack>, Spec)]) {
         .flat_map(|(_, spec)| spec.resources.iter().cloned())
         .collect();
     if !args.show_secrets {
-        shown = redact::resources(&shown, &machine_key::secrets(&context.run()));
+        let key = MachineKey::read(&context.run());
+        shown = redact::resources(&shown, &key.secrets);
+        key.keep();
     }
     let mut shown = shown.into_iter();
     let specs: Vec<(Option<&Stack>, Vec<Resource>)> = built

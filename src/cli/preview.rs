@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 use async_trait::async_trait;
 
 use super::{CliContext, common_args::OpenedTargets};
-use crate::ops;
+use crate::ops::machine_key::MachineKey;
 use konverge_base::{
     error::UserError,
     model::{
@@ -65,14 +65,20 @@ pub enum PlanOutput {
 pub async fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
     let live = args.opened.infrastructure.live.into();
     let run = context.run();
+    let key = MachineKey::read(&run);
     let run = konverge_run::RunContext {
-        secrets: ops::machine_key::secrets(&run),
+        secrets: key.secrets.clone(),
         ..run
     };
     let session = args.opened.open(&run, live, KeyUse::Look, false).await?;
     let documents = Documents::default();
     let visitor = (args.output == PlanOutput::Plan).then_some(&documents as &dyn DocumentVisitor);
     let preview = konverge_run::preview::run(&session.planning, &session.targets, visitor).await?;
+    let config = &session.planning.config;
+    let stacks = &mut preview.plan.stacks.iter();
+    if stacks.any(|stack| !konverge_run::preview::is_failure(stack, config)) {
+        key.keep();
+    }
     if args.output == PlanOutput::Text {
         remark(&preview.plan, &session);
     }

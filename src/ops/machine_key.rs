@@ -1,32 +1,61 @@
 //! The key of the short hashes of secrets where neither the environment nor a store gives one: a file of this user, so
 //! that each run gives a secret the same marker.
 
+use std::{fs, path::PathBuf};
+
 use konverge_base::{
     atomic_file,
     secrets::{HashKey, Secrets},
 };
 use konverge_run::RunContext;
 
-/// The registry of a run, with the key of this machine. A key that cannot be kept is random, for this run alone.
-#[must_use]
-pub fn secrets(run: &RunContext) -> Secrets {
-    match run.var("KONVERGE_REVIEW_KEY") {
-        None => key(run).map_or_else(|| run.secrets.clone(), |key| run.secrets.with_key(key)),
-        Some(_) => run.secrets.clone(),
+/// The registry of a run, with the key of this machine.
+pub struct MachineKey {
+    /// The registry.
+    pub secrets: Secrets,
+    /// A new key, and the file for it.
+    unwritten: Option<(PathBuf, HashKey)>,
+}
+
+impl MachineKey {
+    /// Reads the key. Where there is none, it is random.
+    #[must_use]
+    pub fn read(run: &RunContext) -> Self {
+        let file = match run.var("KONVERGE_REVIEW_KEY") {
+            None => file(run),
+            Some(_) => None,
+        };
+        let Some(file) = file else {
+            let secrets = run.secrets.clone();
+            return Self {
+                secrets,
+                unwritten: None,
+            };
+        };
+        let known = fs::read(&file).ok();
+        let known = known.and_then(|bytes| <[u8; 32]>::try_from(bytes).ok());
+        let key = known.map_or_else(HashKey::random, HashKey::from_bytes);
+        Self {
+            secrets: run.secrets.with_key(key.clone()),
+            unwritten: known.is_none().then_some((file, key)),
+        }
+    }
+
+    /// Writes a new key, once something is shown with it. One that cannot be written is for this run alone.
+    pub fn keep(&self) {
+        if let Some((file, key)) = &self.unwritten
+            && let Err(error) = atomic_file::write(file, &key.to_bytes())
+        {
+            tracing::debug!("the key for markers is not kept: {error}");
+        }
     }
 }
 
-/// The key, made if there is none. Not from the checkout: who knows the key can try out which value a marker stands for.
-fn key(run: &RunContext) -> Option<HashKey> {
+/// Not in the checkout: who knows the key can try out which value a marker stands for.
+fn file(run: &RunContext) -> Option<PathBuf> {
     let folder = run.xdg_folder("XDG_STATE_HOME", ".local/state").ok()?;
     run.checkout()
         .trust("the folder of the key of this machine", &folder)
         .ok()?;
-    let path = folder.join("hash-key");
-    let read = || <[u8; 32]>::try_from(std::fs::read(&path).ok()?).ok();
-    if read().is_none() {
-        atomic_file::write(&path, &HashKey::random().to_bytes()).ok()?;
-    }
-    // Of two runs that make one, both read the last.
-    read().map(HashKey::from_bytes)
+    Some(folder.join("hash-key"))
 }

@@ -26,7 +26,7 @@ use konverge_base::{
     model::{
         Digest, RepoPath, StackId,
         event::Step,
-        file_source::{FileKind, Source},
+        file_source::{BlobId, FileKind, Source},
         spec::{Sharing, Spec},
         stack::{CompileSetup, SetupError, Stack},
     },
@@ -481,9 +481,8 @@ async fn store(cache: &Cache, key: &Digest, request: &CompileRequest, result: &R
     match result {
         Ok(compiled) => cache.put(key, compiled).await,
         Err(failure) => {
-            let refusal = failure
-                .room_error()
-                .and_then(|error: &KclError| error.lasting_refusal(request.packages.is_empty()));
+            let error = failure.room_error::<KclError>();
+            let refusal = error.and_then(|error| error.lasting_refusal(request.packages.is_empty()));
             if let Some(refusal) = refusal {
                 cache.put_refusal(key, refusal).await;
             }
@@ -594,10 +593,7 @@ pub fn crds(workspace: &OpenRevision, project: &RepoPath) -> Result<FileContents
         .collect()
 }
 
-fn read(
-    source: &dyn Source,
-    blob: konverge_base::model::file_source::BlobId,
-) -> Result<Arc<[u8]>, UserError> {
+fn read(source: &dyn Source, blob: BlobId) -> Result<Arc<[u8]>, UserError> {
     source
         .read(blob)
         .map_err(|error| UserError::new(ErrorKind::Git, error.to_string()))

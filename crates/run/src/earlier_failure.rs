@@ -8,6 +8,7 @@ use konverge_base::{
     model::{RepoPath, StackId, file_source::Source},
 };
 use konverge_config::Config;
+use konverge_kcl::KclError;
 
 /// One of the errors of a failure: its file, and the first line of its message. Lines move with what stands above them.
 type Root = (Option<String>, String);
@@ -23,6 +24,10 @@ pub async fn is_earlier(planning: &Planner, target: &Target, failure: &UserError
         return false;
     };
     if target.head.is_none() || target.base.is_none() || !is_of_the_code(failure) {
+        return false;
+    }
+    // Who asks decides what may be fetched: for a run of the repository's own code the base may compile.
+    if let Some(KclError::NotLocked { .. }) = failure.room_error() {
         return false;
     }
     let errors = roots(&target.id, failure);

@@ -127,7 +127,7 @@ fn the_reference_of_the_actions_is_up_to_date() {
 #[test]
 fn the_outputs_are_those_that_are_set() {
     let mut source = String::new();
-    for entry in fs::read_dir(root().join("src/ops/ci")).unwrap() {
+    for entry in fs::read_dir(root().join("crates/ci/src")).unwrap() {
         let path = entry.unwrap().path();
         if path.is_file() {
             source.push_str(&fs::read_to_string(path).unwrap());

@@ -10,11 +10,13 @@ use super::rooms::rust_files;
 #[test]
 fn no_reference_reads_what_a_store_of_the_state_logs_in_with() {
     let read = Regex::new(r#"\b(?:variable|var)\(\[?"([A-Z][A-Z0-9_]+)""#).unwrap();
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("crates");
     let mut files = Vec::new();
-    for room in ["store", "cloud"] {
+    for room in ["state/src/store", "cloud/src"] {
         rust_files(&root.join(room), &mut files);
     }
+    // The secret stores are what reads the variables for a reference.
+    files.retain(|file| !file.starts_with(root.join("cloud/src/secret_stores")));
     let mut found = Vec::new();
     for file in files {
         let text = fs::read_to_string(file).unwrap();

@@ -279,6 +279,7 @@ fn an_identity_with_invisible_characters_is_refused() {
 #[test]
 fn a_huge_message_is_cut_in_the_log() {
     let monorepo = tiny_monorepo::monorepo();
+    monorepo.commit("A module");
     for (id, text) in [
         ("web/long", "\"x\" * 50000000"),
         ("web/lines", "\"y\\n\" * 25000000"),
@@ -290,7 +291,7 @@ fn a_huge_message_is_cut_in_the_log() {
         "web/says",
         "print(\"z\\n\" * 1000000)\nresources = []\n",
     );
-    monorepo.commit("Huge");
+    monorepo.git(["add", "--all"]);
     for arguments in [
         &["build", "--all"][..],
         &["check", "--all"],
