@@ -46,8 +46,13 @@ impl Wrap {
                     .replace('é', "\\u00e9")
             }
             Self::Yaml => yaml::to_string(&json!({"settings": {"note": text, "n": 1}})),
+            // A line break more than there are, so that they are not folded.
             Self::YamlInSingleQuotes => {
-                format!("note: '{}'\n", text.replace('\'', "''").replace('\n', "\n\n  "))
+                let text = text.replace('\'', "''");
+                let breaks = regex::Regex::new("\n+").unwrap();
+                let text =
+                    breaks.replace_all(&text, |found: &regex::Captures<'_>| format!("\n{}  ", &found[0]));
+                format!("note: '{text}'\n")
             }
             Self::Base64 => base64::engine::general_purpose::STANDARD.encode(text),
         }
@@ -73,7 +78,20 @@ fn wraps() -> impl Strategy<Value = Vec<Wrap>> {
         YamlInSingleQuotes,
         Base64,
     ]);
-    prop::collection::vec(wrap, 0..4)
+    prop::collection::vec(wrap, 0..4).prop_map(|wraps| within_depth(&wraps))
+}
+
+/// What three layers hold, from within. A text of YAML in single quotes is two of them: its quotes are doubled and its
+/// lines are folded, and each is undone for itself.
+fn within_depth(wraps: &[Wrap]) -> Vec<Wrap> {
+    let mut left = 3_usize;
+    let layers = |wrap: &Wrap| 1 + usize::from(matches!(wrap, Wrap::YamlInSingleQuotes));
+    let fits = |wrap: &&Wrap| {
+        let rest = left.checked_sub(layers(wrap));
+        left = rest.unwrap_or(left);
+        rest.is_some()
+    };
+    wraps.iter().take_while(fits).copied().collect()
 }
 
 /// How a document stands whose names alone say what is secret.
