@@ -252,7 +252,13 @@ async fn a_secret_blinds_no_rule_by_hand_and_offline() {
     }
     write_stack(&stage, stack, &[changed, hides.clone()].concat());
     let printed = run(&["preview", stack, "--output", "plan"], 0).stdout;
-    // The name that `roleRef` refers to stands in the Spec, so it stays.
+    // The name that `roleRef` refers to stands in the Spec, so it stays, and it stands nowhere else.
+    let names = format!("\"name\":\"{ROLE}\"");
+    assert_eq!(
+        printed.matches(ROLE).count(),
+        printed.matches(&names).count(),
+        "{printed}"
+    );
     assert!(printed.contains("\"apiVersion\":\"secret:"), "{printed}");
     let refused = run(&apply, 3).json();
     all_deny(&denying(&refused), &ALL, all, "update");

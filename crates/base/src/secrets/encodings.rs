@@ -15,7 +15,7 @@ use super::escapes::{self, Unescaped};
 /// A shorter run decodes to less than the shortest secret.
 const SHORTEST_RUN: usize = 8;
 
-/// The maximum nesting of encodings, and of different escapes.
+/// The maximum nesting of encodings.
 const DEPTH: u32 = 3;
 
 /// The maximum nesting of backslashes. With each level, the escape of a backslash is twice as long.
@@ -41,7 +41,7 @@ pub(super) struct Needles<'a> {
 
 /// Returns true if the layout of YAML may change a text.
 pub(super) fn has_layout(text: &str) -> bool {
-    text.contains([' ', '\n', '\''])
+    text.contains([' ', '\n', '\t', '\''])
 }
 
 /// Replaces each secret by `mask`, wherever it is encoded or escaped; `None` if there is none.
@@ -52,12 +52,16 @@ pub(super) fn hide(text: &str, mask: &str, needles: &Needles<'_>) -> Option<Stri
 /// As [`hide`] for one secret that may be short: only escapes are undone. In what looks like an encoding, a short text
 /// is found by chance.
 pub(super) fn hide_escaped(text: &str, mask: &str, secret: &str) -> Option<String> {
-    let find = |text: &str, found: &mut Vec<Range<usize>>| push_matches(text, secret, found);
+    let plain = escapes::layout(secret).map(|plain| plain.text);
+    let find = |text: &str, found: &mut Vec<Range<usize>>| {
+        push_matches(text, secret, found);
+        plain.iter().for_each(|plain| push_matches(text, plain, found));
+    };
     let needles = Needles {
         find: &find,
         have_layout: has_layout(secret),
     };
-    replaced(text, mask, find_escaped(text, &needles, DEPTH, BACKSLASHES))
+    replaced(text, mask, find_escaped(text, &needles, BACKSLASHES))
 }
 
 /// Adds the ranges in which a secret stands in a text.
@@ -91,7 +95,7 @@ fn joined(mut found: Vec<Range<usize>>) -> Vec<Range<usize>> {
 
 /// The ranges of all secrets: as they are, escaped, and in what was encoded as a whole.
 fn find_all(text: &str, needles: &Needles<'_>, depth: u32, backslashes: u32) -> Vec<Range<usize>> {
-    let mut found = find_escaped(text, needles, depth, backslashes);
+    let mut found = find_escaped(text, needles, backslashes);
     if depth == 0 {
         return found;
     }
@@ -119,23 +123,22 @@ fn find_all(text: &str, needles: &Needles<'_>, depth: u32, backslashes: u32) -> 
 }
 
 /// The ranges of the secrets as they are, and behind escapes.
-fn find_escaped(text: &str, needles: &Needles<'_>, depth: u32, backslashes: u32) -> Vec<Range<usize>> {
+fn find_escaped(text: &str, needles: &Needles<'_>, backslashes: u32) -> Vec<Range<usize>> {
     let mut found = Vec::new();
     (needles.find)(text, &mut found);
     let unescaped = escapes::backslashes(text).filter(|_| backslashes > 0);
     if let Some(unescaped) = unescaped {
-        let depth = depth.saturating_sub(1);
         found.extend(find_in(&unescaped, |text| {
-            find_escaped(text, needles, depth, backslashes - 1)
+            find_escaped(text, needles, backslashes - 1)
         }));
     }
-    if depth == 0 || !needles.have_layout {
-        return found;
-    }
-    let layouts = [escapes::doubled_quotes, escapes::indentation, escapes::folding];
-    for unescaped in layouts.iter().filter_map(|undo| undo(text)) {
-        found.extend(find_in(&unescaped, |text| {
-            find_escaped(text, needles, depth - 1, backslashes)
+    if needles.have_layout
+        && let Some(plain) = escapes::layout(text)
+    {
+        found.extend(find_in(&plain, |text| {
+            let mut found = Vec::new();
+            (needles.find)(text, &mut found);
+            found
         }));
     }
     found

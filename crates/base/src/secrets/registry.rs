@@ -107,14 +107,14 @@ impl KnownTexts {
     }
 }
 
-/// The forms in which a secret may occur: unchanged, without a trailing newline, without indentation, encoded, and line
-/// by line.
+/// The forms in which a secret may occur: unchanged, without a trailing newline, without the layout of YAML, encoded, and
+/// line by line.
 fn forms(secret: &str) -> impl Iterator<Item = String> {
-    let level = escapes::indentation(secret.trim()).map(|level| level.text);
+    let plain = escapes::layout(secret.trim()).map(|plain| plain.text);
     let whole = [secret, secret.trim()]
         .map(str::to_owned)
         .into_iter()
-        .chain(level);
+        .chain(plain);
     let whole = whole.flat_map(|form| encodings::forms(&form));
     let lines = secret.lines().map(|line| line.trim().to_owned());
     whole
