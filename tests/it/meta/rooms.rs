@@ -1,5 +1,5 @@
-//! The crates against the tables of ARCHITECTURE.md, and what Cargo cannot say: no circle inside a crate, no file and no
-//! function that is too long.
+//! The crates against the tables of ARCHITECTURE.md, and what Cargo cannot say: the directions and no circle inside a
+//! crate, the doors of foreign crates, no file and no function that is too long.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -96,20 +96,130 @@ fn the_directions_are_those_of_the_map() {
     assert_eq!(table("Directions"), actual);
 }
 
+/// The code without line comments: a doc link names rooms too, and is no import.
+fn code(path: &Path) -> String {
+    let text = fs::read_to_string(path).expect("a source file");
+    text.lines()
+        .map(|line| line.split("//").next().unwrap_or_default())
+        .collect::<Vec<_>>()
+        .join("\n")
+}
+
+/// The names that stand behind `crate::` in a text: `crate::a::b`, `crate::{a, b::{c, d}}`.
+fn uses(text: &str) -> BTreeSet<String> {
+    let ident = |s: &str| {
+        s.chars()
+            .take_while(|c| c.is_alphanumeric() || *c == '_')
+            .collect::<String>()
+    };
+    let mut found = BTreeSet::new();
+    for (at, _) in text.match_indices("crate::") {
+        let rest = &text[at + "crate::".len()..];
+        if !rest.starts_with('{') {
+            found.insert(ident(rest));
+            continue;
+        }
+        let mut depth = 0;
+        let mut expecting = false;
+        for (index, c) in rest.char_indices() {
+            match c {
+                '{' => {
+                    depth += 1;
+                    expecting = depth == 1;
+                }
+                '}' => {
+                    depth -= 1;
+                    if depth == 0 {
+                        break;
+                    }
+                }
+                ',' => expecting = depth == 1,
+                c if c.is_whitespace() => {}
+                _ if expecting => {
+                    found.insert(ident(&rest[index..]));
+                    expecting = false;
+                }
+                _ => {}
+            }
+        }
+    }
+    found.remove("");
+    found
+}
+
+/// The room of a source file, `CRATE/ROOM`, if its crate has several: its first folder or file, or else the crate's own.
+fn room_of(name: &str, inside: &Path, rooms: &BTreeMap<String, BTreeSet<String>>) -> String {
+    let first = inside.components().next().expect("a component").as_os_str();
+    let first = first.to_string_lossy();
+    room_named(name, first.trim_end_matches(".rs"), rooms)
+}
+
+fn room_named(name: &str, first: &str, rooms: &BTreeMap<String, BTreeSet<String>>) -> String {
+    let (room, own) = (format!("{name}/{first}"), format!("{name}/{name}"));
+    match !rooms.contains_key(&room) && rooms.contains_key(&own) {
+        true => own,
+        false => room,
+    }
+}
+
+#[test]
+fn every_import_inside_a_crate_is_in_the_table() {
+    let rooms = table("Directions inside a crate");
+    let several: BTreeSet<_> = rooms.keys().filter_map(|room| room.split('/').next()).collect();
+    let mut wrong = Vec::new();
+    for (name, folder) in crates()
+        .iter()
+        .filter(|(name, _)| several.contains(name.as_str()))
+    {
+        let source = folder.join("src");
+        let mut files = Vec::new();
+        rust_files(&source, &mut files);
+        let doors = [source.join("lib.rs"), source.join("main.rs")];
+        let has_own = rooms.contains_key(&format!("{name}/{name}"));
+        for file in files.iter().filter(|file| has_own || !doors.contains(file)) {
+            let inside = file.strip_prefix(&source).expect("below the folder");
+            let room = room_of(name, inside, &rooms);
+            let Some(listed) = rooms.get(&room) else {
+                wrong.push(format!("{}: `{room}` is not in ARCHITECTURE.md", file.display()));
+                continue;
+            };
+            for used in uses(&code(file)) {
+                let used = room_named(name, &used, &rooms);
+                let short = used.split('/').nth(1).unwrap_or_default();
+                if used != room && !listed.contains(short) {
+                    wrong.push(format!("{}: `{room}` must not use `{used}`", file.display()));
+                }
+            }
+        }
+    }
+    assert!(several.len() > 5, "{several:?}");
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
 #[test]
 fn foreign_crates_stay_behind_their_doors() {
     let doors = table("Foreign crates");
     assert!(doors.len() > 10, "{doors:?}");
-    let crates = crates();
-    let used: Vec<_> = crates
-        .iter()
-        .map(|(name, folder)| (name, dependencies(folder)))
-        .collect();
-    for (foreign, places) in &doors {
-        let users = used.iter().filter(|(_, names)| names.contains(foreign));
-        let users: BTreeSet<_> = users.map(|(name, _)| (*name).clone()).collect();
-        assert_eq!(&users, places, "`{foreign}`");
+    let mut wrong = Vec::new();
+    for file in source_files() {
+        let relative = file.strip_prefix(root()).expect("below the root");
+        let relative = relative.to_string_lossy();
+        let text = code(&file);
+        for (name, places) in &doors {
+            let used = [
+                format!("use {name}::"),
+                format!(" {name}::"),
+                format!("({name}::"),
+                format!("<{name}::"),
+            ]
+            .iter()
+            .any(|pattern| text.contains(pattern.as_str()));
+            if used && !places.iter().any(|place| relative.starts_with(place.as_str())) {
+                wrong.push(format!("{relative}: `{name}` belongs to {places:?}"));
+            }
+        }
     }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
 #[test]
@@ -164,6 +274,14 @@ fn no_function_is_too_long_to_be_read_at_once() {
         long.extend(lengths.map(|(lines, name)| format!("{name} in {}: {lines}", file.display())));
     }
     assert!(long.is_empty(), "over 175 lines: {}", long.join("\n"));
+}
+
+#[test]
+fn the_reader_of_imports_reads_groups() {
+    let found = uses(
+        "use crate::{\n error::Failure,\n model::{Digest, path::RepoPath},\n};\nlet x = crate::yaml::to_string(&v);",
+    );
+    assert_eq!(found.into_iter().collect::<Vec<_>>(), ["error", "model", "yaml"]);
 }
 
 #[test]
