@@ -61,7 +61,7 @@ impl PolicyConfig {
                 (PolicyEnforcement::Override, Some(true)) => {}
                 (PolicyEnforcement::Override, _) | (_, Some(false)) => {
                     return Some((
-                        format!("policy.sets: nobody is named who may override a finding of set `{name}`"),
+                        format!("policy.sets: set `{name}` names no person who may override a finding"),
                         "write `override: {by: [org/team]}`",
                     ));
                 }
@@ -170,11 +170,11 @@ mod tests {
             ("{sets: [{name: a, path: p, enforce: sometimes}]}", "sometimes"),
             (
                 "{sets: [{name: a, path: p, enforce: override}]}",
-                "nobody is named",
+                "names no person",
             ),
             (
                 "{sets: [{name: a, path: p, override: {by: []}}]}",
-                "nobody is named",
+                "names no person",
             ),
             (
                 "{sets: [{name: a, path: p, enforce: always, override: {by: [a/b]}}]}",

@@ -10,7 +10,7 @@ use super::{
 const MOST_DAYS: i64 = 31;
 
 impl State {
-    /// Whether documents are accepted at a time that nobody is known to have written who holds a key.
+    /// Returns true if documents without a valid mark are accepted at this time.
     ///
     /// # Errors
     /// The date is none, or too far ahead; with what to do about it.

@@ -83,7 +83,7 @@ impl EnginePlan {
         }
     }
 
-    /// The changed resources of a plan that was made again during an apply.
+    /// The changed resources of a second plan, which an apply made after its first one.
     pub fn late_plans(&self) -> impl Iterator<Item = LatePlan<'_>> {
         let planned = self.nodes.iter().map(|node| &node.planned);
         let truths: HashMap<_, _> = planned

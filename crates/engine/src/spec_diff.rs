@@ -13,7 +13,7 @@ use konverge_base::{
     secrets::Secrets,
 };
 
-/// What masks a resource: [`konverge_base::secrets::mask_resource`] for whoever reads the plan, and
+/// What masks a resource: [`konverge_base::secrets::mask_resource`] for a reader of the plan, and
 /// [`konverge_base::secrets::mask_secret_data`] for policy sets.
 pub type ResourceMask = fn(&Secrets, &Resource) -> Resource;
 

@@ -25,7 +25,7 @@ struct Data {
     viewer: Option<User>,
 }
 
-/// The query for whoever edited a review.
+/// The query for the last editor of a review.
 const EDITOR: &str = "query($id: ID!) { node(id: $id) { ... on PullRequestReview { editor { login } } } }";
 
 #[derive(Deserialize)]
@@ -46,7 +46,8 @@ struct Edited {
 }
 
 impl Client {
-    /// The login of whoever edited a review last; `None` if nobody did. Whoever may push may edit the texts of others.
+    /// The login of the last editor of a review; `None` if it was not edited. A person who may push may edit the texts of
+    /// others.
     ///
     /// # Errors
     /// Errors of GitHub.

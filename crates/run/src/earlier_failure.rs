@@ -48,7 +48,7 @@ pub async fn is_earlier(planning: &Planner, target: &Target, failure: &UserError
 }
 
 /// Returns true if both revisions ask for the same core and the same reading of settings files. The base is compiled by the
-/// configuration of the head: whoever changes that answers for what no longer compiles.
+/// configuration of the head, so a change of that is responsible for what no longer compiles.
 fn is_same_language(base: &dyn Source, head: &dyn Source) -> bool {
     let language = |side: &dyn Source| {
         let config = Config::load(side).ok()?;

@@ -1,6 +1,6 @@
 //! The marks of encrypted documents: who wrote one is a holder of a key.
 //!
-//! age only encrypts, and its recipients are public: everybody who knows them can encrypt to them. So whoever writes a
+//! age only encrypts, and its recipients are public: everybody who knows them can encrypt to them. So the writer of a
 //! document adds a keyed hash for each recipient. Its key is the secret that the writer's and the reader's X25519 keys
 //! have in common, which takes one of the two private keys. A reader accepts the marks of recipients in
 //! `state.encrypt_to`, of data keys and of its own identities.

@@ -39,7 +39,7 @@ const NAMES: [&str; 11] = [
 pub(super) struct FieldPath<'a>(Vec<&'a str>);
 
 impl<'a> FieldPath<'a> {
-    /// Parses a path as in RFC 6901. A key with an escaped sign is no name of a field.
+    /// Parses a path as in RFC 6901. A key with an escape is not the name of a field.
     pub(super) fn parse(path: &'a str) -> Self {
         let keys = path.split('/').filter(|key| !key.is_empty());
         Self(

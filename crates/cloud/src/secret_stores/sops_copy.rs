@@ -34,7 +34,7 @@ pub struct SopsText {
 }
 
 impl SopsFileMark {
-    /// The mark of a file. `None` if it is no file of SOPS, or says its own path, which is checked when it is read.
+    /// The mark of a file. `None` if it is not a file of SOPS, or names its own path, which is checked when it is read.
     pub fn of(path: &str, bytes: &[u8]) -> Option<Self> {
         let file = SopsFile::parse(path, bytes).ok()?;
         if file.has_own_path() {

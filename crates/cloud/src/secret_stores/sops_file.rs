@@ -166,7 +166,7 @@ struct AzureEntry {
 }
 
 impl SopsFile {
-    /// Parses a YAML or JSON file. The error says why it is no file of SOPS.
+    /// Parses a YAML or JSON file. The error says why it is not a file of SOPS.
     pub(super) fn parse(path: &str, bytes: &[u8]) -> Result<Self, String> {
         if bytes.len() > LARGEST {
             return Err("it has more than 1 MiB".to_owned());
