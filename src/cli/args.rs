@@ -20,10 +20,12 @@ pub struct Cli {
     /// Options of every command.
     #[command(flatten)]
     pub global: Global,
+    /// The command to run.
     #[command(subcommand)]
     pub command: Command,
 }
 
+/// The commands, in the order of the help.
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Write konverge.yaml and the workflow into a repository, without overwriting files

@@ -13,6 +13,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// One word to offer.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Suggestion {
+    /// The word that the shell offers.
     pub word: String,
     /// What the word stands for, where the shell can show it.
     pub help: String,

@@ -16,6 +16,7 @@ use konverge_run::{RunContext, kcl_health};
 pub struct Row {
     /// The id of the object, as in a Spec.
     pub id: String,
+    /// Its health.
     pub health: Health,
     /// The reason. It is text from the object and must be escaped before it is printed to a terminal.
     pub message: String,

@@ -18,6 +18,7 @@ use konverge_run::{OpenRequest, OpenRevision, RunContext, Selection, compiler::C
 
 /// Which packages are locked.
 pub struct LockRequest {
+    /// The stacks whose packages are locked.
     pub selection: Selection,
     /// The packages whose entries are replaced.
     pub renewed: Vec<String>,
@@ -25,6 +26,7 @@ pub struct LockRequest {
 
 /// One `kcl.mod.lock`.
 pub struct LockReport {
+    /// The lock file.
     pub file: RepoPath,
     /// The packages with new entries, with what was found.
     pub changed: Vec<(String, String)>,

@@ -6,6 +6,7 @@ use konverge_run::{AnalysisCache, OpenRequest, OpenRevision, RevisionSpec, RunCo
 
 /// An opened revision with selected stacks.
 pub struct SelectedStacks {
+    /// The revision that the stacks are of.
     pub workspace: OpenRevision,
     /// The stacks, sorted by folder, without removed ones.
     pub stacks: Vec<Stack>,

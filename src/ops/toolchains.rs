@@ -12,7 +12,9 @@ pub use konverge_kcl::{DEFAULT_VERSION, InstallStep};
 /// A version that can be installed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KnownToolchain {
+    /// Version of the core.
     pub version: &'static str,
+    /// True if it stands in the cache.
     pub installed: bool,
 }
 

@@ -68,6 +68,7 @@ impl ErrorKind {
 /// A place in a file. The path is relative to the repository if there is one; line and column start at 1.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Location {
+    /// The file, as a path from the root of the checkout.
     pub file: String,
     /// The line, from 1.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -93,6 +94,7 @@ impl fmt::Display for Location {
 /// An error for a person.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UserError {
+    /// What went wrong in general; it decides the exit code.
     pub kind: ErrorKind,
     /// One sentence: what failed and why.
     pub message: String,
@@ -261,6 +263,7 @@ impl ErrorBody {
 /// The outermost object of an error in JSON output.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ErrorDocument {
+    /// The one error of this document.
     pub error: ErrorBody,
 }
 

@@ -23,6 +23,7 @@ pub struct Program {
     pub env: Option<Vec<(OsString, OsString)>>,
     /// Added to the environment.
     pub extra_env: Vec<(OsString, OsString)>,
+    /// The folder that it runs in; the current one without.
     pub dir: Option<PathBuf>,
     /// The input.
     pub stdin: Vec<u8>,
@@ -44,7 +45,9 @@ pub struct ProcessResult {
     pub code: Option<i32>,
     /// The signal that ended it.
     pub signal: Option<i32>,
+    /// All that it wrote to its output.
     pub stdout: Vec<u8>,
+    /// All that it wrote to its error output.
     pub stderr: Vec<u8>,
 }
 
@@ -82,6 +85,7 @@ impl Program {
         }
     }
 
+    /// Adds arguments.
     #[must_use]
     pub fn args<A: Into<OsString>>(mut self, args: impl IntoIterator<Item = A>) -> Self {
         self.args.extend(args.into_iter().map(Into::into));

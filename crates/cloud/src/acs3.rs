@@ -14,6 +14,7 @@ const ALGORITHM: &str = "ACS3-HMAC-SHA256";
 
 /// A POST of `/` without a body that is signed by its headers.
 pub struct SignedAlibabaCall<'a> {
+    /// Host of the service.
     pub host: &'a str,
     /// The operation.
     pub action: &'a str,

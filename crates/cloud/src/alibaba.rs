@@ -24,8 +24,11 @@ const LIFETIME: Duration = Duration::from_secs(3600);
 /// The keys of an account or of a role.
 #[derive(Clone)]
 pub struct AlibabaKeys {
+    /// The public half of the key.
     pub access_key: String,
+    /// The secret half.
     pub secret_key: Zeroizing<String>,
+    /// The token of a temporary key.
     pub session_token: Option<Zeroizing<String>>,
 }
 

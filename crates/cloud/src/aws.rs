@@ -27,8 +27,11 @@ const CONTAINER_HOSTS: [&str; 3] = ["169.254.170.2", "169.254.170.23", "[fd00:ec
 /// Keys, which may be short-lived.
 #[derive(Clone, PartialEq, Eq)]
 pub struct AwsKeys {
+    /// The public half of the key.
     pub access_key: String,
+    /// The secret half.
     pub secret_key: Zeroizing<String>,
+    /// The token of a temporary key.
     pub session_token: Option<Zeroizing<String>>,
 }
 

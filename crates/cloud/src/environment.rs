@@ -13,6 +13,7 @@ impl std::fmt::Debug for CloudEnvironment {
 }
 
 impl CloudEnvironment {
+    /// An environment of these variables alone.
     pub fn new(variables: BTreeMap<String, String>) -> Self {
         Self(variables)
     }

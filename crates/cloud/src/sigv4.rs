@@ -58,11 +58,15 @@ impl PresignedGet<'_> {
 /// A POST of `/` that is signed by its headers. The operation is named in a header, as the JSON services of AWS
 /// want it.
 pub struct SignedJsonPost<'a> {
+    /// The service's name in the signature.
     pub service: &'a str,
+    /// The service's region.
     pub region: &'a str,
+    /// The host that is called.
     pub host: &'a str,
     /// `SERVICE.OPERATION`.
     pub target: &'a str,
+    /// The JSON that is sent.
     pub body: &'a [u8],
 }
 

@@ -5,7 +5,9 @@ use std::time::Duration;
 /// A token, and how long it is valid.
 #[derive(Clone, PartialEq, Eq)]
 pub struct AccessToken {
+    /// The token itself.
     pub bearer: String,
+    /// How long it is valid.
     pub lifetime: Duration,
 }
 

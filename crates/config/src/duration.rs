@@ -13,10 +13,12 @@ use serde::{Deserialize, Serialize};
 pub struct Span(Duration);
 
 impl Span {
+    /// A span of whole seconds.
     pub const fn seconds(seconds: u64) -> Self {
         Self(Duration::from_secs(seconds))
     }
 
+    /// The span as a duration of the standard library.
     pub const fn duration(self) -> Duration {
         self.0
     }

@@ -9,6 +9,7 @@ pub enum StateRecipient {
     Age(String),
     /// A key of AWS KMS: `awskms:ARN`.
     AwsKms {
+        /// The key's ARN.
         arn: String,
         /// The region in the ARN.
         region: String,
@@ -19,10 +20,12 @@ pub enum StateRecipient {
     AzureKeyVault {
         /// The address of the vault.
         vault: String,
+        /// The key's full name.
         name: String,
     },
     /// A symmetric key of Alibaba Cloud KMS: `alikms:acs:kms:REGION:ACCOUNT:key/ID`.
     AliKms {
+        /// The key's ARN.
         arn: String,
         /// The region in the ARN.
         region: String,
@@ -31,7 +34,9 @@ pub enum StateRecipient {
     VaultTransit {
         /// Its name under `secrets.stores`.
         store: String,
+        /// The path that the engine is mounted at.
         mount: String,
+        /// Name of the key in the engine.
         key: String,
     },
 }

@@ -31,6 +31,7 @@ use konverge_base::{
 
 /// The input of an apply.
 pub struct ApplyRequest<'a> {
+    /// The plan that is applied.
     pub plan: EnginePlan,
     /// Reviews the plans that become known only during the apply. The plan itself was reviewed before.
     pub review: &'a dyn Review,
@@ -55,6 +56,7 @@ const NOT_CHECKED: &str = "everything was applied, but whether it is still there
 
 /// The result of an apply.
 pub struct Applied {
+    /// What was done.
     pub outcome: StackOutcome,
     /// The resources that are not there although everything succeeded: somebody deleted or recreated them since they
     /// were planned or written. Then the outcome is a failure for this reason only, and a new plan puts them back.

@@ -10,6 +10,7 @@ use konverge_base::{
 /// A question about the other stacks: who else has a claim on an object that a plan is about to touch.
 #[derive(Debug, Clone)]
 pub struct ClaimQuestion<'a> {
+    /// The resource that somebody else may own.
     pub item: &'a Item,
     /// What the plan is about to do with the object.
     pub about: ClaimedObject,

@@ -128,7 +128,9 @@ type SegmentAnswer = (usize, Result<PlannedResource, UserError>);
 
 /// Where a plan is: it is done, or it has to know the claims of other stacks before it goes on.
 pub enum PlanStep<'a> {
+    /// The claims of other stacks are needed first.
     Asks(Box<PlanAwaitingClaims<'a>>),
+    /// The plan is complete.
     Done(Box<EnginePlan>),
 }
 

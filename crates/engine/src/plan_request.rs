@@ -8,7 +8,9 @@ use konverge_base::{
 
 /// The input of a plan.
 pub struct PlanRequest<'a> {
+    /// Identity of the stack.
     pub stack: StackId,
+    /// Folder of the stack.
     pub folder: RepoPath,
     /// The desired resources.
     pub spec: Spec,

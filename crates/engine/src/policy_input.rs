@@ -22,7 +22,9 @@ use konverge_base::{
 /// A plan with true values, for policy sets. Only the data of Secrets and sensitive attributes are masked. Never print
 /// or store it.
 pub struct TruePlan {
+    /// The plan with true values.
     pub plan: StackPlan,
+    /// What the stack wants, with true values.
     pub desired: Vec<DesiredResource>,
     /// The texts in it that are masked wherever they are shown.
     pub hidden: BTreeSet<String>,
@@ -35,6 +37,7 @@ pub struct LatePlan<'a> {
     pub shown: &'a ResourcePlan,
     /// Its true values; `None` if nothing of them is known.
     pub truth: Option<&'a TrueValues>,
+    /// What must be masked.
     pub secrets: &'a Secrets,
 }
 

@@ -454,6 +454,7 @@ impl std::fmt::Debug for Client {
 /// A GitHub user.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Deserialize)]
 pub struct User {
+    /// The account's name.
     pub login: String,
 }
 

@@ -27,13 +27,31 @@ const LOOK_BACK: SignedDuration = SignedDuration::from_mins(10);
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Upsert {
     /// It was created.
-    Created { url: String, written: Option<Timestamp> },
+    Created {
+        /// Address of the comment.
+        url: String,
+        /// When it was last changed.
+        written: Option<Timestamp>,
+    },
     /// It was edited in place.
-    Updated { url: String, written: Option<Timestamp> },
+    Updated {
+        /// Address of the comment.
+        url: String,
+        /// When it was last changed.
+        written: Option<Timestamp>,
+    },
     /// It already had this content.
-    Unchanged { url: String, written: Option<Timestamp> },
+    Unchanged {
+        /// Address of the comment.
+        url: String,
+        /// When it was last changed.
+        written: Option<Timestamp>,
+    },
     /// A newer run has written it, so it was left unchanged.
-    NewerRunWrote { url: String },
+    NewerRunWrote {
+        /// Address of the comment.
+        url: String,
+    },
 }
 
 #[derive(Debug, Clone, Deserialize)]
@@ -53,6 +71,7 @@ struct Comment {
 pub struct PreviewComment {
     /// The head that it shows.
     pub head: String,
+    /// Text of the comment.
     pub body: String,
 }
 

@@ -23,6 +23,7 @@ const GITHUB: &str = "web-flow";
 /// A commit and the people it names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Contribution {
+    /// The commit.
     pub commit: CommitId,
     /// The parents; several parents mean a merge.
     pub parents: Vec<CommitId>,

@@ -18,8 +18,11 @@ const NEED: TokenPermission = TokenPermission("deployments: write");
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DeploymentState {
+    /// The apply runs.
     InProgress,
+    /// The apply ended well.
     Success,
+    /// The apply failed.
     Failure,
     /// It was stopped from outside.
     Error,

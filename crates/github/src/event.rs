@@ -22,6 +22,7 @@ pub enum GithubEvent {
         head: CommitId,
         /// The target branch.
         base_branch: String,
+        /// The repository's default branch.
         default_branch: String,
         /// The last pull request of the group, from the name of its ref.
         pull_request: Option<u64>,
@@ -58,6 +59,7 @@ pub struct PullRequestEvent {
     pub action: String,
     /// True if an edit changed the target branch.
     pub base_changed: bool,
+    /// Number of the pull request.
     pub number: u64,
     /// The author.
     pub author: String,
@@ -65,6 +67,7 @@ pub struct PullRequestEvent {
     pub base: CommitId,
     /// The target branch.
     pub base_branch: String,
+    /// The repository's default branch.
     pub default_branch: String,
     /// The head, which identifies the change.
     pub head: CommitId,
@@ -106,6 +109,7 @@ impl PullRequestEvent {
 /// Commits that were pushed to a branch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PushEvent {
+    /// The ref that was pushed, in full.
     pub ref_name: String,
     /// The tip before; `None` for a new branch. After a forced push it may be unreachable.
     pub before: Option<CommitId>,
@@ -113,6 +117,7 @@ pub struct PushEvent {
     pub after: Option<CommitId>,
     /// True if the history was rewritten.
     pub forced: bool,
+    /// The repository's default branch.
     pub default_branch: String,
 }
 
@@ -138,6 +143,7 @@ pub struct WorkflowRunEvent {
     pub head_branch: String,
     /// `owner/name` of the repository with that commit; empty if it was deleted.
     pub head_repository: String,
+    /// The repository's default branch.
     pub default_branch: String,
     /// True if `head_repository` is another repository.
     pub from_fork: bool,

@@ -19,8 +19,11 @@ const NEED: TokenPermission = TokenPermission("issues: write");
 /// An issue that we maintain.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Issue {
+    /// Number of the issue.
     pub number: u64,
+    /// Its page.
     pub url: String,
+    /// True if nobody has closed it.
     pub open: bool,
     /// When it was opened, as in RFC 3339.
     pub created_at: String,
@@ -31,6 +34,7 @@ pub struct Issue {
 /// The result for an issue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum IssueChange {
+    /// A new issue was opened.
     Opened,
     /// It was closed and is open again.
     Reopened,
@@ -38,6 +42,7 @@ pub enum IssueChange {
     Updated,
     /// It already had this content.
     Unchanged,
+    /// The issue was closed.
     Closed,
 }
 

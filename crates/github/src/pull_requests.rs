@@ -17,6 +17,7 @@ const READ: TokenPermission = TokenPermission("pull-requests: read");
 /// The needed fields of a pull request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PullRequest {
+    /// Number of the pull request.
     pub number: u64,
     /// The author.
     pub author: String,
@@ -30,12 +31,14 @@ pub struct PullRequest {
     pub merge_commit: Option<CommitId>,
     /// When it was merged, as in RFC 3339; `None` if it is not merged.
     pub merged_at: Option<String>,
+    /// True if it is neither merged nor closed.
     pub open: bool,
     /// True if its head is in another repository.
     pub from_fork: bool,
 }
 
 impl PullRequest {
+    /// True if it was merged.
     pub fn is_merged(&self) -> bool {
         self.merged_at.is_some()
     }
@@ -44,6 +47,7 @@ impl PullRequest {
 /// The latest approving review of one person.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReviewApproval {
+    /// The account that approved.
     pub reviewer: String,
     /// The reviewed head.
     pub commit: CommitId,
@@ -58,6 +62,7 @@ pub struct ReviewApproval {
 /// Who approved a run in an environment.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct RunApproval {
+    /// The account that approved the run.
     pub reviewer: String,
     /// Its text.
     pub said: String,

@@ -29,9 +29,11 @@ pub struct Runner {
     pub server_url: String,
     /// `https://api.github.com`, or the GHES host's `/api/v3`.
     pub api_url: String,
+    /// Id of the workflow run.
     pub run_id: u64,
     /// The attempt of the run, from 1.
     pub run_attempt: u32,
+    /// Name of the workflow.
     pub workflow: String,
     /// The file for outputs.
     pub output: Option<PathBuf>,

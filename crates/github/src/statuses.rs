@@ -48,7 +48,9 @@ pub enum StatusState {
 pub struct CommitStatus {
     /// The name of the status.
     pub context: String,
+    /// The state that GitHub shows.
     pub state: StatusState,
+    /// One line beside the state.
     #[serde(default)]
     pub description: Option<String>,
     /// The URL of the details.

@@ -20,6 +20,7 @@ use konverge_base::model::{
 pub struct CompileRequest {
     /// The stack's identity, for messages.
     pub label: String,
+    /// Files, options and core of the stack.
     pub setup: CompileSetup,
     /// Every file that the compilation may read, by its path in the repository.
     pub files: Vec<(RepoPath, Arc<[u8]>)>,

@@ -17,6 +17,7 @@ pub struct KclDiagnostic {
     pub code: Option<String>,
     /// `TypeError`, `EvaluationError`, …
     pub name: String,
+    /// What the core says.
     pub message: String,
     /// The place: a path relative to the repository, line and column from 1.
     pub place: Option<Location>,

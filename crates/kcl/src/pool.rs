@@ -74,6 +74,7 @@ impl Pool {
         self.inner.warning.as_deref()
     }
 
+    /// The KCL core that its workers run.
     pub fn core(&self) -> &Toolchain {
         &self.inner.options.core
     }

@@ -7,6 +7,7 @@ use super::{SandboxMode, Toolchain};
 /// The options of a pool.
 #[derive(Debug, Clone)]
 pub struct PoolOptions {
+    /// The KCL core that the workers run.
     pub core: Toolchain,
     /// The `konverge` binary, which is started as `konverge __worker`.
     pub self_exe: PathBuf,

@@ -51,6 +51,7 @@ pub struct ExternalPkg {
     /// The name used in imports.
     #[prost(string, tag = "1")]
     pub pkg_name: String,
+    /// The folder of the package.
     #[prost(string, tag = "2")]
     pub pkg_path: String,
 }
@@ -58,6 +59,7 @@ pub struct ExternalPkg {
 /// `-D name=value`.
 #[derive(Clone, PartialEq, Eq, Message)]
 pub struct Argument {
+    /// Name of the option.
     #[prost(string, tag = "1")]
     pub name: String,
     /// The value, which the core parses as JSON if it is JSON.
@@ -74,8 +76,10 @@ pub struct ExecProgramArgs {
     /// The entries, in order.
     #[prost(string, repeated, tag = "2")]
     pub k_filename_list: Vec<String>,
+    /// The options that `option()` reads.
     #[prost(message, repeated, tag = "4")]
     pub args: Vec<Argument>,
+    /// Values that replace attributes, as `path=value`.
     #[prost(string, repeated, tag = "5")]
     pub overrides: Vec<String>,
     /// Requests only JSON.
@@ -157,6 +161,7 @@ pub struct ValidateCodeArgs {
 /// The answer of `KclService.ValidateCode`.
 #[derive(Clone, PartialEq, Eq, Message)]
 pub struct ValidateCodeResult {
+    /// True if the data fits its schema.
     #[prost(bool, tag = "1")]
     pub success: bool,
     /// Why the data does not match, as the errors of a compilation.

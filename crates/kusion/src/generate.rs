@@ -29,6 +29,7 @@ use konverge_repo::konfig::DeclaredDependency;
 /// A Spec, and what the developer should know.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Generated {
+    /// The generated resources.
     pub spec: Spec,
     /// In the order of the Spec, each once.
     pub notes: Vec<String>,

@@ -31,9 +31,13 @@ pub struct ForeignCall {
     pub part: AppPart,
     /// The name of the dependency, in imports.
     pub module: String,
+    /// The workload as YAML.
     pub workload: String,
+    /// The developer's values as YAML.
     pub dev_config: String,
+    /// The platform's values as YAML.
     pub platform_config: String,
+    /// The context of the workspace as YAML.
     pub context: String,
     /// Variables of its environment.
     pub environment: BTreeMap<String, String>,
@@ -42,6 +46,7 @@ pub struct ForeignCall {
 /// A part of an application.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct AppPart {
+    /// Name of the application.
     pub app: String,
     /// The key of the accessory; `None` for the workload.
     pub accessory: Option<String>,
@@ -50,7 +55,9 @@ pub struct AppPart {
 /// What a module answered, as YAML.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ForeignAnswer {
+    /// The resources as YAML.
     pub resources: Vec<String>,
+    /// The patches of the workload as YAML.
     pub patchers: Vec<String>,
 }
 

@@ -32,11 +32,15 @@ pub struct Platform {
 /// The settings of a module for one project.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub struct PlatformModule {
+    /// Path of the module's package.
     pub path: String,
+    /// Version of the module.
     pub version: String,
     /// The module's own settings.
     pub settings: Map<String, Value>,
+    /// Existing resources that the module takes over.
     pub imported_resources: ImportedResources,
+    /// When a workload is healthy; Kusion's rules without.
     pub health_policy: Option<HealthPolicy>,
 }
 

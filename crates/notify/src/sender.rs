@@ -24,9 +24,11 @@ pub enum Kind {
 /// A receiver. The URL is a secret, because everybody who knows it may post.
 #[derive(Clone)]
 pub struct NotifyTarget {
+    /// The form of the message.
     pub kind: Kind,
     /// Its name in messages: the environment variable with the URL.
     pub name: String,
+    /// The address that is posted to; it is a secret.
     pub url: String,
     /// The signing key of a webhook.
     pub key: Option<String>,
@@ -65,6 +67,7 @@ impl From<NotifyError> for UserError {
     }
 }
 
+/// Sends messages to the configured receivers.
 #[derive(Clone)]
 pub struct Sender {
     http: reqwest::Client,

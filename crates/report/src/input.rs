@@ -14,6 +14,7 @@ pub struct RunInfo {
     pub repository: String,
     /// The web address of the server, such as `https://github.com`; empty outside GitHub.
     pub server_url: String,
+    /// Number of the pull request; none outside one.
     pub pr: Option<u64>,
     /// The commit with the change.
     pub head: Option<CommitId>,
@@ -35,15 +36,18 @@ pub struct RunInfo {
     pub cached: usize,
     /// The number of stacks in the repository.
     pub stacks_in_repository: usize,
+    /// Version of Konverge.
     pub version: String,
 }
 
 /// The input of a preview's comment.
 #[derive(Debug, Clone)]
 pub struct CommentInput<'a> {
+    /// The run that made the plan.
     pub run: &'a RunInfo,
     /// The affected stacks and the reasons.
     pub affected: &'a Affected,
+    /// The plan of all affected stacks.
     pub plan: &'a Plan,
     /// The findings of the policies.
     pub findings: &'a [PolicyFinding],
@@ -66,6 +70,7 @@ pub struct CommentInput<'a> {
 /// The effect of merging, and whether this preview is outdated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Mode {
+    /// What a merge would do.
     pub merging: Merging,
     /// True if a later push replaced the previewed head.
     pub superseded: bool,

@@ -68,6 +68,7 @@ pub fn step_text(step: Step, done: usize, total: usize) -> String {
 }
 
 impl ProgressLines {
+    /// Prints progress in the form that `dialect` names.
     pub fn new(dialect: LogStyle) -> Self {
         Self {
             dialect,

@@ -24,6 +24,7 @@ const TRIES: u32 = 5;
 /// The history of drift checks.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DriftHistory {
+    /// The last check of each stack.
     pub stacks: BTreeMap<StackId, DriftCheck>,
     /// The end of the last run in which no check failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -36,6 +37,7 @@ pub struct DriftCheck {
     /// The time of the check, by the clock of that machine. Recorded for a failed check too, so that the
     /// stack does not take the turn of another.
     pub at: Timestamp,
+    /// The drift that is known; none if all was as applied.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub drift: Option<KnownDrift>,
 }

@@ -39,6 +39,7 @@ pub struct IndexEntry {
     /// The folder of the last apply.
     #[serde(default)]
     pub folder: RepoPath,
+    /// The commit that was applied.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub commit: Option<CommitId>,
 }

@@ -14,7 +14,9 @@ use konverge_base::model::{
 pub struct KusionState {
     /// The tenant, if there is one.
     pub tenant: Option<String>,
+    /// Kusion's name of the project.
     pub project: String,
+    /// Kusion's name of the stack.
     pub stack: String,
     /// The serial or revision, for display.
     pub revision: u64,

@@ -61,12 +61,14 @@ pub struct Releases {
 
 /// The newest release.
 pub struct NewestRelease {
+    /// The release.
     pub release: KusionState,
     text: String,
     metadata: Value,
 }
 
 impl NewestRelease {
+    /// True if this Konverge has taken the release over under `mark`.
     pub fn is_marked(&self, mark: &str) -> bool {
         is_marked(&self.text, mark)
     }

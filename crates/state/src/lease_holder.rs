@@ -14,6 +14,7 @@ pub struct Holder {
     pub id: String,
     /// The number of the lease: the fencing token.
     pub epoch: u64,
+    /// The run that holds it.
     pub writer: DocumentWriter,
     /// When it was taken, by the holder's clock.
     pub since: Timestamp,

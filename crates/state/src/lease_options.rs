@@ -49,9 +49,11 @@ impl LeaseOptions {
 /// What to do about the holder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WaitVerdict {
+    /// Wait for the holder.
     KeepWaiting,
     /// The holder's run is over, as GitHub says: take over at once.
     HolderIsOver,
+    /// Stop waiting, with an error.
     GiveUp,
 }
 

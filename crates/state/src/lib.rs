@@ -80,6 +80,7 @@ impl RepositoryId {
         Self(id.into())
     }
 
+    /// The id as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }

@@ -19,11 +19,13 @@ use konverge_base::model::{
 /// The place of a review record.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct ReviewKey {
+    /// Number of the pull request.
     pub pull_request: u64,
     /// The previewed head.
     pub head: CommitId,
     /// The number of the run; later runs have higher numbers.
     pub run: u64,
+    /// Attempt of the workflow run.
     pub attempt: u32,
     /// The shard, if the preview was distributed over jobs.
     #[serde(skip_serializing_if = "Option::is_none")]

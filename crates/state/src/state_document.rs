@@ -120,7 +120,9 @@ pub struct Versioned {
     pub serial: u64,
     /// The epoch of the lease under which it was written.
     pub epoch: u64,
+    /// Why it was written.
     pub reason: WriteReason,
+    /// The run that wrote it.
     pub writer: DocumentWriter,
     /// When it was written, by the clock of that machine.
     pub written: Timestamp,

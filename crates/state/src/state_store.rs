@@ -69,6 +69,7 @@ pub(super) struct Reading {
 /// One line of a stack's history.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct HistoryLine {
+    /// Number of the state.
     pub serial: u64,
     /// The document, or why it cannot be read. In JSON: its keys, or `unreadable`.
     #[serde(flatten, serialize_with = "readable")]
@@ -92,7 +93,9 @@ fn readable<S: Serializer>(
 /// The summary of one serial.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct HistoryEntry {
+    /// Why it was written.
     pub reason: WriteReason,
+    /// The run that wrote it.
     pub writer: DocumentWriter,
     /// When it was written, by the clock of that machine.
     pub time: Timestamp,
@@ -168,6 +171,7 @@ impl StateStore {
         self.envelopes.sealer.as_ref()
     }
 
+    /// The store that holds the documents.
     pub fn store(&self) -> &dyn Store {
         &*self.store
     }

@@ -15,6 +15,7 @@ use konverge_base::{
 /// The product. Both share the used parts of the state, plan and log formats.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BinaryKind {
+    /// HashiCorp's.
     Terraform,
     /// The fork.
     OpenTofu,
@@ -32,9 +33,11 @@ impl std::fmt::Display for BinaryKind {
 /// A usable executable.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Binary {
+    /// The file that is run.
     pub path: PathBuf,
     /// The product.
     pub make: BinaryKind,
+    /// Version that it says it has.
     pub version: String,
 }
 

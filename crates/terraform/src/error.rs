@@ -187,6 +187,7 @@ pub enum Class {
     Network,
     /// The object already exists.
     Exists,
+    /// Any other error.
     Other,
 }
 

@@ -89,8 +89,11 @@ const FILES: [(&str, &str); 19] = [
 /// One line of a file that the change replaces.
 #[derive(Debug, Clone, Copy)]
 pub struct LineEdit {
+    /// The file, from the root.
     pub file: &'static str,
+    /// The text that is replaced; it stands there once.
     pub from: &'static str,
+    /// The text that replaces it.
     pub to: &'static str,
 }
 

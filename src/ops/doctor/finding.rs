@@ -21,6 +21,7 @@ pub enum DoctorVerdict {
 pub struct DoctorFinding {
     /// What was checked.
     pub what: String,
+    /// How it ended.
     pub verdict: DoctorVerdict,
     /// What was found.
     pub says: String,

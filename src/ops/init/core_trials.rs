@@ -41,7 +41,9 @@ pub struct CoreTrials {
 /// What one core compiled.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CoreRow {
+    /// Version of the core.
     pub version: String,
+    /// How many stacks it compiled.
     pub compiled: usize,
     /// Why the others failed, with the number of stacks; the most frequent first.
     pub reasons: Vec<(String, usize)>,

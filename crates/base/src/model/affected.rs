@@ -7,6 +7,7 @@ use super::{CommitId, RepoPath, StackId};
 /// The stacks that a change affects. The JSON has `"version":1`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Affected {
+    /// Version of this format.
     pub version: u32,
     /// The commit compared against.
     pub base: Option<CommitId>,
@@ -16,12 +17,16 @@ pub struct Affected {
     pub stacks: Vec<AffectedStack>,
 }
 
+/// A stack that a change affects, with the reasons.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AffectedStack {
     /// The folder at the head; at the base if the stack was removed.
     pub stack: RepoPath,
+    /// Its identity.
     pub id: StackId,
+    /// Name of its project.
     pub project: String,
+    /// Name of the stack within its project.
     pub name: String,
     /// How its inputs changed.
     pub change: InputChange,
@@ -60,6 +65,7 @@ pub enum SpecChange {
 /// One changed input and how it reaches the stack.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct InputReason {
+    /// The input that differs.
     pub path: RepoPath,
     /// The class of input.
     pub kind: InputKind,
@@ -73,6 +79,7 @@ pub struct InputReason {
 pub enum InputKind {
     /// A `.k` file reached by imports.
     Import,
+    /// A file that the compilation starts with.
     Entry,
     /// `kcl.yaml`, `ci-test/settings.yaml`.
     Settings,

@@ -11,11 +11,14 @@ use super::{CommitId, Digest, apply_result::StackResult, authorization::Authoriz
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ApplyRecord {
+    /// Digest of the stack's inputs at this apply.
     pub digest: Digest,
     /// The applied commit, if a commit was applied.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub commit: Option<CommitId>,
+    /// How the apply ended.
     pub result: StackResult,
+    /// Why the apply was allowed.
     #[serde(flatten)]
     pub grounds: Authorization,
 }

@@ -9,11 +9,13 @@ use crate::error::ErrorBody;
 /// The output of `konverge apply --output json`. The JSON has `"version":1`.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ApplyReport {
+    /// Version of this format.
     pub version: u32,
     /// Sorted by folder.
     pub stacks: Vec<StackOutcome>,
 }
 
+/// How the apply of one stack ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum StackResult {
@@ -32,12 +34,17 @@ pub enum StackResult {
     HeldBack,
 }
 
+/// What an apply did to one stack.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct StackOutcome {
+    /// Folder of the stack.
     pub stack: RepoPath,
+    /// Identity of the stack.
     pub id: StackId,
+    /// How its apply ended.
     pub result: StackResult,
+    /// Digest of the inputs that were applied.
     pub digest: Digest,
     /// The serial of the state after the apply.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -55,11 +62,14 @@ pub struct StackOutcome {
     pub error: Option<ErrorBody>,
 }
 
+/// What an apply did to one resource.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ResourceOutcome {
+    /// The resource.
     pub id: ResourceId,
     /// The planned action.
     pub action: Action,
+    /// How it ended.
     pub result: ResourceResult,
     /// Why the resource waits, failed or was skipped.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -108,6 +118,7 @@ impl std::fmt::Display for Waiting {
     }
 }
 
+/// How the apply of one resource ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ResourceResult {
@@ -115,6 +126,7 @@ pub enum ResourceResult {
     Done,
     /// The change is written, and the resource waits for something outside of this run.
     Waiting,
+    /// The runtime refused it, or it did not become ready.
     Failed,
     /// Not attempted: a dependency failed or waits, or the run was interrupted.
     Skipped,

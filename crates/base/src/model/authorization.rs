@@ -96,6 +96,7 @@ fn is_zero(number: &usize) -> bool {
 /// A merged pull request that authorizes a part of a plan.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReviewedPull {
+    /// Number of the pull request.
     pub number: u64,
     /// The last head of the pull request. Its preview counts.
     pub head: CommitId,

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+/// A check run as GitHub shows it beside a commit.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CheckRun {
     /// The name, equal in every run, so that a newer check run replaces the older one.
@@ -18,9 +19,11 @@ pub struct CheckRun {
     pub annotations: Vec<Annotation>,
 }
 
+/// The result that GitHub shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Conclusion {
+    /// Nothing stands against a merge.
     Success,
     /// Something is wrong.
     Failure,
@@ -33,6 +36,7 @@ pub enum Conclusion {
 /// An annotation at a line of a file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Annotation {
+    /// How much it weighs.
     pub level: Level,
     /// The file, relative to the root of the repository.
     pub file: String,

@@ -18,6 +18,7 @@ pub const IMPORT_ID: &str = "kusionstack.io/import-id";
 pub enum Claim {
     /// A Kubernetes object, in any version of its kind.
     Object {
+        /// The cluster that the object stands in.
         cluster: ClusterName,
         /// Group, kind, namespace (`default` if there is none) and name.
         key: [String; 4],
@@ -30,7 +31,10 @@ pub enum Claim {
         id: String,
     },
     /// An object that a Terraform resource made or imported, by the keyed hash of its type and id.
-    ObjectHash { hash: String },
+    ObjectHash {
+        /// The hash in hexadecimal.
+        hash: String,
+    },
 }
 
 impl Claim {
@@ -141,6 +145,7 @@ impl Marks {
         Self(marks.concat())
     }
 
+    /// True if no other stack claims anything.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

@@ -47,6 +47,7 @@ impl Digest {
         Self(bytes)
     }
 
+    /// The 32 bytes of the hash.
     pub fn as_bytes(&self) -> &[u8; 32] {
         &self.0
     }
@@ -70,6 +71,7 @@ impl DigestBuilder {
         builder
     }
 
+    /// Adds one part, with its length, so that no two lists of parts have the same digest.
     pub fn part(&mut self, bytes: &[u8]) -> &mut Self {
         self.0.update(&(bytes.len() as u64).to_le_bytes());
         self.0.update(bytes);

@@ -2,45 +2,66 @@
 
 use super::{ResourceId, StackId, apply_result::ResourceResult, plan::Action};
 
+/// What a run tells while it works.
 #[derive(Debug, Clone, PartialEq)]
 pub enum RunEvent {
     /// A step has handled this many of its stacks. The first event of a step has `done: 0`.
-    StepProgress { step: Step, done: usize, total: usize },
+    StepProgress {
+        /// The step.
+        step: Step,
+        /// The number of parts that are done.
+        done: usize,
+        /// The number of all parts.
+        total: usize,
+    },
     /// A stack is being planned.
     PlanStarted {
+        /// The stack that begins.
         stack: StackId,
         /// The number of resources.
         resources: usize,
     },
     /// A stack is being applied.
     ApplyStarted {
+        /// The stack that has a plan.
         stack: StackId,
         /// The number of resources to change.
         resources: usize,
     },
     /// The change of a resource was sent.
     ResourceStarted {
+        /// Stack of the resource.
         stack: StackId,
+        /// The resource.
         id: ResourceId,
+        /// What is done to it.
         action: Action,
     },
     /// A note about a resource, sent before the resource is changed.
     ResourceNoted {
+        /// Stack of the resource.
         stack: StackId,
+        /// The resource.
         id: ResourceId,
         /// The note as in the plan.
         note: String,
     },
     /// The engine waits until a resource is ready; `message` says what it waits for.
     ResourceProgress {
+        /// Stack of the resource.
         stack: StackId,
+        /// The resource.
         id: ResourceId,
+        /// What it waits for, masked.
         message: String,
     },
     /// A resource is finished.
     ResourceEnded {
+        /// Stack of the resource.
         stack: StackId,
+        /// The resource.
         id: ResourceId,
+        /// How it ended.
         result: ResourceResult,
         /// Why, if the resource did not succeed.
         message: Option<String>,
@@ -64,6 +85,7 @@ pub enum Step {
 
 /// Receives events. Must not block.
 pub trait EventSink: Send + Sync {
+    /// Takes one event; it must not block.
     fn event(&self, event: RunEvent);
 }
 

@@ -21,8 +21,10 @@ impl fmt::Debug for BlobId {
     }
 }
 
+/// What an entry of a folder is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum FileKind {
+    /// A regular file.
     File,
     /// A symbolic link. Its content is the target.
     Symlink,
@@ -30,9 +32,12 @@ pub enum FileKind {
     Submodule,
 }
 
+/// One entry of a folder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FileEntry {
+    /// Id of its content.
     pub blob: BlobId,
+    /// What it is.
     pub kind: FileKind,
 }
 
@@ -58,13 +63,16 @@ pub struct Listing {
 pub struct SourceError {
     /// The path or the blob id.
     pub what: String,
+    /// The reason, in words for the user.
     pub why: String,
 }
 
 /// A file as an earlier commit had it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EarlierFile {
+    /// The file.
     pub path: RepoPath,
+    /// Id of the content that it had.
     pub blob: BlobId,
     /// A commit that has it.
     pub commit: CommitId,

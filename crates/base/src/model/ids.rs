@@ -37,6 +37,7 @@ macro_rules! text_id {
         pub struct $name(String);
 
         impl $name {
+            /// The id as text.
             pub fn as_str(&self) -> &str {
                 &self.0
             }
@@ -153,6 +154,7 @@ impl StackId {
         parts.nth(2)
     }
 
+    /// The part before the last slash: the project.
     pub fn project(&self) -> &str {
         self.0.rsplit('/').nth(1).expect("checked: two or three parts")
     }

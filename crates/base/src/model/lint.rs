@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{RepoPath, ResourceId, StackId};
 
+/// How much a finding of the lint weighs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum LintSeverity {
@@ -56,8 +57,10 @@ pub struct FindingPlace {
     pub path: Option<String>,
 }
 
+/// One finding of `konverge check`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Diagnostic {
+    /// The file that it is about.
     pub file: RepoPath,
     /// The line, from 1.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -65,7 +68,9 @@ pub struct Diagnostic {
     /// The column, from 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub column: Option<u32>,
+    /// The rule that found it.
     pub rule: LintRule,
+    /// How much it weighs.
     pub severity: LintSeverity,
     /// What is wrong.
     pub message: String,
@@ -83,6 +88,7 @@ pub struct Diagnostic {
 /// All diagnostics. The JSON has `"version":1`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LintReport {
+    /// Version of this format.
     pub version: u32,
     /// The number of checked stacks.
     pub stacks: usize,
@@ -121,6 +127,7 @@ impl LintReport {
 }
 
 impl LintRule {
+    /// Every rule, in the order of the reference.
     pub const ALL: [Self; 12] = [
         Self::Structure,
         Self::Compile,

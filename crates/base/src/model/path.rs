@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 pub struct RepoPath(Arc<str>);
 
 impl RepoPath {
+    /// The root of the repository: the empty path.
     pub fn root() -> Self {
         Self::default()
     }
@@ -81,6 +82,7 @@ impl RepoPath {
         self.0.rsplit('/').next().unwrap_or_default()
     }
 
+    /// True for the root of the repository.
     pub fn is_root(&self) -> bool {
         self.0.is_empty()
     }

@@ -9,6 +9,7 @@ use crate::error::ErrorBody;
 /// The output of `konverge preview --output json`. The JSON has `"version":1`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Plan {
+    /// Version of this format.
     pub version: u32,
     /// Sorted by folder.
     pub stacks: Vec<StackPlan>,
@@ -18,12 +19,15 @@ pub struct Plan {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct StackPlan {
+    /// Folder of the stack.
     pub stack: RepoPath,
+    /// Identity of the stack.
     pub id: StackId,
     /// What the Spec was compared with.
     pub basis: Basis,
     /// The digest over the sorted review units.
     pub digest: Digest,
+    /// The plan in numbers.
     pub summary: Summary,
     /// Changed resources only, sorted by id.
     pub resources: Vec<ResourcePlan>,
@@ -55,19 +59,29 @@ pub enum Basis {
     NeverApplied,
 }
 
+/// The number of resources by action.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Summary {
+    /// To create.
     pub create: usize,
+    /// To update in place.
     pub update: usize,
+    /// To delete and create again.
     pub replace: usize,
+    /// To delete.
     pub delete: usize,
+    /// To take over: they run already.
     pub adopt: usize,
+    /// To remove from the state, and leave in place.
     pub forget: usize,
+    /// Without a change.
     pub unchanged: usize,
+    /// That could not be planned.
     pub unknown: usize,
 }
 
 impl Summary {
+    /// Adds one resource with this action.
     pub fn count(&mut self, action: Action) {
         *match action {
             Action::Create => &mut self.create,
@@ -142,10 +156,14 @@ pub enum Validation {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ResourcePlan {
+    /// The resource.
     pub id: ResourceId,
+    /// The runtime that plans and applies it.
     pub runtime: RuntimeKind,
+    /// Its cluster; none for a Terraform resource.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cluster: Option<ClusterName>,
+    /// What an apply would do to it.
     pub action: Action,
     /// The digest over the resource's sorted review units.
     pub digest: Digest,
@@ -219,6 +237,7 @@ fn stack_digest(id: &StackId, resources: &[ResourcePlan]) -> Digest {
     builder.finish()
 }
 
+/// The change of one field.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct FieldChange {
     /// The path as in RFC 6901; an item of a keyed list as `name=web`; `""` is the whole resource.

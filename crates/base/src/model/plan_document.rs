@@ -32,6 +32,7 @@ pub struct PlanDocument {
 pub struct StackDocument {
     /// Always 1.
     pub version: u32,
+    /// The stack that the plan is of.
     pub stack: DocumentStack,
     /// What the Spec was compared with: `live` (the infrastructure) or `spec` (the Spec of the base).
     #[schemars(with = "String")]
@@ -50,7 +51,9 @@ pub struct StackDocument {
 /// one of them hold for the stack, too.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct OtherNames {
+    /// Identities that the stack had before.
     pub ids: Vec<StackId>,
+    /// Folders that the stack stood in before.
     pub folders: Vec<RepoPath>,
 }
 
@@ -69,6 +72,7 @@ pub struct DocumentStack {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct DocumentResource {
+    /// The resource.
     #[schemars(with = "String")]
     pub id: ResourceId,
     /// `Kubernetes` or `Terraform`.
@@ -131,10 +135,13 @@ pub struct DocumentChange {
 /// What a stack wants a resource to be.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DesiredResource {
+    /// The resource.
     pub id: ResourceId,
+    /// The runtime that applies it.
     pub runtime: RuntimeKind,
     /// The kind of a Kubernetes object, or the type of a Terraform resource.
     pub kind: String,
+    /// Its cluster; none for a Terraform resource.
     pub cluster: Option<ClusterName>,
     /// The attributes, with `$secret` and `$unknown` markers.
     pub attributes: Map<String, Value>,

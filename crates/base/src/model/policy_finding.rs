@@ -56,6 +56,7 @@ pub enum PassedBy {
     Exception {
         /// Its end, as in the configuration.
         until: String,
+        /// The reason that the override gives.
         reason: String,
     },
     /// The people who overrode it.

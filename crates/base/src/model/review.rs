@@ -17,9 +17,13 @@ use super::{
 /// One reviewed change.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ReviewUnit {
+    /// Stack of the resource.
     pub stack: StackId,
+    /// The resource.
     pub resource: ResourceId,
+    /// What an apply would do to it.
     pub action: Action,
+    /// The field that changes; empty for the resource itself.
     pub path: String,
     /// The new value, masked; `None` if the value is removed.
     #[serde(
@@ -112,7 +116,9 @@ pub fn stack_units(plan: &StackPlan) -> Vec<ReviewUnit> {
 /// The record of a preview, or of one shard of it, stored as `reviews/<pr>/<head sha>/<run>-<attempt>`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ReviewRecord {
+    /// Version of this format.
     pub version: u32,
+    /// Number of the pull request.
     pub pull_request: u64,
     /// The previewed head.
     pub head: CommitId,
@@ -150,9 +156,11 @@ pub struct RecordedComment {
 /// One stack of a review record.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ReviewedStack {
+    /// Identity of the stack.
     pub id: StackId,
     /// What the Spec was compared with; `spec` for pull requests from forks.
     pub basis: Basis,
+    /// Digest of its inputs at the review.
     pub digest: Digest,
     /// The digest of the Spec at the head, if it was compiled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -161,5 +169,6 @@ pub struct ReviewedStack {
     /// compared.
     #[serde(default, skip_serializing_if = "Marks::is_empty")]
     pub claims: Marks,
+    /// Everything that the reviewer was shown of it.
     pub units: Vec<ReviewUnit>,
 }

@@ -11,7 +11,9 @@ use super::{Digest, ResourceId, digest::DigestBuilder};
 /// The runtime of a resource (`type` in the Spec).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum RuntimeKind {
+    /// Objects of a cluster.
     Kubernetes,
+    /// Resources of Terraform's providers.
     Terraform,
 }
 
@@ -36,6 +38,7 @@ pub enum Sharing {
 }
 
 impl Sharing {
+    /// True if the stack alone owns it.
     pub fn is_stack(&self) -> bool {
         *self == Self::Stack
     }
@@ -47,6 +50,7 @@ impl Sharing {
 pub struct Resource {
     /// Unique in the Spec.
     pub id: ResourceId,
+    /// The runtime that plans and applies it.
     #[serde(rename = "type")]
     pub runtime: RuntimeKind,
     /// The whole Kubernetes object, or the body of the Terraform resource.

@@ -74,7 +74,9 @@ pub struct Stack {
     pub names: StackId,
     /// The source of the identity.
     pub named_by: NamedBy,
+    /// Folder of the stack.
     pub folder: RepoPath,
+    /// Folder of its project.
     pub project_folder: RepoPath,
     /// The file that makes the folder a stack: its `stack.yaml`, or its `kcl.mod` (`include` in `konverge.yaml`).
     pub manifest: RepoPath,
@@ -108,6 +110,7 @@ pub struct SetupError {
     pub line: Option<u32>,
     /// The column, from 1, if known.
     pub column: Option<u32>,
+    /// What is wrong, and what to do.
     pub message: String,
 }
 
@@ -154,6 +157,7 @@ pub struct CompileSetup {
 /// A file or folder where a compilation starts.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Entry {
+    /// The file.
     pub path: RepoPath,
     /// The package that the entry belongs to.
     pub package: EntryPackage,

@@ -16,6 +16,7 @@ use super::{
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct StackState {
+    /// The stack that this is the state of.
     pub stack: StackId,
     /// The folder of the last apply. With it a stack that the head no longer has can be destroyed without its
     /// files.
@@ -142,6 +143,7 @@ impl StackState {
         self.resources = resources.into_values().collect();
     }
 
+    /// Removes a resource from the record.
     pub fn remove(&mut self, id: &ResourceId) {
         self.begun.remove(id);
         self.resources.retain(|resource| resource.id != *id);
@@ -153,8 +155,11 @@ impl StackState {
 pub struct KusionRelease {
     /// The names that Kusion gives: of the project, of the workspace and of the stack.
     pub project: String,
+    /// Kusion's name of the workspace.
     pub workspace: String,
+    /// Kusion's name of the stack.
     pub stack: String,
+    /// Number of the release.
     pub revision: u64,
     /// The mark in a release that Konverge wrote; `None` for one of Kusion's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -165,9 +170,12 @@ pub struct KusionRelease {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Recorded {
+    /// The resource.
     pub id: ResourceId,
+    /// The runtime that applied it.
     #[serde(rename = "type")]
     pub runtime: RuntimeKind,
+    /// Its cluster; none for a Terraform resource.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cluster: Option<ClusterName>,
     /// The applied attributes with secrets masked; shared by the state, the plan and the journal.
@@ -178,6 +186,7 @@ pub struct Recorded {
     /// As in the Spec.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub extensions: Map<String, Value>,
+    /// Who else owns it.
     #[serde(default, skip_serializing_if = "Sharing::is_stack")]
     pub sharing: Sharing,
     /// The keyed hash of the type and the id that the object has at its Terraform provider, once it is known:
@@ -260,23 +269,37 @@ pub enum JournalEntry {
         recorded: Recorded,
     },
     /// The resource is gone.
-    Gone { id: ResourceId },
+    Gone {
+        /// The resource.
+        id: ResourceId,
+    },
     /// The old object is about to be deleted and recreated.
     Begun {
+        /// The resource.
         id: ResourceId,
         /// The replacement as it was approved.
         replacement: Replacement,
     },
     /// These resources were not reached and are certainly unchanged.
-    Untouched { ids: Vec<ResourceId> },
+    Untouched {
+        /// The resources.
+        ids: Vec<ResourceId>,
+    },
     /// The change failed, and the resource is unchanged as far as the runtime can tell.
-    Failed { id: ResourceId },
+    Failed {
+        /// The resource.
+        id: ResourceId,
+    },
     /// The runtime's own data changed (the Terraform state); already encrypted where there is a key.
     Runtime {
         /// The key in [`StackState::runtime`].
         key: String,
+        /// What was recorded.
         value: Value,
     },
     /// A release is about to be written into Kusion's backend.
-    Release { release: KusionRelease },
+    Release {
+        /// The release.
+        release: KusionRelease,
+    },
 }

@@ -10,14 +10,18 @@ use crate::error::ErrorBody;
 /// The output of `konverge status --output json`. The JSON has `"version":1`.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct StatusReport {
+    /// Version of this format.
     pub version: u32,
     /// Sorted by folder.
     pub stacks: Vec<StackStatus>,
 }
 
+/// What runs of one stack, and what waits.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct StackStatus {
+    /// Folder of the stack.
     pub stack: RepoPath,
+    /// Identity of the stack.
     pub id: StackId,
     /// What is applied, compared with the head.
     pub head: HeadStatus,
@@ -81,11 +85,15 @@ pub struct AppliedStatus {
     pub spec_digest: Option<Digest>,
 }
 
+/// Health of one resource.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ObjectStatus {
+    /// The resource.
     pub id: ResourceId,
+    /// Its cluster; none for a Terraform resource.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cluster: Option<ClusterName>,
+    /// Its health.
     pub health: Health,
     /// The reason of the health.
     pub message: String,

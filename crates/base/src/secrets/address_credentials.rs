@@ -13,6 +13,7 @@ use super::{registry::MASK, secret_names::is_secret_name, token_patterns::secret
 pub struct AddressParts<'a> {
     /// A user without a password: of a database, or of git over SSH.
     pub user: bool,
+    /// The query behind `?`.
     pub query: AddressQuery<'a>,
 }
 
@@ -31,10 +32,13 @@ pub enum AddressQuery<'a> {
 /// The part of an address that is a credential, or may be one. Its text never holds the credential.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AddressCredential {
+    /// The password before `@`.
     Password,
+    /// The user before `@`.
     User,
     /// A parameter of the query, by its name if it has one.
     Parameter(Option<String>),
+    /// The part behind `#`.
     Fragment,
     /// The token of a well-known issuer.
     Token,

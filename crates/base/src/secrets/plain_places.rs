@@ -6,7 +6,9 @@ use super::secret_paths::is_last_applied;
 /// The kind of an object.
 #[derive(Debug, Clone, Copy)]
 pub struct ObjectKind<'a> {
+    /// The object's `apiVersion`.
     pub api_version: &'a str,
+    /// The object's `kind`.
     pub kind: &'a str,
 }
 

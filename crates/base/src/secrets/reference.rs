@@ -42,6 +42,7 @@ impl StoreName {
 /// One reference.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SecretReference {
+    /// The store that holds the value.
     pub store: StoreName,
     /// The path in the store: components of letters, digits and `_ . - @ : = ~`, none of them `.` or `..`.
     pub path: String,
@@ -70,13 +71,16 @@ pub struct MalformedReference {
 /// A part of a text with references.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TemplatePart {
+    /// Text that is no secret.
     Text(String),
+    /// A value of a secret store.
     Reference(SecretReference),
 }
 
 /// A text with at least one reference.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SecretTemplate {
+    /// Text and references in order.
     pub parts: Vec<TemplatePart>,
 }
 
@@ -235,6 +239,7 @@ impl SecretReference {
         (reference.path == path && reference.keys == [key]).then_some(reference)
     }
 
+    /// True if Konverge generates the value itself.
     pub fn is_generated(&self) -> bool {
         self.store == StoreName::Generated
     }

@@ -140,6 +140,7 @@ pub(super) fn is_made_of_words(text: &str) -> bool {
 }
 
 impl Secrets {
+    /// An empty registry, whose markers are made with `key`.
     pub fn new(key: HashKey) -> Self {
         Self {
             key,

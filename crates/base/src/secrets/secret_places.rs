@@ -57,10 +57,12 @@ impl SecretPlaces {
         self
     }
 
+    /// True if nothing of the object is secret.
     pub fn is_empty(&self) -> bool {
         self.paths.is_empty()
     }
 
+    /// The paths of the fields that hold a secret.
     pub fn paths(&self) -> impl Iterator<Item = &str> {
         self.paths.keys().map(String::as_str)
     }

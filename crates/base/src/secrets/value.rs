@@ -7,6 +7,7 @@ use zeroize::Zeroizing;
 pub struct SecretValue(Zeroizing<Vec<u8>>);
 
 impl SecretValue {
+    /// Takes the bytes over; they are overwritten when the value goes.
     pub fn new(bytes: Vec<u8>) -> Self {
         Self(Zeroizing::new(bytes))
     }

@@ -24,6 +24,7 @@ pub struct AlibabaSettings {
     pub region: Option<String>,
     /// `None`: the public address of the region.
     pub address: Option<String>,
+    /// Where its keys come from.
     pub login: AlibabaLogin,
 }
 

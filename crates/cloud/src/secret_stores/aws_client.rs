@@ -25,6 +25,7 @@ pub struct AwsSettings {
     pub region: Option<String>,
     /// `None`: the public address of the region.
     pub address: Option<String>,
+    /// Where its keys come from.
     pub login: AwsLogin,
     /// The login of previews, if it is another.
     pub preview_login: Option<AwsLogin>,

@@ -13,6 +13,7 @@ pub struct EnvStore {
 }
 
 impl EnvStore {
+    /// A store of these variables, without those that Konverge itself logs in with.
     pub fn new(mut environment: BTreeMap<String, String>) -> Self {
         environment.retain(|name, _| !is_of_run(name));
         Self { environment }

@@ -11,6 +11,7 @@ pub struct SecretStoreError {
     pub store: String,
     /// The path in the store.
     pub path: String,
+    /// The reason.
     pub problem: SecretProblem,
 }
 
@@ -87,6 +88,7 @@ impl From<CloudError> for SecretProblem {
 }
 
 impl SecretStoreError {
+    /// An error about `path` in `store`.
     pub fn new(store: &str, path: &str, problem: SecretProblem) -> Self {
         Self {
             store: store.to_owned(),

@@ -27,6 +27,7 @@ pub struct KubernetesStore {
 }
 
 impl KubernetesStore {
+    /// A store of the Secrets of one cluster.
     pub fn new(cluster: Arc<dyn ClusterSecrets>) -> Self {
         Self { cluster }
     }

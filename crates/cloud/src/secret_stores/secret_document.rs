@@ -10,6 +10,7 @@ use konverge_base::secrets::SecretValue;
 
 /// A secret that was read.
 pub struct FetchedSecret {
+    /// The value, or the fields, of the secret.
     pub document: SecretDocument,
     /// Its version, if the store has versions.
     pub version: Option<String>,

@@ -21,7 +21,9 @@ pub struct SopsFileMark {
 /// What two files have in common.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SopsCommon {
+    /// The key that encrypts the values.
     DataKey,
+    /// An encrypted value.
     Value,
 }
 
@@ -58,6 +60,7 @@ impl SopsFileMark {
 }
 
 impl SopsText {
+    /// Reads a file; one that SOPS did not write has neither keys nor values.
     pub fn of(bytes: &[u8]) -> Self {
         let written = String::from_utf8_lossy(bytes);
         let mut text = joined(&written);

@@ -15,6 +15,7 @@ use konverge_base::secrets::Secrets;
 
 /// Where the engine is.
 pub struct VaultSettings {
+    /// The server and its login.
     pub server: VaultServer,
     /// The mount of the engine. `None`: the first component of a path.
     pub mount: Option<String>,
@@ -27,6 +28,7 @@ pub struct VaultSettings {
 pub enum KvVersion {
     /// Without versions of secrets.
     One,
+    /// Version 2, with versions of each secret.
     Two,
 }
 

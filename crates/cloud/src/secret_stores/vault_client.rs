@@ -29,6 +29,7 @@ pub struct VaultServer {
     pub address: String,
     /// The namespace, for servers that have them.
     pub namespace: Option<String>,
+    /// How to log in.
     pub login: VaultLogin,
 }
 
@@ -38,16 +39,22 @@ pub enum VaultLogin {
     Token(Option<Zeroizing<String>>),
     /// With the token that GitHub gives the job.
     Jwt {
+        /// Path of the login method.
         mount: String,
+        /// Role to log in as.
         role: String,
         /// The role of previews, which reads versions only.
         preview_role: Option<String>,
+        /// The job's identity at GitHub.
         identity: JobIdentity,
     },
     /// With a role's id and secret.
     AppRole {
+        /// Path of the login method.
         mount: String,
+        /// The role's id.
         role_id: Option<Zeroizing<String>>,
+        /// The secret that belongs to the role.
         secret_id: Option<Zeroizing<String>>,
     },
 }

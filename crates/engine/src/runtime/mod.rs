@@ -89,6 +89,7 @@ impl StackScope {
 /// One resource, as the engine passes it to a runtime.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Item {
+    /// The resource.
     pub id: ResourceId,
     /// The cluster, for Kubernetes; `None` for Terraform.
     pub cluster: Option<ClusterName>,
@@ -130,6 +131,7 @@ pub enum Granularity {
 /// A live object.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ObservedObject {
+    /// The resource.
     pub id: ResourceId,
     /// The live object; `None` if it does not exist. For Terraform what its state says.
     pub live: Option<Value>,
@@ -244,6 +246,7 @@ pub struct Foreign {
 /// A resource after the apply.
 #[derive(Debug, Clone)]
 pub struct AppliedResource {
+    /// The resource.
     pub id: ResourceId,
     /// The record (secrets masked), without `depends_on`; `None` if the object is gone.
     pub recorded: Option<Recorded>,

@@ -9,6 +9,7 @@ use super::source::PackageSource;
 pub struct ResolvedPackage {
     /// The name in imports.
     pub name: String,
+    /// The folder that holds the package.
     pub folder: PathBuf,
     /// What this run found, if nothing pins the package.
     pub unlocked: Option<UnlockedPackage>,

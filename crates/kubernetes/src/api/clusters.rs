@@ -16,6 +16,7 @@ use konverge_base::{
 pub enum SecretData {
     /// Its `data`, decoded.
     Found(BTreeMap<String, SecretValue>),
+    /// The cluster has no such Secret.
     Missing,
     /// The run may not read it.
     Denied(UserError),

@@ -30,6 +30,7 @@ use konverge_base::{
 /// A cluster by its name in `konverge.yaml`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClusterAccess {
+    /// The cluster's name in `konverge.yaml`.
     pub name: ClusterName,
     /// The source of address and credentials.
     pub credentials: ClusterCredentials,
@@ -52,6 +53,7 @@ pub enum ClusterCredentials {
     },
     /// The text of a kubeconfig, such as an input of the action.
     Text {
+        /// The kubeconfig itself.
         text: KubeconfigText,
         /// The context; `None` for the current one.
         context: Option<String>,

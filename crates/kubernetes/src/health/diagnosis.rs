@@ -82,7 +82,9 @@ fn failed_pods<'a>(pods: &[ObjectView<'a>]) -> Vec<(ObjectView<'a>, Ended)> {
 /// The pod that keeps an object from becoming ready.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FailingPod {
+    /// Namespace of the pod.
     pub namespace: String,
+    /// Name of the pod.
     pub pod: String,
     /// The failing container; empty if the whole pod fails.
     pub container: String,

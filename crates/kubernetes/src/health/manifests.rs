@@ -16,6 +16,7 @@ const DEEPEST: usize = 8;
 pub struct Manifest {
     /// `apiVersion:Kind[:namespace]:name`, as in a Spec.
     pub id: String,
+    /// The object as it was read.
     pub object: Value,
 }
 
@@ -29,6 +30,7 @@ pub struct ManifestError {
     pub line: Option<u32>,
     /// The column, from 1, if known.
     pub column: Option<u32>,
+    /// What is wrong with the file.
     pub message: String,
 }
 

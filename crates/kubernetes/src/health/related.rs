@@ -16,6 +16,7 @@ pub struct Related {
     pub replica_sets: Vec<Value>,
     /// The events (`v1` or `events.k8s.io/v1`) of its namespace.
     pub events: Vec<Value>,
+    /// The cluster's StorageClasses.
     pub storage_classes: Vec<Value>,
     /// The kinds (group, kind) with a `status` that a controller writes.
     pub reporting: BTreeSet<(String, String)>,

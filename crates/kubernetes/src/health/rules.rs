@@ -199,10 +199,12 @@ impl HealthRules {
         }
     }
 
+    /// The number of rules.
     pub fn len(&self) -> usize {
         self.rules.len()
     }
 
+    /// True if there is no rule.
     pub fn is_empty(&self) -> bool {
         self.rules.is_empty()
     }

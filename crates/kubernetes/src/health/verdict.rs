@@ -21,6 +21,7 @@ pub enum WaitPolicy {
 /// The result of [`evaluate`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HealthVerdict {
+    /// The health of the object.
     pub health: Health,
     /// The reason for people; may be empty. Contains text from the cluster: escape it before printing.
     pub message: String,

@@ -3,20 +3,28 @@
 /// What a module is asked for. All parts are YAML; what is absent is empty.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct ModuleRequest {
+    /// Name of the project.
     #[prost(string, tag = "1")]
     pub project: String,
+    /// Name of the stack.
     #[prost(string, tag = "2")]
     pub stack: String,
+    /// Name of the application.
     #[prost(string, tag = "3")]
     pub app: String,
+    /// The workload as YAML.
     #[prost(bytes = "vec", tag = "4")]
     pub workload: Vec<u8>,
+    /// The developer's values as YAML.
     #[prost(bytes = "vec", tag = "5")]
     pub dev_config: Vec<u8>,
+    /// The platform's values as YAML.
     #[prost(bytes = "vec", tag = "6")]
     pub platform_config: Vec<u8>,
+    /// The context of the workspace as YAML.
     #[prost(bytes = "vec", tag = "7")]
     pub context: Vec<u8>,
+    /// The secret store of the workspace as YAML.
     #[prost(bytes = "vec", tag = "8")]
     pub secret_store: Vec<u8>,
 }
@@ -24,6 +32,7 @@ pub struct ModuleRequest {
 /// What a module answers, as YAML.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct ModuleReply {
+    /// The resources as YAML.
     #[prost(bytes = "vec", repeated, tag = "1")]
     pub resources: Vec<Vec<u8>>,
     /// Kusion 0.11 had several; one alone has the same form on the wire.

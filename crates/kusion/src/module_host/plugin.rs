@@ -46,6 +46,7 @@ const FILE_SIZE: u64 = 64 << 20;
 /// The bounds of one call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ModuleLimits {
+    /// How long the module may take in all.
     pub time: Duration,
     /// The address space in bytes.
     pub memory: u64,
@@ -87,12 +88,14 @@ pub struct ModuleSetup {
     pub network: bool,
     /// What to do if a layer of the sandbox is not available.
     pub sandbox: SandboxMode,
+    /// The limits of the process.
     pub limits: ModuleLimits,
 }
 
 /// An answer, and what else is worth knowing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ModuleRun {
+    /// The module's answer.
     pub reply: ModuleReply,
     /// The first line of output.
     pub handshake: String,

@@ -25,6 +25,7 @@ pub struct Closure {
 /// One file to lay out.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClosureFile {
+    /// The file.
     pub path: RepoPath,
     /// The content; for a link, its target.
     pub blob: BlobId,

@@ -46,6 +46,7 @@ impl CoreRules {
         }
     }
 
+    /// Version of the core.
     pub fn version(&self) -> &str {
         &self.version
     }

@@ -34,6 +34,7 @@ pub enum ReaderImport {
 /// The files that a `.k` file reads at run time, as far as its own text shows.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum RuntimeReads {
+    /// It reads nothing while it runs.
     #[default]
     Nothing,
     /// These files, relative to its own folder; sorted.

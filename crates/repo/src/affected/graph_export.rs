@@ -14,6 +14,7 @@ use konverge_base::model::{RepoPath, affected::InputKind, text::is_hidden};
 /// The graph. The JSON has `"version":1`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct GraphExport {
+    /// Version of this format.
     pub version: u32,
     /// Sorted by path and kind.
     pub nodes: Vec<ExportNode>,
@@ -24,11 +25,13 @@ pub struct GraphExport {
 /// A stack, package or file.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 pub struct ExportNode {
+    /// The file or folder.
     pub path: RepoPath,
     /// What the node is.
     pub kind: NodeKind,
 }
 
+/// What a node of the graph is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum NodeKind {
@@ -36,13 +39,16 @@ pub enum NodeKind {
     Stack,
     /// A folder that is imported as a whole.
     Package,
+    /// A file.
     File,
     /// A folder whose files may be read at run time.
     Data,
 }
 
+/// An edge of the graph.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct ExportEdge {
+    /// The node that depends on the other.
     pub from: ExportNode,
     /// The dependency.
     pub to: ExportNode,

@@ -6,6 +6,7 @@ use super::import_scanner::Scanner;
 /// A call `option("NAME")`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OptionRead {
+    /// Name of the option.
     pub name: String,
     /// The line, from 1.
     pub line: u32,

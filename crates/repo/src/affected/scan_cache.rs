@@ -38,6 +38,7 @@ pub struct ScanCache {
 }
 
 impl ScanCache {
+    /// An empty cache.
     pub fn new() -> Self {
         Self::default()
     }
@@ -75,11 +76,13 @@ impl ScanCache {
         scan_cache_file::write(path, &self.sorted_entries())
     }
 
+    /// The number of files that it knows.
     pub fn len(&self) -> usize {
         self.read_file();
         self.lock().len()
     }
 
+    /// True if it knows no file.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

@@ -10,6 +10,7 @@ use konverge_base::secrets::without_credentials;
 pub struct DeclaredDependency {
     /// The name in imports, with `-` written as `_`.
     pub name: String,
+    /// Where the package comes from.
     pub source: DependencySource,
 }
 
@@ -17,11 +18,15 @@ pub struct DeclaredDependency {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DependencySource {
     Oci {
+        /// Address of the package.
         url: String,
+        /// The tag; the newest without.
         tag: Option<String>,
     },
     Git {
+        /// Address of the repository.
         url: String,
+        /// Tag, branch or commit; the default branch without.
         version: Option<String>,
     },
     /// A folder of the repository.

@@ -31,6 +31,7 @@ pub struct LayoutReader {
 }
 
 impl LayoutReader {
+    /// A reader that has read nothing yet.
     pub fn new() -> Self {
         Self::default()
     }

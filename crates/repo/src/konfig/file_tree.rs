@@ -58,6 +58,7 @@ impl FileTreeView {
         tree
     }
 
+    /// The source of the files.
     pub fn source(&self) -> &Arc<dyn Source> {
         &self.source
     }
@@ -77,6 +78,7 @@ impl FileTreeView {
         }
     }
 
+    /// True if the root has a `kcl.mod`.
     pub fn has_module(&self) -> bool {
         !self.module_folders.is_empty()
     }

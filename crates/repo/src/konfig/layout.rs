@@ -9,6 +9,7 @@ use konverge_base::model::{
 /// A folder with a `project.yaml`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Project {
+    /// Folder of the project.
     pub folder: RepoPath,
     /// The name; the folder's name if `project.yaml` is invalid.
     pub name: String,
@@ -21,6 +22,7 @@ pub struct Project {
 pub struct Clash {
     /// The identity that their names, or rules of `konverge.yaml`, give.
     pub identity: StackId,
+    /// The folders that share one identity.
     pub folders: Vec<RepoPath>,
 }
 

@@ -26,6 +26,7 @@ pub struct ResolvedFile {
     pub path: RepoPath,
     /// The real path.
     pub real: RepoPath,
+    /// Id of its content.
     pub blob: BlobId,
 }
 

@@ -47,6 +47,7 @@ impl Key {
         Self(text)
     }
 
+    /// The key `component` below this one.
     #[must_use]
     pub fn child(&self, component: &str) -> Self {
         let mut text = self.0.clone();
@@ -60,6 +61,7 @@ impl Key {
         Self(text.into())
     }
 
+    /// The key as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }

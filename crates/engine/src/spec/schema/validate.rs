@@ -5,6 +5,7 @@ use serde_json::{Map, Value};
 use super::BuiltIn;
 use konverge_base::model::reference::MARK;
 
+/// One place of an object that its schema does not allow.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Violation {
     /// From the top of the object, as `spec.containers[0].image`.
