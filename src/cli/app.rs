@@ -130,6 +130,8 @@ async fn dispatch(command: Command, context: &CliContext) -> Result<u8, UserErro
         Command::Preview(args) => super::preview::run(&args, context).await,
         Command::Apply(args) => super::apply::run(&args, context).await,
         Command::Destroy(args) => super::destroy::run(&args, context).await,
+        Command::Freeze(args) => super::freeze::run(&args, context).await,
+        Command::Unfreeze(args) => super::freeze::run_unfreeze(&args, context).await,
         Command::Status(args) => super::status::run(&args, context).await,
         Command::Drift(args) => super::drift::run(&args, context).await,
         Command::Ci(args) => super::ci::run(&args, context).await,

@@ -53,6 +53,10 @@ pub enum Command {
     Apply(super::apply::Args),
     /// Destroy all resources of the given stacks
     Destroy(super::destroy::Args),
+    /// Stop all applies until `konverge unfreeze`
+    Freeze(super::freeze::Args),
+    /// Let applies run again after `konverge freeze`
+    Unfreeze(super::freeze::UnfreezeArgs),
     /// Show applied revision, pending changes and health
     Status(super::status::Args),
     /// Show what differs from what was applied last

@@ -19,6 +19,7 @@ mod destroy;
 mod docs_gen;
 mod doctor;
 mod drift;
+mod freeze;
 mod global_args;
 mod graph;
 mod health;

@@ -6,8 +6,8 @@ use super::{
 };
 use crate::ops::status;
 use konverge_base::error::UserError;
-use konverge_report::{self as report, terminal::Style};
-use konverge_run::{KeyUse, OpenRequest, Selection, session};
+use konverge_report::{self as report, escape::log, terminal::Style};
+use konverge_run::{KeyUse, OpenRequest, Selection, apply_freeze, session};
 
 /// Arguments of `konverge status`.
 #[derive(Debug, clap::Args)]
@@ -60,6 +60,11 @@ pub async fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
         ..OpenRequest::default()
     };
     let session = session::open(&context.run(), &request, KeyUse::Look).await?;
+    if let Some(backend) = &session.planning.backend
+        && let Some(freeze) = backend.states.freeze().await?
+    {
+        context.note(&format!("warning: {}", log(&apply_freeze::sentence(&freeze))));
+    }
     let mut targets = status::targets(&session, &selection).await?;
     if let Some(shard) = args.stacks.shard {
         shard.keep(&mut targets);

@@ -5,6 +5,7 @@ pub mod affected;
 pub mod app_stacks;
 pub mod applied_spec;
 pub mod apply;
+pub mod apply_freeze;
 pub mod caches;
 pub mod checkout_addresses;
 pub mod clone_history;

@@ -12,6 +12,7 @@
 //! reviews/<pull request>/<head>/<run>-<attempt> what was previewed; a shard adds `-<number>of<all>`
 //! reviews/<pull request>/<head>/<run>-<attempt>.comment the hash of the comment that showed denials
 //! index/compaction/<n>, index/delta/<n>-<nonce> input digest per stack, so that no run reads every state
+//! freeze/<n>                                    whether all applies are stopped, and why
 //! looks/<n>                                     when each stack was checked for drift
 //! keys/review                                   the key of the short hashes of secrets
 //! keys/data/<n>                                 the key of encrypted documents, wrapped by key services
@@ -27,6 +28,7 @@ mod encryption;
 mod error;
 #[cfg(test)]
 mod fixture;
+mod freeze;
 mod hash_key;
 mod index;
 mod index_entry;
@@ -56,6 +58,7 @@ pub use data_keys::WrappedDataKey;
 pub use drift_history::{DriftCheck, DriftHistory, KnownDrift};
 pub use encryption::{IDENTITY_VARIABLE, Sealer};
 pub use error::StateError;
+pub use freeze::Freeze;
 pub use index_entry::{IndexEntry, IndexedStates};
 pub use journal::{OpenIntents, merge_journal};
 pub use key_service::{DataKeys, KeyService, KeyServiceError};

@@ -14,6 +14,7 @@ pub mod doctor;
 pub mod empty_repository;
 pub mod example;
 pub mod first_run;
+pub mod freeze;
 pub mod kcl_errors;
 pub mod konfigs;
 pub mod kusion_modules;

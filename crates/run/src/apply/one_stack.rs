@@ -11,7 +11,7 @@ use super::{
     rounds::{ApplyRounds, plan_live},
 };
 use crate::{
-    Planner, Target,
+    Planner, Target, apply_freeze,
     kusion_releases::{self, ReleaseTurn},
     lease_wait::HolderWatch,
     plan_documents,
@@ -86,7 +86,10 @@ async fn apply_stack(
         ));
     }
     let lease = backend.states.acquire(&target.id, lease_options).await?;
-    let result = under_lease(planning, target, options, wanted, input_digest, &lease).await;
+    let result = match apply_freeze::check(backend).await {
+        Ok(()) => under_lease(planning, target, options, wanted, input_digest, &lease).await,
+        Err(frozen) => Err(frozen),
+    };
     // A lease that cannot be released expires by itself; the result matters more.
     if let Err(error) = lease.release().await {
         planning.run.notes.note(&format!(

@@ -1,0 +1,136 @@
+//! The freeze: one switch that stops all applies. Each change of it is a document; the highest number counts.
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use super::{
+    DocumentWriter, StateError, StateStore,
+    document_format::{CreateResult, Header, put},
+    keys,
+};
+use crate::store::Key;
+
+/// How many times a write is retried if two runs write at once.
+const TRIES: u32 = 5;
+
+/// Why nothing is applied, since when and by whom.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Freeze {
+    /// The reason that its author gave.
+    pub reason: String,
+    /// When it was set, by the clock of that machine.
+    pub since: Timestamp,
+    /// Who set it.
+    pub writer: DocumentWriter,
+}
+
+/// The body of a document.
+#[derive(Serialize, Deserialize)]
+struct FreezeSwitch {
+    frozen: bool,
+    reason: String,
+}
+
+impl StateStore {
+    /// The freeze that holds now; `None` if applies may run. One LIST, and one GET if there ever was a freeze.
+    ///
+    /// # Errors
+    /// Errors of the store; a document that is damaged or of another repository. Then nobody knows whether applies
+    /// may run.
+    pub async fn freeze(&self) -> Result<Option<Freeze>, StateError> {
+        let numbers = self.freeze_numbers().await?;
+        let Some(newest) = numbers.last() else {
+            return Ok(None);
+        };
+        let key = place(*newest);
+        let bytes = self.store.get(&key).await?.ok_or_else(|| {
+            StateError::Missing(format!("`{key}` is listed, but the store does not return it"))
+        })?;
+        let (header, switch): (Header, FreezeSwitch) = self.envelopes.read("freeze", &key, &bytes)?;
+        Ok(switch.frozen.then_some(Freeze {
+            reason: switch.reason,
+            since: header.time,
+            writer: header.writer,
+        }))
+    }
+
+    /// Stops all applies (`frozen`), or lets them run again. Every document is kept: together they tell who froze
+    /// when, and why.
+    ///
+    /// # Errors
+    /// Errors of the store.
+    pub async fn set_freeze(&self, frozen: bool, reason: &str) -> Result<(), StateError> {
+        let switch = FreezeSwitch {
+            frozen,
+            reason: reason.to_owned(),
+        };
+        for _ in 0..TRIES {
+            let next = self.freeze_numbers().await?.last().map_or(1, |newest| newest + 1);
+            let letter = self.letter("freeze", &place(next), &switch)?;
+            if let CreateResult::Ours = put(&*self.store, &place(next), &letter).await? {
+                return Ok(());
+            }
+        }
+        Err(StateError::Missing(format!(
+            "the freeze changed during each of {TRIES} attempts to write it"
+        )))
+    }
+
+    async fn freeze_numbers(&self) -> Result<Vec<u64>, StateError> {
+        let listed = self.store.list(&folder()).await?;
+        let mut numbers: Vec<u64> = listed.iter().filter_map(|key| key.last().parse().ok()).collect();
+        numbers.sort_unstable();
+        Ok(numbers)
+    }
+}
+
+fn folder() -> Key {
+    Key::from_components(&["freeze"])
+}
+
+fn place(number: u64) -> Key {
+    folder().child(&keys::number(number))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use std::sync::Arc;
+
+    use super::{super::fixture, *};
+    use crate::store::{MemoryStore, Store};
+
+    #[tokio::test]
+    async fn the_newest_change_counts_and_every_one_is_kept() {
+        let store: Arc<dyn Store> = Arc::new(MemoryStore::default());
+        let states = fixture::states(&store, &Arc::default());
+        assert_eq!(states.freeze().await.unwrap(), None);
+        states
+            .set_freeze(true, "the database is being moved")
+            .await
+            .unwrap();
+        let freeze = states.freeze().await.unwrap().unwrap();
+        assert_eq!(freeze.reason, "the database is being moved");
+        states.set_freeze(false, "moved").await.unwrap();
+        assert_eq!(states.freeze().await.unwrap(), None);
+        states.set_freeze(true, "once more").await.unwrap();
+        assert_eq!(states.freeze().await.unwrap().unwrap().reason, "once more");
+        assert_eq!(store.list(&folder()).await.unwrap().len(), 3);
+    }
+
+    #[tokio::test]
+    async fn two_who_freeze_at_once_both_do_and_a_damaged_document_is_an_error() {
+        let store: Arc<dyn Store> = Arc::new(MemoryStore::default());
+        let states = fixture::states(&store, &Arc::default());
+        let (one, two) = tokio::join!(states.set_freeze(true, "a"), states.set_freeze(true, "b"));
+        one.unwrap();
+        two.unwrap();
+        assert!(states.freeze().await.unwrap().is_some());
+        assert_eq!(store.list(&folder()).await.unwrap().len(), 2);
+        store
+            .create(&place(3), bytes::Bytes::from_static(b"{}"))
+            .await
+            .unwrap();
+        assert!(states.freeze().await.is_err());
+    }
+}

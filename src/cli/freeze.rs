@@ -1,0 +1,59 @@
+//! `konverge freeze` and `konverge unfreeze`: stop all applies, and let them run again.
+
+use super::CliContext;
+use konverge_base::error::UserError;
+use konverge_report::escape::log;
+use konverge_run::{KeyUse, apply_freeze, state};
+
+/// Arguments of `konverge freeze`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  konverge freeze --reason 'database failover, ask @sre'     stop all applies until `konverge unfreeze`
+
+The freeze is kept in the store of `state.url`. Every apply reads it before it touches a stack: of a merge, of a
+dispatch, by hand, a destroy, a rollback, and the restore of drift. A stack that is being applied ends as usual.
+Previews and drift checks go on.")]
+pub struct Args {
+    /// The reason; every run that is stopped shows it
+    #[arg(long, value_name = "TEXT")]
+    reason: String,
+}
+
+/// Arguments of `konverge unfreeze`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  konverge unfreeze --reason 'failover is done'     let applies run; the next run applies what is pending")]
+pub struct UnfreezeArgs {
+    /// The reason; it is kept beside the one of the freeze
+    #[arg(long, value_name = "TEXT")]
+    reason: String,
+}
+
+/// Runs `konverge freeze`.
+///
+/// # Errors
+/// There is no store or no reason; errors of the store.
+pub async fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
+    let (backend, _) = state::open(&context.run(), KeyUse::Look).await?;
+    context.run().begin_writes()?;
+    apply_freeze::set(&backend, true, &args.reason).await?;
+    context.note("applies are frozen; `konverge unfreeze --reason TEXT` lets them run again");
+    Ok(0)
+}
+
+/// Runs `konverge unfreeze`.
+///
+/// # Errors
+/// There is no store or no reason; errors of the store.
+pub async fn run_unfreeze(args: &UnfreezeArgs, context: &CliContext) -> Result<u8, UserError> {
+    let (backend, _) = state::open(&context.run(), KeyUse::Look).await?;
+    context.run().begin_writes()?;
+    context.note(&match apply_freeze::set(&backend, false, &args.reason).await? {
+        None => "applies were not frozen".to_owned(),
+        Some(before) => format!(
+            "applies run again; before: {}",
+            log(&apply_freeze::sentence(&before))
+        ),
+    });
+    Ok(0)
+}
