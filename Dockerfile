@@ -11,7 +11,7 @@ WORKDIR /src
 # All but what .dockerignore names.
 COPY . .
 RUN --mount=type=cache,target=/usr/local/cargo/registry --mount=type=cache,target=/src/target \
-    cargo build --release --locked && cp target/release/konverge /konverge
+    cargo build --release --locked --package konverge && cp target/release/konverge /konverge
 
 FROM ${TERRAFORM_IMAGE} AS terraform
 

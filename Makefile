@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help build demo parts test test-all example lint fmt clippy deny fuzz mutants bench docs site image release
+.PHONY: help build demo parts test test-all example lint fmt clippy deny fuzz mutants bench build-times docs site image release
 
 CARGO ?= cargo
 CACHE := $(if $(KONVERGE_PARTS),$(KONVERGE_PARTS),$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/konverge)
@@ -22,9 +22,9 @@ AS_ROOT := $(if $(filter 0,$(shell id -u)),,sudo --preserve-env)
 help: ## say what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
 
-build: ## the release binary, and the pinned KCL core where it finds it
-	$(CARGO) build --release --locked
-	$(TARGET)/release/konverge kcl install
+build: ## an optimised binary, and the pinned KCL core where it finds it
+	$(CARGO) build --profile fast --locked --package konverge
+	$(TARGET)/fast/konverge kcl install
 
 demo: ## build, and show the preview of a change in a small monorepo
 	scripts/demo
@@ -76,6 +76,9 @@ mutants: parts ## break a sample of the code that decides, and show what no test
 bench: parts ## measure; the figures go to docs/
 	scripts/parts install bench
 	eval "$$(scripts/parts env)" && $(CARGO) bench --locked
+
+build-times: ## measure what compiling costs; the figures go to docs/performance.md
+	scripts/build-times
 
 site: ## the docs as a site in target/site; fails on a link or an anchor that leads nowhere
 	scripts/parts install site

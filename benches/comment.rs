@@ -12,9 +12,8 @@ use std::{
 
 use criterion::Criterion;
 use konverge_report::{COMMENT_BUDGET, SUMMARY_BUDGET, html, markdown};
+use konverge_testkit::performance;
 
-#[path = "../tests/it/support/performance.rs"]
-mod performance;
 #[path = "../tests/it/support/sample_plans.rs"]
 #[allow(dead_code)]
 mod sample_plans;

@@ -15,9 +15,7 @@ use std::{
     time::Instant,
 };
 
-use apps::{HELLO_FILE, QUICKSTART, hello_binary, workspace, write_hello_stack, write_stack};
 use futures::{StreamExt, stream};
-use git::Repository;
 use konverge_base::{
     checkout::Checkout,
     model::{event::NoEvents, stack::Stack},
@@ -26,30 +24,11 @@ use konverge_base::{
 use konverge_kcl::{CompileRequest, DEFAULT_VERSION, Pool, PoolOptions, Toolchain};
 use konverge_repo::affected::ClosureFile;
 use konverge_run::{Notes, OpenRevision, RevisionSpec, RunContext};
-
-#[allow(dead_code)]
-#[path = "../tests/it/support/apps.rs"]
-mod apps;
-#[allow(dead_code)]
-#[path = "../tests/it/support/git.rs"]
-mod git;
-#[path = "../tests/it/support/performance.rs"]
-mod performance;
-
-/// The program of a part.
-fn executable(part: &str, name: &str) -> PathBuf {
-    let output = Command::new(concat!(env!("CARGO_MANIFEST_DIR"), "/scripts/parts"))
-        .args(["path", part])
-        .output()
-        .expect("scripts/parts runs");
-    let path = PathBuf::from(String::from_utf8_lossy(&output.stdout).trim());
-    assert!(
-        path.ends_with(name),
-        "{part} is not installed: {}",
-        path.display()
-    );
-    path
-}
+use konverge_testkit::{
+    apps::{HELLO_FILE, QUICKSTART, hello_binary, workspace, write_hello_stack, write_stack},
+    git::Repository,
+    kcl, performance,
+};
 
 const STACKS: usize = 300;
 const CALLS: usize = 40;
@@ -98,7 +77,7 @@ fn floor(repository: &Path) -> Command {
 
 /// The floor: opens the repository, compiles the program of each stack once, and prints what it gives.
 async fn compile_alone(repository: &Path) {
-    let (python, checkout) = (interpreter(), Checkout::default());
+    let (python, checkout) = (kcl::interpreter(), Checkout::default());
     let core = Toolchain::from_interpreter(&python, DEFAULT_VERSION, &checkout).await;
     let options = PoolOptions::new(core.unwrap(), env!("CARGO_BIN_EXE_konverge").into());
     let opened = konverge_repo::git::Repository::discover(repository).unwrap();
@@ -226,10 +205,4 @@ fn section([native, foreign]: &[Vec<(f64, f64)>; 2]) -> String {
 fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     values[values.len() / 2]
-}
-
-fn interpreter() -> PathBuf {
-    std::env::var_os("KONVERGE_KCL")
-        .map(PathBuf::from)
-        .expect("KONVERGE_KCL names the core; run: eval \"$(scripts/parts env)\"")
 }

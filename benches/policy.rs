@@ -4,9 +4,6 @@
 //! `cargo bench --bench policy`; needs no part.
 #![allow(clippy::unwrap_used, clippy::disallowed_methods, clippy::print_stdout)]
 
-#[path = "../tests/it/support/performance.rs"]
-mod performance;
-
 use std::{
     fs,
     sync::Arc,
@@ -30,6 +27,7 @@ use konverge_policy::{
     sets::{PolicyFile, PolicySet, PolicySets},
 };
 use konverge_rules::{RuleLimits, RuleWorkers};
+use konverge_testkit::performance;
 use serde_json::{Value, json};
 
 const STACKS: usize = 2_000;

@@ -5,16 +5,13 @@
 //! `cargo bench --bench start`; `KONVERGE_BINARY` names another executable than the bench profile's.
 #![allow(clippy::unwrap_used, clippy::disallowed_methods, clippy::print_stdout)]
 
-#[path = "../tests/it/support/mod.rs"]
-mod support;
-
 use std::{
     fs,
     path::{Path, PathBuf},
     time::{Duration, Instant},
 };
 
-use support::{git::Repository, payloads, process::Konverge, tiny_monorepo};
+use konverge_testkit::{git::Repository, payloads, process::Konverge, tiny_monorepo};
 
 const TRIES: usize = 11;
 
@@ -42,7 +39,7 @@ fn main() {
     section.push_str("\nThe second row holds the checkout's two revisions read, the affected stacks found, the KCL core started and two Specs compiled; the first compile begins before its end. Bound for that beginning: 300 ms. `KONVERGE_WRITE_PERFORMANCE=1 cargo bench --bench start` writes this.");
     println!("{section}");
     if std::env::var_os("KONVERGE_WRITE_PERFORMANCE").is_some() {
-        support::performance::write("start", &section);
+        konverge_testkit::performance::write("start", &section);
     }
 }
 

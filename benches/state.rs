@@ -4,8 +4,8 @@
 //! `cargo bench --bench state`; needs `scripts/parts install minio`.
 #![allow(clippy::unwrap_used, clippy::disallowed_methods, clippy::print_stdout)]
 
-#[path = "../tests/it/support/mod.rs"]
-mod support;
+#[path = "../crates/state/tests/it/support/counting_store.rs"]
+mod counting_store;
 
 use std::{
     fs,
@@ -14,13 +14,14 @@ use std::{
     time::{Duration, Instant},
 };
 
+use counting_store::Counted;
 use futures::{StreamExt as _, stream};
 use konverge_base::model::{CommitId, Digest, RepoPath, StackId, state::StackState};
 use konverge_state::{
     DocumentWriter, LeaseOptions, RepositoryId, StateStore,
     store::{Store, StoreOptions, open},
 };
-use support::{counting_store::Counted, minio::Minio};
+use konverge_testkit::minio::Minio;
 
 const STACKS: usize = 4500;
 const DELTAS: usize = 16;

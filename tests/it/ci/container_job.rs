@@ -315,7 +315,7 @@ async fn what_an_image_lacks_is_said() {
     fs::write(job.work.join("_temp/step.sh"), script).unwrap();
     let without = concat!(
         env!("CARGO_MANIFEST_DIR"),
-        "/tests/it/support/without_landlock.py"
+        "/crates/testkit/src/without_landlock.py"
     );
     fs::copy(without, job.work.join("_temp/without_landlock.py")).unwrap();
     let ran = job.step();

@@ -10,11 +10,11 @@ use konverge_base::model::apply_result::StackResult;
 use nix::sys::signal::Signal::SIGKILL;
 use serde_json::{Value, json};
 
-use super::random_kills::Dice;
 use crate::support::{
     cluster::Cluster,
     objects::Objects,
     random::{self, Random},
+    random_kills::Dice,
     spec_runs::SpecRuns,
     stack::{TestStack, id},
 };

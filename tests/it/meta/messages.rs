@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::docs::root;
+use super::{docs::root, rooms::TESTKIT};
 
 /// Pages whose tables have messages in the first column, and the heads of these tables.
 const PAGES: [(&str, &[&str]); 2] = [
@@ -57,6 +57,7 @@ fn sources(folder: &Path, into: &mut Vec<String>) {
         if DIAGNOSES.iter().any(|diagnosis| below.starts_with(diagnosis))
             || name == "tests"
             || name == "tests.rs"
+            || name == TESTKIT
         {
             continue;
         }
@@ -163,6 +164,7 @@ fn no_text_shows_rusts_insides() {
             if path.extension().is_none_or(|end| end != "rs")
                 || name.ends_with("tests.rs")
                 || name.contains("/tests/")
+                || name.starts_with("crates/testkit/")
                 || KEYS.contains(&name.as_str())
             {
                 continue;

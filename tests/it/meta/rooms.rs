@@ -52,11 +52,15 @@ pub(super) fn rust_files(folder: &Path, into: &mut Vec<PathBuf>) {
     }
 }
 
-/// The sources of the package and of its crates.
+/// The crate that only tests use.
+pub(super) const TESTKIT: &str = "testkit";
+
+/// The sources of the package and of its crates, without what only tests use.
 pub(super) fn source_files() -> Vec<PathBuf> {
     let mut files = Vec::new();
-    rust_files(&root().join("src"), &mut files);
-    rust_files(&root().join("crates"), &mut files);
+    for (_, folder) in crates().iter().filter(|(name, _)| *name != TESTKIT) {
+        rust_files(&folder.join("src"), &mut files);
+    }
     files
 }
 
@@ -160,6 +164,19 @@ fn room_named(name: &str, first: &str, rooms: &BTreeMap<String, BTreeSet<String>
         true => own,
         false => room,
     }
+}
+
+/// Each is linked by itself, and each starts its own servers.
+#[test]
+fn there_are_few_test_binaries() {
+    let mut binaries = Vec::new();
+    for folder in crates().values().map(|folder| folder.join("tests")) {
+        let inside = fs::read_dir(&folder).into_iter().flatten();
+        let inside = inside.map(|entry| entry.expect("an entry").path());
+        binaries.extend(inside.filter(|path| path.extension().is_some_and(|ext| ext == "rs")));
+        binaries.extend(Some(folder.join("it/main.rs")).filter(|path| path.is_file()));
+    }
+    assert!((2..=8).contains(&binaries.len()), "{binaries:?}");
 }
 
 #[test]
@@ -286,7 +303,8 @@ fn the_reader_of_imports_reads_groups() {
 
 #[test]
 fn no_two_files_of_a_crate_import_each_other() {
-    let folders = crates().into_values().map(|folder| folder.join("src"));
+    let crates = crates().into_iter().filter(|(name, _)| name != TESTKIT);
+    let folders = crates.map(|(_, folder)| folder.join("src"));
     let circles = folders.flat_map(|folder| ModuleGraph::read(&folder).circles());
     let mut wrong = Vec::new();
     for (circle, edges) in circles {

@@ -331,19 +331,6 @@ impl Ran {
     }
 }
 
-impl Outcome {
-    /// The exit code, with everything that was printed if it is another.
-    pub fn check(&self, code: i32) {
-        assert_eq!(
-            self.code,
-            Some(code),
-            "--- stdout\n{}\n--- stderr\n{}",
-            self.stdout,
-            self.stderr
-        );
-    }
-}
-
 /// The project `storefront` of the example, its stack `dev` alone.
 pub fn storefront(monorepo: &Repository) {
     monorepo.git(["checkout", "-q", ":/^The example", "--", "appops/storefront"]);

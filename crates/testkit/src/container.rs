@@ -58,7 +58,7 @@ impl Container {
             container.shared(device, device);
         }
         container.read_only(CERTIFICATES, CERTIFICATES);
-        container.read_only(env!("CARGO_BIN_EXE_konverge"), "/usr/local/bin/konverge");
+        container.read_only(super::process::binary(), "/usr/local/bin/konverge");
         let interpreter = super::kcl::interpreter();
         let asked = Command::new(&interpreter)
             .args(["-c", "import sys; print(sys.prefix); print(sys.base_prefix)"])

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use super::history::History;
-use crate::support::git::Repository;
+use crate::git::Repository;
 
 /// A token: who it writes as, and what it may.
 #[derive(Debug, Clone)]

@@ -10,10 +10,10 @@ use konverge_base::model::{
 use konverge_kubernetes::Conflicts;
 use serde_json::{Map, Value, json};
 
-use super::random_kills::Dice;
 use crate::support::{
     cluster::Cluster,
     objects::Objects,
+    random_kills::Dice,
     stack::{CLUSTER, TestStack, action, id, planned},
 };
 

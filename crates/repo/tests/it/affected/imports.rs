@@ -14,7 +14,7 @@ use crate::{
 /// The files that the scanner's graph loads are those that the core says it loads.
 #[test]
 fn closures_of_the_example_are_the_cores_own() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("konfig-example");
+    let root = crate::support::root().join("konfig-example");
     let files = checkout(&root);
     let analysis = analysis(&files, &ScanCache::new());
     let mut oracle = Oracle::start();

@@ -1,16 +1,14 @@
 //! Golden files: what was looked at once and has to stay so. `UPDATE_GOLDEN=1` writes them; look at the difference
 //! before committing.
 
-use std::{fs, path::PathBuf};
+use std::fs;
 
 /// Holds a text against `tests/golden/<name>`.
 ///
 /// # Panics
 /// If they differ.
 pub fn golden(name: &str, actual: &str) {
-    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR"))
-        .join("tests/golden")
-        .join(name);
+    let path = super::root().join("tests/golden").join(name);
     if std::env::var_os("UPDATE_GOLDEN").is_some() {
         fs::create_dir_all(path.parent().expect("it has one")).expect("the folder can be made");
         fs::write(&path, actual).expect("the file can be written");

@@ -23,10 +23,7 @@ impl Repository {
     /// A scratch copy of `konfig-example/`, as one commit on `main`.
     pub fn konfig_example() -> Self {
         let repository = Self::init();
-        copy(
-            &Path::new(env!("CARGO_MANIFEST_DIR")).join("konfig-example"),
-            repository.path(),
-        );
+        copy(&super::root().join("konfig-example"), repository.path());
         repository.commit("The example");
         repository
     }

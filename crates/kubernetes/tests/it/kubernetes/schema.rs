@@ -246,14 +246,14 @@ async fn the_server_agrees_about_a_custom_kind() {
 
 #[test]
 fn the_schemas_are_of_the_kubernetes_that_the_tests_run_on() {
-    let parts = include_str!("../../../scripts/parts");
+    let parts = include_str!("../../../../../scripts/parts");
     assert!(parts.contains(&format!("kubernetes={}\n", BuiltIn::new().version())));
 }
 
 #[test]
 #[ignore = "reads Kubernetes' Go module: make test-all"]
 fn the_schemas_are_what_kubernetes_says() {
-    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/scripts/kubernetes-schemas");
+    let script = crate::support::root().join("scripts/kubernetes-schemas");
     let output = Command::new(script).arg("--check").output().unwrap();
     assert!(
         output.status.success(),

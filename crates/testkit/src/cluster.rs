@@ -272,7 +272,7 @@ impl Cluster {
             let ports = Ports::claim();
             let mut command = Command::new(super::kcl::interpreter());
             command
-                .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/support/https.py"))
+                .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/src/https.py"))
                 .arg(ports.nth(1).to_string())
                 .args([self.path("server.crt"), self.path("server.key")]);
             let mut service = Service::start("https", &command, &self.folder);

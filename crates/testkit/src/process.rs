@@ -3,11 +3,30 @@
 use super::service::bound_to_parent;
 use std::ffi::OsStr;
 use std::io::Read;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
+
+/// The built `konverge`: Cargo says where it is to the tests of the package alone, and builds it for them. If a test binary
+/// is started by hand, it is in the folder above.
+///
+/// # Panics
+/// If there is none.
+pub fn binary() -> PathBuf {
+    if let Some(path) = std::env::var_os("CARGO_BIN_EXE_konverge") {
+        return path.into();
+    }
+    let test = std::env::current_exe().expect("the path of this test binary");
+    let built = test
+        .ancestors()
+        .nth(2)
+        .expect("a folder of builds")
+        .join("konverge");
+    assert!(built.exists(), "{} is not built", built.display());
+    built
+}
 
 /// A run to be made. Its home is an empty folder of its own; of the caller's environment it sees `PATH` alone.
 pub struct Konverge {
@@ -19,17 +38,14 @@ pub struct Konverge {
 impl Konverge {
     /// With these arguments.
     pub fn new<S: AsRef<OsStr>>(arguments: impl IntoIterator<Item = S>) -> Self {
-        Self::of(Path::new(env!("CARGO_BIN_EXE_konverge")), arguments)
+        Self::of(&binary(), arguments)
     }
 
     /// With these arguments, as on a kernel that has no Landlock.
     pub fn on_an_old_kernel<S: AsRef<OsStr>>(arguments: impl IntoIterator<Item = S>) -> Self {
-        let script = concat!(
-            env!("CARGO_MANIFEST_DIR"),
-            "/tests/it/support/without_landlock.py"
-        );
+        let script = concat!(env!("CARGO_MANIFEST_DIR"), "/src/without_landlock.py");
         let python = super::kcl::interpreter();
-        Self::of(&python, [script, env!("CARGO_BIN_EXE_konverge")]).arg_all(arguments)
+        Self::of(&python, [script.as_ref(), binary().as_os_str()]).arg_all(arguments)
     }
 
     /// Another executable in the same surroundings.
@@ -222,6 +238,17 @@ impl Outcome {
             self.stderr
         );
         self
+    }
+
+    /// The exit code, with everything that was printed if it is another.
+    pub fn check(&self, code: i32) {
+        assert_eq!(
+            self.code,
+            Some(code),
+            "--- stdout\n{}\n--- stderr\n{}",
+            self.stdout,
+            self.stderr
+        );
     }
 
     /// Its standard output as JSON.

@@ -1,6 +1,6 @@
 //! The page of measured figures, each section written by its own bench.
 
-use std::{fs, path::PathBuf};
+use std::fs;
 
 /// Writes the section of the bench `name` into `docs/performance.md`, in place of what it wrote before.
 pub fn write(name: &str, section: &str) {
@@ -8,7 +8,7 @@ pub fn write(name: &str, section: &str) {
         format!("<!-- bench:{name} -->"),
         format!("<!-- /bench:{name} -->"),
     );
-    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("docs/performance.md");
+    let path = super::root().join("docs/performance.md");
     let text = fs::read_to_string(&path).expect("the page can be read");
     let section = format!("{open}\n{section}\n{close}");
     let text = match (text.find(&open), text.find(&close)) {

@@ -26,10 +26,7 @@ impl GitServer {
         let (folder, ports) = (folder("git"), Ports::claim());
         let mut command = Command::new(super::kcl::interpreter());
         command
-            .arg(concat!(
-                env!("CARGO_MANIFEST_DIR"),
-                "/tests/it/support/private_git.py"
-            ))
+            .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/src/private_git.py"))
             .arg(ports.nth(1).to_string())
             .args([cluster.path("server.crt"), cluster.path("server.key")])
             .arg(&folder);

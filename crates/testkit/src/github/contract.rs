@@ -8,7 +8,7 @@ use std::{
 use jsonschema::Validator;
 use serde_json::{Value, json};
 
-use crate::support::octokit;
+use crate::octokit;
 
 struct Contract {
     description: Value,

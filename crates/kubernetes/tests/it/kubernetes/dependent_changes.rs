@@ -33,8 +33,7 @@ async fn account(cluster: &Cluster, folder: &tempfile::TempDir, name: &str, rule
 
 /// The rules of the role in `docs/guides/permissions.md`.
 fn rules_of_the_guide() -> Value {
-    let guide =
-        std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/guides/permissions.md")).unwrap();
+    let guide = std::fs::read_to_string(crate::support::root().join("docs/guides/permissions.md")).unwrap();
     let (_, yaml) = guide.split_once("```yaml\n").unwrap();
     let (yaml, _) = yaml.split_once("```").unwrap();
     let documents = konverge_base::yaml::documents(yaml).unwrap();

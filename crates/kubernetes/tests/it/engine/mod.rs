@@ -1,0 +1,4 @@
+//! The engine: order, ownership, concurrent runs.
+
+pub mod execution;
+pub mod field_owners;

@@ -1,0 +1,19 @@
+//! The Kubernetes runtime on a real API server.
+
+pub mod custom_resources;
+pub mod definitions;
+pub mod dependent_changes;
+pub mod faults;
+pub mod health_failures;
+pub mod health_published;
+pub mod preview_fidelity;
+pub mod refusals;
+pub mod regressions;
+pub mod request_counts;
+pub mod rollouts;
+pub mod schema;
+pub mod three_way;
+pub mod volume_expansion;
+pub mod watches;
+pub mod webhooks;
+pub mod write_conflicts;

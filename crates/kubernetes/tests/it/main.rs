@@ -1,0 +1,7 @@
+//! The engine and the Kubernetes runtime on a real API server. One binary: a file per subject.
+#![allow(clippy::unwrap_used, clippy::disallowed_methods)]
+
+mod support;
+
+mod engine;
+mod kubernetes;

@@ -1,0 +1,6 @@
+//! Affected stacks on random repositories, held against the KCL core. One binary: a file per subject.
+#![allow(clippy::unwrap_used, clippy::disallowed_methods)]
+
+use konverge_testkit as support;
+
+mod affected;

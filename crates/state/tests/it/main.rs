@@ -1,0 +1,7 @@
+//! The state and its stores, on real ones. One binary: a file per subject.
+#![allow(clippy::unwrap_used, clippy::disallowed_methods)]
+
+mod support;
+
+mod state;
+mod store;

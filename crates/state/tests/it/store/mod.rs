@@ -1,0 +1,3 @@
+//! The stores, whole and faulty.
+
+pub mod backends;

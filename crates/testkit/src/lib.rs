@@ -1,0 +1,98 @@
+//! What the integration tests and the benches stand on: the real parts, started with their own folders and ports and
+//! ended with the test process, and builders for repositories and runs of the binary.
+//!
+//! Nothing is installed from here. A part that is missing fails the test with the command that installs it. It uses no
+//! other crate of ours, so that the tests of a crate wait for that crate alone. What holds one of our types stands beside
+//! the tests: `tests/it/support/` of the package or of a crate.
+// What is started ends when its handle is dropped: it is held, and never read.
+#![allow(dead_code)]
+#![allow(clippy::unwrap_used, clippy::disallowed_methods, clippy::print_stdout)]
+
+pub mod apps;
+pub mod audit;
+pub mod browser;
+pub mod closable_proxy;
+pub mod clouds;
+pub mod cluster;
+pub mod container;
+pub mod faulty_api_server;
+pub mod file_server;
+pub mod gcs;
+pub mod git;
+pub mod git_server;
+pub mod github;
+pub mod golden;
+pub mod hiding;
+pub mod identities;
+pub mod kcl;
+pub mod key_clouds;
+pub mod konfig_history;
+pub mod konfigs;
+pub mod minio;
+pub mod moto;
+pub mod objects;
+pub mod octokit;
+pub mod package_registry;
+pub mod payloads;
+pub mod performance;
+pub mod process;
+pub mod random;
+pub mod random_kills;
+pub mod repository_shapes;
+pub mod sequential_apply;
+pub mod service;
+pub mod stores;
+pub mod tcp_relay;
+pub mod terraform;
+pub mod tiny_monorepo;
+pub mod vault;
+pub mod webhook_receiver;
+
+use std::path::{Path, PathBuf};
+
+/// The folder of the checkout.
+pub fn root() -> PathBuf {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2);
+    root.expect("the crate is two folders below").to_owned()
+}
+
+/// The folder into which `scripts/parts` installs.
+pub fn cache() -> PathBuf {
+    if let Some(folder) = std::env::var_os("KONVERGE_PARTS") {
+        return folder.into();
+    }
+    let base = std::env::var_os("XDG_CACHE_HOME")
+        .filter(|base| !base.is_empty())
+        .map(PathBuf::from);
+    base.unwrap_or_else(|| PathBuf::from(std::env::var_os("HOME").expect("HOME is set")).join(".cache"))
+        .join("konverge")
+}
+
+/// An installed executable of the part `part`.
+///
+/// # Panics
+/// With the command that installs it, if it is not there.
+pub fn executable(part: &str, name: &str) -> PathBuf {
+    installed(part, cache().join("bin").join(name))
+}
+
+/// `path` itself, which the part `part` should have put there.
+///
+/// # Panics
+/// With the command that installs it, if it is not there.
+pub fn installed(part: &str, path: PathBuf) -> PathBuf {
+    assert!(
+        path.exists(),
+        "{} is not installed; run: scripts/parts install {part}",
+        path.display()
+    );
+    path
+}
+
+/// The Python with the SDKs of Google, Azure and Alibaba.
+///
+/// # Panics
+/// With the command that installs it, if it is not there.
+pub fn cloud_sdks() -> PathBuf {
+    installed("cloud-sdks", cache().join("cloud-sdks/bin/python3"))
+}
