@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use clap::Command;
+use clap::{Command, Id};
 use serde_json::Value;
 
 use super::CliContext;
@@ -109,28 +109,39 @@ fn plan_schema() -> String {
 
 fn commands(command: Command) -> String {
     let mut text =
-        "# Commands\n\nGenerated from the program's own help by `konverge __reference commands`.\n"
+        "# Commands\n\nGenerated from the program's own help by `konverge __reference commands`. Global options stand at \
+         `konverge` alone, and those of all `konverge state` commands at `konverge state`. Every command takes `--help`.\n"
             .to_owned();
     let mut root = command.term_width(100);
     root.build();
-    describe(&mut root, "", &mut text);
+    describe(&root, "", &[], &mut text);
     text
 }
 
-fn describe(command: &mut Command, above: &str, text: &mut String) {
+/// Describes a command and those below it. Options of `shown`, which commands above share with it, are left out.
+fn describe(command: &Command, above: &str, shown: &[Id], text: &mut String) {
     let name = if above.is_empty() {
         command.get_name().to_owned()
     } else {
         format!("{above} {}", command.get_name())
     };
     let level = "#".repeat(2 + name.matches(' ').count().min(3));
+    let mut page = command.clone().mut_args(|arg| {
+        let hidden = arg.is_hide_set() || shown.contains(arg.get_id());
+        arg.hide(hidden)
+    });
     text.push_str(&format!(
         "\n{level} {name}\n\n```text\n{}\n```\n",
-        command.render_long_help().to_string().trim_end()
+        page.render_long_help().to_string().trim_end()
     ));
-    for child in command.get_subcommands_mut() {
+    let below: Vec<Id> = command
+        .get_arguments()
+        .filter(|arg| arg.is_global_set() || arg.get_id() == "help")
+        .map(|arg| arg.get_id().clone())
+        .collect();
+    for child in command.get_subcommands() {
         if !child.is_hide_set() && child.get_name() != "help" {
-            describe(child, &name, text);
+            describe(child, &name, &below, text);
         }
     }
 }
@@ -144,7 +155,8 @@ fn config() -> String {
         if definition.get("properties").is_some() {
             table(&schema, definition, name, &mut text);
         } else if let Some(words) = value_words(definition) {
-            text.push_str(&format!("\n## {name}\n\n{}\n\n{words}", value_text(definition)));
+            let intro = introduction(definition, &text);
+            text.push_str(&format!("\n## {name}\n\n{intro}{words}"));
         }
     }
     text
@@ -155,7 +167,7 @@ fn table(schema: &Value, object: &Value, name: &str, text: &mut String) {
     let intro = if name.is_empty() {
         String::new()
     } else {
-        format!("{}\n\n", value_text(object))
+        introduction(object, text)
     };
     text.push_str(&format!(
         "\n## {title}\n\n{intro}| key | type | meaning |\n|---|---|---|\n"
@@ -164,6 +176,15 @@ fn table(schema: &Value, object: &Value, name: &str, text: &mut String) {
         let meaning = value_text(property).replace('|', "\\|").replace('\n', " ");
         text.push_str(&format!("| `{key}` | {} | {meaning} |\n", kind(schema, property)));
     }
+}
+
+/// What a definition is, unless the page says it already, such as in the row of a key.
+fn introduction(definition: &Value, page: &str) -> String {
+    let text = value_text(definition);
+    if page.contains(text.trim_end_matches('.')) {
+        return String::new();
+    }
+    format!("{text}\n\n")
 }
 
 fn value_text(value: &Value) -> String {
