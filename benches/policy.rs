@@ -412,7 +412,7 @@ fn write(measured: &[Measured]) {
     performance::write(
         "policy",
         &format!(
-            "## Policy sets\n\n{RULES} rules on {STACKS} stacks of {RESOURCES} resources, on {CORES} cores. The time is that of the evaluation in worker processes, with their start and the reading of the rules and without the planning; beside it the same in one process. The memory is what the process grew by without workers, with the documents that were in use. Bounds: {TIME:.0} s and {MEMORY:.0} MiB.\n\n| rules | time | without workers | processors then | memory then |\n|---|---|---|---|---|\n{rows}\n`KONVERGE_WRITE_PERFORMANCE=1 cargo bench --bench policy` writes this."
+            "## Policy sets\n\n{RULES} rules on {STACKS} stacks of {RESOURCES} resources, on {CORES} cores. The time is that in worker processes, with their start and reading the rules, not planning; beside it the same in one process. The memory is the growth of that process. Bounds: {TIME:.0} s and {MEMORY:.0} MiB.\n\n| rules | time | without workers | processors then | memory then |\n|---|---|---|---|---|\n{rows}\n`KONVERGE_WRITE_PERFORMANCE=1 cargo bench --bench policy` writes this."
         ),
     );
 }

@@ -26,7 +26,7 @@ fn main() {
     let rows = [
         ("`konverge --version`", version),
         (
-            "`konverge ci` on `merge_group`, one stack changed, nothing cached: all of it",
+            "`konverge ci` on `merge_group`, one stack changed, nothing cached",
             queue,
         ),
     ];
@@ -36,7 +36,7 @@ fn main() {
     for (what, (best, median)) in &rows {
         section.push_str(&format!("| {what} | {:.0} | {:.0} |\n", ms(*best), ms(*median)));
     }
-    section.push_str("\nThe second row holds the checkout's two revisions read, the affected stacks found, the KCL core started and two Specs compiled; the first compile begins before its end. Bound for that beginning: 300 ms. `KONVERGE_WRITE_PERFORMANCE=1 cargo bench --bench start` writes this.");
+    section.push_str("\nThe second row reads two revisions, finds the affected stacks, starts the KCL core and compiles two Specs. Bound until the first compile begins: 300 ms. `KONVERGE_WRITE_PERFORMANCE=1 cargo bench --bench start` writes this.");
     println!("{section}");
     if std::env::var_os("KONVERGE_WRITE_PERFORMANCE").is_some() {
         konverge_testkit::performance::write("start", &section);

@@ -233,10 +233,9 @@ fn report(ours: (f64, f64), apart: (f64, f64), whole: (f64, f64)) -> String {
     };
     format!(
         "## Terraform: {RESOURCES} resources of one stack\n\n\
-         50 `local_file` and 50 `terraform_data`, all new; seconds, and how many times as long as the runtime takes. Planning is\n\
-         `init`, `plan` and reading the plan; each row is run in the same process run of `cargo bench --bench terraform`\n\
-         (profile `{profile}`; median of {ROUNDS}, one working directory a resource: once, one after the other).\n\n\
-         | | plan (s) | apply (s) | plan, times | apply, times |\n|---|---|---|---|---|\n{}{}{}",
+         50 `local_file` and 50 `terraform_data`, all new. Planning is `init`, `plan` and reading the plan. All rows are of one run\n\
+         of `cargo bench --bench terraform` (profile `{profile}`, median of {ROUNDS}; one working directory a resource: once, in sequence).\n\n\
+         | | plan (s) | apply (s) | plan, ratio | apply, ratio |\n|---|---|---|---|---|\n{}{}{}",
         row("Konverge's runtime", ours),
         row("one working directory a resource", apart),
         row("one hand-written root module", whole),

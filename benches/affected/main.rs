@@ -74,21 +74,21 @@ fn write_section(made: &[Monorepo], rows: &str, summary: &[(usize, Change, Figur
     let shape = &made[1];
     let text = format!(
         "## Affected stacks\n\n\
-         Made by `KONVERGE_WRITE_PERFORMANCE=1 cargo bench --bench affected`, which writes this section. Whole processes, the \
-         least of {RUNS} runs by turns, milliseconds by the clock and in brackets of processor time, {cores} cores. *Floor* is a \
-         plain libgit2 program that walks both trees and inflates every `.k`, `kcl.mod`, settings, project and stack blob once, in \
-         the order of the walk, on one core; *trusting* is the same without the second hashing of every object that libgit2 does \
-         by default and Konverge, as git, does not. *Cold* is `konverge affected --output json` without an index, what it keeps \
-         for the next run written; *warm* with that; *peak* is the resident memory of a cold run and *kept* what it writes, in \
-         MiB.\n\n\
+         Whole processes, the least of {RUNS} runs by turns, {cores} cores. Milliseconds, in brackets of processor time. `KONVERGE_WRITE_PERFORMANCE=1 cargo bench --bench affected` writes this.\n\
+         \n\
+         - *floor*: a plain libgit2 program on one core. It walks both trees and inflates every `.k`, `kcl.mod`, settings, project and stack blob once.\n\
+         - *trusting*: the same without libgit2's second hashing of every object. Konverge, as git, does not hash twice.\n\
+         - *cold*: `konverge affected --output json` without an index, which it writes for the next run; *warm*: with the index.\n\
+         - *peak*: resident memory of a cold run; *kept*: the index. Both in MiB.\n\
+         \n\
          The monorepo of 1,500 projects has {stacks} stacks, {files} files and {lines} lines of KCL, in one pack.\n\n\
          | projects | change | stacks named | floor | trusting | cold | cold : floor | cold : trusting | warm | peak | kept |\n\
          |---|---|---|---|---|---|---|---|---|---|---|\n{rows}\n\
          - Cold, at 1,500 projects: {ratio:.2} times the floor (goal: at most 1.5), {cold:.0} ms (goal: under 1,000).\n\
          - Warm: {warm:.0} ms (goal: under 100). Peak: {peak:.0} MiB (goal: under 200).\n\
          - Twice the stacks: {twice:.2} times the cold time (goal: at most 2.2).\n\
-         - One application file, warm, 150 projects against 1,500: {small:.0} ms against {warm:.0} ms; the floor, which is the \
-         walk and the reading, takes {small_floor:.0} ms against {floor:.0} ms.\n",
+         - One application file, warm: {small:.0} ms with 150 projects, {warm:.0} ms with 1,500. The floor takes \
+         {small_floor:.0} ms and {floor:.0} ms.\n",
         cores = std::thread::available_parallelism().map_or(1, usize::from),
         stacks = thousands(shape.projects * 3),
         files = thousands(shape.files),

@@ -37,10 +37,7 @@ const ROUNDS: usize = 7;
 const WIDTHS: [usize; 3] = [16, 32, 64];
 /// The two shapes of a Spec, and what their first applies are called.
 const SHAPES: [Namespace; 2] = [Namespace::There, Namespace::Own];
-const FIRST_APPLIES: [&str; 2] = [
-    "first apply, the whole command, no waiting",
-    "the same with a Spec that makes its own Namespace",
-];
+const FIRST_APPLIES: [&str; 2] = ["first apply", "first apply, with its Namespace"];
 /// Up to so many objects `kubectl apply` is waited for.
 const APPLIED_BY_KUBECTL: usize = 1000;
 
@@ -137,28 +134,16 @@ async fn measure(size: usize, page: &mut Page) {
         } else if shape == Namespace::There {
             page.bound(size, None, bare, both);
         }
-        page.longer(
-            what,
-            size,
-            whole,
-            "a bare client's dry runs and creates of the same objects",
-            both,
-        );
+        page.longer(what, size, whole, "bare client, dry runs and creates", both);
         page.processor(what, size, whole);
-        page.longer(
-            what,
-            size,
-            whole,
-            "the fastest parallel creates of a bare client",
-            bare,
-        );
+        page.longer(what, size, whole, "bare client, creates", bare);
     }
-    page.memory("peak memory of a first apply", size, whole[0].memory);
+    page.memory("first apply", size, whole[0].memory);
     page.longer(
-        "the writing phase of a first apply",
+        "first apply, writing alone",
         size,
         &writing,
-        "the fastest parallel creates of a bare client",
+        "bare client, creates",
         bare,
     );
 
@@ -188,17 +173,17 @@ async fn measure(size: usize, page: &mut Page) {
     assert_eq!(ten.requests, unchanged.requests + 10);
     let bare = others::lists(&cluster, &ns).await;
     page.longer(
-        "nothing changed, planning alone",
+        "unchanged, planning alone",
         size,
         &unchanged,
-        "the bare LISTs, answers not even parsed",
+        "bare LISTs, not parsed",
         bare,
     );
     page.longer(
         "10 changed, planning alone",
         size,
         &ten,
-        "nothing changed, planning alone",
+        "unchanged, planning alone",
         unchanged.took,
     );
 }
@@ -211,14 +196,14 @@ async fn nothing_changed(cluster: &Cluster, size: usize, page: &mut Page) {
     let unchanged = command.preview();
     let diff = others::kubectl_diff(cluster, "bench/command", &wanted);
     page.faster(
-        "nothing changed, the whole command",
+        "unchanged",
         size,
         &unchanged,
         "`kubectl diff --server-side`",
         diff,
     );
-    page.memory("peak memory of that preview", size, unchanged.memory);
-    page.processor("nothing changed, the whole command", size, &unchanged);
+    page.memory("preview, unchanged", size, unchanged.memory);
+    page.processor("unchanged", size, &unchanged);
 }
 
 /// Plans everything as new and carries it out; what the carrying out takes.

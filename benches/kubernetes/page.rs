@@ -55,21 +55,14 @@ impl Page {
             ours,
             against,
             theirs,
-            &format!("{ratio:.*} times as fast", usize::from(ratio < 10.0)),
+            &format!("{ratio:.*}× as fast", usize::from(ratio < 10.0)),
         );
     }
 
     /// Where the other is the floor.
     pub fn longer(&mut self, what: &str, size: usize, ours: &Measured, against: &str, theirs: Duration) {
         let ratio = ours.took.as_secs_f64() / theirs.as_secs_f64();
-        self.row(
-            what,
-            size,
-            ours,
-            against,
-            theirs,
-            &format!("{ratio:.2} times as long"),
-        );
+        self.row(what, size, ours, against, theirs, &format!("{ratio:.2}× as long"));
     }
 
     /// What no client can do better that asks the server about each object before it writes the first one.
@@ -77,18 +70,16 @@ impl Page {
         let (bare, both) = (bare.as_secs_f64(), both.as_secs_f64());
         let _ = write!(
             self.bounds,
-            "For {size} objects a bare client takes {bare:.2} s for the creates, and {both:.2} s, {:.2} times as long, for a dry run of\n\
-             each object and then the creates. A first apply sends these two requests: the plan is what the server answers, and\n\
-             nothing is written before the plan is complete and agreed to. The second figure is what no such client gets below",
+            "- {size} objects: a bare client takes {bare:.2} s for the creates, and {both:.2} s ({:.2}×) for dry runs and creates.",
             both / bare
         );
         let _ = match kubectl.map(|kubectl| kubectl.as_secs_f64()) {
             Some(kubectl) => writeln!(
                 self.bounds,
-                ":\nat most {:.1} times as fast as `kubectl apply --server-side`, which sends one request an object and takes {kubectl:.2} s.\n",
+                " That is at most {:.1} times as fast as `kubectl apply --server-side`, which sends one request an object.",
                 kubectl / both
             ),
-            None => writeln!(self.bounds, ".\n"),
+            None => writeln!(self.bounds),
         };
     }
 
@@ -138,17 +129,21 @@ impl Page {
         };
         format!(
             "## Kubernetes\n\n\
-             One real kube-apiserver (v1.34) on etcd, loopback TLS, two cores shared by client and server, {build}; 40 % ConfigMaps\n\
-             of 1 KB, 30 % Deployments, 20 % Services, 10 % Secrets. Best of several runs, those that write by turns with the bare\n\
-             client's, each on a server of its own that holds nothing yet (kubectl ran once); read the ratios, not the seconds. *The whole command* is `konverge apply --spec` or `konverge\n\
-             preview --spec` from start to exit, against `kubectl`'s whole command with its discovery cached; its requests are all\n\
-             that the server saw. *Planning alone* is from the compiled Spec and the opened state to the plan, discovery cached; its\n\
-             requests are the LISTs alone.\n\
-             `KONVERGE_WRITE_PERFORMANCE=1 cargo bench --bench kubernetes` writes this.\n\n\
-             | what | objects | Konverge | requests | against | ratio |\n|---|---|---|---|---|---|\n{}\n{}\
+             One real kube-apiserver (v1.34) on etcd, loopback TLS, two cores shared by client and server, {build}. 40 % are ConfigMaps\n\
+             of 1 KB, 30 % Deployments, 20 % Services, 10 % Secrets. Each figure is the best of several runs. Those that write run by\n\
+             turns with the bare client's, each on a new server. Read the ratios, not the seconds.\n\
+             \n\
+             Rows without *alone* are whole commands from start to exit (`konverge apply --spec`, `konverge preview --spec`, without\n\
+             waiting), against `kubectl`'s whole command with its discovery cached. Their requests are all that the server saw.\n\
+             *Planning alone* is from the compiled Spec and the opened state to the plan.\n\
+             `KONVERGE_WRITE_PERFORMANCE=1 cargo bench --bench kubernetes` writes this.\n\
+             \n\
+             | what | objects | Konverge | requests | against | ratio |\n|---|---|---|---|---|---|\n{}\n{}\n\
+             A first apply sends both requests for each object, since nothing is written before the plan is complete. So dry runs and\n\
+             creates together are the floor.\n\n\
              | processor time | objects | Konverge | API server and etcd | Konverge's share |\n|---|---|---|---|---|\n{}\n\
              | memory of the executable | objects | at most |\n|---|---|---|\n{}\n\
-             The graph and the ready queue by themselves, from resources to the last one done:\n\n\
+             The graph and the ready queue alone:\n\n\
              | shape | nodes | edges | time |\n|---|---|---|---|\n{}",
             self.against, self.bounds, self.processor, self.memory, self.scheduler
         )

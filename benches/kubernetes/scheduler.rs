@@ -22,7 +22,7 @@ pub fn measure(page: &mut Page) {
         n.checked_sub(1).into_iter().collect()
     });
     // As a generator that orders by kind makes them: each after all of the kinds before.
-    shape(page, "three kinds, each after all of those before", 600, |n| {
+    shape(page, "three kinds, each after the ones before", 600, |n| {
         (0..n / 200 * 200).collect()
     });
 }

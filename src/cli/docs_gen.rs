@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use clap::Command;
+use clap::{Command, Id};
 use serde_json::Value;
 
 use super::CliContext;
@@ -108,30 +108,90 @@ fn plan_schema() -> String {
 }
 
 fn commands(command: Command) -> String {
-    let mut text =
-        "# Commands\n\nGenerated from the program's own help by `konverge __reference commands`.\n"
-            .to_owned();
+    let mut page = CommandsPage {
+        text: "# Commands\n\nGenerated from the program's own help by `konverge __reference commands`. Global options stand at \
+               `konverge` alone, those of all `konverge state` commands at `konverge state`. An option that several \
+               commands have is described at the first one. Every command takes `--help`.\n"
+            .to_owned(),
+        described: Vec::new(),
+    };
     let mut root = command.term_width(100);
     root.build();
-    describe(&mut root, "", &mut text);
-    text
+    page.describe(&root, "", &[]);
+    page.text
 }
 
-fn describe(command: &mut Command, above: &str, text: &mut String) {
-    let name = if above.is_empty() {
-        command.get_name().to_owned()
-    } else {
-        format!("{above} {}", command.get_name())
-    };
-    let level = "#".repeat(2 + name.matches(' ').count().min(3));
-    text.push_str(&format!(
-        "\n{level} {name}\n\n```text\n{}\n```\n",
-        command.render_long_help().to_string().trim_end()
-    ));
-    for child in command.get_subcommands_mut() {
-        if !child.is_hide_set() && child.get_name() != "help" {
-            describe(child, &name, text);
+/// The page of all commands.
+struct CommandsPage {
+    text: String,
+    described: Vec<GroupedOption>,
+}
+
+/// An option of a group (stacks, change, infrastructure), and the first command that has it with this help.
+struct GroupedOption {
+    id: Id,
+    help: Option<String>,
+    command: String,
+}
+
+impl CommandsPage {
+    /// Describes a command and those below it. Options of `shown`, which commands above share with it, are left out.
+    fn describe(&mut self, command: &Command, above: &str, shown: &[Id]) {
+        let name = format!("{above} {}", command.get_name()).trim().to_owned();
+        let level = "#".repeat(2 + name.matches(' ').count().min(3));
+        let elsewhere = self.described_elsewhere(command, &name);
+        let mut page = command.clone().mut_args(|arg| {
+            let hidden = arg.is_hide_set()
+                || shown.contains(arg.get_id())
+                || elsewhere.iter().any(|(id, _)| id == arg.get_id());
+            arg.hide(hidden)
+        });
+        let help = page.render_long_help().to_string();
+        self.text.push_str(&format!(
+            "\n{level} {name}\n\n```text\n{}\n```\n",
+            help.trim_end()
+        ));
+        let options: Vec<_> = elsewhere.into_iter().map(|(_, line)| line).collect();
+        if !options.is_empty() {
+            self.text.push_str(&format!("\nAlso {}.\n", options.join(", ")));
         }
+        let below: Vec<Id> = command
+            .get_arguments()
+            .filter(|arg| arg.is_global_set() || arg.get_id() == "help")
+            .map(|arg| arg.get_id().clone())
+            .collect();
+        for child in command.get_subcommands() {
+            if !child.is_hide_set() && child.get_name() != "help" {
+                self.describe(child, &name, &below);
+            }
+        }
+    }
+
+    /// The options of a command that an earlier one has with the same help, each with a link to that command.
+    fn described_elsewhere(&mut self, command: &Command, name: &str) -> Vec<(Id, String)> {
+        let mut found = Vec::new();
+        let grouped = command
+            .get_arguments()
+            .filter(|arg| arg.get_help_heading().is_some() && !arg.is_global_set() && !arg.is_hide_set());
+        for arg in grouped {
+            let (id, help) = (arg.get_id(), arg.get_help().map(ToString::to_string));
+            let earlier = self
+                .described
+                .iter()
+                .find(|option| option.id == *id && option.help == help);
+            match (earlier, arg.get_long()) {
+                (Some(GroupedOption { command, .. }), Some(long)) => {
+                    let anchor = command.replace(' ', "-");
+                    found.push((id.clone(), format!("[`--{long}`](#{anchor})")));
+                }
+                _ => self.described.push(GroupedOption {
+                    id: id.clone(),
+                    help,
+                    command: name.to_owned(),
+                }),
+            }
+        }
+        found
     }
 }
 
@@ -144,7 +204,8 @@ fn config() -> String {
         if definition.get("properties").is_some() {
             table(&schema, definition, name, &mut text);
         } else if let Some(words) = value_words(definition) {
-            text.push_str(&format!("\n## {name}\n\n{}\n\n{words}", value_text(definition)));
+            let intro = introduction(definition, &text);
+            text.push_str(&format!("\n## {name}\n\n{intro}{words}"));
         }
     }
     text
@@ -155,7 +216,7 @@ fn table(schema: &Value, object: &Value, name: &str, text: &mut String) {
     let intro = if name.is_empty() {
         String::new()
     } else {
-        format!("{}\n\n", value_text(object))
+        introduction(object, text)
     };
     text.push_str(&format!(
         "\n## {title}\n\n{intro}| key | type | meaning |\n|---|---|---|\n"
@@ -164,6 +225,15 @@ fn table(schema: &Value, object: &Value, name: &str, text: &mut String) {
         let meaning = value_text(property).replace('|', "\\|").replace('\n', " ");
         text.push_str(&format!("| `{key}` | {} | {meaning} |\n", kind(schema, property)));
     }
+}
+
+/// What a definition is, unless the page says it already, such as in the row of a key.
+fn introduction(definition: &Value, page: &str) -> String {
+    let text = value_text(definition);
+    if page.contains(text.trim_end_matches('.')) {
+        return String::new();
+    }
+    format!("{text}\n\n")
 }
 
 fn value_text(value: &Value) -> String {

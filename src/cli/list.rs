@@ -23,8 +23,7 @@ use konverge_run::OpenRequest;
 #[command(
     mut_arg("names", every_by_default),
     after_help = "Examples:\n  konverge list                     every stack\n  konverge list 'storefront/*'      the stacks of a project\n\n\
-                  What is recorded of stacks, also of those that the repository does not have any more: `konverge state list`.\n\
-                  JSON: {\"version\":1,\"stacks\":[{\"stack\":FOLDER,\"id\",\"project\",\"name\",\"namedBy\":\"names|folder|config\"}]}"
+                  `konverge state list` shows what is recorded, also of stacks that the repository does not have any more."
 )]
 pub struct Args {
     #[command(flatten)]

@@ -15,11 +15,7 @@ use konverge_run::{KeyUse, OpenRequest, Selection, apply_freeze, session};
     mut_arg("names", every_by_default),
     mut_arg("live", |live| live.help("Query live objects: if a cluster is configured (auto), never, or fail without a cluster (required)").hide_possible_values(true)),
     after_help = "Examples:\n  konverge status                       stacks that are not up to date or not ready, the worst first\n  konverge status storefront/dev        one stack, also if all is well\n  konverge status --watch               until no rollout is in progress\n\n\
-                  Without stacks every one is looked at, also those that only the state knows.\n\
-                  JSON: {\"version\":1,\"stacks\":[{\"stack\",\"id\",\"head\":\"applied|changed|waiting|unfinished|new|destroyed|removed|kept\",\n\
-                  \"applied\":{\"serial\",\"written\",\"reason\",\"actor\",\"run\",\"commit\",\"specDigest\"},\"pending\":[ID],\"resources\":N,\n\
-                  \"objects\":[{\"id\",\"cluster\",\"health\":\"ready|progressing|failed|suspended|unknown\",\"message\"}],\"error\":{…}}]};\n\
-                  what is not known is absent."
+                  Without stacks every one is shown, also those that only the state knows."
 )]
 pub struct Args {
     #[command(flatten)]
@@ -42,7 +38,7 @@ pub struct Args {
 pub enum StatusOutput {
     /// For a terminal
     Text,
-    /// JSON, as described below
+    /// JSON, as in the reference of JSON formats
     Json,
 }
 

@@ -43,9 +43,8 @@ pub enum Rotation {
 pub struct SecretStoreConfig {
     /// The kind of the store.
     pub kind: SecretStoreKind,
-    /// `vault`: the address of the server, such as `https://vault.example.com`. `azure`: of the vault, such as
-    /// `https://NAME.vault.azure.net`. `aws`, `ssm`, `gcp`, `alikms`: the address of a private
-    /// endpoint. Default: the public one.
+    /// The address. `vault`: `https://vault.example.com`; `azure`: `https://NAME.vault.azure.net`; `aws`,
+    /// `ssm`, `gcp`, `alikms`: of a private endpoint. Default: the public one.
     #[serde(default)]
     pub address: Option<String>,
     /// `aws`, `ssm`, `alikms`: the region. Default: `AWS_REGION` of the job, or `ALIBABA_CLOUD_REGION`.
@@ -68,12 +67,11 @@ pub struct SecretStoreConfig {
     #[serde(default)]
     #[schemars(with = "Option<String>")]
     pub cluster: Option<ClusterName>,
-    /// `sops`: the keys that files may be encrypted to, besides the age identities in `SOPS_AGE_KEY`: `awskms:ARN`,
-    /// `gcpkms:NAME`, `azurekv:VAULT/keys/NAME`, `vault-transit:STORE/MOUNT/KEY`. No other key is asked, whatever a file says.
+    /// `sops`: the keys that files may be encrypted to, besides `SOPS_AGE_KEY`: `awskms:ARN`, `gcpkms:NAME`,
+    /// `azurekv:VAULT/keys/NAME`, `vault-transit:STORE/MOUNT/KEY`. No other key is asked.
     #[serde(default)]
     pub keys: Vec<String>,
-    /// Where a reference may stand in a Kubernetes object: `secrets` (in `data` and `stringData` of a Secret) or `any`
-    /// (also in a ConfigMap, an annotation or another field). Default: `secrets`.
+    /// Where a reference may stand in a Kubernetes object. Default: `secrets`.
     #[serde(default)]
     pub into: SecretTarget,
     /// Which stacks may read which paths. Nothing may be read without a rule.
@@ -105,7 +103,7 @@ pub struct SecretAuthConfig {
     /// `jwt`: the role. Of AWS its ARN.
     #[serde(default)]
     pub role: Option<String>,
-    /// `jwt`: the role of previews and drift checks, which needs to read versions only. Default: `role`.
+    /// `jwt`: the role of previews and drift checks, which read versions only. Default: `role`.
     #[serde(default)]
     pub preview_role: Option<String>,
     /// `jwt`: the audience of GitHub's OIDC token. Default: GitHub's own; for AWS `sts.amazonaws.com`.
@@ -186,8 +184,8 @@ impl SecretStoreKind {
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SecretRule {
-    /// A glob for the folder of a stack, such as `appops/payments/**`. An identity does not count: a pull request
-    /// could choose it.
+    /// A glob for the folder of a stack, such as `appops/payments/**`. Identities do not count: a pull
+    /// request could choose one.
     pub stacks: String,
     /// A glob for the path in the store, such as `payments/*`.
     pub paths: String,

@@ -19,12 +19,12 @@ pub struct Config {
     /// The version of this format: 1.
     #[schemars(range(min = 1, max = 1))]
     pub version: Option<u32>,
-    /// Globs of folders without stacks, such as `examples/**`. Everything below a matching folder is excluded
-    /// too. A glob after `!` includes folders again; the last matching glob wins.
+    /// Globs of folders without stacks, with everything below: `examples/**`. A glob after `!` includes
+    /// folders again; the last matching glob wins.
     pub exclude: Vec<String>,
-    /// Globs of folders with a `kcl.mod` that are stacks although they have no `stack.yaml`, such as `apps/*/*`. The
-    /// stack has the name of its folder, and the folder above is its project, unless a `project.yaml` says otherwise.
-    /// A package that another module depends on by path is not a stack.
+    /// Globs of folders with a `kcl.mod` that are stacks without a `stack.yaml`, such as `apps/*/*`. The
+    /// stack has the name of its folder, and the folder above is its project. A package that another module
+    /// depends on by path is not a stack.
     pub include: Vec<String>,
     /// The state store and the lease.
     pub state: State,
@@ -62,26 +62,24 @@ pub struct State {
     pub url: Option<String>,
     /// Options of the store, such as `endpoint`, `region`, `path_style`, `ca_file`, `allow_http`.
     pub options: BTreeMap<String, String>,
-    /// The id of the repository in the store; a state with another id is refused. `konverge init` writes it.
-    /// Default: the normalized URL of `origin`.
+    /// The id of the repository in the store, which `konverge init` writes. A state with another id is
+    /// refused. Default: the normalized URL of `origin`.
     pub id: Option<String>,
     /// The lease on a stack during an apply.
     pub lease: LeaseConfig,
     /// The number of old states to keep per stack. Default: 50. Runs that changed nothing do not count.
     pub history: Option<u32>,
-    /// To whom whole state documents are encrypted: age recipients (`age1…`, the environment variable
-    /// KONVERGE_AGE_IDENTITY holds the identity that decrypts), keys of AWS KMS (`awskms:ARN`), Google Cloud
-    /// KMS (`gcpkms:NAME`), Azure Key Vault (`azurekv:ADDRESS`) and Alibaba Cloud KMS (`alikms:ARN`), and keys of a
-    /// Vault's transit engine (`vault-transit:STORE/MOUNT/KEY`). Each of them can decrypt. `konverge state rekey`
-    /// after a change.
+    /// To whom states are encrypted; each can decrypt. Age recipients (`age1…`, with the identity in
+    /// KONVERGE_AGE_IDENTITY), `awskms:ARN`, `gcpkms:NAME`, `azurekv:ADDRESS`, `alikms:ARN` or
+    /// `vault-transit:STORE/MOUNT/KEY`. Run `konverge state rekey` after a change.
     pub encrypt_to: Vec<String>,
-    /// Until the end of this day (UTC), at most 31 days ahead: states, journals and keys that are not encrypted, or that
-    /// no holder of a key is known to have written, are read all the same. For the days in which an existing state is
-    /// encrypted by `konverge state rekey`. Without it they are refused if `encrypt_to` is set.
+    /// For the days in which an existing state is encrypted by `konverge state rekey`. Until the end of this
+    /// day (UTC), at most 31 days ahead, documents are read that are not encrypted or whose writer is
+    /// unknown. `encrypt_to` refuses them otherwise.
     pub accept_unmarked_until: Option<String>,
-    /// Kusion's backend, to work with Kusion by turns during a migration: `file:///home/me/.kusion`,
-    /// `s3://bucket/prefix`, `gs://…` or `oss://…`. An apply of a stack that was imported from a release writes the
-    /// next release there. It holds Kusion's lock in the meantime, and stops where Kusion has released since.
+    /// Kusion's backend during a migration: `file:///home/me/.kusion`, `s3://bucket/prefix`, `gs://…` or
+    /// `oss://…`. The apply of an imported stack writes the next release there under Kusion's lock, and stops
+    /// where Kusion has released since.
     pub kusion_releases: Option<String>,
     /// Allow a store that cannot hold a lease. Two runs may then overwrite each other's state.
     pub unsafe_no_lock: bool,
@@ -129,8 +127,8 @@ pub struct StackRule {
     /// A glob for the folder or the identity of a stack: `appops/*/prod`, `payments/**`.
     #[serde(rename = "match")]
     pub pattern: String,
-    /// The identity of the one stack that matches, `[tenant/]<project>/<stack>`, instead of the one from its
-    /// names: for projects with the same name.
+    /// The identity of the one stack that matches, `[tenant/]<project>/<stack>`, for projects with the same
+    /// name.
     #[serde(default)]
     #[schemars(with = "Option<String>")]
     pub identity: Option<StackId>,
@@ -138,8 +136,8 @@ pub struct StackRule {
     #[serde(default)]
     #[schemars(with = "Option<String>")]
     pub cluster: Option<ClusterName>,
-    /// The workspace of stacks of AppConfigurations: the name of a file in the folder `workspaces`, without
-    /// `.yaml`. Default: the workspace with the name of the stack, or else `default`.
+    /// The workspace of AppConfigurations: a file in `workspaces`, without `.yaml`. Default: the name of the
+    /// stack, or else `default`.
     #[serde(default)]
     pub workspace: Option<String>,
     /// Globs of stacks that must be applied before. If one of them fails, this stack is skipped.
@@ -148,12 +146,12 @@ pub struct StackRule {
     /// Required approvals, actors and freezes for these stacks; see `policy`.
     #[serde(default)]
     pub policy: Option<StackPolicy>,
-    /// The environment of their GitHub deployments; stacks may share one. Default: the identity of the stack.
+    /// The environment of their GitHub deployments. Default: the identity of the stack.
     #[serde(default)]
     pub environment: Option<String>,
-    /// Paths of Kubernetes objects that are not compared, as RFC 6901 pointers (`/spec/replicas`; an item of
-    /// a list by its key: `/spec/template/spec/containers/name=web/image`). They are set when an object is
-    /// created, and never changed afterwards.
+    /// Paths of Kubernetes objects that are set on creation and never compared or changed afterwards. RFC
+    /// 6901 pointers: `/spec/replicas`, an item of a list by its key:
+    /// `/spec/template/spec/containers/name=web/image`.
     #[serde(default)]
     pub ignore: Option<Vec<String>>,
 }
@@ -193,8 +191,7 @@ pub struct FreezeConfig {
 #[derive(Debug, Clone, PartialEq, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Kcl {
-    /// The version of the official KCL core; part of every input digest. Default: the version that this
-    /// Konverge recommends.
+    /// The version of the official KCL core. Default: the version that this Konverge recommends.
     pub version: Option<String>,
     /// The Kusion version whose rules for `kcl.yaml` and `ci-test/settings.yaml` apply.
     pub settings: SettingsOrder,
@@ -247,18 +244,16 @@ pub struct TerraformConfig {
     pub binary: Option<String>,
     /// The providers that may run. Others are refused before `init`.
     pub providers: Vec<Provider>,
-    /// Settings in a Spec's provider configuration that name a command or a credentials file on the machine
-    /// where Konverge runs (`exec`, `config_path`, `shared_config_files`), or that decide the identity that the
-    /// provider acts as (`assume_role`, `profile`, `token`), and that are allowed nevertheless, with any value
-    /// and for all Specs. Default: none.
+    /// Settings of a Spec's provider configuration that are allowed although they name a command or a
+    /// credentials file (`exec`, `config_path`) or decide the provider's identity (`assume_role`, `profile`,
+    /// `token`). They hold for all Specs, with any value.
     pub credential_settings: Vec<String>,
-    /// The addresses, proxies and certificate authorities that a Spec may set in a provider's configuration, by
-    /// the provider's source: `hashicorp/vault: ['https://vault.example.com']`. A switch that turns a check of
-    /// the server off is listed with its value: `insecure=true`. Others are refused, because the provider would
-    /// send the job's credentials there.
+    /// The addresses, proxies and certificate authorities that a Spec may set for a provider, by its source:
+    /// `hashicorp/vault: ['https://vault.example.com']`. A switch that turns off a check of the server is
+    /// listed with its value: `insecure=true`. The provider sends the job's credentials there.
     pub provider_addresses: BTreeMap<String, Vec<String>>,
-    /// The absolute path of a folder outside the repository with the layout of Terraform's filesystem mirror.
-    /// If set, nothing is downloaded.
+    /// A folder outside the repository, by its absolute path, laid out as Terraform's filesystem mirror. If
+    /// set, nothing is downloaded.
     pub mirror: Option<String>,
 }
 
@@ -285,18 +280,16 @@ pub struct Apply {
     pub parallel_resources: Option<u32>,
     /// How long a resource may take to become ready, or to be deleted. Default: 10 minutes.
     pub ready_timeout: Option<Span>,
-    /// How long a failure that waiting does not fix (an image that does not exist, a pod that the server
-    /// refuses) must last before the wait ends early. Default: 30 s. Other problems, such as a crash loop or
-    /// a pod without a node, may last for the whole `ready_timeout`.
+    /// How long a failure that waiting does not fix (no such image, a refused pod) must last before the wait
+    /// ends early. Default: 30 s. Others, such as a crash loop, may last for the whole `ready_timeout`.
     pub fail_early_after: Option<Span>,
-    /// A folder of the repository with your own rules for the readiness of Kubernetes objects, with the
-    /// layout of Argo CD's `resource_customizations`: `<group>/<Kind>/health.lua`, or `health.cel.yaml`, or
-    /// `health.k`. `konverge health --rules` tries them.
+    /// A folder of the repository with your own rules of readiness, laid out as Argo CD's
+    /// `resource_customizations`: `<group>/<Kind>/health.lua`, `health.cel.yaml` or `health.k`. `konverge
+    /// health --rules` tries them.
     pub health_rules: Option<String>,
     /// What happens if another field manager owns a field that the Spec sets. Default: `restore`.
     pub conflicts: ConflictsConfig,
-    /// Create a GitHub deployment per apply, listed by environment. Needs `deployments: write`; at most 20
-    /// environments per run.
+    /// Create a GitHub deployment per apply. Needs `deployments: write`; at most 20 environments per run.
     pub deployments: bool,
 }
 
@@ -339,8 +332,8 @@ pub struct PolicyConfig {
     pub sets: Vec<PolicySetConfig>,
     /// Findings that do not count for some resources until a date.
     pub exceptions: Vec<PolicyExceptionConfig>,
-    /// Whether a preview fails where a stack could not be planned before the change either, for the same reason and at a
-    /// place that the change does not touch. Default: `pass`.
+    /// Whether a preview fails for a stack that the base breaks in the same way, at a place that the change
+    /// does not touch. Default: `pass`.
     pub broken_base: BrokenBase,
 }
 
@@ -369,11 +362,11 @@ pub struct ChecksConfig {
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "DataCheck")]
 pub struct DataCheckConfig {
-    /// A glob for the files, from the root of the repository: `appops/*/values/*.yaml`. `*` stays in one folder, `**`
-    /// goes below it. The files end in `.yaml`, `.yml` or `.json`.
+    /// A glob for `.yaml`, `.yml` or `.json` files, from the root: `appops/*/values/*.yaml`. `*` stays in one
+    /// folder, `**` goes below it.
     pub files: String,
-    /// The schema as `PATH:NAME`. `PATH` is a folder of the repository, whose `.k` files are one package, or a `.k`
-    /// file, which is then read alone.
+    /// The schema as `PATH:NAME`. `PATH` is a folder whose `.k` files are one package, or a `.k` file that is
+    /// read alone.
     pub schema: String,
 }
 
@@ -395,8 +388,7 @@ impl DataCheckConfig {
 pub struct PolicySetConfig {
     /// The name of the set, unique in the file.
     pub name: String,
-    /// The file or folder with the rules, from the root of the repository: `*.rego`, or `*.yaml` for the other
-    /// languages.
+    /// The file or folder with the rules: `*.rego`, or `*.yaml` for the other languages.
     pub path: String,
     /// The language of the rules. Default: `rego`.
     #[serde(default)]

@@ -195,7 +195,7 @@ fn a_page_of_2000_stacks_in_a_browser() {
     }
     let ms = |value: &serde_json::Value| format!("{:.0} ms", value.as_f64().unwrap());
     let section = format!(
-        "## The page of 2000 stacks in a browser\n\nA headless Chromium without a graphics card, on the machine of the other figures under load. The page has {} KiB and {nodes} elements.\n\n| | time |\n|---|---|\n| loaded, script included | {} |\n| first search, a stack found and the group that names it | {} |\n| next search, 200 stacks found | {} |\n| all stacks shown again | {} |\n| a frame while scrolling through the page, median | {} |\n| the longest of 100 frames | {} |\n\nA search waits 120 ms for the next letter; that is part of its time. `KONVERGE_WRITE_PERFORMANCE=1 cargo test --test it -- --ignored a_page_of_2000_stacks` writes this.",
+        "## The page of 2000 stacks in a browser\n\nA headless Chromium without a graphics card, on the same machine under load. The page has {} KiB and {nodes} elements.\n\n| | time |\n|---|---|\n| loaded, script included | {} |\n| first search, a stack found and the group that names it | {} |\n| next search, 200 stacks found | {} |\n| all stacks shown again | {} |\n| a frame while scrolling through the page, median | {} |\n| the longest of 100 frames | {} |\n\nA search waits 120 ms for the next letter; that is part of its time. `KONVERGE_WRITE_PERFORMANCE=1 cargo test --test it -- --ignored a_page_of_2000_stacks` writes this.",
         page.len() >> 10,
         ms(&load),
         ms(&first["ms"]),

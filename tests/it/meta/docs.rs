@@ -302,12 +302,13 @@ async fn json_documents_of_what_is_applied_are_described() {
     described(&page, "apply", &destroyed.stdout);
 }
 
-/// Every key of a document stands in its section of the page.
+/// Every key of a document stands in its section of the page, or among those that all sections share.
 fn described(page: &str, section: &str, printed: &str) {
     let document: serde_json::Value =
         serde_json::from_str(printed).unwrap_or_else(|error| panic!("{section}: {error}: {printed}"));
+    let (shared, _) = page.split_once("\n## ").unwrap();
     let (_, text) = page.split_once(&format!("\n## {section}\n")).unwrap();
-    let text = text.split("\n## ").next().unwrap();
+    let text = shared.to_owned() + text.split("\n## ").next().unwrap();
     let mut keys = Vec::new();
     collect(&document, &mut keys);
     assert!(keys.len() >= 3, "{section}: {keys:?}");

@@ -2,6 +2,7 @@
 
 pub mod community;
 pub mod docs;
+pub mod environment;
 pub mod gitlab_jenkins_scripts;
 pub mod image_build;
 pub mod import_graph;
