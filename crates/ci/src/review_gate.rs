@@ -1,9 +1,6 @@
 //! The review gate: whether a plan may be applied, or drift restored, by reviews, approvals by digest, and policies.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::{Arc, Mutex, PoisonError},
-};
+use std::collections::{BTreeMap, BTreeSet};
 
 use async_trait::async_trait;
 
@@ -17,7 +14,6 @@ use konverge_base::{
         CommitId, Digest, StackId,
         authorization::Authorization,
         plan::StackPlan,
-        policy_finding::PolicyFinding,
         review::{ReviewRecord, ReviewUnit, stack_units},
     },
 };
@@ -25,47 +21,29 @@ use konverge_config::DriftPolicy;
 use konverge_engine::LatePlan;
 use konverge_policy::{Objection, ReviewedUnits, Unreviewed};
 use konverge_run::{
-    apply::{Approver, PriorState, ProposedPlan},
+    apply::{Approval, Approver, Decisions, LateApprover, PriorState, ProposedPlan, Refusal, StoppedPlan},
     drift,
     stack_policy_sets::ActiveSets,
 };
 
 /// Approves what reviewers saw.
 pub(super) struct ReviewGate {
-    guardrails: PolicyCheck,
+    policy_check: PolicyCheck,
     records: Vec<ReviewRecord>,
     approvals: BTreeSet<Digest>,
     /// Set if the plans restore drift, whose digests are approved. For each stack the commit before the applied one,
     /// if it is recorded.
     restores: Option<BTreeMap<StackId, Option<CommitId>>>,
-    /// The given digests that stood for a plan or a finding.
-    matched: Mutex<BTreeSet<Digest>>,
-    current: Mutex<BTreeMap<StackId, Approved>>,
-    stopped: Mutex<Vec<(StackPlan, Vec<ReviewUnit>)>>,
-    /// What the policies found in the plans that were checked.
-    found: Mutex<BTreeSet<PolicyFinding>>,
-}
-
-/// What holds for the resources of a stack while it is applied.
-struct Approved {
-    reviewed: ReviewedUnits,
-    drift: DriftPolicy,
-    /// Set when the plan was approved.
-    sets: Option<SharedSets>,
 }
 
 impl ReviewGate {
     /// Approves by these review records of merged pull requests, or by the given digests.
-    pub fn new(guardrails: PolicyCheck, records: Vec<ReviewRecord>, approvals: BTreeSet<Digest>) -> Self {
+    pub fn new(policy_check: PolicyCheck, records: Vec<ReviewRecord>, approvals: BTreeSet<Digest>) -> Self {
         Self {
-            guardrails,
+            policy_check,
             records,
             approvals,
             restores: None,
-            matched: Mutex::default(),
-            current: Mutex::default(),
-            stopped: Mutex::default(),
-            found: Mutex::default(),
         }
     }
 
@@ -80,47 +58,59 @@ impl ReviewGate {
         }
     }
 
-    /// The given digests that stood for a plan or a finding.
-    pub fn matched(&self) -> BTreeSet<Digest> {
-        self.matched
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
-    }
-
-    fn note_matches(&self, digests: impl Iterator<Item = Digest>) {
-        let given = digests.filter(|digest| self.approvals.contains(digest));
-        self.matched
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .extend(given);
+    /// The given ones of these digests.
+    fn given(&self, digests: impl IntoIterator<Item = Digest>) -> impl Iterator<Item = Digest> {
+        let digests = digests.into_iter();
+        digests.filter(|digest| self.approvals.contains(digest))
     }
 
     /// The pull requests whose records count.
     pub fn pull_requests(&self) -> BTreeSet<u64> {
         self.records.iter().map(|record| record.pull_request).collect()
     }
+}
 
-    /// Keeps the sets for values that become known later.
-    fn store_sets(&self, stack: &StackId, sets: ActiveSets) {
-        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(approved) = current.get_mut(stack) {
-            approved.sets = Some(Arc::new(tokio::sync::Mutex::new(sets)));
+/// An approved stack: what holds for its resources while it is applied.
+struct ApprovedStack {
+    stack: StackId,
+    reviewed: ReviewedUnits,
+    drift: DriftPolicy,
+    restores: bool,
+    /// As they were when the plan was approved.
+    sets: ActiveSets,
+}
+
+impl ApprovedStack {
+    /// Refuses what is objected to. `why` says why it was not part of the approved plan.
+    fn check(&self, why: &str, objections: &[Unreviewed]) -> Result<(), UserError> {
+        if objections.is_empty() {
+            return Ok(());
         }
+        let next = match self.restores {
+            false => "Run it again: it then shows the remaining plan with a digest to approve",
+            true => "The drift issue shows the rest with a digest to approve",
+        };
+        let what = format!("{} {why}. Completed changes are recorded. {next}", self.stack);
+        Err(refusal(&what, &describe_all(objections, self.restores)))
+    }
+}
+
+#[async_trait]
+impl LateApprover for ApprovedStack {
+    async fn resource(&mut self, late: LatePlan<'_>) -> Result<(), UserError> {
+        let why = "was stopped because a value that became known needs a review";
+        let objections = self
+            .reviewed
+            .resource_objections(&self.stack, late.shown, self.drift);
+        self.check(why, &objections)?;
+        self.sets.check(late).await
     }
 
-    /// What the policies found, the strictest first.
-    pub fn findings(&self) -> Vec<PolicyFinding> {
-        let found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
-        found.iter().cloned().collect()
-    }
-
-    /// The plans that were stopped as unreviewed, with their unreviewed parts.
-    pub fn stopped_stacks(&self) -> Vec<(StackPlan, Vec<ReviewUnit>)> {
-        self.stopped
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+    async fn recreate(&mut self, late: LatePlan<'_>) -> Result<(), UserError> {
+        let why = "was stopped because a resource disappeared during the apply";
+        let objections = ReviewedUnits::recreation_objections(&self.stack, late.shown, self.drift);
+        self.check(why, &objections)?;
+        self.sets.check(late).await
     }
 }
 
@@ -184,6 +174,10 @@ fn describe(unreviewed: &Unreviewed, restores: bool) -> String {
     format!("{}: {why}", describe_unit(unit))
 }
 
+fn describe_all(objections: &[Unreviewed], restores: bool) -> Vec<String> {
+    objections.iter().map(|one| describe(one, restores)).collect()
+}
+
 /// `update v1:ConfigMap:shop:web at /data/value`.
 fn describe_unit(unit: &ReviewUnit) -> String {
     let place = if unit.path.is_empty() {
@@ -202,11 +196,7 @@ fn describe_unit(unit: &ReviewUnit) -> String {
 
 #[async_trait]
 impl Approver for ReviewGate {
-    async fn stack(
-        &self,
-        proposed: &ProposedPlan<'_>,
-        past: &PriorState,
-    ) -> Result<Authorization, UserError> {
+    async fn stack(&self, proposed: &ProposedPlan<'_>, past: &PriorState) -> Result<Approval, Refusal> {
         let Some(before) = &self.restores else {
             let covered = Agreed {
                 since: past.commit.as_ref(),
@@ -215,12 +205,12 @@ impl Approver for ReviewGate {
             return self.authorize(proposed, past, covered).await;
         };
         if proposed.plan.summary.changed() == 0 {
-            return Ok(Authorization::default());
+            return Ok(Approval::by(NothingToRestore));
         }
         let found = drift::difference(proposed.plan);
         let digest = drift::digest(&found, past.commit.as_ref());
         if !self.approvals.contains(&digest) {
-            return Err(another_difference(&found, digest));
+            return Err(another_difference(&found, digest).into());
         }
         // From here on the digest of the difference is the one of the plan, in hints too.
         let plan = StackPlan {
@@ -235,29 +225,9 @@ impl Approver for ReviewGate {
             since: before.get(&plan.id).and_then(Option::as_ref),
             until: past.commit.as_ref(),
         };
-        let authorization = self.authorize(&proposed, past, covered).await?;
-        Ok(Authorization {
-            reconciled: true,
-            ..authorization
-        })
-    }
-
-    async fn resource(&self, stack: &StackId, late: LatePlan<'_>) -> Result<(), UserError> {
-        let why = "was stopped because a value that became known needs a review";
-        let objections = |approved: &Approved| {
-            let reviewed = &approved.reviewed;
-            reviewed.resource_objections(stack, late.shown, approved.drift)
-        };
-        let sets = self.admit(stack, why, objections)?;
-        judge(sets, late).await
-    }
-
-    async fn recreate(&self, stack: &StackId, late: LatePlan<'_>) -> Result<(), UserError> {
-        let why = "was stopped because a resource disappeared during the apply";
-        let objections =
-            |approved: &Approved| ReviewedUnits::recreation_objections(stack, late.shown, approved.drift);
-        let sets = self.admit(stack, why, objections)?;
-        judge(sets, late).await
+        let mut approval = self.authorize(&proposed, past, covered).await?;
+        approval.authorization.reconciled = true;
+        Ok(approval)
     }
 }
 
@@ -269,7 +239,7 @@ impl ReviewGate {
         proposed: &ProposedPlan<'_>,
         past: &PriorState,
         covered: Agreed<'_>,
-    ) -> Result<Authorization, UserError> {
+    ) -> Result<Approval, Refusal> {
         let plan = proposed.plan;
         let records: Vec<_> = self
             .records
@@ -293,124 +263,102 @@ impl ReviewGate {
             false => ReviewedUnits::from_records(&plan.id, records.iter().copied()),
         }
         .with_last_writes(past.last_writes.clone())
-        .following_rotation(self.guardrails.follows_rotation());
+        .following_rotation(self.policy_check.follows_rotation());
+        let mut decisions = Decisions::default();
         let agreed = self.approvals.contains(&plan.digest).then_some(covered);
         if agreed.is_some() {
             reviewed = reviewed.with_agreed(plan);
-            self.note_matches(std::iter::once(plan.digest));
+            decisions.matched.insert(plan.digest);
         }
         let drift = match &self.restores {
-            None => self.guardrails.drift(plan, &pulls, agreed).await?,
+            None => match self.policy_check.drift(plan, &pulls, agreed).await {
+                Ok(drift) => drift,
+                Err(error) => return Err(decisions.refuse(error)),
+            },
             // Nothing else is restored than the approved difference.
             Some(_) => DriftPolicy::Stop,
         };
         let objections = reviewed.objections(plan, drift);
-        self.current
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .insert(
-                plan.id.clone(),
-                Approved {
-                    reviewed,
-                    drift,
-                    sets: None,
-                },
-            );
-        if objections.is_empty() {
-            let (findings, sets) = self
-                .guardrails
-                .findings_with_sets(
-                    proposed,
-                    &pulls,
-                    agreed,
-                    GivenDigests {
-                        digests: &self.approvals,
-                        records: &records,
-                        covered,
-                        earlier: match &self.restores {
-                            None => &[],
-                            Some(_) => &past.overridden,
-                        },
-                    },
-                )
-                .await?;
-            let places = findings.iter().filter_map(|finding| finding.place.as_ref());
-            self.note_matches(places.map(|place| place.digest));
-            let overrides = sets.overridden().to_vec();
-            let recorded = sets.recorded();
-            self.store_sets(&plan.id, sets);
-            self.found
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .extend(findings.iter().cloned());
-            return match policy_refusal::refusal(plan, &findings) {
-                Some(refusal) => Err(naming(refusal, &pulls)),
-                None => Ok(Authorization {
-                    overrides,
-                    findings: recorded,
-                    ..self.guardrails.grounds(plan, &pulls, agreed).await
-                }),
-            };
+        if !objections.is_empty() {
+            let error = self.unreviewed(plan, &objections);
+            decisions.stopped.push(StoppedPlan {
+                plan: plan.clone(),
+                units: objections.into_iter().map(|objection| objection.unit).collect(),
+            });
+            return Err(decisions.refuse(error));
         }
-        let units = objections
-            .iter()
-            .map(|objection| objection.unit.clone())
-            .collect();
-        self.stopped
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .push((plan.clone(), units));
+        let given = GivenDigests {
+            digests: &self.approvals,
+            records: &records,
+            covered,
+            earlier: match &self.restores {
+                None => &[],
+                Some(_) => &past.overridden,
+            },
+        };
+        let found = self
+            .policy_check
+            .findings_with_sets(proposed, &pulls, agreed, given)
+            .await;
+        let (findings, sets) = match found {
+            Ok(found) => found,
+            Err(error) => return Err(decisions.refuse(error)),
+        };
+        let places = findings.iter().filter_map(|finding| finding.place.as_ref());
+        decisions
+            .matched
+            .extend(self.given(places.map(|place| place.digest)));
+        let refusal = policy_refusal::refusal(plan, &findings);
+        decisions.findings.extend(findings);
+        if let Some(refusal) = refusal {
+            return Err(decisions.refuse(naming(refusal, &pulls)));
+        }
+        Ok(Approval {
+            authorization: Authorization {
+                overrides: sets.overridden().to_vec(),
+                findings: sets.recorded(),
+                ..self.policy_check.grounds(plan, &pulls, agreed).await
+            },
+            decisions,
+            late: Box::new(ApprovedStack {
+                stack: plan.id.clone(),
+                reviewed,
+                drift,
+                restores: self.restores.is_some(),
+                sets,
+            }),
+        })
+    }
+
+    /// The error for a plan with unreviewed parts.
+    fn unreviewed(&self, plan: &StackPlan, objections: &[Unreviewed]) -> UserError {
         let what = format!("{} was stopped before anything was changed", plan.id);
-        Err(refusal(&what, &self.describe(&objections))
+        refusal(&what, &describe_all(objections, self.restores.is_some()))
             .hint("open a pull request whose preview shows it, or revert the change that brought it")
             .hint(format!(
                 "to approve exactly this plan, start the workflow manually with `approve: {}`",
                 plan.digest
-            )))
-    }
-
-    fn describe(&self, objections: &[Unreviewed]) -> Vec<String> {
-        let restores = self.restores.is_some();
-        objections.iter().map(|one| describe(one, restores)).collect()
+            ))
     }
 }
 
-type SharedSets = Arc<tokio::sync::Mutex<ActiveSets>>;
+/// A stack that does not differ from what was applied: no plan of it was approved, so nothing of it is applied.
+struct NothingToRestore;
 
-/// Lets the sets of a stack judge a plan that became known during the apply.
-async fn judge(sets: Option<SharedSets>, late: LatePlan<'_>) -> Result<(), UserError> {
-    match sets {
-        Some(sets) => sets.lock().await.refusal(late).await.map_or(Ok(()), Err),
-        None => Ok(()),
+#[async_trait]
+impl LateApprover for NothingToRestore {
+    async fn resource(&mut self, late: LatePlan<'_>) -> Result<(), UserError> {
+        Err(UserError::new(
+            ErrorKind::Unreviewed,
+            format!(
+                "no plan with {} was approved, so it is not applied",
+                late.shown.id
+            ),
+        )
+        .hint("run it again: the whole stack is planned before anything is applied"))
     }
-}
 
-impl ReviewGate {
-    /// Checks that nothing of a resource is objected to, and returns the sets that judge it. `why` says why it was not
-    /// part of the approved plan.
-    fn admit(
-        &self,
-        stack: &StackId,
-        why: &str,
-        objections: impl FnOnce(&Approved) -> Vec<Unreviewed>,
-    ) -> Result<Option<SharedSets>, UserError> {
-        let current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(approved) = current.get(stack) else {
-            return Err(UserError::new(
-                ErrorKind::Unreviewed,
-                format!("no plan of {stack} was approved, so nothing of it is applied"),
-            )
-            .hint("run it again: the whole stack is planned before anything is applied"));
-        };
-        let objections = objections(approved);
-        if objections.is_empty() {
-            return Ok(approved.sets.clone());
-        }
-        let next = match self.restores {
-            None => "Run it again: it then shows the remaining plan with a digest to approve",
-            Some(_) => "The drift issue shows the rest with a digest to approve",
-        };
-        let what = format!("{stack} {why}. Completed changes are recorded. {next}");
-        Err(refusal(&what, &self.describe(&objections)))
+    async fn recreate(&mut self, late: LatePlan<'_>) -> Result<(), UserError> {
+        self.resource(late).await
     }
 }

@@ -146,13 +146,13 @@ impl Rollback {
     /// # Errors
     /// As an apply.
     pub async fn apply(&self) -> Result<(ApplyReport, Vec<PolicyFinding>), UserError> {
-        let sets = Arc::new(WithPolicySets::new(
-            Arc::new(AutoApprove),
-            self.sets.clone(),
-            self.planning.secrets(),
-        ));
+        let sets = self.sets.clone();
         let options = ApplyOptions {
-            consent: sets.clone(),
+            approver: Arc::new(WithPolicySets::new(
+                Arc::new(AutoApprove),
+                sets,
+                self.planning.secrets(),
+            )),
             newer: None,
             commit: Some(self.commit.clone()),
             pull_requests: Vec::new(),
@@ -160,9 +160,9 @@ impl Rollback {
             allow_empty: false,
             rolled_back_to: Some(self.serial),
         };
-        let report = apply::run(&self.planning, std::slice::from_ref(&self.target), &options).await?;
-        let mut findings = sets.findings();
+        let ended = apply::run(&self.planning, std::slice::from_ref(&self.target), &options).await?;
+        let mut findings = ended.decisions.findings_by_stack();
         redact::findings(&mut findings, self.planning.secrets());
-        Ok((report, findings))
+        Ok((ended.report, findings))
     }
 }
