@@ -3,12 +3,12 @@
 
 use std::{collections::BTreeSet, num::NonZeroU32};
 
-use super::{
-    authority::{Authority, Caller, Decision, DefaultBranchAnswer, Task},
+use crate::{
     job::JobResult,
     newer_status::{OVERTAKEN, is_of_later_run, is_of_run, newest_status},
     publisher::Publisher,
     shard_mode::ShardMode,
+    trust::authority::{Authority, Caller, Decision, DefaultBranchAnswer, Task},
 };
 use konverge_base::{
     error::{ErrorKind, UserError},

@@ -5,23 +5,21 @@ use std::{
     sync::Arc,
 };
 
-use super::{
-    active_policies::CommitPolicy,
-    approve_input::Approved,
-    authority::DispatchApprovers,
+use crate::{
     commits_since_apply,
     deployments::{DeploymentApprover, Deployments},
     drift_schedule::DriftSchedule,
     github_history::GithubHistory,
     job::{Job, JobResult},
     notifications::Notifications,
-    policy_check::PolicyCheck,
+    policy::{
+        active_policies::CommitPolicy, policy_check::PolicyCheck, review_gate::ReviewGate,
+        reviews::MergedReviews,
+    },
     publisher::Publisher,
     restore,
-    review_gate::ReviewGate,
-    reviewers,
-    reviews::MergedReviews,
     timings::Timings,
+    trust::{approve_input::Approved, authority::DispatchApprovers, reviewers},
 };
 use konverge_base::{
     error::{ErrorKind, UserError},

@@ -10,7 +10,7 @@ use async_trait::async_trait;
 use serde_json::json;
 use tokio::sync::Mutex;
 
-use super::{job::Job, review_gate::ReviewGate};
+use crate::{job::Job, policy::review_gate::ReviewGate};
 use konverge_base::model::{
     CommitId, StackId,
     apply_result::{ApplyReport, StackOutcome, StackResult},

@@ -3,12 +3,11 @@
 
 use std::collections::BTreeMap;
 
-use super::{
-    active_policies::CommitPolicy,
+use crate::{
     drift_schedule::DriftSchedule,
     job::{Job, JobResult},
     notifications::Notifications,
-    policy_check::PolicyCheck,
+    policy::{active_policies::CommitPolicy, policy_check::PolicyCheck},
     publisher::Publisher,
     reconcile::{self, Restored, restored_stacks},
     timings::Timings,

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{active_policies, job::Job, job_trust::Trust};
+use crate::{job::Job, policy::active_policies, trust::job_trust::Trust};
 use konverge_base::{
     error::UserError,
     model::{

@@ -7,19 +7,21 @@ use std::{
 
 use async_trait::async_trait;
 
-use super::{
-    active_policies::{CommitPolicy, ReviewScope, ReviewedPolicies},
+use crate::{
     aggregate_status,
     checks::PullRequestNow,
     job::{Job, JobResult},
-    job_trust::Trust,
     open_revisions::OpenedChange,
-    policy_change_preview::PolicyOutlook,
-    policy_check::PolicyCheck,
+    policy::{
+        active_policies::{CommitPolicy, ReviewScope, ReviewedPolicies},
+        policy_change_preview::PolicyOutlook,
+        policy_check::PolicyCheck,
+    },
     preview_feedback::{self, PreviewFeedback},
     preview_target::PreviewTarget,
     publisher::Publisher,
     timings::Timings,
+    trust::job_trust::Trust,
 };
 use konverge_base::{
     error::UserError,

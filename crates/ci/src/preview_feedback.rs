@@ -4,13 +4,13 @@ use std::{collections::BTreeMap, time::Duration};
 
 use jiff::Timestamp;
 
-use super::{
+use crate::{
     checks::PullRequestNow,
     job::{CommentRule, Job, JobResult},
     open_revisions::OpenedChange,
+    policy::review_overrides::comment_digest,
     preview_target::PreviewTarget,
     publisher::{PublishedComment, Publisher},
-    review_overrides::comment_digest,
 };
 use konverge_base::model::{
     StackId,

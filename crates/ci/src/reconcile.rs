@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use async_trait::async_trait;
 
-use super::{policy_check::PolicyCheck, policy_refusal};
+use crate::policy::{policy_check::PolicyCheck, policy_refusal};
 use konverge_base::{
     error::{ErrorKind, UserError},
     model::{

@@ -7,19 +7,15 @@ use std::{
     sync::Arc,
 };
 
-use super::{
-    active_policies::CommitPolicy,
-    approve_input::Approved,
-    authority::DispatchApprovers,
+use crate::{
     drift::{self, DriftResult},
     drift_schedule::DriftSchedule,
     job::{Job, JobResult},
     notifications::Notifications,
-    policy_check::PolicyCheck,
+    policy::{active_policies::CommitPolicy, policy_check::PolicyCheck, review_gate::ReviewGate},
     publisher::Publisher,
-    review_gate::ReviewGate,
-    reviewers,
     timings::Timings,
+    trust::{approve_input::Approved, authority::DispatchApprovers, reviewers},
 };
 use konverge_base::{
     error::UserError,

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use async_trait::async_trait;
 
-use super::{
+use crate::policy::{
     policy_check::{Agreed, GivenDigests, PolicyCheck},
     policy_refusal,
 };
@@ -27,7 +27,7 @@ use konverge_run::{
 };
 
 /// Approves what reviewers saw.
-pub(super) struct ReviewGate {
+pub(crate) struct ReviewGate {
     policy_check: PolicyCheck,
     records: Vec<ReviewRecord>,
     approvals: BTreeSet<Digest>,
