@@ -8,7 +8,11 @@ use super::{
 };
 use konverge_base::error::{ErrorKind, UserError};
 use konverge_report::{self as report, terminal::Style};
-use konverge_run::{KeyUse, Session, apply::ApplyOptions, cluster_selection::Live};
+use konverge_run::{
+    KeyUse, Session,
+    apply::{ApplyOptions, EndedRun},
+    cluster_selection::Live,
+};
 
 #[derive(Debug, clap::Args)]
 #[command(
@@ -67,13 +71,13 @@ pub async fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
     let what = ConfirmedAction::Apply {
         deletes_all: args.allow_empty,
     };
-    let consent = confirm::confirm_apply(args.yes, what, &session, &session.targets, context).await?;
-    let Some(consent) = consent else {
+    let approver = confirm::confirm_apply(args.yes, what, &session, &session.targets, context).await?;
+    let Some(approver) = approver else {
         context.note("nothing was applied");
         return Ok(0);
     };
     let options = ApplyOptions {
-        consent: consent.clone(),
+        approver,
         newer: session.newer_commits(),
         commit: session.commit()?,
         pull_requests: Vec::new(),
@@ -81,7 +85,10 @@ pub async fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
         allow_empty: args.allow_empty,
         rolled_back_to: None,
     };
-    let mut report = konverge_run::apply::run(&session.planning, &session.targets, &options).await?;
+    let EndedRun {
+        mut report,
+        decisions,
+    } = konverge_run::apply::run(&session.planning, &session.targets, &options).await?;
     report.stacks.append(&mut unavailable);
     if let Some(newer) = &session.newer {
         newer.take_out_of(&mut report);
@@ -96,7 +103,7 @@ pub async fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
                 color: context.color(),
             },
         ),
-        ApplyOutput::Json => confirm::report_with_findings(&report, &consent, session.planning.secrets()),
+        ApplyOutput::Json => confirm::report_with_findings(&report, &decisions, session.planning.secrets()),
     });
     Ok(konverge_run::apply::exit_code(
         &report,

@@ -16,9 +16,8 @@ use crate::ops::{
 use konverge_base::{
     error::{ErrorKind, UserError},
     model::{
-        StackId,
+        ResourceId, StackId,
         apply_result::ApplyReport,
-        authorization::Authorization,
         plan::{Action, Plan, StackPlan},
         policy_finding::{Enforcement, PolicyFinding},
     },
@@ -27,7 +26,9 @@ use konverge_base::{
 use konverge_report::{self as report, terminal::Style};
 use konverge_run::{
     Planner, Session, Target,
-    apply::{Approver, AutoApprove, LatePlan, PriorState, ProposedPlan},
+    apply::{
+        Approval, Approver, AutoApprove, Decisions, LateApprover, LatePlan, PriorState, ProposedPlan, Refusal,
+    },
     manual_policy_sets::{PromptFindings, WithPolicySets},
     redact,
 };
@@ -54,14 +55,11 @@ pub async fn confirm_apply(
     session: &Session,
     targets: &[Target],
     context: &CliContext,
-) -> Result<Option<Arc<WithPolicySets>>, UserError> {
+) -> Result<Option<Arc<dyn Approver>>, UserError> {
     let planning = &session.planning;
-    let with_sets = |approver: Arc<dyn Approver>| {
-        Arc::new(WithPolicySets::new(
-            approver,
-            session.sets.clone(),
-            planning.secrets(),
-        ))
+    let with_sets = |approver: Arc<dyn Approver>| -> Arc<dyn Approver> {
+        let sets = session.sets.clone();
+        Arc::new(WithPolicySets::new(approver, sets, planning.secrets()))
     };
     if yes {
         return Ok(Some(with_sets(match what {
@@ -117,8 +115,8 @@ pub async fn confirm_apply(
 }
 
 /// The JSON of an apply, with what the policy sets found.
-pub fn report_with_findings(report: &ApplyReport, sets: &WithPolicySets, secrets: &Secrets) -> String {
-    let mut findings = sets.findings();
+pub fn report_with_findings(report: &ApplyReport, decisions: &Decisions, secrets: &Secrets) -> String {
+    let mut findings = decisions.findings_by_stack();
     redact::findings(&mut findings, secrets);
     report::json::with_findings(report, &findings)
 }
@@ -197,12 +195,6 @@ impl ConfirmShownPlan {
         let stacks = plan.stacks.into_iter();
         Self(stacks.map(|stack| (stack.id.clone(), stack)).collect())
     }
-
-    fn action(&self, stack: &StackId, id: &konverge_base::model::ResourceId) -> Option<Action> {
-        let shown = self.0.get(stack)?;
-        let resource = shown.resources.iter().find(|shown| shown.id == *id)?;
-        Some(resource.action)
-    }
 }
 
 fn plan_changed_error(what: impl std::fmt::Display) -> UserError {
@@ -215,27 +207,35 @@ fn plan_changed_error(what: impl std::fmt::Display) -> UserError {
 
 #[async_trait]
 impl Approver for ConfirmShownPlan {
-    async fn stack(&self, proposed: &ProposedPlan<'_>, _: &PriorState) -> Result<Authorization, UserError> {
+    async fn stack(&self, proposed: &ProposedPlan<'_>, _: &PriorState) -> Result<Approval, Refusal> {
         let plan = proposed.plan;
         let shown = self.0.get(&plan.id);
         if plan.summary.changed() == 0 || shown.is_some_and(|shown| shown.digest == plan.digest) {
-            return Ok(Authorization::default());
+            let resources = shown.into_iter().flat_map(|shown| &shown.resources);
+            let actions = resources.map(|resource| (resource.id.clone(), resource.action));
+            return Ok(Approval::by(ShownActions(actions.collect())));
         }
-        Err(plan_changed_error(format_args!("the plan of `{}`", plan.id)))
+        Err(plan_changed_error(format_args!("the plan of `{}`", plan.id)).into())
     }
+}
 
+/// What was shown of an approved stack.
+struct ShownActions(BTreeMap<ResourceId, Action>);
+
+#[async_trait]
+impl LateApprover for ShownActions {
     /// Values that became known are accepted; a removal must have been shown.
-    async fn resource(&self, stack: &StackId, late: LatePlan<'_>) -> Result<(), UserError> {
+    async fn resource(&mut self, late: LatePlan<'_>) -> Result<(), UserError> {
         let plan = late.shown;
         let takes_away = matches!(plan.action, Action::Replace | Action::Delete);
-        if takes_away && self.action(stack, &plan.id) != Some(plan.action) {
+        if takes_away && self.0.get(&plan.id) != Some(&plan.action) {
             return Err(plan_changed_error(format_args!("what happens to `{}`", plan.id)));
         }
         Ok(())
     }
 
     /// The person confirmed that it is to be there.
-    async fn recreate(&self, _: &StackId, _: LatePlan<'_>) -> Result<(), UserError> {
+    async fn recreate(&mut self, _: LatePlan<'_>) -> Result<(), UserError> {
         Ok(())
     }
 }
@@ -330,21 +330,20 @@ mod tests {
             };
             consent.stack(&proposed, &past).await
         };
-        assert!(agrees("shown", Action::Unknown).await.is_ok());
+        let mut approved = agrees("shown", Action::Unknown).await.ok().unwrap();
         assert!(agrees("another", Action::Unchanged).await.is_ok());
-        let failure = agrees("another", Action::Delete).await.unwrap_err();
-        assert_eq!(failure.kind, ErrorKind::Unreviewed);
+        let refusal = agrees("another", Action::Delete).await.err().unwrap();
+        assert_eq!(refusal.error.kind, ErrorKind::Unreviewed);
 
         let later = |action| stack("", action).resources.remove(0);
-        let id = "a/dev".parse().unwrap();
         let secrets = Secrets::new(konverge_base::secrets::HashKey::derive("k"));
-        let agrees = async |action| {
+        let mut agrees = async |action| {
             let late = LatePlan {
                 shown: &later(action),
                 truth: None,
                 secrets: &secrets,
             };
-            consent.resource(&id, late).await
+            approved.late.resource(late).await
         };
         assert!(agrees(Action::Update).await.is_ok());
         assert!(agrees(Action::Replace).await.is_err());

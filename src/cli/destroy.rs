@@ -10,7 +10,10 @@ use super::{
 use konverge_base::error::{ErrorKind, UserError};
 use konverge_report::{self as report, terminal::Style};
 use konverge_run::{
-    KeyUse, OpenRequest, Selection, StackSelector, apply::ApplyOptions, cluster_selection::Live, session,
+    KeyUse, OpenRequest, Selection, StackSelector,
+    apply::{ApplyOptions, EndedRun},
+    cluster_selection::Live,
+    session,
 };
 
 #[derive(Debug, clap::Args)]
@@ -61,14 +64,14 @@ pub async fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
         .iter()
         .map(konverge_run::Target::destroyed)
         .collect();
-    let Some(consent) =
+    let Some(approver) =
         confirm::confirm_apply(args.yes, ConfirmedAction::Destroy, &session, &targets, context).await?
     else {
         context.note("nothing was destroyed");
         return Ok(0);
     };
     let options = ApplyOptions {
-        consent: consent.clone(),
+        approver,
         newer: None,
         commit: None,
         pull_requests: Vec::new(),
@@ -76,7 +79,8 @@ pub async fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
         allow_empty: true,
         rolled_back_to: None,
     };
-    let report = konverge_run::apply::run(&session.planning, &targets, &options).await?;
+    let EndedRun { report, decisions } =
+        konverge_run::apply::run(&session.planning, &targets, &options).await?;
     context.print(&match args.output {
         ApplyOutput::Text => report::outcome::text(
             &report,
@@ -84,7 +88,7 @@ pub async fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
                 color: context.color(),
             },
         ),
-        ApplyOutput::Json => confirm::report_with_findings(&report, &consent, session.planning.secrets()),
+        ApplyOutput::Json => confirm::report_with_findings(&report, &decisions, session.planning.secrets()),
     });
     Ok(konverge_run::apply::exit_code(
         &report,

@@ -10,7 +10,6 @@ use konverge_base::{
     error::{ErrorKind, UserError},
     model::{
         StackId,
-        authorization::Authorization,
         plan::{Action, ChangeOrigin, ResourcePlan, StackPlan},
         policy_finding::{Enforcement, PolicyFinding},
     },
@@ -19,7 +18,7 @@ use konverge_ci::policy_config;
 use konverge_config::{Config, DriftPolicy, Rotation};
 use konverge_engine::LatePlan;
 use konverge_policy::{self as policy, EffectivePolicy, PolicyFacts, Role, Stage, Teams};
-use konverge_run::apply::{Approver, PriorState, ProposedPlan};
+use konverge_run::apply::{Approval, Approver, LateApprover, PriorState, ProposedPlan, Refusal};
 
 /// Approves what the policies allow, without asking a person.
 pub struct ManualApprover {
@@ -31,43 +30,53 @@ pub struct ManualApprover {
 
 #[async_trait]
 impl Approver for ManualApprover {
-    async fn stack(
-        &self,
-        proposed: &ProposedPlan<'_>,
-        past: &PriorState,
-    ) -> Result<Authorization, UserError> {
+    async fn stack(&self, proposed: &ProposedPlan<'_>, past: &PriorState) -> Result<Approval, Refusal> {
         let plan = proposed.plan;
         let mut findings = findings(&self.config, plan, past)?;
         if self.deletes_all {
             findings.retain(|finding| finding.rule != MAX_DESTRUCTIVE);
         }
         match refusal(&plan.id, " before anything was changed", &findings) {
-            Some(refusal) => Err(refusal),
-            None => Ok(Authorization::default()),
+            Some(refusal) => Err(refusal.into()),
+            None => Ok(Approval::by(LatePolicies {
+                stack: plan.id.clone(),
+                drift: self.config.policy.drift,
+                rotation: self.config.secrets.rotation,
+            })),
         }
     }
+}
 
-    async fn resource(&self, stack: &StackId, late: LatePlan<'_>) -> Result<(), UserError> {
-        self.check_late(stack, late.shown, &PriorState::default())
+/// What holds for the resources of an approved stack.
+struct LatePolicies {
+    stack: StackId,
+    drift: DriftPolicy,
+    rotation: Rotation,
+}
+
+#[async_trait]
+impl LateApprover for LatePolicies {
+    async fn resource(&mut self, late: LatePlan<'_>) -> Result<(), UserError> {
+        self.check(late.shown, &PriorState::default())
     }
 
-    async fn recreate(&self, stack: &StackId, late: LatePlan<'_>) -> Result<(), UserError> {
+    async fn recreate(&mut self, late: LatePlan<'_>) -> Result<(), UserError> {
         let plan = late.shown;
         let past = PriorState {
             last_writes: [(plan.id.clone(), Arc::default())].into(),
             ..PriorState::default()
         };
-        self.check_late(stack, plan, &past)
+        self.check(plan, &past)
     }
 }
 
-impl ManualApprover {
+impl LatePolicies {
     /// Checks a plan that became known during the apply.
-    fn check_late(&self, stack: &StackId, plan: &ResourcePlan, past: &PriorState) -> Result<(), UserError> {
-        let drift = drift(&self.config, stack, [plan].into_iter(), past);
-        let rotation = rotation(&self.config, stack, [plan].into_iter());
+    fn check(&self, plan: &ResourcePlan, past: &PriorState) -> Result<(), UserError> {
+        let drift = drift(self.drift, &self.stack, [plan].into_iter(), past);
+        let rotation = rotation(self.rotation, &self.stack, [plan].into_iter());
         let findings: Vec<_> = drift.into_iter().chain(rotation).collect();
-        match refusal(stack, "", &findings) {
+        match refusal(&self.stack, "", &findings) {
             Some(refusal) => Err(refusal),
             None => Ok(()),
         }
@@ -106,14 +115,14 @@ pub fn findings(
         finding.hint =
             Some("split the change, or raise `policy.max_destructive` in konverge.yaml".to_owned());
     }
-    findings.extend(drift(config, &plan.id, plan.resources.iter(), past));
-    findings.extend(rotation(config, &plan.id, plan.resources.iter()));
+    findings.extend(drift(config.policy.drift, &plan.id, plan.resources.iter(), past));
+    findings.extend(rotation(config.secrets.rotation, &plan.id, plan.resources.iter()));
     Ok(findings)
 }
 
 /// The secrets with a new version, if it must not be written without a review.
 fn rotation<'p>(
-    config: &Config,
+    rotation: Rotation,
     stack: &StackId,
     resources: impl Iterator<Item = &'p ResourcePlan>,
 ) -> Option<PolicyFinding> {
@@ -127,7 +136,7 @@ fn rotation<'p>(
         .filter(is_moved)
         .map(|resource| format!("`{}`", resource.id))
         .collect();
-    (config.secrets.rotation == Rotation::Stop && !moved.is_empty()).then(|| PolicyFinding {
+    (rotation == Rotation::Stop && !moved.is_empty()).then(|| PolicyFinding {
         verdict: Enforcement::Deny,
         rule: "secrets.rotation".to_owned(),
         stack: Some(stack.clone()),
@@ -142,12 +151,12 @@ fn rotation<'p>(
 
 /// The changes and deletions by others since our last write, if they must not be restored.
 fn drift<'p>(
-    config: &Config,
+    drift: DriftPolicy,
     stack: &StackId,
     resources: impl Iterator<Item = &'p ResourcePlan>,
     past: &PriorState,
 ) -> Option<PolicyFinding> {
-    if config.policy.drift != DriftPolicy::Stop {
+    if drift != DriftPolicy::Stop {
         return None;
     }
     let changed = |resource: &ResourcePlan| {

@@ -2,7 +2,9 @@
 
 use konverge_base::{error::UserError, model::stack::Stack};
 use konverge_repo::git::Repository;
-use konverge_run::{AnalysisCache, OpenRequest, OpenRevision, RevisionSpec, RunContext, Selection, session};
+use konverge_run::{
+    ComparedRevisions, OpenRequest, OpenRevision, RevisionSpec, RunContext, Selection, session,
+};
 
 /// An opened revision with selected stacks.
 pub struct SelectedStacks {
@@ -24,32 +26,26 @@ pub async fn open(run: &RunContext, request: &OpenRequest) -> Result<SelectedSta
         Some(rev) => RevisionSpec::Commit(repository.resolve(rev)?),
         None => RevisionSpec::Worktree,
     };
-    let known = AnalysisCache::open(run, &repository);
-    let workspace = OpenRevision::open_knowing(&known, &repository, &at, None)?;
-    workspace.layout.require_module()?;
-    workspace.note_layout(run);
-    let mut compared = None;
+    let mut revisions = ComparedRevisions::open(run, &repository, &at, None)?;
     let mut stacks = match &request.selection {
-        Selection::All => workspace.layout.stacks.clone(),
-        Selection::Named(names) => workspace.find_stacks(run, repository.root(), names)?,
+        Selection::All => revisions.head.layout.stacks.clone(),
+        Selection::Named(names) => revisions.head.find_stacks(run, repository.root(), names)?,
         Selection::Affected => match session::base_commit(run, &repository, request, &at).await? {
             Some(commit) => {
-                let base = session::open_base(&known, &repository, commit, &workspace.config)?;
-                known.keep(&base);
-                let affected = workspace.analysis.compare(&base.analysis);
-                let targets = session::affected_targets(&affected, Some(&base), &workspace);
-                compared = Some(base);
+                revisions = revisions.with_base(&repository, commit)?;
+                let targets = revisions.targets(&revisions.affected());
                 targets.into_iter().filter_map(|target| target.head).collect()
             }
-            None => workspace.layout.stacks.clone(),
+            None => revisions.head.layout.stacks.clone(),
         },
     };
     if let Some(shard) = request.shard {
         shard.keep(&mut stacks);
     }
+    let ComparedRevisions { head, base, .. } = revisions;
     Ok(SelectedStacks {
-        workspace,
+        workspace: head,
         stacks,
-        base: compared,
+        base,
     })
 }

@@ -3,12 +3,12 @@
 
 use std::{collections::BTreeSet, num::NonZeroU32};
 
-use super::{
-    authority::{Authority, Caller, Decision, DefaultBranchAnswer, Task},
+use crate::{
     job::JobResult,
     newer_status::{OVERTAKEN, is_of_later_run, is_of_run, newest_status},
     publisher::Publisher,
     shard_mode::ShardMode,
+    trust::authority::{Authority, Caller, Decision, DefaultBranchAnswer, Task},
 };
 use konverge_base::{
     error::{ErrorKind, UserError},
@@ -26,21 +26,21 @@ use konverge_run::RunContext;
 /// status for the run, so an outdated answer is harmless. And then no shard has reported in this run yet
 /// whose status could be taken for this attempt's. Only a re-run shard withdraws its own status.
 pub(super) async fn open_status(
-    feedback: &Publisher<'_>,
+    publisher: &Publisher<'_>,
     head: &CommitId,
     part: ShardMode,
     into: Option<&str>,
 ) {
     let pending = async |context: &str| {
         let looking = "planning";
-        feedback
+        publisher
             .own_status(head, context, StatusState::Pending, looking)
             .await;
     };
-    let runner = &feedback.job.runner;
+    let runner = &publisher.job.runner;
     let again = runner.run_attempt > 1;
     let whole = preview_of(None, into);
-    let word = newest_status(feedback.client, head, &whole).await;
+    let word = newest_status(publisher.client, head, &whole).await;
     let (is_open, overtaken) = match &word {
         Ok(Some(word)) => (
             word.state == StatusState::Pending && is_of_run(word, runner),
@@ -49,7 +49,7 @@ pub(super) async fn open_status(
         Ok(None) | Err(_) => (false, false),
     };
     if overtaken {
-        feedback.job.run.notes.note(OVERTAKEN);
+        publisher.job.run.notes.note(OVERTAKEN);
     } else if part.share().is_none() || again || !is_open {
         pending(&whole).await;
     }

@@ -5,23 +5,21 @@ use std::{
     sync::Arc,
 };
 
-use super::{
-    active_policies::CommitPolicy,
-    approve_input::Approved,
-    authority::DispatchApprovers,
+use crate::{
     commits_since_apply,
     deployments::{DeploymentApprover, Deployments},
     drift_schedule::DriftSchedule,
     github_history::GithubHistory,
     job::{Job, JobResult},
     notifications::Notifications,
-    policy_check::PolicyCheck,
+    policy::{
+        active_policies::CommitPolicy, policy_check::PolicyCheck, review_gate::ReviewGate,
+        reviews::MergedReviews,
+    },
     publisher::Publisher,
     restore,
-    review_gate::ReviewGate,
-    reviewers,
-    reviews::MergedReviews,
     timings::Timings,
+    trust::{approve_input::Approved, authority::DispatchApprovers, reviewers},
 };
 use konverge_base::{
     error::{ErrorKind, UserError},
@@ -29,9 +27,7 @@ use konverge_base::{
         CommitId, StackId,
         apply_result::{ApplyReport, StackOutcome, StackResult},
         comment_marker::{CommentMarker, MarkerKind},
-        plan::StackPlan,
         policy_finding::PolicyFinding,
-        review::ReviewUnit,
     },
     secrets::Secrets,
 };
@@ -42,7 +38,7 @@ use konverge_report::{self as report, RunInfo, SUMMARY_BUDGET};
 use konverge_run::{
     KeyUse, NewerCommits, OpenRevision, PendingStacks, Planner, RevisionSpec, SkippedRemovals, StackClaims,
     StateBackend, Target,
-    apply::{self, ApplyOptions},
+    apply::{self, ApplyOptions, Approver, Decisions, EndedRun, StoppedPlan},
     redact,
 };
 use konverge_state::IndexedStates;
@@ -112,8 +108,8 @@ async fn apply_and_report(job: &Job, tip: ApplyTarget<'_>) -> Result<JobResult, 
     let head = tip.head;
     let given = tip.approved.digests.clone();
     let typed = matches!(tip.agreeing, DispatchApprovers::Starter { .. });
-    let feedback = Publisher::new(job);
-    feedback
+    let publisher = Publisher::new(job);
+    publisher
         .status(
             head,
             github::APPLY,
@@ -126,46 +122,35 @@ async fn apply_and_report(job: &Job, tip: ApplyTarget<'_>) -> Result<JobResult, 
         && config.state.url.is_none()
         && tip.approved.is_empty()
     {
-        return Ok(without_store(head, &feedback).await);
+        return Ok(without_store(head, &publisher).await);
     }
     let (notices, result) = match config {
         Ok(config) => (
             Some(Notifications::new(job, &config)),
-            apply_pending(job, tip, config, &feedback).await,
+            apply_pending(job, tip, config, &publisher).await,
         ),
         Err(failure) => (None, Err(failure)),
     };
     let result = result.map_err(|failure| redact::failure(&failure, &job.run.secrets));
     let (state, description) = match &result {
-        Ok((report, _, newer)) if apply::ended_well(report) => {
-            (StatusState::Success, description(report, newer.len()))
-        }
-        Ok((report, _, newer)) if apply::only_waits(report) => {
-            (StatusState::Pending, description(report, newer.len()))
-        }
-        Ok((report, _, newer)) => (StatusState::Failure, description(report, newer.len())),
+        Ok(applied) => applied.status(),
         Err(failure) => {
-            feedback.publish_failure(failure);
+            publisher.publish_failure(failure);
             (StatusState::Error, failure.message.clone())
         }
     };
-    feedback.status(head, github::APPLY, state, &description).await;
+    publisher.status(head, github::APPLY, state, &description).await;
     // They come last: a receiver that does not answer delays nothing else.
     match (&notices, &result) {
-        (Some(notices), Ok((report, consent, _))) => {
-            let stopped: Vec<_> = consent
-                .stopped_stacks()
-                .into_iter()
-                .map(|(plan, _)| plan.id)
-                .collect();
-            notices.applied(report, &stopped).await;
-        }
+        (Some(notices), Ok(applied)) => notices.applied(&applied.report, &applied.stopped_stacks()).await,
         (Some(notices), Err(failure)) => notices.not_applied(failure).await,
         (None, _) => {}
     }
-    let (report, consent, _) = result?;
-    let matched = consent.matched();
-    feedback.tell_unmatched(&given.difference(&matched).copied().collect());
+    let AppliedCommit {
+        report, decisions, ..
+    } = result?;
+    let matched = &decisions.matched;
+    publisher.tell_unmatched(&given.difference(matched).copied().collect());
     // Somebody typed digests, and nothing at all was done.
     let in_vain = typed && !given.is_empty() && matched.is_empty() && report.stacks.is_empty();
     Ok(JobResult {
@@ -183,12 +168,38 @@ async fn configured(job: &Job, tip: &CommitId) -> Result<Config, UserError> {
     Ok(Config::load(job.repository.revision(tip)?.as_ref())?)
 }
 
+/// An apply that has ended.
+struct AppliedCommit {
+    report: ApplyReport,
+    decisions: Decisions,
+    /// The stacks that were skipped because they have a newer commit.
+    newer: BTreeMap<StackId, CommitId>,
+}
+
+impl AppliedCommit {
+    /// The status of the commit.
+    fn status(&self) -> (StatusState, String) {
+        let state = match &self.report {
+            report if apply::ended_well(report) => StatusState::Success,
+            report if apply::only_waits(report) => StatusState::Pending,
+            _ => StatusState::Failure,
+        };
+        (state, description(&self.report, self.newer.len()))
+    }
+
+    /// The stacks that were stopped as unreviewed.
+    fn stopped_stacks(&self) -> Vec<StackId> {
+        let stopped = self.decisions.stopped.iter();
+        stopped.map(|stopped| stopped.plan.id.clone()).collect()
+    }
+}
+
 async fn apply_pending(
     job: &Job,
     tip: ApplyTarget<'_>,
     config: Config,
-    feedback: &Publisher<'_>,
-) -> Result<(ApplyReport, Arc<ReviewGate>, BTreeMap<StackId, CommitId>), UserError> {
+    publisher: &Publisher<'_>,
+) -> Result<AppliedCommit, UserError> {
     let head = tip.head;
     let mut watch = Timings::start();
     let (backend, side) = open_head(job, head, &config).await?;
@@ -203,16 +214,18 @@ async fn apply_pending(
     } else {
         MergedReviews::load(job, &backend, head, &tip.branch.name).await?
     };
-    let consent = review_gate(job, &tip, (&config, &backend.secrets), &reviews)?;
-    let consent = Arc::new(consent);
+    let gate = review_gate(job, &tip, &config, &backend.secrets, &reviews)?;
     let deployments = Deployments::new(job, &config, &pending.targets, head);
-    let options = apply_options(head, &pending, &consent, deployments.as_ref());
+    let options = apply_options(head, &pending, gate, deployments.as_ref());
     let mut planning = job
         .protected_planning(config, &tip.branch.tip, side, backend.clone())
         .await?;
     planning.claims = StackClaims::without(tip.approved.without);
     watch.end_stage("what to apply");
-    let mut report = apply::run(&planning, &pending.targets, &options).await?;
+    let EndedRun {
+        mut report,
+        decisions,
+    } = apply::run(&planning, &pending.targets, &options).await?;
     let newer = pending.complete(&mut report);
     watch.end_stage("plan and apply");
     // A missing stack may have been removed, which needs its review.
@@ -231,7 +244,7 @@ async fn apply_pending(
         cached: counted.cached,
         ..job.info()
     };
-    let (stopped, findings) = masked_result(&consent, &planning);
+    let (stopped, findings) = masked_result(&decisions, &planning);
     let told = ApplyFeedback {
         head,
         report: &report,
@@ -245,17 +258,21 @@ async fn apply_pending(
         pulls: reviews.pull_requests_of(&report),
         findings: &findings,
     };
-    told.publish_result(job, feedback).await;
+    told.publish_result(job, publisher).await;
     if let Some(deployments) = deployments {
         deployments.end(&report).await;
     }
-    Ok((report, consent, newer))
+    Ok(AppliedCommit {
+        report,
+        decisions,
+        newer,
+    })
 }
 
 /// The end of a merge into a repository that has no store yet: nothing is applied, which its previews said.
-async fn without_store(head: &CommitId, feedback: &Publisher<'_>) -> JobResult {
+async fn without_store(head: &CommitId, publisher: &Publisher<'_>) -> JobResult {
     let text = "nothing is applied: konverge.yaml configures no store (`state.url`)";
-    feedback
+    publisher
         .status(head, github::APPLY, StatusState::Success, text)
         .await;
     JobResult {
@@ -352,11 +369,12 @@ impl StacksToApply {
 fn review_gate(
     job: &Job,
     tip: &ApplyTarget<'_>,
-    (config, secrets): (&Config, &Secrets),
+    config: &Config,
+    secrets: &Secrets,
     reviews: &MergedReviews,
 ) -> Result<ReviewGate, UserError> {
     let power = job.repository.revision(&tip.branch.tip)?;
-    let guardrails = PolicyCheck::new(
+    let policy_check = PolicyCheck::new(
         job,
         CommitPolicy::from_config(config, Some(power.as_ref())),
         Stage::Apply,
@@ -366,7 +384,7 @@ fn review_gate(
     .with_reviewed(reviews.policies.clone())
     .with_digest_approvers(tip.agreeing.clone());
     Ok(ReviewGate::new(
-        guardrails,
+        policy_check,
         reviews.records.clone(),
         tip.approved.digests.clone(),
     ))
@@ -375,20 +393,22 @@ fn review_gate(
 fn apply_options(
     head: &CommitId,
     pending: &StacksToApply,
-    consent: &Arc<ReviewGate>,
+    gate: ReviewGate,
     deployments: Option<&Arc<Deployments>>,
 ) -> ApplyOptions {
+    let pull_requests = gate.pull_requests().into_iter().collect();
+    let approver: Arc<dyn Approver> = match deployments {
+        Some(deployments) => Arc::new(DeploymentApprover {
+            gate,
+            deployments: Arc::clone(deployments),
+        }),
+        None => Arc::new(gate),
+    };
     ApplyOptions {
-        consent: match deployments {
-            Some(deployments) => Arc::new(DeploymentApprover {
-                consent: Arc::clone(consent),
-                deployments: Arc::clone(deployments),
-            }),
-            None => consent.clone(),
-        },
+        approver,
         newer: Some(pending.newer.clone()),
         commit: Some(head.clone()),
-        pull_requests: consent.pull_requests().into_iter().collect(),
+        pull_requests,
         restore: false,
         allow_empty: true,
         rolled_back_to: None,
@@ -396,15 +416,12 @@ fn apply_options(
 }
 
 /// The plans that were stopped and the findings of the policies, without secrets.
-fn masked_result(
-    consent: &ReviewGate,
-    planning: &Planner,
-) -> (Vec<(StackPlan, Vec<ReviewUnit>)>, Vec<PolicyFinding>) {
-    let mut stopped = consent.stopped_stacks();
-    for (plan, _) in &mut stopped {
-        redact::stack(plan, planning.secrets());
+fn masked_result(decisions: &Decisions, planning: &Planner) -> (Vec<StoppedPlan>, Vec<PolicyFinding>) {
+    let mut stopped = decisions.stopped.clone();
+    for stopped in &mut stopped {
+        redact::stack(&mut stopped.plan, planning.secrets());
     }
-    let mut findings = consent.findings();
+    let mut findings: Vec<_> = decisions.findings.iter().cloned().collect();
     redact::findings(&mut findings, planning.secrets());
     (stopped, findings)
 }
@@ -413,8 +430,8 @@ fn masked_result(
 struct ApplyFeedback<'a> {
     head: &'a CommitId,
     report: &'a ApplyReport,
-    /// The plans that were stopped as unreviewed, with their unreviewed parts.
-    stopped: &'a [(StackPlan, Vec<ReviewUnit>)],
+    /// The plans that were stopped as unreviewed.
+    stopped: &'a [StoppedPlan],
     info: &'a RunInfo,
     /// The stacks that were skipped because they have a newer commit.
     newer: &'a BTreeMap<StackId, CommitId>,
@@ -428,7 +445,7 @@ struct ApplyFeedback<'a> {
 
 impl ApplyFeedback<'_> {
     /// Reports to each applied pull request, and maintains an issue for each unreviewed stack.
-    async fn publish_result(&self, job: &Job, feedback: &Publisher<'_>) {
+    async fn publish_result(&self, job: &Job, publisher: &Publisher<'_>) {
         let Self {
             head,
             report,
@@ -438,12 +455,15 @@ impl ApplyFeedback<'_> {
         } = *self;
         let mut summary = report::markdown::outcome(report, info, None, SUMMARY_BUDGET);
         summary.push_str(&report::markdown::newer(self.newer));
-        feedback.summary(&summary);
-        feedback.apply_outputs(report, self.findings);
-        let unreviewed: Vec<_> = stopped.iter().map(|(plan, _)| plan.digest.to_string()).collect();
+        publisher.summary(&summary);
+        publisher.apply_outputs(report, self.findings);
+        let unreviewed: Vec<_> = stopped
+            .iter()
+            .map(|stopped| stopped.plan.digest.to_string())
+            .collect();
         if !report.stacks.is_empty() {
-            feedback.outputs(&[("unreviewed", unreviewed.join(","))]);
-            feedback
+            publisher.outputs(&[("unreviewed", unreviewed.join(","))]);
+            publisher
                 .merged_outcome(head, &self.arrived, &self.pulls, report, info)
                 .await;
         }
@@ -453,7 +473,7 @@ impl ApplyFeedback<'_> {
                 |outcome: &StackOutcome| outcome.id.as_str() == stack && !was_approved(outcome.result);
             !report.stacks.iter().any(not_well) && !self.newer.keys().any(|id| id.as_str() == stack)
         };
-        feedback
+        publisher
             .issues(
                 UNREVIEWED_LABEL,
                 MarkerKind::Unreviewed,
@@ -471,7 +491,7 @@ impl ApplyFeedback<'_> {
 fn unreviewed_issue(
     job: &Job,
     info: &RunInfo,
-    (plan, units): &(StackPlan, Vec<ReviewUnit>),
+    StoppedPlan { plan, units }: &StoppedPlan,
 ) -> (CommentMarker, String, String) {
     let marker = CommentMarker {
         head: info.head.as_ref().map(CommitId::to_string).unwrap_or_default(),

@@ -10,22 +10,17 @@ use async_trait::async_trait;
 use serde_json::json;
 use tokio::sync::Mutex;
 
-use super::{job::Job, review_gate::ReviewGate};
-use konverge_base::{
-    error::UserError,
-    model::{
-        CommitId, StackId,
-        apply_result::{ApplyReport, StackOutcome, StackResult},
-        authorization::Authorization,
-        plan::StackPlan,
-    },
+use crate::{job::Job, policy::review_gate::ReviewGate};
+use konverge_base::model::{
+    CommitId, StackId,
+    apply_result::{ApplyReport, StackOutcome, StackResult},
+    plan::StackPlan,
 };
 use konverge_config::Config;
-use konverge_engine::LatePlan;
 use konverge_github::{Client, DeploymentState, GithubError};
 use konverge_run::{
     RunContext, Target,
-    apply::{Approver, PriorState, ProposedPlan},
+    apply::{Approval, Approver, PriorState, ProposedPlan, Refusal},
 };
 
 /// The maximum number of environments with a deployment per run: each needs three writes, and GitHub allows
@@ -162,30 +157,18 @@ fn final_state(stacks: &[&StackOutcome], interrupted: bool) -> (DeploymentState,
 
 /// Updates GitHub for each approved stack before anything is changed.
 pub(super) struct DeploymentApprover {
-    pub consent: Arc<ReviewGate>,
+    pub gate: ReviewGate,
     pub deployments: Arc<Deployments>,
 }
 
 #[async_trait]
 impl Approver for DeploymentApprover {
-    async fn stack(
-        &self,
-        proposed: &ProposedPlan<'_>,
-        past: &PriorState,
-    ) -> Result<Authorization, UserError> {
-        let grounds = self.consent.stack(proposed, past).await?;
+    async fn stack(&self, proposed: &ProposedPlan<'_>, past: &PriorState) -> Result<Approval, Refusal> {
+        let approval = self.gate.stack(proposed, past).await?;
         if proposed.plan.summary.changed() > 0 {
             self.deployments.begin(proposed.plan).await;
         }
-        Ok(grounds)
-    }
-
-    async fn resource(&self, stack: &StackId, plan: LatePlan<'_>) -> Result<(), UserError> {
-        self.consent.resource(stack, plan).await
-    }
-
-    async fn recreate(&self, stack: &StackId, plan: LatePlan<'_>) -> Result<(), UserError> {
-        self.consent.recreate(stack, plan).await
+        Ok(approval)
     }
 }
 
@@ -193,7 +176,7 @@ impl Approver for DeploymentApprover {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use konverge_base::model::{Digest, RepoPath};
+    use konverge_base::model::{Digest, RepoPath, authorization::Authorization};
 
     #[test]
     fn one_bad_stack_makes_the_environment_s_deployment_fail() {

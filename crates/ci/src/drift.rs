@@ -3,12 +3,11 @@
 
 use std::collections::BTreeMap;
 
-use super::{
-    active_policies::CommitPolicy,
+use crate::{
     drift_schedule::DriftSchedule,
     job::{Job, JobResult},
     notifications::Notifications,
-    policy_check::PolicyCheck,
+    policy::{active_policies::CommitPolicy, policy_check::PolicyCheck},
     publisher::Publisher,
     reconcile::{self, Restored, restored_stacks},
     timings::Timings,
@@ -37,11 +36,11 @@ use konverge_state::IndexedStates;
 
 /// Checks the applied stacks, with the code of the default branch.
 pub(super) async fn run(job: &Job, head: &CommitId) -> Result<JobResult, UserError> {
-    let feedback = Publisher::new(job);
-    let result = check_and_publish(job, head, &feedback).await;
+    let publisher = Publisher::new(job);
+    let result = check_and_publish(job, head, &publisher).await;
     let result = result.map_err(|failure| redact::failure(&failure, &job.run.secrets));
     if let Err(failure) = &result {
-        feedback.publish_failure(failure);
+        publisher.publish_failure(failure);
     }
     result
 }
@@ -49,7 +48,7 @@ pub(super) async fn run(job: &Job, head: &CommitId) -> Result<JobResult, UserErr
 async fn check_and_publish(
     job: &Job,
     head: &CommitId,
-    feedback: &Publisher<'_>,
+    publisher: &Publisher<'_>,
 ) -> Result<JobResult, UserError> {
     let mut watch = Timings::start();
     job.repository.ensure(head, job.credentials.as_ref()).await?;
@@ -82,7 +81,7 @@ async fn check_and_publish(
     let behind: Vec<_> = behind.into_iter().map(|stack| stack.id.clone()).collect();
     let overdue = rounds.overdue();
     warn(job, &behind, overdue);
-    let guardrails = PolicyCheck::new(
+    let policy_check = PolicyCheck::new(
         job,
         CommitPolicy::from_config(&config, Some(side.source.as_ref())),
         Stage::Apply,
@@ -98,8 +97,8 @@ async fn check_and_publish(
     let checked = drift::run(&planning, &due, budget).await?;
     let plan = &checked.plan;
     watch.end_stage("look");
-    let guardrails = guardrails.for_restoring();
-    let Restored { report, findings } = reconcile::run(&planning, guardrails, &due, plan, &behind).await?;
+    let policy_check = policy_check.for_restoring();
+    let Restored { report, findings } = reconcile::run(&planning, policy_check, &due, plan, &behind).await?;
     watch.end_stage("restoring drift");
     let restored = restored_stacks(&report);
     rounds.record_run(plan, &restored);
@@ -117,17 +116,17 @@ async fn check_and_publish(
         overdue,
         restored: &report,
     };
-    feedback.summary(&drift_round(&round, &info, SUMMARY_BUDGET));
+    publisher.summary(&drift_round(&round, &info, SUMMARY_BUDGET));
     let looked = DriftResult {
         checked: &checked,
         restored: &restored,
         rounds: &rounds,
         known,
     };
-    feedback.plan_outputs(plan, |stack| stack.summary, &findings);
-    publish_what_is_left(feedback, &looked);
-    feedback.annotate(plan, &[]);
-    publish_issues(feedback, &looked, &info, &label).await;
+    publisher.plan_outputs(plan, |stack| stack.summary, &findings);
+    publish_what_is_left(publisher, &looked);
+    publisher.annotate(plan, &[]);
+    publish_issues(publisher, &looked, &info, &label).await;
     notices.notify_drift(plan, &restored).await;
     rounds.remember(job, &backend, |stack| ids.contains(stack)).await;
     let failed = plan.stacks.iter().any(|stack| stack.error.is_some())
@@ -204,14 +203,14 @@ impl DriftResult<'_> {
 }
 
 /// Sets the step's outputs about the drift that was not restored, with the digests that restore it.
-pub(super) fn publish_what_is_left(feedback: &Publisher<'_>, looked: &DriftResult<'_>) {
+pub(super) fn publish_what_is_left(publisher: &Publisher<'_>, looked: &DriftResult<'_>) {
     let unrestorable = &looked.checked.unrestorable;
     let restorable = looked
         .left()
         .filter(|stack| !unrestorable.contains_key(&stack.id));
     let digests: Vec<_> = restorable.map(|stack| stack.digest.to_string()).collect();
     let has_drift = looked.left().next().is_some();
-    feedback.outputs(&[
+    publisher.outputs(&[
         ("has-drift", has_drift.to_string()),
         ("drift-digests", digests.join(",")),
     ]);
@@ -219,7 +218,7 @@ pub(super) fn publish_what_is_left(feedback: &Publisher<'_>, looked: &DriftResul
 
 /// Maintains one issue for each checked stack with drift; those of the others are closed.
 pub(super) async fn publish_issues(
-    feedback: &Publisher<'_>,
+    publisher: &Publisher<'_>,
     looked: &DriftResult<'_>,
     info: &RunInfo,
     label: &str,
@@ -261,5 +260,5 @@ pub(super) async fn publish_issues(
         .cloned()
         .collect();
     let settled = |stack: &str| settled.iter().any(|id| id.as_str() == stack);
-    feedback.issues(label, MarkerKind::Drift, settled, issues).await;
+    publisher.issues(label, MarkerKind::Drift, settled, issues).await;
 }

@@ -1,6 +1,6 @@
 //! [`Job`]: one run in GitHub Actions, with its options and its result.
 
-use super::{authority::Authority, shard_mode::ShardMode};
+use crate::{shard_mode::ShardMode, trust::authority::Authority};
 use konverge_github::{Client, Runner};
 use konverge_repo::git::{GitCredentials, Repository};
 use konverge_report::RunInfo;

@@ -1,4 +1,4 @@
-//! The `ci` use case: handles the event of a GitHub Actions run. [`authority`] alone decides what the job may
+//! The `ci` use case: handles the event of a GitHub Actions run. [`trust::authority`] alone decides what the job may
 //! do.
 //!
 //! | event | what happens |
@@ -10,32 +10,21 @@
 //! | `schedule`, other `workflow_dispatch` | [`drift`]; [`restore`] in a later job of the run, whose environment's reviewers approved digests |
 //! | `repository_dispatch` | by its type: `konverge-apply`, `konverge-drift` |
 
-mod active_policies;
 mod aggregate_status;
 mod apply;
-mod approve_input;
 mod artifacts;
-mod authority;
 mod checks;
 mod commits_since_apply;
-mod contributors;
 mod deployments;
 mod drift;
 mod drift_schedule;
 mod github_history;
 mod job;
-mod job_trust;
 mod newer_status;
 mod notifications;
 mod open_revisions;
-mod outside_pull_request;
-mod overrides;
 mod page_link;
-mod policy_change_preview;
-mod policy_check;
-pub mod policy_config;
-mod policy_people;
-mod policy_refusal;
+mod policy;
 mod preview;
 mod preview_events;
 mod preview_feedback;
@@ -43,22 +32,20 @@ mod preview_target;
 mod publisher;
 mod reconcile;
 mod restore;
-mod review_gate;
-mod review_overrides;
-mod reviewers;
-mod reviews;
 mod shard_mode;
 mod summary;
 mod timings;
+mod trust;
 
 use std::collections::HashMap;
 
-use authority::{Authority, Caller, Decision, DefaultBranchAnswer, Task};
 use job::Job;
 pub use job::{CiOptions, CommentRule, JobResult};
 pub use page_link::link_page;
+pub use policy::policy_config;
 pub use shard_mode::ShardMode;
 use summary::RunSummary;
+use trust::authority::{Authority, Caller, Decision, DefaultBranchAnswer, Task};
 
 use konverge_base::error::{ErrorKind, UserError};
 use konverge_github::{Client, GithubEvent, Runner};

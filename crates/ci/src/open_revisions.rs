@@ -1,10 +1,8 @@
 //! Opens revisions in a job: commits only, with the permissions of the default branch.
 
-use std::sync::Arc;
-
 use std::collections::BTreeMap;
 
-use super::{active_policies, job::Job, job_trust::Trust};
+use crate::{job::Job, policy::active_policies, trust::job_trust::Trust};
 use konverge_base::{
     error::UserError,
     model::{
@@ -18,13 +16,8 @@ use konverge_base::{
 use konverge_config::{Config, FILE_NAME, Sandbox};
 use konverge_policy::CodeOwners;
 use konverge_run::{
-    AnalysisCache, KeyUse, OpenRevision, Planner, Renamed, RevisionSpec, SpecSource, StackClaims,
-    StateBackend, Target,
-    cluster_selection::{GivenCluster, Live},
-    compiler::Compiler,
-    health_rules, policy_set_loader,
-    runtime_factory::{self, Infrastructure},
-    session, state_backend,
+    ComparedRevisions, KeyUse, OpenRevision, Planner, RevisionSpec, RunBuilder, SpecSource, StateBackend,
+    Target, cluster_selection::Live, compiler::Compiler, health_rules, policy_set_loader, state_backend,
 };
 
 /// Two opened revisions, with the input for planning their difference.
@@ -118,27 +111,20 @@ impl Job {
         // This code is not reviewed yet: it is compiled in the full sandbox, unless the default branch says
         // otherwise.
         config.kcl.sandbox.get_or_insert(Sandbox::Required);
-        let known = AnalysisCache::open(&self.run, &self.repository);
         let at_head = RevisionSpec::Commit(head.clone());
-        let head_side = OpenRevision::open_knowing(&known, &self.repository, &at_head, Some(&config))?;
-        head_side.layout.require_module()?;
-        head_side.note_layout(&self.run);
-        if grants.clusters && !health_rules::same(&config, power.as_ref(), head_side.source.as_ref()) {
+        let revisions = ComparedRevisions::open(&self.run, &self.repository, &at_head, Some(&config))?;
+        if grants.clusters && !health_rules::same(&config, power.as_ref(), revisions.head.source.as_ref()) {
             self.run.notes.note(
                 "note: the readiness rules differ from the default branch's; until the merge the default branch's rules apply",
             );
         }
-        let base_side = session::open_base(&known, &self.repository, base.clone(), &config)?;
-        known.keep(&base_side);
-        let affected = head_side.analysis.compare(&base_side.analysis);
-        let power_changes = difference(&proposed, (&base_side, &head_side));
-        let mut targets = session::affected_targets(&affected, Some(&base_side), &head_side);
-        let has_config = |side: &dyn Source| side.files().contains_key(&RepoPath::root().child(FILE_NAME));
-        let introduces = has_config(head_side.source.as_ref())
-            && !has_config(power.as_ref())
-            && !has_config(base_side.source.as_ref());
+        let revisions = revisions.with_base(&self.repository, base.clone())?;
+        let affected = revisions.affected();
+        let power_changes = difference(&proposed, &revisions);
+        let mut targets = revisions.targets(&affected);
+        let introduces = introduces_config(power.as_ref(), &revisions);
         if introduces {
-            targets = with_every_stack(targets, &base_side, &head_side);
+            targets = with_every_stack(targets, &revisions);
         }
         let backend = match grants.store {
             true => self.backend(&protected, KeyUse::Make).await?,
@@ -155,18 +141,17 @@ impl Job {
             }
             (true, None) => Live::Required,
         };
+        let stacks_in_repository = revisions.head.layout.stacks.len();
+        let builder = RunBuilder::new(&self.run, config).rule_files(power).live(live);
+        let compiler = compiler(&builder, trust, backend.as_ref(), revisions.base.as_ref())?;
+        let (source, _known) = revisions.into_source(compiler);
+        let builder = match backend {
+            Some(backend) => builder.states(backend),
+            None => builder,
+        };
         Ok(OpenedChange {
-            stacks_in_repository: head_side.layout.stacks.len(),
-            planning: self
-                .open_planner(
-                    config,
-                    power.as_ref(),
-                    trust,
-                    (head_side, Some(base_side)),
-                    backend,
-                    live,
-                )
-                .await?,
+            planning: builder.planner(source).await?,
+            stacks_in_repository,
             targets,
             affected,
             trust,
@@ -180,7 +165,7 @@ impl Job {
     /// branch's tip, `power`.
     ///
     /// # Errors
-    /// As [`Job::planning`].
+    /// An invalid setting of the infrastructure.
     pub(super) async fn protected_planning(
         &self,
         config: Config,
@@ -188,72 +173,12 @@ impl Job {
         head: OpenRevision,
         backend: StateBackend,
     ) -> Result<Planner, UserError> {
-        let live = self.options.live.unwrap_or(Live::Required);
-        let files = self.repository.revision(power)?;
-        self.open_planner(
-            config,
-            files.as_ref(),
-            Trust::Merged,
-            (head, None),
-            Some(backend),
-            live,
-        )
-        .await
-    }
-
-    /// The input of plans in this job: head and base, with a configuration and the files that it names from
-    /// `power`, a revision of the default branch. What is compiled from code of others is not cached, because
-    /// a later run with more trust would read it.
-    ///
-    /// # Errors
-    /// An invalid setting of the infrastructure.
-    pub(super) async fn open_planner(
-        &self,
-        config: Config,
-        power: &dyn Source,
-        trust: Trust,
-        (head, base): (OpenRevision, Option<OpenRevision>),
-        backend: Option<StateBackend>,
-        live: Live,
-    ) -> Result<Planner, UserError> {
-        let given = GivenCluster::default();
-        let mut compiler = Compiler::new(&self.run, &config);
-        if let Some(backend) = &backend {
-            compiler = compiler.sharing(backend)?;
-        }
-        let grants = trust.grants();
-        if !grants.caches {
-            compiler = compiler.without_writing_caches();
-        }
-        if !grants.packages {
-            compiler = compiler.for_untrusted_code(base.as_ref())?;
-        }
-        let setup = runtime_factory::RuntimeSetup {
-            config: &config,
-            files: Some(power),
-            head: Some(Arc::clone(&head.source)),
-            given: &given,
-            live,
-            backend: backend.as_ref(),
-            wait: true,
-        };
-        let Infrastructure { runtimes, references } = runtime_factory::open(&self.run, &setup).await?;
-        Ok(Planner {
-            runtimes,
-            references,
-            wanted: SpecSource::Compiled {
-                compiler: Box::new(compiler),
-                head: Box::new(head),
-                base: base.map(Box::new),
-            },
-            run: self.run.clone(),
-            config,
-            backend,
-            live,
-            given,
-            claims: StackClaims::default(),
-            renamed: Renamed::default(),
-        })
+        let builder = RunBuilder::new(&self.run, config)
+            .live(self.options.live.unwrap_or(Live::Required))
+            .rule_files(self.repository.revision(power)?);
+        let compiler = compiler(&builder, Trust::Merged, Some(&backend), None)?;
+        let source = SpecSource::compiled(compiler, head, None);
+        builder.states(backend).planner(source).await
     }
 
     /// The states, if a store is configured: a folder of the runner would be lost with it.
@@ -274,12 +199,43 @@ impl Job {
     }
 }
 
+/// The compiler of a job. What is compiled from code of others is not cached, because a later run with more trust would
+/// read it.
+fn compiler(
+    builder: &RunBuilder<'_>,
+    trust: Trust,
+    backend: Option<&StateBackend>,
+    base: Option<&OpenRevision>,
+) -> Result<Compiler, UserError> {
+    let mut compiler = builder.compiler();
+    if let Some(backend) = backend {
+        compiler = compiler.sharing(backend)?;
+    }
+    let grants = trust.grants();
+    if !grants.caches {
+        compiler = compiler.without_writing_caches();
+    }
+    if !grants.packages {
+        compiler = compiler.for_untrusted_code(base)?;
+    }
+    Ok(compiler)
+}
+
+/// Returns true if only the head has a `konverge.yaml`.
+fn introduces_config(power: &dyn Source, revisions: &ComparedRevisions) -> bool {
+    let has_config = |side: &dyn Source| side.files().contains_key(&RepoPath::root().child(FILE_NAME));
+    let mut earlier = revisions.base.iter().map(|base| base.source.as_ref());
+    has_config(revisions.head.source.as_ref()) && !has_config(power) && !earlier.any(has_config)
+}
+
 /// How a proposal changes permissions: keys of `konverge.yaml`, files that it names, CODEOWNERS.
-fn difference(proposed: &Config, (base, head): (&OpenRevision, &OpenRevision)) -> Vec<PowerChange> {
+fn difference(proposed: &Config, revisions: &ComparedRevisions) -> Vec<PowerChange> {
+    let (base, head) = (revisions.base.as_ref(), &revisions.head);
     // An unreadable base grants nothing, so everything is new.
-    let before = Config::load(base.source.as_ref()).unwrap_or_default();
+    let before = base.and_then(|base| Config::load(base.source.as_ref()).ok());
+    let before = before.unwrap_or_default();
     let mut pairs: BTreeMap<&StackId, (Option<&Stack>, Option<&Stack>)> = BTreeMap::new();
-    for stack in &base.layout.stacks {
+    for stack in base.iter().flat_map(|base| &base.layout.stacks) {
         pairs.entry(&stack.id).or_default().0 = Some(stack);
     }
     for stack in &head.layout.stacks {
@@ -293,15 +249,18 @@ fn difference(proposed: &Config, (base, head): (&OpenRevision, &OpenRevision)) -
         to: Some("other content".to_owned()),
         stacks,
     };
-    if !health_rules::same(proposed, base.source.as_ref(), head.source.as_ref()) {
+    let same_rules =
+        |base: &OpenRevision| health_rules::same(proposed, base.source.as_ref(), head.source.as_ref());
+    if !base.is_some_and(same_rules) {
         let folder = proposed.apply.health_rules.as_deref().unwrap_or_default();
         changes.push(file(&format!("apply.health_rules: {folder}"), None));
     }
-    let sets = [base, head].map(|side| policy_set_loader::load(proposed, side.source.as_ref()));
-    for name in sets[0].different(&sets[1]) {
+    let sets = |side: &OpenRevision| policy_set_loader::load(proposed, side.source.as_ref());
+    for name in base.map(sets).unwrap_or_default().different(&sets(head)) {
         changes.push(file(&format!("policy.sets: {name}"), None));
     }
-    let owners = [base, head].map(|side| active_policies::codeowners(side.source.as_ref()));
+    let owners = |side: &OpenRevision| active_policies::codeowners(side.source.as_ref());
+    let owners = [base.and_then(owners), owners(head)];
     if owners[0] != owners[1] {
         let [before, after] = owners.map(|text| CodeOwners::read(text.as_deref().unwrap_or_default()));
         let file_of = |stack: &&Stack| format!("{}/stack.yaml", stack.folder);
@@ -317,11 +276,12 @@ fn difference(proposed: &Config, (base, head): (&OpenRevision, &OpenRevision)) -
 }
 
 /// The targets and all other stacks of the head, by folder.
-fn with_every_stack(mut targets: Vec<Target>, base: &OpenRevision, head: &OpenRevision) -> Vec<Target> {
-    let others = head.layout.stacks.iter();
+fn with_every_stack(mut targets: Vec<Target>, revisions: &ComparedRevisions) -> Vec<Target> {
+    let before = |stack: &Stack| revisions.base.as_ref()?.layout.stack(&stack.id);
+    let others = revisions.head.layout.stacks.iter();
     let others: Vec<_> = others
         .filter(|stack| !targets.iter().any(|target| target.id == stack.id))
-        .map(|stack| Target::new(stack, base.layout.stack(&stack.id)))
+        .map(|stack| Target::new(stack, before(stack)))
         .collect();
     targets.extend(others);
     targets.sort_by(|a, b| (&a.folder, &a.id).cmp(&(&b.folder, &b.id)));

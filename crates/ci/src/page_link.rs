@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use super::{ShardMode, outside_pull_request::find_pull_request};
+use crate::{ShardMode, trust::outside_pull_request::find_pull_request};
 use konverge_base::{
     error::{ErrorKind, UserError},
     model::comment_marker::{CommentMarker, MarkerKind},

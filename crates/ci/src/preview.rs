@@ -7,19 +7,21 @@ use std::{
 
 use async_trait::async_trait;
 
-use super::{
-    active_policies::{CommitPolicy, ReviewScope, ReviewedPolicies},
+use crate::{
     aggregate_status,
     checks::PullRequestNow,
     job::{Job, JobResult},
-    job_trust::Trust,
     open_revisions::OpenedChange,
-    policy_change_preview::PolicyOutlook,
-    policy_check::PolicyCheck,
+    policy::{
+        active_policies::{CommitPolicy, ReviewScope, ReviewedPolicies},
+        policy_change_preview::PolicyOutlook,
+        policy_check::PolicyCheck,
+    },
     preview_feedback::{self, PreviewFeedback},
     preview_target::PreviewTarget,
     publisher::Publisher,
     timings::Timings,
+    trust::job_trust::Trust,
 };
 use konverge_base::{
     error::UserError,
@@ -48,29 +50,33 @@ use konverge_run::{
 pub(super) async fn show(
     job: &Job,
     subject: &PreviewTarget,
-    feedback: &Publisher<'_>,
+    publisher: &Publisher<'_>,
 ) -> Result<JobResult, UserError> {
     let into = subject.into.as_deref();
     let context = job.options.part.context(into);
-    aggregate_status::open_status(feedback, &subject.head, job.options.part, into).await;
-    let result = plan_and_publish(job, subject, feedback).await;
+    aggregate_status::open_status(publisher, &subject.head, job.options.part, into).await;
+    let result = plan_and_publish(job, subject, publisher).await;
     let result = result.map_err(|failure| redact::failure(&failure, &job.run.secrets));
     let (state, description) = match &result {
         Ok((JobResult { code: 0, .. }, description)) => (StatusState::Success, description),
         Ok((_, description)) => (StatusState::Failure, description),
         Err(failure) => {
-            feedback.publish_failure(failure);
+            publisher.publish_failure(failure);
             (StatusState::Error, &failure.message)
         }
     };
     // The status of a shard belongs to its run only: the combined status reads it so.
     match job.options.part.share() {
         Some(_) => {
-            feedback
+            publisher
                 .own_status(&subject.head, &context, state, description)
                 .await;
         }
-        None => feedback.status(&subject.head, &context, state, description).await,
+        None => {
+            publisher
+                .status(&subject.head, &context, state, description)
+                .await
+        }
     }
     result.map(|(ended, _)| ended)
 }
@@ -78,7 +84,7 @@ pub(super) async fn show(
 async fn plan_and_publish(
     job: &Job,
     subject: &PreviewTarget,
-    feedback: &Publisher<'_>,
+    publisher: &Publisher<'_>,
 ) -> Result<(JobResult, String), UserError> {
     let mut watch = Timings::start();
     let mut opened = job.open(&subject.sides).await?;
@@ -89,13 +95,13 @@ async fn plan_and_publish(
     }
     watch.end_stage("what is affected");
     let sets = SetFindings::new(job, subject, &opened)?;
-    let (preview, now) = plan_and_record(job, subject, &opened, sets.as_ref(), feedback).await?;
+    let (preview, now) = plan_and_record(job, subject, &opened, sets.as_ref(), publisher).await?;
     let last_push = last_push(job, subject, &opened, &preview).await;
     watch.end_stage("compile and plan");
     let info = preview_feedback::run_info(job, subject, &opened, watch.stages());
     let findings = all_findings(job, sets, &opened, &preview).await?;
     let links = match subject.number {
-        Some(_) => feedback.checks(&subject.head, &preview.plan).await,
+        Some(_) => publisher.checks(&subject.head, &preview.plan).await,
         None => BTreeMap::new(),
     };
     let shown = PreviewFeedback {
@@ -111,7 +117,7 @@ async fn plan_and_publish(
         info: &info,
         now,
     };
-    let ended = shown.publish(feedback).await;
+    let ended = shown.publish(publisher).await;
     Ok((ended, preview_feedback::description(&preview.plan, &opened)))
 }
 
@@ -129,7 +135,7 @@ async fn plan_and_record(
     subject: &PreviewTarget,
     opened: &OpenedChange,
     sets: Option<&SetFindings>,
-    feedback: &Publisher<'_>,
+    publisher: &Publisher<'_>,
 ) -> Result<(Preview, PullRequestNow), UserError> {
     let visitor = sets.map(|sets| sets as &dyn DocumentVisitor);
     let mut preview = preview::run(&opened.planning, &opened.targets, visitor).await?;
@@ -140,7 +146,7 @@ async fn plan_and_record(
         }
     }
     let now = match subject.number {
-        Some(number) => feedback.fetch_pull_request(number, &subject.head).await,
+        Some(number) => publisher.fetch_pull_request(number, &subject.head).await,
         None => PullRequestNow::default(),
     };
     if now.unmerged {
@@ -161,7 +167,7 @@ async fn all_findings(
     let mut findings = match sets {
         Some(sets) => {
             sets.look_at_others(opened, job.options.part.share()).await?;
-            sets.with_guardrails(&preview.plan).await?
+            sets.with_settings_findings(&preview.plan).await?
         }
         None => Vec::new(),
     };
@@ -177,7 +183,7 @@ async fn all_findings(
 
 /// The findings of the policies if it were merged now. The policy sets see each plan as soon as it is there.
 struct SetFindings {
-    guardrails: PolicyCheck,
+    policy_check: PolicyCheck,
     pulls: Vec<(u64, CommitId)>,
     /// What the rules of the pull request would deny, if it edits them.
     outlook: Option<PolicyOutlook>,
@@ -194,19 +200,19 @@ impl SetFindings {
         let power = job.repository.revision(&subject.sides.power)?;
         let content = job.repository.revision(&subject.sides.content)?;
         let now = CommitPolicy::from_config(&opened.planning.config, Some(power.as_ref()));
-        let mut guardrails = PolicyCheck::new(job, now, Stage::Preview, opened.planning.secrets());
+        let mut policy_check = PolicyCheck::new(job, now, Stage::Preview, opened.planning.secrets());
         let mut outlook = None;
         let pulls = subject.number.map(|number| (number, subject.head.clone()));
         // The policy that the merge creates applies too.
         if let Some(number) = subject.number.filter(|_| opened.trust == Trust::Proposed) {
             let then = CommitPolicy::from_config(&opened.proposed, Some(content.as_ref()));
-            outlook = PolicyOutlook::new(guardrails.own_sets(), &then.sets);
+            outlook = PolicyOutlook::new(policy_check.own_sets(), &then.sets);
             let mut policies = ReviewedPolicies::default();
             policies.add(number, ReviewScope::All, Arc::new(then));
-            guardrails = guardrails.with_reviewed(policies);
+            policy_check = policy_check.with_reviewed(policies);
         }
         Ok(Some(Self {
-            guardrails,
+            policy_check,
             pulls: pulls.into_iter().collect(),
             outlook,
             found: Mutex::default(),
@@ -233,7 +239,7 @@ impl SetFindings {
     async fn look_at_others(&self, opened: &OpenedChange, share: Option<Shard>) -> Result<(), UserError> {
         match &self.outlook {
             Some(outlook) => {
-                let evaluator = self.guardrails.evaluator();
+                let evaluator = self.policy_check.evaluator();
                 outlook.look_at_others(evaluator, &opened.planning, share).await
             }
             None => Ok(()),
@@ -241,13 +247,13 @@ impl SetFindings {
     }
 
     /// The findings of the sets so far, and those of the settings in `policy`.
-    async fn with_guardrails(self, plan: &Plan) -> Result<Vec<PolicyFinding>, UserError> {
+    async fn with_settings_findings(self, plan: &Plan) -> Result<Vec<PolicyFinding>, UserError> {
         let mut findings = self.found.into_inner().unwrap_or_else(PoisonError::into_inner);
         let moved = self.moved.into_inner().unwrap_or_else(PoisonError::into_inner);
-        findings.extend(moved.findings(self.guardrails.own_sets()));
+        findings.extend(moved.findings(self.policy_check.own_sets()));
         findings.extend(self.outlook.iter().map(PolicyOutlook::finding));
         for stack in &plan.stacks {
-            findings.extend(self.guardrails.findings(stack, &self.pulls, None).await?);
+            findings.extend(self.policy_check.findings(stack, &self.pulls, None).await?);
         }
         Ok(findings)
     }
@@ -259,9 +265,9 @@ impl DocumentVisitor for SetFindings {
         let document = Arc::new(planned.for_rules());
         self.note_moves(&document);
         if let Some(outlook) = &self.outlook {
-            outlook.look(self.guardrails.evaluator(), &document).await;
+            outlook.look(self.policy_check.evaluator(), &document).await;
         }
-        let findings = self.guardrails.preview_sets(&document, &self.pulls).await;
+        let findings = self.policy_check.preview_sets(&document, &self.pulls).await;
         let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
         found.extend(findings);
     }

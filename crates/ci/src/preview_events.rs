@@ -1,15 +1,14 @@
 //! Starts the preview of an event: of a pull request, of a merge group, or of a pull request from outside in a
 //! job with write access.
 
-use super::{
+use crate::{
     job::{Job, JobResult},
-    job_trust::Trust,
     open_revisions::PreviewCommits,
-    outside_pull_request::find_pull_request,
     preview::show,
     preview_target::PreviewTarget,
     publisher::Publisher,
     summary::{FailureComment, RunSummary},
+    trust::{job_trust::Trust, outside_pull_request::find_pull_request},
 };
 use konverge_base::{error::UserError, model::CommitId};
 use konverge_github::{Client, DefaultBranch, PullRequestEvent, WorkflowRunEvent, other_branch};

@@ -4,13 +4,13 @@ use std::{collections::BTreeMap, time::Duration};
 
 use jiff::Timestamp;
 
-use super::{
+use crate::{
     checks::PullRequestNow,
     job::{CommentRule, Job, JobResult},
     open_revisions::OpenedChange,
+    policy::review_overrides::comment_digest,
     preview_target::PreviewTarget,
     publisher::{PublishedComment, Publisher},
-    review_overrides::comment_digest,
 };
 use konverge_base::model::{
     StackId,
@@ -44,32 +44,32 @@ pub(super) struct PreviewFeedback<'a> {
 
 impl PreviewFeedback<'_> {
     /// Publishes it. Returns the result of the job.
-    pub async fn publish(&self, feedback: &Publisher<'_>) -> JobResult {
-        self.publish_comment(feedback).await;
+    pub async fn publish(&self, publisher: &Publisher<'_>) -> JobResult {
+        self.publish_comment(publisher).await;
         let mut summary = report::markdown::summary(&self.input(SUMMARY_BUDGET), SUMMARY_BUDGET).body;
-        feedback.markdown(&summary);
-        if let Some(path) = feedback.page(&report::html::report(&self.input(SUMMARY_BUDGET))) {
+        publisher.markdown(&summary);
+        if let Some(path) = publisher.page(&report::html::report(&self.input(SUMMARY_BUDGET))) {
             summary.push_str(&report::markdown::page_note(&path));
         }
-        feedback.summary(&summary);
-        feedback.plan_outputs(self.plan, report::diff::own_summary, self.findings);
-        feedback.annotate(self.plan, self.findings);
+        publisher.summary(&summary);
+        publisher.plan_outputs(self.plan, report::diff::own_summary, self.findings);
+        publisher.annotate(self.plan, self.findings);
         JobResult {
             code: u8::from(failed_stacks(self.plan, self.opened) > 0),
             text: report::terminal::plan(self.plan, report::terminal::Style::default()),
         }
     }
 
-    async fn publish_comment(&self, feedback: &Publisher<'_>) {
+    async fn publish_comment(&self, publisher: &Publisher<'_>) {
         let Some(number) = self.subject.number else {
             return;
         };
         if self.is_mute() {
-            feedback.no_comment(number, self.marker).await;
+            publisher.no_comment(number, self.marker).await;
             return;
         }
         let render = |budget| report::markdown::comment(&self.input(budget)).body;
-        let published = feedback.comment(number, self.marker, render).await;
+        let published = publisher.comment(number, self.marker, render).await;
         let url = match published {
             Some(PublishedComment { url, written }) => {
                 if let Some((text, written)) = written {
@@ -79,7 +79,7 @@ impl PreviewFeedback<'_> {
             }
             None => String::new(),
         };
-        feedback.outputs(&[("comment-url", url)]);
+        publisher.outputs(&[("comment-url", url)]);
     }
 
     /// Records the text of the comment, so that an edit of it is noticed. Without it no review overrides a finding.

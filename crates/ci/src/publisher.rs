@@ -8,10 +8,10 @@ use std::{
 use jiff::Timestamp;
 use serde_json::json;
 
-use super::{
-    approve_input::Approved,
+use crate::{
     job::{CommentRule, Job},
     newer_status,
+    trust::approve_input::Approved,
 };
 use konverge_base::{
     error::UserError,

@@ -1,14 +1,11 @@
 //! Restores drift if `drift.reconcile` says so: what was applied last is applied again, under the lease, and
 //! only if that removes nothing.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::{Arc, Mutex, PoisonError},
-};
+use std::{collections::BTreeSet, sync::Arc};
 
 use async_trait::async_trait;
 
-use super::{policy_check::PolicyCheck, policy_refusal};
+use crate::policy::{policy_check::PolicyCheck, policy_refusal};
 use konverge_base::{
     error::{ErrorKind, UserError},
     model::{
@@ -23,7 +20,10 @@ use konverge_config::Reconcile;
 use konverge_engine::LatePlan;
 use konverge_run::{
     Planner, Target,
-    apply::{self, ApplyOptions, Approver, PriorState, ProposedPlan},
+    apply::{
+        self, ApplyOptions, Approval, Approver, Decisions, EndedRun, LateApprover, PriorState, ProposedPlan,
+        Refusal,
+    },
     recorded_targets, redact,
     stack_policy_sets::ActiveSets,
 };
@@ -34,7 +34,7 @@ use konverge_run::{
 /// The order of the stacks has a cycle.
 pub(super) async fn run(
     planning: &Planner,
-    guardrails: PolicyCheck,
+    policy_check: PolicyCheck,
     looked_at: &[Target],
     found: &Plan,
     behind: &[StackId],
@@ -52,13 +52,8 @@ pub(super) async fn run(
         Reconcile::Never => Vec::new(),
         Reconcile::Restore => looked_at.iter().filter(can).cloned().collect(),
     };
-    let approver = Arc::new(RestoreApprover {
-        guardrails,
-        current: Mutex::default(),
-        found: Mutex::default(),
-    });
     let options = ApplyOptions {
-        consent: approver.clone(),
+        approver: Arc::new(RestoreApprover { policy_check }),
         newer: None,
         commit: None,
         pull_requests: Vec::new(),
@@ -67,10 +62,12 @@ pub(super) async fn run(
         rolled_back_to: None,
     };
     let (targets, unavailable) = recorded_targets(planning, &targets).await?;
-    let mut report = apply::run(planning, &targets, &options).await?;
+    let EndedRun {
+        mut report,
+        decisions,
+    } = apply::run(planning, &targets, &options).await?;
     report.stacks.extend(unavailable);
-    let found = approver.found.lock().unwrap_or_else(PoisonError::into_inner);
-    let mut findings: Vec<_> = found.iter().cloned().collect();
+    let mut findings: Vec<_> = decisions.findings.into_iter().collect();
     redact::findings(&mut findings, planning.secrets());
     Ok(Restored { report, findings })
 }
@@ -90,77 +87,72 @@ pub(super) fn restored_stacks(report: &ApplyReport) -> Vec<StackId> {
 
 /// Approves creations and updates: the plan is for what was applied last, so nothing in it is new.
 struct RestoreApprover {
-    guardrails: PolicyCheck,
-    /// The policy sets of each approved stack, for values that become known later.
-    current: Mutex<BTreeMap<StackId, Arc<tokio::sync::Mutex<ActiveSets>>>>,
-    /// What the policies found, also for stacks that they stopped.
-    found: Mutex<BTreeSet<PolicyFinding>>,
+    policy_check: PolicyCheck,
 }
 
 #[async_trait]
 impl Approver for RestoreApprover {
-    async fn stack(
-        &self,
-        proposed: &ProposedPlan<'_>,
-        past: &PriorState,
-    ) -> Result<Authorization, UserError> {
+    async fn stack(&self, proposed: &ProposedPlan<'_>, past: &PriorState) -> Result<Approval, Refusal> {
         let plan = proposed.plan;
+        let follows_rotation = self.policy_check.follows_rotation();
         for resource in &plan.resources {
-            self.admits(resource)?;
+            check_restorable(resource, follows_rotation)?;
         }
-        let findings = self.guardrails.findings(plan, &[], None).await?;
-        self.note(&findings);
-        if let Some(refusal) = policy_refusal::refusal(plan, &findings) {
-            return Err(refusal);
+        let findings = self.policy_check.findings(plan, &[], None).await?;
+        let refusal = policy_refusal::refusal(plan, &findings);
+        let mut decisions = Decisions::of_findings(findings);
+        if let Some(refusal) = refusal {
+            return Err(decisions.refuse(refusal));
         }
         let sets = self
-            .guardrails
+            .policy_check
             .sets_for_restoring(proposed, &past.overridden)
             .await;
-        self.note(sets.findings());
+        decisions.extend(Decisions::of_findings(sets.findings().iter().cloned()));
         if let Some(refusal) = sets.plan_refusal() {
-            return Err(refusal);
+            return Err(decisions.refuse(refusal));
         }
-        let authorization = Authorization {
-            overrides: sets.overridden().to_vec(),
-            findings: sets.recorded(),
-            reconciled: true,
-            ..Authorization::default()
-        };
-        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
-        current.insert(plan.id.clone(), Arc::new(tokio::sync::Mutex::new(sets)));
-        Ok(authorization)
-    }
-
-    async fn resource(&self, stack: &StackId, late: LatePlan<'_>) -> Result<(), UserError> {
-        self.admits(late.shown)?;
-        let sets = {
-            let current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
-            current.get(stack).cloned()
-        };
-        match sets {
-            Some(sets) => sets.lock().await.refusal(late).await.map_or(Ok(()), Err),
-            None => Ok(()),
-        }
-    }
-
-    async fn recreate(&self, stack: &StackId, late: LatePlan<'_>) -> Result<(), UserError> {
-        self.resource(stack, late).await
+        Ok(Approval {
+            authorization: Authorization {
+                overrides: sets.overridden().to_vec(),
+                findings: sets.recorded(),
+                reconciled: true,
+                ..Authorization::default()
+            },
+            decisions,
+            late: Box::new(RestoredStack {
+                follows_rotation,
+                sets,
+            }),
+        })
     }
 }
 
-impl RestoreApprover {
-    fn note(&self, findings: &[PolicyFinding]) {
-        let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
-        found.extend(findings.iter().cloned());
+/// A stack that is being restored.
+struct RestoredStack {
+    follows_rotation: bool,
+    /// For values that become known later.
+    sets: ActiveSets,
+}
+
+#[async_trait]
+impl LateApprover for RestoredStack {
+    async fn resource(&mut self, late: LatePlan<'_>) -> Result<(), UserError> {
+        check_restorable(late.shown, self.follows_rotation)?;
+        self.sets.check(late).await
     }
 
-    fn admits(&self, resource: &ResourcePlan) -> Result<(), UserError> {
-        takes_nothing_away(resource)?;
-        match self.guardrails.follows_rotation() {
-            true => Ok(()),
-            false => writes_no_rotation(resource),
-        }
+    async fn recreate(&mut self, late: LatePlan<'_>) -> Result<(), UserError> {
+        self.resource(late).await
+    }
+}
+
+/// Checks that a resource may be restored without a person. `follows_rotation`: with a new version of a secret, too.
+fn check_restorable(resource: &ResourcePlan, follows_rotation: bool) -> Result<(), UserError> {
+    takes_nothing_away(resource)?;
+    match follows_rotation {
+        true => Ok(()),
+        false => writes_no_rotation(resource),
     }
 }
 

@@ -7,19 +7,15 @@ use std::{
     sync::Arc,
 };
 
-use super::{
-    active_policies::CommitPolicy,
-    approve_input::Approved,
-    authority::DispatchApprovers,
+use crate::{
     drift::{self, DriftResult},
     drift_schedule::DriftSchedule,
     job::{Job, JobResult},
     notifications::Notifications,
-    policy_check::PolicyCheck,
+    policy::{active_policies::CommitPolicy, policy_check::PolicyCheck, review_gate::ReviewGate},
     publisher::Publisher,
-    review_gate::ReviewGate,
-    reviewers,
     timings::Timings,
+    trust::{approve_input::Approved, authority::DispatchApprovers, reviewers},
 };
 use konverge_base::{
     error::UserError,
@@ -34,7 +30,7 @@ use konverge_policy::Stage;
 use konverge_report::{self as report, RunInfo, SUMMARY_BUDGET};
 use konverge_run::{
     KeyUse, OpenRevision, Planner, RevisionSpec, StateBackend, Target,
-    apply::{self, ApplyOptions},
+    apply::{self, ApplyOptions, EndedRun},
     drift as drift_check, recorded_targets, redact, renamed_stacks,
 };
 use konverge_state::IndexedStates;
@@ -74,11 +70,11 @@ pub(super) async fn restore(
     digests: &BTreeSet<Digest>,
     agreeing: &DispatchApprovers,
 ) -> Result<Option<Restoration>, UserError> {
-    let feedback = Publisher::new(job);
-    let done = restore_known(job, branch, digests, agreeing, &feedback).await;
+    let publisher = Publisher::new(job);
+    let done = restore_known(job, branch, digests, agreeing, &publisher).await;
     let done = done.map_err(|failure| redact::failure(&failure, &job.run.secrets));
     if let Err(failure) = &done {
-        feedback.publish_failure(failure);
+        publisher.publish_failure(failure);
     }
     done
 }
@@ -88,7 +84,7 @@ async fn restore_known(
     branch: &DefaultBranch,
     digests: &BTreeSet<Digest>,
     agreeing: &DispatchApprovers,
-    feedback: &Publisher<'_>,
+    publisher: &Publisher<'_>,
 ) -> Result<Option<Restoration>, UserError> {
     let mut watch = Timings::start();
     let head = &branch.tip;
@@ -115,19 +111,19 @@ async fn restore_known(
         return Ok(None);
     }
     let policy = CommitPolicy::from_config(&config, Some(power.as_ref()));
-    let guardrails =
+    let policy_check =
         PolicyCheck::new(job, policy, Stage::Apply, &backend.secrets).with_digest_approvers(agreeing.clone());
     let notices = Notifications::new(job, &config);
     let planning = job
         .protected_planning(config, head, side, backend.clone())
         .await?;
     watch.end_stage("open");
-    let differing = still_differing(&planning, &targets, feedback).await?;
+    let differing = still_differing(&planning, &targets, publisher).await?;
     let (recorded, unavailable) = recorded_targets(&planning, &differing).await?;
-    let gate = ReviewGate::new(guardrails, Vec::new(), digests.clone());
-    let gate = Arc::new(gate.for_restoring(commits_before(&backend, &recorded).await?));
+    let gate = ReviewGate::new(policy_check, Vec::new(), digests.clone());
+    let gate = gate.for_restoring(commits_before(&backend, &recorded).await?);
     let options = ApplyOptions {
-        consent: gate.clone(),
+        approver: Arc::new(gate),
         newer: None,
         commit: None,
         pull_requests: Vec::new(),
@@ -135,18 +131,21 @@ async fn restore_known(
         allow_empty: false,
         rolled_back_to: None,
     };
-    let mut report = apply::run(&planning, &recorded, &options).await?;
+    let EndedRun {
+        mut report,
+        decisions,
+    } = apply::run(&planning, &recorded, &options).await?;
     report.stacks.extend(unavailable);
     watch.end_stage("restore");
-    let mut findings = gate.findings();
+    let mut findings: Vec<_> = decisions.findings.into_iter().collect();
     redact::findings(&mut findings, planning.secrets());
     let info = RunInfo {
         head: Some(head.clone()),
         timings: watch.stages(),
         ..job.info()
     };
-    feedback.summary(&report::markdown::outcome(&report, &info, None, SUMMARY_BUDGET));
-    feedback.apply_outputs(&report, &findings);
+    publisher.summary(&report::markdown::outcome(&report, &info, None, SUMMARY_BUDGET));
+    publisher.apply_outputs(&report, &findings);
     let after = CheckAfter {
         job,
         planning: &planning,
@@ -154,10 +153,10 @@ async fn restore_known(
         applied: &applied,
         info: &info,
     };
-    after.run(feedback, &targets, &report, history).await;
+    after.run(publisher, &targets, &report, history).await;
     notices.applied(&report, &[]).await;
     Ok(Some(Restoration {
-        digests: drifted.into_values().chain(gate.matched()).collect(),
+        digests: drifted.into_values().chain(decisions.matched).collect(),
         result: JobResult {
             code: apply::exit_code(&report, job.run.cancel.is_cancelled()),
             text: report::outcome::text(&report, report::terminal::Style::default()),
@@ -170,14 +169,14 @@ async fn restore_known(
 async fn still_differing(
     planning: &Planner,
     targets: &[Target],
-    feedback: &Publisher<'_>,
+    publisher: &Publisher<'_>,
 ) -> Result<Vec<Target>, UserError> {
     let checked = drift_check::run(planning, targets, None).await?;
     let stacks = checked.plan.stacks.iter();
     let calm = stacks.filter(|stack| stack.error.is_none() && stack.summary.changed() == 0);
     let calm: BTreeSet<_> = calm.map(|stack| &stack.id).collect();
     for stack in &calm {
-        feedback.tell(&format!(
+        publisher.tell(&format!(
             "{stack} does not differ from what was applied any more: nothing was restored"
         ));
     }
@@ -221,7 +220,7 @@ struct CheckAfter<'a> {
 impl CheckAfter<'_> {
     async fn run(
         &self,
-        feedback: &Publisher<'_>,
+        publisher: &Publisher<'_>,
         targets: &[Target],
         report: &ApplyReport,
         mut history: DriftSchedule,
@@ -233,7 +232,7 @@ impl CheckAfter<'_> {
             .iter()
             .filter(|stack| stack.result == StackResult::Applied);
         let lines = restored.map(|stack| (stack.id.to_string(), self.line(stack)));
-        feedback.comment_on_drift(label, &lines.collect()).await;
+        publisher.comment_on_drift(label, &lines.collect()).await;
         let checked = match drift_check::run(planning, targets, None).await {
             Ok(checked) => checked,
             Err(failure) => {
@@ -248,8 +247,8 @@ impl CheckAfter<'_> {
             rounds: &history,
             known: self.known,
         };
-        drift::publish_issues(feedback, &looked, self.info, label).await;
-        drift::publish_what_is_left(feedback, &looked);
+        drift::publish_issues(publisher, &looked, self.info, label).await;
+        drift::publish_what_is_left(publisher, &looked);
         if let Some(backend) = &planning.backend {
             let is_applied = |stack: &StackId| self.applied.iter().any(|target| target.id == *stack);
             history.remember(job, backend, is_applied).await;

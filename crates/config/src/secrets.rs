@@ -192,13 +192,6 @@ pub struct SecretRule {
 }
 
 impl SecretsConfig {
-    /// Returns true if a store reads the Secrets of a cluster.
-    pub fn reads_clusters(&self) -> bool {
-        self.stores
-            .values()
-            .any(|store| store.kind == SecretStoreKind::Kubernetes)
-    }
-
     /// Returns true if a store is a Vault.
     pub(super) fn is_vault(&self, name: &str) -> bool {
         let store = self.stores.get(name);

@@ -23,11 +23,20 @@ use konverge_base::{
     },
 };
 
-pub use consent::{Approver, AutoApprove, PriorState, ProposedPlan};
+pub use consent::{
+    Approval, Approver, AutoApprove, Decisions, LateApprover, PriorState, ProposedPlan, Refusal, StoppedPlan,
+};
 pub use konverge_engine::LatePlan;
 pub use options::{ApplyOptions, NewerCommitCheck};
 pub use outcome::stopped_outcome;
 pub use outcome::{ended_well, exit_code, is_well, only_waits};
+
+/// An apply that has ended.
+pub struct EndedRun {
+    pub report: ApplyReport,
+    /// What was decided about the plans, in the order of the report.
+    pub decisions: Decisions,
+}
 
 /// Applies the targets. Independent stacks are applied concurrently.
 ///
@@ -37,7 +46,7 @@ pub async fn run(
     planning: &Planner,
     targets: &[Target],
     options: &ApplyOptions,
-) -> Result<ApplyReport, UserError> {
+) -> Result<EndedRun, UserError> {
     let config = &planning.config;
     let leaving = targets.iter().filter(|target| target.head.is_none());
     let leaving: BTreeSet<_> = leaving.map(|target| target.id.clone()).collect();
@@ -54,6 +63,7 @@ pub async fn run(
     // Of the stacks of a project that leave the last one deletes what they share: they go one after the other.
     let mut being_destroyed: BTreeSet<&StackId> = BTreeSet::new();
     let mut outcomes = Vec::new();
+    let mut decided = BTreeMap::new();
     let mut under_way = FuturesUnordered::new();
     loop {
         let ready: Vec<_> = waiting
@@ -95,7 +105,8 @@ pub async fn run(
             }
         }
         match under_way.next().await {
-            Some(outcome) => {
+            Some((outcome, decisions)) => {
+                decided.insert((outcome.stack.clone(), outcome.id.clone()), decisions);
                 if !is_well(outcome.result) {
                     failed.insert(outcome.id.clone());
                 }
@@ -126,7 +137,11 @@ pub async fn run(
         stacks: outcomes,
     };
     redact::report(&mut report, planning.secrets());
-    Ok(report)
+    let mut decisions = Decisions::default();
+    decided
+        .into_values()
+        .for_each(|of_stack| decisions.extend(of_stack));
+    Ok(EndedRun { report, decisions })
 }
 
 fn skipped_outcome(target: &Target, by: &[StackId], is_paused: bool) -> StackOutcome {

@@ -1,22 +1,19 @@
 //! Policy sets for a manual apply. The sets of the applied revision are evaluated, and a denial stops the stack.
 //! Findings cannot be overridden here, because an override needs a second person: it is only possible on GitHub.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::{Arc, Mutex, PoisonError},
-};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 
 use crate::{
-    apply::{Approver, PriorState, ProposedPlan},
+    apply::{Approval, Approver, Decisions, LateApprover, PriorState, ProposedPlan, Refusal},
     plan_documents::{DocumentVisitor, PlannedDocument},
     rule_evaluator::RuleEvaluator,
     stack_policy_sets::ActiveSets,
 };
 use konverge_base::{
     error::UserError,
-    model::{StackId, authorization::Authorization, policy_finding::PolicyFinding},
+    model::{authorization::Authorization, policy_finding::PolicyFinding},
     secrets::Secrets,
 };
 use konverge_engine::LatePlan;
@@ -27,8 +24,6 @@ pub struct WithPolicySets {
     approver: Arc<dyn Approver>,
     sets: PolicySets,
     evaluator: RuleEvaluator,
-    current: Mutex<BTreeMap<StackId, Arc<tokio::sync::Mutex<ActiveSets>>>>,
-    found: Mutex<BTreeSet<PolicyFinding>>,
 }
 
 impl WithPolicySets {
@@ -38,68 +33,52 @@ impl WithPolicySets {
             approver,
             sets,
             evaluator: RuleEvaluator::new(secrets),
-            current: Mutex::default(),
-            found: Mutex::default(),
         }
-    }
-
-    /// What the sets found for the plans that were evaluated, by stack: also for those that they stopped.
-    pub fn findings(&self) -> Vec<PolicyFinding> {
-        let found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut findings: Vec<_> = found.iter().cloned().collect();
-        findings.sort_by(|a, b| (&a.stack, a).cmp(&(&b.stack, b)));
-        findings
     }
 }
 
 #[async_trait]
 impl Approver for WithPolicySets {
-    async fn stack(
-        &self,
-        proposed: &ProposedPlan<'_>,
-        past: &PriorState,
-    ) -> Result<Authorization, UserError> {
-        let authorization = self.approver.stack(proposed, past).await?;
+    async fn stack(&self, proposed: &ProposedPlan<'_>, past: &PriorState) -> Result<Approval, Refusal> {
+        let Approval {
+            authorization,
+            mut decisions,
+            late,
+        } = self.approver.stack(proposed, past).await?;
         let versions = vec![self.sets.clone()];
         let sets =
             ActiveSets::evaluate(&self.evaluator, versions, proposed.document, |_, _| Vec::new()).await;
-        let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
-        found.extend(sets.findings().iter().cloned());
-        drop(found);
-        if let Some(refusal) = sets.plan_refusal() {
-            return Err(refusal);
+        decisions.extend(Decisions::of_findings(sets.findings().iter().cloned()));
+        if let Some(error) = sets.plan_refusal() {
+            return Err(decisions.refuse(error));
         }
-        let findings = sets.recorded();
-        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
-        current.insert(proposed.plan.id.clone(), Arc::new(tokio::sync::Mutex::new(sets)));
-        Ok(Authorization {
-            findings,
-            ..authorization
+        Ok(Approval {
+            authorization: Authorization {
+                findings: sets.recorded(),
+                ..authorization
+            },
+            decisions,
+            late: Box::new(LateWithSets { late, sets }),
         })
-    }
-
-    async fn resource(&self, stack: &StackId, late: LatePlan<'_>) -> Result<(), UserError> {
-        self.approver.resource(stack, late).await?;
-        self.judge(stack, late).await
-    }
-
-    async fn recreate(&self, stack: &StackId, late: LatePlan<'_>) -> Result<(), UserError> {
-        self.approver.recreate(stack, late).await?;
-        self.judge(stack, late).await
     }
 }
 
-impl WithPolicySets {
-    /// Lets the sets of a stack judge a plan that became known during the apply.
-    async fn judge(&self, stack: &StackId, late: LatePlan<'_>) -> Result<(), UserError> {
-        let sets = {
-            let current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
-            current.get(stack).cloned()
-        };
-        match sets {
-            Some(sets) => sets.lock().await.refusal(late).await.map_or(Ok(()), Err),
-            None => Ok(()),
-        }
+/// An approved stack, with the sets that were in force then.
+struct LateWithSets {
+    late: Box<dyn LateApprover>,
+    sets: ActiveSets,
+}
+
+#[async_trait]
+impl LateApprover for LateWithSets {
+    async fn resource(&mut self, late: LatePlan<'_>) -> Result<(), UserError> {
+        self.late.resource(late).await?;
+        self.sets.check(late).await
+    }
+
+    async fn recreate(&mut self, late: LatePlan<'_>) -> Result<(), UserError> {
+        self.late.recreate(late).await?;
+        self.sets.check(late).await
     }
 }
 

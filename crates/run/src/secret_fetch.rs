@@ -5,7 +5,7 @@
 //! its lease, so that a missing one stops the stack untouched, and are overwritten when the run ends.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
+    collections::{BTreeMap, BTreeSet, HashMap},
     sync::{Arc, Mutex, MutexGuard},
 };
 
@@ -44,18 +44,25 @@ pub struct SecretReferences {
     copies: SopsCopies,
     secrets: Secrets,
     notes: Arc<dyn crate::Notes>,
-    /// The folder of each stack that is being applied: rules name folders.
-    folders: Mutex<HashMap<StackId, RepoPath>>,
-    /// What each stack may use.
-    admitted: Mutex<HashMap<StackId, BTreeSet<SecretReference>>>,
-    /// The stacks that are being applied: they may have values.
-    applying: Mutex<HashSet<StackId>>,
+    /// The runtimes ask by stack.
+    stacks: Mutex<HashMap<StackId, StackReferences>>,
     /// The values that were read.
     values: Mutex<HashMap<SecretKey, ValueCell>>,
     /// The stores that gave no version to previews, because of a problem of the whole store.
     silent: Mutex<BTreeSet<String>>,
     /// By secret, and whether the stack that asked is being applied.
     versions: Mutex<HashMap<(SecretKey, bool), VersionCell>>,
+}
+
+/// What belongs to one stack.
+#[derive(Default)]
+struct StackReferences {
+    /// What it may use.
+    admitted: BTreeSet<SecretReference>,
+    /// Its folder, once it was applied: rules name folders.
+    folder: Option<RepoPath>,
+    /// Whether it is being applied: then it may have values.
+    is_applying: bool,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -79,9 +86,7 @@ impl SecretReferences {
             stores: secret_stores::open(run, config, &secrets, files, cluster),
             secrets,
             notes: Arc::clone(&run.notes),
-            folders: Mutex::default(),
-            admitted: Mutex::default(),
-            applying: Mutex::default(),
+            stacks: Mutex::default(),
             values: Mutex::default(),
             silent: Mutex::default(),
             versions: Mutex::default(),
@@ -99,14 +104,13 @@ impl SecretReferences {
         };
         let admitted = policy::admit(&self.config, reader, spec)?;
         self.copies.check(&self.config, reader, &admitted.references)?;
-        if !admitted.references.is_empty() {
-            let mut known = lock(&self.admitted);
-            known
-                .entry(target.id.clone())
-                .or_default()
-                .extend(admitted.references);
-        }
+        self.of_stack(&target.id, |stack| stack.admitted.extend(admitted.references));
         Ok(admitted.spec)
+    }
+
+    /// Reads or changes what belongs to a stack.
+    fn of_stack<T>(&self, stack: &StackId, f: impl FnOnce(&mut StackReferences) -> T) -> T {
+        f(lock(&self.stacks).entry(stack.clone()).or_default())
     }
 
     /// The same without a check, for a Spec that others are compared with.
@@ -121,7 +125,7 @@ impl SecretReferences {
     /// A reference that the stack may not use, or the first secret that cannot be read.
     pub async fn hold(&self, target: &Target, spec: &Spec) -> Result<FetchedSecrets<'_>, UserError> {
         self.admit(target, spec.clone())?;
-        let references = lock(&self.admitted).get(&target.id).cloned().unwrap_or_default();
+        let references = self.of_stack(&target.id, |stack| stack.admitted.clone());
         let values = references
             .iter()
             .filter(|reference| !reference.as_version && !reference.is_generated());
@@ -143,8 +147,10 @@ impl SecretReferences {
                 self.learn(&select(&key, found, reference)?);
             }
         }
-        lock(&self.folders).insert(target.id.clone(), target.folder.clone());
-        lock(&self.applying).insert(target.id.clone());
+        self.of_stack(&target.id, |stack| {
+            stack.folder = Some(target.folder.clone());
+            stack.is_applying = true;
+        });
         let fetched = FetchedSecrets {
             of: self,
             stack: target.id.clone(),
@@ -159,7 +165,7 @@ impl SecretReferences {
     /// # Errors
     /// The first version that cannot be had; the others are asked all the same.
     pub async fn ask_versions(&self, stack: &StackId) -> Result<(), UserError> {
-        let references = lock(&self.admitted).get(stack).cloned().unwrap_or_default();
+        let references = self.of_stack(stack, |stack| stack.admitted.clone());
         let mut of_store: BTreeMap<String, BTreeMap<SecretKey, SecretReference>> = BTreeMap::new();
         for reference in references
             .into_iter()
@@ -227,15 +233,12 @@ impl SecretReferences {
     }
 
     fn check_admitted(&self, stack: &StackId, reference: &SecretReference) -> Result<(), UserError> {
-        let known = lock(&self.admitted);
-        let is_admitted = known
-            .get(stack)
-            .is_some_and(|known| known.contains(&reference.as_written()));
-        match is_admitted {
+        let written = reference.as_written();
+        match self.of_stack(stack, |stack| stack.admitted.contains(&written)) {
             true => Ok(()),
             false => Err(UserError::new(
                 ErrorKind::Secret,
-                format!("`{}`: this reference is not in the Spec of `{stack}`", reference.as_written()),
+                format!("`{written}`: this reference is not in the Spec of `{stack}`"),
             )
             .hint("a value that another object holds is never read as a reference: write the reference into the Spec")),
         }
@@ -256,7 +259,7 @@ pub struct FetchedSecrets<'a> {
 
 impl Drop for FetchedSecrets<'_> {
     fn drop(&mut self) {
-        lock(&self.of.applying).remove(&self.stack);
+        self.of.of_stack(&self.stack, |stack| stack.is_applying = false);
     }
 }
 
@@ -362,7 +365,7 @@ impl SecretResolver for SecretReferences {
         stack: &StackId,
         reference: &SecretReference,
     ) -> Result<SecretValue, UserError> {
-        let folder = lock(&self.folders).get(stack).cloned();
+        let folder = self.of_stack(stack, |stack| stack.folder.clone());
         let folder = folder.ok_or_else(|| not_applying(reference))?;
         let reader = SecretReader {
             stack,
@@ -386,7 +389,7 @@ impl SecretResolver for SecretReferences {
     }
 
     fn has_values(&self, stack: &StackId) -> bool {
-        lock(&self.applying).contains(stack)
+        self.of_stack(stack, |stack| stack.is_applying)
     }
 
     fn rotated(&self, stack: &StackId) -> RotatedVersion {

@@ -5,17 +5,14 @@ use std::sync::Arc;
 use std::{collections::BTreeMap, path::Path};
 
 use crate::{
-    AnalysisCache, CloneHistory, KeyUse, NewerCommits, OpenRevision, PendingStacks, Planner, RevisionSpec,
-    RunContext, Selection, SpecSource, StateBackend, Target,
+    CloneHistory, ComparedRevisions, KeyUse, NewerCommits, OpenRevision, PendingStacks, Planner,
+    RevisionSpec, RunBuilder, RunContext, Selection, SpecSource, StateBackend, Target,
     affected::{BEFORE, credentials, find, is_part},
     apply::NewerCommitCheck,
-    checkout_addresses,
     cluster_selection::{GivenCluster, Live},
-    compiler::{self, Compiler},
+    compiler,
     other_stack_claims::StackClaims,
     policy_set_loader,
-    renamed_stacks::Renamed,
-    runtime_factory::{self, Infrastructure},
     stack_lookup::{self, NamedStacks},
     state_backend,
 };
@@ -23,8 +20,7 @@ use konverge_base::{
     error::{ErrorKind, UserError},
     model::{
         CommitId, RepoPath, Shard, StackId,
-        affected::{Affected, InputChange},
-        file_source::Source,
+        affected::Affected,
         spec::Spec,
         stack::{CompileSetup, NamedBy, Stack},
     },
@@ -60,25 +56,16 @@ pub struct OpenRequest {
 }
 
 impl OpenRequest {
-    async fn runtimes(
-        &self,
-        run: &RunContext,
-        config: &Config,
-        given: &GivenCluster,
-        files: Option<&dyn Source>,
-        head: Option<Arc<dyn Source>>,
-        backend: &StateBackend,
-    ) -> Result<Infrastructure, UserError> {
-        let setup = runtime_factory::RuntimeSetup {
-            config,
-            files,
-            head,
-            given,
-            live: self.live,
-            backend: Some(backend),
-            wait: !self.no_wait,
-        };
-        runtime_factory::open(run, &setup).await
+    /// The run of this request.
+    fn builder<'a>(&self, run: &'a RunContext, config: Config, backend: StateBackend) -> RunBuilder<'a> {
+        let builder = RunBuilder::new(run, config)
+            .live(self.live)
+            .states(backend)
+            .claims(StackClaims::without(self.without.iter().cloned()));
+        match self.no_wait {
+            true => builder.without_wait(),
+            false => builder,
+        }
     }
 }
 
@@ -134,36 +121,26 @@ pub async fn open(run: &RunContext, request: &OpenRequest, key: KeyUse) -> Resul
         Some(rev) => RevisionSpec::Commit(repository.resolve(rev)?),
         None => RevisionSpec::Worktree,
     };
-    let known = AnalysisCache::open(run, &repository);
-    let head = OpenRevision::open_knowing(&known, &repository, &at, None)?;
-    head.layout.require_module()?;
-    head.note_layout(run);
+    let mut revisions = ComparedRevisions::open(run, &repository, &at, None)?;
     let base = match request.pending {
         true => None,
         false => base_commit(run, &repository, request, &at).await?,
     };
-    let base = base.map(|commit| open_base(&known, &repository, commit, &head.config));
-    let base = base.transpose()?;
-    known.keep(base.as_ref().unwrap_or(&head));
-    let affected = match &base {
-        Some(base) => head.analysis.compare(&base.analysis),
-        None => Affected {
-            version: 1,
-            base: None,
-            head: head.commit().cloned(),
-            stacks: Vec::new(),
-        },
-    };
-    let mut targets = targets(request, base.as_ref(), &head, &affected);
+    match base {
+        Some(commit) => revisions = revisions.with_base(&repository, commit)?,
+        None => revisions.keep_head(),
+    }
+    let affected = revisions.affected();
+    let mut targets = targets(request, &revisions, &affected);
+    let head = &revisions.head;
     let config = head.config.clone();
-    checkout_addresses::check(run, Some(&repository), &at, &config)?;
-    let backend = state_backend::open(run, &config, Some(&repository), key).await?;
+    let backend = state_backend::open_of_checkout(run, &config, Some(&repository), &at, key).await?;
     if let Selection::Named(selectors) = &request.selection {
         let repository = NamedStacks {
             run,
             root: repository.root(),
-            head: &head,
-            base: base.as_ref(),
+            head,
+            base: revisions.base.as_ref(),
             backend: &backend,
             recorded: request.recorded || request.pending,
         };
@@ -171,43 +148,22 @@ pub async fn open(run: &RunContext, request: &OpenRequest, key: KeyUse) -> Resul
     }
     let mut newer = None;
     if request.pending {
-        let pending = find_pending(run, request, &targets, (&repository, &head), (&backend, key)).await?;
+        let pending = find_pending(run, request, &targets, (&repository, head), (&backend, key)).await?;
         targets = pending.targets;
         newer = Some(pending.newer);
     } else if let Some(shard) = request.shard {
         shard.keep(&mut targets);
     }
-    let removed = base.iter().flat_map(|base| &base.layout.stacks);
+    let removed = revisions.base.iter().flat_map(|base| &base.layout.stacks);
     let given = request.given.clone();
     let given = given.with_stack_clusters(head.layout.stacks.iter().chain(removed));
-    let Infrastructure { runtimes, references } = request
-        .runtimes(
-            run,
-            &config,
-            &given,
-            Some(head.source.as_ref()),
-            Some(Arc::clone(&head.source)),
-            &backend,
-        )
-        .await?;
-    let compiler = Box::new(Compiler::new(run, &config));
     let sets = policy_set_loader::load(&config, head.source.as_ref());
-    let planning = Planner {
-        run: run.clone(),
-        config,
-        wanted: SpecSource::Compiled {
-            compiler,
-            head: Box::new(head),
-            base: base.map(Box::new),
-        },
-        backend: Some(backend),
-        runtimes,
-        references,
-        live: request.live,
-        given,
-        claims: StackClaims::without(request.without.iter().cloned()),
-        renamed: Renamed::default(),
-    };
+    let builder = request
+        .builder(run, config, backend)
+        .given_cluster(given)
+        .rule_files(Arc::clone(&head.source));
+    let (source, _known) = revisions.into_source(builder.compiler());
+    let planning = builder.planner(source).await?;
     Ok(Session {
         planning,
         targets,
@@ -355,30 +311,15 @@ async fn without_code(
         Some(files) => policy_set_loader::load(&config, files.as_ref()),
         None => PolicySets::default(),
     };
-    checkout_addresses::check(run, repository, &RevisionSpec::Worktree, &config)?;
-    let backend = state_backend::open(run, &config, repository, key).await?;
-    let Infrastructure { runtimes, references } = request
-        .runtimes(
-            run,
-            &config,
-            &request.given,
-            files.as_deref(),
-            files.clone(),
-            &backend,
-        )
-        .await?;
-    let planning = Planner {
-        run: run.clone(),
-        config,
-        wanted: SpecSource::File(spec),
-        backend: Some(backend),
-        runtimes,
-        references,
-        live: request.live,
-        given: request.given.clone(),
-        claims: StackClaims::without(request.without.iter().cloned()),
-        renamed: Renamed::default(),
-    };
+    let at = RevisionSpec::Worktree;
+    let backend = state_backend::open_of_checkout(run, &config, repository, &at, key).await?;
+    let mut builder = request
+        .builder(run, config, backend)
+        .given_cluster(request.given.clone());
+    if let Some(files) = files {
+        builder = builder.rule_files(files);
+    }
+    let planning = builder.planner(SpecSource::File(spec)).await?;
     Ok((planning, sets))
 }
 
@@ -389,23 +330,6 @@ fn nothing_compared() -> Affected {
         head: None,
         stacks: Vec::new(),
     }
-}
-
-/// Opens the base with the configuration of the head. Its stacks and their identities come from its own
-/// configuration.
-pub fn open_base(
-    known: &AnalysisCache,
-    repository: &Repository,
-    commit: CommitId,
-    config: &Config,
-) -> Result<OpenRevision, UserError> {
-    let own = Config::load(repository.revision(&commit)?.as_ref());
-    // The change fixes an invalid base configuration.
-    let config = match own {
-        Ok(own) => config.with_layout_of(&own),
-        Err(_) => config.clone(),
-    };
-    OpenRevision::open_knowing(known, repository, &RevisionSpec::Commit(commit), Some(&config))
 }
 
 /// The commit to compare with. `None` if it was not given and there is no history; then every stack must be
@@ -449,43 +373,14 @@ pub async fn base_commit(
     }
 }
 
-fn targets(
-    request: &OpenRequest,
-    base: Option<&OpenRevision>,
-    head: &OpenRevision,
-    affected: &Affected,
-) -> Vec<Target> {
-    let there = |stacks: Vec<Stack>| {
-        stacks
-            .iter()
-            .map(|stack| Target::new(stack, before(base, head, stack)))
-            .collect()
-    };
+/// The stacks of a request, but for named ones: only the states know some of those.
+fn targets(request: &OpenRequest, revisions: &ComparedRevisions, affected: &Affected) -> Vec<Target> {
     match &request.selection {
-        // Only the states know some of these: see `open_named`.
         Selection::Named(_) => Vec::new(),
-        Selection::All => there(head.layout.stacks.clone()),
-        Selection::Affected => affected_targets(affected, base, head),
+        Selection::All => {
+            let stacks = revisions.head.layout.stacks.iter();
+            stacks.map(|stack| revisions.target(stack)).collect()
+        }
+        Selection::Affected => revisions.targets(affected),
     }
-}
-
-/// The affected stacks as targets, including removed ones.
-pub fn affected_targets(
-    affected: &Affected,
-    base: Option<&OpenRevision>,
-    head: &OpenRevision,
-) -> Vec<Target> {
-    let target = |stack: &konverge_base::model::affected::AffectedStack| match stack.change {
-        InputChange::Removed => base?.layout.stack(&stack.id).map(Target::removed),
-        _ => head
-            .layout
-            .stack(&stack.id)
-            .map(|there| Target::new(there, before(base, head, there))),
-    };
-    affected.stacks.iter().filter_map(target).collect()
-}
-
-/// The stack at the base that a stack at the head continues.
-fn before<'a>(base: Option<&'a OpenRevision>, head: &OpenRevision, stack: &Stack) -> Option<&'a Stack> {
-    head.layout.predecessor_of(&base?.layout, stack)
 }

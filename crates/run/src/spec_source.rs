@@ -16,3 +16,14 @@ pub enum SpecSource {
     /// Read from a file.
     File(Spec),
 }
+
+impl SpecSource {
+    /// Specs that are compiled.
+    pub fn compiled(compiler: Compiler, head: OpenRevision, base: Option<OpenRevision>) -> Self {
+        Self::Compiled {
+            compiler: Box::new(compiler),
+            head: Box::new(head),
+            base: base.map(Box::new),
+        }
+    }
+}

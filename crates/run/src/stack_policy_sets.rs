@@ -95,10 +95,15 @@ impl ActiveSets {
         ))
     }
 
-    /// The error of the sets for a resource whose values are known now, before it is written. What was
-    /// overridden for a version stays so for this version; a new finding is covered by no override, because the apply record does not have it.
-    pub async fn refusal(&mut self, late: LatePlan<'_>) -> Option<UserError> {
-        let document = self.document.as_mut()?;
+    /// Checks a resource whose values are known now, before it is written. What was overridden for a version stays so
+    /// for this version; a new finding is covered by no override, because the apply record does not have it.
+    ///
+    /// # Errors
+    /// A rule denies it.
+    pub async fn check(&mut self, late: LatePlan<'_>) -> Result<(), UserError> {
+        let Some(document) = self.document.as_mut() else {
+            return Ok(());
+        };
         let (plan, hidden) = late.judged();
         policy::update_document(Arc::make_mut(document), &plan);
         Arc::make_mut(document).hidden.extend(hidden);
@@ -122,11 +127,9 @@ impl ActiveSets {
                 document.stack.id, plan.id
             ),
             &denied.iter().collect::<Vec<_>>(),
-        )?;
-        Some(
-            refusal
-                .hint("run it again: the value is known from the start then, and the plan shows the finding"),
-        )
+        );
+        let hint = "run it again: the value is known from the start then, and the plan shows the finding";
+        refusal.map_or(Ok(()), |refusal| Err(refusal.hint(hint)))
     }
 }
 
@@ -234,7 +237,7 @@ mod tests {
                 truth: None,
                 secrets: &secrets(),
             };
-            sets.refusal(late).await
+            sets.check(late).await.err()
         };
         assert!(refusal(vec![own.clone()]).await.is_none());
         assert!(refusal(vec![own.clone(), strict.clone()]).await.is_some());

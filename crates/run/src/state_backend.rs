@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::{RunContext, key_services};
+use crate::{RevisionSpec, RunContext, checkout_addresses, key_services};
 use konverge_base::{
     error::{ErrorKind, UserError},
     secrets::{HashKey, Secrets},
@@ -114,6 +114,21 @@ pub async fn open(
         is_encrypted: !config.state.encrypt_to.is_empty(),
         age_recipients: age,
     })
+}
+
+/// Opens the states of a command, whose `konverge.yaml` is that of the checkout at a revision.
+///
+/// # Errors
+/// As [`open`]; an address that only commits of the checkout name.
+pub async fn open_of_checkout(
+    run: &RunContext,
+    config: &Config,
+    repository: Option<&Repository>,
+    at: &RevisionSpec,
+    key: KeyUse,
+) -> Result<StateBackend, UserError> {
+    checkout_addresses::check(run, repository, at, config)?;
+    open(run, config, repository, key).await
 }
 
 /// The key that encrypts and decrypts documents. A data key is unwrapped here, before any lease.

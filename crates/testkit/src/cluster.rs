@@ -9,11 +9,15 @@ use k8s_openapi::api::core::v1::Namespace;
 use kube::api::{Api, DynamicObject, ObjectMeta, PostParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use serde_json::json;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
+
+/// What a plugin says that gives its token, in a shell script.
+pub const TOKEN_OF_PLUGIN: &str = r#"echo "{\"apiVersion\": \"client.authentication.k8s.io/v1\", \"kind\": \"ExecCredential\", \"status\": {\"token\": \"$THE_TOKEN\"}}""#;
 
 /// A running API server on its own etcd.
 pub struct Cluster {
@@ -210,6 +214,22 @@ impl Cluster {
     /// The kubeconfig of `user`; its only context is `test`.
     pub fn kubeconfig_of(&self, user: User) -> PathBuf {
         kubeconfig(&self.folder, user)
+    }
+
+    /// The administrator's kubeconfig, whose token is asked of a program: a shell script in `folder`, which has it as
+    /// `THE_TOKEN`.
+    pub fn kubeconfig_with_plugin(&self, folder: &Path, script: &str) -> PathBuf {
+        let (plugin, kubeconfig) = (folder.join("plugin"), folder.join("kubeconfig"));
+        std::fs::write(&plugin, format!("#!/bin/sh\n{script}\n")).unwrap();
+        std::fs::set_permissions(&plugin, std::fs::Permissions::from_mode(0o755)).unwrap();
+        let text = std::fs::read_to_string(self.kubeconfig()).unwrap();
+        let mut config: serde_json::Value = serde_json::from_str(&text).unwrap();
+        let token = config["users"][0]["user"]["token"].as_str().unwrap().to_owned();
+        let exec = json!({"apiVersion": "client.authentication.k8s.io/v1", "command": plugin, "interactiveMode": "Never",
+            "env": [{"name": "THE_TOKEN", "value": token}]});
+        config["users"][0]["user"] = json!({ "exec": exec });
+        std::fs::write(&kubeconfig, config.to_string()).unwrap();
+        kubeconfig
     }
 
     /// The administrator's client, bound to the runtime that asks.

@@ -13,16 +13,13 @@ use konverge_base::{
 };
 use konverge_config::Config;
 use konverge_github::Client;
-use konverge_kubernetes::Kubernetes;
 use konverge_repo::git::Repository;
 use konverge_report::plural;
 use konverge_run::{
-    KeyUse, OpenRevision, RevisionSpec, RunContext, checkout_addresses,
-    cluster_selection::{GivenCluster, Live},
-    runtime_factory, state_backend,
+    KeyUse, OpenRevision, RevisionSpec, RunBuilder, RunContext, checkout_addresses,
+    infrastructure::Infrastructure, state_backend,
 };
 use konverge_state::store;
-use konverge_terraform::Terraform;
 pub use module::check_module;
 
 /// How a repository comes to a stack.
@@ -81,8 +78,9 @@ async fn logins(run: &RunContext, config: &Config, repository: &Repository) -> V
     if let Err(error) = checkout_addresses::check(run, Some(repository), &RevisionSpec::Worktree, config) {
         return vec![DoctorFinding::from_result("clusters, stores", Err(error))];
     }
-    let connected = connect(run, config).await;
-    let clusters = connected.as_ref().ok().map(|(kubernetes, _)| kubernetes);
+    let builder = RunBuilder::new(run, config.clone()).without_wait();
+    let connected = builder.connect().await;
+    let clusters = connected.as_ref().ok().map(|connected| &connected.kubernetes);
     let of_stores = secret_stores::findings(run, &config.secrets, clusters).await;
     let mut findings = infrastructure(config, connected).await;
     findings.extend(of_stores);
@@ -115,27 +113,13 @@ async fn core(run: &RunContext, config: &Config) -> DoctorFinding {
     )
 }
 
-async fn connect(run: &RunContext, config: &Config) -> Result<(Kubernetes, Terraform), UserError> {
-    let given = GivenCluster::default();
-    let setup = runtime_factory::RuntimeSetup {
-        config,
-        files: None,
-        head: None,
-        given: &given,
-        live: Live::Required,
-        backend: None,
-        wait: false,
-    };
-    runtime_factory::parts(run, &setup).await
-}
-
 /// Checks the versions of Terraform and of the clusters.
-async fn infrastructure(
-    config: &Config,
-    connected: Result<(Kubernetes, Terraform), UserError>,
-) -> Vec<DoctorFinding> {
-    let (kubernetes, terraform) = match connected {
-        Ok(parts) => parts,
+async fn infrastructure(config: &Config, connected: Result<Infrastructure, UserError>) -> Vec<DoctorFinding> {
+    let Infrastructure {
+        kubernetes,
+        terraform,
+    } = match connected {
+        Ok(infrastructure) => infrastructure,
         Err(failure) => return vec![DoctorFinding::from_result("clusters", Err(failure))],
     };
     let mut findings = Vec::new();

@@ -9,7 +9,7 @@ use konverge_cloud::secret_stores::{SecretProblem, SecretRights, SecretStore, Se
 use konverge_config::{SecretStoreConfig, SecretStoreKind, SecretsConfig};
 use konverge_kubernetes::Kubernetes;
 use konverge_report::plural;
-use konverge_run::{runtime_factory::cluster_secrets, secret_stores};
+use konverge_run::{infrastructure::cluster_secrets, secret_stores};
 
 /// How an age identity begins.
 const AGE_IDENTITY: &str = "AGE-SECRET-KEY-1";

@@ -21,6 +21,7 @@ pub mod main_job;
 pub mod matrix;
 pub mod notifications;
 pub mod onboarding;
+mod one_login;
 pub mod pending;
 pub mod pending_histories;
 pub mod permissions;

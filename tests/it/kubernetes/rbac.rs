@@ -1,16 +1,13 @@
 //! Who asks, what may be asked, and how much at once: credentials from a plugin, a right that is missing, the budget of a
 //! cluster.
 
-use std::{
-    os::unix::fs::PermissionsExt as _,
-    sync::{Arc, Mutex},
-};
+use std::sync::{Arc, Mutex};
 
 use konverge_engine::runtime::RunNotes;
 use serde_json::{Value, json};
 
 use crate::support::{
-    cluster::{Cluster, User},
+    cluster::{Cluster, TOKEN_OF_PLUGIN, User},
     container::Container,
     faulty_api_server::{Faults, Proxy},
     objects::Objects,
@@ -35,21 +32,6 @@ async fn allow_nobody(objects: &Objects, ns: &str, rules: &Value) {
     objects.create(&binding).await;
 }
 
-/// A kubeconfig whose token is asked of a program.
-fn with_plugin(cluster: &Cluster, folder: &std::path::Path, script: &str) -> std::path::PathBuf {
-    let (plugin, kubeconfig) = (folder.join("plugin"), folder.join("kubeconfig"));
-    std::fs::write(&plugin, format!("#!/bin/sh\n{script}\n")).unwrap();
-    std::fs::set_permissions(&plugin, std::fs::Permissions::from_mode(0o755)).unwrap();
-    let text = std::fs::read_to_string(cluster.kubeconfig()).unwrap();
-    let mut config: Value = serde_json::from_str(&text).unwrap();
-    let token = config["users"][0]["user"]["token"].as_str().unwrap().to_owned();
-    let exec = json!({"apiVersion": "client.authentication.k8s.io/v1", "command": plugin, "interactiveMode": "Never",
-        "env": [{"name": "THE_TOKEN", "value": token}]});
-    config["users"][0]["user"] = json!({ "exec": exec });
-    std::fs::write(&kubeconfig, config.to_string()).unwrap();
-    kubeconfig
-}
-
 #[tokio::test]
 async fn credentials_come_from_a_plugin() {
     let cluster = Cluster::shared();
@@ -57,9 +39,11 @@ async fn credentials_come_from_a_plugin() {
         cluster.namespace("plugin").await,
         tempfile::TempDir::new().unwrap(),
     );
-    let told = r#"echo "{\"apiVersion\": \"client.authentication.k8s.io/v1\", \"kind\": \"ExecCredential\", \"status\": {\"token\": \"$THE_TOKEN\"}}""#;
     let map = config_map(&ns, "c");
-    let mut stack = TestStack::new("plugin", with_plugin(cluster, folder.path(), told));
+    let mut stack = TestStack::new(
+        "plugin",
+        cluster.kubeconfig_with_plugin(folder.path(), TOKEN_OF_PLUGIN),
+    );
     stack.apply(std::slice::from_ref(&map)).await;
     assert!(Objects::of(cluster).await.get(&map).await.is_some());
 
@@ -70,7 +54,7 @@ async fn credentials_come_from_a_plugin() {
         (broken, "the session has expired"),
         (babbling, "not an `ExecCredential`"),
     ] {
-        stack.act_as(with_plugin(cluster, folder.path(), script));
+        stack.act_as(cluster.kubeconfig_with_plugin(folder.path(), script));
         let failure = stack
             .try_plan(&spec(std::slice::from_ref(&map)))
             .await
@@ -101,7 +85,7 @@ async fn what_a_plugin_answers_is_masked() {
     let file = folder.path().join("the-token");
     std::fs::write(&file, &token).unwrap();
     let without_environment = |script: &str| {
-        let kubeconfig = with_plugin(cluster, folder.path(), script);
+        let kubeconfig = cluster.kubeconfig_with_plugin(folder.path(), script);
         let mut config: Value = serde_json::from_str(&std::fs::read_to_string(&kubeconfig).unwrap()).unwrap();
         let exec = config["users"][0]["user"]["exec"].as_object_mut().unwrap();
         exec.remove("env");

@@ -22,7 +22,8 @@ pub enum SecretData {
     Denied(UserError),
 }
 
-/// One or more clusters.
+/// One or more clusters. A clone uses the same connections.
+#[derive(Clone)]
 pub struct Kubernetes {
     /// A cluster with unusable credentials fails when it is used, and does not affect the others.
     clusters: BTreeMap<ClusterName, Result<Arc<Cluster>, UserError>>,

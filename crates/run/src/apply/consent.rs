@@ -1,16 +1,20 @@
-//! Who approves what an apply is about to do.
+//! Who approves what an apply is about to do. What an approver decided about a stack travels as a value: with the
+//! approval, or with the refusal.
 
 use std::collections::BTreeSet;
 
 use async_trait::async_trait;
+use tokio::sync::Mutex;
 
 use konverge_base::{
     error::UserError,
     model::{
-        CommitId, StackId,
+        CommitId, Digest,
         authorization::{Authorization, PolicyOverride},
         plan::StackPlan,
         plan_document::StackDocument,
+        policy_finding::PolicyFinding,
+        review::ReviewUnit,
     },
 };
 use konverge_engine::{LatePlan, Review};
@@ -19,15 +23,107 @@ use konverge_policy::LastWrites;
 /// Approves the plan of a stack before anything is changed.
 #[async_trait]
 pub trait Approver: Send + Sync {
-    /// Returns who authorized the plan. An error stops the stack.
-    async fn stack(&self, plan: &ProposedPlan<'_>, past: &PriorState) -> Result<Authorization, UserError>;
+    /// Decides about a plan. A refusal stops the stack.
+    async fn stack(&self, proposed: &ProposedPlan<'_>, past: &PriorState) -> Result<Approval, Refusal>;
+}
 
-    /// Approves a resource whose values became known only during the apply.
-    async fn resource(&self, stack: &StackId, plan: LatePlan<'_>) -> Result<(), UserError>;
+/// Approves what becomes known of an approved stack only during its apply.
+#[async_trait]
+pub trait LateApprover: Send {
+    /// Approves a resource whose values became known.
+    async fn resource(&mut self, late: LatePlan<'_>) -> Result<(), UserError>;
 
     /// Approves that a recorded resource is created again, because it disappeared during the apply. It was reviewed when
     /// it was written first. `policy.drift: stop` refuses it, unless a person confirmed the apply.
-    async fn recreate(&self, stack: &StackId, plan: LatePlan<'_>) -> Result<(), UserError>;
+    async fn recreate(&mut self, late: LatePlan<'_>) -> Result<(), UserError>;
+}
+
+/// An approved plan.
+pub struct Approval {
+    /// Who authorized it.
+    pub authorization: Authorization,
+    /// What was found on the way.
+    pub decisions: Decisions,
+    /// Decides about the rest of the stack.
+    pub late: Box<dyn LateApprover>,
+}
+
+impl Approval {
+    /// Nothing was found, and nobody is named.
+    pub fn by(late: impl LateApprover + 'static) -> Self {
+        Self {
+            authorization: Authorization::default(),
+            decisions: Decisions::default(),
+            late: Box::new(late),
+        }
+    }
+}
+
+/// Why a plan is not applied.
+pub struct Refusal {
+    pub error: UserError,
+    /// What was found on the way.
+    pub decisions: Decisions,
+}
+
+impl From<UserError> for Refusal {
+    fn from(error: UserError) -> Self {
+        Self {
+            error,
+            decisions: Decisions::default(),
+        }
+    }
+}
+
+/// What was found while plans were approved or refused: of one stack, or of all stacks of an apply.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Decisions {
+    /// What the policies found, the strictest first.
+    pub findings: BTreeSet<PolicyFinding>,
+    /// The given digests that stood for a plan or a finding.
+    pub matched: BTreeSet<Digest>,
+    /// The plans that were stopped as unreviewed.
+    pub stopped: Vec<StoppedPlan>,
+}
+
+/// A plan that was stopped as unreviewed.
+#[derive(Debug, Clone, PartialEq)]
+pub struct StoppedPlan {
+    pub plan: StackPlan,
+    /// Its unreviewed parts.
+    pub units: Vec<ReviewUnit>,
+}
+
+impl Decisions {
+    /// These findings.
+    pub fn of_findings(findings: impl IntoIterator<Item = PolicyFinding>) -> Self {
+        Self {
+            findings: findings.into_iter().collect(),
+            ..Self::default()
+        }
+    }
+
+    /// Adds what was decided about another stack, or by another approver about the same.
+    pub fn extend(&mut self, other: Self) {
+        self.findings.extend(other.findings);
+        self.matched.extend(other.matched);
+        self.stopped.extend(other.stopped);
+    }
+
+    /// The refusal that stops the plan.
+    pub fn refuse(self, error: UserError) -> Refusal {
+        Refusal {
+            error,
+            decisions: self,
+        }
+    }
+
+    /// The findings, by stack.
+    pub fn findings_by_stack(&self) -> Vec<PolicyFinding> {
+        let mut findings: Vec<_> = self.findings.iter().cloned().collect();
+        findings.sort_by(|a, b| (&a.stack, a).cmp(&(&b.stack, b)));
+        findings
+    }
 }
 
 /// The plan of a stack that is to be approved.
@@ -54,16 +150,24 @@ pub struct PriorState {
     pub overridden: Vec<PolicyOverride>,
 }
 
-/// Answers the engine's questions during the apply with the approver of the stack.
-pub(super) struct ConsentReview<'a> {
-    pub consent: &'a dyn Approver,
-    pub stack: &'a StackId,
+/// Answers the engine's questions during the apply of a stack. The engine asks for several resources at once; they are
+/// approved one after the other.
+pub(super) struct LateReview(Mutex<Box<dyn LateApprover>>);
+
+impl LateReview {
+    pub fn new(late: Box<dyn LateApprover>) -> Self {
+        Self(Mutex::new(late))
+    }
+
+    pub async fn recreate(&self, late: LatePlan<'_>) -> Result<(), UserError> {
+        self.0.lock().await.recreate(late).await
+    }
 }
 
 #[async_trait]
-impl Review for ConsentReview<'_> {
-    async fn check(&self, plan: LatePlan<'_>) -> Result<(), UserError> {
-        self.consent.resource(self.stack, plan).await
+impl Review for LateReview {
+    async fn check(&self, late: LatePlan<'_>) -> Result<(), UserError> {
+        self.0.lock().await.resource(late).await
     }
 }
 
@@ -72,15 +176,18 @@ pub struct AutoApprove;
 
 #[async_trait]
 impl Approver for AutoApprove {
-    async fn stack(&self, _: &ProposedPlan<'_>, _: &PriorState) -> Result<Authorization, UserError> {
-        Ok(Authorization::default())
+    async fn stack(&self, _: &ProposedPlan<'_>, _: &PriorState) -> Result<Approval, Refusal> {
+        Ok(Approval::by(Self))
     }
+}
 
-    async fn resource(&self, _: &StackId, _: LatePlan<'_>) -> Result<(), UserError> {
+#[async_trait]
+impl LateApprover for AutoApprove {
+    async fn resource(&mut self, _: LatePlan<'_>) -> Result<(), UserError> {
         Ok(())
     }
 
-    async fn recreate(&self, _: &StackId, _: LatePlan<'_>) -> Result<(), UserError> {
+    async fn recreate(&mut self, _: LatePlan<'_>) -> Result<(), UserError> {
         Ok(())
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{
-    consent::{PriorState, ProposedPlan},
+    consent::{Approval, Decisions, LateReview, PriorState, ProposedPlan},
     ended_apply::EndedApply,
     journal::ApplyJournal,
     options::ApplyOptions,
@@ -31,12 +31,18 @@ use konverge_base::{
 use konverge_policy::LastWrites;
 use konverge_state::{Lease, LeaseOptions};
 
-/// Applies one stack; errors are in its outcome.
-pub(super) async fn apply(planning: &Planner, target: &Target, options: &ApplyOptions) -> StackOutcome {
-    match apply_stack(planning, target, options).await {
+/// Applies one stack; errors are in its outcome. With it comes what was decided about its plan.
+pub(super) async fn apply(
+    planning: &Planner,
+    target: &Target,
+    options: &ApplyOptions,
+) -> (StackOutcome, Decisions) {
+    let mut decisions = Decisions::default();
+    let outcome = match apply_stack(planning, target, options, &mut decisions).await {
         Ok(outcome) => outcome,
         Err(failure) => not_started(target, &failure),
-    }
+    };
+    (outcome, decisions)
 }
 
 /// The outcome of a stack that was not changed because of this error.
@@ -52,6 +58,7 @@ async fn apply_stack(
     planning: &Planner,
     target: &Target,
     options: &ApplyOptions,
+    decisions: &mut Decisions,
 ) -> Result<StackOutcome, UserError> {
     planning.run.check_interrupted()?;
     let wanted = planning.spec(target).await?;
@@ -86,8 +93,14 @@ async fn apply_stack(
         ));
     }
     let lease = backend.states.acquire(&target.id, lease_options).await?;
+    let leased = LeasedStack {
+        planning,
+        target,
+        options,
+        lease: &lease,
+    };
     let result = match apply_freeze::check(backend).await {
-        Ok(()) => under_lease(planning, target, options, wanted, input_digest, &lease).await,
+        Ok(()) => leased.apply(wanted, input_digest, decisions).await,
         Err(frozen) => Err(frozen),
     };
     // A lease that cannot be released expires by itself; the result matters more.
@@ -100,124 +113,164 @@ async fn apply_stack(
     result
 }
 
-async fn under_lease(
-    planning: &Planner,
-    target: &Target,
-    options: &ApplyOptions,
-    wanted: Spec,
-    input_digest: Option<Digest>,
-    lease: &Lease,
-) -> Result<StackOutcome, UserError> {
-    let empty = || StackState::empty(target.id.clone(), target.folder.clone());
-    let recorded = lease.prior().map_or_else(empty, |prior| prior.state.clone());
-    let mut prior = recorded.clone();
-    let taken_up = planning.take_up_rescue(&mut prior)?;
-    if taken_up {
-        planning.run.notes.note(&format!(
-            "note: loaded data of {} that an earlier run could not store",
-            target.id
-        ));
-    }
-    if options.restore && prior.input_digest != input_digest {
-        return Err(UserError::new(
-            ErrorKind::Policy,
-            format!(
-                "{} was applied again in the meantime, so drift is not restored",
-                target.id
-            ),
-        )
-        .hint("look again: the next drift check compares with what is applied now"));
-    }
-    if let Some(serial) = superseded_serial(options, target, lease).await? {
-        return Ok(unchanged_outcome(target, serial));
-    }
-    let mut turn = kusion_releases::look(&planning.run, &planning.config, &prior).await?;
-    let checked = |turn: &ReleaseTurn| turn.check(&wanted, &prior).map(|()| wanted.clone());
-    let released = turn.as_ref().map(checked).transpose()?;
-    let spec_digest = wanted.digest();
-    let plan = plan_live(planning, target, wanted, &prior).await?;
-    let past = prior_state(&prior, lease);
-    let public = plan.public.clone();
-    let mut known_as = planning.other_names(target).await?;
-    known_as.ids.extend(prior.earlier_identities.iter().cloned());
-    let document = || plan_documents::of_plan(&plan, known_as.clone());
-    let proposed = ProposedPlan {
-        plan: &public,
-        document: &document,
-    };
-    let grounds = match options.consent.stack(&proposed, &past).await {
-        Ok(grounds) => grounds,
-        Err(refusal) => {
-            return Ok(StackOutcome {
-                // The digest of what can be approved.
-                digest: public.digest,
-                ..not_started(target, &refusal)
-            });
-        }
-    };
-    let unstored = Unstored::new(planning.rescue(&target.id), recorded.runtime.clone(), taken_up);
-    let is_due = |turn: &&mut ReleaseTurn| turn.is_left() || !public.resources.is_empty();
-    if let Some(turn) = turn.as_mut().filter(is_due) {
-        turn.begin(lease, &mut prior, target.head.is_none()).await?;
-    }
-    let journal = ApplyJournal::new(lease, prior.clone(), unstored);
-    let rounds = ApplyRounds {
-        planning,
-        target,
-        options,
-        journal: &journal,
-    };
-    let mut outcome = rounds.run(*plan).await;
-    let (mut state, mut unstored) = journal.into_parts();
-    if let (Some(turn), Some(wanted)) = (turn, released) {
-        let changed = state.resources != recorded.resources;
-        let ended = end_release(
-            turn,
-            (lease, planning),
-            (&wanted, changed),
-            &mut state,
-            outcome.result,
-        )
-        .await;
-        if let Err(error) = ended {
-            outcome.result = StackResult::Failed;
-            outcome.error.get_or_insert_with(|| error.body());
-        }
-    }
-    outcome.digest = public.digest;
-    outcome.grounds = grounds;
-    let ended = EndedApply {
-        target,
-        options,
-        lease,
-        recorded: &recorded,
-        input_digest,
-        spec_digest,
-        core: match &target.recorded {
-            Some(recorded) => recorded.core.as_deref(),
-            None => planning.core(),
-        },
-    };
-    ended.record(state, &mut outcome, &mut unstored).await;
-    if let (Some(error), Some(hint)) = (&mut outcome.error, unstored.hint()) {
-        error.hints.push(hint);
-    }
-    Ok(outcome)
+/// A stack whose lease is held.
+struct LeasedStack<'a> {
+    planning: &'a Planner,
+    target: &'a Target,
+    options: &'a ApplyOptions,
+    lease: &'a Lease,
 }
 
-/// The serial of the recorded state, if a run of a newer commit has applied the stack meanwhile.
-async fn superseded_serial(
-    options: &ApplyOptions,
-    target: &Target,
-    lease: &Lease,
-) -> Result<Option<u64>, UserError> {
-    let (Some(newer), Some(there)) = (&options.newer, lease.prior()) else {
-        return Ok(None);
-    };
-    let is_superseded = newer
-        .has_newer(&target.id, there.serial, &there.commits())
-        .await?;
-    Ok(is_superseded.then_some(there.serial))
+/// A release of Kusion that ends with the apply.
+struct EndedRelease<'a> {
+    turn: ReleaseTurn,
+    wanted: &'a Spec,
+    /// Whether the apply changed what is recorded.
+    changed: bool,
+    result: StackResult,
+}
+
+impl LeasedStack<'_> {
+    async fn apply(
+        &self,
+        wanted: Spec,
+        input_digest: Option<Digest>,
+        decisions: &mut Decisions,
+    ) -> Result<StackOutcome, UserError> {
+        let Self {
+            planning,
+            target,
+            options,
+            lease,
+        } = *self;
+        let empty = || StackState::empty(target.id.clone(), target.folder.clone());
+        let recorded = lease.prior().map_or_else(empty, |prior| prior.state.clone());
+        let mut prior = recorded.clone();
+        let taken_up = planning.take_up_rescue(&mut prior)?;
+        if taken_up {
+            planning.run.notes.note(&format!(
+                "note: loaded data of {} that an earlier run could not store",
+                target.id
+            ));
+        }
+        if options.restore && prior.input_digest != input_digest {
+            return Err(UserError::new(
+                ErrorKind::Policy,
+                format!(
+                    "{} was applied again in the meantime, so drift is not restored",
+                    target.id
+                ),
+            )
+            .hint("look again: the next drift check compares with what is applied now"));
+        }
+        if let Some(serial) = self.superseded_serial().await? {
+            return Ok(unchanged_outcome(target, serial));
+        }
+        let mut turn = kusion_releases::look(&planning.run, &planning.config, &prior).await?;
+        let checked = |turn: &ReleaseTurn| turn.check(&wanted, &prior).map(|()| wanted.clone());
+        let released = turn.as_ref().map(checked).transpose()?;
+        let spec_digest = wanted.digest();
+        let plan = plan_live(planning, target, wanted, &prior).await?;
+        let past = prior_state(&prior, lease);
+        let public = plan.public.clone();
+        let mut known_as = planning.other_names(target).await?;
+        known_as.ids.extend(prior.earlier_identities.iter().cloned());
+        let document = || plan_documents::of_plan(&plan, known_as.clone());
+        let proposed = ProposedPlan {
+            plan: &public,
+            document: &document,
+        };
+        let Approval {
+            authorization,
+            decisions: of_plan,
+            late,
+        } = match options.approver.stack(&proposed, &past).await {
+            Ok(approval) => approval,
+            Err(refusal) => {
+                decisions.extend(refusal.decisions);
+                return Ok(StackOutcome {
+                    // The digest of what can be approved.
+                    digest: public.digest,
+                    ..not_started(target, &refusal.error)
+                });
+            }
+        };
+        decisions.extend(of_plan);
+        let late = LateReview::new(late);
+        let unstored = Unstored::new(planning.rescue(&target.id), recorded.runtime.clone(), taken_up);
+        let is_due = |turn: &&mut ReleaseTurn| turn.is_left() || !public.resources.is_empty();
+        if let Some(turn) = turn.as_mut().filter(is_due) {
+            turn.begin(lease, &mut prior, target.head.is_none()).await?;
+        }
+        let journal = ApplyJournal::new(lease, prior.clone(), unstored);
+        let rounds = ApplyRounds {
+            planning,
+            target,
+            options,
+            journal: &journal,
+            late: &late,
+        };
+        let mut outcome = rounds.run(*plan).await;
+        let (mut state, mut unstored) = journal.into_parts();
+        if let (Some(turn), Some(wanted)) = (turn, released) {
+            let changed = state.resources != recorded.resources;
+            let release = EndedRelease {
+                turn,
+                wanted: &wanted,
+                changed,
+                result: outcome.result,
+            };
+            let ended = self.end_release(release, &mut state).await;
+            if let Err(error) = ended {
+                outcome.result = StackResult::Failed;
+                outcome.error.get_or_insert_with(|| error.body());
+            }
+        }
+        outcome.digest = public.digest;
+        outcome.grounds = authorization;
+        let ended = EndedApply {
+            target,
+            options,
+            lease,
+            recorded: &recorded,
+            input_digest,
+            spec_digest,
+            core: match &target.recorded {
+                Some(recorded) => recorded.core.as_deref(),
+                None => planning.core(),
+            },
+        };
+        ended.record(state, &mut outcome, &mut unstored).await;
+        if let (Some(error), Some(hint)) = (&mut outcome.error, unstored.hint()) {
+            error.hints.push(hint);
+        }
+        Ok(outcome)
+    }
+
+    /// The serial of the recorded state, if a run of a newer commit has applied the stack meanwhile.
+    async fn superseded_serial(&self) -> Result<Option<u64>, UserError> {
+        let (Some(newer), Some(there)) = (&self.options.newer, self.lease.prior()) else {
+            return Ok(None);
+        };
+        let is_superseded = newer
+            .has_newer(&self.target.id, there.serial, &there.commits())
+            .await?;
+        Ok(is_superseded.then_some(there.serial))
+    }
+
+    /// Ends Kusion's release. An apply that wrote nothing begins one only if it changed what is recorded.
+    async fn end_release(&self, ended: EndedRelease<'_>, state: &mut StackState) -> Result<(), UserError> {
+        let EndedRelease {
+            mut turn,
+            wanted,
+            changed,
+            result,
+        } = ended;
+        if !turn.has_begun() && changed {
+            turn.begin(self.lease, state, wanted.resources.is_empty()).await?;
+        }
+        turn.end(result, wanted, state, self.planning.secrets()).await
+    }
 }
 
 fn unchanged_outcome(target: &Target, serial: u64) -> StackOutcome {
@@ -232,20 +285,6 @@ fn unchanged_outcome(target: &Target, serial: u64) -> StackOutcome {
         resources: Vec::new(),
         error: None,
     }
-}
-
-/// Ends Kusion's release. An apply that wrote nothing begins one only if it `changed` what is recorded.
-async fn end_release(
-    mut turn: ReleaseTurn,
-    (lease, planning): (&Lease, &Planner),
-    (wanted, changed): (&Spec, bool),
-    state: &mut StackState,
-    result: StackResult,
-) -> Result<(), UserError> {
-    if !turn.has_begun() && changed {
-        turn.begin(lease, state, wanted.resources.is_empty()).await?;
-    }
-    turn.end(result, wanted, state, planning.secrets()).await
 }
 
 /// What the state says about the stack, and what was overridden in its last apply.

@@ -23,7 +23,7 @@ pub trait NewerCommitCheck: Send + Sync {
 /// The options of an apply.
 pub struct ApplyOptions {
     /// Approves the plans.
-    pub consent: Arc<dyn Approver>,
+    pub approver: Arc<dyn Approver>,
     /// Selects the stacks to skip because a newer commit was applied to them.
     pub newer: Option<Arc<dyn NewerCommitCheck>>,
     /// The commit that is applied, if there is one. A target with a recorded Spec has its own.

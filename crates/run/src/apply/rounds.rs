@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{consent::ConsentReview, journal::ApplyJournal, options::ApplyOptions, outcome::is_well};
+use super::{consent::LateReview, journal::ApplyJournal, options::ApplyOptions, outcome::is_well};
 use crate::{Planner, Target, TargetPlan};
 use konverge_base::{
     error::{ErrorKind, UserError},
@@ -13,7 +13,7 @@ use konverge_base::{
         state::StackState,
     },
 };
-use konverge_engine::{self as engine, Applied, ApplyRequest, EnginePlan};
+use konverge_engine::{self as engine, Applied, ApplyRequest, EnginePlan, Review as _};
 
 /// The maximum number of rounds. What disappears every time has somebody who deletes it.
 const ROUNDS: usize = 3;
@@ -24,6 +24,8 @@ pub(super) struct ApplyRounds<'a> {
     pub target: &'a Target,
     pub options: &'a ApplyOptions,
     pub journal: &'a ApplyJournal<'a>,
+    /// Decides about what the approved plan did not show.
+    pub late: &'a LateReview,
 }
 
 impl ApplyRounds<'_> {
@@ -60,15 +62,12 @@ impl ApplyRounds<'_> {
             target,
             options,
             journal,
+            late,
         } = self;
-        let review = ConsentReview {
-            consent: options.consent.as_ref(),
-            stack: &target.id,
-        };
         let config = &planning.config.apply;
         engine::apply(ApplyRequest {
             plan,
-            review: &review,
+            review: *late,
             journal: *journal,
             events: planning.run.events.as_ref(),
             cancel: planning.run.cancel.clone(),
@@ -80,7 +79,6 @@ impl ApplyRounds<'_> {
 
     /// Plans the stack again, from what is recorded by now. The plan is approved resource by resource.
     async fn plan_again(&self) -> Result<Box<EnginePlan>, UserError> {
-        let (stack, consent) = (&self.target.id, &self.options.consent);
         self.planning.run.check_interrupted()?;
         let state = self.journal.state().await;
         let wanted = self.planning.spec(self.target).await?;
@@ -89,8 +87,8 @@ impl ApplyRounds<'_> {
             let mut recorded = state.resources.iter();
             let is_recorded = recorded.any(|recorded| recorded.id == late.shown.id);
             match late.shown.action {
-                Action::Create if is_recorded => consent.recreate(stack, late).await?,
-                _ => consent.resource(stack, late).await?,
+                Action::Create if is_recorded => self.late.recreate(late).await?,
+                _ => self.late.check(late).await?,
             }
         }
         Ok(plan)

@@ -2,7 +2,7 @@
 
 use super::read::PulledState;
 use crate::StateBackend;
-use crate::runtime_factory::StateSeal;
+use crate::infrastructure::StateSeal;
 use konverge_base::{
     error::{ErrorKind, UserError},
     model::{

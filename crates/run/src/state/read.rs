@@ -6,7 +6,7 @@ use futures::{StreamExt as _, TryStreamExt as _, stream};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::{KeyUse, RevisionSpec, RunContext, StateBackend, checkout_addresses, state_backend};
+use crate::{KeyUse, RevisionSpec, RunContext, StateBackend, state_backend};
 use konverge_base::{
     error::{ErrorKind, UserError},
     model::{RepoPath, StackId, claim::Marks, spec::RuntimeKind, state::StackState},
@@ -51,8 +51,8 @@ pub async fn open(run: &RunContext, key: KeyUse) -> Result<(StateBackend, String
         None => Config::default(),
     };
     let id = state_backend::repository_id(&config, repository.as_ref())?;
-    checkout_addresses::check(run, repository.as_ref(), &RevisionSpec::Worktree, &config)?;
-    let backend = state_backend::open(run, &config, repository.as_ref(), key).await?;
+    let at = RevisionSpec::Worktree;
+    let backend = state_backend::open_of_checkout(run, &config, repository.as_ref(), &at, key).await?;
     Ok((backend, id.as_str().to_owned()))
 }
 

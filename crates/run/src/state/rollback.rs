@@ -8,16 +8,11 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use super::read::show;
 use crate::{
-    KeyUse, OpenRevision, Planner, Renamed, RevisionSpec, RunContext, SpecSource, StackClaims, Target,
-    TargetPlan,
+    KeyUse, OpenRevision, Planner, RevisionSpec, RunBuilder, RunContext, SpecSource, Target, TargetPlan,
     apply::{self, ApplyOptions, AutoApprove},
-    checkout_addresses,
     cluster_selection::{GivenCluster, Live},
-    compiler::Compiler,
     manual_policy_sets::WithPolicySets,
-    policy_set_loader, redact,
-    runtime_factory::{self, Infrastructure},
-    state_backend,
+    policy_set_loader, redact, state_backend,
 };
 use konverge_base::{
     error::{ErrorKind, UserError},
@@ -56,8 +51,8 @@ pub async fn rollback(
     let repository = Repository::discover(&run.dir)?;
     let files = repository.worktree()?;
     let today = Config::load(files.as_ref())?;
-    checkout_addresses::check(run, Some(&repository), &RevisionSpec::Worktree, &today)?;
-    let backend = state_backend::open(run, &today, Some(&repository), KeyUse::Make).await?;
+    let at = RevisionSpec::Worktree;
+    let backend = state_backend::open_of_checkout(run, &today, Some(&repository), &at, KeyUse::Make).await?;
     let recorded = show(&backend, stack, Some(serial)).await?.state;
     let (commit, digest) = applied(&recorded, stack, serial)?;
     repository
@@ -84,34 +79,16 @@ pub async fn rollback(
         id: stack.clone(),
         ..Target::new(there, None)
     };
-    let live = Live::Required;
-    let setup = runtime_factory::RuntimeSetup {
-        config: &config,
-        files: Some(files.as_ref()),
-        head: Some(Arc::clone(&head.source)),
-        given: &given,
-        live,
-        backend: Some(&backend),
-        wait: true,
-    };
     let sets = policy_set_loader::load(&config, files.as_ref());
-    let Infrastructure { runtimes, references } = runtime_factory::open(run, &setup).await?;
-    let planning = Planner {
-        run: run.clone(),
-        runtimes,
-        references,
-        wanted: SpecSource::Compiled {
-            compiler: Box::new(Compiler::new(run, &config).for_past_revision()),
-            head: Box::new(head),
-            base: None,
-        },
-        config,
-        backend: Some(backend),
-        live,
-        given,
-        claims: StackClaims::default(),
-        renamed: Renamed::default(),
-    };
+    let builder = RunBuilder::new(run, config)
+        .live(Live::Required)
+        .given_cluster(given)
+        .rule_files(files)
+        .states(backend);
+    let compiler = builder.compiler().for_past_revision();
+    let planning = builder
+        .planner(SpecSource::compiled(compiler, head, None))
+        .await?;
     let spec = planning.spec(&target).await?;
     if spec.digest() != digest {
         return Err(UserError::new(
@@ -169,13 +146,13 @@ impl Rollback {
     /// # Errors
     /// As an apply.
     pub async fn apply(&self) -> Result<(ApplyReport, Vec<PolicyFinding>), UserError> {
-        let sets = Arc::new(WithPolicySets::new(
-            Arc::new(AutoApprove),
-            self.sets.clone(),
-            self.planning.secrets(),
-        ));
+        let sets = self.sets.clone();
         let options = ApplyOptions {
-            consent: sets.clone(),
+            approver: Arc::new(WithPolicySets::new(
+                Arc::new(AutoApprove),
+                sets,
+                self.planning.secrets(),
+            )),
             newer: None,
             commit: Some(self.commit.clone()),
             pull_requests: Vec::new(),
@@ -183,9 +160,9 @@ impl Rollback {
             allow_empty: false,
             rolled_back_to: Some(self.serial),
         };
-        let report = apply::run(&self.planning, std::slice::from_ref(&self.target), &options).await?;
-        let mut findings = sets.findings();
+        let ended = apply::run(&self.planning, std::slice::from_ref(&self.target), &options).await?;
+        let mut findings = ended.decisions.findings_by_stack();
         redact::findings(&mut findings, self.planning.secrets());
-        Ok((report, findings))
+        Ok((ended.report, findings))
     }
 }

@@ -6,7 +6,7 @@ use konverge_github::{Client, PullRequest, WorkflowRunEvent};
 /// The open pull request of a run's head. It is found by its branch, because GitHub knows no pull request for
 /// a commit that only a fork has. Of several the one into the default branch is taken, which is the applied
 /// one.
-pub(super) async fn find_pull_request(
+pub(crate) async fn find_pull_request(
     client: &Client,
     event: &WorkflowRunEvent,
     default_branch: &str,

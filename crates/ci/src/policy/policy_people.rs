@@ -3,10 +3,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{
-    authority::DispatchApprovers,
-    contributors::Contributors,
-    policy_check::{Agreed, PolicyCheck, needs_approval},
+use crate::{
+    policy::policy_check::{Agreed, PolicyCheck, needs_approval},
+    trust::{authority::DispatchApprovers, contributors::Contributors},
 };
 use konverge_base::{
     error::{ErrorKind, UserError},
@@ -18,7 +17,7 @@ use konverge_policy::{self as policy, Approval, CodeOwners, EffectivePolicy, Rol
 impl PolicyCheck {
     /// Those who may push, and took no part in what is applied: in none of its pull requests, and in no commit
     /// since the last apply. Nobody, if a pull request came from a fork: who pushed there is unknown.
-    pub(super) async fn without_contributors(
+    pub(crate) async fn without_contributors(
         &self,
         mut people: BTreeSet<String>,
         plan: &StackPlan,
@@ -51,7 +50,7 @@ impl PolicyCheck {
     }
 
     /// The users who gave digests to the run, without the authors of the pull requests.
-    pub(super) async fn digest_givers(
+    pub(crate) async fn digest_givers(
         &self,
         pulls: &[(u64, CommitId)],
         ask_environment: bool,
@@ -80,7 +79,7 @@ impl PolicyCheck {
     }
 
     /// What the users who gave digests to the run said about them, by login.
-    pub(super) async fn digest_reasons(&self) -> BTreeMap<String, String> {
+    pub(crate) async fn digest_reasons(&self) -> BTreeMap<String, String> {
         let mut reasons = BTreeMap::new();
         if let Some(environment) = &self.environment {
             // It was looked up before, so it is cached.
@@ -99,7 +98,7 @@ impl PolicyCheck {
     ///
     /// # Errors
     /// GitHub does not know who they are.
-    pub(super) async fn digest_approvals(
+    pub(crate) async fn digest_approvals(
         &self,
         rules: &EffectivePolicy,
         plan: &StackPlan,
@@ -131,7 +130,7 @@ impl PolicyCheck {
     }
 
     /// The contributors of the commits that a plan's digest covers.
-    pub(super) async fn contributors(
+    pub(crate) async fn contributors(
         &self,
         plan: &StackPlan,
         agreed: Agreed<'_>,
@@ -157,7 +156,7 @@ impl PolicyCheck {
         }
     }
 
-    pub(super) async fn role(&self, user: &str) -> Result<Role, UserError> {
+    pub(crate) async fn role(&self, user: &str) -> Result<Role, UserError> {
         Ok(match self.people.permission(user).await? {
             Permission::None => Role::None,
             Permission::Read => Role::Read,
@@ -166,7 +165,7 @@ impl PolicyCheck {
         })
     }
 
-    pub(super) async fn approvals(&self, pull: u64, head: &CommitId) -> Result<Vec<Approval>, UserError> {
+    pub(crate) async fn approvals(&self, pull: u64, head: &CommitId) -> Result<Vec<Approval>, UserError> {
         let mut approvals = Vec::new();
         for given in self.people.approvals(pull).await? {
             let on_last_head = given.commit == *head;
@@ -189,7 +188,7 @@ impl PolicyCheck {
     }
 
     /// The members of the teams in the rules, among the people concerned. A rule reports a team that cannot be read.
-    pub(super) async fn teams(
+    pub(crate) async fn teams(
         &self,
         (rules, codeowners): (&EffectivePolicy, Option<&CodeOwners>),
         plan: &StackPlan,

@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{overrides::OverrideReasons, reviewers::Reviewers};
+use crate::{policy::overrides::OverrideReasons, trust::reviewers::Reviewers};
 use konverge_base::model::{
     Digest,
     review::{OVERRIDE_ALL_SHOWN, RecordedComment, ReviewRecord},
@@ -15,7 +15,7 @@ use konverge_github::{GithubError, PreviewComment, ReviewApproval};
 
 /// What the reviews of a pull request override.
 #[derive(Debug, Default)]
-pub(super) struct ReviewOverrides {
+pub(crate) struct ReviewOverrides {
     /// The reviewers behind each finding. Whether they may override it is not decided here.
     pub given: BTreeMap<Digest, OverrideReasons>,
     /// Why something that looks like an override is none.
@@ -23,7 +23,7 @@ pub(super) struct ReviewOverrides {
 }
 
 /// The overrides of the findings that a preview recorded.
-pub(super) async fn in_reviews(
+pub(crate) async fn in_reviews(
     people: &Reviewers,
     record: &ReviewRecord,
 ) -> Result<ReviewOverrides, GithubError> {
@@ -101,7 +101,7 @@ fn is_shown_unedited(comments: &[PreviewComment], record: &ReviewRecord, shown: 
 }
 
 /// The digest of a comment's text. A later step of the run links the page in it, which is no other text.
-pub(super) fn comment_digest(body: &str, run: &str) -> Digest {
+pub(crate) fn comment_digest(body: &str, run: &str) -> Digest {
     let prefix = format!("{run}/artifacts/");
     let mut parts = body.split(prefix.as_str());
     let mut text = parts.next().unwrap_or_default().to_owned();

@@ -6,9 +6,9 @@ use std::{
     sync::Arc,
 };
 
-use super::{
-    active_policies::{Archive, CommitPolicy, ReviewScope, ReviewedPolicies},
+use crate::{
     job::Job,
+    policy::active_policies::{Archive, CommitPolicy, ReviewScope, ReviewedPolicies},
 };
 use konverge_base::{
     error::{ErrorKind, UserError},
@@ -22,7 +22,7 @@ const PAGES: usize = 10;
 
 /// The reviews, and the authors of the pull requests.
 #[derive(Default)]
-pub(super) struct MergedReviews {
+pub(crate) struct MergedReviews {
     /// The last preview of each pull request that counts. A preview with shards has one record per shard.
     pub records: Vec<ReviewRecord>,
     /// The author of each pull request.

@@ -9,7 +9,7 @@ use konverge_base::{
 
 /// The input `approve`: digests, and `without=STACK`, separated by commas or white space.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Approved {
+pub(crate) struct Approved {
     /// The approved plans, by their digests.
     pub digests: BTreeSet<Digest>,
     /// Stacks that do not compile, and that claim nothing that other stacks delete.

@@ -6,7 +6,7 @@ use std::{
     sync::Arc,
 };
 
-use super::job::Job;
+use crate::job::Job;
 use konverge_base::{
     error::UserError,
     model::{CommitId, RepoPath, StackId, file_source::Source},
@@ -18,7 +18,7 @@ use konverge_run::policy_set_loader;
 
 /// A policy with its code owners.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct CommitPolicy {
+pub(crate) struct CommitPolicy {
     /// The configuration with the rules.
     pub config: Config,
     /// The text of its CODEOWNERS file.
@@ -45,7 +45,7 @@ impl CommitPolicy {
     /// # Errors
     /// An invalid time in `policy.freeze`.
     pub fn rules(&self, id: &StackId, folder: &RepoPath) -> Result<EffectivePolicy, UserError> {
-        super::policy_config::effective_policy(&self.config, id, folder)
+        crate::policy::policy_config::effective_policy(&self.config, id, folder)
     }
 
     /// Removes the freezes that are also in `proposal`: for these, only the current version of the branch counts. A
@@ -86,11 +86,11 @@ impl CommitPolicy {
 /// The policies under which pull requests were reviewed. The shards of a preview may start at different times, so
 /// each has its own policy.
 #[derive(Clone, Default)]
-pub(super) struct ReviewedPolicies(BTreeMap<u64, Vec<(ReviewScope, Arc<CommitPolicy>)>>);
+pub(crate) struct ReviewedPolicies(BTreeMap<u64, Vec<(ReviewScope, Arc<CommitPolicy>)>>);
 
 /// The stacks that a review shows.
 #[derive(Clone)]
-pub(super) enum ReviewScope {
+pub(crate) enum ReviewScope {
     /// All stacks of the pull request.
     All,
     /// The stacks of one record.
@@ -122,7 +122,7 @@ impl ReviewedPolicies {
 
 /// Where earlier policies are read from.
 #[derive(Clone)]
-pub(super) struct Archive {
+pub(crate) struct Archive {
     repository: Repository,
     credentials: Option<GitCredentials>,
 }
@@ -151,7 +151,7 @@ impl Archive {
 }
 
 /// The CODEOWNERS file of a revision, at the places where GitHub looks.
-pub(super) fn codeowners(source: &dyn Source) -> Option<String> {
+pub(crate) fn codeowners(source: &dyn Source) -> Option<String> {
     let places = CodeOwners::PLACES
         .iter()
         .filter_map(|place| RepoPath::normalize(place));

@@ -34,7 +34,7 @@ const NAMED: usize = 5;
 const TIME: Duration = Duration::from_secs(60);
 
 /// The stacks that only one of two versions denies.
-pub(super) struct PolicyOutlook {
+pub(crate) struct PolicyOutlook {
     now: PolicySets,
     then: PolicySets,
     compared: Mutex<Compared>,

@@ -7,10 +7,12 @@ use std::{
 
 use tokio::sync::Mutex;
 
-use super::{
-    authority::BY_HAND,
-    contributors::{self, Contributors, RangeStart},
+use crate::{
     job::Job,
+    trust::{
+        authority::BY_HAND,
+        contributors::{self, Contributors, RangeStart},
+    },
 };
 use konverge_base::{
     error::{ErrorKind, UserError},
@@ -20,7 +22,7 @@ use konverge_github::{Client, GithubError, Permission, PreviewComment, ReviewApp
 use konverge_policy::Teams;
 
 /// Returns an error unless the reviewers of the job's environment are known.
-pub(super) async fn require_run_approval(job: &Job) -> Result<(), UserError> {
+pub(crate) async fn require_run_approval(job: &Job) -> Result<(), UserError> {
     // Without its name nothing is granted to them.
     let Some(environment) = &job.options.environment else {
         return Ok(());
@@ -67,7 +69,7 @@ impl<K: Ord, V: Clone> AnswerCache<K, V> {
 }
 
 /// The people of a run's repository. Without a client nobody is known.
-pub(super) struct Reviewers {
+pub(crate) struct Reviewers {
     client: Option<Client>,
     permissions: AnswerCache<String, Permission>,
     approvals: AnswerCache<u64, Vec<ReviewApproval>>,

@@ -6,7 +6,7 @@
 //! is read from the commit that GitHub names as the tip of the default branch *now*, also in a re-run; a tag
 //! is not a branch.
 
-use super::{approve_input::Approved, job_trust::Trust};
+use crate::trust::{approve_input::Approved, job_trust::Trust};
 use konverge_base::{
     error::{ErrorKind, UserError},
     model::CommitId,
@@ -18,7 +18,7 @@ use konverge_report::Merging;
 
 /// Who started the run, and how.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Caller<'a> {
+pub(crate) struct Caller<'a> {
     /// The full ref of the run.
     pub ref_name: &'a str,
     /// The actor: who started the run, or re-ran it.
@@ -49,7 +49,7 @@ impl<'a> Caller<'a> {
 
 /// GitHub's answer about the default branch.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum DefaultBranchAnswer<'a> {
+pub(crate) enum DefaultBranchAnswer<'a> {
     /// Not asked yet.
     NotYet,
     /// Cannot be asked: there is no token, or the job needs no permissions.
@@ -60,7 +60,7 @@ pub(super) enum DefaultBranchAnswer<'a> {
 
 /// The decision for an event.
 #[derive(Debug)]
-pub(super) enum Decision {
+pub(crate) enum Decision {
     /// Nothing to do, and why.
     Nothing(String),
     /// It depends on the default branch: ask GitHub, then decide again.
@@ -71,7 +71,7 @@ pub(super) enum Decision {
 
 /// What a job may do.
 #[derive(Debug, Clone)]
-pub(super) struct Authority {
+pub(crate) struct Authority {
     pub task: Task,
     /// How much it trusts the code that it processes; [`Trust::grants`] gives the consequences.
     pub trust: Trust,
@@ -86,7 +86,7 @@ pub(super) struct Authority {
 
 /// The task of a job.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Task {
+pub(crate) enum Task {
     PullRequest(Box<PullRequestEvent>),
     /// Preview the group of a merge queue.
     MergeGroup {
@@ -120,7 +120,7 @@ pub(super) enum Task {
 
 /// Who approves the digests of a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum DispatchApprovers {
+pub(crate) enum DispatchApprovers {
     /// The user who started its first attempt with them, and if rules require more, the users who approved
     /// the job in its environment.
     Starter {
@@ -455,7 +455,7 @@ fn only_in_an_environment(caller: Caller<'_>) -> Result<(), UserError> {
 }
 
 /// The hint if nobody is known to have approved the digests.
-pub(super) const BY_HAND: &str =
+pub(crate) const BY_HAND: &str =
     "or start the workflow by hand with `approve`: that is the approval of the person who starts it";
 
 fn no_token(what: &str) -> UserError {

@@ -7,7 +7,7 @@ use konverge_github::{BranchUpdate, Client, Contribution, GithubError};
 
 /// The contributors of some commits.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(super) struct Contributors {
+pub(crate) struct Contributors {
     /// The logins of everyone who wrote, committed or pushed one of them, or is named as a co-author.
     pub people: BTreeSet<String>,
     /// A commit of which GitHub does not know who pushed it, if there is one.
@@ -71,7 +71,7 @@ fn first_unknown(
 /// The contributors of a pull request: its author, and those of its commits. Who pushed to the branch of a
 /// fork is unknown: a maintainer may, too, and with the names of others in the commits. It is not an error if GitHub
 /// no longer knows the updates of a deleted branch of this repository.
-pub(super) async fn of_pull_request(client: &Client, number: u64) -> Result<Contributors, GithubError> {
+pub(crate) async fn of_pull_request(client: &Client, number: u64) -> Result<Contributors, GithubError> {
     let pull = client.pull_request(number).await?;
     let commits = client.contributions_to_pull_request(number).await?;
     let movements = match pull.from_fork {
@@ -93,7 +93,7 @@ pub(super) async fn of_pull_request(client: &Client, number: u64) -> Result<Cont
 
 /// The start of the commit range that a plan digest covers.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(super) struct RangeStart {
+pub(crate) struct RangeStart {
     /// The commit before them; `None` if they start with the first commit of all.
     pub commit: Option<CommitId>,
     /// That first commit.
@@ -101,7 +101,7 @@ pub(super) struct RangeStart {
 }
 
 /// The last applied commit; if none is recorded, the one before the first that changed the stack's folder.
-pub(super) async fn before(
+pub(crate) async fn before(
     client: &Client,
     since: Option<&CommitId>,
     head: &CommitId,
@@ -124,7 +124,7 @@ pub(super) async fn before(
 }
 
 /// The contributors of the commits up to `head`.
-pub(super) async fn of_commits(
+pub(crate) async fn of_commits(
     client: &Client,
     branch: &str,
     before: RangeStart,

@@ -8,13 +8,17 @@ use std::{
 
 use jiff::Timestamp;
 
-use super::{
-    active_policies::{Archive, CommitPolicy, ReviewedPolicies},
-    authority::{DispatchApprovers, Task},
+use crate::{
     job::Job,
-    overrides::{self, OverrideReasons, Overrides},
-    review_overrides,
-    reviewers::Reviewers,
+    policy::{
+        active_policies::{Archive, CommitPolicy, ReviewedPolicies},
+        overrides::{self, OverrideReasons, Overrides},
+        review_overrides,
+    },
+    trust::{
+        authority::{DispatchApprovers, Task},
+        reviewers::Reviewers,
+    },
 };
 use konverge_base::{
     error::UserError,
@@ -38,7 +42,7 @@ use konverge_run::{
 
 /// A plan whose digest was given to the run, by the commits that the digest covers.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Agreed<'a> {
+pub(crate) struct Agreed<'a> {
     /// The commit before them, if it is recorded: for a plan the last one that was applied to the stack.
     pub since: Option<&'a CommitId>,
     /// The last one of them: for a difference that is restored the applied commit, `None` for a plan of the head.
@@ -47,7 +51,7 @@ pub(super) struct Agreed<'a> {
 
 /// The digests that were given to a run, and what reviewers saw.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct GivenDigests<'a> {
+pub(crate) struct GivenDigests<'a> {
     pub digests: &'a BTreeSet<Digest>,
     /// What was shown to the reviewers of the pull requests.
     pub records: &'a [&'a ReviewRecord],
@@ -58,27 +62,27 @@ pub(super) struct GivenDigests<'a> {
 }
 
 /// The rules of a run, and the source of facts.
-pub(super) struct PolicyCheck {
+pub(crate) struct PolicyCheck {
     stage: Stage,
-    pub(super) actor: String,
+    pub(crate) actor: String,
     /// True if the actor pushed what is applied, in this attempt: then GitHub allowed them.
     pushed: bool,
-    pub(super) run: RunContext,
-    pub(super) run_id: u64,
-    pub(super) environment: Option<String>,
+    pub(crate) run: RunContext,
+    pub(crate) run_id: u64,
+    pub(crate) environment: Option<String>,
     /// True if GitHub protects the default branch.
     protected: bool,
     /// The default branch and the applied commit, if there is one.
-    pub(super) applied: Option<(String, CommitId)>,
-    pub(super) people: Reviewers,
-    pub(super) authors: BTreeMap<u64, String>,
+    pub(crate) applied: Option<(String, CommitId)>,
+    pub(crate) people: Reviewers,
+    pub(crate) authors: BTreeMap<u64, String>,
     /// The policy of the default branch.
     own: Arc<CommitPolicy>,
     /// The policies under which pull requests were reviewed.
     reviewed: ReviewedPolicies,
     archive: Archive,
     restoring: bool,
-    pub(super) agreeing: DispatchApprovers,
+    pub(crate) agreeing: DispatchApprovers,
     evaluator: RuleEvaluator,
 }
 
@@ -460,6 +464,6 @@ impl PolicyCheck {
 }
 
 /// Returns true if an approval is required.
-pub(super) fn needs_approval(rules: &EffectivePolicy) -> bool {
+pub(crate) fn needs_approval(rules: &EffectivePolicy) -> bool {
     rules.approvals > 0 || !rules.reviewers.is_empty()
 }

@@ -2,7 +2,7 @@
 
 /// How much a job trusts the code that it processes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Trust {
+pub(crate) enum Trust {
     /// Code of the default branch: merged, or checked for drift.
     Merged,
     /// A pull request from this repository into the default branch.
@@ -18,7 +18,7 @@ pub(super) enum Trust {
 /// What a job may open, store and write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(clippy::struct_excessive_bools)] // a row of the table
-pub(super) struct Grants {
+pub(crate) struct Grants {
     /// Compare with the live infrastructure; otherwise Specs are compared.
     pub clusters: bool,
     /// Open the store of the default branch's configuration, and record what is shown.

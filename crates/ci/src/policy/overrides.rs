@@ -10,7 +10,7 @@ use konverge_base::model::{
 use konverge_policy::{Teams, sets::PolicySets};
 
 /// The people who gave an override, with what each said about it.
-pub(super) type OverrideReasons = BTreeMap<String, String>;
+pub(crate) type OverrideReasons = BTreeMap<String, String>;
 
 /// The maximum length of a reason, in characters.
 const LONGEST_REASON: usize = 200;
@@ -18,7 +18,7 @@ const LONGEST_REASON: usize = 200;
 /// The finding digests that were given to the run or approved by a review. People who wrote or pushed a part of the
 /// change are excluded.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Overrides {
+pub(crate) struct Overrides {
     pub given: BTreeMap<Digest, OverrideReasons>,
     /// The teams that sets name.
     pub teams: Teams,
@@ -70,7 +70,7 @@ impl Overrides {
 
 /// Takes out of the findings of some sets what was overridden in an earlier apply of the same resources, and
 /// returns those overrides.
-pub(super) fn keep(
+pub(crate) fn keep(
     earlier: &[PolicyOverride],
     sets: &PolicySets,
     findings: &mut [PolicyFinding],

@@ -1,4 +1,4 @@
-//! Builds the runtimes of a run from the effective configuration.
+//! [`Infrastructure`]: the clusters and Terraform of a run, from the effective configuration.
 
 use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
 
@@ -6,13 +6,13 @@ use async_trait::async_trait;
 
 use crate::{
     RunContext, SecretReferences, StateBackend, caches,
-    cluster_selection::{GivenCluster, Live, given_name},
+    cluster_selection::{GivenCluster, given_name},
     health_rules, kcl_health,
 };
 use konverge_base::{
     error::{ErrorKind, UserError},
     model::{ClusterName, file_source::Source},
-    secrets::{SecretResolver, SecretValue, Secrets},
+    secrets::{SecretResolver, SecretValue},
 };
 use konverge_cloud::{
     CloudEnvironment,
@@ -27,69 +27,40 @@ use konverge_kubernetes::{
 use konverge_state::Sealer;
 use konverge_terraform::{AllowedProvider, StateEncryption, Terraform, TerraformOptions};
 
-/// The settings that determine the infrastructure and how it is used.
-pub struct RuntimeSetup<'a> {
+/// What determines the infrastructure of a run, and how it is used.
+pub(super) struct InfrastructureSettings<'a> {
+    pub run: &'a RunContext,
     /// The effective configuration.
     pub config: &'a Config,
-    /// The revision of the configuration: files that it names are read from there.
-    pub files: Option<&'a dyn Source>,
-    /// The revision whose Specs are planned: files that SOPS encrypted are read from there.
-    pub head: Option<Arc<dyn Source>>,
+    /// The revision of the configuration: the readiness rules are read from there.
+    pub rule_files: Option<&'a dyn Source>,
     /// A cluster from the command line.
     pub given: &'a GivenCluster,
-    /// Whether the live infrastructure is queried.
-    pub live: Live,
     /// The states, with the key of their secrets.
     pub backend: Option<&'a StateBackend>,
     /// Whether an apply waits for readiness.
-    pub wait: bool,
+    pub waits: bool,
 }
 
-/// The runtimes of a run, and the secret references that they resolve.
+/// Clusters and Terraform; each is connected to on demand, and once.
 pub struct Infrastructure {
-    pub runtimes: RuntimeRegistry,
-    pub references: Arc<SecretReferences>,
+    pub kubernetes: Kubernetes,
+    pub terraform: Terraform,
 }
 
-/// Clusters and Terraform; connected on demand. None with [`Live::Never`].
-///
-/// # Errors
-/// An invalid setting.
-pub async fn open(run: &RunContext, setup: &RuntimeSetup<'_>) -> Result<Infrastructure, UserError> {
-    let mut parts = None;
-    if setup.live != Live::Never {
-        parts = Some(parts_of(run, setup).await?);
+impl Infrastructure {
+    /// The runtimes, which resolve references to secrets by this.
+    pub(super) fn into_runtimes(self, references: &Arc<SecretReferences>) -> RuntimeRegistry {
+        let resolver = Arc::clone(references) as Arc<dyn SecretResolver>;
+        RuntimeRegistry::new()
+            .with(Arc::new(self.kubernetes.with_references(Arc::clone(&resolver))))
+            .with(Arc::new(self.terraform.with_references(resolver)))
     }
-    let secrets = setup.backend.map_or(&run.secrets, |backend| &backend.secrets);
-    let reader = match &parts {
-        // A connection of its own: the runtime itself asks for references.
-        Some(parts) if setup.config.secrets.reads_clusters() => {
-            Some(Arc::new(parts.another_kubernetes().await))
-        }
-        _ => None,
-    };
-    let reader = cluster_secrets(reader);
-    let references = SecretReferences::new(
-        run,
-        &setup.config.secrets,
-        secrets.clone(),
-        setup.head.clone(),
-        reader,
-    );
-    let references = Arc::new(references);
-    let mut runtimes = RuntimeRegistry::new();
-    if let Some(parts) = parts {
-        let resolver = Arc::clone(&references) as Arc<dyn SecretResolver>;
-        runtimes = runtimes
-            .with(Arc::new(parts.kubernetes.with_references(Arc::clone(&resolver))))
-            .with(Arc::new(parts.terraform.with_references(resolver)));
-    }
-    Ok(Infrastructure { runtimes, references })
 }
 
-/// The readers of the Secrets of clusters; without a connection they read nothing.
+/// The readers of the Secrets of clusters; without clusters they read nothing.
 pub fn cluster_secrets(
-    kubernetes: Option<Arc<Kubernetes>>,
+    kubernetes: Option<Kubernetes>,
 ) -> impl Fn(Option<&ClusterName>) -> Arc<dyn ClusterSecrets> {
     move |cluster| {
         Arc::new(ClusterReader {
@@ -102,7 +73,7 @@ pub fn cluster_secrets(
 /// Reads Secrets of a configured cluster.
 struct ClusterReader {
     /// `None` if no cluster is queried in this run.
-    kubernetes: Option<Arc<Kubernetes>>,
+    kubernetes: Option<Kubernetes>,
     cluster: Option<ClusterName>,
 }
 
@@ -130,37 +101,19 @@ impl ClusterSecrets for ClusterReader {
     }
 }
 
-/// The runtimes, and how to connect to the clusters once more.
-struct Parts {
-    kubernetes: Kubernetes,
-    terraform: Terraform,
-    clusters: Vec<ClusterAccess>,
-    options: Options,
-    secrets: Secrets,
-}
-
-impl Parts {
-    async fn another_kubernetes(&self) -> Kubernetes {
-        Kubernetes::connect(self.clusters.clone(), self.options.clone(), self.secrets.clone()).await
-    }
-}
-
-/// Clusters and Terraform, separately.
+/// Connects to clusters and Terraform, whenever the first request is.
 ///
 /// # Errors
 /// An invalid setting.
-pub async fn parts(run: &RunContext, setup: &RuntimeSetup<'_>) -> Result<(Kubernetes, Terraform), UserError> {
-    let parts = parts_of(run, setup).await?;
-    Ok((parts.kubernetes, parts.terraform))
-}
-
-async fn parts_of(run: &RunContext, setup: &RuntimeSetup<'_>) -> Result<Parts, UserError> {
-    let RuntimeSetup {
+pub(super) async fn connect(settings: &InfrastructureSettings<'_>) -> Result<Infrastructure, UserError> {
+    let InfrastructureSettings {
+        run,
         config,
+        rule_files,
         given,
         backend,
-        ..
-    } = *setup;
+        waits,
+    } = *settings;
     let secrets = backend.map_or(&run.secrets, |backend| &backend.secrets);
     let checkout = run.checkout();
     let trusted = |what: &str, path: &str| -> Result<PathBuf, UserError> {
@@ -197,10 +150,10 @@ async fn parts_of(run: &RunContext, setup: &RuntimeSetup<'_>) -> Result<Parts, U
         });
     }
     let options = Options {
-        wait: setup.wait,
+        wait: waits,
         checkout: checkout.clone(),
         environment: CloudEnvironment::new(run.env.clone()),
-        rules: match setup.files {
+        rules: match rule_files {
             Some(files) => health_rules::load(run, config, files)?,
             None => HealthRules::default().with_core(kcl_health::core(run, config)),
         },
@@ -211,10 +164,11 @@ async fn parts_of(run: &RunContext, setup: &RuntimeSetup<'_>) -> Result<Parts, U
         },
         ..configured_options(config)
     };
-    let kubernetes = Kubernetes::connect(clusters.clone(), options.clone(), secrets.clone()).await;
+    let notes = options.notes.clone();
+    let kubernetes = Kubernetes::connect(clusters, options, secrets.clone()).await;
     let mut terraform = TerraformOptions::new(secrets.clone());
     terraform.checkout = checkout.clone();
-    terraform.notes.clone_from(&options.notes);
+    terraform.notes = notes;
     terraform.binary = config
         .terraform
         .binary
@@ -249,17 +203,14 @@ async fn parts_of(run: &RunContext, setup: &RuntimeSetup<'_>) -> Result<Parts, U
             hashes: provider.hashes.clone(),
         })
         .collect();
-    Ok(Parts {
+    Ok(Infrastructure {
         kubernetes,
         terraform: Terraform::new(terraform),
-        clusters,
-        options,
-        secrets: secrets.clone(),
     })
 }
 
 /// Encrypts Terraform's part of the state with the key of the state.
-pub struct StateSeal(pub(super) Sealer);
+pub(super) struct StateSeal(pub(super) Sealer);
 
 impl StateEncryption for StateSeal {
     fn seal(&self, document: &serde_json::Value) -> Result<serde_json::Value, UserError> {
@@ -273,7 +224,7 @@ impl StateEncryption for StateSeal {
 
 fn access(
     run: &RunContext,
-    name: konverge_base::model::ClusterName,
+    name: ClusterName,
     cluster: &config::ClusterConfig,
 ) -> Result<ClusterAccess, UserError> {
     let requests = cluster.max_concurrent_requests.map(|n| n as usize);

@@ -1,0 +1,12 @@
+//! Which plan may be applied: reviews, policies, and who overrides them.
+
+pub(crate) mod active_policies;
+pub(crate) mod overrides;
+pub(crate) mod policy_change_preview;
+pub(crate) mod policy_check;
+pub mod policy_config;
+pub(crate) mod policy_people;
+pub(crate) mod policy_refusal;
+pub(crate) mod review_gate;
+pub(crate) mod review_overrides;
+pub(crate) mod reviews;

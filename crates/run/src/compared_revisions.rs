@@ -1,0 +1,101 @@
+//! [`ComparedRevisions`]: the head of a run and the base that it is compared with, opened with one cache.
+
+use crate::{AnalysisCache, OpenRevision, RevisionSpec, RunContext, SpecSource, Target, compiler::Compiler};
+use konverge_base::{
+    error::UserError,
+    model::{
+        CommitId,
+        affected::{Affected, AffectedStack, InputChange},
+        stack::Stack,
+    },
+};
+use konverge_config::Config;
+use konverge_repo::git::Repository;
+
+/// A head, and its base if there is one.
+pub struct ComparedRevisions {
+    known: AnalysisCache,
+    pub head: OpenRevision,
+    pub base: Option<OpenRevision>,
+}
+
+impl ComparedRevisions {
+    /// Opens the head with its own configuration, or with the given one. It must be in a module.
+    ///
+    /// # Errors
+    /// The revision cannot be read, its `konverge.yaml` is invalid, or there is no `kcl.mod`.
+    pub fn open(
+        run: &RunContext,
+        repository: &Repository,
+        at: &RevisionSpec,
+        config: Option<&Config>,
+    ) -> Result<Self, UserError> {
+        let known = AnalysisCache::open(run, repository);
+        let head = OpenRevision::open_knowing(&known, repository, at, config)?;
+        head.layout.require_module()?;
+        head.note_layout(run);
+        Ok(Self {
+            known,
+            head,
+            base: None,
+        })
+    }
+
+    /// Opens the base with the configuration of the head. Its stacks and their identities come from its own
+    /// configuration.
+    ///
+    /// # Errors
+    /// The commit cannot be read.
+    pub fn with_base(mut self, repository: &Repository, commit: CommitId) -> Result<Self, UserError> {
+        let own = Config::load(repository.revision(&commit)?.as_ref());
+        // The change fixes an invalid base configuration.
+        let config = match own {
+            Ok(own) => self.head.config.with_layout_of(&own),
+            Err(_) => self.head.config.clone(),
+        };
+        let at = RevisionSpec::Commit(commit);
+        let base = OpenRevision::open_knowing(&self.known, repository, &at, Some(&config))?;
+        self.known.keep(&base);
+        self.base = Some(base);
+        Ok(self)
+    }
+
+    /// Saves the head for the next run. With a base, that one is saved already.
+    pub fn keep_head(&self) {
+        self.known.keep(&self.head);
+    }
+
+    /// How the stacks differ; nothing without a base.
+    pub fn affected(&self) -> Affected {
+        match &self.base {
+            Some(base) => self.head.analysis.compare(&base.analysis),
+            None => Affected {
+                version: 1,
+                base: None,
+                head: self.head.commit().cloned(),
+                stacks: Vec::new(),
+            },
+        }
+    }
+
+    /// The affected stacks as targets, including removed ones.
+    pub fn targets(&self, affected: &Affected) -> Vec<Target> {
+        let target = |stack: &AffectedStack| match stack.change {
+            InputChange::Removed => self.base.as_ref()?.layout.stack(&stack.id).map(Target::removed),
+            _ => self.head.layout.stack(&stack.id).map(|there| self.target(there)),
+        };
+        affected.stacks.iter().filter_map(target).collect()
+    }
+
+    /// A stack of the head, with the one at the base that it continues.
+    pub fn target(&self, stack: &Stack) -> Target {
+        let base = self.base.as_ref();
+        let before = base.and_then(|base| self.head.layout.predecessor_of(&base.layout, stack));
+        Target::new(stack, before)
+    }
+
+    /// The Specs of both, and the cache: it is written in the background, at the latest when it is dropped.
+    pub fn into_source(self, compiler: Compiler) -> (SpecSource, AnalysisCache) {
+        (SpecSource::compiled(compiler, self.head, self.base), self.known)
+    }
+}

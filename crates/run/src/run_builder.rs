@@ -1,0 +1,161 @@
+//! [`RunBuilder`]: the one way to open a run. A command and a job say what they have, and take what they need: the
+//! infrastructure alone, or the planner of all their plans. Each cluster is connected to once.
+
+use std::sync::Arc;
+
+use crate::{
+    Planner, RunContext, StateBackend,
+    cluster_selection::{GivenCluster, Live},
+    compiler::Compiler,
+    infrastructure::{self, Infrastructure, InfrastructureSettings, cluster_secrets},
+    other_stack_claims::StackClaims,
+    renamed_stacks::Renamed,
+    secret_fetch::SecretReferences,
+    spec_source::SpecSource,
+};
+use konverge_base::{error::UserError, model::file_source::Source};
+use konverge_config::Config;
+use konverge_engine::RuntimeRegistry;
+
+/// A run that is not open yet.
+pub struct RunBuilder<'a> {
+    run: &'a RunContext,
+    config: Config,
+    live: Live,
+    given: GivenCluster,
+    rule_files: Option<Arc<dyn Source>>,
+    backend: Option<StateBackend>,
+    waits: bool,
+    claims: StackClaims,
+}
+
+impl<'a> RunBuilder<'a> {
+    /// A run with this effective configuration. It has no states and no readiness rules, and waits for readiness.
+    pub fn new(run: &'a RunContext, config: Config) -> Self {
+        Self {
+            run,
+            config,
+            live: Live::default(),
+            given: GivenCluster::default(),
+            rule_files: None,
+            backend: None,
+            waits: true,
+            claims: StackClaims::default(),
+        }
+    }
+
+    /// Sets whether the live infrastructure is queried.
+    #[must_use]
+    pub fn live(self, live: Live) -> Self {
+        Self { live, ..self }
+    }
+
+    /// Sets the clusters that are not in the configuration.
+    #[must_use]
+    pub fn given_cluster(self, given: GivenCluster) -> Self {
+        Self { given, ..self }
+    }
+
+    /// Sets the revision that the files are read from which the configuration names.
+    #[must_use]
+    pub fn rule_files(self, files: Arc<dyn Source>) -> Self {
+        Self {
+            rule_files: Some(files),
+            ..self
+        }
+    }
+
+    /// Sets the states.
+    #[must_use]
+    pub fn states(self, backend: StateBackend) -> Self {
+        Self {
+            backend: Some(backend),
+            ..self
+        }
+    }
+
+    /// An apply does not wait for readiness.
+    #[must_use]
+    pub fn without_wait(self) -> Self {
+        Self { waits: false, ..self }
+    }
+
+    /// Sets the claims of the other stacks.
+    #[must_use]
+    pub fn claims(self, claims: StackClaims) -> Self {
+        Self { claims, ..self }
+    }
+
+    /// The compiler of this configuration.
+    pub fn compiler(&self) -> Compiler {
+        Compiler::new(self.run, &self.config)
+    }
+
+    /// The infrastructure alone, whatever [`RunBuilder::live`] says.
+    ///
+    /// # Errors
+    /// An invalid setting.
+    pub async fn connect(&self) -> Result<Infrastructure, UserError> {
+        infrastructure::connect(&InfrastructureSettings {
+            run: self.run,
+            config: &self.config,
+            rule_files: self.rule_files.as_deref(),
+            given: &self.given,
+            backend: self.backend.as_ref(),
+            waits: self.waits,
+        })
+        .await
+    }
+
+    /// What plans the Specs of a source. With [`Live::Never`] nothing is connected to.
+    ///
+    /// # Errors
+    /// An invalid setting.
+    pub async fn planner(self, wanted: SpecSource) -> Result<Planner, UserError> {
+        let infrastructure = match self.live {
+            Live::Never => None,
+            Live::Auto | Live::Required => Some(self.connect().await?),
+        };
+        let Self {
+            run,
+            config,
+            live,
+            given,
+            rule_files,
+            backend,
+            claims,
+            ..
+        } = self;
+        // Files that SOPS encrypted belong to the planned revision. A Spec from a file has none of its own.
+        let files = match &wanted {
+            SpecSource::Compiled { head, .. } => Some(Arc::clone(&head.source)),
+            SpecSource::File(_) => rule_files,
+        };
+        let secrets = backend.as_ref().map_or(&run.secrets, |backend| &backend.secrets);
+        let clusters = infrastructure.as_ref().map(|parts| parts.kubernetes.clone());
+        let references = SecretReferences::new(
+            run,
+            &config.secrets,
+            secrets.clone(),
+            files,
+            cluster_secrets(clusters),
+        );
+        let references = Arc::new(references);
+        let runtimes = match infrastructure {
+            Some(infrastructure) => infrastructure.into_runtimes(&references),
+            None => RuntimeRegistry::new(),
+        };
+        Ok(Planner {
+            run: run.clone(),
+            config,
+            wanted,
+            backend,
+            runtimes,
+            references,
+            live,
+            given,
+            claims,
+            renamed: Renamed::default(),
+        })
+    }
+}
