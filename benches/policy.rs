@@ -53,20 +53,11 @@ fn main() {
     let only = std::env::args()
         .nth(1)
         .filter(|argument| !argument.starts_with('-'));
-    let kinds: [(&str, &str, Vec<PolicyFile>); 5] = [
+    let kinds: [(&str, &str, Vec<PolicyFile>); 4] = [
         ("Rego on the plan", "input: plan", rego(true)),
         ("Rego on each object", "input: objects", rego(false)),
-        ("CEL on each resource", "language: cel", cel()),
-        (
-            "ValidatingAdmissionPolicies",
-            "language: vap, input: admission",
-            admission(),
-        ),
-        (
-            "Gatekeeper",
-            "language: gatekeeper, input: admission",
-            gatekeeper(),
-        ),
+        ("ValidatingAdmissionPolicies", "language: vap", admission()),
+        ("Gatekeeper", "language: gatekeeper", gatekeeper()),
     ];
     let mut measured = Vec::new();
     for (name, settings, files) in kinds {
@@ -287,39 +278,6 @@ fn rego(whole: bool) -> Vec<PolicyFile> {
         })
         .collect();
     vec![file("p/rules.rego", format!("package main\n\n{rules}"))]
-}
-
-fn cel() -> Vec<PolicyFile> {
-    let rules = [
-        (
-            "resource.kind == 'Deployment'",
-            "resource.after.spec.template.spec.containers.all(c, !c.image.endsWith(':latest'))",
-        ),
-        (
-            "resource.kind == 'Deployment'",
-            "resource.after.spec.template.spec.containers.all(c, has(c.resources.limits.memory))",
-        ),
-        (
-            "resource.kind == 'Service'",
-            "resource.after.spec.type != 'LoadBalancer' || has(resource.after.metadata.labels.public)",
-        ),
-        (
-            "resource.action != 'delete'",
-            "['team', 'app.kubernetes.io/name'].all(k, k in resource.after.metadata.labels)",
-        ),
-        (
-            "resource.kind == 'ConfigMap'",
-            "resource.after.data.all(k, !resource.after.data[k].matches('^-----BEGIN'))",
-        ),
-    ];
-    let texts = (0..RULES).map(|n| {
-        let (about, expression) = rules[n % rules.len()];
-        format!("- {{name: rule-{n}, match: \"{about}\", expression: \"{expression}\", message: no}}\n")
-    });
-    vec![file(
-        "p/rules.yaml",
-        format!("rules:\n{}", texts.collect::<String>()),
-    )]
 }
 
 fn admission() -> Vec<PolicyFile> {

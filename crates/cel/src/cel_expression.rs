@@ -1,19 +1,14 @@
-//! A CEL expression with bounds: its length, its nesting, and what its evaluation costs (`crates/cel/src/cel_bounds.rs`). CEL has no loops
-//! except those over lists and maps, no input and no output.
+//! A CEL expression: parsed within a limit of its length and its nesting, and evaluated. CEL has no loops except those over
+//! lists and maps, no input and no output. Nothing here limits what an evaluation costs: policies are evaluated in processes
+//! that can be ended (`crates/rules/`), and rules of readiness have few loops (`crates/kubernetes/src/health/cel.rs`).
 
 use cel::{
-    Context, Env, ExecutionError, Value as CelValue,
+    Context, Env, ExecutionError, FunctionContext, Value as CelValue,
     common::{
-        ast::IdedExpr,
+        ast::{EntryExpr, Expr, IdedExpr},
         types::{CelBool, CelString},
         value::{CowVal, Val},
     },
-};
-use serde_json::Value;
-
-use crate::{
-    cel_bounds::{bound, parts},
-    cel_counting::{EVALUATION_TIME, Left},
 };
 
 /// The maximum length of an expression in bytes.
@@ -23,12 +18,15 @@ const DEEPEST: u32 = 60;
 /// The stack size of the parser in bytes; only the used part is allocated.
 const PARSER_STACK: usize = 256 * 1024 * 1024;
 
+/// A function of a context that gets its arguments uncopied.
+pub type CelFunction = Box<
+    dyn for<'c, 'v> Fn(&mut FunctionContext<'c, 'v>) -> Result<CowVal<'c, 'v>, ExecutionError> + Send + Sync,
+>;
+
 /// A parsed expression.
 #[derive(Debug)]
 pub struct CelExpression {
     expression: IdedExpr,
-    /// True if it makes texts or lists.
-    counts: bool,
 }
 
 /// Why an expression has no value.
@@ -86,54 +84,33 @@ impl CelExpression {
             let text = error.to_string();
             text.lines().next().unwrap_or("not CEL").to_owned()
         })?;
-        let mut expression = program.expression().clone();
-        if depth(&mut expression) > DEEPEST + 1 {
+        let expression = program.expression().clone();
+        if depth(&expression) > DEEPEST + 1 {
             return Err(format!("nested more than {DEEPEST} levels deep"));
         }
-        Ok(Self {
-            counts: bound(&mut expression),
-            expression,
-        })
+        Ok(Self { expression })
     }
 
-    /// The value for a context with values of this extent. The context has the functions of [`add_counting`].
-    ///
-    /// [`add_counting`]: crate::cel_counting::add_counting
+    /// How many loops are within each other.
+    pub fn nested_loops(&self) -> u32 {
+        nested_loops(&self.expression)
+    }
+
+    /// The value for a context.
     ///
     /// # Errors
-    /// Too costly for this context, or the evaluation failed.
-    pub fn evaluate<'v>(
-        &self,
-        context: &Context<'_, 'v>,
-        extent: CostInput,
-    ) -> Result<Box<dyn Val + 'v>, CelError> {
-        if !self.counts {
-            let value = CelValue::resolve_val(&self.expression, context);
-            return value.map(CowVal::into_owned).map_err(failed);
-        }
-        let left = Left::new(extent.text);
-        let mut context = context.new_inner_scope();
-        left.add_to(&mut context);
-        let value = CelValue::resolve_val(&self.expression, &context);
-        match left.is_exceeded() {
-            true if left.is_late() => Err(CelError::Other(format!(
-                "too costly for this object: it took longer than {} ms",
-                EVALUATION_TIME.as_millis()
-            ))),
-            true => Err(CelError::Other(
-                "too costly for this object: its loops have too many steps, or it makes texts of more than 4 MiB"
-                    .to_owned(),
-            )),
-            false => value.map(CowVal::into_owned).map_err(failed),
-        }
+    /// The evaluation failed.
+    pub fn evaluate<'v>(&self, context: &Context<'_, 'v>) -> Result<Box<dyn Val + 'v>, CelError> {
+        let value = CelValue::resolve_val(&self.expression, context);
+        value.map(CowVal::into_owned).map_err(failed)
     }
 
     /// The text that it gives; `None` if it gives something else.
     ///
     /// # Errors
     /// As [`CelExpression::evaluate`].
-    pub fn text(&self, context: &Context, extent: CostInput) -> Result<Option<String>, CelError> {
-        let value = self.evaluate(context, extent)?;
+    pub fn text(&self, context: &Context) -> Result<Option<String>, CelError> {
+        let value = self.evaluate(context)?;
         let text = value.downcast_ref::<CelString>();
         Ok(text.map(|text| text.inner().to_owned()))
     }
@@ -142,8 +119,8 @@ impl CelExpression {
     ///
     /// # Errors
     /// As [`CelExpression::evaluate`]; or it gives something else than true or false.
-    pub fn holds(&self, context: &Context, extent: CostInput) -> Result<bool, CelError> {
-        let value = self.evaluate(context, extent)?;
+    pub fn holds(&self, context: &Context) -> Result<bool, CelError> {
+        let value = self.evaluate(context)?;
         value.downcast_ref::<CelBool>().map_or_else(
             || {
                 let type_of = value.get_type().name();
@@ -163,42 +140,44 @@ fn failed(error: ExecutionError) -> CelError {
 }
 
 /// The levels of an expression.
-fn depth(expression: &mut IdedExpr) -> u32 {
+fn depth(expression: &IdedExpr) -> u32 {
     1 + parts(expression).into_iter().map(depth).max().unwrap_or(0)
 }
 
-/// What limits the steps of an expression for a value.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct CostInput {
-    /// The length of the longest text in bytes.
-    text: u64,
+fn nested_loops(expression: &IdedExpr) -> u32 {
+    // A loop over nothing only binds a name.
+    let is_loop = match &expression.expr {
+        Expr::Comprehension(one) => {
+            !matches!(&one.iter_range.expr, Expr::List(list) if list.elements.is_empty())
+        }
+        _ => false,
+    };
+    let inner = parts(expression).into_iter().map(nested_loops).max();
+    u32::from(is_loop) + inner.unwrap_or(0)
 }
 
-impl CostInput {
-    /// The extent of a value.
-    pub fn measure(value: &Value) -> Self {
-        match value {
-            Value::Array(items) => items.iter().fold(Self::default(), Self::and),
-            Value::Object(fields) => fields
-                .iter()
-                .fold(Self::default(), |all, (key, value)| all.and_text(key).and(value)),
-            Value::String(text) => Self::default().and_text(text),
-            _ => Self::default(),
-        }
+/// The expressions in an expression.
+fn parts(expression: &IdedExpr) -> Vec<&IdedExpr> {
+    match &expression.expr {
+        Expr::Call(call) => call.target.as_deref().into_iter().chain(&call.args).collect(),
+        Expr::Comprehension(one) => vec![
+            &one.iter_range,
+            &one.accu_init,
+            &one.loop_cond,
+            &one.loop_step,
+            &one.result,
+        ],
+        Expr::List(list) => list.elements.iter().collect(),
+        Expr::Map(map) => map.entries.iter().flat_map(|one| entry(&one.expr)).collect(),
+        Expr::Struct(made) => made.entries.iter().flat_map(|one| entry(&one.expr)).collect(),
+        Expr::Select(select) => vec![&select.operand],
+        Expr::Unspecified | Expr::Ident(_) | Expr::Literal(_) => Vec::new(),
     }
+}
 
-    /// The extent of two values beside each other.
-    #[must_use]
-    pub fn and(self, value: &Value) -> Self {
-        let other = Self::measure(value);
-        Self {
-            text: self.text.max(other.text),
-        }
-    }
-
-    fn and_text(self, text: &str) -> Self {
-        Self {
-            text: self.text.max(text.len() as u64),
-        }
+fn entry(entry: &EntryExpr) -> Vec<&IdedExpr> {
+    match entry {
+        EntryExpr::StructField(field) => vec![&field.value],
+        EntryExpr::MapEntry(entry) => vec![&entry.key, &entry.value],
     }
 }

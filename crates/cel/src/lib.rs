@@ -1,6 +1,4 @@
-//! The CEL expressions that health rules and policies share: values, evaluation, and its bounds.
+//! The CEL expressions that health rules and policies share: values and evaluation.
 
-pub mod cel_bounds;
-pub mod cel_counting;
 pub mod cel_expression;
 pub mod cel_value;

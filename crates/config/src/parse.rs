@@ -198,6 +198,20 @@ const RENAMED: [(&str, &str); 5] = [
     ("requests", "max_concurrent_requests"),
 ];
 
+/// Values of earlier versions, and what to write now. Each with a value that is expected in its place.
+const REMOVED: [(&str, &str, &str); 2] = [
+    (
+        "cel",
+        "gatekeeper",
+        "rules in CEL are ValidatingAdmissionPolicies now: write `language: vap`, and each rule as a policy with a binding. Its `match` becomes `matchConstraints` and `matchConditions`, its `expression` one of `validations`, `severity: warn` becomes `validationActions: [Warn]`; `resource.after` is `object`, `resource.before` is `oldObject`. A rule on the whole plan becomes Rego. docs/guides/policy-as-code.md has an example",
+    ),
+    (
+        "admission",
+        "tfplan",
+        "leave out `input`: with `language: vap` and `language: gatekeeper` the input is the requests that the apply would send",
+    ),
+];
+
 /// Derives "did you mean `state`?" from "unknown key `statee`, expected one of state, stacks"; also for an
 /// unknown value of an enum.
 fn nearest(message: &str) -> Option<String> {
@@ -212,6 +226,13 @@ fn nearest(message: &str) -> Option<String> {
         return Some(format!(
             "`{given}` is called `{new}` now: rename the key, its meaning is the same"
         ));
+    }
+    let names = |known: &str| expected.split(['`', ',', ' ']).any(|word| word == known);
+    if let Some((.., now)) = REMOVED
+        .iter()
+        .find(|(old, beside, _)| *old == given && names(beside))
+    {
+        return Some((*now).to_owned());
     }
     expected
         .rsplit_once("expected one of ")
@@ -282,6 +303,20 @@ mod tests {
                 failure.hints[0].contains(new) && failure.hints[0].contains("rename"),
                 "{text}: {failure:?}"
             );
+        }
+    }
+
+    #[test]
+    fn a_rule_in_our_own_form_of_cel_is_refused_with_the_form_that_took_its_place() {
+        for (set, words) in [
+            ("language: cel", "`language: vap`"),
+            ("language: vap, input: admission", "leave out `input`"),
+        ] {
+            let text = format!("policy:\n  sets:\n  - {{name: a, path: p, {set}}}\n");
+            let failure = UserError::from(Config::parse(&text).unwrap_err());
+            let line = failure.location.as_ref().and_then(|location| location.line);
+            assert_eq!(line, Some(3), "{failure:?}");
+            assert!(failure.hints[0].contains(words), "{failure:?}");
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::types::{PolicyConfig, PolicyEnforcement, PolicyInput, PolicyLanguage};
+use super::types::{PolicyConfig, PolicyEnforcement, PolicyLanguage};
 use konverge_base::model::RepoPath;
 
 impl PolicyConfig {
@@ -75,19 +75,10 @@ impl PolicyConfig {
                 }
                 (_, None) => {}
             }
-            let judges_requests = matches!(set.language, PolicyLanguage::Vap | PolicyLanguage::Gatekeeper);
-            if judges_requests != (set.input == PolicyInput::Admission) {
+            if set.language != PolicyLanguage::Rego && set.input.is_some() {
                 return Some((
-                    format!(
-                        "policy.sets: set `{name}` needs both `language: vap` (or `gatekeeper`) and `input: admission`, or neither"
-                    ),
-                    "write `language: vap, input: admission` for ValidatingAdmissionPolicies, and `language: gatekeeper, input: admission` for Gatekeeper's constraints",
-                ));
-            }
-            if set.language == PolicyLanguage::Cel && set.input == PolicyInput::Tfplan {
-                return Some((
-                    format!("policy.sets: CEL rules of set `{name}` have no input `tfplan`"),
-                    "use `input: plan`: it has the Terraform resources too",
+                    format!("policy.sets: set `{name}` has an `input`, which only rules in Rego have"),
+                    "leave out `input`: ValidatingAdmissionPolicies and Gatekeeper's constraints get the requests that the apply would send",
                 ));
             }
         }
@@ -161,12 +152,16 @@ mod tests {
             ("{sets: [{name: a, path: /}]}", "not a path"),
             ("{sets: [{name: a, path: p, stacks: 'a['}]}", "not a glob"),
             ("{sets: [{name: a, path: p, packages: ['a[']}]}", "not a glob"),
+            ("{sets: [{name: a, path: p, language: vap}]}", ""),
+            ("{sets: [{name: a, path: p, language: gatekeeper}]}", ""),
             (
-                "{sets: [{name: a, path: p, language: cel, input: tfplan}]}",
-                "tfplan",
+                "{sets: [{name: a, path: p, language: vap, input: plan}]}",
+                "only rules in Rego",
             ),
-            ("{sets: [{name: a, path: p, language: vap}]}", "needs both"),
-            ("{sets: [{name: a, path: p, language: gatekeeper}]}", "needs both"),
+            (
+                "{sets: [{name: a, path: p, language: gatekeeper, input: objects}]}",
+                "only rules in Rego",
+            ),
             ("{sets: [{name: a, path: p, enforce: sometimes}]}", "sometimes"),
             (
                 "{sets: [{name: a, path: p, enforce: override}]}",

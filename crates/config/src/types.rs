@@ -328,7 +328,7 @@ pub struct PolicyConfig {
     /// The maximum number of resources that one apply may delete or replace in a stack without a separate
     /// approval. Default: 10.
     pub max_destructive: Option<u32>,
-    /// Policy sets: rules in Rego, CEL or ValidatingAdmissionPolicy, evaluated on the plan of each changed stack.
+    /// Policy sets: rules in Rego, ValidatingAdmissionPolicies or constraints of Gatekeeper, evaluated on the plan of each changed stack.
     pub sets: Vec<PolicySetConfig>,
     /// Findings that do not count for some resources until a date.
     pub exceptions: Vec<PolicyExceptionConfig>,
@@ -396,9 +396,9 @@ pub struct PolicySetConfig {
     /// The version of Rego. Default: `v1`.
     #[serde(default)]
     pub rego: RegoVersion,
-    /// What the rules get as their input. Default: `plan`.
+    /// What rules in Rego get as their input. Default: `plan`. Other languages get the requests that the apply would send.
     #[serde(default)]
-    pub input: PolicyInput,
+    pub input: Option<PolicyInput>,
     /// A glob for the folder or the identity of the stacks. Default: every stack.
     #[serde(default)]
     pub stacks: Option<String>,
@@ -417,6 +417,11 @@ pub struct PolicySetConfig {
 }
 
 impl PolicySetConfig {
+    /// What rules in Rego get.
+    pub fn input(&self) -> PolicyInput {
+        self.input.unwrap_or_default()
+    }
+
     /// What a denial does. Whoever is named by `override.by` may override it, unless the set says otherwise.
     pub fn enforcement(&self) -> PolicyEnforcement {
         let names = self.overriders.as_ref().is_some_and(|named| !named.by.is_empty());
@@ -442,11 +447,9 @@ pub enum PolicyLanguage {
     /// Rego with conftest's conventions: `deny`, `violation`, `warn`, `exception`.
     #[default]
     Rego,
-    /// CEL expressions in YAML.
-    Cel,
-    /// ValidatingAdmissionPolicies of Kubernetes with their bindings and parameters; with `input: admission`.
+    /// ValidatingAdmissionPolicies of Kubernetes, which are CEL, with their bindings and parameters.
     Vap,
-    /// ConstraintTemplates of Gatekeeper with their constraints; with `input: admission`.
+    /// ConstraintTemplates of Gatekeeper with their constraints.
     Gatekeeper,
 }
 
@@ -461,7 +464,7 @@ pub enum RegoVersion {
     V0,
 }
 
-/// What the rules get as their input.
+/// What rules in Rego get as their input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum PolicyInput {
@@ -472,8 +475,6 @@ pub enum PolicyInput {
     Objects,
     /// The Terraform resources in the form of Terraform's own JSON plan.
     Tfplan,
-    /// Each request that the apply would send to an API server; for `language: vap` and `language: gatekeeper`.
-    Admission,
 }
 
 /// What a denial does.

@@ -18,7 +18,7 @@ pub fn load(config: &Config, source: &dyn Source) -> PolicySets {
 fn load_set(set: &PolicySetConfig, source: &dyn Source) -> PolicySet {
     let endings: &[&str] = match set.language {
         PolicyLanguage::Rego => &[".rego"],
-        PolicyLanguage::Cel | PolicyLanguage::Vap | PolicyLanguage::Gatekeeper => &[".yaml", ".yml"],
+        PolicyLanguage::Vap | PolicyLanguage::Gatekeeper => &[".yaml", ".yml"],
     };
     match read(set, source, endings) {
         Ok((files, data)) => PolicySet::load(set, &files, &data),

@@ -31,9 +31,8 @@ const SETS: &str = "policy:
   sets:
   - {name: rego, path: ops/policy/a.rego, input: objects}
   - {name: plan, path: ops/policy/plan.rego}
-  - {name: cel, path: ops/policy/cel.yaml, language: cel, input: objects}
-  - {name: vap, path: ops/policy/vap.yaml, language: vap, input: admission}
-  - {name: gatekeeper, path: ops/policy/gatekeeper.yaml, language: gatekeeper, input: admission}
+  - {name: vap, path: ops/policy/vap.yaml, language: vap}
+  - {name: gatekeeper, path: ops/policy/gatekeeper.yaml, language: gatekeeper}
 ";
 
 /// The same rule in every language, for creations, changes and deletions.
@@ -45,7 +44,6 @@ fn write_rules(stage: &Stage, roles: &[String]) {
     let plan = format!(
         "package main\n\ndeny contains {{\"msg\": sprintf(\"%v: grants %v\", [r.action, r[side].roleRef.name]), \"resource\": r.id}} if {{\n\tsome r in input.resources\n\tr.action != \"unchanged\"\n\tsome side in [\"before\", \"after\"]\n\tr[side].roleRef.name in {roles}\n}}\n"
     );
-    let cel = json!({"rules": [{"name": "role", "match": "object.kind == 'RoleBinding'", "expression": format!("!(object.roleRef.name in {roles})"), "message": "it grants too much"}]});
     let vap = json!({"apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicy", "metadata": {"name": "roles"}, "spec": {
         "matchConstraints": {"resourceRules": [{"apiGroups": ["rbac.authorization.k8s.io"], "apiVersions": ["v1"], "operations": ["*"], "resources": ["rolebindings"]}]},
         "validations": [{"expression": format!("!((object == null ? oldObject : object).roleRef.name in {roles})"), "message": "it grants too much"}]}});
@@ -61,7 +59,6 @@ fn write_rules(stage: &Stage, roles: &[String]) {
     for (file, text) in [
         ("a.rego", rego),
         ("plan.rego", plan),
-        ("cel.yaml", cel.to_string()),
         ("vap.yaml", format!("{vap}\n---\n{binding}\n")),
         ("gatekeeper.yaml", format!("{template}\n---\n{constraint}\n")),
     ] {
@@ -137,7 +134,7 @@ fn all_deny(said: &str, sets: &[&str], bindings: usize, what: &str) {
     }
 }
 
-const ALL: [&str; 5] = ["rego", "plan", "cel", "vap", "gatekeeper"];
+const ALL: [&str; 4] = ["rego", "plan", "vap", "gatekeeper"];
 /// Those that judge what goes.
 const OF_DELETIONS: [&str; 3] = ["plan", "vap", "gatekeeper"];
 

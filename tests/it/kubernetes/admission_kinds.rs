@@ -243,9 +243,7 @@ async fn hold_against_the_api_server(objects: u64) {
             texts.push(object.to_string());
         }
     }
-    let config =
-        Config::parse("policy: {sets: [{name: oracle, path: p, language: vap, input: admission}]}\n")
-            .unwrap();
+    let config = Config::parse("policy: {sets: [{name: oracle, path: p, language: vap}]}\n").unwrap();
     let file = PolicyFile {
         path: "p/policies.yaml".to_owned(),
         text: texts.join("\n---\n"),

@@ -503,9 +503,7 @@ async fn hold_against_the_api_server(objects: u64) {
             .await
             .unwrap();
     }
-    let config =
-        Config::parse("policy: {sets: [{name: oracle, path: p, language: vap, input: admission}]}\n")
-            .unwrap();
+    let config = Config::parse("policy: {sets: [{name: oracle, path: p, language: vap}]}\n").unwrap();
     let file = PolicyFile {
         path: "p/policies.yaml".to_owned(),
         text: texts.join("\n---\n"),

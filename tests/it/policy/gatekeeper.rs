@@ -30,7 +30,7 @@ fn ours() -> BTreeSet<String> {
         path: name.to_owned(),
         text: fixture(name),
     });
-    let set = created_objects::set("language: gatekeeper, input: admission", &files, &[]);
+    let set = created_objects::set("language: gatekeeper", &files, &[]);
     let findings = set.findings(
         &created_objects::created(&created_objects::objects(&fixture("objects.yaml"))),
         &created_objects::secrets(),

@@ -136,7 +136,6 @@ fn sets(object: &Value, steps: &[Value], text: &str, random: &mut Random) -> Vec
         rego("r[side]")
     );
     let condition = |from: &str| format!("{from}.kind == {kind} && {from}.metadata.name == {name}");
-    let rules = json!({"rules": [{"name": "r", "match": condition("object"), "expression": cel("object"), "messageExpression": format!("string(object{steps})")}]});
     let policy = json!({"apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicy", "metadata": {"name": "p"}, "spec": {
         "matchConstraints": {"resourceRules": [{"apiGroups": ["*"], "apiVersions": ["*"], "operations": ["*"], "resources": ["*"]}]},
         "variables": [{"name": "it", "expression": "object == null ? oldObject : object"}],
@@ -159,14 +158,9 @@ fn sets(object: &Value, steps: &[Value], text: &str, random: &mut Random) -> Vec
     vec![
         set("input: objects", "a.rego", objects),
         set("input: plan", "a.rego", plan),
-        set("language: cel, input: objects", "a.yaml", rules.to_string()),
+        set("language: vap", "a.yaml", format!("{policy}\n---\n{binding}\n")),
         set(
-            "language: vap, input: admission",
-            "a.yaml",
-            format!("{policy}\n---\n{binding}\n"),
-        ),
-        set(
-            "language: gatekeeper, input: admission",
+            "language: gatekeeper",
             "a.yaml",
             format!("{template}\n---\n{constraint}\n"),
         ),

@@ -18,8 +18,7 @@ use super::{
     rule::Severity,
 };
 use konverge_cel::{
-    cel_counting::add_counting,
-    cel_expression::{CelError, CelExpression, CostInput},
+    cel_expression::{CelError, CelExpression},
     cel_value::{shared_map, to_cel},
 };
 
@@ -100,7 +99,7 @@ impl AdmissionCode {
     /// # Errors
     /// One is not CEL, is too large, or calls a function that is not known here.
     pub fn compile(text: AdmissionText, env: &Env) -> Result<Self, String> {
-        let compile = |source: &str| admission_functions::compile_of_policy(source, env);
+        let compile = |source: &str| admission_functions::compile(source, env);
         let named = |list: Vec<NamedText>| -> Result<Vec<_>, String> {
             let compiled = list.into_iter().map(|one| {
                 let expression = compile(&one.expression).map_err(|why| format!("`{}`: {why}", one.name))?;
@@ -181,7 +180,6 @@ impl AdmissionLibrary {
     pub fn new(env: &Arc<Env>) -> Self {
         let mut root = Context::with_env(Arc::clone(env));
         admission_functions::add(&mut root);
-        add_counting(&mut root);
         Self { root }
     }
 }
@@ -189,7 +187,6 @@ impl AdmissionLibrary {
 /// The variables of one request, for all policies.
 pub(super) struct RequestVariables<'r> {
     context: Context<'r, 'r>,
-    extent: CostInput,
 }
 
 impl<'r> RequestVariables<'r> {
@@ -208,12 +205,10 @@ impl<'r> RequestVariables<'r> {
             ("namespaceObject", namespace.unwrap_or(&Value::Null)),
             ("request", about),
         ];
-        let mut extent = CostInput::default();
         for (name, value) in values {
-            extent = extent.and(value);
             context.add_variable_as_val(name, to_cel(value));
         }
-        Self { context, extent }
+        Self { context }
     }
 
     /// The denials and warnings of a policy with a parameter.
@@ -248,24 +243,20 @@ impl<'r> RequestVariables<'r> {
         let outer: &Context<'p, 'p> = &self.context;
         let mut context = outer.new_inner_scope();
         context.add_variable_as_val("params", to_cel(params));
-        Evaluation {
-            context,
-            extent: self.extent.and(params),
-        }
+        Evaluation { context }
     }
 }
 
 /// The evaluation of a policy for one request and one parameter.
 struct Evaluation<'p, 'v> {
     context: Context<'p, 'v>,
-    extent: CostInput,
 }
 
 impl Evaluation<'_, '_> {
     fn judge(mut self, policy: &AdmissionCode, severity: Severity) -> Vec<(Severity, String)> {
         let mut failed = None;
         for (name, condition) in &policy.conditions {
-            match condition.holds(&self.context, self.extent) {
+            match condition.holds(&self.context) {
                 Ok(true) => {}
                 Ok(false) => return Vec::new(),
                 Err(error) => failed = failed.or_else(|| Some(format!("matchCondition {name}: {error}"))),
@@ -277,7 +268,7 @@ impl Evaluation<'_, '_> {
         self.add_variables(policy);
         let mut found = Vec::new();
         for validation in &policy.validations {
-            match validation.expression.holds(&self.context, self.extent) {
+            match validation.expression.holds(&self.context) {
                 Ok(true) => {}
                 Ok(false) => found.push((severity, self.message(validation))),
                 Err(error) => {
@@ -291,7 +282,7 @@ impl Evaluation<'_, '_> {
             }
         }
         for (source, annotation) in &policy.annotations {
-            let text = match annotation.evaluate(&self.context, self.extent) {
+            let text = match annotation.evaluate(&self.context) {
                 Ok(value) if matches!(value.get_type().kind(), Kind::String | Kind::NullType) => continue,
                 Ok(other) => format!("it gives {}, not a text or null", other.get_type().name()),
                 Err(error) => error.to_string(),
@@ -310,16 +301,14 @@ impl Evaluation<'_, '_> {
         severity: Severity,
         reads: impl Fn(&Mentions) -> bool,
     ) -> Vec<(Severity, String)> {
-        let holds = |(_, condition): &(String, CelExpression)| {
-            condition.holds(&self.context, self.extent) == Ok(true)
-        };
+        let holds = |(_, condition): &(String, CelExpression)| condition.holds(&self.context) == Ok(true);
         if reads(&policy.condition_mentions) || !policy.conditions.iter().all(holds) {
             return Vec::new();
         }
         self.add_variables(policy);
         let denies = |validation: &&Validation| {
             let mut known = validation.conjuncts.iter().filter(|part| !reads(&part.mentions));
-            known.any(|part| part.is_false(&self.context, self.extent))
+            known.any(|part| part.is_false(&self.context))
         };
         let denied = policy.validations.iter().filter(denies).map(|validation| {
             let message = match reads(&validation.message_mentions) {
@@ -337,7 +326,7 @@ impl Evaluation<'_, '_> {
         for (name, expression) in &policy.variables {
             self.context
                 .add_variable_as_val("variables", shared_map(values.clone()));
-            if let Ok(value) = expression.evaluate(&self.context, self.extent) {
+            if let Ok(value) = expression.evaluate(&self.context) {
                 values.insert(CelMapKey::from(name.as_str().to_owned()), value);
             }
         }
@@ -347,7 +336,7 @@ impl Evaluation<'_, '_> {
     /// The message, as Kubernetes chooses it.
     fn message(&self, validation: &Validation) -> String {
         let expression = validation.message_expression.as_ref();
-        let text = expression.and_then(|expression| expression.text(&self.context, self.extent).ok()?);
+        let text = expression.and_then(|expression| expression.text(&self.context).ok()?);
         if let Some(text) = text {
             let text = text.trim();
             if !text.is_empty() && text.len() <= LONGEST_MESSAGE && !text.contains('\n') {

@@ -130,24 +130,17 @@ pub(super) fn environment() -> Env {
     env
 }
 
-/// Compiles an expression that calls known functions only.
+/// Compiles an expression that calls known functions only, or asks the API server's `authorizer`.
 ///
 /// # Errors
 /// Not CEL, too large, or an unknown function.
 pub(super) fn compile(source: &str, env: &Env) -> Result<CelExpression, String> {
-    compile_with(source, env, |_, _| false)
-}
-
-fn compile_with(
-    source: &str,
-    env: &Env,
-    may_call: impl Fn(&CelExpression, &str) -> bool,
-) -> Result<CelExpression, String> {
     let expression = CelExpression::compile_with(source, env)?;
+    let may_ask = expression.reads("authorizer");
     let is_operator = |name: &str| !name.starts_with(|c: char| c.is_ascii_alphabetic());
     let unknown = expression.functions().into_iter().find(|name| {
         let last = name.rsplit('.').next().unwrap_or(name);
-        !is_operator(name) && !is_known(last) && !may_call(&expression, last)
+        !is_operator(name) && !is_known(last) && !(may_ask && AUTHORIZER.contains(&last))
     });
     match unknown {
         Some(name) => Err(format!("the function `{name}` is not known here")),
@@ -172,16 +165,6 @@ const AUTHORIZER: [&str; 14] = [
     "errored",
     "error",
 ];
-
-/// The same for an expression that may ask the API server's `authorizer`.
-///
-/// # Errors
-/// As [`compile`].
-pub(super) fn compile_of_policy(source: &str, env: &Env) -> Result<CelExpression, String> {
-    compile_with(source, env, |expression, name| {
-        AUTHORIZER.contains(&name) && expression.reads("authorizer")
-    })
-}
 
 /// An expression says a name without its namespace.
 fn is_known(name: &str) -> bool {

@@ -1,4 +1,4 @@
-//! Further libraries of Kubernetes' CEL: `semver`, and positions in lists.
+//! Further libraries of Kubernetes' CEL: `semver`, `sets`, and positions in lists.
 
 use std::{cmp::Ordering, sync::Arc};
 
@@ -6,7 +6,7 @@ use cel::{
     Context, Env, ExecutionError, Value as CelValue,
     common::{
         functions::Function,
-        types::{CelInt, CelList, CelOptional, DYN_TYPE, LIST_TYPE},
+        types::{CelBool, CelInt, CelList, CelOptional, DYN_TYPE, LIST_TYPE},
         value::{CowVal, Val},
     },
     extractors::{Arguments, This},
@@ -16,7 +16,11 @@ use cel::{
 use konverge_cel::cel_value::shared_list;
 
 /// Functions that expressions may call.
-pub(super) const KNOWN: [&str; 29] = [
+pub(super) const KNOWN: [&str; 32] = [
+    // Sets.
+    "sets.contains",
+    "sets.equivalent",
+    "sets.intersects",
     // Semantic versions.
     "semver",
     "isSemver",
@@ -35,7 +39,7 @@ pub(super) const KNOWN: [&str; 29] = [
     // Regular expressions.
     "find",
     "findAll",
-    // Lists and strings: extensions of the crate. Not `lists.range`, whose length no value limits.
+    // Lists and strings: extensions of the crate. Not `lists.range`, which no oracle was asked about.
     "distinct",
     "flatten",
     "slice",
@@ -94,6 +98,35 @@ pub(super) fn declare(env: &mut Env) {
     let _ = env.add_overload("optional.unwrap", "unwrap", vec![LIST_TYPE], |call| {
         present(&call)
     });
+    let of_two: [(&str, Function); 3] = [
+        ("sets.contains", |call| sets(&call, |all, some| within(all, some))),
+        ("sets.equivalent", |call| {
+            sets(&call, |one, two| within(one, two) && within(two, one))
+        }),
+        ("sets.intersects", |call| {
+            sets(&call, |one, two| one.iter().any(|item| is_in(item.as_ref(), two)))
+        }),
+    ];
+    for (name, function) in of_two {
+        let _ = env.add_overload(name, name, vec![LIST_TYPE, LIST_TYPE], function);
+    }
+}
+
+fn is_in(item: &dyn Val, list: &[Box<dyn Val + '_>]) -> bool {
+    list.iter().any(|one| one.equals(item))
+}
+
+fn within<'v>(all: &[Box<dyn Val + 'v>], some: &[Box<dyn Val + 'v>]) -> bool {
+    some.iter().all(|item| is_in(item.as_ref(), all))
+}
+
+/// A function of `sets`.
+fn sets<'b, 'v>(
+    arguments: &[CowVal<'b, 'v>],
+    answer: impl Fn(&[Box<dyn Val + 'v>], &[Box<dyn Val + 'v>]) -> bool,
+) -> Result<CowVal<'b, 'v>, ExecutionError> {
+    let answer = answer(items(arguments)?, items(arguments.get(1..).unwrap_or_default())?);
+    Ok(CowVal::owned(CelBool::from(answer)))
 }
 
 fn items<'b, 'v>(arguments: &'b [CowVal<'_, 'v>]) -> Result<&'b [Box<dyn Val + 'v>], ExecutionError> {

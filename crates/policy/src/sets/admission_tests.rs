@@ -21,8 +21,7 @@ fn text(expression: &str) -> String {
 }
 
 fn findings_for(text: &str, id: &str, (before, after): (Option<Value>, Option<Value>)) -> Vec<PolicyFinding> {
-    let config =
-        Config::parse("policy: {sets: [{name: s, path: p, language: vap, input: admission}]}\n").unwrap();
+    let config = Config::parse("policy: {sets: [{name: s, path: p, language: vap}]}\n").unwrap();
     let file = PolicyFile {
         path: "p/a.yaml".to_owned(),
         text: text.to_owned(),
@@ -218,8 +217,7 @@ fn an_unknown_value_is_undecided() {
 
 /// What the rules find for resources of a stack that are updated.
 fn found_in(rules: &str, resources: Vec<(&str, Value)>) -> Vec<String> {
-    let config =
-        Config::parse("policy: {sets: [{name: s, path: p, language: vap, input: admission}]}\n").unwrap();
+    let config = Config::parse("policy: {sets: [{name: s, path: p, language: vap}]}\n").unwrap();
     let file = PolicyFile {
         path: "p/a.yaml".to_owned(),
         text: rules.to_owned(),
@@ -313,8 +311,7 @@ fn a_list_is_read_and_two_policies_of_one_name_are_refused() {
     let list = json!({"apiVersion": "v1", "kind": "List", "items": documents});
     assert_eq!(found_in(&list.to_string(), service()), ["v1:Service:shop:a"]);
     let second = rules.split("---").next().unwrap();
-    let config =
-        Config::parse("policy: {sets: [{name: s, path: p, language: vap, input: admission}]}\n").unwrap();
+    let config = Config::parse("policy: {sets: [{name: s, path: p, language: vap}]}\n").unwrap();
     let file = PolicyFile {
         path: "p/a.yaml".to_owned(),
         text: format!("{}---\n{second}", text("true")),

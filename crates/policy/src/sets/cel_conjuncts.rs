@@ -4,7 +4,7 @@
 use cel::Env;
 
 use super::{admission_functions, possible_reads::Mentions};
-use konverge_cel::cel_expression::{CelExpression, CostInput};
+use konverge_cel::cel_expression::CelExpression;
 
 /// A part, with what it may read.
 #[derive(Debug)]
@@ -15,15 +15,15 @@ pub(super) struct Conjunct {
 
 impl Conjunct {
     /// Returns true if the part is false for this input. An error is not false.
-    pub fn is_false(&self, context: &cel::Context, extent: CostInput) -> bool {
-        self.expression.holds(context, extent) == Ok(false)
+    pub fn is_false(&self, context: &cel::Context) -> bool {
+        self.expression.holds(context) == Ok(false)
     }
 }
 
 /// The parts of an expression. If one is no expression by itself, there are none.
 pub(super) fn compile(source: &str, env: &Env) -> Vec<Conjunct> {
     let parts = texts(source).into_iter().map(|text| {
-        let expression = admission_functions::compile_of_policy(text, env).ok()?;
+        let expression = admission_functions::compile(text, env).ok()?;
         let mut mentions = Mentions::default();
         mentions.add(text);
         Some(Conjunct { mentions, expression })

@@ -14,7 +14,7 @@ use cel::{
     extractors::{Arguments, This},
     parser::{Macro, MacroExprHelper, ParseError},
 };
-use konverge_cel::cel_counting::CelFunction;
+use konverge_cel::cel_expression::CelFunction;
 
 /// What calls of `matches` become. The crate's own function compiles its expression for each call.
 const MATCHES: &str = "@matches";

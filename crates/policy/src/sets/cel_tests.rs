@@ -1,17 +1,12 @@
 #![allow(clippy::unwrap_used)]
-//! The libraries of CEL, and the limits of an evaluation. What the API server says about them is in
-//! `tests/it/kubernetes/admission_policies.rs`.
+//! The libraries of CEL. What the API server says about them is in `tests/it/kubernetes/admission_policies.rs`.
 use std::sync::Arc;
 
 use cel::Context;
 use serde_json::{Value, json};
 
 use super::admission_functions;
-use konverge_cel::{
-    cel_counting::add_counting,
-    cel_expression::{CelError, CostInput},
-    cel_value::to_cel,
-};
+use konverge_cel::{cel_expression::CelError, cel_value::to_cel};
 
 pub(super) fn holds(expression: &str, object: &Value) -> Result<bool, CelError> {
     let env = admission_functions::environment();
@@ -19,11 +14,10 @@ pub(super) fn holds(expression: &str, object: &Value) -> Result<bool, CelError> 
         admission_functions::compile(expression, &env).unwrap_or_else(|why| panic!("{expression}: {why}"));
     let mut root = Context::with_env(Arc::new(env));
     admission_functions::add(&mut root);
-    add_counting(&mut root);
     let outer: &Context<'_, '_> = &root;
     let mut context = outer.new_inner_scope();
     context.add_variable_as_val("object", to_cel(object));
-    compiled.holds(&context, CostInput::measure(object))
+    compiled.holds(&context)
 }
 
 /// Each expression is true.
@@ -90,7 +84,7 @@ fn the_libraries_of_kubernetes_are_there() {
         // Time.
         "duration('90s') > duration('1m') && timestamp('2024-02-29T00:00:00Z').getDayOfYear() == 59",
         "timestamp('2024-01-01T23:00:00Z') + duration('1h') == timestamp('2024-01-02T00:00:00Z')",
-        // Texts: what is counted gives the same.
+        // Texts.
         "object.t.replace('A', 'x') == 'xb' && 'aaa'.replace('a', 'b', 2) == 'bba' && 'ab'.replace('', '-') == '-a-b-'",
         "['a', 'b'].join('-') == 'a-b' && ['a', 'b'].join() == 'ab' && [].join(',') == '' && object.t + 'c' == 'Abc'",
         "object.t.lowerAscii().split('').map(c, c + c) == ['aa', 'bb'] && '%s %d'.format([object.t, 3]) == 'Ab 3'",
@@ -112,7 +106,7 @@ fn an_expression_that_is_not_known_is_refused_when_it_is_read() {
     for expression in [
         "object.t.matches('(')",
         "object.all(1, v, true)",
-        "authorizer.group('').resource('pods').check('create').allowed()",
+        "object.check('create')",
         "lists.range(3).size() == 3",
         "object.other()",
     ] {
@@ -120,46 +114,5 @@ fn an_expression_that_is_not_known_is_refused_when_it_is_read() {
             admission_functions::compile(expression, &env).is_err(),
             "{expression}"
         );
-    }
-}
-
-/// Each is little to write, and would take days or all memory.
-#[test]
-fn what_an_evaluation_does_and_makes_is_limited() {
-    let texts: Vec<_> = (0..3_000).map(|n| json!(format!("t{n}"))).collect();
-    let object = json!({"list": texts, "long": "a".repeat(1_000_000), "t": "ab"});
-    let doubled =
-        |start: &str, step: &str, times: usize| format!("{start}{}.size() >= 0", step.repeat(times));
-    let seven = "object.list.all(a, object.list.all(b, object.list.all(c, a + b + c != 'x')))";
-    for expression in [
-        seven.to_owned(),
-        "object.list.all(i, a, object.list.all(j, b, a != 'x'))".to_owned(),
-        "object.list.filter(a, object.list.filter(b, a == b).size() > 1).size() == 0".to_owned(),
-        "object.long.split('').all(a, object.long.split('').all(b, a == b))".to_owned(),
-        doubled("['ab']", ".map(t, t + t)", 40),
-        doubled("[object.t]", ".map(t, t.replace('', t))", 10),
-        doubled("[['ab', 'ab']]", ".map(l, [l.join(), l.join()])", 40),
-        doubled("['ab']", ".map(t, '%s%s'.format([t, t]))", 40),
-        doubled("[['ab']]", ".map(l, l + l)", 40),
-        "object.long.replace('', object.long).size() > 0".to_owned(),
-        "object.list.map(t, object.long.replace('a', 'b')).size() > 0".to_owned(),
-        "object.list.map(t, object.long.lowerAscii()).size() > 0".to_owned(),
-        "[object.list.map(t, object.long)].all(l, l.join().size() > 0)".to_owned(),
-        // An operator does not absorb the limit.
-        format!("{seven} || true"),
-        format!("[1].exists(x, {seven} || true)"),
-    ] {
-        let Err(CelError::Other(why)) = holds(&expression, &object) else {
-            panic!("it is not refused: {expression}");
-        };
-        assert!(why.contains("too costly"), "{expression}: {why}");
-    }
-    // What rules do to large objects is far below the limits.
-    for expression in [
-        "object.list.all(a, a.startsWith('t') && a.replace('t', 'u') != a && a + 'x' != a)",
-        "object.long.size() > 3 && object.long.contains('a') && object.long.matches('^a+$')",
-        "object.list.map(t, t.upperAscii()).join(',').size() > 3 && object.list.exists(i, t, i == 2999)",
-    ] {
-        assert_eq!(holds(expression, &object), Ok(true), "{expression}");
     }
 }

@@ -21,9 +21,7 @@ fn set(body: &str, spec: &str) -> String {
 }
 
 fn findings(text: &str, before: Option<Value>, after: Option<Value>) -> Vec<PolicyFinding> {
-    let config =
-        Config::parse("policy: {sets: [{name: s, path: p, language: gatekeeper, input: admission}]}\n")
-            .unwrap();
+    let config = Config::parse("policy: {sets: [{name: s, path: p, language: gatekeeper}]}\n").unwrap();
     let file = PolicyFile {
         path: "p/a.yaml".to_owned(),
         text: text.to_owned(),
@@ -153,89 +151,6 @@ fn a_word_behind_a_line_break_is_a_word() {
         );
     }
     assert_eq!(verdicts(&with_cel("object.metadata.\nname == 'x'")), ["m"]);
-}
-
-#[test]
-fn suites_are_the_tests_of_a_set() {
-    let file = |path: &str, text: String| PolicyFile {
-        path: path.to_owned(),
-        text,
-    };
-    let suite = |cases: &str| {
-        format!(
-            "kind: Suite\napiVersion: test.gatekeeper.sh/v1alpha1\ntests:\n- name: types\n  template: ../t.yaml\n  constraint: ../c.yaml\n  cases:\n{cases}"
-        )
-    };
-    let body = "input.review.object.spec.type == input.parameters.word; msg := sprintf(\"%v of %v\", [input.parameters.word, input.review.operation])";
-    let failed = |cases: &str| {
-        let config =
-            Config::parse("policy: {sets: [{name: s, path: p, language: gatekeeper, input: admission}]}\n")
-                .unwrap();
-        let review = json!({"kind": "AdmissionReview", "request": {"operation": "UPDATE", "object": service(json!({})), "oldObject": service(json!({}))}});
-        let files = [
-            file("p/t.yaml", TEMPLATE.replace("BODY", body)),
-            file(
-                "p/c.yaml",
-                CONSTRAINT.replace("SPEC", "parameters: {word: NodePort}"),
-            ),
-            file("p/tests/suite.yaml", suite(cases)),
-            file("p/tests/open.yaml", service(json!({})).to_string()),
-            // It would be a Namespace of the set.
-            file(
-                "p/tests/space.yaml",
-                "apiVersion: v1\nkind: Namespace\nmetadata: {name: shop, labels: {a: b}}\n".to_owned(),
-            ),
-            file("p/tests/update.yaml", review.to_string()),
-        ];
-        let set = PolicySet::load(&config.policy.sets[0], &files, &[]);
-        let failed = set.failed_tests("p").into_iter();
-        failed
-            .map(|test| format!("{}: {}: {}", test.file, test.name, test.why))
-            .collect::<Vec<_>>()
-    };
-    let case = |object: &str, assertion: &str| {
-        format!("  - {{name: c, object: {object}, assertions: [{{{assertion}}}]}}\n")
-    };
-    for (object, assertion) in [
-        ("open.yaml", "violations: yes"),
-        ("./open.yaml", "violations: 1, message: '^NodePort of CREATE$'"),
-        ("../tests/open.yaml", "violations: no, message: UPDATE"),
-        ("update.yaml", "violations: yes, message: UPDATE"),
-        ("space.yaml", "violations: no"),
-    ] {
-        assert_eq!(
-            failed(&case(object, assertion)),
-            Vec::<String>::new(),
-            "{assertion}"
-        );
-    }
-    for (object, assertion, why) in [
-        (
-            "open.yaml",
-            "violations: no",
-            "it has 1 such violations; all are: NodePort of CREATE",
-        ),
-        ("open.yaml", "violations: 2", "it has 1 such violations"),
-        (
-            "open.yaml",
-            "violations: perhaps",
-            "is not `yes`, `no` or a number",
-        ),
-        ("space.yaml", "violations: yes", "all are: none"),
-        (
-            "gone.yaml",
-            "violations: yes",
-            "the set has no file p/tests/gone.yaml",
-        ),
-        ("open.yaml", "message: '('", "`message`: regex parse error"),
-    ] {
-        let told = failed(&case(object, assertion)).join("\n");
-        assert!(
-            told.starts_with("p/tests/suite.yaml: types, c: ") && told.contains(why),
-            "{told}"
-        );
-    }
-    assert!(failed("  - {name: c, object: open.yaml}\n")[0].contains("no `assertions`"));
 }
 
 #[test]

@@ -1,12 +1,11 @@
-//! Policy sets: rules in Rego, CEL or ValidatingAdmissionPolicy, evaluated on the plan document of a stack. Pure: the files are read by `ops`.
+//! Policy sets: rules in Rego, ValidatingAdmissionPolicies and Gatekeeper's constraints, evaluated on the plan document of a stack. Pure: the files are read by `ops`.
 //!
 //! [`set_rules`] parses the rules of one set and evaluates them: it makes the inputs ([`input`]), runs the rules
-//! ([`rego`], [`cel_rules`]), and decides what an unknown value means ([`possible_reads`]). [`set`] makes findings of the
+//! ([`rego`], [`admission`], [`gatekeeper`]), and decides what an unknown value means ([`possible_reads`]). [`set`] makes findings of the
 //! outcomes, and masks them. [`all_sets`] has the sets of a configuration and takes out what an exception covers.
 
 mod admission;
 mod admission_addresses;
-mod admission_cases;
 mod admission_code;
 mod admission_formats;
 mod admission_functions;
@@ -21,7 +20,6 @@ mod all_sets;
 mod cel_conjuncts;
 mod cel_pairs;
 mod cel_regex;
-mod cel_rules;
 #[cfg(test)]
 mod cel_tests;
 #[cfg(test)]
@@ -35,6 +33,7 @@ mod gatekeeper_match;
 mod gatekeeper_template;
 #[cfg(test)]
 mod gatekeeper_tests;
+mod gator_suites;
 mod go_regex;
 #[cfg(test)]
 mod hostile_tests;

@@ -4,7 +4,7 @@ use serde_json::json;
 
 use super::{
     PolicyFile, PolicySet, PolicySets,
-    tests::{cel, config, document, file, pod, rego, said, secrets},
+    tests::{config, document, file, pod, policy_on_pods, rego, said, secrets},
 };
 use konverge_base::model::policy_finding::{Enforcement, PolicyFinding};
 
@@ -133,8 +133,8 @@ fn a_set_has_a_largest_size() {
 
 #[test]
 fn an_error_on_one_resource_is_said_although_another_has_unknown_values() {
-    let text = "rules:\n- name: image\n  expression: \"resource.after.spec.nope.x == 'a' && resource.after.spec.containers.all(c, c.image != 'bad')\"\n";
-    let set = cel("", text);
+    let expression = "object.spec.nope.x == 'a' && object.spec.containers.all(c, c.image != 'bad')";
+    let set = policy_on_pods("true", expression, "'m'");
     let alone = set.findings(&document(vec![pod("web", json!("a"))]), &secrets());
     assert_eq!(said(&alone)[0].0, Enforcement::Deny);
     let both = set.findings(

@@ -1,17 +1,15 @@
 //! The rules of a set: parsed from its files, and evaluated on the plan document of a stack. Whoever calls this spends what
-//! the rules need: nothing here limits the time or the memory of parsing and evaluation. `rule_host` does that in a process
-//! of its own.
+//! the rules need: nothing here limits the time or the memory of parsing and evaluation. `konverge-rules` does that in a
+//! process of its own.
 
 use std::collections::BTreeSet;
 
-use cel::Context;
 use serde::{Deserialize, Serialize};
 
 use super::{
     admission::{AdmissionOutcome, AdmissionPolicies},
-    admission_cases,
-    cel_rules::{self, CelRule, CelRules},
     gatekeeper::GatekeeperRules,
+    gator_suites::without_suites,
     input,
     possible_reads::Mentions,
     rego::{self, RegoRules},
@@ -21,7 +19,6 @@ use konverge_base::model::{
     plan_document::{DocumentResource, StackDocument},
     spec::RuntimeKind,
 };
-use konverge_cel::cel_expression::CostInput;
 use konverge_config::{PolicyInput, PolicyLanguage, PolicySetConfig};
 
 /// The stack size of the parser in bytes; only the used part is allocated.
@@ -43,7 +40,6 @@ pub struct SetRules {
 
 enum Rules {
     Rego(Box<RegoRules>),
-    Cel(CelRules),
     Admission(Box<AdmissionPolicies>),
     Gatekeeper(Box<GatekeeperRules>),
 }
@@ -55,7 +51,7 @@ impl SetSource {
     /// A file is not what the language or the data needs, or there is no rule.
     pub fn parse(&self) -> Result<SetRules, String> {
         Ok(SetRules {
-            input: self.config.input,
+            input: self.config.input(),
             rules: parse_apart(&self.config, &self.files, &self.data)?,
         })
     }
@@ -85,12 +81,8 @@ impl SetSource {
     pub fn failed_tests(&self, rules: &SetRules) -> Vec<FailedTest> {
         match &rules.rules {
             Rules::Rego(_) => rego::failed_tests(&self.files, &self.data, self.config.rego),
-            Rules::Admission(_) | Rules::Gatekeeper(_) => {
-                let language = self.config.language;
-                let per_test = language == PolicyLanguage::Gatekeeper;
-                admission_cases::failed(&self.files, per_test, |files| judge(language, files))
-            }
-            Rules::Cel(rules) => rules.failed_cases(self.config.input),
+            // Gatekeeper's tests are run by `gator verify`.
+            Rules::Admission(_) | Rules::Gatekeeper(_) => Vec::new(),
         }
     }
 }
@@ -101,7 +93,6 @@ impl SetRules {
         match &self.rules {
             Rules::Rego(rules) if self.input == PolicyInput::Objects => rego_objects(rules, document),
             Rules::Rego(rules) => rego_whole(rules, document, self.input),
-            Rules::Cel(rules) => cel_each(rules, document, self.input),
             Rules::Admission(policies) => admission(policies.outcomes(document)),
             Rules::Gatekeeper(rules) => admission(rules.outcomes(document)),
         }
@@ -123,19 +114,16 @@ fn parse_apart(config: &PolicySetConfig, files: &[PolicyFile], data: &[PolicyFil
 
 fn parse(config: &PolicySetConfig, files: &[PolicyFile], data: &[PolicyFile]) -> Result<Rules, String> {
     match config.language {
-        PolicyLanguage::Cel => cel_rules::load(files).map(Rules::Cel),
         PolicyLanguage::Vap => {
-            let (_, files) = admission_cases::split(files)?;
-            let policies = AdmissionPolicies::load(&files)?;
+            let policies = AdmissionPolicies::load(&without_suites(files)?)?;
             Ok(Rules::Admission(Box::new(policies)))
         }
         PolicyLanguage::Gatekeeper => {
-            let (_, files) = admission_cases::split(files)?;
-            let rules = GatekeeperRules::load(&files)?;
+            let rules = GatekeeperRules::load(&without_suites(files)?)?;
             Ok(Rules::Gatekeeper(Box::new(rules)))
         }
         PolicyLanguage::Rego => {
-            let terraform = config.input == PolicyInput::Tfplan;
+            let terraform = config.input() == PolicyInput::Tfplan;
             for file in files.iter().filter(|_| terraform) {
                 if let Some(key) = input::missing_terraform_key(&file.text) {
                     let path = &file.path;
@@ -150,20 +138,6 @@ fn parse(config: &PolicySetConfig, files: &[PolicyFile], data: &[PolicyFile]) ->
             Ok(Rules::Rego(Box::new(rules)))
         }
     }
-}
-
-/// The rules of a suite's test.
-fn judge(language: PolicyLanguage, files: &[PolicyFile]) -> Result<admission_cases::Judge, String> {
-    Ok(match language {
-        PolicyLanguage::Gatekeeper => {
-            let rules = GatekeeperRules::load(files)?;
-            Box::new(move |document| rules.outcomes(document))
-        }
-        _ => {
-            let policies = AdmissionPolicies::load(files)?;
-            Box::new(move |document| policies.outcomes(document))
-        }
-    })
 }
 
 /// The unknown paths of a resource that rules may read.
@@ -233,7 +207,7 @@ fn about(finding: RuleFinding, resource: &DocumentResource) -> RuleOutcome {
 fn rego_whole(rules: &RegoRules, document: &StackDocument, view: PolicyInput) -> Vec<RuleOutcome> {
     let input = |without: &[&DocumentResource]| match view {
         PolicyInput::Tfplan => input::terraform_plan(document, without),
-        PolicyInput::Plan | PolicyInput::Objects | PolicyInput::Admission => input::plan(document, without),
+        PolicyInput::Plan | PolicyInput::Objects => input::plan(document, without),
     };
     let mut session = rules.session(&document.stack.folder);
     let mut findings = session.findings(input(&[]));
@@ -259,88 +233,4 @@ fn rego_whole(rules: &RegoRules, document: &StackDocument, view: PolicyInput) ->
     }
     outcomes.extend(findings.into_iter().map(RuleOutcome::Found));
     outcomes
-}
-
-/// Each resource, or each object, is an input of its own.
-fn cel_each(set: &CelRules, document: &StackDocument, view: PolicyInput) -> Vec<RuleOutcome> {
-    let rules = set.rules.as_slice();
-    let mut outcomes = Vec::new();
-    match view {
-        PolicyInput::Objects => {
-            let shared = set.shared(None);
-            for (resource, object) in input::objects(document) {
-                let context = cel_rules::context(view, object, &shared);
-                let extent = CostInput::measure(object);
-                cel_one(rules, (resource, &[]), &context, extent, &mut outcomes);
-            }
-        }
-        PolicyInput::Plan | PolicyInput::Tfplan | PolicyInput::Admission => {
-            let whole = input::plan(document, &[]);
-            let empty = Vec::new();
-            let values = whole["resources"].as_array().unwrap_or(&empty);
-            let (shared, extent) = (set.shared(Some(&whole)), CostInput::measure(&whole));
-            for (resource, value) in document.resources.iter().zip(values) {
-                let context = cel_rules::context(view, value, &shared);
-                let others = document.resources.as_slice();
-                cel_one(rules, (resource, others), &context, extent, &mut outcomes);
-            }
-        }
-    }
-    outcomes
-}
-
-/// Evaluates the rules for one resource. `others` are the resources that a rule can also reach.
-fn cel_one(
-    rules: &[CelRule],
-    (resource, others): (&DocumentResource, &[DocumentResource]),
-    context: &Context,
-    extent: CostInput,
-    outcomes: &mut Vec<RuleOutcome>,
-) {
-    for rule in rules {
-        let undecided = |of: &DocumentResource, paths| undecided(&rule.name, rule.severity, of, paths);
-        // With an unknown value a condition is an error, or decides for another value: only a part that does not read
-        // it counts.
-        let own = unknown(&rule.mentions, resource);
-        if !own.is_empty() {
-            let reads = |mentions: &Mentions| {
-                let mut reached = others.iter().filter(|_| mentions.has_word("plan"));
-                reads_unknown(mentions, resource) || reached.any(|other| reads_unknown(mentions, other))
-            };
-            let certain = rule.certain_violation(context, extent, reads);
-            outcomes.push(match certain {
-                Some(finding) => about(finding, resource),
-                None => undecided(resource, own),
-            });
-            continue;
-        }
-        let reached = others
-            .iter()
-            .filter(|other| rule.reads_plan && other.id != resource.id);
-        let open = reached
-            .map(|reached| (reached, unknown(&rule.mentions, reached)))
-            .find(|(_, unknown)| !unknown.is_empty());
-        let about_it = rule.is_about(context, extent);
-        match open {
-            // What is unknown elsewhere is absent here: a violation counts, and nothing else is certain.
-            Some((reached, paths)) => {
-                let violation = match about_it {
-                    Ok(true) => rule.violation(context, extent).ok().flatten(),
-                    Ok(false) | Err(_) => None,
-                };
-                outcomes.push(match violation {
-                    Some(finding) => about(finding, resource),
-                    None => undecided(reached, paths),
-                });
-            }
-            None => {
-                let finding = match about_it {
-                    Ok(true) => rule.finding(context, extent),
-                    Ok(false) => None,
-                    Err(error) => Some(*error),
-                };
-                outcomes.extend(finding.map(|finding| about(finding, resource)));
-            }
-        }
-    }
 }

@@ -35,9 +35,19 @@ pub(super) fn rego(settings: &str, text: &str) -> PolicySet {
     PolicySet::load(&config(settings), &[file("p/a.rego", text)], &[])
 }
 
-pub(super) fn cel(settings: &str, text: &str) -> PolicySet {
-    let config = config(&format!("language: cel, {settings}"));
-    PolicySet::load(&config, &[file("p/a.yaml", text)], &[])
+/// A set with one policy on pods: its conditions, its validation, and the text of its `messageExpression`. Its message is `m`.
+pub(super) fn policy_on_pods(condition: &str, expression: &str, message: &str) -> PolicySet {
+    let policy = json!({"apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicy", "metadata": {"name": "p"}, "spec": {
+        "matchConstraints": {"resourceRules": [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["*"], "resources": ["pods"]}]},
+        "matchConditions": [{"name": "c", "expression": condition}],
+        "validations": [{"expression": expression, "message": "m", "messageExpression": message}]}});
+    let binding = json!({"apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicyBinding", "metadata": {"name": "b"},
+        "spec": {"policyName": "p", "validationActions": ["Deny"]}});
+    let files = [
+        file("p/a.yaml", &policy.to_string()),
+        file("p/b.yaml", &binding.to_string()),
+    ];
+    PolicySet::load(&config("language: vap"), &files, &[])
 }
 
 pub(super) fn wanted(id: &str, attributes: Value) -> DesiredResource {
@@ -287,21 +297,6 @@ fn data_tells_which_values_a_rule_reads() {
 }
 
 #[test]
-fn a_condition_on_another_resource_s_unknown_value_is_undecided() {
-    let other = wanted("a:b:random_pet:other", json!({"public": {"$unknown": true}}));
-    let own = wanted("a:b:random_pet:own", json!({"encrypted": false}));
-    let text = "rules:\n- name: r\n  match: plan.resources.exists(r, has(r.after.public) && r.after.public)\n  expression: resource.after.encrypted\n";
-    let findings = cel("", text).findings(&document(vec![other, own]), &secrets());
-    assert!(!findings.is_empty());
-    assert!(
-        findings
-            .iter()
-            .all(|finding| finding.verdict == Enforcement::Undecided),
-        "{findings:?}"
-    );
-}
-
-#[test]
 fn a_terraform_rule_is_decided_whatever_an_object_holds() {
     let object = wanted(
         "v1:X:shop:x",
@@ -313,77 +308,11 @@ fn a_terraform_rule_is_decided_whatever_an_object_holds() {
 }
 
 #[test]
-fn a_cel_rule_has_a_name_that_means_nothing_else() {
-    for name in ["load", "a/b"] {
-        let text = format!("rules:\n- name: {name}\n  expression: 'true'\n");
-        let findings = cel("", &text).findings(&document(vec![pod("web", json!("a"))]), &secrets());
-        assert!(
-            findings[0].message.contains("is not a name of a rule"),
-            "{findings:?}"
-        );
-    }
-}
-
-#[test]
 fn numbers_are_compared_by_value() {
     let text = "package main\ndeny contains \"m\" if { input.resources[0].after.a == 1.0; input.resources[0].after.b > 0.29 }\n";
     let object = json!({"kind": "X", "a": 1, "b": 0.3});
     let findings = rego("", text).findings(&document(vec![wanted("v1:X:shop:x", object)]), &secrets());
     assert_eq!(findings.len(), 1);
-}
-
-#[test]
-fn cel_rules_must_hold_for_each_resource() {
-    let text = "rules:\n- name: no-latest\n  match: resource.kind == 'Pod'\n  expression: \"resource.after.spec.containers.all(c, !c.image.endsWith(':latest'))\"\n  messageExpression: \"'latest in ' + resource.id\"\n- name: few\n  expression: size(plan.resources) < 2\n  message: too many\n  severity: warn\n";
-    let document = document(vec![pod("web", json!("a:latest")), pod("ok", json!("a:1"))]);
-    let findings = cel("", text).findings(&document, &secrets());
-    assert_eq!(
-        said(&findings),
-        [
-            (Enforcement::Deny, "s/no-latest", "latest in v1:Pod:shop:web"),
-            (Enforcement::Warn, "s/few", "too many"),
-            (Enforcement::Warn, "s/few", "too many"),
-        ]
-    );
-    let objects = "rules:\n- name: labels\n  expression: has(object.metadata.labels)\n- name: wrong\n  expression: object.spec.nowhere == 1\n";
-    let findings =
-        cel("input: objects", objects).findings(&self::document(vec![pod("web", json!("a"))]), &secrets());
-    assert_eq!(findings.len(), 2);
-    assert!(
-        findings
-            .iter()
-            .all(|finding| finding.verdict == Enforcement::Deny)
-    );
-    assert!(
-        findings
-            .iter()
-            .any(|f| f.message == "failed expression: has(object.metadata.labels)")
-    );
-    assert!(
-        findings
-            .iter()
-            .any(|f| f.message.contains("could not be evaluated"))
-    );
-}
-
-#[test]
-fn a_cel_message_of_no_text_or_of_several_lines_gives_way_to_the_fixed_one() {
-    for (expression, said) in [
-        ("'own'", "own"),
-        ("''", "fixed"),
-        ("'  '", "fixed"),
-        ("'own\\\\nand more'", "fixed"),
-        ("1", "fixed"),
-        ("object.nowhere", "fixed"),
-    ] {
-        let text = format!(
-            "rules:\n- name: never\n  expression: 'false'\n  message: fixed\n  messageExpression: \"{expression}\"\n"
-        );
-        let findings =
-            cel("input: objects", &text).findings(&document(vec![pod("web", json!("a"))]), &secrets());
-        let messages: Vec<_> = findings.iter().map(|finding| finding.message.as_str()).collect();
-        assert_eq!(messages, [said], "{expression}");
-    }
 }
 
 #[test]
@@ -420,10 +349,6 @@ fn a_rule_that_reads_an_unknown_value_is_undecided() {
         [Enforcement::Deny, Enforcement::Undecided]
     );
     assert_eq!(findings[0].message, "v1:Pod:shop:b");
-    let cel_rule =
-        "rules:\n- name: image\n  expression: \"resource.after.spec.containers.all(c, c.image != 'bad')\"\n";
-    let findings = cel("", cel_rule).findings(&document(vec![pod("web", unknown())]), &secrets());
-    assert_eq!(findings[0].verdict, Enforcement::Undecided);
 }
 
 #[test]
@@ -473,54 +398,4 @@ fn the_tests_of_a_set_run() {
         [("p/a_test.rego", "test_error"), ("p/a_test.rego", "test_wrong")]
     );
     assert!(failed[0].why.contains("do_magic"), "{failed:?}");
-
-    let text = "rules:\n- name: named\n  match: resource.action != 'delete'\n  expression: has(resource.after.name)\n  cases:\n  - {input: {action: create, after: {name: a}}, passes: true}\n  - {input: {action: create, after: {}}, passes: true}\n  - {input: {action: delete}, passes: false}\n";
-    let names: Vec<_> = cel("", text)
-        .failed_tests("p")
-        .into_iter()
-        .map(|test| test.name)
-        .collect();
-    assert_eq!(names, ["named, case 2", "named, case 3"]);
-}
-
-/// What is unknown in another resource does not hide a violation that is there without it.
-#[test]
-fn a_violation_is_found_whatever_is_unknown_elsewhere() {
-    let map = json!({"kind": "ConfigMap", "data": {"action": {"$unknown": true}}});
-    let mut document = document(vec![
-        wanted("a:b:random_pet:one", json!({"length": 1})),
-        wanted("a:b:random_pet:two", json!({"length": 1})),
-        wanted("v1:ConfigMap:shop:settings", map),
-    ]);
-    for resource in document.resources.iter_mut().take(2) {
-        resource.action = Action::Delete;
-    }
-    let verdicts = |expression: &str| {
-        let text = format!("rules:\n- name: r\n  expression: \"{expression}\"\n  message: m\n");
-        let findings = cel("", &text).findings(&document, &secrets());
-        let rows = findings.iter().map(|f| (f.verdict, f.message.clone()));
-        rows.collect::<Vec<_>>()
-    };
-    let undecided = "undecided: it reads /data/action, known only after apply".to_owned();
-    let found = verdicts("plan.resources.filter(r, r.action == 'delete').size() < 2");
-    let denied = (Enforcement::Deny, "m".to_owned());
-    assert_eq!(
-        found,
-        [
-            denied.clone(),
-            denied,
-            (Enforcement::Undecided, undecided.clone())
-        ]
-    );
-    // Neither a pass nor an error is certain.
-    for expression in [
-        "plan.resources.filter(r, r.action == 'delete').size() < 3",
-        "plan.resources[2].after.data.action == 'x'",
-    ] {
-        assert_eq!(
-            verdicts(expression),
-            [(Enforcement::Undecided, undecided.clone())],
-            "{expression}"
-        );
-    }
 }
