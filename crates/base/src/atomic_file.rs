@@ -35,7 +35,6 @@ fn write_and(path: &Path, bytes: &[u8], finish: impl Fn(&std::fs::File) -> Resul
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use std::os::unix::fs::PermissionsExt as _;
 
     use super::*;

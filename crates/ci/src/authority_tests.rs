@@ -1,6 +1,5 @@
 //! The table of what a job may do: event × caller × GitHub's answer.
 
-#![allow(clippy::unwrap_used)]
 use std::collections::BTreeMap;
 
 use serde_json::json;

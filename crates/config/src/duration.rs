@@ -74,7 +74,6 @@ impl fmt::Display for Span {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
 
     #[test]

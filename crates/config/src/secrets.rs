@@ -391,7 +391,6 @@ impl SecretStoreConfig {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use crate::{Config, SecretStoreKind};
 
     #[test]

@@ -1,4 +1,3 @@
-#![allow(clippy::unwrap_used)]
 use super::*;
 use konverge_base::model::{plan::FieldChange, review::ReviewedStack, spec::RuntimeKind};
 use serde_json::json;

@@ -89,7 +89,6 @@ pub fn merge_journal(state: &mut StackState, entries: &[JournalEntry]) -> OpenIn
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
     use konverge_base::model::{Digest, RepoPath, spec::RuntimeKind};
     use serde_json::json;

@@ -1,4 +1,3 @@
-#![allow(clippy::unwrap_used)]
 use std::sync::Arc;
 
 use serde_json::json;

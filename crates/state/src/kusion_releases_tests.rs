@@ -1,4 +1,3 @@
-#![allow(clippy::unwrap_used)]
 use super::{super::fixture, *};
 use crate::store::MemoryStore;
 

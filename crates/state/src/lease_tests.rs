@@ -1,4 +1,3 @@
-#![allow(clippy::unwrap_used)]
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use super::{

@@ -273,4 +273,5 @@ impl Versioned {
 }
 
 #[cfg(test)]
+#[path = "reviews_tests.rs"]
 mod tests;

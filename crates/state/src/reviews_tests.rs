@@ -1,4 +1,3 @@
-#![allow(clippy::unwrap_used)]
 use std::{collections::BTreeSet, sync::Arc};
 
 use super::{

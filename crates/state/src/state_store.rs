@@ -430,4 +430,5 @@ fn versioned(header: Header, document: StateDocument) -> Versioned {
 }
 
 #[cfg(test)]
+#[path = "state_store_tests.rs"]
 mod tests;

@@ -1,4 +1,3 @@
-#![allow(clippy::unwrap_used)]
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use futures::FutureExt as _;

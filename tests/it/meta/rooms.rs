@@ -166,6 +166,19 @@ fn room_named(name: &str, first: &str, rooms: &BTreeMap<String, BTreeSet<String>
     }
 }
 
+/// They end their file. Where that is too long they are `NAME_tests.rs` beside it.
+#[test]
+fn unit_tests_stand_beside_the_code() {
+    let mut alone = Vec::new();
+    for file in source_files().iter().filter(|file| file.ends_with("tests.rs")) {
+        let folder = file.parent().expect("a file is in a folder");
+        if fs::read_dir(folder).expect("a folder of the sources").count() == 1 {
+            alone.push(file.clone());
+        }
+    }
+    assert!(alone.is_empty(), "move each to NAME_tests.rs: {alone:?}");
+}
+
 /// Each is linked by itself, and each starts its own servers.
 #[test]
 fn there_are_few_test_binaries() {

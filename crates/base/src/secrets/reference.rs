@@ -382,4 +382,5 @@ fn malformed(text: &str, why: &'static str) -> MalformedReference {
 }
 
 #[cfg(test)]
+#[path = "reference_tests.rs"]
 mod tests;

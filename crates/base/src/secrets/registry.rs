@@ -324,4 +324,5 @@ impl std::fmt::Debug for Secrets {
 }
 
 #[cfg(test)]
+#[path = "registry_tests.rs"]
 mod tests;

@@ -323,7 +323,6 @@ impl ResourceGraph {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
     use konverge_base::model::spec::RuntimeKind;
     use serde_json::{Map, Value, json};

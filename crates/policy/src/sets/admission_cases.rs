@@ -275,4 +275,5 @@ fn beside(file: &str, path: &str) -> String {
 }
 
 #[cfg(test)]
+#[path = "admission_cases_tests.rs"]
 mod tests;

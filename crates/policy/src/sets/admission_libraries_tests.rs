@@ -1,4 +1,3 @@
-#![allow(clippy::unwrap_used)]
 use super::{
     super::cel_tests::{all_fail, all_hold},
     *,

@@ -329,4 +329,5 @@ impl CelRule {
 }
 
 #[cfg(test)]
+#[path = "cel_rules_tests.rs"]
 mod tests;

@@ -1,4 +1,3 @@
-#![allow(clippy::unwrap_used)]
 use super::*;
 
 fn read(rules: &Value) -> Result<CelRules, String> {

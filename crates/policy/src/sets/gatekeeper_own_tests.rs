@@ -1,4 +1,3 @@
-#![allow(clippy::unwrap_used)]
 use super::{
     super::admission_request::tests::{document, resource},
     *,

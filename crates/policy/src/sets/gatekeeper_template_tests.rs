@@ -1,4 +1,3 @@
-#![allow(clippy::unwrap_used)]
 use super::{super::admission_functions::environment, *};
 
 const REGO: &str = "package t\nviolation[{\"msg\": \"m\"}] { true }\n";
