@@ -88,7 +88,6 @@ pub enum Command {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use clap::CommandFactory;
 
     use super::*;

@@ -222,7 +222,6 @@ fn verdict(
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
 
     const PAGE: &str = "https://github.com/acme/konfig/actions/runs/7";

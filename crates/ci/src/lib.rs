@@ -1,13 +1,13 @@
-//! The `ci` use case: handles the event of a GitHub Actions run. [`trust::authority`] alone decides what the job may
+//! The `ci` use case: handles the event of a GitHub Actions run. `trust::authority` alone decides what the job may
 //! do.
 //!
 //! | event | what happens |
 //! |---|---|
-//! | `pull_request`, `merge_group` | [`preview`]: comment, status, summary, review record; for a shard ([`ShardMode`]) or for the combination of all shards ([`aggregate_status`]) |
-//! | `workflow_run` of a pull request from outside | [`preview`] of its Specs, by this repository's own job |
-//! | `push` to the default branch | [`apply`]: apply what was reviewed, or what an environment's reviewers approved |
-//! | `workflow_dispatch` with `approve` | [`apply`], with those digests approved; [`restore`] if they stand for drift |
-//! | `schedule`, other `workflow_dispatch` | [`drift`]; [`restore`] in a later job of the run, whose environment's reviewers approved digests |
+//! | `pull_request`, `merge_group` | `preview`: comment, status, summary, review record; for a shard ([`ShardMode`]) or for the combination of all shards (`aggregate_status`) |
+//! | `workflow_run` of a pull request from outside | `preview` of its Specs, by this repository's own job |
+//! | `push` to the default branch | `apply`: apply what was reviewed, or what an environment's reviewers approved |
+//! | `workflow_dispatch` with `approve` | `apply`, with those digests approved; `restore` if they stand for drift |
+//! | `schedule`, other `workflow_dispatch` | `drift`; `restore` in a later job of the run, whose environment's reviewers approved digests |
 //! | `repository_dispatch` | by its type: `konverge-apply`, `konverge-drift` |
 
 mod aggregate_status;

@@ -188,7 +188,6 @@ fn takes_nothing_away(plan: &ResourcePlan) -> Result<(), UserError> {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
     use konverge_base::model::{plan::FieldChange, spec::RuntimeKind};
 

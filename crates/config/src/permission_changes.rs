@@ -195,7 +195,6 @@ fn display(value: &Value) -> String {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
     use konverge_base::model::{
         RepoPath,

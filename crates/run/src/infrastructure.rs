@@ -290,7 +290,6 @@ fn configured_options(config: &Config) -> Options {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use std::time::Duration;
 
     use super::*;

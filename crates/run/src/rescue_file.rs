@@ -218,7 +218,6 @@ impl Unstored {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
     use konverge_base::model::RepoPath;
     use serde_json::json;

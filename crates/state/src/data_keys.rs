@@ -330,4 +330,5 @@ fn place(number: u64) -> Key {
 }
 
 #[cfg(test)]
+#[path = "data_keys_tests.rs"]
 mod tests;

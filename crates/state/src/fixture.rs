@@ -1,7 +1,5 @@
 //! For tests: a stack, its states in memory, and a clock that is set by hand.
 
-#![allow(clippy::unwrap_used)]
-
 use std::{
     sync::{
         Arc, Mutex,

@@ -275,4 +275,5 @@ impl Versioned {
 }
 
 #[cfg(test)]
+#[path = "reviews_tests.rs"]
 mod tests;

@@ -434,4 +434,5 @@ fn versioned(header: Header, document: StateDocument) -> Versioned {
 }
 
 #[cfg(test)]
+#[path = "state_store_tests.rs"]
 mod tests;

@@ -178,4 +178,5 @@ fn is_empty(value: &Value) -> bool {
 }
 
 #[cfg(test)]
+#[path = "credential_settings_tests.rs"]
 mod tests;

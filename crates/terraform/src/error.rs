@@ -429,7 +429,6 @@ impl From<TerraformError> for UserError {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
 
     #[test]

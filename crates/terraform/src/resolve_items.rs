@@ -192,7 +192,6 @@ fn admit(
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
     use crate::{AllowedProvider, address::Address, resource_state::ResourceState, state_document::InFlight};
     use konverge_base::{

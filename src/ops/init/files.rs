@@ -148,7 +148,6 @@ fn write_new(root: &Path, path: &str, text: &str) -> Result<WrittenFile, UserErr
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
     use crate::ops::init::apps;
     use konverge_config::Config;

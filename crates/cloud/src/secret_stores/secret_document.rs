@@ -111,7 +111,6 @@ pub(super) fn zeroize_json(value: &mut Value) {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
     use serde_json::json;
 

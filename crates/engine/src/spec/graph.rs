@@ -1,7 +1,7 @@
 //! The dependency graph of a stack.
 //!
 //! It has three kinds of edges: explicit dependencies (`dependsOn`), references, and the order that
-//! Kubernetes itself requires ([`super::implicit_deps`]). An edge of the last kind is left out if it would
+//! Kubernetes itself requires (`implicit_deps`). An edge of the last kind is left out if it would
 //! close a cycle with the others.
 
 use std::{
@@ -323,7 +323,6 @@ impl ResourceGraph {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
     use konverge_base::model::spec::RuntimeKind;
     use serde_json::{Map, Value, json};
