@@ -136,7 +136,7 @@ impl Archive {
     }
 
     #[cfg(test)]
-    pub fn of(repository: Repository) -> Self {
+    pub fn in_repository(repository: Repository) -> Self {
         Self {
             repository,
             credentials: None,

@@ -94,7 +94,7 @@ pub fn check(text: &str, known: KnownPeople) -> PolicyCheck {
         authors: BTreeMap::new(),
         own: Arc::new(policy(text)),
         reviewed: ReviewedPolicies::default(),
-        archive: Archive::of(Repository::discover(folder.path()).unwrap()),
+        archive: Archive::in_repository(Repository::discover(folder.path()).unwrap()),
         restoring: false,
         agreeing: DispatchApprovers::Environment,
         evaluator: RuleEvaluator::new(&secrets),

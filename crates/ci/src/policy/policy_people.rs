@@ -94,7 +94,7 @@ impl PolicyCheck {
         let behind = self.contributors(plan, covered).await?;
         people.retain(|login| !behind.contains(login));
         for (pull, _) in pulls {
-            let behind = self.people.behind_pull(*pull).await?;
+            let behind = self.people.pull_contributors(*pull).await?;
             people.retain(|login| !behind.contains(login));
             if behind.unknown.is_some() {
                 people.clear();
@@ -125,7 +125,7 @@ impl PolicyCheck {
         };
         // Without its name they cannot be distinguished from users who approved another job of the run.
         if let Some(environment) = self.environment.as_ref().filter(|_| asked) {
-            match self.people.let_run_go_on(self.run_id, environment).await {
+            match self.people.run_approvals(self.run_id, environment).await {
                 Ok(approvals) => logins.extend(approvals.into_iter().map(|approval| approval.reviewer)),
                 Err(error) => self
                     .run
@@ -147,7 +147,7 @@ impl PolicyCheck {
         let mut reasons = BTreeMap::new();
         if let Some(environment) = &self.environment {
             // It was looked up before, so it is cached.
-            let approvals = self.people.let_run_go_on(self.run_id, environment).await;
+            let approvals = self.people.run_approvals(self.run_id, environment).await;
             let approvals = approvals.unwrap_or_default().into_iter();
             reasons.extend(approvals.map(|approval| (approval.reviewer, approval.said)));
         }
@@ -180,7 +180,7 @@ impl PolicyCheck {
             .cloned()
             .collect();
         for (pull, _) in pulls.iter().filter(|_| needs_approval(rules)) {
-            let behind = self.people.behind_pull(*pull).await?;
+            let behind = self.people.pull_contributors(*pull).await?;
             own.extend(logins.iter().filter(|login| behind.contains(login)).cloned());
         }
         let approvals = logins.into_iter().map(|reviewer| Approval {
@@ -205,7 +205,7 @@ impl PolicyCheck {
         let head = agreed.until.unwrap_or(head);
         let behind = self
             .people
-            .behind_commits(branch, agreed.since, head, plan.stack.as_str())
+            .commit_contributors(branch, agreed.since, head, plan.stack.as_str())
             .await?;
         match &behind.unknown {
             None => Ok(behind),
@@ -237,7 +237,10 @@ impl PolicyCheck {
             let (role, own) = match on_last_head {
                 true => (
                     self.role(&given.reviewer).await?,
-                    self.people.behind_pull(pull).await?.contains(&given.reviewer),
+                    self.people
+                        .pull_contributors(pull)
+                        .await?
+                        .contains(&given.reviewer),
                 ),
                 false => (Role::None, false),
             };

@@ -50,7 +50,7 @@ pub(crate) async fn in_reviews(
         if review.commit != record.head {
             continue;
         }
-        let said = Words::of(&review.said);
+        let said = Words::parse(&review.said);
         let all = match said.all_shown && is_unedited {
             true => record.findings.clone(),
             false => BTreeSet::new(),
@@ -124,7 +124,7 @@ struct Words {
 }
 
 impl Words {
-    fn of(text: &str) -> Self {
+    fn parse(text: &str) -> Self {
         let lines = text.lines().map(str::trim).filter(|line| !line.starts_with('>'));
         let lines: Vec<_> = lines.collect();
         let words = lines
@@ -169,7 +169,7 @@ mod tests {
             ("> konverge override".to_owned(), words(&none, false)),
             ("no konverge override, please".to_owned(), words(&none, false)),
         ] {
-            assert_eq!(Words::of(&text), expected, "{text}");
+            assert_eq!(Words::parse(&text), expected, "{text}");
         }
     }
 

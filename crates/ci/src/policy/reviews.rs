@@ -172,7 +172,7 @@ impl MergedReviews {
     ) {
         let well = |id: &StackId| {
             let mut outcomes = report.stacks.iter();
-            outcomes.any(|outcome| outcome.id == *id && apply::is_well(outcome.result))
+            outcomes.any(|outcome| outcome.id == *id && apply::has_succeeded(outcome.result))
         };
         let unsettled: BTreeSet<&StackId> = behind
             .iter()

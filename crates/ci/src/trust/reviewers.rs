@@ -132,7 +132,7 @@ impl Reviewers {
     }
 
     /// Who approved a run in an environment.
-    pub async fn let_run_go_on(&self, run: u64, environment: &str) -> Result<Vec<RunApproval>, GithubError> {
+    pub async fn run_approvals(&self, run: u64, environment: &str) -> Result<Vec<RunApproval>, GithubError> {
         let answer = async {
             match &self.client {
                 Some(client) => client.run_approvals(run, environment).await,
@@ -143,7 +143,7 @@ impl Reviewers {
     }
 
     /// The contributors of a pull request.
-    pub async fn behind_pull(&self, pull: u64) -> Result<Contributors, GithubError> {
+    pub async fn pull_contributors(&self, pull: u64) -> Result<Contributors, GithubError> {
         let answer = async {
             match &self.client {
                 Some(client) => contributors::of_pull_request(client, pull).await,
@@ -171,7 +171,7 @@ impl Reviewers {
     }
 
     /// The contributors of a stack's commits up to `head` since the last applied commit.
-    pub async fn behind_commits(
+    pub async fn commit_contributors(
         &self,
         branch: &str,
         since: Option<&CommitId>,
@@ -357,9 +357,9 @@ mod tests {
         let head: CommitId = "f".repeat(40).parse().unwrap();
         assert_eq!(nobody.permission("ada").await.unwrap(), Permission::None);
         assert!(nobody.approvals(7).await.unwrap().is_empty());
-        assert!(nobody.let_run_go_on(1, "production").await.unwrap().is_empty());
+        assert!(nobody.run_approvals(1, "production").await.unwrap().is_empty());
         let behind = nobody
-            .behind_commits("main", None, &head, "apps/shop")
+            .commit_contributors("main", None, &head, "apps/shop")
             .await
             .unwrap();
         assert_eq!(behind.unknown, Some(head));
