@@ -154,7 +154,7 @@ async fn apply_and_report(job: &Job, tip: ApplyTarget<'_>) -> Result<JobResult, 
     // Somebody typed digests, and nothing at all was done.
     let in_vain = typed && !given.is_empty() && matched.is_empty() && report.stacks.is_empty();
     Ok(JobResult {
-        code: match apply::exit_code(&report, job.run.cancel.is_cancelled()) {
+        code: match apply::exit_code(&report, &job.run) {
             0 if in_vain => ErrorKind::Policy.exit_code(),
             code => code,
         },
@@ -507,7 +507,7 @@ fn unreviewed_issue(
 
 /// Returns true if nothing of the stack was left that needs an approval.
 fn was_approved(result: StackResult) -> bool {
-    apply::is_well(result) || result == StackResult::Waiting
+    apply::has_succeeded(result) || result == StackResult::Waiting
 }
 
 fn description(report: &ApplyReport, newer: usize) -> String {

@@ -92,14 +92,8 @@ async fn begin(
         shard_mode::refuse_for(&event)?;
     }
     if let ShardMode::Verdict(of) = options.part {
-        return aggregate_status::run(
-            run,
-            runner,
-            &event,
-            client.as_ref(),
-            (of, options.shards_succeeded),
-        )
-        .await;
+        return aggregate_status::run(run, runner, &event, client.as_ref(), of, options.shards_succeeded)
+            .await;
     }
     let caller = Caller::new(runner, &options.approve, options.environment.as_deref());
     let Some(authority) = authority(run, &event, caller, client.as_ref()).await? else {

@@ -32,7 +32,7 @@ pub fn open(run: &RunContext, config: &Config) -> (Vec<Arc<dyn KeyService>>, Vec
             }
             StateRecipient::AliKms { arn, region } => {
                 let secrets = run.secrets.clone();
-                WrappingKey::Alibaba(secret_stores::alibaba_kms_key(run, (arn, region), secrets))
+                WrappingKey::Alibaba(secret_stores::alibaba_kms_key(run, arn, region, secrets))
             }
             StateRecipient::VaultTransit { store, mount, key } => {
                 let Some(configured) = config.secrets.stores.get(&store) else {
