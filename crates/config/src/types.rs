@@ -247,16 +247,19 @@ pub struct TerraformConfig {
     pub binary: Option<String>,
     /// The providers that may run. Others are refused before `init`.
     pub providers: Vec<Provider>,
-    /// Settings in a Spec's provider configuration that name a command or a credentials file on the machine
-    /// where Konverge runs (`exec`, `config_path`, `shared_config_files`), or that decide the identity that the
-    /// provider acts as (`assume_role`, `profile`, `token`), and that are allowed nevertheless, with any value
-    /// and for all Specs. Default: none.
+    /// The names of provider settings that every Spec may choose with any value but an address, and all below them
+    /// (`use_oidc`, `warehouse`, `config_path`). Without it a Spec chooses where a provider works and how it behaves
+    /// (`region`, `project`, `default_tags`, `features`, `max_retries`), and nothing else. Default: none.
     pub credential_settings: Vec<String>,
     /// The addresses, proxies and certificate authorities that a Spec may set in a provider's configuration, by
     /// the provider's source: `hashicorp/vault: ['https://vault.example.com']`. A switch that turns a check of
     /// the server off is listed with its value: `insecure=true`. Others are refused, because the provider would
     /// send the job's credentials there.
     pub provider_addresses: BTreeMap<String, Vec<String>>,
+    /// The identities and other values that a Spec may set in a provider's configuration, by the provider's source:
+    /// `hashicorp/aws: ['arn:aws:iam::111122223333:role/apply', 'session_name=konverge']`. Others are refused, because
+    /// the provider would act for another team.
+    pub provider_identities: BTreeMap<String, Vec<String>>,
     /// The absolute path of a folder outside the repository with the layout of Terraform's filesystem mirror.
     /// If set, nothing is downloaded.
     pub mirror: Option<String>,

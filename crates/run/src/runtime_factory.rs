@@ -230,6 +230,9 @@ async fn parts_of(run: &RunContext, setup: &RuntimeSetup<'_>) -> Result<Parts, U
     terraform
         .provider_addresses
         .clone_from(&config.terraform.provider_addresses);
+    terraform
+        .provider_identities
+        .clone_from(&config.terraform.provider_identities);
     let mirror = config.terraform.mirror.as_ref();
     terraform.mirror = mirror
         .map(|path| trusted("`terraform.mirror`", path))
