@@ -264,6 +264,13 @@ mod tests {
         );
         assert_eq!(
             told(
+                "{}\n",
+                "terraform: {provider_identities: {hashicorp/aws: ['arn:aws:iam::111122223333:role/apply']}}\n",
+            ),
+            ["terraform.provider_identities.hashicorp/aws: - → [\"arn:aws:iam::111122223333:role/apply\"] (all)"]
+        );
+        assert_eq!(
+            told(
                 "secrets: {stores: {job: {kind: env}}}\n",
                 "secrets: {rotation: stop, stores: {job: {kind: env, allow: [{stacks: '**', paths: '**'}]}}}\n",
             ),

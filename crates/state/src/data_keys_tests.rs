@@ -1,3 +1,5 @@
+use std::sync::Arc;
+
 use super::{
     super::{
         Sealer,
@@ -6,12 +8,11 @@ use super::{
     *,
 };
 use crate::store::{MemoryStore, Store};
+use konverge_cloud::secret_stores::KeyService;
 
 /// A run whose services are these.
 fn run(store: &Arc<dyn Store>, services: &[&Arc<NamedService>]) -> StateStore {
-    let services = services
-        .iter()
-        .map(|service| Arc::clone(service) as Arc<dyn KeyService>);
+    let services = services.iter().map(|service| service.named());
     fixture::states(store, &Arc::default()).with_key_services(services.collect())
 }
 
@@ -135,19 +136,19 @@ async fn what_each_service_says_is_told() {
     let refused = |why: &str| Err(why.to_owned());
     let expected = [
         ("a".to_owned(), Ok(())),
-        ("b".to_owned(), refused("no")),
+        ("b".to_owned(), refused("does not answer: it is away")),
         ("c".to_owned(), refused("does not wrap `keys/data/0000000001`")),
     ];
     assert_eq!(tried, expected);
     let error = run(&store, &[&c, &b]).open_data_keys().await.unwrap_err();
     assert_eq!(
         error.to_string(),
-        "`keys/data/0000000001` cannot be unwrapped: `c` does not wrap it; `b`: no"
+        "`keys/data/0000000001` cannot be unwrapped: `c` does not wrap it; `b`: does not answer: it is away"
     );
     let error = maker.make_data_key_after_loss().await.unwrap_err();
     assert_eq!(
         error.to_string(),
-        "`keys/data/0000000002` cannot be made: `b`: no"
+        "`keys/data/0000000002` cannot be made: `b`: does not answer: it is away"
     );
     assert_eq!(
         maker.list_data_keys().await.unwrap().len(),

@@ -6,7 +6,7 @@ use futures::{StreamExt as _, TryStreamExt as _, stream};
 use serde::Serialize;
 
 use super::{
-    StateError, StateStore, Versioned,
+    StateError, StateStore,
     document_format::{CreateResult, put},
     state_store::IN_FLIGHT,
 };
@@ -261,16 +261,6 @@ impl ReviewStore<'_> {
         let mut places: Vec<_> = keys.iter().filter_map(ReviewKey::parse).collect();
         places.sort_unstable();
         Ok(places)
-    }
-}
-
-impl Versioned {
-    /// The merged pull requests whose reviews are not used on this stack yet.
-    pub fn unapplied_pull_requests<'a>(&'a self, merged: &'a [u64]) -> impl Iterator<Item = u64> + 'a {
-        merged
-            .iter()
-            .copied()
-            .filter(|number| !self.applied_reviews.contains(number))
     }
 }
 

@@ -249,7 +249,10 @@ async fn a_merged_pull_request_is_unapplied_until_its_review_is_used_on_the_stac
         .await
         .unwrap();
     let read = states.load(&stack).await.unwrap().unwrap();
-    let unapplied: Vec<_> = read.unapplied_pull_requests(&[1, 2, 3, 4]).collect();
+    let unapplied = [1, 2, 3, 4].into_iter();
+    let unapplied: Vec<_> = unapplied
+        .filter(|number| !read.applied_reviews.contains(number))
+        .collect();
     assert_eq!(unapplied, [1, 3]);
 }
 
