@@ -3,6 +3,7 @@
 //! [`RunContext`] is the context of every use case; a [`Session`] opens a request; [`Planner`] plans one
 //! target.
 
+pub mod adopt;
 pub mod apply_scope;
 pub mod check;
 pub mod completions;

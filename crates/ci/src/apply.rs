@@ -7,6 +7,7 @@ use std::{
 
 use super::{
     active_policies::CommitPolicy,
+    adoption,
     approve_input::Approved,
     authority::DispatchApprovers,
     commits_since_apply,
@@ -45,7 +46,6 @@ use konverge_run::{
     apply::{self, ApplyOptions},
     redact,
 };
-use konverge_state::IndexedStates;
 
 /// The label of issues about unreviewed changes.
 const UNREVIEWED_LABEL: &str = "konverge-unreviewed";
@@ -137,13 +137,9 @@ async fn apply_and_report(job: &Job, tip: ApplyTarget<'_>) -> Result<JobResult, 
     };
     let result = result.map_err(|failure| redact::failure(&failure, &job.run.secrets));
     let (state, description) = match &result {
-        Ok((report, _, newer)) if apply::ended_well(report) => {
-            (StatusState::Success, description(report, newer.len()))
-        }
-        Ok((report, _, newer)) if apply::only_waits(report) => {
-            (StatusState::Pending, description(report, newer.len()))
-        }
-        Ok((report, _, newer)) => (StatusState::Failure, description(report, newer.len())),
+        Ok(applied) if apply::ended_well(&applied.report) => (StatusState::Success, applied.description()),
+        Ok(applied) if apply::only_waits(&applied.report) => (StatusState::Pending, applied.description()),
+        Ok(applied) => (StatusState::Failure, applied.description()),
         Err(failure) => {
             feedback.publish_failure(failure);
             (StatusState::Error, failure.message.clone())
@@ -152,7 +148,7 @@ async fn apply_and_report(job: &Job, tip: ApplyTarget<'_>) -> Result<JobResult, 
     feedback.status(head, github::APPLY, state, &description).await;
     // They come last: a receiver that does not answer delays nothing else.
     match (&notices, &result) {
-        (Some(notices), Ok((report, consent, _))) => {
+        (Some(notices), Ok(Applied { report, consent, .. })) => {
             let stopped: Vec<_> = consent
                 .stopped_stacks()
                 .into_iter()
@@ -163,7 +159,12 @@ async fn apply_and_report(job: &Job, tip: ApplyTarget<'_>) -> Result<JobResult, 
         (Some(notices), Err(failure)) => notices.not_applied(failure).await,
         (None, _) => {}
     }
-    let (report, consent, _) = result?;
+    let Applied {
+        report,
+        consent,
+        left_alone,
+        ..
+    } = result?;
     let matched = consent.matched();
     feedback.tell_unmatched(&given.difference(&matched).copied().collect());
     // Somebody typed digests, and nothing at all was done.
@@ -173,8 +174,19 @@ async fn apply_and_report(job: &Job, tip: ApplyTarget<'_>) -> Result<JobResult, 
             0 if in_vain => ErrorKind::Policy.exit_code(),
             code => code,
         },
-        text: report::outcome::text(&report, report::terminal::Style::default()),
+        text: report::outcome::text(&report, report::terminal::Style::default())
+            + &adoption::left_alone_text(left_alone),
     })
+}
+
+/// What a run applied, and what it did not.
+struct Applied {
+    report: ApplyReport,
+    consent: Arc<ReviewGate>,
+    /// The stacks with a newer commit.
+    newer: BTreeMap<StackId, CommitId>,
+    /// The number of stacks that are left alone while the repository is taken over.
+    left_alone: usize,
 }
 
 /// The configuration of the default branch's tip, which may be newer than the applied commit.
@@ -188,7 +200,7 @@ async fn apply_pending(
     tip: ApplyTarget<'_>,
     config: Config,
     feedback: &Publisher<'_>,
-) -> Result<(ApplyReport, Arc<ReviewGate>, BTreeMap<StackId, CommitId>), UserError> {
+) -> Result<Applied, UserError> {
     let head = tip.head;
     let mut watch = Timings::start();
     let (backend, side) = open_head(job, head, &config).await?;
@@ -196,13 +208,24 @@ async fn apply_pending(
     let known = backend.states.known().await?;
     backend.states.maintain_index(known).await?;
     side.note_layout(&job.run);
-    let pending = StacksToApply::find(job, &tip, &side, &backend, known).await?;
+    let mut pending = StacksToApply::find(job, &tip, &side, &backend).await?;
 
     let reviews = if pending.targets.is_empty() {
         MergedReviews::default()
     } else {
         MergedReviews::load(job, &backend, head, &tip.branch.name).await?
     };
+    let left_alone = match tip.approved.digests.is_empty() {
+        true => {
+            let files = job.repository.revision(&tip.branch.tip)?;
+            let there = (&side, &backend, known);
+            adoption::leave_alone(files.as_ref(), there, &reviews, &mut pending.targets).await?
+        }
+        // A digest may stand for any stack.
+        false => 0,
+    };
+    let ids: Vec<_> = pending.targets.iter().map(|target| target.id.clone()).collect();
+    backend.states.announce_run(known, &ids).await?;
     let consent = review_gate(job, &tip, (&config, &backend.secrets), &reviews)?;
     let consent = Arc::new(consent);
     let deployments = Deployments::new(job, &config, &pending.targets, head);
@@ -238,6 +261,7 @@ async fn apply_pending(
         stopped: &stopped,
         info: &info,
         newer: &newer,
+        left_alone,
         arrived: match report.stacks.is_empty() {
             true => Vec::new(),
             false => commits_since_apply::since_last_apply(job, head, known).await,
@@ -249,7 +273,12 @@ async fn apply_pending(
     if let Some(deployments) = deployments {
         deployments.end(&report).await;
     }
-    Ok((report, consent, newer))
+    Ok(Applied {
+        report,
+        consent,
+        newer,
+        left_alone,
+    })
 }
 
 /// The end of a merge into a repository that has no store yet: nothing is applied, which its previews said.
@@ -316,20 +345,17 @@ struct StacksToApply {
 }
 
 impl StacksToApply {
-    /// Finds them, and announces them to other runs.
+    /// Finds them.
     async fn find(
         job: &Job,
         tip: &ApplyTarget<'_>,
         side: &OpenRevision,
         backend: &StateBackend,
-        known: &IndexedStates,
     ) -> Result<Self, UserError> {
         let history = Box::new(GithubHistory::new(job, tip.head, tip.branch));
         let PendingStacks { mut targets, newer } =
             PendingStacks::find(&job.run, side, backend, history, |_| true).await?;
         let skipped = SkippedRemovals::take(&side.layout, &mut targets);
-        let ids: Vec<_> = targets.iter().map(|target| target.id.clone()).collect();
-        backend.states.announce_run(known, &ids).await?;
         Ok(Self {
             targets,
             skipped,
@@ -418,6 +444,8 @@ struct ApplyFeedback<'a> {
     info: &'a RunInfo,
     /// The stacks that were skipped because they have a newer commit.
     newer: &'a BTreeMap<StackId, CommitId>,
+    /// The number of stacks that are left alone while the repository is taken over.
+    left_alone: usize,
     /// The commits of the branch since the last apply, the head first.
     arrived: Vec<CommitId>,
     /// The pull requests whose changes were applied, besides those.
@@ -438,6 +466,7 @@ impl ApplyFeedback<'_> {
         } = *self;
         let mut summary = report::markdown::outcome(report, info, None, SUMMARY_BUDGET);
         summary.push_str(&report::markdown::newer(self.newer));
+        summary.push_str(&adoption::left_alone_text(self.left_alone));
         feedback.summary(&summary);
         feedback.apply_outputs(report, self.findings);
         let unreviewed: Vec<_> = stopped.iter().map(|(plan, _)| plan.digest.to_string()).collect();
@@ -490,13 +519,23 @@ fn was_approved(result: StackResult) -> bool {
     apply::is_well(result) || result == StackResult::Waiting
 }
 
-fn description(report: &ApplyReport, newer: usize) -> String {
-    if report.stacks.is_empty() && newer > 0 {
-        return "a newer commit is applied already".to_owned();
+impl Applied {
+    fn description(&self) -> String {
+        let left = match self.left_alone {
+            0 => None,
+            count => Some(format!("{} not taken over yet", report::plural(count, "stack"))),
+        };
+        let applied = match (self.report.stacks.is_empty(), self.newer.is_empty()) {
+            (true, false) => Some("a newer commit is applied already".to_owned()),
+            (true, true) if left.is_none() => Some("everything is applied already".to_owned()),
+            (true, true) => None,
+            (false, _) => Some(counts(&self.report)),
+        };
+        applied.into_iter().chain(left).collect::<Vec<_>>().join(", ")
     }
-    if report.stacks.is_empty() {
-        return "everything is applied already".to_owned();
-    }
+}
+
+fn counts(report: &ApplyReport) -> String {
     let count = |result| {
         report
             .stacks

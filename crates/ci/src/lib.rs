@@ -11,6 +11,7 @@
 //! | `repository_dispatch` | by its type: `konverge-apply`, `konverge-drift` |
 
 mod active_policies;
+mod adoption;
 mod aggregate_status;
 mod apply;
 mod approve_input;

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use super::{active_policies, job::Job, job_trust::Trust};
+use super::{active_policies, adoption, job::Job, job_trust::Trust};
 use konverge_base::{
     error::UserError,
     model::{
@@ -41,12 +41,14 @@ pub(super) struct OpenedChange {
     pub trust: Trust,
     /// True if the proposal adds `konverge.yaml`: then every stack is a target, to see how many compile.
     pub introduces: bool,
+    /// The targets that the proposal takes over as they run, although it does not affect them.
+    pub adopts: BTreeSet<StackId>,
 }
 
 impl OpenedChange {
     /// Keeps the stacks of a shard, by their order in the list.
     pub(super) fn select_shard(&mut self, share: Shard) {
-        if self.introduces {
+        if self.introduces || !self.adopts.is_empty() {
             share.keep(&mut self.targets);
             let targets = &self.targets;
             let is_target = |stack: &AffectedStack| targets.iter().any(|target| target.id == stack.id);
@@ -144,6 +146,15 @@ impl Job {
             true => self.backend(&protected, KeyUse::Make).await?,
             false => None,
         };
+        let adopted = match &backend {
+            Some(backend) if grants.clusters => {
+                adoption::proposed(&self.run, (&base_side, &head_side), backend, &targets).await?
+            }
+            _ => Vec::new(),
+        };
+        let adopts = adopted.iter().map(|target| target.id.clone()).collect();
+        targets.extend(adopted);
+        sort_by_folder(&mut targets);
         let live = match (grants.clusters, self.options.live) {
             (false, _) => Live::Never,
             (true, Some(live)) => live,
@@ -171,6 +182,7 @@ impl Job {
             affected,
             trust,
             introduces,
+            adopts,
             proposed,
             power: power_changes,
         })
@@ -324,8 +336,12 @@ fn with_every_stack(mut targets: Vec<Target>, base: &OpenRevision, head: &OpenRe
         .map(|stack| Target::new(stack, base.layout.stack(&stack.id)))
         .collect();
     targets.extend(others);
-    targets.sort_by(|a, b| (&a.folder, &a.id).cmp(&(&b.folder, &b.id)));
+    sort_by_folder(&mut targets);
     targets
+}
+
+fn sort_by_folder(targets: &mut [Target]) {
+    targets.sort_by(|a, b| (&a.folder, &a.id).cmp(&(&b.folder, &b.id)));
 }
 
 /// The configuration without all permissions: only how the repository is read and compiled remains.

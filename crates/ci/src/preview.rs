@@ -9,7 +9,7 @@ use async_trait::async_trait;
 
 use super::{
     active_policies::{CommitPolicy, ReviewScope, ReviewedPolicies},
-    aggregate_status,
+    adoption, aggregate_status,
     checks::PullRequestNow,
     job::{Job, JobResult},
     job_trust::Trust,
@@ -139,6 +139,7 @@ async fn plan_and_record(
             stack.fails_as_before = false;
         }
     }
+    adoption::refuse_changes(&mut preview, &opened.adopts);
     let now = match subject.number {
         Some(number) => feedback.fetch_pull_request(number, &subject.head).await,
         None => PullRequestNow::default(),

@@ -1,5 +1,6 @@
 //! How a stack is compiled, planned, applied and compared: what commands and jobs both use.
 
+pub mod adoption;
 pub mod adoption_notes;
 pub mod affected;
 pub mod app_stacks;
@@ -11,6 +12,7 @@ pub mod clone_history;
 pub mod cluster_selection;
 pub mod compiler;
 pub mod context;
+mod core_lookup;
 pub mod drift;
 pub mod earlier_failure;
 pub mod health_rules;

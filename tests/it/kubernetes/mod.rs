@@ -10,6 +10,7 @@ pub mod definitions;
 pub mod dependent_changes;
 pub mod disappearing;
 pub mod faults;
+pub mod guide_roles;
 pub mod health;
 pub mod health_failures;
 pub mod health_policy;
