@@ -10,6 +10,7 @@
 //! | `schedule`, other `workflow_dispatch` | `drift`; `restore` in a later job of the run, whose environment's reviewers approved digests |
 //! | `repository_dispatch` | by its type: `konverge-apply`, `konverge-drift` |
 
+mod adoption;
 mod aggregate_status;
 mod apply;
 mod artifacts;

@@ -8,7 +8,7 @@ use std::{
 use async_trait::async_trait;
 
 use crate::{
-    aggregate_status,
+    adoption, aggregate_status,
     checks::PullRequestNow,
     job::{Job, JobResult},
     open_revisions::OpenedChange,
@@ -145,6 +145,7 @@ async fn plan_and_record(
             stack.fails_as_before = false;
         }
     }
+    adoption::refuse_changes(&mut preview, &opened.adopts);
     let now = match subject.number {
         Some(number) => publisher.fetch_pull_request(number, &subject.head).await,
         None => PullRequestNow::default(),

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Span, secrets::SecretsConfig};
+use super::{Span, core_install::CoreInstall, secrets::SecretsConfig};
 use konverge_base::model::{ClusterName, NotifyEvent, RepoPath, StackId, stack::SettingsOrder};
 
 /// The version of the KCL core if `kcl.version` is not set.
@@ -193,6 +193,8 @@ pub struct FreezeConfig {
 pub struct Kcl {
     /// The version of the official KCL core. Default: the version that this Konverge recommends.
     pub version: Option<String>,
+    /// Whether a missing core, with its pinned hash, is installed without being asked for. Default: `manual`.
+    pub install: CoreInstall,
     /// The Kusion version whose rules for `kcl.yaml` and `ci-test/settings.yaml` apply.
     pub settings: SettingsOrder,
     /// Whether a kernel without full sandbox support stops the run. Default: `required` in `konverge ci` for

@@ -1,5 +1,6 @@
 //! How a stack is compiled, planned, applied and compared: what commands and jobs both use.
 
+pub mod adoption;
 mod adoption_notes;
 pub mod affected;
 mod app_stacks;
@@ -13,6 +14,7 @@ pub mod cluster_selection;
 mod compared_revisions;
 pub mod compiler;
 mod context;
+mod core_lookup;
 pub mod drift;
 mod earlier_failure;
 pub mod health_rules;
