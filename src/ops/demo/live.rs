@@ -147,7 +147,7 @@ impl DemoApply {
 
 async fn apply(session: &Session, targets: &[Target]) -> Result<ApplyReport, UserError> {
     let options = ApplyOptions {
-        consent: Arc::new(ManualApprover {
+        approver: Arc::new(ManualApprover {
             config: session.planning.config.clone(),
             deletes_all: true,
         }),
@@ -158,7 +158,7 @@ async fn apply(session: &Session, targets: &[Target]) -> Result<ApplyReport, Use
         allow_empty: true,
         rolled_back_to: None,
     };
-    apply::run(&session.planning, targets, &options).await
+    Ok(apply::run(&session.planning, targets, &options).await?.report)
 }
 
 /// Passes events on, and asks the run to stop when the first stack is applied.
