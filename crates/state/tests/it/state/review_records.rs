@@ -43,7 +43,7 @@ async fn reviews_are_saved_once_and_the_last_one_counts() {
     assert_eq!(states.reviews().latest(12, &head).await.unwrap(), []);
 }
 
-/// Of a preview that was dealt out the last attempt of each share counts, of the last run alone; what a share did not
+/// Of a preview that was split the last attempt of each share counts, of the last run alone; what a share did not
 /// record is not there.
 #[tokio::test]
 async fn the_shares_of_a_run_are_one_review() {
