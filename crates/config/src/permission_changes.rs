@@ -267,7 +267,9 @@ mod tests {
                 "{}\n",
                 "terraform: {provider_identities: {hashicorp/aws: ['arn:aws:iam::111122223333:role/apply']}}\n",
             ),
-            ["terraform.provider_identities.hashicorp/aws: - → [\"arn:aws:iam::111122223333:role/apply\"] (all)"]
+            [
+                "terraform.provider_identities.hashicorp/aws: - → [\"arn:aws:iam::111122223333:role/apply\"] (all)"
+            ]
         );
         assert_eq!(
             told(

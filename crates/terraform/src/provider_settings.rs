@@ -150,14 +150,14 @@ pub(super) fn check(
             .collect(),
     };
     let free = free_settings(provider.name());
-    let settings = configuration.as_object().into_iter().flatten();
-    let refused =
-        settings
-            .into_iter()
-            .find_map(|(name, value)| match free.split(' ').any(|free| free == name) {
-                true => rules.find_refused(value, ("", name), AllowedBy::List),
-                false => rules.find_refused(value, ("", name), AllowedBy::Nobody),
-            });
+    let mut settings = configuration.as_object().into_iter().flatten();
+    let refused = settings.find_map(|(name, value)| {
+        let allowed = match free.split(' ').any(|free| free == name) {
+            true => AllowedBy::List,
+            false => AllowedBy::Nobody,
+        };
+        rules.find_refused(value, ("", name), allowed)
+    });
     match refused {
         None => Ok(()),
         Some((path, setting)) => Err(TerraformError::ProviderSetting {
