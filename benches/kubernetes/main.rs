@@ -136,7 +136,6 @@ async fn measure(size: usize, page: &mut Page) {
         }
         page.longer(what, size, whole, "bare client, dry runs and creates", both);
         page.processor(what, size, whole);
-        page.longer(what, size, whole, "bare client, creates", bare);
     }
     page.memory("first apply", size, whole[0].memory);
     page.longer(
