@@ -148,11 +148,13 @@ async fn apply_and_report(job: &Job, tip: ApplyTarget<'_>) -> Result<JobResult, 
     feedback.status(head, github::APPLY, state, &description).await;
     // They come last: a receiver that does not answer delays nothing else.
     match (&notices, &result) {
-        (Some(notices), Ok(Applied { report, consent, .. })) => {
+        (Some(notices), Ok(applied)) => {
+            let (report, consent) = (&applied.report, &applied.consent);
             let stopped: Vec<_> = consent
                 .stopped_stacks()
                 .into_iter()
                 .map(|(plan, _)| plan.id)
+                .filter(|id| !applied.left_alone.contains(id))
                 .collect();
             notices.applied(report, &stopped).await;
         }
@@ -175,7 +177,7 @@ async fn apply_and_report(job: &Job, tip: ApplyTarget<'_>) -> Result<JobResult, 
             code => code,
         },
         text: report::outcome::text(&report, report::terminal::Style::default())
-            + &adoption::left_alone_text(left_alone),
+            + &adoption::left_alone_text(left_alone.len()),
     })
 }
 
@@ -185,8 +187,8 @@ struct Applied {
     consent: Arc<ReviewGate>,
     /// The stacks with a newer commit.
     newer: BTreeMap<StackId, CommitId>,
-    /// The number of stacks that are left alone while the repository is taken over.
-    left_alone: usize,
+    /// The stacks that are left alone while the repository is taken over.
+    left_alone: BTreeSet<StackId>,
 }
 
 /// The configuration of the default branch's tip, which may be newer than the applied commit.
@@ -215,15 +217,12 @@ async fn apply_pending(
     } else {
         MergedReviews::load(job, &backend, head, &tip.branch.name).await?
     };
-    let left_alone = match tip.approved.digests.is_empty() {
-        true => {
-            let files = job.repository.revision(&tip.branch.tip)?;
-            let there = (&side, &backend, known);
-            adoption::leave_alone(files.as_ref(), there, &reviews, &mut pending.targets).await?
-        }
-        // A digest may stand for any stack.
-        false => 0,
-    };
+    let files = job.repository.revision(&tip.branch.tip)?;
+    let there = (&side, &backend, known);
+    let mut left_alone = adoption::left_alone(files.as_ref(), there, &reviews, &pending.targets).await?;
+    if tip.approved.digests.is_empty() {
+        pending.targets.retain(|target| !left_alone.contains(&target.id));
+    }
     let ids: Vec<_> = pending.targets.iter().map(|target| target.id.clone()).collect();
     backend.states.announce_run(known, &ids).await?;
     let consent = review_gate(job, &tip, (&config, &backend.secrets), &reviews)?;
@@ -237,6 +236,11 @@ async fn apply_pending(
     watch.end_stage("what to apply");
     let mut report = apply::run(&planning, &pending.targets, &options).await?;
     let newer = pending.complete(&mut report);
+    // A digest may stand for any stack; those that none stood for are left alone nevertheless.
+    report
+        .stacks
+        .retain(|stack| stack.result != StackResult::Stopped || !left_alone.contains(&stack.id));
+    left_alone.retain(|id| !report.stacks.iter().any(|stack| stack.id == *id));
     watch.end_stage("plan and apply");
     // A missing stack may have been removed, which needs its review.
     if pending.skipped.is_none() {
@@ -254,14 +258,15 @@ async fn apply_pending(
         cached: counted.cached,
         ..job.info()
     };
-    let (stopped, findings) = masked_result(&consent, &planning);
+    let (mut stopped, findings) = masked_result(&consent, &planning);
+    stopped.retain(|(plan, _)| !left_alone.contains(&plan.id));
     let told = ApplyFeedback {
         head,
         report: &report,
         stopped: &stopped,
         info: &info,
         newer: &newer,
-        left_alone,
+        left_alone: left_alone.len(),
         arrived: match report.stacks.is_empty() {
             true => Vec::new(),
             false => commits_since_apply::since_last_apply(job, head, known).await,
@@ -521,7 +526,7 @@ fn was_approved(result: StackResult) -> bool {
 
 impl Applied {
     fn description(&self) -> String {
-        let left = match self.left_alone {
+        let left = match self.left_alone.len() {
             0 => None,
             count => Some(format!("{} not taken over yet", report::plural(count, "stack"))),
         };
