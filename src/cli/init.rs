@@ -3,7 +3,7 @@
 use std::io::IsTerminal as _;
 
 use super::{CliContext, completers};
-use crate::ops::init::{self, Cloud, CoreTrials, Setup, WrittenFile};
+use crate::ops::init::{self, CoreTrials, JobCloud, Setup, WrittenFile};
 use konverge_base::{
     error::{ErrorKind, UserError},
     model::ClusterName,
@@ -46,7 +46,7 @@ impl Args {
     /// What was said on the command line, or at the terminal if nothing was.
     fn setup(&self, context: &CliContext) -> Result<Setup, UserError> {
         let said = Setup {
-            cloud: self.cloud.map(|CloudArg::Aws| Cloud::Aws),
+            cloud: self.cloud.map(|CloudArg::Aws| JobCloud::Aws),
             store: self.store.clone(),
             cluster: self.cluster.clone(),
             adopt: self.adopt,
@@ -75,7 +75,7 @@ fn asked(said: Setup, context: &CliContext) -> Result<Setup, UserError> {
     Ok(Setup {
         cloud: cloud
             .filter(|answer| answer.starts_with(['y', 'Y']))
-            .map(|_| Cloud::Aws),
+            .map(|_| JobCloud::Aws),
         store,
         cluster: cluster.map_err(|error| UserError::new(ErrorKind::Usage, error.to_string()))?,
         ..said

@@ -88,19 +88,19 @@ fn refusal(stack: &StackPlan) -> UserError {
     ))
 }
 
-/// Takes the stacks out of an apply that are left alone while the repository is taken over: nothing is recorded of them,
-/// and no merged pull request showed what their first apply does. Returns their number.
+/// The stacks that an apply leaves alone while the repository is taken over: nothing is recorded of them, and no merged
+/// pull request showed what their first apply does.
 ///
 /// # Errors
 /// The file is invalid; errors of the store.
-pub(super) async fn leave_alone(
+pub(super) async fn left_alone(
     tip: &dyn Source,
     (head, backend, known): (&OpenRevision, &StateBackend, &IndexedStates),
     reviews: &MergedReviews,
-    targets: &mut Vec<Target>,
-) -> Result<usize, UserError> {
+    targets: &[Target],
+) -> Result<BTreeSet<StackId>, UserError> {
     if Adoption::load(tip)?.is_none() {
-        return Ok(0);
+        return Ok(BTreeSet::new());
     }
     let recorded = RecordedStacks::find(backend, &head.layout, known).await?;
     let shown = reviews.records.iter().flat_map(|record| &record.stacks);
@@ -108,9 +108,10 @@ pub(super) async fn leave_alone(
         .filter(|stack| stack.basis == Basis::Live)
         .map(|stack| &stack.id)
         .collect();
-    let before = targets.len();
-    targets.retain(|target| target.head.is_none() || recorded.has(&target.id) || shown.contains(&target.id));
-    Ok(before - targets.len())
+    let unseen = targets
+        .iter()
+        .filter(|target| target.head.is_some() && !recorded.has(&target.id) && !shown.contains(&target.id));
+    Ok(unseen.map(|target| target.id.clone()).collect())
 }
 
 /// What is said of the stacks that were left alone; empty if there are none.

@@ -162,7 +162,7 @@ async fn apply_and_report(job: &Job, tip: ApplyTarget<'_>) -> Result<JobResult, 
             code => code,
         },
         text: report::outcome::text(&report, report::terminal::Style::default())
-            + &adoption::left_alone_text(left_alone),
+            + &adoption::left_alone_text(left_alone.len()),
     })
 }
 
@@ -178,8 +178,8 @@ struct AppliedCommit {
     decisions: Decisions,
     /// The stacks that were skipped because they have a newer commit.
     newer: BTreeMap<StackId, CommitId>,
-    /// The number of stacks that are left alone while the repository is taken over.
-    left_alone: usize,
+    /// The stacks that are left alone while the repository is taken over.
+    left_alone: BTreeSet<StackId>,
 }
 
 impl AppliedCommit {
@@ -194,7 +194,7 @@ impl AppliedCommit {
     }
 
     fn description(&self) -> String {
-        let left = match self.left_alone {
+        let left = match self.left_alone.len() {
             0 => None,
             count => Some(format!("{} not taken over yet", report::plural(count, "stack"))),
         };
@@ -209,8 +209,8 @@ impl AppliedCommit {
 
     /// The stacks that were stopped as unreviewed.
     fn stopped_stacks(&self) -> Vec<StackId> {
-        let stopped = self.decisions.stopped.iter();
-        stopped.map(|stopped| stopped.plan.id.clone()).collect()
+        let stopped = self.decisions.stopped.iter().map(|stopped| &stopped.plan.id);
+        stopped.filter(|id| !self.left_alone.contains(*id)).cloned().collect()
     }
 }
 
@@ -234,15 +234,12 @@ async fn apply_pending(
     } else {
         MergedReviews::load(job, &backend, head, &tip.branch.name).await?
     };
-    let left_alone = match tip.approved.digests.is_empty() {
-        true => {
-            let files = job.repository.revision(&tip.branch.tip)?;
-            let there = (&side, &backend, known);
-            adoption::leave_alone(files.as_ref(), there, &reviews, &mut pending.targets).await?
-        }
-        // A digest may stand for any stack.
-        false => 0,
-    };
+    let files = job.repository.revision(&tip.branch.tip)?;
+    let there = (&side, &backend, known);
+    let mut left_alone = adoption::left_alone(files.as_ref(), there, &reviews, &pending.targets).await?;
+    if tip.approved.digests.is_empty() {
+        pending.targets.retain(|target| !left_alone.contains(&target.id));
+    }
     let ids: Vec<_> = pending.targets.iter().map(|target| target.id.clone()).collect();
     backend.states.announce_run(known, &ids).await?;
     let gate = review_gate(job, &tip, &config, &backend.secrets, &reviews)?;
@@ -258,6 +255,11 @@ async fn apply_pending(
         decisions,
     } = apply::run(&planning, &pending.targets, &options).await?;
     let newer = pending.complete(&mut report);
+    // A digest may stand for any stack; those that none stood for are left alone nevertheless.
+    report
+        .stacks
+        .retain(|stack| stack.result != StackResult::Stopped || !left_alone.contains(&stack.id));
+    left_alone.retain(|id| !report.stacks.iter().any(|stack| stack.id == *id));
     watch.end_stage("plan and apply");
     // A missing stack may have been removed, which needs its review.
     if pending.skipped.is_none() {
@@ -275,14 +277,15 @@ async fn apply_pending(
         cached: counted.cached,
         ..job.info()
     };
-    let (stopped, findings) = masked_result(&decisions, &planning);
+    let (mut stopped, findings) = masked_result(&decisions, &planning);
+    stopped.retain(|stopped| !left_alone.contains(&stopped.plan.id));
     let told = ApplyFeedback {
         head,
         report: &report,
         stopped: &stopped,
         info: &info,
         newer: &newer,
-        left_alone,
+        left_alone: left_alone.len(),
         arrived: match report.stacks.is_empty() {
             true => Vec::new(),
             false => commits_since_apply::since_last_apply(job, head, known).await,

@@ -2,7 +2,11 @@
 
 use std::path::Path;
 
-use super::{core_trials::CoreTrials, setup::Setup, survey::Survey};
+use super::{
+    core_trials::CoreTrials,
+    setup::{STEP, Setup},
+    survey::Survey,
+};
 use konverge_base::{
     checkout::{self, Existing, WrittenFile},
     error::{ErrorKind, UserError},
@@ -24,9 +28,6 @@ const CLUSTERS: &str = "# clusters:\n{clusters}";
 
 /// The placeholder of the branch.
 const BRANCHES: &str = "branches: [main]";
-
-/// The step that runs Konverge.
-pub(super) const STEP: &str = "      - uses: konverge/konverge@v0\n";
 
 /// The path of the workflow.
 const WORKFLOW_PATH: &str = ".github/workflows/konverge.yml";

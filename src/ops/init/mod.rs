@@ -23,7 +23,7 @@ use konverge_run::{
     adoption::{self, Adoption},
     affected::{self, AffectedRequest},
 };
-pub use setup::{Cloud, Setup};
+pub use setup::{JobCloud, Setup};
 use survey::Survey;
 
 /// The names of the contexts of the kubeconfig that kubectl would use, the current one first.

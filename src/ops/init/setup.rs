@@ -6,13 +6,14 @@ use konverge_base::{
     model::ClusterName,
 };
 
-use super::files::STEP;
+/// The step of the workflow that runs Konverge.
+pub(super) const STEP: &str = "      - uses: konverge/konverge@v0\n";
 
 /// What to write besides what the repository itself says. Nothing is asked for: what is not set stays a comment.
 #[derive(Debug, Clone, Default)]
 pub struct Setup {
     /// The cloud that the jobs log in at.
-    pub cloud: Option<Cloud>,
+    pub cloud: Option<JobCloud>,
     /// The address of the store.
     pub store: Option<String>,
     /// The cluster: its name, and the context in the kubeconfig.
@@ -23,7 +24,7 @@ pub struct Setup {
 
 /// A cloud that the jobs log in at by OIDC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Cloud {
+pub enum JobCloud {
     Aws,
 }
 
@@ -55,7 +56,7 @@ impl Setup {
 
     /// Adds to the workflow what the jobs need to log in at the cloud.
     pub(super) fn workflow(&self, workflow: &str) -> String {
-        let Some(Cloud::Aws) = self.cloud else {
+        let Some(JobCloud::Aws) = self.cloud else {
             return workflow.to_owned();
         };
         let token = "      id-token: write # the token that AWS trusts\n";
@@ -88,7 +89,7 @@ impl Setup {
 
     /// What is left to do outside of the repository.
     pub(super) fn hint(&self) -> Option<String> {
-        self.cloud.map(|Cloud::Aws| {
+        self.cloud.map(|JobCloud::Aws| {
             "the workflow reads the variables AWS_REGION, KONVERGE_PREVIEW_ROLE, KONVERGE_APPLY_ROLE and KUBECONFIG of the \
              repository: the guide `start-eks` makes the roles and sets them"
                 .to_owned()

@@ -152,6 +152,18 @@ async fn one_pull_request_takes_over_what_is_unchanged_and_nothing_else() {
         merged.outcome.stdout
     );
 
+    // A digest stands for its stack alone, and the others are still left alone.
+    let left = adopt(&stage, &["--output", "json"]).expect(0).json();
+    let new = left["stacks"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|stack| stack["id"] == "adopt/new");
+    stage.approve(text(&new.unwrap()["digest"])).outcome.check(0);
+    assert_eq!(stage.value("adopt-new").await.as_deref(), Some("one"));
+    assert_eq!(stage.value("adopt-other").await.as_deref(), Some("by hand"));
+    assert_eq!(open_issues(&stage), 0);
+
     // The changed one goes the usual way.
     stage.reviewed(8, "other", |stage| {
         stage.stack("adopt/other", &[("adopt-other", "two"), ("adopt-more", "two")]);

@@ -100,7 +100,7 @@ pub struct StackTakeover {
     pub stack: RepoPath,
     pub id: StackId,
     pub takeover: Takeover,
-    /// The number of resources that stay as they are, that change, and that are made.
+    /// The number of resources that are taken over without changes, that change, and that are made.
     pub resources: TakeoverCounts,
     /// The digest of the plan, as in a preview.
     pub digest: Digest,
