@@ -17,6 +17,7 @@ mod change_display;
 mod command;
 mod context;
 mod credential_settings;
+mod data_loss;
 mod diagnostics_map;
 mod environment;
 mod error;
