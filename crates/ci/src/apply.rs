@@ -211,7 +211,7 @@ async fn apply_pending(
         .protected_planning(config, &tip.branch.tip, side, backend.clone())
         .await?;
     planning.claims = StackClaims::without(tip.approved.without);
-    watch.end_stage("what to apply");
+    watch.end_stage("find pending stacks");
     let mut report = apply::run(&planning, &pending.targets, &options).await?;
     let newer = pending.complete(&mut report);
     watch.end_stage("plan and apply");
