@@ -30,6 +30,8 @@ pub enum DocPage {
     Commands,
     /// docs/reference/konverge-yaml.md
     Config,
+    /// docs/reference/environment.md
+    Environment,
     /// docs/reference/errors.md
     Errors,
     /// docs/reference/plan.schema.json
@@ -46,6 +48,7 @@ pub fn run(args: &Args, command: Command, context: &CliContext) -> Result<u8, Us
     match (args.page, &args.to) {
         (DocPage::Commands, _) => context.print(&commands(command)),
         (DocPage::Config, _) => context.print(&config()),
+        (DocPage::Environment, _) => context.print(&super::environment::page()),
         (DocPage::Errors, _) => context.print(&errors()),
         (DocPage::Plan, _) => context.print(&plan_schema()),
         (DocPage::Man, to) => man(

@@ -61,6 +61,7 @@ fn generated_pages_are_up_to_date() {
     for (page, file) in [
         ("commands", "commands.md"),
         ("config", "konverge-yaml.md"),
+        ("environment", "environment.md"),
         ("errors", "errors.md"),
         ("plan", "plan.schema.json"),
     ] {

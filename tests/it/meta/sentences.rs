@@ -8,10 +8,11 @@ use super::docs::{pages, root};
 const LIMIT: usize = 16;
 
 /// Pages that the program or the benches write.
-const LEFT_OUT: [&str; 5] = [
+const LEFT_OUT: [&str; 6] = [
     "docs/performance.md",
     "docs/reference/action.md",
     "docs/reference/commands.md",
+    "docs/reference/environment.md",
     "docs/reference/errors.md",
     "docs/reference/konverge-yaml.md",
 ];

@@ -10,7 +10,7 @@ use super::read::show;
 use crate::{
     KeyUse, OpenRevision, Planner, Renamed, RevisionSpec, RunContext, SpecSource, StackClaims, Target,
     TargetPlan,
-    apply::{self, ApplyOptions, AutoApprove},
+    apply::{self, ApplyOptions, Approver},
     checkout_addresses,
     cluster_selection::{GivenCluster, Live},
     compiler::Compiler,
@@ -164,13 +164,17 @@ fn missing_commit(error: &GitError, commit: &CommitId, serial: u64) -> UserError
 }
 
 impl Rollback {
-    /// Applies the plan, and returns the result with what the policy sets found.
+    /// Applies the plan, if `approver` approves what it is by then, and returns the result with what the policy sets
+    /// found.
     ///
     /// # Errors
     /// As an apply.
-    pub async fn apply(&self) -> Result<(ApplyReport, Vec<PolicyFinding>), UserError> {
+    pub async fn apply(
+        &self,
+        approver: Arc<dyn Approver>,
+    ) -> Result<(ApplyReport, Vec<PolicyFinding>), UserError> {
         let sets = Arc::new(WithPolicySets::new(
-            Arc::new(AutoApprove),
+            approver,
             self.sets.clone(),
             self.planning.secrets(),
         ));
