@@ -79,7 +79,7 @@ pub struct State {
     /// no holder of a key is known to have written, are read all the same. For the days in which an existing state is
     /// encrypted by `konverge state rekey`. Without it they are refused if `encrypt_to` is set.
     pub accept_unmarked_until: Option<String>,
-    /// Kusion's backend, to work with Kusion by turns during a migration: `file:///home/me/.kusion`,
+    /// Kusion's backend, to work with Kusion alternately during a migration: `file:///home/me/.kusion`,
     /// `s3://bucket/prefix`, `gs://…` or `oss://…`. An apply of a stack that was imported from a release writes the
     /// next release there. It holds Kusion's lock in the meantime, and stops where Kusion has released since.
     pub kusion_releases: Option<String>,

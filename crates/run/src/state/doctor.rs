@@ -42,7 +42,7 @@ pub async fn doctor(backend: &StateBackend, repair: bool) -> Result<Vec<StateFin
             "store",
             true,
             format!(
-                "{} creates, refuses, reads, lists and deletes",
+                "{}: store test passed (create, refuse, read, list, delete)",
                 backend.states.store().url()
             ),
         ),
