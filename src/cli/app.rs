@@ -7,7 +7,7 @@ use std::{
     sync::{Arc, atomic::Ordering},
 };
 
-use clap::{CommandFactory, Parser};
+use clap::{CommandFactory, FromArgMatches};
 use tokio_util::sync::CancellationToken;
 
 use super::{Cli, CliContext, Command};
@@ -25,7 +25,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     if let Some(code) = super::completions::answer(&args, Cli::command) {
         return code;
     }
-    let cli = match Cli::try_parse_from(&args) {
+    let cli = match parse(&args) {
         Ok(cli) => cli,
         Err(error) => {
             let code = if error.use_stderr() {
@@ -43,8 +43,11 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
                 };
                 super::context::write_all(&mut std::io::stdout().lock(), &json::document(&document));
             }
-            // Printing fails only if nobody reads.
-            let _ = error.print();
+            match error.use_stderr() {
+                true => print_usage_error(&error),
+                // Printing fails only if nobody reads.
+                false => drop(error.print()),
+            }
             return ExitCode::from(code);
         }
     };
@@ -82,6 +85,34 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
             ExitCode::from(failure.kind.exit_code())
         }
     }
+}
+
+fn parse(args: &[OsString]) -> Result<Cli, clap::Error> {
+    let mut command = super::help_groups::grouped(Cli::command());
+    let mut matches = command.try_get_matches_from_mut(args)?;
+    Cli::from_arg_matches_mut(&mut matches).map_err(|error| error.format(&mut command))
+}
+
+/// Prints what is wrong with the command line. What clap calls a tip is a hint everywhere else.
+fn print_usage_error(error: &clap::Error) {
+    let is_plain = std::env::var_os("NO_COLOR").is_some() || !std::io::stderr().is_terminal();
+    let text = match is_plain {
+        true => error.render().to_string(),
+        false => error.render().ansi().to_string(),
+    };
+    super::context::write_all(&mut std::io::stderr().lock(), &with_hints(&text));
+}
+
+fn with_hints(text: &str) -> String {
+    const GREEN: &str = "\u{1b}[32m";
+    let lines = text.split_inclusive('\n').map(|line| {
+        let start = line.trim_start().trim_start_matches(GREEN);
+        match start.starts_with("tip:") {
+            true => line.replacen("tip:", "hint:", 1),
+            false => line.to_owned(),
+        }
+    });
+    lines.collect()
 }
 
 /// A bug ends with what to do about it. What went wrong in the code may contain values, so it is shown on request only.
@@ -142,7 +173,9 @@ async fn dispatch(command: Command, context: &CliContext) -> Result<u8, UserErro
         Command::Doctor(args) => super::doctor::run(&args, context).await,
         Command::Completions(args) => super::completions::run(&args, context),
         Command::Kcl(args) => super::kcl::run(&args, context).await,
-        Command::Reference(args) => super::docs_gen::run(&args, Cli::command(), context),
+        Command::Reference(args) => {
+            super::docs_gen::run(&args, super::help_groups::grouped(Cli::command()), context)
+        }
         Command::Worker(_) | Command::Rules(_) => unreachable!("handled before anything else was started"),
     }
 }
@@ -295,6 +328,17 @@ fn watch_signals(cancel: CancellationToken) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_tip_of_clap_is_a_hint() {
+        let error = parse(&["konverge", "preview", "--al"].map(OsString::from)).unwrap_err();
+        for text in [error.render().to_string(), error.render().ansi().to_string()] {
+            assert!(text.contains("tip:"), "{text}");
+            let said = with_hints(&text);
+            assert!(said.contains("hint:") && !said.contains("tip:"), "{said}");
+        }
+        assert_eq!(with_hints("error: `a tip: b`\n"), "error: `a tip: b`\n");
+    }
 
     #[test]
     fn a_bug_says_what_to_do() {

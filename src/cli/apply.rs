@@ -3,7 +3,7 @@
 
 use super::{
     CliContext,
-    common_args::{LiveArg, OpenedTargets, live_required},
+    common_args::{OpenedTargets, live_by_default},
     confirm::{self, ConfirmedAction},
 };
 use konverge_base::error::{ErrorKind, UserError};
@@ -16,7 +16,7 @@ use konverge_run::{
 
 #[derive(Debug, clap::Args)]
 #[command(
-    mut_arg("live", live_required),
+    mut_arg("live", live_by_default),
     after_help = "Examples:
   konverge apply storefront/dev                 show the plan, ask, and apply it
   konverge apply --all --yes                    every stack, without a question
@@ -109,12 +109,6 @@ pub async fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
 }
 
 async fn open(args: &Args, run: &konverge_run::RunContext) -> Result<Session, UserError> {
-    if args.opened.infrastructure.live == LiveArg::Never {
-        return Err(
-            UserError::new(ErrorKind::Usage, "nothing can be applied with `--live never`")
-                .hint("`konverge preview --live never` compares Spec with Spec"),
-        );
-    }
     if args.recorded && !args.opened.names_stacks() {
         return Err(
             UserError::new(ErrorKind::Usage, "`--recorded` needs the stacks to restore")

@@ -112,10 +112,16 @@ impl Stacks {
     }
 
     /// The selection of a command that selects all stacks by default ([`every_by_default`]).
-    pub fn selection_or_all(&self) -> Selection {
+    ///
+    /// # Errors
+    /// `--all` is given, which is the default.
+    pub fn selection_or_all(&self) -> Result<Selection, UserError> {
         match self.selection() {
-            Selection::Affected => Selection::All,
-            chosen => chosen,
+            Selection::Affected => Ok(Selection::All),
+            Selection::All => Err(
+                UserError::new(ErrorKind::Usage, "every stack is the default here").hint("leave `--all` out"),
+            ),
+            chosen => Ok(chosen),
         }
     }
 }
@@ -125,11 +131,18 @@ pub fn every_by_default(names: clap::Arg) -> clap::Arg {
     names.help("Stacks, by identity, folder, project or glob (`storefront/*`); default: every one")
 }
 
-/// For a command that always queries the live infrastructure.
-pub fn live_required(live: clap::Arg) -> clap::Arg {
-    live.help("Always compare with live infrastructure: `never` is refused")
-        .hide_possible_values(true)
-        .hide_default_value(true)
+/// For the same: `--all` would repeat the default.
+pub fn all_by_default(all: clap::Arg) -> clap::Arg {
+    all.hide(true)
+}
+
+/// For a command that always queries the live infrastructure: `--live` would repeat the default, or deny it.
+pub fn live_by_default(live: clap::Arg) -> clap::Arg {
+    let always = |text: &str| match text {
+        "auto" => Ok(LiveArg::Auto),
+        _ => Err("this command always compares with live infrastructure: leave `--live` out"),
+    };
+    live.hide(true).value_parser(always)
 }
 
 /// The options that select the change. All commands use the same ones.

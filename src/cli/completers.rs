@@ -65,7 +65,7 @@ fn completer(find: impl Fn(&str) -> Vec<Suggestion> + Send + Sync + 'static) -> 
     })
 }
 
-/// The context of a question: the repository that the typed command line names, without a word to the terminal.
+/// The context of a question: the repository that the typed command line names, and prints nothing to the terminal.
 fn silent_run() -> RunContext {
     let env: std::collections::BTreeMap<_, _> = std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))

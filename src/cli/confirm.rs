@@ -25,7 +25,7 @@ use konverge_base::{
 };
 use konverge_report::{self as report, terminal::Style};
 use konverge_run::{
-    Planner, Session, Target,
+    RunContext, Session, Target,
     apply::{
         Approval, Approver, AutoApprove, Decisions, LateApprover, LatePlan, PriorState, ProposedPlan, Refusal,
     },
@@ -109,7 +109,7 @@ pub async fn confirm_apply(
     }
     let agreed = calm || {
         let scope = apply_scope::find_scope(planning, targets, &plan).await?;
-        ask(question(what, &scope), planning, context).await?
+        ask(question(what, &scope), &planning.run, context).await?
     };
     Ok(agreed.then(|| with_sets(Arc::new(ConfirmShownPlan::new(plan)))))
 }
@@ -164,7 +164,33 @@ fn question(what: ConfirmedAction, scope: &ApplyScope) -> String {
     }
 }
 
-async fn ask(question: String, planning: &Planner, context: &CliContext) -> Result<bool, UserError> {
+/// Returns the approver of a rollback whose plan was shown, or `None` if the person at the terminal did not confirm it.
+///
+/// # Errors
+/// The run was interrupted.
+pub async fn confirm_rollback(
+    plan: &StackPlan,
+    serial: u64,
+    context: &CliContext,
+) -> Result<Option<Arc<dyn Approver>>, UserError> {
+    let question = rollback_question(plan, serial);
+    let agreed = plan.summary.changed() == 0 || ask(question, &context.run(), context).await?;
+    let shown = Plan {
+        version: 1,
+        stacks: vec![plan.clone()],
+    };
+    Ok(agreed.then(|| Arc::new(ConfirmShownPlan::new(shown)) as Arc<dyn Approver>))
+}
+
+fn rollback_question(plan: &StackPlan, serial: u64) -> String {
+    let changes = report::changes(&plan.summary);
+    format!(
+        "Roll {} back to serial {serial} ({changes})? Type `yes`: ",
+        plan.id
+    )
+}
+
+async fn ask(question: String, run: &RunContext, context: &CliContext) -> Result<bool, UserError> {
     context.stop_drawing();
     let answer = tokio::task::spawn_blocking(move || {
         let mut out = std::io::stderr().lock();
@@ -182,7 +208,7 @@ async fn ask(question: String, planning: &Planner, context: &CliContext) -> Resu
             context.draw_again();
             Ok(answer == "yes")
         }
-        () = planning.run.cancel.cancelled() => planning.run.check_interrupted().map(|()| false),
+        () = run.cancel.cancelled() => run.check_interrupted().map(|()| false),
     }
 }
 
@@ -273,6 +299,14 @@ mod tests {
             notes: Vec::new(),
             held_back: Vec::new(),
         }
+    }
+
+    #[test]
+    fn a_rollback_asks_as_an_apply_does() {
+        assert_eq!(
+            rollback_question(&stack("x", Action::Delete), 7),
+            "Roll a/dev back to serial 7 (1 delete)? Type `yes`: "
+        );
     }
 
     #[test]

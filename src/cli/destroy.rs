@@ -3,11 +3,11 @@
 use super::{
     CliContext,
     apply::ApplyOutput,
-    common_args::{InfrastructureArgs, LiveArg, WithoutArgs, live_required},
+    common_args::{InfrastructureArgs, WithoutArgs, live_by_default},
     completers,
     confirm::{self, ConfirmedAction},
 };
-use konverge_base::error::{ErrorKind, UserError};
+use konverge_base::error::UserError;
 use konverge_report::{self as report, terminal::Style};
 use konverge_run::{
     KeyUse, OpenRequest, Selection, StackSelector,
@@ -18,7 +18,7 @@ use konverge_run::{
 
 #[derive(Debug, clap::Args)]
 #[command(
-    mut_arg("live", live_required),
+    mut_arg("live", live_by_default),
     after_help = "Examples:
   konverge destroy storefront/dev          show what is deleted, ask, and delete it
   konverge destroy 'storefront/*' --yes    all stacks of a project, without a question"
@@ -44,12 +44,6 @@ pub struct Args {
 /// # Errors
 /// The stacks cannot be opened, or nobody confirmed. Errors of a stack are in its outcome.
 pub async fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
-    if args.infrastructure.live == LiveArg::Never {
-        return Err(UserError::new(
-            ErrorKind::Usage,
-            "nothing can be destroyed with `--live never`",
-        ));
-    }
     let request = OpenRequest {
         selection: Selection::Named(args.names.clone()),
         recorded: true,

@@ -3,16 +3,17 @@
 use super::{
     CliContext,
     apply::ApplyOutput,
-    common_args::{InfrastructureArgs, LiveArg, Stacks, every_by_default, live_required},
+    common_args::{InfrastructureArgs, Stacks, all_by_default, every_by_default, live_by_default},
 };
-use konverge_base::error::{ErrorKind, UserError};
+use konverge_base::error::UserError;
 use konverge_report::{self as report, terminal::Style};
 use konverge_run::{KeyUse, OpenRequest, cluster_selection::Live, drift::DriftReport, session};
 
 #[derive(Debug, clap::Args)]
 #[command(
     mut_arg("names", every_by_default),
-    mut_arg("live", live_required),
+    mut_arg("all", all_by_default),
+    mut_arg("live", live_by_default),
     after_help = "Examples:
   konverge drift                        every stack
   konverge drift 'storefront/*'         the stacks of a project
@@ -36,15 +37,9 @@ pub struct Args {
 /// # Errors
 /// The stacks cannot be opened. A stack that cannot be checked is shown, and gives exit code 1.
 pub async fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
-    if args.infrastructure.live == LiveArg::Never {
-        return Err(UserError::new(
-            ErrorKind::Usage,
-            "drift needs live objects: `--live never` is refused",
-        ));
-    }
     let request = OpenRequest {
         shard: args.stacks.shard,
-        selection: args.stacks.selection_or_all(),
+        selection: args.stacks.selection_or_all()?,
         live: Live::Required,
         given: args.infrastructure.given_cluster(),
         ..OpenRequest::default()

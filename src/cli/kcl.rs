@@ -68,7 +68,7 @@ pub async fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
                     context.note(&format!("  {} of {} KiB", bytes >> 10, total >> 10));
                 }
                 InstallStep::Received(..) => {}
-                InstallStep::Verified => context.note("its SHA-256 is the pinned one; trying it"),
+                InstallStep::Verified => context.note("checksum OK; trying it"),
             };
             let core =
                 toolchains::install(&run, version, interpreter.clone(), index.clone(), &mut progress).await?;

@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use super::{
     CliContext,
-    common_args::{Stacks, every_by_default},
+    common_args::{Stacks, all_by_default, every_by_default},
     completers,
 };
 use crate::ops::selected_stacks;
@@ -22,6 +22,7 @@ use konverge_run::OpenRequest;
 #[derive(Debug, clap::Args)]
 #[command(
     mut_arg("names", every_by_default),
+    mut_arg("all", all_by_default),
     after_help = "Examples:\n  konverge list                     every stack\n  konverge list 'storefront/*'      the stacks of a project\n\n\
                   `konverge state list` shows what is recorded, also of stacks that the repository does not have any more."
 )]
@@ -87,7 +88,7 @@ impl Args {
 /// The repository cannot be read, or a name means no stack.
 pub async fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
     let request = OpenRequest {
-        selection: args.stacks.selection_or_all(),
+        selection: args.stacks.selection_or_all()?,
         shard: args.stacks.shard,
         rev: args.rev.clone(),
         ..OpenRequest::default()

@@ -25,6 +25,7 @@ mod freeze;
 mod global_args;
 mod graph;
 mod health;
+mod help_groups;
 mod init;
 mod kcl;
 mod kcl_lock;

@@ -104,7 +104,12 @@ pub async fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
     context.print(&render(
         &preview.plan,
         &session.affected,
-        session.planning.stacks_in_repository(),
+        RunInfo {
+            stacks_in_repository: session.planning.stacks_in_repository(),
+            compiled: session.planning.counts().compiled,
+            cached: session.planning.counts().cached,
+            ..RunInfo::default()
+        },
         merging,
         args.output,
         style,
@@ -151,16 +156,16 @@ fn remark(plan: &Plan, session: &Session) {
         .any(|stack| stack.basis == Basis::Spec && stack.error.is_none())
     {
         session.planning.run.notes.note(
-            "note: no cluster was asked: this compares the compiled Specs of both revisions (`clusters` in konverge.yaml)",
+            "note: no cluster was queried: this compares the compiled Specs of both revisions (`clusters` in konverge.yaml)",
         );
     }
 }
 
-/// A plan as text.
+/// A plan as text. Of the run it is given what the plan does not say: the number of stacks and of compiled Specs.
 pub(super) fn render(
     plan: &Plan,
     affected: &Affected,
-    stacks_in_repository: usize,
+    run: RunInfo,
     merging: Merging,
     output: PlanOutput,
     style: Style,
@@ -169,8 +174,7 @@ pub(super) fn render(
         head: affected.head.clone(),
         base: affected.base.clone(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
-        stacks_in_repository,
-        ..RunInfo::default()
+        ..run
     };
     let marker = CommentMarker::new(MarkerKind::Preview, "");
     let input = CommentInput {

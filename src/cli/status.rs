@@ -2,7 +2,7 @@
 
 use super::{
     CliContext,
-    common_args::{InfrastructureArgs, Stacks, every_by_default},
+    common_args::{InfrastructureArgs, Stacks, all_by_default, every_by_default},
 };
 use crate::ops::status;
 use konverge_base::error::UserError;
@@ -13,6 +13,7 @@ use konverge_run::{KeyUse, OpenRequest, Selection, apply_freeze, session};
 #[derive(Debug, clap::Args)]
 #[command(
     mut_arg("names", every_by_default),
+    mut_arg("all", all_by_default),
     mut_arg("live", |live| live.help("Query live objects: if a cluster is configured (auto), never, or fail without a cluster (required)").hide_possible_values(true)),
     after_help = "Examples:\n  konverge status                       stacks that are not up to date or not ready, the worst first\n  konverge status storefront/dev        one stack, also if all is well\n  konverge status --watch               until no rollout is in progress\n\n\
                   Without stacks every one is shown, also those that only the state knows."
@@ -47,7 +48,7 @@ pub enum StatusOutput {
 /// # Errors
 /// The stacks cannot be opened. A stack with an unknown status is shown, and gives exit code 1.
 pub async fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
-    let selection = args.stacks.selection_or_all();
+    let selection = args.stacks.selection_or_all()?;
     let request = OpenRequest {
         selection: selection.clone(),
         recorded: true,

@@ -176,7 +176,7 @@ fn drift<'p>(
         rule: "policy.drift".to_owned(),
         stack: Some(stack.clone()),
         message: format!(
-            "somebody changed since our last write: {}; `policy.drift` is `stop`",
+            "changed outside Konverge since the last apply: {}; `policy.drift` is `stop`",
             drifted.join(", ")
         ),
         hint: Some(format!(

@@ -43,10 +43,10 @@ impl From<serde_saphyr::Error> for YamlError {
 const FOR_CALLERS: [(&str, &str); 16] = [
     ("expected mapping start", "must be a mapping (`key: value`)"),
     ("expected sequence start", "must be a list"),
-    ("expected string scalar", "must be a text"),
+    ("expected string scalar", "must be a string"),
     (
         "cannot deserialize null into string; use Option<String>",
-        "must be a text",
+        "must be a string",
     ),
     ("invalid boolean", "must be `true` or `false`"),
     ("invalid u16", POSITIVE),
@@ -58,10 +58,7 @@ const FOR_CALLERS: [(&str, &str); 16] = [
     ("unknown variant ", "unknown value "),
     ("unknown field ", "unknown key "),
     ("missing field ", "missing key "),
-    (
-        ", set DuplicateKeyPolicy in Options if acceptable",
-        ": it stands here twice",
-    ),
+    (", set DuplicateKeyPolicy in Options if acceptable", ""),
     (
         "multiple YAML documents detected; use from_str_multiple or from_str_multiple_with_options",
         "there may be one document only, and a second begins here: take out `---` and what follows it",
@@ -225,7 +222,7 @@ mod tests {
         let said = |text: &str| from_str::<Shape>(text).unwrap_err().message;
         for (text, expected) in [
             ("list: a", "must be a list"),
-            ("list: [[a]]", "must be a text"),
+            ("list: [[a]]", "must be a string"),
             ("count: -1", POSITIVE),
             ("flag: maybe", "must be `true` or `false`"),
             ("inner: 5", "must be a mapping (`key: value`)"),

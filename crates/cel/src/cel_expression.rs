@@ -105,7 +105,7 @@ impl CelExpression {
         value.map(CowVal::into_owned).map_err(failed)
     }
 
-    /// The text that it gives; `None` if it gives something else.
+    /// The string that it returns; `None` if it returns something else.
     ///
     /// # Errors
     /// As [`CelExpression::evaluate`].
@@ -118,13 +118,15 @@ impl CelExpression {
     /// Returns true if it is true.
     ///
     /// # Errors
-    /// As [`CelExpression::evaluate`]; or it gives something else than true or false.
+    /// As [`CelExpression::evaluate`]; or it returns something else than true or false.
     pub fn holds(&self, context: &Context) -> Result<bool, CelError> {
         let value = self.evaluate(context)?;
         value.downcast_ref::<CelBool>().map_or_else(
             || {
                 let type_of = value.get_type().name();
-                Err(CelError::Other(format!("it gives {type_of}, not true or false")))
+                Err(CelError::Other(format!(
+                    "it returns {type_of}, not true or false"
+                )))
             },
             |answer| Ok(*answer.inner()),
         )

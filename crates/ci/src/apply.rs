@@ -249,7 +249,7 @@ async fn apply_pending(
         .protected_planning(config, &tip.branch.tip, side, backend.clone())
         .await?;
     planning.claims = StackClaims::without(tip.approved.without);
-    watch.end_stage("what to apply");
+    watch.end_stage("find pending stacks");
     let EndedRun {
         mut report,
         decisions,

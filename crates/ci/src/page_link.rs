@@ -33,7 +33,7 @@ pub async fn link_page(run: &RunContext, address: &str, part: ShardMode) -> Resu
     let is_of_pull_request = matches!(event, GithubEvent::PullRequest(_) | GithubEvent::WorkflowRun(_));
     let (true, Some(token)) = (is_of_pull_request, run.github_token()) else {
         run.notes
-            .note("note: the summary links the page; no comment does: this is no pull request's job, or it has no token");
+            .note("note: the summary links the page; no comment does: this is not a pull request's job, or it has no token");
         return Ok(());
     };
     let client = Client::new(&runner.api_url, &runner.repository, token, run.secrets.clone())?;

@@ -143,7 +143,7 @@ impl<'a> RunSummary<'a> {
                 default_branch,
                 ..
             } => Some(of(head, &base_branch, &default_branch)),
-            // The base branch is not known yet. Most pull requests target the default branch.
+            // The base branch is unknown here. Most pull requests target the default branch.
             GithubEvent::WorkflowRun(event) if event.event == "pull_request" && event.from_outside() => {
                 Some((event.head, preview_of(None, None)))
             }

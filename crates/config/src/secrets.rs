@@ -250,7 +250,7 @@ impl SecretStoreConfig {
         let mut set = set.into_iter();
         if let Some((key, ..)) = set.find(|(_, is_set, kinds)| *is_set && !kinds.contains(&self.kind)) {
             let why = format!("a store of kind `{}` has no such key", self.kind.word());
-            return Some((key, why, "take the key out"));
+            return Some((key, why, "remove the key"));
         }
         match &self.address {
             Some(address) if !is_safe(address) => {
@@ -332,7 +332,7 @@ impl SecretStoreConfig {
         }
         if name == GENERATED {
             return Some((
-                format!("{key}: `{GENERATED}` is the word of values that have no store"),
+                format!("{key}: `{GENERATED}` is reserved for values that have no store"),
                 "give the store another name".to_owned(),
             ));
         }
@@ -353,7 +353,7 @@ impl SecretStoreConfig {
                         "{key}.cluster: a store of kind `{}` has no cluster",
                         self.kind.word()
                     ),
-                    "take the key out".to_owned(),
+                    "remove the key".to_owned(),
                 ));
             }
             Some(cluster) if !clusters(cluster) => {

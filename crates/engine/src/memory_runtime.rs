@@ -247,7 +247,7 @@ impl MemoryStack {
         self.runtime.world().events.clone()
     }
 
-    /// What was held against the review during an apply.
+    /// What was compared with the review during an apply.
     pub fn reviewed(&self) -> Vec<ResourcePlan> {
         self.runtime.world().reviewed.clone()
     }
@@ -293,9 +293,7 @@ impl MemoryRuntime {
         let name = name_of(&item.id).to_owned();
         let unready = world.faults.unready.contains(name.as_str());
         if world.faults.refused.contains(name.as_str()) {
-            return Err(
-                UserError::new(ErrorKind::Kubernetes, format!("{name} is not valid")).hint("mend it"),
-            );
+            return Err(UserError::new(ErrorKind::Kubernetes, format!("{name} is not valid")).hint("fix it"));
         }
         if world.faults.without_tool.contains(name.as_str()) {
             return Err(UserError::new(ErrorKind::Terraform, "no executable").caused_by(ToolUnavailable));

@@ -48,7 +48,7 @@ pub enum OwnerClaim {
 /// The question that the plan of a resource raises, if any.
 pub(super) fn question(planned: &PlannedResource) -> Option<ClaimQuestion<'_>> {
     let about = match (&planned.foreign, planned.public.action) {
-        // An owner without an identity is no stack: nobody can release the object.
+        // An owner without an identity is not a stack: nobody can release the object.
         (Some(foreign), _) => ClaimedObject::TakenFrom(foreign.owner.parse().ok()?),
         (None, Action::Create | Action::Adopt) => ClaimedObject::Created,
         (None, Action::Delete) => ClaimedObject::Deleted,
@@ -165,8 +165,10 @@ fn let_go(
             Ok(planned)
         }
         (OwnerClaim::Waived(_), Some(refusal)) => Err(refusal),
-        (OwnerClaim::Unclear(other) | OwnerClaim::SameId(other), None) if planned.public.data_loss => Err(refused(format!(
-            "it would be deleted with its data, and Konverge cannot tell whether it moves to stack `{other}`, whose Spec cannot be compiled"
+        // A Terraform resource never moves by itself, so it is not deleted on a guess, whatever it holds.
+        (OwnerClaim::Unclear(other) | OwnerClaim::SameId(other), None)
+            if planned.public.data_loss || planned.public.runtime == RuntimeKind::Terraform => Err(refused(format!(
+            "it would be deleted with what it holds, and Konverge cannot tell whether it moves to stack `{other}`, whose Spec cannot be compiled"
         ))
         .hint(format!("fix `{other}` first: `konverge build {other}` says what is wrong"))
         .hint(format!(
@@ -254,6 +256,11 @@ mod tests {
         let small = asked(delete(kubernetes, false), unclear.clone());
         let small = small.unwrap().public;
         assert_eq!((small.action, small.notes.len()), (Action::Delete, 1));
+        let cloud = asked(delete(RuntimeKind::Terraform, false), unclear.clone());
+        assert!(
+            cloud.is_err(),
+            "a role of a cloud is not deleted on a guess either"
+        );
         let data = asked(delete(kubernetes, true), unclear);
         let refusal = data.unwrap_err();
         assert!(refusal.hints[0].contains("konverge build shop/prod"));

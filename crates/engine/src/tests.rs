@@ -132,7 +132,7 @@ async fn what_the_cluster_refuses_stops_the_stack_before_anything_is_written() {
         shown.message.contains("a is not valid; and 1 more:") && shown.message.contains("b is not valid"),
         "{shown:?}"
     );
-    assert_eq!(shown.hints, ["mend it"], "a hint is given once");
+    assert_eq!(shown.hints, ["fix it"], "a hint is given once");
     assert!(plan.public.held_back.is_empty(), "the whole stack stops");
     let outcome = stack.apply(plan).await;
     assert_eq!(outcome.result, StackResult::Stopped);
@@ -350,7 +350,7 @@ async fn a_secret_that_is_read_through_a_reference_is_shown_and_recorded_as_its_
         .find(|r| r.id == id("reader"))
         .unwrap();
     assert_eq!(recorded.attributes["urls"], json!([hidden]));
-    assert_eq!(recorded.attributes["host"], "db.shop", "this is no secret");
+    assert_eq!(recorded.attributes["host"], "db.shop", "this is not a secret");
 
     // The old value stays hidden when the reference is replaced by a text.
     let plain = [wanted[0].clone(), resource("reader", json!({"urls": ["none"]}))];

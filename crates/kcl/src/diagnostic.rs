@@ -187,7 +187,7 @@ pub(super) fn read(text: &str, root: &Path) -> Vec<KclDiagnostic> {
     };
     let all = unique.clone();
     unique.retain(|diagnostic| !shadowed(diagnostic, &all));
-    // A warning is no cause, whatever the order of the core.
+    // A warning is not a cause, whatever the order of the core.
     unique.sort_by_key(|diagnostic| diagnostic.name.ends_with("Warning"));
     unique.iter_mut().for_each(explain_plugin);
     unique

@@ -178,7 +178,7 @@ impl Pool {
                     deadline: self.inner.options.deadline,
                 };
             }
-            WorkerLost::Garbled(why) => format!("it answered nonsense: {why}"),
+            WorkerLost::Garbled(why) => format!("invalid response: {why}"),
             WorkerLost::Ended(_, said)
                 if said.contains("memory allocation of") || said.contains("MemoryError") =>
             {

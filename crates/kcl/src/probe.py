@@ -1,5 +1,5 @@
 # Run once by `konverge` with the interpreter that is to host the core: says where everything is that a worker needs
-# before its walls close. Reads nothing else, writes one line of JSON.
+# before the sandbox closes. Reads nothing else, writes one line of JSON.
 import glob, importlib.machinery, importlib.util, json, os, platform, sys, sysconfig
 
 answer = {

@@ -34,7 +34,7 @@ impl Workdir {
     /// An empty folder below the system's folder for temporary files.
     ///
     /// # Errors
-    /// It cannot be made.
+    /// It cannot be created.
     pub fn new() -> io::Result<Self> {
         let folder = tempfile::Builder::new().prefix("konverge-kcl-").tempdir()?;
         let root = folder.path().canonicalize()?;

@@ -1,5 +1,5 @@
 # The KCL worker: loads the official core's native library and answers one request after the other until its input
-# ends. Started by `konverge __worker` with the path of the library, behind walls that let it read little and write
+# ends. Started by `konverge __worker` with the path of the library, in a sandbox that lets it read little and write
 # nothing. Frames: see protocol.rs.
 import sys
 from importlib.machinery import ExtensionFileLoader, ModuleSpec

@@ -210,7 +210,7 @@ fn call(
 }
 
 impl HealthPolicy {
-    /// Returns true if the policy names the kind of an object that is no workload.
+    /// Returns true if the policy names the kind of an object that is not a workload.
     fn is_for(&self, resource: &Resource) -> bool {
         let same = |key: &str, wanted: &Option<String>| {
             let found = resource.attributes.get(key).and_then(Value::as_str);

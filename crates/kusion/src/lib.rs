@@ -3,7 +3,7 @@
 //!
 //! [`AppConfigurations`] recognizes what KCL printed. [`Workspace`] reads a workspace file, and
 //! [`Workspace::platform`] gives the part of it that concerns one stack. [`generate`] makes the Spec from both,
-//! always in the same order, so that the same input gives the same bytes. What Kusion would lose without a word is
+//! always in the same order, so that the same input gives the same bytes. What Kusion would lose silently is
 //! an error or a note.
 //!
 //! A module that is not built in runs elsewhere: [`foreign_calls`] says what it is asked, and [`generate`] is given

@@ -43,6 +43,13 @@ pub fn drift(plan: &ResourcePlan, context: DiffContext) -> Vec<String> {
     )
 }
 
+/// Lines from the live to another side, with the names of both before them. Nothing is added to no lines.
+pub fn from_live(lines: &[String], other: &str) -> Vec<String> {
+    let head = [String::from("--- live"), format!("+++ {other}")];
+    let head = head.into_iter().filter(|_| !lines.is_empty());
+    head.chain(lines.iter().cloned()).collect()
+}
+
 /// Returns true if the difference existed before this change.
 pub fn is_drift(change: &FieldChange) -> bool {
     matches!(
@@ -90,8 +97,16 @@ pub fn own_summary(stack: &StackPlan) -> Summary {
 
 /// The number of a stack's resources that only differ already.
 pub fn drifted(stack: &StackPlan) -> usize {
-    let drifted = |resource: &&ResourcePlan| resource.changes.iter().any(is_drift) && !touches(resource);
-    stack.resources.iter().filter(drifted).count()
+    stack
+        .resources
+        .iter()
+        .filter(|resource| differs_already(resource))
+        .count()
+}
+
+/// Returns true if the resource only differs already.
+pub fn differs_already(plan: &ResourcePlan) -> bool {
+    plan.changes.iter().any(is_drift) && !touches(plan)
 }
 
 /// The paths of a resource's own changes, for places without space for the values.

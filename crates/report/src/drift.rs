@@ -107,7 +107,7 @@ fn stack_text(stack: &StackPlan, name: &str, style: Style) -> String {
 }
 
 /// `2 changed`, `1 missing`: the resources of a stack that differ.
-fn drift_counts(stack: &StackPlan) -> Vec<String> {
+pub(super) fn drift_counts(stack: &StackPlan) -> Vec<String> {
     let of = |word: &'static str| {
         let rows = stack.resources.iter();
         (rows.filter(|row| drift_word(row.action) == word).count(), word)
@@ -126,7 +126,7 @@ const LEFT_OVER: &str = "left over";
 const OTHER: &str = "different";
 
 /// The word for a resource: the opposite of what an apply would do.
-fn drift_word(action: Action) -> &'static str {
+pub(super) fn drift_word(action: Action) -> &'static str {
     match action {
         Action::Update | Action::Replace => CHANGED,
         Action::Create => MISSING,

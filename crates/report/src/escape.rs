@@ -68,6 +68,81 @@ pub fn cell(text: &str) -> String {
     code(&text.replace('|', "\u{2502}"))
 }
 
+/// The parts of a text that has its commands and names in backticks, as hints and notes have: whether a part is code,
+/// and the part. A text with an odd backtick is one part of code.
+fn spans(text: &str) -> Vec<(bool, &str)> {
+    let parts: Vec<_> = text
+        .split('`')
+        .enumerate()
+        .map(|(at, part)| (at % 2 == 1, part))
+        .collect();
+    match parts.len() % 2 {
+        1 => parts.into_iter().filter(|(_, part)| !part.is_empty()).collect(),
+        _ => vec![(true, text)],
+    }
+}
+
+/// A text in sentences as Markdown: what stands in backticks becomes code, and so does each word that Markdown or
+/// GitHub would read as more than a word (a mention, a number of an issue, an address, a commit, an element).
+pub fn prose(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for (is_code, part) in spans(text) {
+        if is_code {
+            push_code(part, &mut out);
+            continue;
+        }
+        for (at, word) in line(part).split(' ').enumerate() {
+            if at > 0 {
+                out.push(' ');
+            }
+            let end = word.trim_end_matches([',', ';', ':', '.', ')']);
+            let start = end.len() - end.trim_start_matches('(').len();
+            match is_plain_word(&end[start..]) {
+                true => out.push_str(word),
+                false => {
+                    out.push_str(&word[..start]);
+                    push_code(&end[start..], &mut out);
+                    out.push_str(&word[end.len()..]);
+                }
+            }
+        }
+    }
+    out
+}
+
+/// Adds a code span. Two spans without a blank between them would be one.
+fn push_code(text: &str, out: &mut String) {
+    if out.ends_with('`') {
+        out.push(' ');
+    }
+    out.push_str(&code(text));
+}
+
+/// Returns true if neither Markdown nor GitHub sees more in a word than a word.
+fn is_plain_word(word: &str) -> bool {
+    let is_text = |c: char| c.is_alphanumeric() || "-'\",;:.()/=+?%…’".contains(c);
+    let looks_like_a_commit = word.len() >= 7 && word.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let lower = word.to_ascii_lowercase();
+    word.chars().all(is_text)
+        && !looks_like_a_commit
+        && !lower.contains("://")
+        && !lower.contains("::")
+        && !lower.starts_with("www.")
+        && !lower.starts_with("gh-")
+        // A list, a heading or a rule begins so.
+        && !word.starts_with(['-', '+', '='])
+}
+
+/// [`prose()`] inside raw HTML.
+pub fn html_prose(text: &str) -> String {
+    let parts = spans(text).into_iter();
+    let parts = parts.map(|(is_code, part)| match is_code {
+        true => html_code(&line(part)),
+        false => html(&line(part)),
+    });
+    parts.collect()
+}
+
 /// A code element inside raw HTML (`<summary>`), where Markdown is not parsed.
 pub fn html_code(text: &str) -> String {
     format!("<code>{}</code>", html(text))
@@ -246,6 +321,29 @@ mod tests {
         assert_eq!(code("`"), "`` ` ``");
         assert_eq!(code("a\n# b"), "`a\\u{a}# b`");
         assert!(!cell("a|b\\|c").contains('|'));
+    }
+
+    #[test]
+    fn prose_keeps_its_words_and_hides_no_link() {
+        for (text, shown) in [
+            ("run `konverge build a` again", "run `konverge build a` again"),
+            (
+                "ask one of @acme/infra, see #12 (or https://evil.example/x).",
+                "ask one of `@acme/infra`, see `#12` (or `https://evil.example/x`).",
+            ),
+            ("it is 0123456789abcdef", "it is `0123456789abcdef`"),
+            ("<img src=x> *b* [a](b)", "`<img` `src=x>` `*b*` `[a](b`)"),
+            ("@a`b`", "`@a` `b`"),
+            ("::error::x", "`::error::x`"),
+            ("an odd ` backtick", "``an odd ` backtick``"),
+            ("- a\n# b", "`-` `a\\u{a}#` b"),
+        ] {
+            assert_eq!(prose(text), shown);
+        }
+        assert_eq!(
+            html_prose("run `a <b>` & <i>"),
+            "run <code>a &lt;b&gt;</code> &amp; &lt;i&gt;"
+        );
     }
 
     #[test]

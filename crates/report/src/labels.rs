@@ -190,15 +190,16 @@ pub fn action_word(action: Action) -> &'static str {
     }
 }
 
-/// `7 created, 31 updated, 1 replaced, 2 deleted` without the zeros; `no change` if all are zero.
+/// What will happen: `7 to create, 31 to update, 1 to replace, 2 to delete` without the zeros; `no change` if all are
+/// zero.
 pub fn counts(summary: &Summary) -> String {
     let parts = [
-        (summary.create, "created"),
-        (summary.update, "updated"),
-        (summary.replace, "replaced"),
-        (summary.delete, "deleted"),
-        (summary.adopt, "adopted"),
-        (summary.forget, "forgotten"),
+        (summary.create, "to create"),
+        (summary.update, "to update"),
+        (summary.replace, "to replace"),
+        (summary.delete, "to delete"),
+        (summary.adopt, "to adopt"),
+        (summary.forget, "to forget"),
         (summary.unknown, "unknown"),
     ];
     let text: Vec<_> = parts
@@ -213,7 +214,7 @@ pub fn counts(summary: &Summary) -> String {
     }
 }
 
-/// The note on an unvalidated Spec-only comparison: what no cluster was asked about.
+/// The note on an unvalidated Spec-only comparison: what only a cluster knows.
 pub const SPEC_ONLY: &str = "No cluster was queried: these are differences between the compiled Specs of base and head. Not known: whether the server accepts them, whether a change replaces a resource or deletes data beyond the published rules of built-in kinds, and what differs on the cluster already (drift).";
 
 /// What precedes resources that a dry run could not include, such as those of a namespace that is new.
@@ -233,6 +234,32 @@ pub fn changes(summary: &Summary) -> String {
     let parts = parts.into_iter().filter(|(n, _)| *n > 0);
     let text: Vec<_> = parts.map(|(n, word)| plural(n, word)).collect();
     text.join(", ")
+}
+
+/// What will happen, with the resources that only differ already and are restored: `1 to create, 2 to restore`.
+pub fn counts_with_drift(summary: &Summary, drifted: usize) -> String {
+    match (summary.changed(), drifted) {
+        (_, 0) => counts(summary),
+        (0, drifted) => format!("{drifted} to restore"),
+        (_, drifted) => format!("{}, {drifted} to restore", counts(summary)),
+    }
+}
+
+/// `1 of 4 resources changed`; `nothing changed` where nothing was to change.
+pub fn changed_of(changed: usize, all: usize) -> String {
+    match all {
+        0 => "nothing changed".to_owned(),
+        all => format!("{changed} of {} changed", plural(all, "resource")),
+    }
+}
+
+/// What to do after an apply that ended half-way.
+pub const AFTER_A_FAILURE: &str = "fix the cause and run the apply again: what is changed is recorded, and the run continues with the rest.";
+
+/// Why data or an address is lost, which the first note of such a resource says.
+pub fn loss(resource: &ResourcePlan) -> Option<&str> {
+    let first = resource.notes.first().map(String::as_str);
+    first.filter(|_| resource.data_loss)
 }
 
 /// `1 stack`, `2 stacks`.
@@ -333,7 +360,7 @@ mod tests {
             unchanged: 9,
             ..Summary::default()
         };
-        assert_eq!(counts(&summary), "1 created, 2 deleted");
+        assert_eq!(counts(&summary), "1 to create, 2 to delete");
         assert_eq!(counts(&Summary::default()), "no change");
         assert_eq!(
             (plural(1, "stack"), plural(2, "policy")),

@@ -16,6 +16,7 @@ pub mod html;
 mod input;
 pub mod json;
 mod labels;
+mod last_push;
 pub mod lint;
 mod list_diff;
 pub mod markdown;

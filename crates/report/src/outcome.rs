@@ -33,9 +33,14 @@ pub fn text(report: &ApplyReport, style: Style) -> String {
             }
             continue;
         }
-        let serial = stack.serial.map_or(String::new(), |s| format!(" (state {s})"));
+        let serial = stack.serial.map_or(String::new(), |s| format!(" (serial {s})"));
+        let is_half_done = stack.result == StackResult::Failed && !stack.resources.is_empty();
+        let progress = match is_half_done {
+            true => format!(", {}", labels::changed_of(stack.changed(), stack.resources.len())),
+            false => String::new(),
+        };
         text.push_str(&format!(
-            "{}: {}{serial}\n",
+            "{}: {}{progress}{serial}\n",
             style.paint(Color::Bold, &escape::log(stack.id.as_str())),
             style.paint(color, word)
         ));
@@ -83,6 +88,9 @@ pub fn text(report: &ApplyReport, style: Style) -> String {
             {
                 text.push_str(&format!("      {line}\n"));
             }
+        }
+        if is_half_done {
+            text.push_str(&format!("    hint: {}\n", labels::AFTER_A_FAILURE));
         }
     }
     let count = |result| report.stacks.iter().filter(|s| s.result == result).count();

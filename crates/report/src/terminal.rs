@@ -352,7 +352,7 @@ fn stack_plan(stack: &StackPlan, shared: &SharedChanges<'_>, style: Style) -> St
     let basis = match stack.basis {
         Basis::Live => "",
         Basis::NeverApplied => " (never applied)",
-        Basis::Spec => " (Spec compared with Spec: no cluster was asked)",
+        Basis::Spec => " (Spec compared with Spec: no cluster was queried)",
     };
     text.push_str(&format!(
         "{name}: {}{above}{}{basis}\n",
@@ -394,9 +394,11 @@ fn titled_resource(resource: &ResourcePlan, title: &str, style: Style) -> String
         ),
         escape::log(title)
     );
+    let loss = labels::loss(resource);
     if resource.data_loss {
+        let loss = loss.map_or(String::new(), |loss| format!(": {}", escape::log(loss)));
         text.push_str(&format!(
-            "      {}\n",
+            "      {}{loss}\n",
             style.paint(Color::Red, "permanently deletes data or releases an address")
         ));
     }
@@ -416,7 +418,7 @@ fn titled_resource(resource: &ResourcePlan, title: &str, style: Style) -> String
             paths.join(", ")
         ));
     }
-    for note in &resource.notes {
+    for note in resource.notes.iter().skip(usize::from(loss.is_some())) {
         text.push_str(&format!("      note: {}\n", escape::log(note)));
     }
     let own = diff::resource(resource, diff::DiffContext::Tree(3));
@@ -497,12 +499,12 @@ mod tests {
         assert_eq!(said.matches("  replicas: ").count(), 4, "{said}");
         assert!(
             said.contains(
-                "b/dev: 2 updated, 1 of them above under \"Same change\"\n  ~ update apps/v1 Deployment b/own"
+                "b/dev: 2 to update, 1 of them above under \"Same change\"\n  ~ update apps/v1 Deployment b/own"
             ),
             "{said}"
         );
         assert!(
-            !said.contains("a/dev: ") && said.ends_with("3 stacks: 4 updated.\n"),
+            !said.contains("a/dev: ") && said.ends_with("3 stacks: 4 to update.\n"),
             "{said}"
         );
         // Two are shown each by itself.
@@ -514,7 +516,7 @@ mod tests {
             Style::default(),
         );
         assert!(
-            few.contains("a/dev: 1 updated\n") && !few.contains("Same change"),
+            few.contains("a/dev: 1 to update\n") && !few.contains("Same change"),
             "{few}"
         );
     }

@@ -29,9 +29,16 @@ pub(super) struct StackView<'a> {
     pub wave: usize,
 }
 
+impl StackView<'_> {
+    /// What will happen to its resources.
+    pub(super) fn counts(&self) -> String {
+        labels::counts_with_drift(&diff::own_summary(self.plan), diff::drifted(self.plan))
+    }
+}
+
 /// The whole plan.
 pub(super) struct PlanView<'a> {
-    /// Failed and changed stacks, in the order of the comment.
+    /// Failed and changed stacks, and those that only differ already, in the order of the comment.
     pub stacks: Vec<StackView<'a>>,
     pub groups: Vec<ChangeGroup<'a>>,
     /// Affected stacks without changes.
@@ -40,6 +47,8 @@ pub(super) struct PlanView<'a> {
     pub drifted: Vec<&'a StackPlan>,
     /// The summary over all stacks.
     pub total: Summary,
+    /// The number of resources that only differ already, and are restored.
+    pub restored: usize,
     /// The number of stacks that could not be planned.
     pub failed: usize,
     /// The number of those that could not be planned before the change either.
@@ -50,8 +59,6 @@ pub(super) struct PlanView<'a> {
     pub planned: usize,
     /// The number of affected stacks; 0 if the user named the stacks.
     pub affected: usize,
-    /// The word for the stacks of the plan: "affected", or another if the user named them.
-    pub word: &'static str,
     /// The number of stacks in the repository.
     pub all: usize,
     /// The digest over the digests of all stacks.
@@ -59,11 +66,6 @@ pub(super) struct PlanView<'a> {
 }
 
 impl PlanView<'_> {
-    /// The number of stacks that would change. A stack that failed in part counts if the rest changes.
-    fn changed(&self) -> usize {
-        self.stacks.iter().filter(|stack| !stack.own.is_empty()).count()
-    }
-
     /// The stacks of which nothing could be planned, with their errors.
     pub(super) fn whole_failures(&self) -> impl Iterator<Item = (&StackId, &ErrorBody)> {
         self.failures(|plan| !plan.fails_in_part() && !plan.fails_as_before)
@@ -96,7 +98,7 @@ impl PlanView<'_> {
         plans.filter_map(|plan| Some((&plan.id, plan.error.as_ref()?)))
     }
 
-    /// The verdict in words: `10 updated, 1 deleted in 2 stacks · 1 stack failed`.
+    /// The verdict in words: `10 to update, 1 to delete`. How many stacks that are says [`PlanView::stack_counts`].
     pub(super) fn verdict(&self) -> String {
         if self.introduces {
             return labels::compiling_stacks(self.planned - self.failed, self.planned);
@@ -104,36 +106,60 @@ impl PlanView<'_> {
         if self.planned == 0 && self.affected == 0 {
             return "no stack is affected".to_owned();
         }
-        let mut parts = match (self.changed(), self.failed) {
-            (0, 0) if self.affected == 0 => {
-                vec![format!(
-                    "none of {} changes",
-                    labels::plural(self.planned, "stack")
-                )]
-            }
-            (0, 0) => vec![format!(
-                "{} affected, no changes",
-                labels::plural(self.affected, "stack")
-            )],
-            (0, _) => Vec::new(),
-            (changed, _) => vec![format!(
-                "{} in {}",
-                labels::counts(&self.total),
-                labels::plural(changed, "stack")
-            )],
+        let counts = labels::counts_with_drift(&self.total, self.restored);
+        match (
+            self.total.changed() + self.restored,
+            self.failed - self.failed_before,
+        ) {
+            (0, 0) => "no changes".to_owned(),
+            (0, _) => "nothing could be planned".to_owned(),
+            (_, 0) => counts,
+            (_, _) => format!("{counts} · with failures"),
+        }
+    }
+
+    /// How many stacks change, stay and fail: `4 to change, 1 without changes, 1 failed`, which is each stack once.
+    /// Empty without stacks.
+    pub(super) fn stack_counts(&self) -> String {
+        let is = |kind: fn(&StackPlan) -> bool| self.stacks.iter().filter(|stack| kind(stack.plan)).count();
+        let before = is(|plan| plan.fails_as_before && !plan.fails_in_part());
+        let parts = [
+            (is(|plan| plan.error.is_none()), "to change"),
+            (self.unchanged.len(), "without changes"),
+            (
+                is(|plan| plan.error.is_some() && !plan.fails_as_before && !plan.fails_in_part()),
+                "failed",
+            ),
+            (is(StackPlan::fails_in_part), "failed in part"),
+            (
+                before,
+                if before == 1 {
+                    "fails as before"
+                } else {
+                    "fail as before"
+                },
+            ),
+        ];
+        let parts = parts.into_iter().filter(|(count, _)| *count > 0);
+        let parts: Vec<_> = parts.map(|(count, word)| format!("{count} {word}")).collect();
+        parts.join(", ")
+    }
+
+    /// The same with the number of stacks before it: `6 of 140 stacks affected: 4 to change, …`.
+    pub(super) fn stacks_line(&self) -> Option<String> {
+        if self.planned == 0 || self.introduces {
+            return None;
+        }
+        let planned = match (self.affected, self.planned == self.all) {
+            (0, _) => labels::plural(self.planned, "stack"),
+            (_, true) => format!("{} affected", labels::plural(self.planned, "stack")),
+            _ => format!(
+                "{} of {} affected",
+                self.planned,
+                labels::plural(self.all, "stack")
+            ),
         };
-        let failed = self.failed - self.failed_before;
-        if failed > 0 {
-            parts.push(format!("{} failed", labels::plural(failed, "stack")));
-        }
-        if self.failed_before > 0 {
-            let verb = if self.failed_before == 1 { "fails" } else { "fail" };
-            parts.push(format!(
-                "{} {verb} as before",
-                labels::plural(self.failed_before, "stack")
-            ));
-        }
-        parts.join(" · ")
+        Some(format!("{planned}: {}", self.stack_counts()))
     }
 }
 
@@ -146,15 +172,12 @@ pub(super) fn build<'a>(input: &CommentInput<'a>) -> PlanView<'a> {
         unchanged: Vec::new(),
         drifted: Vec::new(),
         total: Summary::default(),
+        restored: 0,
         failed: 0,
         failed_before: 0,
         introduces: input.mode.introduces,
         planned: input.plan.stacks.len(),
         affected: input.affected.stacks.len(),
-        word: match input.affected.stacks.is_empty() {
-            true => "stack",
-            false => "affected stack",
-        },
         all: [
             input.run.stacks_in_repository,
             input.affected.stacks.len(),
@@ -178,7 +201,9 @@ pub(super) fn build<'a>(input: &CommentInput<'a>) -> PlanView<'a> {
         {
             view.drifted.push(plan);
         }
-        if own.is_empty() && plan.error.is_none() {
+        let restored = diff::drifted(plan);
+        view.restored += restored;
+        if own.is_empty() && restored == 0 && plan.error.is_none() {
             view.unchanged.push(&plan.id);
             continue;
         }

@@ -547,7 +547,7 @@ pub fn join_failures<'a>(failures: impl IntoIterator<Item = (&'a StackId, UserEr
 pub fn read_spec_file(path: &Path) -> Result<Spec, UserError> {
     let name = path.display().to_string();
     let text = std::fs::read_to_string(path).map_err(|error| {
-        UserError::new(ErrorKind::Spec, format!("the Spec cannot be read: {error}"))
+        UserError::new(ErrorKind::Usage, format!("the Spec cannot be read: {error}"))
             .at(name.clone(), None, None)
             .hint("`--spec` names a file, from the folder where konverge runs")
     })?;

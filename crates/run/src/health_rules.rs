@@ -39,9 +39,7 @@ pub fn load(run: &RunContext, config: &Config, source: &dyn Source) -> Result<He
                 folder.escape_debug()
             ),
         )
-        .hint(
-            "put `<group>/<Kind>/health.lua`, `health.cel.yaml` or `health.k` into it, or take the key out",
-        )),
+        .hint("put `<group>/<Kind>/health.lua`, `health.cel.yaml` or `health.k` into it, or remove the key")),
         _ => Ok(rules.with_core(kcl_health::core(run, config))),
     }
 }

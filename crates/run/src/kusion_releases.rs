@@ -1,4 +1,4 @@
-//! Working with Kusion by turns: whether Kusion released since, its lock, and the release of an apply.
+//! Working with Kusion alternately: whether Kusion released since, its lock, and the release of an apply.
 
 use crate::RunContext;
 use konverge_base::{
@@ -17,7 +17,7 @@ use konverge_state::{
     store::{self, StoreOptions},
 };
 
-/// The releases of a stack, in which Kusion is not at work.
+/// The releases of a stack, in which no operation of Kusion is in progress.
 pub struct ReleaseTurn {
     releases: Releases,
     last: KusionRelease,
@@ -30,7 +30,7 @@ pub struct ReleaseTurn {
 /// What the releases of a stack say, before it is planned; `None` if none are written for it.
 ///
 /// # Errors
-/// Kusion is at work, or released since; the backend does not answer.
+/// An operation of Kusion is in progress, or it released since; the backend does not answer.
 pub async fn open_turn(
     run: &RunContext,
     config: &Config,
@@ -68,7 +68,7 @@ pub async fn open_turn(
             && last.mark.as_deref().is_some_and(|mark| newest.is_marked(mark));
         if let (Some(phase), false) = (&found.under_way, is_ours) {
             return Err(refuse(format!(
-                "release {} is in the phase `{}`: Kusion is at work on it, or was stopped",
+                "release {} is in the phase `{}`: an operation of Kusion is in progress, or was stopped",
                 found.revision,
                 phase.escape_debug()
             ))
@@ -76,7 +76,7 @@ pub async fn open_turn(
         }
         if found.stack != last.stack {
             return Err(refuse(format!(
-                "release {} is of the stack `{}`: Kusion keeps one state for all stacks of a project in a workspace, so they cannot be applied by turns",
+                "release {} is of the stack `{}`: Kusion keeps one state for all stacks of a project in a workspace, so they cannot be applied alternately",
                 found.revision,
                 found.stack.escape_debug()
             ))
@@ -146,7 +146,7 @@ impl ReleaseTurn {
         };
         Err(UserError::new(
             ErrorKind::State,
-            format!("`{id}` is a Terraform resource: Kusion keeps its values and Konverge its state, so the two cannot apply the stack by turns"),
+            format!("`{id}` is a Terraform resource: Kusion keeps its values and Konverge its state, so the two cannot apply the stack alternately"),
         )
         .hint("apply it with one of them; without `state.kusion_releases` Konverge writes no release"))
     }

@@ -341,7 +341,7 @@ impl OpenRevision {
             return not_unique(name, &ambiguous);
         }
         let failure = UserError::new(
-            ErrorKind::Layout,
+            ErrorKind::Usage,
             format!("there is no stack `{}`", name.escape_debug()),
         );
         if RepoPath::normalize(name).is_some_and(|folder| layout.leaves_out(&folder)) {

@@ -26,7 +26,7 @@ pub struct RuleEvaluator {
 #[derive(Debug, Clone)]
 enum Workers {
     Processes(RuleWorkers),
-    /// This process, which is no `konverge` binary.
+    /// This process, which is not a `konverge` binary.
     #[cfg(test)]
     Here,
 }

@@ -40,7 +40,7 @@ impl StackOrder {
             Some(cycle) => Err(UserError::new(
                 ErrorKind::Config,
                 format!(
-                    "the `after` rules of konverge.yaml make a cycle: {}",
+                    "the `after` rules of konverge.yaml form a cycle: {}",
                     cycle.iter().map(StackId::as_str).collect::<Vec<_>>().join(" → ")
                 ),
             )

@@ -122,7 +122,7 @@ impl StateStore {
                 .wrap_key(secret.expose_secret().as_bytes(), &context)
                 .await;
             let key = key.map_err(|error| StateError::KeyService {
-                what: format!("`{}` cannot be made", place(number)),
+                what: format!("`{}` cannot be created", place(number)),
                 why: format!("`{}`: {error}", service.name),
             })?;
             let by = service.name.clone();

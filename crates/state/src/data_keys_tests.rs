@@ -148,7 +148,7 @@ async fn what_each_service_says_is_told() {
     let error = maker.make_data_key_after_loss().await.unwrap_err();
     assert_eq!(
         error.to_string(),
-        "`keys/data/0000000002` cannot be made: `b`: does not answer: it is away"
+        "`keys/data/0000000002` cannot be created: `b`: does not answer: it is away"
     );
     assert_eq!(
         maker.list_data_keys().await.unwrap().len(),

@@ -59,7 +59,7 @@ impl Inner {
     }
 }
 
-/// The text of `KONVERGE_AGE_IDENTITY`: an age identity on each line that is no comment, or else a passphrase.
+/// The text of `KONVERGE_AGE_IDENTITY`: an age identity on each line that is not a comment, or else a passphrase.
 fn parse_secret(text: &str) -> Result<(Vec<age::x25519::Identity>, Option<SecretString>), StateError> {
     let text = text.trim();
     let lines = text.lines().map(str::trim);

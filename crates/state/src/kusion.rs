@@ -67,7 +67,7 @@ pub fn read(text: &str) -> Result<KusionState, NotKusion> {
     let resources = match holder.get("resources") {
         Some(Value::Array(resources)) => resources.iter().map(resource).collect::<Result<_, _>>()?,
         Some(Value::Null) | None => Vec::new(),
-        Some(_) => return Err(NotKusion("`resources` is no list".to_owned())),
+        Some(_) => return Err(NotKusion("`resources` is not a list".to_owned())),
     };
     let number = |name: &str| value.get(name).and_then(Value::as_u64);
     Ok(KusionState {

@@ -36,7 +36,7 @@ pub enum ReleaseError {
     Unreadable { place: String, why: String },
     #[error("{place}: release {revision} was begun by somebody else at the same time")]
     Begun { place: String, revision: u64 },
-    #[error("{place}: somebody else wrote release {revision} while Konverge was at work on it")]
+    #[error("{place}: somebody else wrote release {revision} while an operation of Konverge was in progress")]
     Changed { place: String, revision: u64 },
 }
 

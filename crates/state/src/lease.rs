@@ -389,7 +389,7 @@ impl Inner {
             if standing.ended {
                 return Err(StateError::Lost {
                     stack: self.grant.stack.clone(),
-                    why: "it was given back".to_owned(),
+                    why: "it was released".to_owned(),
                 });
             }
             let quiet = self.states.clock.monotonic().saturating_sub(standing.confirmed);

@@ -48,7 +48,7 @@ impl ReviewKey {
         format!("{}-{}{share}", self.run, self.attempt)
     }
 
-    /// The place of the comment that showed it. It is no place of a record.
+    /// The place of the comment that showed it. It is not a place of a record.
     fn comment(&self) -> Key {
         pull_request(self.pull_request)
             .child(self.head.as_str())

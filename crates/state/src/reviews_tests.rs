@@ -256,7 +256,7 @@ async fn a_merged_pull_request_is_unapplied_until_its_review_is_used_on_the_stac
     assert_eq!(unapplied, [1, 3]);
 }
 
-/// The comment lies beside its record, is no record, and goes with it.
+/// The comment lies beside its record, is not a record, and goes with it.
 #[tokio::test]
 async fn the_comment_of_a_preview_is_known_with_its_findings() {
     let states = states();

@@ -75,7 +75,7 @@ pub enum TerraformError {
     NoTarget { id: ResourceId, text: String },
     #[error("`{id}` holds a masked value where a real one is needed")]
     MaskedValue { id: ResourceId },
-    #[error("`{id}` waits for `{needs}`, which cannot be planned")]
+    #[error("`{id}` depends on `{needs}`, which cannot be planned")]
     Needs { id: ResourceId, needs: ResourceId },
 
     #[error("the provider {source_address} {version} was not found: {why}")]
@@ -126,7 +126,7 @@ pub enum TerraformError {
     #[error("`{id}`: the text at `{path}` refers to a secret and to another resource")]
     MixedReferences { id: ResourceId, path: String },
     #[error(
-        "`{id}` was not looked at: the configuration of its provider refers to a secret, and only an apply reads secrets"
+        "`{id}` was not refreshed: the configuration of its provider refers to a secret, and only an apply reads secrets"
     )]
     ProviderNeedsSecret { id: ResourceId },
     #[error(transparent)]

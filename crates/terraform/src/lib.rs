@@ -16,6 +16,7 @@ mod binary;
 mod change_display;
 mod command;
 mod context;
+mod data_loss;
 mod diagnostics_map;
 mod environment;
 mod error;

@@ -4,6 +4,7 @@ use serde_json::{Map, Value};
 
 use super::{
     change_display::{self, Origins},
+    data_loss,
     error::TerraformError,
     log_messages::LogMessage,
     masking,
@@ -114,7 +115,6 @@ impl Segment<'_> {
             changes,
         );
         public.validated = Validation::Server;
-        public.data_loss = matches!(action, Action::Delete | Action::Replace);
         if action == Action::Replace
             && let Some(change) = change
         {
@@ -130,6 +130,12 @@ impl Segment<'_> {
             paths: public.replace.clone(),
         });
         public.notes = self.notes(&subject, change, drift, left_over);
+        if matches!(action, Action::Delete | Action::Replace)
+            && let Some(loss) = data_loss::of_type(&subject.address.kind)
+        {
+            public.data_loss = true;
+            public.notes.insert(0, loss.to_owned());
+        }
         public.notes.extend(secret_changes::waiting(shown, &subject));
         if begun.is_some() {
             public.notes.push(Replacement::REST.to_owned());
@@ -310,7 +316,7 @@ impl Segment<'_> {
         }
         if drift.is_some_and(|d| d.change.after.is_null()) && self.interrupted_replacement(subject).is_none()
         {
-            notes.push("it was deleted outside".to_owned());
+            notes.push("it was deleted outside Konverge".to_owned());
         }
         if left_over {
             notes.push("an old object of it, left over from a replacement, is deleted".to_owned());

@@ -45,7 +45,7 @@ pub(super) fn draft(
         let id = item.id.clone();
         if item.desired.is_none() {
             let reason = if module_resource::is_kept(&item) {
-                Some("left standing: `konverge/keep` is set".to_owned())
+                Some("kept: `konverge/keep` is set".to_owned())
             } else if let Some(new) = moved.get(&id) {
                 Some(format!("moved to `{new}`"))
             } else if !book.resources.contains_key(&id) {

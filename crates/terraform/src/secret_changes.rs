@@ -94,7 +94,7 @@ pub(super) fn waiting(action: Action, subject: &ModuleResource) -> Option<String
     ))
 }
 
-/// What is recorded of the references: those of an unchanged resource were written earlier.
+/// The records of the references: those of an unchanged resource were written earlier.
 pub(super) fn record(action: Action, subject: &ModuleResource) -> RuntimeRecord {
     let before = TerraformRecord::references_of(subject.item.prior.as_ref());
     let written = |(path, now): (&String, &WrittenReference)| {

@@ -1,12 +1,12 @@
 //! `konverge state`: the recorded state, and the few ways to change it manually.
 
-use std::path::PathBuf;
+use std::{io::IsTerminal, path::PathBuf, sync::Arc};
 
 use clap::Subcommand;
 
 mod print;
 
-use super::{CliContext, common_args::ClusterArg, completers};
+use super::{CliContext, common_args::ClusterArg, completers, confirm};
 use konverge_base::{
     error::{ErrorKind, UserError},
     model::{ClusterName, RepoPath, ResourceId, StackId, plan::Plan},
@@ -14,7 +14,7 @@ use konverge_base::{
 use konverge_report::{self as report, escape::log, terminal::Style};
 use konverge_run::{
     KeyUse, StateBackend,
-    apply::exit_code,
+    apply::{Approver, AutoApprove, exit_code},
     state::{self as ops, ImportRequest, Imported, LeftOut, PulledState},
 };
 
@@ -22,7 +22,7 @@ use konverge_run::{
 #[command(after_help = "Examples:
   konverge state list                                   what is recorded
   konverge state history storefront/dev                 the earlier serials
-  konverge state rollback storefront/dev --to 7         show what going back to serial 7 would do
+  konverge state rollback storefront/dev --to 7         show what going back to serial 7 does, and ask
   konverge state import kusion_state.json               take over a state of Kusion")]
 pub struct Args {
     #[command(subcommand)]
@@ -78,7 +78,7 @@ enum Action {
         /// The serial to restore
         #[arg(long, value_name = "N")]
         to: u64,
-        /// Apply; without it only the plan is shown
+        /// Skip the confirmation; without it and without a terminal only the plan is shown
         #[arg(long, short)]
         yes: bool,
         #[command(flatten)]
@@ -387,10 +387,21 @@ async fn rollback(
             true => report::json::document(&plan),
             false => report::terminal::plan(&plan, style),
         });
-        context.note("nothing was applied; `--yes` does it");
-        return Ok(0);
+        // A script, or a person who wants to read only, adds `--yes` next.
+        if json || !std::io::stdin().is_terminal() {
+            context.note("nothing was applied; `--yes` does it");
+            return Ok(0);
+        }
     }
-    let (report, findings) = rollback.apply().await?;
+    let approver = match yes {
+        true => Some(Arc::new(AutoApprove) as Arc<dyn Approver>),
+        false => confirm::confirm_rollback(&rollback.plan, serial, context).await?,
+    };
+    let Some(approver) = approver else {
+        context.note("nothing was applied");
+        return Ok(0);
+    };
+    let (report, findings) = rollback.apply(approver).await?;
     context.print(&match json {
         true => report::json::with_findings(&report, &findings),
         false => report::outcome::text(&report, style),
@@ -399,13 +410,14 @@ async fn rollback(
 }
 
 fn read_pulled(file: &std::path::Path) -> Result<PulledState, UserError> {
-    let wrong = |why: String| {
-        UserError::new(ErrorKind::State, why)
+    let wrong = |kind, why: String| {
+        UserError::new(kind, why)
             .at(file.display().to_string(), None, None)
             .hint("`konverge state pull STACK > FILE` writes such a file")
     };
-    let text = std::fs::read_to_string(file).map_err(|error| wrong(error.to_string()))?;
-    serde_json::from_str(&text).map_err(|error| wrong(format!("not a pulled state: {error}")))
+    let text = std::fs::read_to_string(file).map_err(|error| wrong(ErrorKind::Usage, error.to_string()))?;
+    serde_json::from_str(&text)
+        .map_err(|error| wrong(ErrorKind::State, format!("not a pulled state: {error}")))
 }
 
 fn in_repository(folder: &str) -> Result<RepoPath, UserError> {

@@ -164,7 +164,7 @@ async fn state(run: &RunContext, config: &Config, repository: &Repository) -> Do
         let backend = state_backend::open(run, config, Some(repository), KeyUse::Look).await?;
         store::probe(backend.states.store()).await?;
         Ok(format!(
-            "{} creates, refuses, reads, lists and deletes; `konverge state doctor` looks at what is in it",
+            "{}: store test passed (create, refuse, read, list, delete); `konverge state doctor` checks what is in it",
             backend.states.store().url()
         ))
     };

@@ -73,8 +73,8 @@ fn variables(run: &RunContext, configured: &SecretStoreConfig) -> Asked {
     }
     let patterns = paths.len() - named.len();
     let says = format!(
-        "{} of this job that rules name; {} besides",
-        plural(named.len(), "variable"),
+        "{} set; {}",
+        plural(named.len(), "allowed variable"),
         plural(patterns, "pattern")
     );
     (String::new(), Ok(says))
@@ -90,7 +90,7 @@ fn identities(run: &RunContext, configured: &SecretStoreConfig) -> Result<String
         .collect();
     let known = lines.iter().filter(|line| line.starts_with(AGE_IDENTITY)).count();
     if known < lines.len() {
-        let why = "`SOPS_AGE_KEY` has a line that is no age identity";
+        let why = "`SOPS_AGE_KEY` has a line that is not an age identity";
         return Err(SecretProblem::NoCredentials(why.to_owned()));
     }
     if known + services == 0 {

@@ -161,7 +161,7 @@ fn judge_job(workflow: &Value, job: &Value, branch: Option<&str>) -> Result<Stri
         .map(|(key, access)| format!("{key}: {access}"))
         .collect();
     Ok(match granted.is_empty() {
-        true => "no event starts it that needs a permission".to_owned(),
+        true => "its events need no permissions".to_owned(),
         false => format!("permissions OK: {}", granted.join(", ")),
     })
 }

@@ -19,6 +19,7 @@ fn everything_once() {
     let shop = sample_plans::shop();
     let comment = markdown::comment(&shop.input(COMMENT_BUDGET));
     assert_eq!(comment.step, 0, "nothing has to give way");
+    assert_eq!(comment.body.matches("[!CAUTION]").count(), 1, "one red box");
     golden("comment-shop.md", &comment.body);
     golden("comment-shop.html", &html::report(&shop.input(0)));
     golden(
@@ -94,7 +95,7 @@ fn a_stack_that_fails_in_part_shows_the_rest() {
     ] {
         assert!(text.contains("search/words"), "{place}: {text}");
     }
-    assert!(comment.contains("**failed in part** 1 created"), "{comment}");
+    assert!(comment.contains("**failed in part** 1 to create"), "{comment}");
     assert!(
         comment.contains("**Merging** applies what could be planned."),
         "{comment}"
@@ -170,7 +171,7 @@ fn one_check_for_all_and_own_ones_for_what_is_grave() {
     let grave = plan.stacks.iter().filter(|s| s.summary.delete > 0).count();
     assert_eq!(all.len(), grave + 1);
     assert_eq!(all[grave].name, "konverge: plan");
-    assert_eq!(all[grave].title, "200 created, 1980 updated in 1980 stacks");
+    assert_eq!(all[grave].title, "200 to create, 1980 to update in 1980 stacks");
     // Of a share there are fewer, and its rest is not another's.
     let of_share = checks(&plan, 7, "2/8");
     assert_eq!(of_share.len(), 7);
@@ -188,9 +189,9 @@ fn one_check_for_all_and_own_ones_for_what_is_grave() {
     assert_eq!(of_shop[0].annotations[0].line, Some(12));
     // Drift is apart, and so are the diffs of each stack.
     let rest = &of_shop[2];
-    assert_eq!(rest.title, "1 created, 5 updated in 3 stacks");
+    assert_eq!(rest.title, "1 to create, 5 to update in 3 stacks");
     for part in [
-        "`orders/prod`: 3 updated; 1 resource differs already",
+        "`orders/prod`: 3 to update; 1 resource differs already",
         "Already different on the cluster",
         "+          image: registry.example/base:1.5",
     ] {
@@ -205,7 +206,7 @@ fn forty_five_equal_changes_are_one() {
     let equal = sample_plans::equal(45);
     let body = markdown::comment(&equal.input(COMMENT_BUDGET)).body;
     assert!(
-        body.contains("### Konverge preview: 45 updated in 45 stacks\n"),
+        body.contains("### Konverge preview: 45 to update\n\n45 of 140 stacks affected: 45 to change"),
         "{body}"
     );
     assert!(
@@ -223,10 +224,11 @@ fn a_preview_of_specs_says_what_it_cannot_know() {
     let body = markdown::comment(&specs.input(COMMENT_BUDGET)).body;
     assert_eq!(body.matches("Not validated").count(), 1, "{body}");
     for part in [
-        "2 resources may have to be replaced",
+        "1 resource will be deleted or replaced, with data or an address; 2 may have to be replaced",
         "`spec.selector.matchLabels.app` cannot be changed in place",
         "whether a change replaces a resource or deletes data",
-        "data is permanently deleted",
+        "with data or an address",
+        "delete `PersistentVolumeClaim ns/data` in `b/dev`: **the volume's data may be deleted with the claim**",
     ] {
         assert!(body.contains(part), "{part}: {body}");
     }
@@ -244,9 +246,9 @@ fn a_push_is_compared_with_the_one_before_and_equal_errors_are_one() {
     let pushed = sample_plans::pushed();
     let body = markdown::comment(&pushed.input(COMMENT_BUDGET)).body;
     for part in [
-        "<b>Since your last push</b> (<code>0123456</code>): 1 resource added or changed, 1 removed or changed",
-        "- now: update `Deployment orders-dev/orders` in `orders/dev`: `spec.replicas = 3`",
-        "- no longer: delete `ConfigMap orders-dev/old` in `orders/dev`",
+        "<b>Since your last push</b> (<code>0123456</code>): 1 resource edited, 1 reverted",
+        "- edited: update `Deployment orders-dev/orders` in `orders/dev`: `spec.replicas = 3` (was `4`)",
+        "- reverted: delete `ConfigMap orders-dev/old` in `orders/dev`",
         "`a/dev`, `b/dev`, `c/dev` could not be planned at `base/base.k:7`",
     ] {
         assert!(body.contains(part), "{part}: {body}");
@@ -306,9 +308,9 @@ fn the_comment_says_what_merging_does() {
             Merging::Applies,
             [
                 "applies exactly this",
-                "leaves the failed stacks",
+                "leaves out the failed stacks",
                 "applies what could be planned",
-                "stops at the policies",
+                "`media/prod` will not be applied until the policies above are satisfied",
             ],
         ),
         (Merging::OtherBranch, ["a branch that is not deployed"; 4]),
@@ -361,13 +363,142 @@ fn drift_of_one_stack_is_not_that_of_a_group() {
     );
     let said = terminal::plan(&equal.plan, terminal::Style::default());
     assert!(
-        said.contains("app-00/dev: 1 updated, 1 resource already different on the cluster\n"),
+        said.contains("app-00/dev: 1 to update, 1 resource already different on the cluster\n"),
         "{said}"
     );
     assert!(
-        said.ends_with("3 stacks: 3 updated, 1 resource already different on the cluster.\n"),
+        said.ends_with("3 stacks: 3 to update, 1 resource already different on the cluster.\n"),
         "{said}"
     );
+}
+
+/// Affected stacks are those that change, those that stay and those that failed, and the comment adds them up.
+#[test]
+fn the_numbers_add_up() {
+    let line = |sample: &Sample| {
+        let body = markdown::comment(&sample.input(COMMENT_BUDGET)).body;
+        let lines: Vec<_> = body.lines().filter(|line| line.contains(" affected: ")).collect();
+        assert_eq!(lines.len(), 1, "{body}");
+        lines[0].split(" · ").next().unwrap_or_default().to_owned()
+    };
+    let mut shop = sample_plans::shop();
+    assert_eq!(
+        line(&shop),
+        "6 of 140 stacks affected: 4 to change, 1 without changes, 1 failed"
+    );
+    for stack in &mut shop.plan.stacks {
+        if stack.id.as_str() == "search/dev" {
+            stack.fails_as_before = true;
+        }
+        // It only differs already, which the merge ends.
+        if stack.id.as_str() == "orders/prod" {
+            stack
+                .resources
+                .retain(|resource| resource.id.as_str().contains("Autoscaler"));
+        }
+    }
+    assert_eq!(
+        line(&shop),
+        "6 of 140 stacks affected: 4 to change, 1 without changes, 1 fails as before"
+    );
+    let body = markdown::comment(&shop.input(COMMENT_BUDGET)).body;
+    let rows = body.lines().filter(|line| line.starts_with("| `orders/prod` |"));
+    assert_eq!(rows.count(), 1, "{body}");
+    assert!(body.contains("| 1 to restore |"), "{body}");
+    assert!(
+        body.contains("2 to update, 1 to replace, 1 to delete, 1 to restore"),
+        "{body}"
+    );
+}
+
+/// An apply that ends half-way says how far it came, with what, and how it goes on.
+#[test]
+fn an_apply_that_ends_half_way_says_what_is_changed() {
+    use konverge_base::model::{
+        Digest,
+        apply_result::{ApplyReport, ResourceOutcome, ResourceResult, StackOutcome, StackResult},
+        authorization::Authorization,
+    };
+    let resource = |id: &str, action, result, message: Option<&str>| ResourceOutcome {
+        id: id.parse().unwrap(),
+        action,
+        result,
+        message: message.map(str::to_owned),
+    };
+    let error = konverge_base::error::UserError::new(
+        konverge_base::error::ErrorKind::Kubernetes,
+        "`apps/v1:Deployment:shop:web`: quota exceeded",
+    );
+    let report = ApplyReport {
+        version: 1,
+        stacks: vec![StackOutcome {
+            stack: konverge_base::model::RepoPath::normalize("appops/shop/dev").unwrap(),
+            id: "shop/dev".parse().unwrap(),
+            result: StackResult::Failed,
+            digest: Digest::of_set([]),
+            serial: Some(2),
+            grounds: Authorization::default(),
+            waiting: None,
+            resources: vec![
+                resource(
+                    "apps/v1:Deployment:shop:web",
+                    Action::Update,
+                    ResourceResult::Failed,
+                    Some("quota exceeded"),
+                ),
+                resource("v1:ConfigMap:shop:a", Action::Create, ResourceResult::Done, None),
+                resource(
+                    "v1:ConfigMap:shop:b",
+                    Action::Create,
+                    ResourceResult::Skipped,
+                    None,
+                ),
+                resource(
+                    "v1:ConfigMap:shop:c",
+                    Action::Delete,
+                    ResourceResult::Skipped,
+                    None,
+                ),
+            ],
+            error: Some(error.body()),
+        }],
+    };
+    let body = markdown::outcome(
+        &report,
+        &konverge_report::RunInfo::default(),
+        None,
+        COMMENT_BUDGET,
+    );
+    let log = konverge_report::outcome::text(&report, terminal::Style::default());
+    for said in [
+        "`shop/dev` failed: 1 of 4 resources changed",
+        "- changed: create `v1 ConfigMap shop/a`\n",
+        "- not changed: create `v1 ConfigMap shop/b`, delete `v1 ConfigMap shop/c`\n",
+        "What to do: fix the cause and run the apply again",
+        "| `shop/dev` | **failed** | 1 of 4 resources | serial 2 |",
+    ] {
+        assert!(body.contains(said), "{said}: {body}");
+    }
+    assert!(
+        log.contains("shop/dev: failed, 1 of 4 resources changed (serial 2)\n"),
+        "{log}"
+    );
+    assert!(
+        log.contains("hint: fix the cause and run the apply again"),
+        "{log}"
+    );
+}
+
+/// A small change is read without a click; a large one is not unfolded.
+#[test]
+fn the_page_opens_a_small_change_by_itself() {
+    let open = |sample: &Sample| {
+        html::report(&sample.input(0))
+            .matches("<details class=\"item\" open")
+            .count()
+    };
+    assert_eq!(open(&sample_plans::spec_only()), 3);
+    assert_eq!(open(&distinct(60)), 0);
 }
 
 /// What the comment warns of stands in the terminal and on the page too.

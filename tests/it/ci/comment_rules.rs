@@ -189,7 +189,7 @@ async fn the_outputs_count_what_the_change_does() {
     assert_eq!(counts, ["1", "0"], "{}", ran.outputs);
     let log = &ran.outcome.stdout;
     assert!(
-        log.contains("1 created, 1 resource already different on the cluster"),
+        log.contains("1 to create, 1 resource already different on the cluster"),
         "{log}"
     );
     // Of drift alone nothing is said where only changes are.

@@ -47,7 +47,7 @@ async fn one_issue_a_stack_is_updated_only_when_the_difference_changes() {
     let summary = &drifted.summary;
     assert!(summary.contains("1 of 2 stacks differs"), "{summary}");
     assert!(
-        summary.contains("| `loose/dev` | 1 updated | less than a minute |"),
+        summary.contains("| `loose/dev` | 1 changed | less than a minute |"),
         "{summary}"
     );
     let opened = issues(&stage);
@@ -249,7 +249,7 @@ async fn code_that_has_moved_on_hides_no_drift() {
         let looked = stage.schedule();
         looked.outcome.check(0);
         assert!(
-            looked.summary.contains("| `ahead/dev` | 1 created, 1 updated |"),
+            looked.summary.contains("| `ahead/dev` | 1 changed, 1 missing |"),
             "{}",
             looked.summary
         );
@@ -330,8 +330,8 @@ async fn drift_is_put_back_where_the_configuration_says_so() {
     assert_eq!(stage.value("back-c").await.as_deref(), Some("two"));
     let summary = &looked.summary;
     assert!(
-        summary.contains("| `backa/dev` | 1 updated | |")
-            || summary.contains("| `backa/dev` | 1 updated |  | yes |"),
+        summary.contains("| `backa/dev` | 1 changed | |")
+            || summary.contains("| `backa/dev` | 1 changed |  | yes |"),
         "{summary}"
     );
     let open = issues(&stage);

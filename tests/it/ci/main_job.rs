@@ -60,7 +60,7 @@ async fn a_pull_request_its_update_its_merge_and_a_scheduled_run() {
             .unwrap()
             .contains("storefront/dev")
     );
-    assert!(body.contains("To reproduce: <code>konverge preview"), "{body}");
+    assert!(body.contains("to reproduce it: <code>konverge preview"), "{body}");
     let markdown = std::fs::read_to_string(opened.output("markdown-path")).unwrap();
     assert!(markdown.starts_with("### Konverge preview: "), "{markdown}");
     assert!(opened.output("comment-url").ends_with(&format!("{comment}")));
@@ -118,7 +118,7 @@ async fn a_pull_request_its_update_its_merge_and_a_scheduled_run() {
     let since = &comments[0].1;
     assert!(
         since.contains("<b>Since your last push</b>")
-            && since.contains("- now: ")
+            && since.contains("- edited: ")
             && since.contains("`storefront/dev`"),
         "{since}"
     );

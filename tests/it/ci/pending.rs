@@ -87,7 +87,7 @@ async fn an_apply_takes_the_stacks_that_no_run_has_applied() {
     let calm = run(&stage, &["apply", "pend-a", "pend-b/dev", "--pending", "--yes"]).expect(0);
     let note = "note: none of these stacks has pending changes";
     assert!(calm.stderr.contains(note), "{}", calm.stderr);
-    let typo = run(&stage, &["apply", "pend-x/*", "--pending", "--yes"]).expect(1);
+    let typo = run(&stage, &["apply", "pend-x/*", "--pending", "--yes"]).expect(64);
     assert!(typo.stderr.contains("there is no stack"), "{}", typo.stderr);
     assert_eq!(pending(&stage, &["pend-*/*"]), ["pend-b/prod"]);
     assert_eq!(status(&stage)["pend-b/prod"], "new");

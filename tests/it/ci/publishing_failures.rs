@@ -34,7 +34,7 @@ async fn a_late_run_without_permissions_and_a_fork() {
     let comments = stage.comments();
     assert_eq!(comments.len(), 1);
     assert!(
-        comments[0].1.contains("a later push has replaced this head"),
+        comments[0].1.contains("a newer commit was pushed"),
         "{}",
         comments[0].1
     );

@@ -34,7 +34,7 @@ async fn the_first_causes_are_told_once_and_nothing_is_compiled_again() {
     stage.propose("refused", refused);
     let first = stage.pull_request(7, "refused", "opened");
     first.outcome.check(1);
-    assert_eq!(compiled(&first), "3 compiled, 0 from the cache");
+    assert_eq!(compiled(&first), "Specs: 3 compiled, 0 from the cache");
     let (_, comment) = &stage.comments()[0];
     for once in [
         "name 'false' is not defined (and in 29 more places)",
@@ -56,7 +56,7 @@ async fn the_first_causes_are_told_once_and_nothing_is_compiled_again() {
     // Another machine: its own folder is empty, the store is not.
     let again = stage.pull_request(7, "refused", "synchronize");
     again.outcome.check(1);
-    assert_eq!(compiled(&again), "0 compiled, 3 from the cache");
+    assert_eq!(compiled(&again), "Specs: 0 compiled, 3 from the cache");
 
     // A fork's refusals stay out of the store.
     let before = entries(&stage);
@@ -67,7 +67,7 @@ async fn the_first_causes_are_told_once_and_nothing_is_compiled_again() {
     let (payload, trial) = stage.opened(8, "evil", "opened", "evil/konfig");
     let fork = stage.preview(8, &payload, &trial);
     fork.outcome.check(1);
-    assert_eq!(compiled(&fork), "3 compiled, 0 from the cache");
+    assert_eq!(compiled(&fork), "Specs: 3 compiled, 0 from the cache");
     assert_eq!(entries(&stage), before);
     assert!(!fork.folder.join("caches/konverge/compile").exists());
 }

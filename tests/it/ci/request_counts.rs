@@ -83,7 +83,8 @@ async fn two_thousand_stacks_are_one_comment_and_one_check() {
     assert_eq!(comments.iter().filter(ours).count(), 1);
     let body = &comments.last().unwrap().1;
     assert!(
-        body.contains("2000 updated in 2000 stacks") && body.contains("Same change in 2000 stacks"),
+        body.contains("2000 to update\n\n2000 stacks affected: 2000 to change")
+            && body.contains("Same change in 2000 stacks"),
         "{body}"
     );
 }

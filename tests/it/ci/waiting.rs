@@ -63,7 +63,7 @@ async fn a_rollout_that_waits_leaves_the_stack_pending_until_a_run_sees_it_promo
     for words in [
         "### Konverge apply: 1 waiting · 1 skipped",
         "`canary/dev` waits for promotion; the next apply takes it up again",
-        "| `canary/dev` | waiting | 0 of 1 resource |",
+        "| `canary/dev` | waiting | 1 of 1 resource |",
     ] {
         assert!(comment.contains(words), "{words}: {comment}");
     }

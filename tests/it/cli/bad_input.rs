@@ -59,7 +59,7 @@ fn no_repository_and_no_arguments() {
     says(
         &Konverge::new(["apply", "--live", "sometimes"]).run(),
         64,
-        &["sometimes", "required"],
+        &["sometimes", "leave `--live` out"],
     );
 }
 
@@ -81,7 +81,7 @@ fn an_unknown_revision_and_an_unknown_stack() {
     );
     says(
         &konverge(&monorepo, &["preview", "storefront/prd", "--live", "never"]),
-        1,
+        64,
         &["storefront/prd", "did you mean `storefront/prod`"],
     );
     nothing_written(&monorepo);
@@ -241,7 +241,12 @@ fn nobody_is_there_to_agree() {
     says(
         &konverge(&monorepo, &["apply", "--live", "never", "--yes"]),
         64,
-        &["--live never"],
+        &["always compares with live infrastructure", "leave `--live` out"],
+    );
+    says(
+        &konverge(&monorepo, &["drift", "--all"]),
+        64,
+        &["every stack is the default here", "leave `--all` out"],
     );
 }
 

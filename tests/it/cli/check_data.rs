@@ -112,7 +112,7 @@ fn each_fault_is_found_at_its_line_of_the_data() {
         ("d-key.yaml:3", "Cannot add member 'port' to schema 'Values'"),
         ("e-second.yaml:5", "no such port"),
         ("f-missing.yml:3", "attribute 'ports' of Values is required"),
-        ("g-twice.yaml:2", "stands here twice"),
+        ("g-twice.yaml:2", "duplicate"),
         ("h-list.yaml:2", "a name is in lower case"),
         ("i-scalar.yaml:2", "is not a mapping"),
         ("j-syntax.json:2", "is not JSON"),

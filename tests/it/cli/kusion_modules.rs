@@ -245,7 +245,9 @@ fn the_doctor_calls_a_binary_and_says_what_it_answers() {
     }
     let other = doctor(&["--module", "/bin/true"]).expect(1);
     assert!(
-        other.stdout.contains("it ended before it served (exit code 0)"),
+        other
+            .stdout
+            .contains("it exited before the handshake (exit code 0)"),
         "{}",
         other.stdout
     );

@@ -128,7 +128,7 @@ async fn drift_without_a_cluster_says_once_why_no_stack_can_be_looked_at() {
     }
     shop.run(&["apply", "--all", "--yes"]).expect(0);
     shop.monorepo.write("konverge.yaml", "version: 1\n");
-    let outcome = shop.run(&["drift", "--all"]).expect(1);
+    let outcome = shop.run(&["drift"]).expect(1);
     let said = format!("{}{}", outcome.stdout, outcome.stderr);
     assert_eq!(said.matches("no cluster is configured").count(), 1, "{said}");
     assert!(said.contains("shop/dev, shop/prod"), "{said}");

@@ -65,10 +65,10 @@ fn every_command_takes_projects_and_globs() {
         here.stdout,
         "appops/storefront/dev\nappops/storefront/prod\nappops/storefront/staging\n"
     );
-    let slip = konverge(&repository, &["list", "storefrnt"]).expect(1).stderr;
+    let slip = konverge(&repository, &["list", "storefrnt"]).expect(64).stderr;
     assert!(slip.contains("did you mean `storefront`?"), "{slip}");
     let nothing = konverge(&repository, &["preview", "nowhere/**/x"])
-        .expect(1)
+        .expect(64)
         .stderr;
     assert!(nothing.contains("`konverge list` shows every stack"), "{nothing}");
     let glob = konverge(&repository, &["status", "storefront/["])

@@ -8,7 +8,7 @@ use std::{
 use super::messages::joined_lines;
 
 /// A phrase that nobody may write any more, and what to write instead.
-const PHRASES: [(&str, &str); 66] = [
+const PHRASES: [(&str, &str); 87] = [
     ("always encrypted", "encrypted where there is a key"),
     ("can not", "cannot"),
     ("is no job of", "is not a job of"),
@@ -90,7 +90,55 @@ const PHRASES: [(&str, &str); 66] = [
     ("has no room beside", "is omitted, or: is full"),
     ("made up anew", "generated"),
     ("could not be given back", "could not be released"),
+    ("must be a text", "must be a string"),
+    ("stands here twice", "duplicate key"),
+    ("approved by nobody", "no approvals"),
+    ("takes folders in again", "re-includes folders"),
+    ("take the key out", "remove the key"),
+    ("the word of values", "reserved"),
+    ("left standing", "kept"),
+    ("not looked at", "not refreshed, or: not checked"),
+    ("who it makes you", "your identity"),
+    ("who they make you", "your identity"),
+    ("the kubeconfig makes you", "your identity"),
+    ("what holds it up", "what blocks it"),
+    ("still to end", "terminating"),
+    ("replicas cannot be made", "replicas cannot be created"),
+    ("is at work on", "an operation of … is in progress"),
+    ("make a cycle", "form a cycle"),
+    ("replaced this head", "a newer commit was pushed"),
+    ("the pinned one; trying", "checksum OK"),
+    ("answered nonsense", "invalid response"),
+    ("ended before it served", "exited before the handshake"),
+    ("no longer: create", "edited"),
 ];
+
+/// The same for the code alone.
+const IN_CODE: [(&str, &str); 10] = [
+    ("by turns", "alternately"),
+    ("somebody changed", "changed outside Konverge"),
+    ("taken back", "reverted"),
+    ("hat is recorded of", "the records of"),
+    ("not known yet", "unknown"),
+    ("held against", "compared with"),
+    ("walls", "sandbox"),
+    ("look for drift", "check for drift"),
+    ("without a word", "with no output, or: silently"),
+    ("no cluster was asked", "no cluster was queried"),
+];
+
+/// Where the code has phrases of [`IN_CODE`] that its next change removes.
+const LATER: &str = "crates/policy/";
+
+/// `X is no Y`: a reader who learned English expects *is not a*.
+fn has_is_no(line: &str) -> bool {
+    line.match_indices(" is no ").any(|(at, found)| {
+        let next = line[at + found.len()..]
+            .split(|c: char| !c.is_alphabetic())
+            .next();
+        !line[..at].to_lowercase().ends_with("there") && !matches!(next, Some("longer" | "reason" | "more"))
+    })
+}
 
 fn collect(path: &Path, into: &mut Vec<PathBuf>) {
     if path.is_file() {
@@ -130,11 +178,20 @@ fn words_that_nobody_understood_do_not_come_back() {
     for file in &files {
         let text = fs::read_to_string(file).expect("a text file of the project");
         for (number, line) in joined_lines(&text) {
-            for (phrase, better) in PHRASES {
+            let name = file
+                .strip_prefix(root)
+                .expect("below the root")
+                .display()
+                .to_string();
+            let is_code = name.ends_with(".rs") && !name.starts_with(LATER);
+            let of_code = IN_CODE.iter().filter(|_| is_code);
+            for (phrase, better) in PHRASES.iter().chain(of_code) {
                 if line.contains(phrase) {
-                    let file = file.strip_prefix(root).expect("below the root").display();
-                    wrong.push(format!("{file}:{number}: \"{phrase}\"; write: {better}"));
+                    wrong.push(format!("{name}:{number}: \"{phrase}\"; write: {better}"));
                 }
+            }
+            if is_code && has_is_no(&line) {
+                wrong.push(format!("{name}:{number}: \"is no …\"; write: is not a …"));
             }
         }
     }

@@ -140,7 +140,7 @@ async fn a_value_of_no_store_is_left_by_a_kill_a_rollback_or_the_end_of_its_stac
     killed.run(&apply, 0);
     let theirs = json!({"stringData": {"job": "of-somebody"}});
     objects.merge(&pay, "somebody", &theirs).await;
-    let drifted = killed.run(&["drift", "--all", "--output", "json"], 0);
+    let drifted = killed.run(&["drift", "--output", "json"], 0);
     assert!(drifted.stdout.contains("/data/job"), "{}", drifted.stdout);
     let rollback = [
         "state",

@@ -83,8 +83,8 @@ fn kubeconfig(plugin: &str) -> String {
 
 const COMMANDS: [&[&str]; 3] = [
     &["preview", "--all", "--live", "required"],
-    &["status", "--all"],
-    &["drift", "--all"],
+    &["status"],
+    &["drift"],
 ];
 
 #[test]
@@ -206,12 +206,12 @@ fn neither_states_nor_certificates_come_from_the_checkout() {
     for way in hostile.ways("ci/ca.pem") {
         let config = format!("state: {{url: 's3://bucket/x', id: x, options: {{ca_file: '{way}'}}}}\n");
         hostile.monorepo.write("konverge.yaml", config);
-        hostile.refuses(&["status", "--all"], &way);
+        hostile.refuses(&["status"], &way);
     }
     for way in hostile.ways("ci") {
         let config = format!("state: {{url: 'file://{way}', id: x}}\n");
         hostile.monorepo.write("konverge.yaml", config);
-        hostile.refuses(&["status", "--all"], &way);
+        hostile.refuses(&["status"], &way);
     }
 }
 

@@ -13,7 +13,7 @@ const COMMANDS: [&[&str]; 7] = [
     &["doctor"],
     &["preview", "--all"],
     &["apply", "--all", "--yes"],
-    &["drift", "--all"],
+    &["drift"],
     &["destroy", "shop/prod", "--yes"],
     &["state", "list"],
     &["state", "rollback", "shop/prod", "--to", "1", "--yes"],

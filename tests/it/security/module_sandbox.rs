@@ -238,7 +238,10 @@ async fn what_is_no_module_is_told_apart() {
         ("echo 'no license' >&2; exit 4", "(exit code 4): no license"),
         ("exec sleep 60", "within 3 s"),
         ("while :; do :; done", "within 3 s"),
-        (":() { : | : & }; :; exec sleep 60", "it ended before it served"),
+        (
+            ":() { : | : & }; :; exec sleep 60",
+            "it exited before the handshake",
+        ),
         (
             "echo '1|1|unix|/var/run/docker.sock|grpc|'; exec sleep 9",
             "not in its own folder",
@@ -249,7 +252,7 @@ async fn what_is_no_module_is_told_apart() {
             "echo \"1|1|unix|$TMPDIR/nobody|grpc|\"; exec sleep 9",
             "nothing listens",
         ),
-        ("exec yes | head -c 20000000", "it ended before it served"),
+        ("exec yes | head -c 20000000", "it exited before the handshake"),
         ("exec yes yes-that-is-no-handshake", "`yes-that-is-no-handshake`"),
         ("exec yes something-much >&2", "prints more than"),
     ] {

@@ -92,7 +92,7 @@ async fn a_value_in_a_plain_place_is_found_in_its_object_alone() {
         assert!(change["from"]["$secret"].is_string(), "{change}");
         assert_eq!(change["origin"], "drift", "{change}");
     }
-    let report = refers.konverge(&["drift", "--all", "--output", "json"]).run();
+    let report = refers.konverge(&["drift", "--output", "json"]).run();
     refers.holds_none_of(&words, &report, "a drift report");
     assert!(text(&report).contains("/data/word"), "{}", text(&report));
     apply(&second).expect(0);

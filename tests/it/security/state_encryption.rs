@@ -344,7 +344,7 @@ async fn a_lost_key_is_replaced_with_the_identity_of_an_age_recipient() {
         format!("{kms} (keys/data/0000000001)"),
         "1 state document: can be decrypted by".to_owned(),
         format!("`{kms}`: does not answer"),
-        "creates, refuses, reads, lists and deletes".to_owned(),
+        "store test passed (create, refuse, read, list, delete)".to_owned(),
     ] {
         assert!(seen.contains(&says), "{says}: {seen}");
     }

@@ -222,7 +222,7 @@ async fn a_preview_reads_versions_and_an_apply_values() {
     let notes = previewed.json()["stacks"][0]["resources"][0]["notes"].to_string();
     assert!(notes.contains("moved from version 1 to 2"), "{notes}");
     let drift = vaulted
-        .run(&["drift", "--all", "--output", "json", "--exit-code"])
+        .run(&["drift", "--output", "json", "--exit-code"])
         .expect(2);
     assert!(drift.stdout.contains("rotation"), "{}", drift.stdout);
     vaulted.holds_no_value(&vaulted.apply().expect(0));

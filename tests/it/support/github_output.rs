@@ -144,7 +144,9 @@ fn without_times(text: &str) -> String {
         let digits = |c: char| if c.is_ascii_digit() { 'N' } else { c };
         let zulu = parts[at].get(..20).is_some_and(|text| text.ends_with('Z'));
         if zulu && parts[at].as_bytes()[10] == b'T' {
-            parts[at] = parts[at].chars().map(digits).collect();
+            // What follows it on the next lines may have no blank before it.
+            let (moment, rest) = parts[at].split_at(20);
+            parts[at] = moment.chars().map(digits).collect::<String>() + rest;
         }
         if parts[at].starts_with("UTC") && at > 1 {
             for moment in &mut parts[at - 2..at] {

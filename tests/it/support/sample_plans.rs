@@ -186,6 +186,7 @@ pub fn shop() -> Sample {
     );
     bucket.replace = vec!["/bucket".into()];
     bucket.data_loss = true;
+    bucket.notes = vec!["every object in the bucket is deleted".into()];
     let config = |from: &str, to: &str| {
         change(
             "/data/settings.ini",
@@ -235,7 +236,7 @@ pub fn shop() -> Sample {
             "attribute 'replica' not found in 'Server'\ndid you mean 'replicas'?",
         )
         .at("appops/search/dev/main.k", Some(12), Some(5))
-        .hint("konverge build appops/search/dev")
+        .hint("`konverge build appops/search/dev` compiles it here")
         .body(),
     );
     broken.summary.unchanged = 0;
@@ -498,7 +499,10 @@ pub fn pushed() -> Sample {
             .parse()
             .expect("a commit"),
         added: vec![unit(id_of, Action::Update, "/spec/replicas", Some(json!(3)))],
-        removed: vec![unit("v1:ConfigMap:orders-dev:old", Action::Delete, "", None)],
+        removed: vec![
+            unit(id_of, Action::Update, "/spec/replicas", Some(json!(4))),
+            unit("v1:ConfigMap:orders-dev:old", Action::Delete, "", None),
+        ],
         incomparable: Vec::new(),
     });
     sample

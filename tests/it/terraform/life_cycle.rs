@@ -221,7 +221,7 @@ pub async fn drift_is_told_from_change(binary: PathBuf) {
     let plan = rig.plan(&wanted).await;
     let (a, b) = (&plan[0][0].public, &plan[0][1].public);
     assert_eq!((a.action, b.action), (Action::Create, Action::Unchanged));
-    assert_eq!(a.notes, ["it was deleted outside"]);
+    assert_eq!(a.notes, ["it was deleted outside Konverge"]);
     assert_eq!(
         std::fs::read_to_string(rig.path("a")).unwrap(),
         "changed by hand",

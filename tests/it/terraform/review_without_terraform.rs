@@ -85,7 +85,7 @@ pub async fn merged_without_terraform() {
     for said in [
         "`halfway/dev` could not be planned in full",
         "skip 2 resources",
-        "**failed in part** 1 updated",
+        "**failed in part** 1 to update",
         "**Merging** applies what could be planned.",
     ] {
         assert!(comment.contains(said), "{said}: {comment}");

@@ -51,7 +51,7 @@ mod tests {
         };
         assert_eq!(
             receipt.grounds.to_string(),
-            "#7, approved by ada, grace; #8, approved by nobody; #9; digest approved by dev"
+            "#7, approved by ada, grace; #8, no approvals; #9; digest approved by dev"
         );
         let json = serde_json::to_value(&receipt).unwrap();
         assert_eq!(serde_json::from_value::<ApplyRecord>(json).unwrap(), receipt);

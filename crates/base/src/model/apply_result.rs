@@ -62,6 +62,16 @@ pub struct StackOutcome {
     pub error: Option<ErrorBody>,
 }
 
+impl StackOutcome {
+    /// The number of resources that are changed. A change that waits is written.
+    pub fn changed(&self) -> usize {
+        let is_changed = |resource: &&ResourceOutcome| {
+            matches!(resource.result, ResourceResult::Done | ResourceResult::Waiting)
+        };
+        self.resources.iter().filter(is_changed).count()
+    }
+}
+
 /// What an apply did to one resource.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ResourceOutcome {

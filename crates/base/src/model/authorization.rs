@@ -136,7 +136,7 @@ impl std::fmt::Display for ReviewedPull {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "#{}", self.number)?;
         match self.reviewers.as_deref() {
-            Some([]) => f.write_str(", approved by nobody"),
+            Some([]) => f.write_str(", no approvals"),
             Some(reviewers) => write!(f, ", approved by {}", reviewers.join(", ")),
             None => Ok(()),
         }

@@ -31,7 +31,7 @@ pub struct StackPlan {
     pub summary: Summary,
     /// Changed resources only, sorted by id.
     pub resources: Vec<ResourcePlan>,
-    /// What generation from AppConfigurations says about the stack: what Kusion would lose without a word.
+    /// What generation from AppConfigurations says about the stack: what Kusion would lose silently.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
     /// Why the stack, or a part of it, could not be planned.
@@ -175,7 +175,7 @@ pub struct ResourcePlan {
     /// For an update that no server has seen: the changed paths that Kubernetes documents as immutable.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub immutable: Vec<String>,
-    /// True if the change permanently deletes data or releases an address.
+    /// True if the change permanently deletes data or releases an address. The first note says what is lost.
     pub data_loss: bool,
     /// Sorted by path. A creation has one change at path `""` whose `to` is the whole resource; a deletion
     /// has one whose `from` is the whole resource.

@@ -23,7 +23,7 @@ impl Shard {
         self.of
     }
 
-    /// All shares of a given number of shards.
+    /// All shards of a given number.
     ///
     /// # Errors
     /// The number exceeds GitHub's maximum for one matrix.

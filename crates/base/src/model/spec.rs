@@ -61,7 +61,7 @@ pub struct Resource {
     /// Runtime-specific additions: `provider`, `providerMeta`, `resourceType`, `GVK`, `cluster`, …
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub extensions: Map<String, Value>,
-    /// It is no part of a Spec's text.
+    /// It is not a part of a Spec's text.
     #[serde(skip)]
     pub sharing: Sharing,
 }

@@ -18,7 +18,7 @@ pub enum StoreName {
     Generated,
 }
 
-/// The word of [`StoreName::Generated`], which is no name of a store.
+/// The word of [`StoreName::Generated`], which is not a name of a store.
 pub const GENERATED: &str = "generated";
 
 impl StoreName {

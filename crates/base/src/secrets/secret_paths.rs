@@ -102,7 +102,7 @@ pub(super) fn items_of_secrets<'a>(map: &'a Map<String, Value>, key: &str) -> Op
         .map(Vec::as_slice)
 }
 
-/// An item of a list of Secrets, with its kind. `None` for what is no object.
+/// An item of a list of Secrets, with its kind. `None` for what is not an object.
 pub(super) fn as_secret(item: &Value) -> Option<Value> {
     let mut secret = item.as_object()?.clone();
     secret.entry("kind").or_insert_with(|| "Secret".into());

@@ -84,7 +84,7 @@ impl WrittenReference {
     }
 
     /// Returns true if the same text is written with another version of a store. A file of the repository changes by
-    /// a commit, which is no rotation.
+    /// a commit, which is not a rotation.
     pub fn is_rotated_from(&self, before: &Self) -> bool {
         self.text == before.text && !before.may_have_version_of(self) && !self.has_other_file_than(before)
     }

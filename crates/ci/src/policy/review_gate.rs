@@ -169,7 +169,9 @@ fn describe(unreviewed: &Unreviewed, restores: bool) -> String {
             "it was reviewed without a cluster (Spec compared with Spec), and this stack was never applied"
         }
         Objection::Drifted if restores => "it changed after the approved difference was planned",
-        Objection::Drifted => "somebody changed it since our last write, and policy.drift is `stop`",
+        Objection::Drifted => {
+            "it was changed outside Konverge since the last apply, and policy.drift is `stop`"
+        }
     };
     format!("{}: {why}", describe_unit(unit))
 }

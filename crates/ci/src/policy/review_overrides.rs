@@ -100,7 +100,7 @@ fn is_shown_unedited(comments: &[PreviewComment], record: &ReviewRecord, shown: 
         .any(|digest| digest == shown.digest)
 }
 
-/// The digest of a comment's text. A later step of the run links the page in it, which is no other text.
+/// The digest of a comment's text. A later step of the run links the page in it, which is not another text.
 pub(crate) fn comment_digest(body: &str, run: &str) -> Digest {
     let prefix = format!("{run}/artifacts/");
     let mut parts = body.split(prefix.as_str());

@@ -45,7 +45,7 @@ pub enum SecretProblem {
     /// The secret has no such key.
     #[error("has no key `{0}`")]
     NoKey(String),
-    /// The reference names a key, and the value is no JSON document.
+    /// The reference names a key, and the value is not a JSON document.
     #[error("is not a JSON document, so it has no keys")]
     NotJson,
     /// The value is empty.

@@ -42,7 +42,7 @@ pub struct SopsStore {
 }
 
 impl SopsStore {
-    /// `identities` is the text of `SOPS_AGE_KEY`: an age identity on each line that is no comment.
+    /// `identities` is the text of `SOPS_AGE_KEY`: an age identity on each line that is not a comment.
     pub fn new(files: Arc<dyn RevisionFiles>, identities: Option<&str>, keys: Vec<SopsKey>) -> Self {
         let lines = identities.unwrap_or_default().lines().map(str::trim);
         let identities = lines.filter_map(|line| line.parse().ok()).collect();

@@ -339,7 +339,7 @@ impl Rules {
 /// A decrypted value.
 enum Clear {
     Value(Value),
-    /// A comment, which is no value and not in the MAC.
+    /// A comment, which is not a value and not in the MAC.
     Comment,
 }
 

@@ -1,4 +1,4 @@
-//! Checks at the end of an apply that everything is still there. A plan is as old as its reads: since then somebody may
+//! Checks at the end of an apply that everything still exists. A plan is as old as its reads: since then somebody may
 //! have deleted a resource that it found unchanged, or what holds the resource may have been recreated.
 
 use std::collections::HashSet;

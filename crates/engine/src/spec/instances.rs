@@ -179,7 +179,7 @@ mod tests {
         );
         assert_eq!(
             message("{instances: [], resource: 1}"),
-            "`resource` is no key of a Spec"
+            "`resource` is not a key of a Spec"
         );
     }
 }

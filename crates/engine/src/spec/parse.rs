@@ -229,7 +229,10 @@ fn runtime(
         Some(Value::String(text)) if text == "Terraform" => Ok(RuntimeKind::Terraform),
         Some(Value::String(text)) => Err(shape(
             &type_path,
-            format!("`{}` is no runtime: Kubernetes or Terraform", text.escape_debug()),
+            format!(
+                "`{}` is not a runtime: Kubernetes or Terraform",
+                text.escape_debug()
+            ),
         )),
         Some(other) => Err(shape(&type_path, format!("must be text, is {}", kind(other)))),
         // v0.4 supported only Kubernetes and wrote no type.
@@ -318,8 +321,8 @@ fn unknown_key(key: &str, what: &str, known: &[&str]) -> String {
         .filter(|(distance, _)| *distance <= 3);
     let shown = key.escape_debug();
     match nearest {
-        Some((_, nearest)) => format!("`{shown}` is no key of {what}; did you mean `{nearest}`?"),
-        None => format!("`{shown}` is no key of {what}"),
+        Some((_, nearest)) => format!("`{shown}` is not a key of {what}; did you mean `{nearest}`?"),
+        None => format!("`{shown}` is not a key of {what}"),
     }
 }
 
@@ -475,7 +478,7 @@ mod tests {
             ),
             (
                 json!([{"id": "a", "type": "Helm", "attributes": attributes}]),
-                "[0].type: `Helm` is no runtime",
+                "[0].type: `Helm` is not a runtime",
             ),
             (json!([{"id": "a", "attributes": {"x": 1}}]), "[0]: has no `type`"),
             (

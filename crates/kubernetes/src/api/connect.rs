@@ -120,7 +120,7 @@ pub(crate) async fn client(
         };
         let what = format!("cluster `{}`: cannot create a client: {why}", access.name);
         UserError::new(ErrorKind::Kubernetes, secrets.mask(&what))
-            .hint("`kubectl auth whoami` uses the kubeconfig in the same way, and shows who it makes you")
+            .hint("`kubectl auth whoami` uses the kubeconfig in the same way, and shows your identity")
     })?;
     Ok((client, server))
 }

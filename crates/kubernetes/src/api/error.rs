@@ -153,11 +153,11 @@ impl ApiError {
             Self::Network(_) | Self::Deadline(_) => {
                 failure.hint("is the cluster reachable from here? `kubectl version` asks the same server")
             }
-            Self::Credentials(_) => failure.hint("`kubectl auth whoami` shows who the kubeconfig makes you"),
+            Self::Credentials(_) => failure.hint("`kubectl auth whoami` shows your identity in the cluster"),
             Self::Protocol(_) | Self::Stopped(_) => failure,
             Self::Status(status) => match status.code {
                 401 => failure
-                    .hint("the credentials are not accepted: `kubectl auth whoami` shows who they make you"),
+                    .hint("the credentials are not accepted: `kubectl auth whoami` shows your identity"),
                 403 => failure
                     .hint("the account lacks this right: `kubectl auth can-i --list` shows what it has"),
                 _ => failure,

@@ -87,7 +87,7 @@ pub(crate) async fn wait_until_gone(
         let holds = held_by(&object);
         if sink.cancelled() {
             let message = format!(
-                "{} was still there when the run was asked to stop{holds}",
+                "{} still existed when the run was asked to stop{holds}",
                 subject.title()
             );
             return Err(
@@ -96,7 +96,7 @@ pub(crate) async fn wait_until_gone(
         }
         if Instant::now() + pause > deadline {
             let message = format!(
-                "{} is still there after {} s{holds}",
+                "{} still exists after {} s{holds}",
                 subject.title(),
                 runtime.options.ready_timeout.as_secs()
             );

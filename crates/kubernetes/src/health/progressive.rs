@@ -96,7 +96,7 @@ fn argo_rollout(view: &ObjectView) -> Option<HealthVerdict> {
     })
 }
 
-/// `observedGeneration` is a text. Before 0.10 it was a hash, which is no number or a larger one.
+/// `observedGeneration` is a text. Before 0.10 it was a hash, which is not a number or a larger one.
 fn argo_unobserved(view: &ObjectView) -> Option<HealthVerdict> {
     let number = |pointer: &str| view.text(pointer).parse::<i64>().ok();
     let generation = view.number("/metadata/generation");
@@ -123,7 +123,7 @@ fn argo_pause_end(view: &ObjectView, pause: &ObjectView) -> Option<Timestamp> {
         "BlueGreenPause" => view.number("/spec/strategy/blueGreen/autoPromotionSeconds")?,
         _ => return None,
     };
-    // 0 is no end.
+    // 0 is not an end.
     let duration = Some(duration).filter(|seconds| *seconds > 0)?;
     start.checked_add(Span::new().try_seconds(duration).ok()?).ok()
 }

@@ -52,7 +52,7 @@ pub(super) fn deployment(view: &ObjectView, related: &Related) -> HealthVerdict 
     } else if updated < wanted {
         format!("{updated} of {wanted} replicas updated")
     } else if replicas > wanted {
-        format!("{} old replicas still to end", replicas - wanted)
+        format!("{} old replicas are terminating", replicas - wanted)
     } else if available < updated {
         format!("{available} of {updated} updated replicas available")
     } else if ready < wanted {
@@ -99,7 +99,7 @@ pub(super) fn stateful_set(view: &ObjectView, related: &Related) -> HealthVerdic
     } else if ready < wanted {
         format!("{ready} of {wanted} replicas ready")
     } else if replicas > wanted {
-        format!("{} replicas still to end", replicas - wanted)
+        format!("{} replicas are terminating", replicas - wanted)
     } else if at_newest < to_update {
         format!("{at_newest} of {to_update} replicas updated")
     } else if partition == 0 && current != update {
@@ -157,7 +157,7 @@ pub(super) fn replica_set(view: &ObjectView, related: &Related) -> HealthVerdict
         return unfinished(
             view,
             related,
-            format!("replicas cannot be made: {}", failure.lowercase_words()),
+            format!("replicas cannot be created: {}", failure.lowercase_words()),
         );
     }
     let steps = [
@@ -176,7 +176,7 @@ pub(super) fn replica_set(view: &ObjectView, related: &Related) -> HealthVerdict
         return unfinished(
             view,
             related,
-            format!("{} replicas still to end", replicas - wanted),
+            format!("{} replicas are terminating", replicas - wanted),
         );
     }
     HealthVerdict::ready(format!("{wanted} replicas"))

@@ -1,4 +1,4 @@
-//! The objects: their names, reading them, their fields and managers, what is recorded of them.
+//! The objects: their names, reading them, their fields and managers, their records.
 
 pub(super) mod completed_jobs;
 pub(super) mod crd_validation;

@@ -24,7 +24,7 @@ use konverge_base::{
     secrets::{SecretPlaces, Secrets, mask_object_at},
 };
 
-/// What is recorded of an apply to recognize it later.
+/// The record of an apply by which it is recognized later.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct AppliedFingerprint {
     /// The digest of what was sent.

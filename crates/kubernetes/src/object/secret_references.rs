@@ -293,7 +293,7 @@ fn place(
     place.origin = match (same_text, as_written) {
         (true, true) => (!of_file).then_some(ChangeOrigin::Rotation),
         (true, false) if live.is_some() && recorded.is_some_and(masked_value::is_secret) => {
-            // A write that is not known to have arrived is no drift.
+            // A write that is not known to have arrived is not a drift.
             masked_value::as_secret(recorded.unwrap_or(&Value::Null)).map(|_| ChangeOrigin::Drift)
         }
         _ => None,
@@ -326,7 +326,7 @@ impl PlannedReferences {
         &self.original
     }
 
-    /// What is recorded of the references.
+    /// The records of the references.
     pub fn written(&self) -> WrittenReferences {
         let places = self.places.iter();
         places

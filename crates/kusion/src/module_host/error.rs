@@ -16,8 +16,8 @@ pub enum ModuleError {
     /// Its first line of output is something else than the handshake.
     #[error("its first line of output is `{0}` and not the handshake of go-plugin")]
     NoHandshake(String),
-    /// It ended before it served.
-    #[error("it ended before it served ({status}){}", after_colon(.said))]
+    /// It exited before the handshake.
+    #[error("it exited before the handshake ({status}){}", after_colon(.said))]
     EndedEarly { status: String, said: String },
     /// It serves in a way that Konverge does not accept.
     #[error("its handshake names {0}")]
@@ -55,7 +55,7 @@ impl ModuleError {
         let failure = UserError::new(ErrorKind::Spec, format!("the module `{name}`: {self}"));
         match self {
             Self::NoHandshake(_) => failure.hint(
-                "a module must not print before it is served: let it write to standard error",
+                "a module must not print before the handshake: let it write to standard error",
             ),
             Self::EndedEarly { .. } | Self::Start(_) => failure.hint(format!(
                 "run `konverge doctor --module {name}` with the path of the binary: it shows what the module says"

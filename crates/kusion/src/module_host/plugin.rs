@@ -254,7 +254,7 @@ fn connect_error<T>(connection: std::io::Result<T>) -> Result<T, ModuleError> {
     })
 }
 
-/// A process that ended before it served: the sandbox says so itself.
+/// A process that exited before the handshake: the sandbox says so itself.
 fn early(said: &PluginOutput, status: String) -> ModuleError {
     match said.sandbox_line("error: ") {
         Some(line) if line.contains(MISSING) => ModuleError::Sandbox(line),

@@ -12,11 +12,14 @@ pub(super) struct Environment<'a>(Vec<(&'a str, &'a str)>);
 
 impl<'a> Environment<'a> {
     /// # Errors
-    /// A value is no text.
+    /// A value is not a text.
     pub(super) fn read(variables: &'a Map<String, Value>, order: EnvOrder) -> Result<Self, String> {
         let text = |(name, value): (&'a String, &'a Value)| match value {
             Value::String(value) => Ok((name.as_str(), value.as_str())),
-            _ => Err(format!("env `{}`: its value is no text", name.escape_debug())),
+            _ => Err(format!(
+                "env `{}`: its value is not a string",
+                name.escape_debug()
+            )),
         };
         let schema = crate::apps::SCHEMA;
         let own = variables.iter().filter(|(name, _)| *name != schema);

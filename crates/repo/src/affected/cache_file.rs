@@ -115,7 +115,7 @@ mod tests {
         assert!(folder.path().join("new").exists());
         assert!(
             count_cache_files(&folder.path().join("new")).is_err(),
-            "it is no folder"
+            "it is not a folder"
         );
         std::fs::create_dir(folder.path().join("folder")).unwrap();
         assert_eq!(count_cache_files(folder.path()).unwrap(), (1, 38));

@@ -52,7 +52,7 @@ pub(super) struct ImportGraph {
     by_context: HashMap<ImportContext, usize>,
 }
 
-/// A node whose imports are not known yet.
+/// A node whose imports are unknown so far.
 struct UnlinkedNode {
     id: NodeId,
     digest: DigestBuilder,

@@ -151,7 +151,7 @@ impl LayoutReader {
         }
     }
 
-    /// How files of a folder that is no stack are compiled, such as tests. The outer error is a missing object, the
+    /// How files of a folder that is not a stack are compiled, such as tests. The outer error is a missing object, the
     /// inner one is the folder's own.
     ///
     /// # Errors

@@ -106,7 +106,7 @@ impl Layout {
                 .to_owned(),
             _ => format!(
                 "every folder with a `stack.yaml` is left out, such as `{}`\n  hint: `exclude` in konverge.yaml, or a \
-                 package that holds them, leaves them out; `exclude: ['!GLOB']` takes folders in again",
+                 package that holds them, leaves them out; `exclude: ['!GLOB']` re-includes folders",
                 self.left_out[0]
             ),
         })

@@ -2,7 +2,7 @@
 
 use maud::{Markup, PreEscaped, html};
 
-use super::elements::{class, code, fields, line, text};
+use super::elements::{class, code, fields, line, prose, text};
 use crate::{
     CommentInput, errors, escape, labels,
     view_model::{PlanView, StackView},
@@ -22,7 +22,8 @@ pub(super) fn alerts(input: &CommentInput<'_>, view: &PlanView<'_>) -> Markup {
         @for finding in input.findings.iter().filter(|f| f.verdict == Enforcement::Deny) {
             li.failed {
                 @if let Some(stack) = &finding.stack { (code(stack.as_str())) ": " }
-                (code(&finding.rule)) " " (text(&finding.message))
+                (code(&finding.rule)) " blocks this from being applied: " (prose(&finding.message))
+                @if let Some(hint) = &finding.hint { p { "hint: " (prose(hint)) } }
             }
         }
         (grave_changes(view))
@@ -82,7 +83,7 @@ fn error_text(error: &ErrorBody, message: &str) -> Markup {
             " at " (code(&format!("{file}{line}")))
         }
         pre { (text(message)) }
-        @for hint in &error.hints { p { "hint: " (code(hint)) } }
+        @for hint in &error.hints { p { "hint: " (prose(hint)) } }
     }
 }
 
@@ -102,8 +103,11 @@ fn grave_changes(view: &PlanView<'_>) -> Markup {
             @let style = if resource.data_loss { Action::Delete } else { resource.action };
             li class=(class(style)) {
                 (labels::action_word(resource.action)) " " (short_title(resource)) " in " (code(stack.plan.id.as_str()))
-                @if resource.data_loss { ": permanently deletes data or releases an address" }
                 (fields(", forced by ", &resource.replace))
+                @if resource.data_loss {
+                    ": permanently deletes data or releases an address"
+                    @if let Some(loss) = labels::loss(resource) { ": " (prose(loss)) }
+                }
             }
         }
     }

@@ -21,6 +21,11 @@ pub(super) fn code(text: &str) -> Markup {
     html! { code { (line(text)) } }
 }
 
+/// A text in sentences in one line, with its commands and names as code.
+pub(super) fn prose(text: &str) -> Markup {
+    PreEscaped(escape::html_prose(text))
+}
+
 /// Names with something between each two.
 pub(super) fn codes<'a>(texts: impl Iterator<Item = &'a str>, between: &str) -> Markup {
     html! {

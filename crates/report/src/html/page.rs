@@ -6,14 +6,14 @@ use sha2::{Digest as _, Sha256};
 
 use super::{
     alerts::alerts,
-    elements::{code, codes, line, text},
+    elements::{code, codes, line, prose, text},
     graph, stacks,
 };
 use crate::{
-    CommentInput, diff, escape, generation_notes, labels,
+    CommentInput, escape, generation_notes, labels, last_push,
     view_model::{self, PlanView},
 };
-use konverge_base::model::{plan::Action, review::ReviewUnit};
+use konverge_base::model::plan::Action;
 
 const STYLE: &str = include_str!("style.css");
 const SCRIPT: &str = include_str!("script.js");
@@ -56,7 +56,6 @@ pub fn report(input: &CommentInput<'_>) -> String {
                     (stacks::groups(&view))
                     (stacks::stacks(&view))
                     (why(input))
-                    (stacks::drifted(&view))
                     (unchanged(&view))
                     (policies(input))
                 }
@@ -79,14 +78,17 @@ fn header(input: &CommentInput<'_>, view: &PlanView<'_>, title: &str) -> Markup 
             h1 { (line(title)) }
             p.verdict { strong { (text(&view.verdict())) } }
             p.facts {
+                @if let Some(stacks) = view.stacks_line() { (stacks) " · " }
                 @if let Some(pr) = input.run.pr { "pull request " (pr) " · " }
                 @for (word, commit) in commits {
                     @if let Some(commit) = commit { (word) " " code { (commit.short()) } " · " }
                 }
-                "digest " code { (view.digest.short()) } " · "
+                "digest " code { (view.digest.short()) } ", which names exactly these changes · "
                 @if let Some(url) = run_url { a href=(url) { "run" } " · " }
                 @for (stage, time) in &input.run.timings { (stage) " " (format!("{:.1} s", time.as_secs_f64())) " · " }
-                (input.run.compiled) " compiled, " (input.run.cached) " from the cache"
+                @if input.run.compiled + input.run.cached > 0 {
+                    "Specs: " (input.run.compiled) " compiled, " (input.run.cached) " from the cache"
+                }
             }
         }
     }
@@ -136,25 +138,25 @@ fn last_push(input: &CommentInput<'_>) -> Markup {
     let Some(difference) = input.last_push else {
         return html! {};
     };
-    let items = |word: &str, units: &[ReviewUnit]| {
-        html! {
-            @for unit in units {
-                li {
-                    (word) ": " (labels::action_word(unit.action)) " " (code(unit.resource.as_str()))
-                    " in " (code(unit.stack.as_str()))
-                    @if !unit.path.is_empty() { ": " (code(&diff::dotted(&unit.path))) }
-                }
-            }
-        }
-    };
+    let changes = last_push::changes(difference);
     html! {
         section {
             h2 { "Since your last push" }
             p { "Compared with the preview of " code { (difference.earlier.short()) } "." }
             ul {
-                (items("now", &difference.added))
-                (items("no longer", &difference.removed))
-                @if difference.added.is_empty() && difference.removed.is_empty() { li { "the same changes" } }
+                @for change in &changes {
+                    li {
+                        (change.word()) ": " (labels::action_word(change.action())) " " (code(change.resource.as_str()))
+                        " in " (code(change.stack.as_str()))
+                        @if let Some(before) = change.other_action() { " (was: " (labels::action_word(before)) ")" }
+                        @for (index, field) in change.fields.iter().enumerate() {
+                            @if index == 0 { ": " } @else { ", " }
+                            (code(&field.is))
+                            @if let Some(was) = &field.was { " (was " (code(was)) ")" }
+                        }
+                    }
+                }
+                @if changes.is_empty() { li { "the same changes" } }
             }
         }
     }
@@ -223,8 +225,8 @@ fn policies(input: &CommentInput<'_>) -> Markup {
                                 @if let Some(resource) = &place.resource { (code(resource.as_str())) " " }
                                 @if let Some(path) = &place.path { (code(path)) " " }
                             }
-                            (text(&finding.message))
-                            @if let Some(hint) = &finding.hint { " (hint: " (text(hint)) ")" }
+                            (prose(&finding.message))
+                            @if let Some(hint) = &finding.hint { " (hint: " (prose(hint)) ")" }
                         }
                     }
                 }

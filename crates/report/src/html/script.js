@@ -29,6 +29,8 @@
   search.addEventListener("input", () => { clearTimeout(later); later = setTimeout(show, 120); });
   filters.forEach((f) => f.addEventListener("change", show));
   const all = document.getElementById("all");
+  // The diffs of a small change are open from the start.
+  if (items.every((item) => item.open)) all.textContent = "Close all";
   all.addEventListener("click", () => {
     const open = items.some((item) => !item.hidden && !item.open);
     items.forEach((item) => { if (!item.hidden) item.open = open; });

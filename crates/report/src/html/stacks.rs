@@ -2,7 +2,7 @@
 
 use maud::{Markup, PreEscaped, html};
 
-use super::elements::{class, code, codes, fields, line};
+use super::elements::{class, code, codes, fields, line, prose};
 use crate::{
     diff,
     equal_changes::EqualChange,
@@ -47,6 +47,39 @@ fn filter_keys(resources: &[&ResourcePlan], failed: bool) -> String {
     keys.join(" ")
 }
 
+/// The number of lines of diff up to which every change of a page is open.
+const SMALL: usize = 80;
+
+/// Returns true if all diffs are so short that a reader need not open them one by one.
+fn is_small(view: &PlanView<'_>) -> bool {
+    let groups = view
+        .groups
+        .iter()
+        .flat_map(|group| group.changes.iter().map(EqualChange::first));
+    let own = view.stacks.iter().flat_map(|stack| {
+        let own = stack
+            .own
+            .iter()
+            .zip(&stack.grouped)
+            .filter(|(_, group)| group.is_none());
+        let drifted = stack
+            .plan
+            .resources
+            .iter()
+            .filter(|resource| diff::differs_already(resource));
+        own.map(|(resource, _)| *resource).chain(drifted)
+    });
+    let mut left = SMALL;
+    groups.chain(own).all(|resource| {
+        let context = diff::DiffContext::Tree(3);
+        let lines = diff::resource(resource, context).len() + diff::drift(resource, context).len();
+        // A resource takes room by its title, too.
+        let fits = lines + 1 <= left;
+        left = left.saturating_sub(lines + 1);
+        fits
+    })
+}
+
 /// The changes that are the same in several stacks.
 pub(super) fn groups(view: &PlanView<'_>) -> Markup {
     if view.groups.is_empty() {
@@ -57,7 +90,7 @@ pub(super) fn groups(view: &PlanView<'_>) -> Markup {
             h2 { "Same change in several stacks" }
             @for (index, group) in view.groups.iter().enumerate() {
                 @let resources: Vec<_> = group.changes.iter().map(EqualChange::first).collect();
-                details.item id={ "group-" (index) } data-actions=(filter_keys(&resources, false)) {
+                details.item open[is_small(view)] id={ "group-" (index) } data-actions=(filter_keys(&resources, false)) {
                     summary {
                         span.name { (PreEscaped(group.title())) } " "
                         span.where { "in " (group.stacks.len()) " stacks" }
@@ -79,24 +112,25 @@ pub(super) fn groups(view: &PlanView<'_>) -> Markup {
 
 /// The changes of each stack.
 pub(super) fn stacks(view: &PlanView<'_>) -> Markup {
+    let open = is_small(view);
     html! {
         @if !view.stacks.is_empty() {
             section {
                 h2 { "Stacks" }
-                @for stack in &view.stacks { (stack_item(stack)) }
+                @for stack in &view.stacks { (stack_item(stack, open)) }
             }
         }
     }
 }
 
-fn stack_item(stack: &StackView<'_>) -> Markup {
+fn stack_item(stack: &StackView<'_>, open: bool) -> Markup {
     let failed = stack.plan.error.is_some();
     html! {
-        details.item data-actions=(filter_keys(&stack.own, failed)) {
+        details.item open[open] data-actions=(filter_keys(&stack.own, failed)) {
             summary {
                 span.name { (line(stack.plan.id.as_str())) } " "
                 span.where {
-                    @if !failed || stack.plan.fails_in_part() { (labels::counts(&diff::own_summary(stack.plan))) }
+                    @if !failed || stack.plan.fails_in_part() { (stack.counts()) }
                 }
                 @if failed { " " span.badge.failed { "failed" } }
             }
@@ -119,6 +153,9 @@ fn stack_item(stack: &StackView<'_>) -> Markup {
                     None => (resource_item(resource)),
                 }
             }
+            @for resource in stack.plan.resources.iter().filter(|resource| diff::differs_already(resource)) {
+                (resource_item(resource))
+            }
         }
     }
 }
@@ -133,31 +170,6 @@ fn reasons(affected: &AffectedStack) -> Markup {
                 }
             }
             @if affected.why.len() > REASONS { li { "and " (affected.why.len() - REASONS) " more" } }
-        }
-    }
-}
-
-/// What others changed on the cluster, in stacks that this change leaves alone.
-pub(super) fn drifted(view: &PlanView<'_>) -> Markup {
-    let is_shown = |id| view.stacks.iter().any(|stack| stack.plan.id == id);
-    let drifted: Vec<_> = view
-        .drifted
-        .iter()
-        .filter(|stack| !is_shown(stack.id.clone()))
-        .collect();
-    html! {
-        @if !drifted.is_empty() {
-            section {
-                h2 { "Already different on the cluster" }
-                @for stack in drifted {
-                    details.item data-actions="update" {
-                        summary { span.name { (line(stack.id.as_str())) } }
-                        @for resource in stack.resources.iter().filter(|r| r.changes.iter().any(diff::is_drift)) {
-                            (resource_item(resource))
-                        }
-                    }
-                }
-            }
         }
     }
 }
@@ -182,17 +194,22 @@ fn change_of(resource: &ResourcePlan, title: &str) -> Markup {
             " " (line(title))
         }
         @if resource.data_loss {
-            p.note { strong { "permanently deletes data or releases an address" } }
+            p.note {
+                strong { "permanently deletes data or releases an address" }
+                @if let Some(loss) = labels::loss(resource) { ": " (prose(loss)) }
+            }
         }
         @if !resource.replace.is_empty() {
-            p.note { (fields("must be replaced, because of a change of ", &resource.replace)) }
+            p.note { (fields("must be replaced: these changed: ", &resource.replace)) }
         }
         @if !resource.immutable.is_empty() {
             p.note {
-                (fields("may have to be replaced, because this cannot be changed in place: ", &resource.immutable))
+                (fields("may have to be replaced: these cannot be changed in place: ", &resource.immutable))
             }
         }
-        @for note in &resource.notes { p.note { (line(note)) } }
+        @for note in resource.notes.iter().skip(usize::from(labels::loss(resource).is_some())) {
+            p.note { (prose(note)) }
+        }
         (diff_lines(&diff::resource(resource, diff::DiffContext::Tree(3))))
     }
 }
@@ -203,7 +220,7 @@ fn drift_of(resource: &ResourcePlan) -> Markup {
     html! {
         @if !drift.is_empty() {
             p.note { "Already different on the cluster, not from this pull request:" }
-            (diff_lines(&drift))
+            (diff_lines(&diff::from_live(&drift, "Spec")))
         }
     }
 }

@@ -1,5 +1,6 @@
-//! The alerts, which are never folded or dropped: failures, deletions, replacements, data loss, denials. If
-//! there are more than fit, lines with the same text for several things are joined with a count.
+//! The alerts, which are never folded or dropped: one list of what blocks the apply, one of what is deleted, replaced or
+//! lost, the worst first in each, and notes. If there are more than fit, lines with the same text for several things are
+//! joined with a count.
 
 use std::collections::BTreeMap;
 
@@ -19,8 +20,8 @@ use konverge_base::{
 const NAMED: usize = 5;
 
 struct Alert {
-    /// The section; sections are shown in this order.
-    section: Section,
+    /// What it is about; alerts are shown in this order.
+    subject: Subject,
     /// The whole line with its error block, without the list sign.
     line: String,
     /// The same without the parts that differ between stacks.
@@ -29,17 +30,41 @@ struct Alert {
     count: usize,
 }
 
+/// What an alert is about, the worst first within its section.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Section {
+enum Subject {
     Superseded,
     Failed,
-    FailedBefore,
+    FailedInPart,
     Denied,
     DataLoss,
     Replace,
     Delete,
     MayReplace,
+    FailedBefore,
     NotValidated,
+}
+
+/// A list of alerts with a title of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Section {
+    Superseded,
+    Blocked,
+    Destructive,
+    FailedBefore,
+    NotValidated,
+}
+
+impl Subject {
+    fn section(self) -> Section {
+        match self {
+            Self::Superseded => Section::Superseded,
+            Self::Failed | Self::FailedInPart | Self::Denied => Section::Blocked,
+            Self::DataLoss | Self::Replace | Self::Delete | Self::MayReplace => Section::Destructive,
+            Self::FailedBefore => Section::FailedBefore,
+            Self::NotValidated => Section::NotValidated,
+        }
+    }
 }
 
 /// The alerts in at most `room` bytes, as far as possible: all lines, or else joined lines, or else one line
@@ -82,9 +107,9 @@ pub(super) fn render(input: &CommentInput<'_>, view: &PlanView<'_>, room: usize)
 fn collect(input: &CommentInput<'_>, view: &PlanView<'_>) -> Vec<Alert> {
     let mut alerts = Vec::new();
     if input.mode.superseded {
-        let line = "a later push has replaced this head; its own preview follows".to_owned();
+        let line = "a newer commit was pushed; its own preview follows".to_owned();
         alerts.push(Alert {
-            section: Section::Superseded,
+            subject: Subject::Superseded,
             joined: line.clone(),
             line,
             count: 1,
@@ -105,7 +130,7 @@ fn collect(input: &CommentInput<'_>, view: &PlanView<'_>) -> Vec<Alert> {
         let n = group.stacks.len();
         let alert = failed(&names, labels::FAILED_BEFORE, group.error, &group.message(), n);
         alerts.push(Alert {
-            section: Section::FailedBefore,
+            subject: Subject::FailedBefore,
             ..alert
         });
     }
@@ -121,7 +146,10 @@ fn collect(input: &CommentInput<'_>, view: &PlanView<'_>) -> Vec<Alert> {
         alert
             .line
             .push_str(&format!("\n>   {}", labels::skipped(skipped)));
-        alerts.push(alert);
+        alerts.push(Alert {
+            subject: Subject::FailedInPart,
+            ..alert
+        });
     }
     for stack in &view.stacks {
         let name = escape::code(stack.plan.id.as_str());
@@ -136,23 +164,25 @@ fn collect(input: &CommentInput<'_>, view: &PlanView<'_>) -> Vec<Alert> {
     alerts.extend(not_validated(view));
     for finding in input.findings.iter().filter(|f| f.verdict == Enforcement::Deny) {
         let rule = escape::code(&finding.rule);
-        let message = escape::code(&finding.message);
         let stack = finding
             .stack
             .as_ref()
-            .map_or(String::new(), |s| format!("{}: ", escape::code(s.as_str())));
+            .map_or("this merge".to_owned(), |s| escape::code(s.as_str()));
         let hint = finding
             .hint
             .as_ref()
-            .map_or(String::new(), |h| format!(" hint: {}", escape::code(h)));
+            .map_or(String::new(), |hint| format!(" (hint: {})", escape::prose(hint)));
         alerts.push(Alert {
-            section: Section::Denied,
-            line: format!("{stack}{rule} {message}{hint}"),
-            joined: rule,
+            subject: Subject::Denied,
+            line: format!(
+                "{rule} blocks {stack} from being applied: {}{hint}",
+                escape::prose(&finding.message)
+            ),
+            joined: format!("{rule} blocks stacks from being applied"),
             count: 1,
         });
     }
-    alerts.sort_by_key(|alert| alert.section);
+    alerts.sort_by_key(|alert| alert.subject);
     alerts
 }
 
@@ -165,10 +195,10 @@ fn failed(names: &str, failed: &str, error: &ErrorBody, message: &str, count: us
     };
     let mut line = format!("{names} {failed}{place}:\n{}", quote(message));
     for hint in &error.hints {
-        line.push_str(&format!("\n>   hint: {}", escape::code(hint)));
+        line.push_str(&format!("\n>   hint: {}", escape::prose(hint)));
     }
     Alert {
-        section: Section::Failed,
+        subject: Subject::Failed,
         line,
         joined: format!("error {}", escape::code(&first_line(message))),
         count,
@@ -177,11 +207,12 @@ fn failed(names: &str, failed: &str, error: &ErrorBody, message: &str, count: us
 
 fn destructive_alert(stack: &str, resource: &ResourcePlan) -> Alert {
     let title = labels::Title::with_runtime(&resource.id, resource.runtime);
-    let section = match resource.action {
-        _ if resource.data_loss => Section::DataLoss,
-        Action::Replace => Section::Replace,
-        _ => Section::Delete,
+    let subject = match resource.action {
+        _ if resource.data_loss => Subject::DataLoss,
+        Action::Replace => Subject::Replace,
+        _ => Subject::Delete,
     };
+    let loss = labels::loss(resource).map_or(String::new(), |loss| format!(": **{}**", escape::prose(loss)));
     let why = if resource.replace.is_empty() {
         String::new()
     } else {
@@ -195,9 +226,9 @@ fn destructive_alert(stack: &str, resource: &ResourcePlan) -> Alert {
     };
     let word = labels::action_word(resource.action);
     Alert {
-        section,
-        line: format!("{word} {} in {stack}{why}", escape::code(&title.short())),
-        joined: format!("{word} {}", escape::code(&title.kind)),
+        subject,
+        line: format!("{word} {} in {stack}{why}{loss}", escape::code(&title.short())),
+        joined: format!("{word} {}{loss}", escape::code(&title.kind)),
         count: 1,
     }
 }
@@ -209,7 +240,7 @@ fn may_replace(stack: &str, resource: &ResourcePlan) -> Alert {
     let paths: Vec<_> = paths.map(|path| escape::code(&diff::dotted(path))).collect();
     let fields = paths.join(", ");
     Alert {
-        section: Section::MayReplace,
+        subject: Subject::MayReplace,
         line: format!(
             "update {} in {stack}: {fields} cannot be changed in place",
             escape::code(&title.short())
@@ -222,7 +253,7 @@ fn may_replace(stack: &str, resource: &ResourcePlan) -> Alert {
 /// What a preview without a cluster cannot know, and what no server has validated; once for all stacks.
 fn not_validated(view: &PlanView<'_>) -> Vec<Alert> {
     let alert = |line: String, count| Alert {
-        section: Section::NotValidated,
+        subject: Subject::NotValidated,
         joined: line.clone(),
         line,
         count,
@@ -263,56 +294,61 @@ fn not_validated(view: &PlanView<'_>) -> Vec<Alert> {
 }
 
 fn sections(alerts: &[Alert], lines: impl Fn(&[Alert]) -> String) -> String {
+    let section = |alert: &Alert| alert.subject.section();
+    let is_blocked = alerts.iter().any(|alert| section(alert) == Section::Blocked);
     let mut text = String::new();
-    for alerts in alerts.chunk_by(|a, b| a.section == b.section) {
-        let n: usize = alerts.iter().map(|alert| alert.count).sum();
-        let (tone, title) = match alerts[0].section {
+    for alerts in alerts.chunk_by(|a, b| section(a) == section(b)) {
+        let count = |subjects: &[Subject]| -> usize {
+            let of_subjects = alerts.iter().filter(|alert| subjects.contains(&alert.subject));
+            of_subjects.map(|alert| alert.count).sum()
+        };
+        let (tone, title) = match section(&alerts[0]) {
             Section::Superseded => ("NOTE", "Superseded".to_owned()),
-            Section::Failed => (
-                "CAUTION",
-                format!("{} could not be planned", labels::plural(n, "stack")),
-            ),
-            Section::FailedBefore => (
-                "NOTE",
-                format!(
-                    "{} could not be planned before this change either",
-                    labels::plural(n, "stack")
-                ),
-            ),
-            Section::Denied => (
-                "CAUTION",
-                match n {
-                    1 => "1 policy blocks this merge from being applied".to_owned(),
-                    n => format!("{n} policies block this merge from being applied"),
-                },
-            ),
-            Section::DataLoss => (
-                "CAUTION",
-                format!(
-                    "{}: data is permanently deleted, or an address released",
-                    labels::plural(n, "resource")
-                ),
-            ),
-            Section::Replace => (
-                "WARNING",
-                format!(
-                    "{} will be replaced (deleted, then recreated)",
-                    labels::plural(n, "resource")
-                ),
-            ),
-            Section::Delete => (
-                "WARNING",
-                format!("{} will be deleted", labels::plural(n, "resource")),
-            ),
-            Section::MayReplace => (
-                "WARNING",
-                format!("{} may have to be replaced", labels::plural(n, "resource")),
-            ),
+            Section::Blocked => ("CAUTION", "What blocks the apply, and why".to_owned()),
+            Section::Destructive => {
+                let lost = count(&[Subject::DataLoss]);
+                let tone = if lost > 0 && !is_blocked {
+                    "CAUTION"
+                } else {
+                    "WARNING"
+                };
+                let grave = lost + count(&[Subject::Replace, Subject::Delete]);
+                (tone, destruction(grave, lost, count(&[Subject::MayReplace])))
+            }
+            Section::FailedBefore => {
+                let stacks = labels::plural(count(&[Subject::FailedBefore]), "stack");
+                (
+                    "NOTE",
+                    format!("{stacks} could not be planned before this change either"),
+                )
+            }
             Section::NotValidated => ("NOTE", "Not validated".to_owned()),
         };
         text.push_str(&format!("> [!{tone}]\n> **{title}**\n{}\n", lines(alerts)));
     }
     text
+}
+
+/// `2 resources will be deleted or replaced, 1 of them with data or an address; 1 may have to be replaced`.
+fn destruction(grave: usize, lost: usize, may: usize) -> String {
+    let mut parts = Vec::new();
+    if grave > 0 {
+        let lost = match lost {
+            0 => String::new(),
+            lost if lost == grave => ", with data or an address".to_owned(),
+            lost => format!(", {lost} of them with data or an address"),
+        };
+        let resources = labels::plural(grave, "resource");
+        parts.push(format!("{resources} will be deleted or replaced{lost}"));
+    }
+    if may > 0 {
+        let what = match grave {
+            0 => labels::plural(may, "resource"),
+            _ => may.to_string(),
+        };
+        parts.push(format!("{what} may have to be replaced"));
+    }
+    parts.join("; ")
 }
 
 fn first_line(message: &str) -> String {

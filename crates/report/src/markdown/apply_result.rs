@@ -55,7 +55,10 @@ pub fn outcome(report: &ApplyReport, run: &RunInfo, marker: Option<&CommentMarke
     {
         let group = errors::group_of(&groups, &stack.id);
         let is_shown = group.is_none_or(|group| group.is_shown_at(&stack.id));
-        if is_shown && !page.try_push(&unfinished_stack(stack, group)) {
+        let of_group = report.stacks.iter().filter(|other| {
+            group.is_some_and(|group| group.stacks.contains(&&other.id)) || other.id == stack.id
+        });
+        if is_shown && !page.try_push(&unfinished_stack(stack, group, &progress(of_group))) {
             omitted.insert(&stack.id);
         }
     }
@@ -70,7 +73,7 @@ pub fn outcome(report: &ApplyReport, run: &RunInfo, marker: Option<&CommentMarke
             row
         } else {
             format!(
-                "| Stack | Result | Done | State | Plan | Reviewed |\n| --- | --- | --- | --- | --- | --- |\n{row}"
+                "| Stack | Result | Changed | State | Plan | Reviewed |\n| --- | --- | --- | --- | --- | --- |\n{row}"
             )
         };
         if page.try_push(&block) {
@@ -110,10 +113,23 @@ pub fn newer(stacks: &BTreeMap<StackId, CommitId>) -> String {
     text
 }
 
+/// The number of resources that are named by what happened to them.
+const NAMED: usize = 10;
+
+/// `1 of 4 resources changed`, of one or more stacks.
+fn progress<'a>(stacks: impl Iterator<Item = &'a StackOutcome>) -> String {
+    let (mut changed, mut all) = (0, 0);
+    for stack in stacks {
+        changed += stack.changed();
+        all += stack.resources.len();
+    }
+    labels::changed_of(changed, all)
+}
+
 /// What went wrong in a stack or what it waits for, or in all stacks of its group.
-fn unfinished_stack(stack: &StackOutcome, group: Option<&ErrorGroup<'_>>) -> String {
+fn unfinished_stack(stack: &StackOutcome, group: Option<&ErrorGroup<'_>>, progress: &str) -> String {
     let (tone, title) = match (stack.result, stack.waiting) {
-        (StackResult::Failed, _) => ("CAUTION", "failed; what was done is recorded".to_owned()),
+        (StackResult::Failed, _) => ("CAUTION", format!("failed: {progress}")),
         (StackResult::Stopped, _) => ("WARNING", "was stopped before anything was changed".to_owned()),
         (StackResult::Waiting, Some(waiting)) => {
             ("NOTE", format!("{waiting}; the next apply takes it up again"))
@@ -138,8 +154,18 @@ fn unfinished_stack(stack: &StackOutcome, group: Option<&ErrorGroup<'_>>) -> Str
         }
         text.push_str(&format!("> {fence}\n"));
         for hint in error.hints.iter().take(4) {
-            text.push_str(&format!("> hint: {}\n", escape::code(hint)));
+            text.push_str(&format!("> hint: {}\n", escape::prose(hint)));
         }
+    }
+    // Which resources of several stacks says the JSON.
+    let is_alone = group.is_none_or(|group| group.stacks.len() == 1);
+    if stack.result == StackResult::Failed && is_alone {
+        text.push_str(&named(stack, "changed", |result| {
+            matches!(result, ResourceResult::Done | ResourceResult::Waiting)
+        }));
+        text.push_str(&named(stack, "not changed", |result| {
+            result == ResourceResult::Skipped
+        }));
     }
     for resource in stack
         .resources
@@ -150,18 +176,55 @@ fn unfinished_stack(stack: &StackOutcome, group: Option<&ErrorGroup<'_>>) -> Str
         .take(5)
     {
         text.push_str(&format!(
-            "> - {} {}",
+            "> - {}: {} {}",
+            if resource.result == ResourceResult::Failed {
+                "failed"
+            } else {
+                "waiting"
+            },
             labels::action_word(resource.action),
-            escape::code(resource.id.as_str())
+            escape::code(&labels::Title::from_id(&resource.id).full())
         ));
         if let Some(message) = &resource.message {
             let short: String = message.chars().take(300).collect();
-            text.push_str(&format!(": {}", escape::code(&short)));
+            text.push_str(&format!(": {}", escape::prose(&short)));
         }
         text.push('\n');
     }
+    if stack.result == StackResult::Failed {
+        text.push_str(&format!(
+            ">\n> What to do: {}\n",
+            escape::prose(labels::AFTER_A_FAILURE)
+        ));
+    }
     text.push('\n');
     text
+}
+
+/// A line with the resources of some results: `- changed: create ConfigMap shop/a, update …`; empty if there are none.
+fn named(stack: &StackOutcome, word: &str, is: impl Fn(ResourceResult) -> bool) -> String {
+    let found: Vec<_> = stack
+        .resources
+        .iter()
+        .filter(|resource| is(resource.result))
+        .collect();
+    if found.is_empty() {
+        return String::new();
+    }
+    let names = found.iter().take(NAMED).map(|resource| {
+        let title = labels::Title::from_id(&resource.id).full();
+        format!(
+            "{} {}",
+            labels::action_word(resource.action),
+            escape::code(&title)
+        )
+    });
+    let names: Vec<_> = names.collect();
+    let more = match found.len().saturating_sub(NAMED) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    format!("> - {word}: {}{more}\n", names.join(", "))
 }
 
 fn row(stack: &StackOutcome) -> String {
@@ -173,11 +236,10 @@ fn row(stack: &StackOutcome) -> String {
         StackResult::Stopped => "**stopped**",
         StackResult::HeldBack => "skipped",
     };
-    let done = stack
-        .resources
-        .iter()
-        .filter(|r| r.result == ResourceResult::Done)
-        .count();
+    let changed = match stack.resources.len() {
+        0 => "nothing".to_owned(),
+        all => format!("{} of {}", stack.changed(), labels::plural(all, "resource")),
+    };
     let serial = stack.serial.map_or(String::new(), |s| format!("serial {s}"));
     // For a stopped stack no plan was executed.
     let plan = match stack.result {
@@ -192,9 +254,8 @@ fn row(stack: &StackOutcome) -> String {
         escape::cell(&stack.grounds.to_string())
     };
     format!(
-        "| {} | {result} | {done} of {} | {serial} | {plan} | {grounds} |\n",
-        escape::cell(stack.id.as_str()),
-        labels::plural(stack.resources.len(), "resource")
+        "| {} | {result} | {changed} | {serial} | {plan} | {grounds} |\n",
+        escape::cell(stack.id.as_str())
     )
 }
 

@@ -132,7 +132,7 @@ fn stack_fold(stack: &StackView<'_>, detail: &Verbosity) -> Fold {
         title: format!(
             "<b>{}</b> {}{}",
             escape::html_code(stack.plan.id.as_str()),
-            labels::counts(&diff::own_summary(stack.plan)),
+            stack.counts(),
             lifecycle(stack)
                 .map(|word| format!(" · {word}"))
                 .unwrap_or_default()
@@ -202,8 +202,12 @@ fn block(resource: &ResourcePlan, title: &str, detail: &Verbosity) -> ResourceBl
 
 fn notes(resource: &ResourcePlan) -> Vec<String> {
     let mut notes: Vec<String> = Vec::new();
+    let loss = labels::loss(resource);
     if resource.data_loss {
-        notes.push("**permanently deletes data or releases an address**".to_owned());
+        let loss = loss.map_or(String::new(), |loss| format!(": {}", escape::prose(loss)));
+        notes.push(format!(
+            "**permanently deletes data or releases an address**{loss}"
+        ));
     }
     let paths = |paths: &[String]| {
         let paths: Vec<_> = paths.iter().map(|p| escape::code(&diff::dotted(p))).collect();
@@ -218,6 +222,7 @@ fn notes(resource: &ResourcePlan) -> Vec<String> {
             paths(&resource.immutable)
         ));
     }
-    notes.extend(resource.notes.iter().map(|note| escape::code(note)));
+    let rest = resource.notes.iter().skip(usize::from(loss.is_some()));
+    notes.extend(rest.map(|note| escape::prose(note)));
     notes
 }

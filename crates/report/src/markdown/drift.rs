@@ -2,8 +2,8 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use super::{bounded_writer::BoundedWriter, stack_text};
-use crate::{RunInfo, escape, labels};
+use super::{bounded_writer::BoundedWriter, stack_details::drift_text};
+use crate::{RunInfo, drift::drift_counts, escape, labels};
 use konverge_base::{
     error::ErrorBody,
     model::{
@@ -81,7 +81,7 @@ pub fn drift_round(round: &DriftRound<'_>, run: &RunInfo, budget: usize) -> Stri
     for stack in &drifted {
         let heading = format!("\n#### {}\n\n", escape::code(stack.id.as_str()));
         let room = (page.room() / drifted.len()).saturating_sub(heading.len());
-        let text = heading + &stack_text(stack, room);
+        let text = heading + &drift_text(stack, room);
         omitted += usize::from(!page.try_push(&text));
     }
     page.release(LAST);
@@ -155,7 +155,7 @@ fn row(stack: &StackPlan, round: &DriftRound<'_>) -> String {
     format!(
         "| {} | {} | {} | {} |\n",
         escape::cell(stack.id.as_str()),
-        labels::counts(&stack.summary),
+        drift_counts(stack).join(", "),
         known_for.unwrap_or_default(),
         restored.map(restored_text).unwrap_or_default()
     )
@@ -237,8 +237,8 @@ mod tests {
             "No successful drift check for 2 d",
             "ahead of what is applied for 1 stack: `old/prod`",
             "Checked 2 of 9 stacks that were applied. Least recently checked: `old/prod`, 3 d ago.",
-            "| `shop/dev` | 1 updated | 5 h |  |",
-            "| `shop/prod` | 1 updated |  | yes |",
+            "| `shop/dev` | 1 changed | 5 h |  |",
+            "| `shop/prod` | 1 changed |  | yes |",
         ] {
             assert!(text.contains(said), "{said}: {text}");
         }

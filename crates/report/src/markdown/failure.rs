@@ -60,7 +60,7 @@ pub fn failure(what: Failed, failure: &UserError, run: &RunInfo, marker: Option<
     }
     text.push_str(&format!("> {fence}\n"));
     for hint in failure.hints.iter().take(4) {
-        text.push_str(&format!("> hint: {}\n", escape::code(&truncate(hint, LINE))));
+        text.push_str(&format!("> hint: {}\n", escape::prose(&truncate(hint, LINE))));
     }
     text + &footer(run)
 }
@@ -94,6 +94,6 @@ mod tests {
             "{text}"
         );
         assert!(text.contains("more lines)") && text.len() < 10_000, "{text}");
-        assert!(text.contains("> hint: `` `rm` @octocat ``"), "{text}");
+        assert!(text.contains("> hint: `rm` `@octocat`"), "{text}");
     }
 }

@@ -7,7 +7,7 @@ use std::{
 
 use super::details::OmittedDetails;
 use crate::{CommentInput, Merging, diff, escape, labels, mermaid, view_model::PlanView};
-use konverge_base::model::policy_finding::Enforcement;
+use konverge_base::model::policy_finding::{Enforcement, PolicyFinding};
 
 /// The maximum size of the drift section, in bytes.
 const DRIFT: usize = 12_000;
@@ -71,13 +71,13 @@ pub(super) fn drift(view: &PlanView<'_>, short: bool) -> String {
             let title = labels::Title::with_runtime(&resource.id, resource.runtime);
             // The notes of a resource that this change touches are shown with the change.
             let notes = resource.notes.iter().filter(|_| !diff::touches(resource));
-            let notes: String = notes.map(|note| format!("- {}\n", escape::code(note))).collect();
+            let notes: String = notes.map(|note| format!("- {}\n", escape::prose(note))).collect();
             let notes = if notes.is_empty() { notes } else { notes + "\n" };
             let block = format!(
                 "{} in {}\n\n{notes}{}\n",
                 escape::code(&title.full()),
                 escape::code(stack.id.as_str()),
-                escape::fenced("diff", &lines.join("\n"))
+                escape::fenced("diff", &diff::from_live(&lines, "Spec").join("\n"))
             );
             if short || body.len() + block.len() > DRIFT {
                 left_out += 1;
@@ -119,7 +119,7 @@ pub(super) fn findings(input: &CommentInput<'_>) -> String {
         let row = format!(
             "- {word}{stack}: {} {}\n",
             escape::code(&finding.rule),
-            escape::code(&finding.message)
+            escape::prose(&finding.message)
         );
         if body.len() + row.len() > FINDINGS {
             left_out += 1;
@@ -146,7 +146,10 @@ pub fn page_note(path: &str) -> String {
     )
 }
 
-/// Two lines: what merging does, and how to reproduce the preview. Before them, what did not fit.
+/// The page that explains the comment to its readers.
+const READERS: &str = "https://konverge.github.io/konverge/guides/app-developers/";
+
+/// Three lines: what merging does, how to reproduce the preview, and the facts. Before them, what did not fit.
 pub(super) fn footer(input: &CommentInput<'_>, view: &PlanView<'_>, omitted: OmittedDetails) -> String {
     let mut text = String::new();
     if omitted != OmittedDetails::default() {
@@ -173,8 +176,10 @@ pub(super) fn footer(input: &CommentInput<'_>, view: &PlanView<'_>, omitted: Omi
         ));
     }
     text.push_str(&format!("---\n{}\n\n", merging(input, view)));
-    let mut facts =
-        vec!["To reproduce: <code>konverge preview</code> in a checkout of this branch".to_owned()];
+    let mut facts = vec![
+        escape::link("How to read this", READERS),
+        "to reproduce it: <code>konverge preview</code> in a checkout of this branch".to_owned(),
+    ];
     if let Some(url) = &input.run.page_url {
         facts.push(escape::link("the preview as a page", url));
     }
@@ -188,13 +193,54 @@ pub(super) fn footer(input: &CommentInput<'_>, view: &PlanView<'_>, omitted: Omi
     if !input.run.version.is_empty() {
         facts.push(format!("Konverge {}", escape::line(&input.run.version)));
     }
+    facts.push(format!(
+        "digest <code>{}</code>, which names exactly these changes",
+        view.digest.short()
+    ));
     text.push_str(&format!("<sub>{}</sub>\n", facts.join(" · ")));
     text
 }
 
+/// The number of denied stacks that are named.
+const DENIED: usize = 5;
+
 /// What merging does now, in one line.
-fn merging(input: &CommentInput<'_>, view: &PlanView<'_>) -> &'static str {
-    let denied = input.findings.iter().any(|f| f.verdict == Enforcement::Deny);
+fn merging(input: &CommentInput<'_>, view: &PlanView<'_>) -> String {
+    let denied: Vec<_> = input
+        .findings
+        .iter()
+        .filter(|f| f.verdict == Enforcement::Deny)
+        .collect();
+    let line = match input.mode.merging {
+        Merging::Applies if !denied.is_empty() => return merging_denied(&denied),
+        _ => merging_allowed(input, view, !denied.is_empty()),
+    };
+    line.to_owned()
+}
+
+/// What a merge leaves out while policies deny it.
+fn merging_denied(denied: &[&PolicyFinding]) -> String {
+    let stacks: Option<BTreeSet<_>> = denied.iter().map(|finding| finding.stack.as_ref()).collect();
+    let Some(stacks) = stacks else {
+        return "**Merging** applies nothing until the policies above are satisfied.".to_owned();
+    };
+    let names: Vec<_> = stacks
+        .iter()
+        .take(DENIED)
+        .map(|id| escape::code(id.as_str()))
+        .collect();
+    let more = match stacks.len().saturating_sub(DENIED) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    format!(
+        "**Merging**: {}{more} will not be applied until the policies above are satisfied.",
+        names.join(", ")
+    )
+}
+
+/// What a merge does that no policy denies, or whatever they deny.
+fn merging_allowed(input: &CommentInput<'_>, view: &PlanView<'_>, denied: bool) -> &'static str {
     let in_part = view.partial_failures().next().is_some();
     match input.mode.merging {
         Merging::Outside => {
@@ -212,14 +258,11 @@ fn merging(input: &CommentInput<'_>, view: &PlanView<'_>) -> &'static str {
         Merging::Unreviewed => {
             "**Merging** applies nothing yet: this preview was not recorded as reviewed (the job's log says why), so the changes wait for an approval by digest."
         }
-        Merging::Applies if denied => {
-            "**Merging** stops at the policies above: those stacks are not changed until the rule is satisfied."
-        }
         Merging::Applies if in_part => {
-            "**Merging** applies what could be planned. It leaves the failed resources and their dependents as they are, and deletes nothing in those stacks; a later run applies the rest once it is planned and reviewed."
+            "**Merging** applies what could be planned. It leaves out the failed resources and their dependents, and deletes nothing in those stacks; a later run applies the rest once it is planned and reviewed."
         }
         Merging::Applies if view.failed > 0 => {
-            "**Merging** leaves the failed stacks as they are; a later run applies them once they are planned and reviewed."
+            "**Merging** leaves out the failed stacks; a later run applies them once they are planned and reviewed."
         }
         Merging::Applies => {
             "**Merging** applies exactly this. Konverge plans again after the merge, and stops a stack before changing anything if its plan holds something else."

@@ -1,6 +1,6 @@
 //! The first lines of the comment: the verdict and the commits.
 
-use crate::{CommentInput, escape, labels, view_model::PlanView};
+use crate::{CommentInput, escape, view_model::PlanView};
 use konverge_base::model::Shard;
 
 /// The heading with the verdict, and the line of commits.
@@ -12,25 +12,20 @@ pub(super) fn render(input: &CommentInput<'_>, view: &PlanView<'_>) -> String {
     };
     let mut text = format!("### Konverge preview{scope}: {}\n\n", view.verdict());
     let mut facts = Vec::new();
-    let affected = input.affected.stacks.len();
-    if affected > 0 && affected != view.all {
-        facts.push(format!(
-            "{affected} of {} affected",
-            labels::plural(view.all, "stack")
-        ));
-    }
+    facts.extend(view.stacks_line());
     if let Some(head) = &input.run.head {
         facts.push(format!("head `{}`", head.short()));
     }
     if let Some(base) = &input.run.base {
         facts.push(format!("base `{}`", base.short()));
     }
-    facts.push(format!("digest `{}`", view.digest.short()));
     if input.marker.scope.parse::<Shard>().is_ok() {
         facts.push("the other shards have their own comments".to_owned());
     }
-    text.push_str(&facts.join(" · "));
-    text.push_str("\n\n");
+    if !facts.is_empty() {
+        text.push_str(&facts.join(" · "));
+        text.push_str("\n\n");
+    }
     if view.introduces {
         text.push_str("This change adds `konverge.yaml`, so every stack was compiled.\n\n");
     }

@@ -95,10 +95,10 @@ fn row(finding: &PolicyFinding, place: &SetPlace) -> String {
     let hint = finding
         .hint
         .as_ref()
-        .map_or(String::new(), |hint| format!(" (hint: {})", escape::code(hint)));
+        .map_or(String::new(), |hint| format!(" (hint: {})", escape::prose(hint)));
     format!(
         "- {}: {}{hint}\n",
         places.join(" "),
-        escape::code(&finding.message)
+        escape::prose(&finding.message)
     )
 }

@@ -1,13 +1,11 @@
 //! Texts about one stack: its check run, its drift issue, its unreviewed changes.
 
-use std::borrow::Cow;
-
 use super::{
     bounded_writer::BoundedWriter,
     details,
     verbosity::{LADDER, Verbosity},
 };
-use crate::{RunInfo, diff, escape, labels};
+use crate::{RunInfo, diff, drift::drift_word, escape, labels};
 use konverge_base::{
     error::UserError,
     model::{
@@ -34,8 +32,32 @@ pub fn stack_text(plan: &StackPlan, budget: usize) -> String {
             return page.into_text();
         }
     }
+    fitted(page, &plan.resources, render_resource)
+}
+
+/// The same of a stack whose drift was checked: each difference from the live side to what was applied last.
+pub(super) fn drift_text(plan: &StackPlan, budget: usize) -> String {
+    let page = BoundedWriter::new(budget.max(1024));
+    fitted(page, &plan.resources, |resource, detail| match detail.diffs {
+        true => drift_difference(resource, detail.context),
+        false => format!("#### {}\n\n", drift_title(resource)),
+    })
+}
+
+/// As many whole resources as fit.
+fn fitted(
+    mut page: BoundedWriter,
+    resources: &[ResourcePlan],
+    render: impl Fn(&ResourcePlan, &Verbosity) -> String,
+) -> String {
     let _ = page.reserve(LAST);
-    let omitted = resources(&mut page, &plan.resources);
+    let mut omitted = 0;
+    for resource in resources {
+        let fitted = [&LADDER[0], &LADDER[3], &LADDER[5]]
+            .into_iter()
+            .any(|detail| page.try_push(&render(resource, detail)));
+        omitted += usize::from(!fitted);
+    }
     page.release(LAST);
     if omitted > 0 {
         page.try_push(&format!(
@@ -46,23 +68,12 @@ pub fn stack_text(plan: &StackPlan, budget: usize) -> String {
     page.into_text()
 }
 
-fn resources(page: &mut BoundedWriter, resources: &[ResourcePlan]) -> usize {
-    let mut omitted = 0;
-    for resource in resources {
-        let fitted = [&LADDER[0], &LADDER[3], &LADDER[5]]
-            .into_iter()
-            .any(|detail| page.try_push(&render_resource(resource, detail)));
-        omitted += usize::from(!fitted);
-    }
-    omitted
-}
-
 /// A resource with its drift, because nothing else on this page shows the drift.
 fn render_resource(resource: &ResourcePlan, detail: &Verbosity) -> String {
     let mut text = details::resource_block(resource, detail).text;
     let drift = diff::drift(resource, detail.context);
     if detail.diffs && !drift.is_empty() {
-        let block = escape::fenced("diff", &drift.join("\n"));
+        let block = escape::fenced("diff", &diff::from_live(&drift, "Spec").join("\n"));
         text.push_str(&format!("Already different on the cluster:\n\n{block}\n"));
     }
     text
@@ -86,7 +97,7 @@ pub fn drift_issue(
     budget: usize,
 ) -> String {
     let head = format!(
-        "{}\n{} differs from what was applied last. Detected by {}; first detected {}.\n\n",
+        "{}\n{} differs from what was applied last. Detected by {}; first detected {}. In a diff, `-` is live now and `+` is what was applied last.\n\n",
         marker.line(),
         escape::code(plan.id.as_str()),
         place(run, "a run"),
@@ -97,14 +108,16 @@ pub fn drift_issue(
         Some(failure) => {
             let what = failure.message.lines().next().unwrap_or_default();
             let hints = failure.hints.iter();
-            let hints: String = hints.map(|hint| format!("- {}\n", escape::code(hint))).collect();
+            let hints: String = hints.map(|hint| format!("- {}\n", escape::prose(hint))).collect();
             format!("No digest restores it: {}\n\n{hints}\n", escape::code(what))
         }
     };
     let footer = format!(
         "{advice}To keep the difference: add it to the code of the stack and merge. This issue closes by itself when the difference is gone.\n",
     );
-    issue(&head, plan.resources.iter().map(Cow::Borrowed), &footer, budget)
+    let differences = plan.resources.iter();
+    let differences = differences.map(|resource| drift_difference(resource, diff::DiffContext::Tree(3)));
+    issue(&head, differences, &footer, budget)
 }
 
 fn restore_advice(plan: &StackPlan) -> String {
@@ -157,7 +170,7 @@ pub fn unreviewed(
         shown
             .changes
             .retain(|c| own.iter().any(|unit| unit.path == c.path || unit.path.is_empty()));
-        (!own.is_empty()).then_some(Cow::Owned(shown))
+        (!own.is_empty()).then(|| difference(&shown))
     });
     issue(&head, unseen, &footer, budget)
 }
@@ -168,18 +181,13 @@ fn place(run: &RunInfo, words: &str) -> String {
 }
 
 /// An issue: its head, as many whole resources as fit, what to do.
-fn issue<'a>(
-    head: &str,
-    resources: impl Iterator<Item = Cow<'a, ResourcePlan>>,
-    footer: &str,
-    budget: usize,
-) -> String {
+fn issue(head: &str, resources: impl Iterator<Item = String>, footer: &str, budget: usize) -> String {
     let mut page = BoundedWriter::new(budget.max(4096));
     page.try_push(head);
     let _ = page.reserve(footer.len() + LAST);
     let mut omitted = 0;
     for resource in resources {
-        omitted += usize::from(!page.try_push(&difference(&resource)));
+        omitted += usize::from(!page.try_push(&resource));
     }
     page.release(footer.len() + LAST);
     if omitted > 0 {
@@ -197,19 +205,40 @@ fn difference(resource: &ResourcePlan) -> String {
     let title = labels::Title::with_runtime(&resource.id, resource.runtime);
     let mut lines = diff::resource(resource, diff::DiffContext::Tree(3));
     lines.extend(diff::drift(resource, diff::DiffContext::Tree(3)));
-    let body = if lines.is_empty() {
-        String::new()
-    } else {
-        escape::fenced("diff", &lines.join("\n"))
-    };
-    let notes: String = resource
-        .notes
-        .iter()
-        .map(|note| format!("- {}\n", escape::code(note)))
-        .collect();
-    format!(
-        "#### {} {}\n\n{body}{notes}\n",
+    let title = format!(
+        "{} {}",
         labels::action_word(resource.action),
         escape::code(&title.full())
+    );
+    resource_text(&title, &lines, resource)
+}
+
+/// A resource that differs from what was applied last, from its live side to that one.
+fn drift_difference(resource: &ResourcePlan, context: diff::DiffContext) -> String {
+    let mut lines = diff::resource(resource, context);
+    lines.extend(diff::drift(resource, context));
+    resource_text(
+        &drift_title(resource),
+        &diff::from_live(&lines, "applied last"),
+        resource,
     )
+}
+
+/// `changed v1 ConfigMap shop/settings`.
+fn drift_title(resource: &ResourcePlan) -> String {
+    let title = labels::Title::with_runtime(&resource.id, resource.runtime);
+    format!("{} {}", drift_word(resource.action), escape::code(&title.full()))
+}
+
+fn resource_text(title: &str, lines: &[String], resource: &ResourcePlan) -> String {
+    let body = match lines.is_empty() {
+        true => String::new(),
+        false => escape::fenced("diff", &lines.join("\n")) + "\n",
+    };
+    let notes = resource.notes.iter();
+    let mut notes: String = notes.map(|note| format!("- {}\n", escape::prose(note))).collect();
+    if !notes.is_empty() {
+        notes.push('\n');
+    }
+    format!("#### {title}\n\n{body}{notes}")
 }

@@ -8,10 +8,14 @@ use super::{
     verbosity::Table,
 };
 use crate::{
-    CommentInput, escape, labels,
+    CommentInput, diff, escape, labels,
     view_model::{PlanView, StackView, lifecycle},
 };
-use konverge_base::model::{affected::InputReason, plan::Summary, spec::RuntimeKind};
+use konverge_base::model::{
+    affected::InputReason,
+    plan::{ResourcePlan, Summary},
+    spec::RuntimeKind,
+};
 
 /// The space for the row of the remaining projects and for the line after the table.
 const LAST_ROW: usize = 300;
@@ -49,7 +53,7 @@ fn stacks(
     let terraform = view
         .stacks
         .iter()
-        .flat_map(|s| &s.own)
+        .flat_map(|s| &s.plan.resources)
         .any(|r| r.runtime == RuntimeKind::Terraform);
     // A check run of a stack that has no row is no reason for a column.
     let details = view
@@ -105,6 +109,9 @@ fn stacks(
         row.push_str("|\n");
         page.push(&row)?;
     }
+    if waves {
+        page.push("\nA *wave* is applied when all stacks of the waves before it are done.\n")?;
+    }
     page.push("\n")
 }
 
@@ -113,15 +120,16 @@ fn counts(stack: &StackView<'_>, runtime: RuntimeKind) -> String {
     for resource in stack.own.iter().filter(|r| r.runtime == runtime) {
         summary.count(resource.action);
     }
-    counts_cell(&summary)
+    let differs = |r: &&ResourcePlan| r.runtime == runtime && diff::differs_already(r);
+    counts_cell(&summary, stack.plan.resources.iter().filter(differs).count())
 }
 
 /// Counts in a cell, emphasised if something is deleted; empty without changes.
-fn counts_cell(summary: &Summary) -> String {
-    if summary.changed() == 0 {
+fn counts_cell(summary: &Summary, restored: usize) -> String {
+    if summary.changed() + restored == 0 {
         return String::new();
     }
-    let text = labels::counts(summary);
+    let text = labels::counts_with_drift(summary, restored);
     if summary.delete + summary.replace > 0 {
         format!("**{text}**")
     } else {
@@ -169,6 +177,7 @@ fn chain(reason: &InputReason) -> String {
 struct ProjectRow {
     stacks: usize,
     failed: usize,
+    restored: usize,
     summary: Summary,
 }
 
@@ -178,7 +187,8 @@ fn projects(page: &mut BoundedWriter, view: &PlanView<'_>, table: Table) -> Resu
         let alone = stack.own.iter().zip(&stack.grouped);
         let alone: Vec<_> = alone.filter(|(_, group)| group.is_none()).collect();
         let failed = stack.plan.error.is_some();
-        if alone.is_empty() && !failed {
+        let restored = diff::drifted(stack.plan);
+        if alone.is_empty() && restored == 0 && !failed {
             continue;
         }
         let id = stack.plan.id.as_str();
@@ -186,6 +196,7 @@ fn projects(page: &mut BoundedWriter, view: &PlanView<'_>, table: Table) -> Resu
         let row = projects.entry(project).or_default();
         row.stacks += 1;
         row.failed += usize::from(failed);
+        row.restored += restored;
         for (resource, _) in alone {
             row.summary.count(resource.action);
         }
@@ -206,7 +217,7 @@ fn projects(page: &mut BoundedWriter, view: &PlanView<'_>, table: Table) -> Resu
     }
     page.push("| Project | Stacks | Resources |\n| --- | --- | --- |\n")?;
     let mut cut = 0;
-    let mut rest = Summary::default();
+    let (mut rest, mut rest_restored) = (Summary::default(), 0);
     for (project, row) in projects {
         let failed = match row.failed {
             0 => String::new(),
@@ -216,12 +227,13 @@ fn projects(page: &mut BoundedWriter, view: &PlanView<'_>, table: Table) -> Resu
             "| {} | {}{failed} | {} |\n",
             escape::cell(project),
             row.stacks,
-            counts_cell(&row.summary)
+            counts_cell(&row.summary, row.restored)
         );
         // Stop at the first row that does not fit, so that no row is missing in the middle of the table.
         if table == Table::Fitting && (cut > 0 || page.room() < text.len() + LAST_ROW) {
             cut += 1;
             rest = rest + row.summary;
+            rest_restored += row.restored;
         } else {
             page.push(&text)?;
         }
@@ -230,27 +242,20 @@ fn projects(page: &mut BoundedWriter, view: &PlanView<'_>, table: Table) -> Resu
         page.push(&format!(
             "| {} more | | {} |\n",
             labels::plural(cut, "project"),
-            labels::counts(&rest)
+            labels::counts_with_drift(&rest, rest_restored)
         ))?;
     }
     page.push(if folded { "\n</details>\n\n" } else { "\n" })
 }
 
-/// The affected stacks without changes, by name or only counted.
+/// The affected stacks without changes by name. The headline counts them.
 pub(super) fn unchanged(
     page: &mut BoundedWriter,
     view: &PlanView<'_>,
     names: bool,
 ) -> Result<(), BudgetExceeded> {
-    let n = view.unchanged.len();
-    // With nothing else in it, the verdict says it already.
-    if n == 0 || (view.stacks.is_empty() && !names) {
+    if view.unchanged.is_empty() || !names {
         return Ok(());
-    }
-    let have = if n == 1 { "has" } else { "have" };
-    let words = format!("{} {have} no changes", labels::plural(n, view.word));
-    if !names {
-        return page.push(&format!("{words}.\n\n"));
     }
     let list: Vec<_> = view
         .unchanged
@@ -258,7 +263,11 @@ pub(super) fn unchanged(
         .map(|id| escape::code(id.as_str()))
         .collect();
     page.push(&format!(
-        "<details><summary>{words}</summary>\n\n{}\n\n</details>\n\n",
+        "<details><summary>{}</summary>\n\n{}\n\n</details>\n\n",
+        match view.affected {
+            0 => "Without changes",
+            _ => "Affected, without changes",
+        },
         list.join(", ")
     ))
 }

@@ -51,7 +51,7 @@ pub async fn doctor(backend: &StateBackend, index: IndexCheck) -> Result<Vec<Sta
             "store",
             true,
             format!(
-                "{} creates, refuses, reads, lists and deletes",
+                "{}: store test passed (create, refuse, read, list, delete)",
                 backend.states.store().url()
             ),
         ),

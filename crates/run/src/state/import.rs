@@ -81,7 +81,7 @@ pub async fn import(
         return Err(UserError::new(
             ErrorKind::State,
             format!(
-                "{shown}: release {} is in the phase `{}`: Kusion is at work on it, or was stopped",
+                "{shown}: release {} is in the phase `{}`: an operation of Kusion is in progress, or was stopped",
                 kusion.revision,
                 phase.escape_debug()
             ),

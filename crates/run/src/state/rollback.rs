@@ -9,7 +9,7 @@ use std::{collections::BTreeSet, sync::Arc};
 use super::read::show;
 use crate::{
     KeyUse, OpenRevision, Planner, RevisionSpec, RunBuilder, RunContext, SpecSource, Target, TargetPlan,
-    apply::{self, ApplyOptions, AutoApprove},
+    apply::{self, ApplyOptions, Approver},
     cluster_selection::{GivenCluster, Live},
     manual_policy_sets::WithPolicySets,
     policy_set_loader, redact, state_backend,
@@ -141,15 +141,19 @@ fn missing_commit(error: &GitError, commit: &CommitId, serial: u64) -> UserError
 }
 
 impl Rollback {
-    /// Applies the plan, and returns the result with what the policy sets found.
+    /// Applies the plan, if `approver` approves what it is by then, and returns the result with what the policy sets
+    /// found.
     ///
     /// # Errors
     /// As an apply.
-    pub async fn apply(&self) -> Result<(ApplyReport, Vec<PolicyFinding>), UserError> {
+    pub async fn apply(
+        &self,
+        approver: Arc<dyn Approver>,
+    ) -> Result<(ApplyReport, Vec<PolicyFinding>), UserError> {
         let sets = self.sets.clone();
         let options = ApplyOptions {
             approver: Arc::new(WithPolicySets::new(
-                Arc::new(AutoApprove),
+                approver,
                 sets,
                 self.planning.secrets(),
             )),

@@ -33,7 +33,7 @@ pub(super) fn folder(path: PathBuf, options: &StoreOptions) -> Result<Arc<dyn St
         .find(|above| above.exists())
         .filter(|above| !above.is_dir())
     {
-        let why = format!("{} is no folder", above.display().to_string().escape_debug());
+        let why = format!("{} is not a folder", above.display().to_string().escape_debug());
         return Err(StoreError::Config { url, why });
     }
     Ok(Arc::new(FolderStore {

@@ -86,13 +86,13 @@ impl ObjectPlanner<'_> {
         draft.replace = forced_by(subject, paths, &draft.changes);
         if !around_pods {
             let notes = std::mem::take(&mut draft.notes);
-            draft
-                .notes
-                .push("it is deleted, and recreated when it is gone".to_owned());
             if let Some(loss) = object_rules::data_loss(live) {
                 draft.data_loss = true;
                 draft.notes.push(loss.to_owned());
             }
+            draft
+                .notes
+                .push("recreated after deletion; expect downtime".to_owned());
             draft.notes.extend(notes);
         }
         Ok(draft)

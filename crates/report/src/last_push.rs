@@ -1,0 +1,201 @@
+//! What a push changed in the plan, by resource: what is edited, added and reverted. An edited value is one change, not
+//! a new one beside a lost one.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::Value;
+
+use super::{diff, yaml_text};
+use konverge_base::model::{
+    ResourceId, StackId, diff as values, plan::Action, review::ReviewUnit,
+    review_difference::ReviewDifference,
+};
+
+/// The number of characters of a value that is shown.
+const VALUE: usize = 60;
+
+/// What the last push changed about one resource.
+pub(super) struct PushedChange<'a> {
+    pub stack: &'a StackId,
+    pub resource: &'a ResourceId,
+    /// The action now, if it is changed now.
+    now: Option<Action>,
+    /// The action in the earlier plan, if it was changed there.
+    before: Option<Action>,
+    pub fields: Vec<EditedField>,
+}
+
+/// A field of such a resource.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct EditedField {
+    /// The path with the new value, if that is short.
+    pub is: String,
+    /// The value in the earlier plan, if it is short.
+    pub was: Option<String>,
+}
+
+impl PushedChange<'_> {
+    /// What happened to the change of the resource.
+    pub fn word(&self) -> &'static str {
+        match (self.before, self.now) {
+            (Some(_), Some(_)) => "edited",
+            (None, _) => "added",
+            (Some(_), None) => "reverted",
+        }
+    }
+
+    /// The action now, or the earlier one if the change is reverted.
+    pub fn action(&self) -> Action {
+        self.now.or(self.before).unwrap_or(Action::Unchanged)
+    }
+
+    /// The action in the earlier plan, if there is another now.
+    pub fn other_action(&self) -> Option<Action> {
+        self.before
+            .filter(|before| self.now.is_some_and(|now| now != *before))
+    }
+}
+
+type Units<'a> = BTreeMap<(&'a StackId, &'a ResourceId), Vec<&'a ReviewUnit>>;
+
+fn by_resource(units: &[ReviewUnit]) -> Units<'_> {
+    let mut found = Units::new();
+    for unit in units {
+        found.entry((&unit.stack, &unit.resource)).or_default().push(unit);
+    }
+    found
+}
+
+/// The changes by stack and resource.
+pub(super) fn changes(difference: &ReviewDifference) -> Vec<PushedChange<'_>> {
+    let (added, removed) = (by_resource(&difference.added), by_resource(&difference.removed));
+    let keys: BTreeSet<_> = added.keys().chain(removed.keys()).copied().collect();
+    let mut changes = Vec::with_capacity(keys.len());
+    for (stack, resource) in keys {
+        let [now, before] =
+            [&added, &removed].map(|units| units.get(&(stack, resource)).map_or(&[][..], Vec::as_slice));
+        changes.push(PushedChange {
+            stack,
+            resource,
+            now: now.first().map(|unit| unit.action),
+            before: before.first().map(|unit| unit.action),
+            fields: fields(now, before),
+        });
+    }
+    changes
+}
+
+/// The fields of the plan now, with the earlier value of those that were planned before; the fields of a change that is
+/// gone.
+fn fields(now: &[&ReviewUnit], before: &[&ReviewUnit]) -> Vec<EditedField> {
+    let earlier = |path: &str| before.iter().find(|unit| unit.path == path);
+    if now.is_empty() {
+        let gone = before.iter().filter(|unit| !unit.path.is_empty());
+        return gone
+            .map(|unit| field(&unit.path, unit.to.as_ref(), None))
+            .collect();
+    }
+    let mut fields = Vec::new();
+    for unit in now {
+        match (earlier(&unit.path), unit.path.is_empty()) {
+            // Two whole objects: what differs between them.
+            (Some(old), true) => {
+                let (Some(from), Some(to)) = (&old.to, &unit.to) else {
+                    continue;
+                };
+                let differences = values::differences(from, to);
+                // What is masked is one value, whatever its mask holds.
+                let paths = differences.iter().filter_map(|edit| edit.path.split("/$").next());
+                fields.extend(
+                    paths.map(|path| field(path, values::at(to, path), Some(values::at(from, path)))),
+                );
+            }
+            (None, true) => {}
+            (old, false) => {
+                let old = old.map(|old| old.to.as_ref());
+                fields.push(field(&unit.path, unit.to.as_ref(), old));
+            }
+        }
+    }
+    fields
+}
+
+/// A field with its value, and the earlier one if there was an earlier plan of it.
+fn field(path: &str, to: Option<&Value>, was: Option<Option<&Value>>) -> EditedField {
+    let path = diff::dotted(path);
+    let is = match to {
+        None => format!("{path} removed"),
+        Some(value) => short(value).map_or_else(|| path.clone(), |value| format!("{path} = {value}")),
+    };
+    let was = match was {
+        Some(Some(value)) => short(value),
+        Some(None) => Some("absent".to_owned()),
+        None => None,
+    };
+    EditedField { is, was }
+}
+
+/// A scalar that a line has room for.
+fn short(value: &Value) -> Option<String> {
+    if value.is_array() || (value.is_object() && !yaml_text::is_mark(value)) {
+        return None;
+    }
+    let text = yaml_text::scalar(value);
+    (text.chars().count() <= VALUE).then_some(text)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use serde_json::json;
+
+    fn unit(resource: &str, action: Action, path: &str, to: Option<Value>) -> ReviewUnit {
+        ReviewUnit {
+            stack: "web/dev".parse().unwrap(),
+            resource: format!("v1:ConfigMap:ns:{resource}").parse().unwrap(),
+            action,
+            path: path.to_owned(),
+            to,
+            from: None,
+        }
+    }
+
+    #[test]
+    fn an_edited_value_is_one_change() {
+        let object = |level: &str| Some(json!({"data": {"level": level, "color": "green"}}));
+        let difference = ReviewDifference {
+            earlier: "a".repeat(40).parse().unwrap(),
+            added: vec![
+                unit("new", Action::Create, "", object("debug")),
+                unit("scaled", Action::Update, "/data/n", Some(json!(3))),
+                unit("fresh", Action::Update, "/data/n", None),
+            ],
+            removed: vec![
+                unit("new", Action::Create, "", object("info")),
+                unit("scaled", Action::Update, "/data/n", Some(json!(2))),
+                unit("old", Action::Delete, "", None),
+            ],
+            incomparable: Vec::new(),
+        };
+        let said: Vec<_> = changes(&difference)
+            .iter()
+            .map(|change| {
+                let fields = change.fields.iter();
+                let fields: Vec<_> = fields
+                    .map(|field| format!("{} (was {})", field.is, field.was.as_deref().unwrap_or("-")))
+                    .collect();
+                format!("{} {}: {}", change.word(), change.resource, fields.join(", "))
+            })
+            .collect();
+        assert_eq!(
+            said,
+            [
+                "added v1:ConfigMap:ns:fresh: data.n removed (was -)",
+                "edited v1:ConfigMap:ns:new: data.level = debug (was info)",
+                "reverted v1:ConfigMap:ns:old: ",
+                "edited v1:ConfigMap:ns:scaled: data.n = 3 (was 2)",
+            ]
+        );
+    }
+}

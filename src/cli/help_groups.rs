@@ -1,0 +1,72 @@
+//! The top help: the commands in groups, so that a reader finds those of the day first.
+
+use clap::Command;
+
+/// The groups with their commands, in the order of the help.
+const GROUPS: [(&str, &[&str]); 3] = [
+    (
+        "Every day",
+        &[
+            "list", "affected", "build", "check", "preview", "apply", "status", "drift",
+        ],
+    ),
+    (
+        "For the platform team",
+        &["init", "adopt", "demo", "ci", "doctor", "config", "graph", "health"],
+    ),
+    (
+        "Maintenance",
+        &[
+            "freeze", "unfreeze", "destroy", "state", "cache", "kcl", "completions",
+        ],
+    ),
+];
+
+/// The width of the column with the names.
+const NAMES: usize = 12;
+
+/// The command line with its grouped help.
+pub fn grouped(root: Command) -> Command {
+    let mut text = String::new();
+    for (title, names) in GROUPS {
+        text.push_str(&format!("{title}:\n"));
+        for command in names.iter().filter_map(|name| root.find_subcommand(name)) {
+            let about = command.get_about().map(ToString::to_string).unwrap_or_default();
+            let aliases: Vec<_> = command.get_visible_aliases().collect();
+            let aliases = match aliases.is_empty() {
+                true => String::new(),
+                false => format!(" [also: {}]", aliases.join(", ")),
+            };
+            text.push_str(&format!("  {:NAMES$} {about}{aliases}\n", command.get_name()));
+        }
+        text.push('\n');
+    }
+    root.help_template(format!(
+        "{{about-with-newline}}\n{{usage-heading}} {{usage}}\n\n{text}Options:\n{{options}}{{after-help}}"
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use clap::CommandFactory;
+
+    use super::*;
+    use crate::cli::Cli;
+
+    #[test]
+    fn every_command_is_in_one_group() {
+        let root = Cli::command();
+        let commands = root.get_subcommands().filter(|command| !command.is_hide_set());
+        let mut commands: Vec<_> = commands.map(Command::get_name).collect();
+        let mut grouped: Vec<_> = GROUPS.iter().flat_map(|(_, names)| *names).copied().collect();
+        commands.sort_unstable();
+        grouped.sort_unstable();
+        assert_eq!(commands, grouped);
+        let help = super::grouped(root).render_help().to_string();
+        assert!(
+            help.contains("\nEvery day:\n  list") && help.contains("--repo"),
+            "{help}"
+        );
+    }
+}
