@@ -11,7 +11,10 @@ use cel::{
 use jiff::civil::Date;
 use regex::Regex;
 
-use super::admission_urls::Url;
+use super::{
+    admission_urls::Url,
+    cel_arguments::{Answer, error, opaque, string},
+};
 
 const LABEL: &str = "[a-z0-9]([-a-z0-9]*[a-z0-9])?";
 const QUALIFIED: &str = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]";
@@ -43,12 +46,6 @@ impl Opaque for Format {
     }
 }
 
-type Answer = Result<CelValue, ExecutionError>;
-
-fn error(message: &str) -> ExecutionError {
-    ExecutionError::function_error("format", message)
-}
-
 /// Adds the library to a context.
 pub(super) fn add(context: &mut Context) {
     let made = |name: &'static str| CelValue::Opaque(Arc::new(Format(name)));
@@ -62,14 +59,10 @@ pub(super) fn add(context: &mut Context) {
     let _ = context.add_function(
         "validate",
         |This(this): This<CelValue>, text: Arc<String>| -> Answer {
-            let format = match &this {
-                CelValue::Opaque(opaque) => opaque.downcast_ref::<Format>().cloned(),
-                _ => None,
-            };
-            let format = format.ok_or_else(|| error("`validate` needs a format"))?;
+            let format = opaque::<Format>(&this).ok_or_else(|| error("validate", "it needs a format"))?;
             let wrong = (!format.fits(&text)?).then(|| {
                 let said = format!("it does not have the format {}", format.0);
-                CelValue::List(Arc::new(vec![CelValue::String(Arc::new(said))]))
+                CelValue::List(Arc::new(vec![string(said)]))
             });
             Ok(optional(wrong))
         },

@@ -4,23 +4,9 @@ use std::{collections::HashMap, sync::Arc};
 
 use cel::{Context, ExecutionError, Value as CelValue, extractors::This, objects::Opaque};
 
-type Answer = Result<CelValue, ExecutionError>;
+use super::cel_arguments::{Answer, error, opaque, string, text};
+
 type UrlPart = fn(&Url) -> String;
-
-fn error(function: &str, message: &str) -> ExecutionError {
-    ExecutionError::function_error(function, message)
-}
-
-fn text(function: &str, value: &CelValue) -> Result<Arc<String>, ExecutionError> {
-    match value {
-        CelValue::String(text) => Ok(Arc::clone(text)),
-        _ => Err(error(function, "it needs a text")),
-    }
-}
-
-fn string(text: impl Into<String>) -> CelValue {
-    CelValue::String(Arc::new(text.into()))
-}
 
 /// A URL in its parts.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -114,11 +100,7 @@ pub(super) fn add(context: &mut Context) {
         ("getEscapedPath", |url| url.path.clone()),
     ];
     let of = |function: &'static str, value: &CelValue| {
-        match value {
-            CelValue::Opaque(opaque) => opaque.downcast_ref::<Url>().cloned(),
-            _ => None,
-        }
-        .ok_or_else(|| error(function, "it needs a URL"))
+        opaque::<Url>(value).ok_or_else(|| error(function, "it needs a URL"))
     };
     for (name, part) in parts {
         let get = move |This(this): This<CelValue>| -> Answer { Ok(string(part(&of(name, &this)?))) };
