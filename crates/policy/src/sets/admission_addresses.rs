@@ -14,7 +14,7 @@ use cel::{
 };
 use ipnet::IpNet;
 
-use super::cel_arguments::{Answer, error, opaque, text};
+use super::cel_arguments::{CelAnswer, error, opaque, text};
 
 type AddressTest = fn(IpAddr) -> bool;
 
@@ -130,22 +130,22 @@ pub(super) fn declare(env: &mut Env) {
 
 /// Adds the library to a context.
 pub(super) fn add(context: &mut Context) {
-    function!(context, "isIP", |value: CelValue| -> Answer {
+    function!(context, "isIP", |value: CelValue| -> CelAnswer {
         Ok(CelValue::Bool(parse_address(&text("isIP", &value)?).is_some()))
     });
-    function!(context, "ip.isCanonical", |value: CelValue| -> Answer {
+    function!(context, "ip.isCanonical", |value: CelValue| -> CelAnswer {
         let text = text("ip.isCanonical", &value)?;
         let address = parse_address(&text).ok_or_else(|| error("ip.isCanonical", "it is not an address"))?;
         Ok(CelValue::Bool(address.to_string() == *text))
     });
-    function!(context, "family", |This(this): This<CelValue>| -> Answer {
+    function!(context, "family", |This(this): This<CelValue>| -> CelAnswer {
         Ok(CelValue::Int(if address("family", &this)?.is_ipv4() {
             4
         } else {
             6
         }))
     });
-    function!(context, "isLoopback", |This(this): This<CelValue>| -> Answer {
+    function!(context, "isLoopback", |This(this): This<CelValue>| -> CelAnswer {
         Ok(CelValue::Bool(address("isLoopback", &this)?.is_loopback()))
     });
     let kinds: [(&'static str, AddressTest); 4] = [
@@ -162,14 +162,14 @@ pub(super) fn add(context: &mut Context) {
         }),
     ];
     for (name, is) in kinds {
-        function!(context, name, move |This(this): This<CelValue>| -> Answer {
+        function!(context, name, move |This(this): This<CelValue>| -> CelAnswer {
             Ok(CelValue::Bool(is(address(name, &this)?)))
         });
     }
-    function!(context, "isCIDR", |value: CelValue| -> Answer {
+    function!(context, "isCIDR", |value: CelValue| -> CelAnswer {
         Ok(CelValue::Bool(parse_network(&text("isCIDR", &value)?).is_some()))
     });
-    function!(context, "cidr", |value: CelValue| -> Answer {
+    function!(context, "cidr", |value: CelValue| -> CelAnswer {
         let parsed = parse_network(&text("cidr", &value)?);
         let parsed = parsed.ok_or_else(|| error("cidr", "it is not a network"))?;
         Ok(CelValue::Opaque(Arc::new(parsed)))
@@ -180,13 +180,13 @@ pub(super) fn add(context: &mut Context) {
     };
     function!(context, "containsIP", move |This(this): This<CelValue>,
                                            other: CelValue|
-          -> Answer {
+          -> CelAnswer {
         let network = network("containsIP", &this)?;
         Ok(CelValue::Bool(network.contains(&address("containsIP", &other)?)))
     });
     function!(context, "containsCIDR", move |This(this): This<CelValue>,
                                              other: CelValue|
-          -> Answer {
+          -> CelAnswer {
         let outer = network("containsCIDR", &this)?;
         let inner = match &other {
             CelValue::String(text) => parse_network(text).map(|Network(network)| network),
@@ -196,15 +196,19 @@ pub(super) fn add(context: &mut Context) {
         let is_narrower = outer.prefix_len() <= inner.prefix_len();
         Ok(CelValue::Bool(is_narrower && outer.contains(&inner.addr())))
     });
-    function!(context, "masked", move |This(this): This<CelValue>| -> Answer {
-        Ok(CelValue::Opaque(Arc::new(Network(
-            network("masked", &this)?.trunc(),
-        ))))
-    });
+    function!(
+        context,
+        "masked",
+        move |This(this): This<CelValue>| -> CelAnswer {
+            Ok(CelValue::Opaque(Arc::new(Network(
+                network("masked", &this)?.trunc(),
+            ))))
+        }
+    );
     function!(
         context,
         "prefixLength",
-        move |This(this): This<CelValue>| -> Answer {
+        move |This(this): This<CelValue>| -> CelAnswer {
             Ok(CelValue::Int(i64::from(
                 network("prefixLength", &this)?.prefix_len(),
             )))

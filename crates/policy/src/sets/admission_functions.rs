@@ -19,7 +19,7 @@ use super::{
     admission_addresses, admission_formats,
     admission_libraries::{self, Version},
     admission_urls,
-    cel_arguments::{Answer, error, opaque, text},
+    cel_arguments::{CelAnswer, error, opaque, text},
     cel_pairs, cel_regex,
 };
 use konverge_base::model::quantity::{Quantity, UNIT};
@@ -214,26 +214,26 @@ fn declare_lists(env: &mut Env) {
 
 fn quantities(context: &mut Context) {
     let make = |value: CelQuantity| CelValue::Opaque(Arc::new(value));
-    function!(context, "isQuantity", |value: CelValue| -> Answer {
+    function!(context, "isQuantity", |value: CelValue| -> CelAnswer {
         Ok(CelValue::Bool(
             parse_quantity(&text("isQuantity", &value)?).is_some(),
         ))
     });
-    function!(context, "quantity", move |value: CelValue| -> Answer {
+    function!(context, "quantity", move |value: CelValue| -> CelAnswer {
         let parsed = parse_quantity(&text("quantity", &value)?);
         parsed
             .map(make)
             .ok_or_else(|| error("quantity", "it is not a quantity"))
     });
-    function!(context, "sign", |This(this): This<CelValue>| -> Answer {
+    function!(context, "sign", |This(this): This<CelValue>| -> CelAnswer {
         let sign = quantity("sign", &this)?.value.signum();
         Ok(CelValue::Int(i64::try_from(sign).unwrap_or_default()))
     });
-    function!(context, "isInteger", |This(this): This<CelValue>| -> Answer {
+    function!(context, "isInteger", |This(this): This<CelValue>| -> CelAnswer {
         let CelQuantity { value, whole } = quantity("isInteger", &this)?;
         Ok(CelValue::Bool(whole && i64::try_from(value / UNIT).is_ok()))
     });
-    function!(context, "asInteger", |This(this): This<CelValue>| -> Answer {
+    function!(context, "asInteger", |This(this): This<CelValue>| -> CelAnswer {
         let CelQuantity { value, whole } = quantity("asInteger", &this)?;
         match i64::try_from(value / UNIT) {
             Ok(number) if whole => Ok(CelValue::Int(number)),
@@ -254,7 +254,7 @@ fn quantities(context: &mut Context) {
     function!(
         context,
         "asApproximateFloat",
-        |This(this): This<CelValue>| -> Answer {
+        |This(this): This<CelValue>| -> CelAnswer {
             let CelQuantity { value, .. } = quantity("asApproximateFloat", &this)?;
             Ok(CelValue::Float(value as f64 / UNIT as f64))
         }
@@ -264,7 +264,7 @@ fn quantities(context: &mut Context) {
     for (name, sum) in sums {
         function!(context, name, move |This(this): This<CelValue>,
                                        other: CelValue|
-              -> Answer {
+              -> CelAnswer {
             let (one, two) = both(name, &this, &other)?;
             let whole = one.whole && two.whole;
             sum(one.value, two.value)
@@ -280,7 +280,7 @@ fn quantities(context: &mut Context) {
     for (name, answer) in orders {
         function!(context, name, move |This(this): This<CelValue>,
                                        other: CelValue|
-              -> Answer {
+              -> CelAnswer {
             order(name, &this, &other).map(answer)
         });
     }

@@ -13,7 +13,7 @@ use cel::{
     objects::Opaque,
 };
 
-use super::cel_arguments::{Answer, error, opaque, text};
+use super::cel_arguments::{CelAnswer, error, opaque, text};
 use konverge_cel::cel_value::shared_list;
 
 /// Functions that expressions may call: sets, semantic versions, URLs, regular expressions, optional values, and the crate's
@@ -184,15 +184,15 @@ fn version(function: &str, arguments: &[CelValue]) -> Result<Option<Version>, Ex
 }
 
 fn versions(context: &mut Context) {
-    let _ = context.add_function("isSemver", |Arguments(all): Arguments| -> Answer {
+    let _ = context.add_function("isSemver", |Arguments(all): Arguments| -> CelAnswer {
         Ok(CelValue::Bool(version("isSemver", &all)?.is_some()))
     });
-    let _ = context.add_function("semver", |Arguments(all): Arguments| -> Answer {
+    let _ = context.add_function("semver", |Arguments(all): Arguments| -> CelAnswer {
         let found = version("semver", &all)?.ok_or_else(|| error("semver", "it is not a version"))?;
         Ok(CelValue::Opaque(Arc::new(found)))
     });
     for (at, name) in ["major", "minor", "patch"].into_iter().enumerate() {
-        let part = move |This(this): This<CelValue>| -> Answer {
+        let part = move |This(this): This<CelValue>| -> CelAnswer {
             let Version(version) =
                 Version::from_cel(&this).ok_or_else(|| error(name, "it needs a version"))?;
             let number = i64::try_from([version.major, version.minor, version.patch][at])

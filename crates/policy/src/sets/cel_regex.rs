@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use super::{
-    cel_arguments::{Answer, string, text},
+    cel_arguments::{CelAnswer, string, text},
     go_regex::{self, GoRegexes},
 };
 use cel::{
@@ -78,7 +78,7 @@ pub(super) fn add(context: &mut Context) {
     let known = compiled.clone();
     let _ = context.add_function(
         "find",
-        move |This(this): This<CelValue>, expression: CelValue| -> Answer {
+        move |This(this): This<CelValue>, expression: CelValue| -> CelAnswer {
             let (subject, expression) = (
                 text("matches", &this)?,
                 get(&known, &text("matches", &expression)?)?,
@@ -90,7 +90,7 @@ pub(super) fn add(context: &mut Context) {
     );
     let _ = context.add_function(
         "findAll",
-        move |This(this): This<CelValue>, Arguments(all): Arguments| -> Answer {
+        move |This(this): This<CelValue>, Arguments(all): Arguments| -> CelAnswer {
             let subject = text("matches", &this)?;
             let most = match all[..] {
                 [_] => usize::MAX,
