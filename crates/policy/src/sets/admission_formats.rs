@@ -11,7 +11,10 @@ use cel::{
 use jiff::civil::Date;
 use regex::Regex;
 
-use super::admission_urls::Url;
+use super::{
+    admission_urls::Url,
+    cel_arguments::{CelAnswer, error, opaque, string},
+};
 
 const LABEL: &str = "[a-z0-9]([-a-z0-9]*[a-z0-9])?";
 const QUALIFIED: &str = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]";
@@ -43,33 +46,23 @@ impl Opaque for Format {
     }
 }
 
-type Answer = Result<CelValue, ExecutionError>;
-
-fn error(message: &str) -> ExecutionError {
-    ExecutionError::function_error("format", message)
-}
-
 /// Adds the library to a context.
 pub(super) fn add(context: &mut Context) {
     let made = |name: &'static str| CelValue::Opaque(Arc::new(Format(name)));
     for name in NAMES {
-        let _ = context.add_function(&format!("format.{name}"), move || -> Answer { Ok(made(name)) });
+        let _ = context.add_function(&format!("format.{name}"), move || -> CelAnswer { Ok(made(name)) });
     }
-    let _ = context.add_function("format.named", move |name: Arc<String>| -> Answer {
+    let _ = context.add_function("format.named", move |name: Arc<String>| -> CelAnswer {
         let known = NAMES.into_iter().find(|known| **known == **name);
         Ok(optional(known.map(made)))
     });
     let _ = context.add_function(
         "validate",
-        |This(this): This<CelValue>, text: Arc<String>| -> Answer {
-            let format = match &this {
-                CelValue::Opaque(opaque) => opaque.downcast_ref::<Format>().cloned(),
-                _ => None,
-            };
-            let format = format.ok_or_else(|| error("`validate` needs a format"))?;
+        |This(this): This<CelValue>, text: Arc<String>| -> CelAnswer {
+            let format = opaque::<Format>(&this).ok_or_else(|| error("validate", "it needs a format"))?;
             let wrong = (!format.fits(&text)?).then(|| {
                 let said = format!("it does not have the format {}", format.0);
-                CelValue::List(Arc::new(vec![CelValue::String(Arc::new(said))]))
+                CelValue::List(Arc::new(vec![string(said)]))
             });
             Ok(optional(wrong))
         },

@@ -18,103 +18,23 @@ use cel::{
 use super::{
     admission_addresses, admission_formats,
     admission_libraries::{self, Version},
-    admission_urls, cel_pairs, cel_regex,
+    admission_urls,
+    cel_arguments::{CelAnswer, error, opaque, text},
+    cel_pairs, cel_regex,
 };
 use konverge_base::model::quantity::{Quantity, UNIT};
 use konverge_cel::cel_expression::CelExpression;
 
-/// Functions that expressions may call, besides operators.
-const KNOWN: [&str; 83] = [
-    // The standard library.
-    "size",
-    "contains",
-    "startsWith",
-    "endsWith",
-    "matches",
-    "string",
-    "int",
-    "uint",
-    "double",
-    "bool",
-    "bytes",
-    "type",
-    "dyn",
-    "has",
-    "all",
-    "exists",
-    "exists_one",
-    "map",
-    "filter",
-    "optional.of",
-    "optional.none",
-    "optional.ofNonZeroValue",
-    "hasValue",
-    "value",
-    "orValue",
-    "or",
-    "optMap",
-    "optFlatMap",
-    // Strings.
-    "charAt",
-    "indexOf",
-    "lastIndexOf",
-    "join",
-    "lowerAscii",
-    "upperAscii",
-    "trim",
-    "replace",
-    "split",
-    "substring",
-    // Lists.
-    "isSorted",
-    "sum",
-    "min",
-    "max",
-    // Quantities.
-    "quantity",
-    "isQuantity",
-    "isInteger",
-    "asInteger",
-    "sign",
-    "add",
-    "sub",
-    "isGreaterThan",
-    "isLessThan",
-    "compareTo",
-    "asApproximateFloat",
-    // Addresses.
-    "isIP",
-    "ip",
-    "family",
-    "isLoopback",
-    "isUnspecified",
-    "isLinkLocalMulticast",
-    "isLinkLocalUnicast",
-    "isGlobalUnicast",
-    "isCIDR",
-    "cidr",
-    "containsIP",
-    "prefixLength",
-    "containsCIDR",
-    "masked",
-    "isCanonical",
-    // Further names of the standard library and of strings.
-    "existsOne",
-    "duration",
-    "timestamp",
-    "getFullYear",
-    "getMonth",
-    "getDate",
-    "getDayOfMonth",
-    "getDayOfWeek",
-    "getDayOfYear",
-    "getHours",
-    "getMinutes",
-    "getSeconds",
-    "getMilliseconds",
-    "quote",
-    "strings.quote",
-];
+/// Functions that expressions may call, besides operators: the standard library, texts, lists, quantities and addresses.
+const KNOWN: &str = "\
+    size contains startsWith endsWith matches string int uint double bool bytes type dyn has all exists \
+    exists_one map filter optional.of optional.none optional.ofNonZeroValue hasValue value orValue or \
+    optMap optFlatMap charAt indexOf lastIndexOf join lowerAscii upperAscii trim replace split substring \
+    isSorted sum min max quantity isQuantity isInteger asInteger sign add sub isGreaterThan isLessThan \
+    compareTo asApproximateFloat isIP ip family isLoopback isUnspecified isLinkLocalMulticast \
+    isLinkLocalUnicast isGlobalUnicast isCIDR cidr containsIP prefixLength containsCIDR masked \
+    isCanonical existsOne duration timestamp getFullYear getMonth getDate getDayOfMonth getDayOfWeek \
+    getDayOfYear getHours getMinutes getSeconds getMilliseconds quote strings.quote";
 
 /// The standard library, and the functions of strings and lists.
 pub(super) fn environment() -> Env {
@@ -140,7 +60,9 @@ pub(super) fn compile(source: &str, env: &Env) -> Result<CelExpression, String> 
     let is_operator = |name: &str| !name.starts_with(|c: char| c.is_ascii_alphabetic());
     let unknown = expression.functions().into_iter().find(|name| {
         let last = name.rsplit('.').next().unwrap_or(name);
-        !is_operator(name) && !is_known(last) && !(may_ask && AUTHORIZER.contains(&last))
+        !is_operator(name)
+            && !is_known(last)
+            && !(may_ask && AUTHORIZER.split(' ').any(|known| known == last))
     });
     match unknown {
         Some(name) => Err(format!("the function `{name}` is not known here")),
@@ -149,27 +71,14 @@ pub(super) fn compile(source: &str, env: &Env) -> Result<CelExpression, String> 
 }
 
 /// The functions of `authorizer`. A policy that reads it is not evaluated.
-const AUTHORIZER: [&str; 14] = [
-    "path",
-    "serviceAccount",
-    "group",
-    "resource",
-    "subresource",
-    "namespace",
-    "name",
-    "fieldSelector",
-    "labelSelector",
-    "check",
-    "allowed",
-    "reason",
-    "errored",
-    "error",
-];
+const AUTHORIZER: &str = "\
+    path serviceAccount group resource subresource namespace name fieldSelector labelSelector check \
+    allowed reason errored error";
 
 /// An expression says a name without its namespace.
 fn is_known(name: &str) -> bool {
-    let known = KNOWN.iter().chain(&admission_libraries::KNOWN);
-    let mut known = known.chain(&admission_formats::NAMES);
+    let known = KNOWN.split(' ').chain(admission_libraries::KNOWN.split(' '));
+    let mut known = known.chain(admission_formats::NAMES);
     known.any(|known| known.rsplit('.').next() == Some(name))
 }
 
@@ -204,24 +113,6 @@ fn parse_quantity(text: &str) -> Option<CelQuantity> {
     })
 }
 
-fn opaque<T: Opaque + Copy + 'static>(value: &CelValue) -> Option<T> {
-    match value {
-        CelValue::Opaque(opaque) => opaque.downcast_ref::<T>().copied(),
-        _ => None,
-    }
-}
-
-fn error(function: &str, message: &str) -> ExecutionError {
-    ExecutionError::function_error(function, message)
-}
-
-fn text(function: &str, value: &CelValue) -> Result<Arc<String>, ExecutionError> {
-    match value {
-        CelValue::String(text) => Ok(Arc::clone(text)),
-        _ => Err(error(function, "it needs a text")),
-    }
-}
-
 fn quantity(function: &str, value: &CelValue) -> Result<CelQuantity, ExecutionError> {
     let whole = |number: i64| CelQuantity {
         value: i128::from(number) * UNIT,
@@ -232,8 +123,6 @@ fn quantity(function: &str, value: &CelValue) -> Result<CelQuantity, ExecutionEr
         value => opaque(value).ok_or_else(|| error(function, "it needs a quantity")),
     }
 }
-
-type Answer = Result<CelValue, ExecutionError>;
 
 /// Adds the libraries to a context.
 pub(super) fn add(context: &mut Context) {
@@ -325,26 +214,26 @@ fn declare_lists(env: &mut Env) {
 
 fn quantities(context: &mut Context) {
     let make = |value: CelQuantity| CelValue::Opaque(Arc::new(value));
-    function!(context, "isQuantity", |value: CelValue| -> Answer {
+    function!(context, "isQuantity", |value: CelValue| -> CelAnswer {
         Ok(CelValue::Bool(
             parse_quantity(&text("isQuantity", &value)?).is_some(),
         ))
     });
-    function!(context, "quantity", move |value: CelValue| -> Answer {
+    function!(context, "quantity", move |value: CelValue| -> CelAnswer {
         let parsed = parse_quantity(&text("quantity", &value)?);
         parsed
             .map(make)
             .ok_or_else(|| error("quantity", "it is not a quantity"))
     });
-    function!(context, "sign", |This(this): This<CelValue>| -> Answer {
+    function!(context, "sign", |This(this): This<CelValue>| -> CelAnswer {
         let sign = quantity("sign", &this)?.value.signum();
         Ok(CelValue::Int(i64::try_from(sign).unwrap_or_default()))
     });
-    function!(context, "isInteger", |This(this): This<CelValue>| -> Answer {
+    function!(context, "isInteger", |This(this): This<CelValue>| -> CelAnswer {
         let CelQuantity { value, whole } = quantity("isInteger", &this)?;
         Ok(CelValue::Bool(whole && i64::try_from(value / UNIT).is_ok()))
     });
-    function!(context, "asInteger", |This(this): This<CelValue>| -> Answer {
+    function!(context, "asInteger", |This(this): This<CelValue>| -> CelAnswer {
         let CelQuantity { value, whole } = quantity("asInteger", &this)?;
         match i64::try_from(value / UNIT) {
             Ok(number) if whole => Ok(CelValue::Int(number)),
@@ -365,47 +254,36 @@ fn quantities(context: &mut Context) {
     function!(
         context,
         "asApproximateFloat",
-        |This(this): This<CelValue>| -> Answer {
+        |This(this): This<CelValue>| -> CelAnswer {
             let CelQuantity { value, .. } = quantity("asApproximateFloat", &this)?;
             Ok(CelValue::Float(value as f64 / UNIT as f64))
         }
     );
-    let overflow = |function: &str| error(function, "the quantity is too large");
-    function!(context, "add", move |This(this): This<CelValue>,
-                                    other: CelValue|
-          -> Answer {
-        let (one, two) = both("add", &this, &other)?;
-        let whole = one.whole && two.whole;
-        one.value
-            .checked_add(two.value)
-            .map(|value| make(CelQuantity { value, whole }))
-            .ok_or_else(|| overflow("add"))
-    });
-    function!(context, "sub", move |This(this): This<CelValue>,
-                                    other: CelValue|
-          -> Answer {
-        let (one, two) = both("sub", &this, &other)?;
-        let whole = one.whole && two.whole;
-        one.value
-            .checked_sub(two.value)
-            .map(|value| make(CelQuantity { value, whole }))
-            .ok_or_else(|| overflow("sub"))
-    });
-    function!(context, "isGreaterThan", move |This(this): This<CelValue>,
-                                              other: CelValue|
-          -> Answer {
-        order("isGreaterThan", &this, &other).map(|order| CelValue::Bool(order.is_gt()))
-    });
-    function!(context, "isLessThan", move |This(this): This<CelValue>,
-                                           other: CelValue|
-          -> Answer {
-        order("isLessThan", &this, &other).map(|order| CelValue::Bool(order.is_lt()))
-    });
-    function!(context, "compareTo", move |This(this): This<CelValue>,
-                                          other: CelValue|
-          -> Answer {
-        order("compareTo", &this, &other).map(|order| CelValue::Int(order as i64))
-    });
+    let sums: [(&'static str, fn(i128, i128) -> Option<i128>); 2] =
+        [("add", i128::checked_add), ("sub", i128::checked_sub)];
+    for (name, sum) in sums {
+        function!(context, name, move |This(this): This<CelValue>,
+                                       other: CelValue|
+              -> CelAnswer {
+            let (one, two) = both(name, &this, &other)?;
+            let whole = one.whole && two.whole;
+            sum(one.value, two.value)
+                .map(|value| make(CelQuantity { value, whole }))
+                .ok_or_else(|| error(name, "the quantity is too large"))
+        });
+    }
+    let orders: [(&'static str, fn(Ordering) -> CelValue); 3] = [
+        ("isGreaterThan", |order| CelValue::Bool(order.is_gt())),
+        ("isLessThan", |order| CelValue::Bool(order.is_lt())),
+        ("compareTo", |order| CelValue::Int(order as i64)),
+    ];
+    for (name, answer) in orders {
+        function!(context, name, move |This(this): This<CelValue>,
+                                       other: CelValue|
+              -> CelAnswer {
+            order(name, &this, &other).map(answer)
+        });
+    }
 }
 
 #[cfg(test)]

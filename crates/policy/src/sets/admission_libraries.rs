@@ -1,6 +1,6 @@
 //! Further libraries of Kubernetes' CEL: `semver`, `sets`, and positions in lists.
 
-use std::{cmp::Ordering, sync::Arc};
+use std::sync::Arc;
 
 use cel::{
     Context, Env, ExecutionError, Value as CelValue,
@@ -13,62 +13,15 @@ use cel::{
     objects::Opaque,
 };
 
+use super::cel_arguments::{CelAnswer, error, opaque, text};
 use konverge_cel::cel_value::shared_list;
 
-/// Functions that expressions may call.
-pub(super) const KNOWN: [&str; 32] = [
-    // Sets.
-    "sets.contains",
-    "sets.equivalent",
-    "sets.intersects",
-    // Semantic versions.
-    "semver",
-    "isSemver",
-    "major",
-    "minor",
-    "patch",
-    // URLs.
-    "url",
-    "isURL",
-    "getScheme",
-    "getHost",
-    "getHostname",
-    "getPort",
-    "getEscapedPath",
-    "getQuery",
-    // Regular expressions.
-    "find",
-    "findAll",
-    // Lists and strings: extensions of the crate. Not `lists.range`, which no oracle was asked about.
-    "distinct",
-    "flatten",
-    "slice",
-    "sort",
-    "sortBy",
-    "@sortByAssociatedKeys",
-    "reverse",
-    "format",
-    "validate",
-    "named",
-    // Optional values.
-    "first",
-    "last",
-    "unwrap",
-    "unwrapOpt",
-];
-
-type Answer = Result<CelValue, ExecutionError>;
-
-fn error(function: &str, message: &str) -> ExecutionError {
-    ExecutionError::function_error(function, message)
-}
-
-fn text(function: &str, value: &CelValue) -> Result<Arc<String>, ExecutionError> {
-    match value {
-        CelValue::String(text) => Ok(Arc::clone(text)),
-        _ => Err(error(function, "it needs a text")),
-    }
-}
+/// Functions that expressions may call: sets, semantic versions, URLs, regular expressions, optional values, and the crate's
+/// extensions for lists and texts. Not `lists.range`, which no oracle was asked about.
+pub(super) const KNOWN: &str = "\
+    sets.contains sets.equivalent sets.intersects semver isSemver major minor patch url isURL getScheme \
+    getHost getHostname getPort getEscapedPath getQuery find findAll distinct flatten slice sort sortBy \
+    @sortByAssociatedKeys reverse format validate named first last unwrap unwrapOpt";
 
 /// Adds what is declared for lists beside a function of the same name for texts.
 pub(super) fn declare(env: &mut Env) {
@@ -178,19 +131,9 @@ pub(super) fn add(context: &mut Context) {
     versions(context);
 }
 
-/// A semantic version: numbers, and the identifiers of a pre-release.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Version {
-    numbers: [u64; 3],
-    before: Vec<Identifier>,
-}
-
+/// A semantic version.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-enum Identifier {
-    // Numbers are before names.
-    Number(u64),
-    Name(String),
-}
+pub(super) struct Version(semver::Version);
 
 impl Opaque for Version {
     fn runtime_type_name(&self) -> &str {
@@ -198,56 +141,15 @@ impl Opaque for Version {
     }
 }
 
-impl PartialOrd for Version {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for Version {
-    fn cmp(&self, other: &Self) -> Ordering {
-        let before = match (self.before.is_empty(), other.before.is_empty()) {
-            (true, true) => Ordering::Equal,
-            (true, false) => Ordering::Greater,
-            (false, true) => Ordering::Less,
-            (false, false) => self.before.cmp(&other.before),
-        };
-        self.numbers.cmp(&other.numbers).then(before)
-    }
-}
-
 impl Version {
     fn parse(text: &str) -> Option<Self> {
-        // No part has a sign: `+` begins the build, and `-` the pre-release.
-        let number = |text: &str| (text == "0" || !text.starts_with('0')).then(|| text.parse().ok())?;
-        let is_name = |text: &str| {
-            !text.is_empty()
-                && text
-                    .bytes()
-                    .all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
-        };
-        let (text, build) = text
-            .split_once('+')
-            .map_or((text, None), |(text, build)| (text, Some(build)));
-        if build.is_some_and(|build| !build.split('.').all(is_name)) {
-            return None;
-        }
-        let (core, before) = text
-            .split_once('-')
-            .map_or((text, None), |(core, rest)| (core, Some(rest)));
-        let numbers: Option<Vec<u64>> = core.split('.').map(number).collect();
-        let identifier = |text: &str| match text.bytes().all(|byte| byte.is_ascii_digit()) {
-            true => number(text).map(Identifier::Number),
-            false => is_name(text).then(|| Identifier::Name(text.to_owned())),
-        };
-        let before = before.map(|rest| rest.split('.').map(identifier).collect::<Option<Vec<_>>>());
-        Some(Self {
-            numbers: numbers?.try_into().ok()?,
-            before: match before {
-                Some(identifiers) => identifiers?,
-                None => Vec::new(),
-            },
-        })
+        let mut version = semver::Version::parse(text).ok()?;
+        // The API server knows no longer numbers, and compares without the build.
+        let mut release = version.pre.split('.');
+        let is_small = |part: &str| !part.bytes().all(|b| b.is_ascii_digit()) || part.parse::<u64>().is_ok();
+        let is_known = version.pre.is_empty() || release.all(is_small);
+        version.build = semver::BuildMetadata::EMPTY;
+        is_known.then_some(Self(version))
     }
 
     /// A short or padded version, such as `v1.02`.
@@ -268,10 +170,7 @@ impl Version {
 
     /// The version that a value is.
     pub fn from_cel(value: &CelValue) -> Option<Self> {
-        match value {
-            CelValue::Opaque(opaque) => opaque.downcast_ref::<Self>().cloned(),
-            _ => None,
-        }
+        opaque(value)
     }
 }
 
@@ -285,17 +184,19 @@ fn version(function: &str, arguments: &[CelValue]) -> Result<Option<Version>, Ex
 }
 
 fn versions(context: &mut Context) {
-    let _ = context.add_function("isSemver", |Arguments(all): Arguments| -> Answer {
+    let _ = context.add_function("isSemver", |Arguments(all): Arguments| -> CelAnswer {
         Ok(CelValue::Bool(version("isSemver", &all)?.is_some()))
     });
-    let _ = context.add_function("semver", |Arguments(all): Arguments| -> Answer {
+    let _ = context.add_function("semver", |Arguments(all): Arguments| -> CelAnswer {
         let found = version("semver", &all)?.ok_or_else(|| error("semver", "it is not a version"))?;
         Ok(CelValue::Opaque(Arc::new(found)))
     });
     for (at, name) in ["major", "minor", "patch"].into_iter().enumerate() {
-        let part = move |This(this): This<CelValue>| -> Answer {
-            let version = Version::from_cel(&this).ok_or_else(|| error(name, "it needs a version"))?;
-            let number = i64::try_from(version.numbers[at]).map_err(|_| error(name, "integer overflow"))?;
+        let part = move |This(this): This<CelValue>| -> CelAnswer {
+            let Version(version) =
+                Version::from_cel(&this).ok_or_else(|| error(name, "it needs a version"))?;
+            let number = i64::try_from([version.major, version.minor, version.patch][at])
+                .map_err(|_| error(name, "integer overflow"))?;
             Ok(CelValue::Int(number))
         };
         let _ = context.add_function(name, part);

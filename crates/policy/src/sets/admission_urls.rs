@@ -4,23 +4,9 @@ use std::{collections::HashMap, sync::Arc};
 
 use cel::{Context, ExecutionError, Value as CelValue, extractors::This, objects::Opaque};
 
-type Answer = Result<CelValue, ExecutionError>;
+use super::cel_arguments::{CelAnswer, error, opaque, string, text};
+
 type UrlPart = fn(&Url) -> String;
-
-fn error(function: &str, message: &str) -> ExecutionError {
-    ExecutionError::function_error(function, message)
-}
-
-fn text(function: &str, value: &CelValue) -> Result<Arc<String>, ExecutionError> {
-    match value {
-        CelValue::String(text) => Ok(Arc::clone(text)),
-        _ => Err(error(function, "it needs a text")),
-    }
-}
-
-fn string(text: impl Into<String>) -> CelValue {
-    CelValue::String(Arc::new(text.into()))
-}
 
 /// A URL in its parts.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -89,12 +75,12 @@ impl Url {
 
 /// Adds the library to a context.
 pub(super) fn add(context: &mut Context) {
-    let _ = context.add_function("isURL", |value: CelValue| -> Answer {
+    let _ = context.add_function("isURL", |value: CelValue| -> CelAnswer {
         Ok(CelValue::Bool(
             Url::parse("isURL", &text("isURL", &value)?)?.is_some(),
         ))
     });
-    let _ = context.add_function("url", |value: CelValue| -> Answer {
+    let _ = context.add_function("url", |value: CelValue| -> CelAnswer {
         let url = Url::parse("url", &text("url", &value)?)?;
         let url = url.ok_or_else(|| error("url", "it is not a URL"))?;
         Ok(CelValue::Opaque(Arc::new(url)))
@@ -114,17 +100,13 @@ pub(super) fn add(context: &mut Context) {
         ("getEscapedPath", |url| url.path.clone()),
     ];
     let of = |function: &'static str, value: &CelValue| {
-        match value {
-            CelValue::Opaque(opaque) => opaque.downcast_ref::<Url>().cloned(),
-            _ => None,
-        }
-        .ok_or_else(|| error(function, "it needs a URL"))
+        opaque::<Url>(value).ok_or_else(|| error(function, "it needs a URL"))
     };
     for (name, part) in parts {
-        let get = move |This(this): This<CelValue>| -> Answer { Ok(string(part(&of(name, &this)?))) };
+        let get = move |This(this): This<CelValue>| -> CelAnswer { Ok(string(part(&of(name, &this)?))) };
         let _ = context.add_function(name, get);
     }
-    let _ = context.add_function("getQuery", move |This(this): This<CelValue>| -> Answer {
+    let _ = context.add_function("getQuery", move |This(this): This<CelValue>| -> CelAnswer {
         let url = of("getQuery", &this)?;
         let mut found: HashMap<String, Vec<CelValue>> = HashMap::new();
         for (key, value) in url::form_urlencoded::parse(url.query.as_bytes()) {

@@ -3,7 +3,10 @@
 
 use std::sync::Arc;
 
-use super::go_regex::{self, GoRegexes};
+use super::{
+    cel_arguments::{CelAnswer, string, text},
+    go_regex::{self, GoRegexes},
+};
 use cel::{
     Context, Env, ExecutionError, IdedExpr, Value as CelValue,
     common::{
@@ -18,8 +21,6 @@ use konverge_cel::cel_expression::CelFunction;
 
 /// What calls of `matches` become. The crate's own function compiles its expression for each call.
 const MATCHES: &str = "@matches";
-
-type Answer = Result<CelValue, ExecutionError>;
 
 /// Compiles `matches` to a function that keeps its expressions.
 pub(super) fn declare(env: &mut Env) {
@@ -58,17 +59,6 @@ fn error(message: &str) -> ExecutionError {
     ExecutionError::function_error("matches", message)
 }
 
-fn text(value: &CelValue) -> Result<Arc<String>, ExecutionError> {
-    match value {
-        CelValue::String(text) => Ok(Arc::clone(text)),
-        _ => Err(error("it needs a text")),
-    }
-}
-
-fn string(text: &str) -> CelValue {
-    CelValue::String(Arc::new(text.to_owned()))
-}
-
 /// Adds the functions to a context, with expressions of its own.
 pub(super) fn add(context: &mut Context) {
     let compiled = GoRegexes::default();
@@ -88,8 +78,11 @@ pub(super) fn add(context: &mut Context) {
     let known = compiled.clone();
     let _ = context.add_function(
         "find",
-        move |This(this): This<CelValue>, expression: CelValue| -> Answer {
-            let (subject, expression) = (text(&this)?, get(&known, &text(&expression)?)?);
+        move |This(this): This<CelValue>, expression: CelValue| -> CelAnswer {
+            let (subject, expression) = (
+                text("matches", &this)?,
+                get(&known, &text("matches", &expression)?)?,
+            );
             Ok(string(
                 expression.find(&subject).map_or("", |found| found.as_str()),
             ))
@@ -97,14 +90,14 @@ pub(super) fn add(context: &mut Context) {
     );
     let _ = context.add_function(
         "findAll",
-        move |This(this): This<CelValue>, Arguments(all): Arguments| -> Answer {
-            let subject = text(&this)?;
+        move |This(this): This<CelValue>, Arguments(all): Arguments| -> CelAnswer {
+            let subject = text("matches", &this)?;
             let most = match all[..] {
                 [_] => usize::MAX,
                 [_, CelValue::Int(most)] => usize::try_from(most).unwrap_or(usize::MAX),
                 _ => return Err(error("it needs an expression, and a number")),
             };
-            let expression = get(&compiled, &text(&all[0])?)?;
+            let expression = get(&compiled, &text("matches", &all[0])?)?;
             let found = expression.find_iter(&subject).take(most);
             Ok(CelValue::List(Arc::new(
                 found.map(|found| string(found.as_str())).collect(),

@@ -17,6 +17,7 @@ mod admission_request;
 mod admission_tests;
 mod admission_urls;
 mod all_sets;
+mod cel_arguments;
 mod cel_conjuncts;
 mod cel_pairs;
 mod cel_regex;
@@ -38,11 +39,13 @@ mod go_regex;
 #[cfg(test)]
 mod hostile_tests;
 mod input;
+mod json_patch;
 mod moved_resources;
 #[cfg(test)]
 mod override_tests;
 mod possible_reads;
 mod rego;
+mod rego_builtins;
 mod rego_definitions;
 mod rego_differences;
 mod rego_engine;

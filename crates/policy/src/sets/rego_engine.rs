@@ -5,13 +5,14 @@ use std::num::NonZeroU32;
 use regorus::{Engine, Value as RegoValue, utils::limits::ExecutionTimerConfig};
 
 use super::{
-    rego_differences, rego_functions, rego_imports,
+    rego_builtins, rego_differences, rego_functions, rego_imports,
     rule::{RULE_TIME, bound},
 };
 use konverge_config::RegoVersion;
 
 /// The steps between two looks at the clock.
 const CLOCK_EVERY: NonZeroU32 = NonZeroU32::new(64).expect("it is not zero");
+
 /// An engine without rules.
 pub(super) fn new_engine(version: RegoVersion) -> Engine {
     let mut engine = Engine::new();
@@ -26,6 +27,7 @@ pub(super) fn new_engine(version: RegoVersion) -> Engine {
     });
     rego_functions::add(&mut engine);
     rego_differences::add(&mut engine, version);
+    rego_builtins::add(&mut engine);
     if version == RegoVersion::V0 {
         rego_functions::add_old(&mut engine);
     }

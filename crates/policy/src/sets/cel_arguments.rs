@@ -1,0 +1,31 @@
+//! What the functions of Kubernetes' CEL have in common: their arguments, answers and errors.
+
+use std::sync::Arc;
+
+use cel::{ExecutionError, Value as CelValue, objects::Opaque};
+
+pub(super) type CelAnswer = Result<CelValue, ExecutionError>;
+
+pub(super) fn error(function: &str, message: &str) -> ExecutionError {
+    ExecutionError::function_error(function, message)
+}
+
+/// The text that an argument is.
+pub(super) fn text(function: &str, value: &CelValue) -> Result<Arc<String>, ExecutionError> {
+    match value {
+        CelValue::String(text) => Ok(Arc::clone(text)),
+        _ => Err(error(function, "it needs a text")),
+    }
+}
+
+/// The value of a library that an argument is.
+pub(super) fn opaque<T: Opaque + Clone>(value: &CelValue) -> Option<T> {
+    match value {
+        CelValue::Opaque(opaque) => opaque.downcast_ref::<T>().cloned(),
+        _ => None,
+    }
+}
+
+pub(super) fn string(text: impl Into<String>) -> CelValue {
+    CelValue::String(Arc::new(text.into()))
+}

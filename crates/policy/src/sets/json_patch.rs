@@ -1,0 +1,173 @@
+//! A JSON Patch (RFC 6902) as OPA applies it: a path is also a list of keys.
+
+use serde_json::Value;
+
+/// Applies one operation.
+///
+/// # Errors
+/// It is none, or its path or its test fails. The document may be changed in part then.
+pub(super) fn apply(document: &mut Value, patch: &Value) -> Result<(), String> {
+    let steps = |key: &str| steps(&patch[key]).ok_or_else(|| format!("`{key}` is not a path"));
+    let value = || {
+        let value = patch.get("value").cloned();
+        value.ok_or_else(|| "it has no `value`".to_owned())
+    };
+    let path = steps("path")?;
+    match patch["op"].as_str().unwrap_or_default() {
+        "add" => add(document, &path, value()?),
+        "remove" => remove(document, &path).map(drop),
+        "replace" => {
+            *find(document, &path)? = value()?;
+            Ok(())
+        }
+        "move" => {
+            let from = steps("from")?;
+            if path.starts_with(&from) {
+                return Err("a value is not moved into itself".to_owned());
+            }
+            let moved = remove(document, &from)?;
+            add(document, &path, moved)
+        }
+        "copy" => {
+            let copied = find(document, &steps("from")?)?.clone();
+            add(document, &path, copied)
+        }
+        "test" if *find(document, &path)? == value()? => Ok(()),
+        "test" => Err("a test fails".to_owned()),
+        _ => Err("its `op` is none of add, remove, replace, move, copy and test".to_owned()),
+    }
+}
+
+/// The keys of a path.
+fn steps(path: &Value) -> Option<Vec<String>> {
+    match path {
+        Value::String(text) if text.is_empty() => Some(Vec::new()),
+        Value::String(text) => {
+            let keys = text.strip_prefix('/')?.split('/');
+            Some(
+                keys.map(|key| key.replace("~1", "/").replace("~0", "~"))
+                    .collect(),
+            )
+        }
+        Value::Array(keys) => keys.iter().map(|key| key.as_str().map(str::to_owned)).collect(),
+        _ => None,
+    }
+}
+
+/// A place in a list: a number without a sign and without zeros before it.
+fn index(key: &str) -> Option<usize> {
+    let is_plain = key == "0" || key.starts_with(|c: char| ('1'..='9').contains(&c));
+    key.parse().ok().filter(|_| is_plain)
+}
+
+fn find<'v>(document: &'v mut Value, path: &[String]) -> Result<&'v mut Value, String> {
+    let mut at = document;
+    for key in path {
+        let next = match at {
+            Value::Object(fields) => fields.get_mut(key),
+            Value::Array(items) => index(key).and_then(|place| items.get_mut(place)),
+            _ => None,
+        };
+        at = next.ok_or_else(|| format!("there is no `{key}`"))?;
+    }
+    Ok(at)
+}
+
+fn add(document: &mut Value, path: &[String], value: Value) -> Result<(), String> {
+    let Some((last, parents)) = path.split_last() else {
+        *document = value;
+        return Ok(());
+    };
+    match find(document, parents)? {
+        Value::Object(fields) => drop(fields.insert(last.clone(), value)),
+        Value::Array(items) => {
+            let place = if last == "-" {
+                Some(items.len())
+            } else {
+                index(last)
+            };
+            let place = place.filter(|place| *place <= items.len());
+            items.insert(place.ok_or_else(|| format!("there is no place `{last}`"))?, value);
+        }
+        _ => return Err(format!("there is no place `{last}`")),
+    }
+    Ok(())
+}
+
+fn remove(document: &mut Value, path: &[String]) -> Result<Value, String> {
+    let (last, parents) = path.split_last().ok_or("the whole document is not removed")?;
+    let removed = match find(document, parents)? {
+        Value::Object(fields) => fields.shift_remove(last),
+        Value::Array(items) => {
+            let place = index(last).filter(|place| *place < items.len());
+            place.map(|place| items.remove(place))
+        }
+        _ => None,
+    };
+    removed.ok_or_else(|| format!("there is no `{last}`"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn each_operation_changes_its_place_or_fails() {
+        let document = json!({"a": {"b/c": 1, "~": 2}, "l": [1, 2]});
+        for (patch, result) in [
+            (
+                json!({"op": "add", "path": "/l/1", "value": 9}),
+                Some(json!({"a": {"b/c": 1, "~": 2}, "l": [1, 9, 2]})),
+            ),
+            (
+                json!({"op": "add", "path": "/l/-", "value": 9}),
+                Some(json!({"a": {"b/c": 1, "~": 2}, "l": [1, 2, 9]})),
+            ),
+            (
+                json!({"op": "add", "path": ["a", "x"], "value": 9}),
+                Some(json!({"a": {"b/c": 1, "~": 2, "x": 9}, "l": [1, 2]})),
+            ),
+            (json!({"op": "add", "path": "", "value": 9}), Some(json!(9))),
+            (
+                json!({"op": "remove", "path": "/a/b~1c"}),
+                Some(json!({"a": {"~": 2}, "l": [1, 2]})),
+            ),
+            (
+                json!({"op": "remove", "path": "/l/0"}),
+                Some(json!({"a": {"b/c": 1, "~": 2}, "l": [2]})),
+            ),
+            (
+                json!({"op": "replace", "path": "/a/~0", "value": 9}),
+                Some(json!({"a": {"b/c": 1, "~": 9}, "l": [1, 2]})),
+            ),
+            (
+                json!({"op": "move", "from": "/a", "path": "/l/0"}),
+                Some(json!({"l": [{"b/c": 1, "~": 2}, 1, 2]})),
+            ),
+            (
+                json!({"op": "copy", "from": "/l/0", "path": "/m"}),
+                Some(json!({"a": {"b/c": 1, "~": 2}, "l": [1, 2], "m": 1})),
+            ),
+            (
+                json!({"op": "test", "path": "/l", "value": [1, 2]}),
+                Some(document.clone()),
+            ),
+            (json!({"op": "test", "path": "/l", "value": [1]}), None),
+            (json!({"op": "add", "path": "/l/3", "value": 9}), None),
+            (json!({"op": "add", "path": "/l/01", "value": 9}), None),
+            (json!({"op": "add", "path": "/x/y", "value": 9}), None),
+            (json!({"op": "add", "path": "x", "value": 9}), None),
+            (json!({"op": "add", "path": "/x"}), None),
+            (json!({"op": "remove", "path": "/x"}), None),
+            (json!({"op": "remove", "path": ""}), None),
+            (json!({"op": "replace", "path": "/x", "value": 9}), None),
+            (json!({"op": "move", "from": "/a", "path": "/a/x"}), None),
+            (json!({"op": "none", "path": "/a"}), None),
+        ] {
+            let mut changed = document.clone();
+            let applied = apply(&mut changed, &patch);
+            assert_eq!(applied.ok().map(|()| changed), result, "{patch}");
+        }
+    }
+}
