@@ -120,6 +120,7 @@ fn asks_for_json(args: &[OsString]) -> bool {
 async fn dispatch(command: Command, context: &CliContext) -> Result<u8, UserError> {
     match command {
         Command::Init(args) => super::init::run(&args, context).await,
+        Command::Adopt(args) => super::adopt::run(&args, context).await,
         Command::Demo(args) => super::demo::run(&args, context).await,
         Command::List(args) => super::list::run(&args, context).await,
         Command::Affected(args) => super::affected::run(&args, context).await,
@@ -160,6 +161,7 @@ impl Command {
                 matches!(args.output, PlanOutput::Json | PlanOutput::Plan)
             }
             Self::Health(args) => args.wants_json(),
+            Self::Adopt(args) => args.output == super::apply::ApplyOutput::Json,
             Self::Destroy(args) => args.output == super::apply::ApplyOutput::Json,
             Self::Status(args) => args.output == super::status::StatusOutput::Json,
             Self::Drift(args) => args.output == super::apply::ApplyOutput::Json,

@@ -105,10 +105,7 @@ pub async fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
         ),
         ApplyOutput::Json => confirm::report_with_findings(&report, &decisions, session.planning.secrets()),
     });
-    Ok(konverge_run::apply::exit_code(
-        &report,
-        context.cancel.is_cancelled(),
-    ))
+    Ok(konverge_run::apply::exit_code(&report, &session.planning.run))
 }
 
 async fn open(args: &Args, run: &konverge_run::RunContext) -> Result<Session, UserError> {

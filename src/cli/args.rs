@@ -30,7 +30,9 @@ pub struct Cli {
 pub enum Command {
     /// Write konverge.yaml and the workflow into a repository, without overwriting files
     Init(super::init::Args),
-    /// Show a change and its preview in a small monorepo that comes with Konverge
+    /// Show what the first apply would do to stacks that run already, and take over the unchanged ones
+    Adopt(super::adopt::Args),
+    /// Show a change, its preview and an apply in a small monorepo that comes with Konverge
     Demo(super::demo::Args),
     /// List the stacks of the repository: identity and folder
     #[command(visible_alias = "ls")]
@@ -88,7 +90,6 @@ pub enum Command {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use clap::CommandFactory;
 
     use super::*;

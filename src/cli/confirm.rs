@@ -242,7 +242,6 @@ impl LateApprover for ShownActions {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
     use konverge_base::model::{
         Digest, RepoPath,

@@ -66,12 +66,7 @@ impl CliContext {
 
     /// Returns true in a job of a CI service: all of them set `CI`.
     pub fn in_ci(&self) -> bool {
-        let is_set = |name: &str| {
-            self.env
-                .get(name)
-                .is_some_and(|value| !value.is_empty() && value != "false")
-        };
-        is_set("CI") || is_set("GITHUB_ACTIONS")
+        self.run().in_ci()
     }
 
     /// Prints a result to stdout. Its values were masked when it was built. A closed pipe is not an error.

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use super::CliContext;
+use super::{CliContext, completers, demo_apply};
 use crate::ops::demo::{self, DemoRepository, EDITS, LineEdit};
 use konverge_base::error::UserError;
 use konverge_report::{
@@ -19,16 +19,21 @@ use konverge_run::{
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   konverge demo
+  konverge demo --context kind-konverge
 
-It writes nothing outside of a scratch folder, which is removed at the end. It needs no cluster, no git and no network, but
-the KCL core: `konverge kcl install`.")]
-pub struct Args {}
+It writes nothing outside of a scratch folder, which is removed at the end, and of the cluster of `--context`. It needs no
+git and no network, but the KCL core: `konverge kcl install`.")]
+pub struct Args {
+    /// Also apply objects to the cluster of this context of the kubeconfig, in a namespace of their own, and delete them
+    #[arg(long, value_name = "NAME", add = completers::contexts())]
+    context: Option<String>,
+}
 
 /// Runs the command.
 ///
 /// # Errors
 /// The core is not installed, or the scratch folder cannot be written.
-pub async fn run(_: &Args, context: &CliContext) -> Result<u8, UserError> {
+pub async fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
     let began = Instant::now();
     let style = Style {
         color: context.color(),
@@ -76,6 +81,7 @@ pub async fn run(_: &Args, context: &CliContext) -> Result<u8, UserError> {
     let preview = konverge_run::preview::run(&session.planning, &session.targets, None).await?;
     context.print(&terminal::plan(&preview.plan, style));
 
+    let well = demo_apply::show(args.context.as_deref(), (&repository, &outer), (context, style)).await?;
     let took = report::took(began.elapsed());
     title(
         context,
@@ -83,7 +89,7 @@ pub async fn run(_: &Args, context: &CliContext) -> Result<u8, UserError> {
         &format!("Done in {took}. In your own monorepo: konverge init"),
     );
     let failed = preview.plan.stacks.iter().any(|stack| stack.error.is_some());
-    Ok(u8::from(failed))
+    Ok(u8::from(failed || !well))
 }
 
 fn title(context: &CliContext, style: Style, text: &str) {

@@ -90,8 +90,5 @@ pub async fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
         ),
         ApplyOutput::Json => confirm::report_with_findings(&report, &decisions, session.planning.secrets()),
     });
-    Ok(konverge_run::apply::exit_code(
-        &report,
-        context.cancel.is_cancelled(),
-    ))
+    Ok(konverge_run::apply::exit_code(&report, &session.planning.run))
 }

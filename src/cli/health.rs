@@ -113,7 +113,6 @@ fn table(rows: &[Row], color: bool) -> String {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
 
     #[test]

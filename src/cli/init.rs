@@ -1,18 +1,85 @@
 //! `konverge init`: sets up a repository.
 
-use super::CliContext;
-use crate::ops::init::{self, CoreTrials, WrittenFile};
-use konverge_base::error::UserError;
+use std::io::IsTerminal as _;
+
+use super::{CliContext, completers};
+use crate::ops::init::{self, Cloud, CoreTrials, Setup, WrittenFile};
+use konverge_base::{
+    error::{ErrorKind, UserError},
+    model::ClusterName,
+};
 use konverge_report as report;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   konverge init                     in a clone of the repository
+  konverge init --adopt             for stacks that run already
+  konverge init --cloud aws --store s3://my-bucket/konverge --cluster prod
   konverge --repo ~/monorepo init")]
 pub struct Args {
     /// Try only the KCL cores that are installed: download none
     #[arg(long)]
     no_install: bool,
+    /// The stacks run already: write konverge.adopt.yaml too. They are left alone until `konverge adopt --write` names
+    /// those to take over
+    #[arg(long)]
+    adopt: bool,
+    /// The cloud that the jobs log in at, by OIDC
+    #[arg(long, value_enum, value_name = "CLOUD")]
+    cloud: Option<CloudArg>,
+    /// Where the state is kept: `s3://my-bucket/konverge`
+    #[arg(long, value_name = "URL")]
+    store: Option<String>,
+    /// The cluster of the stacks: its name, and the context in the kubeconfig
+    #[arg(long, value_name = "NAME", add = completers::contexts())]
+    cluster: Option<ClusterName>,
+}
+
+/// A cloud.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum CloudArg {
+    /// EKS and S3
+    Aws,
+}
+
+impl Args {
+    /// What was said on the command line, or at the terminal if nothing was.
+    fn setup(&self, context: &CliContext) -> Result<Setup, UserError> {
+        let said = Setup {
+            cloud: self.cloud.map(|CloudArg::Aws| Cloud::Aws),
+            store: self.store.clone(),
+            cluster: self.cluster.clone(),
+            adopt: self.adopt,
+        };
+        let is_silent = said.cloud.is_none() && said.store.is_none() && said.cluster.is_none();
+        match is_silent && std::io::stdin().is_terminal() && context.interactive() && !context.in_ci() {
+            true => asked(said, context),
+            false => Ok(said),
+        }
+    }
+}
+
+/// Asks a person; an empty answer leaves a comment in the file.
+fn asked(said: Setup, context: &CliContext) -> Result<Setup, UserError> {
+    let ask = |question: &str| {
+        context.note(question);
+        let mut answer = String::new();
+        // Without an answer nothing is set.
+        let _ = std::io::stdin().read_line(&mut answer);
+        Some(answer.trim().to_owned()).filter(|answer| !answer.is_empty())
+    };
+    let store = ask("Where is the state kept? (`s3://my-bucket/konverge`; empty: decide later)");
+    let cluster = ask("Which context of the kubeconfig is the cluster of the stacks? (empty: decide later)");
+    let cluster = cluster.map(|name| name.parse::<ClusterName>()).transpose();
+    let cloud = ask("Do the jobs log in at AWS? (yes; empty: no)");
+    Ok(Setup {
+        cloud: cloud
+            .filter(|answer| answer.starts_with(['y', 'Y']))
+            .map(|_| Cloud::Aws),
+        store,
+        cluster: cluster.map_err(|error| UserError::new(ErrorKind::Usage, error.to_string()))?,
+        ..said
+    })
 }
 
 /// Errors that are shown of the core that fits best.
@@ -26,7 +93,7 @@ const SHOWN_LINES: usize = 24;
 /// # Errors
 /// Not in a repository, or it cannot be written.
 pub async fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
-    let report = init::run(&context.run(), !args.no_install).await?;
+    let report = init::run(&context.run(), !args.no_install, &args.setup(context)?).await?;
     for (path, written) in &report.files {
         let word = match written {
             WrittenFile::Created => "created",
@@ -84,6 +151,10 @@ fn show_cores(cores: &CoreTrials, context: &CliContext) {
             more => format!(" and {more} more"),
         };
         context.note(&format!("  not tried: {}{more}: {why}", some.join(", ")));
+        context.note(&format!(
+            "hint: `konverge kcl install {}` installs one; `kcl.version` in konverge.yaml names the one to use",
+            some[0]
+        ));
     }
     for failure in cores.failures.iter().take(SHOWN_ERRORS) {
         let text = failure.to_string();

@@ -10,7 +10,7 @@ use konverge_base::error::UserError;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
-  konverge kcl install              the core that konverge.yaml means by default
+  konverge kcl install              the core that this repository needs
   konverge kcl install 0.11.2       another one, for `kcl.version`
   konverge kcl list                 the versions that can be installed
   konverge kcl lock storefront/dev  pin the packages of a stack")]
@@ -23,9 +23,10 @@ pub struct Args {
 enum Action {
     /// Download a version of the official core, verify its pinned hash and install it
     Install {
-        /// The version
-        #[arg(default_value = toolchains::DEFAULT_VERSION, add = completers::cores())]
-        version: String,
+        /// The version; default: the one that this repository needs (`kcl.version` in konverge.yaml), or else the
+        /// recommended one
+        #[arg(add = completers::cores())]
+        version: Option<String>,
         /// The Python interpreter that runs the core (default: the first suitable one on the PATH)
         #[arg(long, value_name = "PYTHON")]
         interpreter: Option<PathBuf>,
@@ -37,9 +38,9 @@ enum Action {
     List,
     /// Show where a version is installed
     Which {
-        /// The version
-        #[arg(default_value = toolchains::DEFAULT_VERSION, add = completers::cores())]
-        version: String,
+        /// The version; default: as for `install`
+        #[arg(add = completers::cores())]
+        version: Option<String>,
     },
     /// Pin the packages of stacks by commit and checksum in their kcl.mod.lock
     Lock(kcl_lock::Args),
@@ -57,6 +58,7 @@ pub async fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
             interpreter,
             index,
         } => {
+            let version = &toolchains::chosen(&run, version.as_deref())?;
             let mut quarter = 0;
             let mut progress = |step: InstallStep| match step {
                 InstallStep::Present => context.note(&format!("KCL {version} is already installed")),
@@ -73,21 +75,28 @@ pub async fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
             context.note(&format!("KCL {version} is ready: {}", core.library.display()));
         }
         Action::List => {
+            // Also where konverge.yaml is invalid.
+            let needed = toolchains::needed(&run).ok().flatten();
             for known in toolchains::list(&run).await {
                 let version = known.version;
-                let default = version == toolchains::DEFAULT_VERSION;
-                let remark = match (known.installed, default) {
-                    (true, true) => "  installed, default",
-                    (true, false) => "  installed",
-                    (false, true) => "  default",
-                    (false, false) => "",
-                };
-                context.print(&format!("{version}{remark}\n"));
+                let mut remarks = Vec::new();
+                if known.installed {
+                    remarks.push("installed");
+                }
+                if version == toolchains::DEFAULT_VERSION {
+                    remarks.push("default");
+                }
+                if needed.as_deref() == Some(version) {
+                    remarks.push("needed here");
+                }
+                let line = format!("{version}  {}", remarks.join(", "));
+                context.print(&format!("{}\n", line.trim_end()));
             }
         }
         Action::Lock(args) => return kcl_lock::run(args, context).await,
         Action::Which { version } => {
-            let core = toolchains::find(&run, version).await?;
+            let version = toolchains::chosen(&run, version.as_deref())?;
+            let core = toolchains::find(&run, &version).await?;
             context.print(&format!(
                 "{}\n  Python interpreter: {}\n",
                 core.library.display(),

@@ -1,5 +1,6 @@
 //! The command line: one file per command, with arguments and printing only.
 
+mod adopt;
 mod affected;
 mod app;
 mod apply;
@@ -15,6 +16,7 @@ mod config;
 mod confirm;
 mod context;
 mod demo;
+mod demo_apply;
 mod destroy;
 mod docs_gen;
 mod doctor;

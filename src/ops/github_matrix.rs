@@ -49,7 +49,6 @@ impl Matrix {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
 
     fn shards(most: u32, stacks: usize) -> Vec<String> {

@@ -1,8 +1,7 @@
-//! The use cases, one file each: they connect the rooms. Only this room sees all others.
-//!
-//! [`RunContext`] is the context of every use case; a [`Session`] opens a request; [`Planner`] plans one
-//! target.
+//! The use cases of single commands, one file each. What several of them and the jobs share is the crate
+//! [`konverge_run`]: the context of every use case, the session that opens a request, and the planner of one target.
 
+pub mod adopt;
 pub mod apply_scope;
 pub mod check;
 pub mod completions;

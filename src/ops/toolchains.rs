@@ -3,8 +3,9 @@
 use std::path::PathBuf;
 
 use konverge_base::error::UserError;
+use konverge_config::{Config, FILE_NAME};
 use konverge_kcl::{self as kcl, InstallOptions, Toolchain};
-use konverge_run::RunContext;
+use konverge_run::{RunContext, repository_root};
 use konverge_sandbox::SandboxLayers;
 
 pub use konverge_kcl::{DEFAULT_VERSION, InstallStep};
@@ -34,6 +35,33 @@ impl From<Toolchain> for InstalledToolchain {
             interpreter: core.interpreter,
         }
     }
+}
+
+/// The version that `kcl.version` in konverge.yaml of the checkout names; `None` without a file or without the key.
+///
+/// # Errors
+/// The file is invalid.
+pub fn needed(run: &RunContext) -> Result<Option<String>, UserError> {
+    let folder = repository_root(&run.dir).unwrap_or_else(|_| run.dir.clone());
+    let Ok(text) = std::fs::read_to_string(folder.join(FILE_NAME)) else {
+        return Ok(None);
+    };
+    Ok(Config::parse(&text)?.kcl.version)
+}
+
+/// The named version, or else the one that the checkout needs, or else the recommended one.
+///
+/// # Errors
+/// As [`needed`].
+pub fn chosen(run: &RunContext, named: Option<&str>) -> Result<String, UserError> {
+    if let Some(named) = named {
+        return Ok(named.to_owned());
+    }
+    let Some(version) = needed(run)? else {
+        return Ok(DEFAULT_VERSION.to_owned());
+    };
+    run.notes.note(&format!("konverge.yaml needs KCL {version}"));
+    Ok(version)
 }
 
 /// Downloads a version, verifies its pinned hash and installs it.

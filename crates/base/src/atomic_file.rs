@@ -14,10 +14,10 @@ pub fn write(path: &Path, bytes: &[u8]) -> Result<()> {
     write_and(path, bytes, |_| Ok(()))
 }
 
-/// As [`write`], for a file that must not be lost: it is on the disk when this returns.
+/// As [`write()`], for a file that must not be lost: it is on the disk when this returns.
 ///
 /// # Errors
-/// As [`write`].
+/// As [`write()`].
 pub fn write_durable(path: &Path, bytes: &[u8]) -> Result<()> {
     write_and(path, bytes, std::fs::File::sync_all)
 }
@@ -35,7 +35,6 @@ fn write_and(path: &Path, bytes: &[u8], finish: impl Fn(&std::fs::File) -> Resul
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use std::os::unix::fs::PermissionsExt as _;
 
     use super::*;

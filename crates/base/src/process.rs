@@ -228,7 +228,6 @@ pub fn accept_partial_clones() {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use std::path::Path;
 
     use super::*;

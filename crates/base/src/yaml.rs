@@ -148,7 +148,6 @@ fn write<T: Serialize>(value: &T, options: serde_saphyr::SerializerOptions) -> S
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
     use serde_json::json;
 

@@ -199,7 +199,6 @@ impl<C: Val + Clone> Indexer for Shared<'_, C> {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use cel::{Context, Env, Value as CelValue};
     use serde_json::json;
     use std::sync::Arc;

@@ -72,7 +72,8 @@ fn is_of_attempt(status: &CommitStatus, runner: &Runner) -> bool {
 pub(super) async fn end_open(
     client: &Client,
     runner: &Runner,
-    (head, context): (&CommitId, &str),
+    head: &CommitId,
+    context: &str,
     why: &str,
 ) -> Result<(), GithubError> {
     // If GitHub does not list them, the status is set all the same: an error permits nothing.
@@ -117,7 +118,8 @@ pub(super) async fn run(
     runner: &Runner,
     event: &GithubEvent,
     client: Option<&Client>,
-    (of, shards_succeeded): (NonZeroU32, bool),
+    of: NonZeroU32,
+    shards_succeeded: bool,
 ) -> Result<JobResult, UserError> {
     let caller = Caller::new(runner, "", None);
     let Some((head, into)) = judged_commit(run, event, caller)? else {
@@ -133,7 +135,7 @@ pub(super) async fn run(
     })?;
     let shares = Shard::all(of).map_err(|error| UserError::new(ErrorKind::Usage, error.to_string()))?;
     let statuses = client.statuses(head).await?;
-    let (state, description) = verdict(shares, into, &statuses, (runner, shards_succeeded));
+    let (state, description) = verdict(shares, into, &statuses, runner, shards_succeeded);
     if state == StatusState::Error && runner.run_attempt > 1 && !shards_succeeded {
         run.notes.note(NOT_AGAIN);
     }
@@ -187,7 +189,8 @@ fn verdict(
     shares: impl Iterator<Item = Shard>,
     into: Option<&str>,
     statuses: &[CommitStatus],
-    (runner, succeeded): (&Runner, bool),
+    runner: &Runner,
+    succeeded: bool,
 ) -> (StatusState, String) {
     let (mut seen, mut failed, mut silent, mut earlier) = (0, Vec::new(), Vec::new(), Vec::new());
     for share in shares {
@@ -222,7 +225,6 @@ fn verdict(
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
 
     const PAGE: &str = "https://github.com/acme/konfig/actions/runs/7";
@@ -257,7 +259,7 @@ mod tests {
 
     fn combine_with(statuses: &[CommitStatus], succeeded: bool) -> (StatusState, String) {
         let shares = Shard::all(NonZeroU32::new(2).unwrap()).unwrap();
-        verdict(shares, None, statuses, (&runner(), succeeded))
+        verdict(shares, None, statuses, &runner(), succeeded)
     }
 
     #[test]

@@ -6,6 +6,7 @@ use std::{
 };
 
 use crate::{
+    adoption,
     commits_since_apply,
     deployments::{DeploymentApprover, Deployments},
     drift_schedule::DriftSchedule,
@@ -41,7 +42,6 @@ use konverge_run::{
     apply::{self, ApplyOptions, Approver, Decisions, EndedRun, StoppedPlan},
     redact,
 };
-use konverge_state::IndexedStates;
 
 /// The label of issues about unreviewed changes.
 const UNREVIEWED_LABEL: &str = "konverge-unreviewed";
@@ -147,18 +147,22 @@ async fn apply_and_report(job: &Job, tip: ApplyTarget<'_>) -> Result<JobResult, 
         (None, _) => {}
     }
     let AppliedCommit {
-        report, decisions, ..
+        report,
+        decisions,
+        left_alone,
+        ..
     } = result?;
     let matched = &decisions.matched;
     publisher.tell_unmatched(&given.difference(matched).copied().collect());
     // Somebody typed digests, and nothing at all was done.
     let in_vain = typed && !given.is_empty() && matched.is_empty() && report.stacks.is_empty();
     Ok(JobResult {
-        code: match apply::exit_code(&report, job.run.cancel.is_cancelled()) {
+        code: match apply::exit_code(&report, &job.run) {
             0 if in_vain => ErrorKind::Policy.exit_code(),
             code => code,
         },
-        text: report::outcome::text(&report, report::terminal::Style::default()),
+        text: report::outcome::text(&report, report::terminal::Style::default())
+            + &adoption::left_alone_text(left_alone),
     })
 }
 
@@ -174,6 +178,8 @@ struct AppliedCommit {
     decisions: Decisions,
     /// The stacks that were skipped because they have a newer commit.
     newer: BTreeMap<StackId, CommitId>,
+    /// The number of stacks that are left alone while the repository is taken over.
+    left_alone: usize,
 }
 
 impl AppliedCommit {
@@ -184,7 +190,21 @@ impl AppliedCommit {
             report if apply::only_waits(report) => StatusState::Pending,
             _ => StatusState::Failure,
         };
-        (state, description(&self.report, self.newer.len()))
+        (state, self.description())
+    }
+
+    fn description(&self) -> String {
+        let left = match self.left_alone {
+            0 => None,
+            count => Some(format!("{} not taken over yet", report::plural(count, "stack"))),
+        };
+        let applied = match (self.report.stacks.is_empty(), self.newer.is_empty()) {
+            (true, false) => Some("a newer commit is applied already".to_owned()),
+            (true, true) if left.is_none() => Some("everything is applied already".to_owned()),
+            (true, true) => None,
+            (false, _) => Some(counts(&self.report)),
+        };
+        applied.into_iter().chain(left).collect::<Vec<_>>().join(", ")
     }
 
     /// The stacks that were stopped as unreviewed.
@@ -207,13 +227,24 @@ async fn apply_pending(
     let known = backend.states.known().await?;
     backend.states.maintain_index(known).await?;
     side.note_layout(&job.run);
-    let pending = StacksToApply::find(job, &tip, &side, &backend, known).await?;
+    let mut pending = StacksToApply::find(job, &tip, &side, &backend).await?;
 
     let reviews = if pending.targets.is_empty() {
         MergedReviews::default()
     } else {
         MergedReviews::load(job, &backend, head, &tip.branch.name).await?
     };
+    let left_alone = match tip.approved.digests.is_empty() {
+        true => {
+            let files = job.repository.revision(&tip.branch.tip)?;
+            let there = (&side, &backend, known);
+            adoption::leave_alone(files.as_ref(), there, &reviews, &mut pending.targets).await?
+        }
+        // A digest may stand for any stack.
+        false => 0,
+    };
+    let ids: Vec<_> = pending.targets.iter().map(|target| target.id.clone()).collect();
+    backend.states.announce_run(known, &ids).await?;
     let gate = review_gate(job, &tip, &config, &backend.secrets, &reviews)?;
     let deployments = Deployments::new(job, &config, &pending.targets, head);
     let options = apply_options(head, &pending, gate, deployments.as_ref());
@@ -251,6 +282,7 @@ async fn apply_pending(
         stopped: &stopped,
         info: &info,
         newer: &newer,
+        left_alone,
         arrived: match report.stacks.is_empty() {
             true => Vec::new(),
             false => commits_since_apply::since_last_apply(job, head, known).await,
@@ -266,6 +298,7 @@ async fn apply_pending(
         report,
         decisions,
         newer,
+        left_alone,
     })
 }
 
@@ -333,20 +366,17 @@ struct StacksToApply {
 }
 
 impl StacksToApply {
-    /// Finds them, and announces them to other runs.
+    /// Finds them.
     async fn find(
         job: &Job,
         tip: &ApplyTarget<'_>,
         side: &OpenRevision,
         backend: &StateBackend,
-        known: &IndexedStates,
     ) -> Result<Self, UserError> {
         let history = Box::new(GithubHistory::new(job, tip.head, tip.branch));
         let PendingStacks { mut targets, newer } =
             PendingStacks::find(&job.run, side, backend, history, |_| true).await?;
         let skipped = SkippedRemovals::take(&side.layout, &mut targets);
-        let ids: Vec<_> = targets.iter().map(|target| target.id.clone()).collect();
-        backend.states.announce_run(known, &ids).await?;
         Ok(Self {
             targets,
             skipped,
@@ -435,6 +465,8 @@ struct ApplyFeedback<'a> {
     info: &'a RunInfo,
     /// The stacks that were skipped because they have a newer commit.
     newer: &'a BTreeMap<StackId, CommitId>,
+    /// The number of stacks that are left alone while the repository is taken over.
+    left_alone: usize,
     /// The commits of the branch since the last apply, the head first.
     arrived: Vec<CommitId>,
     /// The pull requests whose changes were applied, besides those.
@@ -455,6 +487,7 @@ impl ApplyFeedback<'_> {
         } = *self;
         let mut summary = report::markdown::outcome(report, info, None, SUMMARY_BUDGET);
         summary.push_str(&report::markdown::newer(self.newer));
+        summary.push_str(&adoption::left_alone_text(self.left_alone));
         publisher.summary(&summary);
         publisher.apply_outputs(report, self.findings);
         let unreviewed: Vec<_> = stopped
@@ -507,16 +540,10 @@ fn unreviewed_issue(
 
 /// Returns true if nothing of the stack was left that needs an approval.
 fn was_approved(result: StackResult) -> bool {
-    apply::is_well(result) || result == StackResult::Waiting
+    apply::has_succeeded(result) || result == StackResult::Waiting
 }
 
-fn description(report: &ApplyReport, newer: usize) -> String {
-    if report.stacks.is_empty() && newer > 0 {
-        return "a newer commit is applied already".to_owned();
-    }
-    if report.stacks.is_empty() {
-        return "everything is applied already".to_owned();
-    }
+fn counts(report: &ApplyReport) -> String {
     let count = |result| {
         report
             .stacks

@@ -72,7 +72,6 @@ fn keep_in_workspace(workspace: &Path, name: &str, text: &str) -> io::Result<()>
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
 
     #[test]

@@ -174,7 +174,6 @@ impl Approver for DeploymentApprover {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
     use konverge_base::model::{Digest, RepoPath, authorization::Authorization};
 

@@ -136,7 +136,6 @@ impl DriftSchedule {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
     use konverge_base::model::{
         RepoPath,

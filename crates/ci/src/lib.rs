@@ -1,15 +1,16 @@
-//! The `ci` use case: handles the event of a GitHub Actions run. [`trust::authority`] alone decides what the job may
+//! The `ci` use case: handles the event of a GitHub Actions run. `trust::authority` alone decides what the job may
 //! do.
 //!
 //! | event | what happens |
 //! |---|---|
-//! | `pull_request`, `merge_group` | [`preview`]: comment, status, summary, review record; for a shard ([`ShardMode`]) or for the combination of all shards ([`aggregate_status`]) |
-//! | `workflow_run` of a pull request from outside | [`preview`] of its Specs, by this repository's own job |
-//! | `push` to the default branch | [`apply`]: apply what was reviewed, or what an environment's reviewers approved |
-//! | `workflow_dispatch` with `approve` | [`apply`], with those digests approved; [`restore`] if they stand for drift |
-//! | `schedule`, other `workflow_dispatch` | [`drift`]; [`restore`] in a later job of the run, whose environment's reviewers approved digests |
+//! | `pull_request`, `merge_group` | `preview`: comment, status, summary, review record; for a shard ([`ShardMode`]) or for the combination of all shards (`aggregate_status`) |
+//! | `workflow_run` of a pull request from outside | `preview` of its Specs, by this repository's own job |
+//! | `push` to the default branch | `apply`: apply what was reviewed, or what an environment's reviewers approved |
+//! | `workflow_dispatch` with `approve` | `apply`, with those digests approved; `restore` if they stand for drift |
+//! | `schedule`, other `workflow_dispatch` | `drift`; `restore` in a later job of the run, whose environment's reviewers approved digests |
 //! | `repository_dispatch` | by its type: `konverge-apply`, `konverge-drift` |
 
+mod adoption;
 mod aggregate_status;
 mod apply;
 mod artifacts;
@@ -92,14 +93,8 @@ async fn begin(
         shard_mode::refuse_for(&event)?;
     }
     if let ShardMode::Verdict(of) = options.part {
-        return aggregate_status::run(
-            run,
-            runner,
-            &event,
-            client.as_ref(),
-            (of, options.shards_succeeded),
-        )
-        .await;
+        return aggregate_status::run(run, runner, &event, client.as_ref(), of, options.shards_succeeded)
+            .await;
     }
     let caller = Caller::new(runner, &options.approve, options.environment.as_deref());
     let Some(authority) = authority(run, &event, caller, client.as_ref()).await? else {

@@ -159,7 +159,6 @@ fn stacks(those: &[StackId]) -> String {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
     use konverge_base::model::{Digest, RepoPath, apply_result::StackOutcome, authorization::Authorization};
 

@@ -1,8 +1,8 @@
 //! Opens revisions in a job: commits only, with the permissions of the default branch.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use crate::{job::Job, policy::active_policies, trust::job_trust::Trust};
+use crate::{adoption, job::Job, policy::active_policies, trust::job_trust::Trust};
 use konverge_base::{
     error::UserError,
     model::{
@@ -34,12 +34,14 @@ pub(super) struct OpenedChange {
     pub trust: Trust,
     /// True if the proposal adds `konverge.yaml`: then every stack is a target, to see how many compile.
     pub introduces: bool,
+    /// The targets that the proposal takes over as they run, although it does not affect them.
+    pub adopts: BTreeSet<StackId>,
 }
 
 impl OpenedChange {
     /// Keeps the stacks of a shard, by their order in the list.
     pub(super) fn select_shard(&mut self, share: Shard) {
-        if self.introduces {
+        if self.introduces || !self.adopts.is_empty() {
             share.keep(&mut self.targets);
             let targets = &self.targets;
             let is_target = |stack: &AffectedStack| targets.iter().any(|target| target.id == stack.id);
@@ -130,6 +132,16 @@ impl Job {
             true => self.backend(&protected, KeyUse::Make).await?,
             false => None,
         };
+        let adopted = match (&backend, &revisions.base) {
+            (Some(backend), Some(base)) if grants.clusters => {
+                let sides = (base, &revisions.head);
+                adoption::proposed(&self.run, sides, backend, &targets).await?
+            }
+            _ => Vec::new(),
+        };
+        let adopts = adopted.iter().map(|target| target.id.clone()).collect();
+        targets.extend(adopted);
+        sort_by_folder(&mut targets);
         let live = match (grants.clusters, self.options.live) {
             (false, _) => Live::Never,
             (true, Some(live)) => live,
@@ -156,6 +168,7 @@ impl Job {
             affected,
             trust,
             introduces,
+            adopts,
             proposed,
             power: power_changes,
         })
@@ -284,8 +297,12 @@ fn with_every_stack(mut targets: Vec<Target>, revisions: &ComparedRevisions) -> 
         .map(|stack| Target::new(stack, before(stack)))
         .collect();
     targets.extend(others);
-    targets.sort_by(|a, b| (&a.folder, &a.id).cmp(&(&b.folder, &b.id)));
+    sort_by_folder(&mut targets);
     targets
+}
+
+fn sort_by_folder(targets: &mut [Target]) {
+    targets.sort_by(|a, b| (&a.folder, &a.id).cmp(&(&b.folder, &b.id)));
 }
 
 /// The configuration without all permissions: only how the repository is read and compiled remains.

@@ -8,7 +8,7 @@ use std::{
 use async_trait::async_trait;
 
 use crate::{
-    aggregate_status,
+    adoption, aggregate_status,
     checks::PullRequestNow,
     job::{Job, JobResult},
     open_revisions::OpenedChange,
@@ -145,6 +145,7 @@ async fn plan_and_record(
             stack.fails_as_before = false;
         }
     }
+    adoption::refuse_changes(&mut preview, &opened.adopts);
     let now = match subject.number {
         Some(number) => publisher.fetch_pull_request(number, &subject.head).await,
         None => PullRequestNow::default(),
@@ -166,7 +167,7 @@ async fn all_findings(
 ) -> Result<Vec<PolicyFinding>, UserError> {
     let mut findings = match sets {
         Some(sets) => {
-            sets.look_at_others(opened, job.options.part.share()).await?;
+            sets.compare_others(opened, job.options.part.share()).await?;
             sets.with_settings_findings(&preview.plan).await?
         }
         None => Vec::new(),
@@ -236,11 +237,11 @@ impl SetFindings {
     }
 
     /// Compares the two versions of the sets on the stacks that the pull request does not change.
-    async fn look_at_others(&self, opened: &OpenedChange, share: Option<Shard>) -> Result<(), UserError> {
+    async fn compare_others(&self, opened: &OpenedChange, share: Option<Shard>) -> Result<(), UserError> {
         match &self.outlook {
             Some(outlook) => {
                 let evaluator = self.policy_check.evaluator();
-                outlook.look_at_others(evaluator, &opened.planning, share).await
+                outlook.compare_others(evaluator, &opened.planning, share).await
             }
             None => Ok(()),
         }
@@ -265,7 +266,7 @@ impl DocumentVisitor for SetFindings {
         let document = Arc::new(planned.for_rules());
         self.note_moves(&document);
         if let Some(outlook) = &self.outlook {
-            outlook.look(self.policy_check.evaluator(), &document).await;
+            outlook.compare(self.policy_check.evaluator(), &document).await;
         }
         let findings = self.policy_check.preview_sets(&document, &self.pulls).await;
         let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);

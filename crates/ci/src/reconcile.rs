@@ -81,7 +81,10 @@ pub(super) struct Restored {
 
 /// The restored stacks.
 pub(super) fn restored_stacks(report: &ApplyReport) -> Vec<StackId> {
-    let stacks = report.stacks.iter().filter(|stack| apply::is_well(stack.result));
+    let stacks = report
+        .stacks
+        .iter()
+        .filter(|stack| apply::has_succeeded(stack.result));
     stacks.map(|stack| stack.id.clone()).collect()
 }
 
@@ -188,7 +191,6 @@ fn takes_nothing_away(plan: &ResourcePlan) -> Result<(), UserError> {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
     use konverge_base::model::{plan::FieldChange, spec::RuntimeKind};
 

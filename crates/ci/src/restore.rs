@@ -158,7 +158,7 @@ async fn restore_known(
     Ok(Some(Restoration {
         digests: drifted.into_values().chain(decisions.matched).collect(),
         result: JobResult {
-            code: apply::exit_code(&report, job.run.cancel.is_cancelled()),
+            code: apply::exit_code(&report, &job.run),
             text: report::outcome::text(&report, report::terminal::Style::default()),
         },
     }))

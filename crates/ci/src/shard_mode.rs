@@ -75,7 +75,6 @@ pub(super) fn refuse_for(event: &GithubEvent) -> Result<(), UserError> {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
 
     #[test]

@@ -94,7 +94,7 @@ impl<'a> RunSummary<'a> {
                 }
                 if let (Some(client), Some((head, context))) = (client, self.status(part)) {
                     let why = &masked.message;
-                    let ended = aggregate_status::end_open(client, self.runner, (&head, &context), why).await;
+                    let ended = aggregate_status::end_open(client, self.runner, &head, &context, why).await;
                     if let Err(error) = ended {
                         self.run
                             .warn(&format!("the status {context} could not be set"), error);

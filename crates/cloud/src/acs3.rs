@@ -76,7 +76,6 @@ impl SignedAlibabaCall<'_> {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
 
     /// The keys, the request and the signature are those of Alibaba's documentation.

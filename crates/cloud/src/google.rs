@@ -228,7 +228,6 @@ fn access_token(answer: &Value, what: &str) -> Result<AccessToken, CloudError> {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
 
     /// The addresses and the audience of <https://google.aip.dev/auth/4117>.

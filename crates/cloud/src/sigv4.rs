@@ -173,7 +173,6 @@ pub(super) fn percent_encode(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
 
     /// The expected signature is botocore's.

@@ -76,7 +76,6 @@ impl fmt::Display for Span {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
 
     #[test]

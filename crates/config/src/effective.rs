@@ -191,7 +191,6 @@ fn matches(glob: Option<&GlobMatcher>, id: &StackId, folder: &RepoPath) -> bool 
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
     use konverge_base::model::{
         RepoPath,

@@ -187,7 +187,6 @@ pub(super) fn keys_problem(
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
 
     #[test]

@@ -5,6 +5,7 @@
 //! [`Config::with_power_from`].
 
 mod addresses;
+mod core_install;
 mod duration;
 mod effective;
 mod key_recipients;
@@ -18,6 +19,7 @@ mod state_recipients;
 mod token_address;
 mod types;
 
+pub use core_install::CoreInstall;
 pub use duration::Span;
 pub use effective::{ClusterChoice, EffectiveStack};
 pub use key_recipients::StateRecipient;

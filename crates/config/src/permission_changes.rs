@@ -195,7 +195,6 @@ fn display(value: &Value) -> String {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
     use konverge_base::model::{
         RepoPath,
@@ -262,6 +261,13 @@ mod tests {
                 "terraform.provider_addresses.hashicorp/aws: - → [\"insecure=true\"] (all)",
                 "terraform.provider_addresses.hashicorp/vault: [\"https://vault.acme.example\"] → [\"https://evil.example\"] (all)",
             ]
+        );
+        assert_eq!(
+            told(
+                "{}\n",
+                "terraform: {provider_identities: {hashicorp/aws: ['arn:aws:iam::111122223333:role/apply']}}\n",
+            ),
+            ["terraform.provider_identities.hashicorp/aws: - → [\"arn:aws:iam::111122223333:role/apply\"] (all)"]
         );
         assert_eq!(
             told(

@@ -93,9 +93,9 @@ impl Config {
         let options = options.map(|(name, value)| (format!("state.options.{name}"), value));
         let recipients = state.encrypt_to.iter();
         let recipients = recipients.map(|value| ("state.encrypt_to".to_owned(), value));
-        let addresses = self.terraform.provider_addresses.iter();
-        let addresses = addresses.flat_map(|(source, values)| {
-            let key = format!("terraform.provider_addresses.{source}");
+        let lists = self.provider_values();
+        let addresses = lists.flat_map(|(list, source, values)| {
+            let key = format!("{list}.{source}");
             values.iter().map(move |value| (key.clone(), value))
         });
         let sources = self.terraform.providers.iter();
@@ -169,16 +169,25 @@ impl Config {
     }
 
     fn provider_source_problem(&self) -> Option<Problem> {
-        let source = self.terraform.provider_addresses.keys().find(|source| {
+        let (list, source, _) = self.provider_values().find(|(_, source, _)| {
             !matches!(source.split('/').count(), 2 | 3) || source.split('/').any(str::is_empty)
         })?;
         Some((
             format!(
-                "terraform.provider_addresses: `{}` is not the source of a provider",
+                "{list}: `{}` is not the source of a provider",
                 source.escape_debug()
             ),
             "write it as under `terraform.providers`, such as `hashicorp/vault`".to_owned(),
         ))
+    }
+
+    /// The values that a Spec may set in a provider's configuration: the key, the provider's source, the values.
+    fn provider_values(&self) -> impl Iterator<Item = (&'static str, &String, &Vec<String>)> {
+        let terraform = &self.terraform;
+        let addresses = terraform.provider_addresses.iter();
+        let addresses = addresses.map(|(source, values)| ("terraform.provider_addresses", source, values));
+        let identities = terraform.provider_identities.iter();
+        addresses.chain(identities.map(|(source, values)| ("terraform.provider_identities", source, values)))
     }
 
     fn health_rules_problem(&self) -> Option<Problem> {

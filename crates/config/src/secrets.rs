@@ -382,7 +382,6 @@ impl SecretStoreConfig {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use crate::{Config, SecretStoreKind};
 
     #[test]

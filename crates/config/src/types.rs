@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Span, secrets::SecretsConfig};
+use super::{Span, core_install::CoreInstall, secrets::SecretsConfig};
 use konverge_base::model::{ClusterName, NotifyEvent, RepoPath, StackId, stack::SettingsOrder};
 
 /// The version of the KCL core if `kcl.version` is not set.
@@ -193,6 +193,8 @@ pub struct FreezeConfig {
 pub struct Kcl {
     /// The version of the official KCL core. Default: the version that this Konverge recommends.
     pub version: Option<String>,
+    /// Whether a missing core, with its pinned hash, is installed without being asked for. Default: `manual`.
+    pub install: CoreInstall,
     /// The Kusion version whose rules for `kcl.yaml` and `ci-test/settings.yaml` apply.
     pub settings: SettingsOrder,
     /// Whether a kernel without full sandbox support stops the run. Default: `required` in `konverge ci` for
@@ -244,16 +246,20 @@ pub struct TerraformConfig {
     pub binary: Option<String>,
     /// The providers that may run. Others are refused before `init`.
     pub providers: Vec<Provider>,
-    /// Settings of a Spec's provider configuration that are allowed although they name a command or a
-    /// credentials file (`exec`, `config_path`) or decide the provider's identity (`assume_role`, `profile`,
-    /// `token`). They hold for all Specs, with any value.
+    /// The names of provider settings that every Spec may choose with any value but an address, and all below them
+    /// (`use_oidc`, `warehouse`, `config_path`). Without it a Spec chooses where a provider works and how it behaves
+    /// (`region`, `project`, `default_tags`, `features`, `max_retries`), and nothing else. Default: none.
     pub credential_settings: Vec<String>,
     /// The addresses, proxies and certificate authorities that a Spec may set for a provider, by its source:
     /// `hashicorp/vault: ['https://vault.example.com']`. A switch that turns off a check of the server is
     /// listed with its value: `insecure=true`. The provider sends the job's credentials there.
     pub provider_addresses: BTreeMap<String, Vec<String>>,
-    /// A folder outside the repository, by its absolute path, laid out as Terraform's filesystem mirror. If
-    /// set, nothing is downloaded.
+    /// The identities and other values that a Spec may set in a provider's configuration, by the provider's source:
+    /// `hashicorp/aws: ['arn:aws:iam::111122223333:role/apply', 'session_name=konverge']`. Others are refused, because
+    /// the provider would act for another team.
+    pub provider_identities: BTreeMap<String, Vec<String>>,
+    /// The absolute path of a folder outside the repository with the layout of Terraform's filesystem mirror.
+    /// If set, nothing is downloaded.
     pub mirror: Option<String>,
 }
 

@@ -1,4 +1,3 @@
-#![allow(clippy::unwrap_used)]
 //! What a runtime reports during an apply, and what the run does with it.
 
 use serde_json::json;

@@ -1,4 +1,4 @@
-//! The interfaces of the engine to the state and to the reviews; `ops/` implements them.
+//! The interfaces of the engine to the state and to the reviews; `crates/run/src/` and `crates/ci/src/` implement them.
 
 use async_trait::async_trait;
 

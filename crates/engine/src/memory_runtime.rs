@@ -3,8 +3,6 @@
 //! A server adds `ip` to an object when it creates it. An object with another `size` must be replaced. What is in
 //! `password` is secret. An id without a namespace gets `shop`.
 
-#![allow(clippy::unwrap_used)]
-
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::{Arc, Mutex},

@@ -188,7 +188,6 @@ fn stays(stack: &StackId, planned: PlannedResource, note: String) -> PlannedReso
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
     use crate::runtime::{Foreign, Needs};
     use konverge_base::model::plan::ResourcePlan;

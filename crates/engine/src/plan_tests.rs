@@ -1,4 +1,3 @@
-#![allow(clippy::unwrap_used)]
 //! What a plan holds back, and what it shows beside secrets.
 
 use serde_json::json;

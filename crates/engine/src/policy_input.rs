@@ -199,7 +199,6 @@ fn kind(
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
     use konverge_base::secrets::HashKey;
     use serde_json::json;

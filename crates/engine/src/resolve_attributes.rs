@@ -94,7 +94,6 @@ fn references(text: &str) -> Vec<Result<SecretReference, ()>> {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
     use serde_json::json;
 

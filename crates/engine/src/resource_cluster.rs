@@ -35,7 +35,6 @@ pub(super) fn cluster_of(
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use serde_json::{Map, json};
 
     use super::*;

@@ -140,7 +140,6 @@ fn mark(value: &mut Value, holds: &dyn Fn(&str) -> bool, secrets: &Secrets) {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
     use konverge_base::{model::spec::RuntimeKind, secrets::HashKey};
     use serde_json::json;

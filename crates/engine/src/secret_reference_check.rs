@@ -128,7 +128,6 @@ fn each_text(resource: &Resource, mut visit: impl FnMut(&str, bool, &str)) {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
     use serde_json::{Map, Value, json};
 

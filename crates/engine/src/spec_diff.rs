@@ -118,7 +118,6 @@ fn change(path: &str, from: Option<Value>, to: Option<Value>) -> FieldChange {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
     use konverge_base::secrets::{HashKey, mask_resource};
     use serde_json::{Map, json};

@@ -1,8 +1,6 @@
 //! Plans and applies stacks on a runtime in memory: the order, what goes on after a failure, what stops, and what the
 //! journal knows.
 
-#![allow(clippy::unwrap_used)]
-
 use serde_json::json;
 
 use super::memory_runtime::{Faults, MemoryStack, after, id, reference, resource, result};

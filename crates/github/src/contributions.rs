@@ -263,7 +263,6 @@ fn login(email: &str, known: &BTreeMap<String, String>) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use serde_json::json;
 
     use super::*;

@@ -160,7 +160,6 @@ fn path_below(address: &str, base_path: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
 
     fn headers(pairs: &[(&'static str, &str)]) -> HeaderMap {

@@ -280,7 +280,6 @@ fn unseal(key: &Digest, entry: &[u8]) -> Option<Kept> {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use std::{
         collections::BTreeMap,
         sync::{Mutex, PoisonError},

@@ -158,7 +158,6 @@ pub(super) fn answer(
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
 
     fn parse_output(json: &str) -> Result<Compiled, KclError> {

@@ -374,7 +374,7 @@ mod tests {
         assert_eq!(failure.causes.len(), 51);
     }
 
-    /// The message of a setup is one text: its test is in `konfig::compile_setup`.
+    /// The message of a setup is one text: its test is in `repo::konfig::compile_setup`.
     #[test]
     fn who_is_told_to_use_the_kcl_command_is_told_how_to_get_it() {
         let name = || "models".to_owned();

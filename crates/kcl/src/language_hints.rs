@@ -160,7 +160,6 @@ fn quoted<'a>(message: &'a str, before: &str) -> Option<&'a str> {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
     use konverge_base::error::Location;
 

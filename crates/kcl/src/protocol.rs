@@ -171,7 +171,6 @@ pub struct ValidateCodeResult {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
 
     #[test]

@@ -257,7 +257,6 @@ pub(super) fn folder_of(data: &Path, version: &str) -> Result<PathBuf, KclError>
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
 
     #[test]

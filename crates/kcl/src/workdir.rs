@@ -148,7 +148,6 @@ fn in_git(path: &RepoPath) -> bool {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
 
     fn files(list: &[(&str, &str)]) -> Vec<(RepoPath, Arc<[u8]>)> {

@@ -1,8 +1,8 @@
 //! The Kubernetes runtime: reads by LIST, proves locally what is unchanged, lets the server compute the rest
 //! (server-side apply, dry-run), and applies with the same request.
 //!
-//! Nothing here predicts a change: local knowledge ([`noop_detection`]) may only prove that there is none.
-//! Everything else is the server's own answer, compared with the live object ([`object_diff`]).
+//! Nothing here predicts a change: local knowledge (`noop_detection`) may only prove that there is none.
+//! Everything else is the server's own answer, compared with the live object (`object_diff`).
 
 mod api;
 mod apply;

@@ -46,7 +46,6 @@ pub fn import_text(file: &RepoPath, text: &str) -> Result<ImportedText, KusionEr
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
 
     #[test]

@@ -232,7 +232,6 @@ fn remove(target: &mut Value, path: &str) {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
 
     fn patched(operations: Value, target: Value) -> Result<Value, String> {

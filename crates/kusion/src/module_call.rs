@@ -1,4 +1,4 @@
-//! Requests to modules that are not built in, and their answers. `ops::module_runner` executes them.
+//! Requests to modules that are not built in, and their answers. `run::module_runner` executes them.
 
 use std::collections::BTreeMap;
 

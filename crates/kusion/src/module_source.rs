@@ -164,7 +164,6 @@ fn is_official(declared: &DeclaredDependency) -> bool {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use serde_json::json;
 
     use super::*;

@@ -76,7 +76,6 @@ pub fn project_extensions(
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
 
     const EXTENSION: &str =

@@ -1,7 +1,5 @@
 //! Specs by the rules of the published modules. The expectations are those of the modules' own unit tests and of
 //! Kusion's documentation, as facts.
-#![allow(clippy::unwrap_used)]
-
 mod modules;
 mod network;
 

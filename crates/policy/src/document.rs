@@ -305,7 +305,6 @@ impl RuleValue {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
     use konverge_base::model::{
         RepoPath,

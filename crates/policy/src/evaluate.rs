@@ -282,7 +282,6 @@ fn blast_radius(rules: &EffectivePolicy, plan: &StackPlan, facts: &PolicyFacts<'
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::super::{CodeOwners, Freeze};
     use super::*;
     use konverge_base::model::{

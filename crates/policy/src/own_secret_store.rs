@@ -136,7 +136,6 @@ fn shown(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
     use konverge_config::Config;
     use serde_json::json;

@@ -130,7 +130,6 @@ pub(super) fn normal_form(
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
     use konverge_base::secrets::SecretTemplate;
 

@@ -265,4 +265,5 @@ fn restores_our_write(unit: &ReviewUnit, plan: &ResourcePlan) -> bool {
 }
 
 #[cfg(test)]
+#[path = "review_match_tests.rs"]
 mod tests;

@@ -370,4 +370,5 @@ fn store_of<'c>(
 }
 
 #[cfg(test)]
+#[path = "secret_access_tests.rs"]
 mod tests;

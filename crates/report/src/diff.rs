@@ -304,7 +304,6 @@ fn shorten_pair(from: &str, to: &str) -> [String; 2] {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
     use konverge_base::model::spec::RuntimeKind;
     use serde_json::json;

@@ -184,7 +184,6 @@ fn to_live(resource: &ResourcePlan) -> ResourcePlan {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
     use konverge_base::model::{RepoPath, StackId, spec::RuntimeKind};
     use serde_json::json;

@@ -201,7 +201,6 @@ fn without_namespace(value: &Value, path: &str) -> Value {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
     use konverge_base::model::{
         plan::{ChangeOrigin, FieldChange},

@@ -159,7 +159,6 @@ pub fn excerpt(message: &str) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
     use konverge_base::error::{ErrorKind, UserError};
 

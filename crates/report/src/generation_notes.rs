@@ -62,7 +62,6 @@ pub(super) fn markdown(plan: &Plan, room: usize) -> String {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
     use konverge_base::model::{
         RepoPath,

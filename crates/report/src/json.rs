@@ -36,7 +36,6 @@ pub fn failure(failure: &UserError) -> String {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
     use konverge_base::{
         error::ErrorKind,

@@ -280,7 +280,6 @@ pub fn is_grave(resource: &ResourcePlan) -> bool {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
 
     #[test]

@@ -24,6 +24,7 @@ pub mod outcome;
 pub mod progress;
 pub mod status;
 mod table;
+pub mod takeover;
 pub mod terminal;
 mod text_diff;
 mod view_model;

@@ -91,7 +91,6 @@ fn one_item(from: &[String], to: &[String], out: &mut Vec<String>) {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
     use serde_json::json;
 

@@ -104,7 +104,6 @@ pub fn text(report: &ApplyReport, style: Style) -> String {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
     use konverge_base::{
         error::{ErrorKind, UserError},

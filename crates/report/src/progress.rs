@@ -226,7 +226,6 @@ fn title(id: &ResourceId) -> String {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
     use konverge_base::model::plan::Action;
 

@@ -218,7 +218,6 @@ fn line(object: &ObjectStatus, style: Style) -> String {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
     use konverge_base::model::RepoPath;
 

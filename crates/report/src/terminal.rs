@@ -449,7 +449,6 @@ pub(super) fn paint(lines: &[String], style: Style) -> String {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
     use konverge_base::model::{
         RepoPath,

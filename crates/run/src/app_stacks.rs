@@ -379,7 +379,6 @@ fn unusable_name(stack: &Stack) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
     use konverge_base::model::stack::CompileSetup;
 

@@ -29,7 +29,7 @@ pub use consent::{
 pub use konverge_engine::LatePlan;
 pub use options::{ApplyOptions, NewerCommitCheck};
 pub use outcome::stopped_outcome;
-pub use outcome::{ended_well, exit_code, is_well, only_waits};
+pub use outcome::{ended_well, exit_code, has_succeeded, only_waits};
 
 /// An apply that has ended.
 pub struct EndedRun {
@@ -107,7 +107,7 @@ pub async fn run(
         match under_way.next().await {
             Some((outcome, decisions)) => {
                 decided.insert((outcome.stack.clone(), outcome.id.clone()), decisions);
-                if !is_well(outcome.result) {
+                if !has_succeeded(outcome.result) {
                     failed.insert(outcome.id.clone());
                 }
                 if outcome.result == StackResult::Waiting {

@@ -164,7 +164,6 @@ pub fn cluster_of(
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
     use konverge_base::model::stack::CompileSetup;
 

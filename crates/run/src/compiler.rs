@@ -15,7 +15,7 @@ use tempfile::TempDir;
 use tokio::sync::{OnceCell, Semaphore};
 
 use crate::{
-    OpenRevision, RunContext, StateBackend, StepCounter, caches,
+    OpenRevision, RunContext, StateBackend, StepCounter, caches, core_lookup,
     module_runner::{ModuleRunner, ModuleTrust},
     package_locks,
     remote_cache::RemoteCache,
@@ -36,7 +36,7 @@ use konverge_config::{Config, Sandbox};
 use konverge_engine::spec::{self, SpecError};
 use konverge_kcl::{
     Bounds, Cache, CacheAccess, CompileRequest, Compiled, KclError, KnownPackages, PackageFetcher,
-    PackageTrust, Pool, PoolOptions, ResolvedPackage, SandboxMode, SharedCache, Toolchain,
+    PackageTrust, Pool, PoolOptions, ResolvedPackage, SandboxMode, SharedCache,
 };
 use konverge_repo::affected::Analysis;
 use konverge_report::errors;
@@ -406,10 +406,7 @@ impl Compiler {
     async fn start(&self) -> Result<StartedPool, UserError> {
         let kcl = &self.config.kcl;
         let checkout = self.run.checkout();
-        let core = match self.earlier {
-            true => Toolchain::find_earlier(kcl.core(), &checkout).await?,
-            false => Toolchain::find(kcl.core(), &checkout).await?,
-        };
+        let core = core_lookup::find(&self.run, &self.config, self.earlier).await?;
         let internal = |error: std::io::Error| UserError::new(ErrorKind::Internal, error.to_string());
         let executable = match &self.executable {
             Some(path) => path.clone(),

@@ -58,6 +58,12 @@ impl RunContext {
             .filter(|value| !value.is_empty())
     }
 
+    /// Returns true in a job of a CI service: all of them set `CI`.
+    pub fn in_ci(&self) -> bool {
+        let is_set = |name: &str| self.var(name).is_some_and(|value| value != "false");
+        is_set("CI") || is_set("GITHUB_ACTIONS")
+    }
+
     /// The checkout of the run: nothing that is run or trusted comes from there.
     pub fn checkout(&self) -> Checkout {
         let root = repository_root(&self.dir).ok();

@@ -184,6 +184,9 @@ pub(super) async fn connect(settings: &InfrastructureSettings<'_>) -> Result<Inf
     terraform
         .provider_addresses
         .clone_from(&config.terraform.provider_addresses);
+    terraform
+        .provider_identities
+        .clone_from(&config.terraform.provider_identities);
     let mirror = config.terraform.mirror.as_ref();
     terraform.mirror = mirror
         .map(|path| trusted("`terraform.mirror`", path))
@@ -290,7 +293,6 @@ fn configured_options(config: &Config) -> Options {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use std::time::Duration;
 
     use super::*;

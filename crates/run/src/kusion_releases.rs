@@ -31,7 +31,7 @@ pub struct ReleaseTurn {
 ///
 /// # Errors
 /// Kusion is at work, or released since; the backend does not answer.
-pub async fn look(
+pub async fn open_turn(
     run: &RunContext,
     config: &Config,
     state: &StackState,

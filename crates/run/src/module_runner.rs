@@ -408,7 +408,6 @@ fn offline_folder(run: &RunContext) -> Result<Option<PathBuf>, UserError> {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
 
     #[test]

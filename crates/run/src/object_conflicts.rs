@@ -186,7 +186,6 @@ fn refusal(new: &NewClaim<'_>, id: &ResourceId, other: &StackId) -> UserError {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
     use konverge_base::model::{RepoPath, plan::Basis};
 

@@ -149,7 +149,7 @@ impl Planner {
         let state = self.prior(target).await?;
         let mut state = state.unwrap_or_else(|| StackState::empty(target.id.clone(), target.folder.clone()));
         self.take_up_rescue(&mut state)?;
-        if let Err(refusal) = kusion_releases::look(&self.run, &self.config, &state).await {
+        if let Err(refusal) = kusion_releases::open_turn(&self.run, &self.config, &state).await {
             let what = format!("an apply of {} would stop", target.id);
             self.run.warn(&what, refusal);
         }
@@ -293,7 +293,7 @@ impl Planner {
         )
     }
 
-    /// As [`identities::renamed_stacks`], for the head.
+    /// As [`renamed_stacks`](crate::renamed_stacks::renamed_stacks), for the head.
     ///
     /// # Errors
     /// Errors of the store.

@@ -95,7 +95,6 @@ impl SharedCache for RemoteCache {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
     use konverge_kcl::{Cache, CacheAccess, Compiled};
     use konverge_state::{

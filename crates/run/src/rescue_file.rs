@@ -29,7 +29,7 @@ pub struct Rescue {
 /// The content of the file.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct Document {
+struct RescueDocument {
     version: u32,
     stack: StackId,
     data: BTreeMap<String, RescueFile>,
@@ -73,7 +73,7 @@ impl Rescue {
             Err(error) => return Err(self.failure(format!("cannot be read: {error}"))),
         };
         // The parser's own message could quote the content of the file.
-        let document: Document =
+        let document: RescueDocument =
             serde_json::from_slice(&text).map_err(|_| self.failure("is damaged".to_owned()))?;
         if document.version != VERSION || document.stack != self.stack {
             return Err(self.failure("is of another version or another stack".to_owned()));
@@ -102,7 +102,7 @@ impl Rescue {
     }
 
     fn write(&self, data: &BTreeMap<String, RescueFile>) -> std::io::Result<()> {
-        let document = Document {
+        let document = RescueDocument {
             version: VERSION,
             stack: self.stack.clone(),
             data: data.clone(),
@@ -218,7 +218,6 @@ impl Unstored {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
     use konverge_base::model::RepoPath;
     use serde_json::json;

@@ -254,7 +254,7 @@ impl OpenRevision {
         };
         let rules = config.rules();
         let apps = AppStacks::read(analysis.tree(), analysis.layout(), &config);
-        let secret_files = SecretFiles::of(&config.secrets, source.as_ref());
+        let secret_files = SecretFiles::select(&config.secrets, source.as_ref());
         let analysis = analysis
             .with_config(|stack| rules.digest(stack))
             .with_workspaces(|stack| secret_files.added_to(apps.workspace_input(stack), stack));

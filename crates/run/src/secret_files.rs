@@ -17,7 +17,7 @@ pub struct SecretFiles(Vec<(GlobMatcher, Vec<(RepoPath, BlobId)>)>);
 
 impl SecretFiles {
     /// The files of a revision.
-    pub fn of(config: &SecretsConfig, source: &dyn Source) -> Self {
+    pub fn select(config: &SecretsConfig, source: &dyn Source) -> Self {
         let stores = config.stores.values();
         let sops = stores.filter(|store| store.kind == SecretStoreKind::Sops);
         let rules = sops.flat_map(|store| &store.allow);

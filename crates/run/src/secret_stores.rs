@@ -154,7 +154,7 @@ pub fn azure_key(run: &RunContext, place: (String, String), secrets: Secrets) ->
 }
 
 /// A key of Alibaba Cloud KMS, with the credentials of the job.
-pub fn alibaba_kms_key(run: &RunContext, (arn, region): (String, String), secrets: Secrets) -> AlibabaKmsKey {
+pub fn alibaba_kms_key(run: &RunContext, arn: String, region: String, secrets: Secrets) -> AlibabaKmsKey {
     let settings = AlibabaSettings {
         region: Some(region),
         address: run.var("ALIBABA_CLOUD_KMS_ENDPOINT").map(str::to_owned),

@@ -148,7 +148,7 @@ pub async fn open(run: &RunContext, request: &OpenRequest, key: KeyUse) -> Resul
     }
     let mut newer = None;
     if request.pending {
-        let pending = find_pending(run, request, &targets, (&repository, head), (&backend, key)).await?;
+        let pending = find_pending(run, request, &targets, &repository, head, &backend, key).await?;
         targets = pending.targets;
         newer = Some(pending.newer);
     } else if let Some(shard) = request.shard {
@@ -179,8 +179,10 @@ async fn find_pending(
     run: &RunContext,
     request: &OpenRequest,
     named: &[Target],
-    (repository, head): (&Repository, &OpenRevision),
-    (backend, key): (&StateBackend, KeyUse),
+    repository: &Repository,
+    head: &OpenRevision,
+    backend: &StateBackend,
+    key: KeyUse,
 ) -> Result<PendingStacks, UserError> {
     if !backend.is_shared {
         run.notes.note(

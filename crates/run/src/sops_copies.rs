@@ -85,7 +85,7 @@ impl SopsCopies {
             let Some(path) = RepoPath::normalize(&reference.path).filter(|_| of_sops) else {
                 continue;
             };
-            let copies = self.of(&path)?;
+            let copies = self.copies_of(&path)?;
             let foreign = copies
                 .iter()
                 .find(|(place, _)| !policy::may_read_file(config, reader, &place.path));
@@ -110,7 +110,7 @@ impl SopsCopies {
     }
 
     /// The other files that have a data key or a value of a file.
-    fn of(&self, path: &RepoPath) -> Result<Vec<Found>, UserError> {
+    fn copies_of(&self, path: &RepoPath) -> Result<Vec<Found>, UserError> {
         let mut known = self.copies.lock().expect("no panic while the lock is held");
         if let Some(copies) = known.get(path) {
             return Ok(copies.clone());

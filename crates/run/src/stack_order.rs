@@ -128,7 +128,6 @@ impl StackOrder {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
     use konverge_base::model::RepoPath;
 

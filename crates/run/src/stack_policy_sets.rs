@@ -147,7 +147,6 @@ fn refusal(what: fmt::Arguments<'_>, denied: &[&PolicyFinding]) -> Option<UserEr
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
     use konverge_base::{
         model::{

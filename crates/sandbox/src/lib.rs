@@ -4,7 +4,7 @@
 //! - Landlock: reads the working folder, the package folder, and what the program needs to start; writes nothing
 //!   (except the unpacker of a package, a module and a worker that validates data, into one folder); no TCP, no signals to others, no abstract
 //!   sockets.
-//! - seccomp: only the system calls of [`seccomp`]; no process is traced or started. A worker creates no socket. A
+//! - seccomp: only the system calls of `seccomp`; no process is traced or started. A worker creates no socket. A
 //!   module serves one, and connects to nothing unless it may use the network.
 //! - limits: memory, no core dumps, no file of more than zero bytes.
 //! - an empty environment, and never new privileges.

@@ -4,15 +4,13 @@
 //! A run unwraps the newest once, before it takes a lease. Encrypting needs no service, so one that is away
 //! between two writes loses nothing. A new data key encloses the earlier ones, so that one unwrapping opens all.
 
-use std::sync::Arc;
-
 use age::secrecy::{ExposeSecret as _, SecretString};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
 
 use super::{
-    DataKeys, KeyService, Sealer, StateError, StateStore,
+    DataKeys, NamedKeyService, Sealer, StateError, StateStore,
     document_format::{self, CreateResult},
     document_mark::DocumentMark,
     encryption::key_error,
@@ -53,7 +51,7 @@ struct WrappedBy {
 impl StateStore {
     /// Sets the services that wrap data keys.
     #[must_use]
-    pub fn with_key_services(mut self, services: Vec<Arc<dyn KeyService>>) -> Self {
+    pub fn with_key_services(mut self, services: Vec<NamedKeyService>) -> Self {
         self.key_services = services;
         self
     }
@@ -73,8 +71,8 @@ impl StateStore {
         };
         let mut reasons = Vec::new();
         for service in &self.key_services {
-            let name = service.name();
-            let Some(wrapped) = document.wrapped.iter().find(|wrapped| wrapped.by == name) else {
+            let name = &service.name;
+            let Some(wrapped) = document.wrapped.iter().find(|wrapped| wrapped.by == *name) else {
                 reasons.push(format!("`{name}` does not wrap it"));
                 continue;
             };
@@ -125,9 +123,9 @@ impl StateStore {
                 .await;
             let key = key.map_err(|error| StateError::KeyService {
                 what: format!("`{}` cannot be made", place(number)),
-                why: format!("`{}`: {error}", service.name()),
+                why: format!("`{}`: {error}", service.name),
             })?;
-            let by = service.name().to_owned();
+            let by = service.name.clone();
             wrapped.push(WrappedBy { by, key });
         }
         let recipient = newest.to_public().to_string();
@@ -189,14 +187,14 @@ impl StateStore {
 
     /// Returns true if exactly the services of this run wrap the newest data key.
     pub fn is_wrapped_by_all(&self, keys: &DataKeys) -> bool {
-        let mut services: Vec<_> = self.key_services.iter().map(|service| service.name()).collect();
+        let mut services: Vec<_> = self.key_services.iter().map(|service| &service.name).collect();
         services.sort_unstable();
-        services == keys.wrapped_by
+        services.into_iter().eq(&keys.wrapped_by)
     }
 
     /// Which of these services, by which a data key is wrapped, `state.encrypt_to` names no longer.
     pub fn former_services(&self, wrapped_by: &[String]) -> Vec<String> {
-        let is_today = |name: &String| self.key_services.iter().any(|service| service.name() == name);
+        let is_today = |name: &String| self.key_services.iter().any(|service| service.name == *name);
         let former = wrapped_by.iter().filter(|name| !is_today(name));
         former.cloned().collect()
     }
@@ -225,16 +223,16 @@ impl StateStore {
         };
         let mut tried = Vec::new();
         for service in &self.key_services {
-            let name = service.name();
-            let wrapped = document.wrapped.iter().find(|wrapped| wrapped.by == name);
+            let name = &service.name;
+            let wrapped = document.wrapped.iter().find(|wrapped| wrapped.by == *name);
             let result = match wrapped {
                 None => Err(format!("does not wrap `{}`", place(number))),
                 Some(wrapped) => {
                     let secret = service.unwrap_key(&wrapped.key, &self.context(number)).await;
-                    secret.map(drop).map_err(|error| error.to_string())
+                    secret.map(drop)
                 }
             };
-            tried.push((name.to_owned(), result));
+            tried.push((name.clone(), result));
         }
         Ok(tried)
     }
@@ -330,4 +328,5 @@ fn place(number: u64) -> Key {
 }
 
 #[cfg(test)]
+#[path = "data_keys_tests.rs"]
 mod tests;

@@ -335,4 +335,5 @@ fn to_json<T: Serialize>(value: &T) -> String {
 }
 
 #[cfg(test)]
+#[path = "document_format_tests.rs"]
 mod tests;

@@ -88,7 +88,6 @@ fn key_bytes(text: &str, kind: &str) -> Option<Zeroizing<[u8; 32]>> {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
 
     fn public(identity: &age::x25519::Identity) -> String {

@@ -363,4 +363,5 @@ pub(super) fn key_error(what: &str, why: &str) -> StateError {
 }
 
 #[cfg(test)]
+#[path = "encryption_tests.rs"]
 mod tests;

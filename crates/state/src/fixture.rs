@@ -1,7 +1,5 @@
 //! For tests: a stack, its states in memory, and a clock that is set by hand.
 
-#![allow(clippy::unwrap_used)]
-
 use std::{
     sync::{
         Arc, Mutex,
@@ -17,7 +15,7 @@ use jiff::Timestamp;
 use tokio::sync::watch;
 use zeroize::Zeroizing;
 
-use super::{Clock, DocumentWriter, KeyService, KeyServiceError, RepositoryId, StateStore};
+use super::{Clock, DocumentWriter, NamedKeyService, RepositoryId, StateStore};
 use crate::store::{Created, Key, MemoryStore, Store, StoreError};
 use konverge_base::model::{
     Digest, RepoPath, StackId,
@@ -25,6 +23,7 @@ use konverge_base::model::{
     spec::{RuntimeKind, Sharing},
     state::{JournalEntry, Recorded, RuntimeRecord, StackState},
 };
+use konverge_cloud::secret_stores::{KeyService, SecretProblem};
 
 /// The states of one run in a store.
 pub(super) fn states(store: &Arc<dyn Store>, clock: &Arc<HandClock>) -> StateStore {
@@ -149,19 +148,24 @@ impl NamedService {
         self.is_away.store(is_away, Ordering::SeqCst);
     }
 
-    fn answer<T>(&self, answer: Option<T>) -> Result<T, KeyServiceError> {
+    /// What a run is given.
+    pub(super) fn named(self: &Arc<Self>) -> NamedKeyService {
+        NamedKeyService {
+            name: self.name.to_owned(),
+            service: Arc::<Self>::clone(self),
+        }
+    }
+
+    fn answer<T>(&self, answer: Option<T>) -> Result<T, SecretProblem> {
         let answer = answer.filter(|_| !self.is_away.load(Ordering::SeqCst));
-        answer.ok_or_else(|| KeyServiceError("no".to_owned()))
+        let why = "it is away".to_owned();
+        answer.ok_or(SecretProblem::Unavailable { status: None, why })
     }
 }
 
 #[async_trait]
 impl KeyService for NamedService {
-    fn name(&self) -> &str {
-        self.name
-    }
-
-    async fn wrap_key(&self, secret: &[u8], context: &str) -> Result<String, KeyServiceError> {
+    async fn wrap_key(&self, secret: &[u8], context: &str) -> Result<String, SecretProblem> {
         self.answer(Some(format!(
             "{}|{context}|{}",
             self.name,
@@ -169,7 +173,7 @@ impl KeyService for NamedService {
         )))
     }
 
-    async fn unwrap_key(&self, wrapped: &str, context: &str) -> Result<Zeroizing<Vec<u8>>, KeyServiceError> {
+    async fn unwrap_key(&self, wrapped: &str, context: &str) -> Result<Zeroizing<Vec<u8>>, SecretProblem> {
         let secret = wrapped.strip_prefix(&format!("{}|{context}|", self.name));
         self.answer(secret.map(|secret| Zeroizing::new(STANDARD.decode(secret).unwrap())))
     }

@@ -57,7 +57,6 @@ impl StateStore {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use std::sync::Arc;
 
     use super::{super::fixture, *};

@@ -479,4 +479,5 @@ fn names(listed: &[Key]) -> (Vec<u64>, BTreeSet<String>) {
 }
 
 #[cfg(test)]
+#[path = "index_tests.rs"]
 mod tests;

@@ -72,7 +72,7 @@ impl OpenIntents {
 }
 
 /// Merges entries into the state they follow, so that it contains everything of ours that may exist. Results
-/// replace or remove resources; intents without a result are kept as [`OpenIntents::keep_in`] says. What is
+/// replace or remove resources; intents without a result are kept as `OpenIntents::add_missing_to` says. What is
 /// already recorded stays unchanged, because the old or the new version may be the live one.
 ///
 /// Any entry clears the input digest, so that the next run applies the stack again.
@@ -89,7 +89,6 @@ pub fn merge_journal(state: &mut StackState, entries: &[JournalEntry]) -> OpenIn
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
     use konverge_base::model::{Digest, RepoPath, spec::RuntimeKind};
     use serde_json::json;

@@ -1,31 +1,41 @@
-//! [`KeyService`]: what wraps data keys; [`DataKeys`]: what a run has unwrapped.
+//! [`NamedKeyService`]: what wraps data keys; [`DataKeys`]: what a run has unwrapped.
 
-use async_trait::async_trait;
+use std::sync::Arc;
+
 use zeroize::Zeroizing;
 
-/// A service that wraps small secrets with a key that never leaves it.
-#[async_trait]
-pub trait KeyService: Send + Sync {
-    /// The key, as `state.encrypt_to` names it.
-    fn name(&self) -> &str;
+use konverge_cloud::secret_stores::{KeyService, SecretProblem};
 
-    /// Wraps a secret. The same context is needed to unwrap it.
-    ///
-    /// # Errors
-    /// The service cannot be reached, or denies it.
-    async fn wrap_key(&self, secret: &[u8], context: &str) -> Result<String, KeyServiceError>;
-
-    /// Unwraps what [`KeyService::wrap_key`] gave.
-    ///
-    /// # Errors
-    /// As [`KeyService::wrap_key`]; another key or context.
-    async fn unwrap_key(&self, wrapped: &str, context: &str) -> Result<Zeroizing<Vec<u8>>, KeyServiceError>;
+/// A key service under its name in `state.encrypt_to`.
+#[derive(Clone)]
+pub struct NamedKeyService {
+    /// The name in `state.encrypt_to`.
+    pub name: String,
+    /// What wraps and unwraps.
+    pub service: Arc<dyn KeyService>,
 }
 
-/// A key service failed. No message contains what was sent.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct KeyServiceError(pub String);
+impl NamedKeyService {
+    pub(super) async fn wrap_key(&self, secret: &[u8], context: &str) -> Result<String, String> {
+        self.service.wrap_key(secret, context).await.map_err(reason)
+    }
+
+    pub(super) async fn unwrap_key(
+        &self,
+        wrapped: &str,
+        context: &str,
+    ) -> Result<Zeroizing<Vec<u8>>, String> {
+        self.service.unwrap_key(wrapped, context).await.map_err(reason)
+    }
+}
+
+/// Why a service did not do what it was asked for. No message contains what was sent.
+fn reason(problem: SecretProblem) -> String {
+    match problem {
+        SecretProblem::Unavailable { why, .. } => format!("does not answer: {why}"),
+        problem => problem.to_string(),
+    }
+}
 
 /// The data keys of a repository.
 #[derive(Clone)]

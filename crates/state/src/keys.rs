@@ -95,7 +95,6 @@ pub(super) fn stack_of(key: &Key) -> Option<StackId> {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
 
     #[test]

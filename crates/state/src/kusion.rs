@@ -134,7 +134,6 @@ fn resource(value: &Value) -> Result<Recorded, NotKusion> {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use serde_json::json;
 
     use super::*;

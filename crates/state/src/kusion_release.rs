@@ -205,4 +205,5 @@ fn without_marks(value: &Value, text: &str) -> Value {
 }
 
 #[cfg(test)]
+#[path = "kusion_release_tests.rs"]
 mod tests;

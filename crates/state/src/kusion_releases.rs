@@ -242,4 +242,5 @@ fn with_release(mut metadata: Value, release: &KusionRelease, phase: &str) -> Va
 }
 
 #[cfg(test)]
+#[path = "kusion_releases_tests.rs"]
 mod tests;

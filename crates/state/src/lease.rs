@@ -534,4 +534,5 @@ pub(super) struct LeaseGrant {
 }
 
 #[cfg(test)]
+#[path = "lease_tests.rs"]
 mod tests;

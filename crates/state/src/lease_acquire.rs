@@ -228,4 +228,5 @@ impl StateStore {
 }
 
 #[cfg(test)]
+#[path = "lease_acquire_tests.rs"]
 mod tests;

@@ -285,4 +285,5 @@ impl Versioned {
 }
 
 #[cfg(test)]
+#[path = "lease_fencing_tests.rs"]
 mod tests;

@@ -61,7 +61,7 @@ pub use error::StateError;
 pub use freeze::Freeze;
 pub use index_entry::{IndexEntry, IndexedStates};
 pub use journal::{OpenIntents, merge_journal};
-pub use key_service::{DataKeys, KeyService, KeyServiceError};
+pub use key_service::{DataKeys, NamedKeyService};
 pub use lease::Lease;
 pub use lease_holder::Holder;
 pub use lease_options::{LeaseOptions, LeaseWatch, WaitVerdict};

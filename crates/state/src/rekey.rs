@@ -228,4 +228,5 @@ fn taken(key: &Key) -> StateError {
 }
 
 #[cfg(test)]
+#[path = "rekey_tests.rs"]
 mod tests;

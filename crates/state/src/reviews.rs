@@ -6,7 +6,7 @@ use futures::{StreamExt as _, TryStreamExt as _, stream};
 use serde::Serialize;
 
 use super::{
-    StateError, StateStore, Versioned,
+    StateError, StateStore,
     document_format::{CreateResult, put},
     state_store::IN_FLIGHT,
 };
@@ -264,15 +264,6 @@ impl ReviewStore<'_> {
     }
 }
 
-impl Versioned {
-    /// The merged pull requests whose reviews are not used on this stack yet.
-    pub fn unapplied_pull_requests<'a>(&'a self, merged: &'a [u64]) -> impl Iterator<Item = u64> + 'a {
-        merged
-            .iter()
-            .copied()
-            .filter(|number| !self.applied_reviews.contains(number))
-    }
-}
-
 #[cfg(test)]
+#[path = "reviews_tests.rs"]
 mod tests;

@@ -85,7 +85,6 @@ fn mark_of(key: &[u8; MARK], name: &str, plain: &[u8]) -> blake3::Hash {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
 
     fn vault(sealer: &Sealer) -> SealedBox {

@@ -170,7 +170,6 @@ pub(super) fn remember_reviews(known: &mut BTreeSet<u64>, new: impl IntoIterator
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
     use konverge_base::model::{Digest, RepoPath, authorization::Authorization};
 

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use serde::{Serialize, Serializer};
 
 use super::{
-    Clock, DocumentWriter, IndexEntry, IndexedStates, KeyService, RepositoryId, Sealer, StateError,
+    Clock, DocumentWriter, IndexEntry, IndexedStates, NamedKeyService, RepositoryId, Sealer, StateError,
     SystemClock, Versioned, WriteReason,
     document_format::{Documents, Header, OutgoingDocument},
     journal::{self, JournalDocument},
@@ -35,7 +35,7 @@ pub struct StateStore {
     pub(super) envelopes: Documents,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) retention: u64,
-    pub(super) key_services: Vec<Arc<dyn KeyService>>,
+    pub(super) key_services: Vec<NamedKeyService>,
     pub(super) finished: Arc<std::sync::Mutex<Finished>>,
     /// The index at the time when this run first read it.
     pub(super) index: Arc<tokio::sync::OnceCell<IndexedStates>>,
@@ -434,4 +434,5 @@ fn versioned(header: Header, document: StateDocument) -> Versioned {
 }
 
 #[cfg(test)]
+#[path = "state_store_tests.rs"]
 mod tests;

@@ -101,7 +101,6 @@ fn distinct(name: &str, id: &ResourceId) -> String {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
     use konverge_base::model::spec::RuntimeKind;
     use serde_json::{Map, json};

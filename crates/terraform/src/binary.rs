@@ -143,7 +143,6 @@ fn read_version(line: &str) -> Option<(BinaryKind, &str)> {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
 
     #[test]

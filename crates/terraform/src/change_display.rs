@@ -124,7 +124,6 @@ fn compare(path: &str, before: Option<&Value>, after: Option<&Value>, visit: Vis
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
     use serde_json::json;
 

@@ -165,7 +165,6 @@ impl Drop for TerraformCommand {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
 
     fn start(script: &str) -> TerraformCommand {

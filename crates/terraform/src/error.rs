@@ -45,34 +45,16 @@ pub enum TerraformError {
         allowed: Vec<String>,
     },
     #[error(
-        "`{id}` configures its provider with `{path}`, which names a command or a file of credentials of the machine that runs Konverge",
+        "`{id}` configures {provider} with `{path}`, whose value a Spec may not choose; a Spec chooses no identity of a provider, and no address, file or command, because it could use the job's credentials for another team or send them elsewhere",
         path = path.escape_debug()
     )]
-    CredentialSetting {
-        id: ResourceId,
-        path: String,
-        setting: String,
-    },
-    #[error(
-        "`{id}` configures {provider} with `{path}`, which may decide the identity that the provider acts as; a Spec chooses no address and no identity of a provider, because it could ask for the role of another team",
-        path = path.escape_debug()
-    )]
-    ProviderIdentity {
+    ProviderSetting {
         id: ResourceId,
         path: String,
         setting: String,
         provider: String,
-        /// The settings that a Spec may choose; `None` if the provider is not a well-known one.
-        free: Option<&'static [&'static str]>,
-    },
-    #[error(
-        "`{id}` configures {provider} with `{path}`, which decides where the job's credentials are sent or which server is trusted, and konverge.yaml does not list its value",
-        path = path.escape_debug()
-    )]
-    ProviderAddress {
-        id: ResourceId,
-        path: String,
-        provider: String,
+        /// The settings that a Spec may choose.
+        free: &'static str,
     },
     #[error("`{id}` needs {source_address} {version}, and another resource of its stack {other}")]
     TwoVersions {
@@ -293,36 +275,17 @@ impl TerraformError {
                     format!("allowed now: {}", allowed.join(", "))
                 },
             ],
-            Self::CredentialSetting { setting, .. } => vec![
-                "remove it from `extensions.providerMeta`, and give the provider its credentials in the job's environment".to_owned(),
+            Self::ProviderSetting { setting, provider, free, .. } => vec![
                 format!(
-                    "if Specs are to use it, allow it in the default branch's konverge.yaml: `terraform.credential_settings: [{}]`",
+                    "remove it from `extensions.providerMeta`: the platform team sets it in the job's environment; a Spec may choose {}, but no address in them",
+                    free.replace(' ', ", ")
+                ),
+                format!(
+                    "if Specs are to choose it, the platform team lists its values (of a switch: `NAME=VALUE`) in the default branch's konverge.yaml, as `terraform.provider_identities: {{{provider}: [VALUE]}}` or, for an address, in the same way under `terraform.provider_addresses`; any value but an address: `terraform.credential_settings: [{}]`",
                     setting.escape_debug()
                 ),
-            ],
-            Self::ProviderIdentity { setting, free, .. } => {
-                let remove = match free {
-                    Some(free) => format!(
-                        "remove it from `extensions.providerMeta`, and set it in the job's environment; a Spec may choose {}",
-                        free.join(", ")
-                    ),
-                    None => "remove it from `extensions.providerMeta`, and set it in the job's environment".to_owned(),
-                };
-                vec![
-                    remove,
-                    "a credential may be a reference to a secret that this stack may read, such as `ref+STORE://PATH#/KEY`".to_owned(),
-                    format!(
-                        "if every Spec may choose any value of it, allow it in the default branch's konverge.yaml: `terraform.credential_settings: [{}]`",
-                        setting.escape_debug()
-                    ),
-                ]
-            }
-            Self::ProviderAddress { provider, .. } => vec![
-                "remove it from `extensions.providerMeta`, and give the provider its address in the job's environment".to_owned(),
-                format!(
-                    "if Specs are to use it, list its value (of a switch: `NAME=VALUE`) in the default branch's konverge.yaml: `terraform.provider_addresses: {{{}: [VALUE]}}`",
-                    provider.escape_debug()
-                ),
+                "a credential may be a reference to a secret that this stack may read, such as `ref+STORE://PATH#/KEY`"
+                    .to_owned(),
             ],
             Self::TwoVersions { .. } => vec!["give all resources of the stack the same version of it".to_owned()],
             Self::TypeChanged { .. } => {
@@ -395,11 +358,9 @@ impl TerraformError {
             | Self::NoType { .. }
             | Self::NoProvider { .. }
             | Self::ReferenceInExtensions { .. } => ErrorKind::Spec,
-            Self::NotAllowed { .. }
-            | Self::CredentialSetting { .. }
-            | Self::ProviderIdentity { .. }
-            | Self::ProviderAddress { .. }
-            | Self::Protected { .. } => ErrorKind::Policy,
+            Self::NotAllowed { .. } | Self::ProviderSetting { .. } | Self::Protected { .. } => {
+                ErrorKind::Policy
+            }
             Self::Unencrypted { .. }
             | Self::KeyMissing
             | Self::SecretPlace { .. }
@@ -429,7 +390,6 @@ impl From<TerraformError> for UserError {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
 
     #[test]

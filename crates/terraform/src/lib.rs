@@ -1,13 +1,13 @@
 //! Terraform (or OpenTofu) as a runtime.
 //!
-//! A batch of a stack becomes one root module ([`module`]). One `terraform plan` plans it ([`plan`]); its
-//! saved plan is shown ([`plan_convert`]) and then applied unchanged ([`apply`]). Terraform's state is one
-//! encrypted document in the state of the stack ([`state_document`]). Modules, states and saved plans in
-//! clear text exist only in memory ([`memfd`]).
+//! A batch of a stack becomes one root module (`module`). One `terraform plan` plans it (`plan`); its
+//! saved plan is shown (`plan_convert`) and then applied unchanged (`apply`). Terraform's state is one
+//! encrypted document in the state of the stack (`state_document`). Modules, states and saved plans in
+//! clear text exist only in memory (`memfd`).
 //!
-//! A Spec can define resources, but not run anything: expressions in its texts stay text ([`expression`]),
-//! arguments that run commands are refused ([`module_resource`]), and only listed providers are installed
-//! ([`resolve_items`]).
+//! A Spec can define resources, but not run anything: expressions in its texts stay text (`expression`),
+//! arguments that run commands are refused (`module_resource`), and only listed providers are installed
+//! (`resolve_items`).
 
 mod address;
 mod address_shape;
@@ -16,7 +16,6 @@ mod binary;
 mod change_display;
 mod command;
 mod context;
-mod credential_settings;
 mod diagnostics_map;
 mod environment;
 mod error;
@@ -33,10 +32,9 @@ mod plan_command;
 mod plan_convert;
 mod prepared_plan;
 mod progress;
-mod provider_addresses;
 mod provider_cache;
-mod provider_identities;
 mod provider_schema;
+mod provider_settings;
 mod providers;
 mod refresh;
 mod resolve_items;

@@ -146,7 +146,6 @@ pub(super) fn plain(secrets: &Secrets, text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
     use konverge_base::secrets::HashKey;
     use serde_json::json;

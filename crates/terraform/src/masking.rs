@@ -231,7 +231,6 @@ fn without_nulls(value: Value) -> Value {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
     use konverge_base::secrets::HashKey;
     use serde_json::json;

@@ -306,7 +306,6 @@ fn literal_members(meta: &Value, secrets: &ModuleSecrets) -> Map<String, Value> 
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
     use konverge_base::model::spec::{Resource, RuntimeKind};
     use konverge_engine::runtime::{Item, Needs};

@@ -193,7 +193,6 @@ fn is_harmless(key: &str, value: &Value) -> bool {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
 
     #[test]

@@ -16,10 +16,12 @@ pub struct TerraformOptions {
     pub checkout: Checkout,
     /// The providers that may run; others are refused before `init`.
     pub providers: Vec<AllowedProvider>,
-    /// Provider settings that a Spec may use although they name commands or credentials files.
+    /// The names of provider settings that a Spec may choose besides the free ones, with any value but an address.
     pub credential_settings: Vec<String>,
     /// The addresses that a Spec may set in a provider's configuration, by the provider's source.
     pub provider_addresses: BTreeMap<String, Vec<String>>,
+    /// The identities and other values that a Spec may set in a provider's configuration, by the provider's source.
+    pub provider_identities: BTreeMap<String, Vec<String>>,
     /// A folder with the layout of Terraform's filesystem mirror; if set, nothing is downloaded.
     pub mirror: Option<PathBuf>,
     /// The cache of downloaded and unpacked providers; shared by concurrent runs. `None`: no cache.
@@ -56,6 +58,7 @@ impl TerraformOptions {
             providers: Vec::new(),
             credential_settings: Vec::new(),
             provider_addresses: BTreeMap::new(),
+            provider_identities: BTreeMap::new(),
             mirror: None,
             plugin_cache: None,
             scratch: None,

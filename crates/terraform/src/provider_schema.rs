@@ -140,7 +140,6 @@ fn below(nesting: Nesting, steps: &[String]) -> &[String] {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
     use serde_json::json;
 

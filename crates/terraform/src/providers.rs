@@ -177,7 +177,6 @@ pub(super) fn read_lock_file(text: &str) -> BTreeMap<String, Vec<String>> {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
     use crate::BinaryKind;
     use konverge_base::model::spec::RuntimeKind;

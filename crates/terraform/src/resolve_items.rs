@@ -4,11 +4,10 @@ use std::collections::{BTreeMap, HashMap};
 
 use super::{
     address::Addresses,
-    credential_settings,
     error::TerraformError,
     module_resource::{self, ModuleResource},
     options::TerraformOptions,
-    provider_addresses,
+    provider_settings,
     providers::{self, ProviderRef},
     state_document::TerraformState,
 };
@@ -167,18 +166,7 @@ fn admit(
     }
     // A deletion uses the version that created the object.
     if subject.item.desired.is_some() {
-        credential_settings::check(
-            subject.id(),
-            &subject.provider,
-            &subject.meta,
-            &options.credential_settings,
-        )?;
-        provider_addresses::check(
-            subject.id(),
-            &subject.provider,
-            &subject.meta,
-            &options.provider_addresses,
-        )?;
+        provider_settings::check(subject.id(), &subject.provider, &subject.meta, options)?;
     }
     let listed = providers::check_allowed(&options.providers, subject.id(), &subject.provider)?;
     let hashes = if listed.is_empty() {
@@ -192,7 +180,6 @@ fn admit(
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
     use crate::{AllowedProvider, address::Address, resource_state::ResourceState, state_document::InFlight};
     use konverge_base::{

@@ -154,7 +154,6 @@ pub(super) fn read_document(text: &[u8]) -> Option<BTreeMap<Address, Value>> {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
 
     fn holding() -> ResourceState {

@@ -44,6 +44,7 @@ impl Replay {
     }
 
     /// Commits the next step; `None` after the last.
+    #[expect(clippy::should_implement_trait, reason = "a step borrows the history")]
     pub fn next(&mut self) -> Option<&'static str> {
         let step = self.steps.next()?;
         let before: Vec<String> = self.tree.0.keys().cloned().collect();

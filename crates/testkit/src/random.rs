@@ -10,6 +10,7 @@ impl Random {
     }
 
     /// The next number.
+    #[expect(clippy::should_implement_trait, reason = "there is no last number")]
     pub fn next(&mut self) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;

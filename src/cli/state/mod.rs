@@ -321,7 +321,11 @@ pub async fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
             import(&backend, &wanted, context).await?;
         }
         Action::Rekey { new_key } => {
-            let rekeyed = ops::rekey(&context.run(), &backend, *new_key).await?;
+            let wanted = match new_key {
+                true => ops::WantedDataKey::New,
+                false => ops::WantedDataKey::Current,
+            };
+            let rekeyed = ops::rekey(&context.run(), &backend, wanted).await?;
             return Ok(print::rekeyed(&rekeyed, json, context));
         }
         Action::Doctor { repair } => return print::doctor(&backend, *repair, json, context).await,
@@ -369,7 +373,8 @@ async fn rollback(
     json: bool,
     context: &CliContext,
 ) -> Result<u8, UserError> {
-    let rollback = ops::rollback(&context.run(), stack, serial, cluster.given()).await?;
+    let run = context.run();
+    let rollback = ops::rollback(&run, stack, serial, cluster.given()).await?;
     let style = Style {
         color: context.color(),
     };
@@ -390,7 +395,7 @@ async fn rollback(
         true => report::json::with_findings(&report, &findings),
         false => report::outcome::text(&report, style),
     });
-    Ok(exit_code(&report, context.cancel.is_cancelled()))
+    Ok(exit_code(&report, &run))
 }
 
 fn read_pulled(file: &std::path::Path) -> Result<PulledState, UserError> {

@@ -200,7 +200,11 @@ pub(super) async fn doctor(
     json: bool,
     context: &CliContext,
 ) -> Result<u8, UserError> {
-    let findings = ops::doctor(backend, repair).await?;
+    let index = match repair {
+        true => ops::IndexCheck::Rebuild,
+        false => ops::IndexCheck::Compare,
+    };
+    let findings = ops::doctor(backend, index).await?;
     let well = findings.iter().all(|finding| finding.well);
     if json {
         self::json(&serde_json::json!({"version": 1, "findings": findings}), context);

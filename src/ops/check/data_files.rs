@@ -335,7 +335,6 @@ fn documents(path: &RepoPath, text: &str) -> Result<Option<Vec<JsonDocument>>, Y
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
 
     fn path(text: &str) -> RepoPath {

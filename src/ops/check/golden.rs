@@ -239,7 +239,6 @@ fn show(value: &Value) -> Cow<'static, str> {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
     use konverge_base::secrets::HashKey;
 

@@ -303,7 +303,6 @@ fn ended(mut text: String) -> String {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
 
     fn item(name: &str, word: &str) -> String {

@@ -96,7 +96,6 @@ fn is_entry(entries: &[Entry], path: &RepoPath) -> bool {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
     use konverge_base::model::stack::CompileSetup;
 

@@ -60,7 +60,6 @@ fn shorten(value: &Value) -> Value {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
     use konverge_engine::spec;
 

@@ -1,7 +1,9 @@
 //! The `demo` use case: a small monorepo in a scratch folder, and the change of a pull request in it. The example is part
 //! of the binary.
 
-use std::path::PathBuf;
+mod live;
+
+use std::path::{Path, PathBuf};
 
 use tempfile::TempDir;
 
@@ -9,6 +11,7 @@ use super::toolchains;
 use konverge_base::error::{ErrorKind, UserError};
 use konverge_repo::git::ScratchRepository;
 use konverge_run::RunContext;
+pub use live::{DemoApply, DemoKind};
 
 /// The branch that has the monorepo as it is.
 pub const BASE: &str = "main";
@@ -123,13 +126,7 @@ impl DemoRepository {
     /// The core is not installed (the hint says how to install it), or the scratch folder cannot be written.
     pub async fn create(run: &RunContext) -> Result<Self, UserError> {
         toolchains::find(run, toolchains::DEFAULT_VERSION).await?;
-        let failed = |error: std::io::Error| {
-            UserError::new(
-                ErrorKind::Internal,
-                format!("the scratch folder of the demo: {error}"),
-            )
-            .hint("TMPDIR names a folder that can be written to")
-        };
+        let failed = scratch_failure;
         let folder = tempfile::Builder::new()
             .prefix("konverge-demo-")
             .tempdir()
@@ -157,11 +154,32 @@ impl DemoRepository {
     }
 
     fn write(&self, path: &str, text: &str) -> std::io::Result<()> {
-        let path = self.root().join(path);
-        if let Some(folder) = path.parent() {
-            std::fs::create_dir_all(folder)?;
+        write_below(&self.root(), path, text)
+    }
+
+    /// The context of runs in a repository with the stacks that are really applied, as after a merge. It has its own
+    /// state.
+    ///
+    /// # Errors
+    /// The scratch folder cannot be written.
+    pub fn merge(&self, kind: &DemoKind, run: &RunContext) -> Result<RunContext, UserError> {
+        let name = match kind {
+            DemoKind::Terraform => "terraform",
+            DemoKind::Kubernetes { .. } => "kubernetes",
+        };
+        let root = self.folder.path().join(name);
+        let mut files = live::files(kind);
+        files.push(("kcl.mod".to_owned(), FILES[0].1.to_owned()));
+        for (path, text) in files {
+            write_below(&root, &path, &text).map_err(scratch_failure)?;
         }
-        std::fs::write(path, text)
+        ScratchRepository::init(&root, BASE)?.commit_all("What is applied")?;
+        let mut run = self.run(run);
+        run.dir = root;
+        let state = self.folder.path().join(format!("{name}-state"));
+        run.env
+            .insert("XDG_STATE_HOME".to_owned(), state.display().to_string());
+        Ok(run)
     }
 
     /// The context of a run in this monorepo: no state, no cluster and no job of the person is used.
@@ -175,6 +193,22 @@ impl DemoRepository {
             .insert("XDG_STATE_HOME".to_owned(), state.display().to_string());
         run
     }
+}
+
+fn write_below(root: &Path, path: &str, text: &str) -> std::io::Result<()> {
+    let path = root.join(path);
+    if let Some(folder) = path.parent() {
+        std::fs::create_dir_all(folder)?;
+    }
+    std::fs::write(path, text)
+}
+
+fn scratch_failure(error: std::io::Error) -> UserError {
+    UserError::new(
+        ErrorKind::Internal,
+        format!("the scratch folder of the demo: {error}"),
+    )
+    .hint("TMPDIR names a folder that can be written to")
 }
 
 #[cfg(test)]

@@ -207,7 +207,6 @@ fn grants(permissions: &Value, key: &str, access: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
     use crate::ops::{doctor::DoctorVerdict, init::WORKFLOW};
 

@@ -157,7 +157,6 @@ impl CoreSearch {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
 
     /// Runs a search over all versions, with the trial that each version gives. Returns what was tried, and the best.

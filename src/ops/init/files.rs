@@ -2,13 +2,13 @@
 
 use std::path::Path;
 
-use super::{core_trials::CoreTrials, survey::Survey};
+use super::{core_trials::CoreTrials, setup::Setup, survey::Survey};
 use konverge_base::{
     checkout::{self, Existing, WrittenFile},
     error::{ErrorKind, UserError},
     model::{ClusterName, RepoPath, stack::SettingsOrder},
 };
-use konverge_config::FILE_NAME;
+use konverge_config::{Config, FILE_NAME};
 
 /// The configuration to write; placeholders are in braces.
 const CONFIG: &str = include_str!("konverge.yaml");
@@ -16,11 +16,17 @@ const CONFIG: &str = include_str!("konverge.yaml");
 /// The workflow to write, with a placeholder for the applied branch; the example monorepo has the same.
 pub const WORKFLOW: &str = include_str!("workflow.yml");
 
+/// The line of the configuration without a store.
+const STORE: &str = "  # url: s3://my-bucket/konverge\n";
+
+/// The lines of the configuration where the clusters are written.
+const CLUSTERS: &str = "# clusters:\n{clusters}";
+
 /// The placeholder of the branch.
 const BRANCHES: &str = "branches: [main]";
 
 /// The step that runs Konverge.
-const STEP: &str = "      - uses: konverge/konverge@v0\n";
+pub(super) const STEP: &str = "      - uses: konverge/konverge@v0\n";
 
 /// The path of the workflow.
 const WORKFLOW_PATH: &str = ".github/workflows/konverge.yml";
@@ -34,9 +40,11 @@ pub(super) fn write(
     branch: &str,
     survey: &Survey,
     cores: &CoreTrials,
+    setup: &Setup,
 ) -> Result<Vec<(&'static str, WrittenFile)>, UserError> {
-    let config = config_text(survey, cores);
-    let mut workflow = WORKFLOW.replace(BRANCHES, &format!("branches: [{}]", scalar(branch)));
+    let config = config_text(survey, cores, setup);
+    let workflow = WORKFLOW.replace(BRANCHES, &format!("branches: [{}]", scalar(branch)));
+    let mut workflow = setup.workflow(&workflow);
     if let Some(folder) = &survey.folder {
         workflow = in_folder(&workflow, folder);
     }
@@ -47,19 +55,24 @@ pub(super) fn write(
 }
 
 /// The text of `konverge.yaml`.
-pub(super) fn config_text(survey: &Survey, cores: &CoreTrials) -> String {
-    let core = cores.chosen.as_deref().unwrap_or_else(|| survey.core());
-    let tried = match cores.is_notable() {
-        true => format!("# `konverge init` tried: {}.\n", cores.summary()),
-        false => String::new(),
+pub(super) fn config_text(survey: &Survey, cores: &CoreTrials, setup: &Setup) -> String {
+    let core = cores.chosen.as_deref().unwrap_or(Config::default_core());
+    let tried = match (cores.is_notable(), &cores.chosen) {
+        (true, _) => format!("# `konverge init` tried: {}.\n", cores.summary()),
+        (false, None) => "# `konverge init` tried no core: this is the recommended one.\n".to_owned(),
+        (false, Some(_)) => String::new(),
     };
-    CONFIG
+    let config = match &setup.store {
+        Some(url) => CONFIG.replace(STORE, &format!("  url: {}\n", scalar(url))),
+        None => CONFIG.to_owned(),
+    };
+    config
         .replace("{id}", &uuid::Uuid::new_v4().to_string())
         .replace("{include}", &include(&survey.include))
         .replace("{tried}", &tried)
         .replace("{core}", core)
         .replace("{settings}", settings(survey.order))
-        .replace("{clusters}", &clusters(&survey.contexts))
+        .replace(CLUSTERS, &clusters(&survey.contexts, setup.cluster.as_ref()))
         .replace("{stacks}", &stacks(survey.apps.only_workspace()))
 }
 
@@ -87,8 +100,17 @@ fn settings(order: SettingsOrder) -> &'static str {
     }
 }
 
-/// The contexts of the kubeconfig as clusters, in comments: a person decides which of them to use.
-fn clusters(contexts: &[String]) -> String {
+/// The cluster that a person named, or else the contexts of the kubeconfig as clusters, in comments: a person decides
+/// which of them to use.
+fn clusters(contexts: &[String], named: Option<&ClusterName>) -> String {
+    if let Some(name) = named {
+        let name = scalar(name.as_str());
+        return format!("clusters:\n  {name}:\n    context: {name}\n");
+    }
+    format!("# clusters:\n{}", offered_clusters(contexts))
+}
+
+fn offered_clusters(contexts: &[String]) -> String {
     let entry = |name: &str, context: &str| format!("#   {name}:\n#     context: {}\n", scalar(context));
     if contexts.is_empty() {
         return entry("prod", "prod");
@@ -113,10 +135,12 @@ fn stacks(workspace: Option<&str>) -> String {
 
 /// The workflow for a monorepo in a subfolder of its repository.
 fn in_folder(workflow: &str, folder: &RepoPath) -> String {
-    let with = format!(
-        "{STEP}        with:\n          working-directory: {}\n",
-        scalar(folder.as_str())
-    );
+    let line = format!("          working-directory: {}\n", scalar(folder.as_str()));
+    let inputs = "        with:\n          kubeconfig:";
+    if workflow.contains(inputs) {
+        return workflow.replace(inputs, &format!("        with:\n{line}          kubeconfig:"));
+    }
+    let with = format!("{STEP}        with:\n{line}");
     workflow.replace(STEP, &with).replace(
         "        # with: { environment: production } #",
         "          # environment: production #",
@@ -148,10 +172,8 @@ fn write_new(root: &Path, path: &str, text: &str) -> Result<WrittenFile, UserErr
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
     use crate::ops::init::apps;
-    use konverge_config::Config;
     use konverge_repo::konfig::Layout;
 
     fn survey() -> Survey {
@@ -174,12 +196,26 @@ mod tests {
     #[test]
     fn what_is_written_is_valid_and_is_never_overwritten() {
         let folder = tempfile::tempdir().unwrap();
-        let first = write(folder.path(), "main", &survey(), &CoreTrials::default()).unwrap();
+        let first = write(
+            folder.path(),
+            "main",
+            &survey(),
+            &CoreTrials::default(),
+            &Setup::default(),
+        )
+        .unwrap();
         assert!(first.iter().all(|(_, written)| *written == WrittenFile::Created));
         let config = Config::parse(&read(folder.path(), FILE_NAME)).unwrap();
         assert!(config.state.id.is_some());
         std::fs::write(folder.path().join(FILE_NAME), "mine").unwrap();
-        let second = write(folder.path(), "main", &survey(), &CoreTrials::default()).unwrap();
+        let second = write(
+            folder.path(),
+            "main",
+            &survey(),
+            &CoreTrials::default(),
+            &Setup::default(),
+        )
+        .unwrap();
         assert!(second.iter().all(|(_, written)| *written == WrittenFile::Kept));
         assert_eq!(read(folder.path(), FILE_NAME), "mine");
     }
@@ -188,7 +224,14 @@ mod tests {
     fn merges_into_whichever_branch_is_the_default_are_applied() {
         for branch in ["master", "no", "1.0", "rel:ease", "feature/x"] {
             let folder = tempfile::tempdir().unwrap();
-            write(folder.path(), branch, &survey(), &CoreTrials::default()).unwrap();
+            write(
+                folder.path(),
+                branch,
+                &survey(),
+                &CoreTrials::default(),
+                &Setup::default(),
+            )
+            .unwrap();
             let text = read(folder.path(), WORKFLOW_PATH);
             let workflow: serde_json::Value = konverge_base::yaml::from_str(&text).unwrap();
             assert_eq!(workflow["on"]["push"]["branches"], serde_json::json!([branch]));
@@ -208,7 +251,14 @@ mod tests {
             ],
             ..survey()
         };
-        write(folder.path(), "main", &survey, &CoreTrials::default()).unwrap();
+        write(
+            folder.path(),
+            "main",
+            &survey,
+            &CoreTrials::default(),
+            &Setup::default(),
+        )
+        .unwrap();
         let workflow: serde_json::Value =
             konverge_base::yaml::from_str(&read(folder.path(), WORKFLOW_PATH)).unwrap();
         for job in ["preview", "apply", "drift"] {

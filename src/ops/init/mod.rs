@@ -7,19 +7,23 @@ mod core_trials;
 mod files;
 mod locks;
 mod package_layout;
+mod setup;
 mod survey;
 
+use crate::ops::adopt;
 use core_trials::TrialScope;
 pub use core_trials::{CoreRow, CoreTrials};
 pub use files::WORKFLOW;
 pub use konverge_base::checkout::WrittenFile;
-use konverge_base::{error::UserError, model::stack::SettingsOrder};
+use konverge_base::{checkout::Existing, error::UserError, model::stack::SettingsOrder};
 use konverge_config::{Config, FILE_NAME};
 use konverge_repo::git::Repository;
 use konverge_run::{
     RunContext,
+    adoption::{self, Adoption},
     affected::{self, AffectedRequest},
 };
+pub use setup::{Cloud, Setup};
 use survey::Survey;
 
 /// The names of the contexts of the kubeconfig that kubectl would use, the current one first.
@@ -46,7 +50,8 @@ pub struct Report {
 ///
 /// # Errors
 /// There is no repository, or it cannot be written.
-pub async fn run(run: &RunContext, install: bool) -> Result<Report, UserError> {
+pub async fn run(run: &RunContext, install: bool, setup: &Setup) -> Result<Report, UserError> {
+    setup.check()?;
     let repository = Repository::discover(&run.dir)?;
     let branch = repository.default_branch_name();
     let survey = survey::take(run, &repository.worktree()?)?;
@@ -67,7 +72,11 @@ pub async fn run(run: &RunContext, install: bool) -> Result<Report, UserError> {
         }
     }
     let branch = branch.as_deref().unwrap_or("main");
-    let files = files::write(repository.root(), branch, &survey, &cores)?;
+    let mut files = files::write(repository.root(), branch, &survey, &cores, setup)?;
+    if setup.adopt {
+        let written = adopt::write_file(repository.root(), &Adoption::default(), Existing::Keep)?;
+        files.push((adoption::FILE_NAME, written));
+    }
     if has_stacks {
         tried.insert(0, try_affected(run).await);
     }
@@ -76,7 +85,7 @@ pub async fn run(run: &RunContext, install: bool) -> Result<Report, UserError> {
         found: describe_survey(&survey, &cores),
         tried,
         cores,
-        hints: hints(&survey),
+        hints: hints(&survey, setup),
     })
 }
 
@@ -90,7 +99,7 @@ async fn try_cores(
     let existing = std::fs::read_to_string(repository.root().join(FILE_NAME)).ok();
     let text = existing
         .clone()
-        .unwrap_or_else(|| files::config_text(survey, &CoreTrials::default()));
+        .unwrap_or_else(|| files::config_text(survey, &CoreTrials::default(), &Setup::default()));
     let config = Config::parse(&text).map_err(|error| ("konverge config check", error.into()))?;
     let scope = TrialScope {
         wanted: match existing {
@@ -147,7 +156,7 @@ fn describe_survey(survey: &Survey, cores: &CoreTrials) -> Vec<String> {
     });
     found.push(format!(
         "the KCL core is {}{}",
-        cores.chosen.as_deref().unwrap_or(survey.core()),
+        cores.chosen.as_deref().unwrap_or(Config::default_core()),
         named.unwrap_or_default()
     ));
     if layout.left_out.len() > layout.in_packages.len() {
@@ -168,7 +177,7 @@ fn describe_survey(survey: &Survey, cores: &CoreTrials) -> Vec<String> {
     found
 }
 
-fn hints(survey: &Survey) -> Vec<String> {
+fn hints(survey: &Survey, setup: &Setup) -> Vec<String> {
     if !survey.layout.has_module {
         return vec![
             "write the file `kcl.mod`, with `[package]` and a `name`, add a project.yaml and a stack.yaml, and `git add` them".to_owned(),
@@ -184,6 +193,15 @@ fn hints(survey: &Survey) -> Vec<String> {
         );
     }
     hints.extend(survey.apps.hint());
+    hints.extend(setup.hint());
+    if setup.adopt {
+        hints.push(
+            "commit the files, open a pull request and merge it: the stacks are left alone. Then `konverge adopt --write` names \
+             those that can be taken over unchanged"
+                .to_owned(),
+        );
+        return hints;
+    }
     hints.push(
         "commit both files and open a pull request: its preview compares Spec with Spec until `clusters` is set; nothing is \
          applied until `state.url` is set, too"

@@ -61,7 +61,6 @@ fn globs(programs: &BTreeSet<RepoPath>, packages: &BTreeSet<RepoPath>) -> Vec<St
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
 
     fn folders(all: &[&str]) -> BTreeSet<RepoPath> {

@@ -15,7 +15,6 @@ use konverge_base::{
     },
     yaml,
 };
-use konverge_config::Config;
 use konverge_repo::konfig::Layout;
 use konverge_run::RunContext;
 
@@ -37,13 +36,6 @@ pub(super) struct Survey {
     pub contexts: Vec<String>,
     /// The stacks of AppConfigurations.
     pub apps: AppSurvey,
-}
-
-impl Survey {
-    /// The core to begin with: the one that is named, else the default one.
-    pub(super) fn core(&self) -> &str {
-        self.named_core.as_deref().unwrap_or(Config::default_core())
-    }
 }
 
 /// Examines the files that git knows.
@@ -115,10 +107,13 @@ fn folder(layout: &Layout, files: &dyn Source) -> Option<RepoPath> {
     found.filter(|folder| !folder.is_root())
 }
 
-/// The versions of KCL that the `kcl.mod` files name: as `edition`, or as `kclvm_version` until 2023.
+/// The versions of KCL that the `kcl.mod` files name: as `edition`, or as `kclvm_version` until 2023. What the whole
+/// monorepo names comes before what a single project does.
 fn named_cores(files: &dyn Source) -> Vec<String> {
     let modules = files.files().keys().filter(|path| path.file_name() == "kcl.mod");
-    let named = modules.filter_map(|path| {
+    let mut modules: Vec<_> = modules.collect();
+    modules.sort_by_key(|path| path.as_str().matches('/').count());
+    let named = modules.into_iter().filter_map(|path| {
         let text = files.read_path(path).ok()??;
         let table: toml::Table = std::str::from_utf8(&text).ok()?.parse().ok()?;
         let word = |section: &str, key: &str| table.get(section)?.get(key)?.as_str();

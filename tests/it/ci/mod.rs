@@ -1,6 +1,7 @@
 //! `konverge ci` on events of the fake GitHub.
 
 pub mod action;
+pub mod adopt;
 pub mod app_configurations;
 pub mod apply_records;
 pub mod authority;

@@ -10,6 +10,7 @@ use crate::{
     meta::docs::{blocks, pages, root},
     support::{
         executable,
+        git::Repository,
         process::{Konverge, Outcome},
     },
 };
@@ -75,6 +76,58 @@ fn workflows_and_actions_are_sound() {
     );
     let judged = zizmor(&files);
     assert!(judged.code == Some(0), "{}\n{}", judged.stdout, judged.stderr);
+}
+
+/// What `init` writes for a cloud: each job may ask for a token, and has its role.
+#[test]
+fn the_workflow_for_aws_is_sound_and_each_job_logs_in() {
+    let monorepo = Repository::init();
+    monorepo
+        .write("kcl.mod", "[package]\nname = \"konfig\"\n")
+        .commit("No stack yet");
+    let options = [
+        "--cloud",
+        "aws",
+        "--store",
+        "s3://my-bucket/konverge",
+        "--cluster",
+        "prod",
+    ];
+    let init = Konverge::new(["init"].iter().chain(&options))
+        .dir(monorepo.path())
+        .run();
+    init.expect(0);
+    let path = monorepo.path().join(".github/workflows/konverge.yml");
+    let files = [path.clone()];
+    for judged in [actionlint(&files), zizmor(&files)] {
+        assert!(judged.code == Some(0), "{}\n{}", judged.stdout, judged.stderr);
+    }
+    let text = fs::read_to_string(path).unwrap();
+    let workflow: serde_json::Value = konverge_base::yaml::from_str(&text).unwrap();
+    for (job, role) in [
+        ("preview", "KONVERGE_PREVIEW_ROLE"),
+        ("apply", "KONVERGE_APPLY_ROLE"),
+        ("drift", "KONVERGE_APPLY_ROLE"),
+    ] {
+        let job = &workflow["jobs"][job];
+        assert_eq!(job["permissions"]["id-token"], "write");
+        let step = &job["steps"][1];
+        assert_eq!(step["env"]["AWS_ROLE_ARN"], format!("${{{{ vars.{role} }}}}"));
+        assert_eq!(step["with"]["kubeconfig"], "${{ vars.KUBECONFIG }}");
+    }
+    let config = konverge_config::Config::parse(&monorepo.read("konverge.yaml")).unwrap();
+    assert_eq!(config.state.url.as_deref(), Some("s3://my-bucket/konverge"));
+    let cluster = config.clusters.values().next().unwrap();
+    assert_eq!(cluster.context.as_deref(), Some("prod"));
+    let refused = Konverge::new(["init", "--store", "my bucket"])
+        .dir(monorepo.path())
+        .run();
+    assert!(
+        refused
+            .expect(64)
+            .stderr
+            .contains("is not the address of a store")
+    );
 }
 
 /// Both tools see what they are here for.

@@ -119,8 +119,16 @@ fn the_demo_shows_a_change_and_its_preview() {
         Konverge::new(["demo"])
             .dir(nowhere.path())
             .env("TMPDIR", scratch.path())
+            .env("PATH", "/usr/bin:/bin")
     };
-    let shown = demo().with_kcl().run().expect(0).stdout;
+    let shown = demo().with_kcl().run().expect(0);
+    for left_out in [
+        "neither `terraform` nor `tofu` is on the PATH",
+        "no cluster was named",
+    ] {
+        assert!(shown.stderr.contains(left_out), "{}", shown.stderr);
+    }
+    let shown = shown.stdout;
     for line in [
         "      -    cpu: str = \"100m\"",
         "      +    image = \"registry.example/storefront:2.4.0\"",
@@ -141,6 +149,43 @@ fn the_demo_shows_a_change_and_its_preview() {
         "{}",
         refused.stderr
     );
+}
+
+/// With Terraform and a cluster the demo applies, is stopped half-way and goes on, and leaves nothing behind.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_demo_applies_as_far_as_the_machine_lets_it() {
+    let scratch = tempfile::tempdir().unwrap();
+    let cluster = Cluster::with_controllers();
+    let terraform = support::terraform::binary();
+    let path = format!("{}:/usr/bin:/bin", terraform.parent().unwrap().display());
+    let shown = Konverge::new(["demo", "--context", "test"])
+        .with_kcl()
+        .dir(scratch.path())
+        .env("TMPDIR", scratch.path())
+        .env("KUBECONFIG", cluster.kubeconfig())
+        .env("PATH", path)
+        .limit(Duration::from_secs(300))
+        .run()
+        .expect(0);
+    let shown = shown.stdout;
+    let (_, terraform) = shown.split_once("two stacks of Terraform resources").unwrap();
+    let (terraform, kubernetes) = terraform.split_once("two stacks of Kubernetes objects").unwrap();
+    for part in [terraform, kubernetes] {
+        let (stopped, rest) = part.split_once("==> konverge apply --pending").unwrap();
+        let (next, rest) = rest.split_once("==> konverge drift").unwrap();
+        let (drift, destroyed) = rest.split_once("==> konverge destroy").unwrap();
+        assert!(
+            stopped.contains("live/network: applied") && !stopped.contains("live/app: applied"),
+            "{stopped}"
+        );
+        assert!(
+            next.contains("live/app: applied") && !next.contains("live/network"),
+            "{next}"
+        );
+        assert!(!drift.contains("STACK"), "{drift}");
+        assert_eq!(destroyed.matches(": applied").count(), 2, "{destroyed}");
+    }
+    assert_eq!(std::fs::read_dir(scratch.path()).unwrap().count(), 0, "{shown}");
 }
 
 /// `make demo` in an empty home: the core is installed and the preview shown.

@@ -379,3 +379,83 @@ async fn a_stack_that_is_deleted_whole_is_shown_as_deleted() {
         "{plan}"
     );
 }
+
+/// The core that a repository needs is named by konverge.yaml, in every message and by every command.
+#[test]
+fn the_core_that_konverge_yaml_names_is_the_one_to_install() {
+    let monorepo = Repository::konfig_example();
+    monorepo.write("konverge.yaml", "version: 1\nkcl: {version: 0.12.4}\n");
+    let here = |arguments: &[&str]| {
+        let outcome = Konverge::new(arguments).dir(monorepo.path()).run().expect(1);
+        outcome.stderr
+    };
+    let nowhere = ["kcl", "install", "--index", "http://127.0.0.1:9/simple"];
+    let refused = here(&nowhere);
+    assert!(refused.contains("konverge.yaml needs KCL 0.12.4"), "{refused}");
+    assert!(refused.contains("0.12.4-cp"), "{refused}");
+    assert!(here(&["kcl", "which"]).contains("konverge kcl install 0.12.4"));
+    assert!(here(&["build", "storefront/dev"]).contains("run `konverge kcl install 0.12.4`"));
+    // Elsewhere it is the recommended one.
+    let outside = Konverge::new(nowhere).run().expect(1).stderr;
+    assert!(outside.contains("kcl_lib-0.13.2-cp"), "{outside}");
+    let list = Konverge::new(["kcl", "list"])
+        .dir(monorepo.path())
+        .run()
+        .expect(0);
+    assert!(list.stdout.contains("0.12.4  needed here\n"), "{}", list.stdout);
+}
+
+#[test]
+fn a_missing_core_is_installed_by_itself_only_where_that_is_allowed() {
+    let monorepo = Repository::konfig_example();
+    let build = |config: &str, variable: Option<&str>| {
+        monorepo.write("konverge.yaml", format!("version: 1\nkcl: {config}\n"));
+        let build = Konverge::new(["build", "storefront/dev"]).dir(monorepo.path());
+        // Whoever looks for it there finds nothing.
+        let build = build.env("PIP_INDEX_URL", "http://127.0.0.1:9/simple");
+        let build = match variable {
+            Some(name) => build.env(name, "true"),
+            None => build,
+        };
+        build.run().expect(1).stderr
+    };
+    let auto = "{version: 0.12.4, install: auto}";
+    let said = build(auto, None);
+    assert!(said.contains("installing the KCL core 0.12.4"), "{said}");
+    assert!(said.contains("Connection refused"), "{said}");
+    for (config, variable) in [
+        ("{version: 0.12.4}", None),
+        (auto, Some("CI")),
+        (auto, Some("GITHUB_ACTIONS")),
+        (auto, Some("KONVERGE_OFFLINE")),
+    ] {
+        let said = build(config, variable);
+        assert!(!said.contains("installing"), "{config} {variable:?}: {said}");
+        assert!(said.contains("konverge kcl install 0.12.4"), "{said}");
+    }
+}
+
+/// Without a core that can be tried, init says so and writes the recommended one.
+#[test]
+fn init_writes_no_core_that_it_has_not_tried() {
+    let monorepo = Repository::konfig_example();
+    monorepo.git(["rm", "-q", "konverge.yaml"]);
+    // The edition of the whole monorepo comes before that of a single project.
+    let module = monorepo.read("kcl.mod");
+    let lines = module.lines().filter(|line| !line.starts_with("edition"));
+    let module: String = lines.map(|line| format!("{line}\n")).collect();
+    let module = module.replace("[package]\n", "[package]\nedition = \"0.12.4\"\n");
+    monorepo.write("kcl.mod", module);
+    let init = Konverge::new(["init", "--no-install"])
+        .dir(monorepo.path())
+        .run()
+        .expect(0);
+    let config = monorepo.read("konverge.yaml");
+    assert!(config.contains("tried no core"), "{config}");
+    assert!(config.contains("  version: 0.13.2\n"), "{config}");
+    assert!(
+        init.stderr.contains("`konverge kcl install 0.12.4`"),
+        "{}",
+        init.stderr
+    );
+}

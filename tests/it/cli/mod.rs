@@ -23,5 +23,6 @@ pub mod output;
 pub mod package_locks;
 pub mod selection;
 pub mod shells;
+pub mod start_guides;
 pub mod status;
 pub mod tutorial;

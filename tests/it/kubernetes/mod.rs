@@ -6,6 +6,7 @@ pub mod api_server;
 pub mod cloud_logins;
 pub mod clusters;
 pub mod disappearing;
+pub mod guide_roles;
 pub mod health;
 pub mod health_policy;
 pub mod health_rules;

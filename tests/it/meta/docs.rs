@@ -271,7 +271,8 @@ async fn json_documents_of_what_is_applied_are_described() {
         &fs::read_to_string(stopped.output("result-path")).unwrap(),
     );
     stage.by_hand("json-web", Some("two")).await;
-    let commands: [(&str, &[&str], i32); 9] = [
+    let commands: [(&str, &[&str], i32); 10] = [
+        ("adopt", &["adopt"], 0),
         ("apply", &["apply", "--yes", "json/prod"], 0),
         ("preview", &["drift"], 0),
         ("preview", &["preview", "--all"], 0),

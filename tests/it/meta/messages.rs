@@ -56,7 +56,7 @@ fn sources(folder: &Path, into: &mut Vec<String>) {
         let name = path.file_name().unwrap_or_default();
         if DIAGNOSES.iter().any(|diagnosis| below.starts_with(diagnosis))
             || name == "tests"
-            || name == "tests.rs"
+            || name.to_string_lossy().ends_with("tests.rs")
             || name == TESTKIT
         {
             continue;

@@ -183,7 +183,9 @@ pub async fn an_executable_that_is_too_old(_: PathBuf) {
 }
 
 pub async fn a_provider_that_is_configured_wrongly(binary: PathBuf) {
-    let rig = Rig::new(binary);
+    let rig = Rig::with(binary, |options| {
+        options.credential_settings = vec!["no_such_setting".to_owned()]
+    });
     let mut wrong = rig.file("wrong", json!("x"));
     wrong
         .extensions
@@ -235,7 +237,7 @@ pub async fn a_spec_chooses_no_credentials_of_the_machine(binary: PathBuf) {
     });
     let failure = only_failure(&allowed, configured(&allowed, json!({"config_path": "x"}))).await;
     assert!(
-        failure.message.contains("config_path") && !failure.message.contains("names a command"),
+        failure.message.contains("config_path") && !failure.message.contains("may not choose"),
         "{failure}"
     );
 }
@@ -252,7 +254,9 @@ pub async fn a_spec_chooses_no_address_of_its_provider(binary: PathBuf) {
     for meta in [
         theirs(),
         json!({"host": "evil.example"}),
+        json!({"host": "evil"}),
         json!({"insecure": true}),
+        json!({"region": "x@evil.example#"}),
     ] {
         let failure = only_failure(&rig, configured(&rig, meta)).await;
         assert_eq!(failure.kind, konverge_base::error::ErrorKind::Policy, "{failure}");
@@ -294,6 +298,7 @@ pub async fn a_spec_chooses_no_identity_of_its_provider(binary: PathBuf) {
         json!({"assumeRole": {"with": "other"}}),
         json!({"impersonate_service_account": "other@shop.iam.gserviceaccount.com"}),
         json!({"options": [{"profile": "other"}]}),
+        json!({"something_new": "other@"}),
         json!({"access_key": "other", "use_oidc": true}),
     ] {
         let failure = only_failure(&rig, configured(&rig, meta)).await;
@@ -305,14 +310,24 @@ pub async fn a_spec_chooses_no_identity_of_its_provider(binary: PathBuf) {
         assert!(failure.hints[0].contains("the job's environment"), "{failure:?}");
     }
     // What the default branch allows reaches the provider, which does not know it.
-    let allowed = Rig::with(binary, |options| {
+    let by_name = Rig::with(binary.clone(), |options| {
         options.credential_settings = vec!["assume_role".to_owned()]
     });
-    let failure = only_failure(&allowed, configured(&allowed, role())).await;
-    assert!(
-        failure.message.contains("assume_role") && !failure.message.contains("no identity"),
-        "{failure}"
-    );
+    let listing = |source: &str| {
+        let role = vec!["arn:aws:iam::111122223333:role/other".to_owned()];
+        Rig::with(binary.clone(), |options| {
+            options.provider_identities = [(source.to_owned(), role)].into()
+        })
+    };
+    for (allowed, reaches) in [
+        (by_name, true),
+        (listing("hashicorp/local"), true),
+        (listing("hashicorp/aws"), false),
+    ] {
+        let failure = only_failure(&allowed, configured(&allowed, role())).await;
+        assert!(failure.message.contains("assume_role"), "{failure}");
+        assert_eq!(reaches, !failure.message.contains("no identity"), "{failure}");
+    }
 }
 
 pub async fn a_service_that_does_not_answer(binary: PathBuf) {

@@ -68,8 +68,8 @@ impl Rig {
             allowed("hashicorp/local", terraform::LOCAL_PROVIDER),
             allowed("konverge/trace", terraform::TRACE_PROVIDER),
         ];
-        // Some tests give the trace provider a token without a secret store.
-        options.credential_settings = vec!["token".to_owned()];
+        // Some tests give the trace provider a token without a secret store, or misspell it.
+        options.credential_settings = vec!["token".to_owned(), "tokn".to_owned()];
         change(&mut options);
         Self {
             runtime: Terraform::new(options),

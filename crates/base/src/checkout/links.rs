@@ -92,7 +92,6 @@ fn is_of_processes(path: &Path) -> bool {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use std::os::unix::fs::symlink;
 
     use super::*;

@@ -50,7 +50,6 @@ pub fn read(root: &Path, path: &Path) -> io::Result<Option<Vec<u8>>> {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use std::{fs, os::unix::fs::symlink};
 
     use super::*;

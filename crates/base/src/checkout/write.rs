@@ -175,7 +175,6 @@ impl Owner {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use std::os::unix::fs::symlink;
 
     use super::*;

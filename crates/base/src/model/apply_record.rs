@@ -25,7 +25,6 @@ pub struct ApplyRecord {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
     use crate::model::authorization::ReviewedPull;
 

@@ -79,7 +79,7 @@ pub struct EarlierFile {
 }
 
 /// A readable revision: the tree of a commit, or the working tree. `crates/repo/src/git/` creates it; `crates/repo/src/konfig/`, `crates/repo/src/affected/`
-/// and `ops/` read it.
+/// and `crates/run/src/` read it.
 pub trait Source: Send + Sync {
     /// All files.
     fn files(&self) -> &FileTree;

@@ -260,7 +260,6 @@ fn check_commit(text: &str) -> Result<(), InvalidId> {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
 
     #[test]

@@ -154,7 +154,6 @@ pub fn object<const N: usize>(pairs: [(&str, Value); N]) -> Map<String, Value> {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
 
     #[test]

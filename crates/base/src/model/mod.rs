@@ -40,6 +40,7 @@ pub mod stack;
 pub mod state;
 pub mod status;
 pub mod store_setting;
+pub mod takeover;
 pub mod text;
 pub mod workspace_name;
 

@@ -115,7 +115,6 @@ impl PackageLock {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
 
     const COMMIT: &str = "b2297e75c9887963ceb0540f40a1bc8f88c2bd6f";

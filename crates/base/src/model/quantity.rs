@@ -153,7 +153,6 @@ fn is_whole(suffix: &str, digits: usize, fraction: usize) -> bool {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
 
     /// The examples of the type's documentation, and its rules for the base.

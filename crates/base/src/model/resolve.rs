@@ -217,7 +217,6 @@ fn for_each_string_mut(value: &mut Value, visit: &mut dyn FnMut(&mut String)) {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
     use serde_json::json;
 

@@ -74,7 +74,6 @@ fn without(units: &[ReviewUnit], other: &[ReviewUnit]) -> Vec<ReviewUnit> {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
     use crate::model::{plan::Action, review::ReviewedStack};
     use serde_json::json;

@@ -107,7 +107,6 @@ impl Serialize for Shard {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
 
     fn all(of: u32) -> Vec<Shard> {

@@ -123,7 +123,7 @@ impl StackState {
         }
     }
 
-    /// Applies many entries, as [`StackState::follow`]; linear in their number.
+    /// Applies many entries, as `StackState::follow`; linear in their number.
     pub fn apply_entries<'e>(&mut self, entries: impl IntoIterator<Item = &'e JournalEntry>) {
         let resources = std::mem::take(&mut self.resources);
         let mut resources: BTreeMap<_, _> = resources.into_iter().map(|one| (one.id.clone(), one)).collect();

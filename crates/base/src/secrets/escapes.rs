@@ -161,7 +161,6 @@ pub(super) fn layout(text: &str) -> Option<Unescaped> {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
 
     /// A text without one level of escapes.

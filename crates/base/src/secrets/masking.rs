@@ -479,4 +479,5 @@ fn is_mark(value: &Value) -> bool {
 }
 
 #[cfg(test)]
+#[path = "masking_tests.rs"]
 mod tests;

@@ -387,4 +387,5 @@ fn malformed(text: &str, why: &'static str) -> MalformedReference {
 }
 
 #[cfg(test)]
+#[path = "reference_tests.rs"]
 mod tests;

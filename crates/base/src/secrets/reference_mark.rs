@@ -36,7 +36,6 @@ pub fn reference_mark(secrets: &Secrets, text: &str) -> Option<Value> {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
     use crate::secrets::HashKey;
     use serde_json::json;

@@ -325,4 +325,5 @@ impl std::fmt::Debug for Secrets {
 }
 
 #[cfg(test)]
+#[path = "registry_tests.rs"]
 mod tests;

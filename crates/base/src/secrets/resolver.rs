@@ -1,5 +1,4 @@
-//! [`SecretResolver`]: how a runtime resolves the secret references of a stack. Implemented by
-//! `ops::secret_references`.
+//! [`SecretResolver`]: how a runtime resolves the secret references of a stack. Implemented by `run::secret_fetch`.
 
 use async_trait::async_trait;
 

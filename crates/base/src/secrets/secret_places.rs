@@ -157,7 +157,6 @@ pub fn without(message: &str, texts: &[String]) -> String {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
     use crate::{
         error::ErrorKind,

@@ -189,4 +189,5 @@ fn learn_document(secrets: &Secrets, document: &Value) {
 }
 
 #[cfg(test)]
+#[path = "secret_variables_tests.rs"]
 mod tests;

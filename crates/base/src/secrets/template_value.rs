@@ -105,7 +105,6 @@ async fn one(
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use async_trait::async_trait;
 
     use super::*;

@@ -59,7 +59,6 @@ impl From<String> for SecretValue {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
 
     #[test]

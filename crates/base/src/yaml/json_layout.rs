@@ -175,7 +175,6 @@ impl JsonLayout {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
 
     fn jsons(text: &str) -> Vec<(u32, String)> {

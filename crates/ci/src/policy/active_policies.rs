@@ -135,6 +135,14 @@ impl Archive {
         }
     }
 
+    #[cfg(test)]
+    pub fn in_repository(repository: Repository) -> Self {
+        Self {
+            repository,
+            credentials: None,
+        }
+    }
+
     /// The policy of a commit.
     ///
     /// # Errors
@@ -159,4 +167,93 @@ pub(crate) fn codeowners(source: &dyn Source) -> Option<String> {
         .filter_map(|place| source.read_path(&place).ok().flatten())
         .next()?;
     Some(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn policy(text: &str) -> CommitPolicy {
+        let config = Config::parse(&format!("version: 1\n{text}")).unwrap();
+        CommitPolicy::from_config(&config, None)
+    }
+
+    fn freeze(reason: &str) -> String {
+        format!("{{from: '2026-12-01T00:00:00Z', until: '2026-12-02T00:00:00Z', reason: {reason}}}")
+    }
+
+    /// The reasons of the freezes of the repository, and those of the rules.
+    fn reasons(policy: &CommitPolicy) -> (Vec<String>, Vec<String>) {
+        let text = |freeze: &konverge_config::FreezeConfig| format!("{:?}", freeze.reason);
+        let common = policy.config.policy.freeze.iter().map(text).collect();
+        let of_rules = policy.config.stacks.iter().flat_map(|rule| rule.policy.iter());
+        (
+            common,
+            of_rules.flat_map(|own| own.freeze.iter().map(text)).collect(),
+        )
+    }
+
+    #[test]
+    fn only_a_freeze_that_the_proposal_keeps_is_left_to_the_present_policy() {
+        let (one, two) = (freeze("one"), freeze("two"));
+        let reviewed = policy(&format!(
+            "policy: {{freeze: [{one}, {two}]}}\nstacks:\n- match: 'a/**'\n  policy: {{freeze: [{one}, {two}]}}\n\
+             - match: 'b/**'\n  policy: {{freeze: [{one}]}}\n"
+        ));
+        assert!(reviewed.has_freezes());
+        // The proposal removed `two` from the repository and from the rule for a, and the rule for b altogether.
+        let proposal = policy(&format!(
+            "policy: {{freeze: [{one}]}}\nstacks:\n- match: 'a/**'\n  policy: {{freeze: [{one}]}}\n"
+        ));
+        let (common, of_rules) = reasons(&reviewed.without_freezes_of(&proposal));
+        assert!(common.len() == 1 && common[0].contains("two"), "{common:?}");
+        // It does not lift its own freeze, wherever it stood.
+        assert_eq!(of_rules.len(), 2, "{of_rules:?}");
+        assert!(
+            of_rules[0].contains("two") && of_rules[1].contains("one"),
+            "{of_rules:?}"
+        );
+        // A proposal that keeps all of them lifts all: the present ones count.
+        assert!(!reviewed.without_freezes_of(&reviewed).has_freezes());
+        // Another rule with the same freeze keeps nothing.
+        let elsewhere = policy(&format!(
+            "stacks:\n- match: 'c/**'\n  policy: {{freeze: [{one}, {two}]}}\n"
+        ));
+        assert_eq!(reasons(&reviewed.without_freezes_of(&elsewhere)).1.len(), 3);
+    }
+
+    #[test]
+    fn freezes_are_found_in_the_rules_of_stacks_too() {
+        let one = freeze("one");
+        assert!(!policy("").has_freezes());
+        assert!(policy(&format!("policy: {{freeze: [{one}]}}\n")).has_freezes());
+        assert!(
+            policy(&format!(
+                "stacks:\n- match: 'a/**'\n  policy: {{freeze: [{one}]}}\n"
+            ))
+            .has_freezes()
+        );
+        assert!(!policy("stacks:\n- match: 'a/**'\n  policy: {approvals: 1}\n").has_freezes());
+    }
+
+    #[test]
+    fn drift_stops_only_where_the_policy_says_so() {
+        assert!(policy("policy: {drift: stop}\n").stops_at_drift());
+        assert!(!policy("policy: {drift: restore}\n").stops_at_drift());
+        assert!(!policy("").stops_at_drift());
+    }
+
+    #[test]
+    fn a_policy_counts_for_the_stacks_that_its_review_showed() {
+        let (first, second) = (Arc::new(policy("")), Arc::new(policy("policy: {approvals: 2}\n")));
+        let (a, b): (StackId, StackId) = ("a/dev".parse().unwrap(), "b/dev".parse().unwrap());
+        let mut reviewed = ReviewedPolicies::default();
+        reviewed.add(7, ReviewScope::These([a.clone()].into()), Arc::clone(&first));
+        reviewed.add(7, ReviewScope::All, Arc::clone(&second));
+        let of = |pull, stack: &StackId| reviewed.reviewed_for(pull, stack).collect::<Vec<_>>();
+        assert_eq!(of(7, &a), [first, Arc::clone(&second)]);
+        assert_eq!(of(7, &b), [second]);
+        assert_eq!(of(8, &a), []);
+    }
 }

@@ -114,3 +114,214 @@ fn pass(finding: &mut PolicyFinding, given: &PolicyOverride) {
     finding.message = format!("overridden by {}: {}", given.giver(), finding.message);
     finding.hint = None;
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use konverge_base::model::policy_finding::SetPlace;
+    use konverge_config::Config;
+    use konverge_policy::sets::{PolicyFile, PolicySet};
+
+    /// The set `s`, with these settings.
+    fn sets(settings: &str) -> PolicySets {
+        let text = format!("version: 1\npolicy: {{sets: [{{name: s, path: p, {settings}}}]}}\n");
+        let config = Config::parse(&text).unwrap().policy.sets.remove(0);
+        let file = PolicyFile {
+            path: "p/a.rego".to_owned(),
+            text: "package main\ndeny contains \"m\" if true\n".to_owned(),
+        };
+        PolicySets::new(vec![PolicySet::load(&config, &[file], &[])], &[])
+    }
+
+    fn open_set() -> PolicySets {
+        sets("enforce: override, override: {by: [acme/sre, bob]}")
+    }
+
+    fn digest() -> Digest {
+        Digest::of_bytes(b"finding")
+    }
+
+    fn denial() -> PolicyFinding {
+        PolicyFinding {
+            verdict: Enforcement::Deny,
+            rule: "s/deny".to_owned(),
+            stack: None,
+            message: "no".to_owned(),
+            hint: None,
+            place: Some(SetPlace {
+                set: "s".to_owned(),
+                resource: None,
+                path: None,
+                details: BTreeMap::new(),
+                digest: digest(),
+                passed_by: None,
+            }),
+        }
+    }
+
+    /// These people gave this digest.
+    fn given_by(people: &[(&str, &str)], teams: Teams) -> Overrides {
+        let people = people.iter();
+        let people = people.map(|(login, said)| ((*login).to_owned(), (*said).to_owned()));
+        Overrides {
+            given: BTreeMap::from([(digest(), people.collect())]),
+            teams,
+            remarks: BTreeSet::new(),
+        }
+    }
+
+    fn sre(members: &[&str]) -> Teams {
+        let members = members.iter().map(|login| (*login).to_owned()).collect();
+        Teams {
+            members: BTreeMap::from([("acme/sre".to_owned(), members)]),
+            unreadable: BTreeMap::new(),
+        }
+    }
+
+    #[test]
+    fn whoever_the_set_names_overrides_and_is_named() {
+        let overrides = given_by(
+            &[("ann", " the vendor\n fixes it "), ("bob", ""), ("eve", "me too")],
+            sre(&["ann"]),
+        );
+        let mut findings = [denial()];
+        let given = overrides.apply_overrides(&open_set(), &mut findings);
+        assert_eq!(given.len(), 1);
+        assert_eq!(given[0].by, ["ann", "bob"]);
+        assert_eq!(given[0].why.as_deref(), Some("ann: the vendor fixes it"));
+        assert_eq!((given[0].finding, given[0].rule.as_str()), (digest(), "s/deny"));
+        let [finding] = findings;
+        assert_eq!(finding.verdict, Enforcement::Pass);
+        assert!(finding.message.starts_with("overridden by ann, bob") && finding.message.ends_with(": no"));
+        let passed_by = finding.place.unwrap().passed_by;
+        assert_eq!(
+            passed_by,
+            Some(PassedBy::Override(vec!["ann".to_owned(), "bob".to_owned()]))
+        );
+    }
+
+    #[test]
+    fn nobody_else_overrides_and_the_finding_says_why() {
+        let unreadable = Teams {
+            members: BTreeMap::new(),
+            unreadable: BTreeMap::from([("acme/sre".to_owned(), "403".to_owned())]),
+        };
+        for (overrides, says) in [
+            (
+                given_by(&[("eve", "")], sre(&["ann"])),
+                Some("does not count: one of acme/sre, bob"),
+            ),
+            (
+                given_by(&[("ann", "")], unreadable),
+                Some("membership of acme/sre could not be read: 403"),
+            ),
+            (Overrides::default(), None),
+        ] {
+            let mut findings = [denial()];
+            assert!(overrides.apply_overrides(&open_set(), &mut findings).is_empty());
+            let [finding] = findings;
+            assert_eq!(
+                (finding.verdict, finding.message.as_str()),
+                (Enforcement::Deny, "no")
+            );
+            assert!(finding.place.unwrap().passed_by.is_none());
+            match says {
+                Some(says) => assert!(finding.hint.unwrap().contains(says), "{says}"),
+                None => assert_eq!(finding.hint, None),
+            }
+        }
+        // What looks like an override and is none comes before the rule's own hint.
+        let overrides = Overrides {
+            remarks: BTreeSet::from(["the comment was edited".to_owned()]),
+            ..Overrides::default()
+        };
+        let mut findings = [PolicyFinding {
+            hint: Some("its own".to_owned()),
+            ..denial()
+        }];
+        overrides.apply_overrides(&open_set(), &mut findings);
+        assert_eq!(
+            findings[0].hint.as_deref(),
+            Some("the comment was edited; its own")
+        );
+    }
+
+    #[test]
+    fn another_digest_and_a_set_that_nobody_may_override_stay_denied() {
+        let overrides = given_by(&[("bob", "")], Teams::default());
+        let mut other = denial();
+        other.place.as_mut().unwrap().digest = Digest::of_bytes(b"another finding");
+        let mut of_setting = denial();
+        of_setting.place = None;
+        let mut findings = [other, of_setting];
+        assert!(overrides.apply_overrides(&open_set(), &mut findings).is_empty());
+        assert!(
+            findings
+                .iter()
+                .all(|finding| finding.verdict == Enforcement::Deny)
+        );
+
+        let mut findings = [denial()];
+        assert!(
+            overrides
+                .apply_overrides(&sets("enforce: always"), &mut findings)
+                .is_empty()
+        );
+        assert_eq!(findings[0].verdict, Enforcement::Deny);
+    }
+
+    #[test]
+    fn an_earlier_override_holds_as_long_as_the_set_can_be_overridden() {
+        let earlier = [PolicyOverride {
+            finding: digest(),
+            rule: "s/deny".to_owned(),
+            message: "no".to_owned(),
+            by: vec!["bob".to_owned()],
+            why: None,
+        }];
+        let mut findings = [denial()];
+        assert_eq!(keep(&earlier, &open_set(), &mut findings), earlier);
+        assert_eq!(findings[0].verdict, Enforcement::Pass);
+        // It is passed already: it is not given twice.
+        assert!(keep(&earlier, &open_set(), &mut findings).is_empty());
+
+        let mut findings = [denial()];
+        assert!(keep(&earlier, &sets("enforce: always"), &mut findings).is_empty());
+        assert!(keep(&[], &open_set(), &mut findings).is_empty());
+        let mut other = denial();
+        other.place.as_mut().unwrap().digest = Digest::of_bytes(b"another finding");
+        assert!(keep(&earlier, &open_set(), std::slice::from_mut(&mut other)).is_empty());
+        assert_eq!(
+            (findings[0].verdict, other.verdict),
+            (Enforcement::Deny, Enforcement::Deny)
+        );
+    }
+
+    #[test]
+    fn a_reason_is_one_line_of_bounded_length() {
+        let people = |said: &[(&str, &str)]| -> (OverrideReasons, Vec<String>) {
+            let people: OverrideReasons = said
+                .iter()
+                .map(|(a, b)| ((*a).to_owned(), (*b).to_owned()))
+                .collect();
+            let by = people.keys().cloned().collect();
+            (people, by)
+        };
+        let reason_of = |said: &[(&str, &str)]| {
+            let (people, by) = people(said);
+            reason(&people, &by)
+        };
+        assert_eq!(reason_of(&[("ann", " \n ")]), None);
+        assert_eq!(reason_of(&[("ann", "a\nb  c")]).as_deref(), Some("a b c"));
+        assert_eq!(
+            reason_of(&[("ann", "x"), ("bob", "y")]).as_deref(),
+            Some("ann: x; bob: y")
+        );
+        let long = "é".repeat(LONGEST_REASON + 1);
+        assert_eq!(
+            reason_of(&[("ann", &long)]).unwrap().chars().count(),
+            LONGEST_REASON
+        );
+    }
+}

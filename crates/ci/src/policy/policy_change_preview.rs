@@ -61,7 +61,7 @@ impl PolicyOutlook {
     }
 
     /// Looks at the plan document of a stack.
-    pub async fn look(&self, evaluator: &RuleEvaluator, document: &Arc<StackDocument>) {
+    pub async fn compare(&self, evaluator: &RuleEvaluator, document: &Arc<StackDocument>) {
         let denies = async |sets: &PolicySets| {
             let findings = evaluator.judge(std::slice::from_ref(sets), document).await;
             findings
@@ -83,7 +83,7 @@ impl PolicyOutlook {
     ///
     /// # Errors
     /// The run was interrupted.
-    pub async fn look_at_others(
+    pub async fn compare_others(
         &self,
         evaluator: &RuleEvaluator,
         planning: &Planner,
@@ -111,7 +111,7 @@ impl PolicyOutlook {
                 };
                 match document {
                     Some(document) => {
-                        self.look(evaluator, &Arc::new(document)).await;
+                        self.compare(evaluator, &Arc::new(document)).await;
                         true
                     }
                     None => false,

@@ -12,8 +12,7 @@ use crate::{
     job::Job,
     policy::{
         active_policies::{Archive, CommitPolicy, ReviewedPolicies},
-        overrides::{self, OverrideReasons, Overrides},
-        review_overrides,
+        overrides,
     },
     trust::{
         authority::{DispatchApprovers, Task},
@@ -63,27 +62,27 @@ pub(crate) struct GivenDigests<'a> {
 
 /// The rules of a run, and the source of facts.
 pub(crate) struct PolicyCheck {
-    stage: Stage,
+    pub(super) stage: Stage,
     pub(crate) actor: String,
     /// True if the actor pushed what is applied, in this attempt: then GitHub allowed them.
-    pushed: bool,
+    pub(super) pushed: bool,
     pub(crate) run: RunContext,
     pub(crate) run_id: u64,
     pub(crate) environment: Option<String>,
     /// True if GitHub protects the default branch.
-    protected: bool,
+    pub(super) protected: bool,
     /// The default branch and the applied commit, if there is one.
     pub(crate) applied: Option<(String, CommitId)>,
     pub(crate) people: Reviewers,
     pub(crate) authors: BTreeMap<u64, String>,
     /// The policy of the default branch.
-    own: Arc<CommitPolicy>,
+    pub(super) own: Arc<CommitPolicy>,
     /// The policies under which pull requests were reviewed.
-    reviewed: ReviewedPolicies,
-    archive: Archive,
-    restoring: bool,
+    pub(super) reviewed: ReviewedPolicies,
+    pub(super) archive: Archive,
+    pub(super) restoring: bool,
     pub(crate) agreeing: DispatchApprovers,
-    evaluator: RuleEvaluator,
+    pub(super) evaluator: RuleEvaluator,
 }
 
 impl PolicyCheck {
@@ -296,62 +295,6 @@ impl PolicyCheck {
         &self.evaluator
     }
 
-    /// The overrides that the given digests and the reviews may be.
-    async fn overrides(
-        &self,
-        plan: &StackPlan,
-        pulls: &[(u64, CommitId)],
-        policies: &[Arc<CommitPolicy>],
-        given: GivenDigests<'_>,
-    ) -> Result<Overrides, UserError> {
-        let sets = policies.iter().flat_map(|policy| policy.sets.iter());
-        let names: BTreeSet<&str> = sets
-            .flat_map(|set| set.overriders())
-            .map(|name| name.trim_start_matches('@'))
-            .collect();
-        let teams: Vec<&str> = names.iter().copied().filter(|name| name.contains('/')).collect();
-        if names.is_empty() {
-            return Ok(Overrides::default());
-        }
-        let mut by_digest: BTreeMap<Digest, OverrideReasons> = BTreeMap::new();
-        if !given.digests.is_empty() {
-            let logins = self.digest_givers(pulls, true).await.into_iter();
-            let mut said = self.digest_reasons().await;
-            let givers = logins.map(|login| {
-                let said = said.remove(&login).unwrap_or_default();
-                (login, said)
-            });
-            let givers: OverrideReasons = givers.collect();
-            by_digest.extend(given.digests.iter().map(|digest| (*digest, givers.clone())));
-        }
-        let of_plan = |record: &&&ReviewRecord| pulls.contains(&(record.pull_request, record.head.clone()));
-        let mut remarks = BTreeSet::new();
-        for record in given.records.iter().filter(of_plan) {
-            let found = review_overrides::in_reviews(&self.people, record).await?;
-            for (digest, reviewers) in found.given {
-                by_digest.entry(digest).or_default().extend(reviewers);
-            }
-            remarks.extend(found.remarks);
-        }
-        for remark in &remarks {
-            self.run.notes.note(&format!("note: {remark}"));
-        }
-        let mut people: BTreeSet<String> = by_digest.values().flat_map(BTreeMap::keys).cloned().collect();
-        let teams = self.people.teams(teams, &people).await;
-        people.retain(|login| names.iter().any(|name| teams.includes(name, login)));
-        let people = self
-            .without_contributors(people, plan, pulls, given.covered)
-            .await?;
-        for logins in by_digest.values_mut() {
-            logins.retain(|login, _| people.contains(login));
-        }
-        Ok(Overrides {
-            given: by_digest,
-            teams,
-            remarks,
-        })
-    }
-
     /// The findings of one policy.
     async fn judge(
         &self,
@@ -466,4 +409,162 @@ impl PolicyCheck {
 /// Returns true if an approval is required.
 pub(crate) fn needs_approval(rules: &EffectivePolicy) -> bool {
     rules.approvals > 0 || !rules.reviewers.is_empty()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use konverge_base::model::plan::Action;
+    use konverge_github::Permission;
+
+    use super::*;
+    use crate::{
+        policy::{
+            active_policies::ReviewScope,
+            policy_fixture::{check, commit, plan, policy},
+        },
+        trust::reviewers::KnownPeople,
+    };
+
+    /// The rules that deny.
+    async fn denied(check: &PolicyCheck, plan: &StackPlan, pulls: &[(u64, CommitId)]) -> Vec<String> {
+        let findings = check.findings(plan, pulls, None).await.unwrap();
+        let denied = findings
+            .into_iter()
+            .filter(|finding| finding.verdict == Enforcement::Deny);
+        denied.map(|finding| finding.rule).collect()
+    }
+
+    #[tokio::test]
+    async fn each_policy_under_which_it_was_reviewed_must_be_satisfied() {
+        let deletes = plan(&[Action::Delete, Action::Delete]);
+        let free = check("", KnownPeople::default());
+        assert!(denied(&free, &deletes, &[]).await.is_empty());
+        let strict = Arc::new(policy("policy: {max_destructive: 1, drift: stop}\n"));
+        let mut reviewed = ReviewedPolicies::default();
+        reviewed.add(7, ReviewScope::All, strict);
+        let free = free.with_reviewed(reviewed);
+        let pulls = [(7, commit('a'))];
+        assert_eq!(denied(&free, &deletes, &pulls).await, ["policy.max_destructive"]);
+        // Of another pull request it does not count.
+        assert!(denied(&free, &deletes, &[(8, commit('a'))]).await.is_empty());
+        assert_eq!(
+            free.drift(&deletes, &pulls, None).await.unwrap(),
+            DriftPolicy::Stop
+        );
+        assert_eq!(
+            free.drift(&deletes, &[], None).await.unwrap(),
+            DriftPolicy::Restore
+        );
+        let own = check("policy: {drift: stop}\n", KnownPeople::default());
+        assert_eq!(own.drift(&deletes, &[], None).await.unwrap(), DriftPolicy::Stop);
+    }
+
+    #[tokio::test]
+    async fn an_approval_counts_on_the_last_head_by_somebody_else_who_may_write() {
+        let update = plan(&[Action::Update]);
+        let approved_by = |reviewer, head, may, is_own: bool| {
+            let known = KnownPeople {
+                permissions: vec![("ada", Permission::Write), (reviewer, may)],
+                approvals: vec![(7, reviewer, commit(head))],
+                pulls: vec![(7, if is_own { vec![reviewer] } else { vec!["ada"] }, false)],
+                ..KnownPeople::default()
+            };
+            check("policy: {approvals: 1}\n", known)
+        };
+        let pulls = [(7, commit('a'))];
+        for (check, rules) in [
+            (approved_by("bob", 'a', Permission::Write, false), vec![]),
+            (
+                approved_by("bob", 'b', Permission::Write, false),
+                vec!["policy.approvals"],
+            ),
+            (
+                approved_by("bob", 'a', Permission::Read, false),
+                vec!["policy.approvals"],
+            ),
+            (
+                approved_by("bob", 'a', Permission::Write, true),
+                vec!["policy.approvals"],
+            ),
+        ] {
+            assert_eq!(denied(&check, &update, &pulls).await, rules);
+        }
+        // An unchanged stack needs none.
+        let nobody = check("policy: {approvals: 1}\n", KnownPeople::default());
+        assert!(denied(&nobody, &plan(&[]), &pulls).await.is_empty());
+    }
+
+    #[tokio::test]
+    async fn whoever_pushed_it_could_write() {
+        let update = plan(&[Action::Update]);
+        let app = || check("policy: {actors: [ada]}\n", KnownPeople::default());
+        // GitHub has no permission for an App.
+        assert_eq!(denied(&app(), &update, &[]).await, ["policy.actors"]);
+        let pushed = PolicyCheck {
+            pushed: true,
+            ..app()
+        };
+        assert!(denied(&pushed, &update, &[]).await.is_empty());
+    }
+
+    #[tokio::test]
+    async fn restoring_needs_no_second_approval_and_keeps_freezes_and_the_size() {
+        let rules = "policy:\n  approvals: 1\n  actors: [eve]\n  max_destructive: 0\n  \
+                     freeze: [{from: '2000-01-01T00:00:00Z', until: '2999-01-01T00:00:00Z', reason: always}]\n";
+        let deletes = plan(&[Action::Delete]);
+        let all = denied(&check(rules, KnownPeople::default()), &deletes, &[]).await;
+        assert!(
+            all.contains(&"policy.approvals".to_owned()) && all.contains(&"policy.actors".to_owned()),
+            "{all:?}"
+        );
+        let restoring = check(rules, KnownPeople::default()).for_restoring();
+        let mut left = denied(&restoring, &deletes, &[]).await;
+        left.sort();
+        assert_eq!(left, ["policy.freeze", "policy.max_destructive"]);
+    }
+
+    #[tokio::test]
+    async fn a_given_digest_allows_any_size_if_its_giver_took_no_part() {
+        let deletes = plan(&[Action::Delete]);
+        let since = commit('e');
+        let agreed = Agreed {
+            since: Some(&since),
+            until: None,
+        };
+        let denied = async |rules: &str, giver: &'static str, contributor: &'static str| {
+            let known = KnownPeople {
+                permissions: vec![("ada", Permission::Write)],
+                approved_run: vec![giver],
+                commits: vec![(commit('e'), commit('f'), vec![contributor], false)],
+                ..KnownPeople::default()
+            };
+            let check = check(rules, known);
+            let findings = check
+                .judge(&check.own, &deletes, &[], Some(agreed))
+                .await
+                .unwrap();
+            let denied = findings
+                .into_iter()
+                .filter(|finding| finding.verdict == Enforcement::Deny);
+            denied.map(|finding| finding.rule).collect::<Vec<_>>()
+        };
+        let size = "policy: {max_destructive: 0}\n";
+        assert!(denied(size, "bob", "carol").await.is_empty());
+        // Without a rule about approvals nobody asks who wrote it.
+        assert!(denied(size, "carol", "carol").await.is_empty());
+        let both = "policy: {max_destructive: 0, approvals: 1}\n";
+        assert!(denied(both, "bob", "carol").await.is_empty());
+        let own = denied(both, "carol", "carol").await;
+        assert!(own.contains(&"policy.max_destructive".to_owned()), "{own:?}");
+        assert!(own.contains(&"policy.approvals".to_owned()), "{own:?}");
+        // Somebody whom the rules do not name allows nothing.
+        let named = denied(
+            "policy: {max_destructive: 0, reviewers: [dora]}\n",
+            "bob",
+            "carol",
+        )
+        .await;
+        assert!(named.contains(&"policy.max_destructive".to_owned()), "{named:?}");
+    }
 }

@@ -1,20 +1,84 @@
 //! The people whom policies ask about: who gave a digest, who approved, who is in a team, and who took part in what is
 //! applied.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use crate::{
-    policy::policy_check::{Agreed, PolicyCheck, needs_approval},
+    policy::{
+        active_policies::CommitPolicy,
+        overrides::{OverrideReasons, Overrides},
+        policy_check::{Agreed, GivenDigests, PolicyCheck, needs_approval},
+        review_overrides,
+    },
     trust::{authority::DispatchApprovers, contributors::Contributors},
 };
 use konverge_base::{
     error::{ErrorKind, UserError},
-    model::{CommitId, plan::StackPlan},
+    model::{CommitId, Digest, plan::StackPlan, review::ReviewRecord},
 };
 use konverge_github::Permission;
 use konverge_policy::{self as policy, Approval, CodeOwners, EffectivePolicy, Role, Teams};
 
 impl PolicyCheck {
+    /// The overrides that the given digests and the reviews may be.
+    pub(super) async fn overrides(
+        &self,
+        plan: &StackPlan,
+        pulls: &[(u64, CommitId)],
+        policies: &[Arc<CommitPolicy>],
+        given: GivenDigests<'_>,
+    ) -> Result<Overrides, UserError> {
+        let sets = policies.iter().flat_map(|policy| policy.sets.iter());
+        let names: BTreeSet<&str> = sets
+            .flat_map(|set| set.overriders())
+            .map(|name| name.trim_start_matches('@'))
+            .collect();
+        let teams: Vec<&str> = names.iter().copied().filter(|name| name.contains('/')).collect();
+        if names.is_empty() {
+            return Ok(Overrides::default());
+        }
+        let mut by_digest: BTreeMap<Digest, OverrideReasons> = BTreeMap::new();
+        if !given.digests.is_empty() {
+            let logins = self.digest_givers(pulls, true).await.into_iter();
+            let mut said = self.digest_reasons().await;
+            let givers = logins.map(|login| {
+                let said = said.remove(&login).unwrap_or_default();
+                (login, said)
+            });
+            let givers: OverrideReasons = givers.collect();
+            by_digest.extend(given.digests.iter().map(|digest| (*digest, givers.clone())));
+        }
+        let of_plan = |record: &&&ReviewRecord| pulls.contains(&(record.pull_request, record.head.clone()));
+        let mut remarks = BTreeSet::new();
+        for record in given.records.iter().filter(of_plan) {
+            let found = review_overrides::in_reviews(&self.people, record).await?;
+            for (digest, reviewers) in found.given {
+                by_digest.entry(digest).or_default().extend(reviewers);
+            }
+            remarks.extend(found.remarks);
+        }
+        for remark in &remarks {
+            self.run.notes.note(&format!("note: {remark}"));
+        }
+        let mut people: BTreeSet<String> = by_digest.values().flat_map(BTreeMap::keys).cloned().collect();
+        let teams = self.people.teams(teams, &people).await;
+        people.retain(|login| names.iter().any(|name| teams.includes(name, login)));
+        let people = self
+            .without_contributors(people, plan, pulls, given.covered)
+            .await?;
+        for logins in by_digest.values_mut() {
+            logins.retain(|login, _| people.contains(login));
+        }
+        Ok(Overrides {
+            given: by_digest,
+            teams,
+            remarks,
+        })
+    }
+
     /// Those who may push, and took no part in what is applied: in none of its pull requests, and in no commit
     /// since the last apply. Nobody, if a pull request came from a fork: who pushed there is unknown.
     pub(crate) async fn without_contributors(
@@ -30,7 +94,7 @@ impl PolicyCheck {
         let behind = self.contributors(plan, covered).await?;
         people.retain(|login| !behind.contains(login));
         for (pull, _) in pulls {
-            let behind = self.people.behind_pull(*pull).await?;
+            let behind = self.people.pull_contributors(*pull).await?;
             people.retain(|login| !behind.contains(login));
             if behind.unknown.is_some() {
                 people.clear();
@@ -61,7 +125,7 @@ impl PolicyCheck {
         };
         // Without its name they cannot be distinguished from users who approved another job of the run.
         if let Some(environment) = self.environment.as_ref().filter(|_| asked) {
-            match self.people.let_run_go_on(self.run_id, environment).await {
+            match self.people.run_approvals(self.run_id, environment).await {
                 Ok(approvals) => logins.extend(approvals.into_iter().map(|approval| approval.reviewer)),
                 Err(error) => self
                     .run
@@ -83,7 +147,7 @@ impl PolicyCheck {
         let mut reasons = BTreeMap::new();
         if let Some(environment) = &self.environment {
             // It was looked up before, so it is cached.
-            let approvals = self.people.let_run_go_on(self.run_id, environment).await;
+            let approvals = self.people.run_approvals(self.run_id, environment).await;
             let approvals = approvals.unwrap_or_default().into_iter();
             reasons.extend(approvals.map(|approval| (approval.reviewer, approval.said)));
         }
@@ -116,7 +180,7 @@ impl PolicyCheck {
             .cloned()
             .collect();
         for (pull, _) in pulls.iter().filter(|_| needs_approval(rules)) {
-            let behind = self.people.behind_pull(*pull).await?;
+            let behind = self.people.pull_contributors(*pull).await?;
             own.extend(logins.iter().filter(|login| behind.contains(login)).cloned());
         }
         let approvals = logins.into_iter().map(|reviewer| Approval {
@@ -141,7 +205,7 @@ impl PolicyCheck {
         let head = agreed.until.unwrap_or(head);
         let behind = self
             .people
-            .behind_commits(branch, agreed.since, head, plan.stack.as_str())
+            .commit_contributors(branch, agreed.since, head, plan.stack.as_str())
             .await?;
         match &behind.unknown {
             None => Ok(behind),
@@ -173,7 +237,10 @@ impl PolicyCheck {
             let (role, own) = match on_last_head {
                 true => (
                     self.role(&given.reviewer).await?,
-                    self.people.behind_pull(pull).await?.contains(&given.reviewer),
+                    self.people
+                        .pull_contributors(pull)
+                        .await?
+                        .contains(&given.reviewer),
                 ),
                 false => (Role::None, false),
             };
@@ -215,5 +282,243 @@ impl PolicyCheck {
             people.extend(self.approvals(*pull, head).await?.into_iter().map(|a| a.reviewer));
         }
         Ok(self.people.teams(names, &people).await)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use konverge_base::model::plan::Action;
+
+    use super::*;
+    use crate::{
+        policy::policy_fixture::{check, commit, plan},
+        trust::reviewers::KnownPeople,
+    };
+
+    fn logins(logins: &[&str]) -> BTreeSet<String> {
+        logins.iter().map(|login| (*login).to_owned()).collect()
+    }
+
+    fn starter(login: &str) -> DispatchApprovers {
+        DispatchApprovers::Starter {
+            login: login.to_owned(),
+            reason: "I said so".to_owned(),
+        }
+    }
+
+    #[tokio::test]
+    async fn digests_are_given_by_the_starter_and_by_who_approved_the_job() {
+        let of = |agreeing, environment: Option<&str>, author: Option<&str>| {
+            let known = KnownPeople {
+                approved_run: vec!["bob", "ada"],
+                ..KnownPeople::default()
+            };
+            let authors = author.map(|author| (7, author.to_owned()));
+            PolicyCheck {
+                environment: environment.map(str::to_owned),
+                ..check("", known)
+                    .with_digest_approvers(agreeing)
+                    .with_authors(authors.into_iter().collect())
+            }
+        };
+        let pulls = [(7, commit('a'))];
+        let (here, job) = (Some("production"), DispatchApprovers::Environment);
+        for (check, ask, givers) in [
+            (of(starter("ada"), here, None), false, vec!["ada"]),
+            (of(starter("ada"), here, None), true, vec!["ada", "bob"]),
+            (of(starter("ada"), None, None), true, vec!["ada"]),
+            (of(job.clone(), here, None), false, vec!["ada", "bob"]),
+            (of(job.clone(), None, None), true, vec![]),
+            (of(job.clone(), Some("another"), None), true, vec![]),
+            // Nobody approves a pull request of their own.
+            (of(job, here, Some("ADA")), true, vec!["bob"]),
+            (of(starter("ada"), here, Some("ada")), false, vec![]),
+        ] {
+            assert_eq!(check.digest_givers(&pulls, ask).await, givers);
+        }
+        let said = of(starter("ada"), here, None).digest_reasons().await;
+        assert_eq!(
+            (said["ada"].as_str(), said["bob"].as_str()),
+            ("I said so", "bob says so")
+        );
+    }
+
+    #[tokio::test]
+    async fn only_who_may_push_and_took_no_part_is_left() {
+        let since = commit('e');
+        let covered = Agreed {
+            since: Some(&since),
+            until: None,
+        };
+        let left = async |from_fork| {
+            let known = KnownPeople {
+                permissions: vec![
+                    ("ada", Permission::Write),
+                    ("bob", Permission::Write),
+                    ("carol", Permission::Write),
+                    ("dora", Permission::Read),
+                    ("eve", Permission::Admin),
+                ],
+                pulls: vec![(7, vec!["Bob"], from_fork)],
+                commits: vec![(commit('e'), commit('f'), vec!["ada"], false)],
+                ..KnownPeople::default()
+            };
+            let check = check("", known);
+            let people = logins(&["ada", "bob", "carol", "dora", "eve"]);
+            let plan = plan(&[Action::Update]);
+            check
+                .without_contributors(people, &plan, &[(7, commit('a'))], covered)
+                .await
+                .unwrap()
+        };
+        assert_eq!(left(false).await, logins(&["carol", "eve"]));
+        // Who pushed to a fork is unknown.
+        assert_eq!(left(true).await, logins(&[]));
+    }
+
+    #[tokio::test]
+    async fn unknown_authors_are_an_error_and_never_nobody() {
+        let (since, until) = (commit('d'), commit('c'));
+        let plan = plan(&[Action::Update]);
+        let known = || KnownPeople {
+            commits: vec![
+                (commit('e'), commit('f'), vec!["ada"], true),
+                (commit('d'), commit('c'), vec!["bob"], false),
+            ],
+            ..KnownPeople::default()
+        };
+        let of_plan = commit('e');
+        let covered = Agreed {
+            since: Some(&of_plan),
+            until: None,
+        };
+        let refusal = check("", known()).contributors(&plan, covered).await.unwrap_err();
+        assert_eq!(refusal.kind, ErrorKind::Policy);
+        assert!(refusal.message.contains("who pushed fffffff"), "{refusal}");
+        // A difference that is restored ends with the applied commit.
+        let restored = Agreed {
+            since: Some(&since),
+            until: Some(&until),
+        };
+        let behind = check("", known()).contributors(&plan, restored).await.unwrap();
+        assert!(behind.contains("bob") && !behind.contains("ada"));
+        // A preview applies nothing.
+        let preview = PolicyCheck {
+            applied: None,
+            ..check("", known())
+        };
+        assert_eq!(
+            preview.contributors(&plan, covered).await.unwrap(),
+            Contributors::default()
+        );
+    }
+
+    #[tokio::test]
+    async fn a_contributor_s_digest_is_own_where_approvals_are_required() {
+        let since = commit('e');
+        let covered = Agreed {
+            since: Some(&since),
+            until: None,
+        };
+        let plan = plan(&[Action::Update]);
+        let own = async |rules: EffectivePolicy| {
+            let known = KnownPeople {
+                approved_run: vec!["ada", "bob", "carol"],
+                pulls: vec![(7, vec!["bob"], false)],
+                commits: vec![(commit('e'), commit('f'), vec!["ada"], false)],
+                ..KnownPeople::default()
+            };
+            let approvals = check("", known)
+                .digest_approvals(&rules, &plan, &[(7, commit('a'))], covered)
+                .await
+                .unwrap();
+            assert_eq!(approvals.len(), 3);
+            assert!(
+                approvals
+                    .iter()
+                    .all(|approval| approval.on_last_head && approval.role == Role::Write)
+            );
+            let own = approvals.into_iter().filter(|approval| approval.own);
+            own.map(|approval| approval.reviewer).collect::<Vec<_>>()
+        };
+        assert!(own(EffectivePolicy::default()).await.is_empty());
+        let approvals = EffectivePolicy {
+            approvals: 1,
+            ..EffectivePolicy::default()
+        };
+        assert_eq!(own(approvals).await, ["ada", "bob"]);
+        let reviewers = EffectivePolicy {
+            reviewers: vec!["carol".to_owned()],
+            ..EffectivePolicy::default()
+        };
+        assert_eq!(own(reviewers).await, ["ada", "bob"]);
+    }
+
+    #[tokio::test]
+    async fn an_approval_of_an_older_head_has_no_role() {
+        let known = KnownPeople {
+            permissions: vec![("bob", Permission::Admin), ("carol", Permission::Write)],
+            approvals: vec![(7, "bob", commit('b')), (7, "carol", commit('a'))],
+            pulls: vec![(7, vec!["carol", "bob"], false)],
+            ..KnownPeople::default()
+        };
+        let approvals = check("", known).approvals(7, &commit('a')).await.unwrap();
+        let seen: Vec<_> = approvals
+            .iter()
+            .map(|approval| {
+                (
+                    approval.reviewer.as_str(),
+                    approval.on_last_head,
+                    approval.role,
+                    approval.own,
+                )
+            })
+            .collect();
+        assert_eq!(
+            seen,
+            [
+                ("bob", false, Role::None, false),
+                ("carol", true, Role::Write, true)
+            ]
+        );
+    }
+
+    #[tokio::test]
+    async fn teams_are_looked_up_for_the_people_concerned_and_code_owners_only_if_a_rule_names_them() {
+        let known = || KnownPeople {
+            approvals: vec![(7, "bob", commit('a'))],
+            teams: ["acme/sre", "acme/owners"]
+                .into_iter()
+                .flat_map(|team| [(team, "ada", false), (team, "bob", true), (team, "carol", true)])
+                .collect(),
+            ..KnownPeople::default()
+        };
+        let plan = plan(&[Action::Update]);
+        let owners = CodeOwners::read("* @acme/owners ann@example.com\n");
+        let given = [Approval {
+            reviewer: "carol".to_owned(),
+            on_last_head: true,
+            role: Role::Write,
+            own: false,
+        }];
+        let found = async |reviewers: &[&str]| {
+            let rules = EffectivePolicy {
+                reviewers: reviewers.iter().map(|name| (*name).to_owned()).collect(),
+                actors: vec!["ada".to_owned()],
+                ..EffectivePolicy::default()
+            };
+            let check = check("", known());
+            let pulls = [(7, commit('a'))];
+            check
+                .teams((&rules, Some(&owners)), &plan, &pulls, &given)
+                .await
+                .unwrap()
+        };
+        assert_eq!(found(&["bob"]).await, Teams::default());
+        let both = found(&["@acme/sre", "CODEOWNERS"]).await;
+        assert_eq!(both.members["acme/sre"], logins(&["bob", "carol"]));
+        assert_eq!(both.members["acme/owners"], logins(&["bob", "carol"]));
+        assert_eq!(found(&["acme/sre"]).await.members.len(), 1);
     }
 }

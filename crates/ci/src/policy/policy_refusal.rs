@@ -30,3 +30,53 @@ pub(crate) fn refusal(plan: &StackPlan, findings: &[PolicyFinding]) -> Option<Us
             .fold(failure, UserError::hint),
     )
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use konverge_base::model::{RepoPath, plan::Basis};
+
+    #[test]
+    fn only_a_denial_of_this_stack_stops_it_and_says_everything_that_denies() {
+        let plan = StackPlan::new(
+            RepoPath::root(),
+            "shop/prod".parse().unwrap(),
+            Basis::Live,
+            Vec::new(),
+        );
+        let finding = |verdict, stack: Option<&str>, rule: &str| PolicyFinding {
+            verdict,
+            rule: rule.to_owned(),
+            stack: stack.map(|stack| stack.parse().unwrap()),
+            message: format!("{rule} says no"),
+            hint: Some(format!("satisfy {rule}")),
+            place: None,
+        };
+        for verdict in [Enforcement::Pass, Enforcement::Warn, Enforcement::Undecided] {
+            assert!(
+                refusal(&plan, &[finding(verdict, Some("shop/prod"), "a")]).is_none(),
+                "{verdict:?}"
+            );
+        }
+        let of_another = finding(Enforcement::Deny, Some("shop/dev"), "a");
+        assert!(refusal(&plan, &[of_another]).is_none());
+        // Of the whole run, or of this stack.
+        for stack in [None, Some("shop/prod")] {
+            let findings = [
+                finding(Enforcement::Deny, stack, "a"),
+                finding(Enforcement::Warn, stack, "b"),
+                finding(Enforcement::Deny, stack, "c"),
+            ];
+            let refusal = refusal(&plan, &findings).unwrap();
+            assert_eq!(refusal.kind, ErrorKind::Policy);
+            assert!(refusal.message.contains("shop/prod was stopped"), "{refusal}");
+            assert!(
+                refusal.message.contains("a: a says no\nc: c says no"),
+                "{refusal}"
+            );
+            assert!(!refusal.message.contains("b says no"), "{refusal}");
+            assert_eq!(refusal.hints, ["satisfy a", "satisfy c"]);
+        }
+    }
+}

@@ -50,7 +50,7 @@ pub(crate) async fn in_reviews(
         if review.commit != record.head {
             continue;
         }
-        let said = Words::of(&review.said);
+        let said = Words::parse(&review.said);
         let all = match said.all_shown && is_unedited {
             true => record.findings.clone(),
             false => BTreeSet::new(),
@@ -124,7 +124,7 @@ struct Words {
 }
 
 impl Words {
-    fn of(text: &str) -> Self {
+    fn parse(text: &str) -> Self {
         let lines = text.lines().map(str::trim).filter(|line| !line.starts_with('>'));
         let lines: Vec<_> = lines.collect();
         let words = lines
@@ -139,8 +139,8 @@ impl Words {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
+    use crate::trust::reviewers::KnownPeople;
 
     #[test]
     fn only_own_words_name_a_finding() {
@@ -168,7 +168,7 @@ mod tests {
             ("> konverge override".to_owned(), words(&none, false)),
             ("no konverge override, please".to_owned(), words(&none, false)),
         ] {
-            assert_eq!(Words::of(&text), expected, "{text}");
+            assert_eq!(Words::parse(&text), expected, "{text}");
         }
     }
 
@@ -187,5 +187,72 @@ mod tests {
         ] {
             assert_ne!(comment_digest(&edited, run), digest, "{edited}");
         }
+    }
+
+    fn record(run: &str, shown: &RecordedComment) -> ReviewRecord {
+        ReviewRecord {
+            version: 1,
+            pull_request: 7,
+            head: "a".repeat(40).parse().unwrap(),
+            base: "b".repeat(40).parse().unwrap(),
+            power: None,
+            run: run.to_owned(),
+            findings: BTreeSet::from([Digest::of_bytes(b"finding")]),
+            stacks: Vec::new(),
+            comment: Some(shown.clone()),
+        }
+    }
+
+    #[test]
+    fn only_the_comment_of_this_head_as_it_was_written_shows_the_findings() {
+        let run = "https://github.com/acme/konfig/actions/runs/7";
+        let shown = RecordedComment {
+            digest: comment_digest("a\n", run),
+            written: "2026-11-01T10:00:00Z".parse().unwrap(),
+        };
+        let record = record(run, &shown);
+        let comment = |head: char, body: &str| PreviewComment {
+            head: head.to_string().repeat(40),
+            body: body.to_owned(),
+        };
+        let is_there = |comments: &[PreviewComment]| is_shown_unedited(comments, &record, &shown);
+        assert!(is_there(&[comment('c', "b"), comment('a', "a")]));
+        assert!(!is_there(&[comment('c', "a")]));
+        assert!(!is_there(&[comment('a', "a, and more")]));
+        assert!(!is_there(&[]));
+    }
+
+    #[tokio::test]
+    async fn a_review_counts_only_if_it_came_after_the_comment_and_is_its_authors_own() {
+        let shown = RecordedComment {
+            digest: Digest::of_bytes(b"comment"),
+            written: "2026-11-01T10:00:00Z".parse().unwrap(),
+        };
+        let known = |edited| KnownPeople {
+            edited,
+            ..KnownPeople::default()
+        };
+        let unedited = Reviewers::new(None);
+        let counts_of = async |people: &Reviewers, given: Option<&str>| {
+            let review = ReviewApproval {
+                reviewer: "bob".to_owned(),
+                commit: "a".repeat(40).parse().unwrap(),
+                given: given.map(|time| time.parse().unwrap()),
+                said: String::new(),
+                node: "PRR".to_owned(),
+            };
+            why_none(people, &review, &shown).await.unwrap().is_none()
+        };
+        let counts = async |given| counts_of(&unedited, given).await;
+        assert!(counts(Some("2026-11-01T10:00:01Z")).await);
+        // Of the same second, earlier, or nobody knows when.
+        assert!(!counts(Some("2026-11-01T10:00:00Z")).await);
+        assert!(!counts(Some("2026-11-01T09:59:59Z")).await);
+        assert!(!counts(None).await);
+        // Others may put words into it; its author may find better ones.
+        let later = Some("2026-11-01T10:00:01Z");
+        let by = |editor| Reviewers::knowing(known(vec![("PRR", editor)]), "");
+        assert!(!counts_of(&by("eve"), later).await);
+        assert!(counts_of(&by("Bob"), later).await);
     }
 }

@@ -172,7 +172,7 @@ impl MergedReviews {
     ) {
         let well = |id: &StackId| {
             let mut outcomes = report.stacks.iter();
-            outcomes.any(|outcome| outcome.id == *id && apply::is_well(outcome.result))
+            outcomes.any(|outcome| outcome.id == *id && apply::has_succeeded(outcome.result))
         };
         let unsettled: BTreeSet<&StackId> = behind
             .iter()
@@ -194,5 +194,79 @@ impl MergedReviews {
                 return;
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use konverge_base::model::{
+        Digest, RepoPath,
+        apply_result::{StackOutcome, StackResult},
+        authorization::Authorization,
+        plan::Basis,
+        review::ReviewedStack,
+    };
+
+    fn record(pull_request: u64, stacks: &[&str]) -> ReviewRecord {
+        let stacks = stacks.iter().map(|id| ReviewedStack {
+            id: id.parse().unwrap(),
+            basis: Basis::Live,
+            digest: Digest::of_bytes(b"plan"),
+            spec_digest: None,
+            claims: Default::default(),
+            units: Vec::new(),
+        });
+        ReviewRecord {
+            version: 1,
+            pull_request,
+            head: "a".repeat(40).parse().unwrap(),
+            base: "b".repeat(40).parse().unwrap(),
+            power: None,
+            run: String::new(),
+            findings: BTreeSet::new(),
+            stacks: stacks.collect(),
+            comment: None,
+        }
+    }
+
+    #[test]
+    fn an_apply_is_of_the_pull_requests_that_showed_its_stacks_or_nothing_at_all() {
+        let reviews = MergedReviews {
+            records: vec![
+                record(1, &["a/dev"]),
+                record(2, &["b/dev"]),
+                record(3, &["c/dev"]),
+                record(3, &["a/dev"]),
+            ],
+            arrived: BTreeSet::from([1, 2, 3, 4]),
+            ..MergedReviews::default()
+        };
+        let outcome = |id: &str| StackOutcome {
+            stack: RepoPath::root(),
+            id: id.parse().unwrap(),
+            result: StackResult::Applied,
+            digest: Digest::of_bytes(b"plan"),
+            serial: None,
+            grounds: Authorization::default(),
+            waiting: None,
+            resources: Vec::new(),
+            error: None,
+        };
+        let report = |ids: &[&str]| ApplyReport {
+            version: 1,
+            stacks: ids.iter().map(|id| outcome(id)).collect(),
+        };
+        // The fourth was never previewed: what it brought is unknown.
+        assert_eq!(
+            reviews.pull_requests_of(&report(&["a/dev"])),
+            BTreeSet::from([1, 3, 4])
+        );
+        assert_eq!(
+            reviews.pull_requests_of(&report(&["b/dev", "d/dev"])),
+            BTreeSet::from([2, 4])
+        );
+        assert_eq!(reviews.pull_requests_of(&report(&[])), BTreeSet::from([4]));
     }
 }

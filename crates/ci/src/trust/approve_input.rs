@@ -62,7 +62,6 @@ impl FromStr for Approved {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
 
     #[test]

@@ -464,4 +464,5 @@ fn no_token(what: &str) -> UserError {
 }
 
 #[cfg(test)]
+#[path = "authority_tests.rs"]
 mod tests;

@@ -148,7 +148,6 @@ pub(crate) async fn of_commits(
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
 
     fn id(name: char) -> CommitId {

@@ -80,3 +80,54 @@ impl Trust {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a level grants, in the order of the fields.
+    fn granted(trust: Trust) -> [bool; 6] {
+        let Grants {
+            clusters,
+            store,
+            packages,
+            caches,
+            tells,
+            people,
+        } = trust.grants();
+        [clusters, store, packages, caches, tells, people]
+    }
+
+    #[test]
+    fn each_level_grants_its_row_and_nothing_else() {
+        let (yes, no) = (true, false);
+        for (trust, row) in [
+            (Trust::Merged, [yes, yes, yes, yes, yes, yes]),
+            (Trust::Proposed, [yes, yes, yes, yes, yes, yes]),
+            (Trust::Own, [no, no, yes, no, yes, yes]),
+            (Trust::Recorded, [no, yes, no, no, yes, no]),
+            (Trust::Untrusted, [no, no, no, no, no, no]),
+        ] {
+            assert_eq!(granted(trust), row, "{trust:?}");
+        }
+    }
+
+    #[test]
+    fn without_the_default_branch_nothing_is_added_and_clusters_and_store_go() {
+        for trust in [
+            Trust::Merged,
+            Trust::Proposed,
+            Trust::Own,
+            Trust::Recorded,
+            Trust::Untrusted,
+        ] {
+            let (before, after) = (granted(trust), granted(trust.without_power()));
+            assert!(!after[0] && !after[1], "{trust:?}");
+            let added = before.iter().zip(after).any(|(before, after)| after && !before);
+            assert!(!added, "{trust:?}");
+        }
+        // It still says what it may say.
+        assert_eq!(Trust::Proposed.without_power(), Trust::Own);
+        assert_eq!(Trust::Recorded.without_power(), Trust::Untrusted);
+    }
+}

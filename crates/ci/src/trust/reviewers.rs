@@ -100,45 +100,56 @@ impl Reviewers {
 
     /// The permission of a user in the repository.
     pub async fn permission(&self, user: &str) -> Result<Permission, GithubError> {
-        let Some(client) = &self.client else {
-            return Ok(Permission::None);
+        let answer = async {
+            match &self.client {
+                Some(client) => client.permission(user).await,
+                None => Ok(Permission::None),
+            }
         };
-        self.permissions
-            .ask(user.to_owned(), client.permission(user))
-            .await
+        self.permissions.ask(user.to_owned(), answer).await
     }
 
     /// The approvals of a pull request, with the approved heads.
     pub async fn approvals(&self, pull: u64) -> Result<Vec<ReviewApproval>, GithubError> {
-        let Some(client) = &self.client else {
-            return Ok(Vec::new());
+        let answer = async {
+            match &self.client {
+                Some(client) => client.approvals(pull).await,
+                None => Ok(Vec::new()),
+            }
         };
-        self.approvals.ask(pull, client.approvals(pull)).await
+        self.approvals.ask(pull, answer).await
     }
 
     /// The comments that show the previews of a pull request.
     pub async fn preview_comments(&self, pull: u64) -> Result<Vec<PreviewComment>, GithubError> {
-        let Some(client) = &self.client else {
-            return Ok(Vec::new());
+        let answer = async {
+            match &self.client {
+                Some(client) => client.preview_comments(pull).await,
+                None => Ok(Vec::new()),
+            }
         };
-        self.comments.ask(pull, client.preview_comments(pull)).await
+        self.comments.ask(pull, answer).await
     }
 
     /// Who approved a run in an environment.
-    pub async fn let_run_go_on(&self, run: u64, environment: &str) -> Result<Vec<RunApproval>, GithubError> {
-        let Some(client) = &self.client else {
-            return Ok(Vec::new());
+    pub async fn run_approvals(&self, run: u64, environment: &str) -> Result<Vec<RunApproval>, GithubError> {
+        let answer = async {
+            match &self.client {
+                Some(client) => client.run_approvals(run, environment).await,
+                None => Ok(Vec::new()),
+            }
         };
-        let answer = client.run_approvals(run, environment);
         self.runs.ask((run, environment.to_owned()), answer).await
     }
 
     /// The contributors of a pull request.
-    pub async fn behind_pull(&self, pull: u64) -> Result<Contributors, GithubError> {
-        let Some(client) = &self.client else {
-            return Ok(Contributors::default());
+    pub async fn pull_contributors(&self, pull: u64) -> Result<Contributors, GithubError> {
+        let answer = async {
+            match &self.client {
+                Some(client) => contributors::of_pull_request(client, pull).await,
+                None => Ok(Contributors::default()),
+            }
         };
-        let answer = contributors::of_pull_request(client, pull);
         self.behind_pulls.ask(pull, answer).await
     }
 
@@ -149,41 +160,47 @@ impl Reviewers {
         head: &CommitId,
         folder: &str,
     ) -> Result<RangeStart, GithubError> {
-        let Some(client) = &self.client else {
-            return Ok(RangeStart::default());
-        };
         let question = (since.cloned(), folder.to_owned());
-        let answer = contributors::before(client, since, head, folder);
+        let answer = async {
+            match &self.client {
+                Some(client) => contributors::before(client, since, head, folder).await,
+                None => Ok(RangeStart::default()),
+            }
+        };
         self.before.ask(question, answer).await
     }
 
     /// The contributors of a stack's commits up to `head` since the last applied commit.
-    pub async fn behind_commits(
+    pub async fn commit_contributors(
         &self,
         branch: &str,
         since: Option<&CommitId>,
         head: &CommitId,
         folder: &str,
     ) -> Result<Contributors, GithubError> {
-        let Some(client) = &self.client else {
-            // Nobody is known, so everybody may be a contributor.
-            return Ok(Contributors {
-                unknown: Some(head.clone()),
-                ..Contributors::default()
-            });
-        };
         let before = self.before(since, head, folder).await?;
         let question = (before.commit.clone(), head.clone());
-        let answer = contributors::of_commits(client, branch, before, head);
+        let answer = async {
+            match &self.client {
+                Some(client) => contributors::of_commits(client, branch, before, head).await,
+                // Nobody is known, so everybody may be a contributor.
+                None => Ok(Contributors {
+                    unknown: Some(head.clone()),
+                    ..Contributors::default()
+                }),
+            }
+        };
         self.behind_commits.ask(question, answer).await
     }
 
     /// Whoever edited the text of a review last.
     pub async fn review_editor(&self, review: &ReviewApproval) -> Result<Option<String>, GithubError> {
-        let Some(client) = &self.client else {
-            return Ok(None);
+        let answer = async {
+            match &self.client {
+                Some(client) => client.review_editor(review).await,
+                None => Ok(None),
+            }
         };
-        let answer = client.review_editor(review);
         self.edited.ask(review.node.clone(), answer).await
     }
 
@@ -204,13 +221,17 @@ impl Reviewers {
     }
 
     async fn members(&self, name: &str, people: &BTreeSet<String>) -> Result<BTreeSet<String>, String> {
-        let client = self.client.as_ref().ok_or("there is no token")?;
         let (org, team) = name.split_once('/').ok_or("it is not the name of a team")?;
         let mut members = BTreeSet::new();
         for person in people {
             let asked = async {
-                let answer = client.is_team_member(org, team, person).await;
-                Ok(answer.map_err(|error| error.to_string()))
+                Ok(match &self.client {
+                    Some(client) => {
+                        let answer = client.is_team_member(org, team, person).await;
+                        answer.map_err(|error| error.to_string())
+                    }
+                    None => Err("there is no token".to_owned()),
+                })
             };
             let answer = self.members.ask((name.to_owned(), person.clone()), asked).await;
             if answer.map_err(|error| error.to_string())?? {
@@ -218,5 +239,155 @@ impl Reviewers {
             }
         }
         Ok(members)
+    }
+}
+
+/// Answers that GitHub would give, for tests. What is missing is answered as without a client: nobody is known.
+#[cfg(test)]
+#[derive(Default)]
+pub(crate) struct KnownPeople {
+    pub permissions: Vec<(&'static str, Permission)>,
+    /// The approvals of pull requests: number, reviewer, head.
+    pub approvals: Vec<(u64, &'static str, CommitId)>,
+    /// The teams and who is in them.
+    pub teams: Vec<(&'static str, &'static str, bool)>,
+    /// The ids of reviews whose text was edited, and by whom.
+    pub edited: Vec<(&'static str, &'static str)>,
+    /// Who approved run 1 in the environment `production`.
+    pub approved_run: Vec<&'static str>,
+    /// Who took part in a pull request; the last one says whether it came from a fork.
+    pub pulls: Vec<(u64, Vec<&'static str>, bool)>,
+    /// Who took part in the commits from `since` to a head, and whether somebody is unknown.
+    pub commits: Vec<(CommitId, CommitId, Vec<&'static str>, bool)>,
+}
+
+#[cfg(test)]
+impl Reviewers {
+    /// These people, without a client.
+    pub fn knowing(known: KnownPeople, folder: &str) -> Self {
+        fn cache<K: Ord, V>(answers: impl IntoIterator<Item = (K, V)>) -> AnswerCache<K, V> {
+            AnswerCache(Mutex::new(answers.into_iter().collect()))
+        }
+        let people = |logins: Vec<&str>, unknown: Option<CommitId>| Contributors {
+            people: logins.into_iter().map(str::to_owned).collect(),
+            unknown,
+        };
+        let mut approvals: BTreeMap<u64, Vec<ReviewApproval>> = BTreeMap::new();
+        for (pull, reviewer, commit) in known.approvals {
+            approvals.entry(pull).or_default().push(ReviewApproval {
+                reviewer: reviewer.to_owned(),
+                commit,
+                given: None,
+                said: String::new(),
+                node: format!("{pull} {reviewer}"),
+            });
+        }
+        let run_approvals = known.approved_run.into_iter().map(|login| RunApproval {
+            reviewer: login.to_owned(),
+            said: format!("{login} says so"),
+        });
+        let starts = known.commits.iter().map(|(since, ..)| {
+            let start = RangeStart {
+                commit: Some(since.clone()),
+                root: None,
+            };
+            ((Some(since.clone()), folder.to_owned()), start)
+        });
+        Self {
+            permissions: cache(
+                known
+                    .permissions
+                    .into_iter()
+                    .map(|(login, may)| (login.to_owned(), may)),
+            ),
+            approvals: cache(approvals),
+            members: cache(
+                known
+                    .teams
+                    .into_iter()
+                    .map(|(team, login, is_in)| ((team.to_owned(), login.to_owned()), Ok(is_in))),
+            ),
+            edited: cache(
+                known
+                    .edited
+                    .into_iter()
+                    .map(|(review, editor)| (review.to_owned(), Some(editor.to_owned()))),
+            ),
+            runs: cache([((1, "production".to_owned()), run_approvals.collect())]),
+            behind_pulls: cache(known.pulls.into_iter().map(|(number, logins, from_fork)| {
+                let head = || "a".repeat(40).parse().expect("a commit id");
+                (number, people(logins, from_fork.then(head)))
+            })),
+            before: cache(starts.collect::<Vec<_>>()),
+            behind_commits: cache(
+                known
+                    .commits
+                    .into_iter()
+                    .map(|(since, head, logins, is_unknown)| {
+                        let unknown = is_unknown.then(|| head.clone());
+                        ((Some(since), head), people(logins, unknown))
+                    }),
+            ),
+            ..Self::new(None)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[tokio::test]
+    async fn a_question_is_asked_once_and_an_error_is_no_answer() {
+        let cache: AnswerCache<u8, u8> = AnswerCache::new();
+        let error = || GithubError::Runner {
+            message: "no".to_owned(),
+            hint: String::new(),
+        };
+        assert!(cache.ask(1, async { Err(error()) }).await.is_err());
+        assert_eq!(cache.ask(1, async { Ok(2) }).await.unwrap(), 2);
+        assert_eq!(cache.ask(1, async { Ok(3) }).await.unwrap(), 2);
+        assert_eq!(cache.ask(2, async { Ok(3) }).await.unwrap(), 3);
+    }
+
+    #[tokio::test]
+    async fn without_a_token_nobody_may_anything_and_every_author_is_unknown() {
+        let nobody = Reviewers::new(None);
+        let head: CommitId = "f".repeat(40).parse().unwrap();
+        assert_eq!(nobody.permission("ada").await.unwrap(), Permission::None);
+        assert!(nobody.approvals(7).await.unwrap().is_empty());
+        assert!(nobody.run_approvals(1, "production").await.unwrap().is_empty());
+        let behind = nobody
+            .commit_contributors("main", None, &head, "apps/shop")
+            .await
+            .unwrap();
+        assert_eq!(behind.unknown, Some(head));
+        let teams = nobody
+            .teams(["acme/sre", "ada"], &BTreeSet::from(["ada".to_owned()]))
+            .await;
+        assert!(teams.members.is_empty());
+        assert_eq!(teams.unreadable["acme/sre"], "there is no token");
+        assert_eq!(teams.unreadable["ada"], "it is not the name of a team");
+    }
+
+    #[tokio::test]
+    async fn a_team_has_those_of_the_people_that_are_in_it() {
+        let known = KnownPeople {
+            teams: vec![("acme/sre", "ada", true), ("acme/sre", "bob", false)],
+            ..KnownPeople::default()
+        };
+        let people = Reviewers::knowing(known, "");
+        let asked = |logins: &[&str]| {
+            logins
+                .iter()
+                .map(|login| (*login).to_owned())
+                .collect::<BTreeSet<_>>()
+        };
+        let teams = people.teams(["acme/sre"], &asked(&["ada", "bob"])).await;
+        assert_eq!(teams.members["acme/sre"], asked(&["ada"]));
+        // Of one of them it is not known: then nobody is in it.
+        let teams = people.teams(["acme/sre"], &asked(&["ada", "eve"])).await;
+        assert!(teams.members.is_empty() && teams.unreadable.contains_key("acme/sre"));
     }
 }

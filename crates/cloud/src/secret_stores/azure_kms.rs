@@ -2,13 +2,14 @@
 //!
 //! <https://learn.microsoft.com/rest/api/keyvault/keys/wrap-key/wrap-key>
 
+use async_trait::async_trait;
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 use zeroize::Zeroizing;
 
 use super::{
-    SecretProblem,
+    KeyService, SecretProblem,
     azure_secrets::{API, scope_of},
     bearer_client::{BearerClient, url_of},
     http::unexpected,
@@ -39,48 +40,10 @@ impl AzureKey {
         }
     }
 
-    /// Wraps a secret with the newest version of the key. The same context is needed to unwrap it: RSA takes none, so
-    /// its digest is wrapped with the secret.
-    ///
-    /// # Errors
-    /// No answer, or a refusal.
-    pub async fn wrap_key(&self, secret: &[u8], context: &str) -> Result<String, SecretProblem> {
-        let url = url_of(&self.address, &["keys", &self.name])?;
-        let about = self.client.get(&with_version(url), &self.token().await?).await?;
-        let id = about["key"]["kid"].as_str().unwrap_or_default();
-        let version = id.rsplit('/').next().filter(|version| is_version(version));
-        let version = version.ok_or_else(|| unexpected("the answer names no version of the key"))?;
-        let mut whole = Zeroizing::new(Vec::with_capacity(32 + secret.len()));
-        whole.extend_from_slice(&Sha256::digest(context));
-        whole.extend_from_slice(secret);
-        let wrapped = self
-            .operate("wrapkey", version, &URL_SAFE_NO_PAD.encode(&whole))
-            .await?;
-        Ok(format!("{version}:{}", wrapped.as_str()))
-    }
-
-    /// Unwraps what [`AzureKey::wrap_key`] gave.
-    ///
-    /// # Errors
-    /// As [`AzureKey::wrap_key`]; it was wrapped by another key, or with another context.
-    pub async fn unwrap_key(
-        &self,
-        wrapped: &str,
-        context: &str,
-    ) -> Result<Zeroizing<Vec<u8>>, SecretProblem> {
-        let parts = wrapped.split_once(':').filter(|(version, _)| is_version(version));
-        let (version, value) =
-            parts.ok_or_else(|| unexpected("what is wrapped names no version of the key"))?;
-        let whole = self.unwrap_without_context(version, value).await?;
-        let secret = whole.strip_prefix(Sha256::digest(context).as_slice());
-        let secret = secret.ok_or_else(|| unexpected("it was wrapped with another context"))?;
-        Ok(Zeroizing::new(secret.to_vec()))
-    }
-
     /// Unwraps what another program wrapped with a version of the key.
     ///
     /// # Errors
-    /// As [`AzureKey::unwrap_key`].
+    /// As [`KeyService::unwrap_key`].
     pub async fn unwrap_without_context(
         &self,
         version: &str,
@@ -114,6 +77,35 @@ impl AzureKey {
     async fn token(&self) -> Result<String, SecretProblem> {
         let scope = scope_of(&self.address);
         self.client.token(|| self.login.token(scope)).await
+    }
+}
+
+#[async_trait]
+impl KeyService for AzureKey {
+    /// Wraps with the newest version of the key. RSA takes no context, so its digest is wrapped with the secret.
+    async fn wrap_key(&self, secret: &[u8], context: &str) -> Result<String, SecretProblem> {
+        let url = url_of(&self.address, &["keys", &self.name])?;
+        let about = self.client.get(&with_version(url), &self.token().await?).await?;
+        let id = about["key"]["kid"].as_str().unwrap_or_default();
+        let version = id.rsplit('/').next().filter(|version| is_version(version));
+        let version = version.ok_or_else(|| unexpected("the answer names no version of the key"))?;
+        let mut whole = Zeroizing::new(Vec::with_capacity(32 + secret.len()));
+        whole.extend_from_slice(&Sha256::digest(context));
+        whole.extend_from_slice(secret);
+        let wrapped = self
+            .operate("wrapkey", version, &URL_SAFE_NO_PAD.encode(&whole))
+            .await?;
+        Ok(format!("{version}:{}", wrapped.as_str()))
+    }
+
+    async fn unwrap_key(&self, wrapped: &str, context: &str) -> Result<Zeroizing<Vec<u8>>, SecretProblem> {
+        let parts = wrapped.split_once(':').filter(|(version, _)| is_version(version));
+        let (version, value) =
+            parts.ok_or_else(|| unexpected("what is wrapped names no version of the key"))?;
+        let whole = self.unwrap_without_context(version, value).await?;
+        let secret = whole.strip_prefix(Sha256::digest(context).as_slice());
+        let secret = secret.ok_or_else(|| unexpected("it was wrapped with another context"))?;
+        Ok(Zeroizing::new(secret.to_vec()))
     }
 }
 

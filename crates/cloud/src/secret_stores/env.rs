@@ -37,7 +37,6 @@ impl SecretStore for EnvStore {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
 
     #[tokio::test]

@@ -2,15 +2,15 @@
 //!
 //! <https://cloud.google.com/kms/docs/reference/rest/v1/projects.locations.keyRings.cryptoKeys>
 
+use async_trait::async_trait;
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde_json::{Value, json};
 use zeroize::Zeroizing;
 
 use super::{
-    SecretProblem,
+    KeyService, SecretProblem,
     bearer_client::{BearerClient, url_of},
-    http::unexpected,
-    secret_document::zeroize_json,
+    secret_document::{secret_in, text_in, zeroize_json},
 };
 use crate::GoogleLogin;
 use konverge_base::secrets::Secrets;
@@ -38,53 +38,16 @@ impl GoogleKmsKey {
         }
     }
 
-    /// Wraps a secret. The same context is needed to unwrap it.
-    ///
-    /// # Errors
-    /// No answer, or a refusal.
-    pub async fn wrap_key(&self, secret: &[u8], context: &str) -> Result<String, SecretProblem> {
-        let mut request = json!({
-            "plaintext": STANDARD.encode(secret),
-            "additionalAuthenticatedData": STANDARD.encode(context),
-        });
-        let answer = self.post("encrypt", &request).await;
-        zeroize_json(&mut request);
-        let wrapped = answer?["ciphertext"].as_str().map(str::to_owned);
-        wrapped.ok_or_else(|| unexpected("the answer has no `ciphertext`"))
-    }
-
-    /// Unwraps what [`GoogleKmsKey::wrap_key`] gave.
-    ///
-    /// # Errors
-    /// As [`GoogleKmsKey::wrap_key`]; it was wrapped by another key, or with another context.
-    pub async fn unwrap_key(
-        &self,
-        wrapped: &str,
-        context: &str,
-    ) -> Result<Zeroizing<Vec<u8>>, SecretProblem> {
-        let request = json!({
-            "ciphertext": wrapped,
-            "additionalAuthenticatedData": STANDARD.encode(context),
-        });
-        self.decrypt(&request).await
-    }
-
     /// Unwraps what another program wrapped, without a context.
     ///
     /// # Errors
-    /// As [`GoogleKmsKey::unwrap_key`].
+    /// As [`KeyService::unwrap_key`].
     pub async fn unwrap_without_context(&self, wrapped: &str) -> Result<Zeroizing<Vec<u8>>, SecretProblem> {
         self.decrypt(&json!({"ciphertext": wrapped})).await
     }
 
     async fn decrypt(&self, request: &Value) -> Result<Zeroizing<Vec<u8>>, SecretProblem> {
-        let mut answer = self.post("decrypt", request).await?;
-        let secret = answer["plaintext"]
-            .as_str()
-            .and_then(|text| STANDARD.decode(text).ok());
-        zeroize_json(&mut answer);
-        let secret = secret.ok_or_else(|| unexpected("the answer has no `plaintext` in base64"))?;
-        Ok(Zeroizing::new(secret))
+        secret_in(self.post("decrypt", request).await?, "plaintext")
     }
 
     async fn post(&self, method: &str, request: &Value) -> Result<Value, SecretProblem> {
@@ -93,5 +56,24 @@ impl GoogleKmsKey {
         let url = url_of(&self.address, &segments)?;
         let bearer = self.client.token(|| self.login.token(SCOPE)).await?;
         self.client.post(&url, &bearer, request).await
+    }
+}
+
+#[async_trait]
+impl KeyService for GoogleKmsKey {
+    async fn wrap_key(&self, secret: &[u8], context: &str) -> Result<String, SecretProblem> {
+        let mut request = json!({
+            "plaintext": STANDARD.encode(secret),
+            "additionalAuthenticatedData": STANDARD.encode(context),
+        });
+        let answer = self.post("encrypt", &request).await;
+        zeroize_json(&mut request);
+        text_in(&answer?, "ciphertext")
+    }
+
+    async fn unwrap_key(&self, wrapped: &str, context: &str) -> Result<Zeroizing<Vec<u8>>, SecretProblem> {
+        let data = STANDARD.encode(context);
+        self.decrypt(&json!({"ciphertext": wrapped, "additionalAuthenticatedData": data}))
+            .await
     }
 }

@@ -203,7 +203,6 @@ pub(super) fn unexpected(why: impl Into<String>) -> SecretProblem {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
     use konverge_base::secrets::HashKey;
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};

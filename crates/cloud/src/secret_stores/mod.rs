@@ -30,6 +30,7 @@ mod vault_client;
 mod vault_transit;
 
 use async_trait::async_trait;
+use zeroize::Zeroizing;
 
 pub use alibaba_client::AlibabaSettings;
 pub use alibaba_kms::AlibabaKmsKey;
@@ -59,6 +60,22 @@ pub struct SecretQuery {
     pub path: String,
     /// A version; `None` for the newest.
     pub version: Option<String>,
+}
+
+/// A key of a service that wraps small secrets, and never leaves it.
+#[async_trait]
+pub trait KeyService: Send + Sync {
+    /// Wraps a secret. The same context is needed to unwrap it.
+    ///
+    /// # Errors
+    /// No answer, or a refusal.
+    async fn wrap_key(&self, secret: &[u8], context: &str) -> Result<String, SecretProblem>;
+
+    /// Unwraps what [`KeyService::wrap_key`] gave.
+    ///
+    /// # Errors
+    /// As [`KeyService::wrap_key`]; it was wrapped by another key, or with another context.
+    async fn unwrap_key(&self, wrapped: &str, context: &str) -> Result<Zeroizing<Vec<u8>>, SecretProblem>;
 }
 
 /// With which rights a store is asked.

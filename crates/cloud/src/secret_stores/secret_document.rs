@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde_json::Value;
-use zeroize::Zeroize as _;
+use zeroize::{Zeroize as _, Zeroizing};
 
-use super::SecretProblem;
+use super::{SecretProblem, http::unexpected};
 use konverge_base::secrets::SecretValue;
 
 /// A secret that was read.
@@ -57,8 +58,8 @@ impl SecretDocument {
     }
 
     /// All bytes, to tell one content from another by their hash.
-    pub fn expose_all(&self) -> zeroize::Zeroizing<Vec<u8>> {
-        let mut all = zeroize::Zeroizing::new(Vec::new());
+    pub fn expose_all(&self) -> Zeroizing<Vec<u8>> {
+        let mut all = Zeroizing::new(Vec::new());
         match self {
             Self::Whole(value) => all.extend_from_slice(value.expose()),
             Self::Fields(fields) => {
@@ -99,6 +100,20 @@ fn from_json(mut value: Value) -> SecretValue {
     }
 }
 
+/// The text in a field of an answer.
+pub(super) fn text_in(answer: &Value, field: &str) -> Result<String, SecretProblem> {
+    let text = answer[field].as_str().map(str::to_owned);
+    text.ok_or_else(|| unexpected(format!("the answer has no `{field}`")))
+}
+
+/// The secret in a field of an answer, in base64. The answer is cleared.
+pub(super) fn secret_in(mut answer: Value, field: &str) -> Result<Zeroizing<Vec<u8>>, SecretProblem> {
+    let secret = answer[field].as_str().and_then(|text| STANDARD.decode(text).ok());
+    let secret = secret.map(Zeroizing::new);
+    zeroize_json(&mut answer);
+    secret.ok_or_else(|| unexpected(format!("the answer has no `{field}` in base64")))
+}
+
 /// Overwrites the texts of a JSON value.
 pub(super) fn zeroize_json(value: &mut Value) {
     match value {
@@ -111,7 +126,6 @@ pub(super) fn zeroize_json(value: &mut Value) {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
     use serde_json::json;
 

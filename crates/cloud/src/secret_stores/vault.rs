@@ -134,7 +134,6 @@ impl SecretStore for VaultStore {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
     use serde_json::json;
 

@@ -1,5 +1,5 @@
-//! The interface between the engine and the infrastructure: one trait, implemented by [`kubernetes`] and
-//! [`terraform`].
+//! The interface between the engine and the infrastructure: one trait, implemented by `kubernetes` and
+//! `terraform`.
 //!
 //! The engine cuts the graph of a stack into batches (resources of one runtime that can be planned together)
 //! and hands each to its runtime. A runtime never decides the order and never sees the format of the state.

@@ -91,7 +91,6 @@ fn at<'a>(value: &'a Value, path: &str) -> Option<&'a Value> {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
     use konverge_base::model::{
         plan::{Action, ChangeOrigin},

@@ -64,7 +64,6 @@ pub fn append_crds<B: AsRef<[u8]>>(spec: &mut Spec, files: &[(RepoPath, B)]) -> 
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
 
     fn files(list: &[(&str, &str)]) -> Vec<(RepoPath, Vec<u8>)> {

@@ -1,7 +1,7 @@
 //! The dependency graph of a stack.
 //!
 //! It has three kinds of edges: explicit dependencies (`dependsOn`), references, and the order that
-//! Kubernetes itself requires ([`super::implicit_deps`]). An edge of the last kind is left out if it would
+//! Kubernetes itself requires (`implicit_deps`). An edge of the last kind is left out if it would
 //! close a cycle with the others.
 
 use std::{
@@ -11,7 +11,7 @@ use std::{
 
 use petgraph::{
     Direction,
-    algo::{tarjan_scc, tred},
+    algo::tarjan_scc,
     graph::{DiGraph, EdgeIndex, NodeIndex},
     visit::EdgeRef,
 };
@@ -211,24 +211,6 @@ impl ResourceGraph {
         order
     }
 
-    /// The edges (dependency, dependent) of the transitive reduction. For display only, never for scheduling.
-    pub fn transitive_reduction(&self) -> Vec<(&ResourceId, &ResourceId)> {
-        let order: Vec<_> = self.order().into_iter().map(|id| self.index[id]).collect();
-        let (list, positions) = tred::dag_to_toposorted_adjacency_list::<_, u32>(&self.graph, &order);
-        let (reduction, _) = tred::dag_transitive_reduction_closure(&list);
-        let mut edges: Vec<_> = self
-            .graph
-            .edge_references()
-            .filter(|edge| {
-                let (from, to) = (positions[edge.source().index()], positions[edge.target().index()]);
-                reduction.contains_edge(from, to)
-            })
-            .map(|edge| (&self.graph[edge.source()], &self.graph[edge.target()]))
-            .collect();
-        edges.sort_unstable();
-        edges
-    }
-
     fn add(&mut self, id: &ResourceId) {
         if !self.index.contains_key(id) {
             self.index.insert(id.clone(), self.graph.add_node(id.clone()));
@@ -323,7 +305,6 @@ impl ResourceGraph {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
     use konverge_base::model::spec::RuntimeKind;
     use serde_json::{Map, Value, json};
@@ -424,22 +405,6 @@ mod tests {
         let odd = ResourceGraph::from_spec(&[resource("n", &["c"], namespace), resource("c", &[], inside)])
             .unwrap();
         assert_eq!(texts(odd.order()), ["c", "n"]);
-    }
-
-    #[test]
-    fn reduction_keeps_what_does_not_follow() {
-        let graph = ResourceGraph::from_spec(&[
-            resource("a", &[], json!({})),
-            resource("b", &["a"], json!({})),
-            resource("c", &["a", "b"], json!({})),
-        ])
-        .unwrap();
-        let shown: Vec<_> = graph
-            .transitive_reduction()
-            .into_iter()
-            .map(|(a, b)| (a.as_str(), b.as_str()))
-            .collect();
-        assert_eq!(shown, [("a", "b"), ("b", "c")]);
     }
 
     #[test]

@@ -253,7 +253,6 @@ fn text<'a>(body: &'a Map<String, Value>, path: &[&str]) -> &'a str {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
     use serde_json::json;
 

@@ -73,7 +73,6 @@ fn other_spelling(id: &str, object: &Map<String, Value>) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::super::{
         graph::{Edge, ResourceGraph},
         read_text,

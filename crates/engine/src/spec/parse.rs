@@ -48,7 +48,7 @@ pub fn read(documents: &[Value]) -> Result<Spec, SpecError> {
 /// Parses YAML or JSON text, from `--spec FILE` or a golden file.
 ///
 /// # Errors
-/// As [`parse`], or the text of `file` is not YAML.
+/// As [`read`], or the text of `file` is not YAML.
 pub fn read_text(text: &str, file: &str) -> Result<Spec, SpecError> {
     let documents = yaml::documents(text).map_err(|error| SpecError::Text {
         file: file.to_owned(),
@@ -352,7 +352,6 @@ fn join(path: &str, key: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
     use serde_json::json;
 

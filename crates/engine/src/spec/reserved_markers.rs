@@ -57,7 +57,6 @@ fn in_value(value: &Value, path: &str) -> Option<(String, String)> {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use crate::spec::{append_crds, read_text};
     use konverge_base::{error::UserError, model::RepoPath};
 

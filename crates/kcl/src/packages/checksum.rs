@@ -71,7 +71,6 @@ pub(super) fn walk(
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
 
     #[test]

@@ -189,7 +189,6 @@ fn is_updated(before: &str, after: &str, entries: &[LockEntry]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
 
     fn entry(key: &str, sum: &str) -> LockEntry {

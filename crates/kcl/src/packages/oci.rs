@@ -275,7 +275,7 @@ fn read_manifest(content: &[u8]) -> Result<Manifest, String> {
 }
 
 /// The platform whose package stands in where there is none for this machine. The files of KCL are the same on every
-/// platform, the module's binary is not: `ops::module_runner` runs none of another platform.
+/// platform, the module's binary is not: `run::module_runner` runs none of another platform.
 const STAND_IN: (&str, &str) = ("linux", "amd64");
 
 /// The digest of the manifest for a platform.

@@ -233,7 +233,6 @@ pub(super) fn is_local(registry: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
     use konverge_base::model::package_lock::PackageLock;
 

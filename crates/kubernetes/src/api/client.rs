@@ -231,7 +231,6 @@ pub(crate) fn escape(component: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
 
     #[test]

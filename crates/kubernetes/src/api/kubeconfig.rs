@@ -162,7 +162,6 @@ fn check_user(user: &mut AuthInfo, checkout: &Checkout) -> Result<(), Untrusted>
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
 
     fn written(folder: &Path, user: &str) -> PathBuf {

@@ -150,7 +150,6 @@ impl<'a> Cursor<'a> {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
     use serde_json::Value;
 

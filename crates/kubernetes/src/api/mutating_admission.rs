@@ -288,7 +288,6 @@ fn items(value: &Value) -> impl Iterator<Item = &Value> {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
 
     fn policy(spec_of: impl FnOnce(&mut Value)) -> Value {

@@ -100,7 +100,6 @@ fn belongs_to(subject: &PlanItem, owner: &str) -> UserError {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
 
     #[test]

@@ -97,7 +97,6 @@ fn transferred(live: &Value, claim: &Map<String, Value>, api_version: &str) -> O
 }
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
 
     fn entry(manager: &str, operation: &str, fields: Value) -> Value {

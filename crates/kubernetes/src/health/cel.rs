@@ -147,7 +147,6 @@ fn context(object: &Value) -> Context<'_, '_> {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
     use crate::health::Health;
     use konverge_cel::cel_expression::LONGEST;

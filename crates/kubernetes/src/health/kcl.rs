@@ -75,7 +75,6 @@ fn verdict(answer: &AssertionResult) -> Result<HealthVerdict, String> {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
     use serde_json::json;
 

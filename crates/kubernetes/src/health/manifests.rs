@@ -191,7 +191,6 @@ fn id(view: &ObjectView) -> String {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
 
     fn ids(text: &str) -> Vec<String> {

@@ -1,8 +1,8 @@
 //! Evaluates whether an object has become what its manifest asks for: [`evaluate`].
 //!
 //! The first matching rule applies: the user's own ([`HealthRules`]: Argo CD's Lua scripts, CEL, KCL), then
-//! one per built-in kind ([`builtin`]), then one per kind of rollout ([`progressive`]), then the conventions of
-//! custom resources ([`kstatus`]). Everything here is pure: other objects (pods, replica sets, events) are passed
+//! one per built-in kind (`builtin`), then one per kind of rollout (`progressive`), then the conventions of
+//! custom resources (`kstatus`). Everything here is pure: other objects (pods, replica sets, events) are passed
 //! as [`Related`], and the caller runs rules in KCL ([`Evaluate`]).
 
 mod builtin;

@@ -268,7 +268,6 @@ fn is_of_spec(view: &ObjectView, field: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use serde_json::json;
 
     use super::*;

@@ -287,7 +287,6 @@ fn matches_name(pattern: &str, name: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
     use crate::health::{Health, Related, evaluate};
     use serde_json::json;

@@ -18,7 +18,7 @@ pub enum WaitPolicy {
     Waiting(Waiting),
 }
 
-/// The result of [`evaluate`].
+/// The result of `evaluate`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HealthVerdict {
     /// The health of the object.

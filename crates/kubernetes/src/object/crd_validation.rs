@@ -339,7 +339,6 @@ fn has_type(value: &Value, wanted: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
     use serde_json::json;
 

@@ -93,7 +93,6 @@ fn pointer(object: &Value, path: &str) -> Option<Vec<String>> {
 }
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
     use crate::FIELD_MANAGER;
 

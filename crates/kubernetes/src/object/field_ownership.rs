@@ -234,7 +234,6 @@ fn outermost(mut paths: Vec<String>) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
     use serde_json::json;
 

@@ -237,7 +237,6 @@ fn list_holds(desired: &[Value], owned: &Members<'_>, live: &[JsonRef<'_>]) -> b
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
 
     fn live() -> Value {

@@ -241,7 +241,6 @@ pub(crate) fn member<'a>(object: &'a mut Value, path: &str) -> Option<(&'a mut M
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
     use konverge_base::secrets::HashKey;
     use serde_json::json;

@@ -101,7 +101,6 @@ fn echo_or_none<'de, D: Deserializer<'de>>(from: D) -> Result<Option<AppliedFing
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
     use konverge_base::model::state::RuntimeRecord;
     use serde_json::json;

@@ -284,7 +284,6 @@ pub(crate) fn string_data_to_data(secret: &mut Map<String, Value>) {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
     use konverge_base::model::spec::RuntimeKind;
     use serde_json::json;

@@ -120,7 +120,6 @@ fn size(quantity: &Value) -> Option<i128> {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
 
     fn set(storage: &str, class: &str) -> Value {

@@ -209,7 +209,6 @@ pub(crate) fn remove(object: &mut Value, path: &str) {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::super::super::api::error::ApiStatus;
     use super::*;
     use serde_json::json;

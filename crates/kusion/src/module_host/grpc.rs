@@ -156,7 +156,6 @@ fn lost(error: &h2::Error) -> ModuleError {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
 
     #[test]

@@ -5,7 +5,7 @@
 //! published module keeps what it computed, so no process is asked twice.
 //!
 //! This room knows the protocol. It does not know which module an application needs, who may run it, or what its answer
-//! means (`crates/kusion/src/`, `ops/`).
+//! means (`crates/kusion/src/`, `crates/run/src/`).
 
 mod error;
 mod grpc;

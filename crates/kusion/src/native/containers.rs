@@ -165,7 +165,6 @@ fn resources(wanted: &BTreeMap<String, String>) -> Result<Value, String> {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
 
     fn texts(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {

@@ -111,7 +111,6 @@ fn number(text: &[char], in_number: bool) -> (u128, usize) {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
 
     fn variables(pairs: &[(&str, &str)]) -> Map<String, Value> {

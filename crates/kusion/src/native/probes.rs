@@ -154,7 +154,6 @@ fn has_path(url: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
 
     fn action(value: Value) -> Result<Value, String> {

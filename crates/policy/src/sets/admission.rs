@@ -312,4 +312,5 @@ enum ParamError {
 }
 
 #[cfg(test)]
+#[path = "admission_own_tests.rs"]
 mod tests;

@@ -253,7 +253,6 @@ pub(super) fn add(context: &mut Context) {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::{
         super::cel_tests::{all_fail, all_hold},
         *,

@@ -367,4 +367,5 @@ fn failure(fails: FailurePolicy, severity: Severity, text: &str) -> Option<(Seve
 }
 
 #[cfg(test)]
+#[path = "admission_code_tests.rs"]
 mod tests;

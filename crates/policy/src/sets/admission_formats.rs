@@ -160,7 +160,6 @@ fn is_time(text: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::{
         super::cel_tests::{all_fail, all_hold},
         *,

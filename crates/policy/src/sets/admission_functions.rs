@@ -409,4 +409,5 @@ fn quantities(context: &mut Context) {
 }
 
 #[cfg(test)]
+#[path = "admission_functions_tests.rs"]
 mod tests;

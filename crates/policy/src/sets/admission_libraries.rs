@@ -303,4 +303,5 @@ fn versions(context: &mut Context) {
 }
 
 #[cfg(test)]
+#[path = "admission_libraries_tests.rs"]
 mod tests;

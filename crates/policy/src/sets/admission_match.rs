@@ -253,4 +253,5 @@ impl LabelSelector {
 }
 
 #[cfg(test)]
+#[path = "admission_match_tests.rs"]
 mod tests;

@@ -226,4 +226,5 @@ fn regular_plural(kind: &str) -> String {
 }
 
 #[cfg(test)]
+#[path = "admission_request_tests.rs"]
 pub(super) mod tests;

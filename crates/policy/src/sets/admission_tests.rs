@@ -1,4 +1,3 @@
-#![allow(clippy::unwrap_used)]
 //! What an API server cannot be asked: what is not known before the apply denies.
 use serde_json::{Value, json};
 

@@ -115,7 +115,6 @@ pub(super) fn add(context: &mut Context) {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::super::cel_tests::{all_fail, all_hold};
 
     #[test]

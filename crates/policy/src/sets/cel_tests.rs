@@ -1,4 +1,3 @@
-#![allow(clippy::unwrap_used)]
 //! The libraries of CEL. What the API server says about them is in `tests/it/kubernetes/admission_policies.rs`.
 use std::sync::Arc;
 

@@ -1,4 +1,3 @@
-#![allow(clippy::unwrap_used)]
 //! What a rule finds about a resource with an unknown value, whatever the value turns out to be.
 use serde_json::{Value, json};
 

@@ -1,4 +1,3 @@
-#![allow(clippy::unwrap_used)]
 //! Exceptions: for whom they hold, and until when.
 use jiff::Timestamp;
 use serde_json::json;

@@ -74,7 +74,6 @@ fn without_word(text: &str, word: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
     use crate::sets::rule::Severity;
     use konverge_base::secrets::HashKey;

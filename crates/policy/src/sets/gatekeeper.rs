@@ -330,4 +330,5 @@ fn review_of(request: &AdmissionRequest<'_>, about: &Value, namespace: Option<&V
 }
 
 #[cfg(test)]
+#[path = "gatekeeper_own_tests.rs"]
 mod tests;

@@ -113,4 +113,5 @@ fn matches_glob(glob: &str, name: &str) -> bool {
 }
 
 #[cfg(test)]
+#[path = "gatekeeper_match_tests.rs"]
 mod tests;

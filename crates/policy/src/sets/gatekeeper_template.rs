@@ -364,4 +364,5 @@ pub(super) fn library(env: &Arc<Env>) -> AdmissionLibrary {
 }
 
 #[cfg(test)]
+#[path = "gatekeeper_template_tests.rs"]
 mod tests;

@@ -1,4 +1,3 @@
-#![allow(clippy::unwrap_used)]
 //! What gator cannot be asked: unknown values, deletions, what only the cluster knows, and sets that cannot be read.
 use serde_json::{Value, json};
 

@@ -338,7 +338,6 @@ impl ast::Visitor for Translation<'_> {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
 
     fn matches(pattern: &str, text: &str) -> bool {

@@ -1,4 +1,3 @@
-#![allow(clippy::unwrap_used)]
 //! Rules that reach for what is outside, and values that cost much: each is refused or bounded, and says so.
 use serde_json::json;
 

@@ -144,7 +144,6 @@ fn mark(value: &mut Value, path: &str) {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
     use konverge_base::model::{RepoPath, plan::Basis, plan_document::DocumentStack};
 

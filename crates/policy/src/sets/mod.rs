@@ -1,8 +1,8 @@
-//! Policy sets: rules in Rego, ValidatingAdmissionPolicies and Gatekeeper's constraints, evaluated on the plan document of a stack. Pure: the files are read by `ops`.
+//! Policy sets: rules in Rego, ValidatingAdmissionPolicies and Gatekeeper's constraints, evaluated on the plan document of a stack. Pure: the files are read by `run::policy_set_loader`.
 //!
-//! [`set_rules`] parses the rules of one set and evaluates them: it makes the inputs ([`input`]), runs the rules
-//! ([`rego`], [`admission`], [`gatekeeper`]), and decides what an unknown value means ([`possible_reads`]). [`set`] makes findings of the
-//! outcomes, and masks them. [`all_sets`] has the sets of a configuration and takes out what an exception covers.
+//! `set_rules` parses the rules of one set and evaluates them: it makes the inputs (`input`), runs the rules
+//! (`rego`, `admission`, `gatekeeper`), and decides what an unknown value means (`possible_reads`). `set` makes findings of the
+//! outcomes, and masks them. `all_sets` has the sets of a configuration and takes out what an exception covers.
 
 mod admission;
 mod admission_addresses;

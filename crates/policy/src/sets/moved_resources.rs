@@ -74,7 +74,6 @@ impl MovedResources {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
     use crate::sets::tests::{document, pod, rego};
     use konverge_base::model::RepoPath;

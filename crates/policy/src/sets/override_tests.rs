@@ -1,4 +1,3 @@
-#![allow(clippy::unwrap_used)]
 //! Who may override a finding, and which sets cannot be read.
 use serde_json::json;
 

@@ -289,7 +289,6 @@ fn code(source: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
 
     fn answer(expression: &str) -> Result<String, String> {

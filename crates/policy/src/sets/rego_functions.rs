@@ -99,4 +99,5 @@ fn replaced(
 }
 
 #[cfg(test)]
+#[path = "rego_functions_tests.rs"]
 mod tests;

@@ -1,4 +1,3 @@
-#![allow(clippy::unwrap_used)]
 //! What a change affects and why, of a small repository in memory.
 
 use std::sync::Arc;

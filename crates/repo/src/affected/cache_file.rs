@@ -97,7 +97,6 @@ fn body<'a>(bytes: &'a [u8], header: &[u8]) -> Option<&'a [u8]> {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
 
     #[test]

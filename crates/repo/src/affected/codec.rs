@@ -80,7 +80,7 @@ macro_rules! numbers {
         }
     )*};
 }
-numbers!(u8, u32, u64, i64, f64);
+numbers!(u8, u32);
 
 /// Encodes a struct as its fields in order.
 macro_rules! encode_fields {
@@ -99,23 +99,36 @@ macro_rules! encode_fields {
 }
 pub(super) use encode_fields;
 
-/// Encodes an enum without data as its index in a list.
-macro_rules! encode_choice {
-    ($type:path: $($choice:ident),* $(,)?) => {
+/// Encodes an enum as the number of its case: first those without data, then those with one value.
+macro_rules! encode_cases {
+    ($type:path: $($plain:ident),* $(; $($holding:ident),*)?) => {
         impl $crate::affected::codec::Encode for $type {
             fn put(&self, out: &mut $crate::affected::codec::ByteWriter) {
-                let all = [$(Self::$choice),*];
-                let at = all.iter().position(|choice| choice == self);
-                (at.unwrap_or(usize::from(u8::MAX)) as u8).put(out);
+                let mut cases = 0_u8..;
+                $(let case = cases.next();
+                if matches!(self, Self::$plain) {
+                    return case.unwrap_or_default().put(out);
+                })*
+                $($(let case = cases.next();
+                if let Self::$holding(value) = self {
+                    case.unwrap_or_default().put(out);
+                    return value.put(out);
+                })*)?
             }
             fn take(from: &mut $crate::affected::codec::ByteReader<'_>) -> Option<Self> {
-                let all = [$(Self::$choice),*];
-                all.get(usize::from(u8::take(from)?)).copied()
+                let (case, mut cases) = (u8::take(from)?, 0_u8..);
+                $(if cases.next() == Some(case) {
+                    return Some(Self::$plain);
+                })*
+                $($(if cases.next() == Some(case) {
+                    return $crate::affected::codec::Encode::take(from).map(Self::$holding);
+                })*)?
+                None
             }
         }
     };
 }
-pub(super) use encode_choice;
+pub(super) use encode_cases;
 
 impl Encode for bool {
     fn put(&self, out: &mut ByteWriter) {
@@ -265,52 +278,18 @@ impl<A: Encode, B: Encode, C: Encode> Encode for (A, B, C) {
     }
 }
 
+/// As JSON text: there are few of them.
 impl Encode for Value {
     fn put(&self, out: &mut ByteWriter) {
-        match self {
-            Self::Null => 0_u8.put(out),
-            Self::Bool(truth) => (1_u8, *truth).put(out),
-            Self::Number(number) => match (number.as_u64(), number.as_i64()) {
-                (Some(number), _) => (2_u8, number).put(out),
-                (None, Some(number)) => (3_u8, number).put(out),
-                (None, None) => (4_u8, number.as_f64().unwrap_or(f64::NAN)).put(out),
-            },
-            Self::String(text) => {
-                5_u8.put(out);
-                text.put(out);
-            }
-            Self::Array(items) => {
-                6_u8.put(out);
-                items.put(out);
-            }
-            Self::Object(entries) => {
-                7_u8.put(out);
-                (entries.len() as u32).put(out);
-                for (key, value) in entries {
-                    key.put(out);
-                    value.put(out);
-                }
-            }
-        }
+        self.to_string().put(out);
     }
     fn take(from: &mut ByteReader<'_>) -> Option<Self> {
-        Some(match u8::take(from)? {
-            0 => Self::Null,
-            1 => Self::Bool(bool::take(from)?),
-            2 => u64::take(from)?.into(),
-            3 => i64::take(from)?.into(),
-            4 => serde_json::Number::from_f64(f64::take(from)?)?.into(),
-            5 => Self::String(String::take(from)?),
-            6 => Self::Array(Vec::take(from)?),
-            7 => Self::Object(Vec::<(String, Value)>::take(from)?.into_iter().collect()),
-            _ => return None,
-        })
+        serde_json::from_str(from.text()?).ok()
     }
 }
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
     use serde_json::json;
 

@@ -1,4 +1,3 @@
-#![allow(clippy::unwrap_used)]
 //! Which stacks a change affects, of a small repository in memory.
 
 use super::{

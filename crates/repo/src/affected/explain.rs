@@ -452,7 +452,6 @@ fn is_broken_child(path: &RepoPath, folder: &RepoPath) -> bool {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
 
     fn path(text: &str) -> RepoPath {

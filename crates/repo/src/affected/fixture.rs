@@ -1,6 +1,4 @@
 //! A small repository in memory, for tests.
-#![allow(clippy::unwrap_used)]
-
 use std::{collections::BTreeMap, sync::Arc};
 
 use super::{Analysis, ScanCache};

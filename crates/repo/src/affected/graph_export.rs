@@ -294,7 +294,6 @@ fn mermaid_char(c: char) -> String {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
 
     #[test]

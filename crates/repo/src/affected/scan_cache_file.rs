@@ -7,7 +7,7 @@ use konverge_base::model::file_source::BlobId;
 
 /// The header. The number changes with the format or with what the scanner finds, at the latest with the next
 /// version.
-const HEADER: &[u8] = concat!("konverge import index 3 ", env!("CARGO_PKG_VERSION"), "\n").as_bytes();
+const HEADER: &[u8] = concat!("konverge import index 4 ", env!("CARGO_PKG_VERSION"), "\n").as_bytes();
 
 /// Reads the content of a cache file.
 pub(super) fn read(path: &Path) -> HashMap<BlobId, Arc<FileScan>> {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use super::{
     FileScan, ReaderImport, RuntimeReads, Snapshot, WorkspaceInput,
-    codec::{ByteReader, ByteWriter, Encode, encode_choice, encode_fields},
+    codec::{ByteReader, ByteWriter, Encode, encode_cases, encode_fields},
     graph::{ImportGraph, NodeFile, PackageNode},
     resolve::{ImportContext, ResolvedImport},
     stack_inputs::StackInputs,
@@ -24,7 +24,7 @@ encode_fields!(FileScan {
     reader_import,
     reads
 });
-encode_choice!(ReaderImport: Closed, Open, Renamed);
+encode_cases!(ReaderImport: Closed, Open, Renamed);
 
 encode_fields!(Snapshot {
     commit,
@@ -44,7 +44,7 @@ encode_fields!(WorkspaceInput {
     secret_files,
     digest
 });
-encode_choice!(SettingsOrder: V07, V090, V091);
+encode_cases!(SettingsOrder: V07, V090, V091);
 encode_fields!(LayoutRules {
     order,
     exclude,
@@ -53,7 +53,7 @@ encode_fields!(LayoutRules {
 });
 encode_fields!(Listing { tree, files });
 encode_fields!(FileEntry { blob, kind });
-encode_choice!(FileKind: File, Symlink, Submodule);
+encode_cases!(FileKind: File, Symlink, Submodule);
 
 encode_fields!(Layout {
     stacks,
@@ -68,8 +68,8 @@ encode_fields!(Layout {
     unseen,
 });
 encode_fields!(Clash { identity, folders });
-encode_choice!(PackageKind: Vendored, Dependency);
-encode_choice!(NamedBy: Names, Folder, Config);
+encode_cases!(PackageKind: Vendored, Dependency);
+encode_cases!(NamedBy: Names, Folder, Config);
 encode_fields!(Project { folder, name, tenant });
 encode_fields!(Stack {
     id,
@@ -140,7 +140,7 @@ encode_fields!(StackInputs {
     settings_files,
     error,
 });
-encode_choice!(InputKind: Import, Entry, Settings, Options, Project, Stack, Module, Data, Crd, Config, Compiler, Moved, Unresolved, Workspace);
+encode_cases!(InputKind: Import, Entry, Settings, Options, Project, Stack, Module, Data, Crd, Config, Compiler, Moved, Unresolved, Workspace);
 
 impl Encode for ImportGraph {
     fn put(&self, out: &mut ByteWriter) {
@@ -152,68 +152,9 @@ impl Encode for ImportGraph {
     }
 }
 
-impl Encode for RuntimeReads {
-    fn put(&self, out: &mut ByteWriter) {
-        let (kind, names): (u8, &[String]) = match self {
-            Self::Nothing => (0, &[]),
-            Self::Named(names) => (1, names),
-            Self::Anything => (2, &[]),
-        };
-        kind.put(out);
-        names.to_vec().put(out);
-    }
-    fn take(from: &mut ByteReader<'_>) -> Option<Self> {
-        let (kind, names) = <(u8, Vec<String>)>::take(from)?;
-        match kind {
-            0 => Some(Self::Nothing),
-            1 => Some(Self::Named(names)),
-            2 => Some(Self::Anything),
-            _ => None,
-        }
-    }
-}
-
-impl Encode for EntryPackage {
-    fn put(&self, out: &mut ByteWriter) {
-        let (kind, text): (u8, &str) = match self {
-            Self::Main => (0, ""),
-            Self::Root(root) => (1, root.as_str()),
-            Self::Dependency(name) => (2, name),
-        };
-        kind.put(out);
-        text.to_owned().put(out);
-    }
-    fn take(from: &mut ByteReader<'_>) -> Option<Self> {
-        let (kind, text) = <(u8, String)>::take(from)?;
-        match kind {
-            0 => Some(Self::Main),
-            1 => RepoPath::normalize(&text).map(Self::Root),
-            2 => Some(Self::Dependency(text)),
-            _ => None,
-        }
-    }
-}
-
-impl Encode for ResolvedImport {
-    fn put(&self, out: &mut ByteWriter) {
-        let (kind, path): (u8, _) = match self {
-            Self::File(path) => (0, path),
-            Self::Package(path) => (1, path),
-            Self::EntryFolder(path) => (2, path),
-        };
-        kind.put(out);
-        path.put(out);
-    }
-    fn take(from: &mut ByteReader<'_>) -> Option<Self> {
-        let (kind, path) = <(u8, RepoPath)>::take(from)?;
-        match kind {
-            0 => Some(Self::File(path)),
-            1 => Some(Self::Package(path)),
-            2 => Some(Self::EntryFolder(path)),
-            _ => None,
-        }
-    }
-}
+encode_cases!(RuntimeReads: Nothing, Anything; Named);
+encode_cases!(EntryPackage: Main; Root, Dependency);
+encode_cases!(ResolvedImport: ; File, Package, EntryFolder);
 
 impl Encode for TreeId {
     fn put(&self, out: &mut ByteWriter) {

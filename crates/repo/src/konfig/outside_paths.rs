@@ -66,7 +66,6 @@ fn suggested_path(text: &str, exists: impl Fn(&RepoPath) -> bool) -> Option<Repo
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
 
     #[test]

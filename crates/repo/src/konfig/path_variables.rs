@@ -33,7 +33,6 @@ pub(super) fn package_folder(
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
     use konverge_base::model::{package_lock::LockedPackage, stack::RemotePackage};
 

@@ -142,7 +142,6 @@ impl StackSelector {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
     use konverge_base::model::stack::CompileSetup;
 

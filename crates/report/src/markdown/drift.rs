@@ -177,7 +177,6 @@ fn reason(error: &ErrorBody) -> String {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
     use konverge_base::model::{
         Digest, RepoPath,

@@ -2,7 +2,7 @@
 //!
 //! The layout of the comment, top to bottom: verdict, alerts and permission changes (never folded or dropped),
 //! what the last push changed, table, equal changes once, a fold per stack, reasons, drift, policies, what
-//! merging does. If it exceeds its budget, it is reduced in fixed steps ([`verbosity`]), by whole resources only.
+//! merging does. If it exceeds its budget, it is reduced in fixed steps (`verbosity`), by whole resources only.
 
 mod alerts;
 mod apply_result;

@@ -1,6 +1,6 @@
 //! Records how the apply of a stack ended: its state, and the apply record.
 
-use super::{options::ApplyOptions, outcome::is_well};
+use super::{options::ApplyOptions, outcome::has_succeeded};
 use crate::{Target, rescue_file::Unstored};
 use konverge_base::{
     error::UserError,
@@ -28,7 +28,7 @@ pub(super) struct EndedApply<'a> {
 impl EndedApply<'_> {
     /// Writes the state and the apply record, if they say something new. A failure to write is the result.
     pub async fn record(self, mut state: StackState, outcome: &mut StackOutcome, unstored: &mut Unstored) {
-        let well = is_well(outcome.result);
+        let well = has_succeeded(outcome.result);
         self.describe(&mut state, well);
         let reason = self.reason();
         if self.is_recorded_already(&mut state, outcome, reason) {
@@ -113,7 +113,7 @@ impl EndedApply<'_> {
         outcome: &StackOutcome,
         reason: WriteReason,
     ) -> bool {
-        let (prior, well) = (self.lease.prior(), is_well(outcome.result));
+        let (prior, well) = (self.lease.prior(), has_succeeded(outcome.result));
         // A failure is recorded once, not for each attempt with the same result.
         let record = prior.and_then(|prior| prior.receipt.as_ref());
         let is_told =

@@ -166,7 +166,7 @@ impl LeasedStack<'_> {
         if let Some(serial) = self.superseded_serial().await? {
             return Ok(unchanged_outcome(target, serial));
         }
-        let mut turn = kusion_releases::look(&planning.run, &planning.config, &prior).await?;
+        let mut turn = kusion_releases::open_turn(&planning.run, &planning.config, &prior).await?;
         let checked = |turn: &ReleaseTurn| turn.check(&wanted, &prior).map(|()| wanted.clone());
         let released = turn.as_ref().map(checked).transpose()?;
         let spec_digest = wanted.digest();

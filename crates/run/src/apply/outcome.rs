@@ -1,6 +1,6 @@
 //! What the results of the stacks mean for the whole apply.
 
-use crate::Target;
+use crate::{RunContext, Target};
 use konverge_base::{
     error::{ErrorKind, UserError},
     model::{
@@ -27,7 +27,7 @@ pub fn stopped_outcome(target: &Target, result: StackResult, failure: &UserError
 
 /// Returns true if every stack succeeded.
 pub fn ended_well(report: &ApplyReport) -> bool {
-    report.stacks.iter().all(|stack| is_well(stack.result))
+    report.stacks.iter().all(|stack| has_succeeded(stack.result))
 }
 
 /// Returns true if a stack waits, and no stack failed or was stopped.
@@ -39,13 +39,13 @@ pub fn only_waits(report: &ApplyReport) -> bool {
 }
 
 /// Returns true if the stack is up to date.
-pub fn is_well(result: StackResult) -> bool {
+pub fn has_succeeded(result: StackResult) -> bool {
     matches!(result, StackResult::Applied | StackResult::Unchanged)
 }
 
-/// The exit code of the most severe result: failed before stopped before held by a lease.
-pub fn exit_code(report: &ApplyReport, interrupted: bool) -> u8 {
-    if interrupted {
+/// The exit code of the most severe result, unless the run was asked to stop: failed before stopped before held by a lease.
+pub fn exit_code(report: &ApplyReport, run: &RunContext) -> u8 {
+    if run.cancel.is_cancelled() {
         return ErrorKind::Interrupted.exit_code();
     }
     let code = |outcome: &StackOutcome| match (outcome.result, &outcome.error) {

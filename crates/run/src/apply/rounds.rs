@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{consent::LateReview, journal::ApplyJournal, options::ApplyOptions, outcome::is_well};
+use super::{consent::LateReview, journal::ApplyJournal, options::ApplyOptions, outcome::has_succeeded};
 use crate::{Planner, Target, TargetPlan};
 use konverge_base::{
     error::{ErrorKind, UserError},
@@ -122,7 +122,7 @@ fn join(first: StackOutcome, next: StackOutcome) -> StackOutcome {
     let resources: Vec<_> = resources.into_values().collect();
     let result = match (next.result, resources.is_empty()) {
         (StackResult::Waiting, _) => StackResult::Waiting,
-        (result, _) if !is_well(result) => StackResult::Failed,
+        (result, _) if !has_succeeded(result) => StackResult::Failed,
         (_, true) => StackResult::Unchanged,
         (_, false) => StackResult::Applied,
     };

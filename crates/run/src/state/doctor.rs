@@ -23,12 +23,21 @@ pub struct StateFinding {
     pub says: String,
 }
 
+/// What is done about the index.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum IndexCheck {
+    /// It is compared with the states.
+    Compare,
+    /// It is written again from the states, too.
+    Rebuild,
+}
+
 /// Checks everything: the four primitives, the newest documents of every stack, the index against the states.
-/// With `repair` the index is rebuilt from the states.
+/// The index is rebuilt from the states if that is wanted.
 ///
 /// # Errors
 /// Only errors that prevent the check itself.
-pub async fn doctor(backend: &StateBackend, repair: bool) -> Result<Vec<StateFinding>, UserError> {
+pub async fn doctor(backend: &StateBackend, index: IndexCheck) -> Result<Vec<StateFinding>, UserError> {
     let mut findings = Vec::new();
     let mut note = |what: &str, well: bool, says: String| {
         findings.push(StateFinding {
@@ -137,7 +146,7 @@ pub async fn doctor(backend: &StateBackend, repair: bool) -> Result<Vec<StateFin
             format!("differs from the states for {}", differing.join(", ")),
         );
     }
-    if repair {
+    if index == IndexCheck::Rebuild {
         backend.states.maintain_index(&rebuilt).await?;
         note("index", true, "written again from the states".to_owned());
     }

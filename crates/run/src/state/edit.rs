@@ -24,7 +24,7 @@ fn at_once() -> LeaseOptions {
 }
 
 /// As [`at_once`], also if the documents of a state are gone: what is written replaces them.
-fn over_vanished() -> LeaseOptions {
+fn over_lost_documents() -> LeaseOptions {
     LeaseOptions {
         over_vanished: true,
         ..at_once()
@@ -33,7 +33,7 @@ fn over_vanished() -> LeaseOptions {
 
 /// The lease of a stack whose state is about to be replaced.
 pub(super) async fn acquire_anew(backend: &StateBackend, stack: &StackId) -> Result<Lease, UserError> {
-    Ok(backend.states.acquire(stack, over_vanished()).await?)
+    Ok(backend.states.acquire(stack, over_lost_documents()).await?)
 }
 
 pub(super) async fn acquire(backend: &StateBackend, stack: &StackId) -> Result<Lease, UserError> {
@@ -93,7 +93,7 @@ pub async fn push(
     }
     let mut options = LeaseOptions {
         over_damaged,
-        ..over_vanished()
+        ..over_lost_documents()
     };
     if over_damaged {
         // The damaged document would say whether the last holder released its lease: its term has to pass.

@@ -11,11 +11,11 @@ mod read;
 mod rekey;
 mod rollback;
 
-pub use doctor::{StateFinding, doctor};
+pub use doctor::{IndexCheck, StateFinding, doctor};
 pub use edit::move_waiting;
 pub use edit::{forget, move_to, push, rebind, unlock};
 pub use import::{ImportRequest, Imported, LeftOut, import};
 pub use import_workspace::{ImportedWorkspace, import_workspace};
 pub use read::{PulledState, StateRow, diff, list, open, readable, resolve_stack, show, unknown};
-pub use rekey::{Rekeyed, rekey};
+pub use rekey::{Rekeyed, WantedDataKey, rekey};
 pub use rollback::rollback;

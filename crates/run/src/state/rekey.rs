@@ -18,16 +18,30 @@ pub struct Rekeyed {
     pub failed: Vec<(StackId, UserError)>,
 }
 
+/// The data key that is wanted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WantedDataKey {
+    /// The newest one, if everybody who is to have it has it.
+    Current,
+    /// A new one in any case.
+    New,
+}
+
 /// Encrypts every state and the key of the hashes to `state.encrypt_to` as it is now. A data key is made if the
 /// newest is not wrapped by exactly its key services, if the holder of an age identity of this run does not know it yet,
-/// or with `new_key`. What is encrypted so already is left.
+/// or if a new one is wanted. What is encrypted so already is left.
 ///
 /// # Errors
 /// Nothing is encrypted; a key service fails; errors of the store.
-pub async fn rekey(run: &RunContext, backend: &StateBackend, new_key: bool) -> Result<Rekeyed, UserError> {
+pub async fn rekey(
+    run: &RunContext,
+    backend: &StateBackend,
+    wanted: WantedDataKey,
+) -> Result<Rekeyed, UserError> {
     let (age, identity) = (&backend.age_recipients, run.var(IDENTITY_VARIABLE));
     let mut states = backend.states.clone();
     let mut rekeyed = Rekeyed::default();
+    let new_key = wanted == WantedDataKey::New;
     if age.is_empty() && !states.has_key_services() {
         return Err(
             UserError::new(ErrorKind::Config, "`state.encrypt_to` names no recipient")

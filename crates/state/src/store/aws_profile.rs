@@ -78,7 +78,6 @@ fn section<'a>(text: &'a str, heading: &str) -> Vec<(&'a str, &'a str)> {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
 
     #[test]

@@ -289,18 +289,8 @@ impl Store for CloudStore {
             Err(Error::NotFound { .. }) if self.url.starts_with("file:") => Vec::new(),
             Err(error) => return Err(self.error(prefix, &error)),
         };
-        let own = if self.prefix.is_empty() {
-            String::new()
-        } else {
-            format!("{}/", self.prefix)
-        };
-        let mut keys: Vec<_> = found
-            .iter()
-            .filter_map(|object| object.location.as_ref().strip_prefix(&own))
-            .map(Key::from_listing)
-            .collect();
-        keys.sort_unstable();
-        Ok(keys)
+        let names = found.iter().map(|object| object.location.as_ref());
+        Ok(Key::listed_below(&self.prefix, names))
     }
 
     async fn create(&self, key: &Key, content: Bytes) -> Result<Created, StoreError> {

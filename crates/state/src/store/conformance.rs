@@ -44,7 +44,6 @@ async fn tries(store: &dyn Store, folder: &Key, key: &Key) -> Result<(), StoreEr
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::{super::MemoryStore, *};
     use async_trait::async_trait;
 

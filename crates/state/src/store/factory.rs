@@ -107,7 +107,6 @@ fn file_path(url: &str, rest: &str) -> Result<PathBuf, StoreError> {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use std::collections::BTreeMap;
 
     use super::*;

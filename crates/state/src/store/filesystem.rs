@@ -137,7 +137,6 @@ impl Store for FolderStore {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
 
     #[tokio::test]

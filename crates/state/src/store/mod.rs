@@ -61,6 +61,19 @@ impl Key {
         Self(text.into())
     }
 
+    /// The keys of a listing, sorted: the names below the prefix of the store, without it.
+    pub(super) fn listed_below(prefix: &str, names: impl IntoIterator<Item = impl AsRef<str>>) -> Vec<Self> {
+        let own = match prefix {
+            "" => String::new(),
+            prefix => format!("{prefix}/"),
+        };
+        let names = names.into_iter();
+        let keys = names.filter_map(|name| name.as_ref().strip_prefix(&own).map(Self::from_listing));
+        let mut keys: Vec<_> = keys.collect();
+        keys.sort_unstable();
+        keys
+    }
+
     /// The key as text.
     pub fn as_str(&self) -> &str {
         &self.0

@@ -89,6 +89,24 @@ impl OssStore {
         }
     }
 
+    async fn ask(
+        &self,
+        key: &Key,
+        method: Method,
+        path: &str,
+        query: &[(&str, String)],
+    ) -> Result<HttpAnswer, StoreError> {
+        let unsigned = Unsigned {
+            method,
+            path,
+            query,
+            headers: &[],
+        };
+        self.requests
+            .send(key, |client| self.request(client, &unsigned))
+            .await
+    }
+
     async fn put(
         &self,
         key: &Key,
@@ -227,17 +245,7 @@ impl Store for OssStore {
     }
 
     async fn get(&self, key: &Key) -> Result<Option<Bytes>, StoreError> {
-        let path = self.object(key);
-        let unsigned = Unsigned {
-            method: Method::GET,
-            path: &path,
-            query: &[],
-            headers: &[],
-        };
-        let answer = self
-            .requests
-            .send(key, |client| self.request(client, &unsigned))
-            .await?;
+        let answer = self.ask(key, Method::GET, &self.object(key), &[]).await?;
         match answer.status {
             StatusCode::OK => Ok(Some(answer.body)),
             StatusCode::NOT_FOUND if !String::from_utf8_lossy(&answer.body).contains("NoSuchBucket") => {
@@ -252,12 +260,7 @@ impl Store for OssStore {
             (folder, true) => folder,
             (folder, false) => format!("{folder}/"),
         };
-        let own = if self.prefix.is_empty() {
-            String::new()
-        } else {
-            format!("{}/", self.prefix)
-        };
-        let (mut keys, mut next) = (Vec::new(), None::<String>);
+        let (mut names, mut next) = (Vec::new(), None::<String>);
         loop {
             let mut query: Vec<(&str, String)> = Vec::new();
             query.extend(next.take().map(|token| ("continuation-token", token)));
@@ -267,31 +270,20 @@ impl Store for OssStore {
                 ("max-keys", "1000".to_owned()),
                 ("prefix", folder.clone()),
             ]);
-            let unsigned = Unsigned {
-                method: Method::GET,
-                path: "",
-                query: &query,
-                headers: &[],
-            };
-            let answer = self
-                .requests
-                .send(prefix, |client| self.request(client, &unsigned))
-                .await?;
+            let answer = self.ask(prefix, Method::GET, "", &query).await?;
             if answer.status != StatusCode::OK {
                 return Err(self.requests.status_error(prefix, &answer));
             }
             let listing: ObjectListing = quick_xml::de::from_reader(answer.body.as_ref())
                 .map_err(|error| self.unreadable(prefix, &error))?;
-            let names = listing.contents.iter().map(|object| unescape(&object.key));
-            keys.extend(names.filter_map(|name| name.strip_prefix(&own).map(Key::from_listing)));
+            names.extend(listing.contents.iter().map(|object| unescape(&object.key)));
             let token = listing.next_continuation_token.filter(|_| listing.is_truncated);
             next = token.map(|token| unescape(&token));
             if next.is_none() {
                 break;
             }
         }
-        keys.sort_unstable();
-        Ok(keys)
+        Ok(Key::listed_below(&self.prefix, names))
     }
 
     async fn create(&self, key: &Key, content: Bytes) -> Result<Created, StoreError> {
@@ -313,17 +305,7 @@ impl Store for OssStore {
     }
 
     async fn delete(&self, key: &Key) -> Result<(), StoreError> {
-        let path = self.object(key);
-        let unsigned = Unsigned {
-            method: Method::DELETE,
-            path: &path,
-            query: &[],
-            headers: &[],
-        };
-        let answer = self
-            .requests
-            .send(key, |client| self.request(client, &unsigned))
-            .await?;
+        let answer = self.ask(key, Method::DELETE, &self.object(key), &[]).await?;
         match answer.status {
             status if status.is_success() || status == StatusCode::NOT_FOUND => Ok(()),
             _ => Err(self.requests.status_error(key, &answer)),

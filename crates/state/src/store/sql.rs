@@ -37,6 +37,67 @@ enum Pool {
     MySql(MySqlPool),
 }
 
+/// A statement in both dialects.
+struct Statement {
+    postgres: &'static str,
+    mysql: &'static str,
+}
+
+const GET: Statement = Statement {
+    postgres: "SELECT content FROM konverge_objects WHERE name = $1",
+    mysql: "SELECT content FROM konverge_objects WHERE name = ?",
+};
+const LIST: Statement = Statement {
+    postgres: "SELECT name FROM konverge_objects WHERE name >= $1 AND name < $2",
+    mysql: "SELECT name FROM konverge_objects WHERE name >= ? AND name < ?",
+};
+const INSERT: Statement = Statement {
+    postgres: "INSERT INTO konverge_objects (name, content) VALUES ($1, $2) ON CONFLICT DO NOTHING",
+    mysql: "INSERT INTO konverge_objects (name, content) VALUES (?, ?)",
+};
+const DELETE: Statement = Statement {
+    postgres: "DELETE FROM konverge_objects WHERE name = $1",
+    mysql: "DELETE FROM konverge_objects WHERE name = ?",
+};
+const MAKE_TABLE: Statement = Statement {
+    postgres: "CREATE TABLE IF NOT EXISTS konverge_objects (name BYTEA PRIMARY KEY, content BYTEA NOT NULL)",
+    mysql: "CREATE TABLE IF NOT EXISTS konverge_objects (name VARBINARY(1024) PRIMARY KEY, content LONGBLOB NOT NULL) ENGINE=InnoDB",
+};
+
+impl Pool {
+    /// The first column of each row.
+    async fn column(&self, statement: &Statement, values: &[&[u8]]) -> Result<Vec<Vec<u8>>, sqlx::Error> {
+        match self {
+            Self::Postgres(pool) => {
+                let query = sqlx::query_scalar(statement.postgres);
+                let bound = values.iter().fold(query, |query, value| query.bind(*value));
+                bound.fetch_all(pool).await
+            }
+            Self::MySql(pool) => {
+                let query = sqlx::query_scalar(statement.mysql);
+                let bound = values.iter().fold(query, |query, value| query.bind(*value));
+                bound.fetch_all(pool).await
+            }
+        }
+    }
+
+    /// The number of rows that it wrote or deleted.
+    async fn execute(&self, statement: &Statement, values: &[&[u8]]) -> Result<u64, sqlx::Error> {
+        match self {
+            Self::Postgres(pool) => {
+                let query = sqlx::query(statement.postgres);
+                let bound = values.iter().fold(query, |query, value| query.bind(*value));
+                bound.execute(pool).await.map(|done| done.rows_affected())
+            }
+            Self::MySql(pool) => {
+                let query = sqlx::query(statement.mysql);
+                let bound = values.iter().fold(query, |query, value| query.bind(*value));
+                bound.execute(pool).await.map(|done| done.rows_affected())
+            }
+        }
+    }
+}
+
 /// Opens either database by its scheme. Connects at the first request.
 pub(super) fn sql(place: &StoreLocation, scheme: &str) -> Result<Arc<dyn Store>, StoreError> {
     let (database, prefix) = match place.prefix.split_once('/') {
@@ -190,23 +251,7 @@ impl SqlStore {
     }
 
     async fn insert(&self, name: &[u8], content: &[u8]) -> Result<Created, sqlx::Error> {
-        let written = match &self.pool {
-            Pool::Postgres(pool) => sqlx::query(
-                "INSERT INTO konverge_objects (name, content) VALUES ($1, $2) ON CONFLICT DO NOTHING",
-            )
-            .bind(name)
-            .bind(content)
-            .execute(pool)
-            .await
-            .map(|done| done.rows_affected()),
-            Pool::MySql(pool) => sqlx::query("INSERT INTO konverge_objects (name, content) VALUES (?, ?)")
-                .bind(name)
-                .bind(content)
-                .execute(pool)
-                .await
-                .map(|done| done.rows_affected()),
-        };
-        match written {
+        match self.pool.execute(&INSERT, &[name, content]).await {
             Ok(0) => Ok(Created::Exists),
             Ok(_) => Ok(Created::Created),
             Err(sqlx::Error::Database(error)) if error.is_unique_violation() => Ok(Created::Exists),
@@ -217,21 +262,7 @@ impl SqlStore {
     /// Creates the table at the first write, so that a run that only reads needs no permission to create
     /// tables.
     async fn make_table(&self) -> Result<(), sqlx::Error> {
-        let made = match &self.pool {
-            Pool::Postgres(pool) => {
-                sqlx::query("CREATE TABLE IF NOT EXISTS konverge_objects (name BYTEA PRIMARY KEY, content BYTEA NOT NULL)")
-                    .execute(pool)
-                    .await
-                    .map(drop)
-            }
-            Pool::MySql(pool) => sqlx::query(
-                "CREATE TABLE IF NOT EXISTS konverge_objects (name VARBINARY(1024) PRIMARY KEY, content LONGBLOB NOT NULL) ENGINE=InnoDB",
-            )
-            .execute(pool)
-            .await
-            .map(drop),
-        };
-        match made {
+        match self.pool.execute(&MAKE_TABLE, &[]).await.map(drop) {
             // In PostgreSQL two concurrent creations collide in its catalogue; one of them succeeded.
             Err(sqlx::Error::Database(error)) if error.is_unique_violation() => Ok(()),
             other => other,
@@ -275,26 +306,10 @@ impl Store for SqlStore {
 
     async fn get(&self, key: &Key) -> Result<Option<Bytes>, StoreError> {
         let name = self.name(key);
-        let found = self
-            .attempt(|| async {
-                match &self.pool {
-                    Pool::Postgres(pool) => {
-                        sqlx::query_scalar("SELECT content FROM konverge_objects WHERE name = $1")
-                            .bind(&name)
-                            .fetch_optional(pool)
-                            .await
-                    }
-                    Pool::MySql(pool) => {
-                        sqlx::query_scalar("SELECT content FROM konverge_objects WHERE name = ?")
-                            .bind(&name)
-                            .fetch_optional(pool)
-                            .await
-                    }
-                }
-            })
-            .await;
+        let values = [&*name];
+        let found = self.attempt(|| self.pool.column(&GET, &values)).await;
         match found {
-            Ok(content) => Ok(content.map(|content: Vec<u8>| content.into())),
+            Ok(contents) => Ok(contents.into_iter().next().map(Bytes::from)),
             Err(error) if is_missing_table(&error) => Ok(None),
             Err(error) => Err(self.error(key, &error)),
         }
@@ -308,43 +323,15 @@ impl Store for SqlStore {
             true => (Vec::new(), vec![0xff]),
             false => ([&folder[..], b"/"].concat(), [&folder[..], b"0"].concat()),
         };
-        let found = self
-            .attempt(|| async {
-                match &self.pool {
-                    Pool::Postgres(pool) => {
-                        sqlx::query_scalar("SELECT name FROM konverge_objects WHERE name >= $1 AND name < $2")
-                            .bind(&from)
-                            .bind(&to)
-                            .fetch_all(pool)
-                            .await
-                    }
-                    Pool::MySql(pool) => {
-                        sqlx::query_scalar("SELECT name FROM konverge_objects WHERE name >= ? AND name < ?")
-                            .bind(&from)
-                            .bind(&to)
-                            .fetch_all(pool)
-                            .await
-                    }
-                }
-            })
-            .await;
-        let names: Vec<Vec<u8>> = match found {
+        let values = [&*from, &*to];
+        let found = self.attempt(|| self.pool.column(&LIST, &values)).await;
+        let names = match found {
             Ok(names) => names,
             Err(error) if is_missing_table(&error) => Vec::new(),
             Err(error) => return Err(self.error(prefix, &error)),
         };
-        let own = if self.prefix.is_empty() {
-            String::new()
-        } else {
-            format!("{}/", self.prefix)
-        };
-        let mut keys: Vec<_> = names
-            .into_iter()
-            .filter_map(|name| String::from_utf8(name).ok())
-            .filter_map(|name| name.strip_prefix(&own).map(Key::from_listing))
-            .collect();
-        keys.sort_unstable();
-        Ok(keys)
+        let names = names.into_iter().filter_map(|name| String::from_utf8(name).ok());
+        Ok(Key::listed_below(&self.prefix, names))
     }
 
     async fn create(&self, key: &Key, content: Bytes) -> Result<Created, StoreError> {
@@ -362,22 +349,8 @@ impl Store for SqlStore {
 
     async fn delete(&self, key: &Key) -> Result<(), StoreError> {
         let name = self.name(key);
-        let deleted = self
-            .attempt(|| async {
-                match &self.pool {
-                    Pool::Postgres(pool) => sqlx::query("DELETE FROM konverge_objects WHERE name = $1")
-                        .bind(&name)
-                        .execute(pool)
-                        .await
-                        .map(drop),
-                    Pool::MySql(pool) => sqlx::query("DELETE FROM konverge_objects WHERE name = ?")
-                        .bind(&name)
-                        .execute(pool)
-                        .await
-                        .map(drop),
-                }
-            })
-            .await;
+        let values = [&*name];
+        let deleted = self.attempt(|| self.pool.execute(&DELETE, &values)).await;
         match deleted {
             Err(error) if !is_missing_table(&error) => Err(self.error(key, &error)),
             _ => Ok(()),

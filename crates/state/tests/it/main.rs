@@ -1,5 +1,5 @@
 //! The state and its stores, on real ones. One binary: a file per subject.
-#![allow(clippy::unwrap_used, clippy::disallowed_methods)]
+#![allow(clippy::unwrap_used, clippy::disallowed_methods, clippy::print_stdout)]
 
 mod support;
 

@@ -36,7 +36,6 @@ impl BuiltIn {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
 
     /// Every reference in the file has a target.

@@ -20,7 +20,6 @@ pub use self::{
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use serde_json::{Map, Value, json};
 
     use super::*;

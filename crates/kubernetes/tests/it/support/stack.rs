@@ -1,4 +1,4 @@
-//! A stack on a real cluster: planned, applied and remembered as `ops` does it, with the state in memory.
+//! A stack on a real cluster: planned, applied and remembered as `crates/run/` does it, with the state in memory.
 
 use std::{
     path::PathBuf,

@@ -9,8 +9,9 @@ use std::sync::{
 use async_trait::async_trait;
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use bytes::Bytes;
+use konverge_cloud::secret_stores::{KeyService, SecretProblem};
 use konverge_state::{
-    DataKeys, KeyService, KeyServiceError, Sealer, Sealing, StateError, StateStore,
+    DataKeys, NamedKeyService, Sealer, Sealing, StateError, StateStore,
     store::{Created, Key, MemoryStore, Store, StoreError},
 };
 use zeroize::Zeroizing;
@@ -41,27 +42,28 @@ impl Service {
 
 #[async_trait]
 impl KeyService for Service {
-    fn name(&self) -> &str {
-        &self.name
-    }
-
-    async fn wrap_key(&self, secret: &[u8], context: &str) -> Result<String, KeyServiceError> {
+    async fn wrap_key(&self, secret: &[u8], context: &str) -> Result<String, SecretProblem> {
         if self.is_away.load(Ordering::SeqCst) {
-            return Err(KeyServiceError("it is away".to_owned()));
+            return Err(refusal("it is away"));
         }
         let answer = self.answers.lock().unwrap().clone();
         Ok(answer.unwrap_or_else(|| format!("{}|{context}|{}", self.name, STANDARD.encode(secret))))
     }
 
-    async fn unwrap_key(&self, wrapped: &str, context: &str) -> Result<Zeroizing<Vec<u8>>, KeyServiceError> {
+    async fn unwrap_key(&self, wrapped: &str, context: &str) -> Result<Zeroizing<Vec<u8>>, SecretProblem> {
         self.unwrapped.fetch_add(1, Ordering::SeqCst);
         let parts: Vec<_> = wrapped.split('|').collect();
         let is_ours = parts[0] == self.name && (parts[1] == context || !self.checks_context);
         match is_ours && !self.is_away.load(Ordering::SeqCst) {
             true => Ok(Zeroizing::new(STANDARD.decode(parts[2]).unwrap())),
-            false => Err(KeyServiceError("it is away, or another context".to_owned())),
+            false => Err(refusal("it is away, or another context")),
         }
     }
+}
+
+fn refusal(why: &str) -> SecretProblem {
+    let why = why.to_owned();
+    SecretProblem::Denied { status: None, why }
 }
 
 /// A store that dies after so many requests.
@@ -111,9 +113,10 @@ impl Store for Mortal {
 }
 
 fn with_services(store: Arc<dyn Store>, services: &[&Arc<Service>]) -> StateStore {
-    let services = services
-        .iter()
-        .map(|service| Arc::clone(service) as Arc<dyn KeyService>);
+    let services = services.iter().map(|service| NamedKeyService {
+        name: service.name.clone(),
+        service: Arc::<Service>::clone(service),
+    });
     states(store, "1").with_key_services(services.collect())
 }
 

@@ -1,0 +1,102 @@
+//! A policy check whose facts are given, for tests.
+#![allow(clippy::unwrap_used)]
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use konverge_base::{
+    model::{
+        CommitId, RepoPath,
+        event::NoEvents,
+        plan::{Action, Basis, ResourcePlan, StackPlan},
+        spec::RuntimeKind,
+    },
+    secrets::{HashKey, Secrets},
+};
+use konverge_config::Config;
+use konverge_policy::Stage;
+use konverge_repo::git::Repository;
+use konverge_run::{Notes, RunContext, rule_evaluator::RuleEvaluator};
+
+use crate::{
+    policy::{
+        active_policies::{Archive, CommitPolicy, ReviewedPolicies},
+        policy_check::PolicyCheck,
+    },
+    trust::{
+        authority::DispatchApprovers,
+        reviewers::{KnownPeople, Reviewers},
+    },
+};
+
+/// The folder of the stack of [`plan`].
+const FOLDER: &str = "apps/shop/prod";
+
+struct NoNotes;
+
+impl Notes for NoNotes {
+    fn note(&self, _: &str) {}
+
+    fn command(&self, _: &str) {}
+}
+
+/// `aaaa…`.
+pub fn commit(name: char) -> CommitId {
+    name.to_string().repeat(40).parse().unwrap()
+}
+
+/// A policy of a commit, by what `konverge.yaml` says.
+pub fn policy(text: &str) -> CommitPolicy {
+    let config = Config::parse(&format!("version: 1\n{text}")).unwrap();
+    CommitPolicy::from_config(&config, None)
+}
+
+/// A plan of `shop/prod` with a resource for each of these actions.
+pub fn plan(actions: &[Action]) -> StackPlan {
+    let id = "shop/prod".parse().unwrap();
+    let resources = actions.iter().enumerate().map(|(nth, action)| {
+        let resource = format!("v1:ConfigMap:shop:web-{nth}").parse().unwrap();
+        ResourcePlan::new(&id, resource, RuntimeKind::Kubernetes, *action, Vec::new())
+    });
+    let resources = resources.collect();
+    StackPlan::new(RepoPath::normalize(FOLDER).unwrap(), id, Basis::Live, resources)
+}
+
+/// The check of a run of ada's that applies the commit `f…` of `main`, in the environment `production`.
+pub fn check(text: &str, known: KnownPeople) -> PolicyCheck {
+    let folder = tempfile::tempdir().unwrap();
+    let mut git = std::process::Command::new("git");
+    assert!(
+        git.args(["init", "--quiet"])
+            .arg(folder.path())
+            .status()
+            .unwrap()
+            .success()
+    );
+    let secrets = Secrets::new(HashKey::derive("k"));
+    PolicyCheck {
+        stage: Stage::Apply,
+        actor: "ada".to_owned(),
+        pushed: false,
+        run: RunContext {
+            dir: folder.path().to_owned(),
+            env: BTreeMap::new(),
+            secrets: secrets.clone(),
+            cancel: Default::default(),
+            writes: Arc::default(),
+            events: Arc::new(NoEvents),
+            notes: Arc::new(NoNotes),
+        },
+        run_id: 1,
+        environment: Some("production".to_owned()),
+        protected: true,
+        applied: Some(("main".to_owned(), commit('f'))),
+        people: Reviewers::knowing(known, FOLDER),
+        authors: BTreeMap::new(),
+        own: Arc::new(policy(text)),
+        reviewed: ReviewedPolicies::default(),
+        archive: Archive::in_repository(Repository::discover(folder.path()).unwrap()),
+        restoring: false,
+        agreeing: DispatchApprovers::Environment,
+        evaluator: RuleEvaluator::new(&secrets),
+    }
+}

@@ -1,0 +1,55 @@
+//! What the first apply would do to stacks that run already, for a terminal.
+
+use super::{
+    escape, labels,
+    table::{Cell, table},
+    terminal::{Color, Style},
+};
+use konverge_base::model::takeover::{StackTakeover, Takeover, TakeoverReport};
+
+/// A table of the stacks, and their number by what would be done.
+pub fn text(report: &TakeoverReport, style: Style) -> String {
+    if report.stacks.is_empty() {
+        return "Every stack is recorded already: there is nothing to take over.\n".to_owned();
+    }
+    let count = |takeover| report.stacks_that_are(takeover).count();
+    let rows: Vec<_> = report.stacks.iter().map(row).collect();
+    let mut text = table(
+        ["STACK", "TAKEN OVER", "UNCHANGED", "CHANGED", "NEW"],
+        &rows,
+        style,
+    );
+    let kinds = [
+        (Takeover::Unchanged, "would be taken over unchanged"),
+        (Takeover::Changed, "would change"),
+        (Takeover::New, "would be made"),
+        (Takeover::Failed, "could not be planned"),
+    ];
+    text.push('\n');
+    for (takeover, what) in kinds {
+        if count(takeover) > 0 {
+            text.push_str(&format!("{} {what}\n", labels::plural(count(takeover), "stack")));
+        }
+    }
+    text
+}
+
+fn row(stack: &StackTakeover) -> [Cell; 5] {
+    let (word, color) = match stack.takeover {
+        Takeover::Unchanged => ("unchanged", Color::Green),
+        Takeover::Changed => ("with changes", Color::Yellow),
+        Takeover::New => ("nothing is there", Color::Cyan),
+        Takeover::Failed => ("failed", Color::Red),
+    };
+    let number = |count: usize| match count {
+        0 => Cell::plain(""),
+        count => Cell::plain(count.to_string()),
+    };
+    [
+        Cell::plain(escape::log(stack.id.as_str())),
+        Cell::colored(color, word),
+        number(stack.resources.unchanged),
+        number(stack.resources.changed),
+        number(stack.resources.new),
+    ]
+}

@@ -1,0 +1,130 @@
+//! `konverge.adopt.yaml`: the file of a repository whose stacks ran before Konverge came. It names the stacks that are
+//! taken over as they are.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::Deserialize;
+
+use crate::{StateBackend, renamed_stacks};
+use konverge_base::{
+    error::{ErrorKind, UserError},
+    model::{RepoPath, StackId, file_source::Source},
+    yaml,
+};
+use konverge_repo::konfig::Layout;
+use konverge_state::IndexedStates;
+
+/// The name of the file, at the root of the repository.
+pub const FILE_NAME: &str = "konverge.adopt.yaml";
+
+/// The head of the file.
+const HEAD: &str = "\
+# The stacks that Konverge takes over as they run: `konverge adopt --write` writes this file.
+# The pull request that changes it previews them, and its merge takes over those that would not change.
+# While this file is there, stacks that were never applied and that no pull request showed are left alone.
+# Delete it when every stack is taken over.
+";
+
+/// The content of the file.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Adoption {
+    /// The stacks to take over.
+    #[serde(default)]
+    pub stacks: BTreeSet<StackId>,
+}
+
+impl Adoption {
+    /// Reads the file of a revision; `None` if there is none.
+    ///
+    /// # Errors
+    /// It cannot be read, or is invalid.
+    pub fn load(source: &dyn Source) -> Result<Option<Self>, UserError> {
+        let read = source.read_path(&path()).map_err(|error| {
+            UserError::new(ErrorKind::Config, format!("{FILE_NAME} cannot be read: {error}"))
+        });
+        let Some(bytes) = read? else {
+            return Ok(None);
+        };
+        Self::parse(&String::from_utf8_lossy(&bytes)).map(Some)
+    }
+
+    fn parse(text: &str) -> Result<Self, UserError> {
+        let invalid = |why: String| {
+            UserError::new(ErrorKind::Config, format!("{FILE_NAME} is invalid: {why}"))
+                .hint("`konverge adopt --write` writes it anew")
+        };
+        if yaml::documents(text)
+            .map_err(|error| invalid(error.to_string()))?
+            .is_empty()
+        {
+            return Ok(Self::default());
+        }
+        yaml::from_str(text).map_err(|error| invalid(error.to_string()))
+    }
+
+    /// The text of the file.
+    pub fn text(&self) -> String {
+        if self.stacks.is_empty() {
+            return format!("{HEAD}stacks: []\n");
+        }
+        let lines: String = self.stacks.iter().map(|id| format!("  - {id}\n")).collect();
+        format!("{HEAD}stacks:\n{lines}")
+    }
+}
+
+/// Returns true if the file differs between two revisions.
+pub fn differs(base: &dyn Source, head: &dyn Source) -> bool {
+    base.files().get(&path()) != head.files().get(&path())
+}
+
+fn path() -> RepoPath {
+    RepoPath::root().child(FILE_NAME)
+}
+
+/// Tells which stacks of a layout were ever applied, under their identity or an earlier one.
+pub struct RecordedStacks<'a> {
+    known: &'a IndexedStates,
+    renamed: BTreeMap<StackId, StackId>,
+}
+
+impl<'a> RecordedStacks<'a> {
+    /// # Errors
+    /// Errors of the store.
+    pub async fn find(
+        backend: &StateBackend,
+        layout: &Layout,
+        known: &'a IndexedStates,
+    ) -> Result<Self, UserError> {
+        let renamed = renamed_stacks::renamed_stacks(backend, layout, known).await?;
+        Ok(Self { known, renamed })
+    }
+
+    /// Returns true if something is recorded of the stack.
+    pub fn has(&self, id: &StackId) -> bool {
+        let is_known = |id: &StackId| self.known.entries.get(id).is_some_and(|entry| entry.is_known());
+        is_known(id) || self.renamed.contains_key(id)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_read_again() {
+        for names in [&[][..], &["shop/dev", "acme/shop/prod"][..]] {
+            let adoption = Adoption {
+                stacks: names.iter().map(|name| name.parse().unwrap()).collect(),
+            };
+            assert_eq!(Adoption::parse(&adoption.text()).unwrap(), adoption);
+        }
+        assert_eq!(
+            Adoption::parse("# only a comment\n").unwrap(),
+            Adoption::default()
+        );
+        let error = Adoption::parse("stack: [shop/dev]\n").unwrap_err();
+        assert!(error.message.contains(FILE_NAME), "{error:?}");
+    }
+}

@@ -1,0 +1,269 @@
+//! The settings of a provider that a Spec may choose: where the provider works, what it writes into its objects, how
+//! often it tries. Everything else is the job's. The job's own identity may be allowed to act as many others, and a
+//! provider sends its credentials to the address that its configuration holds: a Spec that chose an identity, an
+//! address, a file or a command could use what is another team's. The default branch's `konverge.yaml` lists what Specs
+//! may set besides.
+
+use serde_json::Value;
+
+use super::{
+    address_shape::{AddressShape, address_shape},
+    error::TerraformError,
+    options::TerraformOptions,
+    providers::{ProviderRef, full_source},
+};
+use konverge_base::{
+    model::{ResourceId, masked_value::join_path},
+    secrets::SecretTemplate,
+};
+
+/// What a Spec may choose for a provider with one of these names, at the top of its configuration and with all that is
+/// below. The names are those of the published schemas.
+const FREE: [(&str, &str); 10] = [
+    (
+        "aws awscc",
+        "allowed_account_ids default_tags forbidden_account_ids ignore_tags max_retries region retry_mode \
+         s3_force_path_style s3_us_east_1_regional_endpoint s3_use_path_style skip_credentials_validation \
+         skip_get_ec2_platforms skip_metadata_api_check skip_region_validation skip_requesting_account_id sts_region \
+         tag_policy_compliance token_bucket_rate_limiter_capacity use_dualstack_endpoint use_fips_endpoint user_agent",
+    ),
+    (
+        "google google-beta",
+        "add_terraform_attribution_label batching billing_project default_labels poll_interval project region \
+         request_reason request_timeout scopes terraform_attribution_label_addition_strategy user_project_override zone",
+    ),
+    (
+        "azurerm azapi azurestack",
+        "default_location default_name default_tags disable_correlation_request_id disable_default_output \
+         disable_terraform_partner_id enable_preflight environment features ignore_no_op_changes location \
+         maximum_busy_retry_attempts partner_id resource_provider_registrations resource_providers_to_register \
+         skip_credentials_validation skip_provider_registration storage_use_azuread subscription_id",
+    ),
+    ("azuread", "disable_terraform_partner_id environment partner_id"),
+    (
+        "alicloud",
+        "client_connect_timeout client_read_timeout configuration_source max_retry_timeout region skip_region_validation",
+    ),
+    ("kubernetes", "experiments ignore_annotations ignore_labels"),
+    ("helm", "burst_limit debug experiments helm_driver qps"),
+    (
+        "vault",
+        "max_lease_ttl_seconds max_retries max_retries_ccc namespace skip_child_token skip_get_vault_version token_name \
+         vault_version_override",
+    ),
+    (
+        "github",
+        "max_per_page max_retries organization owner parallel_requests read_delay_ms retry_delay_ms retryable_errors \
+         write_delay_ms",
+    ),
+    // Its `cloud` is an entry in a file with credentials.
+    (
+        "openstack",
+        "disable_no_cache_header enable_logging endpoint_type max_retries region use_octavia",
+    ),
+];
+
+/// The same for every other provider.
+const FREE_ELSEWHERE: &str = "annotations connect_timeout default_annotations default_labels default_tags ignore_tags \
+     labels location max_retries poll_interval project region request_timeout retries tags timeout user_agent zone";
+
+/// Last words of settings that providers make a host name of. A plain word stays with the provider's own hosts.
+const PLACES: [&str; 4] = ["environment", "location", "region", "zone"];
+
+/// Last words of credentials. Their value may be a reference to a secret, and else has any form.
+const CREDENTIALS: [&str; 11] = [
+    "code",
+    "email",
+    "key",
+    "login",
+    "passphrase",
+    "password",
+    "secret",
+    "signature",
+    "token",
+    "user",
+    "username",
+];
+
+/// Parts of the names of settings that decide where requests go or which server is trusted: of what `konverge.yaml`
+/// allows by name, these need their value listed. A rough list is enough, since nothing is free that is on no list.
+const DESTINATIONS: [&str; 20] = [
+    "addr",
+    "audience",
+    "authorit",
+    "broker",
+    "cabundle",
+    "cacert",
+    "connectionstring",
+    "endpoint",
+    "gateway",
+    "host",
+    "insecure",
+    "issuer",
+    "protocol",
+    "prox",
+    "scheme",
+    "server",
+    "ssl",
+    "tls",
+    "url",
+    "verif",
+];
+
+/// The same as whole words.
+const DESTINATION_WORDS: [&str; 5] = ["ca", "dsn", "ip", "uri", "uris"];
+
+/// Addresses that name a permission, and are never asked for anything.
+const SCOPES: &str = "https://www.googleapis.com/auth/";
+
+/// Who lets a Spec choose a setting.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum AllowedBy {
+    Nobody,
+    /// `terraform.credential_settings`, by the name of the setting or of one above it.
+    Name,
+    /// The list above.
+    List,
+}
+
+/// What holds for one provider.
+struct Rules<'a> {
+    names: &'a [String],
+    values: Vec<&'a str>,
+}
+
+/// Returns an error for a configuration with a setting, or a value of one, that is not the Spec's to choose.
+pub(super) fn check(
+    id: &ResourceId,
+    provider: &ProviderRef,
+    configuration: &Value,
+    options: &TerraformOptions,
+) -> Result<(), TerraformError> {
+    let listed = [&options.provider_addresses, &options.provider_identities];
+    let listed = listed.into_iter().flatten();
+    let values = listed.filter(|(source, _)| full_source(source) == provider.source);
+    let rules = Rules {
+        names: &options.credential_settings,
+        values: values
+            .flat_map(|(_, values)| values)
+            .map(String::as_str)
+            .collect(),
+    };
+    let free = free_settings(provider.name());
+    let settings = configuration.as_object().into_iter().flatten();
+    let refused =
+        settings
+            .into_iter()
+            .find_map(|(name, value)| match free.split(' ').any(|free| free == name) {
+                true => rules.find_refused(value, ("", name), AllowedBy::List),
+                false => rules.find_refused(value, ("", name), AllowedBy::Nobody),
+            });
+    match refused {
+        None => Ok(()),
+        Some((path, setting)) => Err(TerraformError::ProviderSetting {
+            id: id.clone(),
+            path,
+            setting,
+            provider: provider.source.clone(),
+            free,
+        }),
+    }
+}
+
+/// The settings that a Spec may choose, by the name of a provider without host and namespace.
+fn free_settings(provider: &str) -> &'static str {
+    let found = FREE
+        .iter()
+        .find(|(names, _)| names.split(' ').any(|name| name == provider));
+    found.map_or(FREE_ELSEWHERE, |(_, free)| free)
+}
+
+impl Rules<'_> {
+    /// The path and the name of the first setting that is refused: this one, or one below it. `above` is the path of
+    /// the object that has it.
+    fn find_refused(
+        &self,
+        value: &Value,
+        (above, name): (&str, &str),
+        allowed: AllowedBy,
+    ) -> Option<(String, String)> {
+        let is_named = self.names.iter().any(|known| known == name);
+        let allowed = match allowed {
+            AllowedBy::List => AllowedBy::List,
+            // Everything below `endpoints` is an endpoint.
+            _ if is_destination(name) => AllowedBy::Nobody,
+            AllowedBy::Nobody if is_named => AllowedBy::Name,
+            allowed => allowed,
+        };
+        self.find_in_value(value, (&join_path(above, name), name), allowed)
+    }
+
+    fn find_in_value(
+        &self,
+        value: &Value,
+        (path, name): (&str, &str),
+        allowed: AllowedBy,
+    ) -> Option<(String, String)> {
+        let is_refused = match value {
+            // A block without settings may be a way to log in.
+            Value::Object(map) if map.is_empty() => allowed == AllowedBy::Nobody,
+            Value::Object(map) => {
+                let mut members = map.iter();
+                return members.find_map(|(key, member)| self.find_refused(member, (path, key), allowed));
+            }
+            Value::Array(items) => {
+                let mut items = items.iter().enumerate();
+                return items.find_map(|(at, item)| {
+                    self.find_in_value(item, (&format!("{path}/{at}"), name), allowed)
+                });
+            }
+            Value::Null => false,
+            Value::String(text) => self.refuses(name, text.trim(), true, allowed),
+            other => self.refuses(name, &other.to_string(), false, allowed),
+        };
+        is_refused.then(|| (path.to_owned(), name.to_owned()))
+    }
+
+    fn refuses(&self, name: &str, text: &str, is_text: bool, allowed: AllowedBy) -> bool {
+        // The value of a switch is listed only together with its name: `true` would allow each of them.
+        let is_listed = |value: &str| self.values.contains(&value);
+        if text.is_empty() || is_listed(&format!("{name}={text}")) || (is_text && is_listed(text)) {
+            return false;
+        }
+        let name = name.to_lowercase();
+        let last = name.rsplit(['_', '-']).next().unwrap_or_default();
+        let is_credential = CREDENTIALS.contains(&last) || name.ends_with("client_id");
+        // The value is not known here. A provider writes free settings, such as tags, into its objects.
+        if allowed != AllowedBy::List && is_credential && is_secret_reference(text) {
+            return false;
+        }
+        let is_url = (text.contains("://") || text.starts_with("//")) && !text.starts_with(SCOPES);
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_ ".contains(c);
+        let leaves_its_place = PLACES.contains(&last) && !text.chars().all(is_plain);
+        is_url
+            || leaves_its_place
+            || match allowed {
+                AllowedBy::Nobody => true,
+                AllowedBy::Name => !is_credential && address_shape(text) != AddressShape::None,
+                AllowedBy::List => address_shape(text) == AddressShape::Whole,
+            }
+    }
+}
+
+fn is_destination(name: &str) -> bool {
+    let name = name.to_lowercase().replace('-', "_");
+    let joined = name.replace('_', "");
+    DESTINATIONS.iter().any(|part| joined.contains(part))
+        || name.split('_').any(|word| DESTINATION_WORDS.contains(&word))
+        || joined.trim_end_matches('s').ends_with("domain")
+}
+
+/// Returns true if a text is a reference to a secret and nothing else.
+fn is_secret_reference(text: &str) -> bool {
+    let template = SecretTemplate::parse(text).ok().flatten();
+    template.is_some_and(|template| template.whole().is_some())
+}
+
+#[cfg(test)]
+#[path = "provider_settings_tests.rs"]
+mod tests;

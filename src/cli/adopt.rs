@@ -1,0 +1,79 @@
+//! `konverge adopt`: what the first apply would do to stacks that run already.
+
+use super::{CliContext, apply::ApplyOutput, common_args::ClusterArg};
+use crate::ops::adopt;
+use konverge_base::{
+    error::UserError,
+    model::{
+        plan::Plan,
+        takeover::{Takeover, TakeoverReport},
+    },
+};
+use konverge_report::{self as report, terminal::Style};
+use konverge_run::adoption::FILE_NAME;
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  konverge adopt                        what would be taken over unchanged, changed or made
+  konverge adopt --write                name the unchanged stacks in konverge.adopt.yaml
+  konverge adopt --output json")]
+pub struct Args {
+    /// Write konverge.adopt.yaml with the stacks that would be taken over unchanged. The pull request that brings it
+    /// takes them over
+    #[arg(long)]
+    write: bool,
+    #[command(flatten)]
+    cluster: ClusterArg,
+    /// The output format
+    #[arg(long, short, value_name = "FORMAT", value_enum, default_value_t = ApplyOutput::Text)]
+    pub output: ApplyOutput,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// The stacks cannot be opened, or the file cannot be written. A stack that cannot be planned is shown, and gives exit
+/// code 1.
+pub async fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
+    let run = context.run();
+    let plan = adopt::plan(&run, args.cluster.given()).await?;
+    let found = TakeoverReport::new(&plan);
+    match args.output {
+        ApplyOutput::Json => context.print(&report::json::document(&found)),
+        ApplyOutput::Text => {
+            let style = Style {
+                color: context.color(),
+            };
+            context.print(&report::takeover::text(&found, style));
+            let differing = differing(&plan);
+            if !differing.stacks.is_empty() {
+                context.print(&format!("\n{}", report::terminal::plan(&differing, style)));
+            }
+        }
+    }
+    if args.write {
+        let count = adopt::write(&run, &found)?;
+        context.note(&format!(
+            "wrote {FILE_NAME} with {}",
+            report::plural(count, "stack")
+        ));
+        context.note(&format!(
+            "hint: open a pull request with {FILE_NAME}: its preview shows the stacks again, and its merge takes them over"
+        ));
+    } else if found.stacks_that_are(Takeover::Unchanged).next().is_some() {
+        context.note(&format!(
+            "hint: `konverge adopt --write` names the unchanged stacks in {FILE_NAME}, for one pull request"
+        ));
+    }
+    Ok(u8::from(found.stacks_that_are(Takeover::Failed).next().is_some()))
+}
+
+/// The plans of the stacks that are not taken over unchanged.
+fn differing(plan: &Plan) -> Plan {
+    let stacks = plan.stacks.iter();
+    let stacks = stacks.filter(|stack| Takeover::of(stack) != Takeover::Unchanged);
+    Plan {
+        version: plan.version,
+        stacks: stacks.cloned().collect(),
+    }
+}

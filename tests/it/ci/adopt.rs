@@ -1,0 +1,221 @@
+//! A repository whose stacks ran before Konverge came is taken over by one pull request: what is unchanged, and nothing
+//! else.
+
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::{
+    Api,
+    api::{Patch, PatchParams},
+};
+use serde_json::{Value, json};
+
+use crate::support::{ci_stage::Stage, process::Outcome};
+
+/// Somebody else applied a ConfigMap long ago.
+async fn runs_already(stage: &Stage, map: &str, value: &str) {
+    let api: Api<ConfigMap> = Api::namespaced(stage.cluster.client().await, "default");
+    let object =
+        json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": map}, "data": {"value": value}});
+    let client = PatchParams::apply("kubectl");
+    api.patch(map, &client, &Patch::Apply(object)).await.unwrap();
+}
+
+async fn object(stage: &Stage, map: &str) -> ConfigMap {
+    let api: Api<ConfigMap> = Api::namespaced(stage.cluster.client().await, "default");
+    api.get(map).await.unwrap()
+}
+
+/// The stack that owns a ConfigMap.
+async fn owner(stage: &Stage, map: &str) -> Option<String> {
+    let annotations = object(stage, map).await.metadata.annotations?;
+    annotations.get("konverge/stack").cloned()
+}
+
+fn adopt(stage: &Stage, arguments: &[&str]) -> Outcome {
+    stage
+        .konverge(["adopt"].iter().chain(arguments).copied())
+        .env("XDG_STATE_HOME", stage.scratch.path())
+        .run()
+}
+
+fn open_issues(stage: &Stage) -> usize {
+    stage.github.world(|world| world.issues.len())
+}
+
+/// Two stacks run: the one is as its Spec says, the other is not. A third one is new.
+async fn running(name: &str) -> Stage {
+    let stage = Stage::small("").await;
+    let [same, other] = [format!("{name}-same"), format!("{name}-other")];
+    runs_already(&stage, &same, "one").await;
+    runs_already(&stage, &other, "by hand").await;
+    stage.stack(&format!("{name}/same"), &[(&same, "one")]);
+    stage.stack(
+        &format!("{name}/other"),
+        &[(&other, "two"), (&format!("{name}-more"), "one")],
+    );
+    stage.stack(&format!("{name}/new"), &[(&format!("{name}-new"), "one")]);
+    stage
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_pull_request_takes_over_what_is_unchanged_and_nothing_else() {
+    let mut stage = running("adopt").await;
+    stage.konverge(["init", "--adopt"]).run().expect(0);
+    assert!(
+        stage
+            .monorepo
+            .read("konverge.adopt.yaml")
+            .ends_with("stacks: []\n")
+    );
+    // The first merge stops no stack and opens no issue.
+    let first = stage.straight_to_main(|_| {});
+    first.outcome.check(0);
+    assert!(
+        first.outcome.stdout.contains("3 stacks were never applied"),
+        "{}",
+        first.outcome.stdout
+    );
+    let tip = stage.monorepo.rev("main");
+    assert_eq!(stage.status(&tip, "konverge/apply").as_deref(), Some("success"));
+    assert_eq!(
+        (open_issues(&stage), owner(&stage, "adopt-same").await),
+        (0, None)
+    );
+
+    // What would be done, as a table and as JSON.
+    let told = adopt(&stage, &[]).expect(0);
+    let line = |start: &str| {
+        told.stdout
+            .lines()
+            .find(|line| line.starts_with(start))
+            .unwrap()
+            .to_owned()
+    };
+    let words = |line: String| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+    assert_eq!(words(line("adopt/same")), ["adopt/same", "unchanged", "1"]);
+    assert_eq!(
+        words(line("adopt/other")),
+        ["adopt/other", "with", "changes", "1", "1"]
+    );
+    assert_eq!(
+        words(line("adopt/new")),
+        ["adopt/new", "nothing", "is", "there", "1"]
+    );
+    for sentence in [
+        "1 stack would be taken over unchanged",
+        "1 stack would change",
+        "1 stack would be made",
+        // The others are shown as previews.
+        "by hand",
+    ] {
+        assert!(told.stdout.contains(sentence), "{sentence}: {}", told.stdout);
+    }
+    let found = adopt(&stage, &["--output", "json"]).expect(0).json();
+    let kinds = found["stacks"].as_array().unwrap().iter();
+    let kinds: Vec<(&str, &str)> = kinds.map(|s| (text(&s["id"]), text(&s["takeover"]))).collect();
+    assert_eq!(
+        kinds,
+        [
+            ("adopt/new", "new"),
+            ("adopt/other", "changed"),
+            ("adopt/same", "unchanged")
+        ]
+    );
+
+    // One pull request, one merge.
+    stage.reviewed(7, "take-over", |stage| {
+        let written = adopt(stage, &["--write"]).expect(0);
+        assert!(
+            written.stderr.contains("konverge.adopt.yaml with 1 stack"),
+            "{}",
+            written.stderr
+        );
+    });
+    let comment = stage.comments().pop().unwrap().1;
+    assert!(
+        comment.contains("adopt/same") && !comment.contains("adopt/other"),
+        "{comment}"
+    );
+    let merged = stage.merge(7, "take-over");
+    merged.outcome.check(0);
+    assert_eq!(owner(&stage, "adopt-same").await.as_deref(), Some("adopt/same"));
+    assert_eq!(stage.value("adopt-same").await.as_deref(), Some("one"));
+    let receipt = stage.receipt("adopt/same");
+    assert_eq!(receipt["pullRequests"][0]["number"], 7, "{receipt}");
+    // The others are as they were.
+    assert_eq!(owner(&stage, "adopt-other").await, None);
+    assert_eq!(stage.value("adopt-other").await.as_deref(), Some("by hand"));
+    assert_eq!(stage.value("adopt-new").await, None);
+    assert_eq!(open_issues(&stage), 0);
+    assert!(
+        merged.outcome.stdout.contains("2 stacks were never applied"),
+        "{}",
+        merged.outcome.stdout
+    );
+
+    // The changed one goes the usual way.
+    stage.reviewed(8, "other", |stage| {
+        stage.stack("adopt/other", &[("adopt-other", "two"), ("adopt-more", "two")]);
+    });
+    stage.merge(8, "other").outcome.check(0);
+    assert_eq!(stage.value("adopt-other").await.as_deref(), Some("two"));
+    assert_eq!(stage.value("adopt-more").await.as_deref(), Some("two"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stack_that_would_change_cannot_be_taken_over() {
+    let mut stage = running("refuse").await;
+    stage.straight_to_main(|stage| {
+        stage.monorepo.write("konverge.adopt.yaml", "stacks: []\n");
+    });
+    // By hand: the file names a stack that would change.
+    stage.monorepo.branch("all");
+    stage.monorepo.write(
+        "konverge.adopt.yaml",
+        "stacks: [refuse/same, refuse/other, refuse/none]\n",
+    );
+    stage.monorepo.commit("all");
+    let ran = stage.pull_request(7, "all", "opened");
+    ran.outcome.check(1);
+    assert!(
+        ran.outcome.stderr.contains("`refuse/none`, which is not a stack"),
+        "{}",
+        ran.outcome.stderr
+    );
+    let comment = stage.comments().pop().unwrap().1;
+    assert!(comment.contains("takes over stacks as they run"), "{comment}");
+    // Merged all the same: the unchanged one alone.
+    stage.merge(7, "all").outcome.check(0);
+    assert_eq!(owner(&stage, "refuse-same").await.as_deref(), Some("refuse/same"));
+    assert_eq!(owner(&stage, "refuse-other").await, None);
+    assert_eq!(stage.value("refuse-other").await.as_deref(), Some("by hand"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_change_that_slips_in_between_stops_the_stack() {
+    let mut stage = running("slip").await;
+    stage.straight_to_main(|stage| {
+        stage.monorepo.write("konverge.adopt.yaml", "stacks: []\n");
+    });
+    stage.reviewed(7, "take-over", |stage| {
+        stage
+            .monorepo
+            .write("konverge.adopt.yaml", "stacks: [slip/same]\n");
+    });
+    runs_already(&stage, "slip-same", "slipped in").await;
+    let merged = stage.merge(7, "take-over");
+    merged.outcome.check(3);
+    assert!(
+        merged
+            .outcome
+            .stdout
+            .contains("stopped before anything was changed"),
+        "{}",
+        merged.outcome.stdout
+    );
+    assert_eq!(owner(&stage, "slip-same").await, None);
+    assert_eq!(stage.value("slip-same").await.as_deref(), Some("slipped in"));
+}
+
+fn text(value: &Value) -> &str {
+    value.as_str().unwrap()
+}
