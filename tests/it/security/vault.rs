@@ -125,7 +125,8 @@ fn mark(version: &str) -> Value {
     json!({"$secret": {"ref": "db:secret/pay/db#/password", "version": version}})
 }
 
-/// What the guide on OIDC shows: the job logs in at Vault by itself, with a role for previews and one for applies.
+/// What the guides on OIDC and on secrets show: the job logs in at Vault by itself, with a role for previews and one for
+/// applies.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_login_of_the_guide_works() {
     let page = std::fs::read_to_string(crate::meta::docs::root().join("docs/guides/oidc.md")).unwrap();
@@ -137,11 +138,14 @@ async fn the_login_of_the_guide_works() {
         .next()
         .unwrap();
     assert!(!section.contains("curl") && !section.contains("jq"), "{section}");
-    let blocks = crate::meta::docs::blocks(section, "yaml");
+    let blocks = |text: &str| crate::meta::docs::blocks(text, "yaml");
+    let secrets = std::fs::read_to_string(crate::meta::docs::root().join("docs/guides/secrets.md")).unwrap();
+    let configs = blocks(&secrets);
+    let config = configs.iter().find(|block| block.contains("audience:")).unwrap();
     let [config, workflow] =
-        [0, 1].map(|index| konverge_base::yaml::from_str::<Value>(&blocks[index]).unwrap());
+        [config, &blocks(section)[0]].map(|block| konverge_base::yaml::from_str::<Value>(block).unwrap());
     assert_eq!(workflow["jobs"]["apply"]["permissions"]["id-token"], "write");
-    let store = &config["secrets"]["stores"]["vault"];
+    let store = &config["secrets"]["stores"]["db"];
     assert_eq!(store["kind"], "vault");
     let vaulted = Vaulted::new("vault-guide", "").await;
     let mount = store["mount"].as_str().unwrap();
