@@ -190,7 +190,6 @@ impl<'t> SignedToken<'t> {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
 
     fn answer(expression: &str) -> Result<String, String> {
