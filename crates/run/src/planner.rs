@@ -293,7 +293,7 @@ impl Planner {
         )
     }
 
-    /// As [`identities::renamed_stacks`], for the head.
+    /// As [`renamed_stacks::renamed_stacks`], for the head.
     ///
     /// # Errors
     /// Errors of the store.
