@@ -27,7 +27,8 @@ use konverge_report::{self as report, terminal::Style};
 use konverge_run::{
     RunContext, Session, Target,
     apply::{
-        Approval, Approver, AutoApprove, Decisions, LateApprover, LatePlan, PriorState, ProposedPlan, Refusal,
+        ApprovedPlan, Approver, AutoApprove, Decisions, LateApprover, LatePlan, PriorState, ProposedPlan,
+        Refusal,
     },
     manual_policy_sets::{PromptFindings, WithPolicySets},
     redact,
@@ -233,13 +234,13 @@ fn plan_changed_error(what: impl std::fmt::Display) -> UserError {
 
 #[async_trait]
 impl Approver for ConfirmShownPlan {
-    async fn stack(&self, proposed: &ProposedPlan<'_>, _: &PriorState) -> Result<Approval, Refusal> {
+    async fn stack(&self, proposed: &ProposedPlan<'_>, _: &PriorState) -> Result<ApprovedPlan, Refusal> {
         let plan = proposed.plan;
         let shown = self.0.get(&plan.id);
         if plan.summary.changed() == 0 || shown.is_some_and(|shown| shown.digest == plan.digest) {
             let resources = shown.into_iter().flat_map(|shown| &shown.resources);
             let actions = resources.map(|resource| (resource.id.clone(), resource.action));
-            return Ok(Approval::by(ShownActions(actions.collect())));
+            return Ok(ApprovedPlan::by(ShownActions(actions.collect())));
         }
         Err(plan_changed_error(format_args!("the plan of `{}`", plan.id)).into())
     }

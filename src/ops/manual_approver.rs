@@ -18,7 +18,7 @@ use konverge_ci::policy_config;
 use konverge_config::{Config, DriftPolicy, Rotation};
 use konverge_engine::LatePlan;
 use konverge_policy::{self as policy, EffectivePolicy, PolicyFacts, Role, Stage, Teams};
-use konverge_run::apply::{Approval, Approver, LateApprover, PriorState, ProposedPlan, Refusal};
+use konverge_run::apply::{ApprovedPlan, Approver, LateApprover, PriorState, ProposedPlan, Refusal};
 
 /// Approves what the policies allow, without asking a person.
 pub struct ManualApprover {
@@ -30,7 +30,7 @@ pub struct ManualApprover {
 
 #[async_trait]
 impl Approver for ManualApprover {
-    async fn stack(&self, proposed: &ProposedPlan<'_>, past: &PriorState) -> Result<Approval, Refusal> {
+    async fn stack(&self, proposed: &ProposedPlan<'_>, past: &PriorState) -> Result<ApprovedPlan, Refusal> {
         let plan = proposed.plan;
         let mut findings = findings(&self.config, plan, past)?;
         if self.deletes_all {
@@ -38,7 +38,7 @@ impl Approver for ManualApprover {
         }
         match refusal(&plan.id, " before anything was changed", &findings) {
             Some(refusal) => Err(refusal.into()),
-            None => Ok(Approval::by(LatePolicies {
+            None => Ok(ApprovedPlan::by(LatePolicies {
                 stack: plan.id.clone(),
                 drift: self.config.policy.drift,
                 rotation: self.config.secrets.rotation,

@@ -20,7 +20,7 @@ use konverge_config::Config;
 use konverge_github::{Client, DeploymentState, GithubError};
 use konverge_run::{
     RunContext, Target,
-    apply::{Approval, Approver, PriorState, ProposedPlan, Refusal},
+    apply::{ApprovedPlan, Approver, PriorState, ProposedPlan, Refusal},
 };
 
 /// The maximum number of environments with a deployment per run: each needs three writes, and GitHub allows
@@ -163,7 +163,7 @@ pub(super) struct DeploymentApprover {
 
 #[async_trait]
 impl Approver for DeploymentApprover {
-    async fn stack(&self, proposed: &ProposedPlan<'_>, past: &PriorState) -> Result<Approval, Refusal> {
+    async fn stack(&self, proposed: &ProposedPlan<'_>, past: &PriorState) -> Result<ApprovedPlan, Refusal> {
         let approval = self.gate.stack(proposed, past).await?;
         if proposed.plan.summary.changed() > 0 {
             self.deployments.begin(proposed.plan).await;

@@ -21,8 +21,8 @@ use konverge_engine::LatePlan;
 use konverge_run::{
     Planner, Target,
     apply::{
-        self, ApplyOptions, Approval, Approver, Decisions, EndedRun, LateApprover, PriorState, ProposedPlan,
-        Refusal,
+        self, ApplyOptions, ApprovedPlan, Approver, Decisions, EndedRun, LateApprover, PriorState,
+        ProposedPlan, Refusal,
     },
     recorded_targets, redact,
     stack_policy_sets::ActiveSets,
@@ -95,7 +95,7 @@ struct RestoreApprover {
 
 #[async_trait]
 impl Approver for RestoreApprover {
-    async fn stack(&self, proposed: &ProposedPlan<'_>, past: &PriorState) -> Result<Approval, Refusal> {
+    async fn stack(&self, proposed: &ProposedPlan<'_>, past: &PriorState) -> Result<ApprovedPlan, Refusal> {
         let plan = proposed.plan;
         let follows_rotation = self.policy_check.follows_rotation();
         for resource in &plan.resources {
@@ -115,7 +115,7 @@ impl Approver for RestoreApprover {
         if let Some(refusal) = sets.plan_refusal() {
             return Err(decisions.refuse(refusal));
         }
-        Ok(Approval {
+        Ok(ApprovedPlan {
             authorization: Authorization {
                 overrides: sets.overridden().to_vec(),
                 findings: sets.recorded(),

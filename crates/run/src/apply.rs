@@ -24,7 +24,8 @@ use konverge_base::{
 };
 
 pub use consent::{
-    Approval, Approver, AutoApprove, Decisions, LateApprover, PriorState, ProposedPlan, Refusal, StoppedPlan,
+    ApprovedPlan, Approver, AutoApprove, Decisions, LateApprover, PriorState, ProposedPlan, Refusal,
+    StoppedPlan,
 };
 pub use konverge_engine::LatePlan;
 pub use options::{ApplyOptions, NewerCommitCheck};

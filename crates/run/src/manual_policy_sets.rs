@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use async_trait::async_trait;
 
 use crate::{
-    apply::{Approval, Approver, Decisions, LateApprover, PriorState, ProposedPlan, Refusal},
+    apply::{ApprovedPlan, Approver, Decisions, LateApprover, PriorState, ProposedPlan, Refusal},
     plan_documents::{DocumentVisitor, PlannedDocument},
     rule_evaluator::RuleEvaluator,
     stack_policy_sets::ActiveSets,
@@ -39,8 +39,8 @@ impl WithPolicySets {
 
 #[async_trait]
 impl Approver for WithPolicySets {
-    async fn stack(&self, proposed: &ProposedPlan<'_>, past: &PriorState) -> Result<Approval, Refusal> {
-        let Approval {
+    async fn stack(&self, proposed: &ProposedPlan<'_>, past: &PriorState) -> Result<ApprovedPlan, Refusal> {
+        let ApprovedPlan {
             authorization,
             mut decisions,
             late,
@@ -52,7 +52,7 @@ impl Approver for WithPolicySets {
         if let Some(error) = sets.plan_refusal() {
             return Err(decisions.refuse(error));
         }
-        Ok(Approval {
+        Ok(ApprovedPlan {
             authorization: Authorization {
                 findings: sets.recorded(),
                 ..authorization

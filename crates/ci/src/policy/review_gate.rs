@@ -21,7 +21,9 @@ use konverge_config::DriftPolicy;
 use konverge_engine::LatePlan;
 use konverge_policy::{Objection, ReviewedUnits, Unreviewed};
 use konverge_run::{
-    apply::{Approval, Approver, Decisions, LateApprover, PriorState, ProposedPlan, Refusal, StoppedPlan},
+    apply::{
+        ApprovedPlan, Approver, Decisions, LateApprover, PriorState, ProposedPlan, Refusal, StoppedPlan,
+    },
     drift,
     stack_policy_sets::ActiveSets,
 };
@@ -198,7 +200,7 @@ fn describe_unit(unit: &ReviewUnit) -> String {
 
 #[async_trait]
 impl Approver for ReviewGate {
-    async fn stack(&self, proposed: &ProposedPlan<'_>, past: &PriorState) -> Result<Approval, Refusal> {
+    async fn stack(&self, proposed: &ProposedPlan<'_>, past: &PriorState) -> Result<ApprovedPlan, Refusal> {
         let Some(before) = &self.restores else {
             let covered = Agreed {
                 since: past.commit.as_ref(),
@@ -207,7 +209,7 @@ impl Approver for ReviewGate {
             return self.authorize(proposed, past, covered).await;
         };
         if proposed.plan.summary.changed() == 0 {
-            return Ok(Approval::by(NothingToRestore));
+            return Ok(ApprovedPlan::by(NothingToRestore));
         }
         let found = drift::difference(proposed.plan);
         let digest = drift::digest(&found, past.commit.as_ref());
@@ -241,7 +243,7 @@ impl ReviewGate {
         proposed: &ProposedPlan<'_>,
         past: &PriorState,
         covered: Agreed<'_>,
-    ) -> Result<Approval, Refusal> {
+    ) -> Result<ApprovedPlan, Refusal> {
         let plan = proposed.plan;
         let records: Vec<_> = self
             .records
@@ -315,7 +317,7 @@ impl ReviewGate {
         if let Some(refusal) = refusal {
             return Err(decisions.refuse(naming(refusal, &pulls)));
         }
-        Ok(Approval {
+        Ok(ApprovedPlan {
             authorization: Authorization {
                 overrides: sets.overridden().to_vec(),
                 findings: sets.recorded(),
@@ -414,7 +416,7 @@ mod tests {
         ReviewGate::new(check(rules, known), records, approvals.iter().copied().collect())
     }
 
-    async fn decide(gate: &ReviewGate, plan: &StackPlan, past: &PriorState) -> Result<Approval, Refusal> {
+    async fn decide(gate: &ReviewGate, plan: &StackPlan, past: &PriorState) -> Result<ApprovedPlan, Refusal> {
         let document = || StackDocument {
             version: 1,
             stack: DocumentStack {

@@ -24,7 +24,7 @@ use konverge_policy::LastWrites;
 #[async_trait]
 pub trait Approver: Send + Sync {
     /// Decides about a plan. A refusal stops the stack.
-    async fn stack(&self, proposed: &ProposedPlan<'_>, past: &PriorState) -> Result<Approval, Refusal>;
+    async fn stack(&self, proposed: &ProposedPlan<'_>, past: &PriorState) -> Result<ApprovedPlan, Refusal>;
 }
 
 /// Approves what becomes known of an approved stack only during its apply.
@@ -39,7 +39,7 @@ pub trait LateApprover: Send {
 }
 
 /// An approved plan.
-pub struct Approval {
+pub struct ApprovedPlan {
     /// Who authorized it.
     pub authorization: Authorization,
     /// What was found on the way.
@@ -48,7 +48,7 @@ pub struct Approval {
     pub late: Box<dyn LateApprover>,
 }
 
-impl Approval {
+impl ApprovedPlan {
     /// Nothing was found, and nobody is named.
     pub fn by(late: impl LateApprover + 'static) -> Self {
         Self {
@@ -176,8 +176,8 @@ pub struct AutoApprove;
 
 #[async_trait]
 impl Approver for AutoApprove {
-    async fn stack(&self, _: &ProposedPlan<'_>, _: &PriorState) -> Result<Approval, Refusal> {
-        Ok(Approval::by(Self))
+    async fn stack(&self, _: &ProposedPlan<'_>, _: &PriorState) -> Result<ApprovedPlan, Refusal> {
+        Ok(ApprovedPlan::by(Self))
     }
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{
-    consent::{Approval, Decisions, LateReview, PriorState, ProposedPlan},
+    consent::{ApprovedPlan, Decisions, LateReview, PriorState, ProposedPlan},
     ended_apply::EndedApply,
     journal::ApplyJournal,
     options::ApplyOptions,
@@ -180,7 +180,7 @@ impl LeasedStack<'_> {
             plan: &public,
             document: &document,
         };
-        let Approval {
+        let ApprovedPlan {
             authorization,
             decisions: of_plan,
             late,
