@@ -133,12 +133,12 @@ fn is_plain_word(word: &str) -> bool {
         && !word.starts_with(['-', '+', '='])
 }
 
-/// [`prose()`] inside raw HTML.
+/// [`prose()`] inside raw HTML. Line breaks of the text stay.
 pub fn html_prose(text: &str) -> String {
     let parts = spans(text).into_iter();
     let parts = parts.map(|(is_code, part)| match is_code {
         true => html_code(&line(part)),
-        false => html(&line(part)),
+        false => html(part),
     });
     parts.collect()
 }

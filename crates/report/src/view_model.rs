@@ -112,7 +112,8 @@ impl PlanView<'_> {
             self.failed - self.failed_before,
         ) {
             (0, 0) => "no changes".to_owned(),
-            (0, _) => "nothing could be planned".to_owned(),
+            (0, failed) if failed == self.planned => "nothing could be planned".to_owned(),
+            (0, _) => "no changes · with failures".to_owned(),
             (_, 0) => counts,
             (_, _) => format!("{counts} · with failures"),
         }

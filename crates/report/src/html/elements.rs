@@ -21,7 +21,7 @@ pub(super) fn code(text: &str) -> Markup {
     html! { code { (line(text)) } }
 }
 
-/// A text in sentences in one line, with its commands and names as code.
+/// A text in sentences, with its commands and names as code.
 pub(super) fn prose(text: &str) -> Markup {
     PreEscaped(escape::html_prose(text))
 }

@@ -74,7 +74,7 @@ fn is_small(view: &PlanView<'_>) -> bool {
         let context = diff::DiffContext::Tree(3);
         let lines = diff::resource(resource, context).len() + diff::drift(resource, context).len();
         // A resource takes room by its title, too.
-        let fits = lines + 1 <= left;
+        let fits = lines < left;
         left = left.saturating_sub(lines + 1);
         fits
     })
@@ -125,8 +125,16 @@ pub(super) fn stacks(view: &PlanView<'_>) -> Markup {
 
 fn stack_item(stack: &StackView<'_>, open: bool) -> Markup {
     let failed = stack.plan.error.is_some();
+    let drifted = || {
+        stack
+            .plan
+            .resources
+            .iter()
+            .filter(|resource| diff::differs_already(resource))
+    };
+    let shown: Vec<_> = stack.own.iter().copied().chain(drifted()).collect();
     html! {
-        details.item open[open] data-actions=(filter_keys(&stack.own, failed)) {
+        details.item open[open] data-actions=(filter_keys(&shown, failed)) {
             summary {
                 span.name { (line(stack.plan.id.as_str())) } " "
                 span.where {
@@ -153,7 +161,7 @@ fn stack_item(stack: &StackView<'_>, open: bool) -> Markup {
                     None => (resource_item(resource)),
                 }
             }
-            @for resource in stack.plan.resources.iter().filter(|resource| diff::differs_already(resource)) {
+            @for resource in drifted() {
                 (resource_item(resource))
             }
         }
