@@ -48,7 +48,6 @@ pub fn grouped(root: Command) -> Command {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use clap::CommandFactory;
 
     use super::*;

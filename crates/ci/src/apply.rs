@@ -25,7 +25,7 @@ use crate::{
 use konverge_base::{
     error::{ErrorKind, UserError},
     model::{
-        CommitId, StackId,
+        CommitId, Digest, StackId,
         apply_result::{ApplyReport, StackOutcome, StackResult},
         comment_marker::{CommentMarker, MarkerKind},
         policy_finding::PolicyFinding,
@@ -256,9 +256,10 @@ async fn apply_pending(
     } = apply::run(&planning, &pending.targets, &options).await?;
     let newer = pending.complete(&mut report);
     // A digest may stand for any stack; those that none stood for are left alone nevertheless.
-    report
-        .stacks
-        .retain(|stack| stack.result != StackResult::Stopped || !left_alone.contains(&stack.id));
+    let is_meant = |digest: &Digest| tip.approved.digests.contains(digest);
+    report.stacks.retain(|stack| {
+        stack.result != StackResult::Stopped || !left_alone.contains(&stack.id) || is_meant(&stack.digest)
+    });
     left_alone.retain(|id| !report.stacks.iter().any(|stack| stack.id == *id));
     watch.end_stage("plan and apply");
     // A missing stack may have been removed, which needs its review.

@@ -140,8 +140,10 @@ impl Job {
             _ => Vec::new(),
         };
         let adopts = adopted.iter().map(|target| target.id.clone()).collect();
-        targets.extend(adopted);
-        sort_by_folder(&mut targets);
+        if !adopted.is_empty() {
+            targets.extend(adopted);
+            sort_by_folder(&mut targets);
+        }
         let live = match (grants.clusters, self.options.live) {
             (false, _) => Live::Never,
             (true, Some(live)) => live,

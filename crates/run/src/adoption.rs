@@ -109,7 +109,6 @@ impl<'a> RecordedStacks<'a> {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
 
     #[test]

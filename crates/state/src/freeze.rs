@@ -94,7 +94,6 @@ fn place(number: u64) -> Key {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use std::sync::Arc;
 
     use super::{super::fixture, *};

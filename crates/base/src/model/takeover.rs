@@ -133,7 +133,6 @@ impl TakeoverReport {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
     use crate::model::{
         plan::{Basis, ChangeOrigin, FieldChange},

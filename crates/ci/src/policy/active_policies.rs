@@ -171,7 +171,6 @@ pub(crate) fn codeowners(source: &dyn Source) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
 
     fn policy(text: &str) -> CommitPolicy {

@@ -117,7 +117,6 @@ fn pass(finding: &mut PolicyFinding, given: &PolicyOverride) {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
     use konverge_base::model::policy_finding::SetPlace;
     use konverge_config::Config;

@@ -413,7 +413,6 @@ pub(crate) fn needs_approval(rules: &EffectivePolicy) -> bool {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use konverge_base::model::plan::Action;
     use konverge_github::Permission;
 

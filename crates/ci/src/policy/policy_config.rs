@@ -54,7 +54,6 @@ fn parse_freeze(freeze: &config::FreezeConfig) -> Result<Freeze, UserError> {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
 
     const RULES: &str = "version: 1

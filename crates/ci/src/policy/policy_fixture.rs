@@ -1,5 +1,4 @@
 //! A policy check whose facts are given, for tests.
-#![allow(clippy::unwrap_used)]
 
 use std::{collections::BTreeMap, sync::Arc};
 

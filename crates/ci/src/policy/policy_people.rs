@@ -287,7 +287,6 @@ impl PolicyCheck {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use konverge_base::model::plan::Action;
 
     use super::*;

@@ -33,7 +33,6 @@ pub(crate) fn refusal(plan: &StackPlan, findings: &[PolicyFinding]) -> Option<Us
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
     use konverge_base::model::{RepoPath, plan::Basis};
 

@@ -367,7 +367,6 @@ impl LateApprover for NothingToRestore {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use konverge_base::{
         model::{
             RepoPath,

@@ -199,7 +199,6 @@ impl MergedReviews {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
     use konverge_base::model::{
         Digest, RepoPath,

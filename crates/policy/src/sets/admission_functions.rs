@@ -60,9 +60,8 @@ pub(super) fn compile(source: &str, env: &Env) -> Result<CelExpression, String> 
     let is_operator = |name: &str| !name.starts_with(|c: char| c.is_ascii_alphabetic());
     let unknown = expression.functions().into_iter().find(|name| {
         let last = name.rsplit('.').next().unwrap_or(name);
-        !is_operator(name)
-            && !is_known(last)
-            && !(may_ask && AUTHORIZER.split(' ').any(|known| known == last))
+        let asks = may_ask && AUTHORIZER.split(' ').any(|known| known == last);
+        !(is_operator(name) || is_known(last) || asks)
     });
     match unknown {
         Some(name) => Err(format!("the function `{name}` is not known here")),
@@ -212,6 +211,9 @@ fn declare_lists(env: &mut Env) {
     }
 }
 
+type Sum = fn(i128, i128) -> Option<i128>;
+type OrderAnswer = fn(Ordering) -> CelValue;
+
 fn quantities(context: &mut Context) {
     let make = |value: CelQuantity| CelValue::Opaque(Arc::new(value));
     function!(context, "isQuantity", |value: CelValue| -> CelAnswer {
@@ -259,8 +261,7 @@ fn quantities(context: &mut Context) {
             Ok(CelValue::Float(value as f64 / UNIT as f64))
         }
     );
-    let sums: [(&'static str, fn(i128, i128) -> Option<i128>); 2] =
-        [("add", i128::checked_add), ("sub", i128::checked_sub)];
+    let sums: [(&'static str, Sum); 2] = [("add", i128::checked_add), ("sub", i128::checked_sub)];
     for (name, sum) in sums {
         function!(context, name, move |This(this): This<CelValue>,
                                        other: CelValue|
@@ -272,7 +273,7 @@ fn quantities(context: &mut Context) {
                 .ok_or_else(|| error(name, "the quantity is too large"))
         });
     }
-    let orders: [(&'static str, fn(Ordering) -> CelValue); 3] = [
+    let orders: [(&'static str, OrderAnswer); 3] = [
         ("isGreaterThan", |order| CelValue::Bool(order.is_gt())),
         ("isLessThan", |order| CelValue::Bool(order.is_lt())),
         ("compareTo", |order| CelValue::Int(order as i64)),

@@ -16,6 +16,7 @@ use super::{
     rego_functions::items,
 };
 
+type Hash = fn(&[u8]) -> String;
 /// A hash of a text with a key.
 type KeyedHash = fn(&'static str, &str, &str) -> Result<Vec<u8>, RegoDifference>;
 
@@ -36,7 +37,7 @@ pub(super) fn add(engine: &mut Engine) {
     extend(engine, "yaml.is_valid", 1, |arguments| {
         yaml_of("yaml.is_valid", arguments).map(|_| RegoValue::from(true))
     });
-    let hashes: [(&'static str, fn(&[u8]) -> String); 3] = [
+    let hashes: [(&'static str, Hash); 3] = [
         ("crypto.md5", |of| hex::encode(md5::Md5::digest(of))),
         ("crypto.sha1", |of| hex::encode(sha1::Sha1::digest(of))),
         ("crypto.sha256", |of| hex::encode(sha2::Sha256::digest(of))),
@@ -190,7 +191,6 @@ impl<'t> SignedToken<'t> {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
 
     fn answer(expression: &str) -> Result<String, String> {
