@@ -2,7 +2,12 @@
 //! `docs/performance.md` when run with `KONVERGE_WRITE_PERFORMANCE=1`.
 //!
 //! `cargo bench --bench comment`
-#![allow(clippy::unwrap_used, clippy::disallowed_methods, clippy::print_stdout)]
+#![allow(
+    unreachable_pub,
+    clippy::unwrap_used,
+    clippy::disallowed_methods,
+    clippy::print_stdout
+)]
 
 use std::{
     fs,

@@ -2,7 +2,12 @@
 //! a stack from the cache; start-up to the first result. Ratios in one run decide.
 //!
 //! Writes its section of `docs/performance.md` when run with `KONVERGE_WRITE_PERFORMANCE=1`.
-#![allow(clippy::unwrap_used, clippy::disallowed_methods, clippy::print_stdout)]
+#![allow(
+    unreachable_pub,
+    clippy::unwrap_used,
+    clippy::disallowed_methods,
+    clippy::print_stdout
+)]
 
 use std::{
     collections::BTreeMap,

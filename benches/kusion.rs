@@ -4,7 +4,12 @@
 //! Writes its section of `docs/performance.md` when run with `KONVERGE_WRITE_PERFORMANCE=1`.
 //!
 //! `cargo bench --bench kusion`; needs the parts `kcl` and `kusion-module`.
-#![allow(clippy::unwrap_used, clippy::disallowed_methods, clippy::print_stdout)]
+#![allow(
+    unreachable_pub,
+    clippy::unwrap_used,
+    clippy::disallowed_methods,
+    clippy::print_stdout
+)]
 
 use std::{
     collections::BTreeMap,

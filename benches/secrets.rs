@@ -3,7 +3,12 @@
 //! `docs/performance.md` when run with `KONVERGE_WRITE_PERFORMANCE=1`.
 //!
 //! `cargo bench --bench secrets`; needs `scripts/parts install kcl control-plane`.
-#![allow(clippy::unwrap_used, clippy::disallowed_methods, clippy::print_stdout)]
+#![allow(
+    unreachable_pub,
+    clippy::unwrap_used,
+    clippy::disallowed_methods,
+    clippy::print_stdout
+)]
 
 #[path = "../tests/it/support/mod.rs"]
 mod support;

@@ -3,7 +3,12 @@
 //! run with `KONVERGE_WRITE_PERFORMANCE=1`.
 //!
 //! `cargo bench --bench start`; `KONVERGE_BINARY` names another executable than the bench profile's.
-#![allow(clippy::unwrap_used, clippy::disallowed_methods, clippy::print_stdout)]
+#![allow(
+    unreachable_pub,
+    clippy::unwrap_used,
+    clippy::disallowed_methods,
+    clippy::print_stdout
+)]
 
 use std::{
     fs,

@@ -2,7 +2,12 @@
 //! Writes its section of `docs/performance.md` when run with `KONVERGE_WRITE_PERFORMANCE=1`.
 //!
 //! `cargo bench --bench state`; needs `scripts/parts install minio`.
-#![allow(clippy::unwrap_used, clippy::disallowed_methods, clippy::print_stdout)]
+#![allow(
+    unreachable_pub,
+    clippy::unwrap_used,
+    clippy::disallowed_methods,
+    clippy::print_stdout
+)]
 
 #[path = "../crates/state/tests/it/support/counting_store.rs"]
 mod counting_store;

@@ -2,7 +2,12 @@
 //! and provider: by the runtime, with one working directory a resource, and as one hand-written root module.
 //!
 //! Writes its section of `docs/performance.md` when run with `KONVERGE_WRITE_PERFORMANCE=1`.
-#![allow(clippy::unwrap_used, clippy::disallowed_methods, clippy::print_stdout)]
+#![allow(
+    unreachable_pub,
+    clippy::unwrap_used,
+    clippy::disallowed_methods,
+    clippy::print_stdout
+)]
 
 use std::{
     collections::BTreeMap,

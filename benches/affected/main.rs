@@ -2,7 +2,12 @@
 //!
 //! `cargo bench --bench affected` makes the monorepos, measures whole processes against the floor, and writes its
 //! section of `docs/performance.md`. Ratios in one run decide; absolute times are this machine's.
-#![allow(clippy::unwrap_used, clippy::print_stdout, clippy::disallowed_methods)]
+#![allow(
+    unreachable_pub,
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    clippy::disallowed_methods
+)]
 
 mod floor;
 mod measure;

@@ -34,7 +34,7 @@ pub struct Args {
 /// # Errors
 /// The stacks cannot be opened, or the file cannot be written. A stack that cannot be planned is shown, and gives exit
 /// code 1.
-pub async fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
+pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
     let run = context.run();
     let plan = adopt::plan(&run, args.cluster.given()).await?;
     let found = TakeoverReport::new(&plan);

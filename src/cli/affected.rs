@@ -72,7 +72,7 @@ impl Args {
 ///
 /// # Errors
 /// A revision cannot be found or read, or there is no `kcl.mod`.
-pub async fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
+pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
     let question = AffectedRequest {
         base: args.revisions.base.clone(),
         head: args.revisions.rev.clone(),

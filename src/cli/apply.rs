@@ -60,7 +60,7 @@ pub enum ApplyOutput {
 ///
 /// # Errors
 /// The stacks cannot be opened, or nobody confirmed. Errors of a stack are in its outcome.
-pub async fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
+pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
     let mut session = open(args, &context.run()).await?;
     let mut unavailable = Vec::new();
     if args.recorded {

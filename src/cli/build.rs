@@ -71,7 +71,7 @@ impl Args {
 ///
 /// # Errors
 /// The first stack that does not compile, after the others have been printed.
-pub async fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
+pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
     if args.show_secrets && context.in_ci() {
         return Err(UserError::new(
             ErrorKind::Usage,

@@ -35,7 +35,7 @@ enum Action {
 ///
 /// # Errors
 /// There is no cache folder, or it cannot be read or written.
-pub fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
+pub(super) fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
     let run = context.run();
     match &args.action {
         Action::Show => {

@@ -69,7 +69,7 @@ impl Args {
 ///
 /// # Errors
 /// The repository or the core is not available.
-pub async fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
+pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
     let run = context.run();
     let request = OpenRequest {
         selection: args.stacks.selection(),

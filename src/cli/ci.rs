@@ -34,7 +34,7 @@ pub struct Args {
 ///
 /// # Errors
 /// Not in GitHub Actions, an event that is refused, or an unusable repository or configuration.
-pub async fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
+pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
     let live = match (
         args.live,
         context.env.get("KONVERGE_LIVE").filter(|text| !text.is_empty()),

@@ -18,7 +18,7 @@ use konverge_run::{
 
 /// What a command opens: stacks of a revision, or a Spec from a file, on an infrastructure.
 #[derive(Debug, Clone, clap::Args)]
-pub struct OpenedTargets {
+pub(super) struct OpenedTargets {
     #[command(flatten)]
     stacks: Stacks,
     /// Only the stacks that `konverge ci` would apply, of these or of all: their recorded inputs are not those
@@ -38,7 +38,7 @@ pub struct OpenedTargets {
 
 /// Stacks whose Specs cannot be compiled.
 #[derive(Debug, Clone, Default, clap::Args)]
-pub struct WithoutArgs {
+pub(super) struct WithoutArgs {
     /// Confirm that this stack, whose Spec does not compile, needs nothing that others delete; may be
     /// repeated. Without it, data that could move to that stack is not deleted
     #[arg(long = "without", value_name = "IDENTITY", help_heading = STACKS, add = completers::recorded_stacks())]
@@ -47,7 +47,7 @@ pub struct WithoutArgs {
 
 impl OpenedTargets {
     /// Returns true if the stacks do not depend on the change.
-    pub fn names_stacks(&self) -> bool {
+    pub(super) fn names_stacks(&self) -> bool {
         self.stacks.selection() != Selection::Affected
     }
 
@@ -55,7 +55,7 @@ impl OpenedTargets {
     ///
     /// # Errors
     /// Errors of the repository, revisions, configuration, names, core, store or file.
-    pub async fn open(
+    pub(super) async fn open(
         &self,
         run: &RunContext,
         live: Live,
@@ -90,7 +90,7 @@ impl OpenedTargets {
 }
 
 #[derive(Debug, Clone, Default, clap::Args)]
-pub struct Stacks {
+pub(super) struct Stacks {
     /// Stacks, by identity, folder, project or glob (`storefront/*`); default: the stacks that the change affects
     #[arg(value_name = "STACK", add = completers::stacks())]
     pub names: Vec<StackSelector>,
@@ -103,7 +103,7 @@ pub struct Stacks {
 }
 
 impl Stacks {
-    pub fn selection(&self) -> Selection {
+    pub(super) fn selection(&self) -> Selection {
         match (self.all, self.names.is_empty()) {
             (true, _) => Selection::All,
             (false, true) => Selection::Affected,
@@ -115,7 +115,7 @@ impl Stacks {
     ///
     /// # Errors
     /// `--all` is given, which is the default.
-    pub fn selection_or_all(&self) -> Result<Selection, UserError> {
+    pub(super) fn selection_or_all(&self) -> Result<Selection, UserError> {
         match self.selection() {
             Selection::Affected => Ok(Selection::All),
             Selection::All => Err(
@@ -127,17 +127,17 @@ impl Stacks {
 }
 
 /// For a command that selects all stacks by default.
-pub fn every_by_default(names: clap::Arg) -> clap::Arg {
+pub(super) fn every_by_default(names: clap::Arg) -> clap::Arg {
     names.help("Stacks, by identity, folder, project or glob (`storefront/*`); default: every one")
 }
 
 /// For the same: `--all` would repeat the default.
-pub fn all_by_default(all: clap::Arg) -> clap::Arg {
+pub(super) fn all_by_default(all: clap::Arg) -> clap::Arg {
     all.hide(true)
 }
 
 /// For a command that always queries the live infrastructure: `--live` would repeat the default, or deny it.
-pub fn live_by_default(live: clap::Arg) -> clap::Arg {
+pub(super) fn live_by_default(live: clap::Arg) -> clap::Arg {
     let always = |text: &str| match text {
         "auto" => Ok(LiveArg::Auto),
         _ => Err("this command always compares with live infrastructure: leave `--live` out"),
@@ -147,7 +147,7 @@ pub fn live_by_default(live: clap::Arg) -> clap::Arg {
 
 /// The options that select the change. All commands use the same ones.
 #[derive(Debug, Clone, Default, clap::Args)]
-pub struct Revisions {
+pub(super) struct Revisions {
     /// Compare with this revision; default: the merge base with the default branch
     #[arg(long, value_name = "REV", help_heading = CHANGE, add = completers::revisions())]
     pub base: Option<String>,
@@ -160,12 +160,12 @@ pub struct Revisions {
 }
 
 /// For a command that reads the change from HEAD by default, not from the working tree.
-pub fn head_by_default(head: clap::Arg) -> clap::Arg {
+pub(super) fn head_by_default(head: clap::Arg) -> clap::Arg {
     head.help("The revision that holds the change; default: HEAD")
 }
 
 #[derive(Debug, Clone, clap::Args)]
-pub struct InfrastructureArgs {
+pub(super) struct InfrastructureArgs {
     /// Compare with live infrastructure
     #[arg(long, value_name = "WHEN", value_enum, default_value_t = LiveArg::Auto, help_heading = INFRASTRUCTURE)]
     pub live: LiveArg,
@@ -175,13 +175,13 @@ pub struct InfrastructureArgs {
 
 impl InfrastructureArgs {
     /// The cluster from the command line.
-    pub fn given_cluster(&self) -> GivenCluster {
+    pub(super) fn given_cluster(&self) -> GivenCluster {
         self.cluster.given()
     }
 }
 
 #[derive(Debug, Clone, clap::Args)]
-pub struct ClusterArg {
+pub(super) struct ClusterArg {
     /// A kubeconfig, for stacks without a cluster in konverge.yaml
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath, help_heading = INFRASTRUCTURE)]
     kubeconfig: Option<String>,
@@ -191,7 +191,7 @@ pub struct ClusterArg {
 }
 
 impl ClusterArg {
-    pub fn given(&self) -> GivenCluster {
+    pub(super) fn given(&self) -> GivenCluster {
         GivenCluster {
             kubeconfig: self.kubeconfig.clone(),
             context: self.context.clone(),
@@ -223,7 +223,7 @@ impl From<LiveArg> for Live {
 
 /// A Spec from a file instead of stacks.
 #[derive(Debug, Clone, Default, clap::Args)]
-pub struct SpecFile {
+pub(super) struct SpecFile {
     /// A Spec file instead of stacks; needs neither a repository nor KCL
     #[arg(long = "spec", value_name = "FILE", help_heading = STACKS, conflicts_with_all = ["names", "all", "pending", "shard", "rev", "worktree", "base"])]
     pub path: Option<PathBuf>,

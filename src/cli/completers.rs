@@ -13,32 +13,32 @@ use konverge_base::{
 use konverge_run::{Notes, RunContext};
 
 /// Offers the stacks of the repository.
-pub fn stacks() -> ArgValueCompleter {
+pub(super) fn stacks() -> ArgValueCompleter {
     with_runtime(async |run, typed| completions::stacks(&run, &typed).await)
 }
 
 /// Offers the stacks of the repository, and those that only the states know.
-pub fn recorded_stacks() -> ArgValueCompleter {
+pub(super) fn recorded_stacks() -> ArgValueCompleter {
     with_runtime(async |run, typed| completions::recorded_stacks(&run, &typed).await)
 }
 
 /// Offers the clusters of `konverge.yaml`.
-pub fn clusters() -> ArgValueCompleter {
+pub(super) fn clusters() -> ArgValueCompleter {
     with_runtime(async |run, typed| completions::clusters(&run, &typed).await)
 }
 
 /// Offers branches and tags.
-pub fn revisions() -> ArgValueCompleter {
+pub(super) fn revisions() -> ArgValueCompleter {
     completer(|typed| completions::revisions(&silent_run(), typed))
 }
 
 /// Offers the contexts of the kubeconfig.
-pub fn contexts() -> ArgValueCompleter {
+pub(super) fn contexts() -> ArgValueCompleter {
     completer(|typed| completions::contexts(&silent_run(), typed))
 }
 
 /// Offers the versions of the KCL core.
-pub fn cores() -> ArgValueCompleter {
+pub(super) fn cores() -> ArgValueCompleter {
     completer(completions::cores)
 }
 

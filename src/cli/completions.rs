@@ -30,7 +30,7 @@ pub struct Args {
 ///
 /// # Errors
 /// The shell is unknown.
-pub fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
+pub(super) fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
     let name = args.shell.to_string();
     let shells = Shells::builtins();
     let shell = shells.completer(&name);
@@ -51,7 +51,7 @@ pub fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
 
 /// Answers a completion request of a shell; `None` if there is no request. Errors are silent, because the person is
 /// typing.
-pub fn answer(args: &[std::ffi::OsString], command: impl Fn() -> Command) -> Option<ExitCode> {
+pub(super) fn answer(args: &[std::ffi::OsString], command: impl Fn() -> Command) -> Option<ExitCode> {
     let current_dir = std::env::current_dir().ok();
     let answered = CompleteEnv::with_factory(command)
         .var(VARIABLE)

@@ -31,7 +31,7 @@ enum Action {
 ///
 /// # Errors
 /// `check`: the file cannot be read or is invalid.
-pub fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
+pub(super) fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
     match args.action {
         Action::Schema => {
             let text = serde_json::to_string_pretty(&json_schema()).expect("plain data");

@@ -36,7 +36,7 @@ use konverge_run::{
 
 /// What the person confirms, and what `--yes` means.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ConfirmedAction {
+pub(super) enum ConfirmedAction {
     /// An apply: the policies for manual applies hold, and a person at a terminal may override them.
     /// `deletes_all`: a Spec that has become empty may delete everything.
     Apply { deletes_all: bool },
@@ -50,7 +50,7 @@ pub enum ConfirmedAction {
 ///
 /// # Errors
 /// Nobody can answer, or the run was interrupted.
-pub async fn confirm_apply(
+pub(super) async fn confirm_apply(
     yes: bool,
     what: ConfirmedAction,
     session: &Session,
@@ -116,7 +116,7 @@ pub async fn confirm_apply(
 }
 
 /// The JSON of an apply, with what the policy sets found.
-pub fn report_with_findings(report: &ApplyReport, decisions: &Decisions, secrets: &Secrets) -> String {
+pub(super) fn report_with_findings(report: &ApplyReport, decisions: &Decisions, secrets: &Secrets) -> String {
     let mut findings = decisions.findings_by_stack();
     redact::findings(&mut findings, secrets);
     report::json::with_findings(report, &findings)
@@ -169,7 +169,7 @@ fn question(what: ConfirmedAction, scope: &ApplyScope) -> String {
 ///
 /// # Errors
 /// The run was interrupted.
-pub async fn confirm_rollback(
+pub(super) async fn confirm_rollback(
     plan: &StackPlan,
     serial: u64,
     context: &CliContext,

@@ -35,7 +35,7 @@ pub struct CliContext {
 }
 
 /// The spinner, if there is one.
-pub type Spinner = Arc<Mutex<Option<ProgressBar>>>;
+pub(super) type Spinner = Arc<Mutex<Option<ProgressBar>>>;
 
 impl CliContext {
     /// Returns true if results are colored.

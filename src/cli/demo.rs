@@ -33,7 +33,7 @@ pub struct Args {
 ///
 /// # Errors
 /// The core is not installed, or the scratch folder cannot be written.
-pub async fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
+pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
     let began = Instant::now();
     let style = Style {
         color: context.color(),

@@ -43,7 +43,7 @@ pub struct Args {
 ///
 /// # Errors
 /// The stacks cannot be opened, or nobody confirmed. Errors of a stack are in its outcome.
-pub async fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
+pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
     let request = OpenRequest {
         selection: Selection::Named(args.names.clone()),
         recorded: true,

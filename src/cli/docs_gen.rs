@@ -25,7 +25,7 @@ pub struct Args {
 
 /// The pages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub enum DocPage {
+pub(super) enum DocPage {
     /// docs/reference/commands.md
     Commands,
     /// docs/reference/konverge-yaml.md
@@ -42,7 +42,7 @@ pub enum DocPage {
 ///
 /// # Errors
 /// A man page cannot be written.
-pub fn run(args: &Args, command: Command, context: &CliContext) -> Result<u8, UserError> {
+pub(super) fn run(args: &Args, command: Command, context: &CliContext) -> Result<u8, UserError> {
     match (args.page, &args.to) {
         (DocPage::Commands, _) => context.print(&commands(command)),
         (DocPage::Config, _) => context.print(&config()),

@@ -30,7 +30,7 @@ pub enum DoctorOutput {
 ///
 /// # Errors
 /// None.
-pub async fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
+pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
     let findings = match &args.module {
         Some(module) => doctor::check_module(&context.run(), module).await,
         None => doctor::run(&context.run()).await,

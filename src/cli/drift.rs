@@ -36,7 +36,7 @@ pub struct Args {
 ///
 /// # Errors
 /// The stacks cannot be opened. A stack that cannot be checked is shown, and gives exit code 1.
-pub async fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
+pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
     let request = OpenRequest {
         shard: args.stacks.shard,
         selection: args.stacks.selection_or_all()?,

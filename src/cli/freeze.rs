@@ -33,7 +33,7 @@ pub struct UnfreezeArgs {
 ///
 /// # Errors
 /// There is no store or no reason; errors of the store.
-pub async fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
+pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
     let (backend, _) = state::open(&context.run(), KeyUse::Look).await?;
     context.run().begin_writes()?;
     apply_freeze::set(&backend, true, &args.reason).await?;
@@ -45,7 +45,7 @@ pub async fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
 ///
 /// # Errors
 /// There is no store or no reason; errors of the store.
-pub async fn run_unfreeze(args: &UnfreezeArgs, context: &CliContext) -> Result<u8, UserError> {
+pub(super) async fn run_unfreeze(args: &UnfreezeArgs, context: &CliContext) -> Result<u8, UserError> {
     let (backend, _) = state::open(&context.run(), KeyUse::Look).await?;
     context.run().begin_writes()?;
     context.note(&match apply_freeze::set(&backend, false, &args.reason).await? {

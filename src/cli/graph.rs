@@ -49,7 +49,7 @@ impl Args {
 ///
 /// # Errors
 /// The revision cannot be read, or a file is not in it.
-pub fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
+pub(super) fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
     let view = GraphSelection {
         rev: args.rev.clone(),
         upstream: args.upstream.clone(),

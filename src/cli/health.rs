@@ -50,7 +50,7 @@ impl Args {
 ///
 /// # Errors
 /// A manifest or a rule cannot be read.
-pub async fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
+pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
     let manifests = read(&args.manifests, context)?;
     let rules = args.rules.as_ref().map(|rules| context.current_dir.join(rules));
     let rows = health(&context.run(), &manifests, rules.as_deref()).await?;

@@ -12,12 +12,20 @@ const GROUPS: [(&str, &[&str]); 3] = [
     ),
     (
         "For the platform team",
-        &["init", "adopt", "demo", "ci", "doctor", "config", "graph", "health"],
+        &[
+            "init", "adopt", "demo", "ci", "doctor", "config", "graph", "health",
+        ],
     ),
     (
         "Maintenance",
         &[
-            "freeze", "unfreeze", "destroy", "state", "cache", "kcl", "completions",
+            "freeze",
+            "unfreeze",
+            "destroy",
+            "state",
+            "cache",
+            "kcl",
+            "completions",
         ],
     ),
 ];
@@ -26,7 +34,7 @@ const GROUPS: [(&str, &[&str]); 3] = [
 const NAMES: usize = 12;
 
 /// The command line with its grouped help.
-pub fn grouped(root: Command) -> Command {
+pub(super) fn grouped(root: Command) -> Command {
     let mut text = String::new();
     for (title, names) in GROUPS {
         text.push_str(&format!("{title}:\n"));

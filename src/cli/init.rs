@@ -92,7 +92,7 @@ const SHOWN_LINES: usize = 24;
 ///
 /// # Errors
 /// Not in a repository, or it cannot be written.
-pub async fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
+pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
     let report = init::run(&context.run(), !args.no_install, &args.setup(context)?).await?;
     for (path, written) in &report.files {
         let word = match written {

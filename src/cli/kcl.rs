@@ -50,7 +50,7 @@ enum Action {
 ///
 /// # Errors
 /// The version is unknown, cannot be downloaded, or does not have its pinned hash; a package cannot be locked.
-pub async fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
+pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
     let run = context.run();
     match &args.action {
         Action::Install {

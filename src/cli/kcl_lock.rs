@@ -11,7 +11,7 @@ use konverge_run::{Selection, StackSelector};
   konverge kcl lock                            the packages of every stack
   konverge kcl lock storefront/dev             those of one stack
   konverge kcl lock --update k8s               look `k8s` up again, also where it is locked")]
-pub struct Args {
+pub(super) struct Args {
     /// Stacks, by identity, folder, project or glob (`storefront/*`); default: every one
     #[arg(value_name = "STACK", add = completers::stacks())]
     names: Vec<StackSelector>,
@@ -24,7 +24,7 @@ pub struct Args {
 ///
 /// # Errors
 /// The last package that could not be locked, after the others.
-pub async fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
+pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
     let request = LockRequest {
         selection: match args.names.is_empty() {
             true => Selection::All,

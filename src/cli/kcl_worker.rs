@@ -12,7 +12,7 @@ pub struct Args {
 }
 
 /// Runs the command. On success the process becomes another program, and this never returns.
-pub fn run(args: &Args) -> ExitCode {
+pub(super) fn run(args: &Args) -> ExitCode {
     let mut stderr = std::io::stderr().lock();
     let error = toolchains::become_worker(&args.sandbox, &mut stderr);
     // The pool reads this and reports it.

@@ -86,7 +86,7 @@ impl Args {
 ///
 /// # Errors
 /// The repository cannot be read, or a name means no stack.
-pub async fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
+pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
     let request = OpenRequest {
         selection: args.stacks.selection_or_all()?,
         shard: args.stacks.shard,

@@ -1,6 +1,6 @@
 //! The groups of options in `--help` and in the man pages.
 
-pub const STACKS: &str = "Stacks";
-pub const CHANGE: &str = "Change";
-pub const INFRASTRUCTURE: &str = "Infrastructure";
-pub const GLOBAL: &str = "Global options";
+pub(super) const STACKS: &str = "Stacks";
+pub(super) const CHANGE: &str = "Change";
+pub(super) const INFRASTRUCTURE: &str = "Infrastructure";
+pub(super) const GLOBAL: &str = "Global options";

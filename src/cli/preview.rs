@@ -62,7 +62,7 @@ pub enum PlanOutput {
 ///
 /// # Errors
 /// The stacks cannot be opened. A stack that cannot be planned is shown, and gives exit code 1.
-pub async fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
+pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
     let live = args.opened.infrastructure.live.into();
     let run = context.run();
     let key = MachineKey::read(&run);

@@ -22,7 +22,7 @@ const TICK: Duration = Duration::from_millis(100);
 const AT_FIRST: &str = "Reading";
 
 /// Prints events and notes to stderr.
-pub struct Screen {
+pub(super) struct Screen {
     context: CliContext,
     began: Instant,
     lines: Mutex<ProgressLines>,

@@ -12,7 +12,7 @@ pub struct Args {
 }
 
 /// Runs the command until its input ends.
-pub fn run(args: &Args) -> ExitCode {
+pub(super) fn run(args: &Args) -> ExitCode {
     let (mut input, mut output) = (std::io::stdin().lock(), std::io::stdout().lock());
     match rule_evaluator::serve(&args.limits, &mut input, &mut output) {
         Ok(()) => ExitCode::SUCCESS,

@@ -47,7 +47,7 @@ pub enum StatusOutput {
 ///
 /// # Errors
 /// The stacks cannot be opened. A stack with an unknown status is shown, and gives exit code 1.
-pub async fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
+pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
     let selection = args.stacks.selection_or_all()?;
     let request = OpenRequest {
         selection: selection.clone(),

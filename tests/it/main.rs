@@ -1,6 +1,11 @@
 //! The integration tests, one binary: a file per subject, run on the real parts that `scripts/parts install` puts in
 //! place (`make test` does both).
-#![allow(clippy::unwrap_used, clippy::disallowed_methods, clippy::print_stdout)]
+#![allow(
+    unreachable_pub,
+    clippy::unwrap_used,
+    clippy::disallowed_methods,
+    clippy::print_stdout
+)]
 
 mod support;
 

@@ -53,6 +53,7 @@ pub struct ProcessResult {
 
 /// The program could not be run to its end.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say what each field is")]
 pub enum ProcessError {
     /// The program does not exist.
     #[error("`{0}` was not found")]

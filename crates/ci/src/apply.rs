@@ -6,8 +6,7 @@ use std::{
 };
 
 use crate::{
-    adoption,
-    commits_since_apply,
+    adoption, commits_since_apply,
     deployments::{DeploymentApprover, Deployments},
     drift_schedule::DriftSchedule,
     github_history::GithubHistory,
@@ -210,7 +209,10 @@ impl AppliedCommit {
     /// The stacks that were stopped as unreviewed.
     fn stopped_stacks(&self) -> Vec<StackId> {
         let stopped = self.decisions.stopped.iter().map(|stopped| &stopped.plan.id);
-        stopped.filter(|id| !self.left_alone.contains(*id)).cloned().collect()
+        stopped
+            .filter(|id| !self.left_alone.contains(*id))
+            .cloned()
+            .collect()
     }
 }
 

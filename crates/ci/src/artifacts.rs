@@ -18,12 +18,12 @@ impl Publisher<'_> {
     }
 
     /// Writes the preview as an HTML page, and returns its path.
-    pub fn page(&self, html: &str) -> Option<String> {
+    pub(crate) fn page(&self, html: &str) -> Option<String> {
         self.keep("page", "html", html, "summary-path")
     }
 
     /// Writes the summary as Markdown, for a place where neither the comment nor the job summary is seen.
-    pub fn markdown(&self, text: &str) {
+    pub(crate) fn markdown(&self, text: &str) {
         self.keep("summary", "md", text, "markdown-path");
     }
 

@@ -15,7 +15,7 @@ impl Publisher<'_> {
     ///
     /// A refusal of one check run does not affect the others; an error that concerns all of them ends the
     /// loop. Either is reported once.
-    pub async fn checks(&self, head: &CommitId, plan: &Plan) -> BTreeMap<StackId, String> {
+    pub(crate) async fn checks(&self, head: &CommitId, plan: &Plan) -> BTreeMap<StackId, String> {
         let mut links = BTreeMap::new();
         let Some(client) = self.client else { return links };
         let runner = &self.job.runner;
@@ -55,7 +55,7 @@ impl Publisher<'_> {
     }
 
     /// The current state of the pull request, after its preview was made.
-    pub async fn fetch_pull_request(&self, number: u64, head: &CommitId) -> PullRequestNow {
+    pub(crate) async fn fetch_pull_request(&self, number: u64, head: &CommitId) -> PullRequestNow {
         let Some(client) = self.client else {
             return PullRequestNow::default();
         };

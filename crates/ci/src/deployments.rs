@@ -46,7 +46,7 @@ struct DeploymentIds {
 
 impl Deployments {
     /// `None` if they are not configured, or the job may not publish.
-    pub fn new(job: &Job, config: &Config, targets: &[Target], head: &CommitId) -> Option<Arc<Self>> {
+    pub(crate) fn new(job: &Job, config: &Config, targets: &[Target], head: &CommitId) -> Option<Arc<Self>> {
         let client = job.client.clone().filter(|_| config.apply.deployments)?;
         let named = targets.iter().filter_map(|target| {
             let rules = config.for_place(&target.id, &target.folder);
@@ -100,7 +100,7 @@ impl Deployments {
     }
 
     /// Called at the end of the run.
-    pub async fn end(&self, report: &ApplyReport) {
+    pub(crate) async fn end(&self, report: &ApplyReport) {
         let made = self.made.lock().await;
         if !made.left_out.is_empty() {
             self.run.notes.note(&format!(

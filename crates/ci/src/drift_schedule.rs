@@ -25,7 +25,7 @@ pub(super) struct DriftSchedule {
 
 impl DriftSchedule {
     /// Loads the history. An unreadable history is no reason not to check: a new one is started.
-    pub async fn load(job: &Job, backend: &StateBackend, config: &Config) -> Self {
+    pub(crate) async fn load(job: &Job, backend: &StateBackend, config: &Config) -> Self {
         let looks = backend.states.looks().await.unwrap_or_else(|error| {
             job.run.warn("the drift history could not be read", error);
             DriftHistory::default()
@@ -38,20 +38,20 @@ impl DriftSchedule {
     }
 
     /// The targets that are due: the least recently checked first, at most `most`.
-    pub fn select_due(&self, mut targets: Vec<Target>, most: Option<u32>) -> Vec<Target> {
+    pub(crate) fn select_due(&self, mut targets: Vec<Target>, most: Option<u32>) -> Vec<Target> {
         targets.sort_by_cached_key(|target| (self.last_checked(&target.id), target.id.clone()));
         targets.truncate(most.map_or(usize::MAX, |most| most.max(1) as usize));
         targets
     }
 
     /// The age of the last successful run, if it is too old.
-    pub fn overdue(&self) -> Option<Duration> {
+    pub(crate) fn overdue(&self) -> Option<Duration> {
         let since = self.time_since(self.looks.good?);
         (since > self.stale_after).then_some(since)
     }
 
     /// The stacks whose last check found one of these differences, with its digest.
-    pub fn stacks_with(&self, digests: &BTreeSet<Digest>) -> BTreeMap<StackId, Digest> {
+    pub(crate) fn stacks_with(&self, digests: &BTreeSet<Digest>) -> BTreeMap<StackId, Digest> {
         let known = self.looks.stacks.iter();
         let known = known.filter_map(|(stack, look)| Some((stack, look.drift.as_ref()?.digest)));
         known
@@ -61,7 +61,7 @@ impl DriftSchedule {
     }
 
     /// Records the results of a run, and what was restored.
-    pub fn record_run(&mut self, plan: &Plan, restored: &[StackId]) {
+    pub(crate) fn record_run(&mut self, plan: &Plan, restored: &[StackId]) {
         self.record_stacks(plan, restored);
         if plan.stacks.iter().all(|stack| stack.error.is_none()) {
             self.looks.good = Some(self.now);
@@ -69,7 +69,7 @@ impl DriftSchedule {
     }
 
     /// Records the results of some stacks, and what was restored.
-    pub fn record_stacks(&mut self, plan: &Plan, restored: &[StackId]) {
+    pub(crate) fn record_stacks(&mut self, plan: &Plan, restored: &[StackId]) {
         self.now = Timestamp::now();
         for stack in &plan.stacks {
             let before = self
@@ -94,13 +94,13 @@ impl DriftSchedule {
     }
 
     /// Since when a stack differs.
-    pub fn since(&self, stack: &StackId) -> Timestamp {
+    pub(crate) fn since(&self, stack: &StackId) -> Timestamp {
         let seen = self.looks.stacks.get(stack).and_then(|look| look.drift.as_ref());
         seen.map_or(self.now, |seen| seen.since)
     }
 
     /// How long each difference has been known.
-    pub fn known_for(&self) -> BTreeMap<StackId, Duration> {
+    pub(crate) fn known_for(&self) -> BTreeMap<StackId, Duration> {
         let seen = |look: &DriftCheck| look.drift.as_ref().map(|seen| self.time_since(seen.since));
         let stacks = self.looks.stacks.iter();
         stacks
@@ -109,7 +109,7 @@ impl DriftSchedule {
     }
 
     /// The least recently checked of these stacks, and how long ago; `None` if it was never checked.
-    pub fn least_recently_checked<'a>(
+    pub(crate) fn least_recently_checked<'a>(
         &self,
         stacks: impl IntoIterator<Item = &'a StackId>,
     ) -> Option<(&'a StackId, Option<Duration>)> {
@@ -118,7 +118,7 @@ impl DriftSchedule {
     }
 
     /// Saves the history of the stacks that are still known.
-    pub async fn remember(self, job: &Job, backend: &StateBackend, keep: impl Fn(&StackId) -> bool) {
+    pub(crate) async fn remember(self, job: &Job, backend: &StateBackend, keep: impl Fn(&StackId) -> bool) {
         if let Err(error) = backend.states.remember_looks(self.looks, keep).await {
             job.run.warn("the drift history could not be written", error);
         }

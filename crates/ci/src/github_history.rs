@@ -17,7 +17,7 @@ pub(super) struct GithubHistory {
 }
 
 impl GithubHistory {
-    pub fn new(job: &Job, head: &CommitId, branch: &DefaultBranch) -> Self {
+    pub(crate) fn new(job: &Job, head: &CommitId, branch: &DefaultBranch) -> Self {
         Self {
             client: job.client.clone(),
             head: head.clone(),

@@ -41,6 +41,7 @@ pub enum CommentRule {
 /// The result of a `ci` run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JobResult {
+    /// The exit code.
     pub code: u8,
     /// The text for the log, without color.
     pub text: String,
@@ -65,7 +66,7 @@ impl JobResult {
 }
 
 /// One run in GitHub Actions.
-pub struct Job {
+pub(crate) struct Job {
     pub(super) run: RunContext,
     pub(super) runner: Runner,
     pub(super) repository: Repository,

@@ -25,7 +25,7 @@ pub(super) struct Notifications<'a> {
 
 impl<'a> Notifications<'a> {
     /// With the configuration of the default branch.
-    pub fn new(job: &'a Job, config: &Config) -> Self {
+    pub(crate) fn new(job: &'a Job, config: &Config) -> Self {
         Self {
             job,
             told: config.notify.clone(),
@@ -34,7 +34,7 @@ impl<'a> Notifications<'a> {
 
     /// Notifies about an apply; `unreviewed` are the stacks that were stopped as unreviewed. A run with
     /// nothing to do is not reported.
-    pub async fn applied(&self, report: &ApplyReport, unreviewed: &[StackId]) {
+    pub(crate) async fn applied(&self, report: &ApplyReport, unreviewed: &[StackId]) {
         for (topic, title, stacks) in apply_events(report, unreviewed) {
             self.send(topic, title, stacks).await;
         }
@@ -42,7 +42,7 @@ impl<'a> Notifications<'a> {
 
     /// Notifies about an apply without a report. The message of the error may contain values, so only its
     /// kind is sent.
-    pub async fn not_applied(&self, failure: &UserError) {
+    pub(crate) async fn not_applied(&self, failure: &UserError) {
         let kind = serde_json::to_value(failure.kind).ok();
         let kind = kind.as_ref().and_then(|kind| kind.as_str()).unwrap_or_default();
         let title = format!("apply failed before any stack was processed: {kind}");
@@ -50,7 +50,7 @@ impl<'a> Notifications<'a> {
     }
 
     /// Notifies about drift, and what was restored.
-    pub async fn notify_drift(&self, plan: &Plan, restored: &[StackId]) {
+    pub(crate) async fn notify_drift(&self, plan: &Plan, restored: &[StackId]) {
         let drifted: Vec<_> = plan
             .stacks
             .iter()

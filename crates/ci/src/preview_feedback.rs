@@ -44,7 +44,7 @@ pub(super) struct PreviewFeedback<'a> {
 
 impl PreviewFeedback<'_> {
     /// Publishes it. Returns the result of the job.
-    pub async fn publish(&self, publisher: &Publisher<'_>) -> JobResult {
+    pub(crate) async fn publish(&self, publisher: &Publisher<'_>) -> JobResult {
         self.publish_comment(publisher).await;
         let mut summary = report::markdown::summary(&self.input(SUMMARY_BUDGET), SUMMARY_BUDGET).body;
         publisher.markdown(&summary);

@@ -52,7 +52,7 @@ pub(super) struct Publisher<'a> {
 impl<'a> Publisher<'a> {
     /// In a job that may not publish on GitHub: summary, outputs and annotations, but neither comment nor
     /// status.
-    pub fn new(job: &'a Job) -> Self {
+    pub(crate) fn new(job: &'a Job) -> Self {
         let tells = job.authority.trust.grants().tells;
         Self {
             job,
@@ -65,7 +65,13 @@ impl<'a> Publisher<'a> {
     }
 
     /// Sets a commit status, unless a newer run has set it on the same commit.
-    pub async fn status(&self, commit: &CommitId, context: &str, state: StatusState, description: &str) {
+    pub(crate) async fn status(
+        &self,
+        commit: &CommitId,
+        context: &str,
+        state: StatusState,
+        description: &str,
+    ) {
         match newer_status::has_newer_status(self.job, self.client, commit, context).await {
             Ok(true) => {}
             Ok(false) => self.own_status(commit, context, state, description).await,
@@ -81,7 +87,13 @@ impl<'a> Publisher<'a> {
     }
 
     /// Sets the commit status of a shard, which is read together with its run.
-    pub async fn own_status(&self, commit: &CommitId, context: &str, state: StatusState, description: &str) {
+    pub(crate) async fn own_status(
+        &self,
+        commit: &CommitId,
+        context: &str,
+        state: StatusState,
+        description: &str,
+    ) {
         let Some(client) = self.client else { return };
         let description = self.job.run.secrets.mask_finished(description);
         let url = self.job.runner.attempt_url();
@@ -94,7 +106,7 @@ impl<'a> Publisher<'a> {
     }
 
     /// Writes the sticky comment, fitted to GitHub's limit.
-    pub async fn comment(
+    pub(crate) async fn comment(
         &self,
         number: u64,
         marker: &CommentMarker,
@@ -134,7 +146,7 @@ impl<'a> Publisher<'a> {
     }
 
     /// Deletes the sticky comment, if there is one: there is nothing to report any more.
-    pub async fn no_comment(&self, number: u64, marker: &CommentMarker) {
+    pub(crate) async fn no_comment(&self, number: u64, marker: &CommentMarker) {
         let Some(client) = self.client else { return };
         if let Err(error) = client.remove_comment(number, marker).await {
             self.warn("the comment could not be deleted", error);
@@ -142,7 +154,7 @@ impl<'a> Publisher<'a> {
     }
 
     /// Comments the result on the pull requests of these commits and on the others that a run applied.
-    pub async fn merged_outcome(
+    pub(crate) async fn merged_outcome(
         &self,
         head: &CommitId,
         commits: &[CommitId],
@@ -184,7 +196,7 @@ impl<'a> Publisher<'a> {
 
     /// Maintains one issue for each of these (marker, title, body), and closes those of settled stacks.
     /// Issues written by a newer run stay unchanged.
-    pub async fn issues(
+    pub(crate) async fn issues(
         &self,
         label: &str,
         kind: MarkerKind,
@@ -246,7 +258,7 @@ impl<'a> Publisher<'a> {
     }
 
     /// Writes a comment on each drift issue of these stacks, which is unique for this run.
-    pub async fn comment_on_drift(&self, label: &str, texts: &BTreeMap<String, String>) {
+    pub(crate) async fn comment_on_drift(&self, label: &str, texts: &BTreeMap<String, String>) {
         let Some(client) = self.client.filter(|_| !texts.is_empty()) else {
             return;
         };
@@ -279,20 +291,20 @@ impl<'a> Publisher<'a> {
     }
 
     /// Says something in the log and in the job summary.
-    pub fn tell(&self, text: &str) {
+    pub(crate) fn tell(&self, text: &str) {
         self.job.run.notes.note(&format!("note: {text}"));
         self.summary(&format!("\n{}\n", report::escape::line(text)));
     }
 
     /// Says that some digests stood for nothing.
-    pub fn tell_unmatched(&self, digests: &BTreeSet<Digest>) {
+    pub(crate) fn tell_unmatched(&self, digests: &BTreeSet<Digest>) {
         if let Some(text) = Approved::explain_unmatched(digests) {
             self.tell(&text);
         }
     }
 
     /// Appends to the job summary.
-    pub fn summary(&self, markdown: &str) {
+    pub(crate) fn summary(&self, markdown: &str) {
         if let Err(error) = self
             .job
             .runner
@@ -303,7 +315,7 @@ impl<'a> Publisher<'a> {
     }
 
     /// Sets the step's outputs of a preview or a drift check. `count` gives what counts as a change of a stack.
-    pub fn plan_outputs(
+    pub(crate) fn plan_outputs(
         &self,
         plan: &Plan,
         count: impl Fn(&StackPlan) -> Summary,
@@ -345,7 +357,7 @@ impl<'a> Publisher<'a> {
     }
 
     /// Sets the step's outputs of an apply.
-    pub fn apply_outputs(&self, report: &ApplyReport, findings: &[PolicyFinding]) {
+    pub(crate) fn apply_outputs(&self, report: &ApplyReport, findings: &[PolicyFinding]) {
         let touched: Vec<_> = report
             .stacks
             .iter()
@@ -374,14 +386,14 @@ impl<'a> Publisher<'a> {
     }
 
     /// Sets outputs of the step.
-    pub fn outputs(&self, outputs: &[(&str, String)]) {
+    pub(crate) fn outputs(&self, outputs: &[(&str, String)]) {
         if let Err(error) = self.job.runner.set_outputs(outputs) {
             self.warn("the step's outputs could not be set", error);
         }
     }
 
     /// Shows the failures of a plan at their lines.
-    pub fn annotate(&self, plan: &Plan, findings: &[PolicyFinding]) {
+    pub(crate) fn annotate(&self, plan: &Plan, findings: &[PolicyFinding]) {
         let mut notes = report::checks::annotations(plan);
         notes.extend(report::checks::finding_annotations(findings));
         for note in &mut notes {
@@ -391,7 +403,7 @@ impl<'a> Publisher<'a> {
     }
 
     /// Shows why the whole run failed.
-    pub fn publish_failure(&self, failure: &UserError) {
+    pub(crate) fn publish_failure(&self, failure: &UserError) {
         let location = failure.location.as_ref();
         self.commands(&[Annotation {
             level: Level::Error,

@@ -40,7 +40,7 @@ pub(super) struct FailureComment {
 
 impl FailureComment {
     /// The comment of a preview, or of one shard of it.
-    pub fn preview(number: u64, head: &CommitId, part: ShardMode) -> Self {
+    pub(crate) fn preview(number: u64, head: &CommitId, part: ShardMode) -> Self {
         Self {
             number,
             head: head.clone(),
@@ -60,7 +60,7 @@ impl FailureComment {
 
 impl<'a> RunSummary<'a> {
     /// Must be called before anything is published.
-    pub fn begin(run: &'a RunContext, runner: &'a Runner) -> Self {
+    pub(crate) fn begin(run: &'a RunContext, runner: &'a Runner) -> Self {
         Self {
             run,
             runner,
@@ -69,7 +69,7 @@ impl<'a> RunSummary<'a> {
     }
 
     /// Writes a summary if there is none yet. After a failure it writes the comments and ends the status.
-    pub async fn write(
+    pub(crate) async fn write(
         &self,
         client: Option<&Client>,
         options: &CiOptions,
@@ -105,7 +105,7 @@ impl<'a> RunSummary<'a> {
     }
 
     /// Replaces a comment by the failure, unless a newer run has written it.
-    pub async fn comment(&self, client: &Client, place: &FailureComment, failure: &UserError) {
+    pub(crate) async fn comment(&self, client: &Client, place: &FailureComment, failure: &UserError) {
         let failure = redact::failure(failure, &self.run.secrets);
         let marker = CommentMarker {
             head: place.head.to_string(),

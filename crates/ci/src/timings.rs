@@ -10,7 +10,7 @@ pub(super) struct Timings {
 
 impl Timings {
     /// Starts the first stage.
-    pub fn start() -> Self {
+    pub(crate) fn start() -> Self {
         Self {
             since: Instant::now(),
             stages: Vec::new(),
@@ -18,14 +18,14 @@ impl Timings {
     }
 
     /// Ends a stage and starts the next.
-    pub fn end_stage(&mut self, stage: &'static str) {
+    pub(crate) fn end_stage(&mut self, stage: &'static str) {
         let now = Instant::now();
         self.stages.push((stage, now - self.since));
         self.since = now;
     }
 
     /// The finished stages.
-    pub fn stages(&self) -> Vec<(&'static str, Duration)> {
+    pub(crate) fn stages(&self) -> Vec<(&'static str, Duration)> {
         self.stages.clone()
     }
 }

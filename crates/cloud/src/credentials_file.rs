@@ -59,7 +59,7 @@ struct SubjectFormat {
 
 impl CredentialsFile {
     /// Reads the file that the environment names, or a key in a variable; `None` if there is neither.
-    pub fn of_environment(environment: &CloudEnvironment) -> Option<Result<Self, CloudError>> {
+    pub(crate) fn of_environment(environment: &CloudEnvironment) -> Option<Result<Self, CloudError>> {
         if let Some(path) = environment.var(VARIABLE) {
             let text = std::fs::read_to_string(path);
             let text = text.map_err(|error| CloudError::setting(VARIABLE, error.to_string()));
@@ -83,7 +83,7 @@ impl CredentialsFile {
 
 impl ExternalAccount {
     /// The other issuer's token.
-    pub async fn subject_token(&self, client: &LoginClient) -> Result<String, CloudError> {
+    pub(crate) async fn subject_token(&self, client: &LoginClient) -> Result<String, CloudError> {
         let source = &self.credential_source;
         let what = "the job's own token";
         let found = match (&source.file, &source.url) {

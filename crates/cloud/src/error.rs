@@ -2,6 +2,7 @@
 
 /// Why there are no credentials. No message contains what was sent.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say what each field is")]
 pub enum CloudError {
     /// The environment does not say who this job is.
     #[error("the environment holds no {cloud} identity: set {expected}")]

@@ -21,7 +21,7 @@ const SHOWN: usize = 300;
 pub(super) struct LoginClient(Client);
 
 impl LoginClient {
-    pub fn new() -> Result<Self, CloudError> {
+    pub(crate) fn new() -> Result<Self, CloudError> {
         let client = Client::builder()
             .timeout(REQUEST_DEADLINE)
             .connect_timeout(CONNECT_DEADLINE)
@@ -32,16 +32,16 @@ impl LoginClient {
             .map_err(|error| CloudError::refused("an HTTP client", chain(&error)))
     }
 
-    pub fn get(&self, url: impl reqwest::IntoUrl) -> RequestBuilder {
+    pub(crate) fn get(&self, url: impl reqwest::IntoUrl) -> RequestBuilder {
         self.0.get(url)
     }
 
-    pub fn post(&self, url: impl reqwest::IntoUrl) -> RequestBuilder {
+    pub(crate) fn post(&self, url: impl reqwest::IntoUrl) -> RequestBuilder {
         self.0.post(url)
     }
 
     /// A POST of a form.
-    pub fn post_form(&self, url: impl reqwest::IntoUrl, fields: &[(&str, &str)]) -> RequestBuilder {
+    pub(crate) fn post_form(&self, url: impl reqwest::IntoUrl, fields: &[(&str, &str)]) -> RequestBuilder {
         let body = form_urlencoded::Serializer::new(String::new())
             .extend_pairs(fields)
             .finish();

@@ -24,7 +24,7 @@ pub(super) struct PresignedGet<'a> {
 
 impl PresignedGet<'_> {
     /// The query with the signature.
-    pub fn signed_query(&self, keys: &AwsKeys, now: Timestamp) -> String {
+    pub(crate) fn signed_query(&self, keys: &AwsKeys, now: Timestamp) -> String {
         let scope = Scope::new(self.service, self.region, now);
         let mut headers = vec![("host", self.host)];
         headers.extend(self.headers);

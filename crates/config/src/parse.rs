@@ -17,6 +17,7 @@ pub const FILE_NAME: &str = "konverge.yaml";
 
 /// `konverge.yaml` is unusable.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say what each field is")]
 pub enum ConfigError {
     /// Not YAML, or not of the expected form.
     #[error("{FILE_NAME}: {message}")]

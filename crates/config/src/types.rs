@@ -10,7 +10,7 @@ use super::{Span, core_install::CoreInstall, secrets::SecretsConfig};
 use konverge_base::model::{ClusterName, NotifyEvent, RepoPath, StackId, stack::SettingsOrder};
 
 /// The version of the KCL core if `kcl.version` is not set.
-pub const DEFAULT_CORE: &str = "0.13.2";
+pub(crate) const DEFAULT_CORE: &str = "0.13.2";
 
 /// konverge.yaml: how Konverge works on this repository. Every key is optional.
 #[derive(Debug, Clone, PartialEq, Default, Deserialize, Serialize, JsonSchema)]

@@ -135,12 +135,12 @@ pub(super) fn reference(name: &str, attribute: &str) -> String {
 }
 
 impl MemoryStack {
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self::on(Granularity::Resource)
     }
 
     /// A stack on a runtime that plans or applies resources in this way.
-    pub fn on(granularity: Granularity) -> Self {
+    pub(crate) fn on(granularity: Granularity) -> Self {
         Self {
             state: StackState::empty("shop/prod".parse().unwrap(), RepoPath::root()),
             secrets: Secrets::new(HashKey::derive("test")),
@@ -152,19 +152,19 @@ impl MemoryStack {
         }
     }
 
-    pub fn set_faults(&self, faults: Faults) {
+    pub(crate) fn set_faults(&self, faults: Faults) {
         self.runtime.world().faults = faults;
     }
 
-    pub fn refuse_late_plans(&self) {
+    pub(crate) fn refuse_late_plans(&self) {
         self.runtime.world().refuses_late_plans = true;
     }
 
-    pub fn runtimes(&self) -> RuntimeRegistry {
+    pub(crate) fn runtimes(&self) -> RuntimeRegistry {
         RuntimeRegistry::new().with(Arc::new(self.runtime.clone()))
     }
 
-    pub async fn try_plan(&self, resources: &[Resource]) -> Result<EnginePlan, UserError> {
+    pub(crate) async fn try_plan(&self, resources: &[Resource]) -> Result<EnginePlan, UserError> {
         let runtimes = self.runtimes();
         let request = PlanRequest {
             stack: self.state.stack.clone(),
@@ -184,16 +184,16 @@ impl MemoryStack {
         super::plan(request).await?.without_other_stacks().await
     }
 
-    pub async fn plan(&self, resources: &[Resource]) -> EnginePlan {
+    pub(crate) async fn plan(&self, resources: &[Resource]) -> EnginePlan {
         self.try_plan(resources).await.unwrap()
     }
 
     /// Carries out a plan, and keeps what the journal says.
-    pub async fn apply(&mut self, plan: EnginePlan) -> StackOutcome {
+    pub(crate) async fn apply(&mut self, plan: EnginePlan) -> StackOutcome {
         self.apply_allowing(plan, false).await
     }
 
-    pub async fn apply_allowing(&mut self, plan: EnginePlan, allow_empty: bool) -> StackOutcome {
+    pub(crate) async fn apply_allowing(&mut self, plan: EnginePlan, allow_empty: bool) -> StackOutcome {
         let outcome = super::apply(ApplyRequest {
             plan,
             review: &self.runtime,
@@ -217,7 +217,7 @@ impl MemoryStack {
     }
 
     /// Plans and applies resources that nothing is wrong with.
-    pub async fn apply_all(&mut self, resources: &[Resource]) -> StackOutcome {
+    pub(crate) async fn apply_all(&mut self, resources: &[Resource]) -> StackOutcome {
         let outcome = self.apply(self.plan(resources).await).await;
         if let Some(failure) = &outcome.error {
             panic!("{}", failure.message);
@@ -225,40 +225,40 @@ impl MemoryStack {
         outcome
     }
 
-    pub fn object(&self, name: &str) -> Option<Map<String, Value>> {
+    pub(crate) fn object(&self, name: &str) -> Option<Map<String, Value>> {
         self.runtime.world().objects.get(id(name).as_str()).cloned()
     }
 
     /// What was written since the last call, such as `create a`.
-    pub fn writes(&self) -> Vec<String> {
+    pub(crate) fn writes(&self) -> Vec<String> {
         std::mem::take(&mut self.runtime.world().writes)
     }
 
     /// The calls of the runtime since the last call, each with the resources that it got.
-    pub fn batches(&self) -> Vec<Vec<String>> {
+    pub(crate) fn batches(&self) -> Vec<Vec<String>> {
         std::mem::take(&mut self.runtime.world().batches)
     }
 
-    pub fn journal(&self) -> Vec<JournalEntry> {
+    pub(crate) fn journal(&self) -> Vec<JournalEntry> {
         self.runtime.world().journal.clone()
     }
 
-    pub fn events(&self) -> Vec<RunEvent> {
+    pub(crate) fn events(&self) -> Vec<RunEvent> {
         self.runtime.world().events.clone()
     }
 
     /// What was compared with the review during an apply.
-    pub fn reviewed(&self) -> Vec<ResourcePlan> {
+    pub(crate) fn reviewed(&self) -> Vec<ResourcePlan> {
         self.runtime.world().reviewed.clone()
     }
 
     /// What an applied resource was told that the run changed before it.
-    pub fn needs(&self, name: &str) -> Needs {
+    pub(crate) fn needs(&self, name: &str) -> Needs {
         self.runtime.world().needs[name].clone()
     }
 
     /// What the plan of a resource was told of earlier stages.
-    pub fn pending(&self, name: &str) -> Vec<String> {
+    pub(crate) fn pending(&self, name: &str) -> Vec<String> {
         self.runtime
             .world()
             .pending

@@ -17,12 +17,12 @@ pub(super) struct PlanFailures {
 
 impl PlanFailures {
     /// Returns true if there is no plan of this resource, for any reason.
-    pub fn has(&self, id: &ResourceId) -> bool {
+    pub(crate) fn has(&self, id: &ResourceId) -> bool {
         self.own.contains_key(id) || self.waiting.contains_key(id)
     }
 
     /// For each draft the index of a failed draft that it waits for, directly or indirectly.
-    pub fn hold(&self, drafts: &[DraftNode]) -> Vec<Option<usize>> {
+    pub(crate) fn hold(&self, drafts: &[DraftNode]) -> Vec<Option<usize>> {
         let mut held = vec![None; drafts.len()];
         if self.own.is_empty() {
             return held;

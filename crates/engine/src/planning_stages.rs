@@ -8,7 +8,7 @@ use konverge_base::model::spec::RuntimeKind;
 
 /// A node, with what the cutting needs.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct StageNode {
+pub(crate) struct StageNode {
     /// The runtime of the resource.
     pub kind: RuntimeKind,
     /// How the runtime applies its resources.
@@ -23,7 +23,7 @@ pub struct StageNode {
 /// value that its runtime cannot see by itself. It also comes later if it belongs to a batch and waits for a
 /// resource of another runtime: a batch is applied as one, so all its outside dependencies must be finished
 /// before.
-pub fn cut_stages(nodes: &[StageNode], order: &[usize]) -> Vec<usize> {
+pub(crate) fn cut_stages(nodes: &[StageNode], order: &[usize]) -> Vec<usize> {
     let mut stages = vec![0; nodes.len()];
     for &index in order {
         let node = &nodes[index];

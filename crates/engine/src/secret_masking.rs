@@ -23,7 +23,7 @@ pub(super) struct PropagatedSecrets(BTreeSet<String>);
 
 impl PropagatedSecrets {
     /// Adds what a runtime reports as secret in a resource.
-    pub fn learn(&mut self, texts: Vec<String>) {
+    pub(crate) fn learn(&mut self, texts: Vec<String>) {
         self.0
             .extend(texts.into_iter().filter(|text| text.len() >= SHORTEST));
     }
@@ -34,7 +34,7 @@ impl PropagatedSecrets {
     ///
     /// A text that stands literally in `wanted` came from no reference: it stays visible to reviewers even if
     /// a Secret contains a part of it.
-    pub fn hide(
+    pub(crate) fn hide(
         &self,
         stack: &StackId,
         planned: &mut PlannedResource,
@@ -84,7 +84,12 @@ impl PropagatedSecrets {
     }
 
     /// Masks a record in the same way.
-    pub fn hide_recorded(&self, recorded: &mut Recorded, wanted: Option<&Resource>, secrets: &Secrets) {
+    pub(crate) fn hide_recorded(
+        &self,
+        recorded: &mut Recorded,
+        wanted: Option<&Resource>,
+        secrets: &Secrets,
+    ) {
         if self.0.is_empty() {
             return;
         }

@@ -9,6 +9,7 @@ use konverge_base::{
 
 /// An error of the API or of the runner's environment. Messages are masked when they are created.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say what each field is")]
 pub enum GithubError {
     /// No answer, or none in time. The request may have been executed.
     #[error("no answer from GitHub to {operation}: {cause}")]

@@ -13,6 +13,7 @@ use konverge_base::{
 
 /// A compilation, or the core itself, failed.
 #[derive(Debug, Clone, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say what each field is")]
 pub enum KclError {
     /// The core is not installed on this machine.
     #[error("the KCL core {0} is not installed")]

@@ -4,6 +4,7 @@ use konverge_base::error::{ErrorKind, UserError};
 
 /// Why a stack of AppConfigurations gives no Spec.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say what each field is")]
 pub enum KusionError {
     /// A workspace file that is not one.
     #[error("{message}")]

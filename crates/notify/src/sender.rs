@@ -36,6 +36,7 @@ pub struct NotifyTarget {
 
 /// A notification was not delivered. Never contains the URL.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say what each field is")]
 pub enum NotifyError {
     /// The URL is invalid, or not HTTPS.
     #[error("{name} is not a URL that starts with https://")]

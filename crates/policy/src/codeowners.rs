@@ -3,6 +3,7 @@
 
 use globset::{GlobBuilder, GlobMatcher};
 
+/// The rules of a CODEOWNERS file, in their order.
 #[derive(Debug, Clone, Default)]
 pub struct CodeOwners {
     rules: Vec<(Vec<GlobMatcher>, Vec<String>)>,

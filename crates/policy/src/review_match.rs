@@ -42,6 +42,7 @@ pub enum Objection {
 /// One unit that is not accepted.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Unreviewed {
+    /// The change that no review shows.
     pub unit: ReviewUnit,
     /// Why.
     pub objection: Objection,

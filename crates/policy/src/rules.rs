@@ -35,6 +35,7 @@ pub struct Freeze {
     pub from: Timestamp,
     /// The end, exclusive.
     pub until: Timestamp,
+    /// The reason, for whoever is stopped.
     pub reason: String,
 }
 
@@ -63,6 +64,7 @@ pub enum Role {
 /// The approval of a user.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Approval {
+    /// The account that approved.
     pub reviewer: String,
     /// True if it was given for the last head; an older approval does not count.
     pub on_last_head: bool,
@@ -114,7 +116,9 @@ impl Teams {
 /// The facts for the evaluation.
 #[derive(Debug, Clone)]
 pub struct PolicyFacts<'a> {
+    /// A preview or an apply.
     pub stage: Stage,
+    /// The time of the evaluation.
     pub now: Timestamp,
     /// The user who merged or dispatched; in a preview the author of the pull request.
     pub actor: &'a str,
@@ -122,6 +126,7 @@ pub struct PolicyFacts<'a> {
     pub role: Role,
     /// The approvals of the pull request, or of all pull requests that are applied.
     pub approvals: &'a [Approval],
+    /// The members of the teams that the rules name.
     pub teams: &'a Teams,
     /// True if GitHub protects the applied branch. False if GitHub could not be asked.
     pub protected_branch: bool,

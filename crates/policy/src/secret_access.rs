@@ -31,7 +31,9 @@ const PROVIDER_META: &str = "/providerMeta/";
 /// The stack whose references are judged.
 #[derive(Debug, Clone, Copy)]
 pub struct SecretReader<'a> {
+    /// Identity of the stack.
     pub stack: &'a StackId,
+    /// Folder of the stack.
     pub folder: &'a RepoPath,
 }
 

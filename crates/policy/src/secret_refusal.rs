@@ -12,6 +12,7 @@ const NEVER: [&str; 8] = [
 
 /// Why a reference may not be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say what each field is")]
 pub enum AccessRefusal {
     #[error(transparent)]
     Malformed(#[from] MalformedReference),

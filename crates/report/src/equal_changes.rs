@@ -42,7 +42,7 @@ pub(super) struct EqualChanges<'a> {
 
 impl<'a> EqualChanges<'a> {
     /// Groups the changes that at least two stacks make, and joins the changes of the same stacks.
-    pub fn find(stacks: &[StackChanges<'_, 'a>]) -> Self {
+    pub(crate) fn find(stacks: &[StackChanges<'_, 'a>]) -> Self {
         let mut found: BTreeMap<Digest, Vec<(usize, usize)>> = BTreeMap::new();
         for (s, stack) in stacks.iter().enumerate() {
             for (r, resource) in stack.resources.iter().enumerate() {
@@ -81,19 +81,19 @@ impl<'a> EqualChanges<'a> {
     }
 
     /// The group that shows a resource, by the positions of its stack and of the resource.
-    pub fn group_of(&self, stack: usize, resource: usize) -> Option<usize> {
+    pub(crate) fn group_of(&self, stack: usize, resource: usize) -> Option<usize> {
         self.places[stack][resource]
     }
 }
 
 impl EqualChange<'_> {
     /// The resource that represents all.
-    pub fn first(&self) -> &ResourcePlan {
+    pub(crate) fn first(&self) -> &ResourcePlan {
         self.resources[0]
     }
 
     /// The names of the resources without their namespaces, each once, in the order of the stacks.
-    pub fn names(&self) -> Vec<String> {
+    pub(crate) fn names(&self) -> Vec<String> {
         let mut names: Vec<String> = Vec::new();
         for resource in &self.resources {
             let name = labels::Title::with_runtime(&resource.id, resource.runtime).name;
@@ -122,7 +122,7 @@ impl EqualChange<'_> {
     }
 
     /// The changed fields, as in `spec.replicas`. Empty for a change of a whole resource.
-    pub fn fields(&self) -> Vec<String> {
+    pub(crate) fn fields(&self) -> Vec<String> {
         match self.first().action {
             Action::Create | Action::Delete | Action::Forget => Vec::new(),
             _ => diff::paths(self.first()),
@@ -132,7 +132,7 @@ impl EqualChange<'_> {
 
 impl ChangeGroup<'_> {
     /// The changes as HTML, for the comment and the page: `update Deployment web: spec.replicas`.
-    pub fn title(&self) -> String {
+    pub(crate) fn title(&self) -> String {
         let titles: Vec<_> = self.changes.iter().map(EqualChange::title).collect();
         first_few(&titles, IN_TITLE, str::to_owned)
     }

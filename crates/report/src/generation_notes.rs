@@ -30,7 +30,7 @@ pub(super) fn group(plan: &Plan) -> Vec<GenerationNote<'_>> {
 
 impl GenerationNote<'_> {
     /// The stacks by name.
-    pub fn names(&self, write: impl Fn(&str) -> String) -> String {
+    pub(crate) fn names(&self, write: impl Fn(&str) -> String) -> String {
         errors::names(&self.stacks, write)
     }
 }

@@ -12,7 +12,7 @@ use konverge_base::model::{
 
 /// The parts of a resource id for display. The texts are not escaped.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Title {
+pub(crate) struct Title {
     /// `apps/v1`, or the provider.
     pub group: String,
     /// `Deployment`, or the Terraform type.
@@ -23,7 +23,7 @@ pub struct Title {
 
 impl Title {
     /// Parses an id of Kusion's form; an id of another form becomes the name.
-    pub fn with_runtime(id: &ResourceId, runtime: RuntimeKind) -> Self {
+    pub(crate) fn with_runtime(id: &ResourceId, runtime: RuntimeKind) -> Self {
         let parts: Vec<_> = id.as_str().split(':').collect();
         let (group, kind, name) = match (runtime, parts.as_slice()) {
             (RuntimeKind::Kubernetes, [group, kind, name]) => (*group, *kind, (*name).to_owned()),
@@ -49,7 +49,7 @@ impl Title {
     }
 
     /// As [`Title::with_runtime`], where only the id is known: a Kubernetes id begins with an API version.
-    pub fn from_id(id: &ResourceId) -> Self {
+    pub(crate) fn from_id(id: &ResourceId) -> Self {
         let first = id.as_str().split(':').next().unwrap_or_default();
         let core = first
             .strip_prefix('v')
@@ -64,7 +64,7 @@ impl Title {
     }
 
     /// The full title: `apps/v1 Deployment web/api`.
-    pub fn full(&self) -> String {
+    pub(crate) fn full(&self) -> String {
         [&self.group, &self.kind, &self.name]
             .into_iter()
             .filter(|part| !part.is_empty())
@@ -74,7 +74,7 @@ impl Title {
     }
 
     /// The kind: `apps/v1 Deployment`, which resources of several stacks share.
-    pub fn kind_label(&self) -> String {
+    pub(crate) fn kind_label(&self) -> String {
         let words = [&self.group, &self.kind].map(String::as_str).join(" ");
         if words.trim().is_empty() {
             self.name.clone()
@@ -84,7 +84,7 @@ impl Title {
     }
 
     /// The short title: `Deployment web/api`.
-    pub fn short(&self) -> String {
+    pub(crate) fn short(&self) -> String {
         if self.kind.is_empty() {
             self.name.clone()
         } else {
@@ -94,17 +94,17 @@ impl Title {
 }
 
 /// What is said of a stack that could not be planned.
-pub const FAILED: &str = "could not be planned";
+pub(crate) const FAILED: &str = "could not be planned";
 
 /// What is said of a stack of which only a part could be planned.
-pub const FAILED_IN_PART: &str = "could not be planned in full";
+pub(crate) const FAILED_IN_PART: &str = "could not be planned in full";
 
 /// What is said of a stack that could not be planned before the change either.
-pub const FAILED_BEFORE: &str =
+pub(crate) const FAILED_BEFORE: &str =
     "could not be planned: the base fails in the same way, at a place that this change does not touch";
 
 /// The words for a stack with an error.
-pub fn failed(stack: &StackPlan) -> &'static str {
+pub(crate) fn failed(stack: &StackPlan) -> &'static str {
     match (stack.fails_in_part(), stack.fails_as_before) {
         (true, _) => FAILED_IN_PART,
         (false, true) => FAILED_BEFORE,
@@ -119,12 +119,12 @@ pub fn compiling_stacks(compiling: usize, stacks: usize) -> String {
 }
 
 /// What an apply would skip in a stack that was planned in part; `None` for any other stack.
-pub fn left_as_it_is(stack: &StackPlan) -> Option<String> {
+pub(crate) fn left_as_it_is(stack: &StackPlan) -> Option<String> {
     stack.fails_in_part().then(|| skipped(stack.held_back.len()))
 }
 
 /// What an apply would skip, as a sentence.
-pub fn skipped(resources: usize) -> String {
+pub(crate) fn skipped(resources: usize) -> String {
     format!(
         "Apply will skip {}: unplanned resources, their dependents and all deletions.",
         plural(resources, "resource")
@@ -133,7 +133,7 @@ pub fn skipped(resources: usize) -> String {
 
 /// Returns true if the error of a stack is the failure of one of its resources, or of those that could not be
 /// planned. It is then reported only once.
-pub fn is_of(stack: &StackOutcome, resource: &ResourceOutcome) -> bool {
+pub(crate) fn is_of(stack: &StackOutcome, resource: &ResourceOutcome) -> bool {
     const NOT_PLANNED: &str = "could not be planned: ";
     let (Some(error), Some(said)) = (&stack.error, &resource.message) else {
         return false;
@@ -153,7 +153,7 @@ pub fn is_of(stack: &StackOutcome, resource: &ResourceOutcome) -> bool {
 }
 
 /// The sign of an action; always shown beside the word or in a labelled column.
-pub fn sign(action: Action) -> &'static str {
+pub(crate) fn sign(action: Action) -> &'static str {
     match action {
         Action::Create => "+",
         Action::Update => "~",
@@ -167,7 +167,7 @@ pub fn sign(action: Action) -> &'static str {
 }
 
 /// The word for a verdict of a policy.
-pub fn enforcement_word(verdict: Enforcement) -> &'static str {
+pub(crate) fn enforcement_word(verdict: Enforcement) -> &'static str {
     match verdict {
         Enforcement::Deny => "denied",
         Enforcement::Undecided => "undecided",
@@ -177,7 +177,7 @@ pub fn enforcement_word(verdict: Enforcement) -> &'static str {
 }
 
 /// The word for an action.
-pub fn action_word(action: Action) -> &'static str {
+pub(crate) fn action_word(action: Action) -> &'static str {
     match action {
         Action::Create => "create",
         Action::Update => "update",
@@ -215,10 +215,10 @@ pub fn counts(summary: &Summary) -> String {
 }
 
 /// The note on an unvalidated Spec-only comparison: what only a cluster knows.
-pub const SPEC_ONLY: &str = "No cluster was queried: these are differences between the compiled Specs of base and head. Not known: whether the server accepts them, whether a change replaces a resource or deletes data beyond the published rules of built-in kinds, and what differs on the cluster already (drift).";
+pub(crate) const SPEC_ONLY: &str = "No cluster was queried: these are differences between the compiled Specs of base and head. Not known: whether the server accepts them, whether a change replaces a resource or deletes data beyond the published rules of built-in kinds, and what differs on the cluster already (drift).";
 
 /// What precedes resources that a dry run could not include, such as those of a namespace that is new.
-pub const UNCHECKED: &str = "not validated yet: ";
+pub(crate) const UNCHECKED: &str = "not validated yet: ";
 
 /// `3 updates, 1 delete`: what will happen, without the zeros.
 pub fn changes(summary: &Summary) -> String {
@@ -237,7 +237,7 @@ pub fn changes(summary: &Summary) -> String {
 }
 
 /// What will happen, with the resources that only differ already and are restored: `1 to create, 2 to restore`.
-pub fn counts_with_drift(summary: &Summary, drifted: usize) -> String {
+pub(crate) fn counts_with_drift(summary: &Summary, drifted: usize) -> String {
     match (summary.changed(), drifted) {
         (_, 0) => counts(summary),
         (0, drifted) => format!("{drifted} to restore"),
@@ -246,7 +246,7 @@ pub fn counts_with_drift(summary: &Summary, drifted: usize) -> String {
 }
 
 /// `1 of 4 resources changed`; `nothing changed` where nothing was to change.
-pub fn changed_of(changed: usize, all: usize) -> String {
+pub(crate) fn changed_of(changed: usize, all: usize) -> String {
     match all {
         0 => "nothing changed".to_owned(),
         all => format!("{changed} of {} changed", plural(all, "resource")),
@@ -254,10 +254,10 @@ pub fn changed_of(changed: usize, all: usize) -> String {
 }
 
 /// What to do after an apply that ended half-way.
-pub const AFTER_A_FAILURE: &str = "fix the cause and run the apply again: what is changed is recorded, and the run continues with the rest.";
+pub(crate) const AFTER_A_FAILURE: &str = "fix the cause and run the apply again: what is changed is recorded, and the run continues with the rest.";
 
 /// Why data or an address is lost, which the first note of such a resource says.
-pub fn loss(resource: &ResourcePlan) -> Option<&str> {
+pub(crate) fn loss(resource: &ResourcePlan) -> Option<&str> {
     let first = resource.notes.first().map(String::as_str);
     first.filter(|_| resource.data_loss)
 }
@@ -301,7 +301,7 @@ pub fn took(time: Duration) -> String {
 }
 
 /// Returns true if the change removes something, so that a mistake costs the most.
-pub fn is_grave(resource: &ResourcePlan) -> bool {
+pub(crate) fn is_grave(resource: &ResourcePlan) -> bool {
     resource.data_loss || matches!(resource.action, Action::Delete | Action::Replace)
 }
 

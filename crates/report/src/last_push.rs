@@ -36,7 +36,7 @@ pub(super) struct EditedField {
 
 impl PushedChange<'_> {
     /// What happened to the change of the resource.
-    pub fn word(&self) -> &'static str {
+    pub(crate) fn word(&self) -> &'static str {
         match (self.before, self.now) {
             (Some(_), Some(_)) => "edited",
             (None, _) => "added",
@@ -45,12 +45,12 @@ impl PushedChange<'_> {
     }
 
     /// The action now, or the earlier one if the change is reverted.
-    pub fn action(&self) -> Action {
+    pub(crate) fn action(&self) -> Action {
         self.now.or(self.before).unwrap_or(Action::Unchanged)
     }
 
     /// The action in the earlier plan, if there is another now.
-    pub fn other_action(&self) -> Option<Action> {
+    pub(crate) fn other_action(&self) -> Option<Action> {
         self.before
             .filter(|before| self.now.is_some_and(|now| now != *before))
     }

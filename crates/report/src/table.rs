@@ -13,14 +13,14 @@ pub(super) struct Cell {
 }
 
 impl Cell {
-    pub fn plain(text: impl Into<String>) -> Self {
+    pub(crate) fn plain(text: impl Into<String>) -> Self {
         Self {
             text: text.into(),
             color: None,
         }
     }
 
-    pub fn colored(color: Color, text: impl Into<String>) -> Self {
+    pub(crate) fn colored(color: Color, text: impl Into<String>) -> Self {
         Self {
             text: text.into(),
             color: Some(color),

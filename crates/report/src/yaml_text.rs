@@ -7,7 +7,7 @@ use super::escape;
 use konverge_base::model::{masked_value, text::is_hidden};
 
 /// Appends the lines of a value, indented by `indent` spaces; `key` precedes the first.
-pub fn write_yaml(key: Option<&str>, value: &Value, indent: usize, out: &mut Vec<String>) {
+pub(crate) fn write_yaml(key: Option<&str>, value: &Value, indent: usize, out: &mut Vec<String>) {
     let pad = " ".repeat(indent);
     let head = key.map_or(String::new(), |key| format!("{}:", name(key)));
     match value {
@@ -61,12 +61,12 @@ fn push_item(item: &Value, indent: usize, out: &mut Vec<String>) {
     }
 }
 
-pub fn is_mark(value: &Value) -> bool {
+pub(crate) fn is_mark(value: &Value) -> bool {
     masked_value::is_unknown(value) || masked_value::is_secret(value)
 }
 
 /// A value in one line: a marker in words, a string in quotes wherever it is ambiguous.
-pub fn scalar(value: &Value) -> String {
+pub(crate) fn scalar(value: &Value) -> String {
     if masked_value::is_unknown(value) {
         return "(known after apply)".to_owned();
     }
@@ -93,7 +93,7 @@ pub fn scalar(value: &Value) -> String {
 }
 
 /// A key as in YAML.
-pub fn name(key: &str) -> String {
+pub(crate) fn name(key: &str) -> String {
     string(key)
 }
 

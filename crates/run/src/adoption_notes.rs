@@ -15,7 +15,11 @@ use konverge_state::{Versioned, WriteReason};
 ///
 /// # Errors
 /// The store's.
-pub async fn explain(planning: &Planner, target: &Target, plan: &mut StackPlan) -> Result<(), UserError> {
+pub(crate) async fn explain(
+    planning: &Planner,
+    target: &Target,
+    plan: &mut StackPlan,
+) -> Result<(), UserError> {
     if !plan
         .resources
         .iter()

@@ -39,6 +39,7 @@ pub struct AffectedRequest {
 
 /// The answer, with the opened revisions.
 pub struct AffectedAnswer {
+    /// The affected stacks and why.
     pub affected: Affected,
     /// The opened base; `None` with [`AffectedRequest::all`].
     pub base: Option<OpenRevision>,

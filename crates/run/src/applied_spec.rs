@@ -50,7 +50,7 @@ pub async fn recorded_targets(
 }
 
 /// The commits in the states. Each is opened once, when it is needed.
-pub struct AppliedSpec<'a> {
+pub(crate) struct AppliedSpec<'a> {
     planning: &'a Planner,
     opened: Mutex<Option<PastRevisions>>,
 }
@@ -72,7 +72,7 @@ struct PastRevision {
 }
 
 impl<'a> AppliedSpec<'a> {
-    pub fn new(planning: &'a Planner) -> Self {
+    pub(crate) fn new(planning: &'a Planner) -> Self {
         Self {
             planning,
             opened: Mutex::new(None),
@@ -108,7 +108,7 @@ impl<'a> AppliedSpec<'a> {
     /// # Errors
     /// It is not available: the last apply failed or had no commit, the commit cannot be fetched, or it compiles to
     /// another Spec, with the core of the head and with the recorded one.
-    pub async fn spec(
+    pub(crate) async fn spec(
         &self,
         stack: &StackId,
         head: Option<&Spec>,
@@ -134,7 +134,7 @@ impl<'a> AppliedSpec<'a> {
     }
 
     /// The errors of commits that are not here, one for each.
-    pub async fn missing_commits(&self) -> Vec<UserError> {
+    pub(crate) async fn missing_commits(&self) -> Vec<UserError> {
         let opened = self.opened.lock().await;
         let revisions = opened.iter().flat_map(|opened| &opened.revisions);
         let missing = revisions.filter_map(|((commit, _), revision)| {
@@ -217,7 +217,7 @@ impl<'a> AppliedSpec<'a> {
 }
 
 /// The error for a stack that the head does not have.
-pub fn removed(stack: &StackId) -> UserError {
+pub(crate) fn removed(stack: &StackId) -> UserError {
     UserError::new(
         ErrorKind::State,
         format!("`{stack}` is not restored: it was removed from the repository"),

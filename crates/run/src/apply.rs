@@ -34,6 +34,7 @@ pub use outcome::{ended_well, exit_code, has_succeeded, only_waits};
 
 /// An apply that has ended.
 pub struct EndedRun {
+    /// What was done to each stack.
     pub report: ApplyReport,
     /// What was decided about the plans, in the order of the report.
     pub decisions: Decisions,

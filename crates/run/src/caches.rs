@@ -31,6 +31,7 @@ pub fn trusted_folder(run: &RunContext) -> Option<PathBuf> {
 pub struct CacheContents {
     /// The kind of cache.
     pub what: &'static str,
+    /// The folder of the cache.
     pub folder: PathBuf,
     /// The number of entries.
     pub entries: u64,

@@ -15,7 +15,9 @@ use konverge_repo::git::Repository;
 /// A head, and its base if there is one.
 pub struct ComparedRevisions {
     known: AnalysisCache,
+    /// The revision with the change.
     pub head: OpenRevision,
+    /// The revision that it is compared with.
     pub base: Option<OpenRevision>,
 }
 

@@ -14,7 +14,7 @@ use konverge_kcl::KclError;
 type Root = (Option<String>, String);
 
 /// Returns true if the Spec of the base fails with the same errors, and no file of them differs.
-pub async fn is_earlier(planning: &Planner, target: &Target, failure: &UserError) -> bool {
+pub(crate) async fn is_earlier(planning: &Planner, target: &Target, failure: &UserError) -> bool {
     let SpecSource::Compiled {
         head,
         base: Some(base),

@@ -44,7 +44,9 @@ pub(super) struct InfrastructureSettings<'a> {
 
 /// Clusters and Terraform; each is connected to on demand, and once.
 pub struct Infrastructure {
+    /// The runtime of Kubernetes objects.
     pub kubernetes: Kubernetes,
+    /// The runtime of Terraform resources.
     pub terraform: Terraform,
 }
 

@@ -8,7 +8,7 @@ use konverge_config::{Config, StateRecipient};
 use konverge_state::NamedKeyService;
 
 /// The services in the order of `state.encrypt_to`, and the age recipients.
-pub fn open(run: &RunContext, config: &Config) -> (Vec<NamedKeyService>, Vec<String>) {
+pub(crate) fn open(run: &RunContext, config: &Config) -> (Vec<NamedKeyService>, Vec<String>) {
     let (mut services, mut age) = (Vec::new(), Vec::new());
     for (name, recipient) in config.state.recipients() {
         let secrets = run.secrets.clone();

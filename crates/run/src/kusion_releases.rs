@@ -18,7 +18,7 @@ use konverge_state::{
 };
 
 /// The releases of a stack, in which no operation of Kusion is in progress.
-pub struct ReleaseTurn {
+pub(crate) struct ReleaseTurn {
     releases: Releases,
     last: KusionRelease,
     newest: Option<NewestRelease>,
@@ -31,7 +31,7 @@ pub struct ReleaseTurn {
 ///
 /// # Errors
 /// An operation of Kusion is in progress, or it released since; the backend does not answer.
-pub async fn open_turn(
+pub(crate) async fn open_turn(
     run: &RunContext,
     config: &Config,
     state: &StackState,
@@ -129,7 +129,7 @@ impl ReleaseTurn {
     ///
     /// # Errors
     /// The stack has Terraform resources.
-    pub fn check(&self, wanted: &Spec, state: &StackState) -> Result<(), UserError> {
+    pub(crate) fn check(&self, wanted: &Spec, state: &StackState) -> Result<(), UserError> {
         let wanted = wanted
             .resources
             .iter()
@@ -152,11 +152,11 @@ impl ReleaseTurn {
     }
 
     /// True if an earlier run of Konverge began a release and did not end it.
-    pub fn is_left(&self) -> bool {
+    pub(crate) fn is_left(&self) -> bool {
         self.left.is_some()
     }
 
-    pub fn has_begun(&self) -> bool {
+    pub(crate) fn has_begun(&self) -> bool {
         self.begun.is_some()
     }
 
@@ -164,7 +164,7 @@ impl ReleaseTurn {
     ///
     /// # Errors
     /// Somebody else began it; errors of the stores.
-    pub async fn begin(
+    pub(crate) async fn begin(
         &mut self,
         lease: &Lease,
         state: &mut StackState,
@@ -204,7 +204,7 @@ impl ReleaseTurn {
     ///
     /// # Errors
     /// Somebody else wrote it; errors of the store.
-    pub async fn end(
+    pub(crate) async fn end(
         self,
         result: StackResult,
         wanted: &Spec,

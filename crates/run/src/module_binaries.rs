@@ -21,7 +21,7 @@ use konverge_repo::konfig::{DeclaredDependency, FileTreeView};
 const PREFIX: &str = "kusion-module-";
 
 /// Returns true for the name of the binary of a module, `kusion-module-<name>_<version>`.
-pub fn is_binary_of(file: &str, module: &str) -> bool {
+pub(crate) fn is_binary_of(file: &str, module: &str) -> bool {
     let named = file.strip_prefix(PREFIX).and_then(|rest| rest.rsplit_once('_'));
     named.is_some_and(|(name, version)| name.replace('-', "_") == module && !version.is_empty())
 }
@@ -138,7 +138,7 @@ impl ModuleBinaries {
 }
 
 /// The digest of a binary, as a lock has it.
-pub fn digest_of(content: &[u8]) -> String {
+pub(crate) fn digest_of(content: &[u8]) -> String {
     let hash = Sha256::digest(content);
     let hex: String = hash.iter().map(|byte| format!("{byte:02x}")).collect();
     format!("sha256:{hex}")

@@ -40,8 +40,11 @@ pub enum ModuleTrust {
 
 /// Runs modules.
 pub struct ModuleRunner {
+    /// The program of Konverge, which starts the module.
     pub executable: PathBuf,
+    /// What to do if a layer of the sandbox is not available.
     pub sandbox: SandboxMode,
+    /// The binaries that may run.
     pub trust: ModuleTrust,
     /// `modules` of konverge.yaml.
     pub settings: BTreeMap<String, ModuleConfig>,
@@ -53,11 +56,15 @@ pub struct ModuleRunner {
 
 /// The inputs for the module calls of a stack.
 pub struct CallContext<'a> {
+    /// The stack that the call is for.
     pub stack: &'a Stack,
+    /// The packages of its `kcl.mod`.
     pub dependencies: &'a [DeclaredDependency],
+    /// The binaries of the modules.
     pub binaries: &'a ModuleBinaries,
     /// The files of the program, which the module may read.
     pub request: &'a CompileRequest,
+    /// The files of the revision.
     pub source: &'a dyn Source,
 }
 
@@ -72,6 +79,7 @@ struct FoundBinary {
 }
 
 impl ModuleRunner {
+    /// A runner with the limits of the configuration.
     pub fn new(
         run: &RunContext,
         config: &Config,

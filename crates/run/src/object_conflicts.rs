@@ -83,7 +83,7 @@ impl<'a> NewClaim<'a> {
 }
 
 /// Sets an error on every stack that would create or adopt what another one would too. Returns these stacks.
-pub fn refuse(plan: &mut Plan, declared: &BTreeMap<StackId, DeclaredClaims>) -> BTreeSet<StackId> {
+pub(crate) fn refuse(plan: &mut Plan, declared: &BTreeMap<StackId, DeclaredClaims>) -> BTreeSet<StackId> {
     let mut wanted: BTreeMap<NewClaim<'_>, Vec<(usize, &ResourceId)>> = BTreeMap::new();
     for (at, stack) in plan.stacks.iter().enumerate() {
         for resource in &stack.resources {
@@ -123,7 +123,7 @@ fn shares(declared: &BTreeMap<StackId, DeclaredClaims>, stack: &StackId, id: &Re
 }
 
 /// The short hashes of what a stack would create or adopt.
-pub fn marks(stack: &StackPlan, declared: &DeclaredClaims) -> Marks {
+pub(crate) fn marks(stack: &StackPlan, declared: &DeclaredClaims) -> Marks {
     let new = stack
         .resources
         .iter()
@@ -132,7 +132,7 @@ pub fn marks(stack: &StackPlan, declared: &DeclaredClaims) -> Marks {
 }
 
 /// As [`refuse`], for what stacks of another job's preview would create or adopt.
-pub fn refuse_conflicts_with_other_jobs(
+pub(crate) fn refuse_conflicts_with_other_jobs(
     plan: &mut Plan,
     declared: &BTreeMap<StackId, DeclaredClaims>,
     elsewhere: &[ReviewedStack],

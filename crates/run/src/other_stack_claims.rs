@@ -93,7 +93,7 @@ type ClusterOfStack<'a> = Box<dyn Fn(&Stack) -> Option<ClusterName> + Send + Syn
 
 /// What a plan is made for. It says when the last stack that shares a Namespace deletes it.
 #[derive(Debug, Clone, Copy)]
-pub enum PlanPurpose<'a> {
+pub(crate) enum PlanPurpose<'a> {
     /// It is shown. These stacks are destroyed together, one after the other in the order of their names.
     Show { leaving: &'a BTreeSet<StackId> },
     /// It is applied, under the lease of its stack: what counts is what the others record now.
@@ -102,7 +102,7 @@ pub enum PlanPurpose<'a> {
 
 /// Answers the questions of one plan about the other stacks. Each owner is looked up once, however many objects it
 /// had.
-pub struct OwnershipLookup<'a> {
+pub(crate) struct OwnershipLookup<'a> {
     claims: &'a StackClaims,
     wanted: &'a SpecSource,
     backend: Option<&'a StateBackend>,
@@ -112,7 +112,7 @@ pub struct OwnershipLookup<'a> {
 }
 
 impl<'a> OwnershipLookup<'a> {
-    pub fn new(
+    pub(crate) fn new(
         claims: &'a StackClaims,
         wanted: &'a SpecSource,
         backend: Option<&'a StateBackend>,
@@ -130,7 +130,7 @@ impl<'a> OwnershipLookup<'a> {
     }
 
     /// The claims of the other stacks on the objects of a stack's plan, in the order of the questions.
-    pub async fn claims(
+    pub(crate) async fn claims(
         &mut self,
         stack: &StackId,
         questions: Vec<ClaimQuestion<'_>>,

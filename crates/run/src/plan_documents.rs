@@ -23,8 +23,11 @@ pub trait DocumentVisitor: Send + Sync {
 
 /// A planned stack, of which each visitor takes the document that it needs.
 pub struct PlannedDocument<'a> {
+    /// The plan.
     pub planned: &'a TargetPlan,
+    /// What else the stack is or was called.
     pub known_as: OtherNames,
+    /// What must be masked.
     pub secrets: &'a Secrets,
 }
 

@@ -33,6 +33,7 @@ use konverge_state::IndexedStates;
 
 /// The common input of all plans of a run.
 pub struct Planner {
+    /// The run that the plans are made in.
     pub run: RunContext,
     /// The effective configuration.
     pub config: Config,

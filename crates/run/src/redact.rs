@@ -22,7 +22,9 @@ use konverge_base::{
 /// A desired value that is masked although its path is not secret, so reviewers cannot see it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct UnreviewableValue {
+    /// Stack of the resource.
     pub stack: StackId,
+    /// The resource.
     pub resource: ResourceId,
     /// The path in the resource, as in RFC 6901.
     pub path: String,

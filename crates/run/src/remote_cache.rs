@@ -19,7 +19,7 @@ use konverge_state::{
 };
 
 /// A store with compiled values.
-pub struct RemoteCache {
+pub(crate) struct RemoteCache {
     store: Arc<dyn Store>,
     vault: SealedBox,
     /// Set by the first failure: a store that does not answer, or has too few permissions, costs time only
@@ -33,7 +33,7 @@ impl RemoteCache {
     ///
     /// # Errors
     /// A damaged identity.
-    pub fn open(states: &StateStore, run: &RunContext) -> Result<Option<Self>, UserError> {
+    pub(crate) fn open(states: &StateStore, run: &RunContext) -> Result<Option<Self>, UserError> {
         let vault = SealedBox::from_identity(run.var(IDENTITY_VARIABLE))?;
         Ok(vault.map(|vault| Self::new(states.shared_store(), vault)))
     }

@@ -38,7 +38,7 @@ struct RescueDocument {
 /// The data of one runtime, newer than in the store.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct RescueFile {
+pub(crate) struct RescueFile {
     /// The digests that the store's version may have if nobody else has written since.
     follows: Vec<Digest>,
     value: Value,
@@ -125,7 +125,7 @@ fn digest(value: Option<&Value>) -> Digest {
 }
 
 /// Tracks which runtime data a run has stored, and keeps the file while the store lacks some of it.
-pub struct Unstored {
+pub(crate) struct Unstored {
     rescue: Option<Rescue>,
     /// The data in the store.
     stored: BTreeMap<String, Value>,
@@ -139,7 +139,7 @@ pub struct Unstored {
 impl Unstored {
     /// At the start of an apply: `stored` is the data in the store; `taken_up` says whether an earlier run's
     /// file adds to it.
-    pub fn new(rescue: Option<Rescue>, stored: BTreeMap<String, Value>, taken_up: bool) -> Self {
+    pub(crate) fn new(rescue: Option<Rescue>, stored: BTreeMap<String, Value>, taken_up: bool) -> Self {
         Self {
             rescue,
             stored,
@@ -150,7 +150,7 @@ impl Unstored {
     }
 
     /// This value is being stored. Until that has succeeded, the store may or may not have it.
-    pub fn begin_store(&mut self, key: &str, value: &Value) {
+    pub(crate) fn begin_store(&mut self, key: &str, value: &Value) {
         let before = self.lacking.remove(key);
         let follows = match before {
             Some(mut before) => {
@@ -167,7 +167,7 @@ impl Unstored {
     }
 
     /// Storing takes long, or failed: write the file.
-    pub fn keep(&mut self) {
+    pub(crate) fn keep(&mut self) {
         self.trouble = match &self.rescue {
             None => Some("neither XDG_STATE_HOME nor HOME is set".to_owned()),
             Some(rescue) => rescue.write(&self.lacking).err().map(|error| error.to_string()),
@@ -176,7 +176,7 @@ impl Unstored {
     }
 
     /// The store has this value.
-    pub fn end_store(&mut self, key: &str) {
+    pub(crate) fn end_store(&mut self, key: &str) {
         if let Some(saved) = self.lacking.remove(key) {
             self.stored.insert(key.to_owned(), saved.value);
         }
@@ -186,7 +186,7 @@ impl Unstored {
     }
 
     /// The store has everything.
-    pub fn all_stored(&mut self) {
+    pub(crate) fn all_stored(&mut self) {
         self.lacking.clear();
         self.trouble = None;
         if std::mem::take(&mut self.file)
@@ -197,7 +197,7 @@ impl Unstored {
     }
 
     /// The hint for the end of the run if the store lacks something.
-    pub fn hint(&self) -> Option<String> {
+    pub(crate) fn hint(&self) -> Option<String> {
         if self.lacking.is_empty() {
             return None;
         }

@@ -35,6 +35,7 @@ pub enum RevisionSpec {
 
 /// One opened revision of the monorepo.
 pub struct OpenRevision {
+    /// The files of the revision.
     pub source: Arc<dyn Source>,
     /// Its `konverge.yaml`; in `ci` the effective configuration.
     pub config: Config,

@@ -13,11 +13,11 @@ use konverge_config::{SecretStoreKind, SecretsConfig};
 use konverge_repo::affected::WorkspaceInput;
 
 /// The files that the rules of the stores admit, by rule.
-pub struct SecretFiles(Vec<(GlobMatcher, Vec<(RepoPath, BlobId)>)>);
+pub(crate) struct SecretFiles(Vec<(GlobMatcher, Vec<(RepoPath, BlobId)>)>);
 
 impl SecretFiles {
     /// The files of a revision.
-    pub fn select(config: &SecretsConfig, source: &dyn Source) -> Self {
+    pub(crate) fn select(config: &SecretsConfig, source: &dyn Source) -> Self {
         let stores = config.stores.values();
         let sops = stores.filter(|store| store.kind == SecretStoreKind::Sops);
         let rules = sops.flat_map(|store| &store.allow);
@@ -37,7 +37,7 @@ impl SecretFiles {
     }
 
     /// Adds the files that a stack may refer to.
-    pub fn added_to(&self, input: Option<WorkspaceInput>, stack: &Stack) -> Option<WorkspaceInput> {
+    pub(crate) fn added_to(&self, input: Option<WorkspaceInput>, stack: &Stack) -> Option<WorkspaceInput> {
         let folder = stack.folder.as_str();
         let rules = self.0.iter().filter(|(stacks, _)| stacks.is_match(folder));
         let mut files: Vec<_> = rules.flat_map(|(_, files)| files).collect();

@@ -43,6 +43,7 @@ impl SkippedRemovals {
         (!skipped.targets.is_empty()).then_some(skipped)
     }
 
+    /// The stacks whose removal is skipped.
     pub fn stacks(&self) -> impl Iterator<Item = &StackId> {
         self.targets.iter().map(|target| &target.id)
     }

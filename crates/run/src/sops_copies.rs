@@ -24,7 +24,7 @@ const WORD: &[u8] = b"sops";
 
 /// The files of a revision, and of the commits before it, that SOPS may have encrypted.
 #[derive(Default)]
-pub struct SopsCopies {
+pub(crate) struct SopsCopies {
     source: Option<Arc<dyn Source>>,
     encrypted: OnceLock<Result<Vec<EncryptedFile>, SourceError>>,
     /// By path: the other files that have a data key or a value of the file.
@@ -56,7 +56,7 @@ impl std::fmt::Display for Place {
 type Found = (Place, SopsCommon);
 
 impl SopsCopies {
-    pub fn new(source: Option<Arc<dyn Source>>) -> Self {
+    pub(crate) fn new(source: Option<Arc<dyn Source>>) -> Self {
         Self {
             source,
             ..Self::default()
@@ -68,7 +68,7 @@ impl SopsCopies {
     /// # Errors
     /// The file of a reference has a data key or a value of a file that the stack may not read; the files or earlier
     /// commits cannot be read.
-    pub fn check<'r>(
+    pub(crate) fn check<'r>(
         &self,
         config: &SecretsConfig,
         reader: SecretReader<'_>,

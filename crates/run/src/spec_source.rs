@@ -7,6 +7,7 @@ use konverge_base::model::spec::Spec;
 pub enum SpecSource {
     /// Compiled from revisions of a monorepo.
     Compiled {
+        /// Compiles the stacks.
         compiler: Box<Compiler>,
         /// The head, which has the desired resources.
         head: Box<OpenRevision>,

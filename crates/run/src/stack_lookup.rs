@@ -10,7 +10,7 @@ use konverge_base::{
 use konverge_state::IndexedStates;
 
 /// Where named stacks are looked for.
-pub struct NamedStacks<'a> {
+pub(crate) struct NamedStacks<'a> {
     /// The run.
     pub run: &'a RunContext,
     /// The repository's root.
@@ -30,7 +30,7 @@ impl NamedStacks<'_> {
     ///
     /// # Errors
     /// A selector that means no stack; the store's.
-    pub async fn find(&self, selectors: &[StackSelector]) -> Result<Vec<Target>, UserError> {
+    pub(crate) async fn find(&self, selectors: &[StackSelector]) -> Result<Vec<Target>, UserError> {
         let wants_recorded = self.recorded && selectors.iter().any(|selector| !self.is_at_head(selector));
         let gone = match wants_recorded {
             true => self.recorded_alone().await?,
@@ -108,7 +108,7 @@ impl NamedStacks<'_> {
 ///
 /// # Errors
 /// A selector that means no stack; the store's.
-pub async fn recorded(
+pub(crate) async fn recorded(
     backend: &StateBackend,
     known: &IndexedStates,
     selector: &StackSelector,

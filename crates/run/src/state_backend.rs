@@ -17,6 +17,7 @@ use konverge_state::{
 /// The opened states of a repository, with the registry of secrets that uses the store's hash key.
 #[derive(Clone)]
 pub struct StateBackend {
+    /// The states.
     pub states: StateStore,
     /// The registry with the store's key.
     pub secrets: Secrets,

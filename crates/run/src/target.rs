@@ -8,8 +8,10 @@ pub use konverge_repo::konfig::StackSelector;
 /// The selected stacks.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Selection {
+    /// The stacks that a change affects.
     #[default]
     Affected,
+    /// Every stack.
     All,
     /// Those that these words mean.
     Named(Vec<StackSelector>),
@@ -18,6 +20,7 @@ pub enum Selection {
 /// One stack of a run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Target {
+    /// Identity of the stack.
     pub id: StackId,
     /// The folder at the head; at the base, or in the state, if the stack was removed.
     pub folder: RepoPath,

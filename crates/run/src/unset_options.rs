@@ -9,7 +9,7 @@ use konverge_repo::affected::option_reads;
 const NAMED: usize = 3;
 
 /// The error of a Spec; for an object without a name with the options that may be the reason.
-pub fn explain(workspace: &OpenRevision, stack: &Stack, error: SpecError) -> UserError {
+pub(crate) fn explain(workspace: &OpenRevision, stack: &Stack, error: SpecError) -> UserError {
     let is_unset = matches!(error, SpecError::Unset { .. });
     let failure = UserError::from(error);
     let unset = match is_unset {

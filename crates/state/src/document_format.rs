@@ -97,7 +97,7 @@ pub(super) enum CreateResult {
 
 impl Documents {
     /// Builds the document of a body.
-    pub fn write<T: Serialize>(
+    pub(crate) fn write<T: Serialize>(
         &self,
         kind: &str,
         key: &Key,
@@ -156,12 +156,12 @@ impl Documents {
     }
 
     /// The header of a document of any kind, which is never encrypted.
-    pub fn header(&self, key: &Key, bytes: &[u8]) -> Result<Header, StateError> {
+    pub(crate) fn header(&self, key: &Key, bytes: &[u8]) -> Result<Header, StateError> {
         Ok(open(key, bytes)?.header)
     }
 
     /// Returns true if a document is encrypted to whom this run encrypts, and to nobody else, by a holder of a key.
-    pub fn is_current(&self, key: &Key, bytes: &[u8]) -> Result<bool, StateError> {
+    pub(crate) fn is_current(&self, key: &Key, bytes: &[u8]) -> Result<bool, StateError> {
         let opened = open(key, bytes)?;
         let Some(sealer) = &self.sealer else {
             return Ok(false);
@@ -171,14 +171,14 @@ impl Documents {
     }
 
     /// Returns true if a holder of a key that this run knows wrote a document. `None` without a key.
-    pub fn is_marked(&self, key: &Key, bytes: &[u8]) -> Option<bool> {
+    pub(crate) fn is_marked(&self, key: &Key, bytes: &[u8]) -> Option<bool> {
         let opened = open(key, bytes).ok()?;
         let sealer = self.sealer.as_ref().filter(|sealer| sealer.has_age_key())?;
         Some(sealer.check_marks(key, opened.marked, &opened.marks).is_ok())
     }
 
     /// The same document, encrypted anew; `change` edits its body.
-    pub fn reseal(
+    pub(crate) fn reseal(
         &self,
         key: &Key,
         bytes: &[u8],
@@ -191,7 +191,7 @@ impl Documents {
     }
 
     /// Parses and validates a document.
-    pub fn read<T: DeserializeOwned>(
+    pub(crate) fn read<T: DeserializeOwned>(
         &self,
         kind: &str,
         key: &Key,

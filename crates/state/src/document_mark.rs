@@ -28,7 +28,12 @@ pub(super) struct DocumentMark {
 
 impl DocumentMark {
     /// `None` if the reader is not an age recipient.
-    pub fn new(writer: &age::x25519::Identity, reader: &str, place: &Key, bytes: &[u8]) -> Option<Self> {
+    pub(crate) fn new(
+        writer: &age::x25519::Identity,
+        reader: &str,
+        place: &Key,
+        bytes: &[u8],
+    ) -> Option<Self> {
         let by = writer.to_public().to_string();
         let key = common_key(writer, reader, (&by, reader))?;
         Some(Self {
@@ -39,7 +44,7 @@ impl DocumentMark {
     }
 
     /// Returns true if the writer, or the reader itself, made it.
-    pub fn is_valid(&self, reader: &age::x25519::Identity, place: &Key, bytes: &[u8]) -> bool {
+    pub(crate) fn is_valid(&self, reader: &age::x25519::Identity, place: &Key, bytes: &[u8]) -> bool {
         let written = blake3::Hash::from_hex(&self.hash).ok();
         let key = common_key(reader, &self.by, (&self.by, &self.reader));
         // Compared in constant time, as the hashes of blake3 are.

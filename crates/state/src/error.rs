@@ -9,6 +9,7 @@ use konverge_base::{
 
 /// The state cannot be read, written or locked.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say what each field is")]
 pub enum StateError {
     #[error(transparent)]
     Store(#[from] StoreError),

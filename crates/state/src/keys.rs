@@ -54,7 +54,7 @@ pub(super) struct RowKeys {
 
 impl RowKeys {
     /// Parses the keys below a stack's folder; other keys are skipped.
-    pub fn parse<'a>(keys: impl IntoIterator<Item = &'a Key>) -> Self {
+    pub(crate) fn parse<'a>(keys: impl IntoIterator<Item = &'a Key>) -> Self {
         let mut rows = Self::default();
         for key in keys {
             let parts: Vec<_> = key.as_str().split('/').skip(2).collect();
@@ -76,12 +76,12 @@ impl RowKeys {
         rows
     }
 
-    pub fn serial(&self) -> Option<u64> {
+    pub(crate) fn serial(&self) -> Option<u64> {
         self.states.last().copied()
     }
 
     /// The newest lease: its epoch and its last renewal.
-    pub fn lease(&self) -> Option<(u64, u64)> {
+    pub(crate) fn lease(&self) -> Option<(u64, u64)> {
         let (epoch, renewals) = self.leases.last_key_value()?;
         Some((*epoch, renewals.last().copied()?))
     }

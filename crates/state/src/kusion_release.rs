@@ -62,7 +62,7 @@ struct ResourcePart {
 
 impl ReleaseDocument {
     /// A release that has begun: with the state of the one before.
-    pub fn begun(release: &KusionRelease, phase: &str, state: Value) -> Self {
+    pub(crate) fn begun(release: &KusionRelease, phase: &str, state: Value) -> Self {
         let now = second_of(Timestamp::now());
         Self {
             project: release.project.clone(),
@@ -79,7 +79,13 @@ impl ReleaseDocument {
 
     /// The same release at its end. Secrets are left out of both, whose values must be masked. `before` is the Spec of
     /// the release before, whose store and context Kusion needs for a destroy.
-    pub fn ended(mut self, phase: &str, wanted: &[Resource], state: &[Recorded], before: &Value) -> Self {
+    pub(crate) fn ended(
+        mut self,
+        phase: &str,
+        wanted: &[Resource],
+        state: &[Recorded],
+        before: &Value,
+    ) -> Self {
         let ids = KusionIds::new(wanted, state);
         let resources: Vec<_> = state.iter().map(|recorded| ids.recorded_part(recorded)).collect();
         self.spec = Some(SpecPart {
@@ -97,7 +103,7 @@ impl ReleaseDocument {
     }
 
     /// The text, with the mark as a comment before it.
-    pub fn text(&self, mark: &str) -> String {
+    pub(crate) fn text(&self, mark: &str) -> String {
         format!("{MARK}{mark}\n{}", yaml::to_quoted_string(self))
     }
 }

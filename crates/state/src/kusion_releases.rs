@@ -29,6 +29,7 @@ use konverge_base::{
 
 /// Kusion's releases cannot be read or written.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say what each field is")]
 pub enum ReleaseError {
     #[error(transparent)]
     Store(#[from] StoreError),

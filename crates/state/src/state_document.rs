@@ -100,7 +100,7 @@ pub(super) struct StateDocument {
 
 impl StateDocument {
     /// Whether the run that writes it did nothing.
-    pub fn did_nothing(&self) -> bool {
+    pub(crate) fn did_nothing(&self) -> bool {
         did_nothing(self.reason, self.receipt.as_ref())
     }
 }

@@ -390,7 +390,7 @@ impl StateStore {
 
 impl Reading {
     /// Document and journal as one state.
-    pub fn merge(&self, stack: &StackId) -> Option<Versioned> {
+    pub(crate) fn merge(&self, stack: &StackId) -> Option<Versioned> {
         let mut versioned = match (&self.document, &self.journal_header) {
             (Some((header, document)), _) => versioned(header.clone(), document.clone()),
             (None, Some(header)) => Versioned {

@@ -11,6 +11,7 @@ use konverge_engine::runtime::ToolUnavailable;
 
 /// An error of the Terraform runtime. Texts from Terraform or a provider are already masked.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say what each field is")]
 pub enum TerraformError {
     #[error("neither `terraform` nor `tofu` is on the PATH")]
     NoBinary,

@@ -6,7 +6,12 @@
 //! the tests: `tests/it/support/` of the package or of a crate.
 // What is started ends when its handle is dropped: it is held, and never read.
 #![allow(dead_code)]
-#![allow(clippy::unwrap_used, clippy::disallowed_methods, clippy::print_stdout)]
+#![allow(
+    missing_docs,
+    clippy::unwrap_used,
+    clippy::disallowed_methods,
+    clippy::print_stdout
+)]
 
 pub mod apps;
 pub mod audit;

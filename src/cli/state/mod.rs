@@ -222,7 +222,7 @@ impl Action {
 ///
 /// # Errors
 /// Errors of the state or the store.
-pub async fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
+pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
     if let Action::Import {
         from,
         workspace: Some(name),

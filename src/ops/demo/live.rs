@@ -27,7 +27,10 @@ pub enum DemoKind {
     /// `terraform_data`, which lies in the state alone.
     Terraform,
     /// ConfigMaps in a namespace of their own, in the cluster of this context.
-    Kubernetes { context: String },
+    Kubernetes {
+        /// The context of the kubeconfig.
+        context: String,
+    },
 }
 
 /// The files of the second half.

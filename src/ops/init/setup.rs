@@ -25,6 +25,7 @@ pub struct Setup {
 /// A cloud that the jobs log in at by OIDC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum JobCloud {
+    /// Amazon Web Services.
     Aws,
 }
 

@@ -74,7 +74,10 @@ const QUESTIONS: [(&str, &str); 23] = [
     ("exit code 3", "reference/errors/#exit-codes"),
     ("preview with a cluster", "guides/preview-with-a-cluster/"),
     ("log in by OIDC", "guides/oidc/"),
-    ("recover from a half apply", "guides/sres/#an-apply-was-interrupted"),
+    (
+        "recover from a half apply",
+        "guides/sres/#an-apply-was-interrupted",
+    ),
     ("run on GitLab", "guides/gitlab/"),
     ("run on Jenkins", "guides/jenkins/"),
     ("compare with Atlantis", "compare/#compare-with-atlantis"),

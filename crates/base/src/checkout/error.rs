@@ -6,6 +6,7 @@ use crate::error::{ErrorKind, UserError};
 
 /// A path that must not be run or trusted, or a program that does not exist.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say what each field is")]
 pub enum Untrusted {
     /// A relative path.
     #[error("{what} is `{path}`, which is not an absolute path", path = display_path(path))]

@@ -43,8 +43,11 @@ impl Takeover {
 /// The resources of a stack by what its first apply would do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct TakeoverCounts {
+    /// Resources that stay as they are.
     pub unchanged: usize,
+    /// Resources that an apply would change.
     pub changed: usize,
+    /// Resources that an apply would create.
     pub new: usize,
 }
 
@@ -89,6 +92,7 @@ fn keeps_values(stack: &StackId, unit: &ReviewUnit) -> bool {
 /// The output of `konverge adopt --output json`. The JSON has `"version":1`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TakeoverReport {
+    /// Version of this format.
     pub version: u32,
     /// The stacks of which nothing is recorded, by folder.
     pub stacks: Vec<StackTakeover>,
@@ -97,13 +101,17 @@ pub struct TakeoverReport {
 /// One stack that was never applied.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct StackTakeover {
+    /// Folder of the stack.
     pub stack: RepoPath,
+    /// Identity of the stack.
     pub id: StackId,
+    /// What the first apply would do.
     pub takeover: Takeover,
     /// The number of resources that are taken over without changes, that change, and that are made.
     pub resources: TakeoverCounts,
     /// The digest of the plan, as in a preview.
     pub digest: Digest,
+    /// Why it could not be planned.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<ErrorBody>,
 }

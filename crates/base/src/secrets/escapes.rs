@@ -12,7 +12,7 @@ pub(super) struct Unescaped {
 
 impl Unescaped {
     /// The range in the text with escapes.
-    pub fn source(&self, range: &Range<usize>) -> Range<usize> {
+    pub(super) fn source(&self, range: &Range<usize>) -> Range<usize> {
         self.source_of(range.start)..self.source_of(range.end)
     }
 

@@ -80,7 +80,7 @@ pub fn may_refer(object: &Map<String, Value>) -> bool {
 }
 
 /// What to do with a text: keep it, or replace it.
-pub type Visit<'v, E> = dyn FnMut(&TextPlace<'_>, &str) -> Result<Option<Vec<u8>>, E> + 'v;
+pub(super) type Visit<'v, E> = dyn FnMut(&TextPlace<'_>, &str) -> Result<Option<Vec<u8>>, E> + 'v;
 
 /// Which part of a Secret a value is in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -29,7 +29,7 @@ pub(crate) struct CommitPolicy {
 
 impl CommitPolicy {
     /// A configuration with the CODEOWNERS file and the policy sets of a revision.
-    pub fn from_config(config: &Config, source: Option<&dyn Source>) -> Self {
+    pub(crate) fn from_config(config: &Config, source: Option<&dyn Source>) -> Self {
         Self {
             config: config.clone(),
             codeowners: source.and_then(codeowners),
@@ -44,14 +44,14 @@ impl CommitPolicy {
     ///
     /// # Errors
     /// An invalid time in `policy.freeze`.
-    pub fn rules(&self, id: &StackId, folder: &RepoPath) -> Result<EffectivePolicy, UserError> {
+    pub(crate) fn rules(&self, id: &StackId, folder: &RepoPath) -> Result<EffectivePolicy, UserError> {
         crate::policy::policy_config::effective_policy(&self.config, id, folder)
     }
 
     /// Removes the freezes that are also in `proposal`: for these, only the current version of the branch counts. A
     /// freeze that the proposal itself removed still applies to it.
     #[must_use]
-    pub fn without_freezes_of(&self, proposal: &CommitPolicy) -> Self {
+    pub(crate) fn without_freezes_of(&self, proposal: &CommitPolicy) -> Self {
         let mut policy = self.clone();
         let theirs = &proposal.config;
         policy
@@ -72,13 +72,13 @@ impl CommitPolicy {
     }
 
     /// Returns true if there are freezes.
-    pub fn has_freezes(&self) -> bool {
+    pub(crate) fn has_freezes(&self) -> bool {
         let own = self.config.stacks.iter().filter_map(|rule| rule.policy.as_ref());
         !self.config.policy.freeze.is_empty() || own.into_iter().any(|policy| !policy.freeze.is_empty())
     }
 
     /// Returns true if drift stops a stack.
-    pub fn stops_at_drift(&self) -> bool {
+    pub(crate) fn stops_at_drift(&self) -> bool {
         self.config.policy.drift == DriftPolicy::Stop
     }
 }
@@ -99,12 +99,12 @@ pub(crate) enum ReviewScope {
 
 impl ReviewedPolicies {
     /// Adds the policy under which stacks of a pull request were reviewed.
-    pub fn add(&mut self, pull_request: u64, shown: ReviewScope, policy: Arc<CommitPolicy>) {
+    pub(crate) fn add(&mut self, pull_request: u64, shown: ReviewScope, policy: Arc<CommitPolicy>) {
         self.0.entry(pull_request).or_default().push((shown, policy));
     }
 
     /// The policies under which a stack of a pull request was reviewed.
-    pub fn reviewed_for(
+    pub(crate) fn reviewed_for(
         &self,
         pull_request: u64,
         stack: &StackId,
@@ -128,7 +128,7 @@ pub(crate) struct Archive {
 }
 
 impl Archive {
-    pub fn new(job: &Job) -> Self {
+    pub(crate) fn new(job: &Job) -> Self {
         Self {
             repository: job.repository.clone(),
             credentials: job.credentials.clone(),
@@ -136,7 +136,7 @@ impl Archive {
     }
 
     #[cfg(test)]
-    pub fn in_repository(repository: Repository) -> Self {
+    pub(crate) fn in_repository(repository: Repository) -> Self {
         Self {
             repository,
             credentials: None,
@@ -147,7 +147,7 @@ impl Archive {
     ///
     /// # Errors
     /// The commit cannot be fetched or its configuration cannot be read, so its policy is unknown.
-    pub async fn at(&self, commit: &CommitId) -> Result<Arc<CommitPolicy>, UserError> {
+    pub(crate) async fn at(&self, commit: &CommitId) -> Result<Arc<CommitPolicy>, UserError> {
         self.repository.ensure(commit, self.credentials.as_ref()).await?;
         let source = self.repository.revision(commit)?;
         let config = Config::load(source.as_ref())?;

@@ -28,7 +28,11 @@ pub(crate) struct Overrides {
 
 impl Overrides {
     /// Takes out of the findings of some sets what is overridden, and returns the overrides.
-    pub fn apply_overrides(&self, sets: &PolicySets, findings: &mut [PolicyFinding]) -> Vec<PolicyOverride> {
+    pub(crate) fn apply_overrides(
+        &self,
+        sets: &PolicySets,
+        findings: &mut [PolicyFinding],
+    ) -> Vec<PolicyOverride> {
         let mut overrides = Vec::new();
         for finding in findings {
             let names = sets.overriders_of(finding);

@@ -52,7 +52,7 @@ struct Compared {
 
 impl PolicyOutlook {
     /// Compares two versions; `None` if they are the same.
-    pub fn new(now: &PolicySets, then: &PolicySets) -> Option<Self> {
+    pub(crate) fn new(now: &PolicySets, then: &PolicySets) -> Option<Self> {
         (now != then).then(|| Self {
             now: now.clone(),
             then: then.clone(),
@@ -61,7 +61,7 @@ impl PolicyOutlook {
     }
 
     /// Looks at the plan document of a stack.
-    pub async fn compare(&self, evaluator: &RuleEvaluator, document: &Arc<StackDocument>) {
+    pub(crate) async fn compare(&self, evaluator: &RuleEvaluator, document: &Arc<StackDocument>) {
         let denies = async |sets: &PolicySets| {
             let findings = evaluator.judge(std::slice::from_ref(sets), document).await;
             findings
@@ -83,7 +83,7 @@ impl PolicyOutlook {
     ///
     /// # Errors
     /// The run was interrupted.
-    pub async fn compare_others(
+    pub(crate) async fn compare_others(
         &self,
         evaluator: &RuleEvaluator,
         planning: &Planner,
@@ -126,7 +126,7 @@ impl PolicyOutlook {
     }
 
     /// The finding that says what the merge changes.
-    pub fn finding(&self) -> PolicyFinding {
+    pub(crate) fn finding(&self) -> PolicyFinding {
         let compared = self.compared.lock().unwrap_or_else(PoisonError::into_inner);
         let stacks = |number: usize| match number {
             1 => "1 stack".to_owned(),

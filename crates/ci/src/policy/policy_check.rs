@@ -87,7 +87,7 @@ pub(crate) struct PolicyCheck {
 
 impl PolicyCheck {
     /// The rules of the default branch. What they say is masked by `secrets`.
-    pub fn new(job: &Job, own: CommitPolicy, stage: Stage, secrets: &Secrets) -> Self {
+    pub(crate) fn new(job: &Job, own: CommitPolicy, stage: Stage, secrets: &Secrets) -> Self {
         let authority = &job.authority;
         Self {
             stage,
@@ -114,32 +114,32 @@ impl PolicyCheck {
     }
 
     /// Returns true if a version of a secret that moved since the review is written as well.
-    pub fn follows_rotation(&self) -> bool {
+    pub(crate) fn follows_rotation(&self) -> bool {
         self.own.config.secrets.rotation != Rotation::Stop
     }
 
     /// Sets the authors of pull requests: their approval of their own does not count.
     #[must_use]
-    pub fn with_authors(self, authors: BTreeMap<u64, String>) -> Self {
+    pub(crate) fn with_authors(self, authors: BTreeMap<u64, String>) -> Self {
         Self { authors, ..self }
     }
 
     /// Sets the policies under which pull requests were reviewed: they must be satisfied too.
     #[must_use]
-    pub fn with_reviewed(self, reviewed: ReviewedPolicies) -> Self {
+    pub(crate) fn with_reviewed(self, reviewed: ReviewedPolicies) -> Self {
         Self { reviewed, ..self }
     }
 
     /// Sets who approves the digests.
     #[must_use]
-    pub fn with_digest_approvers(self, agreeing: DispatchApprovers) -> Self {
+    pub(crate) fn with_digest_approvers(self, agreeing: DispatchApprovers) -> Self {
         Self { agreeing, ..self }
     }
 
     /// For restoring what was applied before: its pull request was approved then, so only freezes and the
     /// size are checked.
     #[must_use]
-    pub fn for_restoring(self) -> Self {
+    pub(crate) fn for_restoring(self) -> Self {
         Self {
             restoring: true,
             ..self
@@ -180,13 +180,13 @@ impl PolicyCheck {
     }
 
     /// The policy sets of the default branch.
-    pub fn own_sets(&self) -> &PolicySets {
+    pub(crate) fn own_sets(&self) -> &PolicySets {
         &self.own.sets
     }
 
     /// The findings of the policy sets for a preview: of the default branch's sets, and of those that the merge
     /// creates. An unchanged stack has none.
-    pub async fn preview_sets(
+    pub(crate) async fn preview_sets(
         &self,
         document: &Arc<StackDocument>,
         pulls: &[(u64, CommitId)],
@@ -202,7 +202,7 @@ impl PolicyCheck {
     ///
     /// # Errors
     /// As [`PolicyCheck::findings`].
-    pub async fn drift(
+    pub(crate) async fn drift(
         &self,
         plan: &StackPlan,
         pulls: &[(u64, CommitId)],
@@ -232,7 +232,7 @@ impl PolicyCheck {
     ///
     /// # Errors
     /// An invalid time in `policy.freeze`; GitHub cannot be asked for a needed fact.
-    pub async fn findings(
+    pub(crate) async fn findings(
         &self,
         plan: &StackPlan,
         pulls: &[(u64, CommitId)],
@@ -253,7 +253,7 @@ impl PolicyCheck {
     ///
     /// # Errors
     /// As [`PolicyCheck::findings`].
-    pub async fn findings_with_sets(
+    pub(crate) async fn findings_with_sets(
         &self,
         proposed: &ProposedPlan<'_>,
         pulls: &[(u64, CommitId)],
@@ -279,7 +279,7 @@ impl PolicyCheck {
 
     /// The policy sets of the default branch for restoring what was applied. What was overridden then stays so,
     /// if the set can still be overridden.
-    pub async fn sets_for_restoring(
+    pub(crate) async fn sets_for_restoring(
         &self,
         proposed: &ProposedPlan<'_>,
         earlier: &[PolicyOverride],
@@ -291,7 +291,7 @@ impl PolicyCheck {
     }
 
     /// What evaluates the rules.
-    pub fn evaluator(&self) -> &RuleEvaluator {
+    pub(crate) fn evaluator(&self) -> &RuleEvaluator {
         &self.evaluator
     }
 
@@ -357,7 +357,7 @@ impl PolicyCheck {
 
     /// Who authorized a plan that may be applied. What cannot be looked up is left out with a warning: the
     /// apply continues.
-    pub async fn grounds(
+    pub(crate) async fn grounds(
         &self,
         plan: &StackPlan,
         pulls: &[(u64, CommitId)],

@@ -39,18 +39,18 @@ impl Notes for NoNotes {
 }
 
 /// `aaaa…`.
-pub fn commit(name: char) -> CommitId {
+pub(crate) fn commit(name: char) -> CommitId {
     name.to_string().repeat(40).parse().unwrap()
 }
 
 /// A policy of a commit, by what `konverge.yaml` says.
-pub fn policy(text: &str) -> CommitPolicy {
+pub(crate) fn policy(text: &str) -> CommitPolicy {
     let config = Config::parse(&format!("version: 1\n{text}")).unwrap();
     CommitPolicy::from_config(&config, None)
 }
 
 /// A plan of `shop/prod` with a resource for each of these actions.
-pub fn plan(actions: &[Action]) -> StackPlan {
+pub(crate) fn plan(actions: &[Action]) -> StackPlan {
     let id = "shop/prod".parse().unwrap();
     let resources = actions.iter().enumerate().map(|(nth, action)| {
         let resource = format!("v1:ConfigMap:shop:web-{nth}").parse().unwrap();
@@ -61,7 +61,7 @@ pub fn plan(actions: &[Action]) -> StackPlan {
 }
 
 /// The check of a run of ada's that applies the commit `f…` of `main`, in the environment `production`.
-pub fn check(text: &str, known: KnownPeople) -> PolicyCheck {
+pub(crate) fn check(text: &str, known: KnownPeople) -> PolicyCheck {
     let folder = tempfile::tempdir().unwrap();
     let mut git = std::process::Command::new("git");
     assert!(

@@ -40,7 +40,11 @@ pub(crate) struct ReviewGate {
 
 impl ReviewGate {
     /// Approves by these review records of merged pull requests, or by the given digests.
-    pub fn new(policy_check: PolicyCheck, records: Vec<ReviewRecord>, approvals: BTreeSet<Digest>) -> Self {
+    pub(crate) fn new(
+        policy_check: PolicyCheck,
+        records: Vec<ReviewRecord>,
+        approvals: BTreeSet<Digest>,
+    ) -> Self {
         Self {
             policy_check,
             records,
@@ -53,7 +57,7 @@ impl ReviewGate {
     /// for each stack the commit before the applied one, if it is recorded: who brought the applied one does not
     /// approve it.
     #[must_use]
-    pub fn for_restoring(self, before: BTreeMap<StackId, Option<CommitId>>) -> Self {
+    pub(crate) fn for_restoring(self, before: BTreeMap<StackId, Option<CommitId>>) -> Self {
         Self {
             restores: Some(before),
             ..self
@@ -67,7 +71,7 @@ impl ReviewGate {
     }
 
     /// The pull requests whose records count.
-    pub fn pull_requests(&self) -> BTreeSet<u64> {
+    pub(crate) fn pull_requests(&self) -> BTreeSet<u64> {
         self.records.iter().map(|record| record.pull_request).collect()
     }
 }

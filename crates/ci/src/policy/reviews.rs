@@ -58,7 +58,7 @@ impl MergedReviews {
     ///
     /// # Errors
     /// Errors of the store or of GitHub.
-    pub async fn load(
+    pub(crate) async fn load(
         job: &Job,
         backend: &StateBackend,
         head: &CommitId,
@@ -147,7 +147,7 @@ impl MergedReviews {
 
     /// The merged pull requests that a run applied: those that showed one of its stacks, and those whose last
     /// head was never previewed.
-    pub fn pull_requests_of(&self, report: &ApplyReport) -> BTreeSet<u64> {
+    pub(crate) fn pull_requests_of(&self, report: &ApplyReport) -> BTreeSet<u64> {
         let touched = |id: &StackId| report.stacks.iter().any(|outcome| outcome.id == *id);
         let shown: BTreeSet<u64> = self.records.iter().map(|record| record.pull_request).collect();
         let shows = |record: &&ReviewRecord| record.stacks.iter().any(|stack| touched(&stack.id));
@@ -163,7 +163,7 @@ impl MergedReviews {
     /// those without a pending stack that did not succeed.
     ///
     /// Only the records from the start of the run are deleted: what a preview saved in the meantime stays.
-    pub async fn forget_used(
+    pub(crate) async fn forget_used(
         &self,
         job: &Job,
         backend: &StateBackend,

@@ -18,7 +18,7 @@ pub(crate) struct Approved {
 
 impl Approved {
     /// Says that some digests stood for nothing, and what to do.
-    pub fn explain_unmatched(digests: &BTreeSet<Digest>) -> Option<String> {
+    pub(crate) fn explain_unmatched(digests: &BTreeSet<Digest>) -> Option<String> {
         let names: Vec<_> = digests.iter().map(Digest::to_string).collect();
         (!names.is_empty()).then(|| {
             format!(
@@ -29,7 +29,7 @@ impl Approved {
     }
 
     /// Returns true if nothing is approved.
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.digests.is_empty() && self.without.is_empty()
     }
 }

@@ -35,7 +35,7 @@ pub(crate) struct Caller<'a> {
 
 impl<'a> Caller<'a> {
     /// The caller of a run.
-    pub fn new(runner: &'a Runner, approve: &'a str, environment: Option<&'a str>) -> Self {
+    pub(crate) fn new(runner: &'a Runner, approve: &'a str, environment: Option<&'a str>) -> Self {
         Self {
             ref_name: &runner.ref_name,
             actor: &runner.actor,
@@ -138,7 +138,7 @@ impl Authority {
     /// # Errors
     /// An event that is refused: on another branch, without a token, with digests that nobody can have
     /// approved.
-    pub fn decide(
+    pub(crate) fn decide(
         event: &GithubEvent,
         caller: Caller<'_>,
         answer: DefaultBranchAnswer<'_>,
@@ -380,7 +380,7 @@ impl Authority {
     }
 
     /// The target branch of a previewed pull request or group, if it is not the default branch.
-    pub fn elsewhere(&self) -> Option<&str> {
+    pub(crate) fn elsewhere(&self) -> Option<&str> {
         let (base, named) = match &self.task {
             Task::PullRequest(event) => (&event.base_branch, &event.default_branch),
             Task::MergeGroup {
@@ -397,7 +397,7 @@ impl Authority {
     }
 
     /// What merging a pull request does, for its preview.
-    pub fn merging(&self) -> Merging {
+    pub(crate) fn merging(&self) -> Merging {
         match (self.trust, self.elsewhere()) {
             (Trust::Recorded | Trust::Untrusted, _) => Merging::Outside,
             (_, Some(_)) => Merging::OtherBranch,
@@ -407,7 +407,7 @@ impl Authority {
     }
 
     /// The commit of an event that the default branch must contain, if it is not to be its tip.
-    pub fn commit_of(event: &GithubEvent) -> Option<&CommitId> {
+    pub(crate) fn commit_of(event: &GithubEvent) -> Option<&CommitId> {
         match event {
             GithubEvent::Push(event) => event.after.as_ref(),
             _ => None,

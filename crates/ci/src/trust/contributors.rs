@@ -16,12 +16,16 @@ pub(crate) struct Contributors {
 
 impl Contributors {
     /// Returns true if a user is one of them.
-    pub fn contains(&self, login: &str) -> bool {
+    pub(crate) fn contains(&self, login: &str) -> bool {
         self.people.iter().any(|known| known.eq_ignore_ascii_case(login))
     }
 
     /// The contributors of commits that end in `head`, with the updates of the branch that contains them.
-    pub fn from_commits(head: &CommitId, commits: &[Contribution], movements: &[BranchUpdate]) -> Self {
+    pub(crate) fn from_commits(
+        head: &CommitId,
+        commits: &[Contribution],
+        movements: &[BranchUpdate],
+    ) -> Self {
         let range: BTreeSet<&CommitId> = commits.iter().map(|commit| &commit.commit).collect();
         let mut to: BTreeMap<&CommitId, Vec<&BranchUpdate>> = BTreeMap::new();
         for movement in movements {

@@ -35,7 +35,7 @@ pub(crate) struct Grants {
 
 impl Trust {
     /// The grants of each level.
-    pub const fn grants(self) -> Grants {
+    pub(crate) const fn grants(self) -> Grants {
         const NOTHING: Grants = Grants {
             clusters: false,
             store: false,
@@ -73,7 +73,7 @@ impl Trust {
 
     /// The trust without the default branch's configuration, if that is unusable or unknown.
     #[must_use]
-    pub const fn without_power(self) -> Self {
+    pub(crate) const fn without_power(self) -> Self {
         match self {
             Self::Merged | Self::Proposed | Self::Own => Self::Own,
             Self::Recorded | Self::Untrusted => Self::Untrusted,

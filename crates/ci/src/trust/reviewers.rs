@@ -83,7 +83,7 @@ pub(crate) struct Reviewers {
 }
 
 impl Reviewers {
-    pub fn new(client: Option<Client>) -> Self {
+    pub(crate) fn new(client: Option<Client>) -> Self {
         Self {
             client,
             permissions: AnswerCache::new(),
@@ -99,7 +99,7 @@ impl Reviewers {
     }
 
     /// The permission of a user in the repository.
-    pub async fn permission(&self, user: &str) -> Result<Permission, GithubError> {
+    pub(crate) async fn permission(&self, user: &str) -> Result<Permission, GithubError> {
         let answer = async {
             match &self.client {
                 Some(client) => client.permission(user).await,
@@ -110,7 +110,7 @@ impl Reviewers {
     }
 
     /// The approvals of a pull request, with the approved heads.
-    pub async fn approvals(&self, pull: u64) -> Result<Vec<ReviewApproval>, GithubError> {
+    pub(crate) async fn approvals(&self, pull: u64) -> Result<Vec<ReviewApproval>, GithubError> {
         let answer = async {
             match &self.client {
                 Some(client) => client.approvals(pull).await,
@@ -121,7 +121,7 @@ impl Reviewers {
     }
 
     /// The comments that show the previews of a pull request.
-    pub async fn preview_comments(&self, pull: u64) -> Result<Vec<PreviewComment>, GithubError> {
+    pub(crate) async fn preview_comments(&self, pull: u64) -> Result<Vec<PreviewComment>, GithubError> {
         let answer = async {
             match &self.client {
                 Some(client) => client.preview_comments(pull).await,
@@ -132,7 +132,11 @@ impl Reviewers {
     }
 
     /// Who approved a run in an environment.
-    pub async fn run_approvals(&self, run: u64, environment: &str) -> Result<Vec<RunApproval>, GithubError> {
+    pub(crate) async fn run_approvals(
+        &self,
+        run: u64,
+        environment: &str,
+    ) -> Result<Vec<RunApproval>, GithubError> {
         let answer = async {
             match &self.client {
                 Some(client) => client.run_approvals(run, environment).await,
@@ -143,7 +147,7 @@ impl Reviewers {
     }
 
     /// The contributors of a pull request.
-    pub async fn pull_contributors(&self, pull: u64) -> Result<Contributors, GithubError> {
+    pub(crate) async fn pull_contributors(&self, pull: u64) -> Result<Contributors, GithubError> {
         let answer = async {
             match &self.client {
                 Some(client) => contributors::of_pull_request(client, pull).await,
@@ -154,7 +158,7 @@ impl Reviewers {
     }
 
     /// The start of the commits that a stack's digest covers.
-    pub async fn before(
+    pub(crate) async fn before(
         &self,
         since: Option<&CommitId>,
         head: &CommitId,
@@ -171,7 +175,7 @@ impl Reviewers {
     }
 
     /// The contributors of a stack's commits up to `head` since the last applied commit.
-    pub async fn commit_contributors(
+    pub(crate) async fn commit_contributors(
         &self,
         branch: &str,
         since: Option<&CommitId>,
@@ -194,7 +198,7 @@ impl Reviewers {
     }
 
     /// Whoever edited the text of a review last.
-    pub async fn review_editor(&self, review: &ReviewApproval) -> Result<Option<String>, GithubError> {
+    pub(crate) async fn review_editor(&self, review: &ReviewApproval) -> Result<Option<String>, GithubError> {
         let answer = async {
             match &self.client {
                 Some(client) => client.review_editor(review).await,
@@ -205,7 +209,7 @@ impl Reviewers {
     }
 
     /// Which of these people are members of these teams (`org/team`), and which teams cannot be read.
-    pub async fn teams<'a>(
+    pub(crate) async fn teams<'a>(
         &self,
         teams: impl IntoIterator<Item = &'a str>,
         people: &BTreeSet<String>,
@@ -264,7 +268,7 @@ pub(crate) struct KnownPeople {
 #[cfg(test)]
 impl Reviewers {
     /// These people, without a client.
-    pub fn knowing(known: KnownPeople, folder: &str) -> Self {
+    pub(crate) fn knowing(known: KnownPeople, folder: &str) -> Self {
         fn cache<K: Ord, V>(answers: impl IntoIterator<Item = (K, V)>) -> AnswerCache<K, V> {
             AnswerCache(Mutex::new(answers.into_iter().collect()))
         }

@@ -38,7 +38,7 @@ pub(super) struct AlibabaClient {
 
 impl AlibabaClient {
     /// `secrets` learns the keys of logins.
-    pub fn new(settings: AlibabaSettings, secrets: Secrets) -> Self {
+    pub(super) fn new(settings: AlibabaSettings, secrets: Secrets) -> Self {
         Self {
             settings,
             http: SecretHttpClient::new(secrets.clone()),
@@ -51,7 +51,7 @@ impl AlibabaClient {
     ///
     /// # Errors
     /// The job has none, or Alibaba gives none.
-    pub async fn keys(&self) -> Result<AlibabaKeys, SecretProblem> {
+    pub(super) async fn keys(&self) -> Result<AlibabaKeys, SecretProblem> {
         let mut kept = self.keys.lock().await;
         if let Some((at, keys, lasts)) = &*kept
             && lasts.is_none_or(|lasts| at.elapsed() + EARLY < lasts)
@@ -69,7 +69,11 @@ impl AlibabaClient {
     ///
     /// # Errors
     /// No answer, or a refusal.
-    pub async fn call(&self, action: &str, parameters: &[(&str, &str)]) -> Result<Value, SecretProblem> {
+    pub(super) async fn call(
+        &self,
+        action: &str,
+        parameters: &[(&str, &str)],
+    ) -> Result<Value, SecretProblem> {
         let http = self.http.as_ref().map_err(Clone::clone)?;
         let mut url = self.url()?;
         let host = match (url.host_str().unwrap_or_default(), url.port()) {

@@ -50,7 +50,7 @@ struct Login {
 
 impl AwsClient {
     /// `secrets` learns the keys of logins.
-    pub fn new(service: &'static str, settings: AwsSettings, secrets: Secrets) -> Self {
+    pub(super) fn new(service: &'static str, settings: AwsSettings, secrets: Secrets) -> Self {
         Self {
             service,
             settings,
@@ -64,7 +64,7 @@ impl AwsClient {
     ///
     /// # Errors
     /// The job has none, or AWS gives none.
-    pub async fn log_in(&self, rights: SecretRights) -> Result<(), SecretProblem> {
+    pub(super) async fn log_in(&self, rights: SecretRights) -> Result<(), SecretProblem> {
         self.keys(rights).await.map(drop)
     }
 
@@ -72,7 +72,7 @@ impl AwsClient {
     ///
     /// # Errors
     /// No answer, or a refusal.
-    pub async fn call(
+    pub(super) async fn call(
         &self,
         target: &str,
         request: &Value,

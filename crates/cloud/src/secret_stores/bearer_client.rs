@@ -25,7 +25,7 @@ pub(super) struct BearerClient {
 
 impl BearerClient {
     /// `secrets` learns the tokens.
-    pub fn new(secrets: Secrets) -> Self {
+    pub(super) fn new(secrets: Secrets) -> Self {
         Self {
             http: SecretHttpClient::new(secrets.clone()),
             secrets,
@@ -37,7 +37,7 @@ impl BearerClient {
     ///
     /// # Errors
     /// The job has no identity, or the cloud refuses it.
-    pub async fn token<F>(&self, log_in: impl FnMut() -> F) -> Result<String, SecretProblem>
+    pub(super) async fn token<F>(&self, log_in: impl FnMut() -> F) -> Result<String, SecretProblem>
     where
         F: Future<Output = Result<AccessToken, CloudError>>,
     {
@@ -58,7 +58,7 @@ impl BearerClient {
     ///
     /// # Errors
     /// No answer, or a refusal.
-    pub async fn get(&self, url: &url::Url, bearer: &str) -> Result<Value, SecretProblem> {
+    pub(super) async fn get(&self, url: &url::Url, bearer: &str) -> Result<Value, SecretProblem> {
         self.send(|client| client.get(url.clone()).bearer_auth(bearer))
             .await
     }
@@ -67,7 +67,12 @@ impl BearerClient {
     ///
     /// # Errors
     /// No answer, or a refusal.
-    pub async fn post(&self, url: &url::Url, bearer: &str, document: &Value) -> Result<Value, SecretProblem> {
+    pub(super) async fn post(
+        &self,
+        url: &url::Url,
+        bearer: &str,
+        document: &Value,
+    ) -> Result<Value, SecretProblem> {
         let body = Zeroizing::new(document.to_string());
         let make = |client: &reqwest::Client| {
             let request = client.post(url.clone()).bearer_auth(bearer);

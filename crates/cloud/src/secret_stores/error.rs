@@ -17,6 +17,7 @@ pub struct SecretStoreError {
 
 /// What is wrong.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say what each field is")]
 pub enum SecretProblem {
     /// There is no such secret or version.
     #[error("is not there{}", http(.0))]

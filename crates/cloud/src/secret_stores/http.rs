@@ -52,7 +52,7 @@ pub(super) fn service_url(address: &str) -> Result<url::Url, SecretProblem> {
 
 impl SecretHttpClient {
     /// `secrets` are masked in the words of a server.
-    pub fn new(secrets: Secrets) -> Result<Self, SecretProblem> {
+    pub(super) fn new(secrets: Secrets) -> Result<Self, SecretProblem> {
         let client = Client::builder()
             .timeout(REQUEST_DEADLINE)
             .connect_timeout(CONNECT_DEADLINE)
@@ -71,7 +71,7 @@ impl SecretHttpClient {
     ///
     /// # Errors
     /// No answer, or only answers that the server is busy or broken.
-    pub async fn send(
+    pub(super) async fn send(
         &self,
         make: impl Fn(&Client) -> RequestBuilder,
     ) -> Result<SecretHttpAnswer, SecretProblem> {
@@ -82,7 +82,7 @@ impl SecretHttpClient {
     ///
     /// # Errors
     /// As [`SecretHttpClient::send`].
-    pub async fn send_unless(
+    pub(super) async fn send_unless(
         &self,
         make: impl Fn(&Client) -> RequestBuilder,
         is_busy: fn(&SecretHttpAnswer) -> bool,
@@ -168,7 +168,7 @@ type Words = fn(&serde_json::Value) -> Option<String>;
 
 impl SecretHttpClient {
     /// The problem that an answer without success means.
-    pub fn problem(&self, answer: &SecretHttpAnswer, words: Words) -> SecretProblem {
+    pub(super) fn problem(&self, answer: &SecretHttpAnswer, words: Words) -> SecretProblem {
         let status = Some(answer.status.as_u16());
         let why = self.words(answer, words);
         match answer.status {
@@ -179,14 +179,14 @@ impl SecretHttpClient {
     }
 
     /// The server's own words, masked before they are cut.
-    pub fn words(&self, answer: &SecretHttpAnswer, words: Words) -> String {
+    pub(super) fn words(&self, answer: &SecretHttpAnswer, words: Words) -> String {
         let body: Option<serde_json::Value> = serde_json::from_slice(&answer.body).ok();
         let said = body.as_ref().and_then(words);
         self.shown(said.as_deref().unwrap_or("no reason given"))
     }
 
     /// A server's own words, masked and then cut.
-    pub fn shown(&self, said: &str) -> String {
+    pub(super) fn shown(&self, said: &str) -> String {
         let masked = without_secrets(&self.secrets.mask(said));
         let shown: String = masked.trim().chars().take(SHOWN).collect();
         shown.escape_debug().to_string()

@@ -87,7 +87,7 @@ struct Session {
 
 impl VaultClient {
     /// `secrets` learns the tokens of logins.
-    pub fn new(server: VaultServer, secrets: Secrets) -> Self {
+    pub(super) fn new(server: VaultServer, secrets: Secrets) -> Self {
         Self {
             server,
             http: SecretHttpClient::new(secrets.clone()),
@@ -97,12 +97,16 @@ impl VaultClient {
     }
 
     /// `data` of the answer to a GET.
-    pub async fn get(&self, path: &str, rights: SecretRights) -> Result<Map<String, Value>, SecretProblem> {
+    pub(super) async fn get(
+        &self,
+        path: &str,
+        rights: SecretRights,
+    ) -> Result<Map<String, Value>, SecretProblem> {
         self.request(path, rights, |client, url| client.get(url)).await
     }
 
     /// Returns true if previews log in with a role of their own.
-    pub fn has_preview_role(&self) -> bool {
+    pub(super) fn has_preview_role(&self) -> bool {
         let login = &self.server.login;
         matches!(
             login,
@@ -114,7 +118,7 @@ impl VaultClient {
     }
 
     /// `data` of the answer to a POST of JSON that may be repeated.
-    pub async fn post(
+    pub(super) async fn post(
         &self,
         path: &str,
         body: &Value,

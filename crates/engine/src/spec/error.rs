@@ -7,6 +7,7 @@ use konverge_base::{
 
 /// The error of an unusable Spec.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say what each field is")]
 pub enum SpecError {
     /// The text is neither YAML nor JSON.
     #[error("{message}")]

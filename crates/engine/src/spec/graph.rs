@@ -40,6 +40,7 @@ pub enum Edge {
 
 /// The error for a Spec whose resources have no valid order.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say what each field is")]
 pub enum GraphError {
     /// Two resources have the same id.
     #[error("the id `{0}` occurs more than once in the Spec")]

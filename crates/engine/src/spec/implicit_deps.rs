@@ -18,7 +18,7 @@ use konverge_base::model::{
 type Name<'a> = (&'a str, &'a str, &'a str, &'a str);
 
 /// The pairs (dependency, dependent), in the order of the Spec.
-pub fn implicit_dependencies<'a>(resources: &'a [Resource]) -> Vec<(&'a ResourceId, &'a ResourceId)> {
+pub(super) fn implicit_dependencies<'a>(resources: &'a [Resource]) -> Vec<(&'a ResourceId, &'a ResourceId)> {
     let objects: Vec<Object<'a>> = resources.iter().filter_map(Object::from_resource).collect();
     let mut by_name: HashMap<Name<'a>, &Object<'a>> = HashMap::new();
     let mut by_custom_kind: HashMap<(&str, &str, &str), &Object<'a>> = HashMap::new();

@@ -63,7 +63,7 @@ pub(crate) struct Api {
 }
 
 impl ApiRequest {
-    pub fn get(path: impl Into<String>) -> Self {
+    pub(crate) fn get(path: impl Into<String>) -> Self {
         Self {
             method: Method::GET,
             path: path.into(),
@@ -75,13 +75,13 @@ impl ApiRequest {
     }
 
     #[must_use]
-    pub fn query(mut self, key: &'static str, value: impl Into<String>) -> Self {
+    pub(crate) fn query(mut self, key: &'static str, value: impl Into<String>) -> Self {
         self.query.push((key, value.into()));
         self
     }
 
     #[must_use]
-    pub fn body(mut self, content_type: &'static str, body: &Value) -> Self {
+    pub(crate) fn body(mut self, content_type: &'static str, body: &Value) -> Self {
         self.body = Some((content_type, body.to_string().into_bytes()));
         self
     }
@@ -115,7 +115,12 @@ impl ApiRequest {
 }
 
 impl Api {
-    pub fn new(client: kube::Client, name: ClusterName, in_flight: usize, interrupt: Interrupt) -> Self {
+    pub(crate) fn new(
+        client: kube::Client,
+        name: ClusterName,
+        in_flight: usize,
+        interrupt: Interrupt,
+    ) -> Self {
         Self {
             client,
             name,
@@ -127,12 +132,12 @@ impl Api {
     }
 
     /// The number of requests sent, including retries.
-    pub fn sent_requests(&self) -> u64 {
+    pub(crate) fn sent_requests(&self) -> u64 {
         self.sent.load(Ordering::Relaxed)
     }
 
     /// Sends a request, with retries.
-    pub async fn call(&self, request: &ApiRequest) -> Result<ApiAnswer, ApiError> {
+    pub(crate) async fn call(&self, request: &ApiRequest) -> Result<ApiAnswer, ApiError> {
         let verdict = |error: &ApiError| match request.bound && error.is_code(409) {
             true => retry::RetryDecision::GiveUp,
             false => error.verdict(),
@@ -144,7 +149,7 @@ impl Api {
     }
 
     /// As [`Api::call`], but the answer is not parsed.
-    pub async fn fetch(&self, request: &ApiRequest) -> Result<Bytes, ApiError> {
+    pub(crate) async fn fetch(&self, request: &ApiRequest) -> Result<Bytes, ApiError> {
         let answer = self.policy.run(ApiError::verdict, || self.send_once(request));
         let (text, _) = self.interrupt.unless_silent(answer).await??;
         Ok(text)
@@ -168,7 +173,7 @@ impl Api {
     }
 
     /// Opens a stream (a watch); only the head of the answer has a deadline.
-    pub async fn open(&self, request: &ApiRequest) -> Result<kube::client::Body, ApiError> {
+    pub(crate) async fn open(&self, request: &ApiRequest) -> Result<kube::client::Body, ApiError> {
         let response = tokio::time::timeout(DEADLINE, self.send(request));
         let response = self.interrupt.unless_silent(response).await?;
         let (parts, body) = response

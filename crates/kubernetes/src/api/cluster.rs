@@ -48,7 +48,7 @@ pub(crate) struct ClusterEnvironment {
 }
 
 impl Cluster {
-    pub async fn connect(
+    pub(crate) async fn connect(
         access: &ClusterAccess,
         options: &Options,
         secrets: &Secrets,
@@ -71,12 +71,12 @@ impl Cluster {
     }
 
     /// The address of the server.
-    pub fn server(&self) -> &str {
+    pub(crate) fn server(&self) -> &str {
         &self.server
     }
 
     /// Converts an error for a person.
-    pub fn failure(&self, error: &ApiError, doing: &str) -> UserError {
+    pub(crate) fn failure(&self, error: &ApiError, doing: &str) -> UserError {
         let failure = error.failure(&self.api.name, doing);
         if error.is_unreachable() {
             failure.context(&self.server)
@@ -86,7 +86,7 @@ impl Cluster {
     }
 
     /// The identity of the cluster, independent of its name; queried once. `None` without permission.
-    pub async fn identity(&self) -> Result<Option<&ClusterIdentity>, UserError> {
+    pub(crate) async fn identity(&self) -> Result<Option<&ClusterIdentity>, UserError> {
         let identity = self
             .identity
             .get_or_try_init(|| ClusterIdentity::ask(&self.api, &self.server, &self.notes))
@@ -96,7 +96,7 @@ impl Cluster {
     }
 
     /// The kinds of the cluster; queried once, until [`Cluster::forget_discovery`].
-    pub async fn discovery(&self) -> Result<Arc<Discovery>, UserError> {
+    pub(crate) async fn discovery(&self) -> Result<Arc<Discovery>, UserError> {
         if let Some(known) = self.discovery.read().await.as_ref() {
             return Ok(Arc::clone(known));
         }
@@ -111,12 +111,12 @@ impl Cluster {
     }
 
     /// Makes the next [`Cluster::discovery`] query again: a CustomResourceDefinition was created.
-    pub async fn forget_discovery(&self) {
+    pub(crate) async fn forget_discovery(&self) {
         *self.discovery.write().await = None;
     }
 
     /// The version and the mutating admission; queried once.
-    pub async fn environment(&self) -> Result<&ClusterEnvironment, UserError> {
+    pub(crate) async fn environment(&self) -> Result<&ClusterEnvironment, UserError> {
         self.environment.get_or_try_init(|| self.ask_environment()).await
     }
 
@@ -139,7 +139,7 @@ impl Cluster {
 
     /// The guard for objects of this type, under which an echo is valid: the server's version, its mutating
     /// admission, the labels that it selects by, and for custom kinds the digest of their schema.
-    pub async fn guard(&self, of: &ResourceType, namespace: Option<&str>) -> Result<Guard, UserError> {
+    pub(crate) async fn guard(&self, of: &ResourceType, namespace: Option<&str>) -> Result<Guard, UserError> {
         let environment = self.environment().await?;
         let (group, plural) = (&of.group, &of.plural);
         if environment.admission.may_change_unseen(group, plural) {
@@ -172,7 +172,7 @@ impl Cluster {
     }
 
     /// Returns true if the mutation of objects of a type depends on their namespace.
-    pub async fn is_by_namespace(&self, of: &ResourceType) -> Result<bool, UserError> {
+    pub(crate) async fn is_by_namespace(&self, of: &ResourceType) -> Result<bool, UserError> {
         let environment = self.environment().await?;
         Ok(environment.admission.is_by_namespace(&of.group, &of.plural))
     }
@@ -213,7 +213,7 @@ impl Cluster {
 impl ClusterEnvironment {
     /// Returns true if a mutating webhook or policy may change objects of this kind. False if it cannot be
     /// read.
-    pub fn may_mutate(&self, group: &str, plural: &str) -> bool {
+    pub(crate) fn may_mutate(&self, group: &str, plural: &str) -> bool {
         self.admission.may_mutate(group, plural)
     }
 }

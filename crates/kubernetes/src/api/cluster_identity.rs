@@ -23,7 +23,7 @@ pub(crate) struct ClusterIdentity {
 
 impl ClusterIdentity {
     /// Queries a cluster; `None`, with a note, if its identity cannot be determined.
-    pub async fn ask(api: &Api, server: &str, notes: &RunNotes) -> Result<Option<Self>, ApiError> {
+    pub(crate) async fn ask(api: &Api, server: &str, notes: &RunNotes) -> Result<Option<Self>, ApiError> {
         let request = ApiRequest::get("/api/v1/namespaces/kube-system");
         let answer = match api.call(&request).await {
             Ok(answer) => answer,

@@ -26,7 +26,7 @@ pub(crate) enum ClusterLogin {
 impl ClusterLogin {
     /// The login that stands for a plugin with its arguments and variables; `None` for other plugins, and for
     /// arguments that mean another identity than that of the environment.
-    pub fn of_plugin(plugin: &ExecConfig, environment: &CloudEnvironment) -> Option<Self> {
+    pub(crate) fn of_plugin(plugin: &ExecConfig, environment: &CloudEnvironment) -> Option<Self> {
         let command = Path::new(plugin.command.as_deref()?).file_name()?.to_str()?;
         let (words, flags) = parse_arguments(plugin.args.as_deref().unwrap_or_default())?;
         let mut environment = environment.clone();
@@ -71,7 +71,7 @@ impl ClusterLogin {
     }
 
     /// Returns true if the identity is one that the plugin cannot use: the token that GitHub gives the job.
-    pub fn is_by_job(&self) -> bool {
+    pub(crate) fn is_by_job(&self) -> bool {
         match self {
             Self::Eks(eks) => eks.is_by_job(),
             Self::Gke(google) => google.is_by_job(),
@@ -123,7 +123,7 @@ pub(crate) struct ClusterToken {
 }
 
 impl ClusterToken {
-    pub fn new(login: ClusterLogin) -> Self {
+    pub(crate) fn new(login: ClusterLogin) -> Self {
         Self {
             login,
             retry: RetryPolicy::default(),
@@ -135,7 +135,7 @@ impl ClusterToken {
     ///
     /// # Errors
     /// The environment names no identity, or the cloud refuses it.
-    pub async fn bearer(&self, learn: impl Fn(&str)) -> Result<String, CloudError> {
+    pub(crate) async fn bearer(&self, learn: impl Fn(&str)) -> Result<String, CloudError> {
         let mut current = self.current.lock().await;
         if let Some((token, end)) = current.as_ref()
             && *end > Instant::now() + MARGIN

@@ -27,7 +27,7 @@ pub(crate) struct ResourceType {
 
 impl ResourceType {
     /// `apps/v1`, `v1`.
-    pub fn api_version(&self) -> String {
+    pub(crate) fn api_version(&self) -> String {
         if self.group.is_empty() {
             self.version.clone()
         } else {
@@ -36,7 +36,7 @@ impl ResourceType {
     }
 
     /// The path of all objects, or of those in one namespace.
-    pub fn collection(&self, namespace: Option<&str>) -> String {
+    pub(crate) fn collection(&self, namespace: Option<&str>) -> String {
         let root = if self.group.is_empty() { "/api" } else { "/apis" };
         let namespace = namespace
             .map(|ns| format!("/namespaces/{}", escape(ns)))
@@ -45,7 +45,7 @@ impl ResourceType {
     }
 
     /// The path of one object.
-    pub fn object(&self, namespace: Option<&str>, name: &str) -> String {
+    pub(crate) fn object(&self, namespace: Option<&str>, name: &str) -> String {
         format!("{}/{}", self.collection(namespace), escape(name))
     }
 }
@@ -63,7 +63,7 @@ pub(crate) struct Discovery {
 
 impl Discovery {
     /// Queries the server.
-    pub async fn ask(api: &Api) -> Result<Self, ApiError> {
+    pub(crate) async fn ask(api: &Api) -> Result<Self, ApiError> {
         let ask = |path: &'static str| async move {
             let mut request = ApiRequest::get(path);
             request.accept = ACCEPT;
@@ -122,13 +122,13 @@ impl Discovery {
     }
 
     /// The kind in exactly that version.
-    pub fn exact(&self, api_version: &str, kind: &str) -> Option<&Arc<ResourceType>> {
+    pub(crate) fn exact(&self, api_version: &str, kind: &str) -> Option<&Arc<ResourceType>> {
         self.by_version.get(api_version)?.get(kind)
     }
 
     /// The kind in that version, or in the server's preferred version: the version in a state may no longer
     /// be served.
-    pub fn any_version(&self, api_version: &str, kind: &str) -> Option<&Arc<ResourceType>> {
+    pub(crate) fn any_version(&self, api_version: &str, kind: &str) -> Option<&Arc<ResourceType>> {
         self.exact(api_version, kind).or_else(|| {
             let group = api_version.split_once('/').map_or("", |(group, _)| group);
             self.of_kind(group, kind)
@@ -136,12 +136,12 @@ impl Discovery {
     }
 
     /// The kind in the server's preferred version.
-    pub fn of_kind(&self, group: &str, kind: &str) -> Option<&Arc<ResourceType>> {
+    pub(crate) fn of_kind(&self, group: &str, kind: &str) -> Option<&Arc<ResourceType>> {
         self.preferred.get(group)?.get(kind)
     }
 
     /// A version of the group that does not answer: a kind that is missing from it may exist.
-    pub fn silent(&self, group: &str) -> Option<&str> {
+    pub(crate) fn silent(&self, group: &str) -> Option<&str> {
         self.silent.get(group).map(String::as_str)
     }
 }

@@ -60,7 +60,7 @@ pub(crate) struct StatusCause {
 
 impl ApiStatus {
     /// Parses the body of an unsuccessful answer.
-    pub fn read(code: u16, body: &[u8], retry_after: Option<Duration>) -> Self {
+    pub(crate) fn read(code: u16, body: &[u8], retry_after: Option<Duration>) -> Self {
         let value: Value = serde_json::from_slice(body).unwrap_or_default();
         let text = |value: &Value, key: &str| {
             value
@@ -95,7 +95,7 @@ impl ApiStatus {
 
 impl ApiError {
     /// The status, if the server answered with one.
-    pub fn status(&self) -> Option<&ApiStatus> {
+    pub(crate) fn status(&self) -> Option<&ApiStatus> {
         match self {
             Self::Status(status) => Some(status),
             _ => None,
@@ -103,12 +103,12 @@ impl ApiError {
     }
 
     /// Returns true if the answer has that HTTP status code.
-    pub fn is_code(&self, code: u16) -> bool {
+    pub(crate) fn is_code(&self, code: u16) -> bool {
         self.status().is_some_and(|status| status.code == code)
     }
 
     /// The fields that another manager owns, if that is the reason.
-    pub fn conflicts(&self) -> Vec<&StatusCause> {
+    pub(crate) fn conflicts(&self) -> Vec<&StatusCause> {
         let causes = self
             .status()
             .filter(|s| s.code == 409)
@@ -122,7 +122,7 @@ impl ApiError {
 
     /// The retry decision. All of our requests may be repeated: reads, dry-runs, server-side applies, and
     /// deletions bound to a UID.
-    pub fn verdict(&self) -> RetryDecision {
+    pub(crate) fn verdict(&self) -> RetryDecision {
         match self {
             Self::Network(_) | Self::Deadline(_) => RetryDecision::Retry,
             Self::Protocol(_) | Self::Credentials(_) | Self::Stopped(_) => RetryDecision::GiveUp,
@@ -138,12 +138,12 @@ impl ApiError {
     }
 
     /// Returns true if there was no answer at all.
-    pub fn is_unreachable(&self) -> bool {
+    pub(crate) fn is_unreachable(&self) -> bool {
         matches!(self, Self::Network(_) | Self::Deadline(_))
     }
 
     /// Converts the error for a person.
-    pub fn failure(&self, cluster: &ClusterName, doing: &str) -> UserError {
+    pub(crate) fn failure(&self, cluster: &ClusterName, doing: &str) -> UserError {
         let kind = match self {
             Self::Stopped(_) => ErrorKind::Interrupted,
             _ => ErrorKind::Kubernetes,

@@ -25,42 +25,42 @@ pub(crate) enum JsonRef<'a> {
 pub(crate) struct Members<'a>(Vec<(Cow<'a, str>, JsonRef<'a>)>);
 
 impl<'a> Members<'a> {
-    pub fn get(&self, key: &str) -> Option<&JsonRef<'a>> {
+    pub(crate) fn get(&self, key: &str) -> Option<&JsonRef<'a>> {
         let place = self.0.binary_search_by(|(found, _)| (**found).cmp(key));
         place.ok().map(|place| &self.0[place].1)
     }
 
-    pub fn iter(&self) -> impl Iterator<Item = (&str, &JsonRef<'a>)> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&str, &JsonRef<'a>)> {
         self.0.iter().map(|(key, value)| (&**key, value))
     }
 
     /// The text of a member; empty if there is none.
-    pub fn text(&self, key: &str) -> &str {
+    pub(crate) fn text(&self, key: &str) -> &str {
         self.get(key).map_or("", JsonRef::text)
     }
 }
 
 impl<'a> JsonRef<'a> {
-    pub fn get(&self, key: &str) -> Option<&Self> {
+    pub(crate) fn get(&self, key: &str) -> Option<&Self> {
         self.as_map()?.get(key)
     }
 
     /// The text; empty for another type.
-    pub fn text(&self) -> &str {
+    pub(crate) fn text(&self) -> &str {
         match self {
             Self::Text(text) => text,
             _ => "",
         }
     }
 
-    pub fn as_map(&self) -> Option<&Members<'a>> {
+    pub(crate) fn as_map(&self) -> Option<&Members<'a>> {
         match self {
             Self::Map(members) => Some(members),
             _ => None,
         }
     }
 
-    pub fn as_list(&self) -> &[Self] {
+    pub(crate) fn as_list(&self) -> &[Self] {
         match self {
             Self::List(items) => items,
             _ => &[],
@@ -68,7 +68,7 @@ impl<'a> JsonRef<'a> {
     }
 
     /// Returns true if it equals a value, as [`diff::same`].
-    pub fn is(&self, value: &Value) -> bool {
+    pub(crate) fn is(&self, value: &Value) -> bool {
         match (self, value) {
             (Self::Null, Value::Null) => true,
             (Self::Bool(a), Value::Bool(b)) => a == b,

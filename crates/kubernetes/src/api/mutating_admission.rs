@@ -62,7 +62,7 @@ impl Admission {
     ///
     /// # Errors
     /// The server does not answer.
-    pub async fn ask(api: &Api, discovery: &Discovery) -> Result<Self, ApiError> {
+    pub(crate) async fn ask(api: &Api, discovery: &Discovery) -> Result<Self, ApiError> {
         let ask = |kind: &'static str| async move {
             let Some(of) = discovery.any_version(GROUP_VERSION, kind) else {
                 return Ok(Listing::Unknown);
@@ -131,32 +131,32 @@ impl Admission {
     }
 
     /// Returns true if objects of this kind may be mutated.
-    pub fn may_mutate(&self, group: &str, plural: &str) -> bool {
+    pub(crate) fn may_mutate(&self, group: &str, plural: &str) -> bool {
         self.rules.iter().any(|rule| rule.fits(group, plural))
     }
 
     /// Returns true if the mutation of objects of this kind may change without a change in what is read here.
-    pub fn may_change_unseen(&self, group: &str, plural: &str) -> bool {
+    pub(crate) fn may_change_unseen(&self, group: &str, plural: &str) -> bool {
         let mut rules = self.rules.iter();
         self.is_partial || rules.any(|rule| rule.by_unseen && rule.fits(group, plural))
     }
 
     /// The versions of the parameters that determine the mutation of objects of this kind.
-    pub fn parameters(&self, group: &str, plural: &str) -> Vec<&Value> {
+    pub(crate) fn parameters(&self, group: &str, plural: &str) -> Vec<&Value> {
         let rules = self.rules.iter().filter(|rule| rule.fits(group, plural));
         let parameters = rules.map(|rule| &rule.parameters);
         parameters.filter(|versions| !versions.is_null()).collect()
     }
 
     /// Returns true if the mutation of an object of this kind depends on its namespace.
-    pub fn is_by_namespace(&self, group: &str, plural: &str) -> bool {
+    pub(crate) fn is_by_namespace(&self, group: &str, plural: &str) -> bool {
         let mut rules = self.rules.iter();
         rules.any(|rule| rule.by_namespace && rule.fits(group, plural))
     }
 
     /// Returns true if the mutation of an object of this kind depends on its labels. For a Namespace these
     /// are its own labels.
-    pub fn is_by_labels(&self, group: &str, plural: &str) -> bool {
+    pub(crate) fn is_by_labels(&self, group: &str, plural: &str) -> bool {
         let of_namespace = (group, plural) == ("", "namespaces");
         let decides = |rule: &&Rule| rule.by_labels || (of_namespace && rule.by_namespace);
         self.rules

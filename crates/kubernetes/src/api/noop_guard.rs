@@ -18,7 +18,7 @@ pub(crate) struct Guard {
 
 impl Guard {
     /// The guard over everything that influences the objects; `by_labels` says that their own labels do.
-    pub fn new(parts: &Value, by_labels: bool) -> Self {
+    pub(crate) fn new(parts: &Value, by_labels: bool) -> Self {
         Self {
             parts: short(parts),
             by_labels,
@@ -26,7 +26,7 @@ impl Guard {
     }
 
     /// The guard if the influences are unknown: nothing can be proven.
-    pub fn void() -> Self {
+    pub(crate) fn void() -> Self {
         Self {
             parts: String::new(),
             by_labels: false,
@@ -34,12 +34,12 @@ impl Guard {
     }
 
     /// Returns true if nothing can be proven.
-    pub fn is_void(&self) -> bool {
+    pub(crate) fn is_void(&self) -> bool {
         self.parts.is_empty()
     }
 
     /// The guard of one object.
-    pub fn for_object(&self, live: &Value) -> Cow<'_, str> {
+    pub(crate) fn for_object(&self, live: &Value) -> Cow<'_, str> {
         let labels = live["metadata"]["labels"].as_object();
         self.with(labels.into_iter().flatten().map(|(key, value)| {
             let value = value.as_str().unwrap_or_default();
@@ -48,7 +48,7 @@ impl Guard {
     }
 
     /// As [`Guard::for_object`], for an unparsed object.
-    pub fn of_node(&self, live: &JsonRef<'_>) -> Cow<'_, str> {
+    pub(crate) fn of_node(&self, live: &JsonRef<'_>) -> Cow<'_, str> {
         let labels = live.get("metadata").and_then(|metadata| metadata.get("labels"));
         let labels = labels.and_then(JsonRef::as_map);
         self.with(

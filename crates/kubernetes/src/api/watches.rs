@@ -54,7 +54,7 @@ impl Drop for Watches {
 }
 
 impl Watches {
-    pub fn new(api: Api) -> Self {
+    pub(crate) fn new(api: Api) -> Self {
         Self {
             api,
             running: Mutex::default(),
@@ -63,18 +63,18 @@ impl Watches {
 
     /// Waits until the watch of a collection is open, before something is written there; a watch that cannot
     /// be opened keeps trying.
-    pub async fn wait_until_open(&self, path: String) {
+    pub(crate) async fn wait_until_open(&self, path: String) {
         let mut tried = self.open(path, None).tried.subscribe();
         let _ = tokio::time::timeout(OPENING, tried.wait_for(|tried| *tried)).await;
     }
 
-    pub fn is_open(&self, path: &str) -> bool {
+    pub(crate) fn is_open(&self, path: &str) -> bool {
         let running = self.running.lock().expect("no panic while the lock is held");
         running.get(path).is_some_and(|feed| *feed.tried.borrow())
     }
 
     /// The watch of a collection, started if it is not running yet: at a resource version, or from now on.
-    pub fn open(&self, path: String, from: Option<&str>) -> Arc<WatchStream> {
+    pub(crate) fn open(&self, path: String, from: Option<&str>) -> Arc<WatchStream> {
         let mut running = self.running.lock().expect("no panic while the lock is held");
         let feed = running.entry(path.clone()).or_insert_with(|| {
             let (api, from) = (self.api.clone(), from.map(str::to_owned));

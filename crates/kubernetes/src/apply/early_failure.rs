@@ -14,7 +14,7 @@ pub(crate) struct EarlyFailure {
 
 impl EarlyFailure {
     /// For the wait for one object, which may be blocked for so long.
-    pub fn new(allowed: Duration) -> Self {
+    pub(super) fn new(allowed: Duration) -> Self {
         Self {
             allowed,
             blocked_since: None,
@@ -22,7 +22,7 @@ impl EarlyFailure {
     }
 
     /// Returns true if a failure that is there now ends the wait.
-    pub fn is_due(&mut self, weight: WaitPolicy, now: Instant) -> bool {
+    pub(super) fn is_due(&mut self, weight: WaitPolicy, now: Instant) -> bool {
         match weight {
             WaitPolicy::Final => true,
             WaitPolicy::Blocked => {
@@ -35,7 +35,7 @@ impl EarlyFailure {
     }
 
     /// The object does not fail any more.
-    pub fn reset(&mut self) {
+    pub(super) fn reset(&mut self) {
         self.blocked_since = None;
     }
 }

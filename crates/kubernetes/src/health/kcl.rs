@@ -38,7 +38,7 @@ pub(super) struct Assertions<'a> {
 }
 
 impl Assertions<'_> {
-    pub async fn evaluate(&self, object: &Value) -> HealthVerdict {
+    pub(super) async fn evaluate(&self, object: &Value) -> HealthVerdict {
         let answer = match self.core {
             Some(core) => core.evaluate(self.path, self.code, object).await,
             None => Err("no KCL core is available".to_owned()),

@@ -30,6 +30,7 @@ const LARGEST: usize = 256 * 1024;
 
 /// A folder of rules that is unusable.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say what each field is")]
 pub enum RulesError {
     /// The folder or a file in it cannot be read.
     #[error("{path}: {why}")]

@@ -31,7 +31,7 @@ pub(crate) enum Check {
 }
 
 impl Definition {
-    pub fn new(cluster: &ClusterName, body: &Map<String, Value>, changes: bool) -> Self {
+    pub(crate) fn new(cluster: &ClusterName, body: &Map<String, Value>, changes: bool) -> Self {
         Self {
             cluster: cluster.clone(),
             body: body.clone(),
@@ -40,7 +40,7 @@ impl Definition {
     }
 
     /// The name of the CustomResourceDefinition.
-    pub fn name(&self) -> &str {
+    pub(crate) fn name(&self) -> &str {
         let metadata = self.body.get("metadata");
         metadata
             .and_then(|metadata| metadata["name"].as_str())
@@ -48,12 +48,12 @@ impl Definition {
     }
 
     /// Returns true if it defines a kind.
-    pub fn defines(&self, group: &str, kind: &str) -> bool {
+    pub(crate) fn defines(&self, group: &str, kind: &str) -> bool {
         names(&self.body) == Some((group, kind))
     }
 
     /// Returns true if objects may be written in that version.
-    pub fn serves(&self, api_version: &str) -> bool {
+    pub(crate) fn serves(&self, api_version: &str) -> bool {
         self.served()
             .any(|version| version["name"] == name_of(api_version))
     }
@@ -72,7 +72,7 @@ impl Definition {
     }
 
     /// Validates an object. The server tolerates an invalid value of a live object if it does not change.
-    pub fn check(&self, object: &Map<String, Value>, live: Option<&Value>) -> Check {
+    pub(crate) fn check(&self, object: &Map<String, Value>, live: Option<&Value>) -> Check {
         let api_version = object.get("apiVersion").and_then(Value::as_str);
         let api_version = api_version.unwrap_or_default();
         if !self.serves(api_version) {
@@ -97,7 +97,7 @@ impl Definition {
     }
 
     /// Sets the defaults of the schema in an object.
-    pub fn set_defaults(&self, object: &mut Value) {
+    pub(crate) fn set_defaults(&self, object: &mut Value) {
         let api_version = object["apiVersion"].as_str().unwrap_or_default();
         if let Some(schema) = self.schema(api_version) {
             set_defaults(schema, object);

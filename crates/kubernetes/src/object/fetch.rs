@@ -38,12 +38,12 @@ pub(crate) struct RawObject {
 
 impl RawObject {
     /// Parses the object without copying; kind and version may be missing. `None` if it is invalid.
-    pub fn parse(&self) -> Option<JsonRef<'_>> {
+    pub(crate) fn parse(&self) -> Option<JsonRef<'_>> {
         serde_json::from_slice(&self.text).ok()
     }
 
     /// Parses the object. Items of a list have neither kind nor version, so they are added.
-    pub fn read(&self, cluster: &Cluster) -> Result<Value, UserError> {
+    pub(crate) fn read(&self, cluster: &Cluster) -> Result<Value, UserError> {
         let item: Map<String, Value> = serde_json::from_slice(&self.text).map_err(|error| {
             let error = ApiError::Protocol(error.to_string());
             cluster.failure(&error, &format!("reading {}", self.of.plural))

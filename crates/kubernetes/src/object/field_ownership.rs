@@ -38,7 +38,7 @@ pub(crate) struct Transfer {
 impl Transfer {
     /// The transfer from the live object to the server's result of an apply, without paths that are not
     /// compared.
-    pub fn between(live: &Value, becomes: &Value, is_ignored: impl Fn(&str) -> bool) -> Self {
+    pub(crate) fn between(live: &Value, becomes: &Value, is_ignored: impl Fn(&str) -> bool) -> Self {
         let Some(wanted) = applied(becomes) else {
             return Self::default();
         };
@@ -81,7 +81,7 @@ impl Transfer {
 
     /// Adds fields that the last apply wrote, that the Spec no longer sets, and that only updating managers
     /// still own: they become ours, so that the apply removes them.
-    pub fn with_leftovers(mut self, leftovers: &[Leftover]) -> Self {
+    pub(crate) fn with_leftovers(mut self, leftovers: &[Leftover]) -> Self {
         for leftover in leftovers {
             self.claim = managed_fields::union(&self.claim, &leftover.fields);
         }
@@ -89,7 +89,7 @@ impl Transfer {
     }
 
     /// Removes the fields whose values change too, because these are shown as changes.
-    pub fn apart_from<'a>(mut self, changed: impl Iterator<Item = &'a str> + Clone) -> Self {
+    pub(crate) fn apart_from<'a>(mut self, changed: impl Iterator<Item = &'a str> + Clone) -> Self {
         let within = |path: &str, above: &str| {
             path.strip_prefix(above)
                 .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
@@ -109,12 +109,12 @@ impl Transfer {
     }
 
     /// Returns true if our ownership is exactly as it should be.
-    pub fn is_settled(&self) -> bool {
+    pub(crate) fn is_settled(&self) -> bool {
         *self == Self::default()
     }
 
     /// Every path whose ownership changes, sorted.
-    pub fn paths(&self) -> Vec<String> {
+    pub(crate) fn paths(&self) -> Vec<String> {
         let released = self.released.iter().map(|(path, _)| path);
         let shared = self.from.values().flatten();
         let all: BTreeSet<_> = self.taken.iter().chain(released).chain(shared).cloned().collect();
@@ -125,7 +125,7 @@ impl Transfer {
     }
 
     /// Notes for the reader.
-    pub fn notes(&self) -> Vec<String> {
+    pub(crate) fn notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
         for (manager, paths) in &self.from {
             notes.push(format!(

@@ -21,7 +21,7 @@ pub(crate) struct FieldsEntry<'a> {
 impl FieldsEntry<'_> {
     /// Returns true if its manager updated the object itself: unlike an applying manager, it does not declare
     /// again what it wants.
-    pub fn is_update(&self) -> bool {
+    pub(crate) fn is_update(&self) -> bool {
         self.operation == "Update" && self.subresource.is_empty()
     }
 }
@@ -167,7 +167,7 @@ pub(crate) enum ItemName {
 
 impl ItemName {
     /// Parses a name; `None` if it is invalid.
-    pub fn read(name: &str) -> Option<Self> {
+    pub(crate) fn read(name: &str) -> Option<Self> {
         match name.strip_prefix("k:") {
             Some(keys) => Some(Self::Keys(serde_json::from_str(keys).ok()?)),
             None => Some(Self::Literal(
@@ -179,7 +179,7 @@ impl ItemName {
 
 impl ItemName {
     /// Returns true if it names an item.
-    pub fn is_of(&self, item: &Value) -> bool {
+    pub(crate) fn is_of(&self, item: &Value) -> bool {
         match self {
             Self::Keys(keys) => keys
                 .iter()
@@ -190,14 +190,14 @@ impl ItemName {
 }
 
 impl<'a> Items<'a> {
-    pub fn from_fields(fields: &'a Map<String, Value>) -> Self {
+    pub(crate) fn from_fields(fields: &'a Map<String, Value>) -> Self {
         let items = fields.iter();
         let read = |(name, below): (&String, &'a Value)| Some((ItemName::read(name)?, below.as_object()?));
         Self(items.filter_map(read).collect())
     }
 
     /// The fields of an item, if it is one of them.
-    pub fn fields_of(&self, item: &Value) -> Option<&'a Map<String, Value>> {
+    pub(crate) fn fields_of(&self, item: &Value) -> Option<&'a Map<String, Value>> {
         let found = self.0.iter().find(|(name, _)| name.is_of(item));
         found.map(|(_, below)| *below)
     }

@@ -38,7 +38,7 @@ pub(crate) struct AppliedFingerprint {
 impl AppliedFingerprint {
     /// The echo of an apply, from `sent` and the live object, both masked. `None` if the object does not show
     /// which fields are ours.
-    pub fn from_apply(sent: &Map<String, Value>, live: &Value, guard: &str) -> Option<Self> {
+    pub(crate) fn from_apply(sent: &Map<String, Value>, live: &Value, guard: &str) -> Option<Self> {
         let api_version = sent.get("apiVersion")?.as_str()?;
         let owned = managed_fields::own_fields(live, api_version)?;
         let live = json!([owned, managed_fields::project(live, owned)]);
@@ -50,7 +50,7 @@ impl AppliedFingerprint {
     }
 
     /// As [`AppliedFingerprint::from_apply`], from an object with its secrets in clear text.
-    pub fn from_masked_apply(
+    pub(crate) fn from_masked_apply(
         (secrets, places): (&Secrets, &SecretPlaces),
         body: &Map<String, Value>,
         live: &Value,

@@ -38,12 +38,12 @@ pub(crate) struct ObjectRecord {
 
 impl ObjectRecord {
     /// The Kubernetes part of a record. `None` if there is none: the record was taken over from Kusion.
-    pub fn from_recorded(recorded: &Recorded) -> Option<Self> {
+    pub(crate) fn from_recorded(recorded: &Recorded) -> Option<Self> {
         recorded.private.decode()
     }
 
     /// Changes the Kubernetes part of a record.
-    pub fn update(recorded: &mut Recorded, change: impl FnOnce(&mut Self)) {
+    pub(crate) fn update(recorded: &mut Recorded, change: impl FnOnce(&mut Self)) {
         let mut record = Self::from_recorded(recorded).unwrap_or_default();
         change(&mut record);
         recorded.private = konverge_base::model::state::RuntimeRecord::encode(&record);

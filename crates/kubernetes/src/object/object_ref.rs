@@ -29,7 +29,7 @@ pub(crate) struct ObjectRef {
 
 impl ObjectRef {
     /// The identity of an object of a type; a missing namespace is `default`.
-    pub fn from_object(object: &Map<String, Value>, of: &ResourceType) -> Self {
+    pub(crate) fn from_object(object: &Map<String, Value>, of: &ResourceType) -> Self {
         let namespace = match of.namespaced {
             true => match metadata(object, "namespace") {
                 "" => "default",
@@ -46,7 +46,7 @@ impl ObjectRef {
     }
 
     /// The namespace, `None` for cluster-scoped objects.
-    pub fn namespace(&self) -> Option<&str> {
+    pub(crate) fn namespace(&self) -> Option<&str> {
         (!self.namespace.is_empty()).then_some(self.namespace.as_str())
     }
 }
@@ -113,7 +113,7 @@ impl<'a> Scopes<'a> {
     ///
     /// # Errors
     /// A CustomResourceDefinition gives a kind another scope than the cluster.
-    pub fn from_resources(
+    pub(crate) fn from_resources(
         discovery: Option<&'a Discovery>,
         resources: &[Resource],
     ) -> Result<Self, UserError> {

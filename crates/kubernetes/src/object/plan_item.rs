@@ -72,7 +72,7 @@ fn assertions(extensions: &Map<String, Value>) -> Option<String> {
 impl PlanItem {
     /// Looks up the kind of an item. A desired object must be served in its version; a recorded one is looked
     /// up in any served version.
-    pub async fn resolve(runtime: &Kubernetes, item: &Item) -> Result<Self, ResolveError> {
+    pub(crate) async fn resolve(runtime: &Kubernetes, item: &Item) -> Result<Self, ResolveError> {
         let cluster = runtime.cluster(item.cluster.as_ref());
         let cluster = Arc::clone(cluster.map_err(ResolveError::NoCluster)?);
         let discovery = cluster.discovery().await.map_err(ResolveError::NoAnswer)?;
@@ -118,7 +118,7 @@ impl PlanItem {
 
     /// The same item with the `healthPolicy` that the Spec gives it: an object that stays as it is has no desired one.
     #[must_use]
-    pub fn with_policy_of(mut self, recorded: Option<&Recorded>) -> Self {
+    pub(crate) fn with_policy_of(mut self, recorded: Option<&Recorded>) -> Self {
         if let Some(recorded) = recorded {
             self.health_policy = assertions(&recorded.extensions);
         }
@@ -126,14 +126,14 @@ impl PlanItem {
     }
 
     /// The secret texts of the object.
-    pub fn secret_texts(&self, object: &Value) -> Vec<String> {
+    pub(crate) fn secret_texts(&self, object: &Value) -> Vec<String> {
         let mut texts = secret_texts(object);
         texts.extend(self.places.texts(object));
         texts
     }
 
     /// The readiness rules for it.
-    pub fn health_rules(&self, runtime: &Kubernetes) -> HealthRules {
+    pub(crate) fn health_rules(&self, runtime: &Kubernetes) -> HealthRules {
         let rules = &runtime.options.rules;
         match &self.health_policy {
             Some(code) => rules.with_policy(&format!("the `healthPolicy` of {}", self.title()), code),
@@ -143,7 +143,7 @@ impl PlanItem {
 
     /// As [`PlanItem::resolve`]. A kind or a version that this run defined appears in discovery with a delay,
     /// so it is looked up again until `stop` returns true.
-    pub async fn awaited(
+    pub(crate) async fn awaited(
         runtime: &Kubernetes,
         item: &Item,
         mut stop: impl FnMut(u32) -> bool,
@@ -162,12 +162,12 @@ impl PlanItem {
     }
 
     /// The type by which a live object can be read.
-    pub fn readable(&self) -> Option<&Arc<ResourceType>> {
+    pub(crate) fn readable(&self) -> Option<&Arc<ResourceType>> {
         self.of.as_ref().or(self.other.as_ref())
     }
 
     /// The error that the cluster does not serve the desired version.
-    pub fn not_served(&self, api_version: &str) -> UserError {
+    pub(crate) fn not_served(&self, api_version: &str) -> UserError {
         let kind = &self.name.kind;
         let message = match &self.other {
             Some(other) => format!(
@@ -184,12 +184,12 @@ impl PlanItem {
     }
 
     /// Converts a refusal of the server for a person.
-    pub fn refusal(&self, error: &ApiError) -> UserError {
+    pub(crate) fn refusal(&self, error: &ApiError) -> UserError {
         error_classify::refusal(error, &self.cluster.api.name, &self.title())
     }
 
     /// `Deployment `ns/web``, for messages.
-    pub fn title(&self) -> String {
+    pub(crate) fn title(&self) -> String {
         match self.name.namespace() {
             Some(namespace) => format!("{} `{namespace}/{}`", self.name.kind, self.name.name),
             None => format!("{} `{}`", self.name.kind, self.name.name),

@@ -37,7 +37,7 @@ pub(crate) enum WriteKind<'a> {
 
 impl Precondition {
     /// From the live object.
-    pub fn from_object(object: &Value) -> Self {
+    pub(crate) fn from_object(object: &Value) -> Self {
         let text = |key: &str| object["metadata"][key].as_str().unwrap_or_default().to_owned();
         Self {
             uid: text("uid"),
@@ -47,12 +47,12 @@ impl Precondition {
     }
 
     /// The stack that the object names as its owner.
-    pub fn owner(&self) -> Option<&str> {
+    pub(crate) fn owner(&self) -> Option<&str> {
         self.marks[0].as_deref()
     }
 
     /// Reads the object again and checks that the write is still allowed; `None` if it is gone.
-    pub async fn refetch(
+    pub(crate) async fn refetch(
         self,
         subject: &PlanItem,
         of: &ResourceType,
@@ -65,7 +65,7 @@ impl Precondition {
     }
 
     /// As [`Precondition::refetch`], for an object that was already read.
-    pub fn check_current(
+    pub(crate) fn check_current(
         &self,
         object: &Value,
         subject: &PlanItem,

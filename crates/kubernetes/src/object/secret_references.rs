@@ -322,12 +322,12 @@ fn place(
 
 impl PlannedReferences {
     /// The object with its references, as the engine handed it over.
-    pub fn original(&self) -> &Resource {
+    pub(crate) fn original(&self) -> &Resource {
         &self.original
     }
 
     /// The records of the references.
-    pub fn written(&self) -> WrittenReferences {
+    pub(crate) fn written(&self) -> WrittenReferences {
         let places = self.places.iter();
         places
             .map(|place| (place.path.clone(), place.written.clone()))
@@ -335,7 +335,7 @@ impl PlannedReferences {
     }
 
     /// Sets the origin of the changes at references, and returns what to note about them.
-    pub fn explain(&self, changes: &mut [FieldChange]) -> Vec<String> {
+    pub(crate) fn explain(&self, changes: &mut [FieldChange]) -> Vec<String> {
         for change in changes {
             let place = self.places.iter().find(|place| place.path == change.path);
             if let Some(origin) = place.and_then(|place| place.origin.clone()) {
@@ -349,7 +349,7 @@ impl PlannedReferences {
     }
 
     /// Marks as unknown what only the write knows, in the object that references of others read.
-    pub fn hide_stand_ins(&self, expected: &mut Value) {
+    pub(crate) fn hide_stand_ins(&self, expected: &mut Value) {
         for place in self.to_write() {
             if let Some(leaf) = expected.pointer_mut(&place.path) {
                 *leaf = masked_value::unknown();
@@ -367,7 +367,7 @@ impl PlannedReferences {
     ///
     /// # Errors
     /// A value is not available, or is not UTF-8 inside a longer text.
-    pub async fn fill_in(
+    pub(crate) async fn fill_in(
         &self,
         resolver: &dyn SecretResolver,
         stack: &StackId,

@@ -27,7 +27,7 @@ const STORAGE: &str = "/spec/resources/requests/storage";
 
 impl Expansion {
     /// The growth from the live to the expected set, if nothing else of its templates changes.
-    pub fn between(live: &Value, becomes: &Value) -> Option<Self> {
+    pub(crate) fn between(live: &Value, becomes: &Value) -> Option<Self> {
         let name = |key: &str| live["metadata"][key].as_str().map(str::to_owned);
         let templates = |set: &Value| set["spec"]["volumeClaimTemplates"].as_array().cloned();
         let (before, after) = (templates(live)?, templates(becomes)?);
@@ -62,7 +62,7 @@ impl Expansion {
     /// # Errors
     /// The claims may not be read, or one may not grow: its storage class does not allow it, or a quota is
     /// exhausted.
-    pub async fn carry_out(&self, cluster: &Cluster, dry: bool) -> Result<Vec<String>, ApiError> {
+    pub(crate) async fn carry_out(&self, cluster: &Cluster, dry: bool) -> Result<Vec<String>, ApiError> {
         let path = format!(
             "/api/v1/namespaces/{}/persistentvolumeclaims",
             escape(&self.namespace)

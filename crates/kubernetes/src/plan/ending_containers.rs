@@ -29,7 +29,7 @@ enum Container {
 
 impl EndingContainers {
     /// From the live objects of a plan.
-    pub fn from_live(subjects: &[Option<&PlanItem>], found: &[Option<RawObject>]) -> Self {
+    pub(super) fn from_live(subjects: &[Option<&PlanItem>], found: &[Option<RawObject>]) -> Self {
         let both = subjects.iter().zip(found);
         let live = both.filter_map(|(subject, raw)| Some((subject.as_ref()?, raw.as_ref()?)));
         Self {
@@ -41,7 +41,7 @@ impl EndingContainers {
     }
 
     /// Adds an object that an earlier batch of the plan creates, if it holds others.
-    pub fn add_created(&mut self, cluster: &ClusterName, object: &Map<String, Value>) {
+    pub(super) fn add_created(&mut self, cluster: &ClusterName, object: &Map<String, Value>) {
         let definition = crd_validation::names(object)
             .map(|(group, kind)| Container::Definition(cluster.clone(), group.to_owned(), kind.to_owned()));
         let is_namespace =
@@ -52,7 +52,7 @@ impl EndingContainers {
     }
 
     /// What holds an object and is being deleted, as a word for a message.
-    pub fn around(&self, subject: &PlanItem, is_there: bool) -> Option<&'static str> {
+    pub(super) fn around(&self, subject: &PlanItem, is_there: bool) -> Option<&'static str> {
         if self.ending.is_empty() && self.created.is_empty() {
             return None;
         }

@@ -6,6 +6,7 @@ use konverge_base::error::{ErrorKind, UserError};
 
 /// Why a module gave no answer.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say what each field is")]
 pub enum ModuleError {
     /// It could not be started.
     #[error("it could not be started: {0}")]

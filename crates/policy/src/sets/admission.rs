@@ -45,7 +45,7 @@ impl AdmissionPolicies {
     ///
     /// # Errors
     /// A file is not YAML, a policy is not valid or uses a function that is not known here, or no policy is bound.
-    pub fn load(files: &[PolicyFile]) -> Result<Self, String> {
+    pub(super) fn load(files: &[PolicyFile]) -> Result<Self, String> {
         let env = Arc::new(admission_functions::environment());
         let mut policies = Self {
             library: AdmissionLibrary::new(&env),
@@ -114,7 +114,7 @@ impl AdmissionPolicies {
     }
 
     /// The outcomes for the plan of a stack.
-    pub fn outcomes<'d>(&self, document: &'d StackDocument) -> Vec<AdmissionOutcome<'d>> {
+    pub(super) fn outcomes<'d>(&self, document: &'d StackDocument) -> Vec<AdmissionOutcome<'d>> {
         let namespaces = admission_request::namespaces(&self.namespaces, document);
         let mut outcomes = Vec::new();
         for request in admission_request::requests(document, &self.plurals) {

@@ -98,7 +98,7 @@ impl AdmissionCode {
     ///
     /// # Errors
     /// One is not CEL, is too large, or calls a function that is not known here.
-    pub fn compile(text: AdmissionText, env: &Env) -> Result<Self, String> {
+    pub(super) fn compile(text: AdmissionText, env: &Env) -> Result<Self, String> {
         let compile = |source: &str| admission_functions::compile(source, env);
         let named = |list: Vec<NamedText>| -> Result<Vec<_>, String> {
             let compiled = list.into_iter().map(|one| {
@@ -177,7 +177,7 @@ pub(super) struct AdmissionLibrary {
 
 impl AdmissionLibrary {
     /// The functions of an environment.
-    pub fn new(env: &Arc<Env>) -> Self {
+    pub(super) fn new(env: &Arc<Env>) -> Self {
         let mut root = Context::with_env(Arc::clone(env));
         admission_functions::add(&mut root);
         Self { root }
@@ -191,7 +191,7 @@ pub(super) struct RequestVariables<'r> {
 
 impl<'r> RequestVariables<'r> {
     /// The variables for a request. `about` is its variable `request`.
-    pub fn new(
+    pub(super) fn new(
         library: &'r AdmissionLibrary,
         request: &AdmissionRequest<'r>,
         about: &'r Value,
@@ -212,7 +212,7 @@ impl<'r> RequestVariables<'r> {
     }
 
     /// The denials and warnings of a policy with a parameter.
-    pub fn judge(
+    pub(super) fn judge(
         &self,
         policy: &AdmissionCode,
         params: &Value,
@@ -223,7 +223,7 @@ impl<'r> RequestVariables<'r> {
 
     /// The denials that a request has whatever its unknown values turn out to be. `reads` says whether words may read one
     /// of them.
-    pub fn judge_certain(
+    pub(super) fn judge_certain(
         &self,
         policy: &AdmissionCode,
         params: &Value,

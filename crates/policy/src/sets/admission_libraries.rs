@@ -169,7 +169,7 @@ impl Version {
     }
 
     /// The version that a value is.
-    pub fn from_cel(value: &CelValue) -> Option<Self> {
+    pub(super) fn from_cel(value: &CelValue) -> Option<Self> {
         opaque(value)
     }
 }

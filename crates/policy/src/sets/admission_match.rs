@@ -71,7 +71,7 @@ pub(super) enum Operator {
 
 impl Selected {
     /// A certain answer.
-    pub fn from_bool(is: bool) -> Self {
+    pub(super) fn from_bool(is: bool) -> Self {
         if is { Self::Yes } else { Self::No }
     }
 
@@ -84,7 +84,7 @@ impl Selected {
     }
 
     /// Both must select.
-    pub fn and(self, other: impl FnOnce() -> Self) -> Self {
+    pub(super) fn and(self, other: impl FnOnce() -> Self) -> Self {
         match self {
             Self::No => Self::No,
             Self::Yes => other(),
@@ -96,21 +96,21 @@ impl Selected {
     }
 
     /// One of both must select.
-    pub fn or(self, other: impl FnOnce() -> Self) -> Self {
+    pub(super) fn or(self, other: impl FnOnce() -> Self) -> Self {
         self.not().and(|| other().not()).not()
     }
 }
 
 impl MatchResources {
     /// Returns true if it selects by labels of the object.
-    pub fn reads_labels(&self) -> bool {
+    pub(super) fn reads_labels(&self) -> bool {
         self.object_selector
             .as_ref()
             .is_some_and(|selector| !selector.is_empty())
     }
 
     /// Decides about a request.
-    pub fn selects(&self, request: &AdmissionRequest<'_>, namespaces: &Namespaces) -> Selected {
+    pub(super) fn selects(&self, request: &AdmissionRequest<'_>, namespaces: &Namespaces) -> Selected {
         let excluded = || self.any_rule(&self.exclude_resource_rules, request).not();
         let ruled = || match self.resource_rules.is_empty() {
             true => Selected::Yes,
@@ -209,12 +209,12 @@ impl ResourceRule {
 
 impl LabelSelector {
     /// Returns true if it selects everything.
-    pub fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         self.match_labels.is_empty() && self.match_expressions.is_empty()
     }
 
     /// Decides about a Namespace by its name.
-    pub fn selects_namespace(&self, namespace: &str, namespaces: &Namespaces) -> Selected {
+    pub(super) fn selects_namespace(&self, namespace: &str, namespaces: &Namespaces) -> Selected {
         match namespaces.get(namespace) {
             Some(object) => Selected::from_bool(self.selects(Some(object))),
             // Each Namespace has its name as a label.
@@ -235,7 +235,7 @@ impl LabelSelector {
     }
 
     /// Returns true if it selects an object by its labels.
-    pub fn selects(&self, object: Option<&Value>) -> bool {
+    pub(super) fn selects(&self, object: Option<&Value>) -> bool {
         let labels = object.map(|object| &object["metadata"]["labels"]);
         let label = |key: &str| labels.and_then(|labels| labels.get(key)?.as_str());
         let mut wanted = self.match_labels.iter();

@@ -98,7 +98,7 @@ pub(super) struct Binding {
 
 impl AdmissionPolicy {
     /// The rule of its findings by a binding.
-    pub fn rule(&self, binding: &Binding) -> String {
+    pub(super) fn rule(&self, binding: &Binding) -> String {
         format!("{}:{}", self.name, binding.name)
     }
 
@@ -106,7 +106,7 @@ impl AdmissionPolicy {
     ///
     /// # Errors
     /// It has another form, or an expression cannot be compiled.
-    pub fn load(name: &str, spec: &Value, env: &Env) -> Result<Self, String> {
+    pub(super) fn load(name: &str, spec: &Value, env: &Env) -> Result<Self, String> {
         let mut mentions = Mentions::default();
         mentions.add_texts(spec);
         let spec: PolicySpec = serde_json::from_value(spec.clone()).map_err(|error| error.to_string())?;
@@ -133,7 +133,7 @@ impl Binding {
     ///
     /// # Errors
     /// It has another form.
-    pub fn load(name: String, spec: &Value) -> Result<(String, Self), String> {
+    pub(super) fn load(name: String, spec: &Value) -> Result<(String, Self), String> {
         let spec: BindingSpec = serde_json::from_value(spec.clone()).map_err(|error| error.to_string())?;
         let severity = match spec.validation_actions.contains(&Action::Deny) {
             true => Severity::Deny,

@@ -21,7 +21,7 @@ pub(super) enum Operation {
 
 impl Operation {
     /// The word in rules.
-    pub const fn word(self) -> &'static str {
+    pub(super) const fn word(self) -> &'static str {
         match self {
             Self::Create => "CREATE",
             Self::Update => "UPDATE",
@@ -178,23 +178,23 @@ fn add_label(object: &mut Value, key: &str, value: &Value) {
 
 impl AdmissionRequest<'_> {
     /// The Namespace that the object is in; `None` for a Namespace itself.
-    pub fn own_namespace(&self) -> Option<&str> {
+    pub(super) fn own_namespace(&self) -> Option<&str> {
         self.namespace.as_deref().filter(|_| !self.is_namespace())
     }
 
     /// Returns true if a label is known only after apply.
-    pub fn has_unknown_labels(&self) -> bool {
+    pub(super) fn has_unknown_labels(&self) -> bool {
         let mut unknown = self.resource.unknown.iter();
         unknown.any(|path| matches!(path.as_str(), "" | "/metadata") || path.starts_with("/metadata/labels"))
     }
 
     /// Returns true for a Namespace itself.
-    pub fn is_namespace(&self) -> bool {
+    pub(super) fn is_namespace(&self) -> bool {
         self.group.is_empty() && self.kind == "Namespace"
     }
 
     /// The variable `request`, without what only the API server knows.
-    pub fn variable(&self) -> Value {
+    pub(super) fn variable(&self) -> Value {
         let kind = json!({"group": self.group, "version": self.version, "kind": self.kind});
         let resource = json!({"group": self.group, "version": self.version, "resource": self.plural});
         let mut about = json!({

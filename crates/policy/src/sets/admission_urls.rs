@@ -28,7 +28,7 @@ impl Url {
     ///
     /// # Errors
     /// An API server may read it in a way that is not decided here.
-    pub fn parse(function: &str, text: &str) -> Result<Option<Self>, ExecutionError> {
+    pub(super) fn parse(function: &str, text: &str) -> Result<Option<Self>, ExecutionError> {
         let plain = |c: char| c.is_ascii_alphanumeric() || "-._~!$&'()*+,;=:@/?%".contains(c);
         let unclear = || error(function, "a URL of this form is not decided here");
         if text.is_empty() || text.bytes().any(|byte| byte < 0x20 || byte == 0x7f) {

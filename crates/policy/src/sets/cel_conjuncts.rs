@@ -15,7 +15,7 @@ pub(super) struct Conjunct {
 
 impl Conjunct {
     /// Returns true if the part is false for this input. An error is not false.
-    pub fn is_false(&self, context: &cel::Context) -> bool {
+    pub(super) fn is_false(&self, context: &cel::Context) -> bool {
         self.expression.holds(context) == Ok(false)
     }
 }

@@ -33,7 +33,7 @@ pub(super) struct ExceptedPlace<'a> {
 
 impl Exception {
     /// `None` if it is not valid; the configuration was checked when it was read.
-    pub fn from_config(config: &PolicyExceptionConfig) -> Option<Self> {
+    pub(super) fn from_config(config: &PolicyExceptionConfig) -> Option<Self> {
         let glob = |pattern: &str| {
             let glob = globset::GlobBuilder::new(pattern).build().ok()?;
             Some(glob.compile_matcher())
@@ -55,7 +55,7 @@ impl Exception {
 
     /// Returns true if a finding is covered at this time, in a stack of this folder. A stack's identity does not count:
     /// the files of a pull request choose it.
-    pub fn covers(&self, finding: &PolicyFinding, of: ExceptedPlace<'_>, now: Timestamp) -> bool {
+    pub(super) fn covers(&self, finding: &PolicyFinding, of: ExceptedPlace<'_>, now: Timestamp) -> bool {
         self.is_about(finding, of, now)
             && self
                 .stacks
@@ -64,7 +64,12 @@ impl Exception {
     }
 
     /// Returns true if it would cover a finding, but names the identity of the stack.
-    pub fn names_identity(&self, finding: &PolicyFinding, of: ExceptedPlace<'_>, now: Timestamp) -> bool {
+    pub(super) fn names_identity(
+        &self,
+        finding: &PolicyFinding,
+        of: ExceptedPlace<'_>,
+        now: Timestamp,
+    ) -> bool {
         let is_named = |glob: &GlobMatcher| {
             finding
                 .stack
@@ -91,7 +96,7 @@ impl Exception {
     }
 
     /// The finding as it is shown: it is covered.
-    pub fn excuse(&self, mut finding: PolicyFinding) -> PolicyFinding {
+    pub(super) fn excuse(&self, mut finding: PolicyFinding) -> PolicyFinding {
         finding.verdict = Enforcement::Pass;
         finding.message = format!(
             "excepted until {} ({}): {}",

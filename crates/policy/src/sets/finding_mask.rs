@@ -20,7 +20,7 @@ pub(super) struct FindingMask<'a> {
 impl FindingMask<'_> {
     /// The finding as it may be shown, and the keyed hash of what the rule said: two findings that look alike are two,
     /// and nobody can guess a secret from their digests.
-    pub fn finding(self, found: &RuleFinding) -> (RuleFinding, String) {
+    pub(super) fn finding(self, found: &RuleFinding) -> (RuleFinding, String) {
         let said = [
             found.resource.as_deref().unwrap_or_default(),
             found.path.as_deref().unwrap_or_default(),

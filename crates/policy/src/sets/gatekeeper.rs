@@ -96,7 +96,7 @@ impl GatekeeperRules {
     ///
     /// # Errors
     /// A file is not YAML, a template cannot be compiled, a constraint has no template, or there is no constraint.
-    pub fn load(files: &[PolicyFile]) -> Result<Self, String> {
+    pub(super) fn load(files: &[PolicyFile]) -> Result<Self, String> {
         let env = Arc::new(admission_functions::environment());
         let mut rules = Self {
             library: template::library(&env),
@@ -176,7 +176,7 @@ impl GatekeeperRules {
     }
 
     /// The outcomes for the plan of a stack.
-    pub fn outcomes<'d>(&self, document: &'d StackDocument) -> Vec<AdmissionOutcome<'d>> {
+    pub(super) fn outcomes<'d>(&self, document: &'d StackDocument) -> Vec<AdmissionOutcome<'d>> {
         let namespaces = admission_request::namespaces(&self.namespaces, document);
         let mut engines: BTreeMap<&str, Engine> = BTreeMap::new();
         let mut outcomes = Vec::new();

@@ -41,7 +41,7 @@ enum Source {
 
 impl ConstraintMatch {
     /// Decides about a request.
-    pub fn selects(&self, request: &AdmissionRequest<'_>, namespaces: &Namespaces) -> Selected {
+    pub(super) fn selects(&self, request: &AdmissionRequest<'_>, namespaces: &Namespaces) -> Selected {
         let objects = [request.object, request.old_object].into_iter().flatten();
         objects.fold(Selected::No, |any, object| {
             any.or(|| self.selects_object(request, object, namespaces))

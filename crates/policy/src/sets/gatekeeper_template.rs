@@ -98,7 +98,7 @@ impl Template {
     ///
     /// # Errors
     /// It has another form, or its code cannot be compiled.
-    pub fn load(template: &Value, env: &Env) -> Result<Self, String> {
+    pub(super) fn load(template: &Value, env: &Env) -> Result<Self, String> {
         let spec = &template["spec"];
         let read: TemplateSpec = serde_json::from_value(spec.clone()).map_err(|error| error.to_string())?;
         let kind = read.crd["spec"]["names"]["kind"].as_str().unwrap_or_default();
@@ -144,7 +144,7 @@ impl Template {
     }
 
     /// Returns true if the code judges an operation. Without a list Gatekeeper is not asked about deletions.
-    pub fn judges(&self, operation: Operation) -> bool {
+    pub(super) fn judges(&self, operation: Operation) -> bool {
         match self.operations.is_empty() {
             true => operation != Operation::Delete,
             false => self
@@ -158,7 +158,7 @@ impl Template {
     ///
     /// # Errors
     /// The schema has no such field: a cluster would not take the constraint.
-    pub fn parameters(&self, given: &Value) -> Result<Value, String> {
+    pub(super) fn parameters(&self, given: &Value) -> Result<Value, String> {
         let mut parameters = match given {
             Value::Null => Value::Object(Map::new()),
             given => given.clone(),

@@ -43,7 +43,7 @@ pub(super) struct GoRegexes(Arc<RwLock<HashMap<String, Arc<Regex>>>>);
 impl GoRegexes {
     /// # Errors
     /// It is not an expression that Go reads as this program would.
-    pub fn get(&self, text: &str) -> Result<Arc<Regex>, RegexProblem> {
+    pub(super) fn get(&self, text: &str) -> Result<Arc<Regex>, RegexProblem> {
         let known = self.0.read().unwrap_or_else(PoisonError::into_inner);
         if let Some(regex) = known.get(text) {
             return Ok(Arc::clone(regex));

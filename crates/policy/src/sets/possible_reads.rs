@@ -62,7 +62,7 @@ pub(super) struct Mentions {
 
 impl Mentions {
     /// Adds the words of a source: names, and the parts of its literals.
-    pub fn add(&mut self, source: &str) {
+    pub(super) fn add(&mut self, source: &str) {
         let is_word = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-');
         let words = source
             .split(|c: char| !is_word(c))
@@ -79,7 +79,7 @@ impl Mentions {
     }
 
     /// Adds the words of all texts in a value, and its keys.
-    pub fn add_texts(&mut self, value: &Value) {
+    pub(super) fn add_texts(&mut self, value: &Value) {
         match value {
             Value::String(text) => self.add(text),
             Value::Array(items) => items.iter().for_each(|item| self.add_texts(item)),
@@ -92,13 +92,13 @@ impl Mentions {
     }
 
     /// Adds other words.
-    pub fn add_all(&mut self, other: &Self) {
+    pub(super) fn add_all(&mut self, other: &Self) {
         self.reads_all |= other.reads_all;
         self.words.extend(other.words.iter().cloned());
     }
 
     /// Returns true if a rule may read the value at a path of a resource.
-    pub fn may_read(&self, runtime: RuntimeKind, path: &str) -> bool {
+    pub(super) fn may_read(&self, runtime: RuntimeKind, path: &str) -> bool {
         // The id that a provider chooses says nothing: rules name it as the id of the resource.
         if runtime == RuntimeKind::Terraform && path == "/id" {
             return false;
@@ -117,7 +117,7 @@ impl Mentions {
     }
 
     /// Returns true if the source has this word.
-    pub fn has_word(&self, word: &str) -> bool {
+    pub(super) fn has_word(&self, word: &str) -> bool {
         self.words.contains(word)
     }
 

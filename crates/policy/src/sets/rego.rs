@@ -50,7 +50,7 @@ impl RegoRules {
     ///
     /// # Errors
     /// A file is not Rego or not data, or there is no rule.
-    pub fn load(
+    pub(super) fn load(
         files: &[PolicyFile],
         data: &[PolicyFile],
         version: RegoVersion,
@@ -111,18 +111,18 @@ impl RegoRules {
     }
 
     /// The words in the source.
-    pub fn mentions(&self) -> &Mentions {
+    pub(super) fn mentions(&self) -> &Mentions {
         &self.mentions
     }
 
     /// The names of the rules.
-    pub fn names(&self) -> impl Iterator<Item = (&str, Severity)> {
+    pub(super) fn names(&self) -> impl Iterator<Item = (&str, Severity)> {
         self.rules.iter().map(|rule| (rule.name.as_str(), rule.severity))
     }
 
     /// Starts evaluations for a stack: a session evaluates one input after another. As in conftest the rules find
     /// the file of the input in `data.conftest.file`: here it is the `stack.yaml`, below the root of the repository.
-    pub fn session(&self, folder: &RepoPath) -> RegoSession<'_> {
+    pub(super) fn session(&self, folder: &RepoPath) -> RegoSession<'_> {
         let mut engine = self.engine.clone();
         let mut unusable = None;
         // Data is prepared again, which takes its time.
@@ -203,7 +203,7 @@ pub(super) struct RegoSession<'r> {
 
 impl RegoSession<'_> {
     /// The findings of all rules for an input.
-    pub fn findings(&mut self, input: Value) -> Vec<RuleFinding> {
+    pub(super) fn findings(&mut self, input: Value) -> Vec<RuleFinding> {
         if let Some(why) = &self.unusable {
             let rules = self.rules.iter();
             return rules.map(|rule| RuleFinding::error(&rule.name, why)).collect();
@@ -246,7 +246,7 @@ impl RegoSession<'_> {
 
     /// The findings that an input has whatever its unknown values turn out to be: those of definitions that do not read
     /// them. `reads` says whether words may read one.
-    pub fn certain(&mut self, input: &Value, reads: impl Fn(&Mentions) -> bool) -> Vec<RuleFinding> {
+    pub(super) fn certain(&mut self, input: &Value, reads: impl Fn(&Mentions) -> bool) -> Vec<RuleFinding> {
         let mut findings = Vec::new();
         let Some(definitions) = self.definitions.filter(|_| self.unusable.is_none()) else {
             return findings;

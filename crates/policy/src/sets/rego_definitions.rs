@@ -47,7 +47,7 @@ struct Read<'m> {
 
 impl Definitions {
     /// The definitions of the rules at these paths. `None` if they cannot be told apart.
-    pub fn find(
+    pub(super) fn find(
         read: &mut Engine,
         packages: &[String],
         data: &[PolicyFile],

@@ -29,6 +29,7 @@ pub(super) const MOST_FINDINGS: usize = 200;
 pub struct PolicyFile {
     /// The path in the repository.
     pub path: String,
+    /// The content.
     pub text: String,
 }
 
@@ -39,6 +40,7 @@ pub struct FailedTest {
     pub file: String,
     /// The test.
     pub name: String,
+    /// The reason.
     pub why: String,
 }
 
@@ -67,12 +69,17 @@ pub struct RuleFinding {
 /// A finding of a rule, or that an unknown value keeps it from deciding.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum RuleOutcome {
+    /// A finding.
     Found(RuleFinding),
     /// The rule may read these paths of the resource.
     Unknown {
+        /// Name of the rule.
         rule: String,
+        /// How much a finding of it would weigh.
         severity: Severity,
+        /// The resource that it was evaluated on.
         resource: ResourceId,
+        /// The paths of the unknown values that it may read.
         paths: Vec<String>,
         /// True if they become known before the resource is written.
         later: bool,

@@ -8,6 +8,7 @@ use konverge_base::{
 
 /// A repository, a revision or an object could not be read.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say what each field is")]
 pub enum GitError {
     /// There is no repository at or above the folder.
     #[error("`{0}` is not in a git repository")]

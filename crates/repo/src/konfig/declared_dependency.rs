@@ -17,12 +17,14 @@ pub struct DeclaredDependency {
 /// Where a dependency comes from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DependencySource {
+    /// A package of a registry.
     Oci {
         /// Address of the package.
         url: String,
         /// The tag; the newest without.
         tag: Option<String>,
     },
+    /// A package in a git repository.
     Git {
         /// Address of the repository.
         url: String,

@@ -1,5 +1,5 @@
 //! Affected stacks on random repositories, held against the KCL core. One binary: a file per subject.
-#![allow(clippy::unwrap_used, clippy::print_stdout)]
+#![allow(unreachable_pub, clippy::unwrap_used, clippy::print_stdout)]
 
 use konverge_testkit as support;
 

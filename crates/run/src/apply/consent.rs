@@ -61,6 +61,7 @@ impl ApprovedPlan {
 
 /// Why a plan is not applied.
 pub struct Refusal {
+    /// The reason.
     pub error: UserError,
     /// What was found on the way.
     pub decisions: Decisions,
@@ -89,6 +90,7 @@ pub struct Decisions {
 /// A plan that was stopped as unreviewed.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StoppedPlan {
+    /// The plan that was stopped.
     pub plan: StackPlan,
     /// Its unreviewed parts.
     pub units: Vec<ReviewUnit>,
@@ -129,6 +131,7 @@ impl Decisions {
 /// The plan of a stack that is to be approved.
 #[derive(Clone, Copy)]
 pub struct ProposedPlan<'a> {
+    /// The plan as it is shown.
     pub plan: &'a StackPlan,
     /// Builds the plan document (whole resources with true values) for policy sets. It copies all resources, so call it
     /// only if there is a policy set.
@@ -155,11 +158,11 @@ pub struct PriorState {
 pub(super) struct LateReview(Mutex<Box<dyn LateApprover>>);
 
 impl LateReview {
-    pub fn new(late: Box<dyn LateApprover>) -> Self {
+    pub(super) fn new(late: Box<dyn LateApprover>) -> Self {
         Self(Mutex::new(late))
     }
 
-    pub async fn recreate(&self, late: LatePlan<'_>) -> Result<(), UserError> {
+    pub(super) async fn recreate(&self, late: LatePlan<'_>) -> Result<(), UserError> {
         self.0.lock().await.recreate(late).await
     }
 }

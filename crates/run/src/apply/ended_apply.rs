@@ -27,7 +27,12 @@ pub(super) struct EndedApply<'a> {
 
 impl EndedApply<'_> {
     /// Writes the state and the apply record, if they say something new. A failure to write is the result.
-    pub async fn record(self, mut state: StackState, outcome: &mut StackOutcome, unstored: &mut Unstored) {
+    pub(super) async fn record(
+        self,
+        mut state: StackState,
+        outcome: &mut StackOutcome,
+        unstored: &mut Unstored,
+    ) {
         let well = has_succeeded(outcome.result);
         self.describe(&mut state, well);
         let reason = self.reason();

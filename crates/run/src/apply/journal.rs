@@ -37,7 +37,7 @@ impl FollowedState {
 
 impl<'a> ApplyJournal<'a> {
     /// The journal of a lease, from the state before the apply.
-    pub fn new(lease: &'a Lease, state: StackState, unstored: Unstored) -> Self {
+    pub(super) fn new(lease: &'a Lease, state: StackState, unstored: Unstored) -> Self {
         Self {
             lease,
             followed: Mutex::new(FollowedState {
@@ -49,7 +49,7 @@ impl<'a> ApplyJournal<'a> {
     }
 
     /// The state so far, to plan again from.
-    pub async fn state(&self) -> StackState {
+    pub(super) async fn state(&self) -> StackState {
         let mut followed = self.followed.lock().await;
         let ended = std::mem::take(&mut followed.ended);
         followed.state.apply_entries(&ended);
@@ -57,7 +57,7 @@ impl<'a> ApplyJournal<'a> {
     }
 
     /// The state after the apply, and what the store did not accept.
-    pub fn into_parts(self) -> (StackState, Unstored) {
+    pub(super) fn into_parts(self) -> (StackState, Unstored) {
         let FollowedState { mut state, ended } = self.followed.into_inner();
         state.apply_entries(&ended);
         (state, self.unstored.into_inner())

@@ -30,7 +30,7 @@ pub(super) struct ApplyRounds<'a> {
 
 impl ApplyRounds<'_> {
     /// Applies an approved plan. The outcome is that of all rounds together.
-    pub async fn run(&self, plan: EnginePlan) -> StackOutcome {
+    pub(super) async fn run(&self, plan: EnginePlan) -> StackOutcome {
         let Applied {
             mut outcome,
             mut missing,

@@ -43,6 +43,7 @@ pub struct ImportRequest {
 /// The result of an import.
 #[derive(Debug, Clone)]
 pub struct Imported {
+    /// Identity of the stack.
     pub stack: StackId,
     /// The serial that was written.
     pub serial: u64,
@@ -58,6 +59,7 @@ pub struct Imported {
 /// A Terraform resource of a Kusion state.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LeftOut {
+    /// The resource.
     pub id: ResourceId,
     /// The id of its object at the provider, by which it can be imported.
     pub object: Option<String>,

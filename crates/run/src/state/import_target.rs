@@ -41,7 +41,11 @@ impl ImportTarget {
     ///
     /// # Errors
     /// Several stacks have these names, or the file says none.
-    pub fn find(run: &RunContext, asked: &AskedTarget<'_>, kusion: &KusionState) -> Result<Self, UserError> {
+    pub(super) fn find(
+        run: &RunContext,
+        asked: &AskedTarget<'_>,
+        kusion: &KusionState,
+    ) -> Result<Self, UserError> {
         let repository = Repository::discover(&run.dir).ok();
         let head = repository.as_ref().and_then(|repository| {
             let head = OpenRevision::open(run, repository, &RevisionSpec::Worktree).ok()?;

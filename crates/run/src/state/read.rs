@@ -19,6 +19,7 @@ use konverge_state::{IndexEntry, StateError, Versioned};
 /// One line of `state list`.
 #[derive(Debug, Clone, Serialize)]
 pub struct StateRow {
+    /// Identity of the stack.
     pub stack: StackId,
     /// Its entry in the index.
     #[serde(flatten)]
@@ -32,11 +33,13 @@ pub struct StateRow {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PulledState {
+    /// Version of this format.
     pub version: u32,
     /// The repository of the state.
     pub repository: String,
     /// The serial that was read.
     pub serial: u64,
+    /// The state.
     pub state: StackState,
 }
 

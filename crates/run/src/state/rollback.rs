@@ -152,11 +152,7 @@ impl Rollback {
     ) -> Result<(ApplyReport, Vec<PolicyFinding>), UserError> {
         let sets = self.sets.clone();
         let options = ApplyOptions {
-            approver: Arc::new(WithPolicySets::new(
-                approver,
-                sets,
-                self.planning.secrets(),
-            )),
+            approver: Arc::new(WithPolicySets::new(approver, sets, self.planning.secrets())),
             newer: None,
             commit: Some(self.commit.clone()),
             pull_requests: Vec::new(),

@@ -40,7 +40,7 @@ enum HttpProblem {
 
 impl HttpClient {
     /// Builds the client for a location, with its certificates.
-    pub fn new(place: &StoreLocation) -> Result<Self, StoreError> {
+    pub(super) fn new(place: &StoreLocation) -> Result<Self, StoreError> {
         let mut builder = Client::builder()
             .timeout(REQUEST_DEADLINE)
             .connect_timeout(CONNECT_DEADLINE)
@@ -66,7 +66,7 @@ impl HttpClient {
     }
 
     /// Sends a request, with retries. Each attempt is built again, because it may be signed with the time.
-    pub async fn send(
+    pub(super) async fn send(
         &self,
         key: &Key,
         make: impl Fn(&Client) -> RequestBuilder,
@@ -116,7 +116,7 @@ impl HttpClient {
     }
 
     /// The error for an unexpected answer.
-    pub fn status_error(&self, key: &Key, answer: &HttpAnswer) -> StoreError {
+    pub(super) fn status_error(&self, key: &Key, answer: &HttpAnswer) -> StoreError {
         let (url, key) = (self.url.clone(), key.to_string());
         let why = format!("{}: {}", answer.status, body_excerpt(&answer.body));
         match answer.status {

@@ -24,7 +24,7 @@ pub(super) struct StoreLocation {
 
 impl StoreLocation {
     /// Parses a URL.
-    pub fn parse(text: &str, options: &StoreOptions) -> Result<Self, StoreError> {
+    pub(super) fn parse(text: &str, options: &StoreOptions) -> Result<Self, StoreError> {
         let shown = without_credentials(text);
         let config = |why: String| StoreError::Config {
             url: shown.escape_debug().to_string(),
@@ -67,7 +67,7 @@ impl StoreLocation {
     }
 
     /// Returns an error for clear-text HTTP, unless it was requested and the endpoint is on this machine.
-    pub fn check_transport(&self, endpoint: &str) -> Result<(), StoreError> {
+    pub(super) fn check_transport(&self, endpoint: &str) -> Result<(), StoreError> {
         let url =
             Url::parse(endpoint).map_err(|error| self.error(format!("`endpoint` is not a URL: {error}")))?;
         if let Some(credential) = credential_in(endpoint, AddressParts::default()) {
@@ -87,23 +87,23 @@ impl StoreLocation {
     }
 
     /// An environment variable that is set and not empty.
-    pub fn variable(&self, name: &str) -> Option<&str> {
+    pub(super) fn variable(&self, name: &str) -> Option<&str> {
         let value = self.options.environment.get(name)?;
         Some(value.as_str()).filter(|value| !value.is_empty())
     }
 
     /// The user in the URL.
-    pub fn user(&self) -> Option<&str> {
+    pub(super) fn user(&self) -> Option<&str> {
         Some(self.url.username()).filter(|user| !user.is_empty())
     }
 
     /// Returns true if the host of the URL is this machine.
-    pub fn is_loopback(&self) -> bool {
+    pub(super) fn is_loopback(&self) -> bool {
         is_loopback(&self.url)
     }
 
     /// A configuration error for this location.
-    pub fn error(&self, why: String) -> StoreError {
+    pub(super) fn error(&self, why: String) -> StoreError {
         StoreError::Config {
             url: self.shown.clone(),
             why,

@@ -138,6 +138,7 @@ pub enum Created {
 
 /// The error of a store.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say what each field is")]
 pub enum StoreError {
     /// A wrong URL or a missing option.
     #[error("store {url}: {why}")]

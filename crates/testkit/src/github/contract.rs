@@ -25,7 +25,7 @@ static CONTRACT: LazyLock<Contract> = LazyLock::new(|| {
 });
 
 /// Says why GitHub's description does not allow a request.
-pub fn check(
+pub(super) fn check(
     method: &str,
     route: &str,
     query: &BTreeMap<String, String>,
