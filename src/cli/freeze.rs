@@ -8,7 +8,7 @@ use konverge_run::{KeyUse, apply_freeze, state};
 /// Arguments of `konverge freeze`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
-  konverge freeze --reason 'database failover, ask @sre'     stop all applies until `konverge unfreeze`
+  konverge freeze --reason failover     stop all applies until `konverge unfreeze`
 
 The freeze is kept in the store of `state.url`. Every apply reads it before it touches a stack: of a merge, of a
 dispatch, by hand, a destroy, a rollback, and the restore of drift. A stack that is being applied ends as usual.
@@ -22,7 +22,7 @@ pub struct Args {
 /// Arguments of `konverge unfreeze`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
-  konverge unfreeze --reason 'failover is done'     let applies run; the next run applies what is pending")]
+  konverge unfreeze --reason done     let applies run; the next run applies what is pending")]
 pub struct UnfreezeArgs {
     /// The reason; it is kept beside the one of the freeze
     #[arg(long, value_name = "TEXT")]

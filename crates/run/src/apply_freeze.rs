@@ -2,7 +2,7 @@
 
 use crate::StateBackend;
 use konverge_base::error::{ErrorKind, UserError};
-use konverge_state::Freeze;
+use konverge_state::ApplyFreeze;
 
 /// Stops the caller if applies are frozen.
 ///
@@ -18,7 +18,7 @@ pub(crate) async fn check(backend: &StateBackend) -> Result<(), UserError> {
 }
 
 /// `applies are frozen since TIME by WHO: REASON`.
-pub fn sentence(freeze: &Freeze) -> String {
+pub fn sentence(freeze: &ApplyFreeze) -> String {
     format!(
         "applies are frozen since {:.0} by {}: {}",
         freeze.since, freeze.writer, freeze.reason
@@ -29,7 +29,11 @@ pub fn sentence(freeze: &Freeze) -> String {
 ///
 /// # Errors
 /// There is no reason. Errors of the store.
-pub async fn set(backend: &StateBackend, frozen: bool, reason: &str) -> Result<Option<Freeze>, UserError> {
+pub async fn set(
+    backend: &StateBackend,
+    frozen: bool,
+    reason: &str,
+) -> Result<Option<ApplyFreeze>, UserError> {
     if reason.trim().is_empty() {
         return Err(UserError::new(ErrorKind::Usage, "the reason is empty")
             .hint("give one with `--reason TEXT`; every run that is stopped shows it"));

@@ -15,7 +15,7 @@ const TRIES: u32 = 5;
 
 /// Why nothing is applied, since when and by whom.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Freeze {
+pub struct ApplyFreeze {
     /// The reason that its author gave.
     pub reason: String,
     /// When it was set, by the clock of that machine.
@@ -37,7 +37,7 @@ impl StateStore {
     /// # Errors
     /// Errors of the store; a document that is damaged or of another repository. Then nobody knows whether applies
     /// may run.
-    pub async fn freeze(&self) -> Result<Option<Freeze>, StateError> {
+    pub async fn freeze(&self) -> Result<Option<ApplyFreeze>, StateError> {
         let numbers = self.freeze_numbers().await?;
         let Some(newest) = numbers.last() else {
             return Ok(None);
@@ -47,7 +47,7 @@ impl StateStore {
             StateError::Missing(format!("`{key}` is listed, but the store does not return it"))
         })?;
         let (header, switch): (Header, FreezeSwitch) = self.envelopes.read("freeze", &key, &bytes)?;
-        Ok(switch.frozen.then_some(Freeze {
+        Ok(switch.frozen.then_some(ApplyFreeze {
             reason: switch.reason,
             since: header.time,
             writer: header.writer,

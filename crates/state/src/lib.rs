@@ -58,7 +58,7 @@ pub use data_keys::WrappedDataKey;
 pub use drift_history::{DriftCheck, DriftHistory, KnownDrift};
 pub use encryption::{IDENTITY_VARIABLE, Sealer};
 pub use error::StateError;
-pub use freeze::Freeze;
+pub use freeze::ApplyFreeze;
 pub use index_entry::{IndexEntry, IndexedStates};
 pub use journal::{OpenIntents, merge_journal};
 pub use key_service::{DataKeys, NamedKeyService};

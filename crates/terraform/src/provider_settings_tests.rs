@@ -103,7 +103,7 @@ fn free_settings_are_the_specs_to_choose() {
             "thing",
             json!({"default_tags": tags, "labels": {"profile": "x"}, "user_agent": "x"}),
         ),
-        // What is not set is no choice.
+        // What is not set chooses nothing.
         (
             "thing",
             json!({"config_path": null, "exec": [], "token_file": "", "profile": "", "assume_role": []}),
@@ -356,7 +356,7 @@ fn what_sends_credentials_elsewhere_is_refused() {
             json!({"certificate_authority_data": "LS0t"}),
         ),
     ] {
-        // A name that the default branch allows, with all below it, is no leave for an address.
+        // A name that the default branch allows, with all below it, does not allow an address.
         let name = path.split('/').nth(1).unwrap();
         for names in [&[][..], &[name]] {
             let failure = UserError::from(check_settings("vault", &configuration, names).unwrap_err());

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::error::TerraformError;
 use konverge_base::error::UserError;
 
-/// Encrypts documents. `run::runtime_factory` provides the encryption of the state's own documents.
+/// Encrypts documents. `run::infrastructure` provides the encryption of the state's own documents.
 pub trait StateEncryption: Send + Sync {
     /// Encrypts a document.
     ///

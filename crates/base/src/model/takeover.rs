@@ -43,7 +43,7 @@ impl Takeover {
 /// The resources of a stack by what its first apply would do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct TakeoverCounts {
-    /// Resources that stay as they are.
+    /// Resources without changes.
     pub unchanged: usize,
     /// Resources that an apply would change.
     pub changed: usize,

@@ -71,7 +71,7 @@ pub struct MalformedReference {
 /// A part of a text with references.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TemplatePart {
-    /// Text that is no secret.
+    /// Text that is not secret.
     Text(String),
     /// A value of a secret store.
     Reference(SecretReference),

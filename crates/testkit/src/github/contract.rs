@@ -54,14 +54,14 @@ pub(super) fn check(
         let parameter = parameters
             .iter()
             .find(|p| p["in"] == "query" && p["name"] == key.as_str())
-            .ok_or_else(|| format!("`{key}` is no parameter"))?;
+            .ok_or_else(|| format!("`{key}` is not a parameter"))?;
         let schema = contract.resolve(&parameter["schema"]);
         if let Some(words) = schema["enum"].as_array() {
             if !words.iter().any(|w| w == text.as_str()) {
                 return Err(format!("`{key}={text}` is none of {words:?}"));
             }
         } else if schema["type"] == "integer" && text.parse::<u64>().is_err() {
-            return Err(format!("`{key}={text}` is no number"));
+            return Err(format!("`{key}={text}` is not a number"));
         }
         if key == "per_page" && text.parse::<u64>().is_ok_and(|n| n > 100) {
             return Err("per_page is above 100".to_owned());

@@ -163,7 +163,7 @@ impl World {
                 (200, json!({"total_count": runs.len(), "check_runs": runs}))
             }
             ("GET", ["commits", sha, "pulls"]) => {
-                // What a fork holds is no commit of this repository: of its head GitHub answers `[]`.
+                // What a fork holds is not a commit of this repository: of its head GitHub answers `[]`.
                 let numbers = self.commit_pulls.get(*sha).cloned().unwrap_or_default();
                 let brought = |p: &&Pull| {
                     numbers.contains(&p.number)
@@ -226,7 +226,7 @@ impl World {
                         .collect(),
                 )
             }
-            // An App is no user: `name[bot] is not a user`.
+            // An App is not a user: `name[bot] is not a user`.
             ("GET", ["collaborators", user, "permission"]) if user.ends_with("%5Bbot%5D") => not_found(),
             ("GET", ["collaborators", user, "permission"]) => {
                 let permission = self.collaborators.get(*user).copied().unwrap_or("none");

@@ -38,7 +38,7 @@ async fn their_values_compare_as_their_schema_says() {
     let again = stack.plan_well(&[definition(), lamp(&ns, first.clone())]).await;
     assert_eq!(
         again.public.summary.unchanged, 2,
-        "a default is no change: {:?}",
+        "a default is not a change: {:?}",
         again.public
     );
     let edits = [

@@ -138,7 +138,7 @@ async fn the_watch_of_a_kind_stands_before_its_first_write() {
     assert!(!since.is_empty() && !since.iter().any(opens_watch), "{since:?}");
 }
 
-/// An apply that gave up waiting is no less a failure when it is run again.
+/// An apply that gave up waiting fails as well when it is run again.
 #[tokio::test]
 async fn what_was_not_ready_is_waited_for_again() {
     let cluster = Cluster::shared();
@@ -169,7 +169,7 @@ async fn what_was_not_ready_is_waited_for_again() {
     let status = rolled_out(1);
     let (outcome, ()) = tokio::join!(stack.carry_out(plan), report(&objects, &web, 1, &status));
     assert_eq!((outcome.result, outcome.error), (StackResult::Unchanged, None));
-    // Seen once, it is not looked at again, whatever becomes of it.
+    // Seen once, it is not read again, whatever becomes of it.
     let plan = stack.plan_well(&wanted).await;
     let before = cluster.audit().len();
     assert_eq!(stack.carry_out(plan).await.result, StackResult::Unchanged);

@@ -216,7 +216,7 @@ async fn labels_that_bring_a_webhook_into_play_are_part_of_the_proof() {
     }
 }
 
-/// A MutatingAdmissionPolicy is no webhook, and does what one does.
+/// A MutatingAdmissionPolicy does what a webhook does.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_a_policy_makes_of_an_object_is_seen_as_a_webhook_s_doing_is() {
     let (cluster, _turn) = cluster().await;

@@ -41,7 +41,7 @@ for line in sys.stdin:
 "#;
 
 /// The core never ends on some texts: it is given up once one question took so much processor time. On a busy machine
-/// it has to wait for its turn, and that is no answer.
+/// it has to wait for its turn, and that is not an answer.
 const GIVEN_UP_AFTER: Duration = Duration::from_secs(15);
 
 /// It may take so long by the clock.

@@ -289,7 +289,7 @@ fn a_revision_is_reached_from_another_one() {
             assert_eq!(reached.commit(), anew.commit());
         }
     }
-    // A tree that is no longer here is no way; the revision is read all the same.
+    // A tree that is gone cannot be used; the revision is read all the same.
     let mut lost = repository.revision(&id(&commits[0])).unwrap().listing().unwrap();
     lost.tree = TreeId([7; 20]);
     let anew = repository.revision(&id(&commits[1])).unwrap();
