@@ -3,6 +3,7 @@
 
 mod pool;
 mod protocol;
+mod sent_document;
 mod serve;
 mod worker;
 

@@ -12,6 +12,7 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 
 use super::{
     protocol::{Answer, Request, RuleLimits},
+    sent_document::SentDocument,
     worker::{RuleWorker, WorkerEnd},
 };
 use konverge_base::model::{Digest, digest::DigestBuilder, plan_document::StackDocument};
@@ -175,7 +176,7 @@ impl LentWorker<'_> {
         let answer = self
             .call(Request::Evaluate {
                 set: set.digest(),
-                document: is_new.then(|| Arc::clone(document)),
+                document: is_new.then(|| SentDocument(Arc::clone(document))),
             })
             .await;
         Ok(match answer {

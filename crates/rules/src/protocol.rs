@@ -5,7 +5,8 @@ use std::{sync::Arc, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
-use konverge_base::model::{Digest, plan_document::StackDocument};
+use super::sent_document::SentDocument;
+use konverge_base::model::Digest;
 use konverge_policy::sets::{FailedTest, RuleOutcome, SetSource};
 
 /// The maximum size of an answer in bytes.
@@ -47,7 +48,7 @@ pub(super) enum Request {
     /// Evaluate a parsed set on a document; on the last one if there is none.
     Evaluate {
         set: Digest,
-        document: Option<Arc<StackDocument>>,
+        document: Option<SentDocument>,
     },
     /// Run the tests of a parsed set.
     Test { set: Digest },

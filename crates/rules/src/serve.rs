@@ -13,7 +13,10 @@ use nix::{
     time::{ClockId, clock_gettime},
 };
 
-use super::protocol::{Answer, Request, RuleLimits};
+use super::{
+    protocol::{Answer, Request, RuleLimits},
+    sent_document::SentDocument,
+};
 use konverge_base::model::{Digest, plan_document::StackDocument};
 use konverge_policy::sets::{SetRules, SetSource};
 use konverge_sandbox::{SandboxLayers, SandboxMode, SandboxProfile};
@@ -103,7 +106,9 @@ impl ServedRules {
                 Err(why) => Answer::Unreadable(why),
             },
             Request::Evaluate { set, document } => {
-                self.document = document.or(self.document.take());
+                if let Some(SentDocument(document)) = document {
+                    self.document = Some(document);
+                }
                 match (self.sets.get(&set), &self.document) {
                     (Some((_, rules)), Some(document)) => Answer::Outcomes(rules.outcomes(document)),
                     _ => Answer::Refused,
