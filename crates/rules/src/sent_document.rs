@@ -177,21 +177,22 @@ mod tests {
     fn what_is_received_is_what_was_sent_and_an_object_is_sent_once() {
         let object = serde_json::json!({"kind": "ConfigMap", "data": {"only": "once"}});
         let other = serde_json::json!({"kind": "ConfigMap", "data": {"only": "twice"}});
-        let resource = |before: Option<&Value>, after: Option<&Value>, changes: Vec<DocumentChange>| DocumentResource {
-            id: "v1:ConfigMap:shop:web".parse().unwrap(),
-            runtime: RuntimeKind::Kubernetes,
-            kind: "ConfigMap".to_owned(),
-            cluster: Some("prod".parse().unwrap()),
-            action: Action::Update,
-            replace: vec!["data".to_owned()],
-            data_loss: true,
-            before: before.cloned(),
-            after: after.cloned(),
-            changes,
-            unknown: vec!["a".to_owned()],
-            secret: vec!["b".to_owned()],
-            known_before_write: true,
-        };
+        let resource =
+            |before: Option<&Value>, after: Option<&Value>, changes: Vec<DocumentChange>| DocumentResource {
+                id: "v1:ConfigMap:shop:web".parse().unwrap(),
+                runtime: RuntimeKind::Kubernetes,
+                kind: "ConfigMap".to_owned(),
+                cluster: Some("prod".parse().unwrap()),
+                action: Action::Update,
+                replace: vec!["data".to_owned()],
+                data_loss: true,
+                before: before.cloned(),
+                after: after.cloned(),
+                changes,
+                unknown: vec!["a".to_owned()],
+                secret: vec!["b".to_owned()],
+                known_before_write: true,
+            };
         let change = |path: &str, from: Option<&Value>, to: Option<&Value>| DocumentChange {
             path: path.to_owned(),
             from: from.cloned(),

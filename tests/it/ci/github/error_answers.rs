@@ -223,3 +223,40 @@ async fn addresses_and_tokens_that_can_not_be() {
     assert!(make("https://api.github.com", "a\nb").is_err());
     assert!(make("https://api.github.com/", "ghs_x").is_ok());
 }
+
+/// Whether somebody edited a review decides whether its text overrides a finding: what is not said for certain is an error.
+#[tokio::test]
+async fn an_answer_that_does_not_say_for_certain_who_edited_a_review_is_an_error() {
+    let review = konverge_github::ReviewApproval {
+        reviewer: "grace".to_owned(),
+        commit: "a".repeat(40).parse().unwrap(),
+        given: None,
+        said: "override".to_owned(),
+        node: "PRR_1".to_owned(),
+    };
+    let error = json!([{"type": "FORBIDDEN", "message": "editor is not accessible"}]);
+    for (answer, words) in [
+        (
+            json!({"data": {"node": {"editor": null}}, "errors": error}),
+            "editor is not accessible",
+        ),
+        (json!({"data": {"node": null}}), "who edited the review of grace"),
+        (json!({"data": null, "errors": error}), "editor is not accessible"),
+        (json!({}), "who edited the review of grace"),
+    ] {
+        let fake = FakeGithub::start(World::new()).await;
+        fake.next("POST", "/graphql", Act::Answer(200, vec![], answer.clone()));
+        let said = client(&fake).review_editor(&review).await;
+        let said = said.expect_err(&answer.to_string()).to_string();
+        assert!(said.contains(words), "{answer}: {said}");
+    }
+    for (editor, known) in [
+        (json!(null), None),
+        (json!({"login": "mallory"}), Some("mallory".to_owned())),
+    ] {
+        let fake = FakeGithub::start(World::new()).await;
+        let answer = json!({"data": {"node": {"editor": editor}}});
+        fake.next("POST", "/graphql", Act::Answer(200, vec![], answer));
+        assert_eq!(client(&fake).review_editor(&review).await.unwrap(), known);
+    }
+}
