@@ -113,7 +113,7 @@ async fn lock_module(
     // From the disk: a lock that git ignores is in no revision.
     let content = checkout::read(repository.root(), file.as_str().as_ref()).map_err(refused)?;
     let text = String::from_utf8(content.unwrap_or_default())
-        .map_err(|_| package_locks::broken(&file, "it is not UTF-8".to_owned()))?;
+        .map_err(|error| package_locks::broken(&file, error.utf8_error().into()))?;
     let own = PackageLock::parse(text.as_bytes()).map_err(|why| package_locks::broken(&file, why))?;
     let mut wanted = setup.remote_packages.clone();
     for package in &mut wanted {

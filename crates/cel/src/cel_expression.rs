@@ -29,6 +29,23 @@ pub struct CelExpression {
     expression: IdedExpr,
 }
 
+/// Why an expression cannot be used, in one line.
+#[derive(Debug, thiserror::Error)]
+pub enum CelSyntaxError {
+    /// It is longer than [`LONGEST`] bytes.
+    #[error("an expression may have at most {LONGEST} bytes")]
+    TooLong,
+    /// It is nested too deeply.
+    #[error("nested more than {DEEPEST} levels deep")]
+    TooDeep,
+    /// There is no thread to parse it.
+    #[error("{0}")]
+    Thread(std::io::Error),
+    /// The parser refuses it.
+    #[error("{0}")]
+    NotCel(String),
+}
+
 /// Why an expression has no value.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CelError {
@@ -45,7 +62,7 @@ impl CelExpression {
     ///
     /// # Errors
     /// Too long, nested too deeply, or not CEL; in one line.
-    pub fn compile(source: &str) -> Result<Self, String> {
+    pub fn compile(source: &str) -> Result<Self, CelSyntaxError> {
         Self::compile_with(source, &Env::stdlib())
     }
 
@@ -53,9 +70,9 @@ impl CelExpression {
     ///
     /// # Errors
     /// As [`CelExpression::compile`].
-    pub fn compile_with(source: &str, env: &Env) -> Result<Self, String> {
+    pub fn compile_with(source: &str, env: &Env) -> Result<Self, CelSyntaxError> {
         if source.len() > LONGEST {
-            return Err(format!("an expression may have at most {LONGEST} bytes"));
+            return Err(CelSyntaxError::TooLong);
         }
         // The parser recurses as deep as the expression, before the limit can be checked: it gets a stack
         // that is large enough.
@@ -63,8 +80,9 @@ impl CelExpression {
             let thread = std::thread::Builder::new().stack_size(PARSER_STACK);
             let parsing = thread
                 .spawn_scoped(scope, || Self::parse(source, env))
-                .map_err(|error| error.to_string())?;
-            parsing.join().unwrap_or_else(|_| Err("not CEL".to_owned()))
+                .map_err(CelSyntaxError::Thread)?;
+            let not_cel = |_| Err(CelSyntaxError::NotCel("not CEL".to_owned()));
+            parsing.join().unwrap_or_else(not_cel)
         })
     }
 
@@ -79,14 +97,14 @@ impl CelExpression {
         self.expression.references().has_variable(variable)
     }
 
-    fn parse(source: &str, env: &Env) -> Result<Self, String> {
+    fn parse(source: &str, env: &Env) -> Result<Self, CelSyntaxError> {
         let program = env.compile(source).map_err(|error| {
             let text = error.to_string();
-            text.lines().next().unwrap_or("not CEL").to_owned()
+            CelSyntaxError::NotCel(text.lines().next().unwrap_or("not CEL").to_owned())
         })?;
         let expression = program.expression().clone();
         if depth(&expression) > DEEPEST + 1 {
-            return Err(format!("nested more than {DEEPEST} levels deep"));
+            return Err(CelSyntaxError::TooDeep);
         }
         Ok(Self { expression })
     }

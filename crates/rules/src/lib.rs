@@ -9,4 +9,4 @@ mod worker;
 
 pub use pool::RuleWorkers;
 pub use protocol::RuleLimits;
-pub use serve::serve;
+pub use serve::{ServeError, serve};

@@ -19,30 +19,51 @@ use super::{
 };
 use konverge_base::model::{Digest, plan_document::StackDocument};
 use konverge_policy::sets::{SetRules, SetSource};
-use konverge_sandbox::{SandboxLayers, SandboxMode, SandboxProfile};
+use konverge_sandbox::{SandboxError, SandboxLayers, SandboxMode, SandboxProfile};
 
-/// Answers requests until the input ends.
+/// Why a worker stops.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// The limits are not as [`RuleLimits`] are written.
+    #[error("the limits cannot be read: {0}")]
+    Limits(serde_json::Error),
+    /// It could not confine itself.
+    #[error(transparent)]
+    Sandbox(#[from] SandboxError),
+    /// The kernel refused a limit of time.
+    #[error("the limit of time: {0}")]
+    Time(#[from] nix::Error),
+    /// The process that started it is gone.
+    #[error(transparent)]
+    Pipe(#[from] io::Error),
+    /// An answer cannot be written as JSON.
+    #[error("an answer cannot be written: {0}")]
+    Answer(serde_json::Error),
+    /// An answer has more than 4 GiB.
+    #[error("an answer is too long")]
+    TooLong,
+}
+
+/// Answers requests until the input ends. `limits` are [`RuleLimits`] as JSON.
 ///
 /// # Errors
-/// A limit cannot be set, or the pipes fail. Layers of the sandbox that the kernel lacks are tolerated: no language of
+/// The limits cannot be read or set, or the pipes fail. Layers of the sandbox that the kernel lacks are tolerated: no language of
 /// rules has a function that opens something.
-pub fn serve(limits: RuleLimits, input: &mut dyn Read, output: &mut dyn Write) -> Result<(), String> {
-    layers(limits)
-        .apply(&mut io::sink())
-        .map_err(|error| error.to_string())?;
+pub fn serve(limits: &str, input: &mut dyn Read, output: &mut dyn Write) -> Result<(), ServeError> {
+    let limits: RuleLimits = serde_json::from_str(limits).map_err(ServeError::Limits)?;
+    layers(limits).apply(&mut io::sink())?;
     let mut rules = ServedRules::default();
-    let failed = |error: io::Error| error.to_string();
-    while let Some(frame) = read(input).map_err(failed)? {
+    while let Some(frame) = read(input)? {
         limit_time(limits.time)?;
         let answer = match serde_json::from_slice(&frame) {
             Ok(request) => rules.answer(request),
             Err(_) => Answer::Refused,
         };
-        let answer = serde_json::to_vec(&answer).map_err(|error| error.to_string())?;
-        let length = u32::try_from(answer.len()).map_err(|error| error.to_string())?;
-        output.write_all(&length.to_be_bytes()).map_err(failed)?;
-        output.write_all(&answer).map_err(failed)?;
-        output.flush().map_err(failed)?;
+        let answer = serde_json::to_vec(&answer).map_err(ServeError::Answer)?;
+        let length = u32::try_from(answer.len()).map_err(|_| ServeError::TooLong)?;
+        output.write_all(&length.to_be_bytes())?;
+        output.write_all(&answer)?;
+        output.flush()?;
     }
     Ok(())
 }
@@ -65,15 +86,12 @@ fn layers(limits: RuleLimits) -> SandboxLayers {
 }
 
 /// Makes the kernel end this process when it has used so much more processor time.
-fn limit_time(time: Duration) -> Result<(), String> {
-    let failed = |error: nix::Error| format!("the limit of time: {error}");
-    let used: Duration = clock_gettime(ClockId::CLOCK_PROCESS_CPUTIME_ID)
-        .map_err(failed)?
-        .into();
-    let (_, most) = getrlimit(Resource::RLIMIT_CPU).map_err(failed)?;
+fn limit_time(time: Duration) -> Result<(), ServeError> {
+    let used: Duration = clock_gettime(ClockId::CLOCK_PROCESS_CPUTIME_ID)?.into();
+    let (_, most) = getrlimit(Resource::RLIMIT_CPU)?;
     // It counts whole seconds.
     let end = (used + time).as_secs() + 1;
-    setrlimit(Resource::RLIMIT_CPU, end.min(most), most).map_err(failed)
+    Ok(setrlimit(Resource::RLIMIT_CPU, end.min(most), most)?)
 }
 
 /// The next frame; `None` at the end.
@@ -103,7 +121,7 @@ impl ServedRules {
                     self.sets.insert(set, (source, rules));
                     Answer::Parsed
                 }
-                Err(why) => Answer::Unreadable(why),
+                Err(why) => Answer::Unreadable(why.to_string()),
             },
             Request::Evaluate { set, document } => {
                 if let Some(SentDocument(document)) = document {

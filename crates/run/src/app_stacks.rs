@@ -272,8 +272,8 @@ impl WorkspaceFiles<'_> {
     fn inputs(&mut self, stack: &Stack, named: Option<&str>) -> Result<AppInputs, UserError> {
         let kcl_mod = stack.folder.child("kcl.mod");
         let text = self.text(&kcl_mod)?.unwrap_or_default();
-        let dependencies = declared_dependencies(text.as_bytes()).map_err(|message| {
-            UserError::new(ErrorKind::Layout, message).at(kcl_mod.to_string(), None, None)
+        let dependencies = declared_dependencies(text.as_bytes()).map_err(|error| {
+            UserError::new(ErrorKind::Layout, error.to_string()).at(kcl_mod.to_string(), None, None)
         })?;
         let names = kusion::platform_names(&dependencies);
         // Applications need the package of their types: a stack without dependencies has none, and no workspace.

@@ -5,7 +5,7 @@ use konverge_base::{
     error::{ErrorKind, UserError},
     model::{
         RepoPath,
-        package_lock::{LOCK_FILE, PackageLock},
+        package_lock::{LOCK_FILE, PackageLock, PackageLockError},
         stack::CompileSetup,
     },
 };
@@ -34,7 +34,7 @@ pub fn read(workspace: &OpenRevision, setup: &CompileSetup) -> Result<PackageLoc
 }
 
 /// A lock that cannot be read.
-pub fn broken(file: &RepoPath, why: String) -> UserError {
+pub fn broken(file: &RepoPath, why: PackageLockError) -> UserError {
     UserError::new(ErrorKind::Layout, format!("it cannot be read: {why}"))
         .at(file.to_string(), None, None)
         .hint("correct the file, or delete it and run `konverge kcl lock`")

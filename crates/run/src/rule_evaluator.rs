@@ -13,7 +13,7 @@ use konverge_base::{
     secrets::Secrets,
 };
 use konverge_policy::sets::{FailedTest, PolicySet, PolicySets};
-use konverge_rules::{self as rule_host, RuleLimits, RuleWorkers};
+use konverge_rules::{self as rule_host, RuleLimits, RuleWorkers, ServeError};
 
 /// Evaluates rules. Cheap to clone; the clones share the workers.
 #[derive(Debug, Clone)]
@@ -96,7 +96,6 @@ impl RuleEvaluator {
 ///
 /// # Errors
 /// The limits cannot be read or set, or the pipes fail.
-pub fn serve(limits: &str, input: &mut dyn Read, output: &mut dyn Write) -> Result<(), String> {
-    let limits = serde_json::from_str(limits).map_err(|error| format!("these are no limits: {error}"))?;
+pub fn serve(limits: &str, input: &mut dyn Read, output: &mut dyn Write) -> Result<(), ServeError> {
     rule_host::serve(limits, input, output)
 }

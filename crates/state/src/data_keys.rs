@@ -29,6 +29,15 @@ pub struct WrappedDataKey {
     pub by: Vec<String>,
 }
 
+/// What a key service says about the newest data key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KeyServiceTrial {
+    /// The service, as `state.encrypt_to` names it.
+    pub service: String,
+    /// Why it does not unwrap the key; `None` if it does.
+    pub failure: Option<String>,
+}
+
 #[derive(Serialize, Deserialize)]
 struct DataKeyDocument {
     recipient: String,
@@ -217,7 +226,7 @@ impl StateStore {
     ///
     /// # Errors
     /// Errors of the store; a damaged document.
-    pub async fn try_key_services(&self) -> Result<Vec<(String, Result<(), String>)>, StateError> {
+    pub async fn try_key_services(&self) -> Result<Vec<KeyServiceTrial>, StateError> {
         let Some((number, document)) = self.data_key_rows().await?.pop() else {
             return Ok(Vec::new());
         };
@@ -225,14 +234,17 @@ impl StateStore {
         for service in &self.key_services {
             let name = &service.name;
             let wrapped = document.wrapped.iter().find(|wrapped| wrapped.by == *name);
-            let result = match wrapped {
-                None => Err(format!("does not wrap `{}`", place(number))),
+            let failure = match wrapped {
+                None => Some(format!("does not wrap `{}`", place(number))),
                 Some(wrapped) => {
                     let secret = service.unwrap_key(&wrapped.key, &self.context(number)).await;
-                    secret.map(drop)
+                    secret.err().map(|error| error.to_string())
                 }
             };
-            tried.push((name.clone(), result));
+            tried.push(KeyServiceTrial {
+                service: name.clone(),
+                failure,
+            });
         }
         Ok(tried)
     }

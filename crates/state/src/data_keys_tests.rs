@@ -133,11 +133,14 @@ async fn what_each_service_says_is_told() {
     maker.make_data_key(None).await.unwrap();
     b.set_away(true);
     let tried = run(&store, &[&a, &b, &c]).try_key_services().await.unwrap();
-    let refused = |why: &str| Err(why.to_owned());
+    let trial = |service: &str, failure: Option<&str>| KeyServiceTrial {
+        service: service.to_owned(),
+        failure: failure.map(str::to_owned),
+    };
     let expected = [
-        ("a".to_owned(), Ok(())),
-        ("b".to_owned(), refused("does not answer: it is away")),
-        ("c".to_owned(), refused("does not wrap `keys/data/0000000001`")),
+        trial("a", None),
+        trial("b", Some("does not answer: it is away")),
+        trial("c", Some("does not wrap `keys/data/0000000001`")),
     ];
     assert_eq!(tried, expected);
     let error = run(&store, &[&c, &b]).open_data_keys().await.unwrap_err();

@@ -54,7 +54,7 @@ pub mod store;
 use serde::{Deserialize, Serialize};
 
 pub use clock::{Clock, SystemClock};
-pub use data_keys::WrappedDataKey;
+pub use data_keys::{KeyServiceTrial, WrappedDataKey};
 pub use drift_history::{DriftCheck, DriftHistory, KnownDrift};
 pub use encryption::{IDENTITY_VARIABLE, Sealer};
 pub use error::StateError;

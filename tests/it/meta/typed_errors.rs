@@ -46,6 +46,29 @@ fn decision(line: &str) -> Option<&'static str> {
     }
 }
 
+/// The error type of each `Result` in a signature.
+fn error_types(signature: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    for (at, _) in signature.match_indices("Result<") {
+        let (mut depth, mut start) = (0_u32, None);
+        for (offset, letter) in signature[at + "Result<".len()..].char_indices() {
+            let here = at + "Result<".len() + offset;
+            match letter {
+                '<' | '(' | '[' => depth += 1,
+                ',' if depth == 0 => start = Some(here + 1),
+                '>' | ')' | ']' if depth == 0 => {
+                    found.extend(start.map(|start| signature[start..here].trim().to_owned()));
+                    break;
+                }
+                '>' if signature[..here].ends_with('-') => {}
+                '>' | ')' | ']' => depth -= 1,
+                _ => {}
+            }
+        }
+    }
+    found
+}
+
 #[test]
 fn no_decision_rests_on_the_kind_or_the_text_of_an_error() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -102,4 +125,54 @@ fn comparisons_are_found() {
     ] {
         assert_eq!(decision(line), None, "{line}");
     }
+}
+
+#[test]
+fn no_public_function_of_a_crate_gives_a_text_as_its_error() {
+    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("crates");
+    let files = source_files();
+    let files = files
+        .iter()
+        .filter(|file| file.starts_with(&crates) && !file.starts_with(crates.join("testkit")));
+    let (mut wrong, mut seen) = (Vec::new(), 0);
+    for file in files {
+        let text = fs::read_to_string(file).expect("a source file");
+        for (at, _) in text
+            .match_indices("pub fn ")
+            .chain(text.match_indices("pub async fn "))
+        {
+            let signature = &text[at..];
+            let end = signature.find(['{', ';']).unwrap_or(signature.len());
+            let types = error_types(&signature[..end]);
+            seen += types.len();
+            if types.iter().any(|name| name == "String") {
+                let line = text[..at].matches('\n').count() + 1;
+                wrong.push(format!("{}:{line}", file.display()));
+            }
+        }
+    }
+    assert!(seen > 300, "{seen}");
+    assert!(
+        wrong.is_empty(),
+        "give these an error type:\n{}",
+        wrong.join("\n")
+    );
+}
+
+#[test]
+fn the_error_of_a_nested_result_is_found() {
+    let types = |text| error_types(text);
+    assert_eq!(
+        types("fn a() -> Result<BTreeMap<String, String>, Error>"),
+        ["Error"]
+    );
+    assert_eq!(
+        types("fn a() -> Result<Vec<(A, Result<(), String>)>, Error>"),
+        ["Error", "String"]
+    );
+    assert_eq!(types("fn a() -> io::Result<()>"), [""; 0]);
+    assert_eq!(
+        types("fn a(f: impl Fn(&A) -> Result<(), String>) -> Result<B, String>"),
+        ["String", "String"]
+    );
 }

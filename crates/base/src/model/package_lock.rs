@@ -54,6 +54,17 @@ pub fn is_whole_commit(id: &str) -> bool {
     matches!(id.len(), 40 | 64) && id.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
+/// Why a lock cannot be read.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum PackageLockError {
+    /// It is not text.
+    #[error("it is not UTF-8: {0}")]
+    NotText(#[from] std::str::Utf8Error),
+    /// It is not TOML.
+    #[error("{0}")]
+    NotToml(String),
+}
+
 /// The entries of a lock, by the names of imports (`-` is `_`).
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct PackageLock {
@@ -65,12 +76,12 @@ impl PackageLock {
     ///
     /// # Errors
     /// It is not TOML.
-    pub fn parse(content: &[u8]) -> Result<Self, String> {
-        let text = std::str::from_utf8(content).map_err(|error| format!("it is not UTF-8: {error}"))?;
+    pub fn parse(content: &[u8]) -> Result<Self, PackageLockError> {
+        let text = std::str::from_utf8(content)?;
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         let mut root: toml::Table = text
             .parse()
-            .map_err(|error: toml::de::Error| error.message().to_owned())?;
+            .map_err(|error: toml::de::Error| PackageLockError::NotToml(error.message().to_owned()))?;
         let Some(toml::Value::Table(found)) = root.remove("dependencies") else {
             return Ok(Self::default());
         };

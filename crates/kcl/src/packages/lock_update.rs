@@ -37,7 +37,7 @@ impl PackageFetcher {
         renewed: &[String],
         by_path: &[PathEntry],
     ) -> Result<LockUpdate, KclError> {
-        let own = PackageLock::parse(text.as_bytes()).map_err(KclError::Lock)?;
+        let own = PackageLock::parse(text.as_bytes()).map_err(|error| KclError::Lock(error.to_string()))?;
         let found = self.resolve_each(wanted, lock, Renewal::Stale(renewed)).await?;
         let (mut entries, mut changed, mut unchanged) = (Vec::new(), Vec::new(), 0);
         for (package, resolved) in &found {

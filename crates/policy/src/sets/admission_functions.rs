@@ -55,7 +55,7 @@ pub(super) fn environment() -> Env {
 /// # Errors
 /// Not CEL, too large, or an unknown function.
 pub(super) fn compile(source: &str, env: &Env) -> Result<CelExpression, String> {
-    let expression = CelExpression::compile_with(source, env)?;
+    let expression = CelExpression::compile_with(source, env).map_err(|error| error.to_string())?;
     let may_ask = expression.reads("authorizer");
     let is_operator = |name: &str| !name.starts_with(|c: char| c.is_ascii_alphabetic());
     let unknown = expression.functions().into_iter().find(|name| {

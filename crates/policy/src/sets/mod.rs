@@ -61,4 +61,4 @@ pub use all_sets::PolicySets;
 pub use moved_resources::MovedResources;
 pub use rule::{FailedTest, NoOutcomes, PolicyFile, RuleOutcome};
 pub use set::PolicySet;
-pub use set_rules::{SetRules, SetSource};
+pub use set_rules::{SetRules, SetSource, UnreadableSet};

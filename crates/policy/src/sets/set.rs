@@ -13,7 +13,7 @@ use super::{
     rule::{
         ENDED, FailedTest, NoOutcomes, PolicyFile, RuleFinding, RuleOutcome, Severity, UNREADABLE, stack_glob,
     },
-    set_rules::{SetRules, SetSource},
+    set_rules::{SetRules, SetSource, UnreadableSet},
 };
 use konverge_base::{
     model::{
@@ -116,7 +116,9 @@ impl PolicySet {
 
     fn parsed(&self) -> Result<&SetRules, &String> {
         let source = self.source()?;
-        self.parsed.get_or_init(|| source.parse()).as_ref()
+        self.parsed
+            .get_or_init(|| source.parse().map_err(|UnreadableSet(why)| why))
+            .as_ref()
     }
 
     /// The digest over its settings and files.

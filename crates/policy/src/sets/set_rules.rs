@@ -32,6 +32,11 @@ pub struct SetSource {
     pub(super) data: Vec<PolicyFile>,
 }
 
+/// Why the rules of a set cannot be read: the file and what is wrong with it.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct UnreadableSet(pub String);
+
 /// The parsed rules of a set.
 pub struct SetRules {
     input: PolicyInput,
@@ -49,10 +54,10 @@ impl SetSource {
     ///
     /// # Errors
     /// A file is not what the language or the data needs, or there is no rule.
-    pub fn parse(&self) -> Result<SetRules, String> {
+    pub fn parse(&self) -> Result<SetRules, UnreadableSet> {
         Ok(SetRules {
             input: self.config.input(),
-            rules: parse_apart(&self.config, &self.files, &self.data)?,
+            rules: parse_apart(&self.config, &self.files, &self.data).map_err(UnreadableSet)?,
         })
     }
 

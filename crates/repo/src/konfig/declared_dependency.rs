@@ -37,12 +37,17 @@ pub enum DependencySource {
     Version(Option<String>),
 }
 
+/// A `kcl.mod` that is not TOML, and why.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct KclModError(String);
+
 /// Reads the direct dependencies of a `kcl.mod`, in the order of the file.
 ///
 /// # Errors
 /// It is not TOML.
-pub fn declared_dependencies(kcl_mod: &[u8]) -> Result<Vec<DeclaredDependency>, String> {
-    let module = KclMod::parse(kcl_mod)?;
+pub fn declared_dependencies(kcl_mod: &[u8]) -> Result<Vec<DeclaredDependency>, KclModError> {
+    let module = KclMod::parse(kcl_mod).map_err(KclModError)?;
     let declared = module.dependencies.into_iter().map(|(name, dependency)| {
         let text = |key: &str| dependency.entry[key].as_str().map(str::to_owned);
         let version = || ["tag", "commit", "branch", "version"].into_iter().find_map(text);

@@ -26,7 +26,7 @@ mod selector;
 mod settings;
 mod unchanged_layout;
 
-pub use declared_dependency::{DeclaredDependency, DependencySource, declared_dependencies};
+pub use declared_dependency::{DeclaredDependency, DependencySource, KclModError, declared_dependencies};
 pub use dependencies::{PathPackage, path_packages};
 pub use discovery::LayoutReader;
 pub use error::LayoutError;

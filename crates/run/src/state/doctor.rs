@@ -10,7 +10,7 @@ use konverge_base::{
     model::{ResourceId, StackId, claim::Claim},
 };
 use konverge_report::plural;
-use konverge_state::{IndexedStates, Sealing, Versioned, store};
+use konverge_state::{IndexedStates, KeyServiceTrial, Sealing, Versioned, store};
 
 /// One check.
 #[derive(Debug, Clone, Serialize)]
@@ -159,11 +159,11 @@ async fn encryption(backend: &StateBackend) -> Result<Vec<(bool, String)>, UserE
     let (data_keys, mut says) = (states.list_data_keys().await?, Vec::new());
     let tried = states.try_key_services().await?;
     // Without an answer nobody knows which data key is today's.
-    let is_silent = !tried.is_empty() && tried.iter().all(|(_, tried)| tried.is_err());
-    for (name, tried) in tried {
-        says.push(match tried {
-            Ok(()) => (true, format!("`{name}` unwraps the data key")),
-            Err(why) => (false, format!("`{name}`: {why}")),
+    let is_silent = !tried.is_empty() && tried.iter().all(|trial| trial.failure.is_some());
+    for KeyServiceTrial { service, failure } in tried {
+        says.push(match failure {
+            None => (true, format!("`{service}` unwraps the data key")),
+            Some(why) => (false, format!("`{service}`: {why}")),
         });
     }
     if let Some(newest) = data_keys.last() {

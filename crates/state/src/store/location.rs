@@ -47,7 +47,9 @@ impl StoreLocation {
         let mut url = Url::parse(text).map_err(|error| config(format!("not a URL: {error}")))?;
         let mut options = options.clone();
         for (key, value) in url.query_pairs() {
-            options.set(&key, &value).map_err(&config)?;
+            options
+                .set(&key, &value)
+                .map_err(|error| config(error.to_string()))?;
         }
         url.set_query(None);
         let place = Self {

@@ -23,7 +23,7 @@ use bytes::Bytes;
 pub use conformance::probe;
 pub use factory::{open, open_foreign};
 pub use memory::MemoryStore;
-pub use options::StoreOptions;
+pub use options::{StoreOptionError, StoreOptions};
 
 use konverge_base::{
     error::{ErrorKind, UserError},

@@ -49,16 +49,26 @@ impl Default for StoreOptions {
     }
 }
 
+/// An option that cannot be set.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum StoreOptionError {
+    /// There is no option of this name.
+    #[error("unknown option `{name}`; known are {known}", name = .0.escape_debug(), known = STORE_SETTINGS.join(", "))]
+    Unknown(String),
+    /// The option, and a value that is neither `true` nor `false`.
+    #[error("`{0}` is `true` or `false`, not `{value}`", value = .1.escape_debug())]
+    NotBoolean(String, String),
+}
+
 impl StoreOptions {
     /// Sets an option by its name in `state.options` and in the query of a URL.
     ///
     /// # Errors
     /// An unknown name, with the list of known names; a boolean that is neither `true` nor `false`.
-    pub fn set(&mut self, name: &str, value: &str) -> Result<(), String> {
+    pub fn set(&mut self, name: &str, value: &str) -> Result<(), StoreOptionError> {
         let yes_or_no = || {
-            value
-                .parse::<bool>()
-                .map_err(|_| format!("`{name}` is `true` or `false`, not `{}`", value.escape_debug()))
+            let not_boolean = |_| StoreOptionError::NotBoolean(name.to_owned(), value.to_owned());
+            value.parse::<bool>().map_err(not_boolean)
         };
         match name {
             "endpoint" => self.endpoint = Some(value.to_owned()),
@@ -67,11 +77,7 @@ impl StoreOptions {
             "allow_http" => self.allow_http = yes_or_no()?,
             "ca_file" => self.ca_file = Some(value.to_owned()),
             other => {
-                return Err(format!(
-                    "unknown option `{}`; known are {}",
-                    other.escape_debug(),
-                    STORE_SETTINGS.join(", ")
-                ));
+                return Err(StoreOptionError::Unknown(other.to_owned()));
             }
         }
         Ok(())
