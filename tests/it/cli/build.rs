@@ -217,7 +217,7 @@ fn what_is_missing_is_said_with_the_next_command() {
         "{}",
         no_core.stderr
     );
-    let no_stack = build(&repository).arg("appops/order/dev").run().expect(1);
+    let no_stack = build(&repository).arg("appops/order/dev").run().expect(64);
     assert!(
         no_stack.stderr.contains("did you mean `appops/orders/dev`?"),
         "{}",
@@ -254,5 +254,5 @@ fn a_spec_from_a_file_needs_neither_core_nor_repository() {
     let json = run("spec.yaml").expect(0).json();
     assert_eq!(json["resources"][0]["id"], "v1:ConfigMap:a");
     assert_eq!(json["resources"][0]["attributes"]["data"]["n"], "1");
-    assert_eq!(run("none.yaml").expect(1).json()["error"]["file"], "none.yaml");
+    assert_eq!(run("none.yaml").expect(64).json()["error"]["file"], "none.yaml");
 }

@@ -345,7 +345,8 @@ fn change_is_green(stage: &mut Stage, changed: &str, from: &str, to: &str) {
     );
     let printed = format!("{}{}", second.outcome.stdout, second.outcome.stderr);
     assert_eq!(printed.matches("defines no clusters").count(), 1, "{printed}");
-    assert!(second.summary.contains(" in 1 stack\n"), "{}", second.summary);
+    let counts = "1 stack affected: 1 to change";
+    assert!(second.summary.contains(counts), "{}", second.summary);
 }
 
 /// `init`, commit, pull request, comment, merge; then a pull request that changes a stack. Answers what `init` said.
