@@ -205,7 +205,7 @@ fn everybody_agrees_where_the_binary_is() {
     );
     // Who builds by hand has the quick profile.
     assert!(read("Makefile").contains("$(TARGET)/fast/konverge kcl install"));
-    assert!(read("README.md").contains("# leaves target/fast/konverge"));
+    assert!(read("README.md").contains("leaves `target/fast/konverge`"));
     assert!(read("scripts/quick-start").contains("~/konverge/target/fast:"));
     let manifest = read("Cargo.toml");
     let rust = manifest
