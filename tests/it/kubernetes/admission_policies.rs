@@ -30,7 +30,7 @@ use crate::support::{
 };
 
 /// Expressions with a message, or with a messageExpression if it starts with `=`.
-const POLICIES: [&[(&str, &str)]; 41] = [
+const POLICIES: [&[(&str, &str)]; 44] = [
     &[(
         "object == null || object.metadata.name.startsWith('new')",
         "the name",
@@ -75,7 +75,7 @@ const POLICIES: [&[(&str, &str)]; 41] = [
         "private",
     )],
     &[(
-        "object == null || !has(object.data) || sets.contains(['s', 'n', 'q', 'ip', 'v', 'u', 'c', 'f', 't', 'd', 'probe'], object.data.map(k, k))",
+        "object == null || !has(object.data) || sets.contains(['s', 'n', 'q', 'ip', 'v', 'u', 'c', 'f', 't', 'd', 'w', 'probe'], object.data.map(k, k))",
         "another key",
     )],
     &[(
@@ -214,6 +214,19 @@ const POLICIES: [&[(&str, &str)]; 41] = [
         "object == null || !has(object.data.n) || double(object.data.n) * 2.0 != 98.0",
         "=string(int(double(object.data.n) / 2.0) % 7) + string(bytes(object.data.n).size()) + string(type(object.data.n) == string)",
     )],
+    // Classes of patterns know ASCII alone, and letters without case fold as in Unicode.
+    &[(
+        "object == null || !has(object.data.w) || !object.data.w.matches('^\\\\d+$')",
+        "=object.data.w.findAll('\\\\D').join('-')",
+    )],
+    &[(
+        "object == null || !has(object.data.w) || object.data.w.matches('^\\\\w+$')",
+        "=object.data.w.findAll('\\\\s').join('-') + ' ' + object.data.w.findAll('[[:alpha:]]').join('-')",
+    )],
+    &[(
+        "object == null || !has(object.data.w) || !object.data.w.matches('(?i)^[ks]$')",
+        "=string(object.data.w.matches('\\\\b')) + string(object.data.w.size()) + object.data.w.lowerAscii()",
+    )],
 ];
 
 /// The policy `n` with its binding, for the objects of a namespace.
@@ -291,7 +304,24 @@ fn map(namespace: &str, name: &str, labels: Value, data: Value) -> Value {
 
 fn random_map(random: &mut Random, namespace: &str, name: &str) -> Value {
     let (mut data, mut labels) = (json!({}), json!({}));
-    let values: [(&str, &[&str]); 11] = [
+    let values: [(&str, &[&str]); 12] = [
+        (
+            "w",
+            &[
+                "7",
+                "\u{663}",
+                "7\u{663}",
+                "e",
+                "\u{e9}",
+                "a b",
+                "a\u{a0}b",
+                "K",
+                "\u{212a}",
+                "\u{17f}",
+                "stra\u{df}e",
+                "a_9",
+            ],
+        ),
         ("s", &["", "a", "keep", "aB", "abc", "bbb", "ABC", "longer"]),
         ("n", &["3", "7", "49", "50", "99", "x", "-1"]),
         (
