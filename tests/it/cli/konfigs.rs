@@ -345,7 +345,7 @@ fn change_is_green(stage: &mut Stage, changed: &str, from: &str, to: &str) {
     );
     let printed = format!("{}{}", second.outcome.stdout, second.outcome.stderr);
     assert_eq!(printed.matches("defines no clusters").count(), 1, "{printed}");
-    let counts = "1 stack affected: 1 to change";
+    let counts = " affected: 1 to change ·";
     assert!(second.summary.contains(counts), "{}", second.summary);
 }
 

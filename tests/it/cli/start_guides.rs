@@ -62,7 +62,9 @@ fn answer<'a>(answers: &'a [(String, Outcome)], line: &str) -> &'a Outcome {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_guide_for_kind_goes_from_nothing_to_the_first_apply() {
-    let cluster = Cluster::with_controllers();
+    // Its stack has the Namespace of the example's, so the cluster is its own.
+    let cluster = &Cluster::start();
+    cluster.start_controllers();
     let bucket = Minio::shared().bucket("start-kind");
     let page = guide("start-kind.md");
     let config = blocks(&page, "yaml").remove(0);

@@ -41,8 +41,8 @@ async fn doctor_asks_stores_of_every_kind() {
         .env("PAY_PASSWORD", "hunter2-of-the-doctor")
         .env("SOPS_AGE_KEY", "# mine\nAGE-SECRET-KEY-1QQQ")
         .run();
-    expect(&well, "job", "ok", "1 variable of this job");
-    expect(&well, "any", "ok", "1 pattern besides");
+    expect(&well, "job", "ok", "1 allowed variable set; 0 patterns");
+    expect(&well, "any", "ok", "1 pattern");
     expect(&well, "files", "ok", "1 identity of age, 0 key services");
     let may = format!("may read the Secrets of {namespace}");
     expect(&well, "here", "ok", &may);
@@ -57,7 +57,7 @@ async fn doctor_asks_stores_of_every_kind() {
         .env("SOPS_AGE_KEY", "age1public")
         .run();
     expect(&in_job, "job", "missing", "`PAY_PASSWORD` is not set in this job");
-    expect(&in_job, "files", "missing", "a line that is no age identity");
+    expect(&in_job, "files", "missing", "a line that is not an age identity");
     let nobody = doctor()
         .env("KUBECONFIG", cluster.kubeconfig_of(User::Nobody))
         .run();

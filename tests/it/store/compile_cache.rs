@@ -99,7 +99,7 @@ async fn jobs_share_what_they_compiled_and_a_fork_adds_nothing() {
     stage.propose("add-storefront", storefront);
     let first = stage.pull_request(7, "add-storefront", "opened");
     first.outcome.check(0);
-    assert_eq!(compiled(&first), "1 compiled, 0 from the cache");
+    assert_eq!(compiled(&first), "Specs: 1 compiled, 0 from the cache");
     let cached = |keys: Vec<String>| -> Vec<String> {
         keys.into_iter()
             .filter(|key| key.starts_with("konverge/cache/"))
@@ -115,7 +115,7 @@ async fn jobs_share_what_they_compiled_and_a_fork_adds_nothing() {
     // Another machine: its own folder is empty, the store is not.
     let again = stage.pull_request(7, "add-storefront", "synchronize");
     again.outcome.check(0);
-    assert_eq!(compiled(&again), "0 compiled, 1 from the cache");
+    assert_eq!(compiled(&again), "Specs: 0 compiled, 1 from the cache");
 
     // Somebody spoils it: said, recreated, and put back.
     store
@@ -124,7 +124,7 @@ async fn jobs_share_what_they_compiled_and_a_fork_adds_nothing() {
         .unwrap();
     let spoilt = stage.pull_request(7, "add-storefront", "synchronize");
     spoilt.outcome.check(0);
-    assert_eq!(compiled(&spoilt), "1 compiled, 0 from the cache");
+    assert_eq!(compiled(&spoilt), "Specs: 1 compiled, 0 from the cache");
     assert_ne!(
         store.get(&entry).await.unwrap().bytes().await.unwrap(),
         "age-encryption.org/v1\nspoilt"
@@ -145,7 +145,7 @@ async fn jobs_share_what_they_compiled_and_a_fork_adds_nothing() {
         "head_repository": {"full_name": "evil/konfig"}}, "repository": {"full_name": "acme/konfig", "default_branch": "main"}});
     let fork = stage.ci("workflow_run", &payload, &main, "refs/heads/main");
     fork.outcome.check(0);
-    assert_eq!(compiled(&fork), "1 compiled, 0 from the cache");
+    assert_eq!(compiled(&fork), "Specs: 1 compiled, 0 from the cache");
     assert_eq!(cached(stage.keys().await), keys);
     assert!(!fork.folder.join("caches/konverge/compile").exists());
 }
