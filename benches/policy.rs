@@ -36,6 +36,10 @@ use konverge_testkit::performance;
 use nix::time::{ClockId, clock_gettime};
 use serde_json::{Value, json};
 
+/// As in the program.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 const STACKS: usize = 2_000;
 const RESOURCES: usize = 20;
 const RULES: usize = 20;
