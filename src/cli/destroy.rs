@@ -65,13 +65,8 @@ pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserErr
         return Ok(0);
     };
     let options = ApplyOptions {
-        approver,
-        newer: None,
-        commit: None,
-        pull_requests: Vec::new(),
-        restore: false,
         allow_empty: true,
-        rolled_back_to: None,
+        ..ApplyOptions::new(approver)
     };
     let EndedRun { report, decisions } =
         konverge_run::apply::run(&session.planning, &targets, &options).await?;

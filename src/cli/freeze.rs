@@ -3,7 +3,11 @@
 use super::CliContext;
 use konverge_base::error::UserError;
 use konverge_report::escape::log;
-use konverge_run::{KeyUse, apply_freeze, state};
+use konverge_run::{
+    KeyUse,
+    apply_freeze::{self, EndedFreeze},
+    state,
+};
 
 /// Arguments of `konverge freeze`.
 #[derive(Debug, clap::Args)]
@@ -36,7 +40,7 @@ pub struct UnfreezeArgs {
 pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
     let (backend, _) = state::open(&context.run(), KeyUse::Look).await?;
     context.run().begin_writes()?;
-    apply_freeze::set(&backend, true, &args.reason).await?;
+    apply_freeze::begin(&backend, &args.reason).await?;
     context.note("applies are frozen; `konverge unfreeze --reason TEXT` lets them run again");
     Ok(0)
 }
@@ -48,9 +52,10 @@ pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserErr
 pub(super) async fn run_unfreeze(args: &UnfreezeArgs, context: &CliContext) -> Result<u8, UserError> {
     let (backend, _) = state::open(&context.run(), KeyUse::Look).await?;
     context.run().begin_writes()?;
-    context.note(&match apply_freeze::set(&backend, false, &args.reason).await? {
-        None => "applies were not frozen".to_owned(),
-        Some(before) => format!(
+    context.note(&match apply_freeze::end(&backend, &args.reason).await? {
+        EndedFreeze::Nothing => "applies were not frozen".to_owned(),
+        EndedFreeze::Unreadable => "applies run again; before, the freeze could not be read".to_owned(),
+        EndedFreeze::Freeze(before) => format!(
             "applies run again; before: {}",
             log(&apply_freeze::sentence(&before))
         ),

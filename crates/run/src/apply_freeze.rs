@@ -2,7 +2,7 @@
 
 use crate::StateBackend;
 use konverge_base::error::{ErrorKind, UserError};
-use konverge_state::ApplyFreeze;
+use konverge_state::{ApplyFreeze, StateError};
 
 /// Stops the caller if applies are frozen.
 ///
@@ -25,22 +25,45 @@ pub fn sentence(freeze: &ApplyFreeze) -> String {
     )
 }
 
-/// Freezes all applies, or ends the freeze. Returns the freeze that held before.
+/// What `konverge unfreeze` ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum EndedFreeze {
+    /// Applies were not frozen.
+    Nothing,
+    /// This freeze.
+    Freeze(ApplyFreeze),
+    /// A document that nobody can read, and that stopped every apply.
+    Unreadable,
+}
+
+/// Freezes all applies.
 ///
 /// # Errors
 /// There is no reason. Errors of the store.
-pub async fn set(
-    backend: &StateBackend,
-    frozen: bool,
-    reason: &str,
-) -> Result<Option<ApplyFreeze>, UserError> {
-    if reason.trim().is_empty() {
-        return Err(UserError::new(ErrorKind::Usage, "the reason is empty")
-            .hint("give one with `--reason TEXT`; every run that is stopped shows it"));
+pub async fn begin(backend: &StateBackend, reason: &str) -> Result<(), UserError> {
+    Ok(backend.states.set_freeze(true, given(reason)?).await?)
+}
+
+/// Lets applies run again.
+///
+/// # Errors
+/// There is no reason. Errors of the store.
+pub async fn end(backend: &StateBackend, reason: &str) -> Result<EndedFreeze, UserError> {
+    let reason = given(reason)?;
+    let ended = match backend.states.freeze().await {
+        Ok(None) => return Ok(EndedFreeze::Nothing),
+        Ok(Some(freeze)) => EndedFreeze::Freeze(freeze),
+        Err(StateError::Damaged { .. }) => EndedFreeze::Unreadable,
+        Err(error) => return Err(error.into()),
+    };
+    backend.states.set_freeze(false, reason).await?;
+    Ok(ended)
+}
+
+fn given(reason: &str) -> Result<&str, UserError> {
+    match reason.trim() {
+        "" => Err(UserError::new(ErrorKind::Usage, "the reason is empty")
+            .hint("give one with `--reason TEXT`; every run that is stopped shows it")),
+        reason => Ok(reason),
     }
-    let before = backend.states.freeze().await?;
-    if frozen || before.is_some() {
-        backend.states.set_freeze(frozen, reason.trim()).await?;
-    }
-    Ok(before)
 }

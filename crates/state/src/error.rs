@@ -92,6 +92,9 @@ impl From<StateError> for UserError {
                         .hint(format!(
                             "`konverge state pull {stack} --serial N > good.json`, then `konverge state push {stack} good.json --over-damaged` restores one of them"
                         )),
+                    None if key.starts_with("freeze/") => failure.hint(
+                        "nobody knows whether applies are frozen: `konverge unfreeze --reason TEXT` lets them run, `konverge freeze --reason TEXT` stops them",
+                    ),
                     None => failure.hint("`konverge state doctor` says which documents are damaged"),
                 }
             }
@@ -168,5 +171,10 @@ mod tests {
         let of_index = hints("index/delta/0000000003-ab");
         assert_eq!(of_index.len(), 1);
         assert!(of_index[0].contains("`konverge state doctor`"), "{of_index:?}");
+        let of_freeze = hints("freeze/0000000003");
+        assert!(
+            of_freeze[0].contains("`konverge unfreeze --reason TEXT`"),
+            "{of_freeze:?}"
+        );
     }
 }

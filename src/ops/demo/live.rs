@@ -150,16 +150,11 @@ impl DemoApply {
 
 async fn apply(session: &Session, targets: &[Target]) -> Result<ApplyReport, UserError> {
     let options = ApplyOptions {
-        approver: Arc::new(ManualApprover {
+        allow_empty: true,
+        ..ApplyOptions::new(Arc::new(ManualApprover {
             config: session.planning.config.clone(),
             deletes_all: true,
-        }),
-        newer: None,
-        commit: None,
-        pull_requests: Vec::new(),
-        restore: false,
-        allow_empty: true,
-        rolled_back_to: None,
+        }))
     };
     Ok(apply::run(&session.planning, targets, &options).await?.report)
 }

@@ -1,5 +1,6 @@
 //! `konverge freeze`: nothing is applied in any way until `konverge unfreeze`.
 
+use konverge_state::store::Key;
 use serde_json::{Value, json};
 
 use crate::support::{
@@ -75,10 +76,20 @@ async fn a_merge_waits_for_its_end_and_the_next_run_catches_up() {
         "{said}"
     );
     assert_eq!(stage.value("cold-web").await, None);
-    stage
+    // A document that nobody can read stops applies too, and can be replaced.
+    let states = stage.states().await;
+    let damaged = Key::from_components(&["freeze", "0000000002"]);
+    let bytes = bytes::Bytes::from_static(b"{}");
+    states.store().create(&damaged, bytes).await.unwrap();
+    let unread = stage.again();
+    unread.outcome.check(1);
+    let said = &unread.outcome.stdout;
+    assert!(said.contains("konverge unfreeze --reason TEXT"), "{said}");
+    let ended = stage
         .konverge(["unfreeze", "--reason", "it is over"])
         .run()
         .expect(0);
+    assert!(ended.stderr.contains("could not be read"), "{}", ended.stderr);
     stage.again().outcome.check(0);
     assert_eq!(stage.value("cold-web").await.as_deref(), Some("one"));
 }

@@ -20,6 +20,17 @@ const LEFT_OUT: [&str; 5] = [
     "docs/reference/konverge-yaml.md",
 ];
 
+/// Each page by its path from the root, with its text.
+fn named_pages() -> impl Iterator<Item = (String, String)> {
+    pages().into_iter().map(|page| {
+        let name = page.strip_prefix(root()).expect("below the root");
+        (
+            name.display().to_string(),
+            fs::read_to_string(&page).expect("a page"),
+        )
+    })
+}
+
 /// The paragraphs and list items of a page, each on one line.
 fn paragraphs(page: &str) -> Vec<String> {
     let mut paragraphs = vec![String::new()];
@@ -94,16 +105,11 @@ fn sentences_are_measured_without_code_and_tables() {
 #[test]
 fn the_average_sentence_of_each_page_is_short() {
     let (mut long, mut measured) = (Vec::new(), 0);
-    for page in pages() {
-        let name = page
-            .strip_prefix(root())
-            .expect("below the root")
-            .display()
-            .to_string();
+    for (name, text) in named_pages() {
         if LEFT_OUT.contains(&name.as_str()) {
             continue;
         }
-        let (words, sentences) = measure(&fs::read_to_string(&page).expect("a page"));
+        let (words, sentences) = measure(&text);
         measured += 1;
         if words >= LIMIT * sentences.max(1) {
             long.push(format!(
@@ -118,17 +124,12 @@ fn the_average_sentence_of_each_page_is_short() {
 #[test]
 fn no_sentence_is_too_long() {
     let (mut long, mut measured) = (Vec::new(), 0);
-    for page in pages() {
-        let name = page
-            .strip_prefix(root())
-            .expect("below the root")
-            .display()
-            .to_string();
+    for (name, text) in named_pages() {
         if !(name.starts_with("docs/") || name == "README.md") {
             continue;
         }
         measured += 1;
-        for paragraph in paragraphs(&fs::read_to_string(&page).expect("a page")) {
+        for paragraph in paragraphs(&text) {
             let counts = sentences(&paragraph);
             if let Some(words) = counts.into_iter().filter(|words| *words > LONGEST).max() {
                 long.push(format!("{name}: {words} words in one sentence of: {paragraph}"));

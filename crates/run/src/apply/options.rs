@@ -41,3 +41,18 @@ pub struct ApplyOptions {
     /// The serial that is restored, for the history.
     pub rolled_back_to: Option<u64>,
 }
+
+impl ApplyOptions {
+    /// An apply of what these plans say, of no commit and no pull request; no stack may become empty.
+    pub fn new(approver: Arc<dyn Approver>) -> Self {
+        Self {
+            approver,
+            newer: None,
+            commit: None,
+            pull_requests: Vec::new(),
+            restore: false,
+            allow_empty: false,
+            rolled_back_to: None,
+        }
+    }
+}

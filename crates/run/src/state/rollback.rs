@@ -152,13 +152,13 @@ impl Rollback {
     ) -> Result<(ApplyReport, Vec<PolicyFinding>), UserError> {
         let sets = self.sets.clone();
         let options = ApplyOptions {
-            approver: Arc::new(WithPolicySets::new(approver, sets, self.planning.secrets())),
-            newer: None,
             commit: Some(self.commit.clone()),
-            pull_requests: Vec::new(),
-            restore: false,
-            allow_empty: false,
             rolled_back_to: Some(self.serial),
+            ..ApplyOptions::new(Arc::new(WithPolicySets::new(
+                approver,
+                sets,
+                self.planning.secrets(),
+            )))
         };
         let ended = apply::run(&self.planning, std::slice::from_ref(&self.target), &options).await?;
         let mut findings = ended.decisions.findings_by_stack();
