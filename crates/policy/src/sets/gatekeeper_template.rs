@@ -14,6 +14,7 @@ use super::{
     },
     admission_request::Operation,
     possible_reads::Mentions,
+    rego_comparisons,
     rego_engine::{add_file, evaluate, first_lines, new_engine, without_comments},
     rego_functions,
     rego_functions::items,
@@ -198,14 +199,17 @@ fn compile_rego(source: &RegoSource, mentions: &mut Mentions) -> Result<Template
         .map(String::as_str)
         .collect();
     rego_functions::add_quotes(&mut engine, &texts.join("\n"));
+    let names = (0..texts.len()).map(|at| match at {
+        0 => "rego".to_owned(),
+        at => format!("libs[{}]", at - 1),
+    });
+    let names: Vec<String> = names.collect();
+    let sources: Vec<(&str, &str)> = names.iter().map(String::as_str).zip(texts).collect();
+    rego_comparisons::check(&sources)?;
     let mut package = None;
-    for (at, text) in texts.iter().enumerate() {
+    for (name, text) in sources {
         mentions.add(&without_comments(text));
-        let name = match at {
-            0 => "rego".to_owned(),
-            at => format!("libs[{}]", at - 1),
-        };
-        let found = add_file(&mut engine, &name, text)?;
+        let found = add_file(&mut engine, name, text)?;
         package.get_or_insert(found);
     }
     let rule = format!("{}.violation", package.unwrap_or_default());

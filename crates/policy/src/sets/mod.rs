@@ -46,6 +46,7 @@ mod override_tests;
 mod possible_reads;
 mod rego;
 mod rego_builtins;
+mod rego_comparisons;
 mod rego_definitions;
 mod rego_differences;
 mod rego_engine;

@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 
 use super::{
     possible_reads::Mentions,
+    rego_comparisons,
     rego_definitions::{Definitions, head_name},
     rego_engine::{add_file, evaluate, first_lines, new_engine, too_slow, without_comments},
     rego_functions,
@@ -61,7 +62,9 @@ impl RegoRules {
         let mut places = Vec::new();
         let sources: Vec<_> = files.iter().map(|file| file.text.as_str()).collect();
         rego_functions::add_quotes(&mut engine, &sources.join("\n"));
-        for file in files.iter().filter(|file| is_rules(&file.path)) {
+        let rules_files: Vec<_> = files.iter().filter(|file| is_rules(&file.path)).collect();
+        check_comparisons(rules_files.iter().copied())?;
+        for file in rules_files {
             let package = add_file(&mut engine, &file.path, &file.text)?;
             mentions.add(&without_comments(&file.text));
             places.push(package);
@@ -143,6 +146,13 @@ impl RegoRules {
     }
 }
 
+fn check_comparisons<'f>(files: impl Iterator<Item = &'f PolicyFile>) -> Result<(), String> {
+    let sources: Vec<_> = files
+        .map(|file| (file.path.as_str(), file.text.as_str()))
+        .collect();
+    rego_comparisons::check(&sources)
+}
+
 /// The tests of a set (`test_…` in `*_test.rego`) that are not true.
 pub(super) fn failed_tests(
     files: &[PolicyFile],
@@ -161,6 +171,9 @@ pub(super) fn failed_tests(
     let mut places = Vec::new();
     let sources: Vec<_> = files.iter().map(|file| file.text.as_str()).collect();
     rego_functions::add_quotes(&mut engine, &sources.join("\n"));
+    if let Err(why) = check_comparisons(files.iter()) {
+        return vec![failed(&files[0].path, "parse", why)];
+    }
     for file in files {
         match add_file(&mut engine, &file.path, &file.text) {
             Ok(package) => places.push(package),

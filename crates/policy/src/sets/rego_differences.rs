@@ -1,7 +1,5 @@
-//! Where the engine differs from OPA: functions that answer as OPA does, or not at all, and comparisons that are refused.
-//! A rule that cannot be evaluated denies, so that a difference is never a pass. docs/reference/rego.md has the table.
-
-use std::collections::BTreeSet;
+//! Functions that differ between the engine and OPA: here they answer as OPA does, or not at all. A rule that cannot be
+//! evaluated denies, so that a difference is never a pass. docs/reference/rego.md has the table.
 
 use regorus::{Engine, Value as RegoValue};
 
@@ -186,204 +184,17 @@ fn is_version(text: &str) -> bool {
     })
 }
 
-/// Refuses comparisons whose answer may be another one than OPA's.
-///
-/// # Errors
-/// The source has one; the text says which.
-pub(super) fn check(source: &str) -> Result<(), String> {
-    let code = code(source);
-    let sets = names_of(&code, is_set, is_made_of);
-    let decimals = names_of(&code, computes_with_decimals, has_word);
-    for (at, line) in code.lines().enumerate() {
-        let at = at + 1;
-        let compact: String = line.split_whitespace().collect();
-        if compares_sets(line, &sets) {
-            return Err(format!(
-                "line {at}: sets are in another order here than in OPA, so a set is not compared by `<` or `>`: compare with `==`, or by `count`"
-            ));
-        }
-        // Its values are pairs, and a name alone takes none of them.
-        if compact.split("=walk(").count() > 1
-            && !compact.contains("]:=walk(")
-            && !compact.contains("]=walk(")
-        {
-            return Err(format!(
-                "line {at}: the engine gives no value to a name for `walk`: write `walk(DOCUMENT, [path, value])`"
-            ));
-        }
-        let computes = computes_with_decimals(&compact) || decimals.iter().any(|name| has_word(line, name));
-        if (compact.contains("==") || compact.contains("!=")) && computes {
-            return Err(format!(
-                "line {at}: OPA computes decimals with more digits than this engine, so a computed one is not compared by `==`: compare whole numbers, or by `<` and `>`"
-            ));
-        }
-    }
-    Ok(())
-}
-
-/// The names that are given such a value, directly or by way of others. Names are those of the whole file: one that
-/// stands for something else in another rule counts too.
-fn names_of(
-    code: &str,
-    is_such: impl Fn(&str) -> bool,
-    follows: impl Fn(&str, &str) -> bool,
-) -> BTreeSet<String> {
-    let assigned: Vec<(&str, String)> = code.lines().flat_map(assignments).collect();
-    let mut names = BTreeSet::new();
-    loop {
-        let known = names.len();
-        for (name, value) in &assigned {
-            if is_such(value) || names.iter().any(|known: &String| follows(value, known)) {
-                names.insert((*name).to_owned());
-            }
-        }
-        if names.len() == known {
-            return names;
-        }
-    }
-}
-
-/// The names that a line gives a value, and the text of the value. A rule with `contains` is given a set.
-fn assignments(line: &str) -> Vec<(&str, String)> {
-    let mut found = Vec::new();
-    let mut words = line.split_whitespace();
-    if let (Some(rule), Some("contains")) = (words.next(), words.next()) {
-        found.push((rule, "set()".to_owned()));
-    }
-    let is_assignment = |at: &usize| {
-        let compares = line[..*at].ends_with(['=', '!', '<', '>']) || line[at + 1..].starts_with('=');
-        !compares
-    };
-    let places = line.match_indices('=').map(|(at, _)| at);
-    let places: Vec<usize> = places.filter(is_assignment).collect();
-    for (nth, at) in places.iter().enumerate() {
-        let end = places.get(nth + 1).copied().unwrap_or(line.len());
-        let value = line[at + 1..end].split(';').next().unwrap_or_default();
-        // Of a function the name stands before its arguments.
-        let before = line[..*at].trim_end_matches(':').trim_end();
-        let before = match before.ends_with(')') {
-            true => before.rsplit_once('(').map_or(before, |(name, _)| name),
-            false => before,
-        };
-        let name = last_word(before);
-        if !name.is_empty() {
-            found.push((name, value.split_whitespace().collect()));
-        }
-    }
-    found
-}
-
-/// Returns true for a set: `set()`, `{a, b}`, `{a | …}`.
-fn is_set(value: &str) -> bool {
-    let Some(inside) = value.strip_prefix('{') else {
-        return value.starts_with("set()");
-    };
-    let head = inside.split(['|', '}']).next().unwrap_or_default();
-    !inside.starts_with('}') && !head.contains(':')
-}
-
-/// Returns true for a set made of this one by `-`, `&` and `|`.
-fn is_made_of(value: &str, name: &str) -> bool {
-    has_word(value, name) && value.chars().all(|c| c.is_alphanumeric() || "_-&|".contains(c))
-}
-
-/// Returns true if a set stands beside an operator of order.
-fn compares_sets(line: &str, sets: &BTreeSet<String>) -> bool {
-    line.match_indices(['<', '>']).any(|(at, _)| {
-        let left = line[..at].trim_end();
-        let right = line[at + 1..].trim_start_matches('=').trim_start();
-        let first = right.split(|c: char| !is_letter(c)).next().unwrap_or_default();
-        let goes_on = right[first.len()..].starts_with(['(', '.', '[']);
-        left.ends_with("set()")
-            || right.starts_with("set()")
-            || sets.contains(last_word(left))
-            || (!goes_on && sets.contains(first))
-    })
-}
-
-fn is_letter(c: char) -> bool {
-    c.is_alphanumeric() || c == '_'
-}
-
-/// The name at the end of a text; empty if it is part of a longer reference.
-fn last_word(text: &str) -> &str {
-    let start = text.trim_end_matches(is_letter).len();
-    match text[..start].ends_with('.') {
-        true => "",
-        false => &text[start..],
-    }
-}
-
-fn has_word(text: &str, word: &str) -> bool {
-    text.split(|c: char| !is_letter(c)).any(|part| part == word)
-}
-
-/// Returns true if a decimal number stands beside an operator of arithmetic.
-fn computes_with_decimals(line: &str) -> bool {
-    let bytes = line.as_bytes();
-    let is_operator = |at: Option<usize>| {
-        at.and_then(|at| bytes.get(at))
-            .is_some_and(|b| b"+-*/%".contains(b))
-    };
-    let mut at = 0;
-    while at < bytes.len() {
-        let start = at;
-        while bytes.get(at).is_some_and(|b| b.is_ascii_digit() || *b == b'.') {
-            at += 1;
-        }
-        let is_word = |b: u8| b.is_ascii_alphanumeric() || b == b'_' || b == b']' || b == b'.';
-        let is_own = start == 0 || !is_word(bytes[start - 1]);
-        let number = &line[start..at];
-        if is_own
-            && number.contains('.')
-            && number.len() > 2
-            && (is_operator(start.checked_sub(1)) || is_operator(Some(at)))
-        {
-            return true;
-        }
-        at = at.max(start + 1);
-    }
-    false
-}
-
-/// A source without what stands in texts and comments; its lines stay.
-fn code(source: &str) -> String {
-    let mut code = String::with_capacity(source.len());
-    let mut chars = source.chars();
-    while let Some(c) = chars.next() {
-        match c {
-            '#' => {
-                let end = chars.by_ref().find(|c| *c == '\n');
-                code.extend(end);
-            }
-            '"' | '`' => {
-                code.push(c);
-                while let Some(inner) = chars.next() {
-                    match inner {
-                        '\\' if c == '"' => drop(chars.next()),
-                        '\n' => code.push('\n'),
-                        _ if inner == c => break,
-                        _ => {}
-                    }
-                }
-                code.push(c);
-            }
-            c => code.push(c),
-        }
-    }
-    code
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sets::rego_comparisons;
 
     fn answer(expression: &str) -> Result<String, String> {
         let mut engine = Engine::new();
         engine.set_strict_builtin_errors(true);
         add(&mut engine, RegoVersion::V1);
         let rule = format!("package a\nx := {expression}\n");
-        check(&rule)?;
+        rego_comparisons::check(&[("a.rego", &rule)])?;
         engine
             .add_policy("a.rego".to_owned(), rule)
             .map_err(|error| error.to_string())?;
@@ -438,55 +249,6 @@ mod tests {
         ] {
             let refused = answer(expression).unwrap_err();
             assert!(refused.contains(why), "{expression}: {refused}");
-        }
-    }
-
-    #[test]
-    fn a_set_or_a_computed_decimal_behind_names_is_refused() {
-        for (rules, why) in [
-            ("x := count([a | a := 0.1 + 0.2\n a == 0.3])", "computes decimals"),
-            ("a := input.n * 0.1\nb := a + 1\nx if b != 2", "computes decimals"),
-            ("part(n) := n * 0.1\nx if part(3) == 0.3", "computes decimals"),
-            ("x if {\n a = 0.1 + 0.2\n a == 0.3\n}", "computes decimals"),
-            ("a := {1}\nb := {2 | input.x}\nx if a < b", "another order"),
-            (
-                "a := {\"k\", \"l\"}\nb := a - {\"k\"}\nc := a - b\nx if input.y >= c",
-                "another order",
-            ),
-            (
-                "names contains n if some n in input\nx if names > {1}",
-                "another order",
-            ),
-        ] {
-            let refused = check(&format!("package a\n{rules}\n")).expect_err(rules);
-            assert!(refused.contains(why), "{rules}: {refused}");
-        }
-    }
-
-    /// A limit, which docs/reference/rego.md tells: OPA says true.
-    #[test]
-    fn a_computed_decimal_of_another_file_or_of_input_is_not_seen() {
-        assert_eq!(check("package a\nx if data.b.ratio == 0.3\n"), Ok(()));
-        assert_eq!(check("package a\nx if input.a / input.b == 0.3\n"), Ok(()));
-    }
-
-    #[test]
-    fn what_only_looks_like_a_difference_is_read() {
-        for source in [
-            "package a\n# 0.1 + 0.2 == 0.3\nx := \"0.1 + 0.2 == 0.3 and {} < set()\"\n",
-            "package a\nx if 1.5 > input.n * 0.5\n",
-            "package a\nx if input.version == \"1.2.3-4\"\n",
-            "package a\nx if input.ratio == 0.5\n",
-            "package a\nx if { [path, value] := walk(input) }\ny if walk(input, [_, 1])\n",
-            "package a\nx if count(set()) == 0\n",
-            "package a\nx := set() - {1}\ny if input.a1 + 1 == 2\n",
-            "package a\na := {1}\nx if count(a) < 3\ny if 3 > count(a)\nz if a == {1}\n",
-            "package a\na := {\"b\": 1}\nx if input.n < a.b\ny if a.b > 2\n",
-            "package a\na := {1}\nx if input.a < 3\ny if a[_] < 3\n",
-            "package a\na := input.n * 0.5\nx if a > 1\ny if input.b == 1\n",
-            "package a\ndeny contains msg if { count(msg) < 3; input.n == 1 }\n",
-        ] {
-            assert_eq!(check(source), Ok(()), "{source}");
         }
     }
 }
