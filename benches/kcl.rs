@@ -358,7 +358,7 @@ fn section(figures: &Figures, parts: &Value) -> String {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     format!(
         "{OPEN}\n## Compiling {STACKS} stacks of the example's kind\n\n\
-         Medians of {ROUNDS} rounds by turns, {cores} cores, {profile} build. The floor is the official core, called in one Python \
+         Medians of {ROUNDS} rounds alternately, {cores} cores, {profile} build. The floor is the official core, called in one Python \
          process. Ours goes from git's blobs to checked Specs, sandboxed. `KONVERGE_WRITE_PERFORMANCE=1 cargo bench --bench kcl` \
          writes this.\n\n\
          | what | ours | floor | ratio | goal |\n|---|---|---|---|---|\n\
