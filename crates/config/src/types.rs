@@ -308,12 +308,13 @@ pub enum ConflictsConfig {
     /// resource fails, and the error names the owner.
     #[default]
     Restore,
-    /// The resource fails, and the error names the owner; also for a field that the last apply wrote.
-    Stop,
-    /// Konverge takes over the field.
-    Take,
+    /// The value of the Spec is written, and Konverge takes over the field.
+    #[serde(alias = "take")]
+    Write,
     /// The field keeps the value of its owner; also one that the last apply wrote.
     Leave,
+    /// The resource fails, and the error names the owner; also for a field that the last apply wrote.
+    Stop,
 }
 
 /// What may be applied, for every stack; `stacks[].policy` narrows it.
@@ -562,7 +563,8 @@ pub struct Drift {
 pub enum Reconcile {
     /// Drift is only reported.
     #[default]
-    Never,
+    #[serde(alias = "never")]
+    Leave,
     /// The values of the last apply are restored.
     Restore,
 }
