@@ -358,7 +358,7 @@ fn section(figures: &Figures, parts: &Value) -> String {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     format!(
         "{OPEN}\n## Compiling {STACKS} stacks of the example's kind\n\n\
-         Medians of {ROUNDS} rounds by turns, {cores} cores, {profile} build. The floor is the official core, called in one Python \
+         Medians of {ROUNDS} rounds alternately, {cores} cores, {profile} build. The floor is the official core, called in one Python \
          process. Ours goes from git's blobs to checked Specs, sandboxed. `KONVERGE_WRITE_PERFORMANCE=1 cargo bench --bench kcl` \
          writes this.\n\n\
          | what | ours | floor | ratio | goal |\n|---|---|---|---|---|\n\
@@ -366,8 +366,7 @@ fn section(figures: &Figures, parts: &Value) -> String {
          | start-up to the first Spec | {:.0} ms | {:.0} ms | {:.2} | 1.3 |\n\
          | a stack from the cache | {:.2} ms | | | 2 ms |\n\n\
          Processor time a stack: {:.1} ms in the workers and {:.1} ms in Konverge itself, against {:.1} ms in the plain loop. The \
-         core spends {:.1} ms (least of 5), {:.1} ms of it on reading and parsing the closure, {:.1} ms with checking types. It \
-         keeps nothing parsed from one call to the next. Its switch `fast_eval` takes {:.1} ms and gave the same JSON for {} of \
+         core spends {:.1} ms (least of 5), {:.1} ms of it on reading and parsing the closure, {:.1} ms with checking types. Its switch `fast_eval` takes {:.1} ms and gave the same JSON for {} of \
          28 stacks. That is no gain, so it is not used. What saves time is the cache.\n{CLOSE}",
         median(pool),
         median(floor),

@@ -198,7 +198,7 @@ fn section([native, foreign]: &[Vec<(f64, f64)>; 2]) -> String {
     let each = of(foreign, |(ours, alone)| (ours - alone) / CALLS as f64);
     format!(
         "## Applications of today's Kusion\n\n\
-         Whole processes without a cache, medians of {ROUNDS} rounds by turns, {cores} cores, an optimised build. *KCL alone* compiles the same programs with the same workers. `KONVERGE_WRITE_PERFORMANCE=1 cargo bench --bench kusion` writes this.\n\n\
+         Whole processes without a cache, medians of {ROUNDS} rounds alternately, {cores} cores, an optimised build. *KCL alone* compiles the same programs with the same workers. `KONVERGE_WRITE_PERFORMANCE=1 cargo bench --bench kusion` writes this.\n\n\
          | what | `konverge build --all` | KCL alone | ratio | bound |\n|---|---|---|---|---|\n\
          | {STACKS} stacks with `service` and `network` | {ours:.2} s | {alone:.2} s | {ratio:.2} | 1.3 |\n\
          | {CALLS} stacks with a module that runs as a process | {calls:.2} s | {calls_alone:.2} s | | |\n\n\

@@ -409,7 +409,7 @@ fn write(measured: &[Measured]) {
     performance::write(
         "policy",
         &format!(
-            "## Policy sets\n\n{RULES} rules on {STACKS} stacks of {RESOURCES} resources, in worker processes on {CORES} cores, with their start and the reading of the rules and without the planning. The first figure is the processor time of all processes, divided by the cores: it does not count what else a machine does. Beside it is the time on the clock, and both times in one process without workers, where the processor time is not divided. The memory is what that process grew by, with the documents that were in use. Bounds: {TIME:.0} s and {MEMORY:.0} MiB.\n\n| rules | processors, by core | clock | clock without workers | processors then | memory then |\n|---|---|---|---|---|---|\n{rows}\n`KONVERGE_WRITE_PERFORMANCE=1 cargo bench --bench policy` writes this."
+            "## Policy sets\n\n{RULES} rules on {STACKS} stacks of {RESOURCES} resources, in worker processes on {CORES} cores, without the planning. The first figure is the processor time of all processes, divided by the cores. Without workers it is not divided. The memory is what that process grew by. Bounds: {TIME:.0} s and {MEMORY:.0} MiB.\n\n| rules | processors, by core | clock | clock without workers | processors then | memory then |\n|---|---|---|---|---|---|\n{rows}\n`KONVERGE_WRITE_PERFORMANCE=1 cargo bench --bench policy` writes this."
         ),
     );
 }

@@ -98,7 +98,7 @@ async fn bench() {
         row("apply, which reads the values", |times| times.1),
     ];
     let section = format!(
-        "## References to secrets\n\n{} references in {SECRETS} Secrets of one stack. The store takes {} ms a request, {AT_ONCE} at once; a bare client takes {:.2} s. The last column is what the references add, as a multiple of that. Medians of {ROUNDS} rounds by turns. Bound: {BOUND}.\n\n| command | plain values | references | added |\n|---|---|---|---|\n{}\n`KONVERGE_WRITE_PERFORMANCE=1 cargo bench --bench secrets` writes this.",
+        "## References to secrets\n\n{} references in {SECRETS} Secrets of one stack. The store takes {} ms a request, {AT_ONCE} at once; a bare client takes {:.2} s. The last column is what the references add, as a multiple of that. Medians of {ROUNDS} rounds alternately. Bound: {BOUND}.\n\n| command | plain values | references | added |\n|---|---|---|---|\n{}\n`KONVERGE_WRITE_PERFORMANCE=1 cargo bench --bench secrets` writes this.",
         SECRETS * KEYS,
         LATENCY.as_millis(),
         own.as_secs_f64(),

@@ -79,10 +79,10 @@ fn write_section(made: &[Monorepo], rows: &str, summary: &[(usize, Change, Figur
     let shape = &made[1];
     let text = format!(
         "## Affected stacks\n\n\
-         Whole processes, the least of {RUNS} runs by turns, {cores} cores. Milliseconds, in brackets of processor time. `KONVERGE_WRITE_PERFORMANCE=1 cargo bench --bench affected` writes this.\n\
+         Whole processes, the least of {RUNS} runs alternately, {cores} cores. Milliseconds, in brackets of processor time. `KONVERGE_WRITE_PERFORMANCE=1 cargo bench --bench affected` writes this.\n\
          \n\
          - *floor*: a plain libgit2 program on one core. It walks both trees and inflates every `.k`, `kcl.mod`, settings, project and stack blob once.\n\
-         - *trusting*: the same without libgit2's second hashing of every object. Konverge, as git, does not hash twice.\n\
+         - *trusting*: the same without libgit2's second hashing of every object.\n\
          - *cold*: `konverge affected --output json` without an index, which it writes for the next run; *warm*: with the index.\n\
          - *peak*: resident memory of a cold run; *kept*: the index. Both in MiB.\n\
          \n\

@@ -133,14 +133,11 @@ impl Page {
              of 1 KB, 30 % Deployments, 20 % Services, 10 % Secrets. Each figure is the best of several runs. Those that write run by\n\
              turns with the bare client's, each on a new server. Read the ratios, not the seconds.\n\
              \n\
-             Rows without *alone* are whole commands from start to exit (`konverge apply --spec`, `konverge preview --spec`, without\n\
-             waiting), against `kubectl`'s whole command with its discovery cached. Their requests are all that the server saw.\n\
-             *Planning alone* is from the compiled Spec and the opened state to the plan.\n\
+             Rows without *alone* are whole commands from start to exit, without waiting, against `kubectl`'s with its discovery cached.\n\
              `KONVERGE_WRITE_PERFORMANCE=1 cargo bench --bench kubernetes` writes this.\n\
              \n\
              | what | objects | Konverge | requests | against | ratio |\n|---|---|---|---|---|---|\n{}\n{}\n\
-             A first apply sends both requests for each object, since nothing is written before the plan is complete. So dry runs and\n\
-             creates together are the floor.\n\n\
+             A first apply sends both requests for each object: nothing is written before the plan is complete.\n\n\
              | processor time | objects | Konverge | API server and etcd | Konverge's share |\n|---|---|---|---|---|\n{}\n\
              | memory of the executable | objects | at most |\n|---|---|---|\n{}\n\
              The graph and the ready queue alone:\n\n\

@@ -54,7 +54,7 @@ async fn check_and_publish(
     job.repository.ensure(head, job.credentials.as_ref()).await?;
     let config = Config::load(job.repository.revision(head)?.as_ref())?;
     let key = match config.drift.reconcile {
-        Reconcile::Never => KeyUse::Look,
+        Reconcile::Leave => KeyUse::Look,
         Reconcile::Restore => KeyUse::Make,
     };
     let Some(backend) = job.backend(&config, key).await? else {

@@ -49,7 +49,7 @@ pub(super) async fn run(
         target.head.is_some() && drifted.contains(&target.id) && !behind.contains(&target.id)
     };
     let targets: Vec<_> = match planning.config.drift.reconcile {
-        Reconcile::Never => Vec::new(),
+        Reconcile::Leave => Vec::new(),
         Reconcile::Restore => looked_at.iter().filter(can).cloned().collect(),
     };
     let options = ApplyOptions {

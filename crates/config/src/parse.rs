@@ -329,6 +329,23 @@ mod tests {
     }
 
     #[test]
+    fn earlier_words_for_a_difference_mean_the_same() {
+        for (earlier, now) in [
+            ("drift: {reconcile: never}", "drift: {reconcile: leave}"),
+            ("apply: {conflicts: take}", "apply: {conflicts: write}"),
+            ("secrets: {rotation: follow}", "secrets: {rotation: write}"),
+            ("secrets: {rotation: notify}", "secrets: {rotation: leave}"),
+        ] {
+            let read = Config::parse(earlier).unwrap();
+            assert_eq!(read, Config::parse(now).unwrap(), "{earlier}");
+            // What is printed and compared has the words of today.
+            let (_, word) = now.split_once(": {").unwrap().1.split_once(": ").unwrap();
+            let printed = serde_json::to_string(&read).unwrap();
+            assert!(printed.contains(&format!("\"{}\"", word.trim_end_matches('}'))), "{printed}");
+        }
+    }
+
+    #[test]
     fn a_rule_must_name_a_known_cluster() {
         let error = Config::parse("stacks:\n- match: a/**\n  cluster: prod\n").unwrap_err();
         assert!(error.to_string().contains("prod"), "{error}");

@@ -277,7 +277,7 @@ mod tests {
                 "secrets: {rotation: stop, stores: {job: {kind: env, allow: [{stacks: '**', paths: '**'}]}}}\n",
             ),
             [
-                "secrets.rotation: follow → stop (all)",
+                "secrets.rotation: write → stop (all)",
                 "secrets.stores.job.allow: - → [{\"stacks\":\"**\",\"paths\":\"**\"}] (all)",
             ]
         );

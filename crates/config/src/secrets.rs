@@ -17,7 +17,7 @@ use konverge_base::{model::ClusterName, secrets::GENERATED};
 pub struct SecretsConfig {
     /// The store that `ref://NAME/KEY` means.
     pub default: Option<String>,
-    /// What an apply does if the version of a secret moved since it was written. Default: `follow`.
+    /// What an apply does if the version of a secret moved since it was written. Default: `write`.
     pub rotation: Rotation,
     /// The stores by name.
     pub stores: BTreeMap<String, SecretStoreConfig>,
@@ -29,9 +29,11 @@ pub struct SecretsConfig {
 pub enum Rotation {
     /// The new version is written, without a review of its own.
     #[default]
-    Follow,
+    #[serde(alias = "follow")]
+    Write,
     /// The new version is shown in previews and drift reports, and is not written.
-    Notify,
+    #[serde(alias = "notify")]
+    Leave,
     /// The new version is a change that needs a review.
     Stop,
 }

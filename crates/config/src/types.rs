@@ -23,8 +23,7 @@ pub struct Config {
     /// folders again; the last matching glob wins.
     pub exclude: Vec<String>,
     /// Globs of folders with a `kcl.mod` that are stacks without a `stack.yaml`, such as `apps/*/*`. The
-    /// stack has the name of its folder, and the folder above is its project. A package that another module
-    /// depends on by path is not a stack.
+    /// folder names the stack, the one above the project. A path dependency of another module is not a stack.
     pub include: Vec<String>,
     /// The state store and the lease.
     pub state: State,
@@ -73,9 +72,8 @@ pub struct State {
     /// KONVERGE_AGE_IDENTITY), `awskms:ARN`, `gcpkms:NAME`, `azurekv:ADDRESS`, `alikms:ARN` or
     /// `vault-transit:STORE/MOUNT/KEY`. Run `konverge state rekey` after a change.
     pub encrypt_to: Vec<String>,
-    /// For the days in which an existing state is encrypted by `konverge state rekey`. Until the end of this
-    /// day (UTC), at most 31 days ahead, documents are read that are not encrypted or whose writer is
-    /// unknown. `encrypt_to` refuses them otherwise.
+    /// Until the end of this day (UTC), at most 31 days ahead, documents are read that are not encrypted or
+    /// whose writer is unknown, so that `konverge state rekey` encrypts them.
     pub accept_unmarked_until: Option<String>,
     /// Kusion's backend during a migration: `file:///home/me/.kusion`, `s3://bucket/prefix`, `gs://…` or
     /// `oss://…`. The apply of an imported stack writes the next release there under Kusion's lock, and stops
@@ -247,16 +245,13 @@ pub struct TerraformConfig {
     /// The providers that may run. Others are refused before `init`.
     pub providers: Vec<Provider>,
     /// The names of provider settings that every Spec may choose with any value but an address, and all below them
-    /// (`use_oidc`, `warehouse`, `config_path`). Without it a Spec chooses where a provider works and how it behaves
-    /// (`region`, `project`, `default_tags`, `features`, `max_retries`), and nothing else. Default: none.
+    /// (`use_oidc`, `warehouse`), besides where a provider works and how it behaves (`region`, `features`).
     pub credential_settings: Vec<String>,
     /// The addresses, proxies and certificate authorities that a Spec may set for a provider, by its source:
-    /// `hashicorp/vault: ['https://vault.example.com']`. A switch that turns off a check of the server is
-    /// listed with its value: `insecure=true`. The provider sends the job's credentials there.
+    /// `hashicorp/vault: ['https://vault.example.com', insecure=true]`. It sends the job's credentials there.
     pub provider_addresses: BTreeMap<String, Vec<String>>,
-    /// The identities and other values that a Spec may set in a provider's configuration, by the provider's source:
-    /// `hashicorp/aws: ['arn:aws:iam::111122223333:role/apply', 'session_name=konverge']`. Others are refused, because
-    /// the provider would act for another team.
+    /// The identities and other values that a Spec may set for a provider, by its source:
+    /// `hashicorp/aws: ['arn:aws:iam::111122223333:role/apply', 'session_name=konverge']`.
     pub provider_identities: BTreeMap<String, Vec<String>>,
     /// The absolute path of a folder outside the repository with the layout of Terraform's filesystem mirror.
     /// If set, nothing is downloaded.
@@ -287,7 +282,7 @@ pub struct Apply {
     /// How long a resource may take to become ready, or to be deleted. Default: 10 minutes.
     pub ready_timeout: Option<Span>,
     /// How long a failure that waiting does not fix (no such image, a refused pod) must last before the wait
-    /// ends early. Default: 30 s. Others, such as a crash loop, may last for the whole `ready_timeout`.
+    /// ends early. Default: 30 s.
     pub fail_early_after: Option<Span>,
     /// A folder of the repository with your own rules of readiness, laid out as Argo CD's
     /// `resource_customizations`: `<group>/<Kind>/health.lua`, `health.cel.yaml` or `health.k`. `konverge
@@ -308,12 +303,13 @@ pub enum ConflictsConfig {
     /// resource fails, and the error names the owner.
     #[default]
     Restore,
-    /// The resource fails, and the error names the owner; also for a field that the last apply wrote.
-    Stop,
-    /// Konverge takes over the field.
-    Take,
+    /// The value of the Spec is written, and Konverge takes over the field.
+    #[serde(alias = "take")]
+    Write,
     /// The field keeps the value of its owner; also one that the last apply wrote.
     Leave,
+    /// The resource fails, and the error names the owner; also for a field that the last apply wrote.
+    Stop,
 }
 
 /// What may be applied, for every stack; `stacks[].policy` narrows it.
@@ -562,7 +558,8 @@ pub struct Drift {
 pub enum Reconcile {
     /// Drift is only reported.
     #[default]
-    Never,
+    #[serde(alias = "never")]
+    Leave,
     /// The values of the last apply are restored.
     Restore,
 }

@@ -276,7 +276,7 @@ impl RuleValue {
             return Some(Value::String(text));
         }
         Some(match value {
-            // A reference that no cluster was asked about.
+            // A reference that no cluster was queried about.
             Value::String(text) if text.contains(MARK) => {
                 self.unknown.push(path.to_owned());
                 return None;

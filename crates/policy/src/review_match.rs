@@ -21,7 +21,7 @@ pub struct ReviewedUnits {
     last_writes: LastWrites,
     /// True if reviewers only saw a comparison of Specs, which is not enough here.
     needs_more_than_specs: bool,
-    /// True if a newer version of a reviewed secret is written as well (`secrets.rotation: follow`).
+    /// True if a newer version of a reviewed secret is written as well (`secrets.rotation: write`).
     follows_rotation: bool,
 }
 

@@ -42,7 +42,7 @@ pub struct Freeze {
 /// Whether the findings are only shown or enforced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stage {
-    /// A preview: the merge and its time are not known yet, so findings say what a merge would need.
+    /// A preview: the merge and its time are unknown, so findings say what a merge would need.
     Preview,
     /// An apply.
     Apply,

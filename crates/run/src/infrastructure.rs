@@ -280,7 +280,7 @@ fn configured_options(config: &Config) -> Options {
         conflicts: match apply.conflicts {
             config::ConflictsConfig::Restore => Conflicts::Restore,
             config::ConflictsConfig::Stop => Conflicts::Stop,
-            config::ConflictsConfig::Take => Conflicts::Take,
+            config::ConflictsConfig::Write => Conflicts::Write,
             config::ConflictsConfig::Leave => Conflicts::Leave,
         },
         ready_timeout: apply

@@ -395,7 +395,7 @@ impl SecretResolver for SecretReferences {
     fn rotated(&self, stack: &StackId) -> RotatedVersion {
         // A preview and a drift report show it; only an apply leaves it.
         match self.config.rotation {
-            Rotation::Notify if self.has_values(stack) => RotatedVersion::Keep,
+            Rotation::Leave if self.has_values(stack) => RotatedVersion::Keep,
             _ => RotatedVersion::Write,
         }
     }

@@ -310,7 +310,7 @@ async fn a_secret_of_the_cluster_is_followed_and_types_with_rules_are_planned() 
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_version_that_is_only_notified_is_not_written() {
-    let refers = Refers::new("notified", "  rotation: notify\n").await;
+    let refers = Refers::new("left", "  rotation: leave\n").await;
     let pay = |label: &str| {
         let mut pay = refers.object(
             "Secret",

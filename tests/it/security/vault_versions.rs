@@ -81,7 +81,7 @@ async fn a_value_is_read_once_for_all_stacks_of_a_run() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_version_that_is_only_notified_stays_in_annotations_too() {
-    let vaulted = Vaulted::new("vault-notify", "  rotation: notify\n").await;
+    let vaulted = Vaulted::new("vault-leave", "  rotation: leave\n").await;
     let values = ["one", "two"].map(|word| format!("{CANARY}-{word}"));
     vaulted.vault.put("pay/db", json!({"password": values[0]}));
     let pay = vaulted.wants(

@@ -106,7 +106,7 @@ impl WrittenReference {
         known.collect()
     }
 
-    /// Returns true if this version stays written although the store has another one (`secrets.rotation: notify`).
+    /// Returns true if this version stays written although the store has another one (`secrets.rotation: leave`).
     pub fn stays(&self, now: &Self, rotated: RotatedVersion) -> bool {
         rotated == RotatedVersion::Keep && now.is_rotated_from(self)
     }

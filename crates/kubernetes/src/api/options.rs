@@ -16,12 +16,12 @@ pub enum Conflicts {
     /// names the owner.
     #[default]
     Restore,
-    /// The resource fails, and the error names the owner.
-    Stop,
-    /// The field is taken over.
-    Take,
+    /// The value of the Spec is written, and the field is taken over.
+    Write,
     /// The field keeps its owner and value.
     Leave,
+    /// The resource fails, and the error names the owner.
+    Stop,
 }
 
 /// The options of the runtime.

@@ -269,7 +269,7 @@ fn place(
             RotatedVersion::Write => moved,
             RotatedVersion::Keep if of_file => moved,
             RotatedVersion::Keep => {
-                format!("{moved}: it is not written, because `secrets.rotation` is `notify`")
+                format!("{moved}: it is not written, because `secrets.rotation` is `leave`")
             }
         });
     }

@@ -155,8 +155,8 @@ pub(crate) async fn ask(
             konverge_base::model::diff::at(&prior, &path).is_some()
         });
         match ownership.policy {
-            Conflicts::Restore | Conflicts::Take if ours_before => {}
-            Conflicts::Take => notes.push(format!("`{path}` is taken over from `{owner}`")),
+            Conflicts::Restore | Conflicts::Write if ours_before => {}
+            Conflicts::Write => notes.push(format!("`{path}` is taken over from `{owner}`")),
             Conflicts::Leave => {
                 remove(&mut body, &path);
                 notes.push(format!("`{path}` is left to `{owner}`"));

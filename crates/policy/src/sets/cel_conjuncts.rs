@@ -1,5 +1,5 @@
 //! The parts of an expression in CEL that are joined by `&&`. If one of them is false, the whole is false, whatever the
-//! others are: also if another reads a value that is not known yet.
+//! others are: also if another reads a value that is unknown.
 
 use cel::Env;
 
@@ -20,7 +20,7 @@ impl Conjunct {
     }
 }
 
-/// The parts of an expression. If one is no expression by itself, there are none.
+/// The parts of an expression. If one is not an expression by itself, there are none.
 pub(super) fn compile(source: &str, env: &Env) -> Vec<Conjunct> {
     let parts = texts(source).into_iter().map(|text| {
         let expression = admission_functions::compile(text, env).ok()?;
@@ -52,7 +52,7 @@ fn texts(source: &str) -> Vec<&str> {
                 start = at + 1;
             }
             (None, '|') if depth == 0 => return whole(),
-            // `a.?b` is no condition.
+            // `a.?b` is not a condition.
             (None, '?') if depth == 0 && before != '.' => return whole(),
             _ => {}
         }

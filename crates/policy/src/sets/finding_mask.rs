@@ -56,7 +56,7 @@ impl FindingMask<'_> {
     }
 }
 
-/// A text without a word. A part of a longer word stays.
+/// Removes a word from a text. A part of a longer word stays.
 fn without_word(text: &str, word: &str) -> String {
     let is_inside = |c: Option<char>| c.is_some_and(char::is_alphanumeric);
     let (mut masked, mut rest) = (String::with_capacity(text.len()), text);

@@ -359,7 +359,7 @@ fn rule_names(engine: &mut Engine) -> Vec<BTreeSet<String>> {
     names.collect()
 }
 
-/// The name of a rule that is no function.
+/// The name of a rule that is not a function.
 fn rule_name(rule: &Rule) -> Option<String> {
     let is_function = matches!(
         rule,

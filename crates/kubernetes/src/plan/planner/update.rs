@@ -468,5 +468,5 @@ fn conflict(subject: &PlanItem, conflicts: &[(String, String)]) -> UserError {
             fields.join(", ")
         ),
     )
-    .hint("remove the field from the Spec, or set `apply.conflicts: take` (or `leave`) in `konverge.yaml`")
+    .hint("remove the field from the Spec, or set `apply.conflicts: write` (or `leave`) in `konverge.yaml`")
 }

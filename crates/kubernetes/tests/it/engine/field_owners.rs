@@ -49,7 +49,7 @@ async fn our_fields_are_exactly_those_of_the_spec() {
     for seed in HISTORIES {
         let mut dice = Dice(seed);
         let mut stack = TestStack::new(&format!("histories-{seed}"), cluster.kubeconfig());
-        stack.options.conflicts = Conflicts::Take;
+        stack.options.conflicts = Conflicts::Write;
         let name = format!("h{seed}");
         let mut desired: Map<String, Value> = Map::from_iter([("base".to_owned(), json!("1"))]);
         let of = |data: &Map<String, Value>| map(&ns, &name, Value::Object(data.clone()));
@@ -215,7 +215,7 @@ async fn after_an_import_every_field_is_ours_and_what_left_the_spec_goes() {
     assert_eq!(action(&again, &wanted), Action::Unchanged);
 }
 
-/// `stop` and `leave` hold for fields that the last apply wrote, too; by default these are put back.
+/// `stop` and `leave` hold for fields that the last apply wrote, too; by default these are restored.
 #[tokio::test]
 async fn conflicts_are_settled_as_configured_also_for_fields_of_ours() {
     let cluster = Cluster::shared();
@@ -224,7 +224,7 @@ async fn conflicts_are_settled_as_configured_also_for_fields_of_ours() {
     for (policy, value) in [
         (Conflicts::Stop, "by hand"),
         (Conflicts::Leave, "by hand"),
-        (Conflicts::Take, "ours"),
+        (Conflicts::Write, "ours"),
         (Conflicts::Restore, "ours"),
     ] {
         let name = format!("{policy:?}").to_lowercase();

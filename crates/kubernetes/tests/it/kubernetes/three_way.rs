@@ -331,7 +331,7 @@ async fn a_field_that_was_never_ours_is_not_taken_unless_told() {
     stack.options.conflicts = konverge_kubernetes::Conflicts::Leave;
     let left = stack.plan_well(std::slice::from_ref(&wanted)).await;
     assert_eq!(action(&left, &wanted), Action::Unchanged, "{:?}", left.public);
-    stack.options.conflicts = konverge_kubernetes::Conflicts::Take;
+    stack.options.conflicts = konverge_kubernetes::Conflicts::Write;
     stack.apply(std::slice::from_ref(&wanted)).await;
     assert_eq!(objects.get(&wanted).await.unwrap()["data"]["theirs"], "mine now");
 }
