@@ -91,7 +91,7 @@ impl Installation {
             options.checkout.search_path(),
             home.path(),
         );
-        let (credentials, env) = env
+        let (credentials, env): (Vec<_>, Vec<_>) = env
             .into_iter()
             .partition(|(name, _)| environment::is_of_providers(name));
         let binary = Binary::find(options.binary.as_deref(), &env, &options.checkout).await?;
