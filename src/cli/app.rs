@@ -208,13 +208,14 @@ impl Command {
 
 /// The inputs of the action and the equivalent environment variables. The runner passes inputs as `INPUT_…`
 /// with hyphens kept; an input that is not set is empty.
-const INPUTS: [(&str, &str); 10] = [
+const INPUTS: [(&str, &str); 11] = [
     ("INPUT_WORKING-DIRECTORY", "KONVERGE_REPO"),
     ("INPUT_LIVE", "KONVERGE_LIVE"),
     ("INPUT_SHARD", "KONVERGE_SHARD"),
     ("INPUT_SHARD-RESULT", "KONVERGE_SHARD_RESULT"),
     ("INPUT_APPROVE", "KONVERGE_APPROVE"),
     ("INPUT_ENVIRONMENT", "KONVERGE_ENVIRONMENT"),
+    ("INPUT_FOR-ENVIRONMENT", "KONVERGE_FOR_ENVIRONMENT"),
     ("INPUT_COMMENT", "KONVERGE_COMMENT"),
     ("INPUT_KUBECONFIG", "KONVERGE_KUBECONFIG"),
     ("INPUT_REVIEW-KEY", "KONVERGE_REVIEW_KEY"),

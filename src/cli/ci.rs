@@ -7,7 +7,8 @@ use konverge_base::error::{ErrorKind, UserError};
 use konverge_ci::{self as ci, CiOptions, CommentRule, ShardMode};
 
 /// Arguments of `konverge ci`. KONVERGE_APPROVE contains plan digests: a person who approves the job's
-/// environment approves these plans. KONVERGE_ENVIRONMENT names that environment. KONVERGE_SHARD_RESULT is the result of the
+/// environment approves these plans. KONVERGE_ENVIRONMENT names that environment. KONVERGE_FOR_ENVIRONMENT
+/// limits an apply to the stacks whose rule names that environment. KONVERGE_SHARD_RESULT is the result of the
 /// shards' jobs as GitHub has it (`needs.JOB.result`), for `--shard all/N` in a later attempt of a run.
 /// KONVERGE_COMMENT says when a comment is written: `always`, `changes` or `never`. KONVERGE_KUBECONFIG holds the
 /// text of a kubeconfig. KONVERGE_PAGE_ARTIFACT names the artifact with the page, if a later step uploads it. With
@@ -67,6 +68,7 @@ pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserErr
         shards_succeeded: text("KONVERGE_SHARD_RESULT").is_some_and(|result| result == "success"),
         approve: text("KONVERGE_APPROVE").unwrap_or_default(),
         environment: text("KONVERGE_ENVIRONMENT").filter(|name| !name.is_empty()),
+        for_environment: text("KONVERGE_FOR_ENVIRONMENT").filter(|name| !name.is_empty()),
         comment: match text("KONVERGE_COMMENT").as_deref().unwrap_or_default() {
             "" | "always" => CommentRule::Always,
             "changes" => CommentRule::Changes,

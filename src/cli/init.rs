@@ -14,6 +14,7 @@ use konverge_report as report;
 #[command(after_help = "Examples:
   konverge init                     in a clone of the repository
   konverge init --adopt             for stacks that run already
+  konverge init --environments dev,production
   konverge init --cloud aws --store s3://my-bucket/konverge --cluster prod
   konverge --repo ~/monorepo init")]
 pub struct Args {
@@ -24,6 +25,9 @@ pub struct Args {
     /// those to take over
     #[arg(long)]
     adopt: bool,
+    /// The environments, in the order of their applies: each gets a job of its own, which GitHub's environment guards
+    #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
+    environments: Vec<String>,
     /// The cloud that the jobs log in at, by OIDC
     #[arg(long, value_enum, value_name = "CLOUD")]
     cloud: Option<CloudArg>,
@@ -49,6 +53,7 @@ impl Args {
             cloud: self.cloud.map(|CloudArg::Aws| JobCloud::Aws),
             store: self.store.clone(),
             cluster: self.cluster.clone(),
+            environments: self.environments.clone(),
             adopt: self.adopt,
         };
         let is_silent = said.cloud.is_none() && said.store.is_none() && said.cluster.is_none();

@@ -298,7 +298,8 @@ async fn objects(
         read: std::sync::Arc::default(),
         pending: std::sync::Arc::default(),
     };
-    let seen = planning.runtimes.get(kind)?.observe(&scope, &items).await?;
+    let runtimes = planning.runtimes_to_read(target).await?;
+    let seen = runtimes.get(kind)?.observe(&scope, &items).await?;
     let objects = items.iter().zip(seen).map(|(item, seen)| {
         let (health, message) = seen.health;
         ObjectStatus {

@@ -9,6 +9,7 @@ use crate::{
     adoption, commits_since_apply,
     deployments::{DeploymentApprover, Deployments},
     drift_schedule::DriftSchedule,
+    environments::{EnvironmentScope, ScopedTargets},
     github_history::GithubHistory,
     job::{Job, JobResult},
     notifications::Notifications,
@@ -18,8 +19,10 @@ use crate::{
     },
     publisher::Publisher,
     restore,
+    result_counts::counts,
     timings::Timings,
     trust::{approve_input::Approved, authority::DispatchApprovers, reviewers},
+    workflow_coverage,
 };
 use konverge_base::{
     error::{ErrorKind, UserError},
@@ -32,7 +35,7 @@ use konverge_base::{
     secrets::Secrets,
 };
 use konverge_config::Config;
-use konverge_github::{self as github, DefaultBranch, StatusState};
+use konverge_github::{DefaultBranch, StatusState};
 use konverge_policy::Stage;
 use konverge_report::{self as report, RunInfo, SUMMARY_BUDGET};
 use konverge_run::{
@@ -111,7 +114,7 @@ async fn apply_and_report(job: &Job, tip: ApplyTarget<'_>) -> Result<JobResult, 
     publisher
         .status(
             head,
-            github::APPLY,
+            &job.apply_status(),
             StatusState::Pending,
             "applying what was reviewed",
         )
@@ -138,7 +141,9 @@ async fn apply_and_report(job: &Job, tip: ApplyTarget<'_>) -> Result<JobResult, 
             (StatusState::Error, failure.message.clone())
         }
     };
-    publisher.status(head, github::APPLY, state, &description).await;
+    publisher
+        .status(head, &job.apply_status(), state, &description)
+        .await;
     // They come last: a receiver that does not answer delays nothing else.
     match (&notices, &result) {
         (Some(notices), Ok(applied)) => notices.applied(&applied.report, &applied.stopped_stacks()).await,
@@ -179,6 +184,8 @@ struct AppliedCommit {
     newer: BTreeMap<StackId, CommitId>,
     /// The stacks that are left alone while the repository is taken over.
     left_alone: BTreeSet<StackId>,
+    /// Whether stacks were held back for another environment.
+    waits_for_others: bool,
 }
 
 impl AppliedCommit {
@@ -187,6 +194,7 @@ impl AppliedCommit {
         let state = match &self.report {
             report if apply::ended_well(report) => StatusState::Success,
             report if apply::only_waits(report) => StatusState::Pending,
+            report if self.waits_for_others && apply::is_unbroken(report) => StatusState::Pending,
             _ => StatusState::Failure,
         };
         (state, self.description())
@@ -223,12 +231,14 @@ async fn apply_pending(
     publisher: &Publisher<'_>,
 ) -> Result<AppliedCommit, UserError> {
     let head = tip.head;
+    let scope = EnvironmentScope::new(job.authority.environment.as_deref(), &config)?;
     let mut watch = Timings::start();
     let (backend, side) = open_head(job, head, &config).await?;
     warn_of_overdue_drift(job, &backend, &config).await;
     let known = backend.states.known().await?;
     backend.states.maintain_index(known).await?;
     side.note_layout(&job.run);
+    workflow_coverage::warn_of_uncovered(&job.run, &config, &side);
     let mut pending = StacksToApply::find(job, &tip, &side, &backend).await?;
 
     let reviews = if pending.targets.is_empty() {
@@ -242,6 +252,14 @@ async fn apply_pending(
     if tip.approved.digests.is_empty() {
         pending.targets.retain(|target| !left_alone.contains(&target.id));
     }
+    let all_pending = pending.targets.clone();
+    let scoped = scope.select(std::mem::take(&mut pending.targets))?;
+    let ScopedTargets {
+        targets,
+        held_back,
+        elsewhere,
+    } = scoped;
+    pending.targets = targets;
     let ids: Vec<_> = pending.targets.iter().map(|target| target.id.clone()).collect();
     backend.states.announce_run(known, &ids).await?;
     let gate = review_gate(job, &tip, &config, &backend.secrets, &reviews)?;
@@ -257,6 +275,8 @@ async fn apply_pending(
         decisions,
     } = apply::run(&planning, &pending.targets, &options).await?;
     let newer = pending.complete(&mut report);
+    let waits_for_others = !held_back.is_empty();
+    report.stacks.extend(held_back);
     // A digest may stand for any stack; those that none stood for are left alone nevertheless.
     let is_meant = |digest: &Digest| tip.approved.digests.contains(digest);
     report.stacks.retain(|stack| {
@@ -266,9 +286,7 @@ async fn apply_pending(
     watch.end_stage("plan and apply");
     // A missing stack may have been removed, which needs its review.
     if pending.skipped.is_none() {
-        reviews
-            .forget_used(job, &backend, &pending.targets, &report)
-            .await;
+        reviews.forget_used(job, &backend, &all_pending, &report).await;
     }
     save_index(job, &backend).await;
 
@@ -289,6 +307,7 @@ async fn apply_pending(
         info: &info,
         newer: &newer,
         left_alone: left_alone.len(),
+        elsewhere: &elsewhere,
         arrived: match report.stacks.is_empty() {
             true => Vec::new(),
             false => commits_since_apply::since_last_apply(job, head, known).await,
@@ -305,6 +324,7 @@ async fn apply_pending(
         decisions,
         newer,
         left_alone,
+        waits_for_others,
     })
 }
 
@@ -312,7 +332,7 @@ async fn apply_pending(
 async fn without_store(head: &CommitId, publisher: &Publisher<'_>) -> JobResult {
     let text = "nothing is applied: konverge.yaml configures no store (`state.url`)";
     publisher
-        .status(head, github::APPLY, StatusState::Success, text)
+        .status(head, &publisher.job.apply_status(), StatusState::Success, text)
         .await;
     JobResult {
         code: 0,
@@ -473,6 +493,8 @@ struct ApplyFeedback<'a> {
     newer: &'a BTreeMap<StackId, CommitId>,
     /// The number of stacks that are left alone while the repository is taken over.
     left_alone: usize,
+    /// The pending stacks of other environments.
+    elsewhere: &'a [Target],
     /// The commits of the branch since the last apply, the head first.
     arrived: Vec<CommitId>,
     /// The pull requests whose changes were applied, besides those.
@@ -510,7 +532,10 @@ impl ApplyFeedback<'_> {
         let settled = |stack: &str| {
             let not_well =
                 |outcome: &StackOutcome| outcome.id.as_str() == stack && !was_approved(outcome.result);
-            !report.stacks.iter().any(not_well) && !self.newer.keys().any(|id| id.as_str() == stack)
+            let is_elsewhere = self.elsewhere.iter().any(|target| target.id.as_str() == stack);
+            !report.stacks.iter().any(not_well)
+                && !self.newer.keys().any(|id| id.as_str() == stack)
+                && !is_elsewhere
         };
         publisher
             .issues(
@@ -547,28 +572,4 @@ fn unreviewed_issue(
 /// Returns true if nothing of the stack was left that needs an approval.
 fn was_approved(result: StackResult) -> bool {
     apply::has_succeeded(result) || result == StackResult::Waiting
-}
-
-fn counts(report: &ApplyReport) -> String {
-    let count = |result| {
-        report
-            .stacks
-            .iter()
-            .filter(|stack| stack.result == result)
-            .count()
-    };
-    let words = [
-        (StackResult::Applied, "applied"),
-        (StackResult::Unchanged, "unchanged"),
-        (StackResult::Waiting, "waiting"),
-        (StackResult::Failed, "failed"),
-        (StackResult::Stopped, "stopped"),
-        (StackResult::HeldBack, "skipped"),
-    ];
-    let words: Vec<_> = words
-        .iter()
-        .filter(|(result, _)| count(*result) > 0)
-        .map(|(result, word)| format!("{} {word}", count(*result)))
-        .collect();
-    words.join(", ")
 }

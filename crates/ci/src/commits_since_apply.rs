@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use super::job::Job;
 use konverge_base::model::CommitId;
-use konverge_github::{APPLY, StatusState};
+use konverge_github::StatusState;
 use konverge_repo::git::GitError;
 use konverge_state::IndexedStates;
 
@@ -53,7 +53,7 @@ async fn is_done(job: &Job, commit: &CommitId) -> bool {
     match client.newest_statuses(commit).await {
         Ok(statuses) => statuses
             .iter()
-            .find(|status| status.context == APPLY)
+            .find(|status| status.context == job.apply_status())
             .is_some_and(|status| status.state == StatusState::Success),
         Err(error) => {
             job.run

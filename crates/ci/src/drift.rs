@@ -11,6 +11,7 @@ use crate::{
     publisher::Publisher,
     reconcile::{self, Restored, restored_stacks},
     timings::Timings,
+    workflow_coverage,
 };
 use konverge_base::{
     error::UserError,
@@ -81,6 +82,7 @@ async fn check_and_publish(
     let behind: Vec<_> = behind.into_iter().map(|stack| stack.id.clone()).collect();
     let overdue = rounds.overdue();
     warn(job, &behind, overdue);
+    workflow_coverage::warn_of_uncovered(&job.run, &config, &side);
     let policy_check = PolicyCheck::new(
         job,
         CommitPolicy::from_config(&config, Some(side.source.as_ref())),

@@ -20,6 +20,8 @@ pub struct CiOptions {
     /// The environment of the job, which GitHub does not expose to jobs: only users who approve the run in it
     /// approve the digests.
     pub environment: Option<String>,
+    /// The environment whose stacks the job applies, and no others; `None`: all stacks.
+    pub for_environment: Option<String>,
     /// When a comment is written.
     pub comment: CommentRule,
     /// True if a later step uploads the preview's page as an artifact of the run.
@@ -77,6 +79,16 @@ pub(crate) struct Job {
 }
 
 impl Job {
+    /// The scope of its comments about an apply: each environment has its own.
+    pub(super) fn scope(&self) -> &str {
+        self.authority.environment.as_deref().unwrap_or_default()
+    }
+
+    /// The name of the status of its apply.
+    pub(super) fn apply_status(&self) -> String {
+        konverge_github::apply_of(self.authority.environment.as_deref())
+    }
+
     pub(super) fn info(&self) -> RunInfo {
         RunInfo {
             repository: self.runner.repository.clone(),

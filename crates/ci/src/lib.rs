@@ -19,6 +19,7 @@ mod commits_since_apply;
 mod deployments;
 mod drift;
 mod drift_schedule;
+mod environments;
 mod github_history;
 mod job;
 mod newer_status;
@@ -33,10 +34,12 @@ mod preview_target;
 mod publisher;
 mod reconcile;
 mod restore;
+mod result_counts;
 mod shard_mode;
 mod summary;
 mod timings;
 mod trust;
+pub mod workflow_coverage;
 
 use std::collections::HashMap;
 
@@ -96,7 +99,10 @@ async fn begin(
         return aggregate_status::run(run, runner, &event, client.as_ref(), of, options.shards_succeeded)
             .await;
     }
-    let caller = Caller::new(runner, &options.approve, options.environment.as_deref());
+    let caller = Caller {
+        for_environment: options.for_environment.as_deref(),
+        ..Caller::new(runner, &options.approve, options.environment.as_deref())
+    };
     let Some(authority) = authority(run, &event, caller, client.as_ref()).await? else {
         return Ok(JobResult::WELL);
     };

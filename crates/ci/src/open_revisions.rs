@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::{adoption, job::Job, policy::active_policies, trust::job_trust::Trust};
+use crate::{adoption, job::Job, policy::active_policies, trust::job_trust::Trust, workflow_coverage};
 use konverge_base::{
     error::UserError,
     model::{
@@ -120,6 +120,7 @@ impl Job {
                 "note: the readiness rules differ from the default branch's; until the merge the default branch's rules apply",
             );
         }
+        workflow_coverage::warn_of_uncovered(&self.run, &proposed, &revisions.head);
         let revisions = revisions.with_base(&self.repository, base.clone())?;
         let affected = revisions.affected();
         let power_changes = difference(&proposed, &revisions);

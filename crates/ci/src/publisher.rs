@@ -76,7 +76,7 @@ impl<'a> Publisher<'a> {
             Ok(true) => {}
             Ok(false) => self.own_status(commit, context, state, description).await,
             // A required `success` could replace the `failure` of a newer run.
-            Err(error) if state == StatusState::Success && context != APPLY => {
+            Err(error) if state == StatusState::Success && !context.starts_with(APPLY) => {
                 self.warn("it is not known whether a newer run has set the status", error);
                 let unknown = "previewed, but GitHub did not list the statuses of newer runs: run it again";
                 self.own_status(commit, context, StatusState::Error, unknown)
@@ -187,7 +187,7 @@ impl<'a> Publisher<'a> {
                 head: head.to_string(),
                 run: self.job.runner.run_id,
                 attempt: self.job.runner.run_attempt,
-                ..CommentMarker::new(MarkerKind::Apply, "")
+                ..CommentMarker::new(MarkerKind::Apply, self.job.scope())
             };
             let render = |budget| report::markdown::outcome(report, info, Some(&marker), budget);
             self.comment(number, &marker, render).await;

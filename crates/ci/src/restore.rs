@@ -10,6 +10,7 @@ use std::{
 use crate::{
     drift::{self, DriftResult},
     drift_schedule::DriftSchedule,
+    environments::EnvironmentScope,
     job::{Job, JobResult},
     notifications::Notifications,
     policy::{active_policies::CommitPolicy, policy_check::PolicyCheck, review_gate::ReviewGate},
@@ -105,7 +106,8 @@ async fn restore_known(
     let renamed = renamed_stacks(&backend, &side.layout, known).await?;
     let applied = drift::applied(known, &side, &renamed);
     let targets = applied.iter().filter(|target| drifted.contains_key(&target.id));
-    let targets: Vec<_> = targets.cloned().collect();
+    let scope = EnvironmentScope::new(job.authority.environment.as_deref(), &config)?;
+    let targets: Vec<_> = targets.filter(|target| scope.covers(target)).cloned().collect();
     drifted.retain(|stack, _| targets.iter().any(|target| target.id == *stack));
     if targets.is_empty() {
         return Ok(None);

@@ -15,7 +15,7 @@ use konverge_base::{
         comment_marker::{CommentMarker, MarkerKind},
     },
 };
-use konverge_github::{APPLY, Client, GithubEvent, Runner, Upsert, other_branch, preview_of};
+use konverge_github::{Client, GithubEvent, Runner, Upsert, apply_of, other_branch, preview_of};
 use konverge_report::{
     RunInfo,
     markdown::{self, Failed},
@@ -92,7 +92,7 @@ impl<'a> RunSummary<'a> {
                         self.comment(client, &place, failure).await;
                     }
                 }
-                if let (Some(client), Some((head, context))) = (client, self.status(part)) {
+                if let (Some(client), Some((head, context))) = (client, self.status(options)) {
                     let why = &masked.message;
                     let ended = aggregate_status::end_open(client, self.runner, &head, &context, why).await;
                     if let Err(error) = ended {
@@ -127,7 +127,8 @@ impl<'a> RunSummary<'a> {
     }
 
     /// The commit and the context of the status that the run of an event sets, if it may set one.
-    fn status(&self, part: ShardMode) -> Option<(CommitId, String)> {
+    fn status(&self, options: &CiOptions) -> Option<(CommitId, String)> {
+        let part = options.part;
         let of = |head: CommitId, base: &str, default: &str| {
             (head, preview_of(part.share(), other_branch(base, default)))
         };
@@ -148,7 +149,7 @@ impl<'a> RunSummary<'a> {
                 Some((event.head, preview_of(None, None)))
             }
             GithubEvent::Push(event) if event.is_default_branch() && part == ShardMode::Whole => {
-                Some((event.after?, APPLY.to_owned()))
+                Some((event.after?, apply_of(options.for_environment.as_deref())))
             }
             _ => None,
         }

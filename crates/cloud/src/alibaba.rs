@@ -2,7 +2,7 @@
 //!
 //! <https://www.alibabacloud.com/help/en/ram/developer-reference/api-sts-2015-04-01-assumerolewithoidc>
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use zeroize::Zeroizing;
 
@@ -10,6 +10,7 @@ use super::{
     CloudEnvironment, CloudError, addresses,
     http_client::{self, LoginClient},
     job_token,
+    shared_credentials::SharedCredentials,
 };
 
 /// The audience of a job's token.
@@ -36,12 +37,37 @@ pub struct AlibabaKeys {
 #[derive(Debug, Clone)]
 pub struct AlibabaLogin {
     environment: CloudEnvironment,
+    /// The keys, if the users of the login share them.
+    shared: Option<Arc<SharedCredentials<AlibabaKeys>>>,
 }
 
 impl AlibabaLogin {
     /// Logs in by these variables.
     pub fn new(environment: CloudEnvironment) -> Self {
-        Self { environment }
+        Self {
+            environment,
+            shared: None,
+        }
+    }
+
+    /// The login of stacks as this role, by the token of the job. All clones share its keys.
+    pub fn of_login(role: &str, provider: Option<&str>, environment: CloudEnvironment) -> Self {
+        let environment = environment
+            .without(&["ALIBABA_CLOUD_ACCESS_KEY_ID", "ALIBABA_CLOUD_ACCESS_KEY_SECRET"])
+            .with(ROLE, role);
+        let environment = match provider {
+            Some(provider) => environment.with(PROVIDER, provider),
+            None => environment,
+        };
+        Self {
+            environment,
+            shared: Some(Arc::default()),
+        }
+    }
+
+    /// The role that the variables name.
+    pub(super) fn role(&self) -> Option<&str> {
+        self.environment.var(ROLE)
     }
 
     /// The keys, and how long they are valid; `None` for keys without an end.
@@ -62,6 +88,15 @@ impl AlibabaLogin {
             };
             return Ok((keys, None));
         }
+        let (keys, lifetime) = match &self.shared {
+            Some(shared) => shared.get(|| self.role_keys()).await?,
+            None => self.role_keys().await?,
+        };
+        Ok((keys, Some(lifetime)))
+    }
+
+    async fn role_keys(&self) -> Result<(AlibabaKeys, Duration), CloudError> {
+        let var = |name: &str| self.environment.var(name);
         let nobody = CloudError::NoIdentity {
             cloud: "Alibaba Cloud",
             expected: "ALIBABA_CLOUD_ROLE_ARN and ALIBABA_CLOUD_OIDC_PROVIDER_ARN in a job with `id-token: write`, or ALIBABA_CLOUD_ACCESS_KEY_ID and ALIBABA_CLOUD_ACCESS_KEY_SECRET",
@@ -80,7 +115,7 @@ impl AlibabaLogin {
         client: &LoginClient,
         (role, provider): (&str, &str),
         token: &str,
-    ) -> Result<(AlibabaKeys, Option<Duration>), CloudError> {
+    ) -> Result<(AlibabaKeys, Duration), CloudError> {
         let given = self
             .environment
             .var(ENDPOINT)
@@ -105,6 +140,6 @@ impl AlibabaLogin {
             secret_key: Zeroizing::new(http_client::field(keys, "AccessKeySecret", what)?),
             session_token: Some(Zeroizing::new(http_client::field(keys, "SecurityToken", what)?)),
         };
-        Ok((keys, Some(LIFETIME)))
+        Ok((keys, LIFETIME))
     }
 }

@@ -1,7 +1,7 @@
 //! [`AwsLogin`]: keys of AWS from the environment, from a role that trusts the token of the job, or from the
 //! container's own endpoint.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use jiff::Timestamp;
 use url::Url;
@@ -11,6 +11,7 @@ use super::{
     CloudEnvironment, CloudError, addresses,
     http_client::{self, LoginClient},
     job_token,
+    shared_credentials::SharedCredentials,
 };
 
 /// The audience that AWS expects in a job's token.
@@ -45,8 +46,18 @@ impl std::fmt::Debug for AwsKeys {
 #[derive(Debug, Clone)]
 pub struct AwsLogin {
     environment: CloudEnvironment,
-    /// The role that the configuration names, and the audience of the job's token.
-    role: Option<(String, String)>,
+    /// The role that the configuration names.
+    role: Option<Role>,
+}
+
+/// A role that trusts the job's token.
+#[derive(Debug, Clone)]
+struct Role {
+    arn: String,
+    /// The audience of the token.
+    audience: String,
+    /// The keys, if the users of the login share them.
+    shared: Option<Arc<SharedCredentials<AwsKeys>>>,
 }
 
 impl AwsLogin {
@@ -63,8 +74,30 @@ impl AwsLogin {
     pub fn of_role(role: String, audience: Option<String>, environment: CloudEnvironment) -> Self {
         Self {
             environment,
-            role: Some((role, audience.unwrap_or_else(|| AUDIENCE.to_owned()))),
+            role: Some(Role {
+                arn: role,
+                audience: audience.unwrap_or_else(|| AUDIENCE.to_owned()),
+                shared: None,
+            }),
         }
+    }
+
+    /// The login of stacks as this role, with the token in the file that `AWS_WEB_IDENTITY_TOKEN_FILE` names, or else the
+    /// one that GitHub gives. All clones share its keys.
+    pub fn of_login(role: String, environment: CloudEnvironment) -> Self {
+        Self {
+            environment,
+            role: Some(Role {
+                arn: role,
+                audience: AUDIENCE.to_owned(),
+                shared: Some(Arc::default()),
+            }),
+        }
+    }
+
+    /// The role that the configuration names.
+    pub(super) fn role(&self) -> Option<&str> {
+        self.role.as_ref().map(|role| role.arn.as_str())
     }
 
     /// Returns true if a role is named, and only GitHub can say who this job is: the published clients need a
@@ -82,14 +115,12 @@ impl AwsLogin {
     /// The environment names no identity, or AWS refuses it.
     pub async fn keys(&self) -> Result<(AwsKeys, Option<Duration>), CloudError> {
         let var = |name: &str| self.environment.var(name);
-        if let Some((role, audience)) = &self.role {
-            let client = LoginClient::new()?;
-            let token = job_token::request(&client, &self.environment, Some(audience)).await?;
-            let token = token.ok_or(CloudError::NoIdentity {
-                cloud: "GitHub",
-                expected: "`permissions: {id-token: write}` for this job",
-            })?;
-            return self.assume_role(&client, role, &token).await;
+        if let Some(role) = &self.role {
+            let (keys, lifetime) = match &role.shared {
+                Some(shared) => shared.get(|| self.role_keys(role)).await?,
+                None => self.role_keys(role).await?,
+            };
+            return Ok((keys, Some(lifetime)));
         }
         if let (Some(access), Some(secret)) = (var("AWS_ACCESS_KEY_ID"), var("AWS_SECRET_ACCESS_KEY")) {
             let keys = AwsKeys {
@@ -103,7 +134,8 @@ impl AwsLogin {
         if let Some(role) = var(ROLE) {
             let token = job_token::from_file_or_github(&client, &self.environment, TOKEN_FILE, AUDIENCE);
             if let Some(token) = token.await? {
-                return self.assume_role(&client, role, &token).await;
+                let (keys, lifetime) = self.assume_role(&client, role, &token).await?;
+                return Ok((keys, Some(lifetime)));
             }
         }
         match self.container_endpoint()? {
@@ -115,12 +147,27 @@ impl AwsLogin {
         }
     }
 
+    async fn role_keys(&self, role: &Role) -> Result<(AwsKeys, Duration), CloudError> {
+        let client = LoginClient::new()?;
+        let token = match &role.shared {
+            Some(_) => {
+                job_token::from_file_or_github(&client, &self.environment, TOKEN_FILE, &role.audience).await?
+            }
+            None => job_token::request(&client, &self.environment, Some(&role.audience)).await?,
+        };
+        let token = token.ok_or(CloudError::NoIdentity {
+            cloud: "GitHub",
+            expected: "`permissions: {id-token: write}` for this job",
+        })?;
+        self.assume_role(&client, &role.arn, &token).await
+    }
+
     async fn assume_role(
         &self,
         client: &LoginClient,
         role: &str,
         token: &str,
-    ) -> Result<(AwsKeys, Option<Duration>), CloudError> {
+    ) -> Result<(AwsKeys, Duration), CloudError> {
         let region = self.environment.var("AWS_REGION");
         let region = region.or_else(|| self.environment.var("AWS_DEFAULT_REGION"));
         let endpoint = "AWS_ENDPOINT_URL_STS";
@@ -152,10 +199,7 @@ impl AwsLogin {
             secret_key: element("SecretAccessKey")?,
             session_token: Some(element("SessionToken")?),
         };
-        Ok((
-            keys,
-            Some(remaining(http_client::xml_text(&answer, "Expiration"))),
-        ))
+        Ok((keys, remaining(http_client::xml_text(&answer, "Expiration"))))
     }
 
     fn container_endpoint(&self) -> Result<Option<Url>, CloudError> {

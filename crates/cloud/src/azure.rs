@@ -2,12 +2,15 @@
 //!
 //! <https://learn.microsoft.com/entra/identity-platform/v2-oauth2-client-creds-grant-flow>
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
+
+use jiff::Timestamp;
 
 use super::{
     AccessToken, CloudEnvironment, CloudError, addresses,
     http_client::{self, LoginClient},
     job_token,
+    shared_credentials::SharedCredentials,
 };
 
 /// The audience that Entra expects in a job's token.
@@ -15,6 +18,8 @@ const AUDIENCE: &str = "api://AzureADTokenExchange";
 /// The server application of the AKS clusters with managed Entra integration.
 const AKS_SERVER: &str = "6dae42f8-4368-4678-94ff-3960e28e3630";
 const TOKEN_FILE: &str = "AZURE_FEDERATED_TOKEN_FILE";
+/// How long a token of GitHub's is valid, if it does not say.
+const TOKEN_LIFETIME: Duration = Duration::from_secs(300);
 const SECRET: &str = "AZURE_CLIENT_SECRET";
 /// The hosts of Entra in the clouds of the world, of US governments and of China.
 const HOSTS: [&str; 4] = [
@@ -28,12 +33,75 @@ const HOSTS: [&str; 4] = [
 #[derive(Debug, Clone)]
 pub struct AzureLogin {
     environment: CloudEnvironment,
+    /// The token of the job, if the users of the login share it.
+    shared: Option<Arc<SharedCredentials<String>>>,
 }
 
 impl AzureLogin {
     /// Logs in by these variables.
     pub fn new(environment: CloudEnvironment) -> Self {
-        Self { environment }
+        Self {
+            environment,
+            shared: None,
+        }
+    }
+
+    /// The login of stacks as this application, by the token of the job. All clones share that token.
+    pub fn of_login(application: &str, tenant: Option<&str>, environment: CloudEnvironment) -> Self {
+        let environment = environment
+            .without(&[SECRET])
+            .with("AZURE_CLIENT_ID", application);
+        let environment = match tenant {
+            Some(tenant) => environment.with("AZURE_TENANT_ID", tenant),
+            None => environment,
+        };
+        Self {
+            environment,
+            shared: Some(Arc::default()),
+        }
+    }
+
+    /// The application that the variables name.
+    pub(super) fn application(&self) -> Option<&str> {
+        self.environment.var("AZURE_CLIENT_ID")
+    }
+
+    /// The application, its tenant, and the token of the job that it trusts.
+    ///
+    /// # Errors
+    /// The environment names no tenant, or there is no token.
+    pub async fn federated(&self) -> Result<(&str, &str, String), CloudError> {
+        let (Some(application), Some(tenant)) = (self.application(), self.environment.var("AZURE_TENANT_ID"))
+        else {
+            return Err(CloudError::NoIdentity {
+                cloud: "Azure",
+                expected: "`tenant_id` in the login, or AZURE_TENANT_ID",
+            });
+        };
+        Ok((application, tenant, self.job_token().await?))
+    }
+
+    async fn job_token(&self) -> Result<String, CloudError> {
+        let ask = async || {
+            let client = LoginClient::new()?;
+            let offered = job_token::from_file_or_github(&client, &self.environment, TOKEN_FILE, AUDIENCE);
+            let token = offered.await?.ok_or(CloudError::NoIdentity {
+                cloud: "Azure",
+                expected: "`id-token: write` in the permissions of the job, AZURE_FEDERATED_TOKEN_FILE or AZURE_CLIENT_SECRET",
+            })?;
+            let end = job_token::claims(&token).and_then(|claims| claims["exp"].as_i64());
+            let left = end.map(|end| end.saturating_sub(Timestamp::now().as_second()));
+            let left = left.and_then(|left| u64::try_from(left).ok());
+            Ok((
+                token.to_string(),
+                left.map_or(TOKEN_LIFETIME, Duration::from_secs),
+            ))
+        };
+        let (token, _) = match &self.shared {
+            Some(shared) => shared.get(ask).await?,
+            None => ask().await?,
+        };
+        Ok(token)
     }
 
     /// Returns true if an application is named, and only GitHub can say who this job is: the published clients
@@ -85,12 +153,7 @@ impl AzureLogin {
         match var(SECRET) {
             Some(secret) => fields.push(("client_secret", secret)),
             None => {
-                let offered =
-                    job_token::from_file_or_github(&client, &self.environment, TOKEN_FILE, AUDIENCE);
-                token = offered.await?.ok_or(CloudError::NoIdentity {
-                    cloud: "Azure",
-                    expected: "`id-token: write` in the permissions of the job, AZURE_FEDERATED_TOKEN_FILE or AZURE_CLIENT_SECRET",
-                })?;
+                token = self.job_token().await?;
                 fields.push((
                     "client_assertion_type",
                     "urn:ietf:params:oauth:client-assertion-type:jwt-bearer",

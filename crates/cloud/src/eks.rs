@@ -35,6 +35,11 @@ impl EksLogin {
         }
     }
 
+    /// Logs in at a cluster as a role.
+    pub fn of_login(aws: AwsLogin, cluster: String, region: Option<String>) -> Self {
+        Self { aws, cluster, region }
+    }
+
     /// Returns true if only Konverge can use the identity of the job: the published clients need a file.
     pub fn is_by_job(&self) -> bool {
         self.aws.is_by_job()

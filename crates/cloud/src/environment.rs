@@ -25,6 +25,13 @@ impl CloudEnvironment {
         self
     }
 
+    /// Unsets variables.
+    #[must_use]
+    pub fn without(mut self, names: &[&str]) -> Self {
+        names.iter().for_each(|name| drop(self.0.remove(*name)));
+        self
+    }
+
     /// The value of a variable that is set and not empty.
     pub fn var(&self, name: &str) -> Option<&str> {
         self.0

@@ -3,7 +3,7 @@
 //!
 //! <https://google.aip.dev/auth/4117>, <https://developers.google.com/identity/protocols/oauth2/service-account>
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use jiff::Timestamp;
 use jsonwebtoken::{Algorithm, EncodingKey, Header};
@@ -15,6 +15,7 @@ use super::{
     credentials_file::{CredentialsFile, ExternalAccount, ServiceAccountKey},
     http_client::{self, LoginClient},
     job_token,
+    shared_credentials::SharedCredentials,
 };
 
 /// The scope to ask for a service account's token.
@@ -33,12 +34,34 @@ const HOUR: Duration = Duration::from_secs(3600);
 #[derive(Debug, Clone)]
 pub struct GoogleLogin {
     environment: CloudEnvironment,
+    /// The service account that the configuration names, and its token.
+    account: Option<(String, Arc<SharedCredentials<String>>)>,
 }
 
 impl GoogleLogin {
     /// Logs in by these variables.
     pub fn new(environment: CloudEnvironment) -> Self {
-        Self { environment }
+        Self {
+            environment,
+            account: None,
+        }
+    }
+
+    /// The login of stacks as this service account, by a workload identity federation. All clones share its token.
+    pub fn of_login(account: String, provider: Option<&str>, environment: CloudEnvironment) -> Self {
+        let environment = match provider {
+            Some(provider) => environment.with(PROVIDER, provider),
+            None => environment,
+        };
+        Self {
+            environment,
+            account: Some((account, Arc::default())),
+        }
+    }
+
+    /// The service account that the configuration names.
+    pub(super) fn account(&self) -> Option<&str> {
+        self.account.as_ref().map(|(account, _)| account.as_str())
     }
 
     /// Returns true if a workload identity provider is named that trusts the token of this job.
@@ -66,8 +89,14 @@ impl GoogleLogin {
     /// Google refuses, or a credentials file is unusable.
     pub async fn token(&self, scope: &str) -> Result<AccessToken, CloudError> {
         let client = LoginClient::new()?;
+        if let Some((account, shared)) = &self.account {
+            let (bearer, lifetime) = shared.get(|| self.account_token(&client, account)).await?;
+            return Ok(AccessToken { bearer, lifetime });
+        }
         if self.is_by_job() {
-            return self.job_exchange(&client, scope).await;
+            return self
+                .job_exchange(&client, self.environment.var(ACCOUNT), scope)
+                .await;
         }
         match CredentialsFile::of_environment(&self.environment).transpose()? {
             Some(CredentialsFile::ExternalAccount(account)) => {
@@ -79,8 +108,39 @@ impl GoogleLogin {
         }
     }
 
+    /// A token of the account that the configuration names, for every scope that is needed.
+    async fn account_token(
+        &self,
+        client: &LoginClient,
+        account: &str,
+    ) -> Result<(String, Duration), CloudError> {
+        let file = || CredentialsFile::of_environment(&self.environment).transpose();
+        let token = match self.is_by_job() {
+            true => self.job_exchange(client, Some(account), GKE_SCOPE).await?,
+            false => match file()? {
+                Some(CredentialsFile::ExternalAccount(file)) => {
+                    let subject = file.subject_token(client).await?;
+                    let exchange = Exchange::of_file(&file)?.acting_as(account)?;
+                    exchange.run(client, &subject, GKE_SCOPE).await?
+                }
+                _ => {
+                    return Err(CloudError::NoIdentity {
+                        cloud: "Google Cloud",
+                        expected: "GOOGLE_WORKLOAD_IDENTITY_PROVIDER in a job with `id-token: write`",
+                    });
+                }
+            },
+        };
+        Ok((token.bearer, token.lifetime))
+    }
+
     /// Trades the token that GitHub gives the job.
-    async fn job_exchange(&self, client: &LoginClient, scope: &str) -> Result<AccessToken, CloudError> {
+    async fn job_exchange(
+        &self,
+        client: &LoginClient,
+        account: Option<&str>,
+        scope: &str,
+    ) -> Result<AccessToken, CloudError> {
         let provider = self.environment.var(PROVIDER).unwrap_or_default();
         let audience = format!("https://iam.googleapis.com/{provider}");
         let subject = job_token::request(client, &self.environment, Some(&audience)).await?;
@@ -88,7 +148,7 @@ impl GoogleLogin {
             cloud: "Google Cloud",
             expected: "`id-token: write` in the permissions of the job",
         })?;
-        let exchange = Exchange::of_provider(provider, self.environment.var(ACCOUNT))?;
+        let exchange = Exchange::of_provider(provider, account)?;
         exchange.run(client, &subject, scope).await
     }
 
@@ -126,18 +186,23 @@ impl Exchange {
         })
     }
 
+    /// The same trade, for a token of this account instead of the file's.
+    fn acting_as(mut self, account: &str) -> Result<Self, CloudError> {
+        let own = impersonation(account)?;
+        let url = match self.impersonation.take() {
+            Some(mut of_file) => {
+                of_file.set_path(own.path());
+                of_file
+            }
+            None => own,
+        };
+        self.impersonation = Some(url);
+        Ok(self)
+    }
+
     /// The trade of a job's token at a provider of a workload identity pool.
     fn of_provider(provider: &str, account: Option<&str>) -> Result<Self, CloudError> {
-        let impersonation = account.map(|account| {
-            let is_name = |c: char| c.is_ascii_alphanumeric() || "@.-".contains(c);
-            if !account.chars().all(is_name) {
-                return Err(CloudError::setting(ACCOUNT, "it is not the address of a service account"));
-            }
-            let url = format!(
-                "https://iamcredentials.googleapis.com/v1/projects/-/serviceAccounts/{account}:generateAccessToken"
-            );
-            addresses::of_cloud(ACCOUNT, &url, &HOSTS)
-        });
+        let impersonation = account.map(impersonation);
         Ok(Self {
             audience: format!("//iam.googleapis.com/{provider}"),
             subject_token_type: "urn:ietf:params:oauth:token-type:jwt".to_owned(),
@@ -182,6 +247,21 @@ impl Exchange {
             }),
         })
     }
+}
+
+/// Where a service account's token is asked for.
+fn impersonation(account: &str) -> Result<Url, CloudError> {
+    let is_name = |c: char| c.is_ascii_alphanumeric() || "@.-".contains(c);
+    if !account.chars().all(is_name) {
+        return Err(CloudError::setting(
+            ACCOUNT,
+            "it is not the address of a service account",
+        ));
+    }
+    let url = format!(
+        "https://iamcredentials.googleapis.com/v1/projects/-/serviceAccounts/{account}:generateAccessToken"
+    );
+    addresses::of_cloud(ACCOUNT, &url, &HOSTS)
 }
 
 impl ServiceAccountKey {

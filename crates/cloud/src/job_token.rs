@@ -1,5 +1,7 @@
 //! The OIDC token of a GitHub job. It names the repository, branch and environment of the job.
 
+use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
+use serde_json::Value;
 use url::Url;
 use zeroize::Zeroizing;
 
@@ -62,6 +64,12 @@ pub(super) async fn request(
     let what = "the job's own token";
     let answer = http_client::json(client.get(url).bearer_auth(token), what).await?;
     http_client::field(&answer, "value", what).map(|token| Some(Zeroizing::new(token)))
+}
+
+/// What a token says. Nothing rests on it: the service that trusts the issuer checks the signature.
+pub(super) fn claims(token: &str) -> Option<Value> {
+    let payload = token.split('.').nth(1)?;
+    serde_json::from_slice(&URL_SAFE_NO_PAD.decode(payload).ok()?).ok()
 }
 
 /// The token in the file that a variable names, or else the one that GitHub gives.

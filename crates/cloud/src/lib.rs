@@ -14,7 +14,9 @@ mod google;
 mod http_client;
 mod job_token;
 pub mod secret_stores;
+mod shared_credentials;
 mod sigv4;
+mod stack_identity;
 mod token;
 
 pub use acs3::SignedAlibabaCall;
@@ -27,4 +29,5 @@ pub use error::CloudError;
 pub use google::GoogleLogin;
 pub use job_token::JobIdentity;
 pub use sigv4::SignedJsonPost;
+pub use stack_identity::{StackIdentity, job_subject};
 pub use token::AccessToken;

@@ -1,5 +1,7 @@
 //! The settings of `konverge.yaml` for one stack: its cluster, its order, its rules.
 
+use std::collections::BTreeMap;
+
 use globset::GlobMatcher;
 
 use super::{ClusterConfig, Config, StackRule, types::StackPolicy};
@@ -16,8 +18,12 @@ pub struct EffectiveStack {
     pub after: Vec<String>,
     /// Who may apply it.
     pub policy: StackPolicy,
-    /// The environment of its GitHub deployments.
+    /// The environment of its GitHub deployments and of its apply; by a rule that matches the folder.
     pub environment: Option<String>,
+    /// The name of its login; by a rule that matches the folder.
+    pub login: Option<String>,
+    /// The values that its Specs may set for providers, by the provider's source; by a rule that matches the folder.
+    pub provider_identities: BTreeMap<String, Vec<String>>,
     /// Paths that are not compared.
     pub ignore: Vec<String>,
 }
@@ -135,13 +141,16 @@ impl StackRules<'_> {
 
     /// The patterns of rules that match none of the stacks.
     pub fn unmatched(&self, stacks: &[Stack]) -> Vec<&str> {
-        let hits = |glob: &Option<GlobMatcher>| {
+        let hits = |(glob, rule): &(Option<GlobMatcher>, &StackRule)| {
             stacks.iter().any(|stack| {
                 let ids = [&stack.id, &stack.names];
-                ids.iter().any(|id| matches(glob.as_ref(), id, &stack.folder))
+                match is_of_folder(rule) {
+                    true => matches_folder(glob.as_ref(), &stack.folder),
+                    false => ids.iter().any(|id| matches(glob.as_ref(), id, &stack.folder)),
+                }
             })
         };
-        let unmatched = self.compiled.iter().filter(|(glob, _)| !hits(glob));
+        let unmatched = self.compiled.iter().filter(|rule| !hits(rule));
         unmatched.map(|(_, rule)| rule.pattern.as_str()).collect()
     }
 
@@ -155,7 +164,7 @@ impl StackRules<'_> {
             .compiled
             .iter()
             .filter(|(glob, _)| ids.iter().any(|id| matches(glob.as_ref(), id, folder)));
-        for (_, rule) in matching {
+        for (glob, rule) in matching {
             let StackRule {
                 pattern: _,
                 identity: _,
@@ -164,13 +173,20 @@ impl StackRules<'_> {
                 after,
                 policy,
                 environment,
+                login,
+                provider_identities,
                 ignore,
             } = (*rule).clone();
             effective.cluster = cluster.or(effective.cluster);
             effective.workspace = workspace.or(effective.workspace);
             effective.after = after.unwrap_or(effective.after);
             effective.policy = policy.unwrap_or(effective.policy);
-            effective.environment = environment.or(effective.environment);
+            // A pull request chooses identities of stacks. It must not choose who they are at a cloud.
+            if matches_folder(glob.as_ref(), folder) {
+                effective.environment = environment.or(effective.environment);
+                effective.login = login.or(effective.login);
+                effective.provider_identities = provider_identities.unwrap_or(effective.provider_identities);
+            }
             effective.ignore = ignore.unwrap_or(effective.ignore);
         }
         effective
@@ -182,6 +198,15 @@ impl StackRules<'_> {
 fn matcher(pattern: &str) -> Option<GlobMatcher> {
     let glob = globset::GlobBuilder::new(pattern).literal_separator(true).build();
     glob.ok().map(|glob| glob.compile_matcher())
+}
+
+/// Returns true if a rule has a key for which only the folder counts.
+fn is_of_folder(rule: &StackRule) -> bool {
+    rule.environment.is_some() || rule.login.is_some() || rule.provider_identities.is_some()
+}
+
+fn matches_folder(glob: Option<&GlobMatcher>, folder: &RepoPath) -> bool {
+    glob.is_some_and(|glob| glob.is_match(folder.as_str()))
 }
 
 /// Returns true if a glob matches a stack's folder or identity.
@@ -223,6 +248,48 @@ mod tests {
         assert_eq!(effective.after, ["infra/**"]);
         let other = config.cluster_of(&stack("elsewhere/x/dev", "x/dev"));
         assert_eq!(other, ClusterChoice::Ambiguous);
+    }
+
+    #[test]
+    fn the_login_and_the_environment_follow_the_folder_alone() {
+        let config = Config::parse(
+            "logins: {prod: {aws: {role: 'arn:aws:iam::111122223333:role/a'}}, dev: {aws: {role: 'arn:aws:iam::444455556666:role/a'}}}\nstacks:\n- {match: 'appops/*/prod', login: prod, environment: production, provider_identities: {hashicorp/aws: [x]}}\n- {match: 'shop/prod', login: dev, environment: dev, after: ['a/**'], provider_identities: {hashicorp/aws: [y]}}\n- {match: 'appops/late/*', login: dev}\n",
+        )
+        .unwrap();
+        let known = |folder: &str, id: &str| {
+            let effective = config.for_stack(&stack(folder, id));
+            let [login, environment] =
+                [effective.login, effective.environment].map(Option::unwrap_or_default);
+            (
+                login,
+                environment,
+                effective.after.len(),
+                effective.provider_identities.len(),
+            )
+        };
+        let words = |login: &str, environment: &str, after, lists| {
+            (login.to_owned(), environment.to_owned(), after, lists)
+        };
+        // The second rule names an identity: it gives an order and nothing else.
+        assert_eq!(
+            known("appops/shop/prod", "shop/prod"),
+            words("prod", "production", 1, 1)
+        );
+        assert_eq!(known("elsewhere/prod", "shop/prod"), words("", "", 1, 0));
+        // Of two logins the last one wins.
+        assert_eq!(
+            known("appops/late/prod", "late/prod"),
+            words("dev", "production", 0, 1)
+        );
+        let stacks = [
+            stack("appops/shop/prod", "shop/prod"),
+            stack("appops/late/x", "late/x"),
+        ];
+        assert_eq!(
+            config.rules().unmatched(&stacks),
+            ["shop/prod"],
+            "it can give no login"
+        );
     }
 
     #[test]

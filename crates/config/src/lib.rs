@@ -5,10 +5,12 @@
 //! [`Config::with_power_from`].
 
 mod addresses;
+mod conflicts;
 mod core_install;
 mod duration;
 mod effective;
 mod key_recipients;
+mod logins;
 mod parse;
 mod permission_changes;
 mod policy_sets;
@@ -19,10 +21,12 @@ mod state_recipients;
 mod token_address;
 mod types;
 
+pub use conflicts::ConflictsConfig;
 pub use core_install::CoreInstall;
 pub use duration::Span;
 pub use effective::{ClusterChoice, EffectiveStack};
 pub use key_recipients::StateRecipient;
+pub use logins::{AlibabaLoginConfig, AwsLoginConfig, AzureLoginConfig, GoogleLoginConfig, LoginConfig};
 pub use parse::{ConfigError, FILE_NAME};
 pub use schema::json_schema;
 pub use secrets::{
@@ -30,8 +34,8 @@ pub use secrets::{
     SecretTarget, SecretsConfig,
 };
 pub use types::{
-    Apply, BrokenBase, ChecksConfig, ClusterConfig, Config, ConflictsConfig, DataCheckConfig, Drift,
-    DriftPolicy, FreezeConfig, Kcl, LeaseConfig, ModuleConfig, Notify, NotifyKind, PolicyConfig,
-    PolicyEnforcement, PolicyExceptionConfig, PolicyInput, PolicyLanguage, PolicyOverriders, PolicySetConfig,
-    Provider, Reconcile, RegoVersion, Sandbox, StackRule, State, TerraformConfig,
+    Apply, BrokenBase, ChecksConfig, ClusterConfig, Config, DataCheckConfig, Drift, DriftPolicy,
+    FreezeConfig, Kcl, LeaseConfig, ModuleConfig, Notify, NotifyKind, PolicyConfig, PolicyEnforcement,
+    PolicyExceptionConfig, PolicyInput, PolicyLanguage, PolicyOverriders, PolicySetConfig, Provider,
+    Reconcile, RegoVersion, Sandbox, StackRule, State, TerraformConfig,
 };

@@ -85,7 +85,10 @@ impl Config {
         for (old, new) in stacks {
             let Some(stack) = new.or(*old) else { continue };
             let named = |stack: &Option<&Stack>| stack.and_then(|stack| stack.cluster.clone());
-            if same_rules && named(old) == named(new) {
+            let folder = |stack: &Option<&Stack>| stack.map(|stack| stack.folder.clone());
+            // A stack that moves into another folder may get another login.
+            let stays = old.is_none() || new.is_none() || folder(old) == folder(new);
+            if same_rules && stays && named(old) == named(new) {
                 continue;
             }
             // The rules still apply to a removed stack: they say who may delete it.
@@ -131,6 +134,10 @@ fn effective(rules: &super::EffectiveStack) -> Map<String, Value> {
         "environment".to_owned(),
         environment.map_or(Value::Null, Value::String),
     );
+    let login = rules.login.clone();
+    keys.insert("login".to_owned(), login.map_or(Value::Null, Value::String));
+    let identities = serde_json::to_value(&rules.provider_identities).unwrap_or_default();
+    keys.insert("provider_identities".to_owned(), identities);
     keys
 }
 
@@ -287,6 +294,24 @@ mod tests {
                 "state: {url: 's3://b?endpoint=https://evil.example'}\n",
             ),
             ["state.url: s3://b?endpoint=https://good.example → s3://b?endpoint=https://evil.example (all)"]
+        );
+        let role = |name: &str| {
+            format!("logins: {{prod: {{aws: {{role: 'arn:aws:iam::111122223333:role/{name}'}}}}}}\n")
+        };
+        assert_eq!(
+            told(
+                &role("apply"),
+                &format!(
+                    "{}stacks: [{{match: 'appops/shop/prod', login: prod, environment: production, provider_identities: {{hashicorp/aws: [x]}}}}]\n",
+                    role("admin")
+                ),
+            ),
+            [
+                "logins.prod.aws.role: arn:aws:iam::111122223333:role/apply → arn:aws:iam::111122223333:role/admin (all)",
+                "stacks[].environment: - → production (shop/prod)",
+                "stacks[].login: - → prod (shop/prod)",
+                "stacks[].provider_identities.hashicorp/aws: - → [\"x\"] (shop/prod)",
+            ]
         );
         let two = "clusters: {a: {context: one}, b: {}}\nstacks:\n- {match: '**', cluster: a}\n";
         assert_eq!(

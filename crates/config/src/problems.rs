@@ -39,6 +39,7 @@ impl Config {
             .or_else(|| folder_glob_problem("include", &self.include))
             .or_else(|| self.data_checks_problem())
             .or_else(|| self.stacks.iter().find_map(|rule| self.stack_rule_problem(rule)))
+            .or_else(|| self.login_problem())
     }
 
     fn version_problem(&self) -> Option<Problem> {
@@ -187,7 +188,10 @@ impl Config {
         let addresses = terraform.provider_addresses.iter();
         let addresses = addresses.map(|(source, values)| ("terraform.provider_addresses", source, values));
         let identities = terraform.provider_identities.iter();
-        addresses.chain(identities.map(|(source, values)| ("terraform.provider_identities", source, values)))
+        let of_rules = self.rule_identities();
+        addresses
+            .chain(identities.map(|(source, values)| ("terraform.provider_identities", source, values)))
+            .chain(of_rules.map(|(source, values)| ("stacks[].provider_identities", source, values)))
     }
 
     fn health_rules_problem(&self) -> Option<Problem> {

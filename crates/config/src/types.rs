@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Span, core_install::CoreInstall, secrets::SecretsConfig};
+use super::{ConflictsConfig, LoginConfig, Span, core_install::CoreInstall, secrets::SecretsConfig};
 use konverge_base::model::{ClusterName, NotifyEvent, RepoPath, StackId, stack::SettingsOrder};
 
 /// The version of the KCL core if `kcl.version` is not set.
@@ -30,6 +30,8 @@ pub struct Config {
     /// The clusters by name. Specs and `stack.yaml` may name one of these, never a file.
     #[schemars(with = "BTreeMap<String, ClusterConfig>")]
     pub clusters: BTreeMap<ClusterName, ClusterConfig>,
+    /// The identities at clouds by name, for the rules of stacks.
+    pub logins: BTreeMap<String, LoginConfig>,
     /// Rules for stacks. For each key, the last rule that matches and has the key wins.
     pub stacks: Vec<StackRule>,
     /// How KCL is compiled.
@@ -144,9 +146,16 @@ pub struct StackRule {
     /// Required approvals, actors and freezes for these stacks; see `policy`.
     #[serde(default)]
     pub policy: Option<StackPolicy>,
-    /// The environment of their GitHub deployments. Default: the identity of the stack.
+    /// The environment of their GitHub deployments, and of the job that applies them (`for-environment`). For this key,
+    /// `login` and `provider_identities`, `match` sees the folder alone. Default: the identity of the stack.
     #[serde(default)]
     pub environment: Option<String>,
+    /// The identity of their providers and of their cluster, a name under `logins`. Default: the job's own.
+    #[serde(default)]
+    pub login: Option<String>,
+    /// As `terraform.provider_identities`, for the Specs of these stacks alone.
+    #[serde(default)]
+    pub provider_identities: Option<BTreeMap<String, Vec<String>>>,
     /// Paths of Kubernetes objects that are set on creation and never compared or changed afterwards. RFC
     /// 6901 pointers: `/spec/replicas`, an item of a list by its key:
     /// `/spec/template/spec/containers/name=web/image`.
@@ -292,24 +301,6 @@ pub struct Apply {
     pub conflicts: ConflictsConfig,
     /// Create a GitHub deployment per apply. Needs `deployments: write`; at most 20 environments per run.
     pub deployments: bool,
-}
-
-/// What happens if another field manager owns a field that the Spec sets.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, Serialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-#[schemars(rename = "Conflicts")]
-pub enum ConflictsConfig {
-    /// A field that the last apply wrote is restored, as `policy.drift` says. For any other field the
-    /// resource fails, and the error names the owner.
-    #[default]
-    Restore,
-    /// The value of the Spec is written, and Konverge takes over the field.
-    #[serde(alias = "take")]
-    Write,
-    /// The field keeps the value of its owner; also one that the last apply wrote.
-    Leave,
-    /// The resource fails, and the error names the owner; also for a field that the last apply wrote.
-    Stop,
 }
 
 /// What may be applied, for every stack; `stacks[].policy` narrows it.

@@ -34,5 +34,5 @@ pub use event::{GithubEvent, PullRequestEvent, PushEvent, WorkflowRunEvent, othe
 pub use issues::{Issue, IssueChange, duplicates as duplicate_issues};
 pub use pull_requests::{Permission, PullRequest, ReviewApproval, RunApproval};
 pub use runner::Runner;
-pub use statuses::{APPLY, CommitStatus, StatusState, preview_of};
+pub use statuses::{APPLY, CommitStatus, StatusState, apply_of, preview_of};
 pub use workflow_runs::RunPage;

@@ -20,6 +20,14 @@ const DESCRIPTION: usize = 140;
 /// The status of an apply.
 pub const APPLY: &str = "konverge/apply";
 
+/// The name of the status of an apply, of one environment or of all stacks.
+pub fn apply_of(environment: Option<&str>) -> String {
+    match environment {
+        Some(name) => format!("{APPLY} ({name})"),
+        None => APPLY.to_owned(),
+    }
+}
+
 /// The name of the status of a preview or of one shard; `konverge/preview` is the one to require. `into` is
 /// the target branch if it is not the default branch. One commit may be the head for both, and a comparison
 /// without a cluster says nothing about the other.

@@ -30,7 +30,7 @@ pub use consent::{
 pub use konverge_engine::LatePlan;
 pub use options::{ApplyOptions, NewerCommitCheck};
 pub use outcome::stopped_outcome;
-pub use outcome::{ended_well, exit_code, has_succeeded, only_waits};
+pub use outcome::{ended_well, exit_code, has_succeeded, is_unbroken, only_waits};
 
 /// An apply that has ended.
 pub struct EndedRun {

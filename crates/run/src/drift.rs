@@ -154,7 +154,7 @@ async fn check_drift(
     if !is_applied && target.head.is_none() && state.commit.is_none() && !state.resources.is_empty() {
         return Err(not_comparable(&target.id));
     }
-    let plan = match planning.plan_from(target, wanted, &state).await? {
+    let plan = match planning.compare_with(target, wanted, &state).await? {
         TargetPlan::Live(plan) => plan.public,
         TargetPlan::Spec(plan) => plan.public,
     };

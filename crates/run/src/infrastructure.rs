@@ -5,21 +5,21 @@ use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
 use async_trait::async_trait;
 
 use crate::{
-    RunContext, SecretReferences, StateBackend, caches,
+    RunContext, StateBackend, caches,
     cluster_selection::{GivenCluster, given_name},
     health_rules, kcl_health,
 };
 use konverge_base::{
     error::{ErrorKind, UserError},
     model::{ClusterName, file_source::Source},
-    secrets::{SecretResolver, SecretValue},
+    secrets::SecretValue,
 };
 use konverge_cloud::{
     CloudEnvironment,
     secret_stores::{ClusterSecrets, SecretProblem},
 };
 use konverge_config::{self as config, Config};
-use konverge_engine::{RuntimeRegistry, runtime::RunNotes};
+use konverge_engine::runtime::RunNotes;
 use konverge_kubernetes::{
     ClusterAccess, ClusterCredentials, Conflicts, KubeconfigText, Kubernetes, Options, SecretData,
     health::HealthRules,
@@ -48,16 +48,6 @@ pub struct Infrastructure {
     pub kubernetes: Kubernetes,
     /// The runtime of Terraform resources.
     pub terraform: Terraform,
-}
-
-impl Infrastructure {
-    /// The runtimes, which resolve references to secrets by this.
-    pub(super) fn into_runtimes(self, references: &Arc<SecretReferences>) -> RuntimeRegistry {
-        let resolver = Arc::clone(references) as Arc<dyn SecretResolver>;
-        RuntimeRegistry::new()
-            .with(Arc::new(self.kubernetes.with_references(Arc::clone(&resolver))))
-            .with(Arc::new(self.terraform.with_references(resolver)))
-    }
 }
 
 /// The readers of the Secrets of clusters; without clusters they read nothing.

@@ -10,13 +10,15 @@ use crate::{
     cluster_selection::{self, GivenCluster, Live},
     compiler::{self, CompileCounts, Compiler},
     kusion_releases,
+    logins::{LoginUse, Logins, StackLogin, StackLoginChoice},
     other_stack_claims::{OwnershipLookup, PlanPurpose, StackClaims},
     renamed_stacks::{self, Renamed},
     rescue_file::Rescue,
     spec_source::SpecSource,
+    stack_runtimes::StackRuntimes,
 };
 use konverge_base::{
-    error::UserError,
+    error::{ErrorKind, UserError},
     model::{
         Digest, StackId,
         plan::{Basis, StackPlan},
@@ -27,7 +29,7 @@ use konverge_base::{
     },
     secrets::{Secrets, mask_resource},
 };
-use konverge_config::Config;
+use konverge_config::{Config, EffectiveStack};
 use konverge_engine::{self as engine, EnginePlan, PlanRequest, PlanStep, RuntimeRegistry};
 use konverge_state::IndexedStates;
 
@@ -42,7 +44,9 @@ pub struct Planner {
     /// The prior states; `None` if there is no state (a pull request from a fork).
     pub backend: Option<StateBackend>,
     /// The live infrastructure.
-    pub runtimes: RuntimeRegistry,
+    pub(crate) runtimes: StackRuntimes,
+    /// Who each stack is there.
+    pub(crate) logins: Logins,
     /// The references to secrets.
     pub references: Arc<SecretReferences>,
     /// Whether it is queried.
@@ -154,7 +158,7 @@ impl Planner {
             let what = format!("an apply of {} would stop", target.id);
             self.run.warn(&what, refusal);
         }
-        let purpose = PlanPurpose::Show { leaving };
+        let purpose = (PlanPurpose::Show { leaving }, LoginUse::Preview);
         self.plan_for(purpose, target, wanted, &state).await
     }
 
@@ -204,16 +208,69 @@ impl Planner {
         wanted: Spec,
         state: &StackState,
     ) -> Result<TargetPlan, UserError> {
-        self.plan_for(PlanPurpose::Apply, target, wanted, state).await
+        let purpose = (PlanPurpose::Apply, LoginUse::Apply);
+        self.plan_for(purpose, target, wanted, state).await
     }
 
-    async fn plan_for(
+    /// As [`Planner::plan_from`], with the identity of previews: nothing is applied.
+    ///
+    /// # Errors
+    /// As [`Planner::plan`], and the login of the stack has no identity for previews.
+    pub async fn compare_with(
         &self,
-        purpose: PlanPurpose<'_>,
         target: &Target,
         wanted: Spec,
         state: &StackState,
     ) -> Result<TargetPlan, UserError> {
+        let purpose = (PlanPurpose::Apply, LoginUse::Preview);
+        self.plan_for(purpose, target, wanted, state).await
+    }
+
+    /// The rules of a target. For its login and its environment the folder counts.
+    fn rules(&self, target: &Target) -> EffectiveStack {
+        self.config.for_place(&target.id, &target.folder)
+    }
+
+    /// Who a target is.
+    fn login(&self, target: &Target, usage: LoginUse) -> Result<StackLoginChoice, UserError> {
+        match self.live {
+            Live::Never => Ok(StackLoginChoice::Job),
+            Live::Auto | Live::Required => self.logins.choose(&self.rules(target), usage),
+        }
+    }
+
+    /// The runtimes of a target, to read its live objects.
+    ///
+    /// # Errors
+    /// A cloud refuses the login of the stack, or it has none for this.
+    pub async fn runtimes_to_read(&self, target: &Target) -> Result<RuntimeRegistry, UserError> {
+        match self.login(target, LoginUse::Preview)? {
+            StackLoginChoice::Job => self.runtimes_as(target, None).await,
+            StackLoginChoice::Login(login) => self.runtimes_as(target, Some(&login)).await,
+            StackLoginChoice::NoPreview(why) => Err(no_identity(target, &why)),
+        }
+    }
+
+    /// The runtimes of a target with a login. A refusal of the cloud stops the stack before anything is asked.
+    async fn runtimes_as(
+        &self,
+        target: &Target,
+        login: Option<&Arc<StackLogin>>,
+    ) -> Result<RuntimeRegistry, UserError> {
+        if let Some(login) = login {
+            login.log_in().await?;
+        }
+        Ok(self.runtimes.of(login, &self.rules(target)).await)
+    }
+
+    async fn plan_for(
+        &self,
+        (purpose, usage): (PlanPurpose<'_>, LoginUse),
+        target: &Target,
+        wanted: Spec,
+        state: &StackState,
+    ) -> Result<TargetPlan, UserError> {
+        let login = self.login(target, usage)?;
         let mut on_clusters = has_objects(&wanted)
             || state
                 .resources
@@ -237,7 +294,14 @@ impl Planner {
                 .iter()
                 .find_map(|resource| resource.cluster.clone()),
         };
-        let real = self.live != Live::Never && (cluster.is_some() || !on_clusters);
+        let lacking = match (&login, purpose) {
+            (StackLoginChoice::NoPreview(why), PlanPurpose::Show { .. }) => Some(format!(
+                "{why}, and a preview never gets the one of applies: this compares the compiled Specs"
+            )),
+            (StackLoginChoice::NoPreview(why), PlanPurpose::Apply) => return Err(no_identity(target, why)),
+            _ => None,
+        };
+        let real = self.live != Live::Never && (cluster.is_some() || !on_clusters) && lacking.is_none();
         if !real {
             // Nothing is resolved: only texts are compared. Whether the stack may use its references is judged nevertheless.
             let (before, note) = self.compared(target).await?;
@@ -248,9 +312,14 @@ impl Planner {
             let masked = (secrets, mask_resource as engine::ResourceMask);
             let mut public = engine::plan_against_spec(id, folder, &before, &wanted, None, masked);
             public.notes.extend(note);
+            public.notes.extend(lacking);
             let compared = (before, wanted);
             return Ok(TargetPlan::Spec(Box::new(SpecPlan { public, compared })));
         }
+        let runtimes = match &login {
+            StackLoginChoice::Login(login) => self.runtimes_as(target, Some(login)).await?,
+            _ => self.runtimes_as(target, None).await?,
+        };
         let wanted = self.references.admit(target, wanted)?;
         // What is missing is said at its resource.
         let _ = self.references.ask_versions(&target.id).await;
@@ -261,7 +330,7 @@ impl Planner {
             folder: target.folder.clone(),
             spec: wanted,
             state,
-            runtimes: &self.runtimes,
+            runtimes: &runtimes,
             ignore: &ignore,
             cluster,
             events: self.run.events.as_ref(),
@@ -349,7 +418,9 @@ impl Planner {
         let stack = target.rules().filter(|_| has_objects(wanted));
         let cluster =
             stack.map(|stack| cluster_selection::cluster_of(&self.config, stack, &self.given, self.live));
+        let login = self.login(target, LoginUse::Preview);
         match (self.live, cluster) {
+            _ if matches!(login, Ok(StackLoginChoice::NoPreview(_))) => Basis::Spec,
             (Live::Never, _) | (_, Some(Ok(None))) => Basis::Spec,
             // An undetermined cluster should have been queried.
             _ => Basis::Live,
@@ -395,6 +466,15 @@ impl Planner {
             SpecSource::File(_) => None,
         }
     }
+}
+
+/// The error for a stack that is only compared with the live infrastructure, and has no identity for that.
+fn no_identity(target: &Target, why: &str) -> UserError {
+    UserError::new(
+        ErrorKind::Config,
+        format!("`{}` cannot be compared with what is live: {why}", target.id),
+    )
+    .hint("name one in konverge.yaml under `logins`, which reads and writes nothing: an apply alone gets `role`")
 }
 
 fn has_objects(spec: &Spec) -> bool {

@@ -8,14 +8,15 @@ use crate::{
     cluster_selection::{GivenCluster, Live},
     compiler::Compiler,
     infrastructure::{self, Infrastructure, InfrastructureSettings, cluster_secrets},
+    logins::Logins,
     other_stack_claims::StackClaims,
     renamed_stacks::Renamed,
     secret_fetch::SecretReferences,
     spec_source::SpecSource,
+    stack_runtimes::StackRuntimes,
 };
-use konverge_base::{error::UserError, model::file_source::Source};
+use konverge_base::{error::UserError, model::file_source::Source, secrets::SecretResolver};
 use konverge_config::Config;
-use konverge_engine::RuntimeRegistry;
 
 /// A run that is not open yet.
 pub struct RunBuilder<'a> {
@@ -141,16 +142,15 @@ impl<'a> RunBuilder<'a> {
             cluster_secrets(clusters),
         );
         let references = Arc::new(references);
-        let runtimes = match infrastructure {
-            Some(infrastructure) => infrastructure.into_runtimes(&references),
-            None => RuntimeRegistry::new(),
-        };
+        let resolver = || Arc::clone(&references) as Arc<dyn SecretResolver>;
+        let runtimes = infrastructure.map(|parts| StackRuntimes::new(parts, resolver()));
         Ok(Planner {
+            logins: Logins::new(run, &config, secrets.clone()),
             run: run.clone(),
             config,
             wanted,
             backend,
-            runtimes,
+            runtimes: runtimes.unwrap_or_default(),
             references,
             live,
             given,

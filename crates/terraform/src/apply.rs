@@ -185,7 +185,9 @@ impl Application<'_> {
             .to_vec();
         args.push(format!("-parallelism={}", self.runtime.options.parallelism).into());
         args.push(self.prepared.workspace.plan.path().into_os_string());
-        let mut terraform = self.prepared.workspace.start("apply", args)?;
+        // Those of the plan may have ended since.
+        let credentials = self.runtime.credentials().await?;
+        let mut terraform = self.prepared.workspace.start("apply", args, &credentials)?;
         let mut tick = tokio::time::interval(TICK);
         tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {

@@ -1,7 +1,8 @@
 //! [`Terraform`]: what the steps of the runtime share.
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeMap, HashMap},
+    ffi::OsString,
     sync::{
         Arc, Mutex, MutexGuard,
         atomic::{AtomicU64, Ordering},
@@ -12,7 +13,7 @@ use tokio::sync::OnceCell;
 
 use super::{
     Binary, StateEncryption, TerraformError, TerraformOptions, installation::Installation,
-    prepared_plan::PreparedPlan, state_cache::OpenStates,
+    prepared_plan::PreparedPlan, provider_login::ProviderLogin, state_cache::OpenStates,
 };
 use konverge_base::{
     error::UserError,
@@ -25,8 +26,8 @@ pub struct Terraform {
     pub(super) options: TerraformOptions,
     /// Resolves references to secrets.
     references: Option<Arc<dyn SecretResolver>>,
-    /// Created at the first use: a run without Terraform resources needs no Terraform.
-    toolbox: OnceCell<Installation>,
+    /// Created at the first use: a run without Terraform resources needs no Terraform. All logins share it.
+    toolbox: Arc<OnceCell<Installation>>,
     prepared: Mutex<HashMap<String, PreparedPlan>>,
     moves: Mutex<HashMap<StackId, HashMap<ResourceId, ResourceId>>>,
     /// The Terraform states of stacks during their apply: batches of one stack write the same document.
@@ -40,11 +41,31 @@ impl Terraform {
         Self {
             options,
             references: None,
-            toolbox: OnceCell::new(),
+            toolbox: Arc::default(),
             prepared: Mutex::default(),
             moves: Mutex::default(),
             books: OpenStates::default(),
             tokens: AtomicU64::new(0),
+        }
+    }
+
+    /// The same Terraform for stacks with a login of their own, and for Specs that may set more values of providers.
+    #[must_use]
+    pub fn under(
+        &self,
+        login: Option<Arc<dyn ProviderLogin>>,
+        identities: &BTreeMap<String, Vec<String>>,
+    ) -> Self {
+        let mut options = self.options.clone();
+        options.login = login;
+        for (source, values) in identities {
+            let listed = options.provider_identities.entry(source.clone()).or_default();
+            listed.extend(values.iter().cloned());
+        }
+        Self {
+            references: self.references.clone(),
+            toolbox: Arc::clone(&self.toolbox),
+            ..Self::new(options)
         }
     }
 
@@ -71,6 +92,21 @@ impl Terraform {
         self.toolbox
             .get_or_try_init(|| Installation::open(&self.options))
             .await
+    }
+
+    /// What the providers log in with: the login's variables, and those of the job that it does not hide.
+    pub(super) async fn credentials(&self) -> Result<Vec<(OsString, OsString)>, TerraformError> {
+        let of_job = &self.toolbox().await?.credentials;
+        let Some(login) = &self.options.login else {
+            return Ok(of_job.clone());
+        };
+        let variables = login.variables().await.map_err(TerraformError::Login)?;
+        let is_shown = |name: &OsString| name.to_str().is_some_and(|name| !login.hides(name));
+        let kept = of_job.iter().filter(|(name, _)| is_shown(name)).cloned();
+        let given = variables
+            .into_iter()
+            .map(|(name, value)| (name.into(), value.into()));
+        Ok(kept.chain(given).collect())
     }
 
     /// The key that encrypts the state.

@@ -6,7 +6,7 @@ use std::{
     path::Path,
 };
 
-use konverge_base::secrets::is_passed;
+use konverge_base::secrets::{is_passed, is_provider_credential};
 
 /// Terraform and its providers run briefly, and garbage collection takes a quarter of their time on small
 /// modules. So they collect later, unless they approach a size at which several of them would fill a runner.
@@ -45,6 +45,11 @@ pub(super) fn compose(
         set(&mut env, name, value);
     }
     env
+}
+
+/// Returns true for what only providers read: the variables of clouds and of other services that they log in to.
+pub(super) fn is_of_providers(name: &OsStr) -> bool {
+    name.to_str().is_some_and(is_provider_credential)
 }
 
 /// Sets a variable, replacing an earlier value.

@@ -34,6 +34,8 @@ pub enum TerraformError {
     #[error("a file for Terraform could not be written: {0}")]
     Files(String),
 
+    #[error(transparent)]
+    Login(UserError),
     #[error("`{id}` has no type: neither `extensions.resourceType` nor the third part of its id is one")]
     NoType { id: ResourceId },
     #[error("`{id}` names no provider: {why}")]
@@ -234,7 +236,7 @@ impl Class {
                 "correct the resource's attributes; the provider's documentation lists them"
             }
             Self::Credentials => {
-                "give Terraform valid credentials of the provider in the environment of this run and run the same command again"
+                "give Terraform valid credentials of the provider in the environment of this run and run the same command again; those of a login are requested anew by each run"
             }
             Self::Quota => "raise the quota or wait for the limit to pass, then run the same command again",
             Self::Timeout => {
@@ -282,7 +284,7 @@ impl TerraformError {
                     free.replace(' ', ", ")
                 ),
                 format!(
-                    "if Specs are to choose it, the platform team lists its values (of a switch: `NAME=VALUE`) in the default branch's konverge.yaml, as `terraform.provider_identities: {{{provider}: [VALUE]}}` or, for an address, in the same way under `terraform.provider_addresses`; any value but an address: `terraform.credential_settings: [{}]`",
+                    "if Specs are to choose it, the platform team lists its values (of a switch: `NAME=VALUE`) in the default branch's konverge.yaml, as `provider_identities: {{{provider}: [VALUE]}}` of a rule for this stack or of `terraform`, or, for an address, in the same way under `terraform.provider_addresses`; any value but an address: `terraform.credential_settings: [{}]`",
                     setting.escape_debug()
                 ),
                 "a credential may be a reference to a secret that this stack may read, such as `ref+STORE://PATH#/KEY`"
@@ -342,7 +344,7 @@ impl TerraformError {
             Self::KeyMissing => vec![
                 "give the key it was written with in `KONVERGE_AGE_IDENTITY`".to_owned(),
             ],
-            Self::Sealer(failure) => failure.hints.clone(),
+            Self::Sealer(failure) | Self::Login(failure) => failure.hints.clone(),
             Self::NotStored { why, .. } => why.hints.clone(),
             Self::Deadline { .. } => {
                 vec!["check that the provider's service answers, then run the same command again".to_owned()]
@@ -367,7 +369,7 @@ impl TerraformError {
             | Self::SecretPlace { .. }
             | Self::MixedReferences { .. } => ErrorKind::Secret,
             Self::Secret(failure) => failure.kind,
-            Self::Sealer(failure) => failure.kind,
+            Self::Sealer(failure) | Self::Login(failure) => failure.kind,
             Self::NotStored { why, .. } => why.kind,
             Self::Damaged(_) => ErrorKind::State,
             Self::Interrupted { .. } | Self::InFlight { .. } => ErrorKind::Interrupted,

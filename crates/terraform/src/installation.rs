@@ -31,7 +31,10 @@ pub(super) struct Installation {
     pub(super) binary: Binary,
     /// The home and temporary folder of every process. Of the modules it contains only links into memory.
     home: TempDir,
+    /// Without credentials: neither `init` nor a schema needs any.
     env: Vec<(OsString, OsString)>,
+    /// The job's own credentials for providers.
+    pub(super) credentials: Vec<(OsString, OsString)>,
     sets: Mutex<HashMap<ProviderSet, Arc<Installed>>>,
     pub(super) processes: Semaphore,
 }
@@ -88,11 +91,15 @@ impl Installation {
             options.checkout.search_path(),
             home.path(),
         );
+        let (credentials, env): (Vec<_>, Vec<_>) = env
+            .into_iter()
+            .partition(|(name, _)| environment::is_of_providers(name));
         let binary = Binary::find(options.binary.as_deref(), &env, &options.checkout).await?;
         Ok(Self {
             binary,
             home,
             env,
+            credentials,
             sets: Mutex::default(),
             processes: Semaphore::new(options.processes.max(1)),
         })
@@ -240,13 +247,15 @@ impl Installation {
 }
 
 impl ModuleFolder {
-    /// Starts `terraform step args…` in it.
+    /// Starts `terraform step args…` in it, with the credentials of the providers.
     pub(super) fn start(
         &self,
         step: &'static str,
         args: impl IntoIterator<Item = OsString>,
+        credentials: &[(OsString, OsString)],
     ) -> Result<TerraformCommand, TerraformError> {
-        TerraformCommand::start(&self.binary, step, args, self.dir.path(), &self.env)
+        let env = [&self.env, credentials].concat();
+        TerraformCommand::start(&self.binary, step, args, self.dir.path(), &env)
     }
 }
 

@@ -3,7 +3,7 @@
 
 use std::{collections::BTreeMap, ffi::OsString, path::PathBuf, sync::Arc, time::Duration};
 
-use super::state_encryption::StateEncryption;
+use super::{provider_login::ProviderLogin, state_encryption::StateEncryption};
 use konverge_base::{checkout::Checkout, secrets::Secrets};
 use konverge_engine::runtime::RunNotes;
 
@@ -22,6 +22,8 @@ pub struct TerraformOptions {
     pub provider_addresses: BTreeMap<String, Vec<String>>,
     /// The identities and other values that a Spec may set in a provider's configuration, by the provider's source.
     pub provider_identities: BTreeMap<String, Vec<String>>,
+    /// Who the providers are; `None`: the job's own identity.
+    pub login: Option<Arc<dyn ProviderLogin>>,
     /// A folder with the layout of Terraform's filesystem mirror; if set, nothing is downloaded.
     pub mirror: Option<PathBuf>,
     /// The cache of downloaded and unpacked providers; shared by concurrent runs. `None`: no cache.
@@ -59,6 +61,7 @@ impl TerraformOptions {
             credential_settings: Vec::new(),
             provider_addresses: BTreeMap::new(),
             provider_identities: BTreeMap::new(),
+            login: None,
             mirror: None,
             plugin_cache: None,
             scratch: None,

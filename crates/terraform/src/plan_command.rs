@@ -47,6 +47,7 @@ pub(super) async fn plan(
     let toolbox = runtime.toolbox().await?;
     let workspace = toolbox.workspace(installed, module)?;
     let _turn = toolbox.processes.acquire().await;
+    let credentials = runtime.credentials().await?;
     let mut out = OsString::from("-out=");
     out.push(workspace.plan.path());
     let mut args: Vec<OsString> = ["-json", "-input=false", "-lock=false", "-no-color"]
@@ -56,7 +57,10 @@ pub(super) async fn plan(
         .collect();
     args.push(format!("-parallelism={}", options.parallelism).into());
     args.push(out);
-    let output = workspace.start("plan", args)?.finish(options.deadline).await?;
+    let output = workspace
+        .start("plan", args, &credentials)?
+        .finish(options.deadline)
+        .await?;
     let lines = output.lines.iter();
     let log: Vec<LogMessage> = lines.filter_map(|line| LogMessage::read(line)).collect();
     if output.code != Some(0) {
@@ -73,7 +77,10 @@ pub(super) async fn plan(
         }));
     }
     let args = [OsString::from("-json"), workspace.plan.path().into_os_string()];
-    let shown = workspace.start("show", args)?.finish(options.deadline).await?;
+    let shown = workspace
+        .start("show", args, &credentials)?
+        .finish(options.deadline)
+        .await?;
     if shown.code != Some(0) {
         let why = plain(&options.secrets, &shown.stderr);
         return Err(TerraformError::Answer { step: "show", why });

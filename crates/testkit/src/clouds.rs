@@ -1,4 +1,4 @@
-//! The token endpoints of GitHub's jobs, Google and Entra, on one port of this machine. They hold requests to the
+//! The token endpoints of GitHub's jobs, Google, Entra and Alibaba Cloud, on one port of this machine. They hold requests to the
 //! documentation: what is not as documented is refused, and the refusal quotes what was sent, as some servers do.
 
 use std::{
@@ -13,6 +13,7 @@ use axum::{
     http::StatusCode,
     response::{IntoResponse as _, Response},
 };
+use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use jsonwebtoken::{Algorithm, DecodingKey, Validation};
 use serde_json::{Value, json};
 
@@ -41,6 +42,11 @@ impl Clouds {
     pub const AUDIENCE: &str =
         "//iam.googleapis.com/projects/1/locations/global/workloadIdentityPools/github/providers/konverge";
     pub const ACCOUNT: &str = "konverge@my-project.iam.gserviceaccount.com";
+    /// Who GitHub says the job is, for an audience of ours.
+    pub const SUBJECT: &str = "repo:acme/konfig:environment:production";
+    /// The role of the test at Alibaba Cloud, and the provider that trusts the job.
+    pub const RAM_ROLE: &str = "acs:ram::1234567890123456:role/apply";
+    pub const RAM_PROVIDER: &str = "acs:ram::1234567890123456:oidc-provider/github";
     /// With which a job asks for its own token.
     const JOB_BEARER: &str = "the-bearer-of-the-job";
 
@@ -146,13 +152,17 @@ async fn answer(issuer: Arc<Issuer>, request: Request) -> Response {
                 header("authorization").eq_ignore_ascii_case(&format!("Bearer {}", Clouds::JOB_BEARER));
             let audience = form(parts.uri.query().unwrap_or_default()).remove("audience");
             audience.filter(|_| is_job).map(|audience| {
-                let token = json!({"value": format!("job-token-for:{audience}")});
-                ("job".to_owned(), token)
+                let token = match audience.as_str() {
+                    "konverge" => job_token(Clouds::SUBJECT),
+                    _ => format!("job-token-for:{audience}"),
+                };
+                ("job".to_owned(), json!({"value": token}))
             })
         }
         ("GET", "/computeMetadata/v1/instance/service-accounts/default/token") => {
             (header("metadata-flavor") == "Google").then(|| ("machine".to_owned(), issuer.oauth_token()))
         }
+        ("POST", "/") => issuer.alibaba(&form(&body)),
         ("POST", "/v1/token") => issuer.exchange(&form(&body)),
         ("POST", "/token") => issuer.service_account(&form(&body)),
         ("POST", path) if path == format!("/{}/oauth2/v2.0/token", Clouds::TENANT) => {
@@ -184,6 +194,16 @@ async fn answer(issuer: Arc<Issuer>, request: Request) -> Response {
     }
 }
 
+/// A token with a subject; nobody checks its signature here.
+fn job_token(subject: &str) -> String {
+    let part = |value: Value| URL_SAFE_NO_PAD.encode(value.to_string());
+    format!(
+        "{}.{}.x",
+        part(json!({"alg": "none"})),
+        part(json!({"sub": subject}))
+    )
+}
+
 type Granted = Option<(String, Value)>;
 
 impl Issuer {
@@ -202,6 +222,23 @@ impl Issuer {
             && is("client_id", Clouds::APPLICATION)
             && (by_job || is("client_secret", "the-secret-of-the-application"));
         is_good.then(|| (format!("entra {}", form["scope"]), self.oauth_token()))
+    }
+
+    /// <https://www.alibabacloud.com/help/en/ram/developer-reference/api-sts-2015-04-01-assumerolewithoidc>
+    fn alibaba(&self, form: &BTreeMap<String, String>) -> Granted {
+        let wanted = [
+            ("Action", "AssumeRoleWithOIDC"),
+            ("RoleArn", Clouds::RAM_ROLE),
+            ("OIDCProviderArn", Clouds::RAM_PROVIDER),
+            ("OIDCToken", "job-token-for:sts.aliyuncs.com"),
+        ];
+        let is_good = wanted
+            .iter()
+            .all(|(name, value)| form.get(*name).is_some_and(|given| given == value));
+        is_good.then(|| {
+            let keys = json!({"AccessKeyId": "STS.id", "AccessKeySecret": "ram-secret", "SecurityToken": self.token.0});
+            ("ram".to_owned(), json!({"Credentials": keys}))
+        })
     }
 
     /// <https://cloud.google.com/iam/docs/reference/sts/rest/v1/TopLevel/token>

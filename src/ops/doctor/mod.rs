@@ -1,6 +1,7 @@
 //! The `doctor` use case: what is missing on this machine or in this job, and how to fix each problem.
 
 mod finding;
+mod logins;
 mod module;
 mod secret_stores;
 mod workflow;
@@ -49,6 +50,8 @@ pub async fn run(run: &RunContext) -> Vec<DoctorFinding> {
             .ok()
             .and_then(|files| Config::load(files.as_ref()).ok()),
     };
+    let stacks = module.as_ref().map(|workspace| workspace.layout.stacks.clone());
+    let stacks = stacks.unwrap_or_default();
     findings.push(match module.map(|workspace| workspace.layout.stacks.len()) {
         Ok(0) => DoctorFinding::unused("repository", "it has no stack", NO_STACK),
         stacks => DoctorFinding::from_result(
@@ -59,7 +62,8 @@ pub async fn run(run: &RunContext) -> Vec<DoctorFinding> {
     match config {
         Some(config) => {
             findings.push(core(run, &config).await);
-            findings.extend(logins(run, &config, &repository).await);
+            findings.extend(connections(run, &config, &repository).await);
+            findings.extend(logins::coverage(repository.root(), &config, &stacks));
         }
         None => findings.push(DoctorFinding::unused(
             "KCL core, clusters, store",
@@ -74,7 +78,7 @@ pub async fn run(run: &RunContext) -> Vec<DoctorFinding> {
 }
 
 /// What a run logs in to. Nothing, if an address is only that of the checkout.
-async fn logins(run: &RunContext, config: &Config, repository: &Repository) -> Vec<DoctorFinding> {
+async fn connections(run: &RunContext, config: &Config, repository: &Repository) -> Vec<DoctorFinding> {
     if let Err(error) = checkout_addresses::check(run, Some(repository), &RevisionSpec::Worktree, config) {
         return vec![DoctorFinding::from_result("clusters, stores", Err(error))];
     }
@@ -83,6 +87,7 @@ async fn logins(run: &RunContext, config: &Config, repository: &Repository) -> V
     let clusters = connected.as_ref().ok().map(|connected| &connected.kubernetes);
     let of_stores = secret_stores::findings(run, &config.secrets, clusters).await;
     let mut findings = infrastructure(config, connected).await;
+    findings.extend(logins::findings(run, config).await);
     findings.extend(of_stores);
     findings.push(state(run, config, repository).await);
     findings

@@ -1,7 +1,10 @@
 //! Checks the workflows that run Konverge: whether each job has the permissions that it needs. A token does
 //! not tell what it may write, so the `permissions` in the workflow are read.
 
-use std::{collections::BTreeSet, path::Path};
+use std::{
+    collections::BTreeSet,
+    path::{Path, PathBuf},
+};
 
 use serde_json::Value;
 
@@ -10,6 +13,7 @@ use konverge_base::{
     error::{ErrorKind, UserError},
     yaml,
 };
+use konverge_ci::workflow_coverage::{runs_konverge, steps};
 
 const FOLDER: &str = ".github/workflows";
 
@@ -38,16 +42,8 @@ const NEEDS: [(&str, &[(&str, &str)]); 3] = [
 
 /// Checks the workflows of a repository; `branch` is its default branch.
 pub(super) fn findings(root: &Path, branch: Option<&str>) -> Vec<DoctorFinding> {
-    let folder = root.join(FOLDER);
-    let mut files: Vec<_> = std::fs::read_dir(&folder)
-        .into_iter()
-        .flatten()
-        .filter_map(|entry| Some(entry.ok()?.path()))
-        .filter(|path| path.extension().is_some_and(|ext| ext == "yml" || ext == "yaml"))
-        .collect();
-    files.sort();
     let mut findings = Vec::new();
-    for file in files {
+    for file in files(root) {
         let name = format!(
             "{FOLDER}/{}",
             file.file_name().unwrap_or_default().to_string_lossy()
@@ -76,18 +72,16 @@ pub(super) fn findings(root: &Path, branch: Option<&str>) -> Vec<DoctorFinding> 
     findings
 }
 
-/// Returns true if a job runs `konverge ci`, by a step or through our reusable workflow for shards.
-fn runs_konverge(job: &Value) -> bool {
-    let ours = |uses: &Value, what: &str| uses.as_str().is_some_and(|uses| uses.starts_with(what));
-    let run = |step: &Value| {
-        step["run"]
-            .as_str()
-            .is_some_and(|run| run.contains("konverge ci"))
-    };
-    ours(
-        &job["uses"],
-        "konverge/konverge/.github/workflows/preview-shards.yml@",
-    ) || steps(job).any(|step| ours(&step["uses"], "konverge/konverge@") || run(step))
+/// The workflows, by name.
+pub(super) fn files(root: &Path) -> Vec<PathBuf> {
+    let mut files: Vec<_> = std::fs::read_dir(root.join(FOLDER))
+        .into_iter()
+        .flatten()
+        .filter_map(|entry| Some(entry.ok()?.path()))
+        .filter(|path| path.extension().is_some_and(|ext| ext == "yml" || ext == "yaml"))
+        .collect();
+    files.sort();
+    files
 }
 
 /// Returns true if a job only aggregates shards: then it only sets a status.
@@ -95,10 +89,6 @@ fn is_verdict(job: &Value) -> bool {
     let shard = |step: &Value| step["with"]["shard"].as_str().unwrap_or_default().to_owned();
     let run = |step: &Value| step["run"].as_str().unwrap_or_default().to_owned();
     steps(job).any(|step| shard(step).starts_with("all/") || run(step).contains("all/"))
-}
-
-fn steps(job: &Value) -> impl Iterator<Item = &Value> {
-    job["steps"].as_array().into_iter().flatten()
 }
 
 fn judge_job(workflow: &Value, job: &Value, branch: Option<&str>) -> Result<String, UserError> {

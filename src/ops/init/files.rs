@@ -4,6 +4,7 @@ use std::path::Path;
 
 use super::{
     core_trials::CoreTrials,
+    environments,
     setup::{STEP, Setup},
     survey::Survey,
 };
@@ -49,6 +50,7 @@ pub(super) fn write(
     if let Some(folder) = &survey.folder {
         workflow = in_folder(&workflow, folder);
     }
+    workflow = environments::workflow(&workflow, &setup.environments);
     [(FILE_NAME, &config), (WORKFLOW_PATH, &workflow)]
         .into_iter()
         .map(|(path, text)| Ok((path, write_new(root, path, text)?)))
@@ -74,7 +76,7 @@ pub(super) fn config_text(survey: &Survey, cores: &CoreTrials, setup: &Setup) ->
         .replace("{core}", core)
         .replace("{settings}", settings(survey.order))
         .replace(CLUSTERS, &clusters(&survey.contexts, setup.cluster.as_ref()))
-        .replace("{stacks}", &stacks(survey.apps.only_workspace()))
+        .replace("{stacks}", &stacks(survey, &setup.environments))
 }
 
 /// The folders of packages that are stacks.
@@ -126,9 +128,16 @@ fn offered_clusters(contexts: &[String]) -> String {
 }
 
 /// The rules for stacks, in comments unless all stacks have one workspace of another name.
-fn stacks(workspace: Option<&str>) -> String {
-    match workspace {
-        Some(name) => format!("stacks:\n  - match: '**'\n    workspace: {}\n", scalar(name)),
+fn stacks(survey: &Survey, environments: &[String]) -> String {
+    let rules = environments::rules(environments, &survey.layout);
+    let has_rules = rules.lines().any(|line| line.starts_with("  - "));
+    match survey.apps.only_workspace() {
+        Some(name) => format!(
+            "stacks:\n  - match: '**'\n    workspace: {}\n{rules}",
+            scalar(name)
+        ),
+        None if has_rules => format!("stacks:\n{rules}"),
+        None if !rules.is_empty() => format!("# stacks:\n{rules}"),
         None => "# stacks:\n#   - match: appops/*/prod\n#     cluster: prod\n#     after: [appops/*/dev]\n"
             .to_owned(),
     }
@@ -149,7 +158,7 @@ fn in_folder(workflow: &str, folder: &RepoPath) -> String {
 }
 
 /// A name in YAML: quoted unless it can only be parsed as text.
-fn scalar(name: &str) -> String {
+pub(super) fn scalar(name: &str) -> String {
     let is_word = |c: char| c.is_ascii_alphanumeric() || "-_./".contains(c);
     let keywords = ["true", "false", "yes", "no", "on", "off", "null", "y", "n"];
     let is_plain = name.starts_with(|c: char| c.is_ascii_alphabetic())

@@ -4,6 +4,7 @@
 mod apps;
 mod core_search;
 mod core_trials;
+mod environments;
 mod files;
 mod locks;
 mod package_layout;
@@ -52,6 +53,7 @@ pub struct Report {
 /// There is no repository, or it cannot be written.
 pub async fn run(run: &RunContext, install: bool, setup: &Setup) -> Result<Report, UserError> {
     setup.check()?;
+    environments::check(&setup.environments)?;
     let repository = Repository::discover(&run.dir)?;
     let branch = repository.default_branch_name();
     let survey = survey::take(run, &repository.worktree()?)?;

@@ -18,6 +18,8 @@ pub struct Setup {
     pub store: Option<String>,
     /// The cluster: its name, and the context in the kubeconfig.
     pub cluster: Option<ClusterName>,
+    /// The environments that are applied one after the other, each by its own job.
+    pub environments: Vec<String>,
     /// Whether the stacks of the repository run already.
     pub adopt: bool,
 }

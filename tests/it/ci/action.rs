@@ -55,6 +55,7 @@ fn inputs_of_the_action_are_obeyed() {
             "shard-result",
             "approve",
             "environment",
+            "for-environment",
             "review-key",
             "age-identity"
         ]

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, os::unix::fs::PermissionsExt as _, path::PathBuf, process::Command};
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
-use konverge_cloud::{CloudEnvironment, EksLogin};
+use konverge_cloud::{AlibabaLogin, AzureLogin, CloudEnvironment, EksLogin, GoogleLogin, StackIdentity};
 use serde_json::{Value, json};
 
 use crate::support::{
@@ -204,6 +204,86 @@ async fn an_installed_plugin_is_run() {
     let refused = job.preview(&[clouds.job(), clouds.azure()]).expect(1);
     assert!(refused.stdout.contains("a token of Entra"), "{}", refused.stdout);
     assert!(!log.exists());
+}
+
+/// A stack's login at three clouds: what its providers get, and that its clusters ask for nothing again.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_login_of_a_stack_asks_each_cloud_once() {
+    let clouds = Clouds::start("the-short-lived-token", HOUR).await;
+    let mut variables: BTreeMap<String, String> = clouds
+        .job()
+        .into_iter()
+        .chain(clouds.azure())
+        .chain([clouds.google_federation()])
+        .map(|(name, value)| (name.to_owned(), value))
+        .collect();
+    // What the job has besides is not used.
+    variables.insert("AZURE_CLIENT_SECRET".to_owned(), "another".to_owned());
+    variables.insert("ALIBABA_CLOUD_STS_ENDPOINT".to_owned(), clouds.url.clone());
+    variables.insert("ALIBABA_CLOUD_ACCESS_KEY_ID".to_owned(), "of-the-job".to_owned());
+    variables.insert(
+        "ALIBABA_CLOUD_ACCESS_KEY_SECRET".to_owned(),
+        "of-the-job".to_owned(),
+    );
+    let environment = CloudEnvironment::new(variables);
+    let identity = StackIdentity {
+        google: Some(GoogleLogin::of_login(
+            Clouds::ACCOUNT.to_owned(),
+            None,
+            environment.clone(),
+        )),
+        azure: Some(AzureLogin::of_login(
+            Clouds::APPLICATION,
+            None,
+            environment.clone(),
+        )),
+        alibaba: Some(AlibabaLogin::of_login(
+            Clouds::RAM_ROLE,
+            Some(Clouds::RAM_PROVIDER),
+            environment.clone(),
+        )),
+        ..StackIdentity::default()
+    };
+    let expected = [
+        ("GOOGLE_OAUTH_ACCESS_TOKEN", "the-short-lived-token"),
+        ("ARM_CLIENT_ID", Clouds::APPLICATION),
+        ("ARM_TENANT_ID", Clouds::TENANT),
+        ("ARM_OIDC_TOKEN", "job-token-for:api://AzureADTokenExchange"),
+        ("ARM_USE_OIDC", "true"),
+        ("ALICLOUD_ACCESS_KEY", "STS.id"),
+        ("ALICLOUD_SECRET_KEY", "ram-secret"),
+        ("ALICLOUD_SECURITY_TOKEN", "the-short-lived-token"),
+        ("ALIBABA_CLOUD_ACCESS_KEY_ID", "STS.id"),
+        ("ALIBABA_CLOUD_ACCESS_KEY_SECRET", "ram-secret"),
+        ("ALIBABA_CLOUD_SECURITY_TOKEN", "the-short-lived-token"),
+    ];
+    for _ in 0..3 {
+        let given = identity.provider_variables().await.unwrap();
+        let given: Vec<_> = given
+            .iter()
+            .map(|(name, value)| (*name, value.as_str()))
+            .collect();
+        assert_eq!(given, expected);
+    }
+    let account = format!("account {GKE_SCOPES}");
+    assert_eq!(clouds.granted(), ["job", "trade", &account, "job", "job", "ram"]);
+    let (google, azure) = (identity.google.unwrap(), identity.azure.unwrap());
+    assert_eq!(google.gke_token().await.unwrap().bearer, "the-short-lived-token");
+    assert_eq!(
+        azure.aks_token(None).await.unwrap().bearer,
+        "the-short-lived-token"
+    );
+    assert_eq!(
+        clouds.granted(),
+        [format!("entra {AKS_SCOPE}")],
+        "the token of the job is the login's"
+    );
+    // Another account is refused, and not asked for again.
+    let stranger = GoogleLogin::of_login("x@other.iam.gserviceaccount.com".to_owned(), None, environment);
+    for _ in 0..2 {
+        stranger.gke_token().await.unwrap_err();
+    }
+    assert_eq!(clouds.granted(), ["job", "trade"]);
 }
 
 /// The URL that a token stands for.

@@ -106,6 +106,18 @@ pub fn is_passed(name: &str) -> bool {
     classify(name).is_some()
 }
 
+/// Returns true if only providers read a variable, to log in or to find their service: Terraform itself needs none of them.
+pub fn is_provider_credential(name: &str) -> bool {
+    let is_of_service = matches!(
+        classify(name),
+        Some(VariableKind::ByName | VariableKind::Credential)
+    );
+    let is_of_issuer = ["VAULT_", "ACTIONS_ID_TOKEN_"]
+        .iter()
+        .any(|start| name.starts_with(start));
+    is_passed(name) && (is_of_service || is_of_issuer) && !name.starts_with("TF_TOKEN_")
+}
+
 /// Returns true if a run itself logs in with such a variable, or its programs do: to GitHub, to a cloud, to a store, to
 /// a cluster.
 pub fn is_of_run(name: &str) -> bool {

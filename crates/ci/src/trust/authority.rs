@@ -31,6 +31,8 @@ pub(crate) struct Caller<'a> {
     pub approve: &'a str,
     /// The environment of the job, if it is named.
     pub environment: Option<&'a str>,
+    /// The environment that the job is limited to.
+    pub for_environment: Option<&'a str>,
 }
 
 impl<'a> Caller<'a> {
@@ -43,6 +45,7 @@ impl<'a> Caller<'a> {
             attempt: runner.run_attempt,
             approve,
             environment,
+            for_environment: None,
         }
     }
 }
@@ -82,6 +85,8 @@ pub(crate) struct Authority {
     /// True if the actor pushed or merged what is applied, in this attempt: then GitHub allowed them to
     /// write.
     pub pushed: bool,
+    /// The job opens and applies the stacks of this environment alone; `None`: all.
+    pub environment: Option<String>,
 }
 
 /// The task of a job.
@@ -139,6 +144,17 @@ impl Authority {
     /// An event that is refused: on another branch, without a token, with digests that nobody can have
     /// approved.
     pub(crate) fn decide(
+        event: &GithubEvent,
+        caller: Caller<'_>,
+        answer: DefaultBranchAnswer<'_>,
+    ) -> Result<Decision, UserError> {
+        match Self::decide_event(event, caller, answer)? {
+            Decision::Granted(authority) => authority.limited(caller).map(Decision::Granted),
+            other => Ok(other),
+        }
+    }
+
+    fn decide_event(
         event: &GithubEvent,
         caller: Caller<'_>,
         answer: DefaultBranchAnswer<'_>,
@@ -203,6 +219,36 @@ impl Authority {
             },
             actor: caller.actor.to_owned(),
             pushed: false,
+            environment: None,
+        }
+    }
+
+    /// The authority over the stacks of one environment.
+    fn limited(self, caller: Caller<'_>) -> Result<Self, UserError> {
+        let Some(name) = caller.for_environment else {
+            return Ok(self);
+        };
+        let shown = name.escape_debug();
+        if !matches!(self.task, Task::Apply { .. } | Task::Restore { .. }) {
+            return Err(UserError::new(
+                ErrorKind::Policy,
+                format!("`for-environment` (`{shown}`) limits an apply, and this job previews or checks for drift"),
+            )
+            .hint("remove the input from this job: previews and drift checks have identities of their own and look at all stacks"));
+        }
+        match caller.environment {
+            Some(other) if other != name => Err(UserError::new(
+                ErrorKind::Policy,
+                format!(
+                    "the job runs in the environment `{}` and would apply that of `{shown}`",
+                    other.escape_debug()
+                ),
+            )
+            .hint("give `environment` and `for-environment` the same name as the job's `environment:`")),
+            _ => Ok(Self {
+                environment: Some(name.to_owned()),
+                ..self
+            }),
         }
     }
 

@@ -103,6 +103,7 @@ fn caller(
         attempt,
         approve,
         environment,
+        for_environment: None,
     }
 }
 
@@ -307,5 +308,45 @@ fn who_is_trusted_less_may_not_more() {
     for (trust, _) in rows {
         let less = trust.without_power().grants();
         assert!(!less.clusters && !less.store && !less.caches, "{trust:?}");
+    }
+}
+
+/// `for-environment` opens the stacks of one environment, in applies and restores alone.
+#[test]
+fn an_environment_limits_applies_and_restores_alone() {
+    let main = "refs/heads/main";
+    let branch = main_branch();
+    let decide = |event: &GithubEvent, approve: &'static str, environment: Option<&'static str>| {
+        let caller = Caller {
+            for_environment: Some("dev"),
+            ..caller("bob", 1, approve, environment, main)
+        };
+        let decision = Authority::decide(event, caller, DefaultBranchAnswer::Is(&branch, true));
+        match decision {
+            Ok(Decision::Granted(authority)) => authority.environment.unwrap_or_default(),
+            other => said(other),
+        }
+    };
+    let clock = GithubEvent::Schedule {
+        cron: "17 5 * * *".to_owned(),
+    };
+    let pushed = GithubEvent::Push(push(main));
+    for environment in [None, Some("dev")] {
+        assert_eq!(decide(&pushed, "", environment), "dev");
+    }
+    assert_eq!(decide(&dispatch(main, DIGEST), "", None), "dev");
+    assert_eq!(decide(&call("konverge-apply", DIGEST), "", None), "dev");
+    assert_eq!(decide(&clock, DIGEST, Some("dev")), "dev", "a restore");
+    let other = decide(&pushed, "", Some("production"));
+    assert!(other.contains("in the environment `production`"), "{other}");
+    for event in [
+        GithubEvent::PullRequest(pull_request("main", false)),
+        GithubEvent::PullRequest(pull_request("main", true)),
+        queue("main"),
+        workflow_run("pull_request", true, false),
+        clock,
+    ] {
+        let refused = decide(&event, "", None);
+        assert!(refused.contains("limits an apply"), "{event:?}: {refused}");
     }
 }

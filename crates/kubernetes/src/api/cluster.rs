@@ -8,7 +8,7 @@ use tokio::sync::{OnceCell, RwLock};
 use super::{
     client::{Api, ApiRequest, escape},
     cluster_identity::ClusterIdentity,
-    connect::{self, ClusterAccess},
+    connect::{self, ClusterAccess, ConnectedClient},
     discovery::{Discovery, ResourceType},
     error::ApiError,
     mutating_admission::Admission,
@@ -27,6 +27,8 @@ pub(crate) struct Cluster {
     pub api: Api,
     /// The address of the server.
     server: String,
+    /// Whether another login may be another identity there.
+    pub by_plugin: bool,
     /// Receives notes on the cluster as a whole.
     pub notes: RunNotes,
     discovery: RwLock<Option<Arc<Discovery>>>,
@@ -54,11 +56,16 @@ impl Cluster {
         secrets: &Secrets,
         interrupt: Interrupt,
     ) -> Result<Self, UserError> {
-        let (client, server) = connect::client(access, options, secrets).await?;
+        let ConnectedClient {
+            client,
+            server,
+            by_plugin,
+        } = connect::client(access, options, secrets).await?;
         let in_flight = access.requests.unwrap_or(IN_FLIGHT);
         let api = Api::new(client, access.name.clone(), in_flight, interrupt);
         Ok(Self {
             server,
+            by_plugin,
             notes: options.notes.clone(),
             watches: Watches::new(api.clone()),
             api,

@@ -6,7 +6,9 @@ use kube::config::ExecConfig;
 use tokio::{sync::Mutex, time::Instant};
 
 use konverge_base::retry::{RetryDecision, RetryPolicy};
-use konverge_cloud::{AccessToken, AzureLogin, CloudEnvironment, CloudError, EksLogin, GoogleLogin};
+use konverge_cloud::{
+    AccessToken, AzureLogin, CloudEnvironment, CloudError, EksLogin, GoogleLogin, StackIdentity,
+};
 
 /// A token with less than this left is renewed.
 const MARGIN: Duration = Duration::from_secs(120);
@@ -70,6 +72,84 @@ impl ClusterLogin {
         }
     }
 
+    /// The login of a stack in the place of a plugin of its cloud; `None` for a plugin of another cloud, or of none.
+    ///
+    /// # Errors
+    /// The arguments or the variables of the plugin mean another identity than the stack's.
+    pub(crate) fn of_stack(
+        plugin: &ExecConfig,
+        identity: &StackIdentity,
+        environment: &CloudEnvironment,
+    ) -> Result<Option<Self>, ForeignIdentity> {
+        let command = plugin.command.as_deref().unwrap_or_default();
+        let command = Path::new(command).file_name().and_then(|name| name.to_str());
+        let login = match command {
+            Some("aws") => identity
+                .aws
+                .as_ref()
+                .map(|_| Self::eks_of_stack(plugin, identity, environment)),
+            Some("gke-gcloud-auth-plugin") => {
+                let google = identity.google.clone();
+                let is_plain = Self::of_plugin(plugin, &CloudEnvironment::default()).is_some();
+                google.map(|google| is_plain.then_some(Self::Gke(google)))
+            }
+            Some("kubelogin") => identity.azure.clone().map(|azure| {
+                // Its application and tenant are the login's, whatever the arguments name.
+                match Self::of_plugin(plugin, &CloudEnvironment::default()) {
+                    Some(Self::Aks { server, .. }) => Some(Self::Aks { azure, server }),
+                    _ => None,
+                }
+            }),
+            _ => None,
+        };
+        match login {
+            Some(None) => Err(ForeignIdentity {
+                command: command.unwrap_or_default().to_owned(),
+                login: identity.name.clone(),
+            }),
+            known => Ok(known.flatten()),
+        }
+    }
+
+    /// A role among the arguments must be one of the login's. A preview gets the login's role for previews nevertheless.
+    fn eks_of_stack(
+        plugin: &ExecConfig,
+        identity: &StackIdentity,
+        environment: &CloudEnvironment,
+    ) -> Option<Self> {
+        let arguments = plugin.args.as_deref().unwrap_or_default();
+        let (words, flags) = parse_arguments(arguments)?;
+        let known = ["cluster-name", "cluster-id", "region", "output", "role-arn"];
+        let is_known = words == ["eks", "get-token"] && flags.keys().all(|name| known.contains(name));
+        let names_other = flags
+            .get("role-arn")
+            .is_some_and(|role| !identity.aws_roles.iter().any(|own| own == role));
+        let variable = |wanted: &str| {
+            let mut variables = plugin.env.iter().flatten();
+            variables
+                .find(|variable| variable.get("name").is_some_and(|name| name == wanted))
+                .and_then(|variable| variable.get("value").cloned())
+        };
+        if !is_known || names_other || variable("AWS_PROFILE").is_some() {
+            return None;
+        }
+        let flag = |name: &str| flags.get(name).map(|value| (*value).to_owned());
+        let cluster = flag("cluster-name").or_else(|| flag("cluster-id"))?;
+        // A region is not an identity: without another one the job's counts, as without a login.
+        let of_job = |name: &str| environment.var(name).map(str::to_owned);
+        let region = flag("region")
+            .or_else(|| variable("AWS_REGION"))
+            .or_else(|| variable("AWS_DEFAULT_REGION"))
+            .or_else(|| identity.aws_region.clone())
+            .or_else(|| of_job("AWS_REGION"))
+            .or_else(|| of_job("AWS_DEFAULT_REGION"));
+        Some(Self::Eks(EksLogin::of_login(
+            identity.aws.clone()?,
+            cluster,
+            region,
+        )))
+    }
+
     /// Returns true if the identity is one that the plugin cannot use: the token that GitHub gives the job.
     pub(crate) fn is_by_job(&self) -> bool {
         match self {
@@ -86,6 +166,14 @@ impl ClusterLogin {
             Self::Aks { azure, server } => azure.aks_token(server.as_deref()).await,
         }
     }
+}
+
+/// A credentials plugin means another identity than the login of the stack.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("the arguments of `{}` in the kubeconfig mean another identity than the login `{login}`", command.escape_debug())]
+pub(crate) struct ForeignIdentity {
+    command: String,
+    login: String,
 }
 
 /// The words and the flags of a command line; `None` for a flag in the short form. A flag without a value has

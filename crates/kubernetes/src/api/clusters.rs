@@ -11,6 +11,7 @@ use konverge_base::{
     model::ClusterName,
     secrets::{SecretResolver, SecretValue, Secrets, decode_base64},
 };
+use konverge_cloud::StackIdentity;
 
 /// What a cluster says about a Secret.
 pub enum SecretData {
@@ -22,11 +23,24 @@ pub enum SecretData {
     Denied(UserError),
 }
 
+async fn connect(
+    access: &ClusterAccess,
+    options: &Options,
+    secrets: &Secrets,
+) -> Result<Arc<Cluster>, UserError> {
+    let interrupt = Interrupt::new(options.cancel.clone());
+    Cluster::connect(access, options, secrets, interrupt)
+        .await
+        .map(Arc::new)
+}
+
 /// One or more clusters. A clone uses the same connections.
 #[derive(Clone)]
 pub struct Kubernetes {
     /// A cluster with unusable credentials fails when it is used, and does not affect the others.
     clusters: BTreeMap<ClusterName, Result<Arc<Cluster>, UserError>>,
+    /// What they were connected by.
+    accesses: Arc<Vec<ClusterAccess>>,
     pub(crate) options: Options,
     pub(crate) secrets: Secrets,
     /// Answers about the references to secrets in objects.
@@ -38,16 +52,42 @@ impl Kubernetes {
     /// used.
     pub async fn connect(clusters: Vec<ClusterAccess>, options: Options, secrets: Secrets) -> Self {
         let mut connected = BTreeMap::new();
-        for access in clusters {
-            let interrupt = Interrupt::new(options.cancel.clone());
-            let cluster = Cluster::connect(&access, &options, &secrets, interrupt).await;
-            connected.insert(access.name.clone(), cluster.map(Arc::new));
+        for access in &clusters {
+            let cluster = connect(access, &options, &secrets).await;
+            connected.insert(access.name.clone(), cluster);
         }
         Self {
             clusters: connected,
+            accesses: Arc::new(clusters),
             options,
             secrets,
             references: None,
+        }
+    }
+
+    /// The same clusters for stacks with a login of their own. A connection whose credentials are in the kubeconfig
+    /// itself serves them too.
+    #[must_use]
+    pub async fn under(&self, identity: Arc<StackIdentity>) -> Self {
+        let options = Options {
+            identity: Some(identity),
+            ..self.options.clone()
+        };
+        let mut clusters = self.clusters.clone();
+        for access in self.accesses.iter() {
+            let is_same =
+                |cluster: &Result<Arc<Cluster>, _>| matches!(cluster, Ok(cluster) if !cluster.by_plugin);
+            if !clusters.get(&access.name).is_some_and(is_same) {
+                let cluster = connect(access, &options, &self.secrets).await;
+                clusters.insert(access.name.clone(), cluster);
+            }
+        }
+        Self {
+            clusters,
+            accesses: Arc::clone(&self.accesses),
+            options,
+            secrets: self.secrets.clone(),
+            references: self.references.clone(),
         }
     }
 

@@ -16,7 +16,7 @@ use secrecy::ExposeSecret as _;
 
 use super::{
     cluster_login::{ClusterLogin, ClusterToken},
-    kubeconfig::{self, ReadError, TrustedKubeconfig},
+    kubeconfig::{self, LoginOptions, ReadError, TrustedKubeconfig},
     options::Options,
     transport,
 };
@@ -79,14 +79,26 @@ impl std::fmt::Debug for KubeconfigText {
     }
 }
 
-/// Builds the client and returns the address of its server; sends nothing yet. Every credential of the client
-/// is learned as a secret.
+/// The client of a cluster.
+pub(crate) struct ConnectedClient {
+    pub client: kube::Client,
+    /// The address of its server.
+    pub server: String,
+    /// Whether another login may be another identity there.
+    pub by_plugin: bool,
+}
+
+/// Builds the client; sends nothing yet. Every credential of the client is learned as a secret.
 pub(crate) async fn client(
     access: &ClusterAccess,
     options: &Options,
     secrets: &Secrets,
-) -> Result<(kube::Client, String), UserError> {
-    let (mut config, login) = config(access, options).await?;
+) -> Result<ConnectedClient, UserError> {
+    let LoadedConfig {
+        mut config,
+        login,
+        by_plugin,
+    } = config(access, options).await?;
     config.default_retry = false;
     config.connect_timeout = Some(std::time::Duration::from_secs(10));
     learn(&config.auth_info, secrets);
@@ -122,7 +134,11 @@ pub(crate) async fn client(
         UserError::new(ErrorKind::Kubernetes, secrets.mask(&what))
             .hint("`kubectl auth whoami` uses the kubeconfig in the same way, and shows your identity")
     })?;
-    Ok((client, server))
+    Ok(ConnectedClient {
+        client,
+        server,
+        by_plugin,
+    })
 }
 
 /// The library's client, which also learns the authentication header of each request. The library adds that
@@ -265,26 +281,51 @@ fn unusable(error: &KubeconfigError) -> String {
     }
 }
 
+/// How to reach a cluster, and as whom.
+struct LoadedConfig {
+    config: kube::Config,
+    login: Option<ClusterLogin>,
+    by_plugin: bool,
+}
+
 async fn load(
     trusted: TrustedKubeconfig,
     options: &KubeConfigOptions,
-) -> Result<(kube::Config, Option<ClusterLogin>), KubeconfigError> {
-    let config = kube::Config::from_custom_kubeconfig(trusted.file, options).await?;
-    Ok((config, trusted.login))
+) -> Result<LoadedConfig, KubeconfigError> {
+    Ok(LoadedConfig {
+        config: kube::Config::from_custom_kubeconfig(trusted.file, options).await?,
+        login: trusted.login,
+        by_plugin: trusted.has_plugin,
+    })
 }
 
-async fn config(
-    access: &ClusterAccess,
-    options: &Options,
-) -> Result<(kube::Config, Option<ClusterLogin>), UserError> {
+/// The error for a kubeconfig that is refused.
+fn refused(error: ReadError, variable: Option<&str>) -> Result<UserError, KubeconfigError> {
+    match error {
+        ReadError::Kubeconfig(error) => Err(error),
+        ReadError::Untrusted(error) => Ok(untrusted(error, variable)),
+        ReadError::Foreign(error) => Ok(UserError::new(ErrorKind::Config, error.to_string()).hint(
+            "remove `--profile`, AWS_PROFILE and other arguments that name an identity; `--role-arn` may name a role of the login",
+        )),
+    }
+}
+
+async fn config(access: &ClusterAccess, options: &Options) -> Result<LoadedConfig, UserError> {
     let name = &access.name;
-    let (checkout, environment) = (&options.checkout, &options.environment);
+    let checkout = &options.checkout;
+    let login = LoginOptions {
+        environment: &options.environment,
+        identity: options.identity.as_deref(),
+    };
     match &access.credentials {
-        ClusterCredentials::InCluster => {
-            kube::Config::incluster()
-                .map(|config| (config, None))
-                .map_err(|error| {
-                    UserError::new(
+        ClusterCredentials::InCluster => kube::Config::incluster()
+            .map(|config| LoadedConfig {
+                config,
+                login: None,
+                by_plugin: false,
+            })
+            .map_err(|error| {
+                UserError::new(
                     ErrorKind::Config,
                     format!(
                         "cluster `{name}` is `in_cluster`, but this is not a pod with a service account: {}",
@@ -292,19 +333,18 @@ async fn config(
                     ),
                 )
                 .hint("outside of the cluster give it a kubeconfig: `kubeconfig_env` under `clusters`")
-                })
-        }
+            }),
         ClusterCredentials::Text { text, context } => {
             let options = KubeConfigOptions {
                 context: context.clone(),
                 ..KubeConfigOptions::default()
             };
-            let config = match kubeconfig::parse(&text.0, context.as_deref(), checkout, environment) {
+            let config = match kubeconfig::parse(&text.0, context.as_deref(), checkout, login) {
                 Ok(trusted) => load(trusted, &options).await,
-                Err(ReadError::Kubeconfig(error)) => Err(error),
-                Err(ReadError::Untrusted(error)) => {
-                    return Err(UserError::from(error).context(format!("cluster `{name}`")));
-                }
+                Err(error) => match refused(error, None) {
+                    Ok(failure) => return Err(failure.context(format!("cluster `{name}`"))),
+                    Err(error) => Err(error),
+                },
             };
             config.map_err(|error| {
                 let why = unusable(&error);
@@ -323,13 +363,12 @@ async fn config(
                 context: context.clone(),
                 ..KubeConfigOptions::default()
             };
-            let config = match kubeconfig::read(path.as_deref(), context.as_deref(), checkout, environment) {
+            let config = match kubeconfig::read(path.as_deref(), context.as_deref(), checkout, login) {
                 Ok(trusted) => load(trusted, &options).await,
-                Err(ReadError::Kubeconfig(error)) => Err(error),
-                Err(ReadError::Untrusted(error)) => {
-                    let failure = untrusted(error, variable.as_deref());
-                    return Err(failure.context(format!("cluster `{name}`")));
-                }
+                Err(error) => match refused(error, variable.as_deref()) {
+                    Ok(failure) => return Err(failure.context(format!("cluster `{name}`"))),
+                    Err(error) => Err(error),
+                },
             };
             config.map_err(|error| {
                 let place = match (variable, path) {

@@ -4,9 +4,9 @@ use std::path::{Path, PathBuf};
 
 use kube::config::{AuthInfo, Kubeconfig, KubeconfigError};
 
-use super::cluster_login::ClusterLogin;
+use super::cluster_login::{ClusterLogin, ForeignIdentity};
 use konverge_base::checkout::{Checkout, Untrusted};
-use konverge_cloud::CloudEnvironment;
+use konverge_cloud::{CloudEnvironment, StackIdentity};
 
 /// A kubeconfig that may be used.
 #[derive(Debug)]
@@ -14,6 +14,17 @@ pub(crate) struct TrustedKubeconfig {
     pub file: Kubeconfig,
     /// The login of the used context, if Konverge takes the place of its credentials plugin.
     pub login: Option<ClusterLogin>,
+    /// Whether the used context logs in by a credentials plugin, or by Konverge in its place.
+    pub has_plugin: bool,
+}
+
+/// Who logs in at a cluster.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct LoginOptions<'a> {
+    /// The variables of the job.
+    pub environment: &'a CloudEnvironment,
+    /// The login of the stacks, in the place of the job's own identity.
+    pub identity: Option<&'a StackIdentity>,
 }
 
 /// What [`Untrusted`] calls the kubeconfig itself, unlike the files that it names.
@@ -25,6 +36,9 @@ pub(crate) enum ReadError {
     /// It, or what it names, could come from a branch.
     #[error(transparent)]
     Untrusted(#[from] Untrusted),
+    /// It means another identity than the stack's.
+    #[error(transparent)]
+    Foreign(#[from] ForeignIdentity),
     /// It cannot be read.
     #[error(transparent)]
     Kubeconfig(#[from] KubeconfigError),
@@ -38,7 +52,7 @@ pub(crate) fn read(
     path: Option<&Path>,
     context: Option<&str>,
     checkout: &Checkout,
-    environment: &CloudEnvironment,
+    login: LoginOptions<'_>,
 ) -> Result<TrustedKubeconfig, ReadError> {
     let files = match path {
         Some(path) => vec![path.to_owned()],
@@ -53,7 +67,7 @@ pub(crate) fn read(
         checkout.trust(ITSELF, &file)?;
         all = all.merge(Kubeconfig::read_from(&file)?)?;
     }
-    check(all, context, checkout, environment)
+    check(all, context, checkout, login)
 }
 
 /// Parses the text of a kubeconfig, with the same checks.
@@ -61,16 +75,16 @@ pub(crate) fn parse(
     text: &str,
     context: Option<&str>,
     checkout: &Checkout,
-    environment: &CloudEnvironment,
+    login: LoginOptions<'_>,
 ) -> Result<TrustedKubeconfig, ReadError> {
-    check(Kubeconfig::from_yaml(text)?, context, checkout, environment)
+    check(Kubeconfig::from_yaml(text)?, context, checkout, login)
 }
 
 fn check(
     mut all: Kubeconfig,
     context: Option<&str>,
     checkout: &Checkout,
-    environment: &CloudEnvironment,
+    login: LoginOptions<'_>,
 ) -> Result<TrustedKubeconfig, ReadError> {
     let wanted = context.or(all.current_context.as_deref());
     let context = all
@@ -81,6 +95,7 @@ fn check(
         return Ok(TrustedKubeconfig {
             file: all,
             login: None,
+            has_plugin: false,
         });
     };
     let clusters = all.clusters.iter().filter(|named| named.name == context.cluster);
@@ -89,18 +104,28 @@ fn check(
             checkout.trust("`certificate-authority` of the kubeconfig", authority.as_ref())?;
         }
     }
-    let mut login = None;
+    let (mut own, mut has_plugin) = (None, false);
     let users = all.auth_infos.iter_mut();
     for named in users.filter(|named| Some(&named.name) == context.user.as_ref()) {
         if let Some(user) = &mut named.auth_info {
-            login = own_login(user, checkout, environment);
-            if login.is_some() {
+            has_plugin = user.exec.is_some();
+            own = own_login(user, checkout, login)?;
+            if own.is_some() {
                 user.exec = None;
+            }
+            if let (Some(plugin), Some(identity)) = (&mut user.exec, login.identity) {
+                let variables = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
+                let hidden = variables.filter(|name| identity.hides(name));
+                plugin.drop_env.get_or_insert_default().extend(hidden);
             }
             check_user(user, checkout)?;
         }
     }
-    Ok(TrustedKubeconfig { file: all, login })
+    Ok(TrustedKubeconfig {
+        file: all,
+        login: own,
+        has_plugin,
+    })
 }
 
 fn default_files() -> Vec<PathBuf> {
@@ -115,17 +140,30 @@ fn default_files() -> Vec<PathBuf> {
     home.into_iter().collect()
 }
 
-/// The login in the place of a credentials plugin: if the plugin is not installed, or cannot use the identity
-/// of the job.
-fn own_login(user: &AuthInfo, checkout: &Checkout, environment: &CloudEnvironment) -> Option<ClusterLogin> {
-    let plugin = user.exec.as_ref()?;
-    let login = ClusterLogin::of_plugin(plugin, environment)?;
+/// The login in the place of a credentials plugin: that of the stack, or the job's own if the plugin is not installed or
+/// cannot use it.
+fn own_login(
+    user: &AuthInfo,
+    checkout: &Checkout,
+    login: LoginOptions<'_>,
+) -> Result<Option<ClusterLogin>, ForeignIdentity> {
+    let Some(plugin) = user.exec.as_ref() else {
+        return Ok(None);
+    };
+    if let Some(identity) = login.identity
+        && let Some(of_stack) = ClusterLogin::of_stack(plugin, identity, login.environment)?
+    {
+        return Ok(Some(of_stack));
+    }
+    let Some(of_job) = ClusterLogin::of_plugin(plugin, login.environment) else {
+        return Ok(None);
+    };
     let command = plugin.command.as_deref().unwrap_or_default();
     let is_installed = || {
         let program = checkout.executable("`exec.command` of the kubeconfig", command.as_ref());
         program.is_ok_and(|program| program.path().exists())
     };
-    (login.is_by_job() || !is_installed()).then_some(login)
+    Ok((of_job.is_by_job() || !is_installed()).then_some(of_job))
 }
 
 fn check_user(user: &mut AuthInfo, checkout: &Checkout) -> Result<(), Untrusted> {
@@ -164,6 +202,13 @@ fn check_user(user: &mut AuthInfo, checkout: &Checkout) -> Result<(), Untrusted>
 mod tests {
     use super::*;
 
+    fn of_job(environment: &CloudEnvironment) -> LoginOptions<'_> {
+        LoginOptions {
+            environment,
+            identity: None,
+        }
+    }
+
     fn written(folder: &Path, user: &str) -> PathBuf {
         let path = folder.join("kubeconfig");
         let text = format!(
@@ -195,16 +240,21 @@ mod tests {
                 Some(&written(&home, &user)),
                 None,
                 &checkout,
-                &CloudEnvironment::default(),
+                of_job(&CloudEnvironment::default()),
             );
             assert!(matches!(read, Err(ReadError::Untrusted(_))), "{user}: {read:?}");
         }
         let text = std::fs::read_to_string(written(&home, &format!("{{tokenFile: {planted}}}"))).unwrap();
-        let parsed = parse(&text, None, &checkout, &CloudEnvironment::default());
+        let parsed = parse(&text, None, &checkout, of_job(&CloudEnvironment::default()));
         assert!(matches!(parsed, Err(ReadError::Untrusted(_))), "{parsed:?}");
         let read_plain = |folder| {
             let file = written(folder, "{exec: {apiVersion: v1, command: sh}}");
-            read(Some(&file), Some("c"), &checkout, &CloudEnvironment::default())
+            read(
+                Some(&file),
+                Some("c"),
+                &checkout,
+                of_job(&CloudEnvironment::default()),
+            )
         };
         let refused = read_plain(&root).unwrap_err().to_string();
         assert!(refused.contains("lies in the repository"), "{refused}");
@@ -218,5 +268,78 @@ mod tests {
             .unwrap();
         assert_eq!(exec.command.as_deref(), Some("/bin/sh"));
         assert_eq!(exec.env.as_ref().unwrap()[0]["value"], "/bin");
+    }
+
+    const ROLES: [&str; 2] = [
+        "arn:aws:iam::111122223333:role/apply",
+        "arn:aws:iam::111122223333:role/plan",
+    ];
+
+    fn at_aws() -> StackIdentity {
+        let login = konverge_cloud::AwsLogin::of_login(ROLES[1].to_owned(), CloudEnvironment::default());
+        StackIdentity {
+            name: "prod".to_owned(),
+            aws: Some(login),
+            aws_roles: ROLES.map(str::to_owned).to_vec(),
+            ..StackIdentity::default()
+        }
+    }
+
+    /// `--role-arn` of the login is the login; whatever means another identity is refused, and never run as the job.
+    #[test]
+    fn a_kubeconfig_names_no_other_identity_than_the_login_s() {
+        let folder = tempfile::tempdir().unwrap();
+        let checkout = Checkout::new(None, Some("/bin".as_ref()));
+        let (environment, identity) = (CloudEnvironment::default(), at_aws());
+        let read = |user: &str| {
+            let login = LoginOptions {
+                environment: &environment,
+                identity: Some(&identity),
+            };
+            read(Some(&written(folder.path(), user)), None, &checkout, login)
+        };
+        let aws = |more: &str, env: &str| {
+            format!(
+                "{{exec: {{apiVersion: v1, command: aws, args: [eks, get-token, --cluster-name, prod{more}], env: [{env}]}}}}"
+            )
+        };
+        for more in [
+            "",
+            ", --region, eu-central-1",
+            &format!(", --role-arn, {}", ROLES[0]),
+            &format!(", --role-arn={}", ROLES[1]),
+        ] {
+            let own = read(&aws(more, "")).unwrap();
+            assert!(matches!(own.login, Some(ClusterLogin::Eks(_))), "{more}");
+            assert!(own.file.auth_infos[0].auth_info.as_ref().unwrap().exec.is_none());
+        }
+        for (more, env) in [
+            (", --role-arn, arn:aws:iam::444455556666:role/apply", ""),
+            (", --role-arn", ""),
+            (", --role, arn:aws:iam::444455556666:role/apply", ""),
+            (", --profile, other", ""),
+            (", -x", ""),
+            ("", "{name: AWS_PROFILE, value: other}"),
+        ] {
+            let refused = read(&aws(more, env)).unwrap_err();
+            assert!(
+                matches!(refused, ReadError::Foreign(_)),
+                "{more} {env}: {refused}"
+            );
+        }
+        // Another cloud's plugin has the job's identity; one of no cloud runs without what is hidden.
+        let other = read("{exec: {apiVersion: v1, command: gke-gcloud-auth-plugin}}").unwrap();
+        assert!(matches!(other.login, Some(ClusterLogin::Gke(_))));
+        let plain = read("{exec: {apiVersion: v1, command: sh}}").unwrap();
+        let exec = plain.file.auth_infos[0]
+            .auth_info
+            .as_ref()
+            .unwrap()
+            .exec
+            .as_ref()
+            .unwrap();
+        let hidden = std::env::vars().filter(|(name, _)| identity.hides(name)).count();
+        assert_eq!(exec.drop_env.as_ref().map_or(0, Vec::len), hidden);
+        assert!(plain.has_plugin && !read("{token: x}").unwrap().has_plugin);
     }
 }

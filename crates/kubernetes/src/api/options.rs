@@ -1,12 +1,12 @@
 //! The options of the runtime.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use tokio_util::sync::CancellationToken;
 
 use super::super::health::HealthRules;
 use konverge_base::checkout::Checkout;
-use konverge_cloud::CloudEnvironment;
+use konverge_cloud::{CloudEnvironment, StackIdentity};
 use konverge_engine::runtime::RunNotes;
 
 /// What to do about a field that the Spec sets and that another manager owns.
@@ -41,6 +41,8 @@ pub struct Options {
     pub checkout: Checkout,
     /// The variables by which Konverge logs in at a cluster itself.
     pub environment: CloudEnvironment,
+    /// The login of the stacks, in the place of the job's own identity.
+    pub identity: Option<Arc<StackIdentity>>,
     /// Cancelled when the run is asked to stop: the run then no longer waits for a server that does not
     /// answer.
     pub cancel: CancellationToken,
@@ -58,6 +60,7 @@ impl Default for Options {
             rules: HealthRules::default(),
             checkout: Checkout::default(),
             environment: CloudEnvironment::default(),
+            identity: None,
             cancel: CancellationToken::new(),
             notes: RunNotes::default(),
         }

@@ -32,10 +32,14 @@ pub fn ended_well(report: &ApplyReport) -> bool {
 
 /// Returns true if a stack waits, and no stack failed or was stopped.
 pub fn only_waits(report: &ApplyReport) -> bool {
-    let mut stacks = report.stacks.iter();
     let has = |wanted| report.stacks.iter().any(|stack| stack.result == wanted);
+    is_unbroken(report) && has(StackResult::Waiting)
+}
+
+/// Returns true if no stack failed or was stopped.
+pub fn is_unbroken(report: &ApplyReport) -> bool {
+    let mut stacks = report.stacks.iter();
     stacks.all(|stack| !matches!(stack.result, StackResult::Failed | StackResult::Stopped))
-        && has(StackResult::Waiting)
 }
 
 /// Returns true if the stack is up to date.

@@ -1,0 +1,212 @@
+//! Which stacks no job applies: the workflows limit their jobs by `for-environment`, and no job has the stack's.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+
+use konverge_base::{
+    model::{RepoPath, file_source::Source, stack::Stack},
+    yaml,
+};
+use konverge_config::Config;
+use konverge_run::{OpenRevision, RunContext};
+
+/// The folder of the workflows.
+const FOLDER: &str = ".github/workflows";
+
+/// The most stacks that a warning names.
+const NAMED: usize = 10;
+
+/// The stacks that no job applies, each with its environment, if it has one. None, if a job applies all stacks or the
+/// environments of a job cannot be determined.
+pub fn uncovered_stacks(config: &Config, stacks: &[Stack], workflows: &[Value]) -> Vec<String> {
+    let mut covered = BTreeSet::new();
+    for workflow in workflows.iter().filter(|workflow| applies(workflow)) {
+        for job in workflow["jobs"]
+            .as_object()
+            .into_iter()
+            .flatten()
+            .map(|(_, job)| job)
+        {
+            if !runs_konverge(job) || !may_apply(job) {
+                continue;
+            }
+            match limits(workflow, job) {
+                Some(environments) => covered.extend(environments),
+                None => return Vec::new(),
+            }
+        }
+    }
+    if covered.is_empty() {
+        return Vec::new();
+    }
+    let environment = |stack: &Stack| config.for_stack(stack).environment;
+    let uncovered = stacks.iter().filter_map(|stack| match environment(stack) {
+        None => Some(format!("{} (no environment)", stack.id)),
+        Some(name) if !covered.contains(&name) => Some(format!("{} ({})", stack.id, name.escape_debug())),
+        Some(_) => None,
+    });
+    uncovered.collect()
+}
+
+/// The workflows of a revision. Those that are not YAML run nothing.
+pub fn workflows(source: &dyn Source) -> Vec<Value> {
+    let Some(folder) = RepoPath::normalize(FOLDER) else {
+        return Vec::new();
+    };
+    let files = source.files().keys().filter(|path| path.is_within(&folder));
+    let texts = files.filter_map(|path| source.read_path(path).ok().flatten());
+    texts
+        .filter_map(|bytes| yaml::from_str(&String::from_utf8_lossy(&bytes)).ok())
+        .collect()
+}
+
+/// Warns about the stacks that no job applies.
+pub(super) fn warn_of_uncovered(run: &RunContext, config: &Config, side: &OpenRevision) {
+    let uncovered = uncovered_stacks(config, &side.layout.stacks, &workflows(side.source.as_ref()));
+    if let Some(text) = describe(&uncovered) {
+        run.notes.note(&format!("warning: {text}"));
+    }
+}
+
+/// One sentence about the stacks that no job applies.
+pub fn describe(uncovered: &[String]) -> Option<String> {
+    let more = match uncovered.len().saturating_sub(NAMED) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    let named: Vec<_> = uncovered.iter().take(NAMED).map(String::as_str).collect();
+    (!uncovered.is_empty()).then(|| {
+        format!(
+            "no job of the workflows applies {}{more}: each has `for-environment`, and none has the environment of these stacks",
+            named.join(", ")
+        )
+    })
+}
+
+/// Returns true if a job runs `konverge ci`, by a step or through our reusable workflow for shards.
+pub fn runs_konverge(job: &Value) -> bool {
+    let ours = |uses: &Value, what: &str| uses.as_str().is_some_and(|uses| uses.starts_with(what));
+    let run = |step: &Value| {
+        step["run"]
+            .as_str()
+            .is_some_and(|run| run.contains("konverge ci"))
+    };
+    let shards = "konverge/konverge/.github/workflows/preview-shards.yml@";
+    ours(&job["uses"], shards)
+        || steps(job).any(|step| ours(&step["uses"], "konverge/konverge@") || run(step))
+}
+
+/// The steps of a job.
+pub fn steps(job: &Value) -> impl Iterator<Item = &Value> {
+    job["steps"].as_array().into_iter().flatten()
+}
+
+/// Returns true if a push starts the workflow.
+fn applies(workflow: &Value) -> bool {
+    match &workflow["on"] {
+        Value::String(event) => event == "push",
+        Value::Array(events) => events.iter().any(|event| event == "push"),
+        Value::Object(events) => events.contains_key("push"),
+        _ => false,
+    }
+}
+
+/// Returns true if a push may start the job: its `if` names that event, or there is none.
+fn may_apply(job: &Value) -> bool {
+    let condition = job["if"].as_str().unwrap_or_default();
+    condition.is_empty() || condition.contains("'push'")
+}
+
+/// The environments that a job applies; `None` if it applies all, or if they cannot be determined.
+fn limits(workflow: &Value, job: &Value) -> Option<Vec<String>> {
+    let step = steps(job).find(|step| {
+        let is_action = step["uses"]
+            .as_str()
+            .is_some_and(|uses| uses.starts_with("konverge/konverge@"));
+        is_action
+            || step["run"]
+                .as_str()
+                .is_some_and(|run| run.contains("konverge ci"))
+    })?;
+    let variable = |place: &Value| {
+        place["env"]["KONVERGE_FOR_ENVIRONMENT"]
+            .as_str()
+            .map(str::to_owned)
+    };
+    let given = step["with"]["for-environment"].as_str().map(str::to_owned);
+    let given = given.or_else(|| [step, job, workflow].into_iter().find_map(variable))?;
+    let Some(expression) = given
+        .trim()
+        .strip_prefix("${{")
+        .and_then(|rest| rest.strip_suffix("}}"))
+    else {
+        return (!given.trim().is_empty() && !given.contains("${{")).then(|| vec![given.trim().to_owned()]);
+    };
+    let key = expression.trim().strip_prefix("matrix.")?;
+    let matrix = &job["strategy"]["matrix"];
+    let included = matrix["include"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .map(|entry| &entry[key]);
+    let values = matrix[key].as_array().into_iter().flatten().chain(included);
+    let values: Vec<_> = values
+        .filter_map(|value| value.as_str().map(str::to_owned))
+        .collect();
+    (!values.is_empty()).then_some(values)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use konverge_base::model::stack::{CompileSetup, NamedBy};
+
+    fn stack(folder: &str) -> Stack {
+        let folder = RepoPath::normalize(folder).unwrap();
+        let id = folder.as_str().strip_prefix("appops/").unwrap();
+        Stack {
+            id: id.parse().unwrap(),
+            names: id.parse().unwrap(),
+            named_by: NamedBy::Names,
+            project_folder: folder.parent().unwrap(),
+            manifest: folder.child("stack.yaml"),
+            folder,
+            compile: Ok(CompileSetup::default()),
+            cluster: None,
+            kubeconfig: None,
+        }
+    }
+
+    fn uncovered(workflow: &str) -> Vec<String> {
+        let config = "stacks: [{match: 'appops/*/dev', environment: dev}, {match: 'appops/*/prod', environment: production}]";
+        let stacks = [
+            stack("appops/a/dev"),
+            stack("appops/a/prod"),
+            stack("appops/a/lab"),
+        ];
+        let workflow = yaml::from_str(workflow).unwrap();
+        uncovered_stacks(&Config::parse(config).unwrap(), &stacks, &[workflow])
+    }
+
+    #[test]
+    fn what_no_job_applies_is_named() {
+        let matrix = |more: &str| {
+            format!(
+                "on: {{push: {{}}}}\njobs:\n  apply:\n    strategy: {{matrix: {{environment: [dev{more}]}}}}\n    steps:\n    - uses: konverge/konverge@v1\n      with: {{for-environment: '${{{{ matrix.environment }}}}'}}\n"
+            )
+        };
+        assert_eq!(
+            uncovered(&matrix("")),
+            ["a/prod (production)", "a/lab (no environment)"]
+        );
+        assert_eq!(uncovered(&matrix(", production")), ["a/lab (no environment)"]);
+        let all = matrix("") + "  rest:\n    steps:\n    - run: konverge ci\n";
+        assert_eq!(uncovered(&all), [""; 0], "a job without the input applies all");
+        let unknown = "on: push\njobs:\n  apply:\n    env: {KONVERGE_FOR_ENVIRONMENT: '${{ inputs.x }}'}\n    steps: [{run: konverge ci}]\n";
+        assert_eq!(uncovered(unknown), [""; 0]);
+        let fixed = "on: [push]\njobs:\n  apply:\n    env: {KONVERGE_FOR_ENVIRONMENT: dev}\n    steps: [{run: konverge ci}]\n  preview:\n    if: github.event_name == 'pull_request'\n    steps: [{run: konverge ci}]\n";
+        assert_eq!(uncovered(fixed).len(), 2);
+        assert_eq!(uncovered("on: push\njobs: {}\n"), [""; 0]);
+    }
+}

@@ -1,0 +1,164 @@
+//! [`StackIdentity`]: who the providers and the cluster of a stack are, in the place of the job's own identity.
+
+use zeroize::Zeroizing;
+
+use super::{AlibabaLogin, AwsLogin, AzureLogin, CloudEnvironment, CloudError, GoogleLogin, JobIdentity};
+
+/// How the variables of each cloud begin.
+const AWS: [&str; 1] = ["AWS_"];
+const GOOGLE: [&str; 4] = ["GOOGLE_", "GCLOUD_", "CLOUDSDK_", "GCE_"];
+const AZURE: [&str; 2] = ["ARM_", "AZURE_"];
+const ALIBABA: [&str; 2] = ["ALICLOUD_", "ALIBABA_CLOUD_"];
+/// With these a process could ask for a token of its own, and trade it for any identity that trusts the job.
+const JOB_TOKEN: &str = "ACTIONS_ID_TOKEN_REQUEST_";
+
+/// The logins of a stack: at most one a cloud. Each is asked for its credentials once, whoever uses it.
+#[derive(Debug, Clone, Default)]
+pub struct StackIdentity {
+    /// Its name in the configuration, with what it is used for.
+    pub name: String,
+    /// The role at AWS.
+    pub aws: Option<AwsLogin>,
+    /// The roles of AWS that mean this login, if a kubeconfig names one.
+    pub aws_roles: Vec<String>,
+    /// The region of its providers at AWS.
+    pub aws_region: Option<String>,
+    /// The service account at Google Cloud.
+    pub google: Option<GoogleLogin>,
+    /// The application at Azure.
+    pub azure: Option<AzureLogin>,
+    /// The role at Alibaba Cloud.
+    pub alibaba: Option<AlibabaLogin>,
+}
+
+impl StackIdentity {
+    /// Returns true for a variable of the job that the processes of the stack must not see.
+    pub fn hides(&self, variable: &str) -> bool {
+        let clouds = [
+            (self.aws.is_some(), &AWS[..]),
+            (self.google.is_some(), &GOOGLE[..]),
+            (self.azure.is_some(), &AZURE[..]),
+            (self.alibaba.is_some(), &ALIBABA[..]),
+        ];
+        let mut hidden = clouds.into_iter().filter(|(is_used, _)| *is_used);
+        variable.starts_with(JOB_TOKEN)
+            || hidden.any(|(_, starts)| starts.iter().any(|start| variable.starts_with(start)))
+    }
+
+    /// The variables by which providers log in. They hold short-lived credentials.
+    ///
+    /// # Errors
+    /// The job has no identity, or a cloud refuses it.
+    pub async fn provider_variables(&self) -> Result<Vec<(&'static str, Zeroizing<String>)>, CloudError> {
+        let mut variables = Vec::new();
+        let mut set = |name, value: &str| variables.push((name, Zeroizing::new(value.to_owned())));
+        if let Some(aws) = &self.aws {
+            let (keys, _) = aws.keys().await?;
+            set("AWS_ACCESS_KEY_ID", &keys.access_key);
+            set("AWS_SECRET_ACCESS_KEY", &keys.secret_key);
+            keys.session_token
+                .iter()
+                .for_each(|token| set("AWS_SESSION_TOKEN", token));
+            self.aws_region
+                .iter()
+                .for_each(|region| set("AWS_REGION", region));
+        }
+        if let Some(google) = &self.google {
+            set("GOOGLE_OAUTH_ACCESS_TOKEN", &google.gke_token().await?.bearer);
+        }
+        if let Some(azure) = &self.azure {
+            // The provider trades the token itself, and takes no other that is short-lived.
+            let (application, tenant, token) = azure.federated().await?;
+            set("ARM_CLIENT_ID", application);
+            set("ARM_TENANT_ID", tenant);
+            set("ARM_OIDC_TOKEN", &token);
+            set("ARM_USE_OIDC", "true");
+        }
+        if let Some(alibaba) = &self.alibaba {
+            let (keys, _) = alibaba.keys().await?;
+            let token = keys.session_token.unwrap_or_default();
+            // Older versions of the provider read the first three.
+            for [key, secret, session] in [
+                [
+                    "ALICLOUD_ACCESS_KEY",
+                    "ALICLOUD_SECRET_KEY",
+                    "ALICLOUD_SECURITY_TOKEN",
+                ],
+                [
+                    "ALIBABA_CLOUD_ACCESS_KEY_ID",
+                    "ALIBABA_CLOUD_ACCESS_KEY_SECRET",
+                    "ALIBABA_CLOUD_SECURITY_TOKEN",
+                ],
+            ] {
+                set(key, &keys.access_key);
+                set(secret, &keys.secret_key);
+                set(session, &token);
+            }
+        }
+        Ok(variables)
+    }
+
+    /// The identities that it stands for, for messages.
+    pub fn describe(&self) -> String {
+        let aws = self.aws.as_ref().and_then(AwsLogin::role);
+        let google = self.google.as_ref().and_then(GoogleLogin::account);
+        let azure = self.azure.as_ref().and_then(AzureLogin::application);
+        let alibaba = self.alibaba.as_ref().and_then(AlibabaLogin::role);
+        let named = [aws, google, azure, alibaba].into_iter().flatten();
+        let named: Vec<_> = named.map(|name| format!("`{}`", name.escape_debug())).collect();
+        named.join(", ")
+    }
+}
+
+/// Who GitHub says this job is: the `sub` of its token. `None` in a job that may not ask for one.
+///
+/// # Errors
+/// GitHub gives no token, or one without a subject.
+pub async fn job_subject(environment: &CloudEnvironment) -> Result<Option<String>, CloudError> {
+    let identity = JobIdentity::new(Some("konverge".to_owned()), environment.clone());
+    let Some(token) = identity.token().await? else {
+        return Ok(None);
+    };
+    let claims = super::job_token::claims(&token);
+    let subject = claims.as_ref().and_then(|claims| claims["sub"].as_str());
+    match subject {
+        Some(subject) => Ok(Some(subject.to_owned())),
+        None => Err(CloudError::refused("the job's own token", "it has no subject")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_variables_of_its_clouds_are_hidden_and_no_others() {
+        let aws = AwsLogin::of_login(
+            "arn:aws:iam::111122223333:role/a".to_owned(),
+            CloudEnvironment::default(),
+        );
+        let identity = StackIdentity {
+            aws: Some(aws),
+            ..StackIdentity::default()
+        };
+        for hidden in [
+            "AWS_ACCESS_KEY_ID",
+            "AWS_PROFILE",
+            "AWS_REGION",
+            "AWS_ENDPOINT_URL",
+            "ACTIONS_ID_TOKEN_REQUEST_TOKEN",
+            "ACTIONS_ID_TOKEN_REQUEST_URL",
+        ] {
+            assert!(identity.hides(hidden), "{hidden}");
+        }
+        for seen in [
+            "GOOGLE_CREDENTIALS",
+            "ARM_CLIENT_SECRET",
+            "PATH",
+            "HTTPS_PROXY",
+            "VAULT_TOKEN",
+        ] {
+            assert!(!identity.hides(seen), "{seen}");
+        }
+    }
+}

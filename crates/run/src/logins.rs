@@ -1,0 +1,245 @@
+//! [`Logins`]: who the providers and the cluster of a stack are, by the rule of its folder. Each login of a run is asked for
+//! credentials once; an apply and a preview have different identities.
+
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use async_trait::async_trait;
+
+use crate::RunContext;
+use konverge_base::{
+    error::{ErrorKind, UserError},
+    secrets::{Secrets, learn_environment},
+};
+use konverge_cloud::{
+    AlibabaLogin, AwsLogin, AzureLogin, CloudEnvironment, CloudError, GoogleLogin, StackIdentity, job_subject,
+};
+use konverge_config::{Config, EffectiveStack, LoginConfig};
+use konverge_terraform::ProviderLogin;
+
+/// What a login is used for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum LoginUse {
+    /// Previews and drift checks, which only read.
+    Preview,
+    /// Applies.
+    Apply,
+}
+
+/// Who a stack is.
+pub enum StackLoginChoice {
+    /// The job itself: no rule names a login.
+    Job,
+    /// This login.
+    Login(Arc<StackLogin>),
+    /// The login has no identity for previews. The text says which.
+    NoPreview(String),
+}
+
+/// The logins of a run.
+pub struct Logins {
+    run: RunContext,
+    secrets: Secrets,
+    configured: BTreeMap<String, LoginConfig>,
+    open: Mutex<BTreeMap<(String, LoginUse), Arc<StackLogin>>>,
+    noted: AtomicBool,
+}
+
+impl Logins {
+    /// The logins of a configuration; `secrets` learns their credentials. Nothing is asked yet.
+    pub fn new(run: &RunContext, config: &Config, secrets: Secrets) -> Self {
+        Self {
+            run: run.clone(),
+            secrets,
+            configured: config.logins.clone(),
+            open: Mutex::default(),
+            noted: AtomicBool::new(false),
+        }
+    }
+
+    /// Who a stack with these rules is.
+    ///
+    /// # Errors
+    /// The configuration has no such login.
+    pub fn choose(&self, rules: &EffectiveStack, usage: LoginUse) -> Result<StackLoginChoice, UserError> {
+        let Some(name) = &rules.login else {
+            return Ok(StackLoginChoice::Job);
+        };
+        if !self.run.in_ci() {
+            if !self.noted.swap(true, Ordering::Relaxed) {
+                self.run.notes.note(
+                    "note: the `logins` of konverge.yaml are for jobs: outside of CI your own credentials are used",
+                );
+            }
+            return Ok(StackLoginChoice::Job);
+        }
+        let login = self.configured.get(name).ok_or_else(|| {
+            UserError::new(
+                ErrorKind::Config,
+                format!("there is no login `{}`", name.escape_debug()),
+            )
+            .hint("define it under `logins` in konverge.yaml")
+        })?;
+        if usage == LoginUse::Preview && !login.has_preview() {
+            let keys: Vec<_> = login.missing_preview_keys();
+            return Ok(StackLoginChoice::NoPreview(format!(
+                "the login `{name}` has no identity for previews (`{}`)",
+                keys.join("`, `")
+            )));
+        }
+        Ok(StackLoginChoice::Login(self.open(name, login, usage)))
+    }
+
+    /// Each login of the configuration with what it is used for.
+    pub fn all(&self) -> Vec<Arc<StackLogin>> {
+        let uses = [LoginUse::Preview, LoginUse::Apply];
+        let all = self.configured.iter();
+        all.flat_map(|(name, login)| uses.map(|usage| (name, login, usage)))
+            .filter(|(_, login, usage)| *usage == LoginUse::Apply || login.has_preview())
+            .map(|(name, login, usage)| self.open(name, login, usage))
+            .collect()
+    }
+
+    fn open(&self, name: &str, login: &LoginConfig, usage: LoginUse) -> Arc<StackLogin> {
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = open.entry((name.to_owned(), usage)).or_insert_with(|| {
+            let environment = CloudEnvironment::new(self.run.env.clone());
+            Arc::new(StackLogin {
+                key: (name.to_owned(), usage),
+                identity: Arc::new(identity(name, login, usage, &environment)),
+                environment,
+                secrets: self.secrets.clone(),
+            })
+        });
+        Arc::clone(known)
+    }
+}
+
+/// The identity of a login for one use.
+fn identity(
+    name: &str,
+    login: &LoginConfig,
+    usage: LoginUse,
+    environment: &CloudEnvironment,
+) -> StackIdentity {
+    let select = |apply: &String, preview: &Option<String>| match usage {
+        LoginUse::Apply => Some(apply.clone()),
+        LoginUse::Preview => preview.clone(),
+    };
+    let mut identity = StackIdentity {
+        name: match usage {
+            LoginUse::Apply => name.to_owned(),
+            LoginUse::Preview => format!("{name}, for previews"),
+        },
+        ..StackIdentity::default()
+    };
+    if let Some(aws) = &login.aws {
+        let environment = match &aws.region {
+            Some(region) => environment.clone().with("AWS_REGION", region),
+            None => environment.clone(),
+        };
+        let role = select(&aws.role, &aws.preview_role);
+        identity.aws = role.map(|role| AwsLogin::of_login(role, environment));
+        identity.aws_roles = [&aws.role]
+            .into_iter()
+            .chain(&aws.preview_role)
+            .cloned()
+            .collect();
+        identity.aws_region.clone_from(&aws.region);
+    }
+    if let Some(google) = &login.google {
+        let account = select(&google.service_account, &google.preview_service_account);
+        let open = |account| GoogleLogin::of_login(account, google.provider.as_deref(), environment.clone());
+        identity.google = account.map(open);
+    }
+    if let Some(azure) = &login.azure {
+        let application = select(&azure.client_id, &azure.preview_client_id);
+        let open = |id: String| AzureLogin::of_login(&id, azure.tenant_id.as_deref(), environment.clone());
+        identity.azure = application.map(open);
+    }
+    if let Some(alibaba) = &login.alibaba {
+        let role = select(&alibaba.role, &alibaba.preview_role);
+        let open = |role: String| {
+            AlibabaLogin::of_login(&role, alibaba.oidc_provider.as_deref(), environment.clone())
+        };
+        identity.alibaba = role.map(open);
+    }
+    identity
+}
+
+/// A login, for one use.
+pub struct StackLogin {
+    /// Its name and its use.
+    pub(crate) key: (String, LoginUse),
+    pub(crate) identity: Arc<StackIdentity>,
+    environment: CloudEnvironment,
+    secrets: Secrets,
+}
+
+impl std::fmt::Debug for StackLogin {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("StackLogin").field(&self.key).finish()
+    }
+}
+
+impl StackLogin {
+    /// Its name, and what it is used for.
+    pub fn name(&self) -> &str {
+        &self.identity.name
+    }
+
+    /// The identities that it stands for.
+    pub fn describe(&self) -> String {
+        self.identity.describe()
+    }
+
+    /// Logs in at each of its clouds. The variables for providers hold credentials, which are masked from now on.
+    ///
+    /// # Errors
+    /// A cloud refuses the job. The error names the subject that the cloud saw.
+    pub async fn log_in(&self) -> Result<BTreeMap<String, String>, UserError> {
+        let given = match self.identity.provider_variables().await {
+            Ok(given) => given,
+            Err(error) => return Err(self.explain(error).await),
+        };
+        let variables = given.into_iter();
+        let variables = variables
+            .map(|(name, value)| (name.to_owned(), value.to_string()))
+            .collect();
+        learn_environment(&self.secrets, &variables);
+        Ok(variables)
+    }
+
+    async fn explain(&self, error: CloudError) -> UserError {
+        let failure = UserError::new(ErrorKind::Config, format!("login `{}`: {error}", self.name()));
+        match job_subject(&self.environment).await {
+            Ok(Some(subject)) => failure
+                .hint(format!(
+                    "the token of this job has the subject `{}`: let {} trust it",
+                    subject.escape_debug(),
+                    self.describe()
+                ))
+                .hint("docs/guides/oidc.md has the trust policies; nothing of the stack was changed"),
+            Ok(None) => failure.hint(
+                "give the job `permissions: {id-token: write}`, so that GitHub gives it a token that the cloud trusts",
+            ),
+            Err(unknown) => failure.hint(format!("the subject of this job is not known: {unknown}")),
+        }
+    }
+}
+
+#[async_trait]
+impl ProviderLogin for StackLogin {
+    fn hides(&self, variable: &str) -> bool {
+        self.identity.hides(variable)
+    }
+
+    async fn variables(&self) -> Result<Vec<(String, String)>, UserError> {
+        Ok(self.log_in().await?.into_iter().collect())
+    }
+}

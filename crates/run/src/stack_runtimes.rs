@@ -1,0 +1,71 @@
+//! [`StackRuntimes`]: the runtimes of each stack, with the login of its rule and what its Specs may set.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use tokio::sync::Mutex;
+
+use crate::{
+    infrastructure::Infrastructure,
+    logins::{LoginUse, StackLogin},
+};
+use konverge_base::secrets::SecretResolver;
+use konverge_config::EffectiveStack;
+use konverge_engine::RuntimeRegistry;
+use konverge_kubernetes::Kubernetes;
+use konverge_terraform::{ProviderLogin, Terraform};
+
+/// What the runtimes of a stack depend on: its login, and the values that its Specs may set for providers.
+type RuntimeKey = (Option<(String, LoginUse)>, BTreeMap<String, Vec<String>>);
+
+/// The runtimes of a run. Those with a login are made at their first use.
+#[derive(Default)]
+pub struct StackRuntimes {
+    /// With the job's own identity.
+    job: RuntimeRegistry,
+    parts: Option<(Kubernetes, Arc<Terraform>)>,
+    others: Mutex<BTreeMap<RuntimeKey, RuntimeRegistry>>,
+}
+
+impl StackRuntimes {
+    /// The runtimes of an infrastructure, which resolve references to secrets by this.
+    pub(super) fn new(infrastructure: Infrastructure, references: Arc<dyn SecretResolver>) -> Self {
+        let kubernetes = infrastructure.kubernetes.with_references(Arc::clone(&references));
+        let terraform = Arc::new(infrastructure.terraform.with_references(references));
+        Self {
+            job: RuntimeRegistry::new()
+                .with(Arc::new(kubernetes.clone()))
+                .with(Arc::clone(&terraform) as _),
+            parts: Some((kubernetes, terraform)),
+            others: Mutex::default(),
+        }
+    }
+
+    /// The runtimes of a stack with these rules. Its plans and its apply use the same.
+    pub async fn of(&self, login: Option<&Arc<StackLogin>>, rules: &EffectiveStack) -> RuntimeRegistry {
+        let Some((kubernetes, terraform)) = &self.parts else {
+            return self.job.clone();
+        };
+        if login.is_none() && rules.provider_identities.is_empty() {
+            return self.job.clone();
+        }
+        let key = (
+            login.map(|login| login.key.clone()),
+            rules.provider_identities.clone(),
+        );
+        let mut others = self.others.lock().await;
+        if let Some(known) = others.get(&key) {
+            return known.clone();
+        }
+        let kubernetes = match login {
+            Some(login) => kubernetes.under(Arc::clone(&login.identity)).await,
+            None => kubernetes.clone(),
+        };
+        let login = login.map(|login| Arc::clone(login) as Arc<dyn ProviderLogin>);
+        let terraform = terraform.under(login, &rules.provider_identities);
+        let registry = RuntimeRegistry::new()
+            .with(Arc::new(kubernetes))
+            .with(Arc::new(terraform));
+        others.insert(key, registry.clone());
+        registry
+    }
+}

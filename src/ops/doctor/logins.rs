@@ -1,0 +1,60 @@
+//! Logs in with each login of `konverge.yaml`, for previews and for applies, and says which subject GitHub sends. Compares
+//! the environments of the stacks with those that the workflows apply.
+
+use std::path::Path;
+
+use super::{DoctorFinding, RunContext};
+use konverge_base::{
+    error::{ErrorKind, UserError},
+    model::stack::Stack,
+    yaml,
+};
+use konverge_ci::workflow_coverage;
+use konverge_cloud::{CloudEnvironment, job_subject};
+use konverge_config::Config;
+use konverge_report::plural;
+use konverge_run::logins::Logins;
+
+/// A finding for each login and use.
+pub(super) async fn findings(run: &RunContext, config: &Config) -> Vec<DoctorFinding> {
+    if config.logins.is_empty() {
+        return Vec::new();
+    }
+    if !run.in_ci() {
+        return vec![DoctorFinding::unused(
+            "logins",
+            format!(
+                "{} of konverge.yaml: not checked outside of a job",
+                plural(config.logins.len(), "login")
+            ),
+            "run `konverge doctor` in a job with `id-token: write`, in each environment: GitHub tells the clouds which it is",
+        )];
+    }
+    let subject = match job_subject(&CloudEnvironment::new(run.env.clone())).await {
+        Ok(Some(subject)) => format!("GitHub sends the subject `{}`", subject.escape_debug()),
+        Ok(None) => "the job may not ask GitHub for a token".to_owned(),
+        Err(unknown) => format!("the subject of this job is not known: {unknown}"),
+    };
+    let logins = Logins::new(run, config, run.secrets.clone());
+    let mut findings = Vec::new();
+    for login in logins.all() {
+        let result = login.log_in().await;
+        let says = result.map(|_| format!("logged in as {}; {subject}", login.describe()));
+        findings.push(DoctorFinding::from_result(
+            format!("login {}", login.name()),
+            says,
+        ));
+    }
+    findings
+}
+
+/// An error if no job applies a stack, although jobs are limited to environments.
+pub(super) fn coverage(root: &Path, config: &Config, stacks: &[Stack]) -> Option<DoctorFinding> {
+    let files = super::workflow::files(root);
+    let texts = files.iter().filter_map(|file| std::fs::read_to_string(file).ok());
+    let workflows: Vec<_> = texts.filter_map(|text| yaml::from_str(&text).ok()).collect();
+    let uncovered = workflow_coverage::uncovered_stacks(config, stacks, &workflows);
+    let failure = UserError::new(ErrorKind::Config, workflow_coverage::describe(&uncovered)?)
+        .hint("give the stacks an environment by a rule of konverge.yaml, or add their environment to the matrix of the job");
+    Some(DoctorFinding::from_result("environments", Err(failure)))
+}

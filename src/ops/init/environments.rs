@@ -1,0 +1,126 @@
+//! `init --environments`: an apply job for each environment, and the rules that give stacks their environment.
+
+use std::collections::BTreeSet;
+
+use konverge_base::error::{ErrorKind, UserError};
+use konverge_repo::konfig::Layout;
+
+use super::files::scalar;
+
+/// The line of the workflow before which the matrix stands.
+const APPLY: &str = "    if: github.event_name == 'push' || (github.event_name == 'workflow_dispatch' && inputs.approve != '')\n";
+const GROUP: &str = "      group: konverge-apply${{";
+const ENVIRONMENT: &str =
+    "    # environment: production # for an approval by people before anything is written\n";
+const INPUT: &str =
+    "# with: { environment: production } # the one above, which GitHub does not expose to jobs\n";
+
+/// Checks names of environments, which are written as they are.
+///
+/// # Errors
+/// A name is empty, too long, or given twice, or GitHub would read it as an expression.
+pub(super) fn check(names: &[String]) -> Result<(), UserError> {
+    let mut seen = BTreeSet::new();
+    let is_name = |name: &str| {
+        !name.is_empty() && name.len() <= 255 && !name.contains("${{") && !name.chars().any(char::is_control)
+    };
+    match names
+        .iter()
+        .find(|name| !is_name(name) || !seen.insert(name.as_str()))
+    {
+        Some(name) => Err(UserError::new(
+            ErrorKind::Usage,
+            format!("`{}` is not the name of another environment", name.escape_debug()),
+        )
+        .hint("write each once, in the order of the applies: `--environments dev,production`")),
+        None => Ok(()),
+    }
+}
+
+/// The workflow with an apply job for each environment, one after the other.
+pub(super) fn workflow(workflow: &str, names: &[String]) -> String {
+    if names.is_empty() {
+        return workflow.to_owned();
+    }
+    let list: Vec<_> = names.iter().map(|name| scalar(name)).collect();
+    let matrix = format!(
+        "{APPLY}    # One environment after the other. If one fails, the next ones apply what does not come after it.\n    strategy:\n      fail-fast: false\n      max-parallel: 1\n      matrix:\n        environment: [{}]\n    # GitHub asks its reviewers, and tells the clouds its name.\n    environment: ${{{{ matrix.environment }}}}\n",
+        list.join(", ")
+    );
+    let input = "with: { environment: \"${{ matrix.environment }}\", for-environment: \"${{ matrix.environment }}\" }\n";
+    workflow
+        .replace(APPLY, &matrix)
+        .replace(GROUP, "      group: konverge-apply-${{ matrix.environment }}${{")
+        .replace(ENVIRONMENT, "")
+        .replace(INPUT, input)
+        .replace(
+            "          # environment: production # the one above, which GitHub does not expose to jobs\n",
+            "          environment: ${{ matrix.environment }}\n          for-environment: ${{ matrix.environment }}\n",
+        )
+}
+
+/// The rules of `konverge.yaml`: a stack whose folder has the name of an environment, or the beginning of it, is of that
+/// environment. Without such a folder the rule is a comment.
+pub(super) fn rules(names: &[String], layout: &Layout) -> String {
+    let folders: BTreeSet<&str> = layout
+        .stacks
+        .iter()
+        .map(|stack| stack.folder.file_name())
+        .collect();
+    let of = |name: &String| {
+        let exact = folders.iter().find(|folder| **folder == name.as_str());
+        let is_short =
+            |folder: &&&str| folder.len() > 2 && (name.starts_with(**folder) || folder.starts_with(name));
+        exact.or_else(|| folders.iter().find(is_short)).copied()
+    };
+    let rule = |name: &String| match of(name) {
+        Some(folder) => format!(
+            "  - match: {}\n    environment: {}\n",
+            serde_json::Value::from(format!("**/{folder}")),
+            scalar(name)
+        ),
+        None => format!("  # - match: appops/*/…\n  #   environment: {}\n", scalar(name)),
+    };
+    names.iter().map(rule).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ops::init::WORKFLOW;
+    use konverge_base::yaml;
+    use serde_json::{Value, json};
+
+    #[test]
+    fn each_environment_has_a_job_of_its_own() {
+        let names = ["dev", "production", "eu west: 1"].map(str::to_owned);
+        let text = workflow(WORKFLOW, &names);
+        let read: Value = yaml::from_str(&text).unwrap();
+        let apply = &read["jobs"]["apply"];
+        assert_eq!(apply["strategy"]["matrix"]["environment"], json!(names));
+        assert_eq!(apply["strategy"]["max-parallel"], 1);
+        assert_eq!(apply["strategy"]["fail-fast"], false);
+        assert_eq!(apply["environment"], "${{ matrix.environment }}");
+        let group = apply["concurrency"]["group"].as_str().unwrap();
+        assert!(
+            group.starts_with("konverge-apply-${{ matrix.environment }}"),
+            "{group}"
+        );
+        let with = &apply["steps"][1]["with"];
+        assert_eq!(with["for-environment"], "${{ matrix.environment }}");
+        assert_eq!(with["environment"], "${{ matrix.environment }}");
+        for other in ["preview", "drift"] {
+            assert_eq!(read["jobs"][other]["strategy"], Value::Null, "{other}");
+        }
+        assert_eq!(workflow(WORKFLOW, &[]), WORKFLOW);
+    }
+
+    #[test]
+    fn names_that_github_would_read_otherwise_are_refused() {
+        for wrong in [&["dev", "dev"][..], &[""], &["${{ secrets.X }}"], &["a\nb"]] {
+            let names: Vec<_> = wrong.iter().map(|name| (*name).to_owned()).collect();
+            assert!(check(&names).is_err(), "{wrong:?}");
+        }
+        check(&["dev".to_owned(), "prod eu".to_owned()]).unwrap();
+    }
+}

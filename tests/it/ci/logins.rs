@@ -1,0 +1,484 @@
+//! The login of a stack: what its Terraform processes see, who they are at AWS, how often GitHub and AWS are asked, and
+//! what is refused before anything is asked.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    os::unix::fs::PermissionsExt as _,
+    path::PathBuf,
+};
+
+use serde_json::{Value, json};
+
+use crate::support::{ci_stage::Stage, clouds::Clouds, moto::Moto, terraform, tiny_monorepo::write_program};
+
+const PROD: &str = "111122223333";
+const DEV: &str = "444455556666";
+const HOUR: u64 = 3600;
+
+/// Terraform that writes down what each of its processes sees.
+struct Watched {
+    folder: tempfile::TempDir,
+}
+
+/// One process: its step, its module and its variables.
+struct Process {
+    step: String,
+    module: String,
+    variables: BTreeMap<String, String>,
+}
+
+impl Watched {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let script = format!(
+            "#!/bin/sh\nn='{0}'/$1.$$\n/usr/bin/env -0 >$n.env\n/bin/cat main.tf.json >$n.module 2>/dev/null\nexec '{1}' \"$@\"\n",
+            folder.path().display(),
+            terraform::binary().display()
+        );
+        let watched = Self { folder };
+        std::fs::write(watched.binary(), script).unwrap();
+        std::fs::set_permissions(watched.binary(), std::fs::Permissions::from_mode(0o755)).unwrap();
+        watched
+    }
+
+    fn binary(&self) -> PathBuf {
+        self.folder.path().join("terraform")
+    }
+
+    fn config(&self) -> String {
+        format!("terraform: {{binary: '{}'}}\n", self.binary().display())
+    }
+
+    /// The processes since the last time.
+    fn processes(&self) -> Vec<Process> {
+        let mut found = Vec::new();
+        for entry in std::fs::read_dir(self.folder.path()).unwrap() {
+            let path = entry.unwrap().path();
+            if path.extension().is_none_or(|end| end != "env") {
+                continue;
+            }
+            let text = std::fs::read_to_string(&path).unwrap();
+            let variables = text.split('\0').filter_map(|line| line.split_once('='));
+            // The shell's own.
+            let variables = variables.filter(|(name, _)| !["PWD", "OLDPWD", "SHLVL", "_"].contains(name));
+            let name = path.file_name().unwrap().to_str().unwrap().to_owned();
+            found.push(Process {
+                step: name.split('.').next().unwrap().to_owned(),
+                module: std::fs::read_to_string(path.with_extension("module")).unwrap_or_default(),
+                variables: variables
+                    .map(|(name, value)| (name.to_owned(), value.to_owned()))
+                    .collect(),
+            });
+            std::fs::remove_file(path).unwrap();
+        }
+        found
+    }
+}
+
+/// What every Terraform process sees, of no cloud.
+const PLAIN: [&str; 12] = [
+    "CHECKPOINT_DISABLE",
+    "GOGC",
+    "GOMEMLIMIT",
+    "HOME",
+    "LC_ALL",
+    "PATH",
+    "TF_CLI_CONFIG_FILE",
+    "TF_INPUT",
+    "TF_IN_AUTOMATION",
+    "TF_LOG",
+    "TMPDIR",
+    "TZ",
+];
+
+fn login(name: &str, account: &str, more: &str) -> String {
+    format!(
+        "  {name}: {{aws: {{role: 'arn:aws:iam::{account}:role/apply', preview_role: 'arn:aws:iam::{account}:role/plan'{more}}}}}\n"
+    )
+}
+
+fn rules() -> String {
+    let logins = login("prod", PROD, ", region: eu-central-1") + &login("dev", DEV, "");
+    format!(
+        "logins:\n{logins}stacks:\n- {{match: 'appops/*/prod', login: prod}}\n- {{match: 'appops/*/dev', login: dev}}\n"
+    )
+}
+
+/// A stack that keeps a value by Terraform, without a provider to install.
+fn keeps(stage: &Stage, id: &str, value: &str) {
+    let resource = format!(
+        "{{id = \"terraform:builtin:terraform_data:kept\", type = \"Terraform\", attributes = {{input = \"{value}\"}}}}"
+    );
+    write_program(&stage.monorepo, id, &format!("resources = [{resource}]\n"));
+}
+
+/// The job's own variables, which no stack with a login may see.
+fn of_job(clouds: &Clouds, moto: &Moto) -> Vec<(&'static str, String)> {
+    let mut variables = clouds.job();
+    for (name, value) in [
+        ("AWS_PROFILE", "the-job"),
+        ("AWS_ROLE_ARN", "arn:aws:iam::999999999999:role/job"),
+        ("AWS_SESSION_TOKEN", "the-session-of-the-job"),
+        ("AWS_SHARED_CREDENTIALS_FILE", "/home/job/credentials"),
+        ("AWS_REGION", "us-east-1"),
+        ("GOOGLE_PROJECT", "of-another-cloud"),
+    ] {
+        variables.push((name, value.to_owned()));
+    }
+    variables.push(("AWS_ENDPOINT_URL_STS", moto.endpoint().to_owned()));
+    variables
+}
+
+/// Who somebody with this key is at AWS.
+async fn identity(moto: &Moto, key: &str) -> String {
+    let proof = format!(
+        "AWS4-HMAC-SHA256 Credential={key}/20260101/us-east-1/sts/aws4_request, SignedHeaders=host, Signature=0"
+    );
+    let url = format!("{}/?Action=GetCallerIdentity&Version=2011-06-15", moto.endpoint());
+    let request = reqwest::Client::new().get(url).header("authorization", proof);
+    let text = request.send().await.unwrap().text().await.unwrap();
+    let (_, rest) = text.split_once("<Arn>").unwrap_or_else(|| panic!("{text}"));
+    rest.split_once("</Arn>").unwrap().0.to_owned()
+}
+
+/// Each process that runs providers sees the keys of one account, and no other variable of that cloud.
+async fn check(moto: &Moto, processes: &[Process], role: &str) {
+    let mut seen = BTreeSet::new();
+    for process in processes {
+        let names: BTreeSet<&str> = process.variables.keys().map(String::as_str).collect();
+        if !["plan", "apply", "show"].contains(&process.step.as_str()) {
+            let is_of_cloud = |name: &&&str| {
+                ["AWS_", "GOOGLE_", "ACTIONS_"]
+                    .iter()
+                    .any(|start| name.starts_with(start))
+            };
+            assert_eq!(names.iter().find(is_of_cloud), None, "{}", process.step);
+            continue;
+        }
+        let is_prod = process.module.contains("of-prod");
+        assert!(is_prod != process.module.contains("of-dev"), "{}", process.module);
+        let mut expected: BTreeSet<&str> = PLAIN.into();
+        expected.extend(["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"]);
+        expected.extend(["GOOGLE_PROJECT", "TF_DATA_DIR"]);
+        expected.extend(is_prod.then_some("AWS_REGION"));
+        assert_eq!(names, expected, "{}", process.step);
+        let region = process.variables.get("AWS_REGION").map(String::as_str);
+        assert_eq!(region, is_prod.then_some("eu-central-1"));
+        assert_ne!(process.variables["AWS_SESSION_TOKEN"], "the-session-of-the-job");
+        let account = if is_prod { PROD } else { DEV };
+        let who = identity(moto, &process.variables["AWS_ACCESS_KEY_ID"]).await;
+        let expected = format!("arn:aws:sts::{account}:assumed-role/{role}/konverge");
+        assert_eq!(who, expected, "{}", process.step);
+        seen.insert((process.step.as_str(), is_prod));
+    }
+    assert!(
+        seen.contains(&("plan", true)) && seen.contains(&("plan", false)),
+        "{seen:?}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_stack_is_one_account_and_sees_nothing_of_the_job() {
+    let (watched, moto, clouds) = (Watched::new(), Moto::shared(), Clouds::start("", HOUR).await);
+    let mut stage = Stage::small(&(watched.config() + &rules())).await;
+    stage.env = of_job(&clouds, moto);
+    let (_, preview) = stage.reviewed(7, "both", |stage| {
+        keeps(stage, "accounts/dev", "of-dev");
+        keeps(stage, "accounts/prod", "of-prod");
+    });
+    check(moto, &watched.processes(), "plan").await;
+    assert_eq!(clouds.granted(), ["job"; 2], "one token for each login");
+    assert!(!preview.summary.contains("AWS_"), "{}", preview.summary);
+
+    stage.merge(7, "both").outcome.check(0);
+    let processes = watched.processes();
+    assert!(processes.iter().any(|process| process.step == "apply"));
+    check(moto, &processes, "apply").await;
+    assert_eq!(clouds.granted(), ["job"; 2]);
+    let receipt = stage.receipt("accounts/prod");
+    assert_eq!(receipt["pullRequests"][0]["number"], 7);
+
+    // A drift check reads: it has the identity of previews.
+    stage.schedule().outcome.check(0);
+    check(moto, &watched.processes(), "plan").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_preview_never_gets_the_role_of_applies() {
+    let (watched, moto, clouds) = (Watched::new(), Moto::shared(), Clouds::start("", HOUR).await);
+    let rules = "logins: {prod: {aws: {role: 'arn:aws:iam::111122223333:role/apply'}}}\nstacks: [{match: 'appops/*/prod', login: prod}]\n";
+    let mut stage = Stage::small(&(watched.config() + rules)).await;
+    stage.env = of_job(&clouds, moto);
+    let (_, preview) = stage.reviewed(7, "one", |stage| keeps(stage, "unread/prod", "of-prod"));
+    assert!(watched.processes().is_empty() && clouds.granted().is_empty());
+    let (_, comment) = stage.comments().pop().unwrap();
+    let says = "has no identity for previews (`aws.preview_role`)";
+    let told = format!("{comment}\n{}", preview.outcome.stdout);
+    assert!(told.contains(says), "{told}");
+
+    // What it showed was reviewed; the apply has its role.
+    stage.merge(7, "one").outcome.check(0);
+    assert_eq!(clouds.granted(), ["job"]);
+    watched.processes();
+    let drift = stage.schedule();
+    drift.outcome.check(1);
+    assert!(
+        drift.summary.contains("has no identity for previews"),
+        "{}",
+        drift.summary
+    );
+    assert!(watched.processes().is_empty() && clouds.granted().is_empty());
+}
+
+/// A login is a permission, and so is a list of identities: the comment shows how a merge would change them.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_change_of_a_login_or_a_list_is_a_change_of_permissions() {
+    let mut stage = Stage::small(&rules()).await;
+    stage.monorepo.checkout("main");
+    keeps(&stage, "power/prod", "of-prod");
+    stage.monorepo.commit("A stack");
+    stage.reviewed(7, "power", |stage| {
+        let list = "login: dev, provider_identities: {hashicorp/aws: [other-role]}";
+        let changed = rules().replace("role/apply", "role/admin").replace(
+            "'appops/*/prod', login: prod",
+            &format!("'appops/*/prod', {list}"),
+        );
+        stage.configure(&changed);
+    });
+    let (_, comment) = stage.comments().pop().unwrap();
+    for said in [
+        "logins.prod.aws.role",
+        "role/admin",
+        "stacks[].login",
+        "stacks[].provider_identities",
+        "other-role",
+        "power/prod",
+    ] {
+        assert!(comment.contains(said), "{said}: {comment}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hundred_stacks_with_ten_logins_ask_for_ten_tokens() {
+    let (watched, moto, clouds) = (Watched::new(), Moto::shared(), Clouds::start("", HOUR).await);
+    let logins = (0..10).map(|n| login(&format!("l{n}"), &format!("11112222333{n}"), ""));
+    let logins: String = logins.collect();
+    let rules = (0..10).map(|n| format!("- {{match: 'appops/p{n}/*', login: l{n}}}\n"));
+    let rules: String = rules.collect();
+    let config = format!("{}logins:\n{logins}stacks:\n{rules}", watched.config());
+    let mut stage = Stage::small(&config).await;
+    stage.env = of_job(&clouds, moto);
+    stage.reviewed(7, "all", |stage| {
+        for stack in 0..100 {
+            let id = format!("p{}/s{stack}", stack % 10);
+            write_program(&stage.monorepo, &id, "resources = []\n");
+        }
+    });
+    assert_eq!(clouds.granted(), ["job"; 10]);
+    stage.merge(7, "all").outcome.check(0);
+    assert_eq!(clouds.granted(), ["job"; 10]);
+}
+
+/// A cloud refuses the job: nothing of the stack is asked or written, and the error has the subject and the identity.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_refused_login_stops_its_stack_alone() {
+    let token = "ya29.the-token-of-google";
+    let (watched, clouds) = (Watched::new(), Clouds::start(token, HOUR).await);
+    let account = |apply: &str, preview: &str| {
+        format!("{{google: {{service_account: {apply}, preview_service_account: {preview}}}}}")
+    };
+    let other = account(
+        "a@other.iam.gserviceaccount.com",
+        "plan@other.iam.gserviceaccount.com",
+    );
+    let own = account("a@my-project.iam.gserviceaccount.com", Clouds::ACCOUNT);
+    let rules = format!(
+        "logins: {{bad: {other}, good: {own}}}\nstacks: [{{match: 'appops/*/prod', login: bad}}, {{match: 'appops/*/dev', login: good}}]\n"
+    );
+    let mut stage = Stage::small(&(watched.config() + &rules)).await;
+    stage.env = clouds.job();
+    stage.env.push(clouds.google_federation());
+    stage.monorepo.checkout("main").branch("both");
+    keeps(&stage, "refusal/prod", "of-prod");
+    keeps(&stage, "refusal/dev", "of-dev");
+    stage.monorepo.commit("both");
+    let ran = stage.pull_request(7, "both", "opened");
+    ran.outcome.check(1);
+    let (_, comment) = stage.comments().pop().unwrap();
+    for said in [
+        "login `bad, for previews`",
+        "plan@other.iam.gserviceaccount.com",
+        Clouds::SUBJECT,
+    ] {
+        assert!(comment.contains(said), "{said}: {comment}");
+    }
+    let processes = watched.processes();
+    let plans: Vec<_> = processes
+        .iter()
+        .filter(|process| process.step == "plan")
+        .collect();
+    let is_dev = |plan: &&Process| plan.module.contains("of-dev");
+    assert!(!plans.is_empty() && plans.iter().all(is_dev), "{}", plans.len());
+    let variables = plans[0].variables.iter();
+    let names: Vec<_> = variables
+        .filter(|(name, _)| name.starts_with("GOOGLE_"))
+        .collect();
+    assert_eq!(
+        names,
+        [(&"GOOGLE_OAUTH_ACCESS_TOKEN".to_owned(), &token.to_owned())]
+    );
+    assert!(!comment.contains(token), "{comment}");
+}
+
+/// The other team's role, in thirty spellings, and the same of other clouds: the provider and its configuration.
+fn spellings() -> Vec<(&'static str, Value)> {
+    let role = "arn:aws:iam::444455556666:role/apply";
+    let encoded = "arn%3Aaws%3Aiam%3A%3A444455556666%3Arole%2Fapply";
+    let web = "assume_role_with_web_identity";
+    let at_aws = [
+        json!({"assume_role": {"role_arn": role}}),
+        json!({"assume_role": [{"role_arn": role}]}),
+        json!({"assume_role": [{"role_arn": role, "session_name": "x", "external_id": "y"}]}),
+        json!({"assume_role": [[{"role_arn": role}]]}),
+        json!({"assume_role": {"x": {"y": {"role_arn": role}}}}),
+        json!({web: {"role_arn": role, "web_identity_token_file": "/t"}}),
+        json!({web: [{"role_arn": role, "web_identity_token": "t"}]}),
+        json!({"assume_role": {"role_arn": encoded}}),
+        json!({"assume_role": {"role_arn": format!("{role} ")}}),
+        json!({"assume_role": {"role_arn": format!("\t{role}")}}),
+        json!({"assume_role": {"role_arn": role.to_uppercase()}}),
+        json!({"assume_role": {"ROLE_ARN": role}}),
+        json!({"Assume_Role": {"role_arn": role}}),
+        json!({"assume-role": {"role-arn": role}}),
+        json!({"role_arn": role}),
+        json!({"roleArn": role}),
+        json!({"role": role}),
+        json!({"profile": "prod"}),
+        json!({"profile": "PROD"}),
+        json!({"shared_config_files": ["/home/job/.aws/config"]}),
+        json!({"shared_credentials_files": ["/home/job/.aws/credentials"]}),
+        json!({"shared_credentials_file": "/home/job/.aws/credentials"}),
+        json!({"access_key": "AKIDEXAMPLE", "secret_key": "x"}),
+        json!({"token": "x"}),
+        json!({"assume_role": "${file(\"/etc/passwd\")}"}),
+        json!({"assume_role": {"role_arn": "${var.role}"}}),
+        json!({"assume_role": {"role_arn": "arn:aws:iam::${4}44455556666:role/apply"}}),
+        json!({"custom_ca_bundle": "/ca", "assume_role": {"role_arn": role}}),
+        json!({"region": role}),
+        json!({"default_tags": {"tags": {"a": "b"}}, "assume_role": {"policy": "{}", "role_arn": role}}),
+    ];
+    let elsewhere = [
+        (
+            "google",
+            json!({"impersonate_service_account": "apply@prod.iam.gserviceaccount.com"}),
+        ),
+        (
+            "google",
+            json!({"impersonate_service_account_delegates": ["apply@prod.iam.gserviceaccount.com"]}),
+        ),
+        ("azurerm", json!({"client_id": Clouds::APPLICATION})),
+        ("azurerm", json!({"auxiliary_tenant_ids": [Clouds::TENANT]})),
+        ("alicloud", json!({"assume_role": {"role_arn": Clouds::RAM_ROLE}})),
+    ];
+    assert_eq!(at_aws.len(), 30);
+    at_aws
+        .into_iter()
+        .map(|meta| ("aws", meta))
+        .chain(elsewhere)
+        .collect()
+}
+
+fn namespace(provider: &str) -> &'static str {
+    match provider {
+        "alicloud" => "aliyun",
+        _ => "hashicorp",
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_spec_names_no_other_team_s_identity_in_any_spelling() {
+    let (watched, moto, clouds) = (Watched::new(), Moto::shared(), Clouds::start("", HOUR).await);
+    let sources = ["aws", "google", "azurerm", "alicloud"]
+        .map(|name| format!("{{source: {}/{name}, version: 1.0.0}}", namespace(name)));
+    let config = format!(
+        "terraform: {{binary: '{}', providers: [{}]}}\n{}",
+        watched.binary().display(),
+        sources.join(", "),
+        rules()
+    );
+    let mut stage = Stage::small(&config).await;
+    stage.env = of_job(&clouds, moto);
+    let all = spellings();
+    stage.monorepo.checkout("main").branch("spelled");
+    for (at, (name, meta)) in all.iter().enumerate() {
+        let namespace = namespace(name);
+        let resource = json!({
+            "id": format!("{namespace}:{name}:{name}_thing:t{at}"), "type": "Terraform", "attributes": {"name": "x"},
+            "extensions": {"provider": format!("registry.terraform.io/{namespace}/{name}/1.0.0"), "providerMeta": meta},
+        });
+        // The compiler must not read `${…}` itself.
+        let text = json!([resource]).to_string().replace('$', "\\u0024");
+        let program = format!("import json\nresources = json.decode(r'''{text}''')\n");
+        write_program(&stage.monorepo, &format!("spelled{at}/team"), &program);
+    }
+    stage.monorepo.commit("spelled");
+    let preview = stage.pull_request(7, "spelled", "opened");
+    preview.outcome.check(1);
+    let refused = |text: &str, at: usize| {
+        let is_it =
+            |line: &str| line.contains(&format!("_thing:t{at}`")) && line.contains("a Spec may not choose");
+        text.lines().any(is_it)
+    };
+    for (at, (_, meta)) in all.iter().enumerate() {
+        let told = &preview.outcome.stdout;
+        assert!(refused(told, at), "{meta}: {told}{}", preview.outcome.stderr);
+    }
+    let applied = stage.merge(7, "spelled");
+    assert_ne!(applied.outcome.code, Some(0), "{}", applied.outcome.stdout);
+    for (at, (_, meta)) in all.iter().enumerate() {
+        let told = &applied.outcome.stdout;
+        assert!(refused(told, at), "{meta}: {told}{}", applied.outcome.stderr);
+    }
+    let processes = watched.processes();
+    let asked: Vec<_> = processes.iter().map(|process| &process.step).collect();
+    assert!(asked.iter().all(|step| *step == "version"), "{asked:?}");
+    assert!(clouds.granted().is_empty(), "nobody was asked");
+}
+
+/// What a rule lists is listed for its stacks alone.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_rule_lists_identities_for_its_own_stacks() {
+    let role = "arn:aws:iam::444455556666:role/apply";
+    let config = format!(
+        "terraform: {{binary: '{}', mirror: '{}', providers: [{{source: hashicorp/aws, version: 1.0.0}}]}}\nstacks: [{{match: 'appops/listed/*', provider_identities: {{hashicorp/aws: ['{role}']}}}}]\n",
+        terraform::binary().display(),
+        terraform::mirror().display(),
+    );
+    let mut stage = Stage::small(&config).await;
+    stage.monorepo.checkout("main").branch("both");
+    for project in ["listed", "other"] {
+        let resource = format!(
+            "{{id = \"hashicorp:aws:aws_thing:{project}\", type = \"Terraform\", attributes = {{name = \"x\"}}, extensions = {{provider = \"registry.terraform.io/hashicorp/aws/1.0.0\", providerMeta = {{assume_role = [{{role_arn = \"{role}\"}}]}}}}}}"
+        );
+        write_program(
+            &stage.monorepo,
+            &format!("{project}/team"),
+            &format!("resources = [{resource}]\n"),
+        );
+    }
+    stage.monorepo.commit("both");
+    let preview = stage.pull_request(7, "both", "opened");
+    preview.outcome.check(1);
+    let told = preview.outcome.stdout;
+    let refused = |project: &str| {
+        let mut lines = told.lines();
+        lines.any(|line| {
+            line.contains(&format!("aws_thing:{project}`")) && line.contains("a Spec may not choose")
+        })
+    };
+    assert!(refused("other") && !refused("listed"), "{told}");
+    assert!(
+        told.contains("the provider registry.terraform.io/hashicorp/aws 1.0.0 was not found"),
+        "{told}"
+    );
+}
