@@ -33,5 +33,5 @@ pub use types::{
     Apply, BrokenBase, ChecksConfig, ClusterConfig, Config, ConflictsConfig, DataCheckConfig, Drift,
     DriftPolicy, FreezeConfig, Kcl, LeaseConfig, ModuleConfig, Notify, NotifyKind, PolicyConfig,
     PolicyEnforcement, PolicyExceptionConfig, PolicyInput, PolicyLanguage, PolicyOverriders, PolicySetConfig,
-    Provider, Reconcile, RegoVersion, Sandbox, StackRule, State, TerraformConfig,
+    PortalConfig, Provider, Reconcile, RegoVersion, Sandbox, StackRule, State, TerraformConfig,
 };
