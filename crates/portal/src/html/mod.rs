@@ -24,3 +24,5 @@ pub fn style() -> String {
 
 #[cfg(test)]
 mod hostile_tests;
+#[cfg(test)]
+mod sample_tests;
