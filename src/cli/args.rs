@@ -67,6 +67,10 @@ pub enum Command {
     Ci(super::ci::Args),
     /// Evaluate manifest health offline with the apply rules
     Health(super::health::Args),
+    /// Write the pages that show what stands, since when and by whom
+    Portal(super::portal::Args),
+    /// Serve these pages and their JSON from the store
+    Serve(super::serve::Args),
     /// Inspect and manage recorded state
     State(super::state::Args),
     /// Print the JSON Schema of konverge.yaml, or validate the file

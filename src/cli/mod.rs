@@ -32,9 +32,11 @@ mod kcl_lock;
 mod kcl_worker;
 mod list;
 mod option_groups;
+mod portal;
 mod preview;
 mod progress;
 mod rule_worker;
+mod serve;
 mod state;
 mod status;
 

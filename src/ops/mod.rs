@@ -14,6 +14,7 @@ pub mod init;
 pub mod machine_key;
 pub mod manual_approver;
 pub mod package_lock_update;
+pub mod portal;
 pub mod selected_stacks;
 pub mod status;
 pub mod toolchains;

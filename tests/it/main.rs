@@ -17,6 +17,7 @@ mod kcl;
 mod kubernetes;
 mod meta;
 mod policy;
+mod portal;
 mod security;
 mod state;
 mod store;

@@ -29,9 +29,9 @@ use konverge_report::{
     markdown::{DriftRound, DriftSeen, drift_round},
 };
 use konverge_run::{
-    KeyUse, OpenRevision, RevisionSpec, Target,
+    KeyUse, OpenRevision, RevisionSpec, StateBackend, Target,
     drift::{self, DriftReport},
-    redact, renamed_stacks,
+    portal, redact, renamed_stacks,
 };
 use konverge_state::IndexedStates;
 
@@ -66,6 +66,7 @@ async fn check_and_publish(
                 .to_owned(),
         });
     };
+    let pages = config.portal.publish.clone();
     let side = OpenRevision::open_under(
         &job.run,
         &job.repository,
@@ -131,6 +132,9 @@ async fn check_and_publish(
     publish_issues(publisher, &looked, &info, &label).await;
     notices.notify_drift(plan, &restored).await;
     rounds.remember(job, &backend, |stack| ids.contains(stack)).await;
+    if let Some(url) = pages {
+        publish_pages(job, &backend, head, &url).await;
+    }
     let failed = plan.stacks.iter().any(|stack| stack.error.is_some())
         || report
             .stacks
@@ -140,6 +144,28 @@ async fn check_and_publish(
         code: u8::from(failed),
         text: report::terminal::plan(plan, report::terminal::Style::default()),
     })
+}
+
+/// Writes the pages of the portal. They are no reason for a drift check to fail: a warning says that they are old.
+async fn publish_pages(job: &Job, backend: &StateBackend, head: &CommitId, url: &str) {
+    let publish = async {
+        let head = portal::Head::open_commit(&job.run, &job.repository, head.clone())?;
+        let sources = portal::StackSources {
+            backend,
+            head: head.as_ref(),
+        };
+        portal::publish(&job.run, sources, url).await
+    };
+    match publish.await {
+        Ok(report) => job.run.notes.note(&format!(
+            "note: the portal has {}; {} written",
+            report::plural(report.stacks, "stack"),
+            report::plural(report.written, "file")
+        )),
+        Err(error) => job
+            .run
+            .warn("the portal could not be published (`portal.publish`)", error),
+    }
 }
 
 /// The label of drift issues.

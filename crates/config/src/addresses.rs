@@ -33,6 +33,14 @@ impl Config {
                 addresses.insert("state.options.endpoint".to_owned(), endpoint.clone());
             }
         }
+        if let Some(url) = &self.portal.publish {
+            let takes_token = TOKENS
+                .iter()
+                .any(|scheme| url.starts_with(&format!("{scheme}://")));
+            if takes_token && url.contains("endpoint=") {
+                addresses.insert("portal.publish".to_owned(), url.clone());
+            }
+        }
         for (provider, values) in &self.terraform.provider_addresses {
             for (at, value) in values.iter().enumerate() {
                 let key = format!("terraform.provider_addresses.{provider}[{at}]");

@@ -15,6 +15,9 @@ const STORES: [&str; 9] = [
 /// The schemes of `state.kusion_releases`: the backends of Kusion's releases.
 const RELEASE_STORES: [&str; 4] = ["file", "s3", "gs", "oss"];
 
+/// The schemes of `portal.publish`: the stores that a browser can read from, and that replace a page.
+const PAGE_STORES: [&str; 5] = ["file", "s3", "gs", "az", "oss"];
+
 /// A message, and what to do next.
 type Problem = (String, String);
 
@@ -34,6 +37,7 @@ impl Config {
             .or_else(|| self.secrets.problem(is_cluster))
             .or_else(|| self.state.recipients_problem(&self.secrets))
             .or_else(|| self.drift_problem())
+            .or_else(|| self.portal_problem())
             .or_else(|| hinted(self.policy.sets_problem()))
             .or_else(|| folder_glob_problem("exclude", &self.exclude))
             .or_else(|| folder_glob_problem("include", &self.include))
@@ -56,6 +60,17 @@ impl Config {
             (
                 format!("state.url: unknown scheme `{}`", scheme.escape_debug()),
                 format!("known are {}", STORES.join(", ")),
+            )
+        })
+    }
+
+    fn portal_problem(&self) -> Option<Problem> {
+        let url = self.portal.publish.as_ref()?;
+        let scheme = url.split_once("://").map_or("", |(scheme, _)| scheme);
+        (!PAGE_STORES.contains(&scheme)).then(|| {
+            (
+                format!("portal.publish: `{}` is not the URL of a store of pages", url.escape_debug()),
+                "write `s3://BUCKET/PREFIX`, `gs://BUCKET/PREFIX`, `az://CONTAINER/PREFIX`, `oss://BUCKET/PREFIX` or `file:///FOLDER`".to_owned(),
             )
         })
     }
@@ -85,10 +100,14 @@ impl Config {
             query: AddressQuery::Settings(&STORE_SETTINGS),
         };
         let state = &self.state;
-        let urls = [("url", &state.url), ("kusion_releases", &state.kusion_releases)];
+        let urls = [
+            ("state.url", &state.url),
+            ("state.kusion_releases", &state.kusion_releases),
+            ("portal.publish", &self.portal.publish),
+        ];
         let urls = urls.into_iter().filter_map(|(name, url)| {
             let url = url.as_deref()?;
-            Some((format!("state.{name}"), url, store(url)))
+            Some((name.to_owned(), url, store(url)))
         });
         let options = state.options.iter();
         let options = options.map(|(name, value)| (format!("state.options.{name}"), value));

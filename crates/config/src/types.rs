@@ -52,6 +52,8 @@ pub struct Config {
     pub drift: Drift,
     /// The receivers of notifications.
     pub notify: Vec<Notify>,
+    /// The pages that show what stands.
+    pub portal: PortalConfig,
 }
 
 /// The state store and the lease.
@@ -541,6 +543,16 @@ pub struct Drift {
     pub stale_after: Option<Span>,
     /// The label of drift issues. Default: `konverge-drift`.
     pub label: Option<String>,
+}
+
+/// The pages that show what stands.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct PortalConfig {
+    /// Where the scheduled drift check writes the pages of `konverge portal build`: `s3://bucket/prefix`, `gs://…`,
+    /// `az://…`, `oss://…` or `file:///folder`. The pages show what every state records, so the bucket must be private.
+    /// Default: nowhere.
+    pub publish: Option<String>,
 }
 
 /// Whether drift is restored.

@@ -33,3 +33,4 @@ mod yaml_text;
 
 pub use input::{CHECK_BUDGET, COMMENT_BUDGET, CommentInput, Merging, Mode, RunInfo, SUMMARY_BUDGET};
 pub use labels::{age, changes, compiling_stacks, counts, plural, time, took};
+pub use yaml_text::lines as yaml_lines;

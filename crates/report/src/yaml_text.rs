@@ -6,6 +6,13 @@ use serde_json::Value;
 use super::escape;
 use konverge_base::model::{masked_value, text::is_hidden};
 
+/// The lines of a value.
+pub fn lines(value: &Value) -> Vec<String> {
+    let mut lines = Vec::new();
+    write_yaml(None, value, 0, &mut lines);
+    lines
+}
+
 /// Appends the lines of a value, indented by `indent` spaces; `key` precedes the first.
 pub(crate) fn write_yaml(key: Option<&str>, value: &Value, indent: usize, out: &mut Vec<String>) {
     let pad = " ".repeat(indent);

@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use futures::{StreamExt, stream::FuturesUnordered};
 
-use crate::{Planner, StepCounter, Target, redact, stack_order::StackOrder};
+use crate::{Planner, StateBackend, StepCounter, Target, redact, stack_order::StackOrder};
 use konverge_base::{
     error::{ErrorKind, UserError},
     model::{
@@ -124,14 +124,8 @@ pub async fn run(
             None => {}
         }
     }
-    // The index may be outdated: entries that were not written are looked up.
-    if let Some(backend) = &planning.backend
-        && let Err(error) = backend.states.save_index().await
-    {
-        planning
-            .run
-            .notes
-            .note(&format!("warning: could not update the state index: {error}"));
+    if let Some(backend) = &planning.backend {
+        save_index(planning, backend, &outcomes).await;
     }
     outcomes.sort_by(|a, b| (&a.stack, &a.id).cmp(&(&b.stack, &b.id)));
     let mut report = ApplyReport {
@@ -144,6 +138,29 @@ pub async fn run(
         .into_values()
         .for_each(|of_stack| decisions.extend(of_stack));
     Ok(EndedRun { report, decisions })
+}
+
+/// Writes the ends of this run into the index. It may be outdated: entries that were not written are looked up.
+async fn save_index(planning: &Planner, backend: &StateBackend, outcomes: &[StackOutcome]) {
+    let ended_early = |outcome: &&StackOutcome| {
+        outcome.serial.is_none()
+            && matches!(
+                outcome.result,
+                StackResult::Failed | StackResult::Stopped | StackResult::HeldBack
+            )
+    };
+    // A run that was asked to stop says nothing about its stacks.
+    if !planning.run.cancel.is_cancelled() {
+        for outcome in outcomes.iter().filter(ended_early) {
+            backend.states.note_stopped_apply(&outcome.id, outcome.result);
+        }
+    }
+    if let Err(error) = backend.states.save_index().await {
+        planning
+            .run
+            .notes
+            .note(&format!("warning: could not update the state index: {error}"));
+    }
 }
 
 fn skipped_outcome(target: &Target, by: &[StackId], is_paused: bool) -> StackOutcome {

@@ -35,6 +35,7 @@ pub mod pending_stacks;
 pub mod plan_documents;
 mod planner;
 pub mod policy_set_loader;
+pub mod portal;
 pub mod preview;
 pub mod redact;
 mod remote_cache;

@@ -84,6 +84,8 @@ struct Opened<'a> {
 /// A document that is ready to be written.
 pub(super) struct OutgoingDocument {
     pub nonce: String,
+    /// The time in its header.
+    pub time: Timestamp,
     pub bytes: Bytes,
 }
 
@@ -116,6 +118,7 @@ impl Documents {
         };
         Ok(OutgoingDocument {
             nonce,
+            time,
             bytes: self.compose(key, header, to_json(body))?,
         })
     }

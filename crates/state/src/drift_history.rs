@@ -8,12 +8,12 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    StateError, StateStore,
+    DriftCheck, StateError, StateStore,
     document_format::{CreateResult, put},
     keys,
 };
 use crate::store::Key;
-use konverge_base::model::{Digest, StackId};
+use konverge_base::model::StackId;
 
 /// The number of documents kept: a reader that listed before the newest one was written still finds the one
 /// before.
@@ -29,26 +29,6 @@ pub struct DriftHistory {
     /// The end of the last run in which no check failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub good: Option<Timestamp>,
-}
-
-/// The last check of one stack.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct DriftCheck {
-    /// The time of the check, by the clock of that machine. Recorded for a failed check too, so that the
-    /// stack does not take the turn of another.
-    pub at: Timestamp,
-    /// The drift that is known; none if all was as applied.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub drift: Option<KnownDrift>,
-}
-
-/// A difference, and since when it is known.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct KnownDrift {
-    /// The digest over the differences.
-    pub digest: Digest,
-    /// When a difference was first detected, in an unbroken sequence of checks.
-    pub since: Timestamp,
 }
 
 impl DriftHistory {
@@ -97,7 +77,7 @@ impl StateStore {
                         tracing::debug!(%error, "an old drift history document could not be deleted");
                     }
                 }
-                return Ok(());
+                return self.index_drift(looks.stacks).await;
             }
         }
         Err(StateError::Missing(format!(

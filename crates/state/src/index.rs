@@ -15,9 +15,9 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use super::{
-    StateError, StateStore,
+    DriftCheck, StateError, StateStore,
     document_format::put,
-    index_entry::{IndexEntry, IndexedStates},
+    index_entry::{IndexEntry, IndexedStates, StoppedApply},
     keys::{self, RowKeys},
     state_store::{Finished, IN_FLIGHT},
 };
@@ -36,14 +36,23 @@ const COMPACTIONS_KEPT: u64 = 3;
 /// How many times a listing is repeated that a compaction made outdated.
 const STALE_LISTINGS: u32 = 5;
 
-#[derive(Serialize, Deserialize)]
+#[derive(Default, Serialize, Deserialize)]
 struct Delta {
     entries: BTreeMap<StackId, IndexEntry>,
+    /// All checks for drift that a run knew.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    drift: Option<BTreeMap<StackId, DriftCheck>>,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    stopped: BTreeMap<StackId, StoppedApply>,
 }
 
 #[derive(Serialize, Deserialize)]
 struct Compaction {
     entries: BTreeMap<StackId, IndexEntry>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    drift: Option<BTreeMap<StackId, DriftCheck>>,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    stopped: BTreeMap<StackId, StoppedApply>,
     /// The names of the merged deltas. The next compaction deletes them, not this one, so that a reader that
     /// listed before still finds them.
     merged: BTreeSet<String>,
@@ -78,6 +87,7 @@ fn join(entries: &mut BTreeMap<StackId, IndexEntry>, more: impl IntoIterator<Ite
             newer.marks = older.marks;
             newer.folder = older.folder;
             newer.commit = older.commit;
+            newer.summary = older.summary;
         }
         entries.insert(stack, newer);
     }
@@ -164,25 +174,32 @@ impl StateStore {
     /// # Errors
     /// Errors of the store.
     pub async fn save_index(&self) -> Result<(), StateError> {
-        let (entries, resources, deltas) = {
+        let (delta, resources, deltas) = {
             let mut finished = self.finished();
-            let entries = std::mem::take(&mut finished.entries);
+            let delta = Delta {
+                entries: std::mem::take(&mut finished.entries),
+                drift: None,
+                stopped: std::mem::take(&mut finished.stopped),
+            };
             (
-                entries,
+                delta,
                 std::mem::take(&mut finished.resources),
                 std::mem::take(&mut finished.deltas),
             )
         };
+        let entries = &delta.entries;
         // The first state of a stack is always recorded: otherwise a later loss of its documents could not be
         // noticed.
         let has_first = entries.values().any(|entry| entry.serial <= 1);
         // Where documents are encrypted, each newest serial is: its loss could not be noticed either.
         let is_small =
             entries.len() == 1 && (1..WORTH_A_DELTA).contains(&resources) && !self.envelopes.seal_documents;
-        if entries.is_empty() || self.settle_by_compaction(&entries).await? || (is_small && !has_first) {
+        let is_settled = delta.stopped.is_empty()
+            && (entries.is_empty() || self.settle_by_compaction(entries).await? || (is_small && !has_first));
+        if is_settled {
             return Ok(());
         }
-        self.write_delta(0, entries).await?;
+        self.write_index_delta(0, &delta).await?;
         if deltas > DELTAS_KEPT {
             let known = self.read_all().await?;
             self.maintain_index(&known).await?;
@@ -259,10 +276,17 @@ impl StateStore {
                 .into_iter()
                 .filter_map(|(stack, entry)| Some((stack, entry?))),
         );
+        match self.looks().await {
+            Ok(history) => known.drift = Some(history.stacks),
+            Err(error) => tracing::warn!(%error, "the index is rebuilt without the drift history"),
+        }
         // Work that was announced and has not reached its stack yet is only in the deltas.
         for delta in self.deltas(&known.unmerged).await? {
             match delta {
-                Some(Ok(delta)) => join(&mut known.entries, delta.entries),
+                Some(Ok(delta)) => {
+                    join(&mut known.entries, delta.entries);
+                    known.join_events(delta.drift, delta.stopped);
+                }
                 Some(Err(error)) => tracing::warn!(%error, "a damaged delta is passed over"),
                 None => {}
             }
@@ -276,7 +300,7 @@ impl StateStore {
         Ok(entry.filter(|entry| entry.serial > 0 && !entry.retired))
     }
 
-    fn finished(&self) -> std::sync::MutexGuard<'_, Finished> {
+    pub(super) fn finished(&self) -> std::sync::MutexGuard<'_, Finished> {
         self.finished.lock().expect("no panic while the lock is held")
     }
 
@@ -314,6 +338,7 @@ impl StateStore {
                 {
                     index.complete = true;
                     index.entries = compaction.entries;
+                    index.join_events(compaction.drift, compaction.stopped);
                     index.merged = compaction.merged;
                 }
             }
@@ -321,7 +346,10 @@ impl StateStore {
             let mut is_outdated = false;
             for delta in self.deltas(&index.unmerged).await? {
                 match delta.map(undamaged).transpose()? {
-                    Some(Some(delta)) => join(&mut index.entries, delta.entries),
+                    Some(Some(delta)) => {
+                        join(&mut index.entries, delta.entries);
+                        index.join_events(delta.drift, delta.stopped);
+                    }
                     Some(None) => index.complete = false,
                     None => is_outdated = true,
                 }
@@ -398,15 +426,25 @@ impl StateStore {
             }
             Err(error) => return Err(error),
         };
-        let Some((_, document)) = &reading.document else {
+        let Some((header, document)) = &reading.document else {
             let journaled = !reading.entries.is_empty();
             return Ok(journaled.then(|| IndexEntry::open(newest_lease, 0, None)));
         };
-        let mut entry = IndexEntry::from_document(document);
+        let summary = self.summarize(document, &header.writer, header.time);
+        let mut entry = IndexEntry::from_document(document, summary);
         if !reading.entries.is_empty() {
             entry = IndexEntry::open(newest_lease.max(entry.epoch), entry.serial, Some(&entry));
         }
         Ok(Some(entry))
+    }
+
+    /// Tells the index what a run knows of drift.
+    pub(super) async fn index_drift(&self, drift: BTreeMap<StackId, DriftCheck>) -> Result<(), StateError> {
+        let delta = Delta {
+            drift: Some(drift),
+            ..Delta::default()
+        };
+        self.write_index_delta(0, &delta).await
     }
 
     async fn write_delta(
@@ -414,12 +452,20 @@ impl StateStore {
         compaction: u64,
         entries: BTreeMap<StackId, IndexEntry>,
     ) -> Result<(), StateError> {
+        let delta = Delta {
+            entries,
+            ..Delta::default()
+        };
+        self.write_index_delta(compaction, &delta).await
+    }
+
+    async fn write_index_delta(&self, compaction: u64, delta: &Delta) -> Result<(), StateError> {
         let key = delta_key(&format!(
             "{}-{}",
             keys::number(compaction),
             Uuid::new_v4().simple()
         ));
-        let letter = self.letter("index", &key, &Delta { entries })?;
+        let letter = self.letter("index", &key, delta)?;
         put(&*self.store, &key, &letter).await?;
         Ok(())
     }
@@ -429,6 +475,8 @@ impl StateStore {
     async fn compact(&self, known: &IndexedStates) -> Result<bool, StateError> {
         let compaction = Compaction {
             entries: known.entries.clone(),
+            drift: known.drift.clone(),
+            stopped: known.stopped.clone(),
             merged: known.unmerged.union(&known.merged).cloned().collect(),
         };
         let number = known.compaction + 1;

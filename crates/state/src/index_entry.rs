@@ -2,11 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::state_document::StateDocument;
+use super::{DocumentWriter, DriftCheck, indexed_summary::IndexedSummary, state_document::StateDocument};
 use konverge_base::model::{
     CommitId, Digest, RepoPath, StackId,
+    apply_result::StackResult,
     claim::{Claim, Marks},
 };
 
@@ -42,10 +44,13 @@ pub struct IndexEntry {
     /// The commit that was applied.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub commit: Option<CommitId>,
+    /// What an overview shows of the state. An entry of an earlier version has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub summary: Option<IndexedSummary>,
 }
 
 impl IndexEntry {
-    pub(super) fn from_document(document: &StateDocument) -> Self {
+    pub(super) fn from_document(document: &StateDocument, summary: Option<IndexedSummary>) -> Self {
         Self {
             epoch: document.epoch,
             serial: document.serial,
@@ -57,6 +62,7 @@ impl IndexEntry {
             spec_digest: document.state.spec_digest,
             folder: document.state.folder.clone(),
             commit: document.state.commit.clone(),
+            summary,
         }
     }
 
@@ -73,6 +79,7 @@ impl IndexEntry {
             spec_digest: None,
             folder: before.map(|entry| entry.folder.clone()).unwrap_or_default(),
             commit: before.and_then(|entry| entry.commit.clone()),
+            summary: before.and_then(|entry| entry.summary.clone()),
         }
     }
 
@@ -92,11 +99,27 @@ impl IndexEntry {
     }
 }
 
+/// An apply that ended before it wrote a state: it failed, was stopped or was held back.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StoppedApply {
+    /// When, by the clock of that machine.
+    pub at: Timestamp,
+    /// How it ended.
+    pub result: StackResult,
+    /// The run.
+    pub writer: DocumentWriter,
+}
+
 /// The index entries of all stacks.
 #[derive(Debug, Clone, Default)]
 pub struct IndexedStates {
     /// By stack, including retired stacks.
     pub entries: BTreeMap<StackId, IndexEntry>,
+    /// The last check of each stack for drift. `None` if only the drift history knows: an earlier version wrote the
+    /// index.
+    pub drift: Option<BTreeMap<StackId, DriftCheck>>,
+    /// The last apply of each stack that wrote no state. An entry that was written later counts more.
+    pub stopped: BTreeMap<StackId, StoppedApply>,
     /// Entries that were found closed in their state, or rebuilt from states.
     pub(super) found: BTreeMap<StackId, IndexEntry>,
     pub(super) compaction: u64,
@@ -106,6 +129,40 @@ pub struct IndexedStates {
     pub(super) rebuilt: bool,
     pub(super) unmerged: BTreeSet<String>,
     pub(super) merged: BTreeSet<String>,
+}
+
+impl IndexedStates {
+    /// Returns true if the index was missing or damaged, so that every state was read.
+    pub fn is_rebuilt(&self) -> bool {
+        self.rebuilt
+    }
+
+    /// Adds what a document of the index says of drift and of applies that ended early: the later one counts.
+    pub(super) fn join_events(
+        &mut self,
+        drift: Option<BTreeMap<StackId, DriftCheck>>,
+        stopped: BTreeMap<StackId, StoppedApply>,
+    ) {
+        if let Some(drift) = drift {
+            join_later(self.drift.get_or_insert_default(), drift, |check| check.at);
+        }
+        join_later(&mut self.stopped, stopped, |stopped| stopped.at);
+    }
+}
+
+fn join_later<T>(
+    ours: &mut BTreeMap<StackId, T>,
+    theirs: BTreeMap<StackId, T>,
+    time: impl Fn(&T) -> Timestamp,
+) {
+    for (stack, event) in theirs {
+        match ours.get(&stack) {
+            Some(known) if time(known) >= time(&event) => {}
+            _ => {
+                ours.insert(stack, event);
+            }
+        }
+    }
 }
 
 #[cfg(test)]

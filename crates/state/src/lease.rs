@@ -265,7 +265,9 @@ impl Lease {
             CreateResult::Theirs(_) => return Err(inner.lose("another run wrote the state's next serial")),
         }
         inner.lock_renewal().ended = true;
-        let entry = IndexEntry::from_document(&document);
+        let writer = &inner.states.envelopes.writer;
+        let summary = inner.states.summarize(&document, writer, letter.time);
+        let entry = IndexEntry::from_document(&document, summary);
         {
             let mut finished = inner
                 .states

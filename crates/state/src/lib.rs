@@ -11,7 +11,7 @@
 //! stacks/<identity>/journal/<epoch>/<entry>     intents and results that no state document contains yet
 //! reviews/<pull request>/<head>/<run>-<attempt> what was previewed; a shard adds `-<number>of<all>`
 //! reviews/<pull request>/<head>/<run>-<attempt>.comment the hash of the comment that showed denials
-//! index/compaction/<n>, index/delta/<n>-<nonce> input digest per stack, so that no run reads every state
+//! index/compaction/<n>, index/delta/<n>-<nonce> input digest and summary per stack, so that nobody reads every state
 //! freeze/<n>                                    whether all applies are stopped, and why
 //! looks/<n>                                     when each stack was checked for drift
 //! keys/review                                   the key of the short hashes of secrets
@@ -23,6 +23,7 @@ mod clock;
 mod data_keys;
 mod document_format;
 mod document_mark;
+mod drift_check;
 mod drift_history;
 mod encryption;
 mod error;
@@ -32,6 +33,7 @@ mod freeze;
 mod hash_key;
 mod index;
 mod index_entry;
+mod indexed_summary;
 mod journal;
 mod key_service;
 mod keys;
@@ -47,6 +49,7 @@ mod lease_options;
 mod rekey;
 mod reviews;
 mod sealed_box;
+mod stack_summary;
 mod state_document;
 mod state_store;
 pub mod store;
@@ -55,11 +58,13 @@ use serde::{Deserialize, Serialize};
 
 pub use clock::{Clock, SystemClock};
 pub use data_keys::{KeyServiceTrial, WrappedDataKey};
-pub use drift_history::{DriftCheck, DriftHistory, KnownDrift};
+pub use drift_check::{DriftCheck, KnownDrift};
+pub use drift_history::DriftHistory;
 pub use encryption::{IDENTITY_VARIABLE, Sealer};
 pub use error::StateError;
 pub use freeze::ApplyFreeze;
-pub use index_entry::{IndexEntry, IndexedStates};
+pub use index_entry::{IndexEntry, IndexedStates, StoppedApply};
+pub use indexed_summary::IndexedSummary;
 pub use journal::{OpenIntents, merge_journal};
 pub use key_service::{DataKeys, NamedKeyService};
 pub use lease::Lease;
@@ -68,6 +73,7 @@ pub use lease_options::{LeaseOptions, LeaseWatch, WaitVerdict};
 pub use rekey::Sealing;
 pub use reviews::{ReviewKey, ReviewStore};
 pub use sealed_box::SealedBox;
+pub use stack_summary::StackSummary;
 pub use state_document::{Versioned, WriteReason};
 pub use state_store::{HistoryEntry, HistoryLine, StateStore};
 

@@ -189,8 +189,12 @@ impl StateStore {
             _ => Ok(()),
         };
         let fresh = self.envelopes.reseal(key, &bytes, reseal_runtime)?;
-        let nonce = self.envelopes.header(key, &bytes)?.nonce;
-        let letter = document_format::OutgoingDocument { nonce, bytes: fresh };
+        let Header { nonce, time, .. } = self.envelopes.header(key, &bytes)?;
+        let letter = document_format::OutgoingDocument {
+            nonce,
+            time,
+            bytes: fresh,
+        };
         let copy = copy_of(key);
         // One of a killed run may be encrypted to others.
         self.store.delete(&copy).await?;

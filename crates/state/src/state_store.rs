@@ -8,7 +8,7 @@ use serde::{Serialize, Serializer};
 
 use super::{
     Clock, DocumentWriter, IndexEntry, IndexedStates, NamedKeyService, RepositoryId, Sealer, StateError,
-    SystemClock, Versioned, WriteReason,
+    StoppedApply, SystemClock, Versioned, WriteReason,
     document_format::{Documents, Header, OutgoingDocument},
     journal::{self, JournalDocument},
     keys::{self, RowKeys},
@@ -47,6 +47,8 @@ pub struct StateStore {
 #[derive(Default)]
 pub(super) struct Finished {
     pub entries: BTreeMap<StackId, IndexEntry>,
+    /// Applies that ended before they wrote a state.
+    pub stopped: BTreeMap<StackId, StoppedApply>,
     /// The number of intents of those entries.
     pub resources: usize,
     /// Stacks that were announced together, with the expected epoch.

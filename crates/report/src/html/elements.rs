@@ -7,27 +7,27 @@ use crate::{diff, escape};
 use konverge_base::model::plan::Action;
 
 /// Text from others: hidden characters are made visible, line breaks stay.
-pub(super) fn text(text: &str) -> Markup {
+pub fn text(text: &str) -> Markup {
     PreEscaped(escape::html(text))
 }
 
 /// Text from others in one line.
-pub(super) fn line(text: &str) -> Markup {
+pub fn line(text: &str) -> Markup {
     PreEscaped(escape::html(&escape::line(text)))
 }
 
 /// A name, a path or a value in one line.
-pub(super) fn code(text: &str) -> Markup {
+pub fn code(text: &str) -> Markup {
     html! { code { (line(text)) } }
 }
 
 /// A text in sentences, with its commands and names as code.
-pub(super) fn prose(text: &str) -> Markup {
+pub fn prose(text: &str) -> Markup {
     PreEscaped(escape::html_prose(text))
 }
 
 /// Names with something between each two.
-pub(super) fn codes<'a>(texts: impl Iterator<Item = &'a str>, between: &str) -> Markup {
+pub fn codes<'a>(texts: impl Iterator<Item = &'a str>, between: &str) -> Markup {
     html! {
         @for (index, text) in texts.enumerate() {
             @if index > 0 { (between) }

@@ -25,7 +25,20 @@ pub(super) fn svg(affected: &Affected) -> Option<Markup> {
     if graph.edges.is_empty() {
         return None;
     }
-    Some(graph.draw())
+    Some(graph.draw("From the changed files to the affected stacks"))
+}
+
+/// A diagram of lines from left to right; `marked` nodes stand out. `None` without an edge, and for more than it has room
+/// for.
+pub fn of_edges(edges: BTreeSet<(String, String)>, marked: BTreeSet<String>, label: &str) -> Option<Markup> {
+    let drawing = GraphDrawing {
+        columns: columns(&edges),
+        edges,
+        stacks: marked,
+        changed: BTreeSet::new(),
+    };
+    let fits = (1..=NODES).contains(&drawing.columns.len());
+    fits.then(|| drawing.draw(label))
 }
 
 struct GraphDrawing {
@@ -72,7 +85,7 @@ impl GraphDrawing {
         }
     }
 
-    fn draw(&self) -> Markup {
+    fn draw(&self, label: &str) -> Markup {
         let mut places: BTreeMap<&str, BoxPosition> = BTreeMap::new();
         let mut heights: BTreeMap<usize, usize> = BTreeMap::new();
         let mut hidden = 0;
@@ -94,7 +107,7 @@ impl GraphDrawing {
         let (width, height) = (last * COLUMN + BOX + 2, (rows + usize::from(hidden > 0)) * ROW);
         html! {
             svg viewBox={ "-1 0 " (width) " " (height) } width=(width) height=(height) role="img"
-                aria-label="From the changed files to the affected stacks" {
+                aria-label=(label) {
                 @for edge in &edges { path.edge d=(edge) {} }
                 @for (node, place) in &places {
                     @let (x, y) = (place.left(), place.middle());

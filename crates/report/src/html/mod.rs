@@ -2,9 +2,10 @@
 //! script or style from elsewhere; text from others is data only.
 
 mod alerts;
-mod elements;
+pub mod elements;
 mod graph;
 mod page;
 mod stacks;
 
-pub use page::report;
+pub use graph::of_edges;
+pub use page::{STYLE, report};

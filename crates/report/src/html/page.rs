@@ -15,7 +15,8 @@ use crate::{
 };
 use konverge_base::model::plan::Action;
 
-const STYLE: &str = include_str!("style.css");
+/// The styles of every page.
+pub const STYLE: &str = include_str!("style.css");
 const SCRIPT: &str = include_str!("script.js");
 
 /// The number of affected stacks up to which the graph is open: a large one is in the way of the changes.

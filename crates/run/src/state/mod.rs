@@ -16,6 +16,7 @@ pub use edit::move_waiting;
 pub use edit::{forget, move_to, push, rebind, unlock};
 pub use import::{ImportRequest, Imported, LeftOut, import};
 pub use import_workspace::{ImportedWorkspace, import_workspace};
+pub(crate) use read::mask_recorded;
 pub use read::{PulledState, StateRow, diff, list, open, readable, resolve_stack, show, unknown};
 pub use rekey::{Rekeyed, WantedDataKey, rekey};
 pub use rollback::rollback;

@@ -84,6 +84,7 @@ pub async fn list(backend: &StateBackend) -> Result<Vec<StateRow>, UserError> {
             // Not useful for readers.
             entry: IndexEntry {
                 marks: Marks::default(),
+                summary: None,
                 ..entry
             },
             damaged,
@@ -132,8 +133,13 @@ pub async fn show(
         Some(serial) => backend.states.load_serial(stack, serial).await?,
         None => backend.states.load(stack).await?.ok_or_else(|| unknown(stack))?,
     };
-    // A record of an older version was masked by the rules of that version.
-    for recorded in &mut found.state.resources {
+    mask_recorded(backend, &mut found.state);
+    Ok(found)
+}
+
+/// Masks the recorded attributes once more: a record of an older version was masked by the rules of that version.
+pub(crate) fn mask_recorded(backend: &StateBackend, state: &mut StackState) {
+    for recorded in &mut state.resources {
         let masked = match recorded.runtime {
             RuntimeKind::Kubernetes => mask_object(&backend.secrets, &recorded.attributes),
             RuntimeKind::Terraform => mask_terraform(&backend.secrets, "", &recorded.attributes),
@@ -142,7 +148,6 @@ pub async fn show(
             recorded.attributes = Arc::new(masked);
         }
     }
-    Ok(found)
 }
 
 /// The error for a stack without a state.

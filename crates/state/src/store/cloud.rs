@@ -7,7 +7,8 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use futures::TryStreamExt as _;
 use object_store::{
-    Certificate, ClientOptions, Error, ObjectStore, ObjectStoreExt as _, PutMode, PutOptions, RetryConfig,
+    Attribute, Certificate, ClientOptions, Error, ObjectStore, ObjectStoreExt as _, PutMode, PutOptions,
+    RetryConfig,
     aws::{AmazonS3Builder, AmazonS3ConfigKey},
     azure::MicrosoftAzureBuilder,
     gcp::GoogleCloudStorageBuilder,
@@ -17,6 +18,7 @@ use object_store::{
 
 use super::{
     Created, Key, Store, StoreError, StoreOptions, aws_profile, cloud_credentials, location::StoreLocation,
+    media_type,
 };
 use konverge_base::{
     error::chain,
@@ -316,7 +318,14 @@ impl Store for CloudStore {
 
     async fn replace(&self, key: &Key, content: Bytes) -> Result<(), StoreError> {
         let path = self.path(key)?;
-        let write = || async { self.inner.put(&path, content.clone().into()).await };
+        let write = || async {
+            let mut options = PutOptions::default();
+            // A folder keeps no type.
+            if let Some(kind) = media_type(key).filter(|_| !self.url.starts_with("file:")) {
+                options.attributes.insert(Attribute::ContentType, kind.into());
+            }
+            self.inner.put_opts(&path, content.clone().into(), options).await
+        };
         match self.retry.run(verdict, write).await {
             Ok(_) => Ok(()),
             Err(error) => Err(self.error(key, &error)),

@@ -220,14 +220,24 @@ pub trait Store: Send + Sync {
     /// Deletes a key. A missing key is not an error. For retention only.
     async fn delete(&self, key: &Key) -> Result<(), StoreError>;
 
-    /// Writes a key, whatever it held. Only for files of another program, which rewrites them itself: nothing of
-    /// Konverge's is ever replaced.
+    /// Writes a key, whatever it held. Only for files of another program, which rewrites them itself, and for the pages
+    /// of the portal, which can be built anew: no record of Konverge's is ever replaced.
     async fn replace(&self, key: &Key, _content: Bytes) -> Result<(), StoreError> {
         Err(StoreError::Config {
             url: self.url().to_owned(),
             why: format!("`{key}` cannot be replaced in a store of this kind"),
         })
     }
+}
+
+/// The media type of a page that a browser loads from a store; `None` for any other file.
+fn media_type(key: &Key) -> Option<&'static str> {
+    Some(match key.as_str().rsplit_once('.')?.1 {
+        "html" => "text/html; charset=utf-8",
+        "css" => "text/css; charset=utf-8",
+        "js" => "text/javascript; charset=utf-8",
+        _ => return None,
+    })
 }
 
 #[cfg(test)]

@@ -17,6 +17,7 @@ use super::{
     Created, Key, Store, StoreError,
     http_client::{HttpAnswer, HttpClient},
     location::StoreLocation,
+    media_type,
 };
 
 /// The type of what is stored.
@@ -297,7 +298,8 @@ impl Store for OssStore {
     }
 
     async fn replace(&self, key: &Key, content: Bytes) -> Result<(), StoreError> {
-        let answer = self.put(key, &[TYPE_HEADER], content).await?;
+        let kind = media_type(key).unwrap_or(TYPE_HEADER.1);
+        let answer = self.put(key, &[(TYPE_HEADER.0, kind)], content).await?;
         match answer.status {
             StatusCode::OK => Ok(()),
             _ => Err(self.requests.status_error(key, &answer)),

@@ -1,0 +1,261 @@
+//! [`StateDifference`]: what changed between two serials of a stack, resource by resource.
+
+use serde::Serialize;
+use serde_json::{Value, json};
+use similar::{ChangeTag, TextDiff};
+
+use konverge_base::model::{
+    ResourceId, StackId,
+    state::{Recorded, StackState},
+};
+
+/// The number of resources whose lines are shown; the others are only named.
+const SHOWN: usize = 300;
+/// A resource with more lines is not compared line by line: the time grows with the product of the lengths.
+const LONGEST: usize = 3_000;
+/// The unchanged lines around a change.
+const AROUND: usize = 3;
+
+/// The difference of two serials. The JSON has `"version":1`.
+#[derive(Debug, Clone, Serialize)]
+pub struct StateDifference {
+    /// Version of this format.
+    pub version: u32,
+    /// The stack.
+    pub stack: StackId,
+    /// The earlier serial.
+    pub from: u64,
+    /// The later serial.
+    pub to: u64,
+    /// The resources that differ, sorted by id.
+    pub resources: Vec<ChangedResource>,
+}
+
+/// A resource that differs.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ChangedResource {
+    /// The resource.
+    pub id: ResourceId,
+    /// How it differs.
+    pub change: SerialChange,
+    /// The lines, each after `+`, `-` or a space. Empty if there are too many to show.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub lines: Vec<String>,
+}
+
+/// How a resource differs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SerialChange {
+    /// Only the later serial has it.
+    Added,
+    /// Both have it, and they differ.
+    Changed,
+    /// Only the earlier serial has it.
+    Removed,
+}
+
+impl SerialChange {
+    /// The word on a page.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Added => "added",
+            Self::Changed => "changed",
+            Self::Removed => "removed",
+        }
+    }
+}
+
+impl StateDifference {
+    /// Compares two states, whose resources are sorted by id and whose secrets are masked.
+    pub fn between((from, old): (u64, &StackState), (to, new): (u64, &StackState)) -> Self {
+        let mut resources = Vec::new();
+        let (mut before, mut after) = (old.resources.iter().peekable(), new.resources.iter().peekable());
+        loop {
+            let pair = match (before.peek(), after.peek()) {
+                (None, None) => break,
+                (Some(_), None) => (before.next(), None),
+                (None, Some(_)) => (None, after.next()),
+                (Some(a), Some(b)) => match a.id.cmp(&b.id) {
+                    std::cmp::Ordering::Less => (before.next(), None),
+                    std::cmp::Ordering::Greater => (None, after.next()),
+                    std::cmp::Ordering::Equal => (before.next(), after.next()),
+                },
+            };
+            resources.extend(compare(pair, resources.len() < SHOWN));
+        }
+        Self {
+            version: 1,
+            stack: new.stack.clone(),
+            from,
+            to,
+            resources,
+        }
+    }
+}
+
+fn compare(pair: (Option<&Recorded>, Option<&Recorded>), with_lines: bool) -> Option<ChangedResource> {
+    let (recorded, change) = match pair {
+        (Some(old), None) => (old, SerialChange::Removed),
+        (None, Some(new)) => (new, SerialChange::Added),
+        (Some(old), Some(new)) if is_same(old, new) => return None,
+        (Some(_), Some(new)) => (new, SerialChange::Changed),
+        (None, None) => return None,
+    };
+    let lines = match with_lines {
+        false => Vec::new(),
+        true => line_difference(&lines_of(pair.0), &lines_of(pair.1)),
+    };
+    Some(ChangedResource {
+        id: recorded.id.clone(),
+        change,
+        lines,
+    })
+}
+
+fn is_same(old: &Recorded, new: &Recorded) -> bool {
+    old.attributes == new.attributes
+        && old.cluster == new.cluster
+        && old.depends_on == new.depends_on
+        && old.extensions == new.extensions
+}
+
+/// What a person reads of a resource.
+pub(crate) fn readable(recorded: &Recorded) -> Value {
+    let mut value = json!({});
+    if let Some(cluster) = &recorded.cluster {
+        value["cluster"] = json!(cluster);
+    }
+    if !recorded.depends_on.is_empty() {
+        value["dependsOn"] = json!(recorded.depends_on);
+    }
+    if !recorded.extensions.is_empty() {
+        value["extensions"] = json!(recorded.extensions);
+    }
+    value["attributes"] = Value::Object((*recorded.attributes).clone());
+    value
+}
+
+fn lines_of(recorded: Option<&Recorded>) -> String {
+    let lines = recorded.map(|recorded| konverge_report::yaml_lines(&readable(recorded)));
+    lines.unwrap_or_default().join("\n")
+}
+
+fn line_difference(old: &str, new: &str) -> Vec<String> {
+    if old.lines().count().max(new.lines().count()) > LONGEST {
+        return Vec::new();
+    }
+    if old.is_empty() || new.is_empty() {
+        let signed = |sign: char, text: &str| text.lines().map(|line| format!("{sign}{line}")).collect();
+        return match new.is_empty() {
+            true => signed('-', old),
+            false => signed('+', new),
+        };
+    }
+    let (old, new) = (format!("{old}\n"), format!("{new}\n"));
+    let diff = TextDiff::from_lines(old.as_str(), new.as_str());
+    let mut lines = Vec::new();
+    for (index, hunk) in diff.grouped_ops(AROUND).iter().enumerate() {
+        if index > 0 {
+            lines.push(" …".to_owned());
+        }
+        for change in hunk.iter().flat_map(|op| diff.iter_changes(op)) {
+            let sign = match change.tag() {
+                ChangeTag::Delete => '-',
+                ChangeTag::Insert => '+',
+                ChangeTag::Equal => ' ',
+            };
+            lines.push(format!("{sign}{}", change.value().trim_end_matches('\n')));
+        }
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use konverge_base::model::{RepoPath, spec::RuntimeKind};
+
+    fn state(resources: &[(&str, Value)]) -> StackState {
+        let mut state = StackState::empty("shop/dev".parse().unwrap(), RepoPath::root());
+        for (id, attributes) in resources {
+            state.put(Recorded {
+                id: id.parse().unwrap(),
+                runtime: RuntimeKind::Kubernetes,
+                cluster: None,
+                attributes: Arc::new(attributes.as_object().unwrap().clone()),
+                depends_on: Vec::new(),
+                extensions: serde_json::Map::new(),
+                sharing: konverge_base::model::spec::Sharing::default(),
+                object_hash: None,
+                private: konverge_base::model::state::RuntimeRecord::default(),
+            });
+        }
+        state
+    }
+
+    #[test]
+    fn what_is_added_changed_and_removed_is_said_and_nothing_else() {
+        let old = state(&[
+            ("v1:ConfigMap:a:gone", json!({"data": {"x": "1"}})),
+            ("v1:ConfigMap:a:same", json!({"data": {"x": "1"}})),
+            (
+                "v1:ConfigMap:a:web",
+                json!({"data": {"x": "1", "y": {"$secret": "aa"}}}),
+            ),
+        ]);
+        let new = state(&[
+            ("v1:ConfigMap:a:new", json!({"data": {}})),
+            ("v1:ConfigMap:a:same", json!({"data": {"x": "1"}})),
+            (
+                "v1:ConfigMap:a:web",
+                json!({"data": {"x": "2", "y": {"$secret": "aa"}}}),
+            ),
+        ]);
+        let difference = StateDifference::between((3, &old), (4, &new));
+        let said: Vec<_> = difference
+            .resources
+            .iter()
+            .map(|r| (r.id.as_str(), r.change.word()))
+            .collect();
+        assert_eq!(
+            said,
+            [
+                ("v1:ConfigMap:a:gone", "removed"),
+                ("v1:ConfigMap:a:new", "added"),
+                ("v1:ConfigMap:a:web", "changed")
+            ]
+        );
+        let changed = difference.resources[2]
+            .lines
+            .iter()
+            .filter(|line| !line.starts_with(' '));
+        assert_eq!(changed.collect::<Vec<_>>(), ["-    x: \"1\"", "+    x: \"2\""]);
+        assert!(
+            StateDifference::between((4, &new), (5, &new))
+                .resources
+                .is_empty()
+        );
+    }
+
+    #[test]
+    fn of_many_resources_every_one_is_named() {
+        let many: Vec<_> = (0..10_000)
+            .map(|n| (format!("v1:ConfigMap:a:c{n:05}"), json!({"n": n})))
+            .collect();
+        let many: Vec<_> = many
+            .iter()
+            .map(|(id, value)| (id.as_str(), value.clone()))
+            .collect();
+        let difference = StateDifference::between((1, &state(&[])), (2, &state(&many)));
+        assert_eq!(difference.resources.len(), 10_000);
+        let shown = difference
+            .resources
+            .iter()
+            .filter(|resource| !resource.lines.is_empty())
+            .count();
+        assert_eq!(shown, SHOWN);
+    }
+}

@@ -1,0 +1,290 @@
+//! Hostile text in every field of every page.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use jiff::Timestamp;
+use serde_json::json;
+
+use super::*;
+use crate::{
+    AppliedState, ChangedResource, DriftView, FreezeView, HistoryDocument, HistoryRow, LeaseView, Overview,
+    OverviewRow, SearchIndex, SearchNames, SerialChange, StackCondition, StackDetails, StateDifference,
+    StoppedView, Writer,
+};
+use konverge_base::model::{
+    Digest, RepoPath, StackId,
+    apply_record::ApplyRecord,
+    apply_result::StackResult,
+    authorization::{Authorization, PolicyOverride, RecordedFindings, ReviewedPull},
+    policy_finding::{Enforcement, PolicyFinding},
+    spec::{RuntimeKind, Sharing},
+    state::{Recorded, RuntimeRecord, StackState},
+};
+
+/// Markup, quotes, a direction override, a control sequence, a zero-width character and a line break.
+const HOSTILE: &str = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\"onmouseover='alert(3)' \u{202e}\u{1b}[31m\u{200b}&amp;\n`x";
+
+fn text() -> String {
+    HOSTILE.to_owned()
+}
+
+/// An identity may hold markup, but no white space and no control character.
+fn id() -> StackId {
+    "<img/src=x\"onerror='alert(1)'>".parse().unwrap()
+}
+
+fn writer() -> Writer {
+    Writer {
+        run: format!("javascript:{HOSTILE}"),
+        actor: text(),
+    }
+}
+
+fn row() -> OverviewRow {
+    let at = Timestamp::UNIX_EPOCH;
+    OverviewRow {
+        stack: RepoPath::normalize("apps/<b>\"x'").unwrap(),
+        id: id(),
+        conditions: StackCondition::ALL.to_vec(),
+        applied: Some(AppliedState {
+            serial: 3,
+            written: at,
+            reason: text(),
+            writer: writer(),
+            result: Some(StackResult::Failed),
+            commit: Some("a".repeat(40).parse().unwrap()),
+            attempted: Some("b".repeat(40).parse().unwrap()),
+        }),
+        resources: 1,
+        stopped: Some(StoppedView {
+            at,
+            result: StackResult::Stopped,
+            writer: writer(),
+        }),
+        drift: Some(DriftView {
+            since: at,
+            checked: at,
+            digest: Digest::of_bytes(b"x"),
+        }),
+        error: Some(text()),
+    }
+}
+
+fn state() -> StackState {
+    let mut state = StackState::empty(id(), RepoPath::root());
+    let attributes = json!({HOSTILE: {"deep": [HOSTILE, {"$secret": HOSTILE}]}});
+    state.put(Recorded {
+        id: "v1:Config<Map>:\"x'onclick=:<b>".parse().unwrap(),
+        runtime: RuntimeKind::Kubernetes,
+        cluster: "main".parse().ok(),
+        attributes: Arc::new(attributes.as_object().unwrap().clone()),
+        depends_on: vec!["v1:Other<i>:\"y:<s>".parse().unwrap()],
+        extensions: json!({"<script>": HOSTILE}).as_object().unwrap().clone(),
+        sharing: Sharing::default(),
+        object_hash: None,
+        private: RuntimeRecord::default(),
+    });
+    state
+}
+
+fn record() -> ApplyRecord {
+    let finding = PolicyFinding {
+        verdict: Enforcement::Warn,
+        rule: text(),
+        stack: None,
+        message: text(),
+        hint: Some(text()),
+        place: None,
+    };
+    ApplyRecord {
+        digest: Digest::of_bytes(b"plan"),
+        commit: None,
+        result: StackResult::Applied,
+        grounds: Authorization {
+            pull_requests: vec![ReviewedPull {
+                number: 7,
+                head: "a".repeat(40).parse().unwrap(),
+                reviewers: Some(vec![text()]),
+            }],
+            agreed_by: vec![text()],
+            overrides: vec![PolicyOverride {
+                finding: Digest::of_bytes(b"x"),
+                rule: text(),
+                message: text(),
+                by: vec![text()],
+                why: Some(text()),
+            }],
+            findings: RecordedFindings {
+                shown: vec![finding],
+                more: 1,
+            },
+            reconciled: true,
+        },
+    }
+}
+
+fn stack_view() -> StackDetails {
+    let read = HistoryDocument::Read {
+        reason: text(),
+        writer: writer(),
+        time: Timestamp::UNIX_EPOCH,
+        commit: None,
+        resources: 1,
+        note: Some(text()),
+        receipt: Some(Box::new(record())),
+    };
+    StackDetails {
+        version: 1,
+        row: row(),
+        notices: vec![text()],
+        state: Some(state()),
+        pending: vec!["v1:<b>:\"x:y".parse().unwrap()],
+        history: vec![
+            HistoryRow {
+                serial: 3,
+                document: read,
+            },
+            HistoryRow {
+                serial: 2,
+                document: HistoryDocument::Unreadable { unreadable: text() },
+            },
+        ],
+        lease: Some(LeaseView {
+            id: text(),
+            writer: writer(),
+            since: Timestamp::UNIX_EPOCH,
+            term_seconds: Duration::from_secs(60),
+        }),
+    }
+}
+
+/// Every page, by a name.
+fn pages() -> Vec<(&'static str, String)> {
+    let overview = Overview {
+        version: 1,
+        repository: text(),
+        head: Some("c".repeat(40).parse().unwrap()),
+        freeze: Some(FreezeView {
+            reason: text(),
+            since: Timestamp::UNIX_EPOCH,
+            writer: writer(),
+        }),
+        notices: vec![text()],
+        stacks: vec![row()],
+    };
+    let mut index = SearchIndex::default();
+    let names = SearchNames {
+        names: BTreeMap::from([
+            (text(), vec![text()]),
+            ("__proto__".to_owned(), vec!["constructor".to_owned()]),
+        ]),
+        images: [text()].into(),
+        more: 2,
+    };
+    index.add(&id(), names);
+    let result = index.search("alert");
+    let view = stack_view();
+    let difference = StateDifference {
+        version: 1,
+        stack: id(),
+        from: 2,
+        to: 3,
+        resources: vec![ChangedResource {
+            id: "v1:<b>:\"x:y".parse().unwrap(),
+            change: SerialChange::Changed,
+            lines: vec![format!("+{HOSTILE}"), format!("-{HOSTILE}"), text()],
+        }],
+    };
+    let mut pages = Vec::new();
+    for mode in [PageMode::Static, PageMode::Served] {
+        pages.push((
+            "overview",
+            super::overview(&overview, &overview, mode, Some(StackCondition::Failed), HOSTILE),
+        ));
+        pages.push(("search", search(&index, mode, HOSTILE, Some(&result))));
+        let differences = &[(2, 3)];
+        pages.push((
+            "stack",
+            stack(&StackPage {
+                view: &view,
+                differences,
+                mode,
+            }),
+        ));
+    }
+    pages.push(("kind", kind(&index, HOSTILE).unwrap()));
+    pages.push(("difference", super::difference(&difference)));
+    pages.push(("failure", failure(HOSTILE, HOSTILE, &[text()], 1)));
+    pages
+}
+
+#[test]
+fn text_of_others_is_data_in_every_field_of_every_page() {
+    for (name, page) in pages() {
+        assert!(
+            page.matches("alert(1)").count() > 0 || name == "failure",
+            "{name}: the text is shown"
+        );
+        for forbidden in [
+            "<script>alert",
+            "<img",
+            "<b>",
+            "<i>",
+            "\"onmouseover",
+            "\"onerror",
+            "\"x'",
+            "javascript:alert",
+        ] {
+            assert!(!page.contains(forbidden), "{name}: {forbidden}: {page}");
+        }
+        assert!(!page.contains("href=\"javascript"), "{name}");
+        for hidden in ['\u{202e}', '\u{1b}', '\u{200b}'] {
+            assert!(!page.contains(hidden), "{name}: {hidden:?}");
+        }
+        // The only scripts and styles are our own files.
+        let scripts = page
+            .split("<script")
+            .skip(1)
+            .map(|rest| rest.split('>').next().unwrap());
+        for script in scripts {
+            assert!(
+                script.contains("src=\"") && script.contains("portal.js") || script.contains("search.js"),
+                "{name}: {script}"
+            );
+        }
+        assert!(!page.contains("style=") && !page.contains("<style"), "{name}");
+        assert!(
+            page.contains("default-src &#39;none&#39;") || page.contains("default-src 'none'"),
+            "{name}"
+        );
+    }
+}
+
+#[test]
+fn the_names_for_the_search_are_one_text_of_json() {
+    let mut index = SearchIndex::default();
+    let names = SearchNames {
+        names: BTreeMap::from([("__proto__".to_owned(), vec![text(), "\u{2028}".to_owned()])]),
+        ..SearchNames::default()
+    };
+    index.add(&id(), names);
+    let script = search_data(&index);
+    let literal = script
+        .strip_prefix("globalThis.konvergeNames = JSON.parse(")
+        .unwrap();
+    let literal = literal.strip_suffix(");\n").unwrap();
+    let inner: String = serde_json::from_str(literal).unwrap();
+    let data: serde_json::Value = serde_json::from_str(&inner).unwrap();
+    assert_eq!(data["kinds"]["__proto__"][HOSTILE], json!([0]));
+    assert!(!script.contains('\u{2028}') && !script.contains('\u{202e}'));
+}
+
+#[test]
+fn a_page_is_complete_without_script_and_names_its_parts() {
+    for (name, page) in pages() {
+        assert!(page.starts_with("<!DOCTYPE html><html lang=\"en\">"), "{name}");
+        assert_eq!(page.matches("<h1>").count(), 1, "{name}");
+        assert_eq!(page.matches("<main").count(), 1, "{name}");
+        assert!(page.contains("href=\"#main\""), "{name}");
+    }
+}

@@ -1,0 +1,28 @@
+//! The pages. Each is complete without script; the script filters, searches and says how old a time is. Nothing is
+//! loaded from elsewhere, and text from others is data only.
+
+mod difference;
+mod layout;
+mod overview;
+mod parts;
+mod search;
+mod stack;
+
+pub use difference::difference;
+pub use layout::{PageMode, SECURITY, failure};
+pub use overview::overview;
+pub use search::{kind, search, search_data};
+pub use stack::{StackPage, stack};
+
+/// The script of all pages.
+pub const SCRIPT: &str = include_str!("portal.js");
+
+/// The styles of all pages: those of the preview's page, and what the portal adds.
+pub fn style() -> String {
+    format!("{}{}", konverge_report::html::STYLE, include_str!("portal.css"))
+}
+
+#[cfg(test)]
+mod hostile_tests;
+#[cfg(test)]
+mod sample_tests;

@@ -1,0 +1,181 @@
+//! The overview: every stack under its worst condition.
+
+use maud::{Markup, html};
+
+use super::{
+    layout::{Page, PageMode},
+    parts::{badge, code, commit, line, moment, notices, prose, writer},
+};
+use crate::{Overview, OverviewRow, StackCondition, site_path};
+use konverge_report::plural;
+
+/// The number of stacks that are as applied up to which they are shown at once.
+const OPEN: usize = 40;
+
+/// The page. `condition` and `text` are the filter of the address, which has already been used on `overview`;
+/// `total` is the overview without it.
+pub fn overview(
+    overview: &Overview,
+    total: &Overview,
+    mode: PageMode,
+    condition: Option<StackCondition>,
+    text: &str,
+) -> String {
+    let is_filtered = condition.is_some() || !text.trim().is_empty();
+    let main = html! {
+        (freeze(overview))
+        (notices(&overview.notices))
+        (facts(total))
+        (counts(total, mode, condition))
+        (filter(total, mode, condition, text))
+        @if overview.stacks.is_empty() {
+            p.empty {
+                @if is_filtered { "No stack matches. " a href=(site_path::OVERVIEW) { "Show all" } }
+                @else { "No stack is recorded. The first " (code("konverge apply")) " writes a state." }
+            }
+        }
+        @for condition in StackCondition::ALL {
+            @let rows: Vec<_> = overview.stacks.iter().filter(|row| row.worst() == condition).collect();
+            @if !rows.is_empty() { (section(condition, &rows, overview, is_filtered)) }
+        }
+    };
+    Page {
+        title: &overview.repository,
+        depth: 0,
+        place: site_path::OVERVIEW,
+        with_search_data: false,
+        main,
+    }
+    .render()
+}
+
+fn freeze(overview: &Overview) -> Markup {
+    html! {
+        @if let Some(freeze) = &overview.freeze {
+            p.notice.freeze {
+                strong { "Applies are frozen" } " since " (moment(freeze.since)) " by " (writer(&freeze.writer)) ": "
+                (prose(&freeze.reason))
+            }
+        }
+    }
+}
+
+fn facts(overview: &Overview) -> Markup {
+    html! {
+        p.facts {
+            (plural(overview.stacks.len(), "stack")) " · "
+            @match &overview.head {
+                Some(head) => { "compared with commit " (commit(head)) },
+                None => { "not compared with the repository: pending changes and stacks that were never applied are unknown" },
+            }
+        }
+    }
+}
+
+/// The number of stacks of each condition. Each links to its stacks.
+fn counts(overview: &Overview, mode: PageMode, current: Option<StackCondition>) -> Markup {
+    html! {
+        nav.counts aria-label="Conditions" {
+            @for condition in StackCondition::ALL {
+                @let count = overview.count(condition);
+                @if count > 0 {
+                    a href={ @match mode {
+                        PageMode::Static => { "#" (condition.key()) },
+                        PageMode::Served => { (site_path::OVERVIEW) "?condition=" (condition.key()) },
+                    } } aria-current=[(current == Some(condition)).then_some("true")] {
+                        strong { (count) } " " (condition.words())
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// The filter. A static page has it only with script.
+fn filter(overview: &Overview, mode: PageMode, current: Option<StackCondition>, text: &str) -> Markup {
+    html! {
+        form.filter #filter method="get" action=(site_path::OVERVIEW) role="search" hidden[mode == PageMode::Static] {
+            label {
+                "Condition "
+                select name="condition" {
+                    option value="" { "all" }
+                    @for condition in StackCondition::ALL {
+                        @if overview.count(condition) > 0 || current == Some(condition) {
+                            option value=(condition.key()) selected[current == Some(condition)] { (condition.words()) }
+                        }
+                    }
+                }
+            }
+            label.search { "Stack, folder or person " input type="search" name="q" value=(text) autocomplete="off"; }
+            button type="submit" { "Filter" }
+            p #found role="status" {}
+        }
+    }
+}
+
+fn section(
+    condition: StackCondition,
+    rows: &[&OverviewRow],
+    overview: &Overview,
+    is_filtered: bool,
+) -> Markup {
+    let list = html! {
+        ul.rows { @for row in rows { (self::row(row, overview.head.is_some())) } }
+    };
+    let is_calm = matches!(condition, StackCondition::Applied | StackCondition::Destroyed);
+    html! {
+        section id=(condition.key()) {
+            @if is_calm {
+                details open[is_filtered || rows.len() <= OPEN] {
+                    summary { h2 { (heading(condition)) " (" (rows.len()) ")" } }
+                    (list)
+                }
+            } @else {
+                h2 { (heading(condition)) " (" (rows.len()) ")" }
+                (list)
+            }
+        }
+    }
+}
+
+fn heading(condition: StackCondition) -> String {
+    let words = condition.words();
+    let mut letters = words.chars();
+    let first = letters.next().map(|letter| letter.to_ascii_uppercase());
+    first.into_iter().chain(letters).collect()
+}
+
+fn row(row: &OverviewRow, _is_compared: bool) -> Markup {
+    let keys: Vec<_> = row.conditions.iter().map(|condition| condition.key()).collect();
+    html! {
+        li.row data-conditions=(keys.join(" ")) data-text=(row.filter_text()) {
+            a.name href=(site_path::stack(&row.id)) { (line(row.id.as_str())) }
+            @for condition in &row.conditions { " " (badge(*condition)) }
+            (row_facts(row))
+        }
+    }
+}
+
+/// When and by whom, in one paragraph.
+pub(super) fn row_facts(row: &OverviewRow) -> Markup {
+    html! {
+        p.facts {
+            @if !row.stack.is_root() { (code(row.stack.as_str())) " · " }
+            @if let Some(applied) = &row.applied {
+                "serial " (applied.serial) ", " (line(&applied.reason)) " " (moment(applied.written)) " by " (writer(&applied.writer))
+                @if let Some(id) = &applied.commit { " · commit " (commit(id)) }
+                @if let Some(tried) = applied.attempted.as_ref().filter(|tried| applied.commit.as_ref() != Some(tried)) {
+                    " · tried commit " (commit(tried))
+                }
+                " · " (plural(row.resources, "resource"))
+            } @else { "no state" }
+        }
+        @if let Some(stopped) = &row.stopped {
+            p.facts { "The last apply ended " (moment(stopped.at)) " before it wrote a state; by " (writer(&stopped.writer)) }
+        }
+        @if let Some(drift) = &row.drift {
+            p.facts { "Drift since " (moment(drift.since)) ", last checked " (moment(drift.checked)) ", digest " code { (drift.digest.short()) } }
+        }
+        @if let Some(error) = &row.error { p.note { (prose(error)) } }
+    }
+}

@@ -1,0 +1,134 @@
+//! The search: a form, the answer, and the kinds to walk through without script.
+
+use std::collections::BTreeMap;
+
+use maud::{Markup, html};
+
+use super::{
+    layout::{Page, PageMode},
+    parts::{code, line},
+};
+use crate::{SearchIndex, SearchResult, site_path};
+use konverge_base::model::StackId;
+use konverge_report::{escape, plural};
+
+/// The number of stacks that are linked beside a name.
+const STACKS: usize = 50;
+
+/// The page; `result` is the answer to `text`, which a static page lets the script find.
+pub fn search(index: &SearchIndex, mode: PageMode, text: &str, result: Option<&SearchResult>) -> String {
+    let unnamed: usize = index.unnamed.values().sum();
+    let main = html! {
+        form.filter #search-form method="get" action=(site_path::SEARCH) role="search" hidden[mode == PageMode::Static] {
+            label.search { "Kind, name or image " input type="search" name="q" value=(text) autocomplete="off"; }
+            button type="submit" { "Search" }
+        }
+        p #found role="status" { @if let Some(result) = result { (plural(result.hits.len() + result.more, "result")) } }
+        @if unnamed > 0 {
+            p.notice {
+                "Of large stacks " (plural(unnamed, "resource or image")) " are not in this search. "
+                "Their pages and " (code("konverge state show STACK")) " have them."
+            }
+        }
+        ul.rows #hits {
+            @if let Some(result) = result {
+                @for hit in &result.hits {
+                    li.row { span.where { (line(&hit.kind)) } " " span.name { (line(&hit.name)) } " " (links(hit.stacks.iter(), 0)) }
+                }
+                @if result.more > 0 { li { "and " (result.more) " more: search for more words" } }
+            }
+        }
+        section {
+            h2 { "Kinds" }
+            @if index.kinds.is_empty() { p { "Nothing is recorded." } }
+            ul.columns {
+                @for (kind, names) in &index.kinds {
+                    li { a href=(site_path::kind(kind)) { (line(kind)) } " (" (names.len()) ")" }
+                }
+                @if !index.images.is_empty() {
+                    li { a href=(site_path::kind(IMAGES)) { "Images" } " (" (index.images.len()) ")" }
+                }
+            }
+        }
+    };
+    Page {
+        title: "Search",
+        depth: 0,
+        place: site_path::SEARCH,
+        with_search_data: mode == PageMode::Static,
+        main,
+    }
+    .render()
+}
+
+/// The name of the page of the images. No kind of an API or of a provider is without a colon.
+const IMAGES: &str = "images";
+
+/// The page of a kind, or of the images; `None` if no stack has such a resource.
+pub fn kind(index: &SearchIndex, kind: &str) -> Option<String> {
+    let (title, names) = match index.kinds.get(kind) {
+        Some(names) => (kind, names),
+        None if kind == IMAGES && !index.images.is_empty() => ("Images", &index.images),
+        None => return None,
+    };
+    Some(listing(index, title, names))
+}
+
+impl SearchIndex {
+    /// The pages that list names: of each kind, and of the images.
+    pub fn listings(&self) -> impl Iterator<Item = &str> {
+        let images = (!self.images.is_empty()).then_some(IMAGES);
+        let kinds = self
+            .kinds
+            .keys()
+            .map(String::as_str)
+            .filter(|kind| *kind != IMAGES);
+        kinds.chain(images)
+    }
+}
+
+fn listing(index: &SearchIndex, title: &str, names: &BTreeMap<String, Vec<usize>>) -> String {
+    let main = html! {
+        p { a href={ "../" (site_path::SEARCH) } { "All kinds" } }
+        ul.rows {
+            @for (name, places) in names {
+                li.row { span.name { (line(name)) } " " (links(index.stacks_at(places), 1)) }
+            }
+        }
+    };
+    Page {
+        title,
+        depth: 1,
+        place: "",
+        with_search_data: false,
+        main,
+    }
+    .render()
+}
+
+fn links<'a>(stacks: impl Iterator<Item = &'a StackId>, depth: usize) -> Markup {
+    let stacks: Vec<_> = stacks.collect();
+    html! {
+        span.links {
+            @for (index, stack) in stacks.iter().take(STACKS).enumerate() {
+                @if index > 0 { ", " }
+                a href={ ("../".repeat(depth)) (site_path::stack(stack)) } { (line(stack.as_str())) }
+            }
+            @if stacks.len() > STACKS { " and " (stacks.len() - STACKS) " more" }
+        }
+    }
+}
+
+/// The names of all stacks as a script, which a page can load from a file too.
+pub fn search_data(index: &SearchIndex) -> String {
+    let paths: Vec<_> = index.stacks.iter().map(site_path::stack).collect();
+    let data = serde_json::json!({
+        "stacks": index.stacks, "paths": paths, "kinds": index.kinds, "images": index.images,
+    });
+    // In an object of a script `__proto__` would be more than a name; in JSON it is one.
+    let literal = serde_json::Value::String(escape::json(&data.to_string())).to_string();
+    format!(
+        "globalThis.konvergeNames = JSON.parse({});\n",
+        escape::json(&literal)
+    )
+}

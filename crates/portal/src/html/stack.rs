@@ -1,0 +1,251 @@
+//! The page of one stack.
+
+use std::collections::BTreeSet;
+
+use maud::{Markup, html};
+
+use super::{
+    layout::{Page, PageMode},
+    overview::row_facts,
+    parts::{badge, code, commit, diff_lines, lease, line, moment, notices, prose, writer},
+};
+use crate::{HistoryDocument, HistoryRow, StackDetails, difference::readable, site_path};
+use konverge_base::model::{
+    apply_record::ApplyRecord,
+    state::{Recorded, StackState},
+};
+use konverge_report::{html::of_edges, plural};
+
+/// The number of resources whose attributes are on the page.
+const WITH_ATTRIBUTES: usize = 200;
+/// The number of resources up to which their list is open.
+const OPEN: usize = 60;
+
+/// What a page shows beside the data.
+#[derive(Debug, Clone)]
+pub struct StackPage<'a> {
+    /// The stack.
+    pub view: &'a StackDetails,
+    /// The pairs of serials whose difference has a page; any two in a served page.
+    pub differences: &'a [(u64, u64)],
+    /// Who answers the requests of the page.
+    pub mode: PageMode,
+}
+
+/// The page.
+pub fn stack(page: &StackPage<'_>) -> String {
+    let view = page.view;
+    let id = view.row.id.as_str();
+    let main = html! {
+        p.conditions { @for condition in &view.row.conditions { (badge(*condition)) " " } }
+        (row_facts(&view.row))
+        (notices(&view.notices))
+        @if !view.pending.is_empty() {
+            section {
+                h2 { "Outcome unknown" }
+                p { "A run was interrupted. The next run finds out what happened to these:" }
+                ul { @for id in &view.pending { li { (code(id.as_str())) } } }
+            }
+        }
+        section {
+            h2 { "Lease" }
+            @match &view.lease {
+                Some(held) => (lease(held, id)),
+                None => p { "Nobody holds the lease." },
+            }
+        }
+        @if let Some(state) = &view.state { (resources(state, id)) (graph(state)) }
+        (history(page))
+    };
+    Page {
+        title: id,
+        depth: 2,
+        place: "",
+        with_search_data: false,
+        main,
+    }
+    .render()
+}
+
+fn resources(state: &StackState, stack: &str) -> Markup {
+    let count = state.resources.len();
+    html! {
+        section {
+            details open[count <= OPEN] {
+                summary { h2 { "Resources (" (count) ")" } }
+                @if count == 0 { p { "Nothing is recorded." } }
+                @if count > WITH_ATTRIBUTES {
+                    p.facts {
+                        "The attributes of the first " (WITH_ATTRIBUTES) " are on this page; of all: "
+                        (code(&format!("konverge state show {stack}")))
+                    }
+                }
+                ul.rows {
+                    @for (index, resource) in state.resources.iter().enumerate() {
+                        (self::resource(resource, index < WITH_ATTRIBUTES))
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn resource(resource: &Recorded, with_attributes: bool) -> Markup {
+    let title = html! {
+        span.name { (line(resource.id.as_str())) }
+        @if let Some(cluster) = &resource.cluster { " " span.where { "on " (line(cluster.as_str())) } }
+    };
+    html! {
+        li.resource {
+            @if with_attributes {
+                details {
+                    summary { (title) }
+                    pre.diff tabindex="0" {
+                        @for text in konverge_report::yaml_lines(&readable(resource)) { span { (line(&text)) } }
+                    }
+                }
+            } @else { (title) }
+        }
+    }
+}
+
+fn graph(state: &StackState) -> Markup {
+    let edges: BTreeSet<(String, String)> = state
+        .resources
+        .iter()
+        .flat_map(|resource| {
+            let to = resource.id.to_string();
+            resource
+                .depends_on
+                .iter()
+                .map(move |from| (from.to_string(), to.clone()))
+        })
+        .collect();
+    if edges.is_empty() {
+        return html! {};
+    }
+    let count = edges.len();
+    html! {
+        section {
+            h2 { "Dependencies (" (count) ")" }
+            @match of_edges(edges, BTreeSet::new(), "From each resource to those that depend on it") {
+                Some(svg) => div.graph tabindex="0" role="region" aria-label="Dependencies" { (svg) },
+                None => p { "There are too many to draw. The attributes of each resource list what it depends on." },
+            }
+        }
+    }
+}
+
+fn history(page: &StackPage<'_>) -> Markup {
+    let rows = &page.view.history;
+    html! {
+        section {
+            h2 { "History (" (plural(rows.len(), "serial")) ")" }
+            @if page.mode == PageMode::Served && rows.len() > 1 { (choice(rows)) }
+            ol.rows reversed {
+                @for row in rows {
+                    li.row id={ "serial-" (row.serial) } {
+                        (history_row(row))
+                        @if let Some((from, to)) = page.differences.iter().find(|(_, to)| *to == row.serial) {
+                            p.facts { a href=(site_path::difference(*from, *to)) { "What changed since serial " (from) } }
+                        }
+                    }
+                }
+            }
+            @if page.mode == PageMode::Static && rows.len() > 1 {
+                p.facts {
+                    "The difference of any two: "
+                    (code(&format!("konverge state diff {} FROM TO", page.view.row.id)))
+                }
+            }
+        }
+    }
+}
+
+/// Two serials to compare.
+fn choice(rows: &[HistoryRow]) -> Markup {
+    let select = |label: &str, name: &str, chosen: usize| {
+        html! {
+            label {
+                (label) " "
+                select name=(name) {
+                    @for (index, row) in rows.iter().enumerate() {
+                        option value=(row.serial) selected[index == chosen] { (row.serial) }
+                    }
+                }
+            }
+        }
+    };
+    html! {
+        form.filter method="get" action="difference.html" {
+            (select("From serial", "from", 1)) (select("to serial", "to", 0))
+            button type="submit" { "Compare" }
+        }
+    }
+}
+
+fn history_row(row: &HistoryRow) -> Markup {
+    html! {
+        span.name { "Serial " (row.serial) }
+        @match &row.document {
+            HistoryDocument::Unreadable { unreadable } => p.note { "It cannot be read: " (prose(unreadable)) },
+            HistoryDocument::Read { reason, writer: by, time, commit: applied, resources, note, receipt } => {
+                p.facts {
+                    (line(reason)) " " (moment(*time)) " by " (writer(by))
+                    @if let Some(applied) = applied { " · commit " (commit(applied)) }
+                    " · " (plural(*resources, "resource"))
+                }
+                @if let Some(note) = note { p.facts { (prose(note)) } }
+                @if let Some(receipt) = receipt { (record(receipt)) }
+            }
+        }
+    }
+}
+
+/// An apply record: how it ended, and on whose review.
+fn record(record: &ApplyRecord) -> Markup {
+    let result = serde_json::to_value(record.result).unwrap_or_default();
+    let grounds = &record.grounds;
+    html! {
+        dl.record {
+            dt { "Result" }
+            dd { (line(result.as_str().unwrap_or_default())) ", plan digest " code { (record.digest.short()) } }
+            @for pull in &grounds.pull_requests {
+                dt { "Pull request" }
+                dd {
+                    "#" (pull.number) ", head " (commit(&pull.head)) ", "
+                    @match pull.reviewers.as_deref() {
+                        None => "reviewers unknown",
+                        Some([]) => "no approvals",
+                        Some(names) => { "approved by " (line(&names.join(", "))) },
+                    }
+                }
+            }
+            @if !grounds.agreed_by.is_empty() {
+                dt { "Digest approved by" } dd { (line(&grounds.agreed_by.join(", "))) }
+            }
+            @for overridden in &grounds.overrides {
+                dt { "Override" }
+                dd { (code(&overridden.rule)) " by " (line(&overridden.giver())) ": " (prose(&overridden.message)) }
+            }
+            @if grounds.findings.shown.len() + grounds.findings.more > 0 {
+                dt { "Policy findings" }
+                dd {
+                    ul {
+                        @for finding in &grounds.findings.shown { li { (code(&finding.rule)) " " (prose(&finding.message)) } }
+                        @if grounds.findings.more > 0 { li { "and " (grounds.findings.more) " more" } }
+                    }
+                }
+            }
+            @if grounds.reconciled { dt { "Drift" } dd { "restored" } }
+        }
+    }
+}
+
+/// The lines of a resource of a difference; what is too long is said.
+pub(super) fn changed_lines(lines: &[String]) -> Markup {
+    html! {
+        @if lines.is_empty() { p.facts { "Its lines are not on this page: there are too many." } }
+        @else { (diff_lines(lines)) }
+    }
+}

@@ -1,0 +1,12 @@
+//! The OpenAPI document of the JSON documents.
+
+use std::sync::LazyLock;
+
+use serde_json::Value;
+
+/// The document (OpenAPI 3.1).
+pub fn openapi() -> &'static Value {
+    static DOCUMENT: LazyLock<Value> =
+        LazyLock::new(|| serde_json::from_str(include_str!("openapi.json")).expect("a test reads it"));
+    &DOCUMENT
+}

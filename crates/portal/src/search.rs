@@ -1,0 +1,158 @@
+//! [`SearchIndex`]: kinds, names and images of the resources of all stacks.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::Serialize;
+
+use konverge_base::model::StackId;
+
+/// The number of hits that an answer names.
+const HITS: usize = 500;
+
+/// What a stack adds to the search.
+#[derive(Debug, Clone, Default)]
+pub struct SearchNames {
+    /// The names of the resources by kind.
+    pub names: BTreeMap<String, Vec<String>>,
+    /// The images of their containers.
+    pub images: BTreeSet<String>,
+    /// The number of resources and images that are not named.
+    pub more: usize,
+}
+
+/// The names of all stacks.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct SearchIndex {
+    /// The stacks; the other fields name them by their place here.
+    pub stacks: Vec<StackId>,
+    /// By kind the names, each with the stacks that have such a resource.
+    pub kinds: BTreeMap<String, BTreeMap<String, Vec<usize>>>,
+    /// By image the stacks.
+    pub images: BTreeMap<String, Vec<usize>>,
+    /// The stacks with resources or images that are not named here, and how many.
+    pub unnamed: BTreeMap<usize, usize>,
+}
+
+/// The answer to a search. The JSON has `"version":1`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct SearchResult {
+    /// Version of this format.
+    pub version: u32,
+    /// Sorted by kind and name; images come last.
+    pub hits: Vec<SearchHit>,
+    /// The number of hits that are left out.
+    pub more: usize,
+    /// The number of resources and images of large stacks that no search looks into.
+    pub unnamed: usize,
+}
+
+/// A resource or an image, and the stacks that have it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct SearchHit {
+    /// The kind of the resource, or `image`.
+    pub kind: String,
+    /// The name of the resource, or the image.
+    pub name: String,
+    /// The stacks.
+    pub stacks: Vec<StackId>,
+}
+
+impl SearchIndex {
+    /// Adds a stack.
+    pub fn add(&mut self, stack: &StackId, names: SearchNames) {
+        let place = self.stacks.len();
+        self.stacks.push(stack.clone());
+        for (kind, names) in names.names {
+            let kind = self.kinds.entry(kind).or_default();
+            for name in names {
+                kind.entry(name).or_default().push(place);
+            }
+        }
+        for image in names.images {
+            self.images.entry(image).or_default().push(place);
+        }
+        if names.more > 0 {
+            self.unnamed.insert(place, names.more);
+        }
+    }
+
+    /// The identities at places.
+    pub fn stacks_at<'a>(&'a self, places: &'a [usize]) -> impl Iterator<Item = &'a StackId> {
+        places.iter().filter_map(|place| self.stacks.get(*place))
+    }
+
+    /// What has each word of a text in its kind, its name or its image.
+    pub fn search(&self, text: &str) -> SearchResult {
+        let text = text.to_lowercase();
+        let words: Vec<_> = text.split_whitespace().collect();
+        let has = |kind: &str, name: &str| {
+            let whole = format!("{kind} {name}").to_lowercase();
+            words.iter().all(|word| whole.contains(word))
+        };
+        let kinds = self.kinds.iter().flat_map(|(kind, names)| {
+            names
+                .iter()
+                .map(move |(name, places)| (kind.as_str(), name, places))
+        });
+        let images = self.images.iter().map(|(image, places)| ("image", image, places));
+        let (mut hits, mut more) = (Vec::new(), 0);
+        for (kind, name, places) in kinds.chain(images) {
+            if words.is_empty() || !has(kind, name) {
+                continue;
+            }
+            if hits.len() == HITS {
+                more += 1;
+                continue;
+            }
+            hits.push(SearchHit {
+                kind: kind.to_owned(),
+                name: name.clone(),
+                stacks: self.stacks_at(places).cloned().collect(),
+            });
+        }
+        SearchResult {
+            version: 1,
+            hits,
+            more,
+            unnamed: self.unnamed.values().sum(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_word_is_found_in_kind_name_or_image_and_what_is_left_out_is_counted() {
+        let mut index = SearchIndex::default();
+        for (stack, image) in [("shop/dev", "nginx:1"), ("shop/prod", "nginx:2")] {
+            let names = SearchNames {
+                names: BTreeMap::from([("apps/v1:Deployment".to_owned(), vec!["shop:Web".to_owned()])]),
+                images: BTreeSet::from([image.to_owned()]),
+                more: 3,
+            };
+            index.add(&stack.parse().unwrap(), names);
+        }
+        let found = |text: &str| {
+            let result = index.search(text);
+            assert_eq!(result.unnamed, 6);
+            let hits = result.hits.into_iter();
+            hits.map(|hit| format!("{} {} {}", hit.kind, hit.name, hit.stacks.len()))
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(found("deployment web"), ["apps/v1:Deployment shop:Web 2"]);
+        assert_eq!(found("NGINX"), ["image nginx:1 1", "image nginx:2 1"]);
+        assert!(found("").is_empty() && found("web nginx").is_empty());
+        let many = SearchNames {
+            names: BTreeMap::from([(
+                "v1:Pod".to_owned(),
+                (0..HITS + 7).map(|n| format!("p{n}")).collect(),
+            )]),
+            ..SearchNames::default()
+        };
+        index.add(&"a/b".parse().unwrap(), many);
+        let result = index.search("pod");
+        assert_eq!((result.hits.len(), result.more), (HITS, 7));
+    }
+}

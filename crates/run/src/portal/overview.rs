@@ -1,0 +1,273 @@
+//! The overview of all stacks: one LIST and one GET where the index is settled, and one LIST for the freeze.
+
+use std::collections::BTreeMap;
+
+use futures::{StreamExt as _, stream};
+
+use super::{
+    head::{Head, HeadFacts},
+    views::{search_names, writer},
+};
+use crate::StateBackend;
+use konverge_base::{
+    error::UserError,
+    model::{Digest, StackId},
+};
+use konverge_portal::{
+    AppliedState, DriftView, FreezeView, HeadFact, Overview, OverviewRow, SearchIndex, StackFacts,
+    StackIndex, StoppedView,
+};
+use konverge_report::plural;
+use konverge_state::{DriftCheck, IndexEntry, IndexedStates, StackSummary, StateError};
+
+/// The number of states read concurrently.
+const AT_ONCE: usize = 32;
+
+/// What the pages are read from.
+#[derive(Clone, Copy)]
+pub struct StackSources<'a> {
+    /// The states.
+    pub backend: &'a StateBackend,
+    /// The repository; `None`: nothing is known to be pending.
+    pub head: Option<&'a Head>,
+}
+
+/// A summary, or why there is none.
+type SummaryRead = Result<Option<StackSummary>, String>;
+
+/// Reads the overview. A stack whose state cannot be read has a row that says so.
+///
+/// # Errors
+/// Errors of the store; an index of another repository; the head cannot be compared.
+pub async fn read_overview(sources: StackSources<'_>) -> Result<StackIndex, UserError> {
+    let states = &sources.backend.states;
+    let (known, freeze) = futures::join!(states.read_all(), states.freeze());
+    let known = known?;
+    let head = match sources.head {
+        Some(head) => Some(head.compare(sources.backend, &known).await?),
+        None => None,
+    };
+    let mut notices = Vec::new();
+    if known.is_rebuilt() {
+        notices.push("The index was missing or damaged, so every state was read. `konverge state doctor --repair` writes it anew.".to_owned());
+    }
+    let freeze = match freeze {
+        Ok(freeze) => freeze,
+        Err(error) => {
+            let why = sources.backend.secrets.mask(&error.to_string());
+            notices.push(format!(
+                "Nobody knows whether applies are frozen, so every apply stops: {why}"
+            ));
+            None
+        }
+    };
+    let drift = drift(&known, sources.backend, &mut notices).await;
+    let summaries = summaries(&known, sources.backend, &mut notices).await?;
+    let mut index = StackIndex {
+        overview: Overview {
+            version: 1,
+            repository: states.repository().as_str().to_owned(),
+            head: head.as_ref().map(|head| head.commit.clone()),
+            freeze: freeze.map(|freeze| FreezeView {
+                reason: freeze.reason,
+                since: freeze.since,
+                writer: writer(freeze.writer),
+            }),
+            notices,
+            stacks: Vec::new(),
+        },
+        search: SearchIndex::default(),
+        fingerprints: BTreeMap::new(),
+        serials: BTreeMap::new(),
+    };
+    for (id, summary) in summaries {
+        let Some(entry) = known.entries.get(&id) else {
+            continue;
+        };
+        let head = head.as_ref();
+        let row = row(&id, entry, &summary, &known, drift.get(&id), head);
+        // A stack that moved is shown under its new identity once that is recorded.
+        let is_moved = entry.retired && head.is_some_and(|head| head.renamed.contains_key(&id));
+        if is_moved {
+            continue;
+        }
+        if let Ok(Some(summary)) = summary
+            && !entry.retired
+        {
+            index.search.add(&id, search_names(summary));
+        }
+        index
+            .fingerprints
+            .insert(id.clone(), fingerprint(&row, Some(entry)));
+        index.serials.insert(id, entry.serial);
+        index.overview.stacks.push(row);
+    }
+    for row in new_stacks(&known, head.as_ref()) {
+        index.fingerprints.insert(row.id.clone(), fingerprint(&row, None));
+        index.overview.stacks.push(row);
+    }
+    index.overview.sort();
+    Ok(index)
+}
+
+/// The drift of the index, or of the drift history if an earlier version wrote the index.
+async fn drift(
+    known: &IndexedStates,
+    backend: &StateBackend,
+    notices: &mut Vec<String>,
+) -> BTreeMap<StackId, DriftCheck> {
+    if let Some(drift) = &known.drift {
+        return drift.clone();
+    }
+    match backend.states.looks().await {
+        Ok(history) => history.stacks,
+        Err(error) => {
+            let why = backend.secrets.mask(&error.to_string());
+            notices.push(format!("The drift history cannot be read: {why}"));
+            BTreeMap::new()
+        }
+    }
+}
+
+/// The summary of each stack. Where the index has none, the state is read.
+async fn summaries(
+    known: &IndexedStates,
+    backend: &StateBackend,
+    notices: &mut Vec<String>,
+) -> Result<Vec<(StackId, SummaryRead)>, UserError> {
+    let (mut summaries, mut without) = (Vec::new(), Vec::new());
+    for (id, entry) in &known.entries {
+        let has_state = entry.serial > 0;
+        match backend.states.summary(id, entry) {
+            None if has_state && !entry.retired => without.push(id.clone()),
+            summary if has_state || entry.is_known() => summaries.push((id.clone(), Ok(summary))),
+            _ => {}
+        }
+    }
+    let read: Vec<_> = stream::iter(without)
+        .map(|id| async move {
+            let read = backend.states.read_stack_summary(&id).await;
+            (id, read)
+        })
+        .buffered(AT_ONCE)
+        .collect()
+        .await;
+    let mut older = 0;
+    for (id, read) in read {
+        let summary = match read {
+            Err(StateError::Store(error)) => return Err(error.into()),
+            Err(error) => Err(backend.secrets.mask(&error.to_string())),
+            Ok(summary) => {
+                older += 1;
+                Ok(summary)
+            }
+        };
+        summaries.push((id, summary));
+    }
+    if older > 0 && !known.is_rebuilt() {
+        notices.push(format!(
+            "The index has no row of {}: their states were read. An earlier version wrote it, or it is encrypted to others. `konverge state doctor --repair` writes it anew.",
+            plural(older, "stack")
+        ));
+    }
+    summaries.sort_by(|(a, _), (b, _)| a.cmp(b));
+    Ok(summaries)
+}
+
+fn row(
+    id: &StackId,
+    entry: &IndexEntry,
+    summary: &SummaryRead,
+    known: &IndexedStates,
+    drift: Option<&DriftCheck>,
+    head: Option<&HeadFacts>,
+) -> OverviewRow {
+    let read = summary.as_ref().ok().and_then(Option::as_ref);
+    let stopped = known.stopped.get(id);
+    let facts = StackFacts {
+        recorded: true,
+        unreadable: summary.is_err(),
+        open: entry.open,
+        retired: entry.retired,
+        settled: entry.input_digest.is_some(),
+        written: read.map(|summary| (summary.written, summary.result)),
+        stopped: stopped.map(|stopped| (stopped.at, stopped.result)),
+        drift_checked: drift.filter(|check| check.drift.is_some()).map(|check| check.at),
+        head: head.map_or(HeadFact::Unknown, |head| head.fact(id)),
+    };
+    let is_later = |at| read.is_none_or(|summary| at > summary.written);
+    let found = drift.and_then(|check| Some((check.at, check.drift.as_ref()?)));
+    OverviewRow {
+        stack: entry.folder.clone(),
+        id: id.clone(),
+        conditions: facts.conditions(),
+        applied: read.map(|summary| AppliedState {
+            serial: summary.serial,
+            written: summary.written,
+            reason: summary.reason.to_string(),
+            writer: writer(summary.writer.clone()),
+            result: summary.result,
+            commit: entry.commit.clone(),
+            attempted: summary.attempted.clone(),
+        }),
+        resources: entry.resources,
+        stopped: stopped
+            .filter(|stopped| is_later(stopped.at))
+            .map(|stopped| StoppedView {
+                at: stopped.at,
+                result: stopped.result,
+                writer: writer(stopped.writer.clone()),
+            }),
+        drift: found.map(|(checked, drift)| DriftView {
+            since: drift.since,
+            checked,
+            digest: drift.digest,
+        }),
+        error: summary.as_ref().err().cloned(),
+    }
+}
+
+/// The stacks of the head that nothing is recorded of.
+fn new_stacks(known: &IndexedStates, head: Option<&HeadFacts>) -> Vec<OverviewRow> {
+    let Some(head) = head else { return Vec::new() };
+    let is_recorded = |id: &StackId| {
+        let is_known = |id: &StackId| {
+            known
+                .entries
+                .get(id)
+                .is_some_and(|entry| entry.serial > 0 || entry.is_known())
+        };
+        is_known(id) || head.renamed.values().any(|now| now == id)
+    };
+    let new = head.stacks.iter().filter(|(id, _)| !is_recorded(id));
+    new.map(|(id, folder)| {
+        let stopped = known.stopped.get(id);
+        let facts = StackFacts {
+            stopped: stopped.map(|stopped| (stopped.at, stopped.result)),
+            head: HeadFact::Changed,
+            ..StackFacts::default()
+        };
+        OverviewRow {
+            stack: folder.clone(),
+            id: id.clone(),
+            conditions: facts.conditions(),
+            applied: None,
+            resources: 0,
+            stopped: stopped.map(|stopped| StoppedView {
+                at: stopped.at,
+                result: stopped.result,
+                writer: writer(stopped.writer.clone()),
+            }),
+            drift: None,
+            error: None,
+        }
+    })
+    .collect()
+}
+
+/// What the page of a stack is made of.
+fn fingerprint(row: &OverviewRow, entry: Option<&IndexEntry>) -> Digest {
+    let entry = entry.map(|entry| (entry.epoch, entry.serial, entry.open));
+    let text = serde_json::json!([row, entry, env!("CARGO_PKG_VERSION")]);
+    Digest::of_bytes(text.to_string().as_bytes())
+}

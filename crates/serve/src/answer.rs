@@ -1,0 +1,124 @@
+//! Answers: their headers, their tags, and errors as pages or as JSON.
+
+use axum::{
+    body::Body as HttpBody,
+    http::{HeaderMap, HeaderValue, StatusCode, header},
+    response::Response,
+};
+use bytes::Bytes;
+use konverge_base::error::{ErrorKind, UserError};
+use konverge_portal::html;
+use konverge_report::json;
+
+use super::cache::Body;
+
+/// The form of an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Form {
+    /// A page, so many folders below the root.
+    Page(usize),
+    /// A JSON document.
+    Json,
+}
+
+impl Form {
+    fn media_type(self) -> &'static str {
+        match self {
+            Self::Page(_) => "text/html; charset=utf-8",
+            Self::Json => "application/json",
+        }
+    }
+}
+
+/// The answer with a body, or that the reader has it already.
+fn found(body: &Body, form: Form, request: &HeaderMap) -> Response {
+    let known = request
+        .get(header::IF_NONE_MATCH)
+        .and_then(|tags| tags.to_str().ok());
+    let is_known = known.is_some_and(|tags| {
+        tags.split(',').any(|tag| {
+            let tag = tag.trim();
+            tag == "*" || tag.strip_prefix("W/").unwrap_or(tag) == body.etag
+        })
+    });
+    let (status, bytes) = match is_known {
+        true => (StatusCode::NOT_MODIFIED, Bytes::new()),
+        false => (StatusCode::OK, body.bytes.clone()),
+    };
+    let mut answer = plain(status, form.media_type(), bytes);
+    if let Ok(tag) = HeaderValue::from_str(&body.etag) {
+        answer.headers_mut().insert(header::ETAG, tag);
+    }
+    answer
+}
+
+/// An answer without a tag.
+pub(super) fn plain(status: StatusCode, media_type: &'static str, bytes: impl Into<Bytes>) -> Response {
+    let mut answer = Response::new(HttpBody::from(bytes.into()));
+    *answer.status_mut() = status;
+    let headers = answer.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(media_type));
+    answer
+}
+
+/// Why there is no answer.
+#[derive(Debug)]
+pub(super) enum RequestError {
+    /// The address is wrong.
+    Wrong {
+        /// What is wrong.
+        message: String,
+        /// What to write instead.
+        hint: String,
+    },
+    /// Nobody recorded it.
+    Unknown(&'static str),
+    /// It cannot be read.
+    Source(UserError),
+}
+
+impl From<UserError> for RequestError {
+    fn from(error: UserError) -> Self {
+        Self::Source(error)
+    }
+}
+
+impl RequestError {
+    pub(super) fn wrong(message: impl Into<String>, hint: &str) -> Self {
+        Self::Wrong {
+            message: message.into(),
+            hint: hint.to_owned(),
+        }
+    }
+
+    /// The error as an answer.
+    pub(super) fn answer(self, form: Form) -> Response {
+        let (status, title, error) = match self {
+            Self::Wrong { message, hint } => (
+                StatusCode::BAD_REQUEST,
+                "The address is wrong",
+                UserError::new(ErrorKind::Usage, message).hint(hint),
+            ),
+            Self::Unknown(what) => (
+                StatusCode::NOT_FOUND,
+                "Not found",
+                UserError::new(ErrorKind::State, format!("{what} is not known here"))
+                    .hint("the overview lists every stack"),
+            ),
+            Self::Source(error) => (StatusCode::SERVICE_UNAVAILABLE, "The portal cannot answer", error),
+        };
+        let text = match form {
+            Form::Json => json::failure(&error),
+            Form::Page(depth) => html::failure(title, &error.message, &error.hints, depth),
+        };
+        plain(status, form.media_type(), text)
+    }
+}
+
+/// The answer of a request.
+pub(super) fn answer(result: Result<Body, RequestError>, form: Form, request: &HeaderMap) -> Response {
+    match result {
+        Ok(body) => found(&body, form, request),
+        Err(error) => error.answer(form),
+    }
+}

@@ -1,0 +1,170 @@
+//! What was read is kept for a few seconds, so that many readers cost the store what one does. Nothing is kept that a
+//! later answer could not replace: any number of replicas may run.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, Instant},
+};
+
+use bytes::Bytes;
+use jiff::Timestamp;
+use konverge_base::{
+    error::{ErrorKind, UserError},
+    model::Digest,
+};
+use konverge_portal::StackIndex;
+use konverge_report::{json, time};
+
+use super::{metrics::Metrics, source::PortalSource};
+
+/// How long an index and a page are shown without asking the store again.
+const FRESH: Duration = Duration::from_secs(5);
+/// How long the store may take to answer.
+const DEADLINE: Duration = Duration::from_secs(20);
+/// The number of bytes of pages that are kept.
+const KEPT: usize = 32 << 20;
+
+/// The newest index that was read.
+#[derive(Default)]
+pub(super) struct IndexCache(tokio::sync::Mutex<LastRead>);
+
+/// The last reading, and the last one that succeeded.
+#[derive(Default)]
+struct LastRead {
+    /// When the store was last asked, and what is shown since.
+    shown: Option<(Instant, Result<Arc<KnownIndex>, UserError>)>,
+    good: Option<(Timestamp, Arc<KnownIndex>)>,
+}
+
+/// An index, with its overview as JSON.
+pub(super) struct KnownIndex {
+    pub index: StackIndex,
+    pub json: Body,
+}
+
+impl KnownIndex {
+    fn new(index: StackIndex) -> Arc<Self> {
+        let json = Body::new(json::document(&index.overview), None);
+        Arc::new(Self { index, json })
+    }
+
+    /// An index that says why it is not of now.
+    fn earlier(known: &Self, at: Timestamp, error: &UserError) -> Arc<Self> {
+        let mut index = known.index.clone();
+        let notice = format!(
+            "This is as of {}: since then the store does not answer: {error}",
+            time(at)
+        );
+        index.overview.notices.insert(0, notice);
+        Self::new(index)
+    }
+}
+
+impl std::ops::Deref for KnownIndex {
+    type Target = StackIndex;
+
+    fn deref(&self) -> &StackIndex {
+        &self.index
+    }
+}
+
+impl IndexCache {
+    /// The index. If the store does not answer, an earlier one says so in its notices.
+    pub(super) async fn read(
+        &self,
+        source: &dyn PortalSource,
+        metrics: &Metrics,
+    ) -> Result<Arc<KnownIndex>, UserError> {
+        let mut last = self.0.lock().await;
+        if let Some((_, shown)) = last.shown.as_ref().filter(|(at, _)| at.elapsed() < FRESH) {
+            return shown.clone();
+        }
+        let read = within_deadline(source.index()).await;
+        metrics.count_read(read.as_ref().ok().map(|index| index.overview.stacks.len()));
+        let shown = match read {
+            Ok(index) => {
+                let known = KnownIndex::new(index);
+                last.good = Some((Timestamp::now(), Arc::clone(&known)));
+                Ok(known)
+            }
+            Err(error) => {
+                tracing::warn!(%error, "the index could not be read");
+                match &last.good {
+                    Some((at, earlier)) => Ok(KnownIndex::earlier(earlier, *at, &error)),
+                    None => Err(error),
+                }
+            }
+        };
+        // A store that is away is not asked again by each reader either.
+        last.shown = Some((Instant::now(), shown.clone()));
+        shown
+    }
+}
+
+/// The answer of the store, or the error that it takes too long.
+pub(super) async fn within_deadline<T>(
+    answer: impl Future<Output = Result<T, UserError>>,
+) -> Result<T, UserError> {
+    match tokio::time::timeout(DEADLINE, answer).await {
+        Ok(answer) => answer,
+        Err(_) => Err(UserError::new(
+            ErrorKind::Store,
+            format!("the store did not answer within {} s", DEADLINE.as_secs()),
+        )
+        .hint("`konverge state doctor` tries it")),
+    }
+}
+
+/// A finished answer with its tag.
+#[derive(Clone)]
+pub(super) struct Body {
+    pub bytes: Bytes,
+    pub etag: String,
+}
+
+impl Body {
+    /// A body with the tag of its content, and of the serial if it is of one stack.
+    pub(super) fn new(text: String, serial: Option<u64>) -> Self {
+        let digest = Digest::of_bytes(text.as_bytes()).to_string();
+        let digest = digest.get(..16).unwrap_or_default();
+        let etag = match serial {
+            Some(serial) => format!("\"{serial}-{digest}\""),
+            None => format!("\"{digest}\""),
+        };
+        Self {
+            bytes: Bytes::from(text),
+            etag,
+        }
+    }
+}
+
+/// Finished answers by their address, for as long as the index that they belong to says the same.
+#[derive(Default)]
+pub(super) struct BodyCache(Mutex<Bodies>);
+
+#[derive(Default)]
+struct Bodies {
+    by_address: HashMap<String, (Instant, Body)>,
+    size: usize,
+}
+
+impl BodyCache {
+    pub(super) fn get(&self, address: &str) -> Option<Body> {
+        let bodies = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let (made, body) = bodies.by_address.get(address)?;
+        (made.elapsed() < FRESH).then(|| body.clone())
+    }
+
+    pub(super) fn put(&self, address: String, body: &Body) {
+        let mut bodies = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if bodies.size + body.bytes.len() > KEPT {
+            *bodies = Bodies::default();
+        }
+        if body.bytes.len() <= KEPT {
+            bodies.size += body.bytes.len();
+            let before = bodies.by_address.insert(address, (Instant::now(), body.clone()));
+            bodies.size -= before.map_or(0, |(_, body)| body.bytes.len());
+        }
+    }
+}

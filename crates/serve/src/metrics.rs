@@ -1,0 +1,62 @@
+//! The counters of `/metrics`, in the text format of Prometheus.
+
+use std::{
+    collections::BTreeMap,
+    fmt::Write as _,
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+/// The counters since the start.
+#[derive(Default)]
+pub(super) struct Metrics(Mutex<Counters>);
+
+#[derive(Default)]
+struct Counters {
+    /// By route and status.
+    requests: BTreeMap<(&'static str, u16), u64>,
+    reads: u64,
+    failed_reads: u64,
+    stacks: usize,
+}
+
+impl Metrics {
+    fn counters(&self) -> MutexGuard<'_, Counters> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn count_request(&self, route: &'static str, status: u16) {
+        *self.counters().requests.entry((route, status)).or_default() += 1;
+    }
+
+    /// Counts a reading of the index; `None` if it failed.
+    pub(super) fn count_read(&self, stacks: Option<usize>) {
+        let mut counters = self.counters();
+        counters.reads += 1;
+        match stacks {
+            Some(stacks) => counters.stacks = stacks,
+            None => counters.failed_reads += 1,
+        }
+    }
+
+    pub(super) fn text(&self) -> String {
+        let counters = self.counters();
+        let mut text = String::from("# TYPE konverge_portal_requests_total counter\n");
+        for ((route, status), count) in &counters.requests {
+            let _ = writeln!(
+                text,
+                "konverge_portal_requests_total{{route=\"{route}\",status=\"{status}\"}} {count}"
+            );
+        }
+        for (name, kind, value) in [
+            ("index_reads_total", "counter", counters.reads),
+            ("index_read_failures_total", "counter", counters.failed_reads),
+            ("stacks", "gauge", counters.stacks as u64),
+        ] {
+            let _ = writeln!(
+                text,
+                "# TYPE konverge_portal_{name} {kind}\nkonverge_portal_{name} {value}"
+            );
+        }
+        text
+    }
+}

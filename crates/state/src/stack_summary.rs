@@ -1,0 +1,233 @@
+//! [`StackSummary`]: what an overview and a search show of a stack. It is written into the index with the state, so
+//! that nobody reads every state for it.
+//!
+//! In the index it is one text that only its readers parse: JSON, or where states are encrypted its age cipher. An entry
+//! of an earlier version has none.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::{
+    DocumentWriter, StateError, StateStore, WriteReason,
+    document_format::Documents,
+    index_entry::{IndexEntry, StoppedApply},
+    indexed_summary::IndexedSummary,
+    keys::{self, RowKeys},
+    state_document::StateDocument,
+};
+use konverge_base::model::{
+    CommitId, StackId, apply_result::StackResult, spec::RuntimeKind, state::Recorded,
+};
+
+/// The number of resources and of images that a summary names. Of the others it has the number.
+const NAMED: usize = 2000;
+/// The longest image that a summary names, in bytes.
+const LONGEST_IMAGE: usize = 512;
+/// What the text of an encrypted summary begins with.
+const SEALED: &str = "age:";
+/// The fields of a pod that list containers.
+const CONTAINERS: [&str; 3] = ["containers", "initContainers", "ephemeralContainers"];
+
+/// What an overview and a search show of a stack: names only, never a value of an attribute but its images.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct StackSummary {
+    /// The stack.
+    pub stack: StackId,
+    /// The serial of the state that it summarizes.
+    pub serial: u64,
+    /// Why that state was written.
+    pub reason: WriteReason,
+    /// The run that wrote it.
+    pub writer: DocumentWriter,
+    /// When it was written, by the clock of that machine.
+    pub written: Timestamp,
+    /// How the apply ended, if an apply wrote it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub result: Option<StackResult>,
+    /// The commit of that apply. The index entry has the commit of the last successful one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub attempted: Option<CommitId>,
+    /// The names of the resources by kind: `apps/v1:Deployment` has `shop:web`.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub names: BTreeMap<String, Vec<String>>,
+    /// The images of their containers.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub images: BTreeSet<String>,
+    /// The number of resources and images that it has no room for.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub more: usize,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref)]
+fn is_zero(number: &usize) -> bool {
+    *number == 0
+}
+
+impl StackSummary {
+    pub(super) fn from_document(
+        document: &StateDocument,
+        writer: &DocumentWriter,
+        written: Timestamp,
+    ) -> Self {
+        let record = document.receipt.as_ref();
+        let resources = &document.state.resources;
+        let mut names: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        for resource in resources.iter().take(NAMED) {
+            let (kind, name) = split_id(resource);
+            names.entry(kind.to_owned()).or_default().push(name.to_owned());
+        }
+        let mut images = BTreeSet::new();
+        for resource in resources {
+            if resource.runtime == RuntimeKind::Kubernetes {
+                resource
+                    .attributes
+                    .iter()
+                    .for_each(|(key, value)| collect_images(key, value, &mut images));
+            }
+        }
+        let found = images.len();
+        let images: BTreeSet<_> = images
+            .into_iter()
+            .filter(|image| image.len() <= LONGEST_IMAGE)
+            .take(NAMED)
+            .collect();
+        Self {
+            stack: document.state.stack.clone(),
+            serial: document.serial,
+            reason: document.reason,
+            writer: writer.clone(),
+            written,
+            result: record.map(|record| record.result),
+            attempted: record.and_then(|record| record.commit.clone()),
+            more: resources.len().saturating_sub(NAMED) + found - images.len(),
+            names,
+            images,
+        }
+    }
+}
+
+/// Kind and name of a resource: its id, divided after the kind.
+fn split_id(resource: &Recorded) -> (&str, &str) {
+    let colons = match resource.runtime {
+        RuntimeKind::Kubernetes => 2,
+        RuntimeKind::Terraform => 3,
+    };
+    let id = resource.id.as_str();
+    match id.match_indices(':').nth(colons - 1) {
+        Some((at, _)) => (&id[..at], &id[at + 1..]),
+        None => ("", id),
+    }
+}
+
+fn collect_images(key: &str, value: &Value, images: &mut BTreeSet<String>) {
+    match value {
+        Value::Object(fields) => fields
+            .iter()
+            .for_each(|(key, value)| collect_images(key, value, images)),
+        Value::Array(items) => {
+            if CONTAINERS.contains(&key) {
+                let found = items
+                    .iter()
+                    .filter_map(|item| item.get("image").and_then(Value::as_str));
+                images.extend(found.map(str::to_owned));
+            }
+            items.iter().for_each(|item| collect_images("", item, images));
+        }
+        _ => {}
+    }
+}
+
+impl Documents {
+    /// The text of a summary for the index, encrypted where states are.
+    pub(super) fn write_summary(&self, summary: &StackSummary) -> Result<IndexedSummary, StateError> {
+        let json = serde_json::to_string(summary).expect("a summary has text keys");
+        let text = match (&self.sealer, self.seal_documents) {
+            (_, false) => json,
+            (Some(sealer), true) => format!("{SEALED}{}", STANDARD.encode(sealer.seal(json.as_bytes())?)),
+            (None, true) => {
+                return Err(StateError::Sealed {
+                    what: "a row of the index".to_owned(),
+                    why: "there is no key in this run that encrypts it".to_owned(),
+                });
+            }
+        };
+        Ok(IndexedSummary::new(text))
+    }
+
+    /// The summary in an index entry. `None` if there is none, or none that can be used: of another stack, of a later
+    /// format, encrypted to others, or in clear where states are encrypted.
+    pub(super) fn read_summary(&self, stack: &StackId, entry: &IndexEntry) -> Option<StackSummary> {
+        let text = entry.summary.as_ref()?.as_str();
+        let summary: StackSummary = match text.strip_prefix(SEALED) {
+            None if self.seal_documents && !self.accept_unmarked => return None,
+            None => serde_json::from_str(text).ok()?,
+            Some(cipher) => {
+                let cipher = STANDARD.decode(cipher).ok()?;
+                let plain = self.sealer.as_ref()?.open(&cipher).ok()?;
+                serde_json::from_slice(&plain).ok()?
+            }
+        };
+        (summary.stack == *stack && summary.serial <= entry.serial).then_some(summary)
+    }
+}
+
+impl StateStore {
+    /// The summary of a document for its index entry. Without one the entry is still right.
+    pub(super) fn summarize(
+        &self,
+        document: &StateDocument,
+        writer: &DocumentWriter,
+        written: Timestamp,
+    ) -> Option<IndexedSummary> {
+        let summary = StackSummary::from_document(document, writer, written);
+        let written = self.envelopes.write_summary(&summary);
+        written
+            .inspect_err(|error| tracing::warn!(%error, "a row of the index could not be encrypted"))
+            .ok()
+    }
+
+    /// The summary in an entry of the index; `None` for an entry of an earlier version, and for one that cannot be
+    /// used here.
+    pub fn summary(&self, stack: &StackId, entry: &IndexEntry) -> Option<StackSummary> {
+        self.envelopes.read_summary(stack, entry)
+    }
+
+    /// Notes that the apply of a stack ended before it wrote a state. [`StateStore::save_index`] writes it.
+    pub fn note_stopped_apply(&self, stack: &StackId, result: StackResult) {
+        let stopped = StoppedApply {
+            at: self.clock.wall_clock(),
+            result,
+            writer: self.envelopes.writer.clone(),
+        };
+        self.finished().stopped.insert(stack.clone(), stopped);
+    }
+
+    /// The summary of a stack from its newest state, for an entry of the index that has none. One LIST and one GET.
+    ///
+    /// # Errors
+    /// As [`StateStore::load`].
+    pub async fn read_stack_summary(&self, stack: &StackId) -> Result<Option<StackSummary>, StateError> {
+        let reading = self.read(stack).await?;
+        let document = reading.document.as_ref();
+        Ok(document
+            .map(|(header, document)| StackSummary::from_document(document, &header.writer, header.time)))
+    }
+
+    /// The serials of a stack that are kept, the newest first. One LIST.
+    ///
+    /// # Errors
+    /// Errors of the store.
+    pub async fn serials(&self, stack: &StackId) -> Result<Vec<u64>, StateError> {
+        let rows = RowKeys::parse(&self.store.list(&keys::stack(stack)).await?);
+        Ok(rows.states.into_iter().rev().collect())
+    }
+}
+
+#[cfg(test)]
+#[path = "stack_summary_tests.rs"]
+mod tests;

@@ -1,0 +1,67 @@
+//! The portal of `konverge serve`: reads the store, and compares with the commit that is checked out.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use tokio::sync::Mutex;
+
+use konverge_base::{error::UserError, model::StackId};
+use konverge_portal::{StackDetails, StackIndex, StateDifference};
+use konverge_run::{
+    RunContext, StateBackend,
+    portal::{Head, StackSources, read_difference, read_overview, read_stack},
+};
+use konverge_serve::PortalSource;
+
+/// The states of a store, and the checkout.
+pub struct StorePortal {
+    run: RunContext,
+    backend: StateBackend,
+    /// The head that was opened last. It is opened again when another commit is checked out.
+    head: Mutex<Option<Arc<Head>>>,
+}
+
+impl StorePortal {
+    /// The portal of a store.
+    pub fn new(run: RunContext, backend: StateBackend) -> Self {
+        Self {
+            run,
+            backend,
+            head: Mutex::default(),
+        }
+    }
+
+    async fn head(&self) -> Result<Option<Arc<Head>>, UserError> {
+        let mut kept = self.head.lock().await;
+        let commit = Head::commit_of(&self.run);
+        if kept.as_ref().map(|head| head.commit()) != commit.as_ref() {
+            *kept = Head::open(&self.run)?.map(Arc::new);
+        }
+        Ok(kept.clone())
+    }
+}
+
+#[async_trait]
+impl PortalSource for StorePortal {
+    async fn index(&self) -> Result<StackIndex, UserError> {
+        let head = self.head().await?;
+        read_overview(StackSources {
+            backend: &self.backend,
+            head: head.as_deref(),
+        })
+        .await
+    }
+
+    async fn stack(&self, index: &StackIndex, id: &StackId) -> Result<Option<StackDetails>, UserError> {
+        read_stack(&self.backend, index, id).await
+    }
+
+    async fn difference(
+        &self,
+        id: &StackId,
+        from: u64,
+        to: u64,
+    ) -> Result<Option<StateDifference>, UserError> {
+        read_difference(&self.backend, id, from, to).await
+    }
+}

@@ -1,0 +1,8 @@
+//! The portal: the static site, the server, what both ask of a store, and the pages in a browser.
+
+mod pages;
+mod published;
+mod recorded;
+mod requests;
+mod served;
+mod site;

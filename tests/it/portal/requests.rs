@@ -1,0 +1,144 @@
+//! What the overview asks of a store, on MinIO, and the site in a bucket.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering},
+};
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use konverge_base::{
+    model::apply_result::StackResult,
+    secrets::{HashKey, Secrets},
+};
+use konverge_run::{
+    StateBackend,
+    portal::{StackSources, read_overview},
+};
+use konverge_state::{
+    DocumentWriter, RepositoryId, StateStore,
+    store::{Created, Key, Store, StoreError},
+};
+use serde_json::json;
+
+use super::recorded::{ID, RecordedStacks, config_map};
+use crate::support::minio::Minio;
+
+/// Passes everything on, and counts reads below a folder.
+struct Counting {
+    inner: Arc<dyn Store>,
+    lists: AtomicUsize,
+    gets: AtomicUsize,
+    freezes: AtomicUsize,
+}
+
+#[async_trait]
+impl Store for Counting {
+    fn url(&self) -> &str {
+        self.inner.url()
+    }
+
+    async fn get(&self, key: &Key) -> Result<Option<Bytes>, StoreError> {
+        self.gets.fetch_add(1, Ordering::SeqCst);
+        self.inner.get(key).await
+    }
+
+    async fn list(&self, prefix: &Key) -> Result<Vec<Key>, StoreError> {
+        match prefix.as_str() {
+            "freeze" => &self.freezes,
+            _ => &self.lists,
+        }
+        .fetch_add(1, Ordering::SeqCst);
+        self.inner.list(prefix).await
+    }
+
+    async fn create(&self, key: &Key, _: Bytes) -> Result<Created, StoreError> {
+        panic!("a portal writes nothing: {key}");
+    }
+
+    async fn delete(&self, key: &Key) -> Result<(), StoreError> {
+        panic!("a portal deletes nothing: {key}");
+    }
+}
+
+async fn on_minio(name: &str) -> RecordedStacks {
+    let minio = Minio::shared();
+    let url = format!(
+        "s3://{}/states?endpoint={}&allow_http=true&path_style=true",
+        minio.bucket(name),
+        minio.endpoint()
+    );
+    let env = [
+        ("AWS_ACCESS_KEY_ID", Minio::ACCESS_KEY),
+        ("AWS_SECRET_ACCESS_KEY", Minio::SECRET_KEY),
+        ("AWS_REGION", Minio::REGION),
+    ];
+    let env = env
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .to_vec();
+    RecordedStacks::at(tempfile::tempdir().unwrap(), &url, env).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_overview_is_one_list_and_one_get_and_the_freeze_one_list() {
+    let recorded = on_minio("overview").await;
+    for stack in ["a/dev", "b/dev", "c/dev", "d/dev"] {
+        recorded
+            .apply(stack, vec![config_map("web", &json!({}))], StackResult::Applied)
+            .await;
+    }
+    recorded.settle().await;
+    let counting = Arc::new(Counting {
+        inner: Arc::clone(&recorded.store),
+        lists: AtomicUsize::new(0),
+        gets: AtomicUsize::new(0),
+        freezes: AtomicUsize::new(0),
+    });
+    let writer = DocumentWriter {
+        run: "portal".to_owned(),
+        actor: "portal".to_owned(),
+    };
+    let backend = StateBackend {
+        states: StateStore::open(
+            Arc::clone(&counting) as Arc<dyn Store>,
+            RepositoryId::new(ID),
+            writer,
+        ),
+        secrets: Secrets::new(HashKey::random()),
+        is_shared: true,
+        is_encrypted: false,
+        age_recipients: Vec::new(),
+    };
+    let sources = StackSources {
+        backend: &backend,
+        head: None,
+    };
+    let index = read_overview(sources).await.unwrap();
+    assert_eq!(index.overview.stacks.len(), 4);
+    assert_eq!(index.search.search("configmap web").hits[0].stacks.len(), 4);
+    let counts =
+        [&counting.lists, &counting.gets, &counting.freezes].map(|count| count.load(Ordering::SeqCst));
+    assert_eq!(
+        counts,
+        [1, 1, 1],
+        "lists and gets of the index, lists of the freeze"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_role_that_only_reads_is_enough() {
+    let recorded = on_minio("reader").await;
+    recorded
+        .apply("a/dev", vec![config_map("web", &json!({}))], StackResult::Applied)
+        .await;
+    let policy = json!({"Version": "2012-10-17", "Statement": [
+        {"Effect": "Allow", "Action": ["s3:GetObject", "s3:ListBucket"], "Resource": ["arn:aws:s3:::*"]},
+    ]});
+    let reader = Minio::shared().credentials(&policy).await;
+    let out = recorded.folder.path().join("site");
+    let run = recorded.konverge(&["portal", "build", "--out", out.to_str().unwrap()]);
+    let run = reader.iter().fold(run, |run, (name, value)| run.env(name, value));
+    let outcome = run.run().expect(0);
+    assert!(outcome.stdout.contains("1 stack: 1 read"), "{}", outcome.stdout);
+    assert!(out.join("stacks/a@dev/index.html").exists());
+}
