@@ -297,6 +297,7 @@ async fn objects(
         ignore: Vec::new(),
         read: std::sync::Arc::default(),
         pending: std::sync::Arc::default(),
+        hooks: std::sync::Arc::default(),
     };
     let seen = planning.runtimes.get(kind)?.observe(&scope, &items).await?;
     let objects = items.iter().zip(seen).map(|(item, seen)| {

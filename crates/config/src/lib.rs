@@ -31,7 +31,7 @@ pub use secrets::{
 };
 pub use types::{
     Apply, BrokenBase, ChecksConfig, ClusterConfig, Config, ConflictsConfig, DataCheckConfig, Drift,
-    DriftPolicy, FreezeConfig, Kcl, LeaseConfig, ModuleConfig, Notify, NotifyKind, PolicyConfig,
-    PolicyEnforcement, PolicyExceptionConfig, PolicyInput, PolicyLanguage, PolicyOverriders, PolicySetConfig,
-    Provider, Reconcile, RegoVersion, Sandbox, StackRule, State, TerraformConfig,
+    DriftPolicy, FreezeConfig, HookTool, Hooks, Kcl, LeaseConfig, ModuleConfig, Notify, NotifyKind,
+    PolicyConfig, PolicyEnforcement, PolicyExceptionConfig, PolicyInput, PolicyLanguage, PolicyOverriders,
+    PolicySetConfig, Provider, Reconcile, RegoVersion, Sandbox, StackRule, State, TerraformConfig,
 };

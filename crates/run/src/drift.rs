@@ -105,7 +105,12 @@ pub fn digest(difference: &StackPlan, commit: Option<&CommitId>) -> Digest {
 
 /// The part of a plan for what was applied last that is drift: everything but values that the server fills in.
 pub fn difference(plan: &StackPlan) -> StackPlan {
-    let differs = |resource: &&ResourcePlan| resource.action != Action::Update || differs(resource);
+    let differs = |resource: &&ResourcePlan| match resource.action {
+        // A hook that is due is no drift.
+        Action::Run => false,
+        Action::Update => differs(resource),
+        _ => true,
+    };
     let resources = plan.resources.iter().filter(differs).cloned().collect();
     StackPlan::new(plan.stack.clone(), plan.id.clone(), plan.basis, resources)
 }
@@ -154,7 +159,7 @@ async fn check_drift(
     if !is_applied && target.head.is_none() && state.commit.is_none() && !state.resources.is_empty() {
         return Err(not_comparable(&target.id));
     }
-    let plan = match planning.plan_from(target, wanted, &state).await? {
+    let plan = match planning.plan_from(target, wanted, (&state, None)).await? {
         TargetPlan::Live(plan) => plan.public,
         TargetPlan::Spec(plan) => plan.public,
     };
@@ -177,6 +182,7 @@ fn difference_besides_code(plan: &StackPlan, state: &StackState) -> StackPlan {
     let resources = plan.resources.iter();
     let drifted = resources.filter_map(|resource| match resource.action {
         Action::Create => missing_resource(&plan.id, resource, state),
+        Action::Run => None,
         _ => drifted_resource(&plan.id, resource),
     });
     StackPlan::new(plan.stack.clone(), plan.id.clone(), plan.basis, drifted.collect())

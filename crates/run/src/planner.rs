@@ -19,6 +19,7 @@ use konverge_base::{
     error::UserError,
     model::{
         Digest, StackId,
+        hook::{HookPurpose, HookRules},
         plan::{Basis, StackPlan},
         plan_document::OtherNames,
         spec::{RuntimeKind, Spec},
@@ -27,7 +28,7 @@ use konverge_base::{
     },
     secrets::{Secrets, mask_resource},
 };
-use konverge_config::Config;
+use konverge_config::{Config, HookTool};
 use konverge_engine::{self as engine, EnginePlan, PlanRequest, PlanStep, RuntimeRegistry};
 use konverge_state::IndexedStates;
 
@@ -53,6 +54,8 @@ pub struct Planner {
     pub claims: StackClaims,
     /// The recorded identities that stacks continue, loaded on demand.
     pub renamed: Renamed,
+    /// True if an earlier version is applied again.
+    pub rolls_back: bool,
 }
 
 /// The plan of a target.
@@ -155,7 +158,7 @@ impl Planner {
             self.run.warn(&what, refusal);
         }
         let purpose = PlanPurpose::Show { leaving };
-        self.plan_for(purpose, target, wanted, &state).await
+        self.plan_for(purpose, target, wanted, (&state, None)).await
     }
 
     /// The file for what a run could not store; `None` if there is no state or no place for it.
@@ -194,7 +197,7 @@ impl Planner {
             .or(own))
     }
 
-    /// As [`Planner::plan`], from a given state, to be applied.
+    /// As [`Planner::plan`], from a given state, to be applied; with the serial of that state, if it is.
     ///
     /// # Errors
     /// As [`Planner::plan`].
@@ -202,7 +205,7 @@ impl Planner {
         &self,
         target: &Target,
         wanted: Spec,
-        state: &StackState,
+        state: (&StackState, Option<u64>),
     ) -> Result<TargetPlan, UserError> {
         self.plan_for(PlanPurpose::Apply, target, wanted, state).await
     }
@@ -212,8 +215,9 @@ impl Planner {
         purpose: PlanPurpose<'_>,
         target: &Target,
         wanted: Spec,
-        state: &StackState,
+        (state, serial): (&StackState, Option<u64>),
     ) -> Result<TargetPlan, UserError> {
+        let hooks = self.hook_rules(target, serial);
         let mut on_clusters = has_objects(&wanted)
             || state
                 .resources
@@ -246,7 +250,9 @@ impl Planner {
             let secrets = self.secrets();
             let (id, folder) = (&target.id, &target.folder);
             let masked = (secrets, mask_resource as engine::ResourceMask);
-            let mut public = engine::plan_against_spec(id, folder, &before, &wanted, None, masked);
+            let public = engine::plan_against_spec(id, folder, &before, &wanted, None, masked);
+            let sides = (&before, &wanted);
+            let mut public = engine::show_spec_hooks(public, sides, &hooks, None, secrets)?;
             public.notes.extend(note);
             let compared = (before, wanted);
             return Ok(TargetPlan::Spec(Box::new(SpecPlan { public, compared })));
@@ -265,6 +271,7 @@ impl Planner {
             ignore: &ignore,
             cluster,
             events: self.run.events.as_ref(),
+            hooks,
             secrets: self.secrets(),
         })
         .await?;
@@ -277,6 +284,22 @@ impl Planner {
                     asking.answer(claims).await?
                 }
             };
+        }
+    }
+
+    /// What the hooks of a target may do.
+    fn hook_rules(&self, target: &Target, serial: Option<u64>) -> HookRules {
+        let hooks = &self.config.apply.hooks;
+        HookRules {
+            service_accounts: hooks.service_accounts.clone(),
+            argocd: hooks.read.contains(&HookTool::Argocd),
+            helm: hooks.read.contains(&HookTool::Helm),
+            serial,
+            purpose: match target.recorded {
+                Some(_) => HookPurpose::Restore,
+                None if self.rolls_back => HookPurpose::Rollback,
+                None => HookPurpose::Change,
+            },
         }
     }
 
