@@ -64,6 +64,7 @@ impl ApplyRounds<'_> {
             target,
             options,
             journal,
+            serial: _,
             late,
         } = self;
         let config = &planning.config.apply;
