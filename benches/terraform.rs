@@ -117,6 +117,7 @@ async fn by_runtime() -> Times {
         data: BTreeMap::new(),
         read: std::sync::Arc::default(),
         pending: std::sync::Arc::default(),
+        hooks: std::sync::Arc::default(),
     };
     let items = (0..RESOURCES)
         .map(|n| {

@@ -297,6 +297,7 @@ async fn objects(
         ignore: Vec::new(),
         read: std::sync::Arc::default(),
         pending: std::sync::Arc::default(),
+        hooks: std::sync::Arc::default(),
     };
     let runtimes = planning.runtimes_to_read(target).await?;
     let seen = runtimes.get(kind)?.observe(&scope, &items).await?;

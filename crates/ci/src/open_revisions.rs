@@ -13,7 +13,7 @@ use konverge_base::{
         stack::Stack,
     },
 };
-use konverge_config::{Config, FILE_NAME, Sandbox};
+use konverge_config::{Apply, Config, FILE_NAME, Sandbox};
 use konverge_policy::CodeOwners;
 use konverge_run::{
     ComparedRevisions, KeyUse, OpenRevision, Planner, RevisionSpec, RunBuilder, SpecSource, StateBackend,
@@ -315,6 +315,11 @@ fn without_power(config: &Config) -> Config {
         kcl: config.kcl.clone(),
         // Without a live infrastructure only the names of the stores are used.
         secrets: config.secrets.clone(),
+        // Nothing runs, and a hook that would be refused is named.
+        apply: Apply {
+            hooks: config.apply.hooks.clone(),
+            ..Apply::default()
+        },
         ..Config::default()
     };
     config_without.with_layout_of(config)

@@ -5,7 +5,10 @@ use std::collections::BTreeMap;
 
 use super::engine_plan::PlanNode;
 use crate::runtime::Granularity;
-use konverge_base::model::spec::RuntimeKind;
+use konverge_base::model::{
+    hook::{HookTasks, HookTime},
+    spec::RuntimeKind,
+};
 
 /// What one call of a runtime applies: one resource, or a whole Terraform batch.
 #[derive(Debug, PartialEq, Eq)]
@@ -22,12 +25,14 @@ pub(super) struct Batches {
 
 /// Groups the nodes into batches. Deletions start only after every desired resource has succeeded, because until
 /// then a live object may still use a resource that will be deleted, even without a dependency in the Spec. One
-/// empty barrier batch represents this rule and keeps the number of edges small.
-pub(super) fn group(nodes: &[PlanNode]) -> Batches {
+/// empty barrier batch represents this rule and keeps the number of edges small. `failed` hooks have no place in the
+/// order: nothing depends on them.
+pub(super) fn group(nodes: &[PlanNode], hooks: &HookTasks) -> Batches {
     let mut units: Vec<Batch> = Vec::new();
     let mut unit_of = vec![0; nodes.len()];
     let mut segments: BTreeMap<(RuntimeKind, usize, bool), usize> = BTreeMap::new();
-    for (index, node) in nodes.iter().enumerate() {
+    let in_order = |node: &PlanNode| !is_failed_hook(node, hooks);
+    for (index, node) in nodes.iter().enumerate().filter(|(_, node)| in_order(node)) {
         let unit = match node.granularity {
             Granularity::Resource => units.len(),
             Granularity::Segment => {
@@ -44,7 +49,7 @@ pub(super) fn group(nodes: &[PlanNode]) -> Batches {
     let barrier = units.len();
     units.push(Batch { members: Vec::new() });
     let mut waits = vec![Vec::new(); units.len()];
-    for (index, node) in nodes.iter().enumerate() {
+    for (index, node) in nodes.iter().enumerate().filter(|(_, node)| in_order(node)) {
         let unit = unit_of[index];
         let others = node
             .waits
@@ -59,4 +64,10 @@ pub(super) fn group(nodes: &[PlanNode]) -> Batches {
         }
     }
     Batches { units, waits }
+}
+
+/// Returns true for the Job of a hook that runs only after a failure.
+pub(super) fn is_failed_hook(node: &PlanNode, hooks: &HookTasks) -> bool {
+    let task = hooks.get(&node.planned.item.id).filter(|_| !node.is_deletion);
+    task.is_some_and(|task| task.time == HookTime::Failed)
 }

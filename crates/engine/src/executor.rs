@@ -1,5 +1,6 @@
 //! Executes a plan in dependency order with bounded parallelism. Every result is written to the journal.
 
+mod failed_hooks;
 mod missing;
 mod unit;
 
@@ -185,7 +186,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl<'a> Executor<'a> {
     async fn run(&self) {
-        let apply_order::Batches { units, waits } = apply_order::group(&self.plan.nodes);
+        let apply_order::Batches { units, waits } =
+            apply_order::group(&self.plan.nodes, &self.plan.scope.hooks);
         let mut schedule = Schedule::new(&waits);
         self.hold_back(&units, &mut schedule);
         let mut running = FuturesUnordered::new();
@@ -220,16 +222,19 @@ impl<'a> Executor<'a> {
         for left in schedule.remaining() {
             self.skip(&units[left].members, why);
         }
-        self.withdraw().await;
+        let unused = self.run_failed_hooks().await;
+        self.withdraw(unused).await;
     }
 
-    /// Withdraws the intents of skipped resources, so that the next run does not assume that they may exist.
-    async fn withdraw(&self) {
-        let ids: Vec<_> = lock(&self.outcomes)
+    /// Withdraws the intents of skipped resources and of `unused` hooks, so that the next run does not assume that they
+    /// may exist.
+    async fn withdraw(&self, unused: Vec<ResourceId>) {
+        let mut ids: Vec<_> = lock(&self.outcomes)
             .values()
             .filter(|outcome| outcome.result == ResourceResult::Skipped)
             .map(|outcome| outcome.id.clone())
             .collect();
+        ids.extend(unused);
         if !ids.is_empty()
             && let Err(failure) = self.request.journal.record(JournalEntry::Untouched { ids }).await
         {

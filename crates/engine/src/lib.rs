@@ -12,6 +12,11 @@ mod engine_plan;
 mod executor;
 #[cfg(test)]
 mod executor_tests;
+mod hook_destroy;
+mod hook_plan;
+mod hook_specs;
+#[cfg(test)]
+mod hook_tests;
 mod interrupted_replacement;
 mod journal;
 #[cfg(test)]
@@ -41,6 +46,7 @@ mod tests;
 
 pub use engine_plan::EnginePlan;
 pub use executor::{Applied, ApplyRequest, apply};
+pub use hook_specs::show_spec_hooks;
 pub use journal::{Journal, NoReview, Review};
 pub use ownership::{ClaimQuestion, ClaimedObject, OwnerClaim};
 pub use plan::{PlanAwaitingClaims, PlanStep, plan};

@@ -23,6 +23,7 @@ use konverge_base::{
         ClusterName, RepoPath, ResourceId,
         apply_result::{ResourceResult, StackOutcome, WaitReason, Waiting},
         event::{EventSink, RunEvent},
+        hook::{HOOK_STAMP, HookRules, HookTime},
         masked_value,
         plan::{Action, ChangeOrigin, FieldChange, ResourcePlan},
         spec::{Resource, RuntimeKind, Sharing, Spec},
@@ -83,6 +84,8 @@ struct World {
     events: Vec<RunEvent>,
     reviewed: Vec<ResourcePlan>,
     refuses_late_plans: bool,
+    /// The stamps of the runs of hooks that succeeded.
+    stamps: BTreeMap<String, String>,
 }
 
 /// The objects, and what was done.
@@ -97,6 +100,7 @@ pub(super) struct MemoryRuntime {
 pub(super) struct MemoryStack {
     pub state: StackState,
     pub secrets: Secrets,
+    pub hooks: HookRules,
     runtime: MemoryRuntime,
 }
 
@@ -144,6 +148,10 @@ impl MemoryStack {
         Self {
             state: StackState::empty("shop/prod".parse().unwrap(), RepoPath::root()),
             secrets: Secrets::new(HashKey::derive("test")),
+            hooks: HookRules {
+                service_accounts: vec!["default".to_owned()],
+                ..HookRules::default()
+            },
             runtime: MemoryRuntime {
                 granularity,
                 world: Arc::default(),
@@ -179,6 +187,7 @@ impl MemoryStack {
             ignore: &[],
             cluster: Some("main".parse().unwrap()),
             events: &self.runtime,
+            hooks: self.hooks.clone(),
             secrets: &self.secrets,
         };
         super::plan(request).await?.without_other_stacks().await
@@ -288,7 +297,7 @@ impl MemoryRuntime {
         self.world.lock().unwrap()
     }
 
-    fn plan_item(&self, scope: &StackScope, item: Item) -> Result<PlannedResource, UserError> {
+    fn plan_item(&self, scope: &StackScope, mut item: Item) -> Result<PlannedResource, UserError> {
         let mut world = self.world();
         let name = name_of(&item.id).to_owned();
         let unready = world.faults.unready.contains(name.as_str());
@@ -304,11 +313,22 @@ impl MemoryRuntime {
             .collect();
         world.pending.insert(name.clone(), told);
         let live = world.objects.get(item.id.as_str()).cloned();
+        if let (Some(task), Some(desired)) = (scope.hooks.get(&item.id), &mut item.desired) {
+            desired.attributes["metadata"]["annotations"][HOOK_STAMP] = json!(task.stamp());
+        }
         let wanted = item.desired.as_ref().map(|desired| desired.attributes.clone());
         let without_ip = live.clone().map(|mut live| {
             live.remove("ip");
             live
         });
+        let due = scope
+            .hooks
+            .get(&item.id)
+            .map(|task| match world.stamps.get(&name) {
+                _ if !task.may_run => Action::Unchanged,
+                Some(stamp) if task.is_done_by(stamp) => Action::Unchanged,
+                _ => Action::Run,
+            });
         let action = match (&without_ip, &wanted) {
             (None, None) => Action::Forget,
             (Some(_), None) => Action::Delete,
@@ -317,6 +337,7 @@ impl MemoryRuntime {
             (Some(live), Some(wanted)) if live.get("size") != wanted.get("size") => Action::Replace,
             (Some(_), Some(_)) => Action::Update,
         };
+        let action = due.unwrap_or(action);
         let change = FieldChange {
             path: String::new(),
             from: without_ip.map(Value::Object),
@@ -504,7 +525,7 @@ impl Runtime for MemoryRuntime {
 
     async fn apply(
         &self,
-        _: &StackScope,
+        scope: &StackScope,
         planned: Vec<PlannedResource>,
         sink: &dyn ApplySink,
     ) -> Result<(), UserError> {
@@ -517,6 +538,18 @@ impl Runtime for MemoryRuntime {
                 true => Err(UserError::new(ErrorKind::Interrupted, "not tried")),
                 false => self.write(&planned, sink).await,
             };
+            if let (Ok(_), Some(task)) = (&result, scope.hooks.get(&planned.item.id)) {
+                let name = name_of(&planned.item.id).to_owned();
+                self.world().stamps.insert(name, task.stamp());
+            }
+            let leaves = scope
+                .hooks
+                .get(&planned.item.id)
+                .is_some_and(|task| task.time == HookTime::PreDestroy);
+            let result = result.map(|applied| AppliedResource {
+                recorded: applied.recorded.filter(|_| !leaves),
+                ..applied
+            });
             sink.record_result(&planned.item.id, result).await?;
         }
         Ok(())

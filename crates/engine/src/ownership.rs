@@ -51,6 +51,7 @@ pub(super) fn question(planned: &PlannedResource) -> Option<ClaimQuestion<'_>> {
         // An owner without an identity is not a stack: nobody can release the object.
         (Some(foreign), _) => ClaimedObject::TakenFrom(foreign.owner.parse().ok()?),
         (None, Action::Create | Action::Adopt) => ClaimedObject::Created,
+        (None, Action::Run) if planned.item.prior.is_none() => ClaimedObject::Created,
         (None, Action::Delete) => ClaimedObject::Deleted,
         (None, _) => return None,
     };
@@ -68,7 +69,7 @@ pub(super) fn resolve_claim(
 ) -> Result<PlannedResource, UserError> {
     match (&planned.foreign, planned.public.action) {
         (Some(_), _) => taken_over(planned, claim),
-        (None, Action::Create | Action::Adopt) => not_recorded_elsewhere(planned, claim),
+        (None, Action::Create | Action::Adopt | Action::Run) => not_recorded_elsewhere(planned, claim),
         (None, Action::Delete) => let_go(stack, planned, claim.unwrap_or(OwnerClaim::Nobody)),
         (None, _) => Ok(planned),
     }

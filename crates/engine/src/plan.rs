@@ -13,7 +13,7 @@ use serde_json::Value;
 use super::{
     RuntimeRegistry,
     engine_plan::EnginePlan,
-    interrupted_replacement, normalize,
+    hook_destroy, hook_plan, interrupted_replacement, normalize,
     ownership::{ClaimQuestion, ClaimedObject, OwnerClaim, question, resolve_claim},
     plan_builder,
     plan_failures::PlanFailures,
@@ -52,13 +52,17 @@ pub async fn plan(mut request: PlanRequest<'_>) -> Result<PlanStep<'_>, UserErro
         request.runtimes,
     )
     .await?;
-    let graph = ResourceGraph::from_spec(&prepared.resources)?;
+    let mut graph = ResourceGraph::from_spec(&prepared.resources)?;
+    let place = (&request.folder, request.secrets);
+    let mut hooks = hook_plan::read(&prepared.resources, &mut graph, &request.hooks, place)?;
+    hook_plan::check_rollback(&hooks.tasks, request.state, &request.hooks)?;
     let targets: Targets = graph.ids().collect();
     let normalize::NormalizedResources { resources, old_ids } = prepared;
     secret_reference_check::check(&resources, &targets)?;
     let mut drafts = wanted_drafts(&request, resources, &old_ids, &graph)?;
     let empties_stack = drafts.is_empty() && !request.state.resources.is_empty();
     add_deletes(&request, &mut drafts, &old_ids)?;
+    hook_destroy::order(&request, &mut drafts, &mut hooks.tasks)?;
 
     let read = drafts.iter().flat_map(|d| d.references.iter().cloned());
     let scope = StackScope {
@@ -68,6 +72,7 @@ pub async fn plan(mut request: PlanRequest<'_>) -> Result<PlanStep<'_>, UserErro
         ignore: request.ignore.to_vec(),
         read: Arc::new(read.collect()),
         pending: Arc::default(),
+        hooks: Arc::new(hooks.tasks),
     };
     let builder = PlanBuilder {
         scope,
@@ -87,6 +92,7 @@ pub async fn plan(mut request: PlanRequest<'_>) -> Result<PlanStep<'_>, UserErro
         drafts,
         builder,
         empties_stack,
+        hook_notes: hooks.notes,
     };
     plan.go_on().await
 }
@@ -148,6 +154,7 @@ struct UnfinishedPlan<'a> {
     drafts: Vec<DraftNode>,
     builder: PlanBuilder<'a>,
     empties_stack: bool,
+    hook_notes: Vec<String>,
 }
 
 impl<'a> PlanStep<'a> {
@@ -248,21 +255,24 @@ impl<'a> UnfinishedPlan<'a> {
         }
         let PlanBuilder {
             mut scope,
-            planned,
+            mut planned,
             failures,
             targets,
             ..
         } = self.builder;
         // During the apply all earlier stages are finished.
         scope.pending = Arc::default();
-        Ok(PlanStep::Done(Box::new(plan_builder::assemble(
+        hook_plan::settle(&scope.stack, &scope.hooks, &mut planned);
+        let mut plan = plan_builder::assemble(
             self.request,
             scope,
             targets,
             (self.drafts, planned),
             failures,
             self.empties_stack,
-        ))))
+        );
+        plan.public.notes.extend(self.hook_notes);
+        Ok(PlanStep::Done(Box::new(plan)))
     }
 }
 

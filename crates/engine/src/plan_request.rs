@@ -2,7 +2,9 @@
 
 use super::RuntimeRegistry;
 use konverge_base::{
-    model::{ClusterName, RepoPath, StackId, event::EventSink, spec::Spec, state::StackState},
+    model::{
+        ClusterName, RepoPath, StackId, event::EventSink, hook::HookRules, spec::Spec, state::StackState,
+    },
     secrets::Secrets,
 };
 
@@ -24,6 +26,8 @@ pub struct PlanRequest<'a> {
     pub cluster: Option<ClusterName>,
     /// Receives the progress.
     pub events: &'a dyn EventSink,
+    /// Which hooks may run.
+    pub hooks: HookRules,
     /// Masks the messages of failures.
     pub secrets: &'a Secrets,
 }

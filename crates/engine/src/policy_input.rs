@@ -6,6 +6,7 @@ use serde_json::{Map, Value};
 
 use super::{
     engine_plan::{EnginePlan, PlanNode},
+    hook_specs::repeat_runs,
     spec_diff::{ResourceMask, plan_against_spec},
 };
 use crate::runtime::TrueValues;
@@ -177,7 +178,13 @@ pub fn true_spec_plan(
         hidden_texts(secrets, resource.runtime, &Value::Object(judged.attributes))
     });
     TruePlan {
-        plan: plan_against_spec(id, folder, base, head, cluster, (secrets, mask)),
+        plan: repeat_runs(
+            plan_against_spec(id, folder, base, head, cluster, (secrets, mask)),
+            public,
+            head,
+            cluster,
+            (secrets, mask),
+        ),
         desired: desired_by_spec(head, cluster, (secrets, mask)),
         hidden: hidden.collect(),
     }

@@ -70,7 +70,7 @@ pub fn plan_against_spec(
     StackPlan::new(folder.clone(), stack.clone(), Basis::Spec, plans)
 }
 
-fn plan_resource(
+pub(super) fn plan_resource(
     stack: &StackId,
     resource: &Resource,
     action: Action,

@@ -151,7 +151,7 @@ fn both_sides(plan: &ResourcePlan, wanted: Option<&DesiredResource>) -> (Option<
         set(&mut before, &change.path, change.from.as_ref());
     }
     match plan.action {
-        Action::Create => (None, Some(after)),
+        Action::Create | Action::Run => (None, Some(after)),
         _ => (Some(before), Some(after)),
     }
 }

@@ -178,9 +178,9 @@ impl ReviewedUnits {
         if self.needs_more_than_specs {
             return Some(Objection::OnlySpecs);
         }
-        // A creation or deletion as a whole has no old value; a restore goes from any value to our last
+        // A creation, a deletion or a run as a whole has no old value; a restore goes from any value to our last
         // write.
-        let guarded = !matches!(unit.action, Action::Create | Action::Delete) && !restores;
+        let guarded = !matches!(unit.action, Action::Create | Action::Delete | Action::Run) && !restores;
         // Any reviewed unit of the path is enough: of two merges in a row the second one starts from the
         // result of the first.
         let seen_ground = seen

@@ -67,7 +67,7 @@ pub fn is_own(plan: &ResourcePlan, change: &FieldChange) -> bool {
         // A created resource is shown as the server would create it.
         ChangeOrigin::Default | ChangeOrigin::Admission => {
             let becomes_unknown = change.to.as_ref().is_some_and(masked_value::holds_unknown);
-            becomes_unknown || (plan.action == Action::Create && change.path.is_empty())
+            becomes_unknown || (matches!(plan.action, Action::Create | Action::Run) && change.path.is_empty())
         }
     }
 }

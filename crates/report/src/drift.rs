@@ -131,7 +131,7 @@ pub(super) fn drift_word(action: Action) -> &'static str {
         Action::Update | Action::Replace => CHANGED,
         Action::Create => MISSING,
         Action::Delete => LEFT_OVER,
-        Action::Adopt | Action::Forget | Action::Unknown | Action::Unchanged => OTHER,
+        Action::Adopt | Action::Forget | Action::Run | Action::Unknown | Action::Unchanged => OTHER,
     }
 }
 

@@ -124,7 +124,7 @@ impl EqualChange<'_> {
     /// The changed fields, as in `spec.replicas`. Empty for a change of a whole resource.
     pub(crate) fn fields(&self) -> Vec<String> {
         match self.first().action {
-            Action::Create | Action::Delete | Action::Forget => Vec::new(),
+            Action::Create | Action::Delete | Action::Forget | Action::Run => Vec::new(),
             _ => diff::paths(self.first()),
         }
     }
@@ -148,7 +148,7 @@ pub(super) fn first_few(texts: &[String], most: usize, write: impl Fn(&str) -> S
 }
 
 /// The digest of a resource's change without its namespace: equal in two stacks if a reader would see the same
-/// lines. The name of a resource that is created, deleted or forgotten is part of what is reviewed.
+/// lines. The name of a resource that is created, deleted, forgotten or run is part of what is reviewed.
 fn shape(resource: &ResourcePlan) -> Digest {
     let mut builder = DigestBuilder::new("shape");
     let title = labels::Title::with_runtime(&resource.id, resource.runtime);
@@ -157,7 +157,7 @@ fn shape(resource: &ResourcePlan) -> Digest {
     }
     if matches!(
         resource.action,
-        Action::Create | Action::Delete | Action::Forget | Action::Adopt
+        Action::Create | Action::Delete | Action::Forget | Action::Adopt | Action::Run
     ) {
         let name = title
             .name

@@ -161,6 +161,7 @@ pub(crate) fn sign(action: Action) -> &'static str {
         Action::Delete => "-",
         Action::Adopt => "»",
         Action::Forget => "∅",
+        Action::Run => "▸",
         Action::Unchanged => "=",
         Action::Unknown => "?",
     }
@@ -185,6 +186,7 @@ pub(crate) fn action_word(action: Action) -> &'static str {
         Action::Delete => "delete",
         Action::Adopt => "adopt",
         Action::Forget => "forget",
+        Action::Run => "run",
         Action::Unchanged => "unchanged",
         Action::Unknown => "unknown",
     }
@@ -200,6 +202,7 @@ pub fn counts(summary: &Summary) -> String {
         (summary.delete, "to delete"),
         (summary.adopt, "to adopt"),
         (summary.forget, "to forget"),
+        (summary.run, "to run"),
         (summary.unknown, "unknown"),
     ];
     let text: Vec<_> = parts
@@ -229,6 +232,7 @@ pub fn changes(summary: &Summary) -> String {
         (summary.delete, "delete"),
         (summary.adopt, "adoption"),
         (summary.forget, "forget"),
+        (summary.run, "run"),
         (summary.unknown, "unknown change"),
     ];
     let parts = parts.into_iter().filter(|(n, _)| *n > 0);

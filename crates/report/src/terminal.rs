@@ -52,6 +52,7 @@ impl Style {
     pub(super) fn action(self, action: Action, text: &str) -> String {
         match action {
             Action::Create | Action::Adopt => self.paint(Color::Green, text),
+            Action::Run => self.paint(Color::Cyan, text),
             Action::Update | Action::Unknown => self.paint(Color::Yellow, text),
             Action::Replace | Action::Delete | Action::Forget => self.paint(Color::Red, text),
             Action::Unchanged => self.paint(Color::Dim, text),

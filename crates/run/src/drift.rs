@@ -105,7 +105,12 @@ pub fn digest(difference: &StackPlan, commit: Option<&CommitId>) -> Digest {
 
 /// The part of a plan for what was applied last that is drift: everything but values that the server fills in.
 pub fn difference(plan: &StackPlan) -> StackPlan {
-    let differs = |resource: &&ResourcePlan| resource.action != Action::Update || differs(resource);
+    let differs = |resource: &&ResourcePlan| match resource.action {
+        // A hook that is due is no drift.
+        Action::Run => false,
+        Action::Update => differs(resource),
+        _ => true,
+    };
     let resources = plan.resources.iter().filter(differs).cloned().collect();
     StackPlan::new(plan.stack.clone(), plan.id.clone(), plan.basis, resources)
 }
@@ -177,6 +182,7 @@ fn difference_besides_code(plan: &StackPlan, state: &StackState) -> StackPlan {
     let resources = plan.resources.iter();
     let drifted = resources.filter_map(|resource| match resource.action {
         Action::Create => missing_resource(&plan.id, resource, state),
+        Action::Run => None,
         _ => drifted_resource(&plan.id, resource),
     });
     StackPlan::new(plan.stack.clone(), plan.id.clone(), plan.basis, drifted.collect())

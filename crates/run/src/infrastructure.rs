@@ -276,6 +276,10 @@ fn configured_options(config: &Config) -> Options {
         ready_timeout: apply
             .ready_timeout
             .map_or(defaults.ready_timeout, config::Span::duration),
+        hook_timeout: apply
+            .hooks
+            .timeout
+            .map_or(defaults.hook_timeout, config::Span::duration),
         fail_early_after: apply
             .fail_early_after
             .map_or(defaults.fail_early_after, config::Span::duration),

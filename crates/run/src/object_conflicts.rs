@@ -51,7 +51,7 @@ enum NewClaim<'a> {
 
 impl<'a> NewClaim<'a> {
     fn from_plan(plan: &'a ResourcePlan, declared: Option<&'a DeclaredClaims>) -> Option<Self> {
-        let is_new = matches!(plan.action, Action::Create | Action::Adopt);
+        let is_new = matches!(plan.action, Action::Create | Action::Adopt | Action::Run);
         match plan.runtime {
             RuntimeKind::Kubernetes if is_new => {
                 let mut parts = plan.id.as_str().splitn(3, ':');

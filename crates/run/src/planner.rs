@@ -21,6 +21,7 @@ use konverge_base::{
     error::{ErrorKind, UserError},
     model::{
         Digest, StackId,
+        hook::{HookPurpose, HookRules},
         plan::{Basis, StackPlan},
         plan_document::OtherNames,
         spec::{RuntimeKind, Spec},
@@ -29,7 +30,7 @@ use konverge_base::{
     },
     secrets::{Secrets, mask_resource},
 };
-use konverge_config::{Config, EffectiveStack};
+use konverge_config::{Config, EffectiveStack, HookTool};
 use konverge_engine::{self as engine, EnginePlan, PlanRequest, PlanStep, RuntimeRegistry};
 use konverge_state::IndexedStates;
 
@@ -57,6 +58,8 @@ pub struct Planner {
     pub claims: StackClaims,
     /// The recorded identities that stacks continue, loaded on demand.
     pub renamed: Renamed,
+    /// True if an earlier version is applied again.
+    pub rolls_back: bool,
 }
 
 /// The plan of a target.
@@ -159,7 +162,7 @@ impl Planner {
             self.run.warn(&what, refusal);
         }
         let purpose = (PlanPurpose::Show { leaving }, LoginUse::Preview);
-        self.plan_for(purpose, target, wanted, &state).await
+        self.plan_for(purpose, target, wanted, (&state, None)).await
     }
 
     /// The file for what a run could not store; `None` if there is no state or no place for it.
@@ -198,7 +201,7 @@ impl Planner {
             .or(own))
     }
 
-    /// As [`Planner::plan`], from a given state, to be applied.
+    /// As [`Planner::plan`], from a given state, to be applied; with the serial of that state, if it is.
     ///
     /// # Errors
     /// As [`Planner::plan`].
@@ -206,7 +209,7 @@ impl Planner {
         &self,
         target: &Target,
         wanted: Spec,
-        state: &StackState,
+        state: (&StackState, Option<u64>),
     ) -> Result<TargetPlan, UserError> {
         let purpose = (PlanPurpose::Apply, LoginUse::Apply);
         self.plan_for(purpose, target, wanted, state).await
@@ -223,7 +226,7 @@ impl Planner {
         state: &StackState,
     ) -> Result<TargetPlan, UserError> {
         let purpose = (PlanPurpose::Apply, LoginUse::Preview);
-        self.plan_for(purpose, target, wanted, state).await
+        self.plan_for(purpose, target, wanted, (state, None)).await
     }
 
     /// The rules of a target. For its login and its environment the folder counts.
@@ -268,9 +271,10 @@ impl Planner {
         (purpose, usage): (PlanPurpose<'_>, LoginUse),
         target: &Target,
         wanted: Spec,
-        state: &StackState,
+        (state, serial): (&StackState, Option<u64>),
     ) -> Result<TargetPlan, UserError> {
         let login = self.login(target, usage)?;
+        let hooks = self.hook_rules(target, serial);
         let mut on_clusters = has_objects(&wanted)
             || state
                 .resources
@@ -310,7 +314,9 @@ impl Planner {
             let secrets = self.secrets();
             let (id, folder) = (&target.id, &target.folder);
             let masked = (secrets, mask_resource as engine::ResourceMask);
-            let mut public = engine::plan_against_spec(id, folder, &before, &wanted, None, masked);
+            let public = engine::plan_against_spec(id, folder, &before, &wanted, None, masked);
+            let sides = (&before, &wanted);
+            let mut public = engine::show_spec_hooks(public, sides, &hooks, None, secrets)?;
             public.notes.extend(note);
             public.notes.extend(lacking);
             let compared = (before, wanted);
@@ -334,6 +340,7 @@ impl Planner {
             ignore: &ignore,
             cluster,
             events: self.run.events.as_ref(),
+            hooks,
             secrets: self.secrets(),
         })
         .await?;
@@ -346,6 +353,22 @@ impl Planner {
                     asking.answer(claims).await?
                 }
             };
+        }
+    }
+
+    /// What the hooks of a target may do.
+    fn hook_rules(&self, target: &Target, serial: Option<u64>) -> HookRules {
+        let hooks = &self.config.apply.hooks;
+        HookRules {
+            service_accounts: hooks.service_accounts.clone(),
+            argocd: hooks.read.contains(&HookTool::Argocd),
+            helm: hooks.read.contains(&HookTool::Helm),
+            serial,
+            purpose: match target.recorded {
+                Some(_) => HookPurpose::Restore,
+                None if self.rolls_back => HookPurpose::Rollback,
+                None => HookPurpose::Change,
+            },
         }
     }
 

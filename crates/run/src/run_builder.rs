@@ -156,6 +156,7 @@ impl<'a> RunBuilder<'a> {
             given,
             claims,
             renamed: Renamed::default(),
+            rolls_back: false,
         })
     }
 }

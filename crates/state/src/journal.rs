@@ -42,7 +42,8 @@ impl OpenIntents {
             // Terraform its own state knows what was created.
             JournalEntry::Failed { id } => {
                 let may_exist = |(recorded, action): &(Recorded, Action)| {
-                    *action == Action::Create && recorded.runtime == RuntimeKind::Kubernetes
+                    matches!(action, Action::Create | Action::Run)
+                        && recorded.runtime == RuntimeKind::Kubernetes
                 };
                 if !self.0.get(id).is_some_and(may_exist) {
                     self.0.remove(id);

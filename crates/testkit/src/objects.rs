@@ -123,6 +123,25 @@ impl Objects {
         self.0.request::<Value>(request).await.unwrap();
     }
 
+    /// As [`Objects::report`]; false if the server refuses it, because the object is another one by now.
+    pub async fn try_report(&self, path: &str, status: &Value) -> bool {
+        let patch = serde_json::json!({ "status": status });
+        self.try_patch(format!("{path}/status"), &patch).await
+    }
+
+    /// Changes it by a merge patch; false if the server refuses it.
+    pub async fn try_merge(&self, object: &Value, patch: &Value) -> bool {
+        self.try_patch(path(object, true), patch).await
+    }
+
+    async fn try_patch(&self, uri: String, patch: &Value) -> bool {
+        let request = Request::patch(uri)
+            .header("content-type", "application/merge-patch+json")
+            .body(patch.to_string().into_bytes())
+            .unwrap();
+        self.0.request::<Value>(request).await.is_ok()
+    }
+
     /// Deletes it.
     pub async fn delete(&self, object: &Value) {
         let request = Request::delete(path(object, true)).body(Vec::new()).unwrap();

@@ -172,6 +172,7 @@ impl Mixed {
             ignore: &[],
             cluster: Some("test".parse().unwrap()),
             events: &NoEvents,
+            hooks: konverge_base::model::hook::HookRules::default(),
             secrets: &self.secrets,
         })
         .await

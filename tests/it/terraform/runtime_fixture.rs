@@ -80,6 +80,7 @@ impl Rig {
                 data: BTreeMap::new(),
                 read: std::sync::Arc::default(),
                 pending: std::sync::Arc::default(),
+                hooks: std::sync::Arc::default(),
             },
             recorded: BTreeMap::new(),
             outside: TempDir::new().unwrap(),

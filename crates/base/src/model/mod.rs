@@ -17,6 +17,7 @@ pub mod digest;
 pub mod event;
 pub mod file_source;
 pub mod health;
+pub mod hook;
 pub mod ids;
 pub mod lint;
 pub mod masked_value;

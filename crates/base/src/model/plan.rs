@@ -74,6 +74,9 @@ pub struct Summary {
     pub adopt: usize,
     /// To remove from the state, and leave in place.
     pub forget: usize,
+    /// Hooks to run.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub run: usize,
     /// Without a change.
     pub unchanged: usize,
     /// That could not be planned.
@@ -90,6 +93,7 @@ impl Summary {
             Action::Delete => &mut self.delete,
             Action::Adopt => &mut self.adopt,
             Action::Forget => &mut self.forget,
+            Action::Run => &mut self.run,
             Action::Unchanged => &mut self.unchanged,
             Action::Unknown => &mut self.unknown,
         } += 1;
@@ -97,8 +101,19 @@ impl Summary {
 
     /// The number of resources that would change.
     pub fn changed(&self) -> usize {
-        self.create + self.update + self.replace + self.delete + self.adopt + self.forget + self.unknown
+        self.create
+            + self.update
+            + self.replace
+            + self.delete
+            + self.adopt
+            + self.forget
+            + self.run
+            + self.unknown
     }
+}
+
+fn is_zero(count: &usize) -> bool {
+    *count == 0
 }
 
 impl std::ops::Add for Summary {
@@ -112,6 +127,7 @@ impl std::ops::Add for Summary {
             delete: self.delete + other.delete,
             adopt: self.adopt + other.adopt,
             forget: self.forget + other.forget,
+            run: self.run + other.run,
             unchanged: self.unchanged + other.unchanged,
             unknown: self.unknown + other.unknown,
         }
@@ -134,6 +150,8 @@ pub enum Action {
     Adopt,
     /// The resource is ours, no longer desired and already gone. Only the state changes.
     Forget,
+    /// The resource is the Job of a hook, which is made anew and runs to its end.
+    Run,
     /// There is nothing to do.
     Unchanged,
     /// Unknown until other resources are applied.

@@ -84,7 +84,7 @@ pub struct DocumentResource {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>")]
     pub cluster: Option<ClusterName>,
-    /// `create`, `update`, `replace`, `delete`, `adopt`, `forget`, `unchanged` or `unknown`.
+    /// `create`, `update`, `replace`, `delete`, `adopt`, `forget`, `run`, `unchanged` or `unknown`.
     #[schemars(with = "String")]
     pub action: Action,
     /// For a replacement: the paths that force it.

@@ -69,6 +69,7 @@ fn action_word(action: Action) -> &'static str {
         Action::Delete => "delete",
         Action::Adopt => "adopt",
         Action::Forget => "forget",
+        Action::Run => "run",
         Action::Unchanged => "unchanged",
         Action::Unknown => "unknown",
     }

@@ -77,7 +77,10 @@ impl Executor<'_> {
     /// A desired resource of a runtime, as it was recorded last.
     fn recorded_item(&self, node: &PlanNode, kind: RuntimeKind) -> Option<Item> {
         let planned = &node.planned;
-        if node.is_deletion || planned.public.runtime != kind || planned.public.action == Action::Forget {
+        // The Job of a hook that ended may be gone.
+        let is_hook = self.plan.scope.hooks.contains_key(&planned.item.id);
+        let is_other = planned.public.runtime != kind || planned.public.action == Action::Forget;
+        if node.is_deletion || is_hook || is_other {
             return None;
         }
         let written = lock(&self.written).get(&planned.item.id).cloned();
@@ -96,7 +99,7 @@ impl Executor<'_> {
         let nodes = &self.plan.nodes;
         let affected = self.dependents(self.recreated());
         let mut changed = Vec::new();
-        for unit in apply_order::group(nodes).units {
+        for unit in apply_order::group(nodes, &self.plan.scope.hooks).units {
             let members: Vec<_> = unit.members.iter().map(|&member| &nodes[member]).collect();
             let stayed = |node: &PlanNode| !lock(&self.outcomes).contains_key(&node.planned.item.id);
             let may_be_lost = |&member: &usize| {

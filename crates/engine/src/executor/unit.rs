@@ -137,6 +137,7 @@ impl Executor<'_> {
             ignore: self.plan.scope.ignore.clone(),
             read: Arc::clone(&self.plan.scope.read),
             pending: Arc::default(),
+            hooks: Arc::clone(&self.plan.scope.hooks),
         }
     }
 

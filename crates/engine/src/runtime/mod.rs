@@ -27,6 +27,7 @@ use konverge_base::{
         ClusterName, ResourceId, StackId,
         apply_result::Waiting,
         health::Health,
+        hook::HookTasks,
         plan::{Action, ResourcePlan},
         spec::{Resource, RuntimeKind, Sharing},
         state::Recorded,
@@ -49,6 +50,8 @@ pub struct StackScope {
     pub read: Arc<HashSet<ResourceId>>,
     /// During planning: what earlier batches create or change. None of it exists yet.
     pub pending: Arc<Vec<EarlierChange>>,
+    /// The hooks of the desired resources.
+    pub hooks: Arc<HookTasks>,
 }
 
 /// A resource that an earlier batch of a plan creates or changes.

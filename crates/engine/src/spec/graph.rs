@@ -1,8 +1,8 @@
 //! The dependency graph of a stack.
 //!
-//! It has three kinds of edges: explicit dependencies (`dependsOn`), references, and the order that
-//! Kubernetes itself requires (`implicit_deps`). An edge of the last kind is left out if it would
-//! close a cycle with the others.
+//! It has four kinds of edges: explicit dependencies (`dependsOn`), references, the order that Kubernetes itself requires
+//! (`implicit_deps`), and the place of hooks. An edge of the third kind is left out if it would close a cycle with the
+//! others.
 
 use std::{
     cmp::Reverse,
@@ -36,6 +36,8 @@ pub enum Edge {
     Reference,
     /// The order that Kubernetes kinds require.
     Order,
+    /// A hook comes before what it guards, or after it.
+    Hook,
 }
 
 /// The error for a Spec whose resources have no valid order.
@@ -150,6 +152,40 @@ impl ResourceGraph {
         }
         graph.drop_order_edges_in_cycles();
         Ok(graph)
+    }
+
+    /// Adds edges of hooks, each from what comes first.
+    ///
+    /// # Errors
+    /// They close a cycle.
+    pub(super) fn add_hook_edges(&mut self, edges: &[(ResourceId, ResourceId)]) -> Result<(), GraphError> {
+        let mut known: KnownEdges = (self.graph.edge_references())
+            .map(|edge| ((edge.source(), edge.target()), edge.id()))
+            .collect();
+        for (dependency, dependent) in edges {
+            self.connect(&mut known, dependency, dependent, Edge::Hook);
+        }
+        self.cycle().map_or(Ok(()), |cycle| Err(GraphError::Cycle(cycle)))
+    }
+
+    /// Everything that comes before a resource.
+    pub(super) fn ancestors(&self, id: &ResourceId) -> BTreeSet<&ResourceId> {
+        self.reached(id, Direction::Incoming)
+    }
+
+    /// Everything that comes after a resource.
+    pub(super) fn descendants(&self, id: &ResourceId) -> BTreeSet<&ResourceId> {
+        self.reached(id, Direction::Outgoing)
+    }
+
+    fn reached(&self, id: &ResourceId, direction: Direction) -> BTreeSet<&ResourceId> {
+        let mut found = BTreeSet::new();
+        let mut open: Vec<_> = self.index.get(id).copied().into_iter().collect();
+        while let Some(node) = open.pop() {
+            let next = self.graph.neighbors_directed(node, direction);
+            open.extend(next.filter(|&next| found.insert(&self.graph[next])));
+        }
+        found
     }
 
     /// The graph of the resources in a state. Edges to unrecorded resources and edges that form a cycle are

@@ -3,6 +3,7 @@
 mod crds;
 mod error;
 pub mod graph;
+pub mod hooks;
 mod implicit_deps;
 mod instances;
 mod parse;

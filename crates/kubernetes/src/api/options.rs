@@ -31,6 +31,8 @@ pub struct Options {
     pub conflicts: Conflicts,
     /// How long one resource may take to become ready, or to be deleted.
     pub ready_timeout: Duration,
+    /// How long the Job of a hook may run.
+    pub hook_timeout: Duration,
     /// How long a failure that waiting does not fix must last before the wait ends.
     pub fail_early_after: Duration,
     /// Whether to wait for readiness at all.
@@ -55,6 +57,7 @@ impl Default for Options {
         Self {
             conflicts: Conflicts::Restore,
             ready_timeout: Duration::from_secs(600),
+            hook_timeout: Duration::from_secs(900),
             fail_early_after: Duration::from_secs(30),
             wait: true,
             rules: HealthRules::default(),

@@ -25,6 +25,8 @@ use konverge_engine::runtime::ApplySink;
 pub(crate) enum Dependents {
     /// They are deleted too.
     Go,
+    /// They are deleted too, and the object only after them.
+    GoFirst,
     /// They are kept.
     Stay,
 }
@@ -42,6 +44,7 @@ pub(crate) async fn delete(
 ) -> Result<(), UserError> {
     let policy = match dependents {
         Dependents::Go => "Background",
+        Dependents::GoFirst => "Foreground",
         Dependents::Stay => "Orphan",
     };
     for attempt in 1.. {

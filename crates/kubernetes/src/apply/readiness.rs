@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 use super::super::{
     api::{clusters::Kubernetes, discovery::ResourceType, watches::WatchedObject},
-    health::{self, Health, Related, WaitPolicy},
+    health::{self, Health, HealthRules, Related, WaitPolicy},
     object::{completed_jobs, fetch, plan_item::PlanItem, related_fetch},
 };
 use super::early_failure::EarlyFailure;
@@ -68,19 +68,47 @@ pub(crate) enum WaitEnd {
     Waiting(Value, Waiting, String),
 }
 
+/// How long to wait, and for what.
+pub(crate) struct WaitLimits {
+    timeout: Duration,
+    rules: HealthRules,
+    /// True for a Job that must have run to its end: one that is suspended has not.
+    to_its_end: bool,
+}
+
+impl WaitLimits {
+    /// Those of an object of the stack.
+    pub(crate) fn of_object(runtime: &Kubernetes, subject: &PlanItem) -> Self {
+        Self {
+            timeout: runtime.options.ready_timeout,
+            rules: subject.health_rules(runtime),
+            to_its_end: false,
+        }
+    }
+
+    /// Those of the Job of a hook. No rule of a user says when it has ended.
+    pub(crate) fn of_hook(runtime: &Kubernetes) -> Self {
+        Self {
+            timeout: runtime.options.hook_timeout,
+            rules: HealthRules::default(),
+            to_its_end: true,
+        }
+    }
+}
+
 /// Waits until an object that was just written is ready.
 ///
 /// # Errors
 /// It failed permanently, was deleted, or the timeout passed.
 pub(crate) async fn until_ready(
-    runtime: &Kubernetes,
+    (runtime, limits): (&Kubernetes, &WaitLimits),
     subject: &PlanItem,
     of: &ResourceType,
     written: Value,
     sink: &dyn ApplySink,
     id: &ResourceId,
 ) -> Result<WaitEnd, UserError> {
-    let deadline = Instant::now() + runtime.options.ready_timeout;
+    let deadline = Instant::now() + limits.timeout;
     let version = written["metadata"]["resourceVersion"].as_str();
     let feed = subject
         .cluster
@@ -93,14 +121,14 @@ pub(crate) async fn until_ready(
     let mut looked = Instant::now();
     let mut related = related_fetch::known_related(of);
     let mut looked_around = Instant::now();
-    let rules = subject.health_rules(runtime);
+    let rules = &limits.rules;
     let mut early_failure = EarlyFailure::new(runtime.options.fail_early_after);
     loop {
         if looked_around.elapsed() >= LOOK_AROUND {
             related = related_fetch::fetch_related(&subject.cluster, of, &object).await;
             looked_around = Instant::now();
         }
-        let verdict = health::assess(&object, &related, &rules).await;
+        let verdict = health::assess(&object, &related, rules).await;
         if let WaitPolicy::Waiting(waiting) = verdict.weight
             && !ends_before(waiting, deadline)
         {
@@ -109,11 +137,12 @@ pub(crate) async fn until_ready(
         match verdict.health {
             Health::Ready => return Ok(WaitEnd::Ready(object)),
             _ if matches!(verdict.weight, WaitPolicy::Waiting(_)) => early_failure.reset(),
+            Health::Suspended if limits.to_its_end => early_failure.reset(),
             Health::Suspended => return Ok(WaitEnd::Ready(object)),
             _ if verdict.weight == WaitPolicy::Advisory => return Ok(WaitEnd::Ready(object)),
             Health::Failed => {
                 if early_failure.is_due(verdict.weight, Instant::now()) {
-                    let why = last_words(runtime, subject, of, &object, &related, verdict.message).await;
+                    let why = last_words((subject, limits), of, &object, &related, verdict.message).await;
                     return Err(failed_error(subject, &why, verdict.weight));
                 }
             }
@@ -124,8 +153,8 @@ pub(crate) async fn until_ready(
         }
         let last_message = verdict.message;
         if Instant::now() >= deadline {
-            let why = last_words(runtime, subject, of, &object, &related, last_message).await;
-            return Err(timeout_error(subject, &why, runtime.options.ready_timeout));
+            let why = last_words((subject, limits), of, &object, &related, last_message).await;
+            return Err(timeout_error(subject, &why, limits));
         }
         if sink.cancelled() {
             return Err(interrupted_error(subject, &last_message));
@@ -195,8 +224,13 @@ fn failed_error(subject: &PlanItem, why: &str, policy: WaitPolicy) -> UserError 
     }
 }
 
-fn timeout_error(subject: &PlanItem, why: &str, timeout: Duration) -> UserError {
-    let seconds = timeout.as_secs();
+fn timeout_error(subject: &PlanItem, why: &str, limits: &WaitLimits) -> UserError {
+    let seconds = limits.timeout.as_secs();
+    if limits.to_its_end {
+        let what = format!("{} has not ended after {seconds} s: {why}", subject.title());
+        return UserError::new(ErrorKind::Kubernetes, what)
+            .hint("`apply.hooks.timeout` in `konverge.yaml` says how long a hook may run");
+    }
     let what = format!("{} is not ready after {seconds} s: {why}", subject.title());
     UserError::new(ErrorKind::Kubernetes, what).hint(
         "it was applied and is recorded; `apply.ready_timeout` in `konverge.yaml` says how long to wait",
@@ -215,8 +249,7 @@ fn interrupted_error(subject: &PlanItem, last_message: &str) -> UserError {
 
 /// Explains a failed wait: what is known, and the evidence that a person would look for next.
 async fn last_words(
-    runtime: &Kubernetes,
-    subject: &PlanItem,
+    (subject, limits): (&PlanItem, &WaitLimits),
     of: &ResourceType,
     object: &Value,
     earlier: &Related,
@@ -224,7 +257,7 @@ async fn last_words(
 ) -> String {
     let mut around = related_fetch::fetch_related(&subject.cluster, of, object).await;
     around.remember(earlier);
-    let verdict = health::assess(object, &around, &subject.health_rules(runtime)).await;
+    let verdict = health::assess(object, &around, &limits.rules).await;
     let words = match verdict.health {
         Health::Ready | Health::Suspended => known,
         _ => verdict.message,

@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 
-use super::object_record::ObjectRecord;
+use super::object_record::{HookRun, ObjectRecord};
 use konverge_base::model::state::Recorded;
 
 /// Returns true if an object is a Job that has completed.
@@ -18,6 +18,21 @@ pub(crate) fn note(recorded: &mut Recorded, object: &Value) {
     if has_completed(object) {
         ObjectRecord::update(recorded, |record| record.completed = true);
     }
+}
+
+/// Returns true if the Job has failed for good.
+pub(crate) fn has_failed(object: &Value) -> bool {
+    let conditions = object["status"]["conditions"].as_array().into_iter().flatten();
+    let mut failed = conditions.filter(|condition| condition["type"] == "Failed");
+    failed.any(|condition| condition["status"] == "True")
+}
+
+/// Returns true if the record is of a Job that may be gone: one that completed and has a time to live, or a hook that
+/// succeeded, or one that runs when its stack leaves.
+pub(crate) fn may_be_gone(prior: &Recorded) -> bool {
+    let of_hook = HookRun::of(Some(prior));
+    expired_by_ttl(prior)
+        || of_hook.is_some_and(|(run, _)| run.succeeded == Some(true) || run == HookRun::not_due())
 }
 
 /// Returns true if the record is of a completed Job with a time to live.

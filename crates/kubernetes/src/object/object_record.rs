@@ -34,6 +34,35 @@ pub(crate) struct ObjectRecord {
     /// The object was written, and was not seen to become ready.
     #[serde(skip_serializing_if = "is_false")]
     pub unready: bool,
+    /// The object is the Job of a hook: its last run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hook: Option<HookRun>,
+}
+
+/// The run of a hook.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct HookRun {
+    /// What it ran for.
+    pub stamp: String,
+    /// How it ended; `None` while that is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub succeeded: Option<bool>,
+}
+
+impl HookRun {
+    /// The record of a hook that runs when its stack leaves.
+    pub(crate) fn not_due() -> Self {
+        Self {
+            stamp: String::new(),
+            succeeded: None,
+        }
+    }
+
+    /// The last run of a hook, and the UID of its Job.
+    pub(crate) fn of(recorded: Option<&Recorded>) -> Option<(Self, String)> {
+        let record = ObjectRecord::from_recorded(recorded?)?;
+        Some((record.hook?, record.uid.unwrap_or_default()))
+    }
 }
 
 impl ObjectRecord {

@@ -44,9 +44,9 @@ pub(crate) async fn observe(
             let health = match &live {
                 Some(live) => health(runtime, subject, live).await,
                 None if subject.silent.is_some() => (Health::Unknown, "its API does not answer".to_owned()),
-                None if item.prior.as_ref().is_some_and(completed_jobs::expired_by_ttl) => (
+                None if item.prior.as_ref().is_some_and(completed_jobs::may_be_gone) => (
                     Health::Ready,
-                    "it completed, and was deleted by its `ttlSecondsAfterFinished`".to_owned(),
+                    "it completed and was deleted since, or it is a hook that is not due".to_owned(),
                 ),
                 None => (Health::Failed, "it is not there".to_owned()),
             };

@@ -1,6 +1,7 @@
 //! Decides the action of one item from the recorded, the desired and the live object.
 
 mod create;
+mod hook;
 mod planned_kinds;
 mod replace;
 mod server_generated;
@@ -80,6 +81,11 @@ impl ObjectPlanner<'_> {
         }
         if let (Some(silent), Some(_)) = (&subject.silent, &item.prior) {
             return Err(unreadable_error(&subject, silent));
+        }
+        if let (Some(task), Some(_)) = (self.scope.hooks.get(&item.id), &item.desired) {
+            let mut draft = self.hook(&mut item, &subject, live.as_ref(), task).await?;
+            let refusal = draft.refusal.take();
+            return Ok((self.finish(item, &subject, draft), refusal));
         }
         let holder = self.ending.around(&subject, live.is_some());
         let mut draft = match (&item.desired, live) {

@@ -125,7 +125,9 @@ impl ObjectPlanner<'_> {
     }
 
     fn prove(&self, mut task: PlanTask, guards: &Guards) -> Result<Proof, UserError> {
-        if self.ending.around(&task.subject, task.raw.is_some()).is_some() || self.may_be_refused(&task)? {
+        let is_hook = self.scope.hooks.contains_key(&task.item.id);
+        let is_ending = || self.ending.around(&task.subject, task.raw.is_some()).is_some();
+        if is_hook || is_ending() || self.may_be_refused(&task)? {
             return Ok(Proof::Open(Box::new(task)));
         }
         let Some((recorded, truth)) = self.prove_noop(&mut task, guards)? else {

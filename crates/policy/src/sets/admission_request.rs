@@ -82,7 +82,7 @@ pub(super) fn requests<'d>(document: &'d StackDocument, known: &Plurals) -> Vec<
     objects
         .flat_map(|resource| {
             let operations: &[Operation] = match resource.action {
-                Action::Create => &[Operation::Create],
+                Action::Create | Action::Run => &[Operation::Create],
                 Action::Update | Action::Adopt | Action::Unknown => &[Operation::Update],
                 Action::Replace => &[Operation::Delete, Operation::Create],
                 Action::Delete => &[Operation::Delete],

@@ -88,6 +88,7 @@ fn resource_change(resource: &DocumentResource) -> Value {
         Action::Replace => json!(["delete", "create"]),
         Action::Delete => json!(["delete"]),
         Action::Forget => json!(["forget"]),
+        Action::Run => json!(["run"]),
         Action::Unchanged => json!(["no-op"]),
         Action::Update | Action::Adopt | Action::Unknown => json!(["update"]),
     };

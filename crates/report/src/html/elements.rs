@@ -49,7 +49,7 @@ pub(super) fn fields(before: &str, paths: &[String]) -> Markup {
 /// The style of an action.
 pub(super) fn class(action: Action) -> &'static str {
     match action {
-        Action::Create | Action::Adopt => "create",
+        Action::Create | Action::Adopt | Action::Run => "create",
         Action::Update | Action::Unknown | Action::Unchanged => "update",
         Action::Replace => "replace",
         Action::Delete | Action::Forget => "delete",

@@ -104,6 +104,7 @@ fn count_actions(view: &PlanView<'_>) -> impl Iterator<Item = Action> {
         (Action::Delete, total.delete),
         (Action::Adopt, total.adopt),
         (Action::Forget, total.forget),
+        (Action::Run, total.run),
         (Action::Unknown, total.unknown),
     ]
     .into_iter()

@@ -170,7 +170,8 @@ impl LeasedStack<'_> {
         let checked = |turn: &ReleaseTurn| turn.check(&wanted, &prior).map(|()| wanted.clone());
         let released = turn.as_ref().map(checked).transpose()?;
         let spec_digest = wanted.digest();
-        let plan = plan_live(planning, target, wanted, &prior).await?;
+        let serial = lease.prior().map_or(0, |prior| prior.serial);
+        let plan = plan_live(planning, target, wanted, (&prior, serial)).await?;
         let past = prior_state(&prior, lease);
         let public = plan.public.clone();
         let mut known_as = planning.other_names(target).await?;
@@ -208,6 +209,7 @@ impl LeasedStack<'_> {
             target,
             options,
             journal: &journal,
+            serial,
             late: &late,
         };
         let mut outcome = rounds.run(*plan).await;

@@ -24,6 +24,8 @@ pub(super) struct ApplyRounds<'a> {
     pub target: &'a Target,
     pub options: &'a ApplyOptions,
     pub journal: &'a ApplyJournal<'a>,
+    /// The serial of the state before the apply.
+    pub serial: u64,
     /// Decides about what the approved plan did not show.
     pub late: &'a LateReview,
 }
@@ -62,6 +64,7 @@ impl ApplyRounds<'_> {
             target,
             options,
             journal,
+            serial: _,
             late,
         } = self;
         let config = &planning.config.apply;
@@ -82,7 +85,7 @@ impl ApplyRounds<'_> {
         self.planning.run.check_interrupted()?;
         let state = self.journal.state().await;
         let wanted = self.planning.spec(self.target).await?;
-        let plan = plan_live(self.planning, self.target, wanted, &state).await?;
+        let plan = plan_live(self.planning, self.target, wanted, (&state, self.serial)).await?;
         for late in plan.late_plans() {
             let mut recorded = state.resources.iter();
             let is_recorded = recorded.any(|recorded| recorded.id == late.shown.id);
@@ -100,9 +103,10 @@ pub(super) async fn plan_live(
     planning: &Planner,
     target: &Target,
     wanted: Spec,
-    prior: &StackState,
+    prior: (&StackState, u64),
 ) -> Result<Box<EnginePlan>, UserError> {
-    let TargetPlan::Live(plan) = planning.plan_from(target, wanted, prior).await? else {
+    let (prior, serial) = prior;
+    let TargetPlan::Live(plan) = planning.plan_from(target, wanted, (prior, Some(serial))).await? else {
         return Err(UserError::new(
             ErrorKind::Config,
             format!("no cluster is configured for `{}`", target.id),

@@ -86,9 +86,10 @@ pub async fn rollback(
         .rule_files(files)
         .states(backend);
     let compiler = builder.compiler().for_past_revision();
-    let planning = builder
+    let mut planning = builder
         .planner(SpecSource::compiled(compiler, head, None))
         .await?;
+    planning.rolls_back = true;
     let spec = planning.spec(&target).await?;
     if spec.digest() != digest {
         return Err(UserError::new(

@@ -6,6 +6,7 @@ pub mod dependent_changes;
 pub mod faults;
 pub mod health_failures;
 pub mod health_published;
+pub mod hooks;
 pub mod preview_fidelity;
 pub mod refusals;
 pub mod regressions;

@@ -13,6 +13,7 @@ use konverge_base::{
         ClusterName, RepoPath, StackId,
         apply_result::StackOutcome,
         event::NoEvents,
+        hook::HookRules,
         plan::{Action, ResourcePlan},
         spec::{Resource, RuntimeKind, Spec},
         state::{JournalEntry, StackState},
@@ -40,6 +41,8 @@ pub struct TestStack {
     pub options: Options,
     /// What is not compared.
     pub ignore: Vec<String>,
+    /// What hooks may do.
+    pub hooks: HookRules,
     /// Requests under way at once, if it is not the usual number.
     pub requests: Option<usize>,
     kubeconfig: PathBuf,
@@ -64,6 +67,7 @@ impl TestStack {
                 ..Options::default()
             },
             ignore: Vec::new(),
+            hooks: HookRules::default(),
             requests: None,
             kubeconfig,
         }
@@ -119,6 +123,7 @@ impl TestStack {
             ignore: &self.ignore,
             cluster: Some(cluster()),
             events: &NoEvents,
+            hooks: self.hooks.clone(),
             secrets: &self.secrets,
         })
         .await?

@@ -1,0 +1,66 @@
+//! `pre-destroy` hooks: they run from what is recorded of them, before anything else of the stack is deleted.
+
+use super::{PlanRequest, plan_nodes::DraftNode};
+use crate::spec::hooks::pre_destroy_task;
+use konverge_base::{
+    error::{ErrorKind, UserError},
+    model::{ResourceId, hook::HookTasks, masked_value, spec::Resource, state::Recorded},
+};
+
+/// Lets the `pre-destroy` hooks of a stack that leaves run before its deletions.
+///
+/// # Errors
+/// A hook cannot run as it was declared.
+pub(super) fn order(
+    request: &PlanRequest<'_>,
+    drafts: &mut [DraftNode],
+    tasks: &mut HookTasks,
+) -> Result<(), UserError> {
+    if drafts.iter().any(|draft| !draft.is_deletion) {
+        return Ok(());
+    }
+    let ids: Vec<ResourceId> = drafts.iter().map(|draft| draft.item.id.clone()).collect();
+    let mut hooks = Vec::new();
+    for (at, draft) in drafts.iter_mut().enumerate() {
+        let Some(job) = draft.item.prior.as_ref().map(as_desired) else {
+            continue;
+        };
+        let others = ids.iter().filter(|id| **id != job.id).cloned().collect();
+        let Some(task) = pre_destroy_task(&job, others, &request.hooks)? else {
+            continue;
+        };
+        if job.attributes.values().any(masked_value::holds_mark) {
+            return Err(masked(&job.id));
+        }
+        tasks.insert(job.id.clone(), task);
+        draft.wanted = Some(job);
+        draft.waits.clear();
+        hooks.push(at);
+    }
+    for (at, draft) in drafts.iter_mut().enumerate() {
+        if !hooks.contains(&at) {
+            draft.waits.extend(&hooks);
+        }
+    }
+    Ok(())
+}
+
+fn as_desired(recorded: &Recorded) -> Resource {
+    Resource {
+        id: recorded.id.clone(),
+        runtime: recorded.runtime,
+        attributes: (*recorded.attributes).clone(),
+        depends_on: Vec::new(),
+        extensions: recorded.extensions.clone(),
+        sharing: recorded.sharing,
+    }
+}
+
+fn masked(id: &ResourceId) -> UserError {
+    let what = format!(
+        "the `pre-destroy` hook `{id}` cannot run: its Job has secret values, which the state does not hold"
+    );
+    UserError::new(ErrorKind::Spec, what)
+        .hint("read them from a Secret by `envFrom` or `secretKeyRef`, and apply that before the stack is deleted")
+        .hint("to delete the stack without the hook, remove the Job from the Spec and apply that first")
+}

@@ -1,0 +1,134 @@
+//! Hooks where two Specs are compared and no cluster is queried.
+
+use serde_json::{Value, json};
+
+use super::{
+    hook_plan,
+    spec_diff::{ResourceMask, plan_resource},
+};
+use crate::spec::{graph::ResourceGraph, hooks::SpecHooks};
+use konverge_base::{
+    error::UserError,
+    model::{
+        ClusterName, RepoPath,
+        hook::{HOOK_STAMP, HookRules, HookTime},
+        plan::{Action, ChangeOrigin, FieldChange, ResourcePlan, StackPlan},
+        spec::{Resource, Spec},
+    },
+    secrets::{Secrets, mask_resource},
+};
+
+/// Shows the hooks of the head in a comparison of Specs: those run whose digest is not that of the base.
+///
+/// # Errors
+/// A hook of the head cannot run as it is declared.
+pub fn show_spec_hooks(
+    plan: StackPlan,
+    (base, head): (&Spec, &Spec),
+    rules: &HookRules,
+    cluster: Option<&ClusterName>,
+    secrets: &Secrets,
+) -> Result<StackPlan, UserError> {
+    let hooks = read(head, rules, (&plan.stack, secrets))?;
+    let before = read(base, rules, (&plan.stack, secrets)).unwrap_or_default();
+    let mut shown = plan;
+    shown.notes.extend(hooks.notes);
+    if hooks.tasks.is_empty() {
+        return Ok(shown);
+    }
+    let count = shown.summary.unchanged + shown.resources.len();
+    let is_hook = |plan: &ResourcePlan| hooks.tasks.contains_key(&plan.id) && plan.action != Action::Delete;
+    let mut resources: Vec<_> = shown
+        .resources
+        .iter()
+        .filter(|plan| !is_hook(plan))
+        .cloned()
+        .collect();
+    let whys = hook_plan::whys(&hooks.tasks, &resources.iter().collect::<Vec<_>>());
+    let changes = !resources.is_empty();
+    for (id, task) in &hooks.tasks {
+        let is_done = before
+            .tasks
+            .get(id)
+            .is_some_and(|before| before.digest == task.digest);
+        let runs = match task.time {
+            HookTime::Failed => changes,
+            HookTime::Pre | HookTime::Post => task.always || !is_done,
+            HookTime::PreDestroy => false,
+        };
+        let job = head.resources.iter().find(|resource| resource.id == *id);
+        let Some(job) = job.filter(|_| runs && task.may_run) else {
+            continue;
+        };
+        let mut run = run_plan(
+            &shown,
+            job,
+            &task.digest.to_string(),
+            cluster,
+            (secrets, mask_resource),
+        );
+        run.notes.extend(whys.get(id).cloned());
+        resources.push(run);
+    }
+    let unchanged = count.saturating_sub(resources.len());
+    let mut whole = StackPlan::new(shown.stack, shown.id, shown.basis, resources);
+    whole.summary.unchanged = unchanged;
+    whole.notes = shown.notes;
+    Ok(whole)
+}
+
+/// The hooks that a shown plan runs, in the same plan with other masks.
+pub(super) fn repeat_runs(
+    plan: StackPlan,
+    shown: &StackPlan,
+    head: &Spec,
+    cluster: Option<&ClusterName>,
+    masks: (&Secrets, ResourceMask),
+) -> StackPlan {
+    let is_run = |plan: &&ResourcePlan| plan.action == Action::Run;
+    let runs: Vec<_> = shown.resources.iter().filter(is_run).collect();
+    if runs.is_empty() {
+        return plan;
+    }
+    let others = plan
+        .resources
+        .iter()
+        .filter(|one| !runs.iter().any(|run| run.id == one.id));
+    let mut resources: Vec<_> = others.cloned().collect();
+    for run in runs {
+        let job = head.resources.iter().find(|resource| resource.id == run.id);
+        let stamp = run
+            .changes
+            .iter()
+            .find_map(|change| change.to.as_ref()?["metadata"]["annotations"][HOOK_STAMP].as_str());
+        if let Some(job) = job {
+            resources.push(run_plan(&plan, job, stamp.unwrap_or_default(), cluster, masks));
+        }
+    }
+    let mut whole = StackPlan::new(plan.stack, plan.id, plan.basis, resources);
+    whole.summary.unchanged = plan.summary.unchanged;
+    whole
+}
+
+fn read(spec: &Spec, rules: &HookRules, place: (&RepoPath, &Secrets)) -> Result<SpecHooks, UserError> {
+    let mut graph = ResourceGraph::from_spec(&spec.resources)?;
+    hook_plan::read(&spec.resources, &mut graph, rules, place)
+}
+
+fn run_plan(
+    plan: &StackPlan,
+    job: &Resource,
+    stamp: &str,
+    cluster: Option<&ClusterName>,
+    (secrets, mask): (&Secrets, ResourceMask),
+) -> ResourcePlan {
+    let mut shown = Value::Object(mask(secrets, job).attributes);
+    shown["metadata"]["annotations"][HOOK_STAMP] = json!(stamp);
+    let change = FieldChange {
+        path: String::new(),
+        from: None,
+        to: Some(shown),
+        origin: ChangeOrigin::Change,
+    };
+    plan_resource(&plan.id, job, Action::Run, vec![change], cluster)
+}

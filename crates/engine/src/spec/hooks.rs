@@ -1,0 +1,209 @@
+//! The hooks of a Spec: which Jobs are hooks, what each guards, its place in the order, and its digest.
+
+mod declaration;
+mod error;
+mod foreign;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::Value;
+
+use self::declaration::HookDeclaration;
+pub use self::error::HookError;
+use super::graph::{GraphError, ResourceGraph};
+use konverge_base::model::{
+    Digest, ResourceId,
+    digest::DigestBuilder,
+    hook::{HOOK_STAMP, HookPurpose, HookRules, HookTask, HookTasks, HookTime},
+    spec::{Resource, RuntimeKind},
+};
+
+/// The hooks of a Spec.
+#[derive(Debug, Default)]
+pub struct SpecHooks {
+    /// By their Jobs.
+    pub tasks: HookTasks,
+    /// What is not understood of the hooks of other tools.
+    pub notes: Vec<String>,
+}
+
+/// Reads the hooks of a Spec, and puts them into its graph. `mask` hides secrets before a digest is made.
+///
+/// # Errors
+/// See [`HookError`].
+pub fn order_hooks(
+    resources: &[Resource],
+    graph: &mut ResourceGraph,
+    rules: &HookRules,
+    mask: &dyn Fn(&Resource) -> Resource,
+) -> Result<SpecHooks, HookError> {
+    let mut notes = Vec::new();
+    let mut declared = BTreeMap::new();
+    for resource in resources {
+        let own = HookDeclaration::read(resource)?;
+        let declaration = own.or_else(|| foreign::read(resource, rules, &mut notes));
+        if let Some(declaration) = declaration {
+            declaration.check(resource, rules)?;
+            declared.insert(&resource.id, (resource, declaration));
+        }
+    }
+    if declared.is_empty() {
+        return Ok(SpecHooks {
+            tasks: HookTasks::new(),
+            notes,
+        });
+    }
+    let is_guarded = |resource: &&Resource| is_workload(resource) && !declared.contains_key(&resource.id);
+    let workloads: Vec<_> = resources.iter().filter(is_guarded).collect();
+    let mut edges = Vec::new();
+    let mut guarded: BTreeMap<&ResourceId, BTreeSet<&ResourceId>> = BTreeMap::new();
+    for (id, (job, declaration)) in &declared {
+        let guards = guarded_workloads(graph, job, declaration.time, &workloads)?;
+        edges.extend(guards.iter().filter_map(|&workload| match declaration.time {
+            HookTime::Pre => Some(((*id).clone(), workload.clone())),
+            HookTime::Post => Some((workload.clone(), (*id).clone())),
+            HookTime::Failed | HookTime::PreDestroy => None,
+        }));
+        guarded.insert(*id, guards);
+    }
+    graph.add_hook_edges(&edges).map_err(|error| match error {
+        GraphError::Cycle(ids) => HookError::Circle(ids),
+        other => HookError::Graph(other),
+    })?;
+    let mut digests: BTreeMap<&ResourceId, Digest> = BTreeMap::new();
+    for workload in &workloads {
+        digests.insert(&workload.id, mask(workload).digest());
+    }
+    let mut tasks = HookTasks::new();
+    for (id, (job, declaration)) in &declared {
+        let guards = guarded.remove(*id).unwrap_or_default();
+        let mut digest = DigestBuilder::new("hook");
+        digest.part(declaration.time.word().as_bytes());
+        digest.part(mask(job).digest().as_bytes());
+        for guard in &guards {
+            digest.part(guard.as_str().as_bytes());
+            digest.part(digests[guard].as_bytes());
+        }
+        tasks.insert(
+            (*id).clone(),
+            HookTask {
+                time: declaration.time,
+                always: declaration.always || declaration.time == HookTime::Failed,
+                keeps_last: declaration.keeps_last,
+                reversible: declaration.reversible,
+                guards: guards.into_iter().cloned().collect(),
+                digest: digest.finish(),
+                serial: rules.serial,
+                may_run: rules.purpose != HookPurpose::Restore && declaration.time != HookTime::PreDestroy,
+            },
+        );
+    }
+    Ok(SpecHooks { tasks, notes })
+}
+
+/// The run of a recorded `pre-destroy` hook before other resources are deleted; `None` if it is not one.
+///
+/// # Errors
+/// See [`HookError`].
+pub fn pre_destroy_task(
+    job: &Resource,
+    others: Vec<ResourceId>,
+    rules: &HookRules,
+) -> Result<Option<HookTask>, HookError> {
+    let own = HookDeclaration::read(&without_stamp(job))?;
+    let declaration = own.or_else(|| foreign::read(job, rules, &mut Vec::new()));
+    let Some(declaration) = declaration.filter(|hook| hook.time == HookTime::PreDestroy) else {
+        return Ok(None);
+    };
+    declaration.check(job, rules)?;
+    let mut digest = DigestBuilder::new("pre-destroy-hook");
+    digest.part(without_stamp(job).digest().as_bytes());
+    for id in &others {
+        digest.part(id.as_str().as_bytes());
+    }
+    Ok(Some(HookTask {
+        time: declaration.time,
+        always: true,
+        keeps_last: false,
+        reversible: true,
+        guards: others,
+        digest: digest.finish(),
+        serial: rules.serial,
+        may_run: true,
+    }))
+}
+
+/// A recorded Job without what Konverge wrote into it.
+fn without_stamp(job: &Resource) -> Resource {
+    let mut job = job.clone();
+    let metadata = job
+        .attributes
+        .get_mut("metadata")
+        .and_then(|metadata| metadata.get_mut("annotations"));
+    if let Some(annotations) = metadata.and_then(Value::as_object_mut) {
+        annotations.shift_remove(HOOK_STAMP);
+    }
+    job
+}
+
+/// The workloads that a hook guards: those of its cluster, without those that it needs itself before, or that need it.
+fn guarded_workloads<'a>(
+    graph: &ResourceGraph,
+    job: &Resource,
+    time: HookTime,
+    workloads: &[&'a Resource],
+) -> Result<BTreeSet<&'a ResourceId>, HookError> {
+    let beyond = match time {
+        HookTime::Pre => graph.ancestors(&job.id),
+        HookTime::Post => graph.descendants(&job.id),
+        HookTime::Failed | HookTime::PreDestroy => {
+            return match graph.dependents(&job.id).first() {
+                Some((dependent, _)) => Err(HookError::Needed {
+                    job: job.id.clone(),
+                    time,
+                    by: (*dependent).clone(),
+                }),
+                None => Ok(workloads.iter().map(|workload| &workload.id).collect()),
+            };
+        }
+    };
+    let here: BTreeSet<_> = workloads
+        .iter()
+        .filter(|workload| cluster(workload) == cluster(job))
+        .map(|workload| &workload.id)
+        .collect();
+    if here.is_empty() {
+        return Err(HookError::NoWorkload {
+            job: job.id.clone(),
+            time,
+        });
+    }
+    let guards: BTreeSet<_> = here.into_iter().filter(|id| !beyond.contains(*id)).collect();
+    match guards.is_empty() {
+        false => Ok(guards),
+        true => Err(HookError::GuardsNothing {
+            job: job.id.clone(),
+            time,
+        }),
+    }
+}
+
+fn cluster(resource: &Resource) -> Option<&Value> {
+    resource.extensions.get("cluster")
+}
+
+/// Returns true if an object runs pods: it is one, or it has a template of them.
+fn is_workload(resource: &Resource) -> bool {
+    let spec = resource.attributes.get("spec");
+    let containers = |path: &[&str]| {
+        let at = path.iter().try_fold(spec?, |value, key| value.get(key));
+        at?.get("containers")?.as_array()
+    };
+    let is_pod = resource.attributes.get("kind").and_then(Value::as_str) == Some("Pod");
+    resource.runtime == RuntimeKind::Kubernetes
+        && (is_pod
+            || containers(&["template", "spec"]).is_some()
+            || containers(&["jobTemplate", "spec", "template", "spec"]).is_some())
+}

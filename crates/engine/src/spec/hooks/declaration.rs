@@ -1,0 +1,122 @@
+//! What the annotations of an object say about a hook.
+
+use serde_json::{Map, Value};
+
+use super::error::HookError;
+use konverge_base::model::{
+    hook::{HOOK, HOOK_KEEP, HOOK_ON, HOOK_REVERSIBLE, HookRules, HookTime},
+    spec::{Resource, RuntimeKind},
+};
+
+/// A hook as it is declared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct HookDeclaration {
+    pub time: HookTime,
+    pub always: bool,
+    pub keeps_last: bool,
+    pub reversible: bool,
+}
+
+impl HookDeclaration {
+    /// A hook with the default of everything else.
+    pub(super) fn at(time: HookTime) -> Self {
+        Self {
+            time,
+            always: false,
+            keeps_last: true,
+            reversible: false,
+        }
+    }
+
+    /// Reads our annotations of a resource; `None` if it has none.
+    pub(super) fn read(resource: &Resource) -> Result<Option<Self>, HookError> {
+        let Some(annotations) = annotations(resource) else {
+            return Ok(None);
+        };
+        let is_own = |key: &&String| *key == HOOK || key.starts_with("konverge/hook-");
+        let own: Vec<_> = annotations.keys().filter(is_own).collect();
+        if own.is_empty() {
+            return Ok(None);
+        }
+        let known = [HOOK, HOOK_ON, HOOK_KEEP, HOOK_REVERSIBLE];
+        if let Some(key) = own.iter().find(|key| !known.contains(&key.as_str())) {
+            return Err(HookError::UnknownAnnotation {
+                id: resource.id.clone(),
+                key: (*key).clone(),
+            });
+        }
+        let choose = |key: &'static str, choices: &[&'static str]| -> Result<Option<usize>, HookError> {
+            let Some(value) = annotations.get(key) else {
+                return Ok(None);
+            };
+            let at = choices.iter().position(|choice| value.as_str() == Some(choice));
+            at.map(Some).ok_or_else(|| HookError::BadValue {
+                id: resource.id.clone(),
+                key,
+                value: value.as_str().map_or_else(|| value.to_string(), str::to_owned),
+                choices: choices.join("`, `"),
+            })
+        };
+        let Some(time) = choose(HOOK, &HookTime::ALL.map(HookTime::word))? else {
+            return Err(HookError::NoTime {
+                id: resource.id.clone(),
+                key: own[0].clone(),
+            });
+        };
+        Ok(Some(Self {
+            time: HookTime::ALL[time],
+            always: choose(HOOK_ON, &["change", "always"])? == Some(1),
+            keeps_last: choose(HOOK_KEEP, &["last", "none"])? != Some(1),
+            reversible: choose(HOOK_REVERSIBLE, &["false", "true"])? == Some(1),
+        }))
+    }
+
+    /// Checks the Job of a hook.
+    pub(super) fn check(self, job: &Resource, rules: &HookRules) -> Result<(), HookError> {
+        let id = &job.id;
+        let attributes = &job.attributes;
+        let text = |key: &str| attributes.get(key).and_then(Value::as_str).unwrap_or_default();
+        if text("kind") != "Job" || text("apiVersion") != "batch/v1" {
+            return Err(HookError::NotAJob {
+                id: id.clone(),
+                kind: format!("{} {}", text("apiVersion"), text("kind")),
+            });
+        }
+        let spec = attributes.get("spec");
+        let pod = spec.and_then(|spec| spec.get("template")?.get("spec"));
+        let of_pod = |key: &str| pod.and_then(|pod| pod.get(key)?.as_str());
+        let policy = of_pod("restartPolicy").unwrap_or_default();
+        if !["Never", "OnFailure"].contains(&policy) {
+            return Err(HookError::RestartPolicy {
+                id: id.clone(),
+                policy: policy.to_owned(),
+            });
+        }
+        let is_suspended = spec.and_then(|spec| spec.get("suspend")?.as_bool());
+        if is_suspended == Some(true) {
+            return Err(HookError::Suspended { id: id.clone() });
+        }
+        let account = of_pod("serviceAccountName")
+            .or_else(|| of_pod("serviceAccount"))
+            .filter(|name| !name.is_empty())
+            .unwrap_or("default");
+        let metadata = attributes.get("metadata");
+        let namespace = metadata.and_then(|metadata| metadata.get("namespace")?.as_str());
+        let whole = format!("{}/{account}", namespace.unwrap_or("default"));
+        let is_listed = |listed: &String| *listed == account || *listed == whole;
+        match rules.service_accounts.iter().any(is_listed) {
+            true => Ok(()),
+            false => Err(HookError::Account {
+                id: id.clone(),
+                account: account.to_owned(),
+            }),
+        }
+    }
+}
+
+/// The annotations of an object.
+pub(super) fn annotations(resource: &Resource) -> Option<&Map<String, Value>> {
+    let metadata = resource.attributes.get("metadata");
+    let metadata = metadata.filter(|_| resource.runtime == RuntimeKind::Kubernetes);
+    metadata?.get("annotations")?.as_object()
+}

@@ -1,0 +1,109 @@
+//! What is wrong with a hook.
+
+use konverge_base::{
+    error::{ErrorKind, UserError},
+    model::{ResourceId, hook::HookTime},
+};
+
+use super::super::graph::GraphError;
+
+/// A hook that cannot run as it is declared.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say what each field is")]
+pub enum HookError {
+    /// An annotation of hooks without the one that makes the object a hook.
+    #[error("`{id}` has the annotation `{}` and no `konverge/hook`", .key.escape_debug())]
+    NoTime { id: ResourceId, key: String },
+    /// An annotation of hooks that does not exist, or that only Konverge writes.
+    #[error("`{id}`: `{}` is not an annotation of hooks", .key.escape_debug())]
+    UnknownAnnotation { id: ResourceId, key: String },
+    /// A value that the annotation does not have.
+    #[error("`{id}`: the annotation `{key}` is `{}`; it must be one of `{choices}`", .value.escape_debug())]
+    BadValue {
+        id: ResourceId,
+        key: &'static str,
+        value: String,
+        choices: String,
+    },
+    /// A hook on another kind.
+    #[error("`{id}` is not a Job of `batch/v1` but `{}`: only a Job can be a hook", .kind.escape_debug())]
+    NotAJob { id: ResourceId, kind: String },
+    /// A Job that restarts for ever.
+    #[error("the hook `{id}` has `restartPolicy: {}`", if .policy.is_empty() { "(not set)".into() } else { .policy.escape_debug().to_string() })]
+    RestartPolicy { id: ResourceId, policy: String },
+    /// A Job that does not start.
+    #[error("the hook `{id}` has `suspend: true`, so it would never end")]
+    Suspended { id: ResourceId },
+    /// A service account that hooks may not use.
+    #[error("the hook `{id}` uses the service account `{}`, which hooks may not use", .account.escape_debug())]
+    Account { id: ResourceId, account: String },
+    /// No workload in the stack.
+    #[error("the hook `{job}` is `{time}`, and its stack has no workload on its cluster")]
+    NoWorkload { job: ResourceId, time: HookTime },
+    /// Every workload comes on the wrong side of the hook.
+    #[error("the hook `{job}` guards nothing: {}", all_beyond(*.time))]
+    GuardsNothing { job: ResourceId, time: HookTime },
+    /// Something waits for a hook that seldom runs.
+    #[error("`{by}` depends on `{job}`, which is a hook that runs `{time}` and has no place in the order")]
+    Needed {
+        job: ResourceId,
+        time: HookTime,
+        by: ResourceId,
+    },
+    /// Hooks wait for each other.
+    #[error("hooks wait for each other: {}", .0.iter().chain(.0.first()).map(|id| format!("`{id}`")).collect::<Vec<_>>().join(" → "))]
+    Circle(Vec<ResourceId>),
+    /// The graph has an error of its own.
+    #[error(transparent)]
+    Graph(GraphError),
+}
+
+fn all_beyond(time: HookTime) -> &'static str {
+    match time {
+        HookTime::Post => "every workload depends on it",
+        _ => "it depends on every workload",
+    }
+}
+
+impl From<HookError> for UserError {
+    fn from(error: HookError) -> Self {
+        let kind = match error {
+            HookError::Account { .. } => ErrorKind::Policy,
+            _ => ErrorKind::Spec,
+        };
+        let failure = UserError::new(kind, error.to_string()).caused_by(error.clone());
+        match error {
+            HookError::NoTime { .. } => {
+                failure.hint("add `konverge/hook: pre`, `post`, `failed` or `pre-destroy`, or remove the annotation")
+            }
+            HookError::UnknownAnnotation { .. } => failure.hint(
+                "the annotations are `konverge/hook`, `konverge/hook-on`, `konverge/hook-keep` and `konverge/hook-reversible`",
+            ),
+            HookError::BadValue { choices, .. } => failure.hint(format!("write one of `{choices}`")),
+            HookError::NotAJob { .. } => {
+                failure.hint("move the annotation to a Job, or remove it; `dependsOn` orders other objects")
+            }
+            HookError::RestartPolicy { .. } => {
+                failure.hint("set `spec.template.spec.restartPolicy` to `Never` or `OnFailure`: a hook has to end")
+            }
+            HookError::Suspended { .. } => failure.hint("remove `spec.suspend` from the Job"),
+            HookError::Account { account, .. } => failure.hint(format!(
+                "add `{}` to `apply.hooks.service_accounts` in konverge.yaml on the default branch, or use an account of that list",
+                account.escape_debug()
+            )),
+            HookError::NoWorkload { .. } => failure.hint(
+                "a hook guards the workloads of its stack, such as a Deployment: move the Job there, or remove `konverge/hook` so that it is a plain Job",
+            ),
+            HookError::GuardsNothing { .. } => {
+                failure.hint("take out a `dependsOn` or a reference between the hook and the workload that it guards")
+            }
+            HookError::Needed { by, job, .. } => {
+                failure.hint(format!("remove `{job}` from what `{by}` depends on"))
+            }
+            HookError::Circle(_) => failure.hint(
+                "a `pre` hook comes before every workload and a `post` hook after it: take out one of these `dependsOn` or references",
+            ),
+            HookError::Graph(error) => error.into(),
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! The annotations of Argo CD and of Helm: what they mean here, and which of them mean nothing.
+
+use serde_json::{Map, Value};
+
+use super::declaration::{HookDeclaration, annotations};
+use konverge_base::model::{
+    hook::{HookRules, HookTime},
+    spec::Resource,
+};
+
+/// The annotations of another tool.
+struct Dialect {
+    tool: &'static str,
+    hook: &'static str,
+    policy: &'static str,
+    weight: &'static str,
+    /// What each of its times means. Those without a meaning here are missing.
+    times: &'static [(&'static str, HookTime)],
+    /// Pairs of times that only together mean what ours does.
+    pairs: &'static [[&'static str; 2]],
+    /// Its policies that delete a Job which has ended.
+    deletes: [&'static str; 2],
+    /// The policy that is ours without a word.
+    recreates: &'static str,
+}
+
+const ARGO_CD: Dialect = Dialect {
+    tool: "Argo CD",
+    hook: "argocd.argoproj.io/hook",
+    policy: "argocd.argoproj.io/hook-delete-policy",
+    weight: "argocd.argoproj.io/sync-wave",
+    times: &[
+        ("PreSync", HookTime::Pre),
+        ("PostSync", HookTime::Post),
+        ("SyncFail", HookTime::Failed),
+        ("PreDelete", HookTime::PreDestroy),
+    ],
+    pairs: &[],
+    deletes: ["HookSucceeded", "HookFailed"],
+    recreates: "BeforeHookCreation",
+};
+
+const HELM: Dialect = Dialect {
+    tool: "Helm",
+    hook: "helm.sh/hook",
+    policy: "helm.sh/hook-delete-policy",
+    weight: "helm.sh/hook-weight",
+    times: &[
+        ("pre-install", HookTime::Pre),
+        ("pre-upgrade", HookTime::Pre),
+        ("post-install", HookTime::Post),
+        ("post-upgrade", HookTime::Post),
+        ("pre-delete", HookTime::PreDestroy),
+    ],
+    pairs: &[["pre-install", "pre-upgrade"], ["post-install", "post-upgrade"]],
+    deletes: ["hook-succeeded", "hook-failed"],
+    recreates: "before-hook-creation",
+};
+
+/// Reads the annotations of the tools that the rules name. Argo CD reads its own before those of Helm, and so do we.
+pub(super) fn read(
+    resource: &Resource,
+    rules: &HookRules,
+    notes: &mut Vec<String>,
+) -> Option<HookDeclaration> {
+    let annotations = annotations(resource)?;
+    let dialects = [(rules.argocd, &ARGO_CD), (rules.helm, &HELM)];
+    let (_, dialect) = dialects
+        .into_iter()
+        .find(|(reads, dialect)| *reads && annotations.contains_key(dialect.hook))?;
+    let mut note = |key: &str, value: &str, why: &str| {
+        notes.push(format!(
+            "`{}`: `{}: {}` of {} is not understood: {why}",
+            resource.id,
+            key.escape_debug(),
+            value.escape_debug(),
+            dialect.tool
+        ));
+    };
+    let mut time = None;
+    let times = words(annotations, dialect.hook);
+    for [first, second] in dialect.pairs {
+        let alone = match (times.contains(first), times.contains(second)) {
+            (true, false) => first,
+            (false, true) => second,
+            _ => continue,
+        };
+        note(
+            dialect.hook,
+            alone,
+            "the first apply and later ones are the same here, so it runs in both",
+        );
+    }
+    for word in times {
+        let known = dialect.times.iter().find(|(name, _)| *name == word);
+        match (known, time) {
+            (Some((_, found)), None) => time = Some(*found),
+            (Some((_, found)), Some(first)) if *found == first => {}
+            (Some(_), Some(first)) => {
+                note(
+                    dialect.hook,
+                    word,
+                    &format!("a Job is one hook here, and it is `{first}` already"),
+                );
+            }
+            (None, _) => note(dialect.hook, word, "there is no such time here"),
+        }
+    }
+    let Some(time) = time else { return None };
+    if resource.attributes.get("kind").and_then(Value::as_str) != Some("Job") {
+        note(
+            dialect.hook,
+            time.word(),
+            "only a Job can be a hook, so this is a plain object",
+        );
+        return None;
+    }
+    let deletes = words(annotations, dialect.policy);
+    let both = dialect.deletes.iter().all(|policy| deletes.contains(policy));
+    for policy in deletes {
+        match policy {
+            _ if policy == dialect.recreates => {}
+            _ if both && dialect.deletes.contains(&policy) => {}
+            _ => note(dialect.policy, policy, "the last Job stays until the next run"),
+        }
+    }
+    for weight in words(annotations, dialect.weight)
+        .into_iter()
+        .filter(|weight| *weight != "0")
+    {
+        note(
+            dialect.weight,
+            weight,
+            "what the Job refers to comes first by itself; use `dependsOn` for more",
+        );
+    }
+    let known = [dialect.hook, dialect.policy, dialect.weight];
+    let prefix = format!("{}-", dialect.hook);
+    let others = annotations
+        .iter()
+        .filter(|(key, _)| key.starts_with(&prefix) && !known.contains(&key.as_str()));
+    for (key, value) in others {
+        note(key, value.as_str().unwrap_or_default(), "it has no meaning here");
+    }
+    Some(HookDeclaration {
+        keeps_last: !both,
+        ..HookDeclaration::at(time)
+    })
+}
+
+/// The words of a list with commas.
+fn words<'a>(annotations: &'a Map<String, Value>, key: &str) -> Vec<&'a str> {
+    let text = annotations.get(key).and_then(Value::as_str).unwrap_or_default();
+    text.split(',')
+        .map(str::trim)
+        .filter(|word| !word.is_empty())
+        .collect()
+}

@@ -1,0 +1,154 @@
+//! Plans the Job of a hook: it runs, or its run for this digest has ended well. A live Job of an earlier run is no
+//! object that changes: it is made anew.
+
+use serde_json::{Value, json};
+
+use super::{
+    super::object_planner::{DraftPlan, ObjectPlanner, check_protected, unchanged},
+    create::scratch_name,
+};
+use crate::{
+    OWNER,
+    object::{
+        object_record::{HookRun, ObjectRecord},
+        object_ref,
+        plan_item::PlanItem,
+    },
+    plan::dry_run,
+};
+use konverge_base::{
+    error::{ErrorKind, UserError},
+    model::{
+        hook::{HOOK_STAMP, HookTask, HookTime},
+        masked_value,
+        plan::{Action, Validation},
+        state::Recorded,
+    },
+};
+use konverge_engine::runtime::Item;
+
+impl ObjectPlanner<'_> {
+    /// Plans the run of a hook. The Job gets the stamp of the run.
+    pub(super) async fn hook(
+        &self,
+        item: &mut Item,
+        subject: &PlanItem,
+        live: Option<&Value>,
+        task: &HookTask,
+    ) -> Result<DraftPlan, UserError> {
+        let last = HookRun::of(item.prior.as_ref());
+        let is_done = |run: &HookRun| run.succeeded == Some(true) && task.is_done_by(&run.stamp);
+        if task.time == HookTime::PreDestroy && !task.may_run {
+            return Ok(self.kept_for_later(item, subject));
+        }
+        if !task.may_run || last.is_some_and(|(run, _)| is_done(&run)) {
+            let body = self.body(item, self.scope.stack.as_str());
+            return Ok(unchanged(
+                item.prior.clone(),
+                self.true_desired(item, subject, &body),
+            ));
+        }
+        if let Some(desired) = &mut item.desired {
+            object_ref::annotate(&mut desired.attributes, HOOK_STAMP, task.stamp());
+        }
+        let mut draft = match live {
+            None => self.create(item, subject).await?,
+            Some(live) => {
+                self.check_replaceable(item, subject, live)?;
+                let mut draft = self.create_later(item, subject);
+                self.validate_job(item, subject, &mut draft).await?;
+                draft
+            }
+        };
+        draft.action = Action::Run;
+        // The number of an apply is not a part of what is reviewed.
+        let shown = draft.changes.iter_mut().filter_map(|change| change.to.as_mut());
+        for object in shown.chain(&mut draft.truth.after) {
+            object["metadata"]["annotations"][HOOK_STAMP] = json!(task.digest.to_string());
+        }
+        // The Job must be there until its end is recorded.
+        let spec = draft
+            .write
+            .body
+            .as_mut()
+            .and_then(|body| body["spec"].as_object_mut());
+        if let Some(spec) = spec {
+            spec.shift_remove("ttlSecondsAfterFinished");
+        }
+        Ok(draft)
+    }
+
+    /// A hook that runs when its stack leaves is only recorded: then its Spec is gone.
+    fn kept_for_later(&self, item: &Item, subject: &PlanItem) -> DraftPlan {
+        let body = self.body(item, self.scope.stack.as_str());
+        let mut recorded = self.record(item, subject, &body, None, None);
+        if let Some(recorded) = &mut recorded {
+            ObjectRecord::update(recorded, |record| record.hook = Some(HookRun::not_due()));
+        }
+        let is_same = |prior: &&Recorded| {
+            let now = recorded.as_ref().map(|now| (&now.attributes, &now.extensions));
+            now == Some((&prior.attributes, &prior.extensions))
+        };
+        let kept = item
+            .prior
+            .as_ref()
+            .filter(is_same)
+            .cloned()
+            .or_else(|| recorded.clone());
+        unchanged(kept, self.true_desired(item, subject, &body))
+    }
+
+    /// Checks that a live Job may be deleted for the next run.
+    fn check_replaceable(&self, item: &Item, subject: &PlanItem, live: &Value) -> Result<(), UserError> {
+        if let Some(foreign) = self.foreign(item, subject, live) {
+            return Err(foreign.refusal);
+        }
+        if object_ref::annotation(live, OWNER).is_none() {
+            return Err(UserError::new(
+                ErrorKind::Policy,
+                format!(
+                    "{} exists, and no stack owns it: a hook would delete it",
+                    subject.title()
+                ),
+            )
+            .hint("give the hook another name, or delete that Job"));
+        }
+        check_protected(subject, live, "made anew")
+    }
+
+    /// Lets the server check the Job under another name: the live one would refuse it.
+    async fn validate_job(
+        &self,
+        item: &Item,
+        subject: &PlanItem,
+        draft: &mut DraftPlan,
+    ) -> Result<(), UserError> {
+        let (Some(of), Some(body)) = (&subject.of, &draft.write.body) else {
+            return Ok(());
+        };
+        if masked_value::holds_unknown(body) {
+            let note = "some values are known only after apply; it is checked then";
+            draft.notes.push(note.to_owned());
+            return Ok(());
+        }
+        let mut name = subject.name.clone();
+        name.name = scratch_name(body);
+        let mut body = body.clone();
+        body["metadata"]["name"] = json!(name.name);
+        let request = dry_run::request(of, &name, &body, false, true);
+        match dry_run::send(&subject.cluster, of, &request, &item.needs).await {
+            Ok(answer) => {
+                draft.validated = Validation::Server;
+                draft.notes.extend(answer.warnings);
+                Ok(())
+            }
+            Err(error) => match self.lifted_by(item, &error) {
+                none if none.is_empty() => Err(subject.refusal(&error)),
+                lifted_by => {
+                    self.not_validated_yet(subject, draft, &error, lifted_by);
+                    Ok(())
+                }
+            },
+        }
+    }
+}
