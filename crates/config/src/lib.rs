@@ -35,14 +35,7 @@ pub use secrets::{
 };
 pub use types::{
     Apply, BrokenBase, ChecksConfig, ClusterConfig, Config, DataCheckConfig, Drift, DriftPolicy,
-    FreezeConfig, Kcl, LeaseConfig, ModuleConfig, Notify, NotifyKind, PolicyConfig, PolicyEnforcement,
-    PolicyExceptionConfig, PolicyInput, PolicyLanguage, PolicyOverriders, PolicySetConfig, Provider,
-    Reconcile, RegoVersion, Sandbox, StackRule, State, TerraformConfig,
-    Apply, BrokenBase, ChecksConfig, ClusterConfig, Config, ConflictsConfig, DataCheckConfig, Drift,
-    DriftPolicy, FreezeConfig, Kcl, LeaseConfig, ModuleConfig, Notify, NotifyKind, PolicyConfig,
+    FreezeConfig, HookTool, Hooks, Kcl, LeaseConfig, ModuleConfig, Notify, NotifyKind, PolicyConfig,
     PolicyEnforcement, PolicyExceptionConfig, PolicyInput, PolicyLanguage, PolicyOverriders, PolicySetConfig,
     PortalConfig, Provider, Reconcile, RegoVersion, Sandbox, StackRule, State, TerraformConfig,
-    DriftPolicy, FreezeConfig, HookTool, Hooks, Kcl, LeaseConfig, ModuleConfig, Notify, NotifyKind,
-    PolicyConfig, PolicyEnforcement, PolicyExceptionConfig, PolicyInput, PolicyLanguage, PolicyOverriders,
-    PolicySetConfig, Provider, Reconcile, RegoVersion, Sandbox, StackRule, State, TerraformConfig,
 };
