@@ -341,7 +341,10 @@ mod tests {
             // What is printed and compared has the words of today.
             let (_, word) = now.split_once(": {").unwrap().1.split_once(": ").unwrap();
             let printed = serde_json::to_string(&read).unwrap();
-            assert!(printed.contains(&format!("\"{}\"", word.trim_end_matches('}'))), "{printed}");
+            assert!(
+                printed.contains(&format!("\"{}\"", word.trim_end_matches('}'))),
+                "{printed}"
+            );
         }
     }
 

@@ -511,8 +511,18 @@ fn an_apply_with_several_failed_stacks_has_one_red_box() {
     };
     let message = "its lease was lost\n```\n> [!CAUTION]";
     report.stacks = vec![
-        ended("shop/prod", StackResult::HeldBack, ErrorKind::Policy, "`shop/dev` failed"),
-        ended("web/dev", StackResult::Stopped, ErrorKind::Unreviewed, "nobody reviewed it"),
+        ended(
+            "shop/prod",
+            StackResult::HeldBack,
+            ErrorKind::Policy,
+            "`shop/dev` failed",
+        ),
+        ended(
+            "web/dev",
+            StackResult::Stopped,
+            ErrorKind::Unreviewed,
+            "nobody reviewed it",
+        ),
         failed.clone(),
         ended("web/prod", StackResult::Failed, ErrorKind::State, message),
     ];
@@ -526,10 +536,15 @@ fn an_apply_with_several_failed_stacks_has_one_red_box() {
     for stack in 0..60 {
         let id = format!("skipped/s{stack}");
         let message = format!("{stack}: {}", "x".repeat(300));
-        report.stacks.push(ended(&id, StackResult::HeldBack, ErrorKind::Policy, &message));
+        report
+            .stacks
+            .push(ended(&id, StackResult::HeldBack, ErrorKind::Policy, &message));
     }
     let short = markdown::outcome(&report, &run, None, 4096);
-    assert!(short.len() <= 4096 && short.contains("`web/prod` failed"), "{short}");
+    assert!(
+        short.len() <= 4096 && short.contains("`web/prod` failed"),
+        "{short}"
+    );
     assert!(short.contains("Omitted to fit GitHub's limit"), "{short}");
 }
 
