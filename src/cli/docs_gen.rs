@@ -110,8 +110,8 @@ fn plan_schema() -> String {
 fn commands(command: Command) -> String {
     let mut page = CommandsPage {
         text: "# Commands\n\nGenerated from the program's own help by `konverge __reference commands`. Global options stand at \
-               `konverge` alone, those of all `konverge state` commands at `konverge state`. An option that several \
-               commands have is described at the first one. Every command takes `--help`.\n"
+               `konverge` alone, those of all `konverge state` commands at `konverge state`. What several commands have is \
+               described at the first one. `konverge COMMAND --help` and the man pages have examples.\n"
             .to_owned(),
         described: Vec::new(),
     };
@@ -146,11 +146,9 @@ impl CommandsPage {
                 || elsewhere.iter().any(|(id, _)| id == arg.get_id());
             arg.hide(hidden)
         });
-        let help = page.render_long_help().to_string();
-        self.text.push_str(&format!(
-            "\n{level} {name}\n\n```text\n{}\n```\n",
-            help.trim_end()
-        ));
+        let help = without_examples(&page.render_long_help().to_string());
+        self.text
+            .push_str(&format!("\n{level} {name}\n\n```text\n{help}\n```\n"));
         let options: Vec<_> = elsewhere.into_iter().map(|(_, line)| line).collect();
         if !options.is_empty() {
             self.text.push_str(&format!("\nAlso {}.\n", options.join(", ")));
@@ -172,17 +170,23 @@ impl CommandsPage {
         let mut found = Vec::new();
         let grouped = command
             .get_arguments()
-            .filter(|arg| arg.get_help_heading().is_some() && !arg.is_global_set() && !arg.is_hide_set());
+            .filter(|arg| arg.get_help_heading().is_some() || arg.is_positional())
+            .filter(|arg| !arg.is_global_set() && !arg.is_hide_set());
         for arg in grouped {
             let (id, help) = (arg.get_id(), arg.get_help().map(ToString::to_string));
             let earlier = self
                 .described
                 .iter()
                 .find(|option| option.id == *id && option.help == help);
-            match (earlier, arg.get_long()) {
-                (Some(GroupedOption { command, .. }), Some(long)) => {
+            let name_of_arg = match (arg.get_long(), arg.get_value_names()) {
+                (Some(long), _) => Some(format!("--{long}")),
+                (None, Some([name, ..])) => Some(name.to_string()),
+                _ => None,
+            };
+            match (earlier, name_of_arg) {
+                (Some(GroupedOption { command, .. }), Some(shown)) => {
                     let anchor = command.replace(' ', "-");
-                    found.push((id.clone(), format!("[`--{long}`](#{anchor})")));
+                    found.push((id.clone(), format!("[`{shown}`](#{anchor})")));
                 }
                 _ => self.described.push(GroupedOption {
                     id: id.clone(),
@@ -193,6 +197,22 @@ impl CommandsPage {
         }
         found
     }
+}
+
+/// A command's help without its examples, and without the command `help`.
+fn without_examples(help: &str) -> String {
+    let mut lines: Vec<&str> = Vec::new();
+    let mut in_examples = false;
+    for line in help.lines() {
+        in_examples = line == "Examples:" || in_examples && line.starts_with("  ");
+        let is_help = line.ends_with("the help of the given subcommand(s)");
+        // What was left out leaves no second empty line.
+        let is_second = line.is_empty() && lines.last().is_some_and(|last| last.is_empty());
+        if !in_examples && !is_help && !is_second {
+            lines.push(line);
+        }
+    }
+    lines.join("\n").trim_end().to_owned()
 }
 
 fn config() -> String {

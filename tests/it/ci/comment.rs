@@ -2,9 +2,15 @@
 //!
 //! `UPDATE_GOLDEN=1 cargo test --test it comment::` writes the golden files; look at the difference before committing.
 
-use konverge_base::model::{
-    plan::{Action, ChangeOrigin},
-    policy_finding::Enforcement,
+use konverge_base::{
+    error::{ErrorKind, UserError},
+    model::{
+        Digest, RepoPath,
+        apply_result::{ApplyReport, ResourceOutcome, ResourceResult, StackOutcome, StackResult},
+        authorization::Authorization,
+        plan::{Action, ChangeOrigin},
+        policy_finding::Enforcement,
+    },
 };
 use konverge_report::{COMMENT_BUDGET, Merging, html, markdown, terminal};
 use serde_json::json;
@@ -411,28 +417,22 @@ fn the_numbers_add_up() {
     );
 }
 
-/// An apply that ends half-way says how far it came, with what, and how it goes on.
-#[test]
-fn an_apply_that_ends_half_way_says_what_is_changed() {
-    use konverge_base::model::{
-        Digest,
-        apply_result::{ApplyReport, ResourceOutcome, ResourceResult, StackOutcome, StackResult},
-        authorization::Authorization,
-    };
+/// An apply of which one stack failed half-way.
+fn half_way() -> ApplyReport {
     let resource = |id: &str, action, result, message: Option<&str>| ResourceOutcome {
         id: id.parse().unwrap(),
         action,
         result,
         message: message.map(str::to_owned),
     };
-    let error = konverge_base::error::UserError::new(
-        konverge_base::error::ErrorKind::Kubernetes,
+    let error = UserError::new(
+        ErrorKind::Kubernetes,
         "`apps/v1:Deployment:shop:web`: quota exceeded",
     );
-    let report = ApplyReport {
+    ApplyReport {
         version: 1,
         stacks: vec![StackOutcome {
-            stack: konverge_base::model::RepoPath::normalize("appops/shop/dev").unwrap(),
+            stack: RepoPath::normalize("appops/shop/dev").unwrap(),
             id: "shop/dev".parse().unwrap(),
             result: StackResult::Failed,
             digest: Digest::of_set([]),
@@ -462,7 +462,13 @@ fn an_apply_that_ends_half_way_says_what_is_changed() {
             ],
             error: Some(error.body()),
         }],
-    };
+    }
+}
+
+/// An apply that ends half-way says how far it came, with what, and how it goes on.
+#[test]
+fn an_apply_that_ends_half_way_says_what_is_changed() {
+    let report = half_way();
     let body = markdown::outcome(
         &report,
         &konverge_report::RunInfo::default(),
@@ -487,6 +493,59 @@ fn an_apply_that_ends_half_way_says_what_is_changed() {
         log.contains("hint: fix the cause and run the apply again"),
         "{log}"
     );
+}
+
+/// Several stacks that are not done share one box, the worst first.
+#[test]
+fn an_apply_with_several_failed_stacks_has_one_red_box() {
+    let mut report = half_way();
+    let failed = report.stacks.remove(0);
+    let ended = |id: &str, result, kind, message: &str| StackOutcome {
+        stack: RepoPath::normalize(&format!("appops/{id}")).unwrap(),
+        id: id.parse().unwrap(),
+        result,
+        serial: None,
+        resources: Vec::new(),
+        error: Some(UserError::new(kind, message).body()),
+        ..failed.clone()
+    };
+    let message = "its lease was lost\n```\n> [!CAUTION]";
+    report.stacks = vec![
+        ended(
+            "shop/prod",
+            StackResult::HeldBack,
+            ErrorKind::Policy,
+            "`shop/dev` failed",
+        ),
+        ended(
+            "web/dev",
+            StackResult::Stopped,
+            ErrorKind::Unreviewed,
+            "nobody reviewed it",
+        ),
+        failed.clone(),
+        ended("web/prod", StackResult::Failed, ErrorKind::State, message),
+    ];
+    let run = konverge_report::RunInfo::default();
+    let body = markdown::outcome(&report, &run, None, COMMENT_BUDGET);
+    let boxes = body.lines().filter(|line| line.starts_with("> [!"));
+    assert_eq!(boxes.collect::<Vec<_>>(), ["> [!CAUTION]"], "{body}");
+    assert_eq!(body.matches("What to do: ").count(), 1, "{body}");
+    golden("apply-unfinished.md", &body);
+    // Without room for all of them the worst are shown, and the note says what is missing.
+    for stack in 0..60 {
+        let id = format!("skipped/s{stack}");
+        let message = format!("{stack}: {}", "x".repeat(300));
+        report
+            .stacks
+            .push(ended(&id, StackResult::HeldBack, ErrorKind::Policy, &message));
+    }
+    let short = markdown::outcome(&report, &run, None, 4096);
+    assert!(
+        short.len() <= 4096 && short.contains("`web/prod` failed"),
+        "{short}"
+    );
+    assert!(short.contains("Omitted to fit GitHub's limit"), "{short}");
 }
 
 /// A small change is read without a click; a large one is not unfolded.

@@ -1,16 +1,12 @@
 //! The results of an apply as Markdown, for the summary and for the comment on a merged pull request.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
-use super::bounded_writer::BoundedWriter;
-use crate::{
-    RunInfo,
-    errors::{self, ErrorGroup},
-    escape, labels,
-};
+use super::{bounded_writer::BoundedWriter, unfinished_stacks};
+use crate::{RunInfo, escape, labels};
 use konverge_base::model::{
     CommitId, StackId,
-    apply_result::{ApplyReport, ResourceResult, StackOutcome, StackResult},
+    apply_result::{ApplyReport, StackOutcome, StackResult},
     comment_marker::CommentMarker,
 };
 
@@ -46,22 +42,7 @@ pub fn outcome(report: &ApplyReport, run: &RunInfo, marker: Option<&CommentMarke
     ));
     let footer = footer(run);
     let _ = page.reserve(footer.len() + 160);
-    let mut omitted = BTreeSet::new();
-    let groups = errors::equal_outcomes(report);
-    for stack in report
-        .stacks
-        .iter()
-        .filter(|s| !matches!(s.result, StackResult::Applied | StackResult::Unchanged))
-    {
-        let group = errors::group_of(&groups, &stack.id);
-        let is_shown = group.is_none_or(|group| group.is_shown_at(&stack.id));
-        let of_group = report.stacks.iter().filter(|other| {
-            group.is_some_and(|group| group.stacks.contains(&&other.id)) || other.id == stack.id
-        });
-        if is_shown && !page.try_push(&unfinished_stack(stack, group, &progress(of_group))) {
-            omitted.insert(&stack.id);
-        }
-    }
+    let mut omitted = unfinished_stacks::push(&mut page, report);
     let mut header = false;
     for stack in report
         .stacks
@@ -111,120 +92,6 @@ pub fn newer(stacks: &BTreeMap<StackId, CommitId>) -> String {
         text.push_str(&format!("- and {} more\n", stacks.len() - NAMED));
     }
     text
-}
-
-/// The number of resources that are named by what happened to them.
-const NAMED: usize = 10;
-
-/// `1 of 4 resources changed`, of one or more stacks.
-fn progress<'a>(stacks: impl Iterator<Item = &'a StackOutcome>) -> String {
-    let (mut changed, mut all) = (0, 0);
-    for stack in stacks {
-        changed += stack.changed();
-        all += stack.resources.len();
-    }
-    labels::changed_of(changed, all)
-}
-
-/// What went wrong in a stack or what it waits for, or in all stacks of its group.
-fn unfinished_stack(stack: &StackOutcome, group: Option<&ErrorGroup<'_>>, progress: &str) -> String {
-    let (tone, title) = match (stack.result, stack.waiting) {
-        (StackResult::Failed, _) => ("CAUTION", format!("failed: {progress}")),
-        (StackResult::Stopped, _) => ("WARNING", "was stopped before anything was changed".to_owned()),
-        (StackResult::Waiting, Some(waiting)) => {
-            ("NOTE", format!("{waiting}; the next apply takes it up again"))
-        }
-        _ => (
-            "NOTE",
-            "was skipped: a stack it depends on is not done".to_owned(),
-        ),
-    };
-    let names = match group {
-        Some(group) => group.names(escape::code),
-        None => escape::code(stack.id.as_str()),
-    };
-    let mut text = format!("> [!{tone}]\n> {names} {title}\n");
-    if let Some(error) = &stack.error {
-        let message = group.map_or_else(|| error.message.clone(), ErrorGroup::message);
-        let lines = errors::excerpt(&message);
-        let fence = escape::fence_for(&lines.join("\n"));
-        text.push_str(&format!(">\n> {fence}text\n"));
-        for line in lines {
-            text.push_str(&format!("> {line}\n"));
-        }
-        text.push_str(&format!("> {fence}\n"));
-        for hint in error.hints.iter().take(4) {
-            text.push_str(&format!("> hint: {}\n", escape::prose(hint)));
-        }
-    }
-    // Which resources of several stacks says the JSON.
-    let is_alone = group.is_none_or(|group| group.stacks.len() == 1);
-    if stack.result == StackResult::Failed && is_alone {
-        text.push_str(&named(stack, "changed", |result| {
-            matches!(result, ResourceResult::Done | ResourceResult::Waiting)
-        }));
-        text.push_str(&named(stack, "not changed", |result| {
-            result == ResourceResult::Skipped
-        }));
-    }
-    for resource in stack
-        .resources
-        .iter()
-        .filter(|resource| matches!(resource.result, ResourceResult::Failed | ResourceResult::Waiting))
-        // The error of the stack is already shown above; do not repeat it per resource.
-        .filter(|resource| !labels::is_of(stack, resource))
-        .take(5)
-    {
-        text.push_str(&format!(
-            "> - {}: {} {}",
-            if resource.result == ResourceResult::Failed {
-                "failed"
-            } else {
-                "waiting"
-            },
-            labels::action_word(resource.action),
-            escape::code(&labels::Title::from_id(&resource.id).full())
-        ));
-        if let Some(message) = &resource.message {
-            let short: String = message.chars().take(300).collect();
-            text.push_str(&format!(": {}", escape::prose(&short)));
-        }
-        text.push('\n');
-    }
-    if stack.result == StackResult::Failed {
-        text.push_str(&format!(
-            ">\n> What to do: {}\n",
-            escape::prose(labels::AFTER_A_FAILURE)
-        ));
-    }
-    text.push('\n');
-    text
-}
-
-/// A line with the resources of some results: `- changed: create ConfigMap shop/a, update …`; empty if there are none.
-fn named(stack: &StackOutcome, word: &str, is: impl Fn(ResourceResult) -> bool) -> String {
-    let found: Vec<_> = stack
-        .resources
-        .iter()
-        .filter(|resource| is(resource.result))
-        .collect();
-    if found.is_empty() {
-        return String::new();
-    }
-    let names = found.iter().take(NAMED).map(|resource| {
-        let title = labels::Title::from_id(&resource.id).full();
-        format!(
-            "{} {}",
-            labels::action_word(resource.action),
-            escape::code(&title)
-        )
-    });
-    let names: Vec<_> = names.collect();
-    let more = match found.len().saturating_sub(NAMED) {
-        0 => String::new(),
-        more => format!(" and {more} more"),
-    };
-    format!("> - {word}: {}{more}\n", names.join(", "))
 }
 
 fn row(stack: &StackOutcome) -> String {

@@ -18,6 +18,7 @@ mod permission_changes;
 mod policy_findings;
 mod stack_details;
 mod table;
+mod unfinished_stacks;
 mod verbosity;
 
 pub use apply_result::{newer, outcome};

@@ -1,0 +1,193 @@
+//! The stacks that an apply left unfinished, in one box: the worst first, each with what went wrong or what it waits for.
+
+use std::collections::BTreeSet;
+
+use super::bounded_writer::BoundedWriter;
+use crate::{
+    errors::{self, ErrorGroup},
+    escape, labels,
+};
+use konverge_base::model::{
+    StackId,
+    apply_result::{ApplyReport, ResourceResult, StackOutcome, StackResult},
+};
+
+/// The number of resources that are named by what happened to them.
+const NAMED: usize = 10;
+
+/// Adds the box, unless every stack is done, and returns the stacks that had no room.
+pub(super) fn push<'a>(page: &mut BoundedWriter, report: &'a ApplyReport) -> BTreeSet<&'a StackId> {
+    let groups = errors::equal_outcomes(report);
+    let mut stacks: Vec<_> = report
+        .stacks
+        .iter()
+        .filter(|stack| !matches!(stack.result, StackResult::Applied | StackResult::Unchanged))
+        .filter(|stack| errors::group_of(&groups, &stack.id).is_none_or(|group| group.is_shown_at(&stack.id)))
+        .collect();
+    stacks.sort_by_key(|stack| severity(stack.result));
+    let mut omitted = BTreeSet::new();
+    let Some(worst) = stacks.first() else {
+        return omitted;
+    };
+    let tone = tone(worst.result);
+    let is_list = stacks.len() > 1;
+    let last_failed = stacks
+        .iter()
+        .rposition(|stack| stack.result == StackResult::Failed);
+    let mut is_open = false;
+    for (at, stack) in stacks.iter().enumerate() {
+        let group = errors::group_of(&groups, &stack.id);
+        let of_group = report.stacks.iter().filter(|other| {
+            group.is_some_and(|group| group.stacks.contains(&&other.id)) || other.id == stack.id
+        });
+        let head = if is_open {
+            String::new()
+        } else {
+            format!("> [!{tone}]\n")
+        };
+        let lines = unfinished_stack(stack, group, &progress(of_group));
+        if page.try_push(&format!("{head}{}", quoted(&lines, is_list))) {
+            is_open = true;
+        } else {
+            omitted.insert(&stack.id);
+        }
+        // Said once for all of them.
+        if is_open && Some(at) == last_failed {
+            let advice = escape::prose(labels::AFTER_A_FAILURE);
+            page.try_push(&format!(">\n> What to do: {advice}\n"));
+        }
+    }
+    if is_open {
+        page.try_push("\n");
+    }
+    omitted
+}
+
+/// How bad it is that a stack ended so; the worst is 0.
+fn severity(result: StackResult) -> u8 {
+    match result {
+        StackResult::Failed => 0,
+        StackResult::Stopped => 1,
+        StackResult::Waiting => 2,
+        StackResult::HeldBack | StackResult::Applied | StackResult::Unchanged => 3,
+    }
+}
+
+fn tone(result: StackResult) -> &'static str {
+    match result {
+        StackResult::Failed => "CAUTION",
+        StackResult::Stopped => "WARNING",
+        _ => "NOTE",
+    }
+}
+
+/// The lines inside a quote, as an item of a list if there are several.
+fn quoted(lines: &[String], is_list: bool) -> String {
+    let mut text = String::new();
+    for (at, line) in lines.iter().enumerate() {
+        let indent = match (is_list, at) {
+            (false, _) => "",
+            (true, 0) => "- ",
+            (true, _) => "  ",
+        };
+        text.push_str(format!("> {indent}{line}").trim_end());
+        text.push('\n');
+    }
+    text
+}
+
+/// `1 of 4 resources changed`, of one or more stacks.
+fn progress<'a>(stacks: impl Iterator<Item = &'a StackOutcome>) -> String {
+    let (mut changed, mut all) = (0, 0);
+    for stack in stacks {
+        changed += stack.changed();
+        all += stack.resources.len();
+    }
+    labels::changed_of(changed, all)
+}
+
+/// What went wrong in a stack or what it waits for, or in all stacks of its group.
+fn unfinished_stack(stack: &StackOutcome, group: Option<&ErrorGroup<'_>>, progress: &str) -> Vec<String> {
+    let title = match (stack.result, stack.waiting) {
+        (StackResult::Failed, _) => format!("failed: {progress}"),
+        (StackResult::Stopped, _) => "was stopped before anything was changed".to_owned(),
+        (StackResult::Waiting, Some(waiting)) => format!("{waiting}; the next apply takes it up again"),
+        _ => "was skipped: a stack it depends on is not done".to_owned(),
+    };
+    let names = match group {
+        Some(group) => group.names(escape::code),
+        None => escape::code(stack.id.as_str()),
+    };
+    let mut text = vec![format!("{names} {title}")];
+    if let Some(error) = &stack.error {
+        let message = group.map_or_else(|| error.message.clone(), ErrorGroup::message);
+        let lines = errors::excerpt(&message);
+        let fence = escape::fence_for(&lines.join("\n"));
+        text.extend([String::new(), format!("{fence}text")]);
+        text.extend(lines);
+        text.push(fence);
+        let hints = error.hints.iter().take(4);
+        text.extend(hints.map(|hint| format!("hint: {}", escape::prose(hint))));
+    }
+    // Which resources of several stacks says the JSON.
+    let is_alone = group.is_none_or(|group| group.stacks.len() == 1);
+    if stack.result == StackResult::Failed && is_alone {
+        text.extend(named(stack, "changed", |result| {
+            matches!(result, ResourceResult::Done | ResourceResult::Waiting)
+        }));
+        text.extend(named(stack, "not changed", |result| {
+            result == ResourceResult::Skipped
+        }));
+    }
+    for resource in stack
+        .resources
+        .iter()
+        .filter(|resource| matches!(resource.result, ResourceResult::Failed | ResourceResult::Waiting))
+        // The error of the stack is already shown above; do not repeat it per resource.
+        .filter(|resource| !labels::is_of(stack, resource))
+        .take(5)
+    {
+        let word = if resource.result == ResourceResult::Failed {
+            "failed"
+        } else {
+            "waiting"
+        };
+        let mut line = format!(
+            "- {word}: {} {}",
+            labels::action_word(resource.action),
+            escape::code(&labels::Title::from_id(&resource.id).full())
+        );
+        if let Some(message) = &resource.message {
+            let short: String = message.chars().take(300).collect();
+            line.push_str(&format!(": {}", escape::prose(&short)));
+        }
+        text.push(line);
+    }
+    text
+}
+
+/// A line with the resources of some results: `- changed: create ConfigMap shop/a, update …`; none if there are none.
+fn named(stack: &StackOutcome, word: &str, is: impl Fn(ResourceResult) -> bool) -> Option<String> {
+    let found: Vec<_> = stack
+        .resources
+        .iter()
+        .filter(|resource| is(resource.result))
+        .collect();
+    if found.is_empty() {
+        return None;
+    }
+    let names = found.iter().take(NAMED).map(|resource| {
+        let title = labels::Title::from_id(&resource.id).full();
+        format!(
+            "{} {}",
+            labels::action_word(resource.action),
+            escape::code(&title)
+        )
+    });
+    let names: Vec<_> = names.collect();
+    let more = match found.len().saturating_sub(NAMED) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    Some(format!("- {word}: {}{more}", names.join(", ")))
+}
