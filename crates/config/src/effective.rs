@@ -87,6 +87,18 @@ impl Config {
         }
     }
 
+    /// The environments that rules name.
+    pub fn environments(&self) -> Vec<&str> {
+        let mut names: Vec<_> = self
+            .stacks
+            .iter()
+            .filter_map(|rule| rule.environment.as_deref())
+            .collect();
+        names.sort_unstable();
+        names.dedup();
+        names
+    }
+
     /// A cluster by name.
     pub fn cluster(&self, name: &ClusterName) -> Option<&ClusterConfig> {
         self.clusters.get(name)

@@ -1,11 +1,7 @@
 //! The logins of `konverge.yaml`: who the providers and the cluster of a stack are at a cloud.
 
-use std::collections::BTreeMap;
-
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-
-use super::Config;
 
 /// An identity at one or more clouds, for the stacks whose rule names it. The job trades its own short-lived token for it.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize, Serialize, JsonSchema)]
@@ -135,51 +131,8 @@ fn preview_key(key: &str) -> String {
     key.replacen('.', ".preview_", 1)
 }
 
-impl Config {
-    /// What is wrong with a login, or with a rule that names one; and what to do.
-    pub(super) fn login_problem(&self) -> Option<(String, String)> {
-        let of_logins = self.logins.iter().find_map(|(name, login)| problem(name, login));
-        of_logins.or_else(|| {
-            self.stacks.iter().find_map(|rule| {
-                let login = rule.login.as_ref()?;
-                (!self.logins.contains_key(login)).then(|| {
-                    let defined: Vec<_> = self.logins.keys().map(|name| format!("`{name}`")).collect();
-                    (
-                        format!(
-                            "stacks rule `{}` names login `{}`, which is not under `logins`",
-                            rule.pattern.escape_debug(),
-                            login.escape_debug()
-                        ),
-                        match defined.is_empty() {
-                            true => "define it under `logins`".to_owned(),
-                            false => format!("define it under `logins`; defined are {}", defined.join(", ")),
-                        },
-                    )
-                })
-            })
-        })
-    }
-
-    /// The environments that rules name.
-    pub fn environments(&self) -> Vec<&str> {
-        let mut names: Vec<_> = self
-            .stacks
-            .iter()
-            .filter_map(|rule| rule.environment.as_deref())
-            .collect();
-        names.sort_unstable();
-        names.dedup();
-        names
-    }
-
-    /// The identities and other values that the Specs of a stack may set besides those for all stacks.
-    pub(super) fn rule_identities(&self) -> impl Iterator<Item = (&String, &Vec<String>)> {
-        let rules = self.stacks.iter();
-        rules.flat_map(|rule| rule.provider_identities.iter().flat_map(BTreeMap::iter))
-    }
-}
-
-fn problem(name: &str, login: &LoginConfig) -> Option<(String, String)> {
+/// What is wrong with a login, and what to do.
+pub(super) fn problem(name: &str, login: &LoginConfig) -> Option<(String, String)> {
     let is_word = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
     if name.is_empty() || !name.chars().all(is_word) {
         return Some((
@@ -261,7 +214,7 @@ fn is_application(text: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::super::Config;
 
     fn refusal(text: &str) -> String {
         Config::parse(text).map_or_else(|error| error.to_string(), |_| String::new())

@@ -1,7 +1,7 @@
 //! What is wrong in a `konverge.yaml` whose keys and types are right: an unknown scheme, a name of nothing, rules
 //! that contradict each other.
 
-use super::{Config, DriftPolicy, Reconcile, StackRule};
+use super::{Config, DriftPolicy, Reconcile, StackRule, logins};
 use konverge_base::{
     model::{ClusterName, RepoPath, store_setting::STORE_SETTINGS, workspace_name::is_workspace_name},
     secrets::{AddressCredential, AddressParts, AddressQuery, credential_in, without_credentials},
@@ -211,6 +211,43 @@ impl Config {
         addresses
             .chain(identities.map(|(source, values)| ("terraform.provider_identities", source, values)))
             .chain(of_rules.map(|(source, values)| ("stacks[].provider_identities", source, values)))
+    }
+
+    /// The identities and other values that the Specs of a stack may set besides those for all stacks.
+    fn rule_identities(&self) -> impl Iterator<Item = (&String, &Vec<String>)> {
+        let rules = self.stacks.iter();
+        rules.flat_map(|rule| {
+            rule.provider_identities
+                .iter()
+                .flat_map(std::collections::BTreeMap::iter)
+        })
+    }
+
+    /// What is wrong with a login, or with a rule that names one; and what to do.
+    fn login_problem(&self) -> Option<(String, String)> {
+        let of_logins = self
+            .logins
+            .iter()
+            .find_map(|(name, login)| logins::problem(name, login));
+        of_logins.or_else(|| {
+            self.stacks.iter().find_map(|rule| {
+                let login = rule.login.as_ref()?;
+                (!self.logins.contains_key(login)).then(|| {
+                    let defined: Vec<_> = self.logins.keys().map(|name| format!("`{name}`")).collect();
+                    (
+                        format!(
+                            "stacks rule `{}` names login `{}`, which is not under `logins`",
+                            rule.pattern.escape_debug(),
+                            login.escape_debug()
+                        ),
+                        match defined.is_empty() {
+                            true => "define it under `logins`".to_owned(),
+                            false => format!("define it under `logins`; defined are {}", defined.join(", ")),
+                        },
+                    )
+                })
+            })
+        })
     }
 
     fn health_rules_problem(&self) -> Option<Problem> {

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use konverge_base::error::{ErrorKind, UserError};
 use konverge_repo::konfig::Layout;
 
-use super::files::scalar;
+use super::setup::scalar;
 
 /// The line of the workflow before which the matrix stands.
 const APPLY: &str = "    if: github.event_name == 'push' || (github.event_name == 'workflow_dispatch' && inputs.approve != '')\n";

@@ -5,7 +5,7 @@ use std::path::Path;
 use super::{
     core_trials::CoreTrials,
     environments,
-    setup::{STEP, Setup},
+    setup::{STEP, Setup, scalar},
     survey::Survey,
 };
 use konverge_base::{
@@ -155,19 +155,6 @@ fn in_folder(workflow: &str, folder: &RepoPath) -> String {
         "        # with: { environment: production } #",
         "          # environment: production #",
     )
-}
-
-/// A name in YAML: quoted unless it can only be parsed as text.
-pub(super) fn scalar(name: &str) -> String {
-    let is_word = |c: char| c.is_ascii_alphanumeric() || "-_./".contains(c);
-    let keywords = ["true", "false", "yes", "no", "on", "off", "null", "y", "n"];
-    let is_plain = name.starts_with(|c: char| c.is_ascii_alphabetic())
-        && name.chars().all(is_word)
-        && !keywords.contains(&name.to_ascii_lowercase().as_str());
-    match is_plain {
-        true => name.to_owned(),
-        false => serde_json::Value::from(name).to_string(),
-    }
 }
 
 fn write_new(root: &Path, path: &str, text: &str) -> Result<WrittenFile, UserError> {

@@ -99,3 +99,16 @@ impl Setup {
         })
     }
 }
+
+/// A name in YAML: quoted unless it can only be parsed as text.
+pub(super) fn scalar(name: &str) -> String {
+    let is_word = |c: char| c.is_ascii_alphanumeric() || "-_./".contains(c);
+    let keywords = ["true", "false", "yes", "no", "on", "off", "null", "y", "n"];
+    let is_plain = name.starts_with(|c: char| c.is_ascii_alphabetic())
+        && name.chars().all(is_word)
+        && !keywords.contains(&name.to_ascii_lowercase().as_str());
+    match is_plain {
+        true => name.to_owned(),
+        false => serde_json::Value::from(name).to_string(),
+    }
+}

@@ -12,6 +12,7 @@ use crate::{
         executable,
         git::Repository,
         process::{Konverge, Outcome},
+        tiny_monorepo::write_program,
     },
 };
 
@@ -128,6 +129,44 @@ fn the_workflow_for_aws_is_sound_and_each_job_logs_in() {
             .stderr
             .contains("is not the address of a store")
     );
+}
+
+/// What `init` writes for environments: a job for each, and rules for the stacks whose folders have their names.
+#[test]
+fn the_workflow_for_environments_is_sound_and_its_rules_fit() {
+    for cloud in [&[][..], &["--cloud", "aws"]] {
+        let monorepo = Repository::init();
+        monorepo.write("kcl.mod", "[package]\nname = \"konfig\"\n");
+        for stack in ["shop/dev", "shop/prod"] {
+            write_program(&monorepo, stack, "resources = []\n");
+        }
+        monorepo.commit("Two stacks");
+        let options = ["init", "--no-install", "--environments", "dev,production,edge"];
+        let init = Konverge::new(options.iter().chain(cloud))
+            .dir(monorepo.path())
+            .run();
+        init.expect(0);
+        let path = monorepo.path().join(".github/workflows/konverge.yml");
+        let files = [path.clone()];
+        for judged in [actionlint(&files), zizmor(&files)] {
+            assert!(judged.code == Some(0), "{}\n{}", judged.stdout, judged.stderr);
+        }
+        let text = fs::read_to_string(path).unwrap();
+        let workflow: serde_json::Value = konverge_base::yaml::from_str(&text).unwrap();
+        let apply = &workflow["jobs"]["apply"];
+        let names = serde_json::json!(["dev", "production", "edge"]);
+        assert_eq!(apply["strategy"]["matrix"]["environment"], names);
+        let with = &apply["steps"][1]["with"];
+        assert_eq!(with["for-environment"], "${{ matrix.environment }}", "{text}");
+        let config = monorepo.read("konverge.yaml");
+        let parsed = konverge_config::Config::parse(&config).unwrap();
+        assert_eq!(parsed.environments(), ["dev", "production"], "{config}");
+        assert!(config.contains("#   environment: edge"), "{config}");
+    }
+    let refused = Konverge::new(["init", "--environments", "dev,dev"])
+        .dir(Repository::init().path())
+        .run();
+    refused.expect(64);
 }
 
 /// Both tools see what they are here for.
