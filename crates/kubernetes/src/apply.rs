@@ -27,7 +27,7 @@ use super::{
     },
 };
 use konverge_base::{
-    error::{ErrorKind, UserError},
+    error::UserError,
     model::{hook::HookTime, plan::Action, state::Recorded},
 };
 use konverge_engine::runtime::{AppliedResource, ApplySink, PlannedResource, StackScope};
