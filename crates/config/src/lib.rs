@@ -8,6 +8,7 @@ mod addresses;
 mod core_install;
 mod duration;
 mod effective;
+mod hooks;
 mod key_recipients;
 mod parse;
 mod permission_changes;
@@ -22,6 +23,7 @@ mod types;
 pub use core_install::CoreInstall;
 pub use duration::Span;
 pub use effective::{ClusterChoice, EffectiveStack};
+pub use hooks::{HookTool, Hooks};
 pub use key_recipients::StateRecipient;
 pub use parse::{ConfigError, FILE_NAME};
 pub use schema::json_schema;
@@ -31,7 +33,7 @@ pub use secrets::{
 };
 pub use types::{
     Apply, BrokenBase, ChecksConfig, ClusterConfig, Config, ConflictsConfig, DataCheckConfig, Drift,
-    DriftPolicy, FreezeConfig, HookTool, Hooks, Kcl, LeaseConfig, ModuleConfig, Notify, NotifyKind,
-    PolicyConfig, PolicyEnforcement, PolicyExceptionConfig, PolicyInput, PolicyLanguage, PolicyOverriders,
-    PolicySetConfig, Provider, Reconcile, RegoVersion, Sandbox, StackRule, State, TerraformConfig,
+    DriftPolicy, FreezeConfig, Kcl, LeaseConfig, ModuleConfig, Notify, NotifyKind, PolicyConfig,
+    PolicyEnforcement, PolicyExceptionConfig, PolicyInput, PolicyLanguage, PolicyOverriders, PolicySetConfig,
+    Provider, Reconcile, RegoVersion, Sandbox, StackRule, State, TerraformConfig,
 };
