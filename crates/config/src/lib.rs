@@ -9,6 +9,7 @@ mod conflicts;
 mod core_install;
 mod duration;
 mod effective;
+mod hooks;
 mod key_recipients;
 mod logins;
 mod parse;
@@ -25,6 +26,7 @@ pub use conflicts::ConflictsConfig;
 pub use core_install::CoreInstall;
 pub use duration::Span;
 pub use effective::{ClusterChoice, EffectiveStack};
+pub use hooks::{HookTool, Hooks};
 pub use key_recipients::StateRecipient;
 pub use logins::{AlibabaLoginConfig, AwsLoginConfig, AzureLoginConfig, GoogleLoginConfig, LoginConfig};
 pub use parse::{ConfigError, FILE_NAME};
@@ -34,8 +36,5 @@ pub use secrets::{
     SecretTarget, SecretsConfig,
 };
 pub use types::{
-    Apply, BrokenBase, ChecksConfig, ClusterConfig, Config, DataCheckConfig, Drift, DriftPolicy,
-    FreezeConfig, HookTool, Hooks, Kcl, LeaseConfig, ModuleConfig, Notify, NotifyKind, PolicyConfig,
-    PolicyEnforcement, PolicyExceptionConfig, PolicyInput, PolicyLanguage, PolicyOverriders, PolicySetConfig,
-    PortalConfig, Provider, Reconcile, RegoVersion, Sandbox, StackRule, State, TerraformConfig,
+    Apply, BrokenBase, ChecksConfig, ClusterConfig, Config, DataCheckConfig, Drift, DriftPolicy, FreezeConfig, Kcl, LeaseConfig, ModuleConfig, Notify, NotifyKind, PolicyConfig, PolicyEnforcement, PolicyExceptionConfig, PolicyInput, PolicyLanguage, PolicyOverriders, PolicySetConfig, PortalConfig, Provider, Reconcile, RegoVersion, Sandbox, StackRule, State, TerraformConfig,
 };

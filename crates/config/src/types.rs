@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{ConflictsConfig, LoginConfig, Span, core_install::CoreInstall, secrets::SecretsConfig};
+use super::{ConflictsConfig, Hooks, LoginConfig, Span, core_install::CoreInstall, secrets::SecretsConfig};
 use konverge_base::model::{ClusterName, NotifyEvent, RepoPath, StackId, stack::SettingsOrder};
 
 /// The version of the KCL core if `kcl.version` is not set.
@@ -305,29 +305,6 @@ pub struct Apply {
     pub deployments: bool,
     /// Jobs that run around a change.
     pub hooks: Hooks,
-}
-
-/// Jobs that run around a change: those of the Spec with the annotation `konverge/hook`.
-#[derive(Debug, Clone, PartialEq, Default, Deserialize, Serialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub struct Hooks {
-    /// The tools whose annotations are understood too. Those that have no meaning here are named in the preview.
-    pub read: Vec<HookTool>,
-    /// The service accounts that hooks may use, as `NAME` or `NAMESPACE/NAME`; a Job that names none uses `default`.
-    /// Other hooks are refused. Default: none, so no hook runs.
-    pub service_accounts: Vec<String>,
-    /// How long a hook may run. Then its Job is suspended, and the hook has failed. Default: 15 minutes.
-    pub timeout: Option<Span>,
-}
-
-/// A tool with hooks of its own.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum HookTool {
-    /// Argo CD: `argocd.argoproj.io/hook`.
-    Argocd,
-    /// Helm: `helm.sh/hook`.
-    Helm,
 }
 
 /// What may be applied, for every stack; `stacks[].policy` narrows it.

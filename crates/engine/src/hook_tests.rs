@@ -324,7 +324,7 @@ async fn a_pre_destroy_hook_runs_from_its_record_before_anything_is_deleted() {
     stack.set_faults(Faults::default());
     let outcome = stack.apply_allowing(stack.plan(&[]).await, true).await;
     assert_eq!(outcome.result, StackResult::Applied, "{outcome:?}");
-    assert_eq!(stack.writes(), ["run goodbye", "delete web", "delete access"]);
+    assert_eq!(stack.writes(), ["run goodbye", "delete access", "delete web"]);
 }
 
 #[tokio::test]

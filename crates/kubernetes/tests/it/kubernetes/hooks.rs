@@ -381,8 +381,9 @@ async fn a_job_that_is_gone_before_its_end_was_seen_fails_once() {
     let mut stack = stack("hook-lost", cluster);
     let wanted = [deployment(&ns, 1), pre(&ns)];
     let plan = stack.plan_well(&wanted).await;
+    let migrate = pre(&ns);
     let killed = async {
-        eventually("the Job is recorded and runs", LONG, || objects.get(&pre(&ns))).await;
+        eventually("the Job is recorded and runs", LONG, || objects.get(&migrate)).await;
         // The record is written before the wait for the Job begins.
         eventually("it is waited for", LONG, || async {
             let uri = format!("/api/v1/namespaces/{ns}/pods?");
