@@ -106,7 +106,7 @@ fn filter(overview: &Overview, mode: PageMode, current: Option<StackCondition>, 
                     }
                 }
             }
-            label.search { "Stack, folder or person " input type="search" name="q" value=(text) autocomplete="off"; }
+            label.search { "Stack, folder or person " input type="search" name="q" value=(line(text)) autocomplete="off"; }
             button type="submit" { "Filter" }
             p #found role="status" {}
         }
@@ -148,7 +148,7 @@ fn heading(condition: StackCondition) -> String {
 fn row(row: &OverviewRow, _is_compared: bool) -> Markup {
     let keys: Vec<_> = row.conditions.iter().map(|condition| condition.key()).collect();
     html! {
-        li.row data-conditions=(keys.join(" ")) data-text=(row.filter_text()) {
+        li.row data-conditions=(keys.join(" ")) data-text=(line(&row.filter_text())) {
             a.name href=(site_path::stack(&row.id)) { (line(row.id.as_str())) }
             @for condition in &row.conditions { " " (badge(*condition)) }
             (row_facts(row))
