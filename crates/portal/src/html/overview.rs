@@ -26,7 +26,7 @@ pub fn overview(
         (freeze(overview))
         (notices(&overview.notices))
         (facts(total))
-        (counts(total, mode, condition))
+        (counts(total, condition))
         (filter(total, mode, condition, text))
         @if overview.stacks.is_empty() {
             p.empty {
@@ -73,16 +73,15 @@ fn facts(overview: &Overview) -> Markup {
 }
 
 /// The number of stacks of each condition. Each links to its stacks.
-fn counts(overview: &Overview, mode: PageMode, current: Option<StackCondition>) -> Markup {
+fn counts(overview: &Overview, current: Option<StackCondition>) -> Markup {
     html! {
         nav.counts aria-label="Conditions" {
             @for condition in StackCondition::ALL {
                 @let count = overview.count(condition);
                 @if count > 0 {
-                    a href={ @match mode {
-                        PageMode::Static => { "#" (condition.key()) },
-                        PageMode::Served => { (site_path::OVERVIEW) "?condition=" (condition.key()) },
-                    } } aria-current=[(current == Some(condition)).then_some("true")] {
+                    // Without script a static page goes to the section; the filter shows every stack with the condition.
+                    a href={ (site_path::OVERVIEW) "?condition=" (condition.key()) "#" (condition.key()) }
+                        aria-current=[(current == Some(condition)).then_some("true")] {
                         strong { (count) } " " (condition.words())
                     }
                 }
