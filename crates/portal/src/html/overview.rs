@@ -36,7 +36,7 @@ pub fn overview(
         }
         @for condition in StackCondition::ALL {
             @let rows: Vec<_> = overview.stacks.iter().filter(|row| row.worst() == condition).collect();
-            @if !rows.is_empty() { (section(condition, &rows, overview, is_filtered)) }
+            @if !rows.is_empty() { (section(condition, &rows, is_filtered)) }
         }
     };
     Page {
@@ -112,14 +112,9 @@ fn filter(overview: &Overview, mode: PageMode, current: Option<StackCondition>, 
     }
 }
 
-fn section(
-    condition: StackCondition,
-    rows: &[&OverviewRow],
-    overview: &Overview,
-    is_filtered: bool,
-) -> Markup {
+fn section(condition: StackCondition, rows: &[&OverviewRow], is_filtered: bool) -> Markup {
     let list = html! {
-        ul.rows { @for row in rows { (self::row(row, overview.head.is_some())) } }
+        ul.rows { @for row in rows { (self::row(row)) } }
     };
     let is_calm = matches!(condition, StackCondition::Applied | StackCondition::Destroyed);
     html! {
@@ -144,7 +139,7 @@ fn heading(condition: StackCondition) -> String {
     first.into_iter().chain(letters).collect()
 }
 
-fn row(row: &OverviewRow, _is_compared: bool) -> Markup {
+fn row(row: &OverviewRow) -> Markup {
     let keys: Vec<_> = row.conditions.iter().map(|condition| condition.key()).collect();
     html! {
         li.row data-conditions=(keys.join(" ")) data-text=(line(&row.filter_text())) {
