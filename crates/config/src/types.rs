@@ -550,6 +550,7 @@ pub struct Drift {
 /// The pages that show what stands.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
+#[schemars(rename = "Portal")]
 pub struct PortalConfig {
     /// Where the scheduled drift check writes the pages of `konverge portal build`: `s3://bucket/prefix`, `gs://…`,
     /// `az://…`, `oss://…` or `file:///folder`. The pages show what every state records, so the bucket must be private.

@@ -127,6 +127,7 @@ async fn the_site_shows_what_stands_and_one_change_rewrites_only_its_pages() {
             "index.html",
             "kinds/v1=3AConfigMap.html",
             "portal.json",
+            "search.html",
             "search.js",
             "stacks/shop@dev/1-2.html",
             "stacks/shop@dev/index.html",

@@ -26,7 +26,7 @@ pub fn overview(
         (freeze(overview))
         (notices(&overview.notices))
         (facts(total))
-        (counts(total, mode, condition))
+        (counts(total, condition))
         (filter(total, mode, condition, text))
         @if overview.stacks.is_empty() {
             p.empty {
@@ -36,7 +36,7 @@ pub fn overview(
         }
         @for condition in StackCondition::ALL {
             @let rows: Vec<_> = overview.stacks.iter().filter(|row| row.worst() == condition).collect();
-            @if !rows.is_empty() { (section(condition, &rows, overview, is_filtered)) }
+            @if !rows.is_empty() { (section(condition, &rows, is_filtered)) }
         }
     };
     Page {
@@ -73,16 +73,15 @@ fn facts(overview: &Overview) -> Markup {
 }
 
 /// The number of stacks of each condition. Each links to its stacks.
-fn counts(overview: &Overview, mode: PageMode, current: Option<StackCondition>) -> Markup {
+fn counts(overview: &Overview, current: Option<StackCondition>) -> Markup {
     html! {
         nav.counts aria-label="Conditions" {
             @for condition in StackCondition::ALL {
                 @let count = overview.count(condition);
                 @if count > 0 {
-                    a href={ @match mode {
-                        PageMode::Static => { "#" (condition.key()) },
-                        PageMode::Served => { (site_path::OVERVIEW) "?condition=" (condition.key()) },
-                    } } aria-current=[(current == Some(condition)).then_some("true")] {
+                    // Without script a static page goes to the section; the filter shows every stack with the condition.
+                    a href={ (site_path::OVERVIEW) "?condition=" (condition.key()) "#" (condition.key()) }
+                        aria-current=[(current == Some(condition)).then_some("true")] {
                         strong { (count) } " " (condition.words())
                     }
                 }
@@ -106,21 +105,16 @@ fn filter(overview: &Overview, mode: PageMode, current: Option<StackCondition>, 
                     }
                 }
             }
-            label.search { "Stack, folder or person " input type="search" name="q" value=(text) autocomplete="off"; }
+            label.search { "Stack, folder or person " input type="search" name="q" value=(line(text)) autocomplete="off"; }
             button type="submit" { "Filter" }
             p #found role="status" {}
         }
     }
 }
 
-fn section(
-    condition: StackCondition,
-    rows: &[&OverviewRow],
-    overview: &Overview,
-    is_filtered: bool,
-) -> Markup {
+fn section(condition: StackCondition, rows: &[&OverviewRow], is_filtered: bool) -> Markup {
     let list = html! {
-        ul.rows { @for row in rows { (self::row(row, overview.head.is_some())) } }
+        ul.rows { @for row in rows { (self::row(row)) } }
     };
     let is_calm = matches!(condition, StackCondition::Applied | StackCondition::Destroyed);
     html! {
@@ -145,10 +139,10 @@ fn heading(condition: StackCondition) -> String {
     first.into_iter().chain(letters).collect()
 }
 
-fn row(row: &OverviewRow, _is_compared: bool) -> Markup {
+fn row(row: &OverviewRow) -> Markup {
     let keys: Vec<_> = row.conditions.iter().map(|condition| condition.key()).collect();
     html! {
-        li.row data-conditions=(keys.join(" ")) data-text=(row.filter_text()) {
+        li.row data-conditions=(keys.join(" ")) data-text=(line(&row.filter_text())) {
             a.name href=(site_path::stack(&row.id)) { (line(row.id.as_str())) }
             @for condition in &row.conditions { " " (badge(*condition)) }
             (row_facts(row))

@@ -20,7 +20,7 @@ pub fn search(index: &SearchIndex, mode: PageMode, text: &str, result: Option<&S
     let unnamed: usize = index.unnamed.values().sum();
     let main = html! {
         form.filter #search-form method="get" action=(site_path::SEARCH) role="search" hidden[mode == PageMode::Static] {
-            label.search { "Kind, name or image " input type="search" name="q" value=(text) autocomplete="off"; }
+            label.search { "Kind, name or image " input type="search" name="q" value=(line(text)) autocomplete="off"; }
             button type="submit" { "Search" }
         }
         p #found role="status" { @if let Some(result) = result { (plural(result.hits.len() + result.more, "result")) } }
