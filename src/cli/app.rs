@@ -168,6 +168,7 @@ async fn dispatch(command: Command, context: &CliContext) -> Result<u8, UserErro
         Command::Drift(args) => super::drift::run(&args, context).await,
         Command::Ci(args) => super::ci::run(&args, context).await,
         Command::Health(args) => super::health::run(&args, context).await,
+        Command::Notify(args) => super::notify::run(&args, context).await,
         Command::State(args) => super::state::run(&args, context).await,
         Command::Config(args) => super::config::run(&args, context),
         Command::Doctor(args) => super::doctor::run(&args, context).await,

@@ -67,6 +67,8 @@ pub enum Command {
     Ci(super::ci::Args),
     /// Evaluate manifest health offline with the apply rules
     Health(super::health::Args),
+    /// Test the receivers of notifications
+    Notify(super::notify::Args),
     /// Inspect and manage recorded state
     State(super::state::Args),
     /// Print the JSON Schema of konverge.yaml, or validate the file

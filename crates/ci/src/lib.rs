@@ -22,6 +22,7 @@ mod drift_schedule;
 mod github_history;
 mod job;
 mod newer_status;
+mod news;
 mod notifications;
 mod open_revisions;
 mod page_link;

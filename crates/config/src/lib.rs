@@ -9,6 +9,7 @@ mod core_install;
 mod duration;
 mod effective;
 mod key_recipients;
+mod notify_receivers;
 mod parse;
 mod permission_changes;
 mod policy_sets;
@@ -31,7 +32,7 @@ pub use secrets::{
 };
 pub use types::{
     Apply, BrokenBase, ChecksConfig, ClusterConfig, Config, ConflictsConfig, DataCheckConfig, Drift,
-    DriftPolicy, FreezeConfig, Kcl, LeaseConfig, ModuleConfig, Notify, NotifyKind, PolicyConfig,
-    PolicyEnforcement, PolicyExceptionConfig, PolicyInput, PolicyLanguage, PolicyOverriders, PolicySetConfig,
-    Provider, Reconcile, RegoVersion, Sandbox, StackRule, State, TerraformConfig,
+    DriftPolicy, FreezeConfig, Kcl, LeaseConfig, ModuleConfig, Notify, PolicyConfig, PolicyEnforcement,
+    PolicyExceptionConfig, PolicyInput, PolicyLanguage, PolicyOverriders, PolicySetConfig, Provider,
+    Reconcile, RegoVersion, Sandbox, StackRule, State, TerraformConfig,
 };

@@ -1,7 +1,7 @@
 //! What is wrong in a `konverge.yaml` whose keys and types are right: an unknown scheme, a name of nothing, rules
 //! that contradict each other.
 
-use super::{Config, DriftPolicy, Reconcile, StackRule};
+use super::{Config, DriftPolicy, Notify, Reconcile, StackRule};
 use konverge_base::{
     model::{ClusterName, RepoPath, store_setting::STORE_SETTINGS, workspace_name::is_workspace_name},
     secrets::{AddressCredential, AddressParts, AddressQuery, credential_in, without_credentials},
@@ -16,7 +16,7 @@ const STORES: [&str; 9] = [
 const RELEASE_STORES: [&str; 4] = ["file", "s3", "gs", "oss"];
 
 /// A message, and what to do next.
-type Problem = (String, String);
+pub(super) type Problem = (String, String);
 
 impl Config {
     /// The first problem of the file.
@@ -26,6 +26,7 @@ impl Config {
             // Before all that show a value.
             .or_else(|| self.credentials_problem())
             .or_else(|| self.variable_problem())
+            .or_else(|| self.notify.iter().find_map(Notify::problem))
             .or_else(|| self.store_problem())
             .or_else(|| self.store_options_problem())
             .or_else(|| self.release_store_problem())

@@ -2,6 +2,7 @@
 
 mod finding;
 mod module;
+mod receivers;
 mod secret_stores;
 mod workflow;
 
@@ -60,6 +61,7 @@ pub async fn run(run: &RunContext) -> Vec<DoctorFinding> {
         Some(config) => {
             findings.push(core(run, &config).await);
             findings.extend(logins(run, &config, &repository).await);
+            findings.extend(receivers::findings(run, &config));
         }
         None => findings.push(DoctorFinding::unused(
             "KCL core, clusters, store",
