@@ -226,12 +226,7 @@ mod tests {
         }
     }
 
-    fn news(
-        stacks: Vec<StackOutcome>,
-        unreviewed: &[&str],
-        denied: &[&str],
-        rotated: &[&str],
-    ) -> Vec<News> {
+    fn news(stacks: Vec<StackOutcome>, unreviewed: &[&str], denied: &[&str], rotated: &[&str]) -> Vec<News> {
         let report = ApplyReport { version: 1, stacks };
         let set = |ids: &[&str]| ids.iter().map(|id| id.parse().unwrap()).collect();
         let unreviewed: Vec<_> = unreviewed.iter().map(|id| id.parse().unwrap()).collect();

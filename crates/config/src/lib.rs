@@ -9,6 +9,7 @@ mod core_install;
 mod duration;
 mod effective;
 mod key_recipients;
+mod notify;
 mod notify_receivers;
 mod parse;
 mod permission_changes;
@@ -24,6 +25,7 @@ pub use core_install::CoreInstall;
 pub use duration::Span;
 pub use effective::{ClusterChoice, EffectiveStack};
 pub use key_recipients::StateRecipient;
+pub use notify::Notify;
 pub use parse::{ConfigError, FILE_NAME};
 pub use schema::json_schema;
 pub use secrets::{
@@ -32,7 +34,7 @@ pub use secrets::{
 };
 pub use types::{
     Apply, BrokenBase, ChecksConfig, ClusterConfig, Config, ConflictsConfig, DataCheckConfig, Drift,
-    DriftPolicy, FreezeConfig, Kcl, LeaseConfig, ModuleConfig, Notify, PolicyConfig, PolicyEnforcement,
+    DriftPolicy, FreezeConfig, Kcl, LeaseConfig, ModuleConfig, PolicyConfig, PolicyEnforcement,
     PolicyExceptionConfig, PolicyInput, PolicyLanguage, PolicyOverriders, PolicySetConfig, Provider,
     Reconcile, RegoVersion, Sandbox, StackRule, State, TerraformConfig,
 };
