@@ -40,7 +40,11 @@ pub(crate) fn mail(
     let wrong = || NotifyError::MailAddress {
         name: target.name.clone(),
     };
-    let mailbox = |address: &str| address.parse::<Address>().map(|address| Mailbox::new(None, address));
+    let mailbox = |address: &str| {
+        address
+            .parse::<Address>()
+            .map(|address| Mailbox::new(None, address))
+    };
     let from = target.from.as_deref().ok_or_else(wrong)?;
     let subject = message.text(rendering.language, 0, &|name| inert(&(rendering.mask)(name)));
     let mut mail = Message::builder()
